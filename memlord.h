@@ -165,6 +165,11 @@
 #ifndef MEMLORD_H
 #define MEMLORD_H
 
+/* The implementation needs what strict C modes hide; works when memlord.h is included first. */
+#if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
+#define _DEFAULT_SOURCE 1
+#endif
+
 #include <stddef.h> /* size_t, NULL */
 #include <stdint.h> /* uint64_t, int16_t */
 #include <string.h> /* memset of out parameters */
@@ -200,7 +205,67 @@
 #endif
 #endif
 
-/*PREFIX-BLOCK*/
+/* With a prefix p every symbol becomes p_memlord_...; the source goes on saying memlord_... */
+#if defined(MEMLORD_PREFIX)
+#define MEMLORD_I_PREFIX2(prefix, name) prefix##_##name
+#define MEMLORD_I_PREFIX1(prefix, name) MEMLORD_I_PREFIX2(prefix, name)
+#define MEMLORD_I_PREFIXED(name) MEMLORD_I_PREFIX1(MEMLORD_PREFIX, name)
+#define memlord_result_text MEMLORD_I_PREFIXED(memlord_result_text)
+#define memlord_create MEMLORD_I_PREFIXED(memlord_create)
+#define memlord_destroy MEMLORD_I_PREFIXED(memlord_destroy)
+#define memlord_global MEMLORD_I_PREFIXED(memlord_global)
+#define memlord_os_allocator MEMLORD_I_PREFIXED(memlord_os_allocator)
+#define memlord_device_parse MEMLORD_I_PREFIXED(memlord_device_parse)
+#define memlord_device_name MEMLORD_I_PREFIXED(memlord_device_name)
+#define memlord_device_label MEMLORD_I_PREFIXED(memlord_device_label)
+#define memlord_devices MEMLORD_I_PREFIXED(memlord_devices)
+#define memlord_alloc MEMLORD_I_PREFIXED(memlord_alloc)
+#define memlord_free MEMLORD_I_PREFIXED(memlord_free)
+#define memlord_realloc MEMLORD_I_PREFIXED(memlord_realloc)
+#define memlord_realloc_begin MEMLORD_I_PREFIXED(memlord_realloc_begin)
+#define memlord_realloc_end MEMLORD_I_PREFIXED(memlord_realloc_end)
+#define memlord_alloc_n MEMLORD_I_PREFIXED(memlord_alloc_n)
+#define memlord_free_n MEMLORD_I_PREFIXED(memlord_free_n)
+#define memlord_move MEMLORD_I_PREFIXED(memlord_move)
+#define memlord_track MEMLORD_I_PREFIXED(memlord_track)
+#define memlord_retain MEMLORD_I_PREFIXED(memlord_retain)
+#define memlord_release MEMLORD_I_PREFIXED(memlord_release)
+#define memlord_track_n MEMLORD_I_PREFIXED(memlord_track_n)
+#define memlord_release_n MEMLORD_I_PREFIXED(memlord_release_n)
+#define memlord_arena_add MEMLORD_I_PREFIXED(memlord_arena_add)
+#define memlord_arena_sub MEMLORD_I_PREFIXED(memlord_arena_sub)
+#define memlord_sites_enable MEMLORD_I_PREFIXED(memlord_sites_enable)
+#define memlord_site_at MEMLORD_I_PREFIXED(memlord_site_at)
+#define memlord_site_address MEMLORD_I_PREFIXED(memlord_site_address)
+#define memlord_site_rename MEMLORD_I_PREFIXED(memlord_site_rename)
+#define memlord_sites_top MEMLORD_I_PREFIXED(memlord_sites_top)
+#define memlord_site_top_alloc MEMLORD_I_PREFIXED(memlord_site_top_alloc)
+#define memlord_site_top_free MEMLORD_I_PREFIXED(memlord_site_top_free)
+#define memlord_allocated MEMLORD_I_PREFIXED(memlord_allocated)
+#define memlord_freed MEMLORD_I_PREFIXED(memlord_freed)
+#define memlord_pending MEMLORD_I_PREFIXED(memlord_pending)
+#define memlord_peak MEMLORD_I_PREFIXED(memlord_peak)
+#define memlord_stats_get MEMLORD_I_PREFIXED(memlord_stats_get)
+#define memlord_reset MEMLORD_I_PREFIXED(memlord_reset)
+#define memlord_peak_reset MEMLORD_I_PREFIXED(memlord_peak_reset)
+#define memlord_format_bytes MEMLORD_I_PREFIXED(memlord_format_bytes)
+#define memlord_parse_bytes MEMLORD_I_PREFIXED(memlord_parse_bytes)
+#define memlord_summary MEMLORD_I_PREFIXED(memlord_summary)
+#define memlord_blocks_each MEMLORD_I_PREFIXED(memlord_blocks_each)
+#define memlord_blocks_top MEMLORD_I_PREFIXED(memlord_blocks_top)
+#define memlord_block_find MEMLORD_I_PREFIXED(memlord_block_find)
+#define memlord_block_containing MEMLORD_I_PREFIXED(memlord_block_containing)
+#define memlord_block_describe MEMLORD_I_PREFIXED(memlord_block_describe)
+#define memlord_block_retag MEMLORD_I_PREFIXED(memlord_block_retag)
+#define memlord_mark MEMLORD_I_PREFIXED(memlord_mark)
+#define memlord_leaks MEMLORD_I_PREFIXED(memlord_leaks)
+#define memlord_tag_begin MEMLORD_I_PREFIXED(memlord_tag_begin)
+#define memlord_tag_end MEMLORD_I_PREFIXED(memlord_tag_end)
+#define memlord_tag_get MEMLORD_I_PREFIXED(memlord_tag_get)
+#define memlord_expect MEMLORD_I_PREFIXED(memlord_expect)
+#define memlord_write MEMLORD_I_PREFIXED(memlord_write)
+#define memlord_save MEMLORD_I_PREFIXED(memlord_save)
+#endif
 
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)
 #pragma GCC diagnostic push
@@ -894,3 +959,5397 @@ static inline void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 #endif /* MEMLORD_H */
 
 /* ------------------------- stop here if you only want the API ---------------------------- */
+
+/* --------------------------------------------------------------- >>implementation -- */
+#if defined(MEMLORD_IMPLEMENTATION) && !defined(MEMLORD_DISABLE) && !defined(MEMLORD_I_EMITTED)
+#define MEMLORD_I_EMITTED
+
+/* Knobs of this file; impossible values end here. */
+#ifndef MEMLORD_MAX_DEVICES
+#define MEMLORD_MAX_DEVICES 128
+#endif
+#ifndef MEMLORD_MAX_STRINGS
+#define MEMLORD_MAX_STRINGS (64u << 20)
+#endif
+#if MEMLORD_MAX_DEVICES < 1 || MEMLORD_MAX_DEVICES > 255
+#error "MEMLORD_MAX_DEVICES is 1 to 255: a block has 8 bits for its device, and 255 is taken"
+#endif
+#if defined(INCLUDE_STB_DS_H)
+#error "stb_ds.h came before memlord.h's implementation: put MEMLORD_IMPLEMENTATION in a file of its own"
+#endif
+
+/* --------------------------------------------------------------------- >>platform --
+   Owns what differs between systems: compilers, pages, the clock, threads, fork, files.
+   Every family below has the same names and ends in #error. Preconditions hold for all:
+   out pointers are not NULL, sizes are not 0, 0 is success. Locks: none. */
+
+#define MEMLORD_I_WINDOWS 0
+#define MEMLORD_I_APPLE 0
+#define MEMLORD_I_LINUX 0
+#define MEMLORD_I_POSIX 0
+#if defined(_WIN32)
+#undef MEMLORD_I_WINDOWS
+#define MEMLORD_I_WINDOWS 1
+#else
+#undef MEMLORD_I_POSIX
+#define MEMLORD_I_POSIX 1
+#if defined(__APPLE__)
+#undef MEMLORD_I_APPLE
+#define MEMLORD_I_APPLE 1
+#elif defined(__linux__)
+#undef MEMLORD_I_LINUX
+#define MEMLORD_I_LINUX 1
+#endif
+#endif
+
+#if defined(__GNUC__)
+#define MEMLORD_I_LIKELY(x) __builtin_expect(!!(x), 1)
+#define MEMLORD_I_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define MEMLORD_I_COLD __attribute__((noinline, cold))
+#define MEMLORD_I_HOT inline __attribute__((always_inline))
+#define MEMLORD_I_PREFETCH(p) __builtin_prefetch((p), 1)
+#elif defined(_MSC_VER)
+#define MEMLORD_I_LIKELY(x) (x)
+#define MEMLORD_I_UNLIKELY(x) (x)
+#define MEMLORD_I_COLD __declspec(noinline)
+#define MEMLORD_I_HOT __forceinline
+#define MEMLORD_I_PREFETCH(p) ((void)(p))
+#else
+#error "memlord.h knows gcc, clang and MSVC: add the five macros above for this compiler"
+#endif
+
+#ifndef MEMLORD_THREAD_LOCAL
+#if defined(__GNUC__)
+#define MEMLORD_THREAD_LOCAL __thread
+#else
+#define MEMLORD_THREAD_LOCAL __declspec(thread)
+#endif
+#endif
+
+#if MEMLORD_I_WINDOWS
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN
+#endif
+#include <windows.h> /* pages, fibre-local storage, files */
+#elif MEMLORD_I_POSIX
+#include <errno.h>    /* EINTR, EEXIST */
+#include <fcntl.h>    /* open */
+#include <pthread.h>  /* thread exit, fork handlers, signal mask */
+#include <sched.h>    /* sched_yield */
+#include <signal.h>   /* SIGXFSZ */
+#include <stdio.h>    /* rename */
+#include <stdlib.h>   /* getenv */
+#include <sys/mman.h> /* mmap */
+#include <sys/stat.h> /* lstat */
+#include <time.h>     /* clock_gettime */
+#include <unistd.h>   /* write, fsync */
+#if !defined(MAP_ANONYMOUS) || !defined(CLOCK_MONOTONIC)
+#error "a strict C mode hides mmap: include memlord.h first, or compile with -D_DEFAULT_SOURCE"
+#endif
+#if MEMLORD_I_LINUX
+#include <sys/auxv.h>    /* getauxval */
+#include <sys/syscall.h> /* membarrier */
+#elif MEMLORD_I_APPLE
+#include <dlfcn.h> /* dladdr */
+#endif
+#endif
+
+typedef struct memlord_i_symbol {
+    const char *module;
+    const char *name; /* NULL: not known */
+} memlord_i_symbol;
+
+#if MEMLORD_I_WINDOWS
+
+static void *memlord_i_pages_map(size_t size) {
+    return VirtualAlloc(NULL, size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
+}
+static void memlord_i_pages_unmap(void *ptr, size_t size) {
+    (void)size;
+    (void)VirtualFree(ptr, 0, MEM_RELEASE);
+}
+static void memlord_i_pages_huge(void *ptr, size_t size) {
+    (void)ptr;
+    (void)size;
+}
+static uint64_t memlord_i_now(void) {
+    LARGE_INTEGER count, rate;
+    (void)QueryPerformanceCounter(&count);
+    (void)QueryPerformanceFrequency(&rate);
+    return (uint64_t)(count.QuadPart / rate.QuadPart) * 1000000000u +
+           (uint64_t)(count.QuadPart % rate.QuadPart) * 1000000000u / (uint64_t)rate.QuadPart;
+}
+static uint64_t memlord_i_wall_seconds(void) {
+    FILETIME now;
+    GetSystemTimeAsFileTime(&now); /* 100 ns since 1601 */
+    return ((((uint64_t)now.dwHighDateTime << 32) | now.dwLowDateTime) / 10000000u) -
+           11644473600u;
+}
+static void memlord_i_yield(void) { (void)SwitchToThread(); }
+static uint64_t memlord_i_pid(void) { return GetCurrentProcessId(); }
+static int memlord_i_env(const char *name, char *buf, size_t cap) {
+    DWORD n = GetEnvironmentVariableA(name, buf, (DWORD)cap);
+    return n > 0 && n < cap;
+}
+static void memlord_i_stderr(const char *text, size_t size) {
+    DWORD done;
+    HANDLE out = GetStdHandle(STD_ERROR_HANDLE);
+    if (out && out != INVALID_HANDLE_VALUE) (void)WriteFile(out, text, (DWORD)size, &done, NULL);
+}
+/* 1: memlord_i_barrier_all makes every running thread of the process pass a full barrier */
+static int memlord_i_barrier_register(void) { return 1; }
+static void memlord_i_barrier_all(void) { FlushProcessWriteBuffers(); }
+static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
+    (void)address;
+    (void)out;
+    return -1;
+}
+
+typedef HANDLE memlord_i_file;
+static int memlord_i_wide(const char *path, wchar_t *out, int cap) {
+    return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, cap) > 0 ? 0 : -1;
+}
+static int memlord_i_file_refused(const char *path) { /* exists and is no plain file */
+    wchar_t wide[1024];
+    DWORD a;
+    if (memlord_i_wide(path, wide, 1024)) return 1;
+    a = GetFileAttributesW(wide);
+    return a != INVALID_FILE_ATTRIBUTES &&
+           (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
+}
+static int memlord_i_file_create(const char *path, memlord_i_file *out) { /* 1: exists */
+    wchar_t wide[1024];
+    if (memlord_i_wide(path, wide, 1024)) return -1;
+    *out = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
+    if (*out != INVALID_HANDLE_VALUE) return 0;
+    return GetLastError() == ERROR_FILE_EXISTS ? 1 : -1;
+}
+static int memlord_i_file_write(memlord_i_file file, const char *data, size_t size) {
+    DWORD done = 0;
+    for (; size; data += done, size -= done) {
+        DWORD piece = size > 1u << 20 ? 1u << 20 : (DWORD)size;
+        if (!WriteFile(file, data, piece, &done, NULL) || !done) return -1;
+    }
+    return 0;
+}
+static int memlord_i_file_close(memlord_i_file file, int sync) {
+    int bad = sync && !FlushFileBuffers(file);
+    return !CloseHandle(file) || bad ? -1 : 0;
+}
+static int memlord_i_file_rename(const char *from, const char *to) {
+    wchar_t a[1024], b[1024];
+    if (memlord_i_wide(from, a, 1024) || memlord_i_wide(to, b, 1024)) return -1;
+    return MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) ? 0 : -1;
+}
+static void memlord_i_file_remove(const char *path) {
+    wchar_t wide[1024];
+    if (!memlord_i_wide(path, wide, 1024)) (void)DeleteFileW(wide);
+}
+typedef int memlord_i_signals;
+static memlord_i_signals memlord_i_signals_hold(void) { return 0; }
+static void memlord_i_signals_release(memlord_i_signals *held) { (void)held; }
+
+#elif MEMLORD_I_POSIX
+
+/* errno is the host's: free(), beside which we are called, keeps it. */
+static void *memlord_i_pages_map(size_t size) {
+    int saved = errno;
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = saved;
+    return p == MAP_FAILED ? NULL : p;
+}
+static void memlord_i_pages_unmap(void *ptr, size_t size) { (void)munmap(ptr, size); }
+/* Asks for huge pages: the map misses the TLB on every call otherwise. A wish: no result. */
+static void memlord_i_pages_huge(void *ptr, size_t size) {
+#if defined(MADV_HUGEPAGE)
+    int saved = errno;
+    (void)madvise(ptr, size, MADV_HUGEPAGE);
+    errno = saved;
+#else
+    (void)ptr;
+    (void)size;
+#endif
+}
+static uint64_t memlord_i_now(void) {
+    struct timespec t;
+    if (clock_gettime(CLOCK_MONOTONIC, &t)) return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+static uint64_t memlord_i_wall_seconds(void) { return (uint64_t)time(NULL); }
+static void memlord_i_yield(void) { (void)sched_yield(); }
+static uint64_t memlord_i_pid(void) { return (uint64_t)getpid(); }
+/* 1: the variable is set, fits, and the process is not set-uid */
+static int memlord_i_env(const char *name, char *buf, size_t cap) {
+    const char *value;
+    size_t n;
+#if MEMLORD_I_LINUX
+    if (getauxval(AT_SECURE)) return 0;
+#else
+    if (issetugid()) return 0;
+#endif
+    value = getenv(name);
+    if (!value || (n = strlen(value)) >= cap) return 0;
+    memcpy(buf, value, n + 1);
+    return 1;
+}
+static void memlord_i_stderr(const char *text, size_t size) {
+    int saved = errno;
+    while (size) {
+        ssize_t n = write(2, text, size);
+        if (n <= 0 && !(n < 0 && errno == EINTR)) break;
+        if (n > 0) text += n, size -= (size_t)n;
+    }
+    errno = saved;
+}
+#if MEMLORD_I_LINUX && defined(__NR_membarrier)
+/* Numbers of linux/membarrier.h, which older headers lack: private expedited and its
+   registration, since Linux 4.14. */
+static int memlord_i_barrier_register(void) { return syscall(__NR_membarrier, 16, 0, 0) == 0; }
+static void memlord_i_barrier_all(void) { (void)syscall(__NR_membarrier, 8, 0, 0); }
+#else
+static int memlord_i_barrier_register(void) { return 0; }
+static void memlord_i_barrier_all(void) {}
+#endif
+
+#if MEMLORD_I_LINUX
+/* dladdr without its header: that declares it only for _GNU_SOURCE, which a host compiling as
+   C99 does not set. Weak: before glibc 2.34 it is in libdl, which may not be linked. */
+typedef struct memlord_i_dl_info {
+    const char *file;
+    void *base;
+    const char *name;
+    void *address;
+} memlord_i_dl_info;
+#ifdef __cplusplus
+extern "C"
+#endif
+    int memlord_i_dladdr(const void *address, memlord_i_dl_info *out)
+        __asm__("dladdr") __attribute__((weak));
+static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
+    memlord_i_dl_info info;
+    if (!memlord_i_dladdr || !memlord_i_dladdr(address, &info) || !info.file) return -1;
+    out->module = info.file;
+    out->name = info.name;
+    return 0;
+}
+#elif MEMLORD_I_APPLE
+static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
+    Dl_info info;
+    if (!dladdr(address, &info) || !info.dli_fname) return -1;
+    out->module = info.dli_fname;
+    out->name = info.dli_sname;
+    return 0;
+}
+#else
+static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
+    (void)address;
+    (void)out;
+    return -1;
+}
+#endif
+
+typedef int memlord_i_file;
+static int memlord_i_file_refused(const char *path) { /* exists and is no plain file */
+    struct stat st;
+    return lstat(path, &st) ? errno != ENOENT : !S_ISREG(st.st_mode);
+}
+static int memlord_i_file_create(const char *path, memlord_i_file *out) { /* 1: exists */
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0) return errno == EEXIST ? 1 : -1;
+    if (fd < 3) { /* the host closed a standard stream: stay off its number */
+        int higher = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        (void)close(fd);
+        if (higher < 0) {
+            (void)unlink(path);
+            return -1;
+        }
+        fd = higher;
+    }
+    *out = fd;
+    return 0;
+}
+static int memlord_i_file_write(memlord_i_file file, const char *data, size_t size) {
+    while (size) {
+        ssize_t n = write(file, data, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return -1;
+        data += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+static int memlord_i_file_close(memlord_i_file file, int sync) {
+    int bad = sync && fsync(file);
+    return close(file) || bad ? -1 : 0;
+}
+static int memlord_i_file_rename(const char *from, const char *to) { return rename(from, to); }
+static void memlord_i_file_remove(const char *path) { (void)unlink(path); }
+
+/* A write past the file size limit raises SIGXFSZ, which kills by default: held back, and
+   taken if we caused it. */
+typedef struct memlord_i_signals {
+    sigset_t before;
+    int pending; /* one was waiting already: not ours to take */
+} memlord_i_signals;
+static memlord_i_signals memlord_i_signals_hold(void) {
+    memlord_i_signals held;
+    sigset_t set;
+    (void)sigpending(&set);
+    held.pending = sigismember(&set, SIGXFSZ) == 1;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGXFSZ);
+    (void)pthread_sigmask(SIG_BLOCK, &set, &held.before);
+    return held;
+}
+static void memlord_i_signals_release(memlord_i_signals *held) {
+    sigset_t set;
+    int number;
+    (void)sigpending(&set);
+    if (!held->pending && sigismember(&set, SIGXFSZ) == 1) {
+        (void)sigemptyset(&set);
+        (void)sigaddset(&set, SIGXFSZ);
+        (void)sigwait(&set, &number);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &held->before, NULL);
+}
+
+#else
+#error "memlord.h knows Windows and POSIX: add a family above for this platform"
+#endif
+
+/* ---------------------------------------------------------------------- >>atomics --
+   Owns the words threads share. A word is a struct, so that a bare access does not compile; the
+   memory order is in the function's name. Relaxed words are read by others without any promise
+   beyond the value itself. Layout and code are the same in C and C++. */
+
+typedef struct memlord_i_u32 { uint32_t v; } memlord_i_u32;
+typedef struct memlord_i_u64 { uint64_t v; } memlord_i_u64;
+typedef struct memlord_i_ptr { void *v; } memlord_i_ptr;
+
+#if defined(__GNUC__)
+#define MEMLORD_I_ATOMIC(kind, type)                                                          \
+    static MEMLORD_I_HOT type memlord_i_##kind##_load(const memlord_i_##kind *w) {            \
+        return __atomic_load_n(&w->v, __ATOMIC_RELAXED);                                      \
+    }                                                                                         \
+    static MEMLORD_I_HOT type memlord_i_##kind##_load_acquire(const memlord_i_##kind *w) {    \
+        return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE);                                      \
+    }                                                                                         \
+    static MEMLORD_I_HOT void memlord_i_##kind##_store(memlord_i_##kind *w, type v) {         \
+        __atomic_store_n(&w->v, v, __ATOMIC_RELAXED);                                         \
+    }                                                                                         \
+    static MEMLORD_I_HOT void memlord_i_##kind##_store_release(memlord_i_##kind *w, type v) { \
+        __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);                                         \
+    }
+MEMLORD_I_ATOMIC(u32, uint32_t)
+MEMLORD_I_ATOMIC(u64, uint64_t)
+MEMLORD_I_ATOMIC(ptr, void *)
+static MEMLORD_I_HOT void *memlord_i_ptr_exchange_seqcst(memlord_i_ptr *w, void *v) {
+    return __atomic_exchange_n(&w->v, v, __ATOMIC_SEQ_CST);
+}
+static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange_seqcst(memlord_i_u32 *w, uint32_t v) {
+    return __atomic_exchange_n(&w->v, v, __ATOMIC_SEQ_CST);
+}
+static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange_acquire(memlord_i_u32 *w, uint32_t v) {
+    return __atomic_exchange_n(&w->v, v, __ATOMIC_ACQUIRE);
+}
+static MEMLORD_I_HOT uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_t v) {
+    return __atomic_fetch_or(&w->v, v, __ATOMIC_ACQUIRE);
+}
+static MEMLORD_I_HOT uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
+    return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
+}
+static MEMLORD_I_HOT uint32_t memlord_i_u32_add(memlord_i_u32 *w, uint32_t v) {
+    return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
+}
+static MEMLORD_I_HOT int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
+    return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
+}
+static MEMLORD_I_HOT void memlord_i_compiler_barrier(void) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+static MEMLORD_I_HOT void memlord_i_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+#elif defined(_MSC_VER)
+#include <intrin.h>
+/* MSVC: volatile accesses of aligned words are single accesses; on ARM64 they need the barrier
+   that __dmb gives, on x86 the processor orders loads and stores itself. */
+#if defined(_M_ARM64)
+#define MEMLORD_I_FENCE() __dmb(_ARM64_BARRIER_ISH)
+#else
+#define MEMLORD_I_FENCE() _ReadWriteBarrier()
+#endif
+#define MEMLORD_I_ATOMIC(kind, type)                                                          \
+    static MEMLORD_I_HOT type memlord_i_##kind##_load(const memlord_i_##kind *w) {            \
+        return *(type const volatile *)&w->v;                                                 \
+    }                                                                                         \
+    static MEMLORD_I_HOT type memlord_i_##kind##_load_acquire(const memlord_i_##kind *w) {    \
+        type v = *(type const volatile *)&w->v;                                               \
+        MEMLORD_I_FENCE();                                                                    \
+        return v;                                                                             \
+    }                                                                                         \
+    static MEMLORD_I_HOT void memlord_i_##kind##_store(memlord_i_##kind *w, type v) {         \
+        *(type volatile *)&w->v = v;                                                          \
+    }                                                                                         \
+    static MEMLORD_I_HOT void memlord_i_##kind##_store_release(memlord_i_##kind *w, type v) { \
+        MEMLORD_I_FENCE();                                                                    \
+        *(type volatile *)&w->v = v;                                                          \
+    }
+MEMLORD_I_ATOMIC(u32, uint32_t)
+MEMLORD_I_ATOMIC(u64, uint64_t)
+MEMLORD_I_ATOMIC(ptr, void *)
+static MEMLORD_I_HOT void *memlord_i_ptr_exchange_seqcst(memlord_i_ptr *w, void *v) {
+    return InterlockedExchangePointer(&w->v, v);
+}
+static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange_seqcst(memlord_i_u32 *w, uint32_t v) {
+    return (uint32_t)InterlockedExchange((long volatile *)&w->v, (long)v);
+}
+static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange_acquire(memlord_i_u32 *w, uint32_t v) {
+    return (uint32_t)InterlockedExchange((long volatile *)&w->v, (long)v);
+}
+static MEMLORD_I_HOT uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_t v) {
+    return (uint64_t)InterlockedOr64((__int64 volatile *)&w->v, (__int64)v);
+}
+static MEMLORD_I_HOT uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
+    return (uint64_t)InterlockedExchangeAdd64((__int64 volatile *)&w->v, (__int64)v);
+}
+static MEMLORD_I_HOT uint32_t memlord_i_u32_add(memlord_i_u32 *w, uint32_t v) {
+    return (uint32_t)InterlockedExchangeAdd((long volatile *)&w->v, (long)v);
+}
+static MEMLORD_I_HOT int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
+    uint64_t seen = (uint64_t)InterlockedCompareExchange64((__int64 volatile *)&w->v, (__int64)v,
+                                                           (__int64)*expected);
+    int same = seen == *expected;
+    *expected = seen;
+    return same;
+}
+static MEMLORD_I_HOT void memlord_i_compiler_barrier(void) { _ReadWriteBarrier(); }
+static MEMLORD_I_HOT void memlord_i_pause(void) { YieldProcessor(); }
+#endif
+
+/* Adds to a word only its owner writes: a plain add that readers may race with. */
+static MEMLORD_I_HOT void memlord_i_u64_own_add(memlord_i_u64 *w, uint64_t v) {
+    memlord_i_u64_store(w, memlord_i_u64_load(w) + v);
+}
+/* Raises a shared signed word to at least v. */
+static void memlord_i_u64_raise(memlord_i_u64 *w, int64_t v) {
+    uint64_t seen = memlord_i_u64_load(w);
+    while (v > (int64_t)seen && !memlord_i_u64_cas(w, &seen, (uint64_t)v)) {}
+}
+
+/* A lock for short work: spins, then gives up its turn. Lock's exchange pairs with unlock's
+   release store. */
+typedef struct memlord_i_lock { memlord_i_u32 held; } memlord_i_lock;
+static void memlord_i_lock_take(memlord_i_lock *lock) {
+    unsigned n = 0;
+    while (memlord_i_u32_exchange_acquire(&lock->held, 1)) {
+        while (memlord_i_u32_load(&lock->held)) {
+            memlord_i_pause();
+            if (++n > 200) {
+                n = 0;
+                memlord_i_yield();
+            }
+        }
+    }
+}
+static void memlord_i_lock_drop(memlord_i_lock *lock) {
+    memlord_i_u32_store_release(&lock->held, 0);
+}
+
+/* ----------------------------------------------------------------------- >>ledger --
+   Owns the layout of everything below. Invariants: a row (a device, a site on a device, a tag
+   on a device) is never removed, so its number and address last as long as the ledger; a
+   thread record is recycled, never freed, so its counts never need merging.
+
+   Lock order, outermost first; nothing of the host is called with any of them held:
+       registry  ledgers, thread records' owners; fork takes all of them in this order
+       cold      one for the process: stb_ds, names, devices, sites, tags, the index
+       orphan    the thread record of those that have none
+       shard     one a shard: its state and its table
+       bucket    one bit a bucket, while a shard is shared
+       memory    the ledger's free pieces
+       count     the cells of the orphan record
+       row       one a row: the published balance */
+
+#define MEMLORD_I_SHARD_BITS 10 /* 1024 shards */
+#define MEMLORD_I_TAG_DEPTH 64
+#define MEMLORD_I_BYTES_MAX ((uint64_t)1 << 48)
+#define MEMLORD_I_TYPES ((int)MEMLORD_DEVICE_TYPE_COUNT)
+#define MEMLORD_I_INDEX_DIRECT 64 /* device indexes found without a search */
+
+enum {
+#define MEMLORD_I_X(name, kind, text) MEMLORD_I_STAT_##name,
+    MEMLORD_I_STATS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    MEMLORD_I_STAT_COUNT
+};
+
+/* What one thread did to one row. Written by that thread alone (or under the orphan lock), read
+   by all. `net` is what it has not yet published: always in 0..batch, so the published balance
+   is never above the truth and the peak never too high. */
+typedef struct memlord_i_cell {
+    memlord_i_u64 in, out;       /* bytes, modulo 2^64 */
+    memlord_i_u64 allocs, frees; /* of a site row: frees here, whoever allocated */
+    memlord_i_u64 net, high;     /* high: the largest net since the last publication */
+    memlord_i_u64 here;          /* of a site row: bytes freed here */
+    memlord_i_u64 seen;          /* the row's `turn` at the last publication */
+} memlord_i_cell;
+
+/* units * 2^63 + rest: totals that never wrap. */
+typedef struct memlord_i_wide {
+    uint64_t units, rest;
+} memlord_i_wide;
+
+typedef struct memlord_i_row {
+    memlord_i_lock lock;        /* guards published and turn of batched rows */
+    uint32_t slot;              /* of the device */
+    void *subject;              /* memlord_i_device, memlord_i_site or a tag's kept name */
+    memlord_i_u64 published;    /* signed; <= the live bytes at every moment */
+    memlord_i_u64 peak;         /* signed */
+    memlord_i_u64 turn;         /* publications so far */
+    memlord_i_u64 folds_in, folds_out; /* 2^63 bytes each, taken off cells near overflow */
+    memlord_i_u64 expected;     /* tags: memlord_expect */
+    struct {                    /* what a reset, or a collection (freed), starts from; cold */
+        memlord_i_wide in, out, freed;
+        uint64_t allocs, frees, here;
+    } base;
+} memlord_i_row;
+
+/* A row summed over its threads, since the last reset. */
+typedef struct memlord_i_sum {
+    memlord_i_wide in, out; /* since create */
+    uint64_t total_in, total_out, freed, allocs, frees, here, live, blocks, peak, peak_error;
+} memlord_i_sum;
+
+enum { MEMLORD_I_DEVICE, MEMLORD_I_SITE, MEMLORD_I_TAG, MEMLORD_I_BOOKS };
+
+/* Rows and cells come in chunks of 16 behind an array that grows by being replaced; the older
+   arrays stay readable until the ledger ends. */
+#define MEMLORD_I_CHUNK_BITS 4
+#define MEMLORD_I_CHUNK (1u << MEMLORD_I_CHUNK_BITS)
+typedef struct memlord_i_chunks {
+    struct memlord_i_chunks *older;
+    uint64_t cap;
+    memlord_i_ptr at[1]; /* cap of them, each cell[16] or row[16] */
+} memlord_i_chunks;
+typedef memlord_i_ptr memlord_i_book; /* memlord_i_chunks * */
+#define MEMLORD_I_DEVICE_CHUNKS ((MEMLORD_MAX_DEVICES + MEMLORD_I_CHUNK - 1) / MEMLORD_I_CHUNK)
+
+/* A thread, in one ledger. */
+typedef struct memlord_i_thread {
+    memlord_i_ptr inside;  /* the shard being worked on: see >>map */
+    uint32_t id;           /* 3.. : who owns a biased shard */
+    uint32_t orphan;       /* this is the record of those that have none */
+    const char *tag;       /* the innermost, a kept name; NULL: none */
+    uint32_t tag_slot;     /* the device tag_row is for */
+    uint32_t tag_row;      /* 0: look it up */
+    uint32_t tag_depth;
+    memlord_i_ptr devices[MEMLORD_I_DEVICE_CHUNKS]; /* cells of devices, found directly */
+    memlord_i_book books[MEMLORD_I_BOOKS];          /* cells of sites and tags */
+    memlord_i_ptr next;    /* all records of the ledger; push only */
+    memlord_i_u32 in_use;
+    struct memlord *lord;
+    uint64_t generation;   /* of the ledger */
+    struct memlord_i_thread *sibling;  /* records of the same thread in other ledgers */
+    struct memlord_i_thread **siblings; /* what points here */
+    const char *tags[MEMLORD_I_TAG_DEPTH]; /* what to go back to */
+    struct {
+        const char *given, *kept;
+    } recent[8]; /* tags begun lately: the host's pointer, our copy */
+} memlord_i_thread;
+
+/* A block of the map: 24 bytes.
+     word1   bytes:49 | device slot:8 | references:7 (127: in the side record)
+     word2   side:1 | site row:20 | tag row:16 | born:27, or a side record's address | 1 */
+typedef struct memlord_i_entry {
+    uint64_t key, word1, word2;
+} memlord_i_entry;
+
+/* What few blocks have: a description, or more references than fit. */
+typedef struct memlord_i_side {
+    uint64_t word2; /* the entry's own */
+    uint64_t refs;  /* when the entry says 127 */
+    memlord_meta meta;
+} memlord_i_side;
+
+typedef struct memlord_i_shard {
+    memlord_i_u32 state;     /* NEW, SHARED, MOVING or the id of the thread that owns it */
+    memlord_i_u32 displaced; /* entries outside their home bucket */
+    char *table;
+    uint64_t buckets;        /* of the table: 0, 1, 2, 3, 4, 6, 8, 12 ... */
+    memlord_i_lock lock;     /* changes of state, and moves */
+    uint32_t held_state;     /* what fork found */
+} memlord_i_shard;
+
+/* Addresses to rows and records, read without a lock. Entries are added under the cold lock and
+   never removed; a full table is replaced, and stays readable. */
+typedef struct memlord_i_index {
+    uint64_t mask, count;
+    struct memlord_i_index *older;
+    struct {
+        memlord_i_u64 key, value; /* value is written before key */
+    } at[1]; /* mask + 1 of them */
+} memlord_i_index;
+
+typedef struct memlord_i_site {
+    memlord_i_ptr shown;  /* const memlord_site *: replaced whole by a rename */
+    void *address;        /* a return address; NULL for planted ones */
+    memlord_i_u32 resolved; /* its symbol was looked up */
+} memlord_i_site;
+
+typedef struct memlord_i_device {
+    memlord_device device;
+    memlord_i_ptr label;                       /* const char * */
+    memlord_i_u64 arena;                       /* balance */
+    memlord_i_u64 count[MEMLORD_I_STAT_COUNT]; /* what no cell counts */
+} memlord_i_device;
+
+typedef struct memlord_i_string { /* of an stb_ds string map */
+    char *key;
+    char value;
+} memlord_i_string;
+
+typedef struct memlord_i_spare { /* a block held before it is needed: see >>names */
+    void *block;
+    size_t size;
+} memlord_i_spare;
+#define MEMLORD_I_SPARES 3 /* an array, a hash index, a string block */
+
+/* Free pieces, powers of two from 64 bytes: see >>memory. */
+#define MEMLORD_I_PIECE_MIN 6
+#define MEMLORD_I_PIECE_MAX 21
+#define MEMLORD_I_REGION_MIN 16
+typedef struct memlord_i_piece {
+    struct memlord_i_piece *next, **back;
+} memlord_i_piece;
+typedef struct memlord_i_region { /* one block of the allocator: this, order, data */
+    struct memlord_i_region *next;
+    size_t size;          /* of the block */
+    uint32_t log;         /* of data */
+    unsigned char *order; /* per smallest piece: log of the free piece that starts here, or 0 */
+    char *data;           /* aligned to 128 */
+} memlord_i_region;
+
+enum { /* memlord.hooks: what the plain path must not do alone */
+    MEMLORD_I_HOOK_SITES = 1,
+    MEMLORD_I_HOOK_TRACE = 2
+};
+
+struct memlord {
+    /* read on every call, written rarely */
+    uint64_t generation;
+    memlord_i_u32 hooks;
+    memlord_i_u64 born;  /* the current mark, shifted into place */
+    uint64_t batch;      /* bytes a cell may hold back; 0 publishes every call */
+    memlord_i_u32 slot_of[MEMLORD_DEVICE_TYPE_COUNT][MEMLORD_I_INDEX_DIRECT]; /* slot + 1 */
+    unsigned char slot_type[256]; /* written before a slot is published */
+    memlord_i_ptr device[MEMLORD_MAX_DEVICES]; /* memlord_i_device * */
+    memlord_i_u32 devices;
+    memlord_i_book rows[MEMLORD_I_BOOKS];
+    memlord_i_u32 row_count[MEMLORD_I_BOOKS]; /* row 0 of sites and tags means none */
+    memlord_i_ptr index;
+    memlord_i_ptr threads;
+    memlord_i_thread *orphan;
+    memlord_i_lock orphan_lock, count_lock;
+    memlord_i_u32 next_id;
+    memlord_i_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
+
+    /* cold */
+    struct memlord *next, **back; /* live ledgers, under the registry lock */
+    memlord_allocator allocator;
+    memlord_logger logger;
+    memlord_clock clock;
+    int log_level;
+    uint64_t started, started_wall;
+    memlord_i_u64 own_bytes;
+    memlord_i_lock memory_lock;
+    memlord_i_piece *pieces[MEMLORD_I_PIECE_MAX + 1];
+    memlord_i_region *regions;
+    uint64_t region_bytes;
+    memlord_i_string *names;     /* stb_ds string map: every string once */
+    uint64_t name_bytes;
+    memlord_i_spare stb[MEMLORD_I_SPARES]; /* for stb_ds to take */
+    memlord_i_spare ready;     /* what a cold call wanted, allocated before it tries again */
+    size_t wanted;
+    void *stale;               /* large blocks to free when the cold lock is dropped */
+    memlord_i_shard shards[1u << MEMLORD_I_SHARD_BITS];
+};
+
+/* The only state of the process, right from the start at zero. */
+static struct {
+    memlord_i_lock lock; /* the registry lock */
+    memlord_i_lock cold;
+    memlord *ledgers;
+    memlord *cold_lord; /* whose spares stb_ds may take; under the cold lock */
+    memlord_i_ptr global; /* memlord * */
+    memlord_i_u64 generation;
+    memlord_i_u32 ready; /* hooks below are in place */
+    int barrier;         /* memlord_i_barrier_all works */
+    int exit_key_ready;
+#if MEMLORD_I_WINDOWS
+    DWORD exit_key;
+#else
+    pthread_key_t exit_key;
+#endif
+} memlord_i_process;
+
+/* The current thread. generation 0 matches no ledger. */
+static MEMLORD_THREAD_LOCAL struct {
+    uint64_t generation;     /* of the ledger `thread` is for: the last one used */
+    memlord_i_thread *thread;
+    memlord_i_thread *chain; /* all its records, under the registry lock */
+    uint32_t busy;           /* inside the host's allocator on our behalf */
+    uint32_t leaving;        /* its exit hook has run */
+} memlord_i_self;
+
+typedef char memlord_i_check_cell[sizeof(memlord_i_cell) == 64 ? 1 : -1];
+typedef char memlord_i_check_entry[sizeof(memlord_i_entry) == 24 ? 1 : -1];
+
+#define MEMLORD_I_BYTES(word1) ((word1) & (((uint64_t)1 << 49) - 1))
+#define MEMLORD_I_SLOT(word1) ((uint32_t)((word1) >> 49) & 255u)
+#define MEMLORD_I_REFS(word1) ((uint32_t)((word1) >> 57))
+#define MEMLORD_I_REFS_ONE ((uint64_t)1 << 57)
+#define MEMLORD_I_REFS_MANY 127u
+#define MEMLORD_I_SITE_ROW(word2) ((uint32_t)((word2) >> 1) & 0xfffffu)
+#define MEMLORD_I_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & 0xffffu)
+#define MEMLORD_I_BORN(word2) ((word2) >> 37)
+#define MEMLORD_I_BORN_MAX (((uint64_t)1 << 27) - 1)
+#define MEMLORD_I_ROWS_MASK (((uint64_t)1 << 37) - 1)
+#define MEMLORD_I_SITE_ROWS_MAX 0xfffffu
+#define MEMLORD_I_TAG_ROWS_MAX 0xffffu
+
+/* ----------------------------------------------------------------------- >>memory --
+   Owns the ledger's own memory: regions from its allocator, 64 KiB at first and then a quarter
+   of what is held, cut into powers of two from 64 bytes by a buddy system; what is larger than
+   2 MiB comes from the allocator directly. Pieces are zeroed, and aligned to 128 bytes from
+   that size on. Invariants: the allocator is called with no lock of the ledger held and with
+   the thread marked busy, so a call it makes into this ledger passes through. Lock: memory. */
+
+/* The host's functions for raw memory; counts what the ledger holds. */
+static void *memlord_i_raw_alloc(memlord *lord, size_t size) {
+    uint64_t generation = memlord_i_self.generation;
+    void *p;
+    memlord_i_self.generation = 0;
+    memlord_i_self.busy++;
+    p = lord->allocator.alloc(lord->allocator.user, size);
+    memlord_i_self.busy--;
+    memlord_i_self.generation = generation;
+    if (p) (void)memlord_i_u64_add(&lord->own_bytes, size);
+    return p;
+}
+static void memlord_i_raw_free(memlord *lord, void *ptr, size_t size) {
+    uint64_t generation = memlord_i_self.generation;
+    memlord_i_self.generation = 0;
+    memlord_i_self.busy++;
+    lord->allocator.free(lord->allocator.user, ptr, size);
+    memlord_i_self.busy--;
+    memlord_i_self.generation = generation;
+    (void)memlord_i_u64_add(&lord->own_bytes, (uint64_t)0 - size);
+}
+
+static void *memlord_i_os_alloc(void *user, size_t size) {
+    void *p = memlord_i_pages_map(size);
+    (void)user;
+    if (p && size >= (size_t)1 << 21) memlord_i_pages_huge(p, size);
+    return p;
+}
+static void memlord_i_os_free(void *user, void *ptr, size_t size) {
+    (void)user;
+    memlord_i_pages_unmap(ptr, size);
+}
+
+static uint32_t memlord_i_log2_up(size_t size) {
+    uint32_t log = MEMLORD_I_PIECE_MIN;
+    while (((size_t)1 << log) < size) log++;
+    return log;
+}
+
+static void memlord_i_piece_push(memlord *lord, void *at, uint32_t log) {
+    memlord_i_piece *piece = (memlord_i_piece *)at, **head = &lord->pieces[log];
+    piece->next = *head;
+    piece->back = head;
+    if (*head) (*head)->back = &piece->next;
+    *head = piece;
+}
+static void memlord_i_piece_take(memlord_i_piece *piece) {
+    *piece->back = piece->next;
+    if (piece->next) piece->next->back = piece->back;
+}
+
+/* Regions are found by walking: each is a quarter of all before it, so there are few. */
+static memlord_i_region *memlord_i_region_of(memlord *lord, const void *at) {
+    memlord_i_region *r = lord->regions;
+    while (r && ((const char *)at < r->data || (const char *)at >= r->data + ((size_t)1 << r->log)))
+        r = r->next;
+    return r;
+}
+
+static void *memlord_i_align(void *at) {
+    return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
+}
+
+static int memlord_i_region_add(memlord *lord, uint32_t at_least) {
+    uint64_t quarter = lord->region_bytes / 4;
+    uint32_t log = at_least > MEMLORD_I_REGION_MIN ? at_least : MEMLORD_I_REGION_MIN;
+    size_t orders, size;
+    memlord_i_region *r;
+    while (log < MEMLORD_I_PIECE_MAX && ((uint64_t)2 << log) <= quarter) log++;
+    orders = (size_t)1 << (log - MEMLORD_I_PIECE_MIN);
+    size = sizeof *r + orders + 128 + ((size_t)1 << log);
+    r = (memlord_i_region *)memlord_i_raw_alloc(lord, size);
+    if (!r) return -1;
+    r->size = size;
+    r->log = log;
+    r->order = (unsigned char *)(r + 1);
+    memset(r->order, 0, orders);
+    r->data = (char *)memlord_i_align(r->order + orders);
+    memlord_i_lock_take(&lord->memory_lock);
+    r->next = lord->regions;
+    lord->regions = r;
+    lord->region_bytes += (uint64_t)1 << log;
+    r->order[0] = (unsigned char)log;
+    memlord_i_piece_push(lord, r->data, log);
+    memlord_i_lock_drop(&lord->memory_lock);
+    return 0;
+}
+
+/* Under the memory lock: a piece of exactly this size, split off a larger one; or NULL. */
+static void *memlord_i_piece_cut(memlord *lord, uint32_t log) {
+    uint32_t have = log;
+    memlord_i_piece *piece;
+    memlord_i_region *r;
+    while (have <= MEMLORD_I_PIECE_MAX && !lord->pieces[have]) have++;
+    if (have > MEMLORD_I_PIECE_MAX) return NULL;
+    piece = lord->pieces[have];
+    memlord_i_piece_take(piece);
+    r = memlord_i_region_of(lord, piece);
+    r->order[(size_t)((char *)piece - r->data) >> MEMLORD_I_PIECE_MIN] = 0;
+    while (have > log) {
+        char *half = (char *)piece + ((size_t)1 << --have);
+        r->order[(size_t)(half - r->data) >> MEMLORD_I_PIECE_MIN] = (unsigned char)have;
+        memlord_i_piece_push(lord, half, have);
+    }
+    return piece;
+}
+
+#define MEMLORD_I_LARGE_EXTRA 256 /* alignment, and where the block really starts */
+
+/* Zeroed memory of at least `size` bytes, or NULL. Never called with a lock held but by
+   those that can do without (the spare in >>names). */
+static void *memlord_i_alloc(memlord *lord, size_t size) {
+    uint32_t log;
+    void *p;
+    if (size > (size_t)1 << MEMLORD_I_PIECE_MAX) {
+        void **at;
+        if (size > SIZE_MAX - MEMLORD_I_LARGE_EXTRA) return NULL;
+        p = memlord_i_raw_alloc(lord, size + MEMLORD_I_LARGE_EXTRA);
+        if (!p) return NULL;
+        at = (void **)memlord_i_align((void **)p + 1);
+        at[-1] = p; /* for the free */
+        return memset(at, 0, size);
+    }
+    log = memlord_i_log2_up(size);
+    for (;;) {
+        memlord_i_lock_take(&lord->memory_lock);
+        p = memlord_i_piece_cut(lord, log);
+        memlord_i_lock_drop(&lord->memory_lock);
+        if (p) return memset(p, 0, (size_t)1 << log);
+        if (memlord_i_region_add(lord, log)) return NULL;
+    }
+}
+
+static void memlord_i_free(memlord *lord, void *ptr, size_t size) {
+    uint32_t log;
+    memlord_i_region *r;
+    size_t at;
+    if (!ptr) return;
+    if (size > (size_t)1 << MEMLORD_I_PIECE_MAX) {
+        memlord_i_raw_free(lord, ((void **)ptr)[-1], size + MEMLORD_I_LARGE_EXTRA);
+        return;
+    }
+    log = memlord_i_log2_up(size);
+    memlord_i_lock_take(&lord->memory_lock);
+    r = memlord_i_region_of(lord, ptr);
+    at = (size_t)((char *)ptr - r->data);
+    while (log < r->log) { /* join with the other half as long as that is free too */
+        size_t other = at ^ ((size_t)1 << log);
+        if (r->order[other >> MEMLORD_I_PIECE_MIN] != log) break;
+        r->order[other >> MEMLORD_I_PIECE_MIN] = 0;
+        memlord_i_piece_take((memlord_i_piece *)(void *)(r->data + other));
+        at &= ~((size_t)1 << log);
+        log++;
+    }
+    r->order[at >> MEMLORD_I_PIECE_MIN] = (unsigned char)log;
+    memlord_i_piece_push(lord, r->data + at, log);
+    memlord_i_lock_drop(&lord->memory_lock);
+}
+
+static void memlord_i_regions_end(memlord *lord) {
+    while (lord->regions) {
+        memlord_i_region *r = lord->regions;
+        lord->regions = r->next;
+        memlord_i_raw_free(lord, r, r->size);
+    }
+}
+
+/* ---------------------------------------------------------------------- >>threads --
+   Owns thread records and what the process does around them: finding one's own on a call,
+   exit, fork. Invariant: a record in use belongs to one thread; a free one keeps its counts
+   and its shards for the next thread that comes. Locks: registry, then as fork takes them. */
+
+/* Takes a record off its thread's chain; under the registry lock. */
+static void memlord_i_thread_unchain(memlord_i_thread *t) {
+    if (!t->siblings) return;
+    *t->siblings = t->sibling;
+    if (t->sibling) t->sibling->siblings = t->siblings;
+    t->siblings = NULL;
+    t->sibling = NULL;
+}
+
+/* Lets go of all records of the calling thread; they may be taken over at once, so nothing of
+   them is used afterwards. The release store pairs with memlord_i_thread_claim. */
+static void memlord_i_thread_exit(void) {
+    memlord_i_self.generation = 0;
+    memlord_i_self.leaving = 1;
+    memlord_i_lock_take(&memlord_i_process.lock);
+    while (memlord_i_self.chain) {
+        memlord_i_thread *t = memlord_i_self.chain;
+        memlord_i_thread_unchain(t);
+        t->tag = NULL;
+        t->tag_depth = t->tag_row = 0;
+        memlord_i_u32_store_release(&t->in_use, 0);
+    }
+    memlord_i_lock_drop(&memlord_i_process.lock);
+}
+
+#if MEMLORD_I_WINDOWS
+static void WINAPI memlord_i_on_exit(void *unused) {
+    if (unused) memlord_i_thread_exit();
+}
+static int memlord_i_exit_key_make(void) {
+    memlord_i_process.exit_key = FlsAlloc(memlord_i_on_exit);
+    return memlord_i_process.exit_key == FLS_OUT_OF_INDEXES ? -1 : 0;
+}
+static int memlord_i_exit_key_set(void) {
+    return FlsSetValue(memlord_i_process.exit_key, &memlord_i_self) ? 0 : -1;
+}
+#else
+static void memlord_i_on_exit(void *unused) {
+    (void)unused;
+    memlord_i_thread_exit();
+}
+static int memlord_i_exit_key_make(void) {
+    return pthread_key_create(&memlord_i_process.exit_key, memlord_i_on_exit);
+}
+static int memlord_i_exit_key_set(void) {
+    return pthread_setspecific(memlord_i_process.exit_key, &memlord_i_self);
+}
+#endif
+
+static void memlord_i_map_freeze(memlord *lord);
+static void memlord_i_map_thaw(memlord *lord);
+
+#if MEMLORD_I_POSIX
+/* Fork stops every ledger between two calls: no lock is held and no table half changed in the
+   child, whose other threads are gone. */
+static void memlord_i_fork_before(void) {
+    memlord *lord;
+    memlord_i_lock_take(&memlord_i_process.lock);
+    memlord_i_lock_take(&memlord_i_process.cold);
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
+        memlord_i_lock_take(&lord->orphan_lock);
+        memlord_i_map_freeze(lord);
+        memlord_i_lock_take(&lord->memory_lock);
+    }
+}
+static void memlord_i_fork_parent(void) {
+    memlord *lord;
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
+        memlord_i_lock_drop(&lord->memory_lock);
+        memlord_i_map_thaw(lord);
+        memlord_i_lock_drop(&lord->orphan_lock);
+    }
+    memlord_i_lock_drop(&memlord_i_process.cold);
+    memlord_i_lock_drop(&memlord_i_process.lock);
+}
+static void memlord_i_fork_child(void) {
+    memlord *lord;
+    memlord_i_thread *t;
+    if (memlord_i_process.barrier) memlord_i_process.barrier = memlord_i_barrier_register();
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
+        t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
+        for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+            memlord_i_thread *mine = memlord_i_self.chain;
+            while (mine && mine != t) mine = mine->sibling;
+            if (mine || t->orphan) continue;
+            t->siblings = NULL;
+            t->sibling = NULL;
+            t->tag = NULL;
+        t->tag_depth = t->tag_row = 0;
+            memlord_i_u32_store(&t->in_use, 0);
+        }
+    }
+    memlord_i_fork_parent();
+}
+static int memlord_i_fork_register(void) {
+    return pthread_atfork(memlord_i_fork_before, memlord_i_fork_parent, memlord_i_fork_child);
+}
+#else
+static int memlord_i_fork_register(void) { return 0; }
+#endif
+
+/* Puts the process's hooks in place, once; under the registry lock. Without an exit hook every
+   thread shares the orphan record: slower, as exact. */
+static void memlord_i_process_start(void) {
+    if (memlord_i_u32_load(&memlord_i_process.ready)) return;
+    memlord_i_process.barrier = memlord_i_barrier_register();
+    memlord_i_process.exit_key_ready = memlord_i_exit_key_make() == 0;
+    (void)memlord_i_fork_register();
+    memlord_i_u32_store(&memlord_i_process.ready, 1);
+}
+
+/* Makes zeroed memory a record and shows it to readers; under the registry lock. */
+static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
+    t->id = memlord_i_u32_add(&lord->next_id, 1);
+    t->lord = lord;
+    t->generation = lord->generation;
+    memlord_i_u32_store(&t->in_use, 1);
+    memlord_i_ptr_store(&t->next, memlord_i_ptr_load(&lord->threads));
+    memlord_i_ptr_store_release(&lord->threads, t); /* pairs with walks' load_acquire */
+}
+
+/* A record that a thread left, or NULL; under the registry lock. The acquire pairs with the
+   release of memlord_i_thread_exit: its counts and shards come along. */
+static memlord_i_thread *memlord_i_thread_claim(memlord *lord) {
+    memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+        if (t->orphan || memlord_i_u32_load_acquire(&t->in_use)) continue;
+        memlord_i_u32_store(&t->in_use, 1);
+        return t;
+    }
+    return NULL;
+}
+
+/* Under the registry lock. */
+static void memlord_i_thread_chain(memlord_i_thread *t) {
+    t->sibling = memlord_i_self.chain;
+    t->siblings = &memlord_i_self.chain;
+    if (t->sibling) t->sibling->siblings = &t->sibling;
+    memlord_i_self.chain = t;
+}
+
+/* What the thread-local does not answer: another ledger than the last, a thread's first call,
+   a call out of our own allocator call (NULL: pass through), a thread past its exit hook or
+   without memory for a record (the orphan's, locked). */
+static MEMLORD_I_COLD memlord_i_thread *memlord_i_thread_find(memlord *lord) {
+    memlord_i_thread *t = memlord_i_self.chain;
+    if (memlord_i_self.busy) return NULL;
+    while (t && t->generation != lord->generation) t = t->sibling;
+    if (!t && !memlord_i_self.leaving && memlord_i_process.exit_key_ready) {
+        memlord_i_self.busy = 1; /* setspecific may call malloc */
+        if (memlord_i_self.chain || memlord_i_exit_key_set() == 0) {
+            memlord_i_thread *fresh = NULL;
+            for (;;) {
+                memlord_i_lock_take(&memlord_i_process.lock);
+                t = fresh ? fresh : memlord_i_thread_claim(lord);
+                if (fresh) memlord_i_thread_start(lord, fresh);
+                if (t) memlord_i_thread_chain(t);
+                memlord_i_lock_drop(&memlord_i_process.lock);
+                if (t) break;
+                fresh = (memlord_i_thread *)memlord_i_alloc(lord, sizeof *fresh);
+                if (!fresh) break;
+            }
+        }
+        memlord_i_self.busy = 0;
+    }
+    if (t) {
+        memlord_i_self.generation = lord->generation;
+        memlord_i_self.thread = t;
+        return t;
+    }
+    memlord_i_lock_take(&lord->orphan_lock);
+    return lord->orphan;
+}
+
+static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_get(memlord *lord) {
+    if (MEMLORD_I_LIKELY(memlord_i_self.generation == lord->generation))
+        return memlord_i_self.thread;
+    return memlord_i_thread_find(lord);
+}
+/* Ends a call that memlord_i_thread_get began. */
+static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *t) {
+    if (MEMLORD_I_UNLIKELY(t->orphan)) memlord_i_lock_drop(&lord->orphan_lock);
+}
+
+/* -------------------------------------------------------------------------- >>map --
+   Owns the storages: (type, storage) to a 24-byte entry. May use memory; knows nothing of
+   what is counted. Invariants and the reasons for the shape (bench/README.md has the figures):
+
+   - 1024 shards, chosen by the 2 MiB region of the address and not by its hash: what one
+     thread allocates stays in shards, and so in cache lines, of its own.
+   - A shard belongs to the first thread that uses it. On its every call a thread stores which
+     shard it is `inside` and then loads the shard's state; if that names the thread, it works
+     with plain loads and stores. Whoever wants the shard otherwise stores MOVING and makes all
+     threads pass a barrier (memlord_i_barrier_all), so that either he sees `inside` or the
+     owner sees MOVING; then he waits until nobody is inside. No atomic read-modify-write on the
+     plain path: that halves its cost. Where the system has no such barrier, the store is an
+     exchange. Seen by a second thread the shard becomes SHARED for good, and buckets are
+     locked one by one, by a bit in their header.
+   - A table is buckets of two cache lines that lie side by side: a header with five one-byte
+     tags, and five entries. The header's tags are matched all at once, without a loop to
+     mispredict; one call touches one place of the table, known from the key alone, so that
+     the misses of neighbouring calls overlap.
+   - An entry whose home bucket is full goes to a later one, and every bucket it passed counts
+     it in one of four nibbles, by two bits of the hash. A look-up stops at a bucket whose
+     nibble is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
+   - A table grows (1, 2, 3, 4, 6, 8, 12 ... buckets) when 7/16 of its buckets have sent an
+     entry away; the memory is taken before the shard is stopped. Only this shard's users wait.
+
+   Locks: shard, then bucket; the home is waited for, later buckets are only tried, and all let
+   go when one is taken, so a ring of waiters cannot close. */
+
+#define MEMLORD_I_SHARDS (1u << MEMLORD_I_SHARD_BITS)
+#define MEMLORD_I_REGION_BITS 21
+#define MEMLORD_I_SLOTS 5
+#define MEMLORD_I_PATH 16 /* buckets an entry may be away from home */
+#define MEMLORD_I_BUCKET 128
+
+enum { MEMLORD_I_SHARD_NEW, MEMLORD_I_SHARD_SHARED, MEMLORD_I_SHARD_MOVING, MEMLORD_I_SHARD_OWNED };
+
+/* header: bytes 0..4 tags, 0 empty; bits 40..55 the nibbles; bit 63 the lock */
+typedef struct memlord_i_bucket {
+    memlord_i_u64 header;
+    memlord_i_entry at[MEMLORD_I_SLOTS];
+} memlord_i_bucket;
+typedef char memlord_i_check_bucket[sizeof(memlord_i_bucket) == MEMLORD_I_BUCKET ? 1 : -1];
+
+#define MEMLORD_I_ONES 0x0101010101u
+#define MEMLORD_I_TAG_BITS 0x7f7f7f7f7fu
+#define MEMLORD_I_BUCKET_LOCK ((uint64_t)1 << 63)
+
+/* 128-bit product, high and low folded: good bits at both ends for any pattern of keys. */
+static MEMLORD_I_HOT uint64_t memlord_i_hash(uint64_t key, uint32_t type) {
+    const uint64_t k = 0xd6e8feb86659fd93u; /* odd, half its bits set: from the splitmix family */
+    uint64_t x = key ^ ((uint64_t)type << 58);
+#if defined(__SIZEOF_INT128__)
+    __extension__ typedef unsigned __int128 memlord_i_u128;
+    memlord_i_u128 m = (memlord_i_u128)x * k;
+    return (uint64_t)m ^ (uint64_t)(m >> 64);
+#elif defined(_MSC_VER) && defined(_M_X64)
+    uint64_t high, low = _umul128(x, k, &high);
+    return low ^ high;
+#else
+    uint64_t a = (x & 0xffffffffu) * (k >> 32), b = (x >> 32) * (k & 0xffffffffu);
+    uint64_t mid = (((x & 0xffffffffu) * (k & 0xffffffffu)) >> 32) + (a & 0xffffffffu) +
+                   (b & 0xffffffffu);
+    return (x * k) ^ ((x >> 32) * (k >> 32) + (a >> 32) + (b >> 32) + (mid >> 32));
+#endif
+}
+#define MEMLORD_I_HASH_TAG(h) (((h) & 255) | 1)
+#define MEMLORD_I_HASH_NIBBLE(h) (40 + ((unsigned)((h) >> 8) & 12))
+
+static MEMLORD_I_HOT memlord_i_shard *memlord_i_shard_of(memlord *lord, uint64_t key) {
+    uint64_t region = key >> MEMLORD_I_REGION_BITS;
+    if (MEMLORD_I_UNLIKELY(!(key >> 32))) region = key >> 12; /* handles, 32-bit hosts */
+    return &lord->shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MEMLORD_I_SHARD_BITS)];
+}
+static MEMLORD_I_HOT memlord_i_bucket *memlord_i_home(const memlord_i_shard *s, uint64_t hash) {
+    return (memlord_i_bucket *)(void *)(s->table + (((hash >> 32) * s->buckets) >> 32) *
+                                                       MEMLORD_I_BUCKET);
+}
+
+/* Which slots hold this tag, or none: the high bit of their byte. Exact for every byte; the
+   shorter well-known form is exact for the lowest only, and a stale key above it would match. */
+static MEMLORD_I_HOT uint64_t memlord_i_match(uint64_t header, uint64_t tag) {
+    uint64_t x = header ^ (tag * MEMLORD_I_ONES);
+    return ~(((x & MEMLORD_I_TAG_BITS) + MEMLORD_I_TAG_BITS) | x | MEMLORD_I_TAG_BITS) &
+           (MEMLORD_I_ONES << 7);
+}
+static MEMLORD_I_HOT uint64_t memlord_i_vacant(uint64_t header) {
+    return memlord_i_match(header, 0);
+}
+/* The lowest slot of a match, which is not 0. */
+static MEMLORD_I_HOT unsigned memlord_i_first(uint64_t match) {
+#if defined(__GNUC__)
+    return (unsigned)__builtin_ctzll(match) >> 3;
+#else
+    unsigned i = 0;
+    while (!(match & ((uint64_t)0x80 << (8 * i)))) i++;
+    return i;
+#endif
+}
+
+/* -- entering a shard -- */
+
+/* Announces the thread and answers the shard's state. The release keeps the thread's earlier
+   work before the store for whoever stops the shard; the acquire pairs with the release of the
+   state by him. Store before load: by memlord_i_barrier_all, or by the exchange. */
+static MEMLORD_I_HOT uint32_t memlord_i_enter(memlord_i_thread *t, memlord_i_shard *s) {
+    if (MEMLORD_I_LIKELY(memlord_i_process.barrier)) {
+        memlord_i_ptr_store_release(&t->inside, s);
+        memlord_i_compiler_barrier();
+    } else {
+        (void)memlord_i_ptr_exchange_seqcst(&t->inside, s);
+    }
+    return memlord_i_u32_load_acquire(&s->state);
+}
+/* Pairs with the load_acquire of memlord_i_shard_wait. */
+static MEMLORD_I_HOT void memlord_i_leave(memlord_i_thread *t) {
+    memlord_i_ptr_store_release(&t->inside, NULL);
+}
+
+/* Waits until no thread is inside s (NULL: any shard). State is MOVING and everybody has passed
+   a barrier since. */
+static void memlord_i_shard_wait(memlord *lord, const memlord_i_shard *s) {
+    memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+    unsigned n = 0;
+    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+        for (;;) {
+            const void *inside = memlord_i_ptr_load_acquire(&t->inside);
+            if (!inside || (s && inside != s)) break;
+            memlord_i_pause();
+            if (++n > 200) {
+                n = 0;
+                memlord_i_yield();
+            }
+        }
+    }
+}
+
+/* Under the shard's lock: stops everybody, whatever the state was; not inside oneself. */
+static void memlord_i_shard_stop(memlord *lord, memlord_i_shard *s) {
+    (void)memlord_i_u32_exchange_seqcst(&s->state, MEMLORD_I_SHARD_MOVING);
+    memlord_i_barrier_all();
+    memlord_i_shard_wait(lord, s);
+}
+
+/* Stops a shard for a look at all of it; 0: it is empty and was not stopped. */
+static int memlord_i_shard_hold(memlord *lord, memlord_i_shard *s) {
+    memlord_i_lock_take(&s->lock);
+    s->held_state = memlord_i_u32_load(&s->state);
+    if (s->held_state == MEMLORD_I_SHARD_NEW) {
+        memlord_i_lock_drop(&s->lock);
+        return 0;
+    }
+    memlord_i_shard_stop(lord, s);
+    return 1;
+}
+static void memlord_i_shard_resume(memlord_i_shard *s) {
+    memlord_i_u32_store_release(&s->state, s->held_state);
+    memlord_i_lock_drop(&s->lock);
+}
+
+/* Fork: all shards at once, with one barrier. */
+static void memlord_i_map_freeze(memlord *lord) {
+    uint32_t i;
+    for (i = 0; i < MEMLORD_I_SHARDS; i++) {
+        memlord_i_shard *s = &lord->shards[i];
+        memlord_i_lock_take(&s->lock);
+        s->held_state = memlord_i_u32_load(&s->state);
+        (void)memlord_i_u32_exchange_seqcst(&s->state, MEMLORD_I_SHARD_MOVING);
+    }
+    memlord_i_barrier_all();
+    memlord_i_shard_wait(lord, NULL);
+}
+static void memlord_i_map_thaw(memlord *lord) {
+    uint32_t i;
+    for (i = 0; i < MEMLORD_I_SHARDS; i++) memlord_i_shard_resume(&lord->shards[i]);
+}
+
+/* -- tables -- */
+
+static uint64_t memlord_i_buckets_next(uint64_t n) {
+    if (n < 2) return n + 1;
+    return n & (n - 1) ? n / 3 * 4 : n / 2 * 3;
+}
+/* 3 * 2^k buckets are the first three quarters of a power of two. */
+static char *memlord_i_table_alloc(memlord *lord, uint64_t buckets) {
+    size_t size = (size_t)buckets * MEMLORD_I_BUCKET, whole = size;
+    char *table;
+    if (buckets & (buckets - 1)) whole = size / 3 * 4;
+    if (whole > (size_t)1 << MEMLORD_I_PIECE_MAX) whole = size;
+    table = (char *)memlord_i_alloc(lord, whole);
+    if (table && whole > size) memlord_i_free(lord, table + size, whole - size);
+    return table;
+}
+static void memlord_i_table_free(memlord *lord, char *table, uint64_t buckets) {
+    size_t size = (size_t)buckets * MEMLORD_I_BUCKET;
+    if (table && (buckets & (buckets - 1)) && size / 3 * 4 <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
+        memlord_i_free(lord, table, size / 3 * 2);
+        memlord_i_free(lord, table + size / 3 * 2, size / 3);
+        return;
+    }
+    memlord_i_free(lord, table, size);
+}
+
+/* Puts an entry into a table nobody else sees; -1: its path is full. */
+static int memlord_i_table_put(char *table, uint64_t buckets, uint64_t hash,
+                               const memlord_i_entry *entry, uint32_t *displaced) {
+    uint64_t at = ((hash >> 32) * buckets) >> 32, home = at, passed;
+    for (passed = 0; passed < MEMLORD_I_PATH && passed < buckets; passed++) {
+        memlord_i_bucket *b = (memlord_i_bucket *)(void *)table + at;
+        uint64_t vacant = memlord_i_vacant(b->header.v);
+        if (vacant) {
+            unsigned i = memlord_i_first(vacant);
+            b->at[i] = *entry;
+            b->header.v |= MEMLORD_I_HASH_TAG(hash) << (8 * i);
+            *displaced += at != home;
+            return 0;
+        }
+        if (((b->header.v >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) == 15) return -1;
+        b->header.v += (uint64_t)1 << MEMLORD_I_HASH_NIBBLE(hash);
+        if (++at == buckets) at = 0;
+    }
+    return -1;
+}
+
+static int memlord_i_table_move(memlord *lord, const memlord_i_shard *s, char *table,
+                                uint64_t buckets, uint32_t *displaced) {
+    uint64_t i;
+    unsigned j;
+    *displaced = 0;
+    for (i = 0; i < s->buckets; i++) {
+        const memlord_i_bucket *b = (const memlord_i_bucket *)(const void *)s->table + i;
+        uint64_t header = memlord_i_u64_load(&b->header);
+        for (j = 0; j < MEMLORD_I_SLOTS; j++) {
+            const memlord_i_entry *e = &b->at[j];
+            if (!((header >> (8 * j)) & 255)) continue;
+            if (memlord_i_table_put(table, buckets,
+                                    memlord_i_hash(e->key, lord->slot_type[MEMLORD_I_SLOT(e->word1)]),
+                                    e, displaced))
+                return -1;
+        }
+    }
+    return 0;
+}
+
+/* Replaces a shard's table by a larger one, or makes the first. Not inside. `seen` is how many
+   buckets it had when the caller wanted more: if it grew since, all is well. -1: no memory. */
+static MEMLORD_I_COLD int memlord_i_shard_grow(memlord *lord, memlord_i_thread *t,
+                                               memlord_i_shard *s, uint64_t seen) {
+    uint64_t buckets = memlord_i_buckets_next(seen), old_buckets = 0;
+    char *table = NULL, *old = NULL;
+    uint32_t displaced = 0, state;
+    for (;; buckets = memlord_i_buckets_next(buckets)) {
+        int moved;
+        table = memlord_i_table_alloc(lord, buckets);
+        if (!table) return -1;
+        memlord_i_lock_take(&s->lock);
+        state = memlord_i_u32_load(&s->state);
+        if (s->buckets != seen) { /* somebody else was first */
+            memlord_i_lock_drop(&s->lock);
+            memlord_i_table_free(lord, table, buckets);
+            return 0;
+        }
+        if (state != t->id && state != MEMLORD_I_SHARD_NEW) memlord_i_shard_stop(lord, s);
+        moved = memlord_i_table_move(lord, s, table, buckets, &displaced) == 0;
+        if (moved) {
+            old = s->table;
+            old_buckets = s->buckets;
+            s->table = table;
+            s->buckets = buckets;
+            memlord_i_u32_store(&s->displaced, displaced);
+        }
+        if (state == MEMLORD_I_SHARD_NEW)
+            state = t->orphan ? (uint32_t)MEMLORD_I_SHARD_SHARED : t->id;
+        memlord_i_u32_store_release(&s->state, state);
+        memlord_i_lock_drop(&s->lock);
+        if (moved) break;
+        memlord_i_table_free(lord, table, buckets);
+        if (buckets / 64 > seen) return -1; /* paths stay full: keys made to collide */
+    }
+    memlord_i_table_free(lord, old, old_buckets);
+    return 0;
+}
+
+static int memlord_i_shard_crowded(const memlord_i_shard *s) {
+    return (uint64_t)memlord_i_u32_load(&s->displaced) * 16 >=
+           s->buckets * 7 + (s->buckets < 16 ? 48 : 0);
+}
+
+/* Another thread's shard: from now on shared. Not inside. */
+static MEMLORD_I_COLD void memlord_i_shard_share(memlord *lord, memlord_i_thread *t,
+                                                 memlord_i_shard *s) {
+    uint32_t state;
+    memlord_i_lock_take(&s->lock);
+    state = memlord_i_u32_load(&s->state);
+    if (state >= MEMLORD_I_SHARD_OWNED && state != t->id) {
+        memlord_i_shard_stop(lord, s);
+        memlord_i_u32_store_release(&s->state, MEMLORD_I_SHARD_SHARED);
+    }
+    memlord_i_lock_drop(&s->lock);
+}
+
+/* -- buckets of a shared shard; the take's acquire pairs with the store of the header -- */
+
+static MEMLORD_I_HOT uint64_t memlord_i_bucket_lock(memlord_i_bucket *b) {
+    uint64_t header;
+    unsigned n = 0;
+    for (;;) {
+        header = memlord_i_u64_or_acquire(&b->header, MEMLORD_I_BUCKET_LOCK);
+        if (MEMLORD_I_LIKELY(!(header & MEMLORD_I_BUCKET_LOCK))) return header;
+        while (memlord_i_u64_load(&b->header) & MEMLORD_I_BUCKET_LOCK) {
+            memlord_i_pause();
+            if (++n > 200) {
+                n = 0;
+                memlord_i_yield();
+            }
+        }
+    }
+}
+
+/* -- the plain path: home bucket only, one reference, no side record -- */
+
+/* Inserts a key nothing suggests is there. 1: done, the thread is inside and counts before it
+   leaves. 0: not done, not inside. */
+static MEMLORD_I_HOT int memlord_i_map_put(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                           uint64_t key, uint64_t word1, uint64_t word2) {
+    memlord_i_shard *s = memlord_i_shard_of(lord, key);
+    uint64_t hash = memlord_i_hash(key, type), header, vacant;
+    uint32_t state = memlord_i_enter(t, s);
+    memlord_i_bucket *b;
+    unsigned i;
+    if (MEMLORD_I_UNLIKELY(state != t->id) && state != MEMLORD_I_SHARD_SHARED) {
+        memlord_i_leave(t);
+        return 0;
+    }
+    b = memlord_i_home(s, hash);
+    MEMLORD_I_PREFETCH((char *)b + 64);
+    header = state == t->id ? memlord_i_u64_load(&b->header) : memlord_i_bucket_lock(b);
+    vacant = memlord_i_vacant(header);
+    if (MEMLORD_I_UNLIKELY(!vacant || ((header >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) ||
+                           memlord_i_match(header, MEMLORD_I_HASH_TAG(hash)))) {
+        memlord_i_u64_store_release(&b->header, header);
+        memlord_i_leave(t);
+        return 0;
+    }
+    i = memlord_i_first(vacant);
+    b->at[i].key = key;
+    b->at[i].word1 = word1;
+    b->at[i].word2 = word2;
+    memlord_i_u64_store_release(&b->header, header | MEMLORD_I_HASH_TAG(hash) << (8 * i));
+    return 1;
+}
+
+/* Removes a key. As memlord_i_map_put; *out is what it was. */
+static MEMLORD_I_HOT int memlord_i_map_take(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                            uint64_t key, memlord_i_entry *out) {
+    memlord_i_shard *s = memlord_i_shard_of(lord, key);
+    uint64_t hash = memlord_i_hash(key, type), header, match;
+    uint32_t state = memlord_i_enter(t, s);
+    memlord_i_bucket *b;
+    memlord_i_entry *e;
+    unsigned i;
+    if (MEMLORD_I_UNLIKELY(state != t->id) && state != MEMLORD_I_SHARD_SHARED) {
+        memlord_i_leave(t);
+        return 0;
+    }
+    b = memlord_i_home(s, hash);
+    MEMLORD_I_PREFETCH((char *)b + 64);
+    header = state == t->id ? memlord_i_u64_load(&b->header) : memlord_i_bucket_lock(b);
+    match = memlord_i_match(header, MEMLORD_I_HASH_TAG(hash));
+    if (MEMLORD_I_LIKELY(match)) {
+        i = memlord_i_first(match);
+        e = &b->at[i];
+        if (MEMLORD_I_LIKELY(e->key == key && MEMLORD_I_REFS(e->word1) == 1 && !(e->word2 & 1) &&
+                             lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type)) {
+            out->word1 = e->word1;
+            out->word2 = e->word2;
+            memlord_i_u64_store_release(&b->header, header ^ (MEMLORD_I_HASH_TAG(hash) << (8 * i)));
+            return 1;
+        }
+    }
+    memlord_i_u64_store_release(&b->header, header);
+    memlord_i_leave(t);
+    return 0;
+}
+
+/* -- the general path: a key's whole window, locked -- */
+
+typedef struct memlord_i_spot {
+    memlord_i_shard *shard;
+    memlord_i_bucket *window[MEMLORD_I_PATH];
+    unsigned count;         /* buckets of the window, locked when shared */
+    unsigned bucket, slot;  /* where the entry is, or may go */
+    memlord_i_entry *entry; /* NULL: the key is not live */
+    uint64_t hash, key;
+    int shared, inside, room;
+} memlord_i_spot;
+
+static void memlord_i_spot_unlock(memlord_i_spot *spot) {
+    while (spot->count) {
+        memlord_i_bucket *b = spot->window[--spot->count];
+        memlord_i_u64_store_release(&b->header,
+                                    memlord_i_u64_load(&b->header) & ~MEMLORD_I_BUCKET_LOCK);
+    }
+}
+static void memlord_i_spot_leave(memlord_i_thread *t, memlord_i_spot *spot) {
+    memlord_i_spot_unlock(spot);
+    if (spot->inside) memlord_i_leave(t);
+    spot->inside = 0;
+}
+
+/* Looks through the window, which grows bucket by bucket. 0: done; -1: a later bucket was held
+   by somebody, start again. */
+static int memlord_i_spot_scan(memlord *lord, memlord_i_spot *spot, uint32_t type) {
+    memlord_i_shard *s = spot->shard;
+    uint64_t at = (uint64_t)((char *)spot->window[0] - s->table) / MEMLORD_I_BUCKET, header, match;
+    unsigned k;
+    spot->entry = NULL;
+    spot->room = 0;
+    for (k = 0;; k++) {
+        memlord_i_bucket *b = spot->window[k];
+        header = memlord_i_u64_load(&b->header);
+        match = memlord_i_match(header, MEMLORD_I_HASH_TAG(spot->hash));
+        for (; match; match &= match - 1) {
+            memlord_i_entry *e = &b->at[memlord_i_first(match)];
+            if (e->key != spot->key || lord->slot_type[MEMLORD_I_SLOT(e->word1)] != type) continue;
+            spot->bucket = k;
+            spot->slot = memlord_i_first(match);
+            spot->entry = e;
+            return 0;
+        }
+        if (!spot->room && memlord_i_vacant(header)) {
+            spot->room = 1;
+            spot->bucket = k;
+            spot->slot = memlord_i_first(memlord_i_vacant(header));
+        }
+        if (!((header >> MEMLORD_I_HASH_NIBBLE(spot->hash)) & 15) && spot->room) return 0;
+        if (k + 1 == MEMLORD_I_PATH || k + 1 == s->buckets) return 0;
+        if (++at == s->buckets) at = 0;
+        b = (memlord_i_bucket *)(void *)s->table + at;
+        if (spot->shared &&
+            (memlord_i_u64_or_acquire(&b->header, MEMLORD_I_BUCKET_LOCK) & MEMLORD_I_BUCKET_LOCK))
+            return -1;
+        spot->window[spot->count++] = b;
+    }
+}
+
+/* 1: every bucket before the room can count one more entry passing by. */
+static int memlord_i_spot_passable(const memlord_i_spot *spot) {
+    unsigned k;
+    for (k = 0; k < spot->bucket; k++)
+        if (((memlord_i_u64_load(&spot->window[k]->header) >> MEMLORD_I_HASH_NIBBLE(spot->hash)) &
+             15) == 15)
+            return 0;
+    return spot->room;
+}
+
+/* Finds a key and holds its place; with `want_room`, a missing one can then be put there. On 0
+   the thread is inside (but for a look into a shard that never had a table). */
+static MEMLORD_I_COLD int memlord_i_spot_find(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                              uint64_t key, int want_room, memlord_i_spot *spot) {
+    memlord_i_shard *s = memlord_i_shard_of(lord, key);
+    memset(spot, 0, sizeof *spot);
+    spot->shard = s;
+    spot->key = key;
+    spot->hash = memlord_i_hash(key, type);
+    for (;;) {
+        uint32_t state = memlord_i_enter(t, s);
+        uint64_t seen = 0;
+        spot->inside = 1;
+        spot->shared = state == MEMLORD_I_SHARD_SHARED;
+        if (spot->shared || state == t->id) {
+            int again;
+            spot->window[0] = memlord_i_home(s, spot->hash);
+            spot->count = 1;
+            if (spot->shared) (void)memlord_i_bucket_lock(spot->window[0]);
+            again = memlord_i_spot_scan(lord, spot, type);
+            if (!again && (spot->entry || !want_room || memlord_i_spot_passable(spot))) return 0;
+            seen = s->buckets;
+            memlord_i_spot_leave(t, spot);
+            if (again) {
+                memlord_i_pause();
+                continue;
+            }
+        } else {
+            memlord_i_spot_leave(t, spot);
+            if (state != MEMLORD_I_SHARD_NEW) {
+                memlord_i_shard_share(lord, t, s);
+                continue;
+            }
+            if (!want_room) return 0;
+        }
+        if (memlord_i_shard_grow(lord, t, s, seen)) return -1;
+    }
+}
+
+static void memlord_i_spot_displace(memlord_i_spot *spot, uint64_t by) {
+    unsigned k;
+    for (k = 0; k < spot->bucket; k++) {
+        memlord_i_bucket *b = spot->window[k];
+        memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) +
+                                            (by << MEMLORD_I_HASH_NIBBLE(spot->hash)));
+    }
+    if (!spot->bucket) return;
+    if (spot->shared)
+        (void)memlord_i_u32_add(&spot->shard->displaced, (uint32_t)by);
+    else
+        memlord_i_u32_store(&spot->shard->displaced,
+                            memlord_i_u32_load(&spot->shard->displaced) + (uint32_t)by);
+}
+
+static void memlord_i_spot_put(memlord_i_spot *spot, uint64_t word1, uint64_t word2) {
+    memlord_i_bucket *b = spot->window[spot->bucket];
+    memlord_i_entry *e = &b->at[spot->slot];
+    e->key = spot->key;
+    e->word1 = word1;
+    e->word2 = word2;
+    memlord_i_spot_displace(spot, 1);
+    memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) |
+                                        MEMLORD_I_HASH_TAG(spot->hash) << (8 * spot->slot));
+    spot->entry = e;
+}
+static void memlord_i_spot_erase(memlord_i_spot *spot) {
+    memlord_i_bucket *b = spot->window[spot->bucket];
+    memlord_i_spot_displace(spot, (uint64_t)0 - 1);
+    memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) &
+                                        ~((uint64_t)255 << (8 * spot->slot)));
+    spot->entry = NULL;
+}
+
+/* After a put, no longer inside: grows a crowded shard. No memory is no harm yet. */
+static void memlord_i_spot_relieve(memlord *lord, memlord_i_thread *t, memlord_i_spot *spot) {
+    uint64_t seen = 0;
+    uint32_t state = memlord_i_enter(t, spot->shard);
+    if ((state == t->id || state == MEMLORD_I_SHARD_SHARED) && memlord_i_shard_crowded(spot->shard))
+        seen = spot->shard->buckets;
+    memlord_i_leave(t);
+    if (seen) (void)memlord_i_shard_grow(lord, t, spot->shard, seen);
+}
+
+/* --------------------------------------------------------------------- >>counters --
+   Owns cells and rows: what happened, per thread, on each device, site and tag. A thread adds
+   to its own cells with plain stores and publishes to the row when its net change leaves
+   0..batch, and is then put back to the middle: so what is published is at most the truth, and
+   at least the truth less a batch a thread. Peaks are taken from it. Invariants: a call counts
+   before it leaves the map (fork finds no half-counted call); sums of in - out are exact modulo
+   2^64. Locks: count, row. */
+
+typedef void *(*memlord_i_grab_fn)(memlord *, size_t); /* memlord_i_alloc or _cold_alloc */
+
+/* The array behind a book with room for `chunk`, or NULL. The caller is the only writer. */
+static memlord_i_chunks *memlord_i_book_room(memlord *lord, memlord_i_book *book, uint32_t chunk,
+                                             memlord_i_grab_fn grab) {
+    memlord_i_chunks *have = (memlord_i_chunks *)memlord_i_ptr_load(book), *more;
+    uint64_t cap = have ? have->cap * 2 : 6, i;
+    if (have && chunk < have->cap) return have;
+    while (cap <= chunk) cap *= 2;
+    more = (memlord_i_chunks *)grab(lord, sizeof *more + (size_t)cap * sizeof more->at[0]);
+    if (!more) return NULL;
+    more->cap = cap;
+    more->older = have;
+    for (i = 0; have && i < have->cap; i++) more->at[i].v = memlord_i_ptr_load(&have->at[i]);
+    memlord_i_ptr_store_release(book, more); /* pairs with memlord_i_book_at's load_acquire */
+    return more;
+}
+
+static MEMLORD_I_HOT void *memlord_i_book_at(const memlord_i_book *book, uint32_t number,
+                                             size_t size) {
+    memlord_i_chunks *chunks = (memlord_i_chunks *)memlord_i_ptr_load_acquire(book);
+    char *chunk;
+    if (!chunks || number >> MEMLORD_I_CHUNK_BITS >= chunks->cap) return NULL;
+    chunk = (char *)memlord_i_ptr_load_acquire(&chunks->at[number >> MEMLORD_I_CHUNK_BITS]);
+    return chunk ? chunk + (number & (MEMLORD_I_CHUNK - 1)) * size : NULL;
+}
+
+/* Makes the chunk of a number; the release pairs with the acquire above. */
+static void *memlord_i_book_make(memlord *lord, memlord_i_book *book, uint32_t number, size_t size,
+                                 memlord_i_grab_fn grab) {
+    uint32_t i = number >> MEMLORD_I_CHUNK_BITS;
+    memlord_i_chunks *chunks = memlord_i_book_room(lord, book, i, grab);
+    void *chunk;
+    if (!chunks) return NULL;
+    if (!memlord_i_ptr_load(&chunks->at[i])) {
+        chunk = grab(lord, MEMLORD_I_CHUNK * size);
+        if (!chunk) return NULL;
+        memlord_i_ptr_store_release(&chunks->at[i], chunk);
+    }
+    return memlord_i_book_at(book, number, size);
+}
+
+static void memlord_i_book_end(memlord *lord, memlord_i_book *book, size_t size) {
+    memlord_i_chunks *chunks = (memlord_i_chunks *)memlord_i_ptr_load(book), *older;
+    uint64_t i;
+    for (i = 0; chunks && i < chunks->cap; i++)
+        memlord_i_free(lord, chunks->at[i].v, MEMLORD_I_CHUNK * size);
+    for (; chunks; chunks = older) {
+        older = chunks->older;
+        memlord_i_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof chunks->at[0]);
+    }
+}
+
+static MEMLORD_I_HOT memlord_i_row *memlord_i_row_at(memlord *lord, int book, uint32_t number) {
+    return (memlord_i_row *)memlord_i_book_at(&lord->rows[book], number, sizeof(memlord_i_row));
+}
+
+static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_at(const memlord_i_thread *t, int book,
+                                                       uint32_t number) {
+    if (book == MEMLORD_I_DEVICE) {
+        memlord_i_cell *chunk =
+            (memlord_i_cell *)memlord_i_ptr_load_acquire(&t->devices[number >> MEMLORD_I_CHUNK_BITS]);
+        return chunk ? chunk + (number & (MEMLORD_I_CHUNK - 1)) : NULL;
+    }
+    return (memlord_i_cell *)memlord_i_book_at(&t->books[book], number, sizeof(memlord_i_cell));
+}
+
+/* A thread's cell, made if need be; NULL without memory. Not inside the map. */
+static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord_i_thread *t,
+                                                          int book, uint32_t number,
+                                                          memlord_i_grab_fn grab) {
+    memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
+    memlord_i_ptr *at = &t->devices[number >> MEMLORD_I_CHUNK_BITS];
+    if (cell) return cell;
+    if (book != MEMLORD_I_DEVICE)
+        return (memlord_i_cell *)memlord_i_book_make(lord, &t->books[book], number, sizeof *cell,
+                                                     grab);
+    cell = (memlord_i_cell *)grab(lord, MEMLORD_I_CHUNK * sizeof *cell);
+    if (!cell) return NULL;
+    memlord_i_ptr_store_release(at, cell); /* pairs with memlord_i_cell_at */
+    return memlord_i_cell_at(t, book, number);
+}
+
+/* Takes a cell's net change, which has left 0..batch, to its row. Locks the row: about once in
+   half a batch of growth or shrinkage; with batch 0 two shared adds on every call instead. */
+static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint32_t number,
+                                                  memlord_i_cell *cell, int64_t net) {
+    memlord_i_row *row = memlord_i_row_at(lord, book, number);
+    int64_t hold = (int64_t)(lord->batch / 2), high = (int64_t)memlord_i_u64_load(&cell->high);
+    int64_t published;
+    const uint64_t half = (uint64_t)1 << 63;
+    if (memlord_i_u64_load(&cell->in) >= half) {
+        memlord_i_u64_own_add(&cell->in, half);
+        (void)memlord_i_u64_add(&row->folds_in, 1);
+    }
+    if (memlord_i_u64_load(&cell->out) >= half) {
+        memlord_i_u64_own_add(&cell->out, half);
+        (void)memlord_i_u64_add(&row->folds_out, 1);
+    }
+    if (!lord->batch) {
+        published = (int64_t)(memlord_i_u64_add(&row->published, (uint64_t)net) + (uint64_t)net);
+        memlord_i_u64_raise(&row->peak, published);
+        memlord_i_u64_store(&cell->net, 0);
+        memlord_i_u64_store(&cell->high, 0);
+        return;
+    }
+    memlord_i_lock_take(&row->lock);
+    published = (int64_t)memlord_i_u64_load(&row->published);
+    if (memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn))
+        memlord_i_u64_raise(&row->peak, published + high); /* nobody else moved it meanwhile */
+    memlord_i_u64_raise(&row->peak, published + net);
+    memlord_i_u64_store(&row->published, (uint64_t)(published + net - hold));
+    memlord_i_u64_own_add(&row->turn, 1);
+    memlord_i_u64_store(&cell->net, (uint64_t)hold);
+    memlord_i_u64_store(&cell->high, (uint64_t)hold);
+    memlord_i_u64_store(&cell->seen, memlord_i_u64_load(&row->turn));
+    memlord_i_lock_drop(&row->lock);
+}
+
+static MEMLORD_I_HOT void memlord_i_cell_in(memlord *lord, int book, uint32_t number,
+                                            memlord_i_cell *cell, uint64_t bytes) {
+    int64_t net = (int64_t)(memlord_i_u64_load(&cell->net) + bytes);
+    memlord_i_u64_own_add(&cell->in, bytes);
+    if (net > (int64_t)memlord_i_u64_load(&cell->high)) {
+        memlord_i_u64_store(&cell->high, (uint64_t)net);
+        if (MEMLORD_I_UNLIKELY(net > (int64_t)lord->batch)) {
+            memlord_i_cell_publish(lord, book, number, cell, net);
+            return;
+        }
+    }
+    memlord_i_u64_store(&cell->net, (uint64_t)net);
+}
+
+static MEMLORD_I_HOT void memlord_i_cell_out(memlord *lord, int book, uint32_t number,
+                                             memlord_i_cell *cell, uint64_t bytes) {
+    int64_t net = (int64_t)(memlord_i_u64_load(&cell->net) - bytes);
+    memlord_i_u64_own_add(&cell->out, bytes);
+    if (MEMLORD_I_UNLIKELY(net < 0)) {
+        memlord_i_cell_publish(lord, book, number, cell, net);
+        return;
+    }
+    memlord_i_u64_store(&cell->net, (uint64_t)net);
+}
+
+/* -- what a call did, to all the rows it concerns -- */
+
+typedef struct memlord_i_change {
+    int book;
+    uint32_t number;
+    uint64_t in, out;       /* bytes */
+    uint64_t allocs, frees; /* 0 or 1 */
+    uint64_t here;
+    int undo;               /* in and allocs never happened */
+} memlord_i_change;
+
+static void memlord_i_cell_undo(memlord *lord, memlord_i_cell *cell, const memlord_i_change *c) {
+    int64_t net = (int64_t)(memlord_i_u64_load(&cell->net) - c->in);
+    memlord_i_u64_own_add(&cell->allocs, (uint64_t)0 - c->allocs);
+    memlord_i_u64_own_add(&cell->in, (uint64_t)0 - c->in);
+    if (net < 0)
+        memlord_i_cell_publish(lord, c->book, c->number, cell, net);
+    else
+        memlord_i_u64_store(&cell->net, (uint64_t)net);
+}
+
+static void memlord_i_cell_change(memlord *lord, memlord_i_cell *cell, const memlord_i_change *c) {
+    if (c->undo) {
+        memlord_i_cell_undo(lord, cell, c);
+        return;
+    }
+    if (c->allocs) memlord_i_u64_own_add(&cell->allocs, c->allocs);
+    if (c->frees) memlord_i_u64_own_add(&cell->frees, c->frees);
+    if (c->here) memlord_i_u64_own_add(&cell->here, c->here);
+    if (c->in && c->out) { /* passed through: no level moved */
+        memlord_i_u64_own_add(&cell->in, c->in);
+        memlord_i_u64_own_add(&cell->out, c->out);
+        return;
+    }
+    if (c->in) memlord_i_cell_in(lord, c->book, c->number, cell, c->in);
+    if (c->out) memlord_i_cell_out(lord, c->book, c->number, cell, c->out);
+}
+
+/* Counts on the thread's own cell, or, when that could not be made, on the orphan's, which
+   every row has from its start. Inside the map: takes no lock but the innermost two. */
+static void memlord_i_count(memlord *lord, memlord_i_thread *t, const memlord_i_change *c) {
+    memlord_i_cell *cell = memlord_i_cell_at(t, c->book, c->number);
+    if (MEMLORD_I_LIKELY(cell && !t->orphan)) {
+        memlord_i_cell_change(lord, cell, c);
+        return;
+    }
+    memlord_i_lock_take(&lord->count_lock);
+    memlord_i_cell_change(lord, memlord_i_cell_at(lord->orphan, c->book, c->number), c);
+    memlord_i_lock_drop(&lord->count_lock);
+}
+
+/* -- reading -- */
+
+static memlord_i_wide memlord_i_wide_add(memlord_i_wide a, uint64_t units, uint64_t rest) {
+    const uint64_t half = (uint64_t)1 << 63;
+    a.units += units + (rest >> 63);
+    a.rest += rest & (half - 1);
+    a.units += a.rest >> 63;
+    a.rest &= half - 1;
+    return a;
+}
+/* a - b, which is not negative when no call is in flight; clamped to 0..UINT64_MAX. */
+static uint64_t memlord_i_wide_since(memlord_i_wide a, memlord_i_wide b) {
+    uint64_t units = a.units - b.units;
+    if (a.units < b.units || (a.units == b.units && a.rest < b.rest)) return 0;
+    if (a.rest < b.rest) {
+        units--;
+        a.rest += (uint64_t)1 << 63;
+    }
+    if (units > 1) return UINT64_MAX;
+    return (units << 63) + (a.rest - b.rest);
+}
+
+/* Sums a row over all threads and, with `peaks`, works out its peak under the row's lock: no
+   cell can publish meanwhile, so published + one cell's net is never above the truth. */
+static void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peaks,
+                              memlord_i_sum *sum) {
+    memlord_i_row *row = memlord_i_row_at(lord, book, number);
+    memlord_i_thread *t;
+    uint64_t allocs = 0, frees = 0, cells = 0;
+    int64_t peak, published = 0;
+    memset(sum, 0, sizeof *sum);
+    if (peaks) {
+        memlord_i_lock_take(&row->lock);
+        published = (int64_t)memlord_i_u64_load(&row->published);
+    }
+    peak = (int64_t)memlord_i_u64_load(&row->peak);
+    t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+        const memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
+        uint64_t in, out, level;
+        if (!cell) continue;
+        in = memlord_i_u64_load(&cell->in);
+        out = memlord_i_u64_load(&cell->out);
+        sum->in = memlord_i_wide_add(sum->in, 0, in);
+        sum->out = memlord_i_wide_add(sum->out, 0, out);
+        allocs += memlord_i_u64_load(&cell->allocs);
+        frees += memlord_i_u64_load(&cell->frees);
+        sum->here += memlord_i_u64_load(&cell->here);
+        cells += (in | out) != 0;
+        if (!peaks) continue;
+        level = memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn)
+                    ? memlord_i_u64_load(&cell->high)
+                    : memlord_i_u64_load(&cell->net);
+        if (published + (int64_t)level > peak) peak = published + (int64_t)level;
+    }
+    if (peaks) memlord_i_lock_drop(&row->lock);
+    sum->in = memlord_i_wide_add(sum->in, memlord_i_u64_load(&row->folds_in), 0);
+    sum->out = memlord_i_wide_add(sum->out, memlord_i_u64_load(&row->folds_out), 0);
+    sum->live = memlord_i_wide_since(sum->in, sum->out);
+    sum->total_in = memlord_i_wide_since(sum->in, row->base.in);
+    sum->total_out = memlord_i_wide_since(sum->out, row->base.out);
+    sum->freed = memlord_i_wide_since(sum->out, row->base.freed);
+    sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
+    sum->allocs = allocs - row->base.allocs;
+    sum->frees = frees - row->base.frees;
+    sum->here -= row->base.here;
+    sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
+    sum->peak_error = cells > 1 ? cells * lord->batch : 0;
+}
+
+/* Live bytes alone: what memlord_allocated costs. */
+static uint64_t memlord_i_row_live(memlord *lord, int book, uint32_t number) {
+    memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+    uint64_t live = 0;
+    memlord_i_row *row = memlord_i_row_at(lord, book, number);
+    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+        const memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
+        if (cell) live += memlord_i_u64_load(&cell->in) - memlord_i_u64_load(&cell->out);
+    }
+    live += (memlord_i_u64_load(&row->folds_in) - memlord_i_u64_load(&row->folds_out)) << 63;
+    return (int64_t)live > 0 ? live : 0; /* a call in flight may be half seen */
+}
+
+/* Sets a row's peak to what is live. The caller's own cell stays exact; other threads' highs
+   no longer count. */
+static void memlord_i_row_peak_reset(memlord *lord, memlord_i_thread *t, int book,
+                                     uint32_t number) {
+    memlord_i_row *row = memlord_i_row_at(lord, book, number);
+    memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
+    memlord_i_lock_take(&row->lock);
+    memlord_i_u64_store(&row->peak, memlord_i_row_live(lord, book, number));
+    memlord_i_u64_own_add(&row->turn, 1);
+    if (cell) {
+        memlord_i_u64_store(&cell->high, memlord_i_u64_load(&cell->net));
+        memlord_i_u64_store(&cell->seen, memlord_i_u64_load(&row->turn));
+    }
+    memlord_i_lock_drop(&row->lock);
+}
+
+/* Starts an epoch for a row; under the cold lock, which guards base. */
+static void memlord_i_row_reset(memlord *lord, memlord_i_thread *t, int book, uint32_t number) {
+    memlord_i_row *row = memlord_i_row_at(lord, book, number);
+    memlord_i_sum sum;
+    memlord_i_row_sum(lord, book, number, 0, &sum);
+    row->base.in = sum.in;
+    row->base.out = row->base.freed = sum.out;
+    row->base.allocs += sum.allocs;
+    row->base.frees += sum.frees;
+    row->base.here += sum.here;
+    memlord_i_row_peak_reset(lord, t, book, number);
+}
+
+/* ------------------------------------------------------------------------ >>names --
+   Owns every string the ledger keeps (once each, until it ends), in an stb_ds string map with
+   its arena, and the index from addresses to rows. stb_ds neither checks its allocations nor
+   knows a context: a call that may grow it first puts the blocks that growth will ask for
+   aside, and starts over if there were none. Functions named _locked run under the cold lock
+   and answer MEMLORD_I_AGAIN when memory is wanted: memlord_i_cold_leave drops the lock, gets
+   it, and has the caller try again. Lock: cold. */
+
+#define MEMLORD_I_AGAIN MEMLORD_RESULT_COUNT
+
+/* stb_ds has no linkage here at all: a host may have its own. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+#if defined(__GNUC__)
+#define MEMLORD_I_PRIVATE static __attribute__((unused))
+#else
+#define MEMLORD_I_PRIVATE static
+#endif
+MEMLORD_I_PRIVATE void stbds_rand_seed(size_t seed);
+MEMLORD_I_PRIVATE size_t stbds_hash_bytes(void *p, size_t len, size_t seed);
+MEMLORD_I_PRIVATE size_t stbds_hash_string(char *str, size_t seed);
+MEMLORD_I_PRIVATE void *stbds_arrgrowf(void *a, size_t elemsize, size_t addlen, size_t min_cap);
+MEMLORD_I_PRIVATE void stbds_arrfreef(void *a);
+MEMLORD_I_PRIVATE void stbds_hmfree_func(void *p, size_t elemsize);
+MEMLORD_I_PRIVATE void *stbds_hmget_key(void *a, size_t elemsize, void *key, size_t keysize,
+                                        int mode);
+MEMLORD_I_PRIVATE void *stbds_hmget_key_ts(void *a, size_t elemsize, void *key, size_t keysize,
+                                           ptrdiff_t *temp, int mode);
+MEMLORD_I_PRIVATE void *stbds_hmput_default(void *a, size_t elemsize);
+MEMLORD_I_PRIVATE void *stbds_hmput_key(void *a, size_t elemsize, void *key, size_t keysize,
+                                        int mode);
+MEMLORD_I_PRIVATE void *stbds_hmdel_key(void *a, size_t elemsize, void *key, size_t keysize,
+                                        size_t keyoffset, int mode);
+MEMLORD_I_PRIVATE void *stbds_shmode_func(size_t elemsize, int mode);
+typedef struct stbds_string_arena stbds_string_arena;
+MEMLORD_I_PRIVATE char *stbds_stralloc(stbds_string_arena *a, char *str);
+MEMLORD_I_PRIVATE void stbds_strreset(stbds_string_arena *a);
+#ifdef __cplusplus
+}
+#endif
+
+static void *memlord_i_stb_realloc(void *ptr, size_t size);
+static void memlord_i_stb_free(void *ptr);
+
+#define STB_DS_IMPLEMENTATION
+#define STBDS_NO_SHORT_NAMES
+#undef STBDS_REALLOC
+#undef STBDS_FREE
+#define STBDS_REALLOC(context, ptr, size) memlord_i_stb_realloc(ptr, size)
+#define STBDS_FREE(context, ptr) memlord_i_stb_free(ptr)
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wundef"
+#pragma GCC diagnostic ignored "-Wcast-qual"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+#if defined(MEMLORD_STB_DS_H)
+#include MEMLORD_STB_DS_H
+#elif defined(__has_include)
+#if __has_include(<stb/stb_ds.h>)
+#include <stb/stb_ds.h>
+#else
+#include "stb_ds.h"
+#endif
+#else
+#include "stb_ds.h"
+#endif
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+#undef STB_DS_IMPLEMENTATION
+
+/* -- memory under the cold lock -- */
+
+/* What memlord_i_alloc gives, if that takes no call of the allocator; else NULL, and the wish
+   is noted for memlord_i_cold_leave. */
+static void *memlord_i_cold_alloc(memlord *lord, size_t size) {
+    void *p = NULL;
+    if (lord->ready.block && lord->ready.size == size) {
+        p = lord->ready.block;
+        lord->ready.block = NULL;
+        return p;
+    }
+    if (size <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
+        uint32_t log = memlord_i_log2_up(size);
+        memlord_i_lock_take(&lord->memory_lock);
+        p = memlord_i_piece_cut(lord, log);
+        memlord_i_lock_drop(&lord->memory_lock);
+        if (p) return memset(p, 0, (size_t)1 << log);
+    }
+    lord->wanted = size;
+    return NULL;
+}
+
+/* Large blocks go back to the allocator once the lock is dropped. */
+static void memlord_i_cold_free(memlord *lord, void *ptr, size_t size) {
+    memlord_i_spare *stale = (memlord_i_spare *)ptr;
+    if (!ptr) return;
+    if (size <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
+        memlord_i_free(lord, ptr, size);
+        return;
+    }
+    stale->block = lord->stale;
+    stale->size = size;
+    lord->stale = stale;
+}
+
+static void memlord_i_cold_enter(memlord *lord) {
+    memlord_i_lock_take(&memlord_i_process.cold);
+    memlord_i_process.cold_lord = lord;
+}
+
+/* Ends a cold call: 1, *result was MEMLORD_I_AGAIN and there is memory to try again. */
+static int memlord_i_cold_leave(memlord *lord, memlord_result *result) {
+    memlord_i_spare *stale = (memlord_i_spare *)lord->stale;
+    memlord_i_spare fresh, old;
+    fresh.size = lord->wanted;
+    lord->stale = NULL;
+    memlord_i_lock_drop(&memlord_i_process.cold);
+    while (stale) {
+        memlord_i_spare *next = (memlord_i_spare *)stale->block;
+        memlord_i_free(lord, stale, stale->size);
+        stale = next;
+    }
+    if (*result != MEMLORD_I_AGAIN) return 0;
+    fresh.block = memlord_i_alloc(lord, fresh.size);
+    if (!fresh.block) {
+        *result = MEMLORD_E_NOMEM;
+        return 0;
+    }
+    memlord_i_lock_take(&memlord_i_process.cold);
+    old = lord->ready;
+    lord->ready = fresh;
+    memlord_i_lock_drop(&memlord_i_process.cold);
+    memlord_i_free(lord, old.block, old.size);
+    return 1;
+}
+
+/* -- stb_ds's memory: a block is preceded by its whole size -- */
+
+#define MEMLORD_I_STB_HEAD 16
+
+static void memlord_i_stb_free(void *ptr) {
+    size_t *head;
+    if (!ptr) return;
+    head = (size_t *)(void *)((char *)ptr - MEMLORD_I_STB_HEAD);
+    memlord_i_cold_free(memlord_i_process.cold_lord, head, *head);
+}
+
+/* Takes the smallest block put aside that fits. There is one for every growth that
+   memlord_i_stb_reserve foresaw, and it foresees all. */
+static void *memlord_i_stb_realloc(void *ptr, size_t size) {
+    memlord *lord = memlord_i_process.cold_lord;
+    memlord_i_spare *best = NULL;
+    size_t *head, i;
+    void *fresh;
+    for (i = 0; i < MEMLORD_I_SPARES; i++) {
+        memlord_i_spare *spare = &lord->stb[i];
+        if (spare->block && spare->size >= size + MEMLORD_I_STB_HEAD &&
+            (!best || spare->size < best->size))
+            best = spare;
+    }
+    if (!best) return NULL;
+    head = (size_t *)best->block;
+    *head = best->size;
+    best->block = NULL;
+    fresh = (char *)head + MEMLORD_I_STB_HEAD;
+    if (ptr) {
+        size_t had = *(size_t *)(void *)((char *)ptr - MEMLORD_I_STB_HEAD) - MEMLORD_I_STB_HEAD;
+        memcpy(fresh, ptr, had < size ? had : size);
+        memlord_i_stb_free(ptr);
+    }
+    return fresh;
+}
+
+static int memlord_i_stb_aside(memlord *lord, size_t i, size_t need) {
+    memlord_i_spare *spare = &lord->stb[i];
+    if (!need) return 0;
+    need += MEMLORD_I_STB_HEAD;
+    if (spare->block && spare->size >= need) return 0;
+    memlord_i_cold_free(lord, spare->block, spare->size);
+    spare->block = memlord_i_cold_alloc(lord, need);
+    spare->size = need;
+    return spare->block ? 0 : -1;
+}
+
+/* The three blocks one shput can ask for, by the formulas of stbds_arrgrowf,
+   stbds_make_hash_index and stbds_stralloc; 0 where it will not grow. */
+static int memlord_i_stb_reserve(memlord *lord, size_t length) {
+    const stbds_array_header *array = NULL;
+    const stbds_hash_index *index = NULL;
+    size_t slots = STBDS_BUCKET_LENGTH, cap = 4, block = 0, need[MEMLORD_I_SPARES] = {0, 0, 0};
+    if (lord->names) {
+        array = stbds_header(lord->names - 1);
+        index = (const stbds_hash_index *)array->hash_table;
+        slots = index->slot_count * 2;
+        cap = array->capacity * 2 > 4 ? array->capacity * 2 : 4;
+        block = (size_t)STBDS_STRING_ARENA_BLOCKSIZE_MIN << (index->string.block >> 1);
+    }
+    if (!array || array->length + 1 > array->capacity)
+        need[0] = cap * sizeof *lord->names + sizeof *array;
+    if (!index || index->used_count >= index->used_count_threshold)
+        need[1] = slots / STBDS_BUCKET_LENGTH * sizeof(stbds_hash_bucket) + sizeof *index +
+                  STBDS_CACHE_LINE_SIZE;
+    if (index && length + 1 > index->string.remaining)
+        need[2] = (block > length + 1 ? block : length + 1) + sizeof(stbds_string_block);
+    return memlord_i_stb_aside(lord, 0, need[0]) || memlord_i_stb_aside(lord, 1, need[1]) ||
+           memlord_i_stb_aside(lord, 2, need[2]);
+}
+
+/* -- kept strings -- */
+
+/* Our copy of a string: the same pointer for the same text. NULL stays NULL. */
+static memlord_result memlord_i_name_locked(memlord *lord, const char *text, const char **kept) {
+    char *key = (char *)(uintptr_t)text; /* stb_ds asks for a char *, and reads it */
+    ptrdiff_t at;
+    size_t length;
+    *kept = NULL;
+    if (!text) return MEMLORD_OK;
+    if (!lord->names) {
+        if (memlord_i_stb_reserve(lord, 0)) return MEMLORD_I_AGAIN;
+        stbds_sh_new_arena(lord->names);
+    }
+    at = stbds_shgeti(lord->names, key);
+    if (at < 0) {
+        length = strlen(text);
+        if (length > MEMLORD_MAX_STRINGS || lord->name_bytes + length > MEMLORD_MAX_STRINGS)
+            return MEMLORD_E_NOMEM;
+        if (memlord_i_stb_reserve(lord, length)) return MEMLORD_I_AGAIN;
+        stbds_shput(lord->names, key, 0);
+        lord->name_bytes += length + 1;
+        at = stbds_shgeti(lord->names, key);
+    }
+    *kept = lord->names[at].key;
+    return MEMLORD_OK;
+}
+
+static memlord_result memlord_i_name(memlord *lord, const char *text, const char **kept) {
+    memlord_result r;
+    do {
+        memlord_i_cold_enter(lord);
+        r = memlord_i_name_locked(lord, text, kept);
+    } while (memlord_i_cold_leave(lord, &r));
+    return r;
+}
+
+static void memlord_i_names_end(memlord *lord) {
+    size_t i;
+    memlord_result done = MEMLORD_OK;
+    memlord_i_cold_enter(lord);
+    stbds_shfree(lord->names);
+    for (i = 0; i < MEMLORD_I_SPARES; i++)
+        memlord_i_cold_free(lord, lord->stb[i].block, lord->stb[i].size);
+    memlord_i_cold_free(lord, lord->ready.block, lord->ready.size);
+    (void)memlord_i_cold_leave(lord, &done);
+}
+
+/* -- the index -- */
+
+#define MEMLORD_I_SUBJECT 255u /* instead of a slot: the address's own record */
+
+static MEMLORD_I_HOT uint64_t memlord_i_index_key(const void *address, uint32_t slot) {
+    return (uint64_t)(uintptr_t)address ^ ((uint64_t)slot << 56);
+}
+static MEMLORD_I_HOT uint64_t memlord_i_index_start(uint64_t key) {
+    return (key * 0x9e3779b97f4a7c15u) >> 24;
+}
+/* What was put under a key, or 0. The acquires pair with the releases of the two below. */
+static MEMLORD_I_HOT uint64_t memlord_i_index_get(memlord *lord, uint64_t key) {
+    memlord_i_index *index = (memlord_i_index *)memlord_i_ptr_load_acquire(&lord->index);
+    uint64_t at = memlord_i_index_start(key), seen;
+    if (!index) return 0;
+    for (;; at++) {
+        seen = memlord_i_u64_load_acquire(&index->at[at & index->mask].key);
+        if (seen == key) return memlord_i_u64_load(&index->at[at & index->mask].value);
+        if (!seen) return 0;
+    }
+}
+
+static void memlord_i_index_put(memlord_i_index *index, uint64_t key, uint64_t value) {
+    uint64_t at = memlord_i_index_start(key);
+    while (memlord_i_u64_load(&index->at[at & index->mask].key)) at++;
+    memlord_i_u64_store(&index->at[at & index->mask].value, value);
+    memlord_i_u64_store_release(&index->at[at & index->mask].key, key);
+    index->count++;
+}
+
+/* Room for `more` entries at a load of at most one half. */
+static memlord_result memlord_i_index_room_locked(memlord *lord, uint64_t more) {
+    memlord_i_index *old = (memlord_i_index *)memlord_i_ptr_load(&lord->index), *index;
+    uint64_t cap = old ? old->mask + 1 : 64, i;
+    if (old && (old->count + more) * 2 <= cap) return MEMLORD_OK;
+    if (old) cap *= 2;
+    index = (memlord_i_index *)memlord_i_cold_alloc(lord, sizeof *index +
+                                                              (size_t)cap * sizeof index->at[0]);
+    if (!index) return MEMLORD_I_AGAIN;
+    index->mask = cap - 1;
+    index->older = old;
+    for (i = 0; old && i <= old->mask; i++) {
+        uint64_t key = memlord_i_u64_load(&old->at[i].key);
+        if (key) memlord_i_index_put(index, key, memlord_i_u64_load(&old->at[i].value));
+    }
+    memlord_i_ptr_store_release(&lord->index, index);
+    return MEMLORD_OK;
+}
+static void memlord_i_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
+    memlord_i_index_put((memlord_i_index *)memlord_i_ptr_load(&lord->index), key, value);
+}
+
+static void memlord_i_index_end(memlord *lord) {
+    memlord_i_index *index = (memlord_i_index *)memlord_i_ptr_load(&lord->index), *older;
+    for (; index; index = older) {
+        older = index->older;
+        memlord_i_free(lord, index, sizeof *index + (size_t)(index->mask + 1) * sizeof index->at[0]);
+    }
+}
+
+/* -- rows: what can be counted -- */
+
+/* Adds a row under an index key. Row 0 of sites and tags means none and is never given out. */
+static memlord_result memlord_i_row_add_locked(memlord *lord, int book, uint32_t slot,
+                                               void *subject, uint64_t key, uint32_t *number) {
+    uint32_t n = memlord_i_u32_load(&lord->row_count[book]);
+    memlord_i_row *row;
+    memlord_result r = memlord_i_index_room_locked(lord, 1);
+    if (r) return r;
+    row = (memlord_i_row *)memlord_i_book_make(lord, &lord->rows[book], n, sizeof *row,
+                                               memlord_i_cold_alloc);
+    if (!row || !memlord_i_cell_make(lord, lord->orphan, book, n, memlord_i_cold_alloc))
+        return MEMLORD_I_AGAIN;
+    row->slot = slot;
+    row->subject = subject;
+    memlord_i_u32_store_release(&lord->row_count[book], n + 1); /* pairs with the walks' acquire */
+    memlord_i_index_add_locked(lord, key, book == MEMLORD_I_DEVICE ? n + 1 : n);
+    *number = n;
+    return MEMLORD_OK;
+}
+
+/* ---------------------------------------------------------------------- >>devices --
+   Owns the slots: small numbers for the devices seen, in the order they were seen. A slot is
+   published last, when everything about it can be read. Lock: cold. */
+
+static const char *const memlord_i_type_names[] = {
+#define MEMLORD_I_X(name, text, host) text,
+    MEMLORD_I_DEVICE_TYPES(MEMLORD_I_X)
+#undef MEMLORD_I_X
+};
+
+static MEMLORD_I_HOT int memlord_i_device_valid(memlord_device d) {
+    return (unsigned)d.type < (unsigned)MEMLORD_I_TYPES && d.index >= 0;
+}
+static MEMLORD_I_HOT int memlord_i_selector_valid(memlord_device d) {
+    return d.type == MEMLORD_ANY ? d.index == MEMLORD_ANY
+                                 : (unsigned)d.type < (unsigned)MEMLORD_I_TYPES &&
+                                       d.index >= MEMLORD_ANY;
+}
+static MEMLORD_I_HOT int memlord_i_selects(memlord_device sel, memlord_device d) {
+    return sel.type == MEMLORD_ANY ||
+           (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
+}
+
+static uint64_t memlord_i_device_key(memlord_device d) {
+    return ((uint64_t)MEMLORD_I_SUBJECT << 56) | ((uint64_t)(uint16_t)d.type << 16) |
+           (uint16_t)d.index | ((uint64_t)1 << 32);
+}
+
+static memlord_result memlord_i_device_locked(memlord *lord, memlord_device d, uint32_t *slot) {
+    uint64_t key = memlord_i_device_key(d), have = memlord_i_index_get(lord, key);
+    uint32_t n = memlord_i_u32_load(&lord->row_count[MEMLORD_I_DEVICE]);
+    memlord_i_device *device;
+    memlord_result r;
+    if (have) {
+        *slot = (uint32_t)have - 1;
+        return MEMLORD_OK;
+    }
+    if (n >= MEMLORD_MAX_DEVICES) return MEMLORD_E_DEVICE;
+    device = (memlord_i_device *)memlord_i_ptr_load(&lord->device[n]);
+    if (!device) {
+        device = (memlord_i_device *)memlord_i_cold_alloc(lord, sizeof *device);
+        if (!device) return MEMLORD_I_AGAIN;
+        memlord_i_ptr_store(&lord->device[n], device);
+    }
+    device->device = d;
+    lord->slot_type[n] = (unsigned char)d.type;
+    r = memlord_i_row_add_locked(lord, MEMLORD_I_DEVICE, n, device, key, slot);
+    if (r == MEMLORD_OK && d.index < MEMLORD_I_INDEX_DIRECT)
+        memlord_i_u32_store_release(&lord->slot_of[d.type][d.index], n + 1);
+    return r;
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_device_find(memlord *lord, memlord_device d,
+                                                           uint32_t *slot) {
+    memlord_result r;
+    uint64_t have;
+    if (!memlord_i_device_valid(d)) return MEMLORD_E_DEVICE;
+    have = memlord_i_index_get(lord, memlord_i_device_key(d));
+    if (have) {
+        *slot = (uint32_t)have - 1;
+        return MEMLORD_OK;
+    }
+    do {
+        memlord_i_cold_enter(lord);
+        r = memlord_i_device_locked(lord, d, slot);
+    } while (memlord_i_cold_leave(lord, &r));
+    return r;
+}
+
+/* The slot of a device, made on its first use. The acquire pairs with the release above. */
+static MEMLORD_I_HOT memlord_result memlord_i_slot(memlord *lord, memlord_device d,
+                                                   uint32_t *slot) {
+    if (MEMLORD_I_LIKELY((unsigned)d.type < (unsigned)MEMLORD_I_TYPES &&
+                         (unsigned)d.index < MEMLORD_I_INDEX_DIRECT)) {
+        uint32_t have = memlord_i_u32_load_acquire(&lord->slot_of[d.type][d.index]);
+        *slot = have - 1;
+        if (MEMLORD_I_LIKELY(have)) return MEMLORD_OK;
+    }
+    return memlord_i_device_find(lord, d, slot);
+}
+
+static MEMLORD_I_HOT memlord_i_device *memlord_i_device_at(memlord *lord, uint32_t slot) {
+    return (memlord_i_device *)memlord_i_ptr_load(&lord->device[slot]);
+}
+static uint32_t memlord_i_rows(memlord *lord, int book) {
+    return memlord_i_u32_load_acquire(&lord->row_count[book]);
+}
+static void memlord_i_stat_add(memlord *lord, uint32_t slot, int stat, uint64_t by) {
+    (void)memlord_i_u64_add(&memlord_i_device_at(lord, slot)->count[stat], by);
+}
+
+/* The device an unknown storage is counted on: the one named; without an index the first of
+   its type. */
+static memlord_result memlord_i_slot_named(memlord *lord, memlord_device d, uint32_t *slot) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    if (d.index < 0) {
+        for (i = 0; i < n; i++) {
+            if (lord->slot_type[i] != d.type) continue;
+            *slot = i;
+            return MEMLORD_OK;
+        }
+        d.index = 0;
+    }
+    return memlord_i_slot(lord, d, slot);
+}
+
+/* ------------------------------------------------------------------------ >>sites --
+   Owns what is known of places and tags, and which rows a call counts on. A site's record is
+   made when it is first seen, its strings copied; its rows one a device. Lock: cold. */
+
+static memlord_result memlord_i_shown_locked(memlord *lord, const char *file, const char *function,
+                                             int line, memlord_site **out) {
+    const char *kept_file, *kept_function;
+    memlord_result r = memlord_i_name_locked(lord, file ? file : "", &kept_file);
+    if (r) return r;
+    r = memlord_i_name_locked(lord, function ? function : "", &kept_function);
+    if (r) return r;
+    *out = (memlord_site *)memlord_i_cold_alloc(lord, sizeof **out);
+    if (!*out) return MEMLORD_I_AGAIN;
+    (*out)->file = kept_file;
+    (*out)->function = kept_function;
+    (*out)->line = line;
+    return MEMLORD_OK;
+}
+
+/* The record of a place: found under the host's pointer or the address it was made from, and
+   under every form it is shown in. */
+static memlord_result memlord_i_site_locked(memlord *lord, const memlord_site *origin,
+                                            void *address, memlord_i_site **out) {
+    const void *identity = address ? (const void *)address : (const void *)origin;
+    uint64_t key = memlord_i_index_key(identity, MEMLORD_I_SUBJECT);
+    memlord_i_site *site;
+    memlord_site *shown = NULL;
+    memlord_result r;
+    *out = (memlord_i_site *)(uintptr_t)memlord_i_index_get(lord, key);
+    if (*out) return MEMLORD_OK;
+    r = memlord_i_index_room_locked(lord, 2);
+    if (r) return r;
+    r = origin ? memlord_i_shown_locked(lord, origin->file, origin->function, origin->line, &shown)
+               : memlord_i_shown_locked(lord, "", "", 0, &shown);
+    if (r) return r;
+    site = (memlord_i_site *)memlord_i_cold_alloc(lord, sizeof *site);
+    if (!site) {
+        memlord_i_cold_free(lord, shown, sizeof *shown);
+        return MEMLORD_I_AGAIN;
+    }
+    site->address = address;
+    memlord_i_ptr_store(&site->shown, shown);
+    memlord_i_index_add_locked(lord, key, (uint64_t)(uintptr_t)site);
+    memlord_i_index_add_locked(lord, memlord_i_index_key(shown, MEMLORD_I_SUBJECT),
+                               (uint64_t)(uintptr_t)site);
+    *out = site;
+    return MEMLORD_OK;
+}
+
+static memlord_i_site *memlord_i_site_of(memlord *lord, const void *identity) {
+    return (memlord_i_site *)(uintptr_t)memlord_i_index_get(
+        lord, memlord_i_index_key(identity, MEMLORD_I_SUBJECT));
+}
+
+static memlord_result memlord_i_site_show_locked(memlord *lord, memlord_i_site *site,
+                                                 const char *file, const char *function,
+                                                 int line) {
+    memlord_site *shown;
+    memlord_result r = memlord_i_index_room_locked(lord, 1);
+    if (r) return r;
+    r = memlord_i_shown_locked(lord, file, function, line, &shown);
+    if (r) return r;
+    memlord_i_index_add_locked(lord, memlord_i_index_key(shown, MEMLORD_I_SUBJECT),
+                               (uint64_t)(uintptr_t)site);
+    memlord_i_ptr_store_release(&site->shown, shown); /* pairs with memlord_i_site_shown */
+    return MEMLORD_OK;
+}
+static memlord_result memlord_i_site_show(memlord *lord, memlord_i_site *site, const char *file,
+                                          const char *function, int line) {
+    memlord_result r;
+    do {
+        memlord_i_cold_enter(lord);
+        r = memlord_i_site_show_locked(lord, site, file, function, line);
+    } while (memlord_i_cold_leave(lord, &r));
+    return r;
+}
+
+/* A site as reports show it. A return address gets its module and symbol when it is first
+   shown: dladdr walks a module's symbols, too slow for a call, and takes the loader's lock,
+   so no lock of ours is held. */
+static const memlord_site *memlord_i_site_shown(memlord *lord, memlord_i_site *site) {
+    const memlord_site *shown = (const memlord_site *)memlord_i_ptr_load_acquire(&site->shown);
+    memlord_i_symbol symbol = {NULL, NULL};
+    if (!site->address || shown->file[0]) return shown;
+    if (memlord_i_u32_exchange_acquire(&site->resolved, 1)) return shown;
+    if (memlord_i_symbol_at((const char *)site->address - 1, &symbol)) return shown;
+    (void)memlord_i_site_show(lord, site, symbol.module, symbol.name, 0);
+    return (const memlord_site *)memlord_i_ptr_load_acquire(&site->shown);
+}
+
+/* A site is known by several addresses, and has one row a device: under its record. */
+static memlord_result memlord_i_row_locked(memlord *lord, int book, const void *identity,
+                                           uint32_t slot, uint32_t *number) {
+    uint32_t most = book == MEMLORD_I_SITE ? MEMLORD_I_SITE_ROWS_MAX : MEMLORD_I_TAG_ROWS_MAX;
+    void *subject = (void *)(uintptr_t)identity;
+    memlord_i_site *site;
+    memlord_result r;
+    if (book == MEMLORD_I_SITE) {
+        r = memlord_i_site_locked(lord, (const memlord_site *)identity, NULL, &site);
+        if (r) return r;
+        subject = site;
+    }
+    *number = (uint32_t)memlord_i_index_get(lord, memlord_i_index_key(subject, slot));
+    if (!*number) {
+        if (memlord_i_rows(lord, book) > most) return MEMLORD_E_NOMEM;
+        r = memlord_i_row_add_locked(lord, book, slot, subject, memlord_i_index_key(subject, slot),
+                                     number);
+        if (r) return r;
+    }
+    if (subject == identity || memlord_i_index_get(lord, memlord_i_index_key(identity, slot)))
+        return MEMLORD_OK;
+    r = memlord_i_index_room_locked(lord, 1);
+    if (r) return r;
+    memlord_i_index_add_locked(lord, memlord_i_index_key(identity, slot), *number);
+    return MEMLORD_OK;
+}
+
+static memlord_result memlord_i_row_make(memlord *lord, int book, const void *identity,
+                                         uint32_t slot, uint32_t *number) {
+    memlord_result r;
+    do {
+        memlord_i_cold_enter(lord);
+        r = memlord_i_row_locked(lord, book, identity, slot, number);
+    } while (memlord_i_cold_leave(lord, &r));
+    return r;
+}
+
+/* The row of a site or a tag on a device, made on first use; 0, and counted, when there is no
+   room for it. */
+static MEMLORD_I_COLD uint32_t memlord_i_row_new(memlord *lord, int book, const void *identity,
+                                                 uint32_t slot) {
+    uint32_t number;
+    if (memlord_i_row_make(lord, book, identity, slot, &number) == MEMLORD_OK) return number;
+    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_sites, 1);
+    return 0;
+}
+static MEMLORD_I_HOT uint32_t memlord_i_row_of(memlord *lord, int book, const void *identity,
+                                               uint32_t slot) {
+    uint64_t have = memlord_i_index_get(lord, memlord_i_index_key(identity, slot));
+    return MEMLORD_I_LIKELY(have) ? (uint32_t)have : memlord_i_row_new(lord, book, identity, slot);
+}
+
+/* The row bits of word2 for an allocation by this thread, here; makes the thread's cells for
+   them. Not inside. */
+static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                   const memlord_site *site) {
+    uint32_t site_row = 0, tag_row = 0;
+    if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)) {
+        site_row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
+        if (site_row && !memlord_i_cell_at(t, MEMLORD_I_SITE, site_row))
+            (void)memlord_i_cell_make(lord, t, MEMLORD_I_SITE, site_row, memlord_i_alloc);
+    }
+    if (t->tag) {
+        if (!t->tag_row || t->tag_slot != slot) {
+            t->tag_row = memlord_i_row_of(lord, MEMLORD_I_TAG, t->tag, slot);
+            t->tag_slot = slot;
+        }
+        tag_row = t->tag_row;
+        if (tag_row && !memlord_i_cell_at(t, MEMLORD_I_TAG, tag_row))
+            (void)memlord_i_cell_make(lord, t, MEMLORD_I_TAG, tag_row, memlord_i_alloc);
+    }
+    return (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
+}
+
+/* ----------------------------------------------------------------------- >>blocks --
+   Owns what happens to a storage: opened, referenced, closed, resized, moved, described,
+   looked at. Composes the map, the counters and the sites; a call finds its rows first, changes
+   the map, counts, and only then leaves the shard. Locks: those of the map. */
+
+static MEMLORD_I_HOT int memlord_i_key_valid(uint64_t key) { return key + 1 > 1; }
+
+static memlord_i_side *memlord_i_side_of(uint64_t word2) {
+    return word2 & 1 ? (memlord_i_side *)(uintptr_t)(word2 & ~(uint64_t)1) : NULL;
+}
+static uint64_t memlord_i_word2_of(uint64_t word2) {
+    return word2 & 1 ? memlord_i_side_of(word2)->word2 : word2;
+}
+static uint64_t memlord_i_refs_of(uint64_t word1, uint64_t word2) {
+    uint64_t refs = MEMLORD_I_REFS(word1);
+    return refs == MEMLORD_I_REFS_MANY ? memlord_i_side_of(word2)->refs : refs;
+}
+static void memlord_i_side_free(memlord *lord, uint64_t word2) {
+    if (word2 & 1) memlord_i_free(lord, memlord_i_side_of(word2), sizeof(memlord_i_side));
+}
+static uint64_t memlord_i_word1(uint64_t bytes, uint32_t slot) {
+    return bytes | (uint64_t)slot << 49 | MEMLORD_I_REFS_ONE;
+}
+
+/* The same change on a device and on the site and tag rows of word2; at most 3. A site's frees
+   are those made at it: not these. */
+static unsigned memlord_i_changes(memlord_i_change *c, uint32_t slot, uint64_t word2, uint64_t in,
+                                  uint64_t out, uint64_t allocs, uint64_t frees) {
+    unsigned n = 0;
+    const uint32_t numbers[MEMLORD_I_BOOKS] = {slot, MEMLORD_I_SITE_ROW(word2),
+                                               MEMLORD_I_TAG_ROW(word2)};
+    int book;
+    for (book = 0; book < MEMLORD_I_BOOKS; book++) {
+        if (book != MEMLORD_I_DEVICE && !numbers[book]) continue;
+        memset(&c[n], 0, sizeof c[n]);
+        c[n].book = book;
+        c[n].number = numbers[book];
+        c[n].in = in;
+        c[n].out = out;
+        c[n].allocs = allocs;
+        c[n].frees = book == MEMLORD_I_SITE ? 0 : frees;
+        n++;
+    }
+    return n;
+}
+static unsigned memlord_i_site_change(memlord_i_change *c, uint32_t row, uint64_t in, uint64_t out,
+                                      uint64_t allocs) {
+    if (!row) return 0;
+    memset(c, 0, sizeof *c);
+    c->book = MEMLORD_I_SITE;
+    c->number = row;
+    c->in = in;
+    c->out = out;
+    c->allocs = allocs;
+    return 1;
+}
+static void memlord_i_count_all(memlord *lord, memlord_i_thread *t, const memlord_i_change *c,
+                                unsigned n) {
+    unsigned i;
+    for (i = 0; i < n; i++) memlord_i_count(lord, t, &c[i]);
+}
+static void memlord_i_count_close(memlord *lord, memlord_i_thread *t, uint64_t word1,
+                                  uint64_t word2) {
+    memlord_i_change c[MEMLORD_I_BOOKS];
+    memlord_i_count_all(lord, t, c,
+                        memlord_i_changes(c, MEMLORD_I_SLOT(word1), memlord_i_word2_of(word2), 0,
+                                          MEMLORD_I_BYTES(word1), 0, 1));
+}
+
+/* The site and tag rows of a block that opened or closed, after its device. */
+static void memlord_i_count_rows(memlord *lord, memlord_i_thread *t, uint64_t word2,
+                                 uint64_t bytes, int opened) {
+    int book;
+    for (book = MEMLORD_I_SITE; book < MEMLORD_I_BOOKS; book++) {
+        uint32_t row = book == MEMLORD_I_SITE ? MEMLORD_I_SITE_ROW(word2) : MEMLORD_I_TAG_ROW(word2);
+        memlord_i_cell *cell = row ? memlord_i_cell_at(t, book, row) : NULL;
+        if (!row) continue;
+        if (MEMLORD_I_UNLIKELY(!cell)) {
+            memlord_i_change c;
+            memset(&c, 0, sizeof c);
+            c.book = book;
+            c.number = row;
+            c.in = opened ? bytes : 0;
+            c.out = opened ? 0 : bytes;
+            c.allocs = opened != 0;
+            c.frees = !opened && book == MEMLORD_I_TAG;
+            memlord_i_count(lord, t, &c);
+        } else if (opened) {
+            memlord_i_u64_own_add(&cell->allocs, 1);
+            memlord_i_cell_in(lord, book, row, cell, bytes);
+        } else {
+            if (book == MEMLORD_I_TAG) memlord_i_u64_own_add(&cell->frees, 1);
+            memlord_i_cell_out(lord, book, row, cell, bytes);
+        }
+    }
+}
+
+/* Makes the cells a change will want, while that is still possible. Not inside. */
+static void memlord_i_cells_make(memlord *lord, memlord_i_thread *t, const memlord_i_change *c,
+                                 unsigned n) {
+    unsigned i;
+    for (i = 0; i < n; i++)
+        if (!t->orphan)
+            (void)memlord_i_cell_make(lord, t, c[i].book, c[i].number, memlord_i_alloc);
+}
+
+/* A site's share of a free: made here, whoever allocated. Not inside. */
+static void memlord_i_count_here(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                 const memlord_site *site, uint64_t bytes) {
+    memlord_i_change c;
+    if (!site || !(memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)) return;
+    memset(&c, 0, sizeof c);
+    c.book = MEMLORD_I_SITE;
+    c.number = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
+    c.frees = 1;
+    c.here = bytes;
+    if (!c.number) return;
+    memlord_i_cells_make(lord, t, &c, 1);
+    memlord_i_count(lord, t, &c);
+}
+
+/* 1: so much more and sums could leave int64. Only sizes no machine has are looked at: smaller
+   ones would need 2^30 live blocks to get there. */
+static MEMLORD_I_HOT int memlord_i_beyond(memlord *lord, uint32_t slot, uint64_t bytes) {
+    if (MEMLORD_I_LIKELY(bytes <= (uint64_t)1 << 32)) return 0;
+    return (int64_t)(memlord_i_u64_load(
+                         &memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot)->published) +
+                     bytes) > (int64_t)1 << 62;
+}
+
+static void memlord_i_drop_count(memlord *lord, uint32_t slot, uint64_t bytes) {
+    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_allocs, 1);
+    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_bytes, bytes);
+    (void)memlord_i_u64_add(&lord->dropped[lord->slot_type[slot]], 1);
+}
+/* 1: a storage nobody knows may be one of those dropped, and is now taken for it. */
+static int memlord_i_drop_settle(memlord *lord, int type) {
+    uint64_t left = memlord_i_u64_load(&lord->dropped[type]);
+    while (left)
+        if (memlord_i_u64_cas(&lord->dropped[type], &left, left - 1)) return 1;
+    return 0;
+}
+static memlord_result memlord_i_unknown(memlord *lord, memlord_device d) {
+    uint32_t slot;
+    memlord_result r;
+    if (memlord_i_drop_settle(lord, d.type)) return MEMLORD_OK;
+    r = memlord_i_slot_named(lord, d, &slot);
+    if (r) return r;
+    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_unknown_frees, 1);
+    return MEMLORD_E_UNKNOWN;
+}
+
+/* -- references -- */
+
+/* 1: done; 0: the count no longer fits the entry, and there is no side record yet. */
+static int memlord_i_ref_up(memlord_i_entry *e) {
+    uint32_t refs = MEMLORD_I_REFS(e->word1);
+    if (refs == MEMLORD_I_REFS_MANY) {
+        memlord_i_side_of(e->word2)->refs++;
+        return 1;
+    }
+    if (refs + 1 == MEMLORD_I_REFS_MANY) {
+        if (!(e->word2 & 1)) return 0;
+        memlord_i_side_of(e->word2)->refs = MEMLORD_I_REFS_MANY;
+    }
+    e->word1 += MEMLORD_I_REFS_ONE;
+    return 1;
+}
+static void memlord_i_ref_down(memlord_i_entry *e) {
+    if (MEMLORD_I_REFS(e->word1) == MEMLORD_I_REFS_MANY &&
+        --memlord_i_side_of(e->word2)->refs >= MEMLORD_I_REFS_MANY)
+        return;
+    e->word1 -= MEMLORD_I_REFS_ONE;
+}
+
+/* Finds a live key, as memlord_i_spot_find, and gives it a side record if it has none. The
+   record is taken first, as nothing can be once inside: *unused is to be freed after leaving.
+   Any error has left the shard. */
+static memlord_result memlord_i_spot_side(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                          uint64_t key, memlord_i_spot *spot,
+                                          memlord_i_side **unused) {
+    memlord_i_side *side = (memlord_i_side *)memlord_i_alloc(lord, sizeof *side);
+    *unused = NULL;
+    if (!side) return MEMLORD_E_NOMEM;
+    (void)memlord_i_spot_find(lord, t, type, key, 0, spot);
+    if (!spot->entry) {
+        memlord_i_spot_leave(t, spot);
+        memlord_i_free(lord, side, sizeof *side);
+        return MEMLORD_E_UNKNOWN;
+    }
+    if (spot->entry->word2 & 1) {
+        *unused = side;
+        return MEMLORD_OK;
+    }
+    side->word2 = spot->entry->word2;
+    spot->entry->word2 = (uint64_t)(uintptr_t)side | 1;
+    return MEMLORD_OK;
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_retain(memlord *lord, memlord_i_thread *t,
+                                                      uint32_t type, uint64_t key) {
+    memlord_i_spot spot;
+    memlord_i_side *unused;
+    memlord_result r;
+    int up;
+    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
+    up = spot.entry ? memlord_i_ref_up(spot.entry) : -1;
+    memlord_i_spot_leave(t, &spot);
+    if (up) return up < 0 ? MEMLORD_E_UNKNOWN : MEMLORD_OK;
+    r = memlord_i_spot_side(lord, t, type, key, &spot, &unused);
+    if (r) return r;
+    (void)memlord_i_ref_up(spot.entry);
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_free(lord, unused, sizeof *unused);
+    return MEMLORD_OK;
+}
+
+/* -- open -- */
+
+/* Puts a new entry where a spot has room for it, counts and leaves. */
+static void memlord_i_spot_open(memlord *lord, memlord_i_thread *t, memlord_i_spot *spot,
+                                uint64_t word1, uint64_t word2, const memlord_i_change *c,
+                                unsigned n) {
+    memlord_i_spot_put(spot, word1, word2);
+    memlord_i_spot_unlock(spot);
+    memlord_i_count_all(lord, t, c, n);
+    memlord_i_spot_leave(t, spot);
+    if (spot->bucket) memlord_i_spot_relieve(lord, t, spot);
+}
+
+/* Puts an entry under a key and counts `c`. A live one there is stale and closed. *fresh says
+   whether the key was free. */
+static memlord_result memlord_i_insert(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                       uint64_t key, uint64_t word1, uint64_t word2,
+                                       const memlord_i_change *c, unsigned n, int *fresh) {
+    memlord_i_spot spot;
+    memlord_i_entry stale;
+    *fresh = 0;
+    memlord_i_cells_make(lord, t, c, n);
+    if (memlord_i_spot_find(lord, t, lord->slot_type[slot], key, 1, &spot)) return MEMLORD_E_NOMEM;
+    if (!spot.entry) {
+        *fresh = 1;
+        memlord_i_spot_open(lord, t, &spot, word1, word2, c, n);
+        return MEMLORD_OK;
+    }
+    stale = *spot.entry;
+    spot.entry->word1 = word1;
+    spot.entry->word2 = word2;
+    memlord_i_spot_unlock(&spot);
+    memlord_i_count_close(lord, t, stale.word1, stale.word2);
+    memlord_i_count_all(lord, t, c, n);
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_side_free(lord, stale.word2);
+    memlord_i_stat_add(lord, MEMLORD_I_SLOT(stale.word1), MEMLORD_I_STAT_implicit_frees, 1);
+    return MEMLORD_OK;
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_open(memlord *lord, memlord_i_thread *t,
+                                                    uint32_t slot, uint64_t key, uint64_t bytes,
+                                                    uint64_t rows, int *fresh) {
+    memlord_i_change c[MEMLORD_I_BOOKS];
+    unsigned n = memlord_i_changes(c, slot, rows, bytes, 0, 1, 0);
+    if (memlord_i_beyond(lord, slot, bytes)) return MEMLORD_E_INVALID;
+    return memlord_i_insert(lord, t, slot, key, memlord_i_word1(bytes, slot),
+                            memlord_i_u64_load(&lord->born) | rows, c, n, fresh);
+}
+
+/* Opens a dead key, or adds a reference to a live one. */
+static memlord_result memlord_i_track(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                      uint64_t key, uint64_t bytes, uint64_t rows, int *fresh) {
+    memlord_i_change c[MEMLORD_I_BOOKS];
+    memlord_i_spot spot;
+    unsigned n = memlord_i_changes(c, slot, rows, bytes, 0, 1, 0);
+    uint32_t type = lord->slot_type[slot];
+    *fresh = 0;
+    memlord_i_cells_make(lord, t, c, n);
+    for (;;) {
+        memlord_result r;
+        int up;
+        if (memlord_i_spot_find(lord, t, type, key, 1, &spot)) return MEMLORD_E_NOMEM;
+        if (!spot.entry) break;
+        up = memlord_i_ref_up(spot.entry);
+        memlord_i_spot_leave(t, &spot);
+        if (up) return MEMLORD_OK;
+        r = memlord_i_retain(lord, t, type, key); /* with the side record it takes */
+        if (r != MEMLORD_E_UNKNOWN) return r;
+    }
+    if (memlord_i_beyond(lord, slot, bytes)) {
+        memlord_i_spot_leave(t, &spot);
+        return MEMLORD_E_INVALID;
+    }
+    *fresh = 1;
+    memlord_i_spot_open(lord, t, &spot, memlord_i_word1(bytes, slot),
+                        memlord_i_u64_load(&lord->born) | rows, c, n);
+    return MEMLORD_OK;
+}
+
+/* Takes back an open of this thread that nobody else can have seen the end of. */
+static void memlord_i_unopen(memlord *lord, memlord_i_thread *t, uint32_t slot, uint64_t key) {
+    memlord_i_spot spot;
+    memlord_i_entry e;
+    memlord_i_change c[MEMLORD_I_BOOKS];
+    unsigned i, n;
+    (void)memlord_i_spot_find(lord, t, lord->slot_type[slot], key, 0, &spot);
+    if (!spot.entry) {
+        memlord_i_spot_leave(t, &spot);
+        return;
+    }
+    e = *spot.entry;
+    memlord_i_spot_erase(&spot);
+    memlord_i_spot_unlock(&spot);
+    n = memlord_i_changes(c, slot, memlord_i_word2_of(e.word2), MEMLORD_I_BYTES(e.word1), 0, 1, 0);
+    for (i = 0; i < n; i++) c[i].undo = 1;
+    memlord_i_count_all(lord, t, c, n);
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_side_free(lord, e.word2);
+}
+
+/* -- close -- */
+
+enum { MEMLORD_I_FREE, MEMLORD_I_RELEASE };
+
+/* The general free and release; *gone is what ended, key 0 if nothing did. */
+static MEMLORD_I_COLD memlord_result memlord_i_close(memlord *lord, memlord_i_thread *t,
+                                                     memlord_device d, uint64_t key, int how,
+                                                     memlord_i_entry *gone) {
+    memlord_i_spot spot;
+    uint64_t refs;
+    gone->key = 0;
+    (void)memlord_i_spot_find(lord, t, (uint32_t)d.type, key, 0, &spot);
+    if (!spot.entry) {
+        memlord_i_spot_leave(t, &spot);
+        return memlord_i_unknown(lord, d);
+    }
+    refs = memlord_i_refs_of(spot.entry->word1, spot.entry->word2);
+    if (how == MEMLORD_I_RELEASE && refs > 1) {
+        memlord_i_ref_down(spot.entry);
+        memlord_i_spot_leave(t, &spot);
+        return MEMLORD_OK;
+    }
+    *gone = *spot.entry;
+    memlord_i_spot_erase(&spot);
+    memlord_i_spot_unlock(&spot);
+    memlord_i_count_close(lord, t, gone->word1, gone->word2);
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_side_free(lord, gone->word2);
+    if (refs > 1)
+        memlord_i_stat_add(lord, MEMLORD_I_SLOT(gone->word1), MEMLORD_I_STAT_freed_while_shared, 1);
+    return MEMLORD_OK;
+}
+
+/* -- realloc and move: an entry taken off the map, its bytes still counted, put elsewhere -- */
+
+static memlord_result memlord_i_detach(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                       uint64_t key, memlord_i_entry *out) {
+    memlord_i_spot spot;
+    int found;
+    if (memlord_i_map_take(lord, t, type, key, out)) {
+        memlord_i_leave(t);
+        return MEMLORD_OK;
+    }
+    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
+    found = spot.entry != NULL;
+    if (found) {
+        *out = *spot.entry;
+        memlord_i_spot_erase(&spot);
+    }
+    memlord_i_spot_leave(t, &spot);
+    return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+/* The word2 a block goes on with when a call at `site` takes it over on `slot`: the tag stays,
+   the site changes if there is one. `word2` is without a side record. */
+static uint64_t memlord_i_rows_moved(memlord *lord, uint64_t word2, uint32_t slot,
+                                     const memlord_site *site, int same_device) {
+    uint32_t site_row = MEMLORD_I_SITE_ROW(word2), tag_row = MEMLORD_I_TAG_ROW(word2);
+    if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
+        site_row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
+    else if (site_row && !same_device)
+        site_row = memlord_i_row_of(
+            lord, MEMLORD_I_SITE,
+            memlord_i_ptr_load(&((memlord_i_site *)memlord_i_row_at(lord, MEMLORD_I_SITE, site_row)
+                                     ->subject)
+                                    ->shown),
+            slot);
+    if (tag_row && !same_device)
+        tag_row = memlord_i_row_of(lord, MEMLORD_I_TAG,
+                                   memlord_i_row_at(lord, MEMLORD_I_TAG, tag_row)->subject, slot);
+    return (word2 & ~MEMLORD_I_ROWS_MASK) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
+}
+
+/* Enters for counting alone, so that fork waits for it. */
+static void memlord_i_enter_counting(memlord *lord, memlord_i_thread *t) {
+    memlord_i_shard *s = &lord->shards[0];
+    while (memlord_i_enter(t, s) == MEMLORD_I_SHARD_MOVING) {
+        memlord_i_leave(t);
+        memlord_i_lock_take(&s->lock);
+        memlord_i_lock_drop(&s->lock);
+    }
+}
+
+/* Takes a detached entry out of the books: it has no place any more. */
+static void memlord_i_abandon(memlord *lord, memlord_i_thread *t, const memlord_i_entry *e) {
+    memlord_i_change c[MEMLORD_I_BOOKS];
+    unsigned n = memlord_i_changes(c, MEMLORD_I_SLOT(e->word1), memlord_i_word2_of(e->word2), 0,
+                                   MEMLORD_I_BYTES(e->word1), 0, 1);
+    memlord_i_cells_make(lord, t, c, n);
+    memlord_i_enter_counting(lord, t);
+    memlord_i_count_all(lord, t, c, n);
+    memlord_i_leave(t);
+    memlord_i_side_free(lord, e->word2);
+}
+
+/* The rows of a detached entry, in its side record if it has one. */
+static void memlord_i_entry_rows(memlord_i_entry *e, uint64_t plain) {
+    if (e->word2 & 1)
+        memlord_i_side_of(e->word2)->word2 = plain;
+    else
+        e->word2 = plain;
+}
+
+/* Puts a detached entry under a key, changed as `to` says, and counts. Without room for it the
+   entry leaves the books as it was, and counts as dropped. */
+static memlord_result memlord_i_attach(memlord *lord, memlord_i_thread *t, memlord_i_entry *e,
+                                       uint64_t key, uint32_t slot, uint64_t bytes, uint64_t rows,
+                                       const memlord_i_change *c, unsigned n) {
+    uint64_t plain = memlord_i_word2_of(e->word2);
+    uint64_t word1 = bytes | (uint64_t)slot << 49 |
+                     (uint64_t)MEMLORD_I_REFS(e->word1) * MEMLORD_I_REFS_ONE;
+    memlord_result r;
+    int fresh;
+    memlord_i_entry_rows(e, rows);
+    r = memlord_i_insert(lord, t, slot, key, word1, e->word2, c, n, &fresh);
+    if (r == MEMLORD_OK) return r;
+    memlord_i_entry_rows(e, plain);
+    memlord_i_abandon(lord, t, e);
+    memlord_i_drop_count(lord, slot, bytes);
+    return r;
+}
+
+/* A realloc: same device, another key and size. */
+static memlord_result memlord_i_resize(memlord *lord, memlord_i_thread *t, memlord_i_entry *e,
+                                       uint64_t key, uint64_t bytes, const memlord_site *site) {
+    uint32_t slot = MEMLORD_I_SLOT(e->word1);
+    uint64_t had = MEMLORD_I_BYTES(e->word1), plain = memlord_i_word2_of(e->word2);
+    uint64_t rows = memlord_i_rows_moved(lord, plain, slot, site, 1);
+    uint64_t up = bytes > had ? bytes - had : 0, down = had > bytes ? had - bytes : 0;
+    memlord_i_change c[MEMLORD_I_BOOKS + 1];
+    unsigned n;
+    if (MEMLORD_I_SITE_ROW(rows) == MEMLORD_I_SITE_ROW(plain)) {
+        n = memlord_i_changes(c, slot, rows, up, down, 0, 0);
+    } else { /* the old site's bytes are gone, the new one's have come */
+        n = memlord_i_changes(c, slot, rows & ~((uint64_t)0xfffff << 1), up, down, 0, 0);
+        n += memlord_i_site_change(&c[n], MEMLORD_I_SITE_ROW(plain), 0, had, 0);
+        n += memlord_i_site_change(&c[n], MEMLORD_I_SITE_ROW(rows), bytes, 0, 1);
+    }
+    return memlord_i_attach(lord, t, e, key, slot, bytes, rows, c, n);
+}
+
+/* Makes room for a key, so that putting it there next will hardly fail. */
+static memlord_result memlord_i_room(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                     uint64_t key) {
+    memlord_i_spot spot;
+    if (memlord_i_spot_find(lord, t, lord->slot_type[slot], key, 1, &spot)) return MEMLORD_E_NOMEM;
+    memlord_i_spot_leave(t, &spot);
+    return MEMLORD_OK;
+}
+
+static memlord_result memlord_i_move(memlord *lord, memlord_i_thread *t, memlord_device from,
+                                     uint64_t from_key, uint32_t slot, uint64_t key,
+                                     uint64_t bytes, const memlord_site *site) {
+    memlord_i_change c[2 * MEMLORD_I_BOOKS];
+    memlord_i_entry e;
+    uint32_t from_slot;
+    uint64_t plain, rows;
+    unsigned n;
+    memlord_result r = memlord_i_room(lord, t, slot, key);
+    if (r) return r;
+    if (memlord_i_detach(lord, t, (uint32_t)from.type, from_key, &e))
+        return memlord_i_unknown(lord, from);
+    from_slot = MEMLORD_I_SLOT(e.word1);
+    plain = memlord_i_word2_of(e.word2);
+    rows = memlord_i_rows_moved(lord, plain, slot, site, from_slot == slot);
+    n = memlord_i_changes(c, from_slot, plain, 0, MEMLORD_I_BYTES(e.word1), 0, 1);
+    n += memlord_i_changes(c + n, slot, rows, bytes, 0, 1, 0);
+    r = memlord_i_attach(lord, t, &e, key, slot, bytes, rows, c, n);
+    if (r) return r;
+    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_moves, 1);
+    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_moved_bytes, bytes);
+    return MEMLORD_OK;
+}
+
+/* -- looking -- */
+
+/* Copies a block out; inside, or with its shard held. The site is its record, as it stands. */
+static void memlord_i_info(memlord *lord, const memlord_i_entry *e, memlord_block_info *out) {
+    uint64_t plain = memlord_i_word2_of(e->word2);
+    uint32_t site = MEMLORD_I_SITE_ROW(plain), tag = MEMLORD_I_TAG_ROW(plain);
+    memset(out, 0, sizeof *out);
+    out->device = memlord_i_device_at(lord, MEMLORD_I_SLOT(e->word1))->device;
+    out->storage = e->key;
+    out->bytes = MEMLORD_I_BYTES(e->word1);
+    out->refs = memlord_i_refs_of(e->word1, e->word2);
+    out->born = MEMLORD_I_BORN(plain);
+    if (tag) out->tag = (const char *)memlord_i_row_at(lord, MEMLORD_I_TAG, tag)->subject;
+    if (site)
+        out->site = (const memlord_site *)memlord_i_ptr_load_acquire(
+            &((memlord_i_site *)memlord_i_row_at(lord, MEMLORD_I_SITE, site)->subject)->shown);
+    if (e->word2 & 1) out->meta = memlord_i_side_of(e->word2)->meta;
+}
+/* Once nothing is held: gives a return address its names. */
+static void memlord_i_info_finish(memlord *lord, memlord_block_info *info) {
+    memlord_i_site *site = info->site ? memlord_i_site_of(lord, info->site) : NULL;
+    if (site) info->site = memlord_i_site_shown(lord, site);
+}
+
+/* What a walk is for. */
+typedef struct memlord_i_query {
+    memlord_device sel;
+    uint64_t min_bytes, min_born;
+    uint64_t address; /* of a containing storage; `containing` says whether */
+    int containing;
+} memlord_i_query;
+
+static int memlord_i_wanted(memlord *lord, const memlord_i_query *q, const memlord_i_entry *e) {
+    uint64_t bytes = MEMLORD_I_BYTES(e->word1);
+    memlord_device d = memlord_i_device_at(lord, MEMLORD_I_SLOT(e->word1))->device;
+    if (!memlord_i_selects(q->sel, d) || bytes < q->min_bytes) return 0;
+    if (q->containing) return q->address >= e->key && q->address - e->key < bytes;
+    return MEMLORD_I_BORN(memlord_i_word2_of(e->word2)) >= q->min_born;
+}
+
+/* Calls fn for what a held shard has of a query; non-zero stops and is answered. */
+typedef int (*memlord_i_visit_fn)(memlord *lord, const memlord_i_entry *e, void *user);
+static int memlord_i_shard_visit(memlord *lord, const memlord_i_shard *s, const memlord_i_query *q,
+                                 memlord_i_visit_fn fn, void *user) {
+    uint64_t i;
+    unsigned j;
+    int stop;
+    for (i = 0; i < s->buckets; i++) {
+        const memlord_i_bucket *b = (const memlord_i_bucket *)(const void *)s->table + i;
+        uint64_t header = memlord_i_u64_load(&b->header);
+        for (j = 0; j < MEMLORD_I_SLOTS; j++) {
+            if (!((header >> (8 * j)) & 255) || !memlord_i_wanted(lord, q, &b->at[j])) continue;
+            stop = fn(lord, &b->at[j], user);
+            if (stop) return stop;
+        }
+    }
+    return 0;
+}
+
+static void memlord_i_visit(memlord *lord, const memlord_i_query *q, memlord_i_visit_fn fn,
+                            void *user) {
+    uint32_t i;
+    int stop = 0;
+    for (i = 0; i < MEMLORD_I_SHARDS && !stop; i++) {
+        memlord_i_shard *s = &lord->shards[i];
+        if (!memlord_i_shard_hold(lord, s)) continue;
+        stop = memlord_i_shard_visit(lord, s, q, fn, user);
+        memlord_i_shard_resume(s);
+    }
+}
+
+static int memlord_i_visit_count(memlord *lord, const memlord_i_entry *e, void *user) {
+    (void)lord;
+    (void)e;
+    ++*(size_t *)user;
+    return 0;
+}
+
+typedef struct memlord_i_copy {
+    memlord_block_info *at;
+    size_t count, cap;
+} memlord_i_copy;
+static int memlord_i_visit_copy(memlord *lord, const memlord_i_entry *e, void *user) {
+    memlord_i_copy *copy = (memlord_i_copy *)user;
+    if (copy->count == copy->cap) return 1;
+    memlord_i_info(lord, e, &copy->at[copy->count++]);
+    return 0;
+}
+
+/* Copies what a shard has of a query, with room made for it while it is not held. */
+static memlord_result memlord_i_shard_copy(memlord *lord, memlord_i_shard *s,
+                                           const memlord_i_query *q, memlord_i_copy *copy) {
+    for (;;) {
+        size_t count = 0, cap;
+        copy->count = 0;
+        if (!memlord_i_shard_hold(lord, s)) return MEMLORD_OK;
+        (void)memlord_i_shard_visit(lord, s, q, memlord_i_visit_count, &count);
+        if (count <= copy->cap) (void)memlord_i_shard_visit(lord, s, q, memlord_i_visit_copy, copy);
+        memlord_i_shard_resume(s);
+        if (count <= copy->cap) return MEMLORD_OK;
+        memlord_i_free(lord, copy->at, copy->cap * sizeof *copy->at);
+        for (cap = copy->cap ? copy->cap : 64; cap < count;) cap *= 2;
+        copy->cap = 0;
+        copy->at = (memlord_block_info *)memlord_i_alloc(lord, cap * sizeof *copy->at);
+        if (!copy->at) return MEMLORD_E_NOMEM;
+        copy->cap = cap;
+    }
+}
+
+static memlord_result memlord_i_each(memlord *lord, const memlord_i_query *q, memlord_block_fn fn,
+                                     void *user, size_t *seen) {
+    memlord_i_copy copy = {NULL, 0, 0};
+    memlord_result r = MEMLORD_OK;
+    uint32_t i;
+    size_t k;
+    int stop = 0;
+    for (i = 0; i < MEMLORD_I_SHARDS && !stop && r == MEMLORD_OK; i++) {
+        r = memlord_i_shard_copy(lord, &lord->shards[i], q, &copy);
+        for (k = 0; k < copy.count && !stop && r == MEMLORD_OK; k++) {
+            memlord_i_info_finish(lord, &copy.at[k]);
+            ++*seen;
+            stop = fn(user, &copy.at[k]);
+        }
+    }
+    memlord_i_free(lord, copy.at, copy.cap * sizeof *copy.at);
+    return r;
+}
+
+/* -- the k largest: a heap with its smallest at the root; ties by address, for a stable list -- */
+
+static int memlord_i_info_less(const memlord_block_info *a, const memlord_block_info *b) {
+    return a->bytes != b->bytes ? a->bytes < b->bytes : a->storage > b->storage;
+}
+static void memlord_i_heap_down(memlord_block_info *heap, size_t n, size_t i) {
+    memlord_block_info moving = heap[i];
+    size_t child;
+    while ((child = 2 * i + 1) < n) {
+        if (child + 1 < n && memlord_i_info_less(&heap[child + 1], &heap[child])) child++;
+        if (!memlord_i_info_less(&heap[child], &moving)) break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = moving;
+}
+static void memlord_i_heap_up(memlord_block_info *heap, size_t i) {
+    memlord_block_info moving = heap[i];
+    while (i && memlord_i_info_less(&moving, &heap[(i - 1) / 2])) {
+        heap[i] = heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    heap[i] = moving;
+}
+static int memlord_i_visit_top(memlord *lord, const memlord_i_entry *e, void *user) {
+    memlord_i_copy *top = (memlord_i_copy *)user;
+    memlord_block_info info;
+    if (top->count == top->cap && MEMLORD_I_BYTES(e->word1) < top->at[0].bytes) return 0;
+    memlord_i_info(lord, e, &info);
+    if (top->count < top->cap) {
+        top->at[top->count] = info;
+        memlord_i_heap_up(top->at, top->count++);
+    } else if (memlord_i_info_less(&top->at[0], &info)) {
+        top->at[0] = info;
+        memlord_i_heap_down(top->at, top->count, 0);
+    }
+    return 0;
+}
+static size_t memlord_i_top(memlord *lord, const memlord_i_query *q, memlord_block_info *out,
+                            size_t k) {
+    memlord_i_copy top = {NULL, 0, 0};
+    size_t n;
+    top.at = out;
+    top.cap = k;
+    if (k) memlord_i_visit(lord, q, memlord_i_visit_top, &top);
+    for (n = top.count; n > 1;) { /* the smallest goes to the end, again and again */
+        memlord_block_info least = out[0];
+        out[0] = out[--n];
+        out[n] = least;
+        memlord_i_heap_down(out, n, 0);
+    }
+    for (n = 0; n < top.count; n++) memlord_i_info_finish(lord, &out[n]);
+    return top.count;
+}
+
+/* -- describing -- */
+
+static memlord_result memlord_i_meta_copy(memlord *lord, const memlord_meta *meta,
+                                          memlord_meta *out) {
+    memlord_result r;
+    *out = *meta;
+    r = memlord_i_name(lord, meta->name, &out->name);
+    if (r) return r;
+    r = memlord_i_name(lord, meta->dtype, &out->dtype);
+    if (r) return r;
+    return memlord_i_name(lord, meta->tag, &out->tag);
+}
+
+/* Moves a live block to a kept tag, NULL none. The row is made for the device the block is on,
+   which a look finds; should it have moved meanwhile, once more. */
+static memlord_result memlord_i_retag(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                      uint64_t key, const char *tag) {
+    memlord_i_change c[2];
+    memlord_i_spot spot;
+    uint32_t slot = UINT32_MAX, row = 0;
+    for (;;) {
+        uint64_t plain, bytes;
+        (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
+        if (!spot.entry) {
+            memlord_i_spot_leave(t, &spot);
+            return MEMLORD_E_UNKNOWN;
+        }
+        if (!tag || MEMLORD_I_SLOT(spot.entry->word1) == slot) {
+            plain = memlord_i_word2_of(spot.entry->word2);
+            bytes = MEMLORD_I_BYTES(spot.entry->word1);
+            memset(c, 0, sizeof c);
+            c[0].book = c[1].book = MEMLORD_I_TAG;
+            c[0].number = MEMLORD_I_TAG_ROW(plain);
+            c[0].out = bytes;
+            c[0].frees = 1;
+            c[1].number = row;
+            c[1].in = bytes;
+            c[1].allocs = 1;
+            memlord_i_entry_rows(spot.entry, (plain & ~((uint64_t)0xffff << 21)) |
+                                                 (uint64_t)row << 21);
+            memlord_i_spot_unlock(&spot);
+            if (c[0].number != row) {
+                if (c[0].number) memlord_i_count(lord, t, &c[0]);
+                if (row) memlord_i_count(lord, t, &c[1]);
+            }
+            memlord_i_spot_leave(t, &spot);
+            return MEMLORD_OK;
+        }
+        slot = MEMLORD_I_SLOT(spot.entry->word1);
+        memlord_i_spot_leave(t, &spot);
+        if (memlord_i_row_make(lord, MEMLORD_I_TAG, tag, slot, &row)) return MEMLORD_E_NOMEM;
+    }
+}
+
+/* ------------------------------------------------------------------------- >>text --
+   Owns how numbers and strings are written: no stdio, no locale, no allocation. A memlord_i_out
+   fills a buffer and hands it on when it is full, or, without a function, follows snprintf. */
+
+typedef struct memlord_i_out {
+    memlord_write_fn fn;
+    void *user;
+    char *buf;
+    size_t cap, used;
+    size_t total; /* characters so far, cut ones too */
+    int failed;
+} memlord_i_out;
+
+static void memlord_i_flush(memlord_i_out *o) {
+    if (o->used && !o->failed && o->fn(o->user, o->buf, o->used)) o->failed = 1;
+    o->used = 0;
+}
+static void memlord_i_put(memlord_i_out *o, const char *text, size_t n) {
+    o->total += n;
+    while (n) {
+        size_t room = o->cap - o->used, piece = n < room ? n : room;
+        if (!piece && !o->fn) return;
+        if (!piece) {
+            memlord_i_flush(o);
+            continue;
+        }
+        memcpy(o->buf + o->used, text, piece);
+        o->used += piece;
+        text += piece;
+        n -= piece;
+    }
+}
+static void memlord_i_puts(memlord_i_out *o, const char *text) { memlord_i_put(o, text, strlen(text)); }
+
+/* An out that follows snprintf, and its end: answers the length, closes with a 0. */
+static void memlord_i_out_buffer(memlord_i_out *o, char *buf, size_t cap) {
+    memset(o, 0, sizeof *o);
+    o->buf = buf;
+    o->cap = buf && cap ? cap - 1 : 0;
+}
+static size_t memlord_i_out_end(memlord_i_out *o, size_t cap) {
+    if (o->buf && cap) o->buf[o->used] = 0;
+    return o->total;
+}
+
+#define MEMLORD_I_DIGITS 24
+static const char *memlord_i_u64_text(uint64_t v, char digits[MEMLORD_I_DIGITS]) {
+    char *at = digits + MEMLORD_I_DIGITS - 1;
+    *at = 0;
+    do {
+        *--at = (char)('0' + v % 10);
+        v /= 10;
+    } while (v);
+    return at;
+}
+static void memlord_i_put_u64(memlord_i_out *o, uint64_t v) {
+    char digits[MEMLORD_I_DIGITS];
+    memlord_i_puts(o, memlord_i_u64_text(v, digits));
+}
+static void memlord_i_put_i64(memlord_i_out *o, int64_t v) {
+    if (v < 0) memlord_i_puts(o, "-");
+    memlord_i_put_u64(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
+}
+static void memlord_i_put_hex(memlord_i_out *o, uint64_t v, unsigned digits) {
+    while (digits--) memlord_i_put(o, &"0123456789abcdef"[(v >> (4 * digits)) & 15], 1);
+}
+static void memlord_i_put_two(memlord_i_out *o, uint64_t v) {
+    if (v < 10) memlord_i_puts(o, "0");
+    memlord_i_put_u64(o, v);
+}
+
+/* Bytes in the largest IEC unit that leaves at least 1, two rounded decimals, no trailing
+   zeros. */
+static void memlord_i_put_bytes(memlord_i_out *o, uint64_t bytes) {
+    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+    unsigned unit = 0;
+    uint64_t whole = bytes, part = 0;
+    while (unit < 6 && bytes >> (10 * (unit + 1))) unit++;
+    if (unit) {
+        uint64_t low = bytes & (((uint64_t)1 << (10 * unit)) - 1);
+        whole = bytes >> (10 * unit);
+        low = 10 * unit > 40 ? low >> (10 * unit - 40) : low << (40 - 10 * unit); /* 40 bits */
+        part = (low * 100 + ((uint64_t)1 << 39)) >> 40;
+        if (part == 100) whole++, part = 0;
+        if (whole == 1024 && unit < 6) whole = 1, unit++;
+    }
+    memlord_i_put_u64(o, whole);
+    if (part) {
+        memlord_i_puts(o, ".");
+        if (part % 10)
+            memlord_i_put_two(o, part);
+        else
+            memlord_i_put_u64(o, part / 10);
+    }
+    memlord_i_puts(o, units[unit]);
+}
+
+/* Seconds since 1970 as 2026-11-21T08:05:00Z; days to date after Howard Hinnant's
+   chrono-compatible algorithms (civil_from_days). */
+static void memlord_i_put_time(memlord_i_out *o, uint64_t seconds) {
+    uint64_t z = seconds / 86400 + 719468, rest = seconds % 86400;
+    uint64_t era = z / 146097, doe = z % 146097;
+    uint64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+    uint64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100), mp = (5 * doy + 2) / 153;
+    uint64_t month = mp < 10 ? mp + 3 : mp - 9;
+    memlord_i_put_u64(o, yoe + era * 400 + (month <= 2));
+    memlord_i_puts(o, "-");
+    memlord_i_put_two(o, month);
+    memlord_i_puts(o, "-");
+    memlord_i_put_two(o, doy - (153 * mp + 2) / 5 + 1);
+    memlord_i_puts(o, "T");
+    memlord_i_put_two(o, rest / 3600);
+    memlord_i_puts(o, ":");
+    memlord_i_put_two(o, rest / 60 % 60);
+    memlord_i_puts(o, ":");
+    memlord_i_put_two(o, rest % 60);
+    memlord_i_puts(o, "Z");
+}
+/* Nanoseconds as seconds with one decimal. */
+static void memlord_i_put_seconds(memlord_i_out *o, uint64_t ns) {
+    memlord_i_put_u64(o, ns / 1000000000u);
+    memlord_i_puts(o, ".");
+    memlord_i_put_u64(o, ns / 100000000u % 10);
+}
+
+static void memlord_i_put_device(memlord_i_out *o, memlord_device d) {
+    if (d.type == MEMLORD_ANY) {
+        memlord_i_puts(o, "all");
+        return;
+    }
+    if ((unsigned)d.type >= (unsigned)MEMLORD_I_TYPES) {
+        memlord_i_puts(o, "?");
+        return;
+    }
+    memlord_i_puts(o, memlord_i_type_names[d.type]);
+    if (d.index < 0 || (d.index == 0 && d.type <= MEMLORD_DEVICE_MAPPED)) return;
+    memlord_i_puts(o, ":");
+    memlord_i_put_u64(o, (uint64_t)d.index);
+}
+
+/* Length of the well-formed UTF-8 sequence at s, 0 if there is none (RFC 3629). */
+static size_t memlord_i_utf8(const unsigned char *s, uint32_t *code) {
+    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+    size_t i;
+    if (n < 2) {
+        *code = s[0];
+        return n;
+    }
+    *code = s[0] & (0x7fu >> n);
+    for (i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80) return 0;
+        *code = *code << 6 | (s[i] & 0x3fu);
+    }
+    if (n == 3 && (*code < 0x800 || (*code >= 0xd800 && *code < 0xe000))) return 0;
+    if (n == 4 && (*code < 0x10000 || *code > 0x10ffff)) return 0;
+    return n;
+}
+
+/* A JSON string, or null. What could end a script or a line of JavaScript is escaped too, so
+   that the text may be put into a page. */
+static void memlord_i_put_json(memlord_i_out *o, const char *text) {
+    const unsigned char *s = (const unsigned char *)text;
+    if (!text) {
+        memlord_i_puts(o, "null");
+        return;
+    }
+    memlord_i_puts(o, "\"");
+    while (*s) {
+        uint32_t code;
+        size_t n = memlord_i_utf8(s, &code);
+        if (!n) {
+            memlord_i_puts(o, "\\ufffd");
+            s++;
+            continue;
+        }
+        if (code < 0x20 || code == '"' || code == '\\' || code == '<' || code == '>' ||
+            code == '&' || code == 0x7f || code == 0x2028 || code == 0x2029) {
+            memlord_i_puts(o, "\\u");
+            memlord_i_put_hex(o, code, 4);
+        } else {
+            memlord_i_put(o, (const char *)s, n);
+        }
+        s += n;
+    }
+    memlord_i_puts(o, "\"");
+}
+
+/* A string in a line of text: controls and what is not UTF-8 become a question mark, so that
+   it cannot break the table or drive a terminal. */
+static void memlord_i_put_plain(memlord_i_out *o, const char *text) {
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s) {
+        uint32_t code;
+        size_t n = memlord_i_utf8(s, &code);
+        if (!n || code < 0x20 || (code >= 0x7f && code < 0xa0))
+            memlord_i_puts(o, "?");
+        else
+            memlord_i_put(o, (const char *)s, n);
+        s += n ? n : 1;
+    }
+}
+
+static void memlord_i_put_site(memlord_i_out *o, const memlord_site *site) {
+    if (!site) {
+        memlord_i_puts(o, "(unknown)");
+        return;
+    }
+    if (site->function[0]) {
+        memlord_i_put_plain(o, site->function);
+        memlord_i_puts(o, site->file[0] ? " " : "");
+    }
+    memlord_i_put_plain(o, site->file);
+    if (site->line > 0) {
+        memlord_i_puts(o, ":");
+        memlord_i_put_u64(o, (uint64_t)site->line);
+    }
+    if (!site->function[0] && !site->file[0]) memlord_i_puts(o, "(unknown)");
+}
+
+/* -- columns: what is written between begin and end is padded to a width -- */
+
+static void memlord_i_pad(memlord_i_out *o, size_t n) {
+    while (n--) memlord_i_put(o, " ", 1);
+}
+static void memlord_i_put_right(memlord_i_out *o, const char *text, size_t width) {
+    size_t n = strlen(text);
+    memlord_i_pad(o, n < width ? width - n : 0);
+    memlord_i_puts(o, text);
+}
+static void memlord_i_put_right_bytes(memlord_i_out *o, uint64_t bytes, size_t width) {
+    char buf[32];
+    memlord_i_out b;
+    memlord_i_out_buffer(&b, buf, sizeof buf);
+    memlord_i_put_bytes(&b, bytes);
+    (void)memlord_i_out_end(&b, sizeof buf);
+    memlord_i_put_right(o, buf, width);
+}
+static void memlord_i_put_right_u64(memlord_i_out *o, uint64_t v, size_t width) {
+    char digits[MEMLORD_I_DIGITS];
+    memlord_i_put_right(o, memlord_i_u64_text(v, digits), width);
+}
+static void memlord_i_pad_to(memlord_i_out *o, size_t start, size_t width) {
+    size_t n = o->total - start;
+    memlord_i_pad(o, n < width ? width - n : 0);
+}
+
+/* -------------------------------------------------------------------------- >>log --
+   Owns messages to the host. The level is known before anything is formatted; nothing is held
+   when the logger runs. */
+
+#define MEMLORD_I_RED "\033[31m"
+#define MEMLORD_I_GREEN "\033[32m"
+#define MEMLORD_I_CYAN "\033[36m"
+#define MEMLORD_I_MAGENTA "\033[35m"
+#define MEMLORD_I_PLAIN "\033[0m"
+
+/* The built-in logger: one write a line; the colour is by what the line begins with. */
+static void memlord_i_log_stderr(void *user, int level, const char *text) {
+    char line[640];
+    memlord_i_out o;
+    size_t n;
+    (void)user;
+    (void)level;
+    memlord_i_out_buffer(&o, line, sizeof line - 8);
+    memlord_i_puts(&o, !strncmp(text, "[alloc", 6) ? MEMLORD_I_RED
+                       : !strncmp(text, "[free", 5) ? MEMLORD_I_GREEN
+                       : !strncmp(text, "[reset", 6) ? MEMLORD_I_MAGENTA
+                                                     : MEMLORD_I_CYAN);
+    memlord_i_puts(&o, text);
+    n = o.used;
+    memcpy(line + n, MEMLORD_I_PLAIN "\n", sizeof MEMLORD_I_PLAIN);
+    memlord_i_stderr(line, n + sizeof MEMLORD_I_PLAIN);
+}
+
+static void memlord_i_log(memlord *lord, int level, const char *text) {
+    if (level <= lord->log_level && lord->logger.fn)
+        lord->logger.fn(lord->logger.user, level, text);
+}
+
+/* "[alloc] cpu 0x55... 1.5 KiB main file.c:12", for MEMLORD_DEBUG. */
+static MEMLORD_I_COLD void memlord_i_trace(memlord *lord, const char *verb, memlord_device d,
+                                           uint64_t storage, uint64_t bytes,
+                                           const memlord_site *site) {
+    char line[512];
+    memlord_i_out o;
+    if (lord->log_level < MEMLORD_LOG_TRACE) return;
+    memlord_i_out_buffer(&o, line, sizeof line);
+    memlord_i_puts(&o, verb);
+    memlord_i_puts(&o, " ");
+    memlord_i_put_device(&o, d);
+    memlord_i_puts(&o, " 0x");
+    memlord_i_put_hex(&o, storage, storage >> 32 ? 12 : 8);
+    memlord_i_puts(&o, " ");
+    memlord_i_put_bytes(&o, bytes);
+    if (site) {
+        memlord_i_puts(&o, " ");
+        memlord_i_put_site(&o, site);
+    }
+    (void)memlord_i_out_end(&o, sizeof line);
+    memlord_i_log(lord, MEMLORD_LOG_TRACE, line);
+}
+
+/* ---------------------------------------------------------------------- >>reports --
+   Owns the formats. A report captures every device's statistics once and writes from that;
+   lists of sites, tags and blocks are read as they are written, each with its own sum.
+   Locks: those of reading, none while the host's function writes. */
+
+static void memlord_i_stats(memlord *lord, uint32_t slot, memlord_stats *out) {
+    memlord_i_device *device = memlord_i_device_at(lord, slot);
+    memlord_i_sum sum;
+    memlord_i_row_sum(lord, MEMLORD_I_DEVICE, slot, 1, &sum);
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->version = MEMLORD_STATS_VERSION;
+#define MEMLORD_I_X(name, kind, text)                                                         \
+    out->name = memlord_i_u64_load(&device->count[MEMLORD_I_STAT_##name]);
+    MEMLORD_I_STATS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    out->allocated = sum.live;
+    out->freed = sum.freed;
+    out->peak = sum.peak;
+    out->peak_error = sum.peak_error;
+    out->live_blocks = sum.blocks;
+    out->allocs = sum.allocs;
+    out->frees = sum.frees;
+    out->total_allocated = sum.total_in;
+    out->total_freed = sum.total_out;
+}
+
+static uint64_t memlord_i_add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+static void memlord_i_stats_add(memlord_stats *sum, const memlord_stats *s) {
+#define MEMLORD_I_X(name, kind, text) sum->name = memlord_i_add(sum->name, s->name);
+    MEMLORD_I_STATS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+}
+
+static void memlord_i_site_stat(memlord *lord, uint32_t number, memlord_site_stat *out) {
+    memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_SITE, number);
+    memlord_i_sum sum;
+    memlord_i_row_sum(lord, MEMLORD_I_SITE, number, 1, &sum);
+    out->site = (const memlord_site *)memlord_i_ptr_load_acquire(
+        &((memlord_i_site *)row->subject)->shown);
+    out->device = memlord_i_device_at(lord, row->slot)->device;
+    out->alloc_bytes = sum.total_in;
+    out->free_bytes = sum.here;
+    out->allocs = sum.allocs;
+    out->frees = sum.frees;
+    out->live_bytes = sum.live;
+    out->peak_bytes = sum.peak;
+}
+
+static uint64_t memlord_i_site_number(const memlord_site_stat *s, memlord_site_order order) {
+    switch (order) {
+    case MEMLORD_SITE_ORDER_FREE_BYTES: return s->free_bytes;
+    case MEMLORD_SITE_ORDER_ALLOCS: return s->allocs;
+    case MEMLORD_SITE_ORDER_FREES: return s->frees;
+    case MEMLORD_SITE_ORDER_LIVE_BYTES: return s->live_bytes;
+    case MEMLORD_SITE_ORDER_PEAK_BYTES: return s->peak_bytes;
+    case MEMLORD_SITE_ORDER_ALLOC_BYTES: break;
+    }
+    return s->alloc_bytes;
+}
+
+/* The list is kept sorted while rows go by; most of them do not make it past the last place. */
+static size_t memlord_i_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                  memlord_site_stat *out, size_t cap, int names) {
+    uint32_t i, rows = memlord_i_rows(lord, MEMLORD_I_SITE);
+    size_t n = 0, at;
+    for (i = 1; i < rows && cap; i++) {
+        memlord_site_stat s;
+        uint64_t number;
+        if (!memlord_i_selects(sel, memlord_i_device_at(lord, memlord_i_row_at(lord, MEMLORD_I_SITE, i)
+                                                                  ->slot)->device))
+            continue;
+        memlord_i_site_stat(lord, i, &s);
+        number = memlord_i_site_number(&s, order);
+        if (!number || (n == cap && number <= memlord_i_site_number(&out[n - 1], order))) continue;
+        for (at = n < cap ? n++ : n - 1;
+             at && memlord_i_site_number(&out[at - 1], order) < number; at--)
+            out[at] = out[at - 1];
+        out[at] = s;
+    }
+    for (at = 0; at < n && names; at++) {
+        memlord_i_site *site = memlord_i_site_of(lord, out[at].site);
+        if (site) out[at].site = memlord_i_site_shown(lord, site);
+    }
+    return n;
+}
+
+static void memlord_i_tag_stat(memlord *lord, uint32_t number, memlord_tag_stat *out) {
+    memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_TAG, number);
+    memlord_i_sum sum;
+    memlord_i_row_sum(lord, MEMLORD_I_TAG, number, 1, &sum);
+    out->tag = (const char *)row->subject;
+    out->allocated = sum.live;
+    out->peak = sum.peak;
+    out->blocks = sum.blocks;
+    out->expected = memlord_i_u64_load(&row->expected);
+    out->variance = out->expected ? (int64_t)(out->allocated - out->expected) : 0;
+}
+
+/* Adds up a tag's rows; NULL: what the devices hold beyond all tags. 1: there is such a tag. */
+static int memlord_i_tag_sum(memlord *lord, memlord_device sel, const char *tag,
+                             memlord_tag_stat *out) {
+    uint32_t i, rows = memlord_i_rows(lord, MEMLORD_I_TAG);
+    int found = !tag;
+    memset(out, 0, sizeof *out);
+    out->tag = tag;
+    for (i = 0; !tag && i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
+        memlord_i_sum sum;
+        if (!memlord_i_selects(sel, memlord_i_device_at(lord, i)->device)) continue;
+        memlord_i_row_sum(lord, MEMLORD_I_DEVICE, i, 0, &sum);
+        out->allocated += sum.live;
+        out->blocks += sum.blocks;
+    }
+    for (i = 1; i < rows; i++) {
+        memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_TAG, i);
+        memlord_tag_stat s;
+        if (tag && strcmp((const char *)row->subject, tag)) continue;
+        found = 1;
+        if (!memlord_i_selects(sel, memlord_i_device_at(lord, row->slot)->device)) continue;
+        memlord_i_tag_stat(lord, i, &s);
+        if (!tag) {
+            out->allocated -= s.allocated < out->allocated ? s.allocated : out->allocated;
+            out->blocks -= s.blocks < out->blocks ? s.blocks : out->blocks;
+            continue;
+        }
+        out->tag = s.tag;
+        out->allocated += s.allocated;
+        out->peak += s.peak;
+        out->blocks += s.blocks;
+        out->expected += s.expected;
+    }
+    if (out->expected) out->variance = (int64_t)(out->allocated - out->expected);
+    return found;
+}
+
+/* -- what a report is written from -- */
+
+#define MEMLORD_I_TOP_SITES 50
+#define MEMLORD_I_TOP_BLOCKS 100
+typedef struct memlord_i_report {
+    memlord *lord;
+    memlord_i_out *o, out;
+    char buf[2048];
+    uint32_t devices;
+    size_t sites, blocks, tags;
+    uint64_t uptime;
+    memlord_stats total, stat[MEMLORD_MAX_DEVICES];
+    memlord_site_stat site[MEMLORD_I_TOP_SITES];
+    memlord_block_info block[MEMLORD_I_TOP_BLOCKS];
+} memlord_i_report;
+
+static uint64_t memlord_i_clock(memlord *lord) {
+    return lord->clock.fn ? lord->clock.fn(lord->clock.user) : memlord_i_now();
+}
+
+static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
+    memlord_i_query all;
+    uint32_t i;
+    memset(&all, 0, sizeof all);
+    all.sel = memlord_device_all();
+    r->lord = lord;
+    r->uptime = memlord_i_clock(lord) - lord->started;
+    r->devices = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    for (i = 0; i < r->devices; i++) {
+        memlord_i_stats(lord, i, &r->stat[i]);
+        memlord_i_stats_add(&r->total, &r->stat[i]);
+    }
+    r->tags = memlord_i_rows(lord, MEMLORD_I_TAG) - 1;
+    r->sites = memlord_i_sites_top(lord, all.sel, MEMLORD_SITE_ORDER_LIVE_BYTES, r->site,
+                                   MEMLORD_I_TOP_SITES, 1);
+    if (!r->sites) /* nothing is live: then by what passed through */
+        r->sites = memlord_i_sites_top(lord, all.sel, MEMLORD_SITE_ORDER_ALLOC_BYTES, r->site,
+                                       MEMLORD_I_TOP_SITES, 1);
+    r->blocks = memlord_i_top(lord, &all, r->block, MEMLORD_I_TOP_BLOCKS);
+}
+
+/* -- TEXT: a first screen of at most 25 lines, then what did not fit it -- */
+
+#define MEMLORD_I_NAME_WIDTH 16
+
+static void memlord_i_text_device(memlord_i_report *r, memlord_device d, const char *label,
+                                  const memlord_stats *s) {
+    size_t start = r->o->total;
+    memlord_i_put_device(r->o, d);
+    if (label) {
+        memlord_i_puts(r->o, " ");
+        memlord_i_put_plain(r->o, label);
+    }
+    memlord_i_pad_to(r->o, start, MEMLORD_I_NAME_WIDTH);
+    memlord_i_put_right_bytes(r->o, s->allocated, 12);
+    memlord_i_put_right_bytes(r->o, s->peak, 12);
+    memlord_i_put_right_u64(r->o, s->live_blocks, 11);
+    memlord_i_put_right_u64(r->o, s->allocs, 12);
+    memlord_i_put_right_u64(r->o, s->frees, 12);
+    memlord_i_put_right_bytes(r->o, s->total_allocated, 14);
+    memlord_i_puts(r->o, "\n");
+}
+
+static void memlord_i_text_more(memlord_i_report *r, size_t left, const char *what) {
+    memlord_i_puts(r->o, "... and ");
+    memlord_i_put_u64(r->o, left);
+    memlord_i_puts(r->o, what);
+}
+
+static void memlord_i_text_devices(memlord_i_report *r, uint32_t most) {
+    uint32_t i, shown = r->devices <= most ? r->devices : most - 1;
+    memlord_i_puts(r->o, "\ndevice                  live        peak     blocks      allocs"
+                         "       frees  allocated in all\n");
+    for (i = 0; i < shown; i++) {
+        memlord_i_device *device = memlord_i_device_at(r->lord, i);
+        memlord_i_text_device(r, device->device,
+                              (const char *)memlord_i_ptr_load_acquire(&device->label), &r->stat[i]);
+    }
+    if (shown < r->devices) memlord_i_text_more(r, r->devices - shown, " more devices\n");
+    if (r->devices > 1) memlord_i_text_device(r, memlord_device_all(), NULL, &r->total);
+}
+
+static void memlord_i_text_tag(memlord_i_report *r, uint32_t number) {
+    memlord_i_row *row = memlord_i_row_at(r->lord, MEMLORD_I_TAG, number);
+    memlord_tag_stat s;
+    size_t start = r->o->total;
+    memlord_i_tag_stat(r->lord, number, &s);
+    memlord_i_put_plain(r->o, s.tag);
+    memlord_i_pad_to(r->o, start, MEMLORD_I_NAME_WIDTH);
+    memlord_i_put_right_bytes(r->o, s.allocated, 12);
+    memlord_i_put_right_bytes(r->o, s.peak, 12);
+    memlord_i_put_right_u64(r->o, s.blocks, 11);
+    if (s.expected) {
+        memlord_i_put_right_bytes(r->o, s.expected, 12);
+        memlord_i_put_right(r->o, s.variance < 0 ? "-" : "+", 3);
+        memlord_i_put_right_bytes(
+            r->o, s.variance < 0 ? (uint64_t)0 - (uint64_t)s.variance : (uint64_t)s.variance, 9);
+    } else {
+        memlord_i_pad(r->o, 24);
+    }
+    memlord_i_puts(r->o, "  ");
+    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, row->slot)->device);
+    memlord_i_puts(r->o, "\n");
+}
+
+static void memlord_i_text_tags(memlord_i_report *r, size_t most) {
+    size_t i, shown = r->tags <= most ? r->tags : most - 1;
+    if (!r->tags) return;
+    memlord_i_puts(r->o, "\ntag                     live        peak     blocks    expected"
+                         "    variance  device\n");
+    for (i = 0; i < shown; i++) memlord_i_text_tag(r, (uint32_t)i + 1);
+    if (shown < r->tags) memlord_i_text_more(r, r->tags - shown, " more tags\n");
+}
+
+static void memlord_i_text_sites(memlord_i_report *r, size_t most) {
+    size_t i, shown = r->sites < most ? r->sites : most;
+    uint64_t sum = 0;
+    if (!shown) return;
+    for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
+    memlord_i_puts(r->o, "\n        live        peak      allocs   allocated  hotspots: ");
+    memlord_i_put_u64(r->o, shown);
+    memlord_i_puts(r->o, " of ");
+    memlord_i_put_u64(r->o, memlord_i_rows(r->lord, MEMLORD_I_SITE) - 1);
+    memlord_i_puts(r->o, " sites, ");
+    memlord_i_put_bytes(r->o, sum);
+    memlord_i_puts(r->o, " live\n");
+    for (i = 0; i < shown; i++) {
+        const memlord_site_stat *s = &r->site[i];
+        memlord_i_put_right_bytes(r->o, s->live_bytes, 12);
+        memlord_i_put_right_bytes(r->o, s->peak_bytes, 12);
+        memlord_i_put_right_u64(r->o, s->allocs, 12);
+        memlord_i_put_right_bytes(r->o, s->alloc_bytes, 12);
+        memlord_i_puts(r->o, "  ");
+        memlord_i_put_site(r->o, s->site);
+        if (r->devices > 1) {
+            memlord_i_puts(r->o, " on ");
+            memlord_i_put_device(r->o, s->device);
+        }
+        memlord_i_puts(r->o, "\n");
+    }
+}
+
+static void memlord_i_text_meta(memlord_i_out *o, const memlord_meta *meta) {
+    uint32_t i;
+    if (meta->name) {
+        memlord_i_puts(o, " ");
+        memlord_i_put_plain(o, meta->name);
+    }
+    if (meta->dtype) {
+        memlord_i_puts(o, " ");
+        memlord_i_put_plain(o, meta->dtype);
+    }
+    for (i = 0; i < meta->rank; i++) {
+        memlord_i_puts(o, i ? "x" : " ");
+        memlord_i_put_i64(o, meta->shape[i]);
+    }
+}
+
+static void memlord_i_text_blocks(memlord_i_report *r, size_t most) {
+    size_t i, shown = r->blocks < most ? r->blocks : most;
+    uint64_t sum = 0;
+    if (!shown) return;
+    for (i = 0; i < shown; i++) sum += r->block[i].bytes;
+    memlord_i_puts(r->o, "\n       bytes    refs  largest blocks: ");
+    memlord_i_put_u64(r->o, shown);
+    memlord_i_puts(r->o, " of ");
+    memlord_i_put_u64(r->o, r->total.live_blocks);
+    memlord_i_puts(r->o, ", ");
+    memlord_i_put_bytes(r->o, sum);
+    memlord_i_puts(r->o, "\n");
+    for (i = 0; i < shown; i++) {
+        const memlord_block_info *b = &r->block[i];
+        memlord_i_put_right_bytes(r->o, b->bytes, 12);
+        memlord_i_put_right_u64(r->o, b->refs, 8);
+        memlord_i_puts(r->o, "  ");
+        memlord_i_put_device(r->o, b->device);
+        memlord_i_puts(r->o, " 0x");
+        memlord_i_put_hex(r->o, b->storage, b->storage >> 32 ? 12 : 8);
+        if (b->tag) {
+            memlord_i_puts(r->o, " [");
+            memlord_i_put_plain(r->o, b->tag);
+            memlord_i_puts(r->o, "]");
+        }
+        memlord_i_text_meta(r->o, &b->meta);
+        if (b->site) {
+            memlord_i_puts(r->o, "  ");
+            memlord_i_put_site(r->o, b->site);
+        }
+        memlord_i_puts(r->o, "\n");
+    }
+}
+
+enum { MEMLORD_I_KIND_LIVE, MEMLORD_I_KIND_PEAK, MEMLORD_I_KIND_COUNT, MEMLORD_I_KIND_ODD };
+
+/* One line, whatever the number of anomalies; each device's own are in the second part. */
+static void memlord_i_text_odd(memlord_i_report *r, const memlord_stats *s, const char *head,
+                               memlord_device d) {
+    const char *before = NULL;
+#define MEMLORD_I_X(name, kind, text)                                                         \
+    if (MEMLORD_I_KIND_##kind == MEMLORD_I_KIND_ODD && s->name) {                             \
+        if (!before) {                                                                        \
+            memlord_i_puts(r->o, head);                                                       \
+            memlord_i_put_device(r->o, d);                                                    \
+        }                                                                                     \
+        memlord_i_puts(r->o, before ? ", " : " ");                                            \
+        before = #name;                                                                       \
+        memlord_i_puts(r->o, before);                                                         \
+        memlord_i_puts(r->o, " ");                                                            \
+        memlord_i_put_u64(r->o, s->name);                                                     \
+    }
+    MEMLORD_I_STATS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    if (before) memlord_i_puts(r->o, "\n");
+}
+
+static void memlord_i_text(memlord_i_report *r) {
+    uint32_t i;
+    memlord_i_puts(r->o, "MemLord " MEMLORD_VERSION "  pid ");
+    memlord_i_put_u64(r->o, memlord_i_pid());
+    memlord_i_puts(r->o, "  up ");
+    memlord_i_put_seconds(r->o, r->uptime);
+    memlord_i_puts(r->o, " s  its own memory ");
+    memlord_i_put_bytes(r->o, memlord_i_u64_load(&r->lord->own_bytes));
+    if (r->total.peak_error) {
+        memlord_i_puts(r->o, "  peaks low by at most ");
+        memlord_i_put_bytes(r->o, r->total.peak_error);
+    }
+    memlord_i_puts(r->o, "\n");
+    if (!r->devices) {
+        memlord_i_puts(r->o, "nothing recorded\n");
+        return;
+    }
+    memlord_i_text_devices(r, 4);
+    memlord_i_text_tags(r, 4);
+    memlord_i_text_sites(r, 3);
+    memlord_i_text_blocks(r, 2);
+    memlord_i_text_odd(r, &r->total, "anomalies and drops, ", memlord_device_all());
+    if (r->devices <= 4 && r->tags <= 4 && r->sites <= 3 && r->blocks <= 2) return;
+    memlord_i_puts(r->o, "\n---- in full ----\n");
+    if (r->devices > 4) memlord_i_text_devices(r, r->devices);
+    if (r->tags > 4) memlord_i_text_tags(r, r->tags);
+    if (r->sites > 3) memlord_i_text_sites(r, MEMLORD_I_TOP_SITES);
+    if (r->blocks > 2) memlord_i_text_blocks(r, 20);
+    for (i = 0; i < r->devices && r->devices > 1; i++)
+        memlord_i_text_odd(r, &r->stat[i], i ? "anomalies and drops, " : "\nanomalies and drops, ",
+                           memlord_i_device_at(r->lord, i)->device);
+}
+
+/* -- JSON, schema memlord/1 -- */
+
+/* "name": before a value; a comma before all but the first of an object. */
+static void memlord_i_key(memlord_i_out *o, const char *name, int first) {
+    memlord_i_puts(o, first ? "\"" : ",\"");
+    memlord_i_puts(o, name);
+    memlord_i_puts(o, "\":");
+}
+static void memlord_i_json_u64(memlord_i_out *o, const char *name, uint64_t v, int first) {
+    memlord_i_key(o, name, first);
+    memlord_i_put_u64(o, v);
+}
+static void memlord_i_json_text(memlord_i_out *o, const char *name, const char *text, int first) {
+    memlord_i_key(o, name, first);
+    memlord_i_put_json(o, text);
+}
+static void memlord_i_json_device(memlord_i_out *o, memlord_device d, int first) {
+    memlord_i_key(o, "device", first);
+    memlord_i_puts(o, "\"");
+    memlord_i_put_device(o, d);
+    memlord_i_puts(o, "\"");
+}
+static void memlord_i_json_stats(memlord_i_out *o, const memlord_stats *s) {
+    int first = 1;
+    memlord_i_puts(o, "{");
+#define MEMLORD_I_X(name, kind, text)                                                         \
+    memlord_i_json_u64(o, #name, s->name, first);                                             \
+    first = 0;
+    MEMLORD_I_STATS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    memlord_i_puts(o, "}");
+}
+static void memlord_i_json_site(memlord_i_out *o, const memlord_site *site, int first) {
+    memlord_i_key(o, "site", first);
+    if (!site) {
+        memlord_i_puts(o, "null");
+        return;
+    }
+    memlord_i_puts(o, "{");
+    memlord_i_json_text(o, "file", site->file, 1);
+    memlord_i_json_text(o, "function", site->function, 0);
+    memlord_i_json_u64(o, "line", site->line > 0 ? (uint64_t)site->line : 0, 0);
+    memlord_i_puts(o, "}");
+}
+
+static void memlord_i_json_metadata(memlord_i_report *r) {
+    memlord_i_puts(r->o, "{\"schema\":\"memlord/1\",\"version\":\"" MEMLORD_VERSION "\",\"metadata\":{");
+    memlord_i_key(r->o, "generated_at", 1);
+    memlord_i_puts(r->o, "\"");
+    memlord_i_put_time(r->o, memlord_i_wall_seconds());
+    memlord_i_puts(r->o, "\"");
+    memlord_i_json_u64(r->o, "pid", memlord_i_pid(), 0);
+    memlord_i_json_u64(r->o, "uptime_ns", r->uptime, 0);
+    memlord_i_json_u64(r->o, "own_bytes", memlord_i_u64_load(&r->lord->own_bytes), 0);
+    memlord_i_json_u64(r->o, "mark", memlord_i_u64_load(&r->lord->born) >> 37, 0);
+    memlord_i_puts(r->o, "}");
+}
+
+static void memlord_i_json_devices(memlord_i_report *r) {
+    uint32_t i;
+    memlord_i_puts(r->o, ",\n\"total\":");
+    memlord_i_json_stats(r->o, &r->total);
+    memlord_i_puts(r->o, ",\n\"devices\":[");
+    for (i = 0; i < r->devices; i++) {
+        memlord_i_device *device = memlord_i_device_at(r->lord, i);
+        memlord_i_puts(r->o, i ? ",\n{" : "\n{");
+        memlord_i_json_device(r->o, device->device, 1);
+        memlord_i_json_text(r->o, "label",
+                            (const char *)memlord_i_ptr_load_acquire(&device->label), 0);
+        memlord_i_json_u64(r->o, "arena", memlord_i_u64_load(&device->arena), 0);
+        memlord_i_key(r->o, "stats", 0);
+        memlord_i_json_stats(r->o, &r->stat[i]);
+        memlord_i_puts(r->o, "}");
+    }
+    memlord_i_puts(r->o, "]");
+}
+
+static void memlord_i_json_tags(memlord_i_report *r) {
+    size_t i;
+    memlord_i_puts(r->o, ",\n\"tags\":[");
+    for (i = 1; i <= r->tags; i++) {
+        memlord_tag_stat s;
+        memlord_i_row *row = memlord_i_row_at(r->lord, MEMLORD_I_TAG, (uint32_t)i);
+        memlord_i_tag_stat(r->lord, (uint32_t)i, &s);
+        memlord_i_puts(r->o, i > 1 ? ",\n{" : "\n{");
+        memlord_i_json_text(r->o, "tag", s.tag, 1);
+        memlord_i_json_device(r->o, memlord_i_device_at(r->lord, row->slot)->device, 0);
+        memlord_i_json_u64(r->o, "allocated", s.allocated, 0);
+        memlord_i_json_u64(r->o, "peak", s.peak, 0);
+        memlord_i_json_u64(r->o, "blocks", s.blocks, 0);
+        memlord_i_json_u64(r->o, "expected", s.expected, 0);
+        memlord_i_key(r->o, "variance", 0);
+        memlord_i_put_i64(r->o, s.variance);
+        memlord_i_puts(r->o, "}");
+    }
+    memlord_i_puts(r->o, "]");
+}
+
+static void memlord_i_json_sites(memlord_i_report *r) {
+    uint32_t i, rows = memlord_i_rows(r->lord, MEMLORD_I_SITE);
+    memlord_i_puts(r->o, ",\n\"sites\":[");
+    for (i = 1; i < rows; i++) {
+        memlord_site_stat s;
+        memlord_i_site_stat(r->lord, i, &s);
+        memlord_i_puts(r->o, i > 1 ? ",\n{" : "\n{");
+        memlord_i_json_site(r->o, s.site, 1);
+        memlord_i_json_device(r->o, s.device, 0);
+        memlord_i_json_u64(r->o, "alloc_bytes", s.alloc_bytes, 0);
+        memlord_i_json_u64(r->o, "free_bytes", s.free_bytes, 0);
+        memlord_i_json_u64(r->o, "allocs", s.allocs, 0);
+        memlord_i_json_u64(r->o, "frees", s.frees, 0);
+        memlord_i_json_u64(r->o, "live_bytes", s.live_bytes, 0);
+        memlord_i_json_u64(r->o, "peak_bytes", s.peak_bytes, 0);
+        memlord_i_puts(r->o, "}");
+    }
+    memlord_i_puts(r->o, "]");
+}
+
+static void memlord_i_json_block(memlord_i_out *o, const memlord_block_info *b) {
+    uint32_t i;
+    memlord_i_puts(o, "{");
+    memlord_i_json_device(o, b->device, 1);
+    memlord_i_json_u64(o, "storage", b->storage, 0);
+    memlord_i_json_u64(o, "bytes", b->bytes, 0);
+    memlord_i_json_u64(o, "refs", b->refs, 0);
+    memlord_i_json_u64(o, "born", b->born, 0);
+    memlord_i_json_text(o, "tag", b->tag, 0);
+    memlord_i_json_site(o, b->site, 0);
+    memlord_i_json_text(o, "name", b->meta.name, 0);
+    memlord_i_json_text(o, "dtype", b->meta.dtype, 0);
+    memlord_i_key(o, "shape", 0);
+    for (i = 0; i < b->meta.rank; i++) {
+        memlord_i_puts(o, i ? "," : "[");
+        memlord_i_put_i64(o, b->meta.shape[i]);
+    }
+    memlord_i_puts(o, b->meta.rank ? "]" : "[]");
+    memlord_i_json_u64(o, "flags", b->meta.flags, 0);
+    memlord_i_puts(o, "}");
+}
+
+static void memlord_i_json(memlord_i_report *r) {
+    size_t i;
+    uint64_t sum = 0;
+    memlord_i_json_metadata(r);
+    memlord_i_json_devices(r);
+    memlord_i_json_tags(r);
+    memlord_i_json_sites(r);
+    for (i = 0; i < r->blocks; i++) sum += r->block[i].bytes;
+    memlord_i_puts(r->o, ",\n\"largest_blocks\":{");
+    memlord_i_json_u64(r->o, "count", r->blocks, 1);
+    memlord_i_json_u64(r->o, "bytes", sum, 0);
+    memlord_i_key(r->o, "blocks", 0);
+    memlord_i_puts(r->o, "[");
+    for (i = 0; i < r->blocks; i++) {
+        memlord_i_puts(r->o, i ? ",\n" : "\n");
+        memlord_i_json_block(r->o, &r->block[i]);
+    }
+    memlord_i_puts(r->o, "]}}\n");
+}
+
+static memlord_result memlord_i_report_write(memlord *lord, memlord_format format,
+                                             memlord_write_fn fn, void *user) {
+    memlord_i_report *r = (memlord_i_report *)memlord_i_alloc(lord, sizeof *r);
+    memlord_result result;
+    if (!r) return MEMLORD_E_NOMEM;
+    r->out.fn = fn;
+    r->out.user = user;
+    r->out.buf = r->buf;
+    r->out.cap = sizeof r->buf;
+    r->o = &r->out;
+    memlord_i_report_capture(lord, r);
+    if (format == MEMLORD_FORMAT_TEXT)
+        memlord_i_text(r);
+    else
+        memlord_i_json(r);
+    memlord_i_flush(r->o);
+    result = r->out.failed ? MEMLORD_E_IO : MEMLORD_OK;
+    memlord_i_free(lord, r, sizeof *r);
+    return result;
+}
+
+/* -- files -- */
+
+#define MEMLORD_I_PATH_MAX 4000
+
+/* Writes `path` with %p and %% replaced; 0 when it fits. */
+static int memlord_i_path(const char *path, char *out, size_t cap) {
+    memlord_i_out o;
+    memlord_i_out_buffer(&o, out, cap);
+    for (; *path; path++) {
+        if (path[0] == '%' && path[1] == 'p') {
+            memlord_i_put_u64(&o, memlord_i_pid());
+            path++;
+        } else {
+            memlord_i_put(&o, path, 1);
+            if (path[0] == '%' && path[1] == '%') path++;
+        }
+    }
+    return memlord_i_out_end(&o, cap) < cap ? 0 : -1;
+}
+
+static int memlord_i_write_file(void *user, const void *data, size_t size) {
+    return memlord_i_file_write(*(memlord_i_file *)user, (const char *)data, size);
+}
+
+/* A new file beside the target: target.pid.n.tmp */
+static int memlord_i_file_beside(const char *target, char *name, size_t cap, memlord_i_file *file) {
+    unsigned n;
+    for (n = 0; n < 1000; n++) {
+        memlord_i_out o;
+        int r;
+        memlord_i_out_buffer(&o, name, cap);
+        memlord_i_puts(&o, target);
+        memlord_i_puts(&o, ".");
+        memlord_i_put_u64(&o, memlord_i_pid());
+        memlord_i_puts(&o, ".");
+        memlord_i_put_u64(&o, n);
+        memlord_i_puts(&o, ".tmp");
+        (void)memlord_i_out_end(&o, cap);
+        r = memlord_i_file_create(name, file);
+        if (r <= 0) return r;
+    }
+    return -1;
+}
+
+typedef struct memlord_i_paths { /* not on the stack: that may be 16 KiB */
+    char target[MEMLORD_I_PATH_MAX], beside[MEMLORD_I_PATH_MAX + 64];
+} memlord_i_paths;
+
+static memlord_result memlord_i_file_save(memlord *lord, memlord_format format,
+                                          memlord_i_paths *p) {
+    memlord_i_file file;
+    memlord_i_signals held;
+    memlord_result r;
+    if (memlord_i_file_refused(p->target)) return MEMLORD_E_IO;
+    if (memlord_i_file_beside(p->target, p->beside, sizeof p->beside, &file)) return MEMLORD_E_IO;
+    held = memlord_i_signals_hold();
+    r = memlord_i_report_write(lord, format, memlord_i_write_file, &file);
+    if (memlord_i_file_close(file, r == MEMLORD_OK) && r == MEMLORD_OK) r = MEMLORD_E_IO;
+    memlord_i_signals_release(&held);
+    if (r == MEMLORD_OK && memlord_i_file_rename(p->beside, p->target)) r = MEMLORD_E_IO;
+    if (r != MEMLORD_OK) memlord_i_file_remove(p->beside);
+    return r;
+}
+
+static memlord_result memlord_i_report_save(memlord *lord, memlord_format format,
+                                            const char *path) {
+    memlord_i_paths *p = (memlord_i_paths *)memlord_i_alloc(lord, sizeof *p);
+    memlord_result r;
+    if (!p) return MEMLORD_E_NOMEM;
+    r = memlord_i_path(path, p->target, sizeof p->target) ? MEMLORD_E_INVALID
+                                                          : memlord_i_file_save(lord, format, p);
+    memlord_i_free(lord, p, sizeof *p);
+    return r;
+}
+
+/* ----------------------------------------------------------------------- >>public --
+   The functions of the API: check, dispatch. A NULL ledger is answered first. */
+
+MEMLORD_API const char *memlord_result_text(memlord_result result) {
+    static const char *const texts[] = {
+#define MEMLORD_I_X(name, text) text,
+        MEMLORD_I_RESULTS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    };
+    return (unsigned)result < MEMLORD_RESULT_COUNT ? texts[result] : "not a result";
+}
+
+/* -- lifecycle -- */
+
+MEMLORD_API void memlord_os_allocator(memlord_allocator *out) {
+    if (!out) return;
+    out->alloc = memlord_i_os_alloc;
+    out->free = memlord_i_os_free;
+    out->user = NULL;
+}
+
+static void memlord_i_configure(memlord *lord, const memlord_desc *desc) {
+    char value[16];
+    int debug = 0;
+    lord->logger = desc->logger;
+    lord->clock = desc->clock;
+    lord->batch = desc->flags & MEMLORD_FLAG_EXACT ? 0
+                  : desc->counter_batch           ? desc->counter_batch
+                                                  : 65536;
+    if (lord->batch > MEMLORD_I_BYTES_MAX) lord->batch = MEMLORD_I_BYTES_MAX;
+    if (!(desc->flags & MEMLORD_FLAG_NO_ENV) && memlord_i_env("MEMLORD_DEBUG", value, sizeof value))
+        debug = strcmp(value, "0") != 0;
+    lord->log_level = debug ? MEMLORD_LOG_TRACE : MEMLORD_LOG_INFO;
+    if (debug && !lord->logger.fn) lord->logger.fn = memlord_i_log_stderr;
+    if (desc->flags & MEMLORD_FLAG_SITES) lord->hooks.v |= MEMLORD_I_HOOK_SITES;
+    if (debug) lord->hooks.v |= MEMLORD_I_HOOK_TRACE;
+    lord->started = memlord_i_clock(lord);
+    lord->row_count[MEMLORD_I_SITE].v = lord->row_count[MEMLORD_I_TAG].v = 1;
+    lord->next_id.v = MEMLORD_I_SHARD_OWNED;
+}
+
+/* Everything of a ledger but the registry; NULL without memory. */
+static memlord *memlord_i_make(const memlord_desc *desc, const memlord_allocator *allocator) {
+    memlord *lord;
+    memlord_i_self.busy++;
+    lord = (memlord *)allocator->alloc(allocator->user, sizeof *lord);
+    memlord_i_self.busy--;
+    if (!lord) return NULL;
+    memset(lord, 0, sizeof *lord);
+    lord->allocator = *allocator;
+    lord->own_bytes.v = sizeof *lord;
+    memlord_i_configure(lord, desc);
+    lord->orphan = (memlord_i_thread *)memlord_i_alloc(lord, sizeof *lord->orphan);
+    if (lord->orphan) return lord;
+    memlord_i_regions_end(lord);
+    allocator->free(allocator->user, lord, sizeof *lord);
+    return NULL;
+}
+
+/* Makes the ledger known: to fork, to threads that end, to memlord_destroy. */
+static void memlord_i_register(memlord *lord) {
+    memlord_i_lock_take(&memlord_i_process.lock);
+    memlord_i_process_start();
+    lord->generation = memlord_i_u64_add(&memlord_i_process.generation, 1) + 1;
+    memlord_i_thread_start(lord, lord->orphan);
+    lord->orphan->orphan = 1;
+    lord->next = memlord_i_process.ledgers;
+    lord->back = &memlord_i_process.ledgers;
+    if (lord->next) lord->next->back = &lord->next;
+    memlord_i_process.ledgers = lord;
+    memlord_i_lock_drop(&memlord_i_process.lock);
+}
+
+MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
+    memlord_desc plain;
+    memlord_allocator allocator;
+    if (!out) return MEMLORD_E_INVALID;
+    *out = NULL;
+    memset(&plain, 0, sizeof plain);
+    if (!desc) desc = &plain;
+    allocator = desc->allocator;
+    if (!allocator.alloc != !allocator.free) return MEMLORD_E_INVALID;
+    if (!allocator.alloc) memlord_os_allocator(&allocator);
+    *out = memlord_i_make(desc, &allocator);
+    if (!*out) return MEMLORD_E_NOMEM;
+    memlord_i_register(*out);
+    return MEMLORD_OK;
+}
+
+static void memlord_i_log_leaks(memlord *lord) {
+    char line[128];
+    memlord_i_out o;
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    if (lord->log_level < MEMLORD_LOG_INFO || !lord->logger.fn) return;
+    for (i = 0; i < n; i++) {
+        memlord_stats s;
+        memlord_i_stats(lord, i, &s);
+        if (!s.live_blocks && !s.allocated) continue;
+        memlord_i_out_buffer(&o, line, sizeof line);
+        memlord_i_puts(&o, "[destroy] ");
+        memlord_i_put_device(&o, memlord_i_device_at(lord, i)->device);
+        memlord_i_puts(&o, " still holds ");
+        memlord_i_put_bytes(&o, s.allocated);
+        memlord_i_puts(&o, " in ");
+        memlord_i_put_u64(&o, s.live_blocks);
+        memlord_i_puts(&o, " blocks");
+        (void)memlord_i_out_end(&o, sizeof line);
+        memlord_i_log(lord, MEMLORD_LOG_INFO, line);
+    }
+}
+
+MEMLORD_API void memlord_destroy(memlord *lord) {
+    memlord_i_thread *t;
+    memlord_allocator allocator;
+    uint32_t i;
+    if (!lord || lord == memlord_i_ptr_load(&memlord_i_process.global)) return;
+    memlord_i_log_leaks(lord);
+    memlord_i_lock_take(&memlord_i_process.lock);
+    *lord->back = lord->next;
+    if (lord->next) lord->next->back = lord->back;
+    t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
+    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) memlord_i_thread_unchain(t);
+    memlord_i_lock_drop(&memlord_i_process.lock);
+    if (memlord_i_self.generation == lord->generation) memlord_i_self.generation = 0;
+
+    for (i = 0; i < MEMLORD_I_SHARDS; i++)
+        memlord_i_table_free(lord, lord->shards[i].table, lord->shards[i].buckets);
+    t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
+    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+        memlord_i_book_end(lord, &t->books[MEMLORD_I_SITE], sizeof(memlord_i_cell));
+        memlord_i_book_end(lord, &t->books[MEMLORD_I_TAG], sizeof(memlord_i_cell));
+    }
+    for (i = 0; i < MEMLORD_I_BOOKS; i++)
+        memlord_i_book_end(lord, &lord->rows[i], sizeof(memlord_i_row));
+    memlord_i_index_end(lord);
+    memlord_i_names_end(lord);
+    memlord_i_regions_end(lord); /* what is left is in there */
+    allocator = lord->allocator;
+    memlord_i_self.busy++;
+    allocator.free(allocator.user, lord, sizeof *lord);
+    memlord_i_self.busy--;
+}
+
+MEMLORD_API memlord *memlord_global(void) {
+    memlord_i_ptr *global = &memlord_i_process.global;
+    memlord *lord = (memlord *)memlord_i_ptr_load_acquire(global), *made = NULL;
+    if (MEMLORD_I_LIKELY(lord)) return lord;
+    if (memlord_create(NULL, &made) != MEMLORD_OK) return NULL;
+    memlord_i_lock_take(&memlord_i_process.lock);
+    lord = (memlord *)memlord_i_ptr_load(global);
+    if (!lord) memlord_i_ptr_store_release(global, lord = made); /* pairs with the load above */
+    memlord_i_lock_drop(&memlord_i_process.lock);
+    if (lord != made) memlord_destroy(made);
+    return lord;
+}
+
+/* -- devices -- */
+
+static int memlord_i_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
+/* The rest of text after a word, any case; NULL if it does not begin with it. */
+static const char *memlord_i_after(const char *text, const char *word) {
+    while (*word && memlord_i_lower(*text) == *word) text++, word++;
+    return *word ? NULL : text;
+}
+
+MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device *out) {
+    int type;
+    if (!text || !out) return MEMLORD_E_INVALID;
+    if (memlord_i_after(text, "all") && !memlord_i_after(text, "all")[0]) {
+        *out = memlord_device_all();
+        return MEMLORD_OK;
+    }
+    for (type = 0; type < MEMLORD_I_TYPES; type++) {
+        const char *rest = memlord_i_after(text, memlord_i_type_names[type]);
+        int index = 0;
+        if (!rest) continue;
+        if (!*rest) {
+            *out = memlord_device_make(type, type <= MEMLORD_DEVICE_MAPPED ? 0 : MEMLORD_ANY);
+            return MEMLORD_OK;
+        }
+        if (*rest == ':') rest++;
+        if (!*rest) return MEMLORD_E_INVALID;
+        for (; *rest >= '0' && *rest <= '9' && index <= INT16_MAX; rest++)
+            index = index * 10 + (*rest - '0');
+        if (*rest || index > INT16_MAX) return MEMLORD_E_INVALID;
+        *out = memlord_device_make(type, index);
+        return MEMLORD_OK;
+    }
+    return MEMLORD_E_INVALID;
+}
+
+MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap) {
+    memlord_i_out o;
+    memlord_i_out_buffer(&o, buf, cap);
+    memlord_i_put_device(&o, device);
+    return memlord_i_out_end(&o, cap);
+}
+
+MEMLORD_API memlord_result memlord_device_label(memlord *lord, memlord_device device,
+                                                const char *text) {
+    uint32_t slot;
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = memlord_i_slot(lord, device, &slot);
+    if (r) return r;
+    r = memlord_i_name(lord, text && *text ? text : NULL, &kept);
+    if (r) return r;
+    memlord_i_ptr_store_release(&memlord_i_device_at(lord, slot)->label, (void *)(uintptr_t)kept);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
+    uint32_t i, n;
+    if (!lord) return 0;
+    n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    for (i = 0; i < n && i < cap && out; i++) out[i] = memlord_i_device_at(lord, i)->device;
+    return n;
+}
+
+/* -- track: storages -- */
+
+/* What every call that records a block checks first. */
+static MEMLORD_I_HOT memlord_result memlord_i_admit(memlord *lord, memlord_device device,
+                                                    uint64_t storage, uint64_t bytes,
+                                                    uint32_t *slot) {
+    if (MEMLORD_I_UNLIKELY(!memlord_i_key_valid(storage) || bytes > MEMLORD_I_BYTES_MAX))
+        return MEMLORD_E_INVALID;
+    return memlord_i_slot(lord, device, slot);
+}
+static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
+    return (unsigned)device.type < (unsigned)MEMLORD_I_TYPES && device.index >= MEMLORD_ANY;
+}
+
+/* The plain open; 0: it takes the general one. Never for the orphan's record: its cells are
+   not its own. */
+static MEMLORD_I_HOT int memlord_i_open_plain(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                              uint64_t storage, uint64_t bytes, uint64_t rows) {
+    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+    if (MEMLORD_I_UNLIKELY(!cell || t->orphan || bytes > (uint64_t)1 << 32)) return 0;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_map_put(lord, t, lord->slot_type[slot], storage,
+                                              memlord_i_word1(bytes, slot),
+                                              memlord_i_u64_load(&lord->born) | rows)))
+        return 0;
+    memlord_i_u64_own_add(&cell->allocs, 1);
+    memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
+    if (MEMLORD_I_UNLIKELY(rows)) memlord_i_count_rows(lord, t, rows, bytes, 1);
+    memlord_i_leave(t);
+    return 1;
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_open_or_drop(memlord *lord, memlord_i_thread *t,
+                                                            uint32_t slot, uint64_t storage,
+                                                            uint64_t bytes, uint64_t rows) {
+    int fresh;
+    memlord_result r = memlord_i_open(lord, t, slot, storage, bytes, rows, &fresh);
+    if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
+                                         uint64_t bytes, const memlord_site *site) {
+    memlord_i_thread *t;
+    uint64_t rows = 0;
+    uint32_t slot, hooks;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = memlord_i_admit(lord, device, storage, bytes, &slot);
+    if (MEMLORD_I_UNLIKELY(r)) return r;
+    t = memlord_i_thread_get(lord);
+    if (MEMLORD_I_UNLIKELY(!t)) return MEMLORD_OK;
+    hooks = memlord_i_u32_load(&lord->hooks);
+    if (MEMLORD_I_UNLIKELY(hooks || t->tag)) rows = memlord_i_rows_for(lord, t, slot, site);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_open_plain(lord, t, slot, storage, bytes, rows)))
+        r = memlord_i_open_or_drop(lord, t, slot, storage, bytes, rows);
+    memlord_i_thread_put(lord, t);
+    if (MEMLORD_I_UNLIKELY(hooks & MEMLORD_I_HOOK_TRACE) && r == MEMLORD_OK)
+        memlord_i_trace(lord, "[alloc]", device, storage, bytes, site);
+    return r;
+}
+
+/* Frees or releases by the plain path if it can. */
+static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device device,
+                                                  uint64_t storage, int how,
+                                                  const memlord_site *site) {
+    memlord_i_thread *t;
+    memlord_i_entry gone;
+    uint32_t hooks, slot;
+    memlord_result r = MEMLORD_OK;
+    if (!storage) return MEMLORD_OK;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_key_valid(storage))) return MEMLORD_E_INVALID;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_type_valid(device))) return MEMLORD_E_DEVICE;
+    t = memlord_i_thread_get(lord);
+    if (MEMLORD_I_UNLIKELY(!t)) return MEMLORD_OK;
+    gone.key = storage;
+    if (MEMLORD_I_LIKELY(memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone))) {
+        memlord_i_cell *cell;
+        slot = MEMLORD_I_SLOT(gone.word1);
+        cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+        if (MEMLORD_I_LIKELY(cell && !t->orphan)) {
+            memlord_i_u64_own_add(&cell->frees, 1);
+            memlord_i_cell_out(lord, MEMLORD_I_DEVICE, slot, cell, MEMLORD_I_BYTES(gone.word1));
+            if (MEMLORD_I_UNLIKELY(gone.word2 & MEMLORD_I_ROWS_MASK))
+                memlord_i_count_rows(lord, t, gone.word2, MEMLORD_I_BYTES(gone.word1), 0);
+        } else {
+            memlord_i_count_close(lord, t, gone.word1, gone.word2);
+        }
+        memlord_i_leave(t);
+    } else {
+        r = memlord_i_close(lord, t, device, storage, how, &gone);
+    }
+    hooks = memlord_i_u32_load(&lord->hooks);
+    if (MEMLORD_I_UNLIKELY(hooks) && gone.key && r == MEMLORD_OK) {
+        memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site, MEMLORD_I_BYTES(gone.word1));
+        memlord_i_thread_put(lord, t);
+        if (hooks & MEMLORD_I_HOOK_TRACE)
+            memlord_i_trace(lord, how == MEMLORD_I_FREE ? "[free]" : "[free by release]", device,
+                            storage, MEMLORD_I_BYTES(gone.word1), site);
+        return r;
+    }
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
+                                        const memlord_site *site) {
+    if (!lord) return MEMLORD_OK;
+    return memlord_i_end(lord, device, storage, MEMLORD_I_FREE, site);
+}
+
+MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
+                                           const memlord_site *site) {
+    if (!lord) return MEMLORD_OK;
+    return memlord_i_end(lord, device, storage, MEMLORD_I_RELEASE, site);
+}
+
+MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
+                                          const memlord_site *site) {
+    memlord_i_thread *t;
+    memlord_result r;
+    (void)site;
+    if (!lord) return MEMLORD_OK;
+    if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
+    if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = memlord_i_retain(lord, t, (uint32_t)device.type, storage);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
+                                         uint64_t bytes, const memlord_site *site) {
+    memlord_i_thread *t;
+    uint64_t rows;
+    uint32_t slot;
+    int fresh;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = memlord_i_admit(lord, device, storage, bytes, &slot);
+    if (r) return r;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    rows = memlord_i_rows_for(lord, t, slot, site);
+    r = memlord_i_track(lord, t, slot, storage, bytes, rows, &fresh);
+    if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+/* -- track: realloc -- */
+
+enum { /* memlord_realloc_token.state */
+    MEMLORD_I_TOKEN_USED,
+    MEMLORD_I_TOKEN_NEW,    /* there was no old storage */
+    MEMLORD_I_TOKEN_LIVE,
+    MEMLORD_I_TOKEN_PASSED  /* begun inside our own allocator call */
+};
+
+MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
+                                                 uint64_t old_storage,
+                                                 memlord_realloc_token *token) {
+    memlord_i_thread *t;
+    memlord_i_entry e;
+    memlord_result r;
+    if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(token, 0, sizeof *token);
+    if (!lord) return MEMLORD_OK;
+    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
+    token->device = device;
+    token->storage = old_storage;
+    token->state = MEMLORD_I_TOKEN_NEW;
+    if (!old_storage) return MEMLORD_OK;
+    t = memlord_i_thread_get(lord);
+    if (!t) {
+        token->state = MEMLORD_I_TOKEN_PASSED;
+        return MEMLORD_OK;
+    }
+    r = memlord_i_detach(lord, t, (uint32_t)device.type, old_storage, &e);
+    if (r == MEMLORD_OK) {
+        token->state = MEMLORD_I_TOKEN_LIVE;
+        token->word[0] = e.word1;
+        token->word[1] = e.word2;
+    } else {
+        r = memlord_i_unknown(lord, device);
+    }
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
+                                               uint64_t new_storage, uint64_t bytes,
+                                               const memlord_site *site) {
+    memlord_i_thread *t;
+    memlord_i_entry e;
+    uint32_t state, slot;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!token || new_storage == UINT64_MAX || bytes > MEMLORD_I_BYTES_MAX) return MEMLORD_E_INVALID;
+    state = token->state;
+    if (state == MEMLORD_I_TOKEN_USED || state > MEMLORD_I_TOKEN_PASSED) return MEMLORD_E_STATE;
+    if (state == MEMLORD_I_TOKEN_NEW) {
+        if (token->device.index < 0) token->device.index = 0;
+        r = new_storage ? memlord_alloc(lord, token->device, new_storage, bytes, site) : MEMLORD_OK;
+        token->state = MEMLORD_I_TOKEN_USED;
+        return r;
+    }
+    token->state = MEMLORD_I_TOKEN_USED;
+    if (state == MEMLORD_I_TOKEN_PASSED) return MEMLORD_OK;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    e.key = token->storage;
+    e.word1 = token->word[0];
+    e.word2 = token->word[1];
+    slot = MEMLORD_I_SLOT(e.word1);
+    if (new_storage && memlord_i_beyond(lord, slot, bytes)) {
+        token->state = MEMLORD_I_TOKEN_LIVE;
+        r = MEMLORD_E_INVALID;
+    } else if (new_storage) {
+        r = memlord_i_resize(lord, t, &e, new_storage, bytes, site);
+    } else { /* the real call failed: as it was */
+        r = memlord_i_attach(lord, t, &e, e.key, slot, MEMLORD_I_BYTES(e.word1),
+                             memlord_i_word2_of(e.word2), NULL, 0);
+    }
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
+                                           uint64_t old_storage, uint64_t new_storage,
+                                           uint64_t bytes, const memlord_site *site) {
+    memlord_realloc_token token;
+    memlord_i_thread *t;
+    uint32_t slot;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    r = memlord_i_admit(lord, device, new_storage, bytes, &slot);
+    if (r) return r;
+    if (!old_storage) return memlord_alloc(lord, device, new_storage, bytes, site);
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = memlord_i_beyond(lord, slot, bytes) ? MEMLORD_E_INVALID
+                                            : memlord_i_room(lord, t, slot, new_storage);
+    memlord_i_thread_put(lord, t);
+    if (r) return r;
+    (void)memlord_realloc_begin(lord, device, old_storage, &token);
+    return memlord_realloc_end(lord, &token, new_storage, bytes, site);
+}
+
+/* -- track: n at once -- */
+
+static memlord_result memlord_i_admit_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                        int opens) {
+    uint64_t sum = 0;
+    uint32_t slot;
+    size_t i;
+    memlord_result r;
+    if (n && !blocks) return MEMLORD_E_INVALID;
+    for (i = 0; i < n; i++) {
+        if (!opens) {
+            if (blocks[i].storage == UINT64_MAX) return MEMLORD_E_INVALID;
+            if (!memlord_i_type_valid(blocks[i].device)) return MEMLORD_E_DEVICE;
+            continue;
+        }
+        r = memlord_i_admit(lord, blocks[i].device, blocks[i].storage, blocks[i].bytes, &slot);
+        if (r) return r;
+        sum += blocks[i].bytes;
+        if (sum > (uint64_t)1 << 62 || memlord_i_beyond(lord, slot, sum)) return MEMLORD_E_INVALID;
+    }
+    return MEMLORD_OK;
+}
+
+enum { MEMLORD_I_UNDO_NOTHING, MEMLORD_I_UNDO_OPEN, MEMLORD_I_UNDO_VIEW };
+
+/* Opens or tracks one of n; *undo is how to take it back. */
+static memlord_result memlord_i_open_one(memlord *lord, memlord_i_thread *t,
+                                         const memlord_block *b, int track,
+                                         const memlord_site *site, unsigned char *undo) {
+    uint32_t slot;
+    uint64_t rows;
+    int fresh = 0;
+    memlord_result r = memlord_i_slot(lord, b->device, &slot);
+    if (r) return r;
+    rows = memlord_i_rows_for(lord, t, slot, site);
+    r = track ? memlord_i_track(lord, t, slot, b->storage, b->bytes, rows, &fresh)
+              : memlord_i_open(lord, t, slot, b->storage, b->bytes, rows, &fresh);
+    *undo = fresh ? MEMLORD_I_UNDO_OPEN : track ? MEMLORD_I_UNDO_VIEW : MEMLORD_I_UNDO_NOTHING;
+    return r;
+}
+
+static void memlord_i_undo_n(memlord *lord, memlord_i_thread *t, const memlord_block *blocks,
+                             const unsigned char *undo, size_t n) {
+    while (n--) {
+        uint32_t slot;
+        memlord_i_entry gone;
+        if (memlord_i_slot(lord, blocks[n].device, &slot)) continue;
+        if (undo[n] == MEMLORD_I_UNDO_OPEN) memlord_i_unopen(lord, t, slot, blocks[n].storage);
+        if (undo[n] == MEMLORD_I_UNDO_VIEW)
+            (void)memlord_i_close(lord, t, blocks[n].device, blocks[n].storage, MEMLORD_I_RELEASE,
+                                  &gone);
+    }
+}
+
+/* All or nothing: what was opened before memory ran out is taken back, as if it never was. A
+   stale storage that was replaced stays closed: the host said it is gone. */
+static memlord_result memlord_i_open_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                       int track, const memlord_site *site) {
+    memlord_i_thread *t;
+    memlord_result r = memlord_i_admit_n(lord, blocks, n, 1);
+    unsigned char *undo;
+    uint32_t slot;
+    size_t i, k;
+    if (r || !n) return r;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    undo = (unsigned char *)memlord_i_alloc(lord, n);
+    r = undo ? MEMLORD_OK : MEMLORD_E_NOMEM;
+    for (i = 0; i < n && r == MEMLORD_OK; i++)
+        r = memlord_i_open_one(lord, t, &blocks[i], track, site, &undo[i]);
+    if (r) {
+        if (undo && i) memlord_i_undo_n(lord, t, blocks, undo, i - 1);
+        for (k = 0; k < n && r == MEMLORD_E_NOMEM; k++)
+            if (memlord_i_slot(lord, blocks[k].device, &slot) == MEMLORD_OK)
+                memlord_i_drop_count(lord, slot, blocks[k].bytes);
+    }
+    memlord_i_free(lord, undo, n);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+static memlord_result memlord_i_end_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
+                                      const memlord_site *site) {
+    memlord_result r = memlord_i_admit_n(lord, blocks, n, 0), one;
+    size_t i;
+    for (i = 0; i < n && r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE; i++) {
+        one = memlord_i_end(lord, blocks[i].device, blocks[i].storage, how, site);
+        if (one) r = one;
+    }
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                           const memlord_site *site) {
+    return lord ? memlord_i_open_n(lord, blocks, n, 0, site) : MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                           const memlord_site *site) {
+    return lord ? memlord_i_open_n(lord, blocks, n, 1, site) : MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                          const memlord_site *site) {
+    return lord ? memlord_i_end_n(lord, blocks, n, MEMLORD_I_FREE, site) : MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                             const memlord_site *site) {
+    return lord ? memlord_i_end_n(lord, blocks, n, MEMLORD_I_RELEASE, site) : MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
+                                        memlord_device to, uint64_t to_storage, uint64_t bytes,
+                                        const memlord_fence *fence, const memlord_site *site) {
+    memlord_i_thread *t;
+    uint32_t slot;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (fence) return MEMLORD_E_UNSUPPORTED;
+    if (!memlord_i_key_valid(from_storage)) return MEMLORD_E_INVALID;
+    if (!memlord_i_type_valid(from)) return MEMLORD_E_DEVICE;
+    r = memlord_i_admit(lord, to, to_storage, bytes, &slot);
+    if (r) return r;
+    if (memlord_i_beyond(lord, slot, bytes)) return MEMLORD_E_INVALID;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = memlord_i_move(lord, t, from, from_storage, slot, to_storage, bytes, site);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+/* -- track: bytes without identity -- */
+
+/* Counts on a device, and as passed through at a site: arena bytes come and go unnamed. */
+static void memlord_i_arena_count(memlord *lord, memlord_i_thread *t, uint32_t slot, uint64_t in,
+                                  uint64_t out, const memlord_site *site) {
+    memlord_i_change c[2];
+    unsigned n = 1;
+    memset(c, 0, sizeof c);
+    c[0].book = MEMLORD_I_DEVICE;
+    c[0].number = slot;
+    c[0].in = in;
+    c[0].out = out;
+    if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)) {
+        c[1].book = MEMLORD_I_SITE;
+        c[1].number = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
+        c[1].in = c[1].out = in;
+        c[1].allocs = in != 0;
+        c[1].frees = out != 0;
+        c[1].here = out;
+        n += c[1].number != 0;
+    }
+    memlord_i_cells_make(lord, t, c, n);
+    memlord_i_enter_counting(lord, t);
+    memlord_i_count_all(lord, t, c, n);
+    memlord_i_leave(t);
+}
+
+MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
+                                             const memlord_site *site) {
+    memlord_i_thread *t;
+    memlord_i_u64 *arena;
+    uint64_t had;
+    uint32_t slot;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = memlord_i_admit(lord, device, 1, bytes, &slot);
+    if (r) return r;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    arena = &memlord_i_device_at(lord, slot)->arena;
+    had = memlord_i_u64_load(arena);
+    do {
+        if (memlord_i_beyond(lord, slot, bytes) || had + bytes > (uint64_t)1 << 62) r = MEMLORD_E_INVALID;
+    } while (r == MEMLORD_OK && !memlord_i_u64_cas(arena, &had, had + bytes));
+    if (r == MEMLORD_OK) memlord_i_arena_count(lord, t, slot, bytes, 0, site);
+    memlord_i_thread_put(lord, t);
+    if (r == MEMLORD_OK && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE))
+        memlord_i_trace(lord, "[alloc arena]", device, 0, bytes, site);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
+                                             const memlord_site *site) {
+    memlord_i_thread *t;
+    memlord_i_u64 *arena;
+    uint64_t had, take;
+    uint32_t slot;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = memlord_i_admit(lord, device, 1, bytes, &slot);
+    if (r) return r;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    arena = &memlord_i_device_at(lord, slot)->arena;
+    had = memlord_i_u64_load(arena);
+    do take = had < bytes ? had : bytes;
+    while (!memlord_i_u64_cas(arena, &had, had - take));
+    if (take < bytes) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_underflows, 1);
+    if (take) memlord_i_arena_count(lord, t, slot, 0, take, site);
+    memlord_i_thread_put(lord, t);
+    if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE)
+        memlord_i_trace(lord, "[free arena]", device, 0, take, site);
+    return MEMLORD_OK;
+}
+
+/* -- sites -- */
+
+MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on) {
+    uint32_t hooks;
+    if (!lord) return MEMLORD_OK;
+    memlord_i_lock_take(&memlord_i_process.cold);
+    hooks = memlord_i_u32_load(&lord->hooks) & ~(uint32_t)MEMLORD_I_HOOK_SITES;
+    memlord_i_u32_store(&lord->hooks, on ? hooks | MEMLORD_I_HOOK_SITES : hooks);
+    memlord_i_lock_drop(&memlord_i_process.cold);
+    return MEMLORD_OK;
+}
+
+static const memlord_site memlord_i_no_site = {"", "", 0};
+
+static MEMLORD_I_COLD const memlord_site *memlord_i_site_new(memlord *lord, void *address) {
+    memlord_i_site *site = NULL;
+    memlord_result r;
+    if (memlord_i_self.busy) return &memlord_i_no_site;
+    do {
+        memlord_i_cold_enter(lord);
+        r = memlord_i_site_locked(lord, NULL, address, &site);
+    } while (memlord_i_cold_leave(lord, &r));
+    if (r != MEMLORD_OK) return &memlord_i_no_site;
+    return (const memlord_site *)memlord_i_ptr_load_acquire(&site->shown);
+}
+
+MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
+    memlord_i_site *site;
+    if (!lord || !return_address) return &memlord_i_no_site;
+    site = memlord_i_site_of(lord, return_address);
+    if (MEMLORD_I_UNLIKELY(!site)) return memlord_i_site_new(lord, return_address);
+    return (const memlord_site *)memlord_i_ptr_load_acquire(&site->shown);
+}
+
+MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
+    memlord_i_site *record = lord && site ? memlord_i_site_of(lord, site) : NULL;
+    return record ? record->address : NULL;
+}
+
+MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
+                                               const char *file, const char *function, int line) {
+    memlord_i_site *record;
+    const memlord_site *shown;
+    if (!lord) return MEMLORD_OK;
+    if (!site) return MEMLORD_E_INVALID;
+    record = memlord_i_site_of(lord, site);
+    if (!record) return MEMLORD_E_UNKNOWN;
+    shown = memlord_i_site_shown(lord, record);
+    return memlord_i_site_show(lord, record, file ? file : shown->file,
+                               function ? function : shown->function, line ? line : shown->line);
+}
+
+MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                     memlord_site_stat *out, size_t cap) {
+    if (!lord || !out || !memlord_i_selector_valid(sel)) return 0;
+    return memlord_i_sites_top(lord, sel, order, out, cap, 1);
+}
+MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel, memlord_site_stat *out) {
+    return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_ALLOC_BYTES, out, 1) == 1;
+}
+MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel, memlord_site_stat *out) {
+    return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_FREE_BYTES, out, 1) == 1;
+}
+
+/* -- read -- */
+
+MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) {
+    uint64_t sum = 0;
+    uint32_t i, n;
+    if (!lord || !memlord_i_selector_valid(sel)) return 0;
+    n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    for (i = 0; i < n; i++)
+        if (memlord_i_selects(sel, memlord_i_device_at(lord, i)->device))
+            sum = memlord_i_add(sum, memlord_i_row_live(lord, MEMLORD_I_DEVICE, i));
+    return sum;
+}
+
+MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
+                                             memlord_stats *out) {
+    uint32_t i, n;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->version = MEMLORD_STATS_VERSION;
+    if (!lord) return MEMLORD_OK;
+    if (!memlord_i_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    for (i = 0; i < n; i++) {
+        memlord_stats s;
+        if (!memlord_i_selects(sel, memlord_i_device_at(lord, i)->device)) continue;
+        memlord_i_stats(lord, i, &s);
+        memlord_i_stats_add(out, &s);
+    }
+    return MEMLORD_OK;
+}
+
+static memlord_stats memlord_i_stats_of(memlord *lord, memlord_device sel) {
+    memlord_stats s;
+    (void)memlord_stats_get(lord, sel, &s);
+    return s;
+}
+MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) {
+    return memlord_i_stats_of(lord, sel).freed;
+}
+MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) {
+    return memlord_i_stats_of(lord, sel).pending;
+}
+MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
+    return memlord_i_stats_of(lord, sel).peak;
+}
+
+MEMLORD_API void memlord_reset(memlord *lord) {
+    memlord_i_thread *t;
+    uint32_t i, n;
+    int book, stat;
+    if (!lord) return;
+    t = memlord_i_thread_get(lord);
+    if (!t) return;
+    memlord_i_lock_take(&memlord_i_process.cold);
+    for (book = 0; book < MEMLORD_I_BOOKS; book++) {
+        n = memlord_i_rows(lord, book);
+        for (i = book != MEMLORD_I_DEVICE; i < n; i++) memlord_i_row_reset(lord, t, book, i);
+    }
+    n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    for (i = 0; i < n; i++)
+        for (stat = 0; stat < MEMLORD_I_STAT_COUNT; stat++)
+            memlord_i_u64_store(&memlord_i_device_at(lord, i)->count[stat], 0);
+    memlord_i_lock_drop(&memlord_i_process.cold);
+    memlord_i_thread_put(lord, t);
+    memlord_i_log(lord, MEMLORD_LOG_INFO, "[reset] a new epoch: totals 0, peaks at what is live");
+}
+
+MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
+    memlord_i_thread *t;
+    uint32_t i, n;
+    if (!lord || !memlord_i_selector_valid(sel)) return;
+    t = memlord_i_thread_get(lord);
+    if (!t) return;
+    n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    for (i = 0; i < n; i++)
+        if (memlord_i_selects(sel, memlord_i_device_at(lord, i)->device))
+            memlord_i_row_peak_reset(lord, t, MEMLORD_I_DEVICE, i);
+    memlord_i_thread_put(lord, t);
+}
+
+MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
+    memlord_i_out o;
+    memlord_i_out_buffer(&o, buf, cap);
+    memlord_i_put_bytes(&o, bytes);
+    (void)memlord_i_out_end(&o, cap);
+    return buf;
+}
+
+/* The factor of a unit, "" to "EiB" in any case; 0: not one. */
+static uint64_t memlord_i_unit(const char *text) {
+    static const char letters[] = "kmgtpe";
+    uint64_t factor = 1, step = 1000;
+    int n = 0, i;
+    int c = memlord_i_lower(*text);
+    if (c && c != 'b') {
+        while (letters[n] && letters[n] != c) n++;
+        if (!letters[n++]) return 0;
+        if (memlord_i_lower(*++text) == 'i') {
+            step = 1024;
+            text++;
+        }
+    }
+    if (memlord_i_lower(*text) == 'b') text++;
+    while (*text == ' ') text++;
+    for (i = 0; i < n; i++) factor *= step;
+    return *text ? 0 : factor;
+}
+
+MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
+    uint64_t whole = 0, part = 0, scale = 1, unit, rest;
+    int digits = 0;
+    if (!text || !out) return MEMLORD_E_INVALID;
+    while (*text == ' ') text++;
+    for (; *text >= '0' && *text <= '9'; text++, digits++) {
+        unsigned digit = (unsigned)(*text - '0');
+        if (whole > (UINT64_MAX - digit) / 10) return MEMLORD_E_INVALID;
+        whole = whole * 10 + digit;
+    }
+    if (*text == '.') { /* nine places: the next would be less than a byte of most units */
+        for (text++; *text >= '0' && *text <= '9'; text++, digits++) {
+            if (scale == 1000000000u) continue;
+            part = part * 10 + (unsigned)(*text - '0');
+            scale *= 10;
+        }
+    }
+    while (*text == ' ') text++;
+    unit = memlord_i_unit(text);
+    if (!digits || !unit || (unit == 1 && scale > 1)) return MEMLORD_E_INVALID;
+    if (whole > UINT64_MAX / unit) return MEMLORD_E_INVALID;
+    rest = unit / scale * part + unit % scale * part / scale;
+    if (whole * unit > UINT64_MAX - rest) return MEMLORD_E_INVALID;
+    *out = whole * unit + rest;
+    return MEMLORD_OK;
+}
+
+MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
+    memlord_i_out o;
+    uint32_t i, n;
+    memlord_i_out_buffer(&o, buf, cap);
+    if (!lord) return memlord_i_out_end(&o, cap) * 0;
+    memlord_i_puts(&o, "memlord");
+    n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    for (i = 0; i < n; i++) {
+        memlord_stats s;
+        memlord_i_stats(lord, i, &s);
+        memlord_i_puts(&o, i ? ", " : " ");
+        memlord_i_put_device(&o, memlord_i_device_at(lord, i)->device);
+        memlord_i_puts(&o, " ");
+        memlord_i_put_bytes(&o, s.allocated);
+        memlord_i_puts(&o, " in ");
+        memlord_i_put_u64(&o, s.live_blocks);
+        memlord_i_puts(&o, " (peak ");
+        memlord_i_put_bytes(&o, s.peak);
+        memlord_i_puts(&o, ")");
+    }
+    return memlord_i_out_end(&o, cap);
+}
+
+/* -- blocks and leaks -- */
+
+static memlord_i_query memlord_i_query_of(memlord_device sel) {
+    memlord_i_query q;
+    memset(&q, 0, sizeof q);
+    q.sel = sel;
+    return q;
+}
+
+MEMLORD_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel,
+                                               uint64_t min_bytes, memlord_block_fn fn,
+                                               void *user) {
+    memlord_i_query q = memlord_i_query_of(sel);
+    size_t seen = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!memlord_i_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    q.min_bytes = min_bytes;
+    return memlord_i_each(lord, &q, fn, user, &seen);
+}
+
+MEMLORD_API size_t memlord_blocks_top(memlord *lord, memlord_device sel, memlord_block_info *out,
+                                      size_t k) {
+    memlord_i_query q = memlord_i_query_of(sel);
+    if (!lord || !out || !memlord_i_selector_valid(sel)) return 0;
+    return memlord_i_top(lord, &q, out, k);
+}
+
+MEMLORD_API memlord_result memlord_block_find(memlord *lord, memlord_device device,
+                                              uint64_t storage, memlord_block_info *out) {
+    memlord_i_thread *t;
+    memlord_i_spot spot;
+    int found;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
+    if (!memlord_i_key_valid(storage)) return MEMLORD_E_UNKNOWN;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_E_UNKNOWN;
+    (void)memlord_i_spot_find(lord, t, (uint32_t)device.type, storage, 0, &spot);
+    found = spot.entry != NULL;
+    if (found) memlord_i_info(lord, spot.entry, out);
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_thread_put(lord, t);
+    if (!found) return MEMLORD_E_UNKNOWN;
+    memlord_i_info_finish(lord, out);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_block_containing(memlord *lord, memlord_device device,
+                                                    uint64_t address, memlord_block_info *out) {
+    memlord_i_query q = memlord_i_query_of(device);
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
+    q.address = address;
+    q.containing = 1;
+    return memlord_i_top(lord, &q, out, 1) ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MEMLORD_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
+                                                  uint64_t storage, const memlord_meta *meta) {
+    memlord_i_thread *t;
+    memlord_i_spot spot;
+    memlord_i_side *unused;
+    memlord_meta kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!meta || meta->rank > 8 || !memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
+    if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = memlord_i_meta_copy(lord, meta, &kept);
+    if (r == MEMLORD_OK && kept.tag)
+        r = memlord_i_retag(lord, t, (uint32_t)device.type, storage, kept.tag);
+    if (r == MEMLORD_OK)
+        r = memlord_i_spot_side(lord, t, (uint32_t)device.type, storage, &spot, &unused);
+    if (r == MEMLORD_OK) {
+        memlord_i_side_of(spot.entry->word2)->meta = kept;
+        memlord_i_spot_leave(t, &spot);
+        memlord_i_free(lord, unused, sizeof *unused);
+    }
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
+                                               uint64_t storage, const char *tag) {
+    memlord_i_thread *t;
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
+    if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = memlord_i_name(lord, tag && *tag ? tag : NULL, &kept);
+    if (r == MEMLORD_OK) r = memlord_i_retag(lord, t, (uint32_t)device.type, storage, kept);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API uint64_t memlord_mark(memlord *lord) {
+    uint64_t born;
+    if (!lord) return 0;
+    born = memlord_i_u64_load(&lord->born);
+    while (MEMLORD_I_BORN(born) < MEMLORD_I_BORN_MAX)
+        if (memlord_i_u64_cas(&lord->born, &born, born + ((uint64_t)1 << 37)))
+            return MEMLORD_I_BORN(born) + 1;
+    return MEMLORD_I_BORN_MAX;
+}
+
+MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
+                                 void *user) {
+    memlord_i_query q = memlord_i_query_of(memlord_device_all());
+    size_t seen = 0;
+    if (!lord) return 0;
+    q.min_born = since_mark;
+    if (fn)
+        (void)memlord_i_each(lord, &q, fn, user, &seen);
+    else
+        memlord_i_visit(lord, &q, memlord_i_visit_count, &seen);
+    return seen;
+}
+
+/* -- tags -- */
+
+MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
+    memlord_i_thread *t;
+    const char *kept = NULL;
+    memlord_result r = MEMLORD_OK;
+    size_t i = ((uintptr_t)tag >> 2) % 8;
+    if (!lord) return MEMLORD_OK;
+    if (!tag || !*tag) return MEMLORD_E_INVALID;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t->recent[i].given == tag && !strcmp(t->recent[i].kept, tag)) kept = t->recent[i].kept;
+    if (t->orphan || t->tag_depth == MEMLORD_I_TAG_DEPTH)
+        r = t->orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE; /* a shared record has no stack */
+    else if (!kept)
+        r = memlord_i_name(lord, tag, &kept);
+    if (r == MEMLORD_OK) {
+        t->recent[i].given = tag;
+        t->recent[i].kept = kept;
+        t->tags[t->tag_depth++] = t->tag;
+        t->tag = kept;
+        t->tag_row = 0;
+    }
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
+    memlord_i_thread *t;
+    memlord_result r = MEMLORD_E_STATE;
+    if (!lord) return MEMLORD_OK;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t->tag_depth) {
+        t->tag = t->tags[--t->tag_depth];
+        t->tag_row = 0;
+        r = MEMLORD_OK;
+    }
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
+                                           memlord_tag_stat *out) {
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!memlord_i_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    if (memlord_i_tag_sum(lord, sel, tag, out)) return MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    return MEMLORD_E_UNKNOWN;
+}
+
+MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device, const char *tag,
+                                          uint64_t bytes) {
+    uint32_t slot, number;
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!tag || !*tag || bytes > MEMLORD_I_BYTES_MAX) return MEMLORD_E_INVALID;
+    r = memlord_i_slot(lord, device, &slot);
+    if (r) return r;
+    r = memlord_i_name(lord, tag, &kept);
+    if (r) return r;
+    r = memlord_i_row_make(lord, MEMLORD_I_TAG, kept, slot, &number);
+    if (r) return r;
+    memlord_i_u64_store(&memlord_i_row_at(lord, MEMLORD_I_TAG, number)->expected, bytes);
+    return MEMLORD_OK;
+}
+
+/* -- reports -- */
+
+MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
+                                         memlord_write_fn fn, void *user) {
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if ((unsigned)format >= MEMLORD_FORMAT_COUNT) return MEMLORD_E_UNSUPPORTED;
+    return memlord_i_report_write(lord, format, fn, user);
+}
+
+MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
+    if (!lord) return MEMLORD_OK;
+    if (!path || !*path) return MEMLORD_E_INVALID;
+    if ((unsigned)format >= MEMLORD_FORMAT_COUNT) return MEMLORD_E_UNSUPPORTED;
+    return memlord_i_report_save(lord, format, path);
+}
+
+#undef MEMLORD_I_X
+#endif /* MEMLORD_IMPLEMENTATION */
+
+/*
+Copyright (c) 2026 The MemLord authors
+
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+associated documentation files (the "Software"), to deal in the Software without restriction,
+including without limitation the rights to use, copy, modify, merge, publish, distribute,
+sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all copies or
+substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT
+NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
+DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+*/
