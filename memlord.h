@@ -105,7 +105,7 @@
                                a process may each carry a MemLord         (all files)
         MEMLORD_API            linkage of public functions, default extern (all files)
         MEMLORD_SHIM           redirect malloc, calloc, realloc, free, mmap and munmap
-                               of this file to MEMLORD_SHIM_LORD (default
+                               of this C file to MEMLORD_SHIM_LORD (default
                                memlord_global()); include memlord.h last  (that file)
         MEMLORD_STB_DS_H       where stb_ds.h is, if neither <stb/stb_ds.h> nor
                                "stb_ds.h"                                  (one file)
@@ -265,6 +265,12 @@
 #define memlord_expect MEMLORD_I_PREFIXED(memlord_expect)
 #define memlord_write MEMLORD_I_PREFIXED(memlord_write)
 #define memlord_save MEMLORD_I_PREFIXED(memlord_save)
+#define memlord_shim_malloc MEMLORD_I_PREFIXED(memlord_shim_malloc)
+#define memlord_shim_calloc MEMLORD_I_PREFIXED(memlord_shim_calloc)
+#define memlord_shim_realloc MEMLORD_I_PREFIXED(memlord_shim_realloc)
+#define memlord_shim_free MEMLORD_I_PREFIXED(memlord_shim_free)
+#define memlord_shim_mmap MEMLORD_I_PREFIXED(memlord_shim_mmap)
+#define memlord_shim_munmap MEMLORD_I_PREFIXED(memlord_shim_munmap)
 #endif
 
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)
@@ -861,6 +867,26 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MEMLORD_I_OFF(MEMLORD_OK)
 
+/* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
+   Each does the real call, on the cpu device (mapped for a file's mmap), and keeps errno. */
+
+#if !defined(MEMLORD_DISABLE)
+MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site);
+MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
+                                      const memlord_site *site);
+/* Size 0 frees and answers NULL, as glibc does. */
+MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
+                                       const memlord_site *site);
+MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
+#if !defined(_WIN32)
+MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
+                                    int fd, int64_t offset, const memlord_site *site);
+/* Unmapping part of a block shrinks it, or splits it in two. */
+MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
+                                    const memlord_site *site);
+#endif
+#endif
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
@@ -958,6 +984,34 @@ static inline void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 
 #endif /* MEMLORD_H */
 
+/* Outside the guard: a file may include memlord.h once plainly, by another header, and then
+   again with MEMLORD_SHIM. The headers that declare the functions come first. */
+#if defined(MEMLORD_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MEMLORD_I_SHIMMED)
+#define MEMLORD_I_SHIMMED
+#include <stdlib.h>
+#if !defined(_WIN32)
+#include <sys/mman.h>
+#endif
+#if !defined(MEMLORD_SHIM_LORD)
+#define MEMLORD_SHIM_LORD memlord_global()
+#endif
+#undef malloc
+#undef calloc
+#undef realloc
+#undef free
+#define malloc(size) memlord_shim_malloc(MEMLORD_SHIM_LORD, size, MEMLORD_SITE())
+#define calloc(n, size) memlord_shim_calloc(MEMLORD_SHIM_LORD, n, size, MEMLORD_SITE())
+#define realloc(ptr, size) memlord_shim_realloc(MEMLORD_SHIM_LORD, ptr, size, MEMLORD_SITE())
+#define free(ptr) memlord_shim_free(MEMLORD_SHIM_LORD, ptr, MEMLORD_SITE())
+#if !defined(_WIN32)
+#undef mmap
+#undef munmap
+#define mmap(at, size, prot, flags, fd, offset)                                               \
+    memlord_shim_mmap(MEMLORD_SHIM_LORD, at, size, prot, flags, fd, offset, MEMLORD_SITE())
+#define munmap(at, size) memlord_shim_munmap(MEMLORD_SHIM_LORD, at, size, MEMLORD_SITE())
+#endif
+#endif
+
 /* ------------------------- stop here if you only want the API ---------------------------- */
 
 /* --------------------------------------------------------------- >>implementation -- */
@@ -1030,6 +1084,7 @@ static inline void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN
 #endif
+#include <stdlib.h>  /* malloc, for the shim */
 #include <windows.h> /* pages, fibre-local storage, files */
 #elif MEMLORD_I_POSIX
 #include <errno.h>    /* EINTR, EEXIST */
@@ -1038,7 +1093,7 @@ static inline void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 #include <sched.h>    /* sched_yield */
 #include <signal.h>   /* SIGXFSZ */
 #include <stdio.h>    /* rename */
-#include <stdlib.h>   /* getenv */
+#include <stdlib.h>   /* getenv; malloc, for the shim */
 #include <sys/mman.h> /* mmap */
 #include <sys/stat.h> /* lstat */
 #include <time.h>     /* clock_gettime */
@@ -1746,7 +1801,7 @@ static void memlord_i_raw_free(memlord *lord, void *ptr, size_t size) {
     uint64_t generation = memlord_i_self.generation;
     memlord_i_self.generation = 0;
     memlord_i_self.busy++;
-    lord->allocator.free(lord->allocator.user, ptr, size);
+    (lord->allocator.free)(lord->allocator.user, ptr, size);
     memlord_i_self.busy--;
     memlord_i_self.generation = generation;
     (void)memlord_i_u64_add(&lord->own_bytes, (uint64_t)0 - size);
@@ -5275,7 +5330,7 @@ static memlord *memlord_i_make(const memlord_desc *desc, const memlord_allocator
     lord->orphan = (memlord_i_thread *)memlord_i_alloc(lord, sizeof *lord->orphan);
     if (lord->orphan) return lord;
     memlord_i_regions_end(lord);
-    allocator->free(allocator->user, lord, sizeof *lord);
+    (allocator->free)(allocator->user, lord, sizeof *lord);
     return NULL;
 }
 
@@ -5359,7 +5414,7 @@ MEMLORD_API void memlord_destroy(memlord *lord) {
     memlord_i_regions_end(lord); /* what is left is in there */
     allocator = lord->allocator;
     memlord_i_self.busy++;
-    allocator.free(allocator.user, lord, sizeof *lord);
+    (allocator.free)(allocator.user, lord, sizeof *lord);
     memlord_i_self.busy--;
 }
 
@@ -6331,6 +6386,77 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format, co
     if ((unsigned)format >= MEMLORD_FORMAT_COUNT) return MEMLORD_E_UNSUPPORTED;
     return memlord_i_report_save(lord, format, path);
 }
+
+/* -- shim: names in parentheses, lest this file's own MEMLORD_SHIM redirect them -- */
+
+MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site) {
+    void *p = (malloc)(size);
+    if (p) (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(p), size, site);
+    return p;
+}
+MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
+                                      const memlord_site *site) {
+    void *p = (calloc)(n, size); /* answers NULL where the product overflows */
+    if (p) (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(p), n * size, site);
+    return p;
+}
+MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site) {
+    (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), site);
+    (free)(ptr);
+}
+MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
+                                       const memlord_site *site) {
+    memlord_realloc_token token;
+    void *p;
+    if (ptr && !size) {
+        memlord_shim_free(lord, ptr, site);
+        return NULL;
+    }
+    (void)memlord_realloc_begin(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &token);
+    p = (realloc)(ptr, size);
+    (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(p), size, site);
+    return p;
+}
+
+#if MEMLORD_I_POSIX
+static memlord_device memlord_i_device_mapped(void) {
+    return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
+}
+MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
+                                    int fd, int64_t offset, const memlord_site *site) {
+    void *p = (mmap)(at, size, prot, flags, fd, (off_t)offset);
+    memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : memlord_i_device_mapped();
+    if (p != MAP_FAILED) (void)memlord_alloc(lord, d, MEMLORD_KEY(p), size, site);
+    return p;
+}
+
+/* Takes [at, at + size) off the one block that holds `at`. */
+static void memlord_i_unmapped(memlord *lord, const memlord_block_info *b, uint64_t at,
+                               uint64_t size, const memlord_site *site) {
+    uint64_t head = at - b->storage, end = b->storage + b->bytes;
+    if (head)
+        (void)memlord_realloc(lord, b->device, b->storage, b->storage, head, site);
+    else
+        (void)memlord_free(lord, b->device, b->storage, site);
+    if (size < end - at) (void)memlord_alloc(lord, b->device, at + size, end - at - size, site);
+}
+MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
+                                    const memlord_site *site) {
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), key = MEMLORD_KEY(at);
+    uint64_t whole = (size + page - 1) / page * page;
+    memlord_block_info b;
+    int r;
+    int found = memlord_block_find(lord, memlord_i_device_mapped(), key, &b) == MEMLORD_OK ||
+                memlord_block_find(lord, memlord_device_cpu(), key, &b) == MEMLORD_OK ||
+                memlord_block_containing(lord, memlord_i_device_mapped(), key, &b) == MEMLORD_OK ||
+                memlord_block_containing(lord, memlord_device_cpu(), key, &b) == MEMLORD_OK;
+    if (found && b.bytes) memlord_i_unmapped(lord, &b, key, whole, site);
+    r = (munmap)(at, size);
+    if (r && found && b.bytes) /* it failed: as it was */
+        (void)memlord_alloc(lord, b.device, b.storage, b.bytes, site);
+    return r;
+}
+#endif
 
 #undef MEMLORD_I_X
 #endif /* MEMLORD_IMPLEMENTATION */
