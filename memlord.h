@@ -984,34 +984,6 @@ static inline void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 
 #endif /* MEMLORD_H */
 
-/* Outside the guard: a file may include memlord.h once plainly, by another header, and then
-   again with MEMLORD_SHIM. The headers that declare the functions come first. */
-#if defined(MEMLORD_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MEMLORD_I_SHIMMED)
-#define MEMLORD_I_SHIMMED
-#include <stdlib.h>
-#if !defined(_WIN32)
-#include <sys/mman.h>
-#endif
-#if !defined(MEMLORD_SHIM_LORD)
-#define MEMLORD_SHIM_LORD memlord_global()
-#endif
-#undef malloc
-#undef calloc
-#undef realloc
-#undef free
-#define malloc(size) memlord_shim_malloc(MEMLORD_SHIM_LORD, size, MEMLORD_SITE())
-#define calloc(n, size) memlord_shim_calloc(MEMLORD_SHIM_LORD, n, size, MEMLORD_SITE())
-#define realloc(ptr, size) memlord_shim_realloc(MEMLORD_SHIM_LORD, ptr, size, MEMLORD_SITE())
-#define free(ptr) memlord_shim_free(MEMLORD_SHIM_LORD, ptr, MEMLORD_SITE())
-#if !defined(_WIN32)
-#undef mmap
-#undef munmap
-#define mmap(at, size, prot, flags, fd, offset)                                               \
-    memlord_shim_mmap(MEMLORD_SHIM_LORD, at, size, prot, flags, fd, offset, MEMLORD_SITE())
-#define munmap(at, size) memlord_shim_munmap(MEMLORD_SHIM_LORD, at, size, MEMLORD_SITE())
-#endif
-#endif
-
 /* ------------------------- stop here if you only want the API ---------------------------- */
 
 /* --------------------------------------------------------------- >>implementation -- */
@@ -1535,7 +1507,8 @@ static void memlord_i_lock_drop(memlord_i_lock *lock) {
 #define MEMLORD_I_TAG_DEPTH 64
 #define MEMLORD_I_BYTES_MAX ((uint64_t)1 << 48)
 #define MEMLORD_I_TYPES ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MEMLORD_I_INDEX_DIRECT 64 /* device indexes found without a search */
+#define MEMLORD_I_PLAIN_MAX ((uint64_t)1 << 32) /* larger blocks take the general path */
+#define MEMLORD_I_DIRECT 1024 /* 16 types x 64 indexes: devices found without a search */
 
 enum {
 #define MEMLORD_I_X(name, kind, text) MEMLORD_I_STAT_##name,
@@ -1595,11 +1568,16 @@ typedef struct memlord_i_chunks {
 typedef memlord_i_ptr memlord_i_book; /* memlord_i_chunks * */
 #define MEMLORD_I_DEVICE_CHUNKS ((MEMLORD_MAX_DEVICES + MEMLORD_I_CHUNK - 1) / MEMLORD_I_CHUNK)
 
+enum { /* memlord_i_thread.special */
+    MEMLORD_I_SPECIAL_TAG = 1,
+    MEMLORD_I_SPECIAL_ORPHAN = 2 /* the record of those that have none: its cells are locked */
+};
+
 /* A thread, in one ledger. */
 typedef struct memlord_i_thread {
     memlord_i_ptr inside;  /* the shard being worked on: see >>map */
     uint32_t id;           /* 3.. : who owns a biased shard */
-    uint32_t orphan;       /* this is the record of those that have none */
+    uint32_t special;      /* what keeps a call off the plain path */
     const char *tag;       /* the innermost, a kept name; NULL: none */
     uint32_t tag_slot;     /* the device tag_row is for */
     uint32_t tag_row;      /* 0: look it up */
@@ -1701,7 +1679,7 @@ struct memlord {
     memlord_i_u32 hooks;
     memlord_i_u64 born;  /* the current mark, shifted into place */
     uint64_t batch;      /* bytes a cell may hold back; 0 publishes every call */
-    memlord_i_u32 slot_of[MEMLORD_DEVICE_TYPE_COUNT][MEMLORD_I_INDEX_DIRECT]; /* slot + 1 */
+    memlord_i_u32 slot_of[MEMLORD_I_DIRECT + 1]; /* slot + 1; the last stays 0 */
     unsigned char slot_type[256]; /* written before a slot is published */
     memlord_i_ptr device[MEMLORD_MAX_DEVICES]; /* memlord_i_device * */
     memlord_i_u32 devices;
@@ -1801,7 +1779,7 @@ static void memlord_i_raw_free(memlord *lord, void *ptr, size_t size) {
     uint64_t generation = memlord_i_self.generation;
     memlord_i_self.generation = 0;
     memlord_i_self.busy++;
-    (lord->allocator.free)(lord->allocator.user, ptr, size);
+    lord->allocator.free(lord->allocator.user, ptr, size);
     memlord_i_self.busy--;
     memlord_i_self.generation = generation;
     (void)memlord_i_u64_add(&lord->own_bytes, (uint64_t)0 - size);
@@ -1976,7 +1954,7 @@ static void memlord_i_thread_exit(void) {
         memlord_i_thread *t = memlord_i_self.chain;
         memlord_i_thread_unchain(t);
         t->tag = NULL;
-        t->tag_depth = t->tag_row = 0;
+        t->tag_depth = t->tag_row = t->special = 0;
         memlord_i_u32_store_release(&t->in_use, 0);
     }
     memlord_i_lock_drop(&memlord_i_process.lock);
@@ -2041,11 +2019,11 @@ static void memlord_i_fork_child(void) {
         for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
             memlord_i_thread *mine = memlord_i_self.chain;
             while (mine && mine != t) mine = mine->sibling;
-            if (mine || t->orphan) continue;
+            if (mine || t == lord->orphan) continue;
             t->siblings = NULL;
             t->sibling = NULL;
             t->tag = NULL;
-        t->tag_depth = t->tag_row = 0;
+        t->tag_depth = t->tag_row = t->special = 0;
             memlord_i_u32_store(&t->in_use, 0);
         }
     }
@@ -2083,7 +2061,7 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
 static memlord_i_thread *memlord_i_thread_claim(memlord *lord) {
     memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
     for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
-        if (t->orphan || memlord_i_u32_load_acquire(&t->in_use)) continue;
+        if (t == lord->orphan || memlord_i_u32_load_acquire(&t->in_use)) continue;
         memlord_i_u32_store(&t->in_use, 1);
         return t;
     }
@@ -2138,7 +2116,8 @@ static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_get(memlord *lord) {
 }
 /* Ends a call that memlord_i_thread_get began. */
 static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *t) {
-    if (MEMLORD_I_UNLIKELY(t->orphan)) memlord_i_lock_drop(&lord->orphan_lock);
+    if (MEMLORD_I_UNLIKELY(t->special & MEMLORD_I_SPECIAL_ORPHAN))
+        memlord_i_lock_drop(&lord->orphan_lock);
 }
 
 /* -------------------------------------------------------------------------- >>map --
@@ -2218,15 +2197,19 @@ static MEMLORD_I_HOT memlord_i_bucket *memlord_i_home(const memlord_i_shard *s, 
                                                        MEMLORD_I_BUCKET);
 }
 
-/* Which slots hold this tag, or none: the high bit of their byte. Exact for every byte; the
-   shorter well-known form is exact for the lowest only, and a stale key above it would match. */
+/* Which slots hold this tag: the high bit of their byte. Exact for every slot. */
 static MEMLORD_I_HOT uint64_t memlord_i_match(uint64_t header, uint64_t tag) {
     uint64_t x = header ^ (tag * MEMLORD_I_ONES);
     return ~(((x & MEMLORD_I_TAG_BITS) + MEMLORD_I_TAG_BITS) | x | MEMLORD_I_TAG_BITS) &
            (MEMLORD_I_ONES << 7);
 }
+/* The shorter form: not 0 if and only if some slot matches, and the lowest is one. */
+static MEMLORD_I_HOT uint64_t memlord_i_match_first(uint64_t header, uint64_t tag) {
+    uint64_t x = header ^ (tag * MEMLORD_I_ONES);
+    return (x - MEMLORD_I_ONES) & ~x & (MEMLORD_I_ONES << 7);
+}
 static MEMLORD_I_HOT uint64_t memlord_i_vacant(uint64_t header) {
-    return memlord_i_match(header, 0);
+    return (header - MEMLORD_I_ONES) & ~header & (MEMLORD_I_ONES << 7);
 }
 /* The lowest slot of a match, which is not 0. */
 static MEMLORD_I_HOT unsigned memlord_i_first(uint64_t match) {
@@ -2411,7 +2394,7 @@ static MEMLORD_I_COLD int memlord_i_shard_grow(memlord *lord, memlord_i_thread *
             memlord_i_u32_store(&s->displaced, displaced);
         }
         if (state == MEMLORD_I_SHARD_NEW)
-            state = t->orphan ? (uint32_t)MEMLORD_I_SHARD_SHARED : t->id;
+            state = t == lord->orphan ? (uint32_t)MEMLORD_I_SHARD_SHARED : t->id;
         memlord_i_u32_store_release(&s->state, state);
         memlord_i_lock_drop(&s->lock);
         if (moved) break;
@@ -2442,12 +2425,16 @@ static MEMLORD_I_COLD void memlord_i_shard_share(memlord *lord, memlord_i_thread
 
 /* -- buckets of a shared shard; the take's acquire pairs with the store of the header -- */
 
+/* 1: ours. The bit alone is looked at, which makes it one locked instruction on x86. */
+static MEMLORD_I_HOT int memlord_i_bucket_try(memlord_i_bucket *b) {
+    return !(memlord_i_u64_or_acquire(&b->header, MEMLORD_I_BUCKET_LOCK) & MEMLORD_I_BUCKET_LOCK);
+}
+/* Answers the header without the bit. */
 static MEMLORD_I_HOT uint64_t memlord_i_bucket_lock(memlord_i_bucket *b) {
-    uint64_t header;
     unsigned n = 0;
     for (;;) {
-        header = memlord_i_u64_or_acquire(&b->header, MEMLORD_I_BUCKET_LOCK);
-        if (MEMLORD_I_LIKELY(!(header & MEMLORD_I_BUCKET_LOCK))) return header;
+        if (MEMLORD_I_LIKELY(memlord_i_bucket_try(b)))
+            return memlord_i_u64_load(&b->header) & ~MEMLORD_I_BUCKET_LOCK;
         while (memlord_i_u64_load(&b->header) & MEMLORD_I_BUCKET_LOCK) {
             memlord_i_pause();
             if (++n > 200) {
@@ -2469,16 +2456,21 @@ static MEMLORD_I_HOT int memlord_i_map_put(memlord *lord, memlord_i_thread *t, u
     uint32_t state = memlord_i_enter(t, s);
     memlord_i_bucket *b;
     unsigned i;
-    if (MEMLORD_I_UNLIKELY(state != t->id) && state != MEMLORD_I_SHARD_SHARED) {
+    if (MEMLORD_I_LIKELY(state == t->id)) {
+        b = memlord_i_home(s, hash);
+        MEMLORD_I_PREFETCH((char *)b + 64);
+        header = memlord_i_u64_load(&b->header);
+    } else if (state == MEMLORD_I_SHARD_SHARED) {
+        b = memlord_i_home(s, hash);
+        header = memlord_i_bucket_lock(b);
+    } else {
         memlord_i_leave(t);
         return 0;
     }
-    b = memlord_i_home(s, hash);
-    MEMLORD_I_PREFETCH((char *)b + 64);
-    header = state == t->id ? memlord_i_u64_load(&b->header) : memlord_i_bucket_lock(b);
     vacant = memlord_i_vacant(header);
-    if (MEMLORD_I_UNLIKELY(!vacant || ((header >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) ||
-                           memlord_i_match(header, MEMLORD_I_HASH_TAG(hash)))) {
+    if (MEMLORD_I_UNLIKELY(((header >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) |
+                           memlord_i_match_first(header, MEMLORD_I_HASH_TAG(hash))) ||
+        MEMLORD_I_UNLIKELY(!vacant)) {
         memlord_i_u64_store_release(&b->header, header);
         memlord_i_leave(t);
         return 0;
@@ -2500,14 +2492,18 @@ static MEMLORD_I_HOT int memlord_i_map_take(memlord *lord, memlord_i_thread *t, 
     memlord_i_bucket *b;
     memlord_i_entry *e;
     unsigned i;
-    if (MEMLORD_I_UNLIKELY(state != t->id) && state != MEMLORD_I_SHARD_SHARED) {
+    if (MEMLORD_I_LIKELY(state == t->id)) {
+        b = memlord_i_home(s, hash);
+        MEMLORD_I_PREFETCH((char *)b + 64);
+        header = memlord_i_u64_load(&b->header);
+    } else if (state == MEMLORD_I_SHARD_SHARED) {
+        b = memlord_i_home(s, hash);
+        header = memlord_i_bucket_lock(b);
+    } else {
         memlord_i_leave(t);
         return 0;
     }
-    b = memlord_i_home(s, hash);
-    MEMLORD_I_PREFETCH((char *)b + 64);
-    header = state == t->id ? memlord_i_u64_load(&b->header) : memlord_i_bucket_lock(b);
-    match = memlord_i_match(header, MEMLORD_I_HASH_TAG(hash));
+    match = memlord_i_match_first(header, MEMLORD_I_HASH_TAG(hash));
     if (MEMLORD_I_LIKELY(match)) {
         i = memlord_i_first(match);
         e = &b->at[i];
@@ -2578,9 +2574,7 @@ static int memlord_i_spot_scan(memlord *lord, memlord_i_spot *spot, uint32_t typ
         if (k + 1 == MEMLORD_I_PATH || k + 1 == s->buckets) return 0;
         if (++at == s->buckets) at = 0;
         b = (memlord_i_bucket *)(void *)s->table + at;
-        if (spot->shared &&
-            (memlord_i_u64_or_acquire(&b->header, MEMLORD_I_BUCKET_LOCK) & MEMLORD_I_BUCKET_LOCK))
-            return -1;
+        if (spot->shared && !memlord_i_bucket_try(b)) return -1;
         spot->window[spot->count++] = b;
     }
 }
@@ -2872,7 +2866,7 @@ static void memlord_i_cell_change(memlord *lord, memlord_i_cell *cell, const mem
    every row has from its start. Inside the map: takes no lock but the innermost two. */
 static void memlord_i_count(memlord *lord, memlord_i_thread *t, const memlord_i_change *c) {
     memlord_i_cell *cell = memlord_i_cell_at(t, c->book, c->number);
-    if (MEMLORD_I_LIKELY(cell && !t->orphan)) {
+    if (MEMLORD_I_LIKELY(cell && !(t->special & MEMLORD_I_SPECIAL_ORPHAN))) {
         memlord_i_cell_change(lord, cell, c);
         return;
     }
@@ -3042,6 +3036,9 @@ static void memlord_i_stb_free(void *ptr);
 #define STBDS_NO_SHORT_NAMES
 #undef STBDS_REALLOC
 #undef STBDS_FREE
+#if defined(__clang__) /* its string blocks end in char storage[8], and are longer */
+#pragma clang attribute push(__attribute__((no_sanitize("bounds"))), apply_to = function)
+#endif
 #define STBDS_REALLOC(context, ptr, size) memlord_i_stb_realloc(ptr, size)
 #define STBDS_FREE(context, ptr) memlord_i_stb_free(ptr)
 #if defined(__GNUC__)
@@ -3066,6 +3063,9 @@ static void memlord_i_stb_free(void *ptr);
 #endif
 #if defined(__GNUC__)
 #pragma GCC diagnostic pop
+#endif
+#if defined(__clang__)
+#pragma clang attribute pop
 #endif
 #undef STB_DS_IMPLEMENTATION
 
@@ -3363,6 +3363,18 @@ static uint64_t memlord_i_device_key(memlord_device d) {
            (uint16_t)d.index | ((uint64_t)1 << 32);
 }
 
+/* Where slot_of has a device: type and index in 4 and 6 bits, or the last place, which is empty.
+   Read as one word: compilers take the two halves apart the long way round. */
+static MEMLORD_I_HOT uint32_t memlord_i_device_direct(memlord_device d) {
+    uint32_t word;
+    memcpy(&word, &d, sizeof word);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = word << 16 | word >> 16;
+#endif
+    if (MEMLORD_I_UNLIKELY(word & 0xffc0fff0u)) return MEMLORD_I_DIRECT;
+    return (word >> 12 | word) & (MEMLORD_I_DIRECT - 1);
+}
+
 static memlord_result memlord_i_device_locked(memlord *lord, memlord_device d, uint32_t *slot) {
     uint64_t key = memlord_i_device_key(d), have = memlord_i_index_get(lord, key);
     uint32_t n = memlord_i_u32_load(&lord->row_count[MEMLORD_I_DEVICE]);
@@ -3382,8 +3394,8 @@ static memlord_result memlord_i_device_locked(memlord *lord, memlord_device d, u
     device->device = d;
     lord->slot_type[n] = (unsigned char)d.type;
     r = memlord_i_row_add_locked(lord, MEMLORD_I_DEVICE, n, device, key, slot);
-    if (r == MEMLORD_OK && d.index < MEMLORD_I_INDEX_DIRECT)
-        memlord_i_u32_store_release(&lord->slot_of[d.type][d.index], n + 1);
+    if (r == MEMLORD_OK && memlord_i_device_direct(d) < MEMLORD_I_DIRECT)
+        memlord_i_u32_store_release(&lord->slot_of[memlord_i_device_direct(d)], n + 1);
     return r;
 }
 
@@ -3407,12 +3419,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_device_find(memlord *lord, memlor
 /* The slot of a device, made on its first use. The acquire pairs with the release above. */
 static MEMLORD_I_HOT memlord_result memlord_i_slot(memlord *lord, memlord_device d,
                                                    uint32_t *slot) {
-    if (MEMLORD_I_LIKELY((unsigned)d.type < (unsigned)MEMLORD_I_TYPES &&
-                         (unsigned)d.index < MEMLORD_I_INDEX_DIRECT)) {
-        uint32_t have = memlord_i_u32_load_acquire(&lord->slot_of[d.type][d.index]);
-        *slot = have - 1;
-        if (MEMLORD_I_LIKELY(have)) return MEMLORD_OK;
-    }
+    *slot = memlord_i_u32_load_acquire(&lord->slot_of[memlord_i_device_direct(d)]) - 1;
+    if (MEMLORD_I_LIKELY(*slot != UINT32_MAX)) return MEMLORD_OK;
     return memlord_i_device_find(lord, d, slot);
 }
 
@@ -3707,7 +3715,7 @@ static void memlord_i_cells_make(memlord *lord, memlord_i_thread *t, const memlo
                                  unsigned n) {
     unsigned i;
     for (i = 0; i < n; i++)
-        if (!t->orphan)
+        if (t != lord->orphan)
             (void)memlord_i_cell_make(lord, t, c[i].book, c[i].number, memlord_i_alloc);
 }
 
@@ -5330,7 +5338,7 @@ static memlord *memlord_i_make(const memlord_desc *desc, const memlord_allocator
     lord->orphan = (memlord_i_thread *)memlord_i_alloc(lord, sizeof *lord->orphan);
     if (lord->orphan) return lord;
     memlord_i_regions_end(lord);
-    (allocator->free)(allocator->user, lord, sizeof *lord);
+    allocator->free(allocator->user, lord, sizeof *lord);
     return NULL;
 }
 
@@ -5340,7 +5348,7 @@ static void memlord_i_register(memlord *lord) {
     memlord_i_process_start();
     lord->generation = memlord_i_u64_add(&memlord_i_process.generation, 1) + 1;
     memlord_i_thread_start(lord, lord->orphan);
-    lord->orphan->orphan = 1;
+    lord->orphan->special = MEMLORD_I_SPECIAL_ORPHAN;
     lord->next = memlord_i_process.ledgers;
     lord->back = &memlord_i_process.ledgers;
     if (lord->next) lord->next->back = &lord->next;
@@ -5414,7 +5422,7 @@ MEMLORD_API void memlord_destroy(memlord *lord) {
     memlord_i_regions_end(lord); /* what is left is in there */
     allocator = lord->allocator;
     memlord_i_self.busy++;
-    (allocator.free)(allocator.user, lord, sizeof *lord);
+    allocator.free(allocator.user, lord, sizeof *lord);
     memlord_i_self.busy--;
 }
 
@@ -5509,94 +5517,128 @@ static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
     return (unsigned)device.type < (unsigned)MEMLORD_I_TYPES && device.index >= MEMLORD_ANY;
 }
 
-/* The plain open; 0: it takes the general one. Never for the orphan's record: its cells are
-   not its own. */
-static MEMLORD_I_HOT int memlord_i_open_plain(memlord *lord, memlord_i_thread *t, uint32_t slot,
+/* The plain open; 0: it takes the general one. The caller has looked at the sizes. */
+static MEMLORD_I_HOT int memlord_i_open_plain(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                              uint32_t slot, memlord_i_cell *cell,
                                               uint64_t storage, uint64_t bytes, uint64_t rows) {
-    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    if (MEMLORD_I_UNLIKELY(!cell || t->orphan || bytes > (uint64_t)1 << 32)) return 0;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_map_put(lord, t, lord->slot_type[slot], storage,
+    if (MEMLORD_I_UNLIKELY(!memlord_i_map_put(lord, t, type, storage,
                                               memlord_i_word1(bytes, slot),
                                               memlord_i_u64_load(&lord->born) | rows)))
         return 0;
     memlord_i_u64_own_add(&cell->allocs, 1);
     memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
-    if (MEMLORD_I_UNLIKELY(rows)) memlord_i_count_rows(lord, t, rows, bytes, 1);
-    memlord_i_leave(t);
     return 1;
 }
 
-static MEMLORD_I_COLD memlord_result memlord_i_open_or_drop(memlord *lord, memlord_i_thread *t,
-                                                            uint32_t slot, uint64_t storage,
-                                                            uint64_t bytes, uint64_t rows) {
-    int fresh;
-    memlord_result r = memlord_i_open(lord, t, slot, storage, bytes, rows, &fresh);
-    if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
-    return r;
-}
-
-MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
+/* Every alloc that is not plain: with rows, with an error, on a new shard, for a new device. */
+static MEMLORD_I_COLD memlord_result memlord_i_alloc_general(memlord *lord, memlord_device device,
+                                                             uint64_t storage, uint64_t bytes,
+                                                             const memlord_site *site) {
     memlord_i_thread *t;
-    uint64_t rows = 0;
-    uint32_t slot, hooks;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = memlord_i_admit(lord, device, storage, bytes, &slot);
-    if (MEMLORD_I_UNLIKELY(r)) return r;
+    memlord_i_cell *cell;
+    uint64_t rows;
+    uint32_t slot;
+    int fresh;
+    memlord_result r = memlord_i_admit(lord, device, storage, bytes, &slot);
+    if (r) return r;
     t = memlord_i_thread_get(lord);
-    if (MEMLORD_I_UNLIKELY(!t)) return MEMLORD_OK;
-    hooks = memlord_i_u32_load(&lord->hooks);
-    if (MEMLORD_I_UNLIKELY(hooks || t->tag)) rows = memlord_i_rows_for(lord, t, slot, site);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_open_plain(lord, t, slot, storage, bytes, rows)))
-        r = memlord_i_open_or_drop(lord, t, slot, storage, bytes, rows);
+    if (!t) return MEMLORD_OK;
+    rows = memlord_i_rows_for(lord, t, slot, site);
+    cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+    if (cell && !(t->special & MEMLORD_I_SPECIAL_ORPHAN) && bytes <= MEMLORD_I_PLAIN_MAX &&
+        memlord_i_open_plain(lord, t, (uint32_t)device.type, slot, cell, storage, bytes, rows)) {
+        if (rows) memlord_i_count_rows(lord, t, rows, bytes, 1);
+        memlord_i_leave(t);
+    } else {
+        r = memlord_i_open(lord, t, slot, storage, bytes, rows, &fresh);
+        if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
+    }
     memlord_i_thread_put(lord, t);
-    if (MEMLORD_I_UNLIKELY(hooks & MEMLORD_I_HOOK_TRACE) && r == MEMLORD_OK)
+    if ((memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE) && r == MEMLORD_OK)
         memlord_i_trace(lord, "[alloc]", device, storage, bytes, site);
     return r;
 }
 
-/* Frees or releases by the plain path if it can. */
-static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device device,
-                                                  uint64_t storage, int how,
-                                                  const memlord_site *site) {
+/* The plain case is written out: nothing hooked, no tag, a device and a thread seen before. */
+MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
+                                         uint64_t bytes, const memlord_site *site) {
+    uint32_t known = memlord_i_device_direct(device), slot;
+    if (!lord) return MEMLORD_OK;
+    slot = memlord_i_u32_load_acquire(&lord->slot_of[known]) - 1;
+    if (MEMLORD_I_LIKELY(memlord_i_self.generation == lord->generation)) {
+        memlord_i_thread *t = memlord_i_self.thread;
+        memlord_i_cell *cell;
+        if (MEMLORD_I_UNLIKELY((memlord_i_u32_load(&lord->hooks) | t->special) ||
+                               slot == UINT32_MAX || bytes > MEMLORD_I_PLAIN_MAX ||
+                               !memlord_i_key_valid(storage)))
+            return memlord_i_alloc_general(lord, device, storage, bytes, site);
+        cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+        if (MEMLORD_I_LIKELY(cell != NULL) &&
+            MEMLORD_I_LIKELY(memlord_i_open_plain(lord, t, (uint32_t)device.type, slot, cell,
+                                                  storage, bytes, 0))) {
+            memlord_i_leave(t);
+            return MEMLORD_OK;
+        }
+    }
+    return memlord_i_alloc_general(lord, device, storage, bytes, site);
+}
+
+/* Every free and release that is not plain. */
+static MEMLORD_I_COLD memlord_result memlord_i_end_general(memlord *lord, memlord_device device,
+                                                           uint64_t storage, int how,
+                                                           const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_entry gone;
-    uint32_t hooks, slot;
+    uint32_t hooks;
     memlord_result r = MEMLORD_OK;
     if (!storage) return MEMLORD_OK;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_key_valid(storage))) return MEMLORD_E_INVALID;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_type_valid(device))) return MEMLORD_E_DEVICE;
+    if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
+    if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
     t = memlord_i_thread_get(lord);
-    if (MEMLORD_I_UNLIKELY(!t)) return MEMLORD_OK;
+    if (!t) return MEMLORD_OK;
     gone.key = storage;
-    if (MEMLORD_I_LIKELY(memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone))) {
-        memlord_i_cell *cell;
-        slot = MEMLORD_I_SLOT(gone.word1);
-        cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-        if (MEMLORD_I_LIKELY(cell && !t->orphan)) {
-            memlord_i_u64_own_add(&cell->frees, 1);
-            memlord_i_cell_out(lord, MEMLORD_I_DEVICE, slot, cell, MEMLORD_I_BYTES(gone.word1));
-            if (MEMLORD_I_UNLIKELY(gone.word2 & MEMLORD_I_ROWS_MASK))
-                memlord_i_count_rows(lord, t, gone.word2, MEMLORD_I_BYTES(gone.word1), 0);
-        } else {
-            memlord_i_count_close(lord, t, gone.word1, gone.word2);
-        }
+    if (memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone)) {
+        memlord_i_count_close(lord, t, gone.word1, gone.word2);
         memlord_i_leave(t);
     } else {
         r = memlord_i_close(lord, t, device, storage, how, &gone);
     }
     hooks = memlord_i_u32_load(&lord->hooks);
-    if (MEMLORD_I_UNLIKELY(hooks) && gone.key && r == MEMLORD_OK) {
+    if (gone.key && r == MEMLORD_OK)
         memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site, MEMLORD_I_BYTES(gone.word1));
-        memlord_i_thread_put(lord, t);
-        if (hooks & MEMLORD_I_HOOK_TRACE)
-            memlord_i_trace(lord, how == MEMLORD_I_FREE ? "[free]" : "[free by release]", device,
-                            storage, MEMLORD_I_BYTES(gone.word1), site);
-        return r;
-    }
     memlord_i_thread_put(lord, t);
+    if ((hooks & MEMLORD_I_HOOK_TRACE) && gone.key && r == MEMLORD_OK)
+        memlord_i_trace(lord, "[free]", device, storage, MEMLORD_I_BYTES(gone.word1), site);
     return r;
+}
+
+/* The plain case is written out, as in memlord_alloc; blocks with rows are plain here too. */
+static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device device,
+                                                  uint64_t storage, int how,
+                                                  const memlord_site *site) {
+    if (MEMLORD_I_LIKELY(memlord_i_self.generation == lord->generation)) {
+        memlord_i_thread *t = memlord_i_self.thread;
+        memlord_i_entry gone;
+        memlord_i_cell *cell;
+        uint32_t slot;
+        if (MEMLORD_I_UNLIKELY((memlord_i_u32_load(&lord->hooks) |
+                                (t->special & MEMLORD_I_SPECIAL_ORPHAN)) ||
+                               !memlord_i_key_valid(storage) || !memlord_i_type_valid(device)))
+            return memlord_i_end_general(lord, device, storage, how, site);
+        if (MEMLORD_I_LIKELY(memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone))) {
+            slot = MEMLORD_I_SLOT(gone.word1);
+            cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+            if (MEMLORD_I_LIKELY(cell && !(gone.word2 & MEMLORD_I_ROWS_MASK))) {
+                memlord_i_u64_own_add(&cell->frees, 1);
+                memlord_i_cell_out(lord, MEMLORD_I_DEVICE, slot, cell, MEMLORD_I_BYTES(gone.word1));
+            } else {
+                memlord_i_count_close(lord, t, gone.word1, gone.word2);
+            }
+            memlord_i_leave(t);
+            return MEMLORD_OK;
+        }
+    }
+    return memlord_i_end_general(lord, device, storage, how, site);
 }
 
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
@@ -6312,8 +6354,8 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (t->recent[i].given == tag && !strcmp(t->recent[i].kept, tag)) kept = t->recent[i].kept;
-    if (t->orphan || t->tag_depth == MEMLORD_I_TAG_DEPTH)
-        r = t->orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE; /* a shared record has no stack */
+    if ((t->special & MEMLORD_I_SPECIAL_ORPHAN) || t->tag_depth == MEMLORD_I_TAG_DEPTH)
+        r = t->tag_depth ? MEMLORD_E_STATE : MEMLORD_E_NOMEM; /* a shared record has no stack */
     else if (!kept)
         r = memlord_i_name(lord, tag, &kept);
     if (r == MEMLORD_OK) {
@@ -6322,6 +6364,7 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
         t->tags[t->tag_depth++] = t->tag;
         t->tag = kept;
         t->tag_row = 0;
+        t->special |= MEMLORD_I_SPECIAL_TAG;
     }
     memlord_i_thread_put(lord, t);
     return r;
@@ -6336,6 +6379,7 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
     if (t->tag_depth) {
         t->tag = t->tags[--t->tag_depth];
         t->tag_row = 0;
+        if (!t->tag) t->special &= ~(uint32_t)MEMLORD_I_SPECIAL_TAG;
         r = MEMLORD_OK;
     }
     memlord_i_thread_put(lord, t);
@@ -6387,22 +6431,22 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format, co
     return memlord_i_report_save(lord, format, path);
 }
 
-/* -- shim: names in parentheses, lest this file's own MEMLORD_SHIM redirect them -- */
+/* -- shim -- */
 
 MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site) {
-    void *p = (malloc)(size);
+    void *p = malloc(size);
     if (p) (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(p), size, site);
     return p;
 }
 MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
                                       const memlord_site *site) {
-    void *p = (calloc)(n, size); /* answers NULL where the product overflows */
+    void *p = calloc(n, size); /* answers NULL where the product overflows */
     if (p) (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(p), n * size, site);
     return p;
 }
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site) {
     (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), site);
-    (free)(ptr);
+    free(ptr);
 }
 MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
                                        const memlord_site *site) {
@@ -6413,7 +6457,7 @@ MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
         return NULL;
     }
     (void)memlord_realloc_begin(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &token);
-    p = (realloc)(ptr, size);
+    p = realloc(ptr, size);
     (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(p), size, site);
     return p;
 }
@@ -6424,7 +6468,7 @@ static memlord_device memlord_i_device_mapped(void) {
 }
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site) {
-    void *p = (mmap)(at, size, prot, flags, fd, (off_t)offset);
+    void *p = mmap(at, size, prot, flags, fd, (off_t)offset);
     memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : memlord_i_device_mapped();
     if (p != MAP_FAILED) (void)memlord_alloc(lord, d, MEMLORD_KEY(p), size, site);
     return p;
@@ -6451,7 +6495,7 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
                 memlord_block_containing(lord, memlord_i_device_mapped(), key, &b) == MEMLORD_OK ||
                 memlord_block_containing(lord, memlord_device_cpu(), key, &b) == MEMLORD_OK;
     if (found && b.bytes) memlord_i_unmapped(lord, &b, key, whole, site);
-    r = (munmap)(at, size);
+    r = munmap(at, size);
     if (r && found && b.bytes) /* it failed: as it was */
         (void)memlord_alloc(lord, b.device, b.storage, b.bytes, site);
     return r;
@@ -6460,6 +6504,35 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 
 #undef MEMLORD_I_X
 #endif /* MEMLORD_IMPLEMENTATION */
+
+/* ------------------------------------------------------------------------- >>shim --
+   Last, so that nothing above is redirected; outside the guard, as another header may have
+   included memlord.h plainly before. The headers that declare the functions come first. */
+#if defined(MEMLORD_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MEMLORD_I_SHIMMED)
+#define MEMLORD_I_SHIMMED
+#include <stdlib.h>
+#if !defined(_WIN32)
+#include <sys/mman.h>
+#endif
+#if !defined(MEMLORD_SHIM_LORD)
+#define MEMLORD_SHIM_LORD memlord_global()
+#endif
+#undef malloc
+#undef calloc
+#undef realloc
+#undef free
+#define malloc(size) memlord_shim_malloc(MEMLORD_SHIM_LORD, size, MEMLORD_SITE())
+#define calloc(n, size) memlord_shim_calloc(MEMLORD_SHIM_LORD, n, size, MEMLORD_SITE())
+#define realloc(ptr, size) memlord_shim_realloc(MEMLORD_SHIM_LORD, ptr, size, MEMLORD_SITE())
+#define free(ptr) memlord_shim_free(MEMLORD_SHIM_LORD, ptr, MEMLORD_SITE())
+#if !defined(_WIN32)
+#undef mmap
+#undef munmap
+#define mmap(at, size, prot, flags, fd, offset)                                               \
+    memlord_shim_mmap(MEMLORD_SHIM_LORD, at, size, prot, flags, fd, offset, MEMLORD_SITE())
+#define munmap(at, size) memlord_shim_munmap(MEMLORD_SHIM_LORD, at, size, MEMLORD_SITE())
+#endif
+#endif
 
 /*
 Copyright (c) 2026 The MemLord authors
