@@ -109,7 +109,7 @@
                                memlord_global()); include memlord.h last  (that file)
         MEMLORD_STB_DS_H       where stb_ds.h is, if neither <stb/stb_ds.h> nor
                                "stb_ds.h"                                  (one file)
-        MEMLORD_MAX_DEVICES    devices a ledger can know, default 128, at most 255
+        MEMLORD_MAX_DEVICES    devices a ledger can know, default 128, at most 250
                                                                            (one file)
         MEMLORD_MAX_STRINGS    bytes of names kept per ledger, default 64 MiB
                                                                            (one file)
@@ -997,8 +997,8 @@ static inline void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 #ifndef MEMLORD_MAX_STRINGS
 #define MEMLORD_MAX_STRINGS (64u << 20)
 #endif
-#if MEMLORD_MAX_DEVICES < 1 || MEMLORD_MAX_DEVICES > 255
-#error "MEMLORD_MAX_DEVICES is 1 to 255: a block has 8 bits for its device, and 255 is taken"
+#if MEMLORD_MAX_DEVICES < 1 || MEMLORD_MAX_DEVICES > 250
+#error "MEMLORD_MAX_DEVICES is 1 to 250: a block has 8 bits for its device"
 #endif
 #if defined(INCLUDE_STB_DS_H)
 #error "stb_ds.h came before memlord.h's implementation: put MEMLORD_IMPLEMENTATION in a file of its own"
@@ -1032,16 +1032,18 @@ static inline void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 #define MEMLORD_I_LIKELY(x) __builtin_expect(!!(x), 1)
 #define MEMLORD_I_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define MEMLORD_I_COLD __attribute__((noinline, cold))
+#define MEMLORD_I_NOINLINE __attribute__((noinline))
 #define MEMLORD_I_HOT inline __attribute__((always_inline))
 #define MEMLORD_I_PREFETCH(p) __builtin_prefetch((p), 1)
 #elif defined(_MSC_VER)
 #define MEMLORD_I_LIKELY(x) (x)
 #define MEMLORD_I_UNLIKELY(x) (x)
 #define MEMLORD_I_COLD __declspec(noinline)
+#define MEMLORD_I_NOINLINE __declspec(noinline)
 #define MEMLORD_I_HOT __forceinline
 #define MEMLORD_I_PREFETCH(p) ((void)(p))
 #else
-#error "memlord.h knows gcc, clang and MSVC: add the five macros above for this compiler"
+#error "memlord.h knows gcc, clang and MSVC: add the macros above for this compiler"
 #endif
 
 #ifndef MEMLORD_THREAD_LOCAL
@@ -1049,6 +1051,17 @@ static inline void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 #define MEMLORD_THREAD_LOCAL __thread
 #else
 #define MEMLORD_THREAD_LOCAL __declspec(thread)
+#endif
+#endif
+
+#define MEMLORD_I_TSAN 0
+#if defined(__SANITIZE_THREAD__)
+#undef MEMLORD_I_TSAN
+#define MEMLORD_I_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#undef MEMLORD_I_TSAN
+#define MEMLORD_I_TSAN 1
 #endif
 #endif
 
@@ -1092,12 +1105,21 @@ static void *memlord_i_pages_map(size_t size) {
     return VirtualAlloc(NULL, size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
 }
 static void memlord_i_pages_unmap(void *ptr, size_t size) {
+    MEMORY_BASIC_INFORMATION info; /* `ptr` may be inside what was trimmed */
     (void)size;
-    (void)VirtualFree(ptr, 0, MEM_RELEASE);
+    if (VirtualQuery(ptr, &info, sizeof info))
+        (void)VirtualFree(info.AllocationBase, 0, MEM_RELEASE);
 }
 static void memlord_i_pages_huge(void *ptr, size_t size) {
     (void)ptr;
     (void)size;
+}
+/* Reservations are freed whole here: the pages around `keep` are only given back. */
+static void memlord_i_pages_trim(void *ptr, size_t size, void *keep, size_t kept) {
+    size_t before = (size_t)((char *)keep - (char *)ptr);
+    if (before) (void)VirtualFree(ptr, before, MEM_DECOMMIT);
+    if (size - before - kept)
+        (void)VirtualFree((char *)keep + kept, size - before - kept, MEM_DECOMMIT);
 }
 static uint64_t memlord_i_now(void) {
     LARGE_INTEGER count, rate;
@@ -1191,11 +1213,18 @@ static void memlord_i_pages_huge(void *ptr, size_t size) {
 #if defined(MADV_HUGEPAGE)
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
+    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: what is there already */
     errno = saved;
 #else
     (void)ptr;
     (void)size;
 #endif
+}
+/* Gives back what lies around `keep`. */
+static void memlord_i_pages_trim(void *ptr, size_t size, void *keep, size_t kept) {
+    size_t before = (size_t)((char *)keep - (char *)ptr);
+    if (before) (void)munmap(ptr, before);
+    if (size - before - kept) (void)munmap((char *)keep + kept, size - before - kept);
 }
 static uint64_t memlord_i_now(void) {
     struct timespec t;
@@ -1388,6 +1417,10 @@ static MEMLORD_I_HOT uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
 static MEMLORD_I_HOT uint32_t memlord_i_u32_add(memlord_i_u32 *w, uint32_t v) {
     return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
 }
+static MEMLORD_I_HOT int memlord_i_u32_cas(memlord_i_u32 *w, uint32_t *expected, uint32_t v) {
+    return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
+}
 static MEMLORD_I_HOT int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_RELAXED,
                                        __ATOMIC_RELAXED);
@@ -1448,6 +1481,13 @@ static MEMLORD_I_HOT uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
 static MEMLORD_I_HOT uint32_t memlord_i_u32_add(memlord_i_u32 *w, uint32_t v) {
     return (uint32_t)InterlockedExchangeAdd((long volatile *)&w->v, (long)v);
 }
+static MEMLORD_I_HOT int memlord_i_u32_cas(memlord_i_u32 *w, uint32_t *expected, uint32_t v) {
+    uint32_t seen = (uint32_t)InterlockedCompareExchange((long volatile *)&w->v, (long)v,
+                                                         (long)*expected);
+    int same = seen == *expected;
+    *expected = seen;
+    return same;
+}
 static MEMLORD_I_HOT int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
     uint64_t seen = (uint64_t)InterlockedCompareExchange64((__int64 volatile *)&w->v, (__int64)v,
                                                            (__int64)*expected);
@@ -1459,9 +1499,15 @@ static MEMLORD_I_HOT void memlord_i_compiler_barrier(void) { _ReadWriteBarrier()
 static MEMLORD_I_HOT void memlord_i_pause(void) { YieldProcessor(); }
 #endif
 
-/* Adds to a word only its owner writes: a plain add that readers may race with. */
+/* Adds to a word only its owner writes and readers may look at. One instruction where the
+   compiler would make three of a load and a store; not for the race detector, which sees
+   neither. */
 static MEMLORD_I_HOT void memlord_i_u64_own_add(memlord_i_u64 *w, uint64_t v) {
+#if defined(__GNUC__) && defined(__x86_64__) && !MEMLORD_I_TSAN
+    __asm__("addq %1, %0" : "+m"(w->v) : "er"(v) : "cc");
+#else
     memlord_i_u64_store(w, memlord_i_u64_load(w) + v);
+#endif
 }
 /* Raises a shared signed word to at least v. */
 static void memlord_i_u64_raise(memlord_i_u64 *w, int64_t v) {
@@ -1501,7 +1547,8 @@ static void memlord_i_lock_drop(memlord_i_lock *lock) {
        bucket    one bit a bucket, while a shard is shared
        memory    the ledger's free pieces
        count     the cells of the orphan record
-       row       one a row: the published balance */
+       row       one a row: the published balance
+       pages     one for the process: the extents of the os allocator */
 
 #define MEMLORD_I_SHARD_BITS 10 /* 1024 shards */
 #define MEMLORD_I_TAG_DEPTH 64
@@ -1518,12 +1565,13 @@ enum {
 };
 
 /* What one thread did to one row. Written by that thread alone (or under the orphan lock), read
-   by all. `net` is what it has not yet published: always in 0..batch, so the published balance
-   is never above the truth and the peak never too high. */
+   by all. What it has not yet published, level - base, is always in 0..batch, so the published
+   balance is never above the truth and the peak never too high. */
 typedef struct memlord_i_cell {
-    memlord_i_u64 in, out;       /* bytes, modulo 2^64 */
+    memlord_i_u64 in, out;       /* bytes; in - out is this thread's level, and may be negative */
     memlord_i_u64 allocs, frees; /* of a site row: frees here, whoever allocated */
-    memlord_i_u64 net, high;     /* high: the largest net since the last publication */
+    memlord_i_u64 base;          /* the part of the level that is published */
+    memlord_i_u64 high;          /* the highest level since the last publication */
     memlord_i_u64 here;          /* of a site row: bytes freed here */
     memlord_i_u64 seen;          /* the row's `turn` at the last publication */
 } memlord_i_cell;
@@ -1562,27 +1610,30 @@ enum { MEMLORD_I_DEVICE, MEMLORD_I_SITE, MEMLORD_I_TAG, MEMLORD_I_BOOKS };
 #define MEMLORD_I_CHUNK (1u << MEMLORD_I_CHUNK_BITS)
 typedef struct memlord_i_chunks {
     struct memlord_i_chunks *older;
-    uint64_t cap;
-    memlord_i_ptr at[1]; /* cap of them, each cell[16] or row[16] */
+    uint64_t cap; /* of the array that follows, each of it cell[16] or row[16] */
 } memlord_i_chunks;
+static inline memlord_i_ptr *memlord_i_chunks_at(const memlord_i_chunks *chunks, uint64_t i) {
+    return (memlord_i_ptr *)(uintptr_t)(chunks + 1) + i;
+}
 typedef memlord_i_ptr memlord_i_book; /* memlord_i_chunks * */
-#define MEMLORD_I_DEVICE_CHUNKS ((MEMLORD_MAX_DEVICES + MEMLORD_I_CHUNK - 1) / MEMLORD_I_CHUNK)
 
 enum { /* memlord_i_thread.special */
     MEMLORD_I_SPECIAL_TAG = 1,
-    MEMLORD_I_SPECIAL_ORPHAN = 2 /* the record of those that have none: its cells are locked */
+    MEMLORD_I_SPECIAL_ORPHAN = 2, /* the record of those that have none: its cells are locked */
+    MEMLORD_I_SPECIAL_HOOKS = 4,  /* the ledger has hooks */
+    MEMLORD_I_SPECIAL_FENCE = 8   /* no memlord_i_barrier_all: entering takes an exchange */
 };
 
 /* A thread, in one ledger. */
 typedef struct memlord_i_thread {
     memlord_i_ptr inside;  /* the shard being worked on: see >>map */
-    uint32_t id;           /* 3.. : who owns a biased shard */
-    uint32_t special;      /* what keeps a call off the plain path */
+    uint32_t id, sparse_id; /* 4, 6, 8 ... and 1 more: the state of the shards it owns */
+    memlord_i_u32 special; /* what keeps a call off the plain path */
     const char *tag;       /* the innermost, a kept name; NULL: none */
     uint32_t tag_slot;     /* the device tag_row is for */
     uint32_t tag_row;      /* 0: look it up */
     uint32_t tag_depth;
-    memlord_i_ptr devices[MEMLORD_I_DEVICE_CHUNKS]; /* cells of devices, found directly */
+    memlord_i_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* cells of devices, by slot; 0: none */
     memlord_i_book books[MEMLORD_I_BOOKS];          /* cells of sites and tags */
     memlord_i_ptr next;    /* all records of the ledger; push only */
     memlord_i_u32 in_use;
@@ -1611,28 +1662,30 @@ typedef struct memlord_i_side {
 } memlord_i_side;
 
 typedef struct memlord_i_shard {
-    memlord_i_u32 state;     /* NEW, SHARED, MOVING or the id of the thread that owns it */
-    memlord_i_u32 displaced; /* entries outside their home bucket */
+    memlord_i_u32 state;     /* NEW, SHARED, MOVING, or whose it is: see >>map */
+    memlord_i_u32 displaced; /* dense: entries outside their home; sparse: entries to go */
     char *table;
-    uint64_t buckets;        /* of the table: 0, 1, 2, 3, 4, 6, 8, 12 ... */
+    uint32_t size;           /* dense: buckets 1, 2, 3, 4, 6, 8, 12 ...; sparse: slots, 2^n */
+    uint32_t shift;          /* sparse: 64 - n; dense: 0 */
     memlord_i_lock lock;     /* changes of state, and moves */
-    uint32_t held_state;     /* what fork found */
+    uint32_t held_state;     /* what it was before it was stopped */
 } memlord_i_shard;
 
 /* Addresses to rows and records, read without a lock. Entries are added under the cold lock and
    never removed; a full table is replaced, and stays readable. */
 typedef struct memlord_i_index {
-    uint64_t mask, count;
+    uint64_t mask, count; /* mask + 1 pairs follow */
     struct memlord_i_index *older;
-    struct {
-        memlord_i_u64 key, value; /* value is written before key */
-    } at[1]; /* mask + 1 of them */
 } memlord_i_index;
+typedef struct memlord_i_pair {
+    memlord_i_u64 key, value; /* value is written before key */
+} memlord_i_pair;
 
 typedef struct memlord_i_site {
     memlord_i_ptr shown;  /* const memlord_site *: replaced whole by a rename */
     void *address;        /* a return address; NULL for planted ones */
     memlord_i_u32 resolved; /* its symbol was looked up */
+    memlord_site first;     /* what it is shown as until it is renamed */
 } memlord_i_site;
 
 typedef struct memlord_i_device {
@@ -1655,8 +1708,9 @@ typedef struct memlord_i_spare { /* a block held before it is needed: see >>name
 
 /* Free pieces, powers of two from 64 bytes: see >>memory. */
 #define MEMLORD_I_PIECE_MIN 6
-#define MEMLORD_I_PIECE_MAX 21
-#define MEMLORD_I_REGION_MIN 16
+#define MEMLORD_I_PIECE_MAX 15
+#define MEMLORD_I_REGION_MIN 15
+#define MEMLORD_I_REGION_MAX 21
 typedef struct memlord_i_piece {
     struct memlord_i_piece *next, **back;
 } memlord_i_piece;
@@ -1679,12 +1733,11 @@ struct memlord {
     memlord_i_u32 hooks;
     memlord_i_u64 born;  /* the current mark, shifted into place */
     uint64_t batch;      /* bytes a cell may hold back; 0 publishes every call */
-    memlord_i_u32 slot_of[MEMLORD_I_DIRECT + 1]; /* slot + 1; the last stays 0 */
+    memlord_i_u32 slot_of[MEMLORD_I_DIRECT + 1]; /* 0: not seen; the last stays 0 */
     unsigned char slot_type[256]; /* written before a slot is published */
-    memlord_i_ptr device[MEMLORD_MAX_DEVICES]; /* memlord_i_device * */
-    memlord_i_u32 devices;
+    memlord_i_ptr device[MEMLORD_MAX_DEVICES + 1]; /* memlord_i_device *, from slot 1 */
     memlord_i_book rows[MEMLORD_I_BOOKS];
-    memlord_i_u32 row_count[MEMLORD_I_BOOKS]; /* row 0 of sites and tags means none */
+    memlord_i_u32 row_count[MEMLORD_I_BOOKS]; /* from 1: row 0 means none */
     memlord_i_ptr index;
     memlord_i_ptr threads;
     memlord_i_thread *orphan;
@@ -1701,9 +1754,10 @@ struct memlord {
     uint64_t started, started_wall;
     memlord_i_u64 own_bytes;
     memlord_i_lock memory_lock;
-    memlord_i_piece *pieces[MEMLORD_I_PIECE_MAX + 1];
+    memlord_i_piece *pieces[MEMLORD_I_REGION_MAX + 1];
     memlord_i_region *regions;
     uint64_t region_bytes;
+    memlord_i_u64 sparse_bytes, dense_bytes; /* in tables of the map */
     memlord_i_string *names;     /* stb_ds string map: every string once */
     uint64_t name_bytes;
     memlord_i_spare stb[MEMLORD_I_SPARES]; /* for stb_ds to take */
@@ -1717,6 +1771,8 @@ struct memlord {
 static struct {
     memlord_i_lock lock; /* the registry lock */
     memlord_i_lock cold;
+    memlord_i_lock pages_lock; /* innermost: the extents of the os allocator */
+    struct memlord_i_extent *extents;
     memlord *ledgers;
     memlord *cold_lord; /* whose spares stb_ds may take; under the cold lock */
     memlord_i_ptr global; /* memlord * */
@@ -1757,9 +1813,9 @@ typedef char memlord_i_check_entry[sizeof(memlord_i_entry) == 24 ? 1 : -1];
 #define MEMLORD_I_TAG_ROWS_MAX 0xffffu
 
 /* ----------------------------------------------------------------------- >>memory --
-   Owns the ledger's own memory: regions from its allocator, 64 KiB at first and then a quarter
+   Owns the ledger's own memory: regions from its allocator, 32 KiB at first and then an eighth
    of what is held, cut into powers of two from 64 bytes by a buddy system; what is larger than
-   2 MiB comes from the allocator directly. Pieces are zeroed, and aligned to 128 bytes from
+   32 KiB comes from the allocator directly, and goes back to it. Pieces are zeroed, and aligned to 128 bytes from
    that size on. Invariants: the allocator is called with no lock of the ledger held and with
    the thread marked busy, so a call it makes into this ledger passes through. Lock: memory. */
 
@@ -1785,15 +1841,94 @@ static void memlord_i_raw_free(memlord *lord, void *ptr, size_t size) {
     (void)memlord_i_u64_add(&lord->own_bytes, (uint64_t)0 - size);
 }
 
+/* -- the operating system's allocator --
+   Whole pages. Blocks of 32 KiB to 1 MiB, as the map's tables are, share extents of 4 MiB: in
+   memory of its own each would lie on small pages, and every call of a large ledger would miss
+   the TLB. An extent asks for huge pages once more than a quarter of it is in use. */
+
+#define MEMLORD_I_PAGE 4096u
+#define MEMLORD_I_EXTENT ((size_t)4 << 20)
+#define MEMLORD_I_EXTENT_PAGES (MEMLORD_I_EXTENT / MEMLORD_I_PAGE)
+typedef struct memlord_i_extent { /* in its own first page */
+    struct memlord_i_extent *next;
+    uint32_t used, huge;
+    unsigned char taken[MEMLORD_I_EXTENT_PAGES]; /* 1: the page is in use */
+} memlord_i_extent;
+
+static int memlord_i_os_shared(size_t size) { return size >= (32u << 10) && size <= (1u << 20); }
+
+/* Memory aligned to its extent, by mapping twice as much and giving back the rest. */
+static memlord_i_extent *memlord_i_extent_map(void) {
+    char *p = (char *)memlord_i_pages_map(2 * MEMLORD_I_EXTENT), *at;
+    size_t before;
+    if (!p) return NULL;
+    before = (size_t)((0 - (uintptr_t)p) & (MEMLORD_I_EXTENT - 1));
+    at = p + before;
+    memlord_i_pages_trim(p, 2 * MEMLORD_I_EXTENT, at, MEMLORD_I_EXTENT);
+    return (memlord_i_extent *)(void *)at;
+}
+
+/* Under the pages lock: a run of pages of one extent, or NULL. */
+static void *memlord_i_extent_take(memlord_i_extent *e, uint32_t pages) {
+    uint32_t i, run = 0;
+    if (e->used + pages > MEMLORD_I_EXTENT_PAGES) return NULL;
+    for (i = 0; i < MEMLORD_I_EXTENT_PAGES && run < pages; i++) run = e->taken[i] ? 0 : run + 1;
+    if (run < pages) return NULL;
+    memset(e->taken + i - pages, 1, pages);
+    e->used += pages;
+    if (!e->huge && e->used > MEMLORD_I_EXTENT_PAGES / 4) {
+        e->huge = 1;
+        memlord_i_pages_huge(e, MEMLORD_I_EXTENT);
+    }
+    return (char *)e + (size_t)(i - pages) * MEMLORD_I_PAGE;
+}
+
+static void *memlord_i_os_run(uint32_t pages) {
+    memlord_i_extent *e, *fresh = NULL;
+    void *p = NULL;
+    for (;;) {
+        memlord_i_lock_take(&memlord_i_process.pages_lock);
+        if (fresh) {
+            fresh->taken[0] = 1;
+            fresh->taken[1] = 1; /* this record is longer than a page */
+            fresh->used = 2;
+            fresh->next = memlord_i_process.extents;
+            memlord_i_process.extents = fresh;
+        }
+        for (e = memlord_i_process.extents; e && !p; e = e->next) p = memlord_i_extent_take(e, pages);
+        memlord_i_lock_drop(&memlord_i_process.pages_lock);
+        if (p || fresh) return p;
+        fresh = memlord_i_extent_map();
+        if (!fresh) return NULL;
+    }
+}
+
 static void *memlord_i_os_alloc(void *user, size_t size) {
-    void *p = memlord_i_pages_map(size);
+    void *p;
     (void)user;
+    if (memlord_i_os_shared(size))
+        return memlord_i_os_run((uint32_t)((size + MEMLORD_I_PAGE - 1) / MEMLORD_I_PAGE));
+    p = memlord_i_pages_map(size);
     if (p && size >= (size_t)1 << 21) memlord_i_pages_huge(p, size);
     return p;
 }
 static void memlord_i_os_free(void *user, void *ptr, size_t size) {
+    memlord_i_extent *e = (memlord_i_extent *)((uintptr_t)ptr & ~(uintptr_t)(MEMLORD_I_EXTENT - 1));
+    memlord_i_extent **at;
+    uint32_t pages = (uint32_t)((size + MEMLORD_I_PAGE - 1) / MEMLORD_I_PAGE);
     (void)user;
-    memlord_i_pages_unmap(ptr, size);
+    if (!memlord_i_os_shared(size)) {
+        memlord_i_pages_unmap(ptr, size);
+        return;
+    }
+    memlord_i_lock_take(&memlord_i_process.pages_lock);
+    memset(e->taken + (size_t)((char *)ptr - (char *)e) / MEMLORD_I_PAGE, 0, pages);
+    e->used -= pages;
+    for (at = &memlord_i_process.extents; e->used == 2 && *at != e;) at = &(*at)->next;
+    if (e->used == 2) *at = e->next;
+    else e = NULL;
+    memlord_i_lock_drop(&memlord_i_process.pages_lock);
+    if (e) memlord_i_pages_unmap(e, MEMLORD_I_EXTENT);
 }
 
 static uint32_t memlord_i_log2_up(size_t size) {
@@ -1814,7 +1949,7 @@ static void memlord_i_piece_take(memlord_i_piece *piece) {
     if (piece->next) piece->next->back = piece->back;
 }
 
-/* Regions are found by walking: each is a quarter of all before it, so there are few. */
+/* Regions are found by walking: each is an eighth of all before it, so there are few. */
 static memlord_i_region *memlord_i_region_of(memlord *lord, const void *at) {
     memlord_i_region *r = lord->regions;
     while (r && ((const char *)at < r->data || (const char *)at >= r->data + ((size_t)1 << r->log)))
@@ -1826,12 +1961,15 @@ static void *memlord_i_align(void *at) {
     return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
 }
 
-static int memlord_i_region_add(memlord *lord, uint32_t at_least) {
-    uint64_t quarter = lord->region_bytes / 4;
-    uint32_t log = at_least > MEMLORD_I_REGION_MIN ? at_least : MEMLORD_I_REGION_MIN;
+static int memlord_i_region_add(memlord *lord) {
+    uint64_t eighth;
+    uint32_t log = MEMLORD_I_REGION_MIN;
     size_t orders, size;
     memlord_i_region *r;
-    while (log < MEMLORD_I_PIECE_MAX && ((uint64_t)2 << log) <= quarter) log++;
+    memlord_i_lock_take(&lord->memory_lock);
+    eighth = lord->region_bytes / 8;
+    memlord_i_lock_drop(&lord->memory_lock);
+    while (log < MEMLORD_I_REGION_MAX && ((uint64_t)2 << log) <= eighth) log++;
     orders = (size_t)1 << (log - MEMLORD_I_PIECE_MIN);
     size = sizeof *r + orders + 128 + ((size_t)1 << log);
     r = (memlord_i_region *)memlord_i_raw_alloc(lord, size);
@@ -1856,8 +1994,8 @@ static void *memlord_i_piece_cut(memlord *lord, uint32_t log) {
     uint32_t have = log;
     memlord_i_piece *piece;
     memlord_i_region *r;
-    while (have <= MEMLORD_I_PIECE_MAX && !lord->pieces[have]) have++;
-    if (have > MEMLORD_I_PIECE_MAX) return NULL;
+    while (have <= MEMLORD_I_REGION_MAX && !lord->pieces[have]) have++;
+    if (have > MEMLORD_I_REGION_MAX) return NULL;
     piece = lord->pieces[have];
     memlord_i_piece_take(piece);
     r = memlord_i_region_of(lord, piece);
@@ -1879,6 +2017,10 @@ static void *memlord_i_alloc(memlord *lord, size_t size) {
     void *p;
     if (size > (size_t)1 << MEMLORD_I_PIECE_MAX) {
         void **at;
+        if (lord->allocator.alloc == memlord_i_os_alloc) { /* aligned, but may not be fresh */
+            p = memlord_i_raw_alloc(lord, size);
+            return p ? memset(p, 0, size) : NULL;
+        }
         if (size > SIZE_MAX - MEMLORD_I_LARGE_EXTRA) return NULL;
         p = memlord_i_raw_alloc(lord, size + MEMLORD_I_LARGE_EXTRA);
         if (!p) return NULL;
@@ -1892,7 +2034,7 @@ static void *memlord_i_alloc(memlord *lord, size_t size) {
         p = memlord_i_piece_cut(lord, log);
         memlord_i_lock_drop(&lord->memory_lock);
         if (p) return memset(p, 0, (size_t)1 << log);
-        if (memlord_i_region_add(lord, log)) return NULL;
+        if (memlord_i_region_add(lord)) return NULL;
     }
 }
 
@@ -1902,7 +2044,10 @@ static void memlord_i_free(memlord *lord, void *ptr, size_t size) {
     size_t at;
     if (!ptr) return;
     if (size > (size_t)1 << MEMLORD_I_PIECE_MAX) {
-        memlord_i_raw_free(lord, ((void **)ptr)[-1], size + MEMLORD_I_LARGE_EXTRA);
+        if (lord->allocator.alloc == memlord_i_os_alloc)
+            memlord_i_raw_free(lord, ptr, size);
+        else
+            memlord_i_raw_free(lord, ((void **)ptr)[-1], size + MEMLORD_I_LARGE_EXTRA);
         return;
     }
     log = memlord_i_log2_up(size);
@@ -1935,6 +2080,13 @@ static void memlord_i_regions_end(memlord *lord) {
    exit, fork. Invariant: a record in use belongs to one thread; a free one keeps its counts
    and its shards for the next thread that comes. Locks: registry, then as fork takes them. */
 
+/* Sets or clears a reason for a thread to leave the plain path. Its own thread and
+   memlord_i_hooks_set may do so at once. */
+static void memlord_i_special(memlord_i_thread *t, uint32_t bit, int on) {
+    uint32_t seen = memlord_i_u32_load(&t->special);
+    while (!memlord_i_u32_cas(&t->special, &seen, on ? seen | bit : seen & ~bit)) {}
+}
+
 /* Takes a record off its thread's chain; under the registry lock. */
 static void memlord_i_thread_unchain(memlord_i_thread *t) {
     if (!t->siblings) return;
@@ -1954,7 +2106,8 @@ static void memlord_i_thread_exit(void) {
         memlord_i_thread *t = memlord_i_self.chain;
         memlord_i_thread_unchain(t);
         t->tag = NULL;
-        t->tag_depth = t->tag_row = t->special = 0;
+        t->tag_depth = t->tag_row = 0;
+        memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 0);
         memlord_i_u32_store_release(&t->in_use, 0);
     }
     memlord_i_lock_drop(&memlord_i_process.lock);
@@ -1988,6 +2141,8 @@ static void memlord_i_map_freeze(memlord *lord);
 static void memlord_i_map_thaw(memlord *lord);
 
 #if MEMLORD_I_POSIX
+static void memlord_i_readers_gone(memlord *lord);
+
 /* Fork stops every ledger between two calls: no lock is held and no table half changed in the
    child, whose other threads are gone. */
 static void memlord_i_fork_before(void) {
@@ -1999,9 +2154,11 @@ static void memlord_i_fork_before(void) {
         memlord_i_map_freeze(lord);
         memlord_i_lock_take(&lord->memory_lock);
     }
+    memlord_i_lock_take(&memlord_i_process.pages_lock);
 }
 static void memlord_i_fork_parent(void) {
     memlord *lord;
+    memlord_i_lock_drop(&memlord_i_process.pages_lock);
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
         memlord_i_lock_drop(&lord->memory_lock);
         memlord_i_map_thaw(lord);
@@ -2015,6 +2172,7 @@ static void memlord_i_fork_child(void) {
     memlord_i_thread *t;
     if (memlord_i_process.barrier) memlord_i_process.barrier = memlord_i_barrier_register();
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
+        memlord_i_readers_gone(lord);
         t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
         for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
             memlord_i_thread *mine = memlord_i_self.chain;
@@ -2023,7 +2181,8 @@ static void memlord_i_fork_child(void) {
             t->siblings = NULL;
             t->sibling = NULL;
             t->tag = NULL;
-        t->tag_depth = t->tag_row = t->special = 0;
+        t->tag_depth = t->tag_row = 0;
+        memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 0);
             memlord_i_u32_store(&t->in_use, 0);
         }
     }
@@ -2048,7 +2207,10 @@ static void memlord_i_process_start(void) {
 
 /* Makes zeroed memory a record and shows it to readers; under the registry lock. */
 static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
-    t->id = memlord_i_u32_add(&lord->next_id, 1);
+    t->id = memlord_i_u32_add(&lord->next_id, 2);
+    t->sparse_id = t->id + 1;
+    if (memlord_i_u32_load(&lord->hooks)) memlord_i_special(t, MEMLORD_I_SPECIAL_HOOKS, 1);
+    if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
     t->lord = lord;
     t->generation = lord->generation;
     memlord_i_u32_store(&t->in_use, 1);
@@ -2116,8 +2278,7 @@ static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_get(memlord *lord) {
 }
 /* Ends a call that memlord_i_thread_get began. */
 static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *t) {
-    if (MEMLORD_I_UNLIKELY(t->special & MEMLORD_I_SPECIAL_ORPHAN))
-        memlord_i_lock_drop(&lord->orphan_lock);
+    if (MEMLORD_I_UNLIKELY(t == lord->orphan)) memlord_i_lock_drop(&lord->orphan_lock);
 }
 
 /* -------------------------------------------------------------------------- >>map --
@@ -2134,15 +2295,19 @@ static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *
      plain path: that halves its cost. Where the system has no such barrier, the store is an
      exchange. Seen by a second thread the shard becomes SHARED for good, and buckets are
      locked one by one, by a bit in their header.
-   - A table is buckets of two cache lines that lie side by side: a header with five one-byte
-     tags, and five entries. The header's tags are matched all at once, without a loop to
+   - A small shard of one owner is sparse: linear probing at an eighth full, erased by shifting
+     back. That is the least work there is, for more memory than a large ledger may take: a
+     shard of over 1024 entries, a ledger with 640 KiB of them, and a shared shard are dense.
+   - A dense table is buckets of two cache lines that lie side by side: a header with five
+     one-byte tags, and five entries. The tags are matched all at once, without a loop to
      mispredict; one call touches one place of the table, known from the key alone, so that
      the misses of neighbouring calls overlap.
-   - An entry whose home bucket is full goes to a later one, and every bucket it passed counts
-     it in one of four nibbles, by two bits of the hash. A look-up stops at a bucket whose
+   - A dense entry whose home bucket is full goes to a later one, and every bucket it passed
+     counts it in one of four nibbles, by two bits of the hash. A look-up stops at a bucket whose
      nibble is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
-   - A table grows (1, 2, 3, 4, 6, 8, 12 ... buckets) when 7/16 of its buckets have sent an
-     entry away; the memory is taken before the shard is stopped. Only this shard's users wait.
+   - A dense table grows (1, 2, 3, 4, 6, 8, 12 ... buckets) when 4/16 to 7/16 of its buckets have
+     sent an entry away: not all shards at once, so that what one gives back the next can use. The
+     memory is taken before the shard is stopped. Only this shard's users wait.
 
    Locks: shard, then bucket; the home is waited for, later buckets are only tried, and all let
    go when one is taken, so a ring of waiters cannot close. */
@@ -2152,8 +2317,21 @@ static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *
 #define MEMLORD_I_SLOTS 5
 #define MEMLORD_I_PATH 16 /* buckets an entry may be away from home */
 #define MEMLORD_I_BUCKET 128
+#define MEMLORD_I_SPARSE_MIN 64
+#define MEMLORD_I_SPARSE_LOAD 8
+#define MEMLORD_I_SPARSE_MAX 8192
+#define MEMLORD_I_SPARSE_BYTES (640u << 10)
 
-enum { MEMLORD_I_SHARD_NEW, MEMLORD_I_SHARD_SHARED, MEMLORD_I_SHARD_MOVING, MEMLORD_I_SHARD_OWNED };
+/* A state of 4 and more is the id of the owner, which is even, and 1 if the table is sparse. */
+enum {
+    MEMLORD_I_SHARD_NEW,
+    MEMLORD_I_SHARD_SHARED,
+    MEMLORD_I_SHARD_MOVING,
+    MEMLORD_I_SHARD_OWNED = 4
+};
+static MEMLORD_I_HOT int memlord_i_owns(const memlord_i_thread *t, uint32_t state) {
+    return (state & ~1u) == t->id;
+}
 
 /* header: bytes 0..4 tags, 0 empty; bits 40..55 the nibbles; bit 63 the lock */
 typedef struct memlord_i_bucket {
@@ -2166,35 +2344,49 @@ typedef char memlord_i_check_bucket[sizeof(memlord_i_bucket) == MEMLORD_I_BUCKET
 #define MEMLORD_I_TAG_BITS 0x7f7f7f7f7fu
 #define MEMLORD_I_BUCKET_LOCK ((uint64_t)1 << 63)
 
-/* 128-bit product, high and low folded: good bits at both ends for any pattern of keys. */
-static MEMLORD_I_HOT uint64_t memlord_i_hash(uint64_t key, uint32_t type) {
+/* 128-bit product, high and low folded: good bits at both ends for any pattern of keys. The type
+   is not hashed: equal handles of two types are rare, and sit side by side. */
+static MEMLORD_I_HOT uint64_t memlord_i_hash(uint64_t key) {
     const uint64_t k = 0xd6e8feb86659fd93u; /* odd, half its bits set: from the splitmix family */
-    uint64_t x = key ^ ((uint64_t)type << 58);
 #if defined(__SIZEOF_INT128__)
     __extension__ typedef unsigned __int128 memlord_i_u128;
-    memlord_i_u128 m = (memlord_i_u128)x * k;
+    memlord_i_u128 m = (memlord_i_u128)key * k;
     return (uint64_t)m ^ (uint64_t)(m >> 64);
 #elif defined(_MSC_VER) && defined(_M_X64)
-    uint64_t high, low = _umul128(x, k, &high);
+    uint64_t high, low = _umul128(key, k, &high);
     return low ^ high;
 #else
-    uint64_t a = (x & 0xffffffffu) * (k >> 32), b = (x >> 32) * (k & 0xffffffffu);
-    uint64_t mid = (((x & 0xffffffffu) * (k & 0xffffffffu)) >> 32) + (a & 0xffffffffu) +
+    uint64_t a = (key & 0xffffffffu) * (k >> 32), b = (key >> 32) * (k & 0xffffffffu);
+    uint64_t mid = (((key & 0xffffffffu) * (k & 0xffffffffu)) >> 32) + (a & 0xffffffffu) +
                    (b & 0xffffffffu);
-    return (x * k) ^ ((x >> 32) * (k >> 32) + (a >> 32) + (b >> 32) + (mid >> 32));
+    return (key * k) ^ ((key >> 32) * (k >> 32) + (a >> 32) + (b >> 32) + (mid >> 32));
 #endif
 }
 #define MEMLORD_I_HASH_TAG(h) (((h) & 255) | 1)
 #define MEMLORD_I_HASH_NIBBLE(h) (40 + ((unsigned)((h) >> 8) & 12))
 
-static MEMLORD_I_HOT memlord_i_shard *memlord_i_shard_of(memlord *lord, uint64_t key) {
+/* Small keys are handles, spread finer; they never take the plain path, which therefore need
+   not look. */
+#if UINTPTR_MAX > 0xffffffffu
+#define MEMLORD_I_HANDLE_BITS 32
+#else
+#define MEMLORD_I_HANDLE_BITS 20
+#endif
+static MEMLORD_I_HOT memlord_i_shard *memlord_i_shard_of(memlord *lord, uint64_t key, int plain) {
     uint64_t region = key >> MEMLORD_I_REGION_BITS;
-    if (MEMLORD_I_UNLIKELY(!(key >> 32))) region = key >> 12; /* handles, 32-bit hosts */
+    if (!plain && !(key >> MEMLORD_I_HANDLE_BITS)) region = key >> 10;
     return &lord->shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MEMLORD_I_SHARD_BITS)];
 }
 static MEMLORD_I_HOT memlord_i_bucket *memlord_i_home(const memlord_i_shard *s, uint64_t hash) {
-    return (memlord_i_bucket *)(void *)(s->table + (((hash >> 32) * s->buckets) >> 32) *
-                                                       MEMLORD_I_BUCKET);
+    return (memlord_i_bucket *)(void *)(s->table +
+                                        (((hash >> 32) * s->size) >> 32) * MEMLORD_I_BUCKET);
+}
+/* Where a sparse table looks for a key first. */
+static MEMLORD_I_HOT uint32_t memlord_i_sparse_home(const memlord_i_shard *s, uint64_t key) {
+    return (uint32_t)((key * 0xd6e8feb86659fd93u) >> s->shift);
+}
+static MEMLORD_I_HOT memlord_i_entry *memlord_i_sparse_at(const memlord_i_shard *s, uint32_t i) {
+    return (memlord_i_entry *)(void *)s->table + i;
 }
 
 /* Which slots hold this tag: the high bit of their byte. Exact for every slot. */
@@ -2227,8 +2419,8 @@ static MEMLORD_I_HOT unsigned memlord_i_first(uint64_t match) {
 /* Announces the thread and answers the shard's state. The release keeps the thread's earlier
    work before the store for whoever stops the shard; the acquire pairs with the release of the
    state by him. Store before load: by memlord_i_barrier_all, or by the exchange. */
-static MEMLORD_I_HOT uint32_t memlord_i_enter(memlord_i_thread *t, memlord_i_shard *s) {
-    if (MEMLORD_I_LIKELY(memlord_i_process.barrier)) {
+static MEMLORD_I_HOT uint32_t memlord_i_enter(memlord_i_thread *t, memlord_i_shard *s, int plain) {
+    if (plain || !(memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE)) {
         memlord_i_ptr_store_release(&t->inside, s);
         memlord_i_compiler_barrier();
     } else {
@@ -2301,126 +2493,238 @@ static void memlord_i_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-static uint64_t memlord_i_buckets_next(uint64_t n) {
+static uint32_t memlord_i_buckets_next(uint32_t n) {
     if (n < 2) return n + 1;
     return n & (n - 1) ? n / 3 * 4 : n / 2 * 3;
 }
-/* 3 * 2^k buckets are the first three quarters of a power of two. */
-static char *memlord_i_table_alloc(memlord *lord, uint64_t buckets) {
-    size_t size = (size_t)buckets * MEMLORD_I_BUCKET, whole = size;
-    char *table;
-    if (buckets & (buckets - 1)) whole = size / 3 * 4;
-    if (whole > (size_t)1 << MEMLORD_I_PIECE_MAX) whole = size;
-    table = (char *)memlord_i_alloc(lord, whole);
-    if (table && whole > size) memlord_i_free(lord, table + size, whole - size);
-    return table;
-}
-static void memlord_i_table_free(memlord *lord, char *table, uint64_t buckets) {
-    size_t size = (size_t)buckets * MEMLORD_I_BUCKET;
-    if (table && (buckets & (buckets - 1)) && size / 3 * 4 <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
-        memlord_i_free(lord, table, size / 3 * 2);
-        memlord_i_free(lord, table + size / 3 * 2, size / 3);
-        return;
-    }
-    memlord_i_free(lord, table, size);
+
+/* What a table is, apart from the shard that has it. */
+typedef struct memlord_i_table {
+    char *at;
+    uint32_t size, shift, displaced;
+} memlord_i_table;
+
+/* A sparse table has one slot more, never used by an entry, so that the slot after the last can be
+   looked at. It is marked taken: who frees the last slot looks further, at the first. */
+static size_t memlord_i_table_bytes(uint32_t size, uint32_t shift) {
+    return shift ? ((size_t)size + 1) * sizeof(memlord_i_entry) : (size_t)size * MEMLORD_I_BUCKET;
 }
 
-/* Puts an entry into a table nobody else sees; -1: its path is full. */
-static int memlord_i_table_put(char *table, uint64_t buckets, uint64_t hash,
-                               const memlord_i_entry *entry, uint32_t *displaced) {
-    uint64_t at = ((hash >> 32) * buckets) >> 32, home = at, passed;
-    for (passed = 0; passed < MEMLORD_I_PATH && passed < buckets; passed++) {
-        memlord_i_bucket *b = (memlord_i_bucket *)(void *)table + at;
-        uint64_t vacant = memlord_i_vacant(b->header.v);
+/* 3 * 2^k buckets are the first three quarters of a power of two. */
+static char *memlord_i_table_alloc(memlord *lord, uint32_t size, uint32_t shift) {
+    size_t bytes = memlord_i_table_bytes(size, shift);
+    size_t whole = bytes;
+    char *at;
+    if (!shift && (size & (size - 1))) whole = bytes / 3 * 4;
+    if (whole > (size_t)1 << MEMLORD_I_PIECE_MAX) whole = bytes;
+    at = (char *)memlord_i_alloc(lord, whole);
+    if (at && whole > bytes) memlord_i_free(lord, at + bytes, whole - bytes);
+    if (at && shift) ((memlord_i_entry *)(void *)at)[size].key = UINT64_MAX;
+    if (at) (void)memlord_i_u64_add(shift ? &lord->sparse_bytes : &lord->dense_bytes, bytes);
+    return at;
+}
+static void memlord_i_table_free(memlord *lord, char *at, uint32_t size, uint32_t shift) {
+    size_t bytes = memlord_i_table_bytes(size, shift);
+    if (!at) return;
+    (void)memlord_i_u64_add(shift ? &lord->sparse_bytes : &lord->dense_bytes, (uint64_t)0 - bytes);
+    if (!shift && (size & (size - 1)) && bytes / 3 * 4 <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
+        memlord_i_free(lord, at, bytes / 3 * 2);
+        memlord_i_free(lord, at + bytes / 3 * 2, bytes / 3);
+        return;
+    }
+    memlord_i_free(lord, at, bytes);
+}
+
+/* Puts an entry into a dense table nobody else sees; -1: its path is full. */
+static int memlord_i_table_put_dense(memlord_i_table *table, const memlord_i_entry *entry) {
+    uint64_t hash = memlord_i_hash(entry->key), home = ((hash >> 32) * table->size) >> 32, at = home;
+    uint32_t passed;
+    for (passed = 0; passed < MEMLORD_I_PATH && passed < table->size; passed++) {
+        memlord_i_bucket *b = (memlord_i_bucket *)(void *)table->at + at;
+        uint64_t header = memlord_i_u64_load(&b->header), vacant = memlord_i_vacant(header);
         if (vacant) {
             unsigned i = memlord_i_first(vacant);
             b->at[i] = *entry;
-            b->header.v |= MEMLORD_I_HASH_TAG(hash) << (8 * i);
-            *displaced += at != home;
+            memlord_i_u64_store(&b->header, header | MEMLORD_I_HASH_TAG(hash) << (8 * i));
+            table->displaced += at != home;
             return 0;
         }
-        if (((b->header.v >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) == 15) return -1;
-        b->header.v += (uint64_t)1 << MEMLORD_I_HASH_NIBBLE(hash);
-        if (++at == buckets) at = 0;
+        if (((header >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) == 15) return -1;
+        memlord_i_u64_store(&b->header, header + ((uint64_t)1 << MEMLORD_I_HASH_NIBBLE(hash)));
+        if (++at == table->size) at = 0;
+    }
+    return -1;
+}
+static int memlord_i_table_put(memlord_i_table *table, const memlord_i_entry *entry) {
+    memlord_i_entry *slots = (memlord_i_entry *)(void *)table->at;
+    uint64_t i;
+    if (!table->shift) return memlord_i_table_put_dense(table, entry);
+    i = (entry->key * 0xd6e8feb86659fd93u) >> table->shift;
+    while (slots[i].key) i = (i + 1) & (table->size - 1);
+    slots[i] = *entry;
+    table->displaced--;
+    return 0;
+}
+
+/* Calls fn for every entry of a shard that is stopped, or one's own. */
+typedef int (*memlord_i_entry_fn)(const memlord_i_entry *entry, void *user);
+static int memlord_i_shard_each(const memlord_i_shard *s, memlord_i_entry_fn fn, void *user) {
+    uint32_t i, j;
+    int stop = 0;
+    for (i = 0; i < s->size && !stop; i++) {
+        const memlord_i_bucket *b = (const memlord_i_bucket *)(const void *)s->table + i;
+        if (s->shift) {
+            if (memlord_i_sparse_at(s, i)->key) stop = fn(memlord_i_sparse_at(s, i), user);
+            continue;
+        }
+        for (j = 0; j < MEMLORD_I_SLOTS && !stop; j++)
+            if ((memlord_i_u64_load(&b->header) >> (8 * j)) & 255) stop = fn(&b->at[j], user);
+    }
+    return stop;
+}
+static int memlord_i_table_take_in(const memlord_i_entry *entry, void *user) {
+    return memlord_i_table_put((memlord_i_table *)user, entry);
+}
+
+/* The table a shard goes on with: `try_no` 0 is the next, 1 one larger, ... Sparse while it is
+   small, one thread's and within the ledger's means. */
+static void memlord_i_table_plan(memlord *lord, const memlord_i_shard *was, int sparse,
+                                 unsigned try_no, memlord_i_table *next) {
+    uint32_t slots = was->size ? was->size * 2 : MEMLORD_I_SPARSE_MIN, buckets, n;
+    memset(next, 0, sizeof *next);
+    if (sparse && (was->shift || !was->size) && slots <= MEMLORD_I_SPARSE_MAX &&
+        memlord_i_u64_load(&lord->sparse_bytes) + slots * sizeof(memlord_i_entry) <=
+            MEMLORD_I_SPARSE_BYTES) {
+        next->size = slots;
+        next->displaced = slots / MEMLORD_I_SPARSE_LOAD;
+        for (next->shift = 64; slots > 1; slots /= 2) next->shift--;
+        return;
+    }
+    buckets = was->shift ? was->size / 16 : was->size; /* as full as a grown dense one is */
+    for (n = 1; was->shift && n < buckets; n = memlord_i_buckets_next(n)) {}
+    next->size = was->shift ? n : memlord_i_buckets_next(buckets);
+    while (try_no--) next->size = memlord_i_buckets_next(next->size);
+}
+
+/* Replaces a shard's table, or makes the first; of the kind `how` says. `was` is the
+   shard as the caller saw it when it wanted this: if it changed since, all is well. Not inside.
+   -1: no memory. */
+enum {
+    MEMLORD_I_GROW,  /* larger, sparse if it may be */
+    MEMLORD_I_DENSE, /* dense, the owner stays */
+    MEMLORD_I_SHARE  /* dense, for everybody */
+};
+static MEMLORD_I_COLD int memlord_i_shard_remake(memlord *lord, memlord_i_thread *t,
+                                                 memlord_i_shard *s, const memlord_i_shard *was,
+                                                 int how) {
+    unsigned try_no;
+    for (try_no = 0; try_no < 12; try_no++) { /* more: keys were made to collide */
+        memlord_i_table next, old;
+        uint32_t state;
+        int moved = 0, same;
+        memlord_i_table_plan(lord, was, how == MEMLORD_I_GROW, try_no, &next);
+        next.at = memlord_i_table_alloc(lord, next.size, next.shift);
+        if (!next.at) return -1;
+        memlord_i_lock_take(&s->lock);
+        state = memlord_i_u32_load(&s->state);
+        same = s->size == was->size && s->shift == was->shift;
+        if (same) {
+            if (state != MEMLORD_I_SHARD_NEW && !memlord_i_owns(t, state))
+                memlord_i_shard_stop(lord, s);
+            old.at = s->table;
+            old.size = s->size;
+            old.shift = s->shift;
+            moved = !memlord_i_shard_each(s, memlord_i_table_take_in, &next);
+        }
+        if (moved) {
+            s->table = next.at;
+            s->size = next.size;
+            s->shift = next.shift;
+            memlord_i_u32_store(&s->displaced, next.displaced);
+            next = old;
+            if (state == MEMLORD_I_SHARD_NEW && t != lord->orphan) state = t->id;
+            else if (how == MEMLORD_I_SHARE || t == lord->orphan) state = MEMLORD_I_SHARD_SHARED;
+            if (state >= MEMLORD_I_SHARD_OWNED) state = (state & ~1u) | (s->shift != 0);
+        }
+        if (same) memlord_i_u32_store_release(&s->state, state);
+        memlord_i_lock_drop(&s->lock);
+        memlord_i_table_free(lord, next.at, next.size, next.shift);
+        if (moved || !same) return 0;
     }
     return -1;
 }
 
-static int memlord_i_table_move(memlord *lord, const memlord_i_shard *s, char *table,
-                                uint64_t buckets, uint32_t *displaced) {
-    uint64_t i;
-    unsigned j;
-    *displaced = 0;
-    for (i = 0; i < s->buckets; i++) {
-        const memlord_i_bucket *b = (const memlord_i_bucket *)(const void *)s->table + i;
-        uint64_t header = memlord_i_u64_load(&b->header);
-        for (j = 0; j < MEMLORD_I_SLOTS; j++) {
-            const memlord_i_entry *e = &b->at[j];
-            if (!((header >> (8 * j)) & 255)) continue;
-            if (memlord_i_table_put(table, buckets,
-                                    memlord_i_hash(e->key, lord->slot_type[MEMLORD_I_SLOT(e->word1)]),
-                                    e, displaced))
-                return -1;
-        }
-    }
-    return 0;
+/* 1: the shard should have a larger table, and *was (may be NULL) says what it has. One's own, or
+   shared. */
+static int memlord_i_shard_crowded(const memlord_i_shard *s, memlord_i_shard *was) {
+    uint32_t n = memlord_i_u32_load(&s->displaced), stagger;
+    if (was) *was = *s;
+    if (s->shift) return (int32_t)n <= 0;
+    stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3;
+    return (uint64_t)n * 16 >= (uint64_t)s->size * (4 + stagger) + (s->size < 16 ? 48 : 0);
 }
 
-/* Replaces a shard's table by a larger one, or makes the first. Not inside. `seen` is how many
-   buckets it had when the caller wanted more: if it grew since, all is well. -1: no memory. */
-static MEMLORD_I_COLD int memlord_i_shard_grow(memlord *lord, memlord_i_thread *t,
-                                               memlord_i_shard *s, uint64_t seen) {
-    uint64_t buckets = memlord_i_buckets_next(seen), old_buckets = 0;
-    char *table = NULL, *old = NULL;
-    uint32_t displaced = 0, state;
-    for (;; buckets = memlord_i_buckets_next(buckets)) {
-        int moved;
-        table = memlord_i_table_alloc(lord, buckets);
-        if (!table) return -1;
-        memlord_i_lock_take(&s->lock);
-        state = memlord_i_u32_load(&s->state);
-        if (s->buckets != seen) { /* somebody else was first */
-            memlord_i_lock_drop(&s->lock);
-            memlord_i_table_free(lord, table, buckets);
-            return 0;
-        }
-        if (state != t->id && state != MEMLORD_I_SHARD_NEW) memlord_i_shard_stop(lord, s);
-        moved = memlord_i_table_move(lord, s, table, buckets, &displaced) == 0;
-        if (moved) {
-            old = s->table;
-            old_buckets = s->buckets;
-            s->table = table;
-            s->buckets = buckets;
-            memlord_i_u32_store(&s->displaced, displaced);
-        }
-        if (state == MEMLORD_I_SHARD_NEW)
-            state = t == lord->orphan ? (uint32_t)MEMLORD_I_SHARD_SHARED : t->id;
-        memlord_i_u32_store_release(&s->state, state);
-        memlord_i_lock_drop(&s->lock);
-        if (moved) break;
-        memlord_i_table_free(lord, table, buckets);
-        if (buckets / 64 > seen) return -1; /* paths stay full: keys made to collide */
-    }
-    memlord_i_table_free(lord, old, old_buckets);
-    return 0;
-}
-
-static int memlord_i_shard_crowded(const memlord_i_shard *s) {
-    return (uint64_t)memlord_i_u32_load(&s->displaced) * 16 >=
-           s->buckets * 7 + (s->buckets < 16 ? 48 : 0);
-}
-
-/* Another thread's shard: from now on shared. Not inside. */
-static MEMLORD_I_COLD void memlord_i_shard_share(memlord *lord, memlord_i_thread *t,
-                                                 memlord_i_shard *s) {
+/* Another thread's shard: from now on shared, and dense. Not inside. -1: it is sparse, and there
+   is no memory for a dense table. */
+static MEMLORD_I_COLD int memlord_i_shard_share(memlord *lord, memlord_i_thread *t,
+                                                memlord_i_shard *s) {
+    memlord_i_shard was;
     uint32_t state;
     memlord_i_lock_take(&s->lock);
     state = memlord_i_u32_load(&s->state);
-    if (state >= MEMLORD_I_SHARD_OWNED && state != t->id) {
+    was = *s;
+    if (state >= MEMLORD_I_SHARD_OWNED && !memlord_i_owns(t, state) && !s->shift) {
         memlord_i_shard_stop(lord, s);
         memlord_i_u32_store_release(&s->state, MEMLORD_I_SHARD_SHARED);
     }
     memlord_i_lock_drop(&s->lock);
+    if (!was.shift || memlord_i_owns(t, state)) return 0;
+    return memlord_i_shard_remake(lord, t, s, &was, MEMLORD_I_SHARE);
+}
+
+/* A ledger that grows large has no memory to spare: each time a dense table has grown beyond
+   what small ledgers need, one of the thread's sparse ones becomes dense. */
+static void memlord_i_map_thin(memlord *lord, memlord_i_thread *t) {
+    uint32_t i;
+    if (memlord_i_u64_load(&lord->dense_bytes) < MEMLORD_I_SPARSE_BYTES / 2) return;
+    for (i = 0; i < MEMLORD_I_SHARDS && memlord_i_u64_load(&lord->sparse_bytes); i++) {
+        memlord_i_shard *s = &lord->shards[i];
+        if (memlord_i_u32_load(&s->state) == t->sparse_id) {
+            memlord_i_shard was = *s;
+            (void)memlord_i_shard_remake(lord, t, s, &was, MEMLORD_I_DENSE);
+            return;
+        }
+    }
+}
+
+/* -- sparse tables: always one's own, or stopped -- */
+
+/* The slot of a key, or the vacant one where it may go. */
+static uint32_t memlord_i_sparse_find(const memlord *lord, const memlord_i_shard *s, uint64_t key,
+                                      uint32_t type) {
+    uint32_t i = memlord_i_sparse_home(s, key);
+    const memlord_i_entry *e = memlord_i_sparse_at(s, i);
+    while (e->key && (e->key != key || lord->slot_type[MEMLORD_I_SLOT(e->word1)] != type)) {
+        i = (i + 1) & (s->size - 1);
+        e = memlord_i_sparse_at(s, i);
+    }
+    return i;
+}
+
+/* Empties a slot, and moves back what was pushed past it. */
+static void memlord_i_sparse_erase(memlord_i_shard *s, uint32_t hole) {
+    uint32_t mask = s->size - 1, i = hole;
+    for (;;) {
+        const memlord_i_entry *e;
+        i = (i + 1) & mask;
+        e = memlord_i_sparse_at(s, i);
+        if (!e->key) break;
+        if (((i - memlord_i_sparse_home(s, e->key)) & mask) >= ((i - hole) & mask)) {
+            *memlord_i_sparse_at(s, hole) = *e;
+            hole = i;
+        }
+    }
+    memlord_i_sparse_at(s, hole)->key = 0;
 }
 
 /* -- buckets of a shared shard; the take's acquire pairs with the store of the header -- */
@@ -2445,34 +2749,34 @@ static MEMLORD_I_HOT uint64_t memlord_i_bucket_lock(memlord_i_bucket *b) {
     }
 }
 
-/* -- the plain path: home bucket only, one reference, no side record -- */
+/* -- the plain path: no side record, one reference; dense: the home bucket only -- */
 
 /* Inserts a key nothing suggests is there. 1: done, the thread is inside and counts before it
    leaves. 0: not done, not inside. */
-static MEMLORD_I_HOT int memlord_i_map_put(memlord *lord, memlord_i_thread *t, uint32_t type,
-                                           uint64_t key, uint64_t word1, uint64_t word2) {
-    memlord_i_shard *s = memlord_i_shard_of(lord, key);
-    uint64_t hash = memlord_i_hash(key, type), header, vacant;
-    uint32_t state = memlord_i_enter(t, s);
-    memlord_i_bucket *b;
-    unsigned i;
-    if (MEMLORD_I_LIKELY(state == t->id)) {
-        b = memlord_i_home(s, hash);
-        MEMLORD_I_PREFETCH((char *)b + 64);
-        header = memlord_i_u64_load(&b->header);
-    } else if (state == MEMLORD_I_SHARD_SHARED) {
-        b = memlord_i_home(s, hash);
-        header = memlord_i_bucket_lock(b);
-    } else {
-        memlord_i_leave(t);
-        return 0;
+static MEMLORD_I_HOT int memlord_i_put_sparse(memlord_i_shard *s, uint64_t key, uint64_t word1,
+                                              uint64_t word2) {
+    uint32_t i = memlord_i_sparse_home(s, key);
+    memlord_i_entry *e = memlord_i_sparse_at(s, i);
+    if (MEMLORD_I_UNLIKELY((int32_t)memlord_i_u32_load(&s->displaced) <= 0)) return 0;
+    while (MEMLORD_I_UNLIKELY(e->key != 0)) {
+        if (e->key == key) return 0;
+        i = (i + 1) & (s->size - 1);
+        e = memlord_i_sparse_at(s, i);
     }
-    vacant = memlord_i_vacant(header);
+    e->key = key;
+    e->word1 = word1;
+    e->word2 = word2;
+    memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) - 1);
+    return 1;
+}
+static MEMLORD_I_HOT int memlord_i_put_dense(memlord_i_bucket *b, uint64_t header, uint64_t hash,
+                                             uint64_t key, uint64_t word1, uint64_t word2) {
+    uint64_t vacant = memlord_i_vacant(header);
+    unsigned i;
     if (MEMLORD_I_UNLIKELY(((header >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) |
                            memlord_i_match_first(header, MEMLORD_I_HASH_TAG(hash))) ||
         MEMLORD_I_UNLIKELY(!vacant)) {
         memlord_i_u64_store_release(&b->header, header);
-        memlord_i_leave(t);
         return 0;
     }
     i = memlord_i_first(vacant);
@@ -2482,54 +2786,177 @@ static MEMLORD_I_HOT int memlord_i_map_put(memlord *lord, memlord_i_thread *t, u
     memlord_i_u64_store_release(&b->header, header | MEMLORD_I_HASH_TAG(hash) << (8 * i));
     return 1;
 }
-
-/* Removes a key. As memlord_i_map_put; *out is what it was. */
-static MEMLORD_I_HOT int memlord_i_map_take(memlord *lord, memlord_i_thread *t, uint32_t type,
-                                            uint64_t key, memlord_i_entry *out) {
-    memlord_i_shard *s = memlord_i_shard_of(lord, key);
-    uint64_t hash = memlord_i_hash(key, type), header, match;
-    uint32_t state = memlord_i_enter(t, s);
+/* The same beyond the home bucket, for a table of one's own. 1: done; 2: done, and the table is
+   crowded; 0: the key may be live, or there is no way. */
+static MEMLORD_I_NOINLINE int memlord_i_put_far(memlord_i_shard *s, uint64_t hash, uint64_t key,
+                                                uint64_t word1, uint64_t word2) {
+    memlord_i_bucket *home = memlord_i_home(s, hash), *b = home, *room = NULL;
+    memlord_i_bucket *end = (memlord_i_bucket *)(void *)s->table + s->size;
+    const unsigned nibble = MEMLORD_I_HASH_NIBBLE(hash);
+    uint64_t header, match;
+    unsigned k;
+    for (k = 0; k < MEMLORD_I_PATH; k++) {
+        header = memlord_i_u64_load(&b->header);
+        match = memlord_i_match(header, MEMLORD_I_HASH_TAG(hash));
+        for (; match; match &= match - 1)
+            if (b->at[memlord_i_first(match)].key == key) return 0;
+        if (!room && memlord_i_vacant(header)) room = b;
+        if (!((header >> nibble) & 15) && room) break;
+        if (!room && ((header >> nibble) & 15) == 15) return 0;
+        if (++b == end) b = (memlord_i_bucket *)(void *)s->table;
+        if (b == home) break;
+    }
+    if (!room) return 0;
+    for (b = home; b != room;) {
+        memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) + ((uint64_t)1 << nibble));
+        if (++b == end) b = (memlord_i_bucket *)(void *)s->table;
+    }
+    header = memlord_i_u64_load(&room->header);
+    k = memlord_i_first(memlord_i_vacant(header));
+    room->at[k].key = key;
+    room->at[k].word1 = word1;
+    room->at[k].word2 = word2;
+    memlord_i_u64_store(&room->header, header | MEMLORD_I_HASH_TAG(hash) << (8 * k));
+    if (room == home) return 1;
+    memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) + 1);
+    return memlord_i_shard_crowded(s, NULL) ? 2 : 1;
+}
+/* 1: done, inside. 2: done, inside, and after leaving the shard wants memlord_i_map_relieve. */
+static MEMLORD_I_HOT int memlord_i_map_put(memlord *lord, memlord_i_thread *t, uint64_t key,
+                                           uint64_t word1, uint64_t word2, int plain) {
+    memlord_i_shard *s = memlord_i_shard_of(lord, key, plain);
+    uint32_t state = memlord_i_enter(t, s, plain);
+    uint64_t hash;
     memlord_i_bucket *b;
-    memlord_i_entry *e;
-    unsigned i;
-    if (MEMLORD_I_LIKELY(state == t->id)) {
+    int done = 0;
+    if (state == t->sparse_id) {
+        done = memlord_i_put_sparse(s, key, word1, word2);
+    } else if (state == t->id) {
+        hash = memlord_i_hash(key);
         b = memlord_i_home(s, hash);
         MEMLORD_I_PREFETCH((char *)b + 64);
-        header = memlord_i_u64_load(&b->header);
+        done = memlord_i_put_dense(b, memlord_i_u64_load(&b->header), hash, key, word1, word2);
+        if (MEMLORD_I_UNLIKELY(!done)) done = memlord_i_put_far(s, hash, key, word1, word2);
     } else if (state == MEMLORD_I_SHARD_SHARED) {
+        hash = memlord_i_hash(key);
         b = memlord_i_home(s, hash);
-        header = memlord_i_bucket_lock(b);
-    } else {
-        memlord_i_leave(t);
-        return 0;
+        done = memlord_i_put_dense(b, memlord_i_bucket_lock(b), hash, key, word1, word2);
     }
-    match = memlord_i_match_first(header, MEMLORD_I_HASH_TAG(hash));
-    if (MEMLORD_I_LIKELY(match)) {
-        i = memlord_i_first(match);
-        e = &b->at[i];
-        if (MEMLORD_I_LIKELY(e->key == key && MEMLORD_I_REFS(e->word1) == 1 && !(e->word2 & 1) &&
-                             lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type)) {
+    if (MEMLORD_I_UNLIKELY(!done)) memlord_i_leave(t);
+    return done;
+}
+
+/* Removes a key. As memlord_i_map_put; *out is what it was. */
+static MEMLORD_I_HOT int memlord_i_plain_entry(const memlord *lord, const memlord_i_entry *e,
+                                               uint32_t type) {
+    return MEMLORD_I_REFS(e->word1) == 1 && !(e->word2 & 1) &&
+           lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type;
+}
+static MEMLORD_I_HOT int memlord_i_take_sparse(const memlord *lord, memlord_i_shard *s,
+                                               uint32_t type, uint64_t key, memlord_i_entry *out) {
+    uint32_t i = memlord_i_sparse_home(s, key);
+    memlord_i_entry *e = memlord_i_sparse_at(s, i);
+    while (MEMLORD_I_UNLIKELY(e->key != key)) {
+        if (!e->key) return 0;
+        i = (i + 1) & (s->size - 1);
+        e = memlord_i_sparse_at(s, i);
+    }
+    if (MEMLORD_I_UNLIKELY(!memlord_i_plain_entry(lord, e, type))) return 0;
+    out->word1 = e->word1;
+    out->word2 = e->word2;
+    if (MEMLORD_I_LIKELY(!e[1].key))
+        e->key = 0;
+    else
+        memlord_i_sparse_erase(s, i);
+    memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) + 1);
+    return 1;
+}
+static MEMLORD_I_HOT int memlord_i_take_dense(const memlord *lord, memlord_i_bucket *b,
+                                              uint64_t header, uint64_t hash, uint32_t type,
+                                              uint64_t key, memlord_i_entry *out) {
+    uint64_t match = memlord_i_match_first(header, MEMLORD_I_HASH_TAG(hash));
+    if (MEMLORD_I_LIKELY(match != 0)) {
+        unsigned i = memlord_i_first(match);
+        const memlord_i_entry *e = &b->at[i];
+        if (MEMLORD_I_LIKELY(e->key == key && memlord_i_plain_entry(lord, e, type))) {
             out->word1 = e->word1;
             out->word2 = e->word2;
-            memlord_i_u64_store_release(&b->header, header ^ (MEMLORD_I_HASH_TAG(hash) << (8 * i)));
+            memlord_i_u64_store_release(&b->header,
+                                        header ^ (MEMLORD_I_HASH_TAG(hash) << (8 * i)));
             return 1;
         }
     }
     memlord_i_u64_store_release(&b->header, header);
-    memlord_i_leave(t);
     return 0;
+}
+/* Beyond the home bucket, for a table of one's own. */
+static MEMLORD_I_NOINLINE int memlord_i_take_far(const memlord *lord, memlord_i_shard *s,
+                                                 uint64_t hash, uint32_t type, uint64_t key,
+                                                 memlord_i_entry *out) {
+    memlord_i_bucket *home = memlord_i_home(s, hash), *b = home;
+    memlord_i_bucket *end = (memlord_i_bucket *)(void *)s->table + s->size;
+    const unsigned nibble = MEMLORD_I_HASH_NIBBLE(hash);
+    uint64_t header, match;
+    const memlord_i_entry *e = NULL;
+    unsigned k, i = 0;
+    for (k = 0; k < MEMLORD_I_PATH && !e; k++) {
+        header = memlord_i_u64_load(&b->header);
+        for (match = memlord_i_match(header, MEMLORD_I_HASH_TAG(hash)); match; match &= match - 1) {
+            i = memlord_i_first(match);
+            if (b->at[i].key == key) e = &b->at[i];
+            if (e) break;
+        }
+        if (e) break;
+        if (!((header >> nibble) & 15)) return 0;
+        if (++b == end) b = (memlord_i_bucket *)(void *)s->table;
+    }
+    if (!e || !memlord_i_plain_entry(lord, e, type)) return 0;
+    out->word1 = e->word1;
+    out->word2 = e->word2;
+    memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) & ~((uint64_t)255 << (8 * i)));
+    if (b == home) return 1;
+    memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) - 1);
+    for (end = b, b = home; b != end;) {
+        memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) - ((uint64_t)1 << nibble));
+        if (++b == (memlord_i_bucket *)(void *)s->table + s->size)
+            b = (memlord_i_bucket *)(void *)s->table;
+    }
+    return 1;
+}
+static MEMLORD_I_HOT int memlord_i_map_take(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                            uint64_t key, memlord_i_entry *out, int plain) {
+    memlord_i_shard *s = memlord_i_shard_of(lord, key, plain);
+    uint32_t state = memlord_i_enter(t, s, plain);
+    uint64_t hash;
+    memlord_i_bucket *b;
+    int done = 0;
+    if (state == t->sparse_id) {
+        done = memlord_i_take_sparse(lord, s, type, key, out);
+    } else if (state == t->id) {
+        hash = memlord_i_hash(key);
+        b = memlord_i_home(s, hash);
+        MEMLORD_I_PREFETCH((char *)b + 64);
+        done = memlord_i_take_dense(lord, b, memlord_i_u64_load(&b->header), hash, type, key, out);
+        if (MEMLORD_I_UNLIKELY(!done)) done = memlord_i_take_far(lord, s, hash, type, key, out);
+    } else if (state == MEMLORD_I_SHARD_SHARED) {
+        hash = memlord_i_hash(key);
+        b = memlord_i_home(s, hash);
+        done = memlord_i_take_dense(lord, b, memlord_i_bucket_lock(b), hash, type, key, out);
+    }
+    if (MEMLORD_I_UNLIKELY(!done)) memlord_i_leave(t);
+    return done;
 }
 
 /* -- the general path: a key's whole window, locked -- */
 
 typedef struct memlord_i_spot {
     memlord_i_shard *shard;
-    memlord_i_bucket *window[MEMLORD_I_PATH];
-    unsigned count;         /* buckets of the window, locked when shared */
-    unsigned bucket, slot;  /* where the entry is, or may go */
-    memlord_i_entry *entry; /* NULL: the key is not live */
     uint64_t hash, key;
-    int shared, inside, room;
+    memlord_i_entry *entry; /* NULL: the key is not live */
+    unsigned count;         /* buckets of the window, locked when shared */
+    unsigned bucket, slot;  /* where the entry is, or may go; sparse: slot is all */
+    int shared, inside, held, sparse, room;
+    memlord_i_bucket *window[MEMLORD_I_PATH];
 } memlord_i_spot;
 
 static void memlord_i_spot_unlock(memlord_i_spot *spot) {
@@ -2542,17 +2969,16 @@ static void memlord_i_spot_unlock(memlord_i_spot *spot) {
 static void memlord_i_spot_leave(memlord_i_thread *t, memlord_i_spot *spot) {
     memlord_i_spot_unlock(spot);
     if (spot->inside) memlord_i_leave(t);
-    spot->inside = 0;
+    if (spot->held) memlord_i_shard_resume(spot->shard);
+    spot->inside = spot->held = 0;
 }
 
-/* Looks through the window, which grows bucket by bucket. 0: done; -1: a later bucket was held
-   by somebody, start again. */
-static int memlord_i_spot_scan(memlord *lord, memlord_i_spot *spot, uint32_t type) {
+/* Looks through the window of a dense table, which grows bucket by bucket. 0: done; -1: a later
+   bucket was held by somebody, start again. */
+static int memlord_i_spot_scan(const memlord *lord, memlord_i_spot *spot, uint32_t type) {
     memlord_i_shard *s = spot->shard;
     uint64_t at = (uint64_t)((char *)spot->window[0] - s->table) / MEMLORD_I_BUCKET, header, match;
     unsigned k;
-    spot->entry = NULL;
-    spot->room = 0;
     for (k = 0;; k++) {
         memlord_i_bucket *b = spot->window[k];
         header = memlord_i_u64_load(&b->header);
@@ -2571,8 +2997,8 @@ static int memlord_i_spot_scan(memlord *lord, memlord_i_spot *spot, uint32_t typ
             spot->slot = memlord_i_first(memlord_i_vacant(header));
         }
         if (!((header >> MEMLORD_I_HASH_NIBBLE(spot->hash)) & 15) && spot->room) return 0;
-        if (k + 1 == MEMLORD_I_PATH || k + 1 == s->buckets) return 0;
-        if (++at == s->buckets) at = 0;
+        if (k + 1 == MEMLORD_I_PATH || k + 1 == s->size) return 0;
+        if (++at == s->size) at = 0;
         b = (memlord_i_bucket *)(void *)s->table + at;
         if (spot->shared && !memlord_i_bucket_try(b)) return -1;
         spot->window[spot->count++] = b;
@@ -2582,94 +3008,138 @@ static int memlord_i_spot_scan(memlord *lord, memlord_i_spot *spot, uint32_t typ
 /* 1: every bucket before the room can count one more entry passing by. */
 static int memlord_i_spot_passable(const memlord_i_spot *spot) {
     unsigned k;
-    for (k = 0; k < spot->bucket; k++)
+    for (k = 0; k < spot->bucket && !spot->sparse; k++)
         if (((memlord_i_u64_load(&spot->window[k]->header) >> MEMLORD_I_HASH_NIBBLE(spot->hash)) &
              15) == 15)
             return 0;
     return spot->room;
 }
 
+/* One look, inside or with the shard held. As memlord_i_spot_scan. */
+static int memlord_i_spot_look(const memlord *lord, memlord_i_spot *spot, uint32_t type) {
+    memlord_i_shard *s = spot->shard;
+    spot->entry = NULL;
+    spot->count = spot->bucket = 0;
+    spot->room = 0;
+    spot->sparse = s->shift != 0;
+    if (spot->sparse) {
+        memlord_i_entry *e;
+        spot->slot = memlord_i_sparse_find(lord, s, spot->key, type);
+        e = memlord_i_sparse_at(s, spot->slot);
+        if (e->key) spot->entry = e;
+        spot->room = (int32_t)memlord_i_u32_load(&s->displaced) > -(int32_t)(s->size / 2);
+        return 0;
+    }
+    spot->window[0] = memlord_i_home(s, spot->hash);
+    spot->count = 1;
+    if (spot->shared) (void)memlord_i_bucket_lock(spot->window[0]);
+    return memlord_i_spot_scan(lord, spot, type);
+}
+
 /* Finds a key and holds its place; with `want_room`, a missing one can then be put there. On 0
-   the thread is inside (but for a look into a shard that never had a table). */
-static MEMLORD_I_COLD int memlord_i_spot_find(memlord *lord, memlord_i_thread *t, uint32_t type,
-                                              uint64_t key, int want_room, memlord_i_spot *spot) {
-    memlord_i_shard *s = memlord_i_shard_of(lord, key);
-    memset(spot, 0, sizeof *spot);
+   the thread is inside, or holds the shard: when it is another's, sparse, and there is no memory
+   to make it dense. (A look into a shard that never had a table does neither.) */
+static MEMLORD_I_NOINLINE int memlord_i_spot_find(memlord *lord, memlord_i_thread *t,
+                                                  uint32_t type, uint64_t key, int want_room,
+                                                  memlord_i_spot *spot) {
+    memlord_i_shard *s = memlord_i_shard_of(lord, key, 0), was;
     spot->shard = s;
     spot->key = key;
-    spot->hash = memlord_i_hash(key, type);
+    spot->hash = memlord_i_hash(key);
+    spot->entry = NULL;
+    spot->count = spot->bucket = 0;
+    spot->held = spot->sparse = 0;
     for (;;) {
-        uint32_t state = memlord_i_enter(t, s);
-        uint64_t seen = 0;
+        uint32_t state = memlord_i_enter(t, s, 0);
+        int again = 0;
         spot->inside = 1;
         spot->shared = state == MEMLORD_I_SHARD_SHARED;
-        if (spot->shared || state == t->id) {
-            int again;
-            spot->window[0] = memlord_i_home(s, spot->hash);
-            spot->count = 1;
-            if (spot->shared) (void)memlord_i_bucket_lock(spot->window[0]);
-            again = memlord_i_spot_scan(lord, spot, type);
-            if (!again && (spot->entry || !want_room || memlord_i_spot_passable(spot))) return 0;
-            seen = s->buckets;
-            memlord_i_spot_leave(t, spot);
-            if (again) {
-                memlord_i_pause();
-                continue;
-            }
-        } else {
+        was.size = was.shift = 0;
+        if (!spot->shared && !memlord_i_owns(t, state)) {
             memlord_i_spot_leave(t, spot);
             if (state != MEMLORD_I_SHARD_NEW) {
-                memlord_i_shard_share(lord, t, s);
-                continue;
+                if (!memlord_i_shard_share(lord, t, s)) continue;
+                if (!memlord_i_shard_hold(lord, s)) continue;
+                spot->held = 1;
+            } else if (!want_room) {
+                return 0;
             }
-            if (!want_room) return 0;
         }
-        if (memlord_i_shard_grow(lord, t, s, seen)) return -1;
+        if (spot->inside || spot->held) {
+            again = memlord_i_spot_look(lord, spot, type);
+            if (!again && (spot->entry || !want_room || memlord_i_spot_passable(spot))) return 0;
+            was = *s;
+            memlord_i_spot_leave(t, spot);
+        }
+        if (again)
+            memlord_i_pause();
+        else if (memlord_i_shard_remake(lord, t, s, &was,
+                                        spot->shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
+            return -1;
     }
 }
 
-static void memlord_i_spot_displace(memlord_i_spot *spot, uint64_t by) {
+static void memlord_i_spot_displace(memlord_i_spot *spot, uint32_t by) {
+    memlord_i_u32 *displaced = &spot->shard->displaced;
     unsigned k;
     for (k = 0; k < spot->bucket; k++) {
         memlord_i_bucket *b = spot->window[k];
         memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) +
-                                            (by << MEMLORD_I_HASH_NIBBLE(spot->hash)));
+                                            ((uint64_t)(int64_t)(int32_t)by
+                                             << MEMLORD_I_HASH_NIBBLE(spot->hash)));
     }
     if (!spot->bucket) return;
     if (spot->shared)
-        (void)memlord_i_u32_add(&spot->shard->displaced, (uint32_t)by);
+        (void)memlord_i_u32_add(displaced, by);
     else
-        memlord_i_u32_store(&spot->shard->displaced,
-                            memlord_i_u32_load(&spot->shard->displaced) + (uint32_t)by);
+        memlord_i_u32_store(displaced, memlord_i_u32_load(displaced) + by);
 }
 
 static void memlord_i_spot_put(memlord_i_spot *spot, uint64_t word1, uint64_t word2) {
-    memlord_i_bucket *b = spot->window[spot->bucket];
-    memlord_i_entry *e = &b->at[spot->slot];
+    memlord_i_u32 *to_go = &spot->shard->displaced;
+    memlord_i_bucket *b;
+    memlord_i_entry *e;
+    if (spot->sparse) {
+        e = memlord_i_sparse_at(spot->shard, spot->slot);
+        memlord_i_u32_store(to_go, memlord_i_u32_load(to_go) - 1);
+    } else {
+        b = spot->window[spot->bucket];
+        e = &b->at[spot->slot];
+        memlord_i_spot_displace(spot, 1);
+        memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) |
+                                            MEMLORD_I_HASH_TAG(spot->hash) << (8 * spot->slot));
+    }
     e->key = spot->key;
     e->word1 = word1;
     e->word2 = word2;
-    memlord_i_spot_displace(spot, 1);
-    memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) |
-                                        MEMLORD_I_HASH_TAG(spot->hash) << (8 * spot->slot));
     spot->entry = e;
 }
 static void memlord_i_spot_erase(memlord_i_spot *spot) {
-    memlord_i_bucket *b = spot->window[spot->bucket];
-    memlord_i_spot_displace(spot, (uint64_t)0 - 1);
+    memlord_i_u32 *to_go = &spot->shard->displaced;
+    memlord_i_bucket *b;
+    spot->entry = NULL;
+    if (spot->sparse) {
+        memlord_i_sparse_erase(spot->shard, spot->slot);
+        memlord_i_u32_store(to_go, memlord_i_u32_load(to_go) + 1);
+        return;
+    }
+    b = spot->window[spot->bucket];
+    memlord_i_spot_displace(spot, (uint32_t)0 - 1);
     memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) &
                                         ~((uint64_t)255 << (8 * spot->slot)));
-    spot->entry = NULL;
 }
 
 /* After a put, no longer inside: grows a crowded shard. No memory is no harm yet. */
-static void memlord_i_spot_relieve(memlord *lord, memlord_i_thread *t, memlord_i_spot *spot) {
-    uint64_t seen = 0;
-    uint32_t state = memlord_i_enter(t, spot->shard);
-    if ((state == t->id || state == MEMLORD_I_SHARD_SHARED) && memlord_i_shard_crowded(spot->shard))
-        seen = spot->shard->buckets;
+static MEMLORD_I_COLD void memlord_i_map_relieve(memlord *lord, memlord_i_thread *t,
+                                                 memlord_i_shard *s) {
+    memlord_i_shard was;
+    uint32_t state = memlord_i_enter(t, s, 0);
+    int shared = state == MEMLORD_I_SHARD_SHARED;
+    int crowded = (shared || memlord_i_owns(t, state)) && memlord_i_shard_crowded(s, &was);
     memlord_i_leave(t);
-    if (seen) (void)memlord_i_shard_grow(lord, t, spot->shard, seen);
+    if (!crowded || memlord_i_shard_remake(lord, t, s, &was, shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
+        return;
+    if (!s->shift) memlord_i_map_thin(lord, t);
 }
 
 /* --------------------------------------------------------------------- >>counters --
@@ -2689,11 +3159,13 @@ static memlord_i_chunks *memlord_i_book_room(memlord *lord, memlord_i_book *book
     uint64_t cap = have ? have->cap * 2 : 6, i;
     if (have && chunk < have->cap) return have;
     while (cap <= chunk) cap *= 2;
-    more = (memlord_i_chunks *)grab(lord, sizeof *more + (size_t)cap * sizeof more->at[0]);
+    more = (memlord_i_chunks *)grab(lord, sizeof *more + (size_t)cap * sizeof(memlord_i_ptr));
     if (!more) return NULL;
     more->cap = cap;
     more->older = have;
-    for (i = 0; have && i < have->cap; i++) more->at[i].v = memlord_i_ptr_load(&have->at[i]);
+    for (i = 0; have && i < have->cap; i++)
+        memlord_i_ptr_store(memlord_i_chunks_at(more, i),
+                            memlord_i_ptr_load(memlord_i_chunks_at(have, i)));
     memlord_i_ptr_store_release(book, more); /* pairs with memlord_i_book_at's load_acquire */
     return more;
 }
@@ -2703,7 +3175,8 @@ static MEMLORD_I_HOT void *memlord_i_book_at(const memlord_i_book *book, uint32_
     memlord_i_chunks *chunks = (memlord_i_chunks *)memlord_i_ptr_load_acquire(book);
     char *chunk;
     if (!chunks || number >> MEMLORD_I_CHUNK_BITS >= chunks->cap) return NULL;
-    chunk = (char *)memlord_i_ptr_load_acquire(&chunks->at[number >> MEMLORD_I_CHUNK_BITS]);
+    chunk = (char *)memlord_i_ptr_load_acquire(
+        memlord_i_chunks_at(chunks, number >> MEMLORD_I_CHUNK_BITS));
     return chunk ? chunk + (number & (MEMLORD_I_CHUNK - 1)) * size : NULL;
 }
 
@@ -2714,10 +3187,10 @@ static void *memlord_i_book_make(memlord *lord, memlord_i_book *book, uint32_t n
     memlord_i_chunks *chunks = memlord_i_book_room(lord, book, i, grab);
     void *chunk;
     if (!chunks) return NULL;
-    if (!memlord_i_ptr_load(&chunks->at[i])) {
+    if (!memlord_i_ptr_load(memlord_i_chunks_at(chunks, i))) {
         chunk = grab(lord, MEMLORD_I_CHUNK * size);
         if (!chunk) return NULL;
-        memlord_i_ptr_store_release(&chunks->at[i], chunk);
+        memlord_i_ptr_store_release(memlord_i_chunks_at(chunks, i), chunk);
     }
     return memlord_i_book_at(book, number, size);
 }
@@ -2726,10 +3199,11 @@ static void memlord_i_book_end(memlord *lord, memlord_i_book *book, size_t size)
     memlord_i_chunks *chunks = (memlord_i_chunks *)memlord_i_ptr_load(book), *older;
     uint64_t i;
     for (i = 0; chunks && i < chunks->cap; i++)
-        memlord_i_free(lord, chunks->at[i].v, MEMLORD_I_CHUNK * size);
+        memlord_i_free(lord, memlord_i_ptr_load(memlord_i_chunks_at(chunks, i)),
+                       MEMLORD_I_CHUNK * size);
     for (; chunks; chunks = older) {
         older = chunks->older;
-        memlord_i_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof chunks->at[0]);
+        memlord_i_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(memlord_i_ptr));
     }
 }
 
@@ -2739,11 +3213,8 @@ static MEMLORD_I_HOT memlord_i_row *memlord_i_row_at(memlord *lord, int book, ui
 
 static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_at(const memlord_i_thread *t, int book,
                                                        uint32_t number) {
-    if (book == MEMLORD_I_DEVICE) {
-        memlord_i_cell *chunk =
-            (memlord_i_cell *)memlord_i_ptr_load_acquire(&t->devices[number >> MEMLORD_I_CHUNK_BITS]);
-        return chunk ? chunk + (number & (MEMLORD_I_CHUNK - 1)) : NULL;
-    }
+    if (book == MEMLORD_I_DEVICE)
+        return (memlord_i_cell *)memlord_i_ptr_load_acquire(&t->devices[number]);
     return (memlord_i_cell *)memlord_i_book_at(&t->books[book], number, sizeof(memlord_i_cell));
 }
 
@@ -2752,24 +3223,17 @@ static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord
                                                           int book, uint32_t number,
                                                           memlord_i_grab_fn grab) {
     memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
-    memlord_i_ptr *at = &t->devices[number >> MEMLORD_I_CHUNK_BITS];
     if (cell) return cell;
     if (book != MEMLORD_I_DEVICE)
         return (memlord_i_cell *)memlord_i_book_make(lord, &t->books[book], number, sizeof *cell,
                                                      grab);
-    cell = (memlord_i_cell *)grab(lord, MEMLORD_I_CHUNK * sizeof *cell);
-    if (!cell) return NULL;
-    memlord_i_ptr_store_release(at, cell); /* pairs with memlord_i_cell_at */
-    return memlord_i_cell_at(t, book, number);
+    cell = (memlord_i_cell *)grab(lord, sizeof *cell);
+    memlord_i_ptr_store_release(&t->devices[number], cell); /* pairs with memlord_i_cell_at */
+    return cell;
 }
 
-/* Takes a cell's net change, which has left 0..batch, to its row. Locks the row: about once in
-   half a batch of growth or shrinkage; with batch 0 two shared adds on every call instead. */
-static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint32_t number,
-                                                  memlord_i_cell *cell, int64_t net) {
-    memlord_i_row *row = memlord_i_row_at(lord, book, number);
-    int64_t hold = (int64_t)(lord->batch / 2), high = (int64_t)memlord_i_u64_load(&cell->high);
-    int64_t published;
+/* Keeps in and out below 2^63: what they have too much is the row's to know. */
+static void memlord_i_cell_fold(memlord_i_row *row, memlord_i_cell *cell) {
     const uint64_t half = (uint64_t)1 << 63;
     if (memlord_i_u64_load(&cell->in) >= half) {
         memlord_i_u64_own_add(&cell->in, half);
@@ -2779,49 +3243,56 @@ static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint3
         memlord_i_u64_own_add(&cell->out, half);
         (void)memlord_i_u64_add(&row->folds_out, 1);
     }
+}
+
+/* Takes a cell's level to its row, when it has left base..base + batch. Locks the row: about
+   once in half a batch of growth or shrinkage; with batch 0 two shared adds on every call. */
+static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint32_t number,
+                                                  memlord_i_cell *cell) {
+    memlord_i_row *row = memlord_i_row_at(lord, book, number);
+    uint64_t level = memlord_i_u64_load(&cell->in) - memlord_i_u64_load(&cell->out);
+    uint64_t base = memlord_i_u64_load(&cell->base), hold = lord->batch / 2, published;
     if (!lord->batch) {
-        published = (int64_t)(memlord_i_u64_add(&row->published, (uint64_t)net) + (uint64_t)net);
-        memlord_i_u64_raise(&row->peak, published);
-        memlord_i_u64_store(&cell->net, 0);
-        memlord_i_u64_store(&cell->high, 0);
-        return;
+        published = memlord_i_u64_add(&row->published, level - base) + (level - base);
+        memlord_i_u64_raise(&row->peak, (int64_t)published);
+    } else {
+        memlord_i_lock_take(&row->lock);
+        published = memlord_i_u64_load(&row->published);
+        if (memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn)) /* all alone */
+            memlord_i_u64_raise(&row->peak,
+                                (int64_t)(published + memlord_i_u64_load(&cell->high) - base));
+        memlord_i_u64_raise(&row->peak, (int64_t)(published + level - base));
+        memlord_i_u64_store(&row->published, published + level - base - hold);
+        memlord_i_u64_store(&row->turn, memlord_i_u64_load(&row->turn) + 1);
+        memlord_i_u64_store(&cell->seen, memlord_i_u64_load(&row->turn));
+        memlord_i_lock_drop(&row->lock);
     }
-    memlord_i_lock_take(&row->lock);
-    published = (int64_t)memlord_i_u64_load(&row->published);
-    if (memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn))
-        memlord_i_u64_raise(&row->peak, published + high); /* nobody else moved it meanwhile */
-    memlord_i_u64_raise(&row->peak, published + net);
-    memlord_i_u64_store(&row->published, (uint64_t)(published + net - hold));
-    memlord_i_u64_own_add(&row->turn, 1);
-    memlord_i_u64_store(&cell->net, (uint64_t)hold);
-    memlord_i_u64_store(&cell->high, (uint64_t)hold);
-    memlord_i_u64_store(&cell->seen, memlord_i_u64_load(&row->turn));
-    memlord_i_lock_drop(&row->lock);
+    memlord_i_cell_fold(row, cell);
+    level = memlord_i_u64_load(&cell->in) - memlord_i_u64_load(&cell->out);
+    memlord_i_u64_store(&cell->base, level - hold);
+    memlord_i_u64_store(&cell->high, level);
 }
 
 static MEMLORD_I_HOT void memlord_i_cell_in(memlord *lord, int book, uint32_t number,
                                             memlord_i_cell *cell, uint64_t bytes) {
-    int64_t net = (int64_t)(memlord_i_u64_load(&cell->net) + bytes);
-    memlord_i_u64_own_add(&cell->in, bytes);
-    if (net > (int64_t)memlord_i_u64_load(&cell->high)) {
-        memlord_i_u64_store(&cell->high, (uint64_t)net);
-        if (MEMLORD_I_UNLIKELY(net > (int64_t)lord->batch)) {
-            memlord_i_cell_publish(lord, book, number, cell, net);
-            return;
-        }
+    uint64_t in = memlord_i_u64_load(&cell->in) + bytes;
+    int64_t level = (int64_t)(in - memlord_i_u64_load(&cell->out));
+    memlord_i_u64_store(&cell->in, in);
+    if (level > (int64_t)memlord_i_u64_load(&cell->high)) {
+        memlord_i_u64_store(&cell->high, (uint64_t)level);
+        if (MEMLORD_I_UNLIKELY(level - (int64_t)memlord_i_u64_load(&cell->base) >
+                               (int64_t)lord->batch))
+            memlord_i_cell_publish(lord, book, number, cell);
     }
-    memlord_i_u64_store(&cell->net, (uint64_t)net);
 }
 
 static MEMLORD_I_HOT void memlord_i_cell_out(memlord *lord, int book, uint32_t number,
                                              memlord_i_cell *cell, uint64_t bytes) {
-    int64_t net = (int64_t)(memlord_i_u64_load(&cell->net) - bytes);
-    memlord_i_u64_own_add(&cell->out, bytes);
-    if (MEMLORD_I_UNLIKELY(net < 0)) {
-        memlord_i_cell_publish(lord, book, number, cell, net);
-        return;
-    }
-    memlord_i_u64_store(&cell->net, (uint64_t)net);
+    uint64_t out = memlord_i_u64_load(&cell->out) + bytes;
+    int64_t level = (int64_t)(memlord_i_u64_load(&cell->in) - out);
+    memlord_i_u64_store(&cell->out, out);
+    if (MEMLORD_I_UNLIKELY(level < (int64_t)memlord_i_u64_load(&cell->base)))
+        memlord_i_cell_publish(lord, book, number, cell);
 }
 
 /* -- what a call did, to all the rows it concerns -- */
@@ -2836,13 +3307,9 @@ typedef struct memlord_i_change {
 } memlord_i_change;
 
 static void memlord_i_cell_undo(memlord *lord, memlord_i_cell *cell, const memlord_i_change *c) {
-    int64_t net = (int64_t)(memlord_i_u64_load(&cell->net) - c->in);
     memlord_i_u64_own_add(&cell->allocs, (uint64_t)0 - c->allocs);
     memlord_i_u64_own_add(&cell->in, (uint64_t)0 - c->in);
-    if (net < 0)
-        memlord_i_cell_publish(lord, c->book, c->number, cell, net);
-    else
-        memlord_i_u64_store(&cell->net, (uint64_t)net);
+    memlord_i_cell_publish(lord, c->book, c->number, cell);
 }
 
 static void memlord_i_cell_change(memlord *lord, memlord_i_cell *cell, const memlord_i_change *c) {
@@ -2866,7 +3333,7 @@ static void memlord_i_cell_change(memlord *lord, memlord_i_cell *cell, const mem
    every row has from its start. Inside the map: takes no lock but the innermost two. */
 static void memlord_i_count(memlord *lord, memlord_i_thread *t, const memlord_i_change *c) {
     memlord_i_cell *cell = memlord_i_cell_at(t, c->book, c->number);
-    if (MEMLORD_I_LIKELY(cell && !(t->special & MEMLORD_I_SPECIAL_ORPHAN))) {
+    if (MEMLORD_I_LIKELY(cell && t != lord->orphan)) {
         memlord_i_cell_change(lord, cell, c);
         return;
     }
@@ -2927,7 +3394,8 @@ static void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peak
         if (!peaks) continue;
         level = memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn)
                     ? memlord_i_u64_load(&cell->high)
-                    : memlord_i_u64_load(&cell->net);
+                    : in - out;
+        level -= memlord_i_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
     if (peaks) memlord_i_lock_drop(&row->lock);
@@ -2945,17 +3413,20 @@ static void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peak
     sum->peak_error = cells > 1 ? cells * lord->batch : 0;
 }
 
-/* Live bytes alone: what memlord_allocated costs. */
+/* Live bytes alone: what memlord_allocated costs. Saturates, as in and out may not fit. */
 static uint64_t memlord_i_row_live(memlord *lord, int book, uint32_t number) {
     memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
-    uint64_t live = 0;
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
+    memlord_i_wide in = {0, 0}, out = {0, 0};
+    in.units = memlord_i_u64_load(&row->folds_in);
+    out.units = memlord_i_u64_load(&row->folds_out);
     for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
         const memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
-        if (cell) live += memlord_i_u64_load(&cell->in) - memlord_i_u64_load(&cell->out);
+        if (!cell) continue;
+        in = memlord_i_wide_add(in, 0, memlord_i_u64_load(&cell->in));
+        out = memlord_i_wide_add(out, 0, memlord_i_u64_load(&cell->out));
     }
-    live += (memlord_i_u64_load(&row->folds_in) - memlord_i_u64_load(&row->folds_out)) << 63;
-    return (int64_t)live > 0 ? live : 0; /* a call in flight may be half seen */
+    return memlord_i_wide_since(in, out); /* 0 if a call in flight was half seen */
 }
 
 /* Sets a row's peak to what is live. The caller's own cell stays exact; other threads' highs
@@ -2966,9 +3437,10 @@ static void memlord_i_row_peak_reset(memlord *lord, memlord_i_thread *t, int boo
     memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
     memlord_i_lock_take(&row->lock);
     memlord_i_u64_store(&row->peak, memlord_i_row_live(lord, book, number));
-    memlord_i_u64_own_add(&row->turn, 1);
+    memlord_i_u64_store(&row->turn, memlord_i_u64_load(&row->turn) + 1);
     if (cell) {
-        memlord_i_u64_store(&cell->high, memlord_i_u64_load(&cell->net));
+        memlord_i_u64_store(&cell->high,
+                            memlord_i_u64_load(&cell->in) - memlord_i_u64_load(&cell->out));
         memlord_i_u64_store(&cell->seen, memlord_i_u64_load(&row->turn));
     }
     memlord_i_lock_drop(&row->lock);
@@ -3270,17 +3742,19 @@ static MEMLORD_I_HOT uint64_t memlord_i_index_get(memlord *lord, uint64_t key) {
     uint64_t at = memlord_i_index_start(key), seen;
     if (!index) return 0;
     for (;; at++) {
-        seen = memlord_i_u64_load_acquire(&index->at[at & index->mask].key);
-        if (seen == key) return memlord_i_u64_load(&index->at[at & index->mask].value);
+        const memlord_i_pair *pair = (memlord_i_pair *)(index + 1) + (at & index->mask);
+        seen = memlord_i_u64_load_acquire(&pair->key);
+        if (seen == key) return memlord_i_u64_load(&pair->value);
         if (!seen) return 0;
     }
 }
 
 static void memlord_i_index_put(memlord_i_index *index, uint64_t key, uint64_t value) {
-    uint64_t at = memlord_i_index_start(key);
-    while (memlord_i_u64_load(&index->at[at & index->mask].key)) at++;
-    memlord_i_u64_store(&index->at[at & index->mask].value, value);
-    memlord_i_u64_store_release(&index->at[at & index->mask].key, key);
+    uint64_t at = memlord_i_index_start(key) & index->mask;
+    memlord_i_pair *pairs = (memlord_i_pair *)(index + 1);
+    while (memlord_i_u64_load(&pairs[at].key)) at = (at + 1) & index->mask;
+    memlord_i_u64_store(&pairs[at].value, value);
+    memlord_i_u64_store_release(&pairs[at].key, key);
     index->count++;
 }
 
@@ -3291,13 +3765,14 @@ static memlord_result memlord_i_index_room_locked(memlord *lord, uint64_t more) 
     if (old && (old->count + more) * 2 <= cap) return MEMLORD_OK;
     if (old) cap *= 2;
     index = (memlord_i_index *)memlord_i_cold_alloc(lord, sizeof *index +
-                                                              (size_t)cap * sizeof index->at[0]);
+                                                              (size_t)cap * sizeof(memlord_i_pair));
     if (!index) return MEMLORD_I_AGAIN;
     index->mask = cap - 1;
     index->older = old;
     for (i = 0; old && i <= old->mask; i++) {
-        uint64_t key = memlord_i_u64_load(&old->at[i].key);
-        if (key) memlord_i_index_put(index, key, memlord_i_u64_load(&old->at[i].value));
+        const memlord_i_pair *pair = (memlord_i_pair *)(old + 1) + i;
+        uint64_t key = memlord_i_u64_load(&pair->key);
+        if (key) memlord_i_index_put(index, key, memlord_i_u64_load(&pair->value));
     }
     memlord_i_ptr_store_release(&lord->index, index);
     return MEMLORD_OK;
@@ -3310,13 +3785,25 @@ static void memlord_i_index_end(memlord *lord) {
     memlord_i_index *index = (memlord_i_index *)memlord_i_ptr_load(&lord->index), *older;
     for (; index; index = older) {
         older = index->older;
-        memlord_i_free(lord, index, sizeof *index + (size_t)(index->mask + 1) * sizeof index->at[0]);
+        memlord_i_free(lord, index, sizeof *index + (size_t)(index->mask + 1) * sizeof(memlord_i_pair));
     }
 }
 
 /* -- rows: what can be counted -- */
 
-/* Adds a row under an index key. Row 0 of sites and tags means none and is never given out. */
+#if MEMLORD_I_POSIX
+/* In a forked child: who held a row's lock while the map was stopped was reading, and is gone. */
+static void memlord_i_readers_gone(memlord *lord) {
+    int book;
+    uint32_t i;
+    for (book = 0; book < MEMLORD_I_BOOKS; book++)
+        for (i = 1; i < memlord_i_u32_load(&lord->row_count[book]); i++)
+            memlord_i_lock_drop(&memlord_i_row_at(lord, book, i)->lock);
+    memlord_i_lock_drop(&lord->count_lock);
+}
+#endif
+
+/* Adds a row under an index key. Row 0 means none and is never given out. */
 static memlord_result memlord_i_row_add_locked(memlord *lord, int book, uint32_t slot,
                                                void *subject, uint64_t key, uint32_t *number) {
     uint32_t n = memlord_i_u32_load(&lord->row_count[book]);
@@ -3330,13 +3817,13 @@ static memlord_result memlord_i_row_add_locked(memlord *lord, int book, uint32_t
     row->slot = slot;
     row->subject = subject;
     memlord_i_u32_store_release(&lord->row_count[book], n + 1); /* pairs with the walks' acquire */
-    memlord_i_index_add_locked(lord, key, book == MEMLORD_I_DEVICE ? n + 1 : n);
+    memlord_i_index_add_locked(lord, key, n);
     *number = n;
     return MEMLORD_OK;
 }
 
 /* ---------------------------------------------------------------------- >>devices --
-   Owns the slots: small numbers for the devices seen, in the order they were seen. A slot is
+   Owns the slots: small numbers from 1 for the devices seen, in the order they were seen. A slot is
    published last, when everything about it can be read. Lock: cold. */
 
 static const char *const memlord_i_type_names[] = {
@@ -3381,10 +3868,10 @@ static memlord_result memlord_i_device_locked(memlord *lord, memlord_device d, u
     memlord_i_device *device;
     memlord_result r;
     if (have) {
-        *slot = (uint32_t)have - 1;
+        *slot = (uint32_t)have;
         return MEMLORD_OK;
     }
-    if (n >= MEMLORD_MAX_DEVICES) return MEMLORD_E_DEVICE;
+    if (n > MEMLORD_MAX_DEVICES) return MEMLORD_E_DEVICE;
     device = (memlord_i_device *)memlord_i_ptr_load(&lord->device[n]);
     if (!device) {
         device = (memlord_i_device *)memlord_i_cold_alloc(lord, sizeof *device);
@@ -3395,7 +3882,7 @@ static memlord_result memlord_i_device_locked(memlord *lord, memlord_device d, u
     lord->slot_type[n] = (unsigned char)d.type;
     r = memlord_i_row_add_locked(lord, MEMLORD_I_DEVICE, n, device, key, slot);
     if (r == MEMLORD_OK && memlord_i_device_direct(d) < MEMLORD_I_DIRECT)
-        memlord_i_u32_store_release(&lord->slot_of[memlord_i_device_direct(d)], n + 1);
+        memlord_i_u32_store_release(&lord->slot_of[memlord_i_device_direct(d)], n);
     return r;
 }
 
@@ -3406,7 +3893,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_device_find(memlord *lord, memlor
     if (!memlord_i_device_valid(d)) return MEMLORD_E_DEVICE;
     have = memlord_i_index_get(lord, memlord_i_device_key(d));
     if (have) {
-        *slot = (uint32_t)have - 1;
+        *slot = (uint32_t)have;
         return MEMLORD_OK;
     }
     do {
@@ -3419,8 +3906,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_device_find(memlord *lord, memlor
 /* The slot of a device, made on its first use. The acquire pairs with the release above. */
 static MEMLORD_I_HOT memlord_result memlord_i_slot(memlord *lord, memlord_device d,
                                                    uint32_t *slot) {
-    *slot = memlord_i_u32_load_acquire(&lord->slot_of[memlord_i_device_direct(d)]) - 1;
-    if (MEMLORD_I_LIKELY(*slot != UINT32_MAX)) return MEMLORD_OK;
+    *slot = memlord_i_u32_load_acquire(&lord->slot_of[memlord_i_device_direct(d)]);
+    if (MEMLORD_I_LIKELY(*slot != 0)) return MEMLORD_OK;
     return memlord_i_device_find(lord, d, slot);
 }
 
@@ -3439,7 +3926,7 @@ static void memlord_i_stat_add(memlord *lord, uint32_t slot, int stat, uint64_t 
 static memlord_result memlord_i_slot_named(memlord *lord, memlord_device d, uint32_t *slot) {
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     if (d.index < 0) {
-        for (i = 0; i < n; i++) {
+        for (i = 1; i < n; i++) {
             if (lord->slot_type[i] != d.type) continue;
             *slot = i;
             return MEMLORD_OK;
@@ -3454,18 +3941,11 @@ static memlord_result memlord_i_slot_named(memlord *lord, memlord_device d, uint
    made when it is first seen, its strings copied; its rows one a device. Lock: cold. */
 
 static memlord_result memlord_i_shown_locked(memlord *lord, const char *file, const char *function,
-                                             int line, memlord_site **out) {
-    const char *kept_file, *kept_function;
-    memlord_result r = memlord_i_name_locked(lord, file ? file : "", &kept_file);
-    if (r) return r;
-    r = memlord_i_name_locked(lord, function ? function : "", &kept_function);
-    if (r) return r;
-    *out = (memlord_site *)memlord_i_cold_alloc(lord, sizeof **out);
-    if (!*out) return MEMLORD_I_AGAIN;
-    (*out)->file = kept_file;
-    (*out)->function = kept_function;
-    (*out)->line = line;
-    return MEMLORD_OK;
+                                             int line, memlord_site *out) {
+    memlord_result r = memlord_i_name_locked(lord, file ? file : "", &out->file);
+    if (r == MEMLORD_OK) r = memlord_i_name_locked(lord, function ? function : "", &out->function);
+    out->line = line;
+    return r;
 }
 
 /* The record of a place: found under the host's pointer or the address it was made from, and
@@ -3474,25 +3954,23 @@ static memlord_result memlord_i_site_locked(memlord *lord, const memlord_site *o
                                             void *address, memlord_i_site **out) {
     const void *identity = address ? (const void *)address : (const void *)origin;
     uint64_t key = memlord_i_index_key(identity, MEMLORD_I_SUBJECT);
+    memlord_site first = {"", "", 0};
     memlord_i_site *site;
-    memlord_site *shown = NULL;
     memlord_result r;
     *out = (memlord_i_site *)(uintptr_t)memlord_i_index_get(lord, key);
     if (*out) return MEMLORD_OK;
     r = memlord_i_index_room_locked(lord, 2);
     if (r) return r;
-    r = origin ? memlord_i_shown_locked(lord, origin->file, origin->function, origin->line, &shown)
-               : memlord_i_shown_locked(lord, "", "", 0, &shown);
+    if (origin) first = *origin;
+    r = memlord_i_shown_locked(lord, first.file, first.function, first.line, &first);
     if (r) return r;
     site = (memlord_i_site *)memlord_i_cold_alloc(lord, sizeof *site);
-    if (!site) {
-        memlord_i_cold_free(lord, shown, sizeof *shown);
-        return MEMLORD_I_AGAIN;
-    }
+    if (!site) return MEMLORD_I_AGAIN;
     site->address = address;
-    memlord_i_ptr_store(&site->shown, shown);
+    site->first = first;
+    memlord_i_ptr_store(&site->shown, &site->first);
     memlord_i_index_add_locked(lord, key, (uint64_t)(uintptr_t)site);
-    memlord_i_index_add_locked(lord, memlord_i_index_key(shown, MEMLORD_I_SUBJECT),
+    memlord_i_index_add_locked(lord, memlord_i_index_key(&site->first, MEMLORD_I_SUBJECT),
                                (uint64_t)(uintptr_t)site);
     *out = site;
     return MEMLORD_OK;
@@ -3506,11 +3984,14 @@ static memlord_i_site *memlord_i_site_of(memlord *lord, const void *identity) {
 static memlord_result memlord_i_site_show_locked(memlord *lord, memlord_i_site *site,
                                                  const char *file, const char *function,
                                                  int line) {
-    memlord_site *shown;
+    memlord_site fresh, *shown;
     memlord_result r = memlord_i_index_room_locked(lord, 1);
     if (r) return r;
-    r = memlord_i_shown_locked(lord, file, function, line, &shown);
+    r = memlord_i_shown_locked(lord, file, function, line, &fresh);
     if (r) return r;
+    shown = (memlord_site *)memlord_i_cold_alloc(lord, sizeof *shown);
+    if (!shown) return MEMLORD_I_AGAIN;
+    *shown = fresh;
     memlord_i_index_add_locked(lord, memlord_i_index_key(shown, MEMLORD_I_SUBJECT),
                                (uint64_t)(uintptr_t)site);
     memlord_i_ptr_store_release(&site->shown, shown); /* pairs with memlord_i_site_shown */
@@ -3840,7 +4321,7 @@ static void memlord_i_spot_open(memlord *lord, memlord_i_thread *t, memlord_i_sp
     memlord_i_spot_unlock(spot);
     memlord_i_count_all(lord, t, c, n);
     memlord_i_spot_leave(t, spot);
-    if (spot->bucket) memlord_i_spot_relieve(lord, t, spot);
+    if (spot->bucket || spot->sparse) memlord_i_map_relieve(lord, t, spot->shard);
 }
 
 /* Puts an entry under a key and counts `c`. A live one there is stale and closed. *fresh says
@@ -3970,7 +4451,7 @@ static memlord_result memlord_i_detach(memlord *lord, memlord_i_thread *t, uint3
                                        uint64_t key, memlord_i_entry *out) {
     memlord_i_spot spot;
     int found;
-    if (memlord_i_map_take(lord, t, type, key, out)) {
+    if (memlord_i_map_take(lord, t, type, key, out, 0)) {
         memlord_i_leave(t);
         return MEMLORD_OK;
     }
@@ -4007,7 +4488,7 @@ static uint64_t memlord_i_rows_moved(memlord *lord, uint64_t word2, uint32_t slo
 /* Enters for counting alone, so that fork waits for it. */
 static void memlord_i_enter_counting(memlord *lord, memlord_i_thread *t) {
     memlord_i_shard *s = &lord->shards[0];
-    while (memlord_i_enter(t, s) == MEMLORD_I_SHARD_MOVING) {
+    while (memlord_i_enter(t, s, 0) == MEMLORD_I_SHARD_MOVING) {
         memlord_i_leave(t);
         memlord_i_lock_take(&s->lock);
         memlord_i_lock_drop(&s->lock);
@@ -4147,21 +4628,24 @@ static int memlord_i_wanted(memlord *lord, const memlord_i_query *q, const memlo
 
 /* Calls fn for what a held shard has of a query; non-zero stops and is answered. */
 typedef int (*memlord_i_visit_fn)(memlord *lord, const memlord_i_entry *e, void *user);
+typedef struct memlord_i_visitor {
+    memlord *lord;
+    const memlord_i_query *query;
+    memlord_i_visit_fn fn;
+    void *user;
+} memlord_i_visitor;
+static int memlord_i_visit_entry(const memlord_i_entry *e, void *user) {
+    const memlord_i_visitor *v = (const memlord_i_visitor *)user;
+    return memlord_i_wanted(v->lord, v->query, e) ? v->fn(v->lord, e, v->user) : 0;
+}
 static int memlord_i_shard_visit(memlord *lord, const memlord_i_shard *s, const memlord_i_query *q,
                                  memlord_i_visit_fn fn, void *user) {
-    uint64_t i;
-    unsigned j;
-    int stop;
-    for (i = 0; i < s->buckets; i++) {
-        const memlord_i_bucket *b = (const memlord_i_bucket *)(const void *)s->table + i;
-        uint64_t header = memlord_i_u64_load(&b->header);
-        for (j = 0; j < MEMLORD_I_SLOTS; j++) {
-            if (!((header >> (8 * j)) & 255) || !memlord_i_wanted(lord, q, &b->at[j])) continue;
-            stop = fn(lord, &b->at[j], user);
-            if (stop) return stop;
-        }
-    }
-    return 0;
+    memlord_i_visitor v;
+    v.lord = lord;
+    v.query = q;
+    v.fn = fn;
+    v.user = user;
+    return memlord_i_shard_each(s, memlord_i_visit_entry, &v);
 }
 
 static void memlord_i_visit(memlord *lord, const memlord_i_query *q, memlord_i_visit_fn fn,
@@ -4750,7 +5234,7 @@ static int memlord_i_tag_sum(memlord *lord, memlord_device sel, const char *tag,
     int found = !tag;
     memset(out, 0, sizeof *out);
     out->tag = tag;
-    for (i = 0; !tag && i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
+    for (i = 1; !tag && i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
         memlord_i_sum sum;
         if (!memlord_i_selects(sel, memlord_i_device_at(lord, i)->device)) continue;
         memlord_i_row_sum(lord, MEMLORD_I_DEVICE, i, 0, &sum);
@@ -4806,9 +5290,9 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
     all.sel = memlord_device_all();
     r->lord = lord;
     r->uptime = memlord_i_clock(lord) - lord->started;
-    r->devices = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    r->devices = memlord_i_rows(lord, MEMLORD_I_DEVICE) - 1;
     for (i = 0; i < r->devices; i++) {
-        memlord_i_stats(lord, i, &r->stat[i]);
+        memlord_i_stats(lord, i + 1, &r->stat[i]);
         memlord_i_stats_add(&r->total, &r->stat[i]);
     }
     r->tags = memlord_i_rows(lord, MEMLORD_I_TAG) - 1;
@@ -4853,7 +5337,7 @@ static void memlord_i_text_devices(memlord_i_report *r, uint32_t most) {
     memlord_i_puts(r->o, "\ndevice                  live        peak     blocks      allocs"
                          "       frees  allocated in all\n");
     for (i = 0; i < shown; i++) {
-        memlord_i_device *device = memlord_i_device_at(r->lord, i);
+        memlord_i_device *device = memlord_i_device_at(r->lord, i + 1);
         memlord_i_text_device(r, device->device,
                               (const char *)memlord_i_ptr_load_acquire(&device->label), &r->stat[i]);
     }
@@ -5024,7 +5508,7 @@ static void memlord_i_text(memlord_i_report *r) {
     if (r->blocks > 2) memlord_i_text_blocks(r, 20);
     for (i = 0; i < r->devices && r->devices > 1; i++)
         memlord_i_text_odd(r, &r->stat[i], i ? "anomalies and drops, " : "\nanomalies and drops, ",
-                           memlord_i_device_at(r->lord, i)->device);
+                           memlord_i_device_at(r->lord, i + 1)->device);
 }
 
 /* -- JSON, schema memlord/1 -- */
@@ -5091,7 +5575,7 @@ static void memlord_i_json_devices(memlord_i_report *r) {
     memlord_i_json_stats(r->o, &r->total);
     memlord_i_puts(r->o, ",\n\"devices\":[");
     for (i = 0; i < r->devices; i++) {
-        memlord_i_device *device = memlord_i_device_at(r->lord, i);
+        memlord_i_device *device = memlord_i_device_at(r->lord, i + 1);
         memlord_i_puts(r->o, i ? ",\n{" : "\n{");
         memlord_i_json_device(r->o, device->device, 1);
         memlord_i_json_text(r->o, "label",
@@ -5306,7 +5790,7 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out) {
 
 static void memlord_i_configure(memlord *lord, const memlord_desc *desc) {
     char value[16];
-    int debug = 0;
+    int debug = 0, book;
     lord->logger = desc->logger;
     lord->clock = desc->clock;
     lord->batch = desc->flags & MEMLORD_FLAG_EXACT ? 0
@@ -5320,7 +5804,7 @@ static void memlord_i_configure(memlord *lord, const memlord_desc *desc) {
     if (desc->flags & MEMLORD_FLAG_SITES) lord->hooks.v |= MEMLORD_I_HOOK_SITES;
     if (debug) lord->hooks.v |= MEMLORD_I_HOOK_TRACE;
     lord->started = memlord_i_clock(lord);
-    lord->row_count[MEMLORD_I_SITE].v = lord->row_count[MEMLORD_I_TAG].v = 1;
+    for (book = 0; book < MEMLORD_I_BOOKS; book++) lord->row_count[book].v = 1;
     lord->next_id.v = MEMLORD_I_SHARD_OWNED;
 }
 
@@ -5348,7 +5832,7 @@ static void memlord_i_register(memlord *lord) {
     memlord_i_process_start();
     lord->generation = memlord_i_u64_add(&memlord_i_process.generation, 1) + 1;
     memlord_i_thread_start(lord, lord->orphan);
-    lord->orphan->special = MEMLORD_I_SPECIAL_ORPHAN;
+    memlord_i_special(lord->orphan, MEMLORD_I_SPECIAL_ORPHAN, 1);
     lord->next = memlord_i_process.ledgers;
     lord->back = &memlord_i_process.ledgers;
     if (lord->next) lord->next->back = &lord->next;
@@ -5377,7 +5861,7 @@ static void memlord_i_log_leaks(memlord *lord) {
     memlord_i_out o;
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     if (lord->log_level < MEMLORD_LOG_INFO || !lord->logger.fn) return;
-    for (i = 0; i < n; i++) {
+    for (i = 1; i < n; i++) {
         memlord_stats s;
         memlord_i_stats(lord, i, &s);
         if (!s.live_blocks && !s.allocated) continue;
@@ -5409,7 +5893,8 @@ MEMLORD_API void memlord_destroy(memlord *lord) {
     if (memlord_i_self.generation == lord->generation) memlord_i_self.generation = 0;
 
     for (i = 0; i < MEMLORD_I_SHARDS; i++)
-        memlord_i_table_free(lord, lord->shards[i].table, lord->shards[i].buckets);
+        memlord_i_table_free(lord, lord->shards[i].table, lord->shards[i].size,
+                             lord->shards[i].shift);
     t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
     for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
         memlord_i_book_end(lord, &t->books[MEMLORD_I_SITE], sizeof(memlord_i_cell));
@@ -5498,8 +5983,8 @@ MEMLORD_API memlord_result memlord_device_label(memlord *lord, memlord_device de
 MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
     uint32_t i, n;
     if (!lord) return 0;
-    n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
-    for (i = 0; i < n && i < cap && out; i++) out[i] = memlord_i_device_at(lord, i)->device;
+    n = memlord_i_rows(lord, MEMLORD_I_DEVICE) - 1;
+    for (i = 0; i < n && i < cap && out; i++) out[i] = memlord_i_device_at(lord, i + 1)->device;
     return n;
 }
 
@@ -5517,41 +6002,53 @@ static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
     return (unsigned)device.type < (unsigned)MEMLORD_I_TYPES && device.index >= MEMLORD_ANY;
 }
 
-/* The plain open; 0: it takes the general one. The caller has looked at the sizes. */
-static MEMLORD_I_HOT int memlord_i_open_plain(memlord *lord, memlord_i_thread *t, uint32_t type,
-                                              uint32_t slot, memlord_i_cell *cell,
-                                              uint64_t storage, uint64_t bytes, uint64_t rows) {
-    if (MEMLORD_I_UNLIKELY(!memlord_i_map_put(lord, t, type, storage,
-                                              memlord_i_word1(bytes, slot),
-                                              memlord_i_u64_load(&lord->born) | rows)))
-        return 0;
+/* The map and the device's counters, by the shorter way; as memlord_i_map_put. With `plain` the
+   caller has looked at everything. */
+static MEMLORD_I_HOT int memlord_i_open_near(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                             memlord_i_cell *cell, uint64_t storage,
+                                             uint64_t bytes, uint64_t rows, int plain) {
+    int done = memlord_i_map_put(lord, t, storage, memlord_i_word1(bytes, slot),
+                                 memlord_i_u64_load(&lord->born) | rows, plain);
+    if (MEMLORD_I_UNLIKELY(!done)) return 0;
     memlord_i_u64_own_add(&cell->allocs, 1);
     memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
-    return 1;
+    return done;
+}
+
+/* The general open, after the shorter way was tried or is barred. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_open_far(memlord *lord, memlord_i_thread *t,
+                                                            uint32_t slot, uint64_t storage,
+                                                            uint64_t bytes, uint64_t rows) {
+    int fresh;
+    memlord_result r = memlord_i_open(lord, t, slot, storage, bytes, rows, &fresh);
+    if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
+    return r;
 }
 
 /* Every alloc that is not plain: with rows, with an error, on a new shard, for a new device. */
-static MEMLORD_I_COLD memlord_result memlord_i_alloc_general(memlord *lord, memlord_device device,
-                                                             uint64_t storage, uint64_t bytes,
-                                                             const memlord_site *site) {
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
+                                                                 memlord_device device,
+                                                                 uint64_t storage, uint64_t bytes,
+                                                                 const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_cell *cell;
     uint64_t rows;
     uint32_t slot;
-    int fresh;
+    int done = 0;
     memlord_result r = memlord_i_admit(lord, device, storage, bytes, &slot);
     if (r) return r;
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     rows = memlord_i_rows_for(lord, t, slot, site);
     cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    if (cell && !(t->special & MEMLORD_I_SPECIAL_ORPHAN) && bytes <= MEMLORD_I_PLAIN_MAX &&
-        memlord_i_open_plain(lord, t, (uint32_t)device.type, slot, cell, storage, bytes, rows)) {
+    if (cell && t != lord->orphan && bytes <= MEMLORD_I_PLAIN_MAX)
+        done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, rows, 0);
+    if (MEMLORD_I_LIKELY(done)) {
         if (rows) memlord_i_count_rows(lord, t, rows, bytes, 1);
         memlord_i_leave(t);
+        if (done == 2) memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, storage, 0));
     } else {
-        r = memlord_i_open(lord, t, slot, storage, bytes, rows, &fresh);
-        if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
+        r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
     }
     memlord_i_thread_put(lord, t);
     if ((memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE) && r == MEMLORD_OK)
@@ -5559,23 +6056,62 @@ static MEMLORD_I_COLD memlord_result memlord_i_alloc_general(memlord *lord, meml
     return r;
 }
 
-/* The plain case is written out: nothing hooked, no tag, a device and a thread seen before. */
+/* 1: neither a handle nor a refused key. */
+static MEMLORD_I_HOT int memlord_i_key_plain(uint64_t key) {
+    return (key >> MEMLORD_I_HANDLE_BITS) - 1 < (UINT64_MAX >> MEMLORD_I_HANDLE_BITS) - 1;
+}
+
+/* An alloc that is plain, but not into the first slot of a sparse table. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, memlord_i_thread *t,
+                                                              uint32_t slot, uint64_t storage,
+                                                              uint64_t bytes) {
+    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+    int done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, 0, 1);
+    if (MEMLORD_I_UNLIKELY(!done)) return memlord_i_open_far(lord, t, slot, storage, bytes, 0);
+    memlord_i_leave(t);
+    if (MEMLORD_I_UNLIKELY(done == 2))
+        memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, storage, 1));
+    return MEMLORD_OK;
+}
+
+/* A plain alloc that has raised its thread's level: the end of it. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_high(memlord *lord, memlord_i_thread *t,
+                                                              uint32_t slot, uint64_t bytes) {
+    memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot),
+                      bytes);
+    memlord_i_leave(t);
+    return MEMLORD_OK;
+}
+
+/* The least a call can do is written out here and in memlord_i_end: nothing hooked, no tag, a
+   device and a thread seen before, an address, the first slot of a sparse table of one's own.
+   All else is the tail of the function, so that this takes no stack. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
-    uint32_t known = memlord_i_device_direct(device), slot;
     if (!lord) return MEMLORD_OK;
-    slot = memlord_i_u32_load_acquire(&lord->slot_of[known]) - 1;
     if (MEMLORD_I_LIKELY(memlord_i_self.generation == lord->generation)) {
         memlord_i_thread *t = memlord_i_self.thread;
-        memlord_i_cell *cell;
-        if (MEMLORD_I_UNLIKELY((memlord_i_u32_load(&lord->hooks) | t->special) ||
-                               slot == UINT32_MAX || bytes > MEMLORD_I_PLAIN_MAX ||
-                               !memlord_i_key_valid(storage)))
-            return memlord_i_alloc_general(lord, device, storage, bytes, site);
-        cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-        if (MEMLORD_I_LIKELY(cell != NULL) &&
-            MEMLORD_I_LIKELY(memlord_i_open_plain(lord, t, (uint32_t)device.type, slot, cell,
-                                                  storage, bytes, 0))) {
+        uint32_t slot = memlord_i_u32_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
+        memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+        if (MEMLORD_I_LIKELY(cell && !memlord_i_u32_load(&t->special) &&
+                             bytes <= MEMLORD_I_PLAIN_MAX && memlord_i_key_plain(storage))) {
+            memlord_i_shard *s = memlord_i_shard_of(lord, storage, 1);
+            memlord_i_entry *e;
+            if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
+                return memlord_i_alloc_near(lord, t, slot, storage, bytes);
+            e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
+            if (MEMLORD_I_UNLIKELY(e->key || (int32_t)memlord_i_u32_load(&s->displaced) <= 0))
+                return memlord_i_alloc_near(lord, t, slot, storage, bytes);
+            e->key = storage;
+            e->word1 = memlord_i_word1(bytes, slot);
+            e->word2 = memlord_i_u64_load(&lord->born);
+            memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) - 1);
+            memlord_i_u64_own_add(&cell->allocs, 1);
+            if (MEMLORD_I_UNLIKELY((int64_t)(memlord_i_u64_load(&cell->in) + bytes -
+                                             memlord_i_u64_load(&cell->out)) >
+                                   (int64_t)memlord_i_u64_load(&cell->high)))
+                return memlord_i_alloc_high(lord, t, slot, bytes);
+            memlord_i_u64_own_add(&cell->in, bytes);
             memlord_i_leave(t);
             return MEMLORD_OK;
         }
@@ -5583,13 +6119,29 @@ MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, u
     return memlord_i_alloc_general(lord, device, storage, bytes, site);
 }
 
+/* Counts a block that left the map by the shorter way: no side record. */
+static MEMLORD_I_HOT void memlord_i_count_gone(memlord *lord, memlord_i_thread *t,
+                                               const memlord_i_entry *gone) {
+    uint32_t slot = MEMLORD_I_SLOT(gone->word1);
+    uint64_t bytes = MEMLORD_I_BYTES(gone->word1);
+    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+    if (MEMLORD_I_UNLIKELY(!cell || t == lord->orphan)) {
+        memlord_i_count_close(lord, t, gone->word1, gone->word2);
+        return;
+    }
+    memlord_i_u64_own_add(&cell->frees, 1);
+    memlord_i_cell_out(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
+    if (MEMLORD_I_UNLIKELY(gone->word2 & MEMLORD_I_ROWS_MASK))
+        memlord_i_count_rows(lord, t, gone->word2, bytes, 0);
+}
+
 /* Every free and release that is not plain. */
-static MEMLORD_I_COLD memlord_result memlord_i_end_general(memlord *lord, memlord_device device,
-                                                           uint64_t storage, int how,
-                                                           const memlord_site *site) {
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
+                                                               memlord_device device,
+                                                               uint64_t storage, int how,
+                                                               const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_entry gone;
-    uint32_t hooks;
     memlord_result r = MEMLORD_OK;
     if (!storage) return MEMLORD_OK;
     if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
@@ -5597,48 +6149,76 @@ static MEMLORD_I_COLD memlord_result memlord_i_end_general(memlord *lord, memlor
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     gone.key = storage;
-    if (memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone)) {
-        memlord_i_count_close(lord, t, gone.word1, gone.word2);
+    if (memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 0)) {
+        memlord_i_count_gone(lord, t, &gone);
         memlord_i_leave(t);
     } else {
         r = memlord_i_close(lord, t, device, storage, how, &gone);
     }
-    hooks = memlord_i_u32_load(&lord->hooks);
     if (gone.key && r == MEMLORD_OK)
         memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site, MEMLORD_I_BYTES(gone.word1));
     memlord_i_thread_put(lord, t);
-    if ((hooks & MEMLORD_I_HOOK_TRACE) && gone.key && r == MEMLORD_OK)
+    if ((memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE) && gone.key && r == MEMLORD_OK)
         memlord_i_trace(lord, "[free]", device, storage, MEMLORD_I_BYTES(gone.word1), site);
     return r;
 }
 
-/* The plain case is written out, as in memlord_alloc; blocks with rows are plain here too. */
+/* A free that is plain, but not of the first slot of a sparse table. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlord_i_thread *t,
+                                                            memlord_device device,
+                                                            uint64_t storage, int how) {
+    memlord_i_entry gone;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 1)))
+        return memlord_i_close(lord, t, device, storage, how, &gone);
+    memlord_i_count_gone(lord, t, &gone);
+    memlord_i_leave(t);
+    return MEMLORD_OK;
+}
+
+/* A plain free that its cell, or the site and tag of the block, have more to do for. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_low(memlord *lord, memlord_i_thread *t,
+                                                           uint64_t word1, uint64_t word2) {
+    memlord_i_entry gone;
+    gone.word1 = word1;
+    gone.word2 = word2;
+    memlord_i_count_gone(lord, t, &gone);
+    memlord_i_leave(t);
+    return MEMLORD_OK;
+}
+
+/* As memlord_alloc. */
 static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device device,
                                                   uint64_t storage, int how,
                                                   const memlord_site *site) {
-    if (MEMLORD_I_LIKELY(memlord_i_self.generation == lord->generation)) {
-        memlord_i_thread *t = memlord_i_self.thread;
-        memlord_i_entry gone;
-        memlord_i_cell *cell;
-        uint32_t slot;
-        if (MEMLORD_I_UNLIKELY((memlord_i_u32_load(&lord->hooks) |
-                                (t->special & MEMLORD_I_SPECIAL_ORPHAN)) ||
-                               !memlord_i_key_valid(storage) || !memlord_i_type_valid(device)))
-            return memlord_i_end_general(lord, device, storage, how, site);
-        if (MEMLORD_I_LIKELY(memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone))) {
-            slot = MEMLORD_I_SLOT(gone.word1);
-            cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-            if (MEMLORD_I_LIKELY(cell && !(gone.word2 & MEMLORD_I_ROWS_MASK))) {
-                memlord_i_u64_own_add(&cell->frees, 1);
-                memlord_i_cell_out(lord, MEMLORD_I_DEVICE, slot, cell, MEMLORD_I_BYTES(gone.word1));
-            } else {
-                memlord_i_count_close(lord, t, gone.word1, gone.word2);
-            }
-            memlord_i_leave(t);
-            return MEMLORD_OK;
-        }
-    }
-    return memlord_i_end_general(lord, device, storage, how, site);
+    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_shard *s;
+    memlord_i_entry *e;
+    memlord_i_cell *cell;
+    uint64_t word1, word2;
+    if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
+                           memlord_i_u32_load(&t->special) || !memlord_i_key_plain(storage)))
+        return memlord_i_end_general(lord, device, storage, how, site);
+    s = memlord_i_shard_of(lord, storage, 1);
+    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
+        return memlord_i_end_near(lord, t, device, storage, how);
+    e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
+    if (MEMLORD_I_UNLIKELY(e->key != storage || e[1].key ||
+                           !memlord_i_plain_entry(lord, e, (uint32_t)device.type)))
+        return memlord_i_end_near(lord, t, device, storage, how);
+    word1 = e->word1;
+    word2 = e->word2;
+    e->key = 0;
+    memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) + 1);
+    cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, MEMLORD_I_SLOT(word1));
+    if (MEMLORD_I_UNLIKELY(!cell || (word2 & MEMLORD_I_ROWS_MASK)) ||
+        MEMLORD_I_UNLIKELY((int64_t)(memlord_i_u64_load(&cell->in) -
+                                     memlord_i_u64_load(&cell->out) - MEMLORD_I_BYTES(word1)) <
+                           (int64_t)memlord_i_u64_load(&cell->base)))
+        return memlord_i_end_low(lord, t, word1, word2);
+    memlord_i_u64_own_add(&cell->frees, 1);
+    memlord_i_u64_own_add(&cell->out, MEMLORD_I_BYTES(word1));
+    memlord_i_leave(t);
+    return MEMLORD_OK;
 }
 
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
@@ -5736,7 +6316,8 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
     uint32_t state, slot;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    if (!token || new_storage == UINT64_MAX || bytes > MEMLORD_I_BYTES_MAX) return MEMLORD_E_INVALID;
+    if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    if (new_storage && bytes > MEMLORD_I_BYTES_MAX) return MEMLORD_E_INVALID;
     state = token->state;
     if (state == MEMLORD_I_TOKEN_USED || state > MEMLORD_I_TOKEN_PASSED) return MEMLORD_E_STATE;
     if (state == MEMLORD_I_TOKEN_NEW) {
@@ -5995,12 +6576,17 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
 /* -- sites -- */
 
 MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on) {
+    memlord_i_thread *t;
     uint32_t hooks;
     if (!lord) return MEMLORD_OK;
-    memlord_i_lock_take(&memlord_i_process.cold);
+    memlord_i_lock_take(&memlord_i_process.lock); /* no thread comes meanwhile */
     hooks = memlord_i_u32_load(&lord->hooks) & ~(uint32_t)MEMLORD_I_HOOK_SITES;
-    memlord_i_u32_store(&lord->hooks, on ? hooks | MEMLORD_I_HOOK_SITES : hooks);
-    memlord_i_lock_drop(&memlord_i_process.cold);
+    if (on) hooks |= MEMLORD_I_HOOK_SITES;
+    memlord_i_u32_store(&lord->hooks, hooks);
+    t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next))
+        memlord_i_special(t, MEMLORD_I_SPECIAL_HOOKS, hooks != 0);
+    memlord_i_lock_drop(&memlord_i_process.lock);
     return MEMLORD_OK;
 }
 
@@ -6063,7 +6649,7 @@ MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) {
     uint32_t i, n;
     if (!lord || !memlord_i_selector_valid(sel)) return 0;
     n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
-    for (i = 0; i < n; i++)
+    for (i = 1; i < n; i++)
         if (memlord_i_selects(sel, memlord_i_device_at(lord, i)->device))
             sum = memlord_i_add(sum, memlord_i_row_live(lord, MEMLORD_I_DEVICE, i));
     return sum;
@@ -6079,7 +6665,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
     if (!lord) return MEMLORD_OK;
     if (!memlord_i_selector_valid(sel)) return MEMLORD_E_DEVICE;
     n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
-    for (i = 0; i < n; i++) {
+    for (i = 1; i < n; i++) {
         memlord_stats s;
         if (!memlord_i_selects(sel, memlord_i_device_at(lord, i)->device)) continue;
         memlord_i_stats(lord, i, &s);
@@ -6113,10 +6699,10 @@ MEMLORD_API void memlord_reset(memlord *lord) {
     memlord_i_lock_take(&memlord_i_process.cold);
     for (book = 0; book < MEMLORD_I_BOOKS; book++) {
         n = memlord_i_rows(lord, book);
-        for (i = book != MEMLORD_I_DEVICE; i < n; i++) memlord_i_row_reset(lord, t, book, i);
+        for (i = 1; i < n; i++) memlord_i_row_reset(lord, t, book, i);
     }
     n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
-    for (i = 0; i < n; i++)
+    for (i = 1; i < n; i++)
         for (stat = 0; stat < MEMLORD_I_STAT_COUNT; stat++)
             memlord_i_u64_store(&memlord_i_device_at(lord, i)->count[stat], 0);
     memlord_i_lock_drop(&memlord_i_process.cold);
@@ -6131,7 +6717,7 @@ MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
     t = memlord_i_thread_get(lord);
     if (!t) return;
     n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
-    for (i = 0; i < n; i++)
+    for (i = 1; i < n; i++)
         if (memlord_i_selects(sel, memlord_i_device_at(lord, i)->device))
             memlord_i_row_peak_reset(lord, t, MEMLORD_I_DEVICE, i);
     memlord_i_thread_put(lord, t);
@@ -6199,10 +6785,10 @@ MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
     if (!lord) return memlord_i_out_end(&o, cap) * 0;
     memlord_i_puts(&o, "memlord");
     n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
-    for (i = 0; i < n; i++) {
+    for (i = 1; i < n; i++) {
         memlord_stats s;
         memlord_i_stats(lord, i, &s);
-        memlord_i_puts(&o, i ? ", " : " ");
+        memlord_i_puts(&o, i > 1 ? ", " : " ");
         memlord_i_put_device(&o, memlord_i_device_at(lord, i)->device);
         memlord_i_puts(&o, " ");
         memlord_i_put_bytes(&o, s.allocated);
@@ -6354,8 +6940,8 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (t->recent[i].given == tag && !strcmp(t->recent[i].kept, tag)) kept = t->recent[i].kept;
-    if ((t->special & MEMLORD_I_SPECIAL_ORPHAN) || t->tag_depth == MEMLORD_I_TAG_DEPTH)
-        r = t->tag_depth ? MEMLORD_E_STATE : MEMLORD_E_NOMEM; /* a shared record has no stack */
+    if (t == lord->orphan || t->tag_depth == MEMLORD_I_TAG_DEPTH)
+        r = t == lord->orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE; /* a shared record has no stack */
     else if (!kept)
         r = memlord_i_name(lord, tag, &kept);
     if (r == MEMLORD_OK) {
@@ -6364,7 +6950,7 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
         t->tags[t->tag_depth++] = t->tag;
         t->tag = kept;
         t->tag_row = 0;
-        t->special |= MEMLORD_I_SPECIAL_TAG;
+        memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 1);
     }
     memlord_i_thread_put(lord, t);
     return r;
@@ -6379,7 +6965,7 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
     if (t->tag_depth) {
         t->tag = t->tags[--t->tag_depth];
         t->tag_row = 0;
-        if (!t->tag) t->special &= ~(uint32_t)MEMLORD_I_SPECIAL_TAG;
+        if (!t->tag) memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 0);
         r = MEMLORD_OK;
     }
     memlord_i_thread_put(lord, t);

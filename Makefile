@@ -1,0 +1,103 @@
+# MemLord's one entry point. `make` lists what it can do.
+#
+#   config=release|debug|asan|tsan   which builds of the suites `make test` runs; without it
+#                                    release, asan and tsan, the compile matrix and the examples
+#   CC=, CXX=                        gcc and g++; tsan builds always use clang
+#   V=1                              shows the commands
+
+CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
+CXX := $(if $(filter default,$(origin CXX)),g++,$(CXX))
+export CC CXX
+PREFIX ?= /usr/local
+DESTDIR ?=
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+
+warn := -Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror
+cc.release := $(CC) -O2
+cc.debug := $(CC) -O0 -g3
+cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+cc.tsan := clang -O1 -g -fsanitize=thread
+configs := $(or $(config),release asan tsan)
+ifneq ($(filter-out release debug asan tsan,$(configs)),)
+$(error config=$(config) is none of release, debug, asan, tsan)
+endif
+
+q := $(if $(V),,@)
+
+suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
+programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites)))
+examples := build/quickstart build/llama build/libmemlord_preload.so
+scripts := tests/matrix.sh tests/examples.sh
+version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
+
+.PHONY: help demo test test-all bench install deps clean deps-demo deps-test deps-bench
+.DELETE_ON_ERROR:
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
+
+demo: $(examples) ## builds and runs the examples; installs what they need
+	@echo '== quickstart: tags, views counted once, and the report they give'
+	@build/quickstart
+	@echo '== llama: an inference loop on a small random model, every buffer accounted for'
+	@build/llama
+	@echo '== preload: who allocates in a program that knows nothing of MemLord, here sort'
+	@seq 200000 -1 1 >build/numbers
+	@LD_PRELOAD=$$PWD/build/libmemlord_preload.so MEMLORD_REPORT=- \
+		sort -n build/numbers 2>&1 >/dev/null | head -n 18
+
+# -- tests --
+
+tested = $(call programs,$(configs)) $(if $(config),,$(scripts))
+test: $(call programs,$(configs)) $(if $(config),,$(examples)) ## all suites; ends with "N passed, N failed"
+	@sh tests/run.sh $(tested)
+
+test-all: configs := release debug asan tsan
+test-all: export MEMLORD_TEST_ALL = 1
+test-all: $(call programs,release debug asan tsan) $(examples) ## the same under more load, in every standard
+	@sh tests/run.sh $(call programs,$(configs)) $(scripts)
+
+define suite_rules
+build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | deps-test
+	@mkdir -p build/$(1)
+	@echo '  $$@'
+	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread -I. -c tests/matrix/impl.c -o $$@
+
+build/$(1)/test_%: tests/test_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o
+	@echo '  $$@'
+	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread $$< build/$(1)/memlord.o -o $$@ -lcmocka -ldl
+endef
+$(foreach c,release debug asan tsan,$(eval $(call suite_rules,$(c))))
+
+# -- examples --
+
+build/%: examples/%.c memlord.h | deps-demo
+	@mkdir -p build && echo '  $@'
+	$(q)$(CC) -std=c99 -O2 $(warn) -I. $< -o $@ -lm -pthread
+
+build/libmemlord_preload.so: examples/preload.c memlord.h | deps-demo
+	@mkdir -p build && echo '  $@'
+	$(q)$(CC) -std=c99 -O2 $(warn) -fPIC -shared -fvisibility=hidden -fexceptions -I. $< -o $@ \
+		-Wl,-z,now -ldl -pthread
+
+# -- the rest --
+
+bench: deps-bench ## measures MemLord beside its peers; takes minutes
+	@sh bench/run.sh
+
+install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: header, interposer, memlord.pc
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 memlord.h $(DESTDIR)$(PREFIX)/include/memlord.h
+	install -m 755 $< $(DESTDIR)$(PREFIX)/lib/libmemlord_preload.so
+	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: memlord' \
+		'Description: memory accounting for programs with more than one kind of memory' \
+		'Version: $(version)' 'Cflags: -I$${prefix}/include' 'Libs: -pthread' \
+		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/memlord.pc
+
+deps: deps-demo deps-test deps-bench ## looks for all that any target needs, and installs it
+
+deps-demo deps-test deps-bench: deps-%:
+	@sh tests/deps.sh $*
+
+clean: ## removes build/
+	rm -rf build

@@ -1,0 +1,252 @@
+#!/bin/sh
+# bench/run.sh: measures MemLord beside its peers and checks what the contract demands.
+#   sh bench/run.sh        builds what it needs into build/bench, runs, prints (`make bench`)
+#   sh bench/run.sh deps   the Debian packages of the peers, on one line; installs nothing
+# CC and CXX choose the compilers. MEMLORD_BENCH_QUICK=1: a minute instead of six, fewer rounds
+# and no row of millions. MEMLORD_BENCH_STRICT=1: exit 1 when a demand is missed or was not
+# measured. bench/README.md says how to read it.
+set -eu
+cd "$(dirname "$0")/.."
+
+if [ "${1:-}" = deps ]; then
+    echo libboost1.81-dev libabsl-dev libtbb-dev libstb-dev pkg-config \
+        heaptrack libjemalloc2 libgoogle-perftools4
+    exit 0
+fi
+
+cc=${CC:-gcc} cxx=${CXX:-g++}
+quick=${MEMLORD_BENCH_QUICK:-0}
+out=build/bench
+mkdir -p $out
+musts=$out/musts.tsv
+runs=$(mktemp -d)
+trap 'rm -rf "$runs"' EXIT
+trap 'exit 130' INT TERM
+
+# -- what is here --
+
+head_lines() {
+    echo "MemLord bench, $(date -u '+%Y-%m-%d %H:%M UTC')"
+    version=$(sed -n 's/^#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
+    echo "memlord.h $version, cksum $(cksum <memlord.h)"
+    model=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1)
+    echo "cpu       ${model:-$(uname -m)}, $(getconf _NPROCESSORS_ONLN) online"
+    echo "kernel    $(uname -sr)"
+    echo "compiler  $($cc --version | head -n 1); $($cxx --version | head -n 1); -O2"
+    echo "libc      $(getconf GNU_LIBC_VERSION 2>/dev/null || echo unknown)"
+    echo "load      $(cut -d' ' -f1-3 /proc/loadavg 2>/dev/null || echo unknown) before the run"
+}
+
+missing() {
+    echo "left out  $1: not found (Debian: $2)"
+}
+
+# Tries a program of one line; says whether it compiles and links with the flags given.
+builds() {
+    line=$1
+    shift
+    printf '%s\nint main() { return 0; }\n' "$line" |
+        $cxx -std=c++17 -x c++ - -x none -o "$runs/try" "$@" 2>/dev/null
+}
+
+find_peers() {
+    flags="" libs=""
+    if builds '#include <boost/unordered/unordered_flat_map.hpp>'; then
+        flags="$flags -DPEER_BOOST=1"
+    else
+        missing 'boost::unordered_flat_map' libboost1.81-dev
+    fi
+    absl=$(pkg-config --libs absl_flat_hash_map 2>/dev/null || true)
+    # shellcheck disable=SC2086 # a list of flags
+    if [ -n "$absl" ] && builds '#include <absl/container/flat_hash_map.h>' $absl; then
+        flags="$flags -DPEER_ABSL=1" libs="$libs $absl"
+    else
+        missing 'absl::flat_hash_map' 'libabsl-dev pkg-config'
+    fi
+    if builds '#include <tbb/concurrent_hash_map.h>' -ltbb; then
+        flags="$flags -DPEER_TBB=1" libs="$libs -ltbb"
+    else
+        missing 'tbb::concurrent_hash_map' libtbb-dev
+    fi
+    if builds '#include <stb/stb_ds.h>'; then
+        flags="$flags -DPEER_STB=1 -DPEER_STB_H=<stb/stb_ds.h>"
+    else
+        missing 'stb_ds' libstb-dev
+    fi
+}
+
+# -- demands --
+
+# demand WHAT SIGN LIMIT MEASURED UNIT; MEASURED is - when it was not
+demand() {
+    awk -v what="$1" -v sign="$2" -v limit="$3" -v is="$4" -v unit="$5" 'BEGIN {
+        if (is == "-") verdict = "NOT MEASURED"
+        else {
+            holds = sign == "<=" ? is + 0 <= limit + 0 : is + 0 >= limit + 0
+            verdict = holds ? "holds" : "MISSED"
+            is = is unit
+        }
+        printf "%s\t%s %s%s\t%s\t%s\n", what, sign, limit, unit, is, verdict
+    }' >>$musts
+}
+
+print_demands() {
+    echo
+    echo "Demands of the contract"
+    awk -F '\t' '{ printf "%-42s %-19s %-18s %s\n", $1, $2, $3, $4 }' $musts
+    ! grep -qE '(MISSED|NOT MEASURED)$' $musts
+}
+
+# -- the map --
+
+build_map() {
+    $cc -std=c99 -O2 -pthread -c bench/lord.c -o $out/lord.o
+    # shellcheck disable=SC2086 # lists of flags
+    $cxx -std=c++17 -O2 -DNDEBUG -Wall -Wextra -Werror -pthread $flags -c bench/map.cpp \
+        -o $out/map.o
+    # shellcheck disable=SC2086
+    $cxx -pthread $out/map.o $out/lord.o $libs -o $out/map
+}
+
+# -- tools that are preloaded --
+
+library() {
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null |
+        awk -v name="$1" '$1 == name { print $NF; exit }'
+}
+
+# churn_with TOOL THREADS LIVE OPERATIONS: one run, its ns per pair
+churn_with() {
+    tool=$1
+    shift
+    case $tool in
+    bare) $out/churn "$@" ;;
+    memlord)
+        LD_PRELOAD=$PWD/$preload MEMLORD_REPORT=$runs/report.txt MEMLORD_SYMBOLS=0 \
+            $out/churn "$@"
+        ;;
+    heaptrack) heaptrack -o "$runs/heaptrack" $out/churn "$@" 2>/dev/null ;;
+    jemalloc-*)
+        LD_PRELOAD=$jemalloc MALLOC_CONF=${tool#jemalloc-},prof_prefix:$runs/jeprof \
+            $out/churn "$@"
+        ;;
+    jemalloc) LD_PRELOAD=$jemalloc $out/churn "$@" ;;
+    gperftools) LD_PRELOAD=$tcmalloc HEAPPROFILE=$runs/heap $out/churn "$@" 2>/dev/null ;;
+    esac | sed -n 's/.*ns_per_pair \([0-9.]*\).*/\1/p'
+}
+
+find_tools() {
+    tools="bare memlord"
+    if command -v heaptrack >/dev/null; then
+        tools="$tools heaptrack"
+    else
+        missing heaptrack heaptrack
+    fi
+    jemalloc=$(library libjemalloc.so.2) tcmalloc=$(library libtcmalloc.so.4)
+    if [ -z "$jemalloc" ]; then
+        missing jemalloc libjemalloc2
+    elif LD_PRELOAD=$jemalloc MALLOC_CONF=prof:true /bin/true 2>&1 | grep -q .; then
+        echo "left out  jemalloc with profiling: this build has none; without it instead"
+        tools="$tools jemalloc"
+    else
+        tools="$tools jemalloc-prof:true,lg_prof_sample:0"
+    fi
+    if [ -n "$tcmalloc" ]; then
+        tools="$tools gperftools"
+    else
+        missing gperftools libgoogle-perftools4
+    fi
+}
+
+# A tool that is a hundred times slower is measured over fewer operations.
+operations() {
+    case $1 in
+    bare | memlord | jemalloc) echo 2000000 ;;
+    jemalloc-*) echo 100000 ;;
+    *) echo 400000 ;;
+    esac
+}
+
+summary() { # the runs of a tool and of bare, side by side: median, ratio, min, max
+    paste "$2" "$1" | awk -v name="$3" '
+        function median(v, n,   i, j, t) {
+            for (i = 2; i <= n; i++)
+                for (j = i; j > 1 && v[j - 1] > v[j]; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
+            return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
+        }
+        NF == 2 { bare = $1; n++; tool[n] = $2; ratio[n] = $2 / $1 }
+        END {
+            if (!n) { printf "%-44s did not run\n", name; exit }
+            r = median(ratio, n); m = median(tool, n)
+            printf "%-44s %9.1f %9.1f %9.1f %9.2f\n", name, m, tool[1], tool[n], r
+        }'
+}
+
+bench_churn() { # THREADS LIVE ROUNDS
+    n=0
+    while [ $n -lt "$3" ]; do
+        for tool in $tools; do
+            churn_with "$tool" "$1" "$2" "$(operations "$tool")" >>"$runs/$tool.$1.$2"
+        done
+        n=$((n + 1))
+    done
+    printf '\nmalloc under a tool, %s thread(s), %s live blocks: ns per replaced block\n' "$1" "$2"
+    printf '%-44s %9s %9s %9s %9s\n' '' median min max 'x bare'
+    for tool in $tools; do
+        summary "$runs/$tool.$1.$2" "$runs/bare.$1.$2" "$tool" | tee "$runs/line"
+        [ "$tool" != memlord ] ||
+            demand "malloc interposer, $1 thread(s), $2 live" '<=' 1.8 \
+                "$(awk '$2 + 0 > 0 { r = $NF } END { print r ? r : "-" }' "$runs/line")" ' x bare'
+    done
+}
+
+bench_tools() {
+    preload=build/libmemlord_preload.so
+    if [ ! -e $preload ] || [ -n "$(find memlord.h examples/preload.c -newer $preload)" ]; then
+        $cc -std=c99 -O2 -fPIC -shared -pthread -I. examples/preload.c -o $preload -ldl
+    fi
+    $cc -std=c99 -O2 -pthread bench/churn.c -o $out/churn
+    echo
+    find_tools
+    rounds=5
+    [ "$quick" = 0 ] || rounds=3
+    bench_churn 1 1000 $rounds
+    bench_churn 1 100000 $rounds
+    bench_churn 2 100000 3
+    grep -q '[0-9]' "$runs/report.txt" || echo "memlord wrote no report: its row says nothing"
+}
+
+# -- sizes --
+
+text_of() {
+    size "$1" | awk 'NR == 2 { print $1 }'
+}
+
+bench_size() {
+    echo
+    echo "Bytes of code (gcc -O2, text as size(1) has it: code, constants, unwind tables)"
+    all=$(text_of $out/lord.o)
+    printf '%-44s %9s\n' 'the implementation, reports and all' "$all"
+    kib=$(awk "BEGIN { printf \"%.1f\", $all / 1024 }")
+    demand 'size of the code, everything' '<=' 256 "$kib" ' KiB'
+    # What the core alone takes cannot be more than that; past the limit somebody has to measure.
+    [ "$all" -le $((96 * 1024)) ] || kib=-
+    demand '  the core without reports, at most' '<=' 96 "$kib" ' KiB'
+    $cc -std=c99 -O2 -DMEMLORD_DISABLE -c bench/lord.c -o $out/lord_off.o
+    $cc -std=c99 -O2 -DMEMLORD_DISABLE -c bench/disabled.c -o $out/disabled.o
+    $cc -std=c99 -O2 -DBENCH_WITHOUT -c bench/disabled.c -o $out/without.o
+    left=$(($(text_of $out/lord_off.o) + $(text_of $out/disabled.o) - $(text_of $out/without.o)))
+    printf '%-44s %9s\n' 'with MEMLORD_DISABLE, and a host calling it' "$left"
+    demand 'MEMLORD_DISABLE: what is left' '<=' 0 "$left" ' B'
+}
+
+: >$musts
+head_lines
+find_peers
+build_map
+status=0
+$out/map $musts || status=$?
+bench_tools
+bench_size
+print_demands || [ "${MEMLORD_BENCH_STRICT:-0}" = 0 ] || status=1
+exit $status

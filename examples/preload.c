@@ -1,0 +1,787 @@
+/*
+    preload.c - the books of a program you cannot change: every block of its heap, and who
+                asked for it. Linux and other systems with LD_PRELOAD, glibc or musl.
+
+        LD_PRELOAD=build/libmemlord_preload.so sort big.txt > sorted.txt
+
+    Build with
+
+        gcc -std=c99 -O2 -fPIC -shared -fvisibility=hidden -fexceptions -pthread -I. \
+            examples/preload.c -o build/libmemlord_preload.so -Wl,-z,now -ldl
+
+    At exit, after the program's last destructor, a TEXT report goes to the stderr the program
+    was started with, be it closed by then. Environment, read once at the start:
+
+        MEMLORD_REPORT=path    write there instead; JSON if the path ends in .json; %p is the
+                               process id, %% a percent sign; a relative path is taken from
+                               where the program starts; "-" is stderr
+        MEMLORD_SYMBOLS=0      do not ask addr2line for files and lines
+
+    Counted: malloc, calloc, realloc, reallocarray, posix_memalign, aligned_alloc, memalign,
+    valloc, pvalloc and free, and with them strdup, fopen, operator new and whatever else is
+    made of these. A block is as large as was asked for. A site is the place of the call: for
+    operator new of libstdc++ that is the place which called operator new.
+
+    Children that are executed are programs of their own, with a report of their own. A child
+    that is only forked inherits the living blocks, and it may free them, so they stay in its
+    books as live; its totals and peaks begin at the fork. Give children a %p, or the last one
+    to exit is the one that is read.
+
+    Not seen: a program that brings its own malloc inside its executable, static programs,
+    set-uid programs (the loader ignores LD_PRELOAD), libraries opened with RTLD_DEEPBIND (what
+    they free for others looks live), mmap. No report: after _exit, quick_exit,
+    abort or a signal, and when exit is called by a signal handler that interrupted malloc. A
+    program that closes stderr to let go of a pipe goes on holding it until it exits, unless
+    MEMLORD_REPORT is a path. If stderr was closed before the start, there is nowhere to write
+    and nothing is written.
+*/
+#define _GNU_SOURCE /* RTLD_NEXT, dl_iterate_phdr, pipe2, F_DUPFD_CLOEXEC */
+
+/* the library private to this file: nothing of it may meet a MemLord of the host; and its
+   thread-locals in the static block, for the dynamic kind is made by malloc */
+#define MEMLORD_STATIC
+#define MEMLORD_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
+#define MEMLORD_IMPLEMENTATION
+#include "memlord.h"
+
+#include <dlfcn.h>     /* dlsym: the real functions */
+#include <errno.h>     /* EINTR, ENOMEM */
+#include <fcntl.h>     /* F_DUPFD_CLOEXEC */
+#include <limits.h>    /* PATH_MAX */
+#include <link.h>      /* dl_iterate_phdr: where modules lie */
+#include <poll.h>      /* waits with a time limit */
+#include <pthread.h>   /* pthread_atfork */
+#include <signal.h>    /* SIGPIPE and others, while reporting */
+#include <spawn.h>     /* posix_spawnp: addr2line */
+#include <stdio.h>     /* snprintf */
+#include <stdlib.h>    /* what is interposed, getenv, strtol */
+#include <sys/stat.h>  /* fstat: whose descriptor it is */
+#include <sys/wait.h>  /* waitpid */
+#include <time.h>      /* clock_gettime */
+#include <unistd.h>    /* write, close, readlink */
+
+#define EXPORT __attribute__((visibility("default")))
+#define CALLER() __builtin_extract_return_addr(__builtin_return_address(0))
+
+/* ------------------------------------------------------------------ the real functions -- */
+
+/* What dlsym may ask for while it looks for the real functions: served from here, never
+   returned. */
+#define BOOT_BYTES 65536
+#define BOOT_ALIGN 16
+static unsigned char boot[BOOT_BYTES] __attribute__((aligned(BOOT_ALIGN)));
+static size_t boot_used;
+
+static void *boot_alloc(size_t size) {
+    size_t room = (size + BOOT_ALIGN - 1) & ~(size_t)(BOOT_ALIGN - 1);
+    size_t at;
+    if (room < size || room > BOOT_BYTES) return NULL;
+    at = __atomic_fetch_add(&boot_used, room, __ATOMIC_RELAXED);
+    return at <= BOOT_BYTES - room ? boot + at : NULL;
+}
+
+static inline int is_boot(const void *ptr) {
+    return (uintptr_t)ptr - (uintptr_t)boot < BOOT_BYTES;
+}
+
+static void *first_malloc(size_t size);
+static void *first_calloc(size_t n, size_t size);
+static void *first_realloc(void *ptr, size_t size);
+static void first_free(void *ptr);
+static int first_posix_memalign(void **out, size_t align, size_t size);
+static void *first_aligned_alloc(size_t align, size_t size);
+static void *first_memalign(size_t align, size_t size);
+
+/* Each starts as a function that finds the real ones: so a hook need not ask whether they
+   are known. */
+static struct {
+    void *(*malloc)(size_t size);
+    void *(*calloc)(size_t n, size_t size);
+    void *(*realloc)(void *ptr, size_t size);
+    void (*free)(void *ptr);
+    int (*posix_memalign)(void **out, size_t align, size_t size);
+    void *(*aligned_alloc)(size_t align, size_t size);
+    void *(*memalign)(size_t align, size_t size);
+} real = {first_malloc,         first_calloc,        first_realloc, first_free,
+          first_posix_memalign, first_aligned_alloc, first_memalign};
+
+static memlord *lord;
+
+/* Non-zero while this thread is in here: what is allocated then is not the program's. */
+static __thread int inside __attribute__((tls_model("initial-exec")));
+
+/* Who called operator new, while that is on its way to malloc. */
+static __thread void *origin __attribute__((tls_model("initial-exec")));
+
+static void forked(void) {
+    inside = 1;
+    memlord_reset(lord);
+    inside = 0;
+}
+
+static void open_ledger(void) {
+    memlord_desc desc;
+    memset(&desc, 0, sizeof desc);
+    memlord_os_allocator(&desc.allocator);
+    desc.flags = MEMLORD_FLAG_SITES;
+    if (memlord_create(&desc, &lord) == MEMLORD_OK) (void)pthread_atfork(NULL, NULL, forked);
+}
+
+/* A function pointer cannot be cast from void * in C99; it can be copied. */
+static void find(const char *name, void *function) {
+    void *found = dlsym(RTLD_NEXT, name);
+    if (found) memcpy(function, &found, sizeof found);
+}
+
+/* Answers 0 while the real functions are being looked for, by this thread or another. */
+static int start(void) {
+    static int state; /* 0, 1: under way, 2: done */
+    int expected = 0;
+    if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == 2) return 1;
+    if (!__atomic_compare_exchange_n(&state, &expected, 1, 0, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_ACQUIRE)) {
+        return expected == 2;
+    }
+    find("free", &real.free); /* first: what the others give out must not be lost */
+    find("malloc", &real.malloc);
+    find("calloc", &real.calloc);
+    find("realloc", &real.realloc);
+    find("posix_memalign", &real.posix_memalign);
+    find("aligned_alloc", &real.aligned_alloc);
+    find("memalign", &real.memalign);
+    __atomic_store_n(&state, 2, __ATOMIC_RELEASE);
+    open_ledger();
+    return 1;
+}
+
+static void *first_malloc(size_t size) {
+    return start() && real.malloc != first_malloc ? real.malloc(size) : boot_alloc(size);
+}
+
+static void *first_calloc(size_t n, size_t size) {
+    if (start() && real.calloc != first_calloc) return real.calloc(n, size);
+    return size && n > SIZE_MAX / size ? NULL : boot_alloc(n * size); /* never used: zero */
+}
+
+static void *first_realloc(void *ptr, size_t size) {
+    if (start() && real.realloc != first_realloc) return real.realloc(ptr, size);
+    return ptr ? NULL : boot_alloc(size);
+}
+
+static void first_free(void *ptr) {
+    if (start() && real.free != first_free) real.free(ptr);
+}
+
+static int first_posix_memalign(void **out, size_t align, size_t size) {
+    if (!start() || real.posix_memalign == first_posix_memalign) return ENOMEM;
+    return real.posix_memalign(out, align, size);
+}
+
+static void *first_aligned_alloc(size_t align, size_t size) {
+    if (start() && real.aligned_alloc != first_aligned_alloc) {
+        return real.aligned_alloc(align, size);
+    }
+    errno = ENOMEM;
+    return NULL;
+}
+
+static void *first_memalign(size_t align, size_t size) {
+    if (start() && real.memalign != first_memalign) return real.memalign(align, size);
+    errno = ENOMEM;
+    return NULL;
+}
+
+/* --------------------------------------------------------------------------- the hooks -- */
+
+/* The guard is up around the real call too: an allocator may be made of itself (calloc of
+   malloc), and a signal that interrupts it and exits must find out. */
+static inline void *opened(void *ptr, size_t size, void *caller) {
+    if (origin) {
+        caller = origin;
+        origin = NULL;
+    }
+    if (ptr) {
+        (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), size,
+                            memlord_site_at(lord, caller));
+    }
+    inside = 0;
+    return ptr;
+}
+
+EXPORT void *malloc(size_t size) {
+    if (inside) return real.malloc(size);
+    inside = 1;
+    return opened(real.malloc(size), size, CALLER());
+}
+
+EXPORT void *calloc(size_t n, size_t size) {
+    if (inside) return real.calloc(n, size);
+    inside = 1;
+    return opened(real.calloc(n, size), n * size, CALLER()); /* it refused an overflow */
+}
+
+/* The real free and realloc begin with the word before the block, which is seldom in the
+   cache: its miss overlaps with that of the books. */
+static inline void fetch_ahead(const void *ptr) {
+    __builtin_prefetch((const void *)((uintptr_t)ptr - 2 * sizeof(size_t)), 1);
+}
+
+EXPORT void free(void *ptr) {
+    fetch_ahead(ptr);
+    if (is_boot(ptr)) return;
+    if (inside) {
+        real.free(ptr);
+        return;
+    }
+    inside = 1;
+    (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr),
+                       memlord_site_at(lord, CALLER()));
+    real.free(ptr);
+    inside = 0;
+}
+
+/* More may be copied than was asked for at the time: the size is not kept. */
+static void *copy_boot(const void *old, size_t size) {
+    size_t most = (size_t)(boot + BOOT_BYTES - (const unsigned char *)old);
+    void *fresh = real.malloc(size);
+    return fresh ? memcpy(fresh, old, size < most ? size : most) : NULL;
+}
+
+/* realloc to 0 frees and answers NULL, or gives a new block, as the allocator likes: so NULL
+   would not tell that the old block is still there. */
+static void *realloc_to_zero(void *old, void *caller) {
+    (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(old),
+                       memlord_site_at(lord, caller));
+    return opened(real.realloc(old, 0), 0, caller);
+}
+
+static void *realloc_moving(void *old, size_t size, void *caller) {
+    memlord_realloc_token token;
+    void *fresh;
+    fetch_ahead(old);
+    (void)memlord_realloc_begin(lord, memlord_device_cpu(), MEMLORD_KEY(old), &token);
+    fresh = real.realloc(old, size);
+    (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(fresh), size,
+                              memlord_site_at(lord, caller));
+    if (!fresh) errno = ENOMEM;
+    inside = 0;
+    return fresh;
+}
+
+static inline void *realloc_from(void *old, size_t size, void *caller) {
+    if (inside) return is_boot(old) ? copy_boot(old, size) : real.realloc(old, size);
+    inside = 1;
+    if (is_boot(old)) return opened(copy_boot(old, size), size, caller);
+    if (!old) return opened(real.realloc(NULL, size), size, caller);
+    return size ? realloc_moving(old, size, caller) : realloc_to_zero(old, caller);
+}
+
+EXPORT void *realloc(void *old, size_t size) {
+    return realloc_from(old, size, CALLER());
+}
+
+/* not in every C library, and in none more than this */
+EXPORT void *reallocarray(void *old, size_t n, size_t size) {
+    if (size && n > SIZE_MAX / size) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return realloc_from(old, n * size, CALLER());
+}
+
+EXPORT int posix_memalign(void **out, size_t align, size_t size) {
+    int failed;
+    if (inside) return real.posix_memalign(out, align, size);
+    inside = 1;
+    failed = real.posix_memalign(out, align, size);
+    (void)opened(failed ? NULL : *out, size, CALLER());
+    return failed;
+}
+
+EXPORT void *aligned_alloc(size_t align, size_t size) {
+    if (inside) return real.aligned_alloc(align, size);
+    inside = 1;
+    return opened(real.aligned_alloc(align, size), size, CALLER());
+}
+
+EXPORT void *memalign(size_t align, size_t size) {
+    if (inside) return real.memalign(align, size);
+    inside = 1;
+    return opened(real.memalign(align, size), size, CALLER());
+}
+
+static void *page_aligned(size_t page, size_t size, void *caller) {
+    if (inside) return real.memalign(page, size);
+    inside = 1;
+    return opened(real.memalign(page, size), size, caller);
+}
+
+EXPORT void *valloc(size_t size) {
+    return page_aligned((size_t)sysconf(_SC_PAGESIZE), size, CALLER());
+}
+
+EXPORT void *pvalloc(size_t size) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t pages = (size + page - 1) & ~(page - 1);
+    if (pages < size) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return page_aligned(page, pages, CALLER());
+}
+
+/* ------------------------------------------------------------------------- operator new -- */
+
+/* All of C++ would be one site, operator new, were it not asked who called it. It does what it
+   did: it comes from the C++ library, calls the new handler and throws through this frame.
+   The mangled names end in the letter of size_t. */
+#if SIZE_MAX == ULONG_MAX
+#define NEW_NAME(kind, rest) "_Zn" kind "m" rest
+#else
+#define NEW_NAME(kind, rest) "_Zn" kind "j" rest
+#endif
+
+/* A C++ library that came with a module of its own, out of sight of RTLD_NEXT, is in sight of
+   who calls; it stays open, for its address is kept. */
+static void *find_new(const char *name, void *caller) {
+    void *found = dlsym(RTLD_NEXT, name);
+    Dl_info at;
+    void *module;
+    if (found || !dladdr(caller, &at) || !at.dli_fname) return found;
+    module = dlopen(at.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    return module ? dlsym(module, name) : NULL;
+}
+
+/* Defines one operator new: `params` as C has them, `args` to pass them on. */
+#define DEFINE_NEW(fn, kind, rest, params, args)                                              \
+    EXPORT void *fn params __asm__(NEW_NAME(kind, rest));                                     \
+    EXPORT void *fn params {                                                                  \
+        static void *(*known)params;                                                          \
+        void *(*actual)params = __atomic_load_n(&known, __ATOMIC_RELAXED);                    \
+        void *ptr;                                                                            \
+        if (!actual) {                                                                        \
+            void *found = find_new(NEW_NAME(kind, rest), CALLER());                           \
+            memcpy(&actual, &found, sizeof actual);                                           \
+            __atomic_store_n(&known, actual, __ATOMIC_RELAXED);                               \
+        }                                                                                     \
+        if (!inside && !origin) origin = CALLER();                                            \
+        ptr = actual ? actual args : malloc(size);                                            \
+        origin = NULL;                                                                        \
+        return ptr;                                                                           \
+    }
+
+DEFINE_NEW(new_one, "w", "", (size_t size), (size))
+DEFINE_NEW(new_array, "a", "", (size_t size), (size))
+DEFINE_NEW(new_one_nothrow, "w", "RKSt9nothrow_t", (size_t size, const void *tag), (size, tag))
+DEFINE_NEW(new_array_nothrow, "a", "RKSt9nothrow_t", (size_t size, const void *tag),
+           (size, tag))
+DEFINE_NEW(new_one_aligned, "w", "St11align_val_t", (size_t size, size_t align),
+           (size, align))
+DEFINE_NEW(new_array_aligned, "a", "St11align_val_t", (size_t size, size_t align),
+           (size, align))
+
+/* ------------------------------------------------------------------ whose descriptor ----- */
+
+static struct {
+    int known;      /* stderr was open at the start */
+    dev_t device;   /* what it was */
+    ino_t inode;
+    int duplicate;  /* -1: none */
+} start_stderr;
+
+static int is_start_stderr(int fd) {
+    struct stat now;
+    return start_stderr.known && fd >= 0 && !fstat(fd, &now) &&
+           now.st_dev == start_stderr.device && now.st_ino == start_stderr.inode;
+}
+
+/* Programs close stderr before they exit (coreutils do), and use its number again: so a
+   duplicate is kept, out of the way of the low numbers, and both are looked at before use. */
+static void keep_stderr(int duplicate) {
+    static const int floors[] = {1000, 240, 60, 10, 3};
+    struct stat now;
+    size_t i;
+    start_stderr.duplicate = -1;
+    if (fstat(STDERR_FILENO, &now)) return;
+    start_stderr.known = 1;
+    start_stderr.device = now.st_dev;
+    start_stderr.inode = now.st_ino;
+    for (i = 0; duplicate && start_stderr.duplicate < 0 &&
+                i < sizeof floors / sizeof floors[0]; i++) {
+        start_stderr.duplicate = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, floors[i]);
+    }
+}
+
+/* Answers the stderr of the start, or -1. */
+static int find_stderr(void) {
+    if (is_start_stderr(STDERR_FILENO)) return STDERR_FILENO;
+    return is_start_stderr(start_stderr.duplicate) ? start_stderr.duplicate : -1;
+}
+
+#define PATIENCE_MS 10000 /* for addr2line in all, and for whoever reads our stderr */
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int wait_for(int fd, short events, int64_t until) {
+    struct pollfd p;
+    int64_t left = until - now_ms();
+    int ready;
+    p.fd = fd;
+    p.events = events;
+    p.revents = 0;
+    ready = left > 0 ? poll(&p, 1, (int)left) : 0;
+    return ready > 0 || (ready < 0 && errno == EINTR);
+}
+
+/* A memlord_write_fn. A stderr that does not block waits here, but not for ever. */
+static int to_fd(void *user, const void *data, size_t size) {
+    int fd = *(const int *)user;
+    const char *at = (const char *)data;
+    int64_t until = now_ms() + PATIENCE_MS;
+    while (size) {
+        ssize_t n = write(fd, at, size);
+        if (n > 0) {
+            at += n;
+            size -= (size_t)n;
+        } else if (n == 0 || (errno != EINTR && errno != EAGAIN) ||
+                   !wait_for(fd, POLLOUT, until)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* ----------------------------------------------------------------------------- symbols -- */
+
+#define TOP_SITES 200 /* of each order */
+#define MAX_PLACES (3 * TOP_SITES)
+
+typedef struct place {
+    const memlord_site *site;
+    uintptr_t pc; /* inside the call: the return address may be the next function's */
+    int done;
+} place;
+
+typedef struct module {
+    uintptr_t pc;         /* looked for */
+    uintptr_t low, high;  /* where it lies */
+    uintptr_t bias;       /* what was added to its addresses */
+    char path[PATH_MAX];
+} module;
+
+static place places[MAX_PLACES];
+static size_t place_count;
+
+static void add_place(const memlord_site *site) {
+    uintptr_t pc = (uintptr_t)memlord_site_address(lord, site);
+    size_t i;
+    if (!pc) return;
+    for (i = 0; i < place_count; i++) {
+        if (places[i].site == site) return;
+    }
+    places[place_count].site = site;
+    places[place_count++].pc = pc - 1;
+}
+
+static void collect_places(void) {
+    static const memlord_site_order orders[] = {MEMLORD_SITE_ORDER_LIVE_BYTES,
+                                                MEMLORD_SITE_ORDER_PEAK_BYTES,
+                                                MEMLORD_SITE_ORDER_ALLOC_BYTES};
+    static memlord_site_stat top[TOP_SITES];
+    size_t i, k, n;
+    for (i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        n = memlord_sites_top(lord, memlord_device_all(), orders[i], top, TOP_SITES);
+        for (k = 0; k < n; k++) add_place(top[k].site);
+    }
+}
+
+static int match_module(struct dl_phdr_info *info, size_t size, void *user) {
+    module *m = (module *)user;
+    int hit = 0;
+    int i;
+    (void)size;
+    m->low = UINTPTR_MAX;
+    m->high = 0;
+    m->bias = (uintptr_t)info->dlpi_addr;
+    for (i = 0; i < info->dlpi_phnum; i++) {
+        uintptr_t begin = m->bias + (uintptr_t)info->dlpi_phdr[i].p_vaddr;
+        uintptr_t end = begin + (uintptr_t)info->dlpi_phdr[i].p_memsz;
+        if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
+        if (begin < m->low) m->low = begin;
+        if (end > m->high) m->high = end;
+        if (m->pc >= begin && m->pc < end) hit = 1;
+    }
+    if (hit) (void)snprintf(m->path, sizeof m->path, "%s", info->dlpi_name);
+    return hit;
+}
+
+/* Answers 0 if no file lies there: code made at run time, a library that is gone. */
+static int find_module(uintptr_t pc, module *m) {
+    ssize_t n;
+    m->pc = pc;
+    if (!dl_iterate_phdr(match_module, m)) return 0;
+    if (m->path[0]) return 1;
+    n = readlink("/proc/self/exe", m->path, sizeof m->path - 1); /* the program itself */
+    if (n > 0) m->path[n] = 0;
+    return n > 0;
+}
+
+#define HEX_SIZE (2 + 2 * sizeof(uintptr_t) + 1)
+
+typedef struct query {
+    place *asked[MAX_PLACES];
+    size_t count;
+    char hex[MAX_PLACES][HEX_SIZE];
+    char *argv[MAX_PLACES + 4];
+    char answer[1 << 19]; /* names of templates are long; what does not fit stays as it was */
+    size_t answered;
+} query;
+
+static query ask;
+
+/* Everything that lies in one module is asked for at once. */
+static void fill_query(module *m) {
+    static char program[] = "addr2line", options[] = "-aiCfe";
+    size_t i;
+    ask.count = 0;
+    ask.answered = 0;
+    ask.argv[0] = program;
+    ask.argv[1] = options;
+    ask.argv[2] = m->path;
+    for (i = 0; i < place_count; i++) {
+        if (places[i].done || places[i].pc < m->low || places[i].pc >= m->high) continue;
+        places[i].done = 1;
+        (void)snprintf(ask.hex[ask.count], HEX_SIZE, "0x%llx",
+                       (unsigned long long)(places[i].pc - m->bias));
+        ask.argv[3 + ask.count] = ask.hex[ask.count];
+        ask.asked[ask.count++] = &places[i];
+    }
+    ask.argv[3 + ask.count] = NULL;
+}
+
+/* Above the standard ones: another thread may still print to a descriptor that is closed. */
+static int pipe_above(int ends[2]) {
+    int i;
+    if (pipe2(ends, O_CLOEXEC)) return -1;
+    for (i = 0; i < 2; i++) {
+        int low = ends[i];
+        ends[i] = low > STDERR_FILENO ? low : fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        if (low <= STDERR_FILENO) (void)close(low);
+    }
+    if (ends[0] >= 0 && ends[1] >= 0) return 0;
+    for (i = 0; i < 2; i++) {
+        if (ends[i] >= 0) (void)close(ends[i]);
+    }
+    return -1;
+}
+
+/* Its environment is made here: no LD_PRELOAD, and no server of debug files to wait for. */
+static int spawn_query(int output, pid_t *pid) {
+    static char locale[] = "LC_ALL=C";
+    char *environment[] = {locale, NULL};
+    posix_spawn_file_actions_t actions;
+    int failed;
+    if (posix_spawn_file_actions_init(&actions)) return -1;
+    failed = posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO) ||
+             posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY,
+                                              0) ||
+             posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY,
+                                              0) ||
+             posix_spawnp(pid, ask.argv[0], &actions, NULL, ask.argv, environment);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return failed ? -1 : 0;
+}
+
+static void read_answer(int input, int64_t until) {
+    while (ask.answered < sizeof ask.answer && wait_for(input, POLLIN, until)) {
+        ssize_t n = read(input, ask.answer + ask.answered, sizeof ask.answer - ask.answered);
+        if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) return;
+        if (n > 0) ask.answered += (size_t)n;
+    }
+}
+
+/* The number is only ours to kill while the child is not waited for: a thread of the program
+   may collect every child there is. */
+static void end_query(pid_t pid, int64_t until) {
+    siginfo_t info;
+    memset(&info, 0, sizeof info);
+    if (now_ms() >= until && !waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) &&
+        info.si_pid == 0) {
+        (void)kill(pid, SIGKILL);
+    }
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
+}
+
+/* Cuts the next line off the answer; NULL when there is no whole one. */
+static char *next_line(size_t *at) {
+    char *line = ask.answer + *at;
+    char *end = (char *)memchr(line, '\n', ask.answered - *at);
+    if (!end) return NULL;
+    *end = 0;
+    *at = (size_t)(end - ask.answer) + 1;
+    return line;
+}
+
+/* "dir/file.c:12", "dir/file.c:12 (discriminator 3)", "file.c:?", "??:0" */
+static void rename_place(const memlord_site *site, const char *function, char *where) {
+    char *colon = strrchr(where, ':');
+    long line = colon ? strtol(colon + 1, NULL, 10) : 0;
+    int known = colon && strncmp(where, "??:", 3) && line > 0 && line <= INT_MAX;
+    if (colon) *colon = 0;
+    (void)memlord_site_rename(lord, site, known ? where : NULL,
+                              strcmp(function, "??") ? function : NULL, known ? (int)line : 0);
+}
+
+/* An answer is the address, then two lines for each function, from the one inlined deepest to
+   the one it is all inlined in. What a standard header does is put down to who uses it. */
+static void rename_places(void) {
+    size_t at = 0;
+    char *line = next_line(&at);
+    size_t i;
+    for (i = 0; i < ask.count && line; i++) {
+        char *function = next_line(&at);
+        char *where = function ? next_line(&at) : NULL;
+        line = where ? next_line(&at) : NULL;
+        while (line && strncmp(line, "0x", 2)) {
+            int standard = !strncmp(where, "/usr/include/", 13);
+            char *outer = next_line(&at);
+            if (standard && outer) {
+                function = line;
+                where = outer;
+            }
+            line = outer ? next_line(&at) : NULL;
+        }
+        if (where) rename_place(ask.asked[i]->site, function, where);
+    }
+}
+
+/* Answers 0 when there is no addr2line, or no time. */
+static int ask_module(module *m, int64_t until) {
+    int ends[2];
+    int spawned;
+    pid_t pid;
+    fill_query(m);
+    if (pipe_above(ends)) return 0;
+    spawned = !spawn_query(ends[1], &pid);
+    (void)close(ends[1]);
+    if (spawned) {
+        read_answer(ends[0], until);
+        (void)close(ends[0]);
+        end_query(pid, until);
+        rename_places();
+        return now_ms() < until;
+    }
+    (void)close(ends[0]);
+    return 0;
+}
+
+/* The program's own handler of SIGCHLD, or its wish to have no children to wait for, must
+   not see addr2line. */
+static void name_places(void) {
+    static module m;
+    struct sigaction plain, before;
+    int64_t until = now_ms() + PATIENCE_MS;
+    int going = 1;
+    size_t i;
+    memset(&plain, 0, sizeof plain);
+    plain.sa_handler = SIG_DFL;
+    if (sigaction(SIGCHLD, &plain, &before)) return;
+    collect_places();
+    for (i = 0; i < place_count && going; i++) {
+        if (places[i].done) continue;
+        if (find_module(places[i].pc, &m)) going = ask_module(&m, until);
+    }
+    (void)sigaction(SIGCHLD, &before, NULL);
+}
+
+/* -------------------------------------------------------------------------- the report -- */
+
+static struct {
+    char path[2 * PATH_MAX]; /* "": stderr */
+    int symbols;
+    int is_json;
+} want = {"", 1, 0};
+
+/* The directory of the start, where a % is not the start of %p. */
+static size_t start_directory(char *out, size_t cap) {
+    char here[PATH_MAX];
+    size_t n = 0;
+    const char *c;
+    if (!getcwd(here, sizeof here)) return 0;
+    for (c = here; *c && n + 3 < cap; c++) {
+        out[n++] = *c;
+        if (*c == '%') out[n++] = '%';
+    }
+    if (*c) return 0;
+    out[n++] = '/';
+    return n;
+}
+
+static void read_environment(void) {
+    const char *path = getenv("MEMLORD_REPORT");
+    const char *symbols = getenv("MEMLORD_SYMBOLS");
+    size_t length = path ? strlen(path) : 0;
+    size_t at = 0;
+    want.symbols = !symbols || strcmp(symbols, "0") != 0;
+    if (!length || length >= PATH_MAX || !strcmp(path, "-")) return;
+    if (path[0] != '/') at = start_directory(want.path, PATH_MAX);
+    memcpy(want.path + at, path, length + 1);
+    want.is_json = length >= 5 && !strcmp(path + length - 5, ".json");
+}
+
+static void write_report(void) {
+    memlord_format format = want.is_json ? MEMLORD_FORMAT_JSON : MEMLORD_FORMAT_TEXT;
+    char line[128];
+    int fd = find_stderr();
+    memlord_result result;
+    if (!want.path[0]) {
+        if (fd >= 0) (void)memlord_write(lord, MEMLORD_FORMAT_TEXT, to_fd, &fd);
+        return;
+    }
+    result = memlord_save(lord, format, want.path);
+    if (result == MEMLORD_OK || fd < 0) return;
+    (void)snprintf(line, sizeof line, "memlord: no report at MEMLORD_REPORT: %s\n",
+                   memlord_result_text(result));
+    (void)to_fd(&fd, line, strlen(line));
+}
+
+/* A reader that is gone, a limit on files or a terminal in the foreground of another must not
+   change how the program ends. */
+static void finish(void *unused) {
+    static const int harmful[] = {SIGPIPE, SIGXFSZ, SIGTTOU};
+    static const struct timespec at_once;
+    static int finished;
+    sigset_t blocked, before, pending;
+    size_t i;
+    (void)unused;
+    if (inside || __atomic_exchange_n(&finished, 1, __ATOMIC_RELAXED)) return;
+    inside = 1;
+    (void)sigemptyset(&blocked);
+    for (i = 0; i < 3; i++) (void)sigaddset(&blocked, harmful[i]);
+    (void)pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    (void)sigpending(&pending);
+    if (want.symbols && (want.path[0] || find_stderr() >= 0)) name_places();
+    write_report();
+    for (i = 0; i < 3; i++) { /* those of ours are taken; one that waited before stays */
+        if (sigismember(&pending, harmful[i])) (void)sigdelset(&blocked, harmful[i]);
+    }
+    while (sigtimedwait(&blocked, NULL, &at_once) > 0) {}
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* As atexit, but for no module: then it runs when every module's destructors have. */
+extern int __cxa_atexit(void (*fn)(void *), void *user, void *module);
+
+__attribute__((constructor)) static void begin(void) {
+    inside = 1;
+    if (start() && lord) {
+        read_environment();
+        keep_stderr(!want.path[0]);
+        (void)__cxa_atexit(finish, NULL, NULL);
+    }
+    inside = 0;
+}

@@ -1,0 +1,37 @@
+/* quickstart.c - tag what you allocate, count views once, ask where the memory is */
+#define MEMLORD_IMPLEMENTATION
+#include "memlord.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static int failed;
+
+static void check(memlord_result result) {
+    failed |= result != MEMLORD_OK;
+}
+
+static int to_stdout(void *user, const void *data, size_t size) {
+    (void)user;
+    return fwrite(data, 1, size, stdout) != size;
+}
+
+int main(void) {
+    memlord *lord = memlord_global();
+    memlord_device cpu = memlord_device_cpu(), gpu = memlord_device_cuda(0);
+    uint64_t weights = 0x7f4000000000, cache = 0x7f4100000000; /* say, from cudaMalloc */
+    void *staging = malloc(64 << 20);
+
+    check(memlord_sites_enable(lord, 1));
+    check(memlord_expect(lord, gpu, "kv_cache", (uint64_t)2 * 16 * 8 * 64 * 8192 * 2));
+    MEMLORD_TAG(lord, "weights") {
+        if (staging) check(MEMLORD_ALLOC(lord, cpu, staging, 64 << 20));
+        check(MEMLORD_ALLOC(lord, gpu, weights, 2471645608));
+        check(MEMLORD_TRACK(lord, gpu, weights, 2471645608)); /* tied: a view, no new bytes */
+    }
+    MEMLORD_TAG(lord, "kv_cache") { check(MEMLORD_ALLOC(lord, gpu, cache, 256 << 20)); }
+    check(MEMLORD_FREE(lord, cpu, staging)); /* before the real one */
+    free(staging);
+
+    check(memlord_write(lord, MEMLORD_FORMAT_TEXT, to_stdout, NULL));
+    return failed;
+}

@@ -1,0 +1,75 @@
+#!/bin/sh
+# tests/deps.sh demo|test|bench: looks for what a target needs. What is missing is installed
+# with apt-get if that is allowed, else the command to type is printed and the status is 1.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+mkdir -p build
+exec 9>build/deps.lock && flock 9 # make may ask for two targets at once
+
+look() { # PACKAGES PROBE...
+    packages=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing="$missing $packages"
+}
+
+has() { command -v "$1"; }
+
+includes() { echo "#include <$1>" | ${CC:-gcc} -x c -E -; }
+
+builds() { # COMPILER FLAGS...: links a program
+    echo 'int main(void) { return 0; }' >build/probe.c && "$@" build/probe.c -o build/probe
+}
+
+installed() { dpkg-query -W -f '${Status}' "$1" | grep -q 'ok installed'; }
+
+look_for_demo() {
+    look 'gcc libc6-dev' builds ${CC:-gcc}
+    look libstb-dev includes stb/stb_ds.h
+    look binutils has addr2line
+}
+
+look_for_test() {
+    look_for_demo
+    look libcmocka-dev includes cmocka.h
+    look g++ builds ${CXX:-g++} -x c++
+    look clang builds clang
+    look "libclang-rt-$(clang -dumpversion 2>/dev/null | sed 's/\..*//;s/^$/14/')-dev" \
+        builds clang -fsanitize=thread
+    look binutils has objdump
+    look pkg-config has pkg-config
+    look python3 python3 -c 'import json, threading, subprocess'
+    look sqlite3 has sqlite3
+    look nodejs has node
+    look locales eval 'command -v localedef && test -e /usr/share/i18n/locales/de_DE'
+}
+
+look_for_bench() {
+    look_for_demo
+    look g++ builds ${CXX:-g++} -x c++
+    for package in $(sh bench/run.sh deps); do look "$package" installed "$package"; done
+}
+
+apt_install() {
+    export DEBIAN_FRONTEND=noninteractive
+    # shellcheck disable=SC2086 # a list of packages
+    apt-get install -y -q --no-install-recommends $missing && return
+    apt-get update -q &&
+        apt-get install -y -q --no-install-recommends $missing
+}
+
+refuse() {
+    echo "missing:$missing" >&2
+    echo "install with: sudo apt-get update && sudo apt-get install$missing" >&2
+    exit 1
+}
+
+for round in 1 2 3; do # a compiler that was missing hides what its libraries lack
+    missing=
+    "look_for_$1"
+    [ -n "$missing" ] || exit 0
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || refuse
+    echo "installing:$missing"
+    apt_install >build/apt.log 2>&1 || { tail -n 20 build/apt.log >&2; refuse; }
+done
+echo "still not usable after installing:$missing (round $round)" >&2
+exit 1

@@ -1,0 +1,175 @@
+#!/bin/sh
+# tests/examples.sh: the examples do what they show, and programs that know nothing of
+# libmemlord_preload.so run under it as they run without. Speaks TAP.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+out=$PWD/build/examples
+so=$PWD/build/libmemlord_preload.so
+rm -rf "$out"
+mkdir -p "$out"
+n=0
+
+verdict() { # STATUS NAME [FILE]: the file says why not
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok - $2"
+    else
+        echo "not ok - $2"
+        [ -z "${3:-}" ] || tail -n 15 "$3" | cut -c1-200 | sed 's/^/#   /'
+    fi
+}
+
+says() { # FILE PATTERN...: every pattern stands in the file
+    file=$1
+    shift
+    for pattern in "$@"; do
+        grep -q -e "$pattern" "$file" || { echo "no '$pattern' in it" >>"$file.why"; return 1; }
+    done
+}
+
+# -- the two that are programs --
+
+build/quickstart >"$out/quickstart" 2>&1 && says "$out/quickstart" MemLord weights cuda:0 kv_cache
+verdict $? 'quickstart prints its report' "$out/quickstart"
+
+build/llama -r "$out/llama.json" >"$out/llama" 2>&1 &&
+    says "$out/llama" 'decoded  *[1-9][0-9]* tokens' 'steady  *0 allocations' weights kv_cache \
+        'variance +0' 'at the end 0 B live'
+verdict $? 'llama prints tokens and where its memory is' "$out/llama"
+
+python3 - "$out/llama.json" >"$out/llama.why" 2>&1 <<'PY'
+import json, sys
+report = json.load(open(sys.argv[1]))
+tags = {t["tag"]: t for t in report["tags"]}
+assert tags["kv_cache"]["expected"] == tags["kv_cache"]["allocated"] > 0, tags
+assert sum(t["allocated"] for t in report["tags"]) <= report["total"]["allocated"]
+assert report["total"]["unknown_frees"] == report["total"]["implicit_frees"] == 0
+PY
+verdict $? 'and its report agrees with its plan' "$out/llama.why"
+
+# -- the library that is preloaded --
+
+# Every report: valid, of the process it is named after, and plausible. What a program frees
+# before the library is up, or gets from a private allocator, is unknown: a few.
+check_reports() { # NAME AT-LEAST
+    python3 - "$out/$1" "$2" 2>&1 <<'PY'
+import glob, json, os, re, sys
+paths = glob.glob(sys.argv[1] + "-*.json")
+assert len(paths) >= int(sys.argv[2]), "%d reports" % len(paths)
+for path in paths:
+    report = json.load(open(path))
+    total = report["total"]
+    pid = int(re.search(r"-(\d+)\.json$", path).group(1))
+    assert report["schema"] == "memlord/1"
+    assert report["metadata"]["pid"] == pid, (report["metadata"], pid)
+    assert total["allocs"] > 0, total
+    inherits = os.path.basename(path).startswith("fork") # and may free what it inherited
+    assert total["frees"] <= total["allocs"] or inherits, total
+    assert total["unknown_frees"] <= 10 + total["allocs"] // 1000, total
+    assert total["peak"] >= total["allocated"], total
+    assert total["dropped_allocs"] == 0, total
+    assert report["sites"], "no sites"
+PY
+}
+
+unharmed() { # NAME REPORTS COMMAND...: runs it bare and preloaded
+    name=$1 reports=$2
+    shift 2
+    "$@" >"$out/$name.bare" 2>"$out/$name.bare.err"
+    bare=$?
+    LD_PRELOAD=$so MEMLORD_REPORT="$out/$name-%p.json" timeout 120 \
+        "$@" >"$out/$name.out" 2>"$out/$name.err"
+    status=$?
+    [ $status -eq $bare ] && cmp "$out/$name.bare" "$out/$name.out" >"$out/$name.why" 2>&1 &&
+        cmp "$out/$name.bare.err" "$out/$name.err" >>"$out/$name.why" 2>&1
+    same=$?
+    [ $same -eq 0 ] || {
+        echo "status $bare bare, $status preloaded" >>"$out/$name.why"
+        tail -n 5 "$out/$name.err" >>"$out/$name.why"
+    }
+    verdict $same "$name runs under the library as without" "$out/$name.why"
+    check_reports "$name" "$reports" >"$out/$name.why"
+    verdict $? "$name: its reports are whole and plausible" "$out/$name.why"
+}
+
+awk 'BEGIN { srand(7); for (i = 0; i < 1000000; i++) print int(rand() * 1e9), i }' >"$out/numbers"
+unharmed sort 1 sort --parallel=2 -S 32M -T "$out" -n "$out/numbers"
+
+cat >"$out/script.py" <<'PY'
+import json, os, subprocess, sys, threading
+words = [{"n": i, "text": "word %d" % i, "list": list(range(i % 50))} for i in range(20000)]
+assert json.loads(json.dumps(words)) == words
+results = []
+def work(k):
+    results.append((k, len(json.dumps(words[k::8]))))
+threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(sorted(results))
+print(subprocess.run([sys.executable, "-c", "print(sum(len(str(i)) for i in range(100000)))"],
+                     capture_output=True, text=True).stdout, flush=True)
+sys.exit(3)
+PY
+unharmed python 2 python3 "$out/script.py"
+
+cat >"$out/fork.py" <<'PY'
+import os, sys
+data = [str(i) * 10 for i in range(20000)]
+pid = os.fork()
+if pid == 0:
+    more = [s + "x" for s in data]
+    print("child", len(more), flush=True)
+    sys.exit(0)
+print("parent", os.waitpid(pid, 0)[1], len(data))
+PY
+unharmed fork 2 python3 "$out/fork.py"
+
+unharmed cc 2 "${CC:-gcc}" -std=c99 -O1 -pthread -DMEMLORD_IMPLEMENTATION -x c -c memlord.h \
+    -o "$out/memlord.o"
+
+cat >"$out/load.sql" <<'SQL'
+create table numbers(a integer, b integer);
+.separator " "
+.import build/examples/numbers numbers
+create index by_a on numbers(a);
+select count(*), sum(b), count(distinct a % 1000) from numbers;
+select a, b from numbers order by a desc, b limit 3;
+SQL
+unharmed sqlite 1 sqlite3 :memory: '.read build/examples/load.sql'
+
+cat >"$out/script.js" <<'JS'
+const { Worker, isMainThread, parentPort, workerData } = require('worker_threads');
+function sum(n) {
+    let s = 0;
+    for (let i = 0; i < n; i++) s += JSON.stringify({ i }).length;
+    return s;
+}
+if (!isMainThread) {
+    parentPort.postMessage(sum(workerData));
+} else {
+    const buffers = Array.from({ length: 200 }, (_, i) => Buffer.alloc(100000, i));
+    const results = [];
+    for (let k = 1; k <= 3; k++)
+        new Worker(__filename, { workerData: k * 20000 }).on('message', m => results.push(m));
+    process.on('exit', () => console.log(results.sort((a, b) => a - b), buffers.length));
+}
+JS
+unharmed node 1 node "$out/script.js"
+
+# -- what is installed --
+
+root=$out/root
+(
+    unset MAKEFLAGS MAKELEVEL MFLAGS
+    export PKG_CONFIG_PATH=$root/opt/memlord/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
+    make install DESTDIR="$root" PREFIX=/opt/memlord &&
+        test -r "$root/opt/memlord/lib/libmemlord_preload.so" &&
+        cd "$out" && # shellcheck disable=SC2046 # flags
+        "${CC:-gcc}" -std=c99 ../../examples/quickstart.c -o installed \
+            $(pkg-config --cflags --libs memlord) &&
+        ./installed | grep -q weights &&
+        pkg-config --modversion memlord | grep -qxE '[0-9]+\.[0-9]+\.[0-9]+'
+) >"$out/install.why" 2>&1
+verdict $? 'what make install puts in place can be used' "$out/install.why"
+
+echo "1..$n"

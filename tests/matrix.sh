@@ -1,0 +1,141 @@
+#!/bin/sh
+# tests/matrix.sh: every way to compile the header, speaking TAP. With MEMLORD_TEST_ALL=1
+# every standard; without it the oldest of C, the oldest and a recent one of C++.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+out=build/matrix
+list=$out/list
+m=tests/matrix
+
+cc_list="gcc clang"
+c_list=c99 cxx_list="c++11 c++20"
+if [ -n "${MEMLORD_TEST_ALL:-}" ]; then
+    c_list="c99 c11 c17 c2x" cxx_list="c++11 c++14 c++17 c++20"
+fi
+both="-I. -O1 -pthread -Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror"
+only_c="-Wsign-conversion -Wcast-qual -Wstrict-prototypes"
+
+# A test is a command: it passes when it succeeds and says nothing.
+check() { printf '%s\t%s\n' "$1" "$(printf %s "$2" | tr '\n' ' ')" >>$list; }
+
+one() {
+    name=${1%%	*}
+    if said=$(sh -c "set -e; ${1#*	}" 2>&1) && [ -z "$said" ]; then
+        printf 'ok - %s\n' "$name"
+    else
+        printf 'not ok - %s\n%s\n' "$name" "$(printf '%s\n' "$said" | head -n 12 | sed 's/^/#   /')"
+    fi
+}
+
+run_checks() {
+    xargs -d '\n' -P "$(nproc)" -n 1 sh "$0" one <$list
+    planned=$((planned + $(wc -l <$list)))
+    : >$list
+}
+
+compiler() { # COMPILER STANDARD: the command that compiles for it
+    case $2 in
+    c++*) echo "$(echo "$1" | sed 's/gcc/g++/;s/clang/clang++/') -std=$2 $both -x c++" ;;
+    *) echo "$1 -std=$2 $both $only_c -x c" ;;
+    esac
+}
+
+word() { echo "$1" | sed 's/+/x/g'; } # c++11 as part of a name
+
+every_mode() { # COMPILER STANDARD
+    cmd=$(compiler "$1" "$2")
+    w=$1_$(word "$2")
+    o=$out/$w
+    check "$1 $2: the API alone" "$cmd -DUSE=use_$w -c $m/use.c -o ${o}_use.o"
+    check "$1 $2: the implementation" "$cmd -c $m/impl.c -o ${o}_impl.o"
+    check "$1 $2: compiled out" "$cmd -DMEMLORD_DISABLE -DUSE=off_$w -c $m/use.c -o ${o}_off.o"
+    check "$1 $2: private to a file" \
+        "$cmd -DMEMLORD_STATIC -DMEMLORD_IMPLEMENTATION -DUSE=static_$w -c $m/use.c \
+             -o ${o}_static.o"
+    check "$1 $2: with a prefix" \
+        "$cmd -DMEMLORD_PREFIX=p_$w -DMEMLORD_IMPLEMENTATION -DUSE=prefix_$w -c $m/use.c \
+             -o ${o}_prefix.o"
+    check "$1 $2: the shim" "$cmd -DUSE=shim_$w -c $m/shim.c -o ${o}_shim.o"
+    for mode in use off static prefix shim; do uses="$uses X(${mode}_$w)"; done
+    objects="$objects ${o}_use.o ${o}_off.o ${o}_static.o ${o}_prefix.o ${o}_shim.o"
+}
+
+for_each_standard() { # FUNCTION
+    for cc in $cc_list; do
+        for std in $c_list $cxx_list; do $1 $cc $std; done
+    done
+}
+
+# All of them, and a host with its own stb_ds, around each compiler's implementation.
+link_and_run() { # COMPILER STANDARD
+    w=$1_$(word "$2")
+    check "$1 $2: its implementation serves every standard in one program" \
+        "g++ -pthread $objects $out/host_stb.o $out/uses.o $out/${w}_impl.o -o $out/${w}_all;
+         $out/${w}_all"
+}
+
+# What an object defines for others, without the functions of the test itself and the weak
+# ones that every C++ object brings.
+names() {
+    echo "nm -g --defined-only -f posix $1 | awk '\$2 !~ /[vVwW]/ { print \$1 }' |
+          grep -vE '^(use|off|static|prefix|shim)_'"
+}
+
+symbols() { # COMPILER STANDARD
+    w=$1_$(word "$2")
+    check "$1 $2: only memlord_ names are defined" \
+        "$(names $out/${w}_impl.o) | grep -v '^memlord_' || true"
+    check "$1 $2: and they are defined" "test \$($(names $out/${w}_impl.o) | wc -l) -ge 50"
+    check "$1 $2: private, none" "$(names $out/${w}_static.o) || true"
+    check "$1 $2: compiled out, none" "$(names $out/${w}_off.o) || true"
+    check "$1 $2: with a prefix, only prefixed ones" \
+        "$(names $out/${w}_prefix.o) | grep -v '^p_${w}_memlord_' || true;
+         test \$($(names $out/${w}_prefix.o) | wc -l) -ge 50"
+    check "$1 $2: with a prefix, no other is wanted" \
+        "nm -u $out/${w}_prefix.o | grep 'U memlord_' || true"
+}
+
+# Two functions are the same when their instructions are, addresses aside.
+code="objdump -d --no-show-raw-insn"
+nothing_left() { # COMPILER STANDARD
+    cmd=$(compiler "$1" "$2")
+    o=$out/$1_$(word "$2")_none
+    body="sed -n '/^ /{s/^[^\\t]*\\t//;p}'"
+    check "$1 $2: compiled out, no instruction is left" \
+        "$cmd -O2 -fno-asynchronous-unwind-tables -ffunction-sections -c $m/disabled.c -o $o.o;
+         $code -j .text.with $o.o | $body >$o.with;
+         $code -j .text.without $o.o | $body >$o.without;
+         test -s $o.without; cmp $o.with $o.without"
+    check "$1 $2: compiled out, no data is left" \
+        "size -A $o.o | awk '/^\\.(ro)?data|^\\.bss/ && \$2 > 0'"
+}
+
+stb_first() {
+    check "$1: stb_ds.h included first is an error with its cure" \
+        "if $(compiler "$1" c99) -c $m/stb_first.c -o $out/never.o 2>$out/$1_stb.txt; then
+             echo it compiled; fi; grep -q 'error.*stb_ds' $out/$1_stb.txt"
+}
+
+main() {
+    planned=0 uses="" objects=""
+    mkdir -p $out
+    : >$list
+    for_each_standard every_mode
+    for cc in $cc_list; do stb_first $cc; done
+    check "a host's own stb_ds" "gcc -std=c99 -w -DUSE=host_stb -c $m/host_stb.c -o $out/host_stb.o"
+    check "the program around them" \
+        "gcc -std=c99 -Wall -Wextra -Werror '-DUSES=$uses X(host_stb)' -c $m/uses.c -o $out/uses.o"
+    run_checks
+    for_each_standard link_and_run
+    for_each_standard symbols
+    run_checks
+    for_each_standard nothing_left
+    xargs -d '\n' -n 1 sh "$0" one <$list # in turn: the second of each reads what the first made
+    planned=$((planned + $(wc -l <$list)))
+    echo "1..$planned"
+}
+
+case ${1:-} in
+one) one "$2" ;;
+*) main ;;
+esac

@@ -1,0 +1,36 @@
+/* Compiled out, a function full of calls is the function that has none. */
+#define MEMLORD_DISABLE
+#include "memlord.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+int without(memlord *lord, char *block, uint64_t bytes);
+int with(memlord *lord, char *block, uint64_t bytes);
+#ifdef __cplusplus
+}
+#endif
+
+int without(memlord *lord, char *block, uint64_t bytes) {
+    (void)lord;
+    (void)bytes;
+    return block[0] + 1;
+}
+
+int with(memlord *lord, char *block, uint64_t bytes) {
+    memlord_device device = memlord_device_cuda(1);
+    memlord_realloc_token token;
+    memlord_stats stats;
+    memlord_sites_enable(lord, 1);
+    MEMLORD_ALLOC(lord, device, block, bytes);
+    MEMLORD_TAG(lord, "weights") { MEMLORD_TRACK(lord, device, block, bytes * 2); }
+    MEMLORD_RETAIN(lord, device, block);
+    MEMLORD_RELEASE(lord, device, block);
+    MEMLORD_REALLOC(lord, device, block, block + 1, bytes);
+    memlord_realloc_begin(lord, device, MEMLORD_KEY(block), &token);
+    memlord_realloc_end(lord, &token, MEMLORD_KEY(block), bytes, MEMLORD_SITE());
+    memlord_arena_add(lord, device, bytes, NULL);
+    memlord_stats_get(lord, memlord_device_all(), &stats);
+    MEMLORD_FREE(lord, device, block);
+    return block[0] + 1 + (int)memlord_allocated(lord, device);
+}

@@ -1,0 +1,130 @@
+/* One translation unit that uses the whole surface; compiled as every standard of C and C++
+   and in every mode of the header. USE names its function, which answers how many things
+   went wrong. */
+#include "memlord.h"
+#include "memlord.h" /* a second time changes nothing */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+int USE(void);
+#ifdef __cplusplus
+}
+#endif
+
+/* Live bytes are asked for only where MemLord is not compiled out. */
+#ifdef MEMLORD_DISABLE
+#define LIVE(lord, expected) (memlord_allocated(lord, memlord_device_all()) != 0)
+#else
+#define LIVE(lord, expected) (memlord_allocated(lord, memlord_device_all()) != (expected))
+#endif
+
+#define FAILS(call) ((call) != MEMLORD_OK)
+
+static int sink(void *user, const void *data, size_t size) {
+    *(size_t *)user += size;
+    return data == NULL;
+}
+
+static int count(void *user, const memlord_block_info *info) {
+    *(size_t *)user += info->refs != 0;
+    return 0;
+}
+
+/* The macros are statements everywhere and expressions under GNU C and C++. */
+static int use_macros(memlord *lord) {
+    char block[16];
+    int bad = 0;
+    memlord_device device = memlord_device_cpu();
+    MEMLORD_TAG(lord, "outer") {
+        MEMLORD_TAG(lord, "inner") {
+            MEMLORD_ALLOC(lord, device, block, sizeof block);
+            bad += LIVE(lord, sizeof block);
+            MEMLORD_TRACK(lord, device, block, sizeof block);
+            MEMLORD_RETAIN(lord, device, block);
+            MEMLORD_RELEASE(lord, device, block);
+        }
+    }
+    MEMLORD_REALLOC(lord, device, block, block + 8, 8);
+    bad += LIVE(lord, 8u);
+    if (lord)
+        MEMLORD_FREE(lord, device, block + 8);
+    else
+        MEMLORD_FREE(lord, device, block);
+    bad += MEMLORD_FREE(NULL, device, block) != MEMLORD_OK;
+    return bad + LIVE(lord, 0u);
+}
+
+static int use_records(memlord *lord) {
+    const memlord_block blocks[2] = {{{MEMLORD_DEVICE_CUDA, 0}, 64, 1},
+                                     {{MEMLORD_DEVICE_CUDA, 1}, 128, 2}};
+    memlord_device cuda = memlord_device_cuda(0), other = memlord_device_make(MEMLORD_DEVICE_NPU, 1);
+    memlord_realloc_token token;
+    memlord_meta meta;
+    int bad = 0;
+    memset(&meta, 0, sizeof meta);
+    meta.name = "name";
+    bad += FAILS(memlord_alloc_n(lord, blocks, 2, NULL));
+    bad += FAILS(memlord_track_n(lord, blocks, 2, NULL));
+    bad += FAILS(memlord_release_n(lord, blocks, 2, NULL));
+    bad += FAILS(memlord_retain(lord, cuda, 64, NULL));
+    bad += FAILS(memlord_release(lord, cuda, 64, NULL));
+    bad += FAILS(memlord_realloc_begin(lord, cuda, 64, &token));
+    bad += FAILS(memlord_realloc_end(lord, &token, 192, 3, MEMLORD_SITE()));
+    bad += FAILS(memlord_move(lord, cuda, 192, other, 192, 4, NULL, NULL)) + LIVE(lord, 6u);
+    bad += FAILS(memlord_block_describe(lord, other, 192, &meta));
+    bad += FAILS(memlord_block_retag(lord, other, 192, "tag"));
+    bad += FAILS(memlord_expect(lord, other, "tag", 9));
+    bad += FAILS(memlord_arena_add(lord, cuda, 7, NULL));
+    bad += FAILS(memlord_arena_sub(lord, cuda, 7, NULL));
+    bad += FAILS(memlord_free(lord, other, 192, NULL));
+    bad += FAILS(memlord_free_n(lord, blocks + 1, 1, NULL));
+    return bad + LIVE(lord, 0u);
+}
+
+static int use_readers(memlord *lord) {
+    memlord_device sel = memlord_device_all(), seen[4];
+    memlord_stats stats;
+    memlord_site_stat site;
+    memlord_tag_stat tag;
+    memlord_block_info info;
+    memlord_allocator os;
+    uint64_t bytes = 1;
+    size_t n = 0;
+    char text[64] = "";
+    int bad = FAILS(memlord_stats_get(lord, sel, &stats));
+    bad += FAILS(memlord_parse_bytes("1 KiB", &bytes));
+    bad += FAILS(memlord_write(lord, MEMLORD_FORMAT_JSON, sink, &n));
+    bad += FAILS(memlord_blocks_each(lord, sel, 0, count, &n));
+    bad += FAILS(memlord_sites_enable(lord, 1));
+    bad += FAILS(memlord_device_parse("cuda:1", &seen[0]));
+    bad += FAILS(memlord_device_label(lord, seen[0], NULL));
+    (void)memlord_tag_get(lord, sel, "tag", &tag);
+    (void)memlord_block_find(lord, sel, 1, &info);
+    (void)memlord_block_containing(lord, sel, 1, &info);
+    (void)memlord_device_name(sel, text, sizeof text);
+    (void)memlord_summary(lord, text, sizeof text);
+    (void)memlord_devices(lord, seen, 4);
+    (void)memlord_site_address(lord, memlord_site_at(lord, text));
+    (void)memlord_site_rename(lord, NULL, NULL, NULL, 0);
+    memlord_os_allocator(&os);
+    memlord_reset(lord);
+    memlord_peak_reset(lord, sel);
+    bad += memlord_format_bytes(1, text, sizeof text) != text;
+    bad += memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_LIVE_BYTES, &site, 1) != 0;
+    bad += memlord_site_top_alloc(lord, sel, &site) + memlord_site_top_free(lord, sel, &site);
+    bad += memlord_blocks_top(lord, sel, &info, 1) != 0;
+    bad += memlord_leaks(lord, memlord_mark(lord), NULL, NULL) != 0;
+    bad += memlord_freed(lord, sel) || memlord_pending(lord, sel) || memlord_peak(lord, sel);
+    bad += FAILS(memlord_save(NULL, MEMLORD_FORMAT_TEXT, "")) + !memlord_result_text(MEMLORD_E_IO);
+    return bad;
+}
+
+int USE(void) {
+    memlord *lord = NULL;
+    int bad = FAILS(memlord_create(NULL, &lord));
+    bad += use_macros(lord) + use_records(lord) + use_readers(lord);
+    memlord_destroy(lord);
+    (void)memlord_global();
+    return bad;
+}

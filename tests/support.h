@@ -1,0 +1,233 @@
+/* What every suite shares: a ledger on an allocator that counts, checks and can be told to
+   fail; a writer that keeps what it is given; short ways to say what is asked often. */
+#ifndef MEMLORD_TESTS_SUPPORT_H
+#define MEMLORD_TESTS_SUPPORT_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../memlord.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_SANITIZED 1
+#endif
+#endif
+#ifndef TEST_SANITIZED
+#define TEST_SANITIZED 0
+#endif
+
+#define TEST_MAX_BYTES ((uint64_t)1 << 48)
+
+/* -- an allocator that fails, counts and checks sizes -- */
+
+typedef struct test_heap {
+    uint64_t calls;     /* allocations asked for */
+    uint64_t fail_at;   /* the number of the first call that fails; 0: none */
+    int fail_from;      /* and every one after it */
+    uint64_t failed;    /* calls that failed */
+    uint64_t blocks;    /* outstanding */
+    uint64_t bytes;     /* outstanding */
+    uint64_t bad_frees; /* of a size that was not asked for, or of no block of ours */
+} test_heap;
+
+/* In front of each block, and as large as malloc's alignment wants it. */
+typedef struct test_head {
+    uint64_t magic;
+    uint64_t size;
+} test_head;
+
+#define TEST_MAGIC 0x6d656d6c6f726421u
+
+static inline void *test_heap_alloc(void *user, size_t size) {
+    test_heap *heap = (test_heap *)user;
+    uint64_t call = __atomic_add_fetch(&heap->calls, 1, __ATOMIC_RELAXED);
+    uint64_t fail_at = __atomic_load_n(&heap->fail_at, __ATOMIC_RELAXED);
+    test_head *head;
+    if (fail_at && (call == fail_at || (heap->fail_from && call > fail_at))) {
+        __atomic_add_fetch(&heap->failed, 1, __ATOMIC_RELAXED);
+        return NULL;
+    }
+    head = (test_head *)malloc(sizeof *head + size);
+    if (!head) return NULL;
+    head->magic = TEST_MAGIC;
+    head->size = size;
+    __atomic_add_fetch(&heap->blocks, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&heap->bytes, size, __ATOMIC_RELAXED);
+    return memset(head + 1, 0xa5, size);
+}
+
+static inline void test_heap_free(void *user, void *ptr, size_t size) {
+    test_heap *heap = (test_heap *)user;
+    test_head *head = (test_head *)ptr - 1;
+    if (!ptr) return;
+    if (head->magic != TEST_MAGIC || head->size != size) {
+        __atomic_add_fetch(&heap->bad_frees, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    head->magic = 0;
+    __atomic_sub_fetch(&heap->blocks, 1, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&heap->bytes, size, __ATOMIC_RELAXED);
+    memset(ptr, 0x5a, size);
+    free(head);
+}
+
+static inline memlord_desc test_desc(test_heap *heap, uint32_t flags) {
+    memlord_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.allocator.alloc = test_heap_alloc;
+    desc.allocator.free = test_heap_free;
+    desc.allocator.user = heap;
+    desc.flags = flags | MEMLORD_FLAG_NO_ENV;
+    return desc;
+}
+
+/* -- one ledger per test -- */
+
+typedef struct test_case {
+    test_heap heap;
+    memlord *lord;
+} test_case;
+
+static inline int test_open(void **state, uint32_t flags) {
+    test_case *t = (test_case *)calloc(1, sizeof *t);
+    memlord_desc desc;
+    if (!t) return -1;
+    desc = test_desc(&t->heap, flags);
+    *state = t;
+    return memlord_create(&desc, &t->lord) == MEMLORD_OK && t->lord ? 0 : -1;
+}
+
+static inline int test_setup(void **state) { return test_open(state, 0); }
+static inline int test_setup_exact(void **state) {
+    return test_open(state, MEMLORD_FLAG_EXACT);
+}
+static inline int test_setup_sites(void **state) {
+    return test_open(state, MEMLORD_FLAG_SITES);
+}
+
+/* Every test ends by giving the ledger's memory back, to the byte. */
+static inline int test_teardown(void **state) {
+    test_case *t = (test_case *)*state;
+    int bad;
+    memlord_destroy(t->lord);
+    bad = t->heap.blocks != 0 || t->heap.bytes != 0 || t->heap.bad_frees != 0;
+    if (bad)
+        print_error("left after destroy: %llu blocks, %llu bytes; bad frees: %llu\n",
+                    (unsigned long long)t->heap.blocks, (unsigned long long)t->heap.bytes,
+                    (unsigned long long)t->heap.bad_frees);
+    free(t);
+    return bad ? -1 : 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
+#define TEST_EXACT(name) cmocka_unit_test_setup_teardown(name, test_setup_exact, test_teardown)
+#define TEST_SITES(name) cmocka_unit_test_setup_teardown(name, test_setup_sites, test_teardown)
+
+static inline memlord *test_lord(void **state) { return ((test_case *)*state)->lord; }
+
+/* -- short ways -- */
+
+static inline memlord_device cpu(void) { return memlord_device_cpu(); }
+static inline memlord_device cuda(int index) { return memlord_device_cuda(index); }
+static inline memlord_device all(void) { return memlord_device_all(); }
+
+static inline memlord_stats stats_of(memlord *lord, memlord_device sel) {
+    memlord_stats stats;
+    memset(&stats, 0xee, sizeof stats);
+    assert_int_equal(memlord_stats_get(lord, sel, &stats), MEMLORD_OK);
+    return stats;
+}
+
+#define assert_ok(call) assert_int_equal(call, MEMLORD_OK)
+
+/* The books of one epoch: what came and did not go is what is there. */
+static inline void assert_balanced(memlord *lord, memlord_device sel) {
+    memlord_stats s = stats_of(lord, sel);
+    assert_int_equal(s.total_allocated - s.total_freed, s.allocated);
+    assert_true(s.peak + s.peak_error >= s.allocated);
+}
+
+/* Everything but the anomaly and drop counters is as it was. */
+static inline void assert_same_books(const memlord_stats *a, const memlord_stats *b) {
+    memlord_stats x = *a, y = *b;
+#define TEST_KEEP_LIVE(name)
+#define TEST_KEEP_PEAK(name)
+#define TEST_KEEP_COUNT(name)
+#define TEST_KEEP_ODD(name) x.name = y.name = 0;
+#define TEST_KEEP(name, kind, text) TEST_KEEP_##kind(name)
+    MEMLORD_I_STATS(TEST_KEEP)
+#undef TEST_KEEP
+    assert_memory_equal(&x, &y, sizeof x);
+}
+
+/* A stream of bits that the seed decides; splitmix64. */
+static inline uint64_t test_random(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static inline uint64_t test_env(const char *name, uint64_t otherwise) {
+    const char *text = getenv(name);
+    return text && *text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+/* -- a writer that keeps everything -- */
+
+typedef struct test_text {
+    char *data; /* always ends in a 0 */
+    size_t size;
+    size_t largest; /* the largest piece */
+} test_text;
+
+static inline int test_text_write(void *user, const void *data, size_t size) {
+    test_text *text = (test_text *)user;
+    char *grown = (char *)realloc(text->data, text->size + size + 1);
+    if (!grown) return 1;
+    text->data = grown;
+    memcpy(grown + text->size, data, size);
+    text->size += size;
+    grown[text->size] = 0;
+    if (size > text->largest) text->largest = size;
+    return 0;
+}
+
+/* The caller frees it. */
+static inline char *report_of(memlord *lord, memlord_format format) {
+    test_text text;
+    memset(&text, 0, sizeof text);
+    assert_ok(memlord_write(lord, format, test_text_write, &text));
+    assert_non_null(text.data);
+    assert_int_equal(strlen(text.data), text.size);
+    return text.data;
+}
+
+/* The caller frees it; NULL if there is no such file. */
+static inline char *file_text(const char *path) {
+    test_text text;
+    char piece[4096];
+    size_t n;
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    memset(&text, 0, sizeof text);
+    test_text_write(&text, "", 0);
+    while ((n = fread(piece, 1, sizeof piece, file)) > 0) test_text_write(&text, piece, n);
+    fclose(file);
+    return text.data;
+}
+
+#endif /* MEMLORD_TESTS_SUPPORT_H */

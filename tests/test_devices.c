@@ -1,0 +1,266 @@
+/* Devices: their names, selectors, labels and how many there may be. */
+#include "support.h"
+
+#define MAX_DEVICES 128 /* the default of MEMLORD_MAX_DEVICES */
+
+static void assert_parses(const char *text, int type, int index) {
+    memlord_device device = {-7, -7};
+    assert_ok(memlord_device_parse(text, &device));
+    assert_int_equal(device.type, type);
+    assert_int_equal(device.index, index);
+}
+
+static void names_are_read_in_any_case(void **state) {
+    (void)state;
+    assert_parses("cuda:1", MEMLORD_DEVICE_CUDA, 1);
+    assert_parses("CUDA1", MEMLORD_DEVICE_CUDA, 1);
+    assert_parses("Cuda:12", MEMLORD_DEVICE_CUDA, 12);
+    assert_parses("vulkan:0", MEMLORD_DEVICE_VULKAN, 0);
+    assert_parses("cuda:32767", MEMLORD_DEVICE_CUDA, 32767);
+}
+
+static void a_bare_type_is_a_selector_and_cpu_a_device(void **state) {
+    (void)state;
+    assert_parses("cuda", MEMLORD_DEVICE_CUDA, MEMLORD_ANY);
+    assert_parses("HIP", MEMLORD_DEVICE_HIP, MEMLORD_ANY);
+    assert_parses("cpu", MEMLORD_DEVICE_CPU, 0);
+    assert_parses("all", MEMLORD_ANY, MEMLORD_ANY);
+}
+
+static void what_is_no_device_is_refused_and_out_untouched(void **state) {
+    static const char *const bad[] = {
+        "", "gpu", "cuda:", "cuda:-1", "cuda:32768", "cuda:99999999999999999999", "cuda:1x",
+        "cuda::1", "cuda1:2", "cudax", "cud", ":1", "1", "cuda:0x1", "all:1", "cuda:1,cuda:2",
+        "cuda: 1", "%n", "cpu-1"};
+    memlord_device device = {-7, -7};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        if (memlord_device_parse(bad[i], &device) != MEMLORD_E_INVALID)
+            fail_msg("\"%s\" was taken for a device", bad[i]);
+        assert_int_equal(device.type, -7);
+        assert_int_equal(device.index, -7);
+    }
+    assert_int_equal(memlord_device_parse(NULL, &device), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_device_parse("cpu", NULL), MEMLORD_E_INVALID);
+}
+
+static void assert_named(memlord_device device, const char *text) {
+    char name[64];
+    assert_int_equal(memlord_device_name(device, name, sizeof name), strlen(text));
+    assert_string_equal(name, text);
+}
+
+static void devices_and_selectors_have_names(void **state) {
+    (void)state;
+    assert_named(cuda(1), "cuda:1");
+    assert_named(cuda(0), "cuda:0");
+    assert_named(cpu(), "cpu");
+    assert_named(cuda(MEMLORD_ANY), "cuda");
+    assert_named(all(), "all");
+}
+
+static void a_name_reads_back_as_its_device(void **state) {
+    static const int indices[] = {0, 1, 127, 32767};
+    int type;
+    size_t i;
+    (void)state;
+    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
+        for (i = 0; i < 4; i++) {
+            char name[64];
+            assert_true(memlord_device_name(memlord_device_make(type, indices[i]), name,
+                                            sizeof name) < sizeof name);
+            assert_parses(name, type, indices[i]);
+        }
+}
+
+static void a_name_is_cut_as_snprintf_cuts(void **state) {
+    char name[8];
+    (void)state;
+    memset(name, '#', sizeof name);
+    assert_int_equal(memlord_device_name(cuda(12), name, 5), 7);
+    assert_memory_equal(name, "cuda\0###", 8);
+    assert_int_equal(memlord_device_name(cuda(12), name, 1), 7);
+    assert_int_equal(name[0], 0);
+    assert_int_equal(memlord_device_name(cuda(12), NULL, 0), 7);
+}
+
+static void a_bad_device_still_has_some_name(void **state) {
+    char name[64] = "";
+    (void)state;
+    assert_true(memlord_device_name(memlord_device_make(99, 3), name, sizeof name) > 0);
+    assert_true(strlen(name) > 0);
+}
+
+static void what_does_not_fit_16_bits_stays_refused(void **state) {
+    memlord *lord = test_lord(state);
+    int bad[6][2] = {{0, 70000}, {0, -70000}, {70000, 0}, {-70000, 0}, {65536, 0}, {0, 65536}};
+    size_t i;
+    for (i = 0; i < 6; i++)
+        assert_int_equal(
+            memlord_alloc(lord, memlord_device_make(bad[i][0], bad[i][1]), 0x1000, 1, NULL),
+            MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_devices(lord, NULL, 0), 0);
+}
+
+static void every_call_refuses_a_bad_device(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_device bad[5] = {{MEMLORD_DEVICE_TYPE_COUNT, 0}, {-2, 0}, {INT16_MAX, 0},
+                             {MEMLORD_ANY, MEMLORD_ANY}, {MEMLORD_ANY, 0}};
+    memlord_realloc_token token;
+    memlord_block block = {{0, 0}, 0x1000, 8};
+    memlord_block_info info;
+    memlord_meta meta;
+    size_t i;
+    memset(&meta, 0, sizeof meta);
+    for (i = 0; i < 5; i++) {
+        memlord_device d = block.device = bad[i];
+        assert_int_equal(memlord_alloc(lord, d, 0x1000, 8, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_free(lord, d, 0x1000, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_realloc(lord, d, 0, 0x1000, 8, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_realloc_begin(lord, d, 0x1000, &token), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_track(lord, d, 0x1000, 8, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_retain(lord, d, 0x1000, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_release(lord, d, 0x1000, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_alloc_n(lord, &block, 1, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_free_n(lord, &block, 1, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_track_n(lord, &block, 1, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_release_n(lord, &block, 1, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_arena_add(lord, d, 8, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_device_label(lord, d, "x"), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_expect(lord, d, "x", 8), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_block_find(lord, d, 0x1000, &info), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_block_describe(lord, d, 0x1000, &meta), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_block_retag(lord, d, 0x1000, "x"), MEMLORD_E_DEVICE);
+    }
+    assert_int_equal(memlord_devices(lord, NULL, 0), 0);
+}
+
+static void an_alloc_wants_an_index(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_alloc(lord, cuda(MEMLORD_ANY), 0x1000, 8, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_arena_add(lord, cuda(MEMLORD_ANY), 8, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+static void readers_of_a_bad_selector_answer_0(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_device bad = {99, 0};
+    memlord_stats stats;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 8, NULL));
+    assert_int_equal(memlord_allocated(lord, bad), 0);
+    assert_int_equal(memlord_peak(lord, bad), 0);
+    assert_int_equal(memlord_freed(lord, bad), 0);
+    assert_int_equal(memlord_pending(lord, bad), 0);
+    assert_int_equal(memlord_stats_get(lord, bad, &stats), MEMLORD_E_DEVICE);
+    memlord_peak_reset(lord, bad);
+}
+
+static void a_selector_that_matches_none_reads_zeros(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s, zero;
+    memset(&zero, 0, sizeof zero);
+    zero.size = sizeof zero;
+    zero.version = MEMLORD_STATS_VERSION;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 8, NULL));
+    s = stats_of(lord, cuda(4));
+    assert_memory_equal(&s, &zero, sizeof s);
+    s = stats_of(lord, memlord_device_make(MEMLORD_DEVICE_NPU, MEMLORD_ANY));
+    assert_memory_equal(&s, &zero, sizeof s);
+}
+
+static void a_wide_selector_sums(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 20, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 3, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(MEMLORD_ANY)), 120);
+    assert_int_equal(memlord_allocated(lord, all()), 123);
+    assert_int_equal(stats_of(lord, all()).allocs, 3);
+}
+
+static void every_device_seen_is_listed_once(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_device out[8];
+    assert_int_equal(memlord_devices(lord, out, 8), 0);
+    assert_ok(memlord_alloc(lord, cuda(3), 0x1000, 1, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+    assert_ok(memlord_alloc(lord, cuda(3), 0x2000, 1, NULL));
+    memset(out, 0xee, sizeof out);
+    assert_int_equal(memlord_devices(lord, out, 1), 2);
+    assert_int_equal(out[1].type, (int16_t)0xeeee);
+    assert_int_equal(memlord_devices(lord, out, 8), 2);
+    assert_int_equal(memlord_devices(lord, NULL, 0), 2);
+    assert_int_equal(out[0].type + out[1].type, MEMLORD_DEVICE_CUDA + MEMLORD_DEVICE_CPU);
+    assert_int_equal(out[0].index + out[1].index, 3);
+}
+
+static void one_more_than_the_maximum_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats before, after;
+    int i;
+    for (i = 0; i < MAX_DEVICES; i++)
+        assert_ok(memlord_alloc(lord, cuda(i), (uint64_t)(i + 1) * 64, 10, NULL));
+    before = stats_of(lord, all());
+    assert_int_equal(memlord_alloc(lord, cuda(MAX_DEVICES), 0x900000, 10, NULL),
+                     MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_arena_add(lord, cpu(), 10, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_device_label(lord, cpu(), "x"), MEMLORD_E_DEVICE);
+    after = stats_of(lord, all());
+    assert_same_books(&before, &after);
+    assert_int_equal(memlord_devices(lord, NULL, 0), MAX_DEVICES);
+    assert_int_equal(memlord_allocated(lord, cuda(MAX_DEVICES - 1)), 10);
+    assert_ok(memlord_alloc(lord, cuda(7), 0x900000, 10, NULL));
+    free(report_of(lord, MEMLORD_FORMAT_TEXT));
+    free(report_of(lord, MEMLORD_FORMAT_JSON));
+}
+
+static void a_label_shows_in_every_report(void **state) {
+    memlord *lord = test_lord(state);
+    char label[] = "H100 in slot 3";
+    int format;
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 1, NULL));
+    assert_ok(memlord_device_label(lord, cuda(1), label));
+    memset(label, '?', sizeof label - 1);
+    for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
+        char *report = report_of(lord, (memlord_format)format);
+        assert_non_null(strstr(report, "H100 in slot 3"));
+        assert_non_null(strstr(report, "cuda:1"));
+        free(report);
+    }
+}
+
+static void a_label_of_null_takes_it_away(void **state) {
+    memlord *lord = test_lord(state);
+    char *report;
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 1, NULL));
+    assert_ok(memlord_device_label(lord, cuda(1), "H100"));
+    assert_ok(memlord_device_label(lord, cuda(1), NULL));
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_null(strstr(report, "H100"));
+    free(report);
+    assert_int_equal(memlord_device_label(lord, cuda(MEMLORD_ANY), "x"), MEMLORD_E_DEVICE);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(names_are_read_in_any_case),
+        TEST(a_bare_type_is_a_selector_and_cpu_a_device),
+        TEST(what_is_no_device_is_refused_and_out_untouched),
+        TEST(devices_and_selectors_have_names),
+        TEST(a_name_reads_back_as_its_device),
+        TEST(a_name_is_cut_as_snprintf_cuts),
+        TEST(a_bad_device_still_has_some_name),
+        TEST(what_does_not_fit_16_bits_stays_refused),
+        TEST(every_call_refuses_a_bad_device),
+        TEST(an_alloc_wants_an_index),
+        TEST(readers_of_a_bad_selector_answer_0),
+        TEST(a_selector_that_matches_none_reads_zeros),
+        TEST(a_wide_selector_sums),
+        TEST(every_device_seen_is_listed_once),
+        TEST(one_more_than_the_maximum_is_refused),
+        TEST(a_label_shows_in_every_report),
+        TEST(a_label_of_null_takes_it_away),
+    };
+    return cmocka_run_group_tests_name("devices", tests, NULL, NULL);
+}

@@ -1,0 +1,410 @@
+/* Hosts: fork, thread exit, constructors, late destructors, re-entry, tiny stacks. */
+#include "support.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SCALE test_env("MEMLORD_TEST_SCALE", 4)
+
+/* -- before main -- */
+
+static memlord_result constructed[2];
+static uint64_t constructed_bytes;
+
+__attribute__((constructor)) static void before_main(void) {
+    memlord *lord = memlord_global();
+    constructed[0] = memlord_alloc(lord, memlord_device_cpu(), 0xc0ffee00, 77, NULL);
+    constructed_bytes = memlord_allocated(lord, memlord_device_cpu());
+    constructed[1] = memlord_free(lord, memlord_device_cpu(), 0xc0ffee00, NULL);
+}
+
+static void a_constructor_may_use_the_global_ledger(void **state) {
+    (void)state;
+    assert_ok(constructed[0]);
+    assert_ok(constructed[1]);
+    assert_int_equal(constructed_bytes, 77);
+    assert_int_equal(memlord_freed(memlord_global(), cpu()), 77);
+}
+
+/* -- fork -- */
+
+static void expect_child(pid_t pid) {
+    int status = -1;
+    assert_true(pid > 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status)) fail_msg("the child died of signal %d", WTERMSIG(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static int discard(void *user, const void *data, size_t size) {
+    (void)user;
+    (void)data;
+    (void)size;
+    return 0;
+}
+
+/* Everything a child may want, on a ledger that was in use when it was born. */
+static int use_after_fork(memlord *lord) {
+    memlord_device npu = memlord_device_make(MEMLORD_DEVICE_NPU, 0);
+    static const memlord_site site = {"child.c", "child", 1};
+    uint64_t i;
+    if (memlord_allocated(lord, npu) != 0) return 1;
+    for (i = 1; i <= 200; i++)
+        if (memlord_alloc(lord, npu, i * 64, i, &site)) return 2;
+    if (memlord_allocated(lord, npu) != 20100) return 3;
+    if (memlord_tag_begin(lord, "child") || memlord_tag_end(lord)) return 4;
+    if (memlord_write(lord, MEMLORD_FORMAT_JSON, discard, NULL)) return 5;
+    for (i = 1; i <= 200; i++)
+        if (memlord_free(lord, npu, i * 64, &site)) return 6;
+    return memlord_allocated(lord, npu) != 0;
+}
+
+typedef struct churner {
+    memlord *lord;
+    uint64_t first;
+    int *stop;
+} churner;
+
+static void *churn(void *user) {
+    churner *c = (churner *)user;
+    static const memlord_site site = {"churn.c", "churn", 1};
+    uint64_t i = 0;
+    while (!__atomic_load_n(c->stop, __ATOMIC_RELAXED)) {
+        uint64_t key = c->first + (i++ % 4096) * 64;
+        memlord_tag_begin(c->lord, i % 2 ? "odd" : "even");
+        memlord_alloc(c->lord, memlord_device_cuda((int)(i % 3)), key, i, &site);
+        memlord_tag_end(c->lord);
+        if (i % 3) memlord_free(c->lord, memlord_device_cuda(0), key, &site);
+        if (i % 1000 == 0) memlord_write(c->lord, MEMLORD_FORMAT_TEXT, discard, NULL);
+    }
+    return NULL;
+}
+
+static void a_child_born_under_load_never_hangs(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t threads[3];
+    churner churners[3];
+    int stop = 0;
+    uint64_t i, forks = 50 * SCALE;
+    int status = 0; /* of the last child */
+    for (i = 0; i < 3; i++) {
+        churners[i].lord = lord;
+        churners[i].first = (i + 1) << 32;
+        churners[i].stop = &stop;
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, &churners[i]), 0);
+    }
+    for (i = 0; i < forks && status == 0; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(10);
+            _exit(use_after_fork(lord));
+        }
+        if (waitpid(pid, &status, 0) != pid) status = -1;
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    for (i = 0; i < 3; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(status, 0);
+    assert_balanced(lord, all());
+}
+
+static void a_child_goes_on_with_the_state_of_the_moment(void **state) {
+    memlord *lord = test_lord(state);
+    pid_t pid;
+    assert_ok(memlord_tag_begin(lord, "parent"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    pid = fork();
+    if (pid == 0) {
+        int bad = memlord_allocated(lord, cpu()) != 100 ||
+                  memlord_free(lord, cpu(), 0x1000, NULL) != MEMLORD_OK ||
+                  memlord_allocated(lord, cpu()) != 0 ||
+                  memlord_tag_end(lord) != MEMLORD_OK || use_after_fork(lord);
+        memlord_destroy(lord);
+        _exit(bad);
+    }
+    expect_child(pid);
+    assert_int_equal(memlord_allocated(lord, cpu()), 100);
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+}
+
+static void a_grandchild_does_too(void **state) {
+    memlord *lord = test_lord(state);
+    pid_t pid;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    pid = fork();
+    if (pid == 0) {
+        int status = -1;
+        pid_t child = fork();
+        if (child == 0) _exit(memlord_allocated(lord, cpu()) != 100 || use_after_fork(lord));
+        if (waitpid(child, &status, 0) != child) status = -1;
+        _exit(status != 0 || use_after_fork(lord));
+    }
+    expect_child(pid);
+}
+
+/* -- threads that end -- */
+
+static void *allocate_and_end(void *user) {
+    uint64_t i;
+    for (i = 1; i <= 100; i++)
+        memlord_alloc((memlord *)user, memlord_device_cpu(), i * 64, 10, NULL);
+    return NULL;
+}
+
+static void the_counts_of_an_ended_thread_stay(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    uint64_t i;
+    assert_int_equal(pthread_create(&thread, NULL, allocate_and_end, lord), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(memlord_allocated(lord, cpu()), 1000);
+    assert_int_equal(stats_of(lord, cpu()).allocs, 100);
+    for (i = 1; i <= 100; i++) assert_ok(memlord_free(lord, cpu(), i * 64, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+    assert_balanced(lord, cpu());
+}
+
+/* A thread-local of the host whose destructor runs after the library's own, round after
+   round. */
+static pthread_key_t late_key;
+
+/* As many as POSIX grants; the thread sanitizer is gone itself before the last of them. */
+#define ROUNDS (TEST_SANITIZED ? 2 : 4)
+
+typedef struct late {
+    memlord *lord;
+    uint64_t storage;
+    int rounds;
+    int bad;
+} late;
+
+static void free_late(void *user) {
+    late *l = (late *)user;
+    l->bad += memlord_free(l->lord, memlord_device_cpu(), l->storage++, NULL) != MEMLORD_OK;
+    l->bad += memlord_alloc(l->lord, memlord_device_cpu(), l->storage + 100, 1, NULL) != MEMLORD_OK;
+    l->bad += memlord_free(l->lord, memlord_device_cpu(), l->storage + 100, NULL) != MEMLORD_OK;
+    if (++l->rounds < ROUNDS) pthread_setspecific(late_key, l);
+}
+
+static void *end_late(void *user) {
+    late *l = (late *)user;
+    uint64_t i;
+    for (i = 0; i < ROUNDS; i++)
+        memlord_alloc(l->lord, memlord_device_cpu(), l->storage + i, 10, NULL);
+    pthread_setspecific(late_key, l);
+    return NULL;
+}
+
+static void a_free_in_a_late_thread_local_destructor_counts(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t bytes = 0;
+    int i;
+    assert_int_equal(pthread_key_create(&late_key, free_late), 0);
+    for (i = 0; i < 200; i++) {
+        pthread_t thread;
+        late l = {NULL, 0x1000, 0, 0};
+        l.lord = t->lord;
+        assert_int_equal(pthread_create(&thread, NULL, end_late, &l), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(l.rounds, ROUNDS);
+        assert_int_equal(l.bad, 0);
+        assert_int_equal(memlord_allocated(t->lord, cpu()), 0);
+        if (i == 20) bytes = t->heap.bytes;
+    }
+    assert_int_equal(pthread_key_delete(late_key), 0);
+    assert_int_equal(stats_of(t->lord, cpu()).frees, 200 * 2 * ROUNDS);
+    assert_true(t->heap.bytes <= bytes + 4096);
+}
+
+typedef struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    int stage;
+    memlord *lord;
+} gate;
+
+static void gate_move(gate *g, int stage) {
+    pthread_mutex_lock(&g->lock);
+    g->stage = stage;
+    pthread_cond_broadcast(&g->moved);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void gate_wait(gate *g, int stage) {
+    pthread_mutex_lock(&g->lock);
+    while (g->stage < stage) pthread_cond_wait(&g->moved, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void *outlive(void *user) {
+    gate *g = (gate *)user;
+    memlord_alloc(g->lord, memlord_device_cpu(), 0x1000, 10, NULL);
+    memlord_tag_begin(g->lord, "open");
+    gate_move(g, 1);
+    gate_wait(g, 2);
+    memlord_alloc(g->lord, memlord_device_cpu(), 0x2000, 5, NULL);
+    return NULL;
+}
+
+static void a_thread_may_outlive_a_ledger_it_used(void **state) {
+    int i;
+    (void)state;
+    for (i = 0; i < 50; i++) {
+        pthread_t thread;
+        gate g = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, NULL};
+        assert_ok(memlord_create(NULL, &g.lord));
+        assert_int_equal(pthread_create(&thread, NULL, outlive, &g), 0);
+        gate_wait(&g, 1);
+        memlord_destroy(g.lord);
+        assert_ok(memlord_create(NULL, &g.lord));
+        gate_move(&g, 2);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(memlord_allocated(g.lord, all()), 5);
+        assert_int_equal(stats_of(g.lord, all()).allocs, 1);
+        memlord_destroy(g.lord);
+    }
+}
+
+/* -- re-entry -- */
+
+typedef struct hooked {
+    memlord *lord;
+    uint64_t calls;
+} hooked;
+
+static void *hooked_alloc(void *user, size_t size) {
+    hooked *h = (hooked *)user;
+    void *p = malloc(size);
+    __atomic_add_fetch(&h->calls, 1, __ATOMIC_RELAXED);
+    if (p && h->lord) memlord_alloc(h->lord, memlord_device_cpu(), MEMLORD_KEY(p), size, NULL);
+    return p;
+}
+
+static void hooked_free(void *user, void *ptr, size_t size) {
+    hooked *h = (hooked *)user;
+    (void)size;
+    if (ptr && h->lord) memlord_free(h->lord, memlord_device_cpu(), MEMLORD_KEY(ptr), NULL);
+    free(ptr);
+}
+
+static void *allocate_with_tags(void *user) {
+    memlord *lord = (memlord *)user;
+    uint64_t i, base = (uint64_t)(uintptr_t)&i << 8;
+    static const memlord_site site = {"a.c", "f", 1};
+    for (i = 1; i <= 5000; i++) {
+        memlord_tag_begin(lord, i % 2 ? "odd" : "even");
+        memlord_alloc(lord, memlord_device_cuda(0), base + i * 64, 1, &site);
+        memlord_tag_end(lord);
+    }
+    for (i = 1; i <= 5000; i++) memlord_free(lord, memlord_device_cuda(0), base + i * 64, &site);
+    return NULL;
+}
+
+static void an_allocator_that_calls_the_ledger_passes_through(void **state) {
+    hooked h = {NULL, 0};
+    memlord_desc desc;
+    memlord_stats s;
+    pthread_t threads[4];
+    int i;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.allocator.alloc = hooked_alloc;
+    desc.allocator.free = hooked_free;
+    desc.allocator.user = &h;
+    desc.flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_ENV;
+    assert_ok(memlord_create(&desc, &h.lord));
+    alarm(60);
+    for (i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, allocate_with_tags, h.lord), 0);
+    for (i = 0; i < 4; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    free(report_of(h.lord, MEMLORD_FORMAT_JSON));
+    alarm(0);
+    s = stats_of(h.lord, cuda(0));
+    assert_true(h.calls > 0);
+    assert_int_equal(s.allocated, 0);
+    assert_int_equal(s.allocs, 20000);
+    assert_int_equal(memlord_allocated(h.lord, cpu()), 0);
+    assert_int_equal(stats_of(h.lord, all()).unknown_frees, 0);
+    assert_int_equal(stats_of(h.lord, cpu()).allocs, 0);
+    {
+        memlord *lord = h.lord;
+        h.lord = NULL;
+        memlord_destroy(lord);
+    }
+}
+
+/* -- tiny stacks -- */
+
+static void *live_on_a_tiny_stack(void *user) {
+    memlord *lord = (memlord *)user;
+    memlord_stats stats;
+    char line[128];
+    uint64_t i;
+    int bad = 0;
+    for (i = 1; i <= 3000; i++)
+        bad |= memlord_alloc(lord, memlord_device_cpu(), i * 64, 1, NULL) != MEMLORD_OK;
+    bad |= memlord_tag_begin(lord, "tiny") || memlord_tag_end(lord);
+    bad |= memlord_stats_get(lord, memlord_device_all(), &stats) != MEMLORD_OK;
+    bad |= memlord_summary(lord, line, sizeof line) == 0;
+    bad |= memlord_write(lord, MEMLORD_FORMAT_TEXT, discard, NULL) != MEMLORD_OK;
+    bad |= memlord_write(lord, MEMLORD_FORMAT_JSON, discard, NULL) != MEMLORD_OK;
+    for (i = 1; i <= 3000; i++)
+        bad |= memlord_free(lord, memlord_device_cpu(), i * 64, NULL) != MEMLORD_OK;
+    return bad ? user : NULL;
+}
+
+static void a_stack_of_16_kilobytes_is_enough(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_attr_t attr;
+    pthread_t thread;
+    void *bad = lord;
+    assert_int_equal(pthread_attr_init(&attr), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attr, TEST_SANITIZED ? 1 << 20 : 16384), 0);
+    assert_int_equal(pthread_create(&thread, &attr, live_on_a_tiny_stack, lord), 0);
+    assert_int_equal(pthread_join(thread, &bad), 0);
+    assert_int_equal(pthread_attr_destroy(&attr), 0);
+    assert_null(bad);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+/* -- after main -- */
+
+static void use_at_exit(void) {
+    memlord *lord = memlord_global();
+    if (memlord_free(lord, memlord_device_cpu(), 0x5000, NULL) != MEMLORD_OK ||
+        memlord_alloc(lord, memlord_device_cpu(), 0x6000, 1, NULL) != MEMLORD_OK ||
+        memlord_allocated(lord, memlord_device_cpu()) != 1)
+        _exit(9);
+}
+
+static void an_exit_handler_may_use_the_global_ledger(void **state) {
+    pid_t pid;
+    (void)state;
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        alarm(30);
+        atexit(use_at_exit);
+        memlord_alloc(memlord_global(), memlord_device_cpu(), 0x5000, 100, NULL);
+        exit(0);
+    }
+    expect_child(pid);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_constructor_may_use_the_global_ledger),
+        TEST_SITES(a_child_born_under_load_never_hangs),
+        TEST(a_child_goes_on_with_the_state_of_the_moment),
+        TEST(a_grandchild_does_too),
+        TEST(the_counts_of_an_ended_thread_stay),
+        TEST(a_free_in_a_late_thread_local_destructor_counts),
+        cmocka_unit_test(a_thread_may_outlive_a_ledger_it_used),
+        cmocka_unit_test(an_allocator_that_calls_the_ledger_passes_through),
+        TEST(a_stack_of_16_kilobytes_is_enough),
+        cmocka_unit_test(an_exit_handler_may_use_the_global_ledger),
+    };
+    return cmocka_run_group_tests_name("hosts", tests, NULL, NULL);
+}

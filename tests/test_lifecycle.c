@@ -1,0 +1,349 @@
+/* Lifecycle: ledgers open and close; a NULL ledger is MemLord switched off. */
+#include "support.h"
+
+#include <dirent.h>
+#include <malloc.h>
+#include <pthread.h>
+
+static void a_null_desc_is_the_default(void **state) {
+    memlord *lord = NULL;
+    (void)state;
+    assert_ok(memlord_create(NULL, &lord));
+    assert_non_null(lord);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 5, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 5);
+    memlord_destroy(lord);
+}
+
+static void a_zeroed_desc_is_the_default(void **state) {
+    memlord_desc desc;
+    memlord *lord = NULL;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 5, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 5);
+    memlord_destroy(lord);
+}
+
+static void a_null_out_is_refused(void **state) {
+    (void)state;
+    assert_int_equal(memlord_create(NULL, NULL), MEMLORD_E_INVALID);
+}
+
+static void half_an_allocator_is_refused(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord = NULL;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, 0);
+    desc.allocator.free = NULL;
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
+    desc = test_desc(&heap, 0);
+    desc.allocator.alloc = NULL;
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
+    assert_null(lord);
+    assert_int_equal(heap.calls, 0);
+}
+
+static void an_allocator_that_refuses_makes_no_half_ledger(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord = NULL;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    heap.fail_at = 1;
+    heap.fail_from = 1;
+    desc = test_desc(&heap, 0);
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_NOMEM);
+    assert_null(lord);
+    assert_int_equal(heap.blocks, 0);
+    assert_true(heap.failed > 0);
+}
+
+static void the_desc_is_copied(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord = NULL;
+    uint64_t i;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, 0);
+    assert_ok(memlord_create(&desc, &lord));
+    memset(&desc, 0xee, sizeof desc);
+    for (i = 1; i < 5000; i++) assert_ok(memlord_alloc(lord, cpu(), i * 64, 1, NULL));
+    memlord_destroy(lord);
+    assert_int_equal(heap.blocks, 0);
+    assert_int_equal(heap.bad_frees, 0);
+}
+
+static void destroying_null_is_fine(void **state) {
+    (void)state;
+    memlord_destroy(NULL);
+}
+
+static void destroy_returns_everything(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord = NULL;
+    memlord_meta meta;
+    uint64_t i;
+    static const memlord_site site = {"a.c", "f", 3};
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    memset(&meta, 0, sizeof meta);
+    meta.name = "a name";
+    desc = test_desc(&heap, MEMLORD_FLAG_SITES);
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_tag_begin(lord, "left open"));
+    for (i = 1; i < 50000; i++) assert_ok(memlord_alloc(lord, cpu(), i * 64, i, &site));
+    assert_ok(memlord_block_describe(lord, cpu(), 64, &meta));
+    assert_ok(memlord_device_label(lord, cpu(), "label"));
+    assert_ok(memlord_expect(lord, cpu(), "expected", 7));
+    assert_non_null(memlord_site_at(lord, (void *)(uintptr_t)0x1234));
+    free(report_of(lord, MEMLORD_FORMAT_JSON));
+    assert_true(heap.bytes > 0);
+    memlord_destroy(lord);
+    assert_int_equal(heap.blocks, 0);
+    assert_int_equal(heap.bytes, 0);
+    assert_int_equal(heap.bad_frees, 0);
+}
+
+static void ledgers_come_and_go(void **state) {
+    int i;
+    (void)state;
+    for (i = 0; i < 3000; i++) {
+        memlord *lord = NULL;
+        assert_ok(memlord_create(NULL, &lord));
+        assert_int_equal(memlord_allocated(lord, all()), 0);
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 5, NULL));
+        assert_int_equal(memlord_allocated(lord, all()), 5);
+        memlord_destroy(lord);
+    }
+}
+
+static void many_ledgers_live_at_once(void **state) {
+    memlord *lords[100];
+    uint64_t i;
+    (void)state;
+    for (i = 0; i < 100; i++) assert_ok(memlord_create(NULL, &lords[i]));
+    for (i = 0; i < 100; i++) assert_ok(memlord_alloc(lords[i], cpu(), 0x1000, i, NULL));
+    for (i = 0; i < 100; i++) assert_int_equal(memlord_allocated(lords[i], cpu()), i);
+    for (i = 0; i < 100; i++) memlord_destroy(lords[i]);
+}
+
+static void *ask_for_global(void *out) {
+    *(memlord **)out = memlord_global();
+    return NULL;
+}
+
+static void the_global_ledger_is_one(void **state) {
+    pthread_t threads[8];
+    memlord *seen[8];
+    size_t i;
+    (void)state;
+    for (i = 0; i < 8; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_for_global, &seen[i]), 0);
+    for (i = 0; i < 8; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_non_null(memlord_global());
+    for (i = 0; i < 8; i++) assert_ptr_equal(seen[i], memlord_global());
+    assert_ok(memlord_alloc(memlord_global(), cpu(), 0x1000, 5, NULL));
+    assert_int_equal(memlord_allocated(memlord_global(), cpu()), 5);
+    assert_ok(memlord_free(memlord_global(), cpu(), 0x1000, NULL));
+}
+
+static void the_os_allocator_gives_memory(void **state) {
+    memlord_allocator os;
+    size_t sizes[5] = {1, 100, 4096, 100000, 5 << 20}, i;
+    (void)state;
+    memset(&os, 0, sizeof os);
+    memlord_os_allocator(&os);
+    assert_non_null((void *)(uintptr_t)os.alloc);
+    assert_non_null((void *)(uintptr_t)os.free);
+    for (i = 0; i < 5; i++) {
+        char *p = (char *)os.alloc(os.user, sizes[i]);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 16, 0);
+        memset(p, 0x5a, sizes[i]);
+        os.free(os.user, p, sizes[i]);
+    }
+    assert_null(os.alloc(os.user, SIZE_MAX / 2));
+    memlord_os_allocator(NULL);
+}
+
+static size_t count_threads(void) {
+    DIR *dir = opendir("/proc/self/task");
+    struct dirent *entry;
+    size_t n = 0;
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL) n += entry->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+static void no_thread_is_started(void **state) {
+    memlord *lord = NULL;
+    size_t before = count_threads();
+    uint64_t i;
+    (void)state;
+    assert_ok(memlord_create(NULL, &lord));
+    for (i = 1; i < 5000; i++) assert_ok(memlord_alloc(lord, cpu(), i * 64, 1, NULL));
+    assert_int_equal(count_threads(), before);
+    memlord_destroy(lord);
+}
+
+#if !TEST_SANITIZED
+static void a_ledger_on_the_os_allocator_calls_no_malloc(void **state) {
+    memlord_desc desc;
+    memlord *lord = NULL;
+    struct mallinfo2 before, after;
+    memlord_result r = MEMLORD_OK;
+    uint64_t i;
+    char summary[128];
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    memlord_os_allocator(&desc.allocator);
+    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_SITES;
+    free(malloc(1));
+    before = mallinfo2();
+    r = memlord_create(&desc, &lord);
+    for (i = 1; i < 50000 && r == MEMLORD_OK; i++)
+        r = MEMLORD_ALLOC(lord, memlord_device_cpu(), (uintptr_t)i * 64, i);
+    if (r == MEMLORD_OK) r = memlord_tag_begin(lord, "tag");
+    memlord_summary(lord, summary, sizeof summary);
+    after = mallinfo2();
+    assert_ok(r);
+    assert_int_equal(after.uordblks, before.uordblks);
+    assert_int_equal(after.fordblks, before.fordblks);
+    assert_int_equal(after.arena, before.arena);
+    memlord_destroy(lord);
+}
+#endif
+
+static int never(void *user, const memlord_block_info *info) {
+    (void)info;
+    *(int *)user = 1;
+    return 0;
+}
+
+static void on_null_what_records_answers_ok(void **state) {
+    memlord_realloc_token token;
+    memlord_block block = {{0, 0}, 0x1000, 8};
+    memlord_meta meta;
+    (void)state;
+    memset(&meta, 0, sizeof meta);
+    assert_ok(memlord_alloc(NULL, cpu(), 0x1000, 8, NULL));
+    assert_ok(memlord_free(NULL, cpu(), 0x1000, NULL));
+    assert_ok(memlord_free(NULL, cpu(), 0x1000, NULL));
+    assert_ok(memlord_realloc(NULL, cpu(), 0x1000, 0x2000, 8, NULL));
+    assert_ok(memlord_realloc_begin(NULL, cpu(), 0x1000, &token));
+    assert_ok(memlord_realloc_end(NULL, &token, 0x2000, 8, NULL));
+    assert_ok(memlord_alloc_n(NULL, &block, 1, NULL));
+    assert_ok(memlord_free_n(NULL, &block, 1, NULL));
+    assert_ok(memlord_track_n(NULL, &block, 1, NULL));
+    assert_ok(memlord_release_n(NULL, &block, 1, NULL));
+    assert_ok(memlord_move(NULL, cpu(), 0x1000, cuda(0), 0x1000, 8, NULL, NULL));
+    assert_ok(memlord_track(NULL, cpu(), 0x1000, 8, NULL));
+    assert_ok(memlord_retain(NULL, cpu(), 0x1000, NULL));
+    assert_ok(memlord_release(NULL, cpu(), 0x1000, NULL));
+    assert_ok(memlord_arena_add(NULL, cpu(), 8, NULL));
+    assert_ok(memlord_arena_sub(NULL, cpu(), 8, NULL));
+    assert_ok(memlord_sites_enable(NULL, 1));
+    assert_ok(memlord_tag_begin(NULL, "tag"));
+    assert_ok(memlord_tag_end(NULL));
+    assert_ok(memlord_expect(NULL, cpu(), "tag", 8));
+    assert_ok(memlord_device_label(NULL, cpu(), "x"));
+    assert_ok(memlord_block_describe(NULL, cpu(), 0x1000, &meta));
+    assert_ok(memlord_block_retag(NULL, cpu(), 0x1000, "x"));
+    assert_ok(MEMLORD_ALLOC(NULL, cpu(), &block, 8));
+    MEMLORD_TAG(NULL, "tag") assert_ok(MEMLORD_FREE(NULL, cpu(), &block));
+}
+
+static void on_null_what_reads_answers_0(void **state) {
+    memlord_stats stats;
+    memlord_site_stat site;
+    memlord_tag_stat tag;
+    memlord_block_info info;
+    memlord_device device;
+    int called = 0;
+    char text[8] = "x";
+    (void)state;
+    assert_int_equal(memlord_allocated(NULL, all()), 0);
+    assert_int_equal(memlord_freed(NULL, all()), 0);
+    assert_int_equal(memlord_pending(NULL, all()), 0);
+    assert_int_equal(memlord_peak(NULL, all()), 0);
+    memset(&stats, 0xee, sizeof stats);
+    assert_ok(memlord_stats_get(NULL, all(), &stats));
+    assert_int_equal(stats.allocated, 0);
+    assert_int_equal(stats.allocs, 0);
+    assert_int_equal(memlord_devices(NULL, &device, 1), 0);
+    assert_int_equal(
+        memlord_sites_top(NULL, all(), MEMLORD_SITE_ORDER_ALLOC_BYTES, &site, 1), 0);
+    assert_int_equal(memlord_site_top_alloc(NULL, all(), &site), 0);
+    assert_int_equal(memlord_site_top_free(NULL, all(), &site), 0);
+    assert_non_null(memlord_site_at(NULL, (void *)(uintptr_t)0x1234));
+    assert_null(memlord_site_address(NULL, memlord_site_at(NULL, NULL)));
+    assert_int_equal(memlord_summary(NULL, text, sizeof text), 0);
+    assert_string_equal(text, "");
+    assert_ok(memlord_blocks_each(NULL, all(), 0, never, &called));
+    assert_int_equal(memlord_blocks_top(NULL, all(), &info, 1), 0);
+    memlord_block_find(NULL, cpu(), 0x1000, &info);
+    assert_int_equal(info.bytes, 0);
+    memlord_block_containing(NULL, cpu(), 0x1000, &info);
+    assert_int_equal(info.bytes, 0);
+    memlord_tag_get(NULL, all(), "x", &tag);
+    assert_int_equal(tag.allocated, 0);
+    assert_int_equal(memlord_mark(NULL), 0);
+    assert_int_equal(memlord_leaks(NULL, 0, never, &called), 0);
+    assert_int_equal(called, 0);
+    memlord_reset(NULL);
+    memlord_peak_reset(NULL, all());
+}
+
+static void every_result_has_a_text_of_its_own(void **state) {
+    int i, j;
+    (void)state;
+    for (i = 0; i < MEMLORD_RESULT_COUNT; i++) {
+        const char *text = memlord_result_text((memlord_result)i);
+        assert_true(strlen(text) > 0);
+        for (j = 0; j < i; j++)
+            assert_string_not_equal(text, memlord_result_text((memlord_result)j));
+    }
+    assert_non_null(memlord_result_text(MEMLORD_RESULT_COUNT));
+    assert_non_null(memlord_result_text((memlord_result)0x7fff));
+}
+
+static void the_version_is_written_once(void **state) {
+    char text[32];
+    (void)state;
+    snprintf(text, sizeof text, "%d.%d.%d", MEMLORD_VERSION_MAJOR, MEMLORD_VERSION_MINOR,
+             MEMLORD_VERSION_PATCH);
+    assert_string_equal(text, MEMLORD_VERSION);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_null_desc_is_the_default),
+        cmocka_unit_test(a_zeroed_desc_is_the_default),
+        cmocka_unit_test(a_null_out_is_refused),
+        cmocka_unit_test(half_an_allocator_is_refused),
+        cmocka_unit_test(an_allocator_that_refuses_makes_no_half_ledger),
+        cmocka_unit_test(the_desc_is_copied),
+        cmocka_unit_test(destroying_null_is_fine),
+        cmocka_unit_test(destroy_returns_everything),
+        cmocka_unit_test(ledgers_come_and_go),
+        cmocka_unit_test(many_ledgers_live_at_once),
+        cmocka_unit_test(the_global_ledger_is_one),
+        cmocka_unit_test(the_os_allocator_gives_memory),
+        cmocka_unit_test(no_thread_is_started),
+#if !TEST_SANITIZED
+        cmocka_unit_test(a_ledger_on_the_os_allocator_calls_no_malloc),
+#endif
+        cmocka_unit_test(on_null_what_records_answers_ok),
+        cmocka_unit_test(on_null_what_reads_answers_0),
+        cmocka_unit_test(every_result_has_a_text_of_its_own),
+        cmocka_unit_test(the_version_is_written_once),
+    };
+    return cmocka_run_group_tests_name("lifecycle", tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+/* The log: silent by default, to the host's logger if there is one, in colour when asked. */
+#include "support.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define RED "\x1b[31m"
+#define GREEN "\x1b[32m"
+#define MAGENTA "\x1b[35m"
+#define CYAN "\x1b[36m"
+
+typedef struct logbook {
+    memlord *lord; /* called back, if set */
+    size_t lines[MEMLORD_LOG_TRACE + 1];
+    size_t multiline;
+    uint64_t seen;
+} logbook;
+
+static void keep(void *user, int level, const char *text) {
+    logbook *book = (logbook *)user;
+    if (level >= MEMLORD_LOG_ERROR && level <= MEMLORD_LOG_TRACE) book->lines[level]++;
+    book->multiline += strchr(text, '\n') != NULL;
+    if (book->lord) book->seen += memlord_allocated(book->lord, memlord_device_all());
+}
+
+/* Everything a log may speak about. */
+static void live_a_little(memlord *lord) {
+    static const memlord_site site = {"a.c", "f", 3};
+    char summary[256];
+    memlord_alloc(lord, memlord_device_cpu(), 0x1000, 100, &site);
+    memlord_alloc(lord, memlord_device_cpu(), 0x1000, 50, NULL);
+    memlord_free(lord, memlord_device_cpu(), 0x1000, NULL);
+    memlord_free(lord, memlord_device_cpu(), 0x1000, NULL);
+    memlord_arena_sub(lord, memlord_device_cpu(), 1, NULL);
+    memlord_summary(lord, summary, sizeof summary);
+    memlord_reset(lord);
+    memlord_alloc(lord, memlord_device_cuda(0), 0x2000, 70, NULL);
+}
+
+/* Runs fn in a child with its environment, answers what it wrote to files 1 and 2. */
+static char *output_of(void (*fn)(void), const char *debug) {
+    char path[] = "/tmp/memlord-log-XXXXXX", *text;
+    int status = -1, fd = mkstemp(path);
+    pid_t pid;
+    assert_true(fd >= 0);
+    pid = fork();
+    if (pid == 0) {
+        dup2(fd, 1);
+        dup2(fd, 2);
+        if (debug)
+            setenv("MEMLORD_DEBUG", debug, 1);
+        else
+            unsetenv("MEMLORD_DEBUG");
+        fn();
+        _exit(0);
+    }
+    close(fd);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    text = file_text(path);
+    unlink(path);
+    assert_non_null(text);
+    return text;
+}
+
+static void plain_host(void) {
+    memlord *lord = NULL;
+    if (memlord_create(NULL, &lord) != MEMLORD_OK) _exit(1);
+    live_a_little(lord);
+    memlord_destroy(lord);
+}
+
+static void host_without_environment(void) {
+    memlord_desc desc;
+    memlord *lord = NULL;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    if (memlord_create(&desc, &lord) != MEMLORD_OK) _exit(1);
+    live_a_little(lord);
+    memlord_destroy(lord);
+}
+
+static void host_with_logger(void) {
+    memlord_desc desc;
+    memlord *lord = NULL;
+    logbook book;
+    memset(&book, 0, sizeof book);
+    memset(&desc, 0, sizeof desc);
+    desc.logger.fn = keep;
+    desc.logger.user = &book;
+    if (memlord_create(&desc, &lord) != MEMLORD_OK) _exit(1);
+    live_a_little(lord);
+    memlord_destroy(lord);
+    if (!getenv("MEMLORD_DEBUG") != !book.lines[MEMLORD_LOG_TRACE]) _exit(2);
+    if (book.multiline) _exit(3);
+}
+
+static void host_that_asks_too_late(void) {
+    memlord *lord = NULL;
+    if (memlord_create(NULL, &lord) != MEMLORD_OK) _exit(1);
+    setenv("MEMLORD_DEBUG", "1", 1);
+    live_a_little(lord);
+    memlord_destroy(lord);
+}
+
+static void by_default_it_is_silent(void **state) {
+    char *text = output_of(plain_host, NULL);
+    (void)state;
+    assert_string_equal(text, "");
+    free(text);
+}
+
+static void debug_prints_every_event_in_its_colour(void **state) {
+    char *text = output_of(plain_host, "1");
+    (void)state;
+    assert_non_null(strstr(text, RED));
+    assert_non_null(strstr(text, GREEN));
+    assert_non_null(strstr(text, MAGENTA));
+    assert_non_null(strstr(text, CYAN));
+    assert_non_null(strstr(text, "cuda:0"));
+    free(text);
+}
+
+static void debug_0_is_silent(void **state) {
+    char *text = output_of(plain_host, "0");
+    (void)state;
+    assert_string_equal(text, "");
+    free(text);
+}
+
+static void the_no_env_flag_ignores_debug(void **state) {
+    char *text = output_of(host_without_environment, "1");
+    (void)state;
+    assert_string_equal(text, "");
+    free(text);
+}
+
+static void the_environment_is_read_by_create_alone(void **state) {
+    char *text = output_of(host_that_asks_too_late, NULL);
+    (void)state;
+    assert_string_equal(text, "");
+    free(text);
+}
+
+static void debug_goes_to_the_logger_if_there_is_one(void **state) {
+    char *text = output_of(host_with_logger, "1");
+    (void)state;
+    assert_string_equal(text, "");
+    free(text);
+}
+
+static void without_debug_a_logger_gets_no_trace(void **state) {
+    char *text = output_of(host_with_logger, NULL);
+    (void)state;
+    assert_string_equal(text, "");
+    free(text);
+}
+
+static memlord *open_logged(logbook *book) {
+    memlord_desc desc;
+    memlord *lord = NULL;
+    memset(&desc, 0, sizeof desc);
+    memset(book, 0, sizeof *book);
+    desc.logger.fn = keep;
+    desc.logger.user = book;
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    assert_ok(memlord_create(&desc, &lord));
+    return lord;
+}
+
+static size_t said(const logbook *book) {
+    size_t level, n = 0;
+    for (level = MEMLORD_LOG_ERROR; level <= MEMLORD_LOG_TRACE; level++) n += book->lines[level];
+    return n;
+}
+
+static void destroy_says_what_is_still_live(void **state) {
+    logbook book;
+    memlord *lord = open_logged(&book);
+    size_t before;
+    (void)state;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    before = said(&book);
+    memlord_destroy(lord);
+    assert_true(said(&book) > before);
+}
+
+static void a_clean_ledger_is_destroyed_without_a_word(void **state) {
+    logbook book;
+    memlord *lord = open_logged(&book);
+    (void)state;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    memlord_destroy(lord);
+    assert_int_equal(book.lines[MEMLORD_LOG_ERROR] + book.lines[MEMLORD_LOG_WARNING], 0);
+}
+
+static void a_logger_may_call_the_ledger(void **state) {
+    logbook book;
+    memlord *lord = open_logged(&book);
+    (void)state;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    book.lord = lord;
+    live_a_little(lord);
+    book.lord = NULL;
+    memlord_destroy(lord);
+    assert_int_equal(book.multiline, 0);
+}
+
+#if !TEST_SANITIZED /* their runtimes read the environment too */
+/* A copy of the program that belongs to another user and is set-uid runs in the secure mode
+   of the kernel. */
+static void a_set_uid_program_ignores_the_environment(void **state) {
+    char dir[] = "/var/tmp/memlord-suid-XXXXXX", command[512], *text;
+    (void)state;
+    if (geteuid() != 0) skip();
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(chmod(dir, 0755), 0);
+    snprintf(command, sizeof command,
+             "cp /proc/%d/exe %s/p && chown 65534 %s/p && chmod 4755 %s/p && "
+             "MEMLORD_DEBUG=1 %s/p plain >%s/out 2>&1; echo $? >>%s/out",
+             (int)getpid(), dir, dir, dir, dir, dir, dir);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "%s/out", dir);
+    text = file_text(command);
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+    if (!strcmp(text, "1\n")) skip(); /* a file system mounted nosuid */
+    assert_string_equal(text, "0\n");
+    free(text);
+}
+#endif
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_default_it_is_silent),
+        cmocka_unit_test(debug_prints_every_event_in_its_colour),
+        cmocka_unit_test(debug_0_is_silent),
+        cmocka_unit_test(the_no_env_flag_ignores_debug),
+        cmocka_unit_test(the_environment_is_read_by_create_alone),
+        cmocka_unit_test(debug_goes_to_the_logger_if_there_is_one),
+        cmocka_unit_test(without_debug_a_logger_gets_no_trace),
+        cmocka_unit_test(destroy_says_what_is_still_live),
+        cmocka_unit_test(a_clean_ledger_is_destroyed_without_a_word),
+        cmocka_unit_test(a_logger_may_call_the_ledger),
+#if !TEST_SANITIZED
+        cmocka_unit_test(a_set_uid_program_ignores_the_environment),
+#endif
+    };
+    if (argc > 1 && !strcmp(argv[1], "plain")) {
+        plain_host();
+        return geteuid() == getuid(); /* the kernel did not honour the bit */
+    }
+    return cmocka_run_group_tests_name("log", tests, NULL, NULL);
+}

@@ -1,0 +1,159 @@
+/* Moves: the source ends, the destination begins. */
+#include "support.h"
+
+static void the_bytes_change_device(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(1), 0x9000, 128, NULL, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+    assert_int_equal(memlord_allocated(lord, cuda(1)), 128);
+    assert_int_equal(stats_of(lord, cpu()).live_blocks, 0);
+    assert_int_equal(stats_of(lord, cuda(1)).live_blocks, 1);
+    assert_balanced(lord, cpu());
+    assert_balanced(lord, cuda(1));
+}
+
+static void the_destination_counts_it(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(1), 0x9000, 128, NULL, NULL));
+    assert_int_equal(stats_of(lord, cuda(1)).moves, 1);
+    assert_int_equal(stats_of(lord, cuda(1)).moved_bytes, 128);
+    assert_int_equal(stats_of(lord, cpu()).moves, 0);
+    assert_int_equal(stats_of(lord, cpu()).moved_bytes, 0);
+}
+
+static void the_source_key_is_dead_and_the_destination_lives(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(1), 0x9000, 100, NULL, NULL));
+    assert_int_equal(memlord_free(lord, cpu(), 0x1000, NULL), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_free(lord, cuda(1), 0x9000, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+static void all_a_block_carries_goes_along(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_meta meta;
+    memlord_block_info info;
+    memlord_tag_stat tag;
+    uint64_t born = memlord_mark(lord);
+    memset(&meta, 0, sizeof meta);
+    meta.name = "tok_embd";
+    assert_ok(memlord_tag_begin(lord, "weights"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_retain(lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_block_describe(lord, cpu(), 0x1000, &meta));
+    memlord_mark(lord);
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(0), 0x9000, 120, NULL, NULL));
+    assert_ok(memlord_block_find(lord, cuda(0), 0x9000, &info));
+    assert_int_equal(info.refs, 2);
+    assert_int_equal(info.born, born);
+    assert_string_equal(info.tag, "weights");
+    assert_string_equal(info.meta.name, "tok_embd");
+    assert_ok(memlord_tag_get(lord, cuda(0), "weights", &tag));
+    assert_int_equal(tag.allocated, 120);
+    assert_ok(memlord_tag_get(lord, cpu(), "weights", &tag));
+    assert_int_equal(tag.allocated, 0);
+}
+
+static void an_unknown_source_is_counted_and_opens_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_move(lord, cpu(), 0x1000, cuda(0), 0x9000, 8, NULL, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(stats_of(lord, cpu()).unknown_frees, 1);
+    assert_int_equal(stats_of(lord, all()).live_blocks, 0);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+static void a_fence_is_unsupported(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_fence fence;
+    memset(&fence, 0, sizeof fence);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(memlord_move(lord, cpu(), 0x1000, cuda(0), 0x9000, 8, &fence, NULL),
+                     MEMLORD_E_UNSUPPORTED);
+    assert_int_equal(memlord_allocated(lord, cpu()), 100);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+}
+
+static void bad_arguments_change_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_device bad = memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0);
+    memlord_stats before, after;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    before = stats_of(lord, all());
+    assert_int_equal(memlord_move(lord, cpu(), 0x1000, bad, 0x9000, 8, NULL, NULL),
+                     MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_move(lord, bad, 0x1000, cpu(), 0x9000, 8, NULL, NULL),
+                     MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_move(lord, cpu(), 0x1000, cuda(0), 0, 8, NULL, NULL),
+                     MEMLORD_E_INVALID);
+    assert_int_equal(memlord_move(lord, cpu(), 0x1000, cuda(0), UINT64_MAX, 8, NULL, NULL),
+                     MEMLORD_E_INVALID);
+    assert_int_equal(
+        memlord_move(lord, cpu(), 0x1000, cuda(0), 0x9000, TEST_MAX_BYTES + 1, NULL, NULL),
+        MEMLORD_E_INVALID);
+    after = stats_of(lord, all());
+    assert_same_books(&before, &after);
+}
+
+static void a_live_destination_is_closed_first(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x9000, 10, NULL));
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(0), 0x9000, 100, NULL, NULL));
+    assert_int_equal(stats_of(lord, all()).implicit_frees, 1);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 100);
+    assert_int_equal(stats_of(lord, all()).live_blocks, 1);
+    assert_balanced(lord, cuda(0));
+}
+
+static void a_move_within_one_device_keeps_one_block(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_move(lord, cuda(0), 0x1000, cuda(0), 0x2000, 100, NULL, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 100);
+    assert_int_equal(stats_of(lord, cuda(0)).live_blocks, 1);
+    assert_int_equal(stats_of(lord, cuda(0)).implicit_frees, 0);
+    assert_ok(memlord_free(lord, cuda(0), 0x2000, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+}
+
+static void a_move_onto_itself_only_changes_the_size(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_move(lord, cuda(0), 0x1000, cuda(1), 0x1000, 60, NULL, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_int_equal(memlord_allocated(lord, cuda(1)), 60);
+    assert_int_equal(stats_of(lord, all()).live_blocks, 1);
+    assert_int_equal(stats_of(lord, all()).implicit_frees, 0);
+    assert_ok(memlord_free(lord, cuda(1), 0x1000, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+static void the_index_of_the_source_is_ignored(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_move(lord, cuda(5), 0x1000, cpu(), 0x2000, 100, NULL, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_int_equal(memlord_allocated(lord, cpu()), 100);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(the_bytes_change_device),
+        TEST(the_destination_counts_it),
+        TEST(the_source_key_is_dead_and_the_destination_lives),
+        TEST(all_a_block_carries_goes_along),
+        TEST(an_unknown_source_is_counted_and_opens_nothing),
+        TEST(a_fence_is_unsupported),
+        TEST(bad_arguments_change_nothing),
+        TEST(a_live_destination_is_closed_first),
+        TEST(a_move_within_one_device_keeps_one_block),
+        TEST(a_move_onto_itself_only_changes_the_size),
+        TEST(the_index_of_the_source_is_ignored),
+    };
+    return cmocka_run_group_tests_name("move", tests, NULL, NULL);
+}

@@ -1,0 +1,333 @@
+/* An allocator that fails call N, for every N until nothing fails any more, once and from N
+   on, under a script that uses the whole library: results as documented, books exact, the
+   next call works, nothing leaks. */
+#include "support.h"
+
+#include <unistd.h>
+
+#include "json.h"
+
+#define BLOCKS 24000 /* at most; the script is run short and long */
+#define DEVICES 20
+
+typedef struct script {
+    test_heap heap;
+    memlord *lord;
+    uint64_t n;              /* blocks of this run */
+    int from;                /* every call from N on fails, not only N */
+    uint64_t bytes[BLOCKS];  /* 0: not live */
+    uint64_t live, live_blocks;
+    uint64_t dropped;        /* blocks the ledger said it dropped */
+} script;
+
+static uint64_t key_of(uint64_t i) { return 0x10000 + i * 0x1fff1; }
+static memlord_device device_of(uint64_t i) { return cuda((int)(i % DEVICES)); }
+
+/* Went well; or not, for want of memory and nothing else. */
+static int went(const script *s, memlord_result r) {
+    if (r == MEMLORD_OK) return 1;
+    assert_int_equal(r, MEMLORD_E_NOMEM);
+    assert_true(s->heap.failed > 0);
+    return 0;
+}
+
+/* Where one call alone fails, the same call works the next time. */
+#define CALL(s, call) (went(s, call) || (!(s)->from && (assert_ok(call), 1)))
+
+static void assert_exact(const script *s) {
+    assert_int_equal(memlord_allocated(s->lord, all()), s->live);
+}
+
+static void opened(script *s, uint64_t i, uint64_t bytes) {
+    s->bytes[i] = bytes;
+    s->live += bytes;
+    s->live_blocks++;
+}
+
+static void closed(script *s, uint64_t i) {
+    s->live -= s->bytes[i];
+    s->live_blocks--;
+    s->bytes[i] = 0;
+}
+
+static void open_one(script *s, uint64_t i) {
+    static memlord_site sites[60];
+    memlord_site *site = &sites[i % 60];
+    char tag[32];
+    int tagged;
+    snprintf(tag, sizeof tag, "tag %d", (int)(i % 50));
+    site->file = "nomem.c";
+    site->function = "open_one";
+    site->line = (int)(i % 60) + 1;
+    tagged = CALL(s, memlord_tag_begin(s->lord, tag));
+    if (CALL(s, memlord_alloc(s->lord, device_of(i), key_of(i), i + 1, site)))
+        opened(s, i, i + 1);
+    else
+        s->dropped++;
+    if (tagged) assert_ok(memlord_tag_end(s->lord));
+    assert_exact(s);
+}
+
+static void open_many(script *s, uint64_t i) {
+    memlord_block blocks[4];
+    uint64_t k;
+    int ok;
+    for (k = 0; k < 4; k++) {
+        blocks[k].device = device_of(i + k);
+        blocks[k].storage = key_of(i + k);
+        blocks[k].bytes = i + k + 1;
+    }
+    ok = i % 8 ? CALL(s, memlord_alloc_n(s->lord, blocks, 4, NULL))
+               : CALL(s, memlord_track_n(s->lord, blocks, 4, NULL));
+    for (k = 0; ok && k < 4; k++) opened(s, i + k, i + k + 1);
+    assert_exact(s);
+}
+
+static void name_one(script *s, uint64_t i) {
+    char name[32];
+    memlord_meta meta;
+    const memlord_site *site;
+    memset(&meta, 0, sizeof meta);
+    snprintf(name, sizeof name, "name %d", (int)i);
+    meta.name = meta.dtype = name;
+    if (i % 50 == 0) meta.tag = name;
+    if (s->bytes[i])
+        (void)CALL(s, memlord_block_describe(s->lord, device_of(i), key_of(i), &meta));
+    if (i % 25 == 0) (void)CALL(s, memlord_device_label(s->lord, device_of(i), name));
+    if (i % 25 == 0) (void)CALL(s, memlord_expect(s->lord, device_of(i), name, i));
+    site = memlord_site_at(s->lord, (void *)(uintptr_t)(0x400000 + i));
+    assert_non_null(site);
+    if (memlord_site_address(s->lord, site)) /* else it could not be kept */
+        (void)CALL(s, memlord_site_rename(s->lord, site, name, NULL, 7));
+    assert_exact(s);
+}
+
+static void resize_one(script *s, uint64_t i) {
+    uint64_t bytes = 2 * i + 5;
+    if (!s->bytes[i]) return;
+    if (CALL(s, memlord_realloc(s->lord, device_of(i), key_of(i), key_of(i) + 1, bytes, NULL))) {
+        closed(s, i);
+        opened(s, i, bytes);
+        /* Back under the key the rest of the script knows. */
+        if (!CALL(s, memlord_realloc(s->lord, device_of(i), key_of(i) + 1, key_of(i), bytes,
+                                     NULL))) {
+            assert_ok(memlord_free(s->lord, device_of(i), key_of(i) + 1, NULL));
+            closed(s, i);
+        }
+    }
+    assert_exact(s);
+}
+
+static void resize_in_two_steps(script *s, uint64_t i) {
+    memlord_realloc_token token;
+    if (!s->bytes[i]) return;
+    assert_ok(memlord_realloc_begin(s->lord, device_of(i), key_of(i), &token));
+    assert_exact(s);
+    if (i % 2) {
+        assert_ok(memlord_realloc_end(s->lord, &token, 0, 0, NULL));
+        assert_exact(s);
+        return;
+    }
+    closed(s, i);
+    if (went(s, memlord_realloc_end(s->lord, &token, key_of(i), 3, NULL)))
+        opened(s, i, 3);
+    else
+        s->dropped++;
+    assert_exact(s);
+}
+
+static void move_one(script *s, uint64_t i) {
+    memlord_device there = memlord_device_make(MEMLORD_DEVICE_VULKAN, (int)(i % 3));
+    if (!s->bytes[i]) return;
+    if (CALL(s, memlord_move(s->lord, device_of(i), key_of(i), there, key_of(i), s->bytes[i],
+                             NULL, NULL))) {
+        assert_ok(memlord_free(s->lord, there, key_of(i), NULL));
+        closed(s, i);
+    }
+    assert_exact(s);
+}
+
+static void retag_one(script *s, uint64_t i) {
+    char name[32];
+    snprintf(name, sizeof name, "retag %d", (int)(i % 40));
+    if (s->bytes[i]) (void)CALL(s, memlord_block_retag(s->lord, device_of(i), key_of(i), name));
+    assert_exact(s);
+}
+
+static int count_one(void *user, const memlord_block_info *info) {
+    (void)info;
+    ++*(uint64_t *)user;
+    return 0;
+}
+
+static void read_all(script *s) {
+    uint64_t n = 0;
+    memlord_stats stats;
+    test_text text;
+    assert_ok(memlord_stats_get(s->lord, all(), &stats));
+    assert_int_equal(stats.allocated, s->live);
+    assert_int_equal(stats.live_blocks, s->live_blocks);
+    if (went(s, memlord_blocks_each(s->lord, all(), 0, count_one, &n)))
+        assert_int_equal(n, s->live_blocks);
+    memset(&text, 0, sizeof text);
+    if (went(s, memlord_write(s->lord, MEMLORD_FORMAT_JSON, test_text_write, &text)))
+        assert_true(json_valid(text.data));
+    free(text.data);
+    memset(&text, 0, sizeof text);
+    went(s, memlord_write(s->lord, MEMLORD_FORMAT_TEXT, test_text_write, &text));
+    free(text.data);
+}
+
+static void use_all(script *s) {
+    uint64_t i;
+    for (i = 0; i + 4 <= s->n; i += 4) {
+        if (i % 12 == 0)
+            open_many(s, i);
+        else {
+            uint64_t k;
+            for (k = 0; k < 4; k++) open_one(s, i + k);
+        }
+        name_one(s, i);
+        if (i % 28 == 0) resize_one(s, i + 1);
+        if (i % 20 == 0) resize_in_two_steps(s, i + 2);
+        if (i % 40 == 0) resize_in_two_steps(s, i + 1);
+        if (i % 44 == 0) move_one(s, i + 3);
+        if (i % 52 == 0) retag_one(s, i);
+        if (i % 100 == 0) memlord_mark(s->lord);
+    }
+    read_all(s);
+}
+
+/* Dropped blocks are freed by a host that does not know, and are not called unknown. */
+static void free_all(script *s) {
+    uint64_t i;
+    for (i = 0; i < s->n; i++) {
+        if (!s->bytes[i]) continue;
+        assert_ok(memlord_free(s->lord, device_of(i), key_of(i), NULL));
+        closed(s, i);
+    }
+    assert_exact(s);
+    assert_int_equal(s->live, 0);
+    for (i = 0; i < s->dropped; i++) memlord_free(s->lord, device_of(i), 3 + i, NULL);
+    assert_int_equal(stats_of(s->lord, all()).unknown_frees, 0);
+    assert_true(stats_of(s->lord, all()).dropped_allocs >= s->dropped);
+}
+
+static void works_again(script *s) {
+    char *json;
+    s->heap.fail_at = 0;
+    assert_ok(memlord_tag_begin(s->lord, "afterwards"));
+    assert_ok(memlord_alloc(s->lord, cpu(), 0x77, 11, NULL));
+    assert_ok(memlord_tag_end(s->lord));
+    assert_int_equal(memlord_allocated(s->lord, cpu()), 11);
+    json = report_of(s->lord, MEMLORD_FORMAT_JSON);
+    assert_true(json_valid(json));
+    free(json);
+    assert_ok(memlord_free(s->lord, cpu(), 0x77, NULL));
+}
+
+/* Answers whether anything failed. */
+static int run(uint64_t blocks, uint64_t n, int from) {
+    static script s;
+    memlord_desc desc;
+    int failed;
+    memset(&s, 0, sizeof s);
+    s.n = blocks;
+    s.heap.fail_at = n;
+    s.heap.fail_from = s.from = from;
+    desc = test_desc(&s.heap, MEMLORD_FLAG_SITES);
+    if (went(&s, memlord_create(&desc, &s.lord))) {
+        use_all(&s);
+        free_all(&s);
+        works_again(&s);
+        memlord_destroy(s.lord);
+    } else {
+        assert_null(s.lord);
+    }
+    failed = s.heap.failed > 0;
+    if (s.heap.blocks || s.heap.bytes || s.heap.bad_frees)
+        fail_msg("call %d: %d blocks left, %d bad frees", (int)n, (int)s.heap.blocks,
+                 (int)s.heap.bad_frees);
+    return failed;
+}
+
+static void run_every(int from) {
+    static const uint64_t lengths[] = {40, 400, 4000, BLOCKS};
+    uint64_t tried = 0;
+    size_t i;
+    for (i = 0; i < 4; i++) {
+        uint64_t n = 1;
+        while (run(lengths[i], n, from)) n++;
+        assert_true(n > 2);
+        tried += n - 1;
+    }
+    print_message("%d allocations were made to fail\n", (int)tried);
+}
+
+static void any_one_allocation_may_fail(void **state) {
+    (void)state;
+    run_every(0);
+}
+
+static void all_from_any_one_on_may_fail(void **state) {
+    (void)state;
+    run_every(1);
+}
+
+static void the_script_alone_passes(void **state) {
+    (void)state;
+    assert_int_equal(run(BLOCKS, 0, 0), 0);
+}
+
+static void a_dropped_block_is_counted_with_its_bytes(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t i, dropped = 0, bytes = 0, kept = 0;
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    for (i = 1; i <= 100000; i++) {
+        memlord_result r = memlord_alloc(t->lord, cpu(), i * 64, i, NULL);
+        if (r == MEMLORD_OK) {
+            kept += i;
+            continue;
+        }
+        assert_int_equal(r, MEMLORD_E_NOMEM);
+        dropped++;
+        bytes += i;
+    }
+    t->heap.fail_at = 0;
+    assert_true(dropped > 0);
+    assert_int_equal(stats_of(t->lord, cpu()).dropped_allocs, dropped);
+    assert_int_equal(stats_of(t->lord, cpu()).dropped_bytes, bytes);
+    assert_int_equal(memlord_allocated(t->lord, cpu()), kept);
+    for (i = 1; i <= 100000; i++) memlord_free(t->lord, cpu(), i * 64, NULL);
+    assert_int_equal(memlord_allocated(t->lord, cpu()), 0);
+    assert_int_equal(stats_of(t->lord, cpu()).unknown_frees, 0);
+    assert_int_equal(memlord_free(t->lord, cpu(), 64, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(stats_of(t->lord, cpu()).unknown_frees, 1);
+}
+
+static void every_report_shows_the_drops(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t i;
+    int format;
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    for (i = 1; i <= 100000; i++) memlord_alloc(t->lord, cpu(), i * 64, i, NULL);
+    t->heap.fail_at = 0;
+    for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
+        char *report = report_of(t->lord, (memlord_format)format);
+        assert_non_null(strstr(report, "dropped"));
+        free(report);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_script_alone_passes),
+        cmocka_unit_test(any_one_allocation_may_fail),
+        cmocka_unit_test(all_from_any_one_on_may_fail),
+        TEST(a_dropped_block_is_counted_with_its_bytes),
+        TEST(every_report_shows_the_drops),
+    };
+    return cmocka_run_group_tests_name("nomem", tests, NULL, NULL);
+}

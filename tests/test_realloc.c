@@ -1,0 +1,296 @@
+/* Reallocs: one block, its size and address changed; growth and shrinkage, no alloc or free. */
+#include "support.h"
+
+static void growth_goes_to_total_allocated(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc(lord, cpu(), 0x1000, 0x1000, 250, NULL));
+    s = stats_of(lord, cpu());
+    assert_int_equal(s.allocated, 250);
+    assert_int_equal(s.total_allocated, 250);
+    assert_int_equal(s.total_freed, 0);
+    assert_int_equal(s.freed, 0);
+    assert_int_equal(s.allocs, 1);
+    assert_int_equal(s.frees, 0);
+    assert_int_equal(s.implicit_frees, 0);
+}
+
+static void shrinkage_goes_to_total_freed_and_freed(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 250, NULL));
+    assert_ok(memlord_realloc(lord, cpu(), 0x1000, 0x2000, 100, NULL));
+    s = stats_of(lord, cpu());
+    assert_int_equal(s.allocated, 100);
+    assert_int_equal(s.total_allocated, 250);
+    assert_int_equal(s.total_freed, 150);
+    assert_int_equal(s.freed, 150);
+    assert_int_equal(s.allocs, 1);
+    assert_int_equal(s.frees, 0);
+    assert_int_equal(s.live_blocks, 1);
+}
+
+static void the_old_key_is_dead_and_the_new_one_lives(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc(lord, cpu(), 0x1000, 0x2000, 100, NULL));
+    assert_int_equal(memlord_free(lord, cpu(), 0x1000, NULL), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+}
+
+static void an_old_storage_of_0_is_an_alloc(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_realloc(lord, cpu(), 0, 0x1000, 100, NULL));
+    assert_int_equal(stats_of(lord, cpu()).allocs, 1);
+    assert_int_equal(stats_of(lord, cpu()).unknown_frees, 0);
+    assert_int_equal(memlord_allocated(lord, cpu()), 100);
+}
+
+static void an_unknown_old_one_is_counted_and_the_new_one_opened(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc(lord, cpu(), 0x1000, 0x2000, 100, NULL);
+    assert_int_equal(stats_of(lord, cpu()).unknown_frees, 1);
+    assert_int_equal(memlord_allocated(lord, cpu()), 100);
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+}
+
+static void a_bad_new_storage_or_size_changes_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats before, after;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    before = stats_of(lord, cpu());
+    assert_int_equal(memlord_realloc(lord, cpu(), 0x1000, UINT64_MAX, 8, NULL),
+                     MEMLORD_E_INVALID);
+    assert_int_equal(memlord_realloc(lord, cpu(), 0x1000, 0x2000, TEST_MAX_BYTES + 1, NULL),
+                     MEMLORD_E_INVALID);
+    assert_int_equal(memlord_realloc(lord, memlord_device_make(99, 0), 0x1000, 0x2000, 8, NULL),
+                     MEMLORD_E_DEVICE);
+    after = stats_of(lord, cpu());
+    assert_same_books(&before, &after);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+}
+
+static void a_new_key_that_is_live_is_closed_first(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 10, NULL));
+    assert_ok(memlord_realloc(lord, cpu(), 0x1000, 0x2000, 300, NULL));
+    assert_int_equal(stats_of(lord, cpu()).implicit_frees, 1);
+    assert_int_equal(memlord_allocated(lord, cpu()), 300);
+    assert_int_equal(stats_of(lord, cpu()).live_blocks, 1);
+    assert_balanced(lord, cpu());
+}
+
+/* Opens a block with everything a block can carry. */
+static void open_rich(memlord *lord, uint64_t storage) {
+    memlord_meta meta;
+    memset(&meta, 0, sizeof meta);
+    meta.name = "blk.0.attn_q.weight";
+    meta.dtype = "f16";
+    meta.rank = 2;
+    meta.shape[0] = 4096;
+    meta.shape[1] = 32;
+    assert_ok(memlord_tag_begin(lord, "weights"));
+    assert_ok(memlord_alloc(lord, cuda(0), storage, 100, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_retain(lord, cuda(0), storage, NULL));
+    assert_ok(memlord_block_describe(lord, cuda(0), storage, &meta));
+}
+
+static void assert_rich(memlord *lord, uint64_t storage, uint64_t bytes, uint64_t born) {
+    memlord_block_info info;
+    memlord_tag_stat tag;
+    assert_ok(memlord_block_find(lord, cuda(0), storage, &info));
+    assert_int_equal(info.bytes, bytes);
+    assert_int_equal(info.refs, 2);
+    assert_int_equal(info.born, born);
+    assert_string_equal(info.tag, "weights");
+    assert_string_equal(info.meta.name, "blk.0.attn_q.weight");
+    assert_string_equal(info.meta.dtype, "f16");
+    assert_int_equal(info.meta.rank, 2);
+    assert_int_equal(info.meta.shape[0], 4096);
+    assert_ok(memlord_tag_get(lord, cuda(0), "weights", &tag));
+    assert_int_equal(tag.allocated, bytes);
+    assert_int_equal(tag.blocks, 1);
+}
+
+static void the_block_keeps_all_it_carries(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t born = memlord_mark(lord);
+    open_rich(lord, 0x1000);
+    memlord_mark(lord);
+    assert_ok(memlord_realloc(lord, cuda(0), 0x1000, 0x200000, 500, NULL));
+    assert_rich(lord, 0x200000, 500, born);
+}
+
+static void begin_and_end_keep_it_too(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    uint64_t born = memlord_mark(lord);
+    open_rich(lord, 0x1000);
+    memlord_mark(lord);
+    assert_ok(memlord_realloc_begin(lord, cuda(0), 0x1000, &token));
+    assert_ok(memlord_realloc_end(lord, &token, 0x200000, 500, NULL));
+    assert_rich(lord, 0x200000, 500, born);
+}
+
+static void an_end_with_0_brings_it_back_as_it_was(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    memlord_stats before, after;
+    uint64_t born = memlord_mark(lord);
+    open_rich(lord, 0x1000);
+    before = stats_of(lord, cuda(0));
+    assert_ok(memlord_realloc_begin(lord, cuda(0), 0x1000, &token));
+    assert_ok(memlord_realloc_end(lord, &token, 0, 500, NULL));
+    assert_rich(lord, 0x1000, 100, born);
+    after = stats_of(lord, cuda(0));
+    assert_memory_equal(&before, &after, sizeof before);
+}
+
+static void between_begin_and_end_the_bytes_stay_counted(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc_begin(lord, cpu(), 0x1000, &token));
+    assert_int_equal(memlord_allocated(lord, cpu()), 100);
+    assert_int_equal(memlord_freed(lord, cpu()), 0);
+    assert_int_equal(stats_of(lord, cpu()).frees, 0);
+    assert_ok(memlord_realloc_end(lord, &token, 0x2000, 400, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 400);
+    assert_int_equal(stats_of(lord, cpu()).total_allocated, 400);
+    assert_int_equal(stats_of(lord, cpu()).allocs, 1);
+}
+
+static void between_begin_and_end_the_old_key_is_another_s(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc_begin(lord, cpu(), 0x1000, &token));
+    assert_int_equal(memlord_free(lord, cpu(), 0x1000, NULL), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 7, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 107);
+    assert_ok(memlord_realloc_end(lord, &token, 0x2000, 200, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 207);
+    assert_int_equal(stats_of(lord, cpu()).implicit_frees, 0);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+}
+
+static void a_second_end_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    memlord_stats before, after;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc_begin(lord, cpu(), 0x1000, &token));
+    assert_ok(memlord_realloc_end(lord, &token, 0x2000, 200, NULL));
+    before = stats_of(lord, cpu());
+    assert_int_equal(memlord_realloc_end(lord, &token, 0x3000, 300, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_realloc_end(lord, &token, 0, 0, NULL), MEMLORD_E_STATE);
+    after = stats_of(lord, cpu());
+    assert_same_books(&before, &after);
+}
+
+static void a_failed_realloc_may_have_asked_for_any_size(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc_begin(lord, cpu(), 0x1000, &token));
+    assert_ok(memlord_realloc_end(lord, &token, 0, UINT64_MAX, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 100);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+}
+
+static void an_end_that_is_refused_may_be_tried_again(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc_begin(lord, cpu(), 0x1000, &token));
+    assert_int_equal(memlord_realloc_end(lord, &token, UINT64_MAX, 8, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_realloc_end(lord, &token, 0x2000, TEST_MAX_BYTES + 1, NULL),
+                     MEMLORD_E_INVALID);
+    assert_int_equal(memlord_allocated(lord, cpu()), 100);
+    assert_ok(memlord_realloc_end(lord, &token, 0x2000, 8, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 8);
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+}
+
+static void a_begin_of_the_unknown_still_opens_at_its_end(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    assert_int_equal(memlord_realloc_begin(lord, cpu(), 0x1000, &token), MEMLORD_E_UNKNOWN);
+    assert_int_equal(stats_of(lord, cpu()).unknown_frees, 1);
+    assert_ok(memlord_realloc_end(lord, &token, 0x2000, 200, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 200);
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+}
+
+static void a_failed_realloc_of_the_unknown_opens_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    assert_int_equal(memlord_realloc_begin(lord, cpu(), 0x1000, &token), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_realloc_end(lord, &token, 0, 200, NULL));
+    assert_int_equal(stats_of(lord, cpu()).live_blocks, 0);
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+}
+
+static void a_begin_of_0_is_an_alloc_at_its_end(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    memlord_realloc_begin(lord, cpu(), 0, &token);
+    assert_ok(memlord_realloc_end(lord, &token, 0x2000, 200, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 200);
+    assert_int_equal(stats_of(lord, cpu()).unknown_frees, 0);
+    assert_int_equal(stats_of(lord, cpu()).allocs, 1);
+}
+
+static void a_null_token_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(memlord_realloc_begin(lord, cpu(), 0x1000, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_realloc_end(lord, NULL, 0x2000, 100, NULL), MEMLORD_E_INVALID);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+}
+
+static void many_tokens_can_be_open_at_once(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token tokens[200];
+    uint64_t i;
+    for (i = 0; i < 200; i++) assert_ok(memlord_alloc(lord, cpu(), (i + 1) * 64, 10, NULL));
+    for (i = 0; i < 200; i++)
+        assert_ok(memlord_realloc_begin(lord, cpu(), (i + 1) * 64, &tokens[i]));
+    assert_int_equal(memlord_allocated(lord, cpu()), 2000);
+    for (i = 0; i < 200; i++)
+        assert_ok(memlord_realloc_end(lord, &tokens[i], (i + 1) * 64, 20, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 4000);
+    assert_int_equal(stats_of(lord, cpu()).live_blocks, 200);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(growth_goes_to_total_allocated),
+        TEST(shrinkage_goes_to_total_freed_and_freed),
+        TEST(the_old_key_is_dead_and_the_new_one_lives),
+        TEST(an_old_storage_of_0_is_an_alloc),
+        TEST(an_unknown_old_one_is_counted_and_the_new_one_opened),
+        TEST(a_bad_new_storage_or_size_changes_nothing),
+        TEST(a_new_key_that_is_live_is_closed_first),
+        TEST(the_block_keeps_all_it_carries),
+        TEST(begin_and_end_keep_it_too),
+        TEST(an_end_with_0_brings_it_back_as_it_was),
+        TEST(between_begin_and_end_the_bytes_stay_counted),
+        TEST(between_begin_and_end_the_old_key_is_another_s),
+        TEST(a_second_end_is_refused),
+        TEST(a_failed_realloc_may_have_asked_for_any_size),
+        TEST(an_end_that_is_refused_may_be_tried_again),
+        TEST(a_begin_of_the_unknown_still_opens_at_its_end),
+        TEST(a_failed_realloc_of_the_unknown_opens_nothing),
+        TEST(a_begin_of_0_is_an_alloc_at_its_end),
+        TEST(a_null_token_is_refused),
+        TEST(many_tokens_can_be_open_at_once),
+    };
+    return cmocka_run_group_tests_name("realloc", tests, NULL, NULL);
+}

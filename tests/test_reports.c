@@ -1,0 +1,643 @@
+/* Reports: whole, valid and harmless whatever the names; files whole or not there. */
+#include "support.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "json.h"
+
+static const char *const hostile[] = {
+    "quotes \" and ' and \\ and \\\"",
+    "controls \x01\x02\x1b[31m\x7f\t\r\n\b\f",
+    "bad utf-8 \xff\xfe \xc0\x80 \xed\xa0\x80 \xf5\x80\x80\x80 cut \xe2\x82",
+    "line separators \xe2\x80\xa8 and \xe2\x80\xa9",
+    "%n%s%n%s%n%s%n%s%x%x%x%99999999d",
+    "</script><img src=x onerror=alert(1)>",
+    "\xf0\x9f\x90\x98 elephant, \xd7\xa2\xd7\x91\xd7\xa8\xd7\x99\xd7\xaa",
+    "'; DROP TABLE blocks; --",
+    "# HELP \n# TYPE x counter\nx{a=\"b\"} 1",
+    " "};
+#define HOSTILE (sizeof hostile / sizeof hostile[0])
+
+/* Hostile names wherever a name can be given. */
+static void fill_hostile(memlord *lord, memlord_site *sites) {
+    size_t i;
+    for (i = 0; i < HOSTILE; i++) {
+        memlord_device device = cuda((int)i);
+        memlord_meta meta;
+        memset(&meta, 0, sizeof meta);
+        sites[i].file = hostile[i];
+        sites[i].function = hostile[(i + 1) % HOSTILE];
+        sites[i].line = (int)i;
+        meta.name = meta.dtype = hostile[i];
+        assert_ok(memlord_tag_begin(lord, hostile[i]));
+        assert_ok(memlord_alloc(lord, device, 0x1000 + i * 64, 1000 + i, &sites[i]));
+        assert_ok(memlord_tag_end(lord));
+        assert_ok(memlord_block_describe(lord, device, 0x1000 + i * 64, &meta));
+        assert_ok(memlord_device_label(lord, device, hostile[i]));
+        assert_ok(memlord_expect(lord, device, hostile[i], 7));
+    }
+}
+
+static size_t lines_of(const char *text) {
+    size_t n = 0;
+    for (; *text; text++) n += *text == '\n';
+    return n;
+}
+
+static void a_small_ledger_fits_the_first_screen(void **state) {
+    memlord *lord = test_lord(state);
+    char *report;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100 << 20, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 3 << 10, NULL));
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_true(lines_of(report) <= 25);
+    assert_non_null(strstr(report, "cuda:0"));
+    assert_non_null(strstr(report, "100 MiB"));
+    assert_non_null(strstr(report, "cpu"));
+    assert_non_null(strstr(report, "3 KiB"));
+    free(report);
+}
+
+static void the_first_screen_tells_most_of_a_large_one(void **state) {
+    memlord *lord = test_lord(state);
+    static const memlord_site site = {"loader.c", "load_weights", 10};
+    char *report, *end;
+    uint64_t i;
+    int line;
+    assert_ok(memlord_tag_begin(lord, "weights"));
+    for (i = 1; i < 2000; i++)
+        assert_ok(memlord_alloc(lord, cuda((int)(i % 4)), i * 64, i << 20, &site));
+    assert_ok(memlord_tag_end(lord));
+    memlord_free(lord, cpu(), 0x999, NULL);
+    report = end = report_of(lord, MEMLORD_FORMAT_TEXT);
+    for (line = 0; line < 25 && end; line++) end = strchr(end + (line > 0), '\n');
+    if (end) *end = 0;
+    for (i = 0; i < 4; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "cuda:%d", (int)i);
+        assert_non_null(strstr(report, name));
+    }
+    assert_non_null(strstr(report, "weights"));
+    free(report);
+}
+
+static void empty_sections_are_absent(void **state) {
+    memlord *lord = test_lord(state);
+    char *report;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_null(strcasestr(report, "sites"));
+    assert_null(strcasestr(report, "tags"));
+    assert_null(strcasestr(report, "anomal"));
+    assert_null(strcasestr(report, "unknown_frees"));
+    assert_null(strcasestr(report, "dropped"));
+    free(report);
+}
+
+static void anomalies_are_shown(void **state) {
+    memlord *lord = test_lord(state);
+    int format;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    memlord_free(lord, cpu(), 0x9999, NULL);
+    assert_ok(memlord_arena_sub(lord, cpu(), 1, NULL));
+    for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
+        char *report = report_of(lord, (memlord_format)format);
+        assert_true(strstr(report, "unknown_frees") || strstr(report, "unknown frees"));
+        assert_true(strstr(report, "implicit_frees") || strstr(report, "implicit frees"));
+        assert_true(strstr(report, "underflows"));
+        free(report);
+    }
+}
+
+static void an_empty_ledger_has_reports(void **state) {
+    memlord *lord = test_lord(state);
+    char *json = report_of(lord, MEMLORD_FORMAT_JSON);
+    char *text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_true(json_valid(json));
+    assert_true(lines_of(text) >= 1);
+    free(json);
+    free(text);
+}
+
+static void json_tells_what_statistics_tell(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    char *json;
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 1000, NULL));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 70, NULL));
+    assert_ok(memlord_free(lord, cuda(1), 0x1000, NULL));
+    memlord_free(lord, cuda(1), 0x1000, NULL);
+    s = stats_of(lord, cuda(1));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_true(json_valid(json));
+    assert_true(json_is(json, "schema", "memlord/1"));
+    assert_true(json_is(json, "devices[0].device", "cuda:1"));
+    assert_int_equal(json_u64(json, "devices[0].stats.allocated"), s.allocated);
+    assert_int_equal(json_u64(json, "devices[0].stats.peak"), s.peak);
+    assert_int_equal(json_u64(json, "devices[0].stats.total_allocated"), s.total_allocated);
+    assert_int_equal(json_u64(json, "devices[0].stats.frees"), s.frees);
+    assert_int_equal(json_u64(json, "devices[0].stats.unknown_frees"), s.unknown_frees);
+    free(json);
+}
+
+static void the_largest_numbers_are_written_in_full(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    assert_ok(memlord_alloc(lord, cpu(), UINT64_MAX - 1, TEST_MAX_BYTES, NULL));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_true(json_valid(json));
+    assert_int_equal(json_u64(json, "devices[0].stats.allocated"), TEST_MAX_BYTES);
+    free(json);
+}
+
+static void hostile_names_leave_json_valid(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site sites[HOSTILE];
+    char *json;
+    memset(sites, 0, sizeof sites);
+    fill_hostile(lord, sites);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_true(json_valid(json));
+    assert_non_null(strstr(json, "%n%s%n%s"));
+    assert_null(strstr(json, "\xe2\x80\xa8"));
+    free(json);
+}
+
+static void hostile_names_leave_text_printable(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site sites[HOSTILE];
+    char *text, *c;
+    memset(sites, 0, sizeof sites);
+    fill_hostile(lord, sites);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    for (c = text; *c; c++) assert_true(*c == '\n' || ((unsigned char)*c >= 32 && *c != 127));
+    for (c = text; *c; c += json_utf8((unsigned char *)c))
+        assert_true(json_utf8((unsigned char *)c) > 0);
+    assert_non_null(strstr(text, "%n%s%n%s"));
+    free(text);
+}
+
+static void a_name_of_100_kilobytes_is_survived(void **state) {
+    memlord *lord = test_lord(state);
+    size_t n = 100000;
+    char *name = (char *)malloc(n + 1), *json;
+    assert_non_null(name);
+    memset(name, '"', n);
+    name[n] = 0;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_device_label(lord, cpu(), name));
+    assert_ok(memlord_tag_begin(lord, name));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 100, NULL));
+    assert_ok(memlord_tag_end(lord));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_true(json_valid(json));
+    free(json);
+    free(report_of(lord, MEMLORD_FORMAT_TEXT));
+    free(name);
+}
+
+static void pieces_are_small(void **state) {
+    memlord *lord = test_lord(state);
+    test_text text;
+    uint64_t i;
+    memset(&text, 0, sizeof text);
+    for (i = 1; i < 3000; i++)
+        assert_ok(memlord_alloc(lord, cuda((int)(i % 100)), i * 64, i, NULL));
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_JSON, test_text_write, &text));
+    assert_true(text.size > 8192);
+    assert_true(text.largest <= 8192);
+    free(text.data);
+}
+
+static int fail_later(void *user, const void *data, size_t size) {
+    int *left = (int *)user;
+    (void)data;
+    (void)size;
+    return (*left)-- <= 0 ? -5 : 0;
+}
+
+static void a_writer_that_fails_is_an_io_error_and_left_alone(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    int left;
+    for (i = 1; i < 3000; i++)
+        assert_ok(memlord_alloc(lord, cuda((int)(i % 100)), i * 64, i, NULL));
+    for (left = 0; left < 3; left++) {
+        int countdown = left;
+        assert_int_equal(memlord_write(lord, MEMLORD_FORMAT_JSON, fail_later, &countdown),
+                         MEMLORD_E_IO);
+        assert_int_equal(countdown, -1);
+    }
+}
+
+static void bad_calls_are_refused(void **state) {
+    memlord *lord = test_lord(state);
+    int countdown = 100;
+    assert_int_equal(memlord_write(lord, MEMLORD_FORMAT_TEXT, NULL, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_write(lord, MEMLORD_FORMAT_COUNT, fail_later, &countdown),
+                     MEMLORD_E_UNSUPPORTED);
+    assert_int_equal(memlord_write(lord, (memlord_format)77, fail_later, &countdown),
+                     MEMLORD_E_UNSUPPORTED);
+    assert_int_equal(memlord_save(lord, MEMLORD_FORMAT_COUNT, "x"), MEMLORD_E_UNSUPPORTED);
+    assert_int_equal(countdown, 100);
+    assert_ok(memlord_write(NULL, MEMLORD_FORMAT_TEXT, fail_later, &countdown));
+}
+
+static int allocate_meanwhile(void *user, const void *data, size_t size) {
+    memlord *lord = (memlord *)user;
+    static uint64_t key = 0x100000;
+    (void)data;
+    (void)size;
+    key += 64;
+    return memlord_alloc(lord, memlord_device_cpu(), key, 1, NULL) ||
+           memlord_allocated(lord, memlord_device_all()) == 0;
+}
+
+static void a_writer_may_call_the_ledger(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    for (i = 1; i < 1000; i++) assert_ok(memlord_alloc(lord, cpu(), i * 64, i, NULL));
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_TEXT, allocate_meanwhile, lord));
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_JSON, allocate_meanwhile, lord));
+}
+
+static void a_locale_with_a_comma_changes_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    char *plain, *german;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1536, NULL));
+    plain = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_true(setlocale(LC_ALL, "de_DE.UTF-8") || setlocale(LC_ALL, "de_DE"));
+    german = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(german, "1.5 KiB"));
+    assert_non_null(strstr(plain, "1.5 KiB"));
+    free(german);
+    german = report_of(lord, MEMLORD_FORMAT_JSON);
+    setlocale(LC_ALL, "C");
+    assert_true(json_valid(german));
+    free(german);
+    free(plain);
+}
+
+/* -- files -- */
+
+static char folder[64];
+
+static int open_folder(void **state) {
+    (void)state;
+    strcpy(folder, "/tmp/memlord-reports-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static char *in_folder(const char *name) {
+    static char paths[4][512];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+/* What lies in the folder; a temporary that was left is one too many. */
+static size_t files_in_folder(int remove_them) {
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    size_t n = 0;
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        n++;
+        if (remove_them && unlink(in_folder(entry->d_name))) rmdir(in_folder(entry->d_name));
+    }
+    closedir(dir);
+    return n;
+}
+
+static int close_folder(void **state) {
+    (void)state;
+    files_in_folder(1);
+    return rmdir(folder);
+}
+
+static int teardown_files(void **state) {
+    files_in_folder(1);
+    return test_teardown(state);
+}
+
+static void assert_refused(memlord *lord, const char *path) {
+    size_t before = files_in_folder(0);
+    memlord_result r;
+    alarm(20); /* a hang is a failure too */
+    r = memlord_save(lord, MEMLORD_FORMAT_JSON, path);
+    alarm(0);
+    if (r != MEMLORD_E_INVALID && r != MEMLORD_E_IO)
+        fail_msg("%.60s: %s", path ? path : "NULL", memlord_result_text(r));
+    assert_int_equal(files_in_folder(0), before);
+}
+
+static void a_report_is_saved_whole(void **state) {
+    memlord *lord = test_lord(state);
+    char *text;
+    uint64_t i;
+    for (i = 1; i < 3000; i++)
+        assert_ok(memlord_alloc(lord, cuda((int)(i % 100)), i * 64, i, NULL));
+    assert_ok(memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("report.json")));
+    text = file_text(in_folder("report.json"));
+    assert_true(json_valid(text));
+    assert_int_equal(files_in_folder(0), 1);
+    free(text);
+}
+
+static void p_is_the_process_and_two_percents_are_one(void **state) {
+    memlord *lord = test_lord(state);
+    char name[64];
+    assert_ok(memlord_save(lord, MEMLORD_FORMAT_TEXT, in_folder("a-%p-100%%.txt")));
+    snprintf(name, sizeof name, "a-%d-100%%.txt", (int)getpid());
+    assert_int_equal(access(in_folder(name), R_OK), 0);
+    assert_int_equal(files_in_folder(0), 1);
+}
+
+static void other_percents_are_never_a_format(void **state) {
+    memlord *lord = test_lord(state);
+    static const char *const names[] = {"%n", "%s%s%s%s", "%", "x%", "%99999999d", "%%%"};
+    size_t i;
+    for (i = 0; i < 6; i++) {
+        memlord_result r = memlord_save(lord, MEMLORD_FORMAT_TEXT, in_folder(names[i]));
+        assert_true(r == MEMLORD_OK || r == MEMLORD_E_INVALID);
+        assert_int_equal(files_in_folder(1), r == MEMLORD_OK);
+    }
+}
+
+static void an_existing_file_is_replaced(void **state) {
+    memlord *lord = test_lord(state);
+    char *text, *path = in_folder("report.json");
+    FILE *old = fopen(path, "w");
+    assert_non_null(old);
+    assert_true(fputs("the old one", old) >= 0);
+    assert_int_equal(fclose(old), 0);
+    assert_ok(memlord_save(lord, MEMLORD_FORMAT_JSON, path));
+    text = file_text(path);
+    assert_true(json_valid(text));
+    assert_int_equal(files_in_folder(0), 1);
+    free(text);
+}
+
+static void no_path_and_an_empty_one_are_invalid(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_save(lord, MEMLORD_FORMAT_JSON, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_save(lord, MEMLORD_FORMAT_JSON, ""), MEMLORD_E_INVALID);
+}
+
+static void a_directory_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    char path[256];
+    assert_refused(lord, folder);
+    snprintf(path, sizeof path, "%s/", folder);
+    assert_refused(lord, path);
+    assert_refused(lord, "/");
+    assert_refused(lord, ".");
+    assert_refused(lord, "..");
+}
+
+static void a_symbolic_link_is_refused_and_its_target_untouched(void **state) {
+    memlord *lord = test_lord(state);
+    char *text;
+    FILE *target = fopen(in_folder("target"), "w");
+    assert_non_null(target);
+    assert_true(fputs("precious", target) >= 0);
+    assert_int_equal(fclose(target), 0);
+    assert_int_equal(symlink(in_folder("target"), in_folder("link")), 0);
+    assert_int_equal(symlink(in_folder("nowhere"), in_folder("dangling")), 0);
+    assert_refused(lord, in_folder("link"));
+    assert_refused(lord, in_folder("dangling"));
+    text = file_text(in_folder("target"));
+    assert_string_equal(text, "precious");
+    free(text);
+}
+
+static void a_fifo_is_refused_without_a_hang(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(mkfifo(in_folder("fifo"), 0600), 0);
+    assert_refused(lord, in_folder("fifo"));
+}
+
+static void a_device_is_refused_and_stays_one(void **state) {
+    memlord *lord = test_lord(state);
+    struct stat status;
+    const char *path = in_folder("null"); /* root must not risk the machine's own */
+    if (mknod(path, S_IFCHR | 0600, makedev(1, 3))) path = "/dev/full";
+    assert_refused(lord, path);
+    assert_int_equal(stat(path, &status), 0);
+    assert_true(S_ISCHR(status.st_mode));
+}
+
+static void a_missing_directory_is_an_io_error(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("no/such/x.json")),
+                     MEMLORD_E_IO);
+    assert_int_equal(files_in_folder(0), 0);
+}
+
+static void a_file_as_directory_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("plain")));
+    assert_refused(lord, in_folder("plain/x.json"));
+}
+
+static void a_path_that_is_too_long_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    static const size_t sizes[] = {256, 4096, 5000, 100000, 2000000};
+    size_t i;
+    for (i = 0; i < 5; i++) {
+        char *path = (char *)malloc(sizes[i] + sizeof folder + 2);
+        size_t n = (size_t)sprintf(path, "%s/", folder);
+        memset(path + n, 'x', sizes[i]);
+        path[n + sizes[i]] = 0;
+        assert_refused(lord, path);
+        free(path);
+    }
+}
+
+static void a_long_name_is_saved(void **state) {
+    memlord *lord = test_lord(state);
+    char name[201];
+    memset(name, 'x', 200);
+    name[200] = 0;
+    assert_ok(memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder(name)));
+    assert_int_equal(access(in_folder(name), R_OK), 0);
+}
+
+static int save_where_nothing_may_be_written(memlord *lord) {
+    if (geteuid() == 0 && seteuid(65534)) return 2;
+    return memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("locked/x.json")) != MEMLORD_E_IO;
+}
+
+static void an_unwritable_directory_is_an_io_error(void **state) {
+    memlord *lord = test_lord(state);
+    int status = -1;
+    pid_t pid;
+    assert_int_equal(memlord_save(lord, MEMLORD_FORMAT_JSON, "/proc/memlord.json"),
+                     MEMLORD_E_IO);
+    assert_int_equal(mkdir(in_folder("locked"), 0555), 0);
+    assert_int_equal(chmod(folder, 0755), 0);
+    pid = fork();
+    if (pid == 0) _exit(save_where_nothing_may_be_written(lord));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void assert_saved_under_limit(memlord *lord, rlim_t limit, const char *path,
+                                     memlord_result expected) {
+    struct rlimit old, small;
+    memlord_result r;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = old;
+    small.rlim_cur = limit;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    r = memlord_save(lord, MEMLORD_FORMAT_JSON, path);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(r, expected);
+}
+
+static void a_write_that_fails_leaves_the_old_file_and_no_other(void **state) {
+    memlord *lord = test_lord(state);
+    char *before, *after, *path = in_folder("report.json");
+    uint64_t i, limit;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 7, NULL));
+    assert_ok(memlord_save(lord, MEMLORD_FORMAT_JSON, path));
+    before = file_text(path);
+    for (i = 1; i < 3000; i++)
+        assert_ok(memlord_alloc(lord, cuda((int)(i % 100)), i * 64, i, NULL));
+    for (limit = 0; limit <= 8192; limit += limit < 16 ? 5 : 4096 - limit % 4096)
+        assert_saved_under_limit(lord, limit, path, MEMLORD_E_IO);
+    after = file_text(path);
+    assert_string_equal(before, after);
+    assert_int_equal(files_in_folder(0), 1);
+    free(before);
+    free(after);
+    assert_saved_under_limit(lord, 0, in_folder("fresh.json"), MEMLORD_E_IO);
+    assert_int_equal(files_in_folder(0), 1);
+}
+
+static int save_without_standard_files(void) {
+    memlord *lord = NULL;
+    memlord_result r;
+    close(0);
+    close(1);
+    close(2);
+    if (memlord_create(NULL, &lord) != MEMLORD_OK) return 1;
+    if (memlord_alloc(lord, memlord_device_cpu(), 0x1000, 7, NULL) != MEMLORD_OK) return 2;
+    r = memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("closed.json"));
+    if (memlord_free(lord, memlord_device_cpu(), 0x1000, NULL) != MEMLORD_OK) return 3;
+    memlord_destroy(lord);
+    return r == MEMLORD_OK ? 0 : 4;
+}
+
+static void with_files_0_to_2_closed_the_report_is_clean(void **state) {
+    static const char *const debug[] = {"0", "1"};
+    size_t i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        int status = -1;
+        char *text;
+        pid_t pid = fork();
+        if (pid == 0) {
+            setenv("MEMLORD_DEBUG", debug[i], 1);
+            _exit(save_without_standard_files());
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        text = file_text(in_folder("closed.json"));
+        assert_non_null(text);
+        assert_true(json_valid(text));
+        free(text);
+    }
+}
+
+typedef struct saver {
+    memlord *lord;
+    int bad;
+} saver;
+
+static void *save_often(void *user) {
+    saver *s = (saver *)user;
+    int i;
+    for (i = 0; i < 20; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/shared.json", folder);
+        s->bad += memlord_save(s->lord, MEMLORD_FORMAT_JSON, path) != MEMLORD_OK;
+    }
+    return NULL;
+}
+
+static void many_threads_may_save_to_one_path(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t threads[4];
+    saver savers[4];
+    char *text;
+    size_t i;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 7, NULL));
+    for (i = 0; i < 4; i++) {
+        savers[i].lord = lord;
+        savers[i].bad = 0;
+        assert_int_equal(pthread_create(&threads[i], NULL, save_often, &savers[i]), 0);
+    }
+    for (i = 0; i < 4; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(savers[i].bad, 0);
+    }
+    text = file_text(in_folder("shared.json"));
+    assert_true(json_valid(text));
+    assert_int_equal(files_in_folder(0), 1);
+    free(text);
+}
+
+#define FILES(name) cmocka_unit_test_setup_teardown(name, test_setup_sites, teardown_files)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_small_ledger_fits_the_first_screen),
+        TEST_SITES(the_first_screen_tells_most_of_a_large_one),
+        TEST(empty_sections_are_absent),
+        TEST(anomalies_are_shown),
+        TEST(an_empty_ledger_has_reports),
+        TEST(json_tells_what_statistics_tell),
+        TEST(the_largest_numbers_are_written_in_full),
+        TEST_SITES(hostile_names_leave_json_valid),
+        TEST_SITES(hostile_names_leave_text_printable),
+        TEST(a_name_of_100_kilobytes_is_survived),
+        TEST(pieces_are_small),
+        TEST(a_writer_that_fails_is_an_io_error_and_left_alone),
+        TEST(bad_calls_are_refused),
+        TEST(a_writer_may_call_the_ledger),
+        TEST(a_locale_with_a_comma_changes_nothing),
+        FILES(a_report_is_saved_whole),
+        FILES(p_is_the_process_and_two_percents_are_one),
+        FILES(other_percents_are_never_a_format),
+        FILES(an_existing_file_is_replaced),
+        FILES(no_path_and_an_empty_one_are_invalid),
+        FILES(a_directory_is_refused),
+        FILES(a_symbolic_link_is_refused_and_its_target_untouched),
+        FILES(a_fifo_is_refused_without_a_hang),
+        FILES(a_device_is_refused_and_stays_one),
+        FILES(a_missing_directory_is_an_io_error),
+        FILES(a_file_as_directory_is_refused),
+        FILES(a_path_that_is_too_long_is_refused),
+        FILES(a_long_name_is_saved),
+        FILES(an_unwritable_directory_is_an_io_error),
+        FILES(a_write_that_fails_leaves_the_old_file_and_no_other),
+        FILES(with_files_0_to_2_closed_the_report_is_clean),
+        FILES(many_threads_may_save_to_one_path),
+    };
+    return cmocka_run_group_tests_name("reports", tests, open_folder, close_folder);
+}

@@ -1,0 +1,377 @@
+/* Sites: who put the bytes there. */
+#include "support.h"
+
+static const memlord_site loader = {"loader.c", "load", 10};
+static const memlord_site cache = {"cache.c", "grow", 20};
+
+/* The row of a site on a device; zeros if there is none. */
+static memlord_site_stat row_of(memlord *lord, memlord_device device, const char *function) {
+    memlord_site_stat rows[64], none;
+    int order;
+    memset(&none, 0, sizeof none);
+    for (order = MEMLORD_SITE_ORDER_ALLOC_BYTES; order <= MEMLORD_SITE_ORDER_PEAK_BYTES; order++) {
+        size_t i, n = memlord_sites_top(lord, device, (memlord_site_order)order, rows, 64);
+        for (i = 0; i < n; i++)
+            if (!strcmp(rows[i].site->function, function)) return rows[i];
+    }
+    return none;
+}
+
+static void they_are_off_until_enabled(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat row;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_int_equal(memlord_sites_top(lord, all(), MEMLORD_SITE_ORDER_ALLOC_BYTES, &row, 1), 0);
+    assert_int_equal(memlord_site_top_alloc(lord, all(), &row), 0);
+}
+
+static void switching_on_invents_no_history(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat row;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_ok(memlord_sites_enable(lord, 1));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 30, &loader));
+    row = row_of(lord, cpu(), "load");
+    assert_int_equal(row.allocs, 1);
+    assert_int_equal(row.alloc_bytes, 30);
+    assert_int_equal(row.live_bytes, 30);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(row_of(lord, cpu(), "load").live_bytes, 30);
+}
+
+static void switching_off_keeps_what_was_counted(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_ok(memlord_sites_enable(lord, 0));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 30, &loader));
+    assert_int_equal(row_of(lord, cpu(), "load").alloc_bytes, 100);
+}
+
+static void an_alloc_counts_at_its_site(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat row;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, &loader));
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 3, &cache));
+    row = row_of(lord, cpu(), "load");
+    assert_string_equal(row.site->file, "loader.c");
+    assert_int_equal(row.site->line, 10);
+    assert_int_equal(row.device.type, MEMLORD_DEVICE_CPU);
+    assert_int_equal(row.allocs, 2);
+    assert_int_equal(row.alloc_bytes, 120);
+    assert_int_equal(row.live_bytes, 120);
+    assert_int_equal(row.peak_bytes, 120);
+    assert_int_equal(row.frees, 0);
+    assert_int_equal(row_of(lord, cpu(), "grow").alloc_bytes, 3);
+}
+
+static void a_free_counts_where_it_is_and_debits_where_it_was_born(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat born, freed;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, &cache));
+    born = row_of(lord, cpu(), "load");
+    freed = row_of(lord, cpu(), "grow");
+    assert_int_equal(born.alloc_bytes, 100);
+    assert_int_equal(born.live_bytes, 0);
+    assert_int_equal(born.peak_bytes, 100);
+    assert_int_equal(born.frees, 0);
+    assert_int_equal(freed.free_bytes, 100);
+    assert_int_equal(freed.frees, 1);
+    assert_int_equal(freed.live_bytes, 0);
+    assert_int_equal(freed.allocs, 0);
+}
+
+static void a_free_without_a_site_still_debits_the_birth_site(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(row_of(lord, cpu(), "load").live_bytes, 0);
+}
+
+static void a_site_on_two_devices_is_two_rows(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat rows[8];
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, &loader));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 20, &loader));
+    assert_int_equal(
+        memlord_sites_top(lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, rows, 8), 2);
+    assert_int_equal(rows[0].device.index, 0);
+    assert_int_equal(rows[0].live_bytes, 100);
+    assert_int_equal(rows[1].device.index, 1);
+    assert_int_equal(
+        memlord_sites_top(lord, cuda(1), MEMLORD_SITE_ORDER_LIVE_BYTES, rows, 8), 1);
+    assert_int_equal(rows[0].live_bytes, 20);
+}
+
+static void the_list_is_sorted_cut_and_without_zeros(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site sites[40];
+    memlord_site_stat rows[64];
+    size_t i, n;
+    memset(sites, 0, sizeof sites);
+    for (i = 0; i < 40; i++) {
+        sites[i].file = "many.c";
+        sites[i].function = "f";
+        sites[i].line = (int)i + 1;
+        assert_ok(memlord_alloc(lord, cpu(), (i + 1) * 64, (i * 7) % 40, &sites[i]));
+    }
+    n = memlord_sites_top(lord, cpu(), MEMLORD_SITE_ORDER_ALLOC_BYTES, rows, 64);
+    assert_int_equal(n, 39);
+    for (i = 0; i < n; i++) assert_int_equal(rows[i].alloc_bytes, 39 - i);
+    assert_int_equal(memlord_sites_top(lord, cpu(), MEMLORD_SITE_ORDER_ALLOC_BYTES, rows, 5), 5);
+    assert_int_equal(rows[4].alloc_bytes, 35);
+    assert_int_equal(memlord_sites_top(lord, cpu(), MEMLORD_SITE_ORDER_FREES, rows, 64), 0);
+    assert_int_equal(memlord_sites_top(lord, cpu(), MEMLORD_SITE_ORDER_ALLOCS, rows, 64), 40);
+}
+
+static void the_top_ones_are_found(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat row;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_int_equal(memlord_site_top_free(lord, cpu(), &row), 0);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, &cache));
+    assert_int_equal(memlord_site_top_alloc(lord, cpu(), &row), 1);
+    assert_string_equal(row.site->function, "load");
+    assert_int_equal(memlord_site_top_free(lord, cpu(), &row), 1);
+    assert_string_equal(row.site->function, "grow");
+    assert_int_equal(memlord_site_top_alloc(lord, cuda(0), &row), 0);
+}
+
+static void strings_are_copied_when_first_seen(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site *site = (memlord_site *)malloc(sizeof *site);
+    char *file = strdup("plugin.c"), *function = strdup("plugin_load");
+    memlord_site_stat row;
+    assert_non_null(site);
+    site->file = file;
+    site->function = function;
+    site->line = 7;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, site));
+    memset(file, '?', strlen(file));
+    memset(function, '?', strlen(function));
+    free(file);
+    free(function);
+    free(site);
+    row = row_of(lord, cpu(), "plugin_load");
+    assert_string_equal(row.site->file, "plugin.c");
+    assert_int_equal(row.alloc_bytes, 100);
+    free(report_of(lord, MEMLORD_FORMAT_TEXT));
+}
+
+static void missing_strings_are_survived(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site site;
+    memlord_site_stat row;
+    memset(&site, 0, sizeof site);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &site));
+    assert_int_equal(memlord_site_top_alloc(lord, cpu(), &row), 1);
+    assert_int_equal(row.alloc_bytes, 100);
+    free(report_of(lord, MEMLORD_FORMAT_TEXT));
+    free(report_of(lord, MEMLORD_FORMAT_JSON));
+}
+
+static void a_reset_zeroes_the_counts_and_keeps_what_lives(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat row;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 50, &loader));
+    assert_ok(memlord_free(lord, cpu(), 0x2000, &loader));
+    memlord_reset(lord);
+    row = row_of(lord, cpu(), "load");
+    assert_int_equal(row.alloc_bytes, 0);
+    assert_int_equal(row.allocs, 0);
+    assert_int_equal(row.free_bytes, 0);
+    assert_int_equal(row.live_bytes, 100);
+    assert_int_equal(row.peak_bytes, 100);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, &loader));
+    row = row_of(lord, cpu(), "load");
+    assert_int_equal(row.live_bytes, 0);
+    assert_int_equal(row.free_bytes, 100);
+}
+
+static void a_block_knows_its_site(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block_info info;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_ok(memlord_block_find(lord, cpu(), 0x1000, &info));
+    assert_string_equal(info.site->function, "load");
+    assert_int_equal(info.site->line, 10);
+}
+
+static void the_macros_plant_the_place_of_the_call(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat row;
+    char block[8];
+    int line = __LINE__ + 1;
+    assert_ok(MEMLORD_ALLOC(lord, cpu(), block, sizeof block));
+    row = row_of(lord, cpu(), __func__);
+    assert_int_equal(row.site->line, line);
+    assert_non_null(strstr(row.site->file, "test_sites.c"));
+    assert_int_equal(row.alloc_bytes, sizeof block);
+    assert_ok(MEMLORD_RETAIN(lord, cpu(), block));
+    assert_ok(MEMLORD_RELEASE(lord, cpu(), block));
+    assert_ok(MEMLORD_REALLOC(lord, cpu(), block, block, 4));
+    assert_ok(MEMLORD_TRACK(lord, cpu(), block, 4));
+    assert_ok(MEMLORD_RELEASE(lord, cpu(), block));
+    assert_ok(MEMLORD_FREE(lord, cpu(), block));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+static void one_site_in_a_loop_is_one_row(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat rows[8];
+    char blocks[100];
+    size_t i;
+    for (i = 0; i < sizeof blocks; i++) assert_ok(MEMLORD_ALLOC(lord, cpu(), &blocks[i], 1));
+    assert_int_equal(memlord_sites_top(lord, all(), MEMLORD_SITE_ORDER_ALLOCS, rows, 8), 1);
+    assert_int_equal(rows[0].allocs, 100);
+}
+
+static void a_return_address_becomes_a_site(void **state) {
+    memlord *lord = test_lord(state);
+    void *address = (void *)(uintptr_t)&memlord_create;
+    const memlord_site *site = memlord_site_at(lord, address);
+    memlord_site_stat row;
+    assert_non_null(site);
+    assert_ptr_equal(site, memlord_site_at(lord, address));
+    assert_non_null(site->file);
+    assert_non_null(site->function);
+    assert_ptr_equal(memlord_site_address(lord, site), address);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, site));
+    assert_int_equal(memlord_site_top_alloc(lord, cpu(), &row), 1);
+    assert_true(strlen(row.site->file) > 0);
+    assert_ptr_equal(memlord_site_address(lord, row.site), address);
+}
+
+static void any_address_gives_a_site(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    assert_non_null(memlord_site_at(lord, NULL));
+    assert_non_null(memlord_site_at(lord, (void *)UINTPTR_MAX));
+    for (i = 1; i < 5000; i++) {
+        void *address = (void *)(uintptr_t)(i * 40503);
+        const memlord_site *site = memlord_site_at(lord, address);
+        assert_non_null(site);
+        assert_ptr_equal(memlord_site_address(lord, site), address);
+    }
+}
+
+static void a_planted_site_has_no_address(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat row;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_int_equal(memlord_site_top_alloc(lord, cpu(), &row), 1);
+    assert_null(memlord_site_address(lord, &loader));
+    assert_null(memlord_site_address(lord, row.site));
+}
+
+static void a_rename_shows_from_now_on(void **state) {
+    memlord *lord = test_lord(state);
+    char *report;
+    char function[32] = "resolved_fn";
+    const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)0x1234567);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, site));
+    assert_ok(memlord_site_rename(lord, site, "resolved.c", function, 77));
+    memset(function, '?', sizeof function - 1);
+    report = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(report, "resolved.c"));
+    assert_non_null(strstr(report, "resolved_fn"));
+    assert_non_null(strstr(report, "77"));
+    free(report);
+    assert_ok(memlord_site_rename(lord, site, NULL, "better_fn", 0));
+    assert_string_equal(row_of(lord, cpu(), "better_fn").site->file, "resolved.c");
+    assert_int_equal(row_of(lord, cpu(), "better_fn").site->line, 77);
+}
+
+static void what_was_handed_out_before_a_rename_stays_valid(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat row;
+    const char *file, *function;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    row = row_of(lord, cpu(), "load");
+    file = row.site->file;
+    function = row.site->function;
+    assert_ok(memlord_site_rename(lord, &loader, "a.c", "b", 3));
+    assert_string_equal(file, "loader.c");
+    assert_string_equal(function, "load");
+    assert_string_equal(row_of(lord, cpu(), "b").site->file, "a.c");
+}
+
+static void a_rename_of_the_unseen_is_unknown(void **state) {
+    static const memlord_site unseen = {"unseen.c", "f", 1};
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_site_rename(lord, &unseen, "a", "b", 1), MEMLORD_E_UNKNOWN);
+}
+
+static void growth_of_a_block_counts_at_its_birth_site(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_ok(memlord_realloc(lord, cpu(), 0x1000, 0x2000, 300, &cache));
+    assert_int_equal(row_of(lord, cpu(), "load").live_bytes +
+                         row_of(lord, cpu(), "grow").live_bytes, 300);
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    assert_int_equal(row_of(lord, cpu(), "load").live_bytes, 0);
+    assert_int_equal(row_of(lord, cpu(), "grow").live_bytes, 0);
+}
+
+static void a_move_takes_the_live_bytes_along(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(0), 0x2000, 120, NULL, NULL));
+    assert_int_equal(row_of(lord, cpu(), "load").live_bytes, 0);
+    assert_ok(memlord_free(lord, cuda(0), 0x2000, NULL));
+    assert_int_equal(row_of(lord, cuda(0), "load").live_bytes, 0);
+}
+
+static void ten_thousand_sites_are_kept_apart(void **state) {
+    memlord *lord = test_lord(state);
+    size_t i, n = 10000;
+    memlord_site *sites = (memlord_site *)calloc(n, sizeof *sites);
+    memlord_site_stat *rows = (memlord_site_stat *)calloc(n, sizeof *rows);
+    uint64_t dropped;
+    assert_non_null(sites);
+    assert_non_null(rows);
+    for (i = 0; i < n; i++) {
+        sites[i].file = "many.c";
+        sites[i].function = "f";
+        sites[i].line = (int)i + 1;
+        assert_ok(memlord_alloc(lord, cpu(), (i + 1) * 64, 8, &sites[i]));
+    }
+    dropped = stats_of(lord, all()).dropped_sites;
+    assert_int_equal(
+        memlord_sites_top(lord, cpu(), MEMLORD_SITE_ORDER_ALLOC_BYTES, rows, n) + dropped, n);
+    assert_int_equal(memlord_allocated(lord, cpu()), 8 * n);
+    free(rows);
+    free(sites);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(they_are_off_until_enabled),
+        TEST(switching_on_invents_no_history),
+        TEST_SITES(switching_off_keeps_what_was_counted),
+        TEST_SITES(an_alloc_counts_at_its_site),
+        TEST_SITES(a_free_counts_where_it_is_and_debits_where_it_was_born),
+        TEST_SITES(a_free_without_a_site_still_debits_the_birth_site),
+        TEST_SITES(a_site_on_two_devices_is_two_rows),
+        TEST_SITES(the_list_is_sorted_cut_and_without_zeros),
+        TEST_SITES(the_top_ones_are_found),
+        TEST_SITES(strings_are_copied_when_first_seen),
+        TEST_SITES(missing_strings_are_survived),
+        TEST_SITES(a_reset_zeroes_the_counts_and_keeps_what_lives),
+        TEST_SITES(a_block_knows_its_site),
+        TEST_SITES(the_macros_plant_the_place_of_the_call),
+        TEST_SITES(one_site_in_a_loop_is_one_row),
+        TEST_SITES(a_return_address_becomes_a_site),
+        TEST_SITES(any_address_gives_a_site),
+        TEST_SITES(a_planted_site_has_no_address),
+        TEST_SITES(a_rename_shows_from_now_on),
+        TEST_SITES(what_was_handed_out_before_a_rename_stays_valid),
+        TEST_SITES(a_rename_of_the_unseen_is_unknown),
+        TEST_SITES(growth_of_a_block_counts_at_its_birth_site),
+        TEST_SITES(a_move_takes_the_live_bytes_along),
+        TEST_SITES(ten_thousand_sites_are_kept_apart),
+    };
+    return cmocka_run_group_tests_name("sites", tests, NULL, NULL);
+}

@@ -1,0 +1,408 @@
+/* Storages: opened once, closed once, counted to the byte. */
+#include "support.h"
+
+static void an_alloc_adds_its_bytes(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 300, NULL));
+    s = stats_of(lord, cuda(1));
+    assert_int_equal(s.allocated, 300);
+    assert_int_equal(s.total_allocated, 300);
+    assert_int_equal(s.allocs, 1);
+    assert_int_equal(s.live_blocks, 1);
+    assert_int_equal(s.peak, 300);
+    assert_int_equal(s.freed, 0);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+}
+
+static void a_free_takes_them_off_and_credits_them(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 300, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 50, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    s = stats_of(lord, cpu());
+    assert_int_equal(s.allocated, 50);
+    assert_int_equal(s.freed, 300);
+    assert_int_equal(s.total_freed, 300);
+    assert_int_equal(s.total_allocated, 350);
+    assert_int_equal(s.frees, 1);
+    assert_int_equal(s.live_blocks, 1);
+    assert_int_equal(s.peak, 350);
+}
+
+static void a_key_can_be_used_again_after_its_free(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    for (i = 1; i <= 1000; i++) {
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, i, NULL));
+        assert_int_equal(memlord_allocated(lord, cpu()), i);
+        assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    }
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+    assert_int_equal(stats_of(lord, cpu()).allocs, 1000);
+    assert_int_equal(stats_of(lord, cpu()).implicit_frees, 0);
+}
+
+static void a_storage_of_0_bytes_is_a_block(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 0, NULL));
+    assert_int_equal(stats_of(lord, cpu()).live_blocks, 1);
+    assert_int_equal(stats_of(lord, cpu()).allocated, 0);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(stats_of(lord, cpu()).live_blocks, 0);
+    assert_int_equal(stats_of(lord, cpu()).unknown_frees, 0);
+}
+
+static void a_size_of_2_to_the_48_is_fine(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, TEST_MAX_BYTES, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), TEST_MAX_BYTES);
+    assert_ok(memlord_track(lord, cuda(0), 0x1000, TEST_MAX_BYTES, NULL));
+    assert_int_equal(memlord_peak(lord, cuda(0)), TEST_MAX_BYTES);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(memlord_freed(lord, cpu()), TEST_MAX_BYTES);
+}
+
+static void a_larger_size_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block block = {{MEMLORD_DEVICE_CPU, 0}, 0x1000, TEST_MAX_BYTES + 1};
+    uint64_t sizes[3] = {TEST_MAX_BYTES + 1, (uint64_t)INT64_MAX + 1, UINT64_MAX};
+    size_t i;
+    for (i = 0; i < 3; i++) {
+        block.bytes = sizes[i];
+        assert_int_equal(memlord_alloc(lord, cpu(), 0x1000, sizes[i], NULL),
+                         MEMLORD_E_INVALID);
+        assert_int_equal(memlord_track(lord, cpu(), 0x1000, sizes[i], NULL),
+                         MEMLORD_E_INVALID);
+        assert_int_equal(memlord_realloc(lord, cpu(), 0, 0x1000, sizes[i], NULL),
+                         MEMLORD_E_INVALID);
+        assert_int_equal(memlord_alloc_n(lord, &block, 1, NULL), MEMLORD_E_INVALID);
+        assert_int_equal(memlord_track_n(lord, &block, 1, NULL), MEMLORD_E_INVALID);
+    }
+    assert_int_equal(stats_of(lord, all()).total_allocated, 0);
+    assert_int_equal(stats_of(lord, all()).live_blocks, 0);
+}
+
+static void key_0_and_all_ones_are_refused(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t keys[2] = {0, UINT64_MAX};
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        memlord_block block = {{MEMLORD_DEVICE_CPU, 0}, 0, 8};
+        block.storage = keys[i];
+        assert_int_equal(memlord_alloc(lord, cpu(), keys[i], 8, NULL), MEMLORD_E_INVALID);
+        assert_int_equal(memlord_track(lord, cpu(), keys[i], 8, NULL), MEMLORD_E_INVALID);
+        assert_int_equal(memlord_retain(lord, cpu(), keys[i], NULL), MEMLORD_E_INVALID);
+        assert_int_equal(memlord_realloc(lord, cpu(), 0, keys[i], 8, NULL), MEMLORD_E_INVALID);
+        assert_int_equal(memlord_alloc_n(lord, &block, 1, NULL), MEMLORD_E_INVALID);
+        assert_int_equal(memlord_track_n(lord, &block, 1, NULL), MEMLORD_E_INVALID);
+    }
+    assert_int_equal(stats_of(lord, all()).live_blocks, 0);
+}
+
+static void their_neighbours_are_keys_like_any(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t keys[6] = {1, 2, UINT64_MAX - 1, UINT64_MAX - 2, (uint64_t)1 << 63,
+                        ((uint64_t)1 << 48) - 1};
+    size_t i;
+    for (i = 0; i < 6; i++) assert_ok(memlord_alloc(lord, cpu(), keys[i], i + 1, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 21);
+    for (i = 0; i < 6; i++) {
+        memlord_block_info info;
+        assert_ok(memlord_block_find(lord, cpu(), keys[i], &info));
+        assert_int_equal(info.storage, keys[i]);
+        assert_int_equal(info.bytes, i + 1);
+        assert_ok(memlord_free(lord, cpu(), keys[i], NULL));
+    }
+    assert_int_equal(stats_of(lord, cpu()).live_blocks, 0);
+}
+
+static void freeing_0_is_a_no_op(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_free(lord, cpu(), 0, NULL));
+    assert_ok(memlord_release(lord, cpu(), 0, NULL));
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
+    assert_int_equal(stats_of(lord, all()).frees, 0);
+}
+
+static void freeing_all_ones_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_free(lord, cpu(), UINT64_MAX, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_release(lord, cpu(), UINT64_MAX, NULL), MEMLORD_E_INVALID);
+}
+
+static void an_unknown_free_is_counted_on_the_device_it_names(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 10, NULL));
+    assert_int_equal(memlord_free(lord, cuda(3), 0x2000, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(stats_of(lord, cuda(3)).unknown_frees, 1);
+    assert_int_equal(stats_of(lord, cuda(0)).unknown_frees, 0);
+    assert_int_equal(memlord_allocated(lord, all()), 10);
+    assert_int_equal(stats_of(lord, all()).frees, 0);
+}
+
+static void a_double_free_is_credited_once(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats before, after;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 10, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    before = stats_of(lord, cpu());
+    assert_int_equal(memlord_free(lord, cpu(), 0x1000, NULL), MEMLORD_E_UNKNOWN);
+    after = stats_of(lord, cpu());
+    assert_same_books(&before, &after);
+    assert_int_equal(after.unknown_frees, 1);
+}
+
+static void an_alloc_over_a_live_storage_closes_the_old_one(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 30, NULL));
+    s = stats_of(lord, cpu());
+    assert_int_equal(s.implicit_frees, 1);
+    assert_int_equal(s.allocated, 30);
+    assert_int_equal(s.freed, 100);
+    assert_int_equal(s.allocs, 2);
+    assert_int_equal(s.frees, 1);
+    assert_int_equal(s.live_blocks, 1);
+    assert_int_equal(s.peak, 100);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+}
+
+static void the_stale_one_is_debited_where_it_lived(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 30, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_int_equal(memlord_freed(lord, cuda(0)), 100);
+    assert_int_equal(memlord_allocated(lord, cuda(1)), 30);
+    assert_int_equal(stats_of(lord, all()).implicit_frees, 1);
+    assert_int_equal(stats_of(lord, all()).live_blocks, 1);
+}
+
+static void an_alloc_over_a_shared_storage_drops_its_views(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block_info info;
+    assert_ok(memlord_track(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_retain(lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 30, NULL));
+    assert_ok(memlord_block_find(lord, cpu(), 0x1000, &info));
+    assert_int_equal(info.refs, 1);
+    assert_ok(memlord_release(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+}
+
+static void a_free_ignores_the_index_of_its_device(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 100, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(1)), 0);
+    assert_int_equal(memlord_freed(lord, cuda(1)), 100);
+    assert_int_equal(memlord_freed(lord, cuda(0)), 0);
+}
+
+static void equal_keys_of_two_types_never_collide(void **state) {
+    memlord *lord = test_lord(state);
+    int type;
+    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
+        assert_ok(memlord_alloc(lord, memlord_device_make(type, 0), 0x1000,
+                                (uint64_t)type + 1, NULL));
+    assert_int_equal(stats_of(lord, all()).implicit_frees, 0);
+    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++) {
+        memlord_device device = memlord_device_make(type, 0);
+        assert_int_equal(memlord_allocated(lord, device), type + 1);
+        assert_ok(memlord_free(lord, device, 0x1000, NULL));
+        assert_int_equal(memlord_free(lord, device, 0x1000, NULL), MEMLORD_E_UNKNOWN);
+    }
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+static void two_ledgers_know_nothing_of_each_other(void **state) {
+    memlord *lord = test_lord(state), *other = NULL;
+    assert_ok(memlord_create(NULL, &other));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(memlord_free(other, cpu(), 0x1000, NULL), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_alloc(other, cpu(), 0x1000, 7, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 100);
+    assert_int_equal(memlord_allocated(other, cpu()), 7);
+    memlord_destroy(other);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+}
+
+static void many_blocks_are_all_found_again(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i, n = 100000, bytes = 0;
+    for (i = 1; i <= n; i++) {
+        assert_ok(memlord_alloc(lord, cpu(), i * 4096, i, NULL));
+        bytes += i;
+    }
+    assert_int_equal(memlord_allocated(lord, cpu()), bytes);
+    for (i = n; i >= 1; i--) assert_ok(memlord_free(lord, cpu(), i * 4096, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+    assert_int_equal(stats_of(lord, cpu()).frees, n);
+}
+
+static void live_bytes_never_wrap(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i, opened = 0;
+    for (i = 1; i <= 70000; i++) {
+        memlord_result r = memlord_alloc(lord, cpu(), i * 64, TEST_MAX_BYTES, NULL);
+        if (r != MEMLORD_OK) assert_int_equal(r, MEMLORD_E_INVALID);
+        opened += r == MEMLORD_OK;
+        assert_int_equal(memlord_allocated(lord, cpu()), opened << 48);
+    }
+    assert_in_range(opened, (uint64_t)1 << 14, 65535); /* 2^62 bytes and no wrap */
+    assert_int_equal(memlord_peak(lord, cpu()), opened << 48);
+    assert_balanced(lord, cpu());
+}
+
+/* -- n at once -- */
+
+static void fill(memlord_block *blocks, size_t n, uint64_t bytes) {
+    size_t i;
+    for (i = 0; i < n; i++) {
+        blocks[i].device = cuda((int)(i % 2));
+        blocks[i].storage = (i + 1) * 512;
+        blocks[i].bytes = bytes;
+    }
+}
+
+static void alloc_n_opens_every_block(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block blocks[100];
+    fill(blocks, 100, 10);
+    assert_ok(memlord_alloc_n(lord, blocks, 100, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 500);
+    assert_int_equal(memlord_allocated(lord, cuda(1)), 500);
+    assert_int_equal(stats_of(lord, all()).allocs, 100);
+}
+
+static void free_n_closes_every_block_and_ignores_bytes(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block blocks[100];
+    fill(blocks, 100, 10);
+    assert_ok(memlord_alloc_n(lord, blocks, 100, NULL));
+    fill(blocks, 100, UINT64_MAX);
+    assert_ok(memlord_free_n(lord, blocks, 100, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).frees, 100);
+}
+
+static void one_bad_block_and_alloc_n_records_none(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block blocks[10];
+    memlord_stats s;
+    fill(blocks, 10, 10);
+    blocks[9].storage = UINT64_MAX;
+    assert_int_equal(memlord_alloc_n(lord, blocks, 10, NULL), MEMLORD_E_INVALID);
+    fill(blocks, 10, 10);
+    blocks[9].bytes = TEST_MAX_BYTES + 1;
+    assert_int_equal(memlord_alloc_n(lord, blocks, 10, NULL), MEMLORD_E_INVALID);
+    fill(blocks, 10, 10);
+    blocks[9].device = memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0);
+    assert_int_equal(memlord_alloc_n(lord, blocks, 10, NULL), MEMLORD_E_DEVICE);
+    s = stats_of(lord, all());
+    assert_int_equal(s.allocs, 0);
+    assert_int_equal(s.total_allocated, 0);
+    assert_int_equal(s.live_blocks, 0);
+}
+
+static void sizes_whose_sum_overflows_are_refused(void **state) {
+    memlord *lord = test_lord(state);
+    size_t n = 65537;
+    memlord_block *blocks = (memlord_block *)malloc(n * sizeof *blocks);
+    assert_non_null(blocks);
+    fill(blocks, n, TEST_MAX_BYTES);
+    assert_int_equal(memlord_alloc_n(lord, blocks, n, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_track_n(lord, blocks, n, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(stats_of(lord, all()).live_blocks, 0);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    free(blocks);
+}
+
+static void no_blocks_at_all_are_fine(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc_n(lord, NULL, 0, NULL));
+    assert_ok(memlord_free_n(lord, NULL, 0, NULL));
+    assert_ok(memlord_track_n(lord, NULL, 0, NULL));
+    assert_ok(memlord_release_n(lord, NULL, 0, NULL));
+}
+
+static void blocks_that_are_null_are_refused(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_alloc_n(lord, NULL, 1, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_free_n(lord, NULL, 1, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_track_n(lord, NULL, 1, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_release_n(lord, NULL, 1, NULL), MEMLORD_E_INVALID);
+}
+
+static void free_n_counts_the_dead_and_frees_the_rest(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block blocks[10];
+    fill(blocks, 10, 10);
+    assert_ok(memlord_alloc_n(lord, blocks, 10, NULL));
+    assert_ok(memlord_free(lord, cuda(0), blocks[4].storage, NULL));
+    assert_int_equal(memlord_free_n(lord, blocks, 10, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).frees, 10);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 1);
+}
+
+static void one_key_twice_in_alloc_n_is_an_implicit_free(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block blocks[3];
+    fill(blocks, 3, 10);
+    blocks[2].storage = blocks[0].storage;
+    assert_ok(memlord_alloc_n(lord, blocks, 3, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 20);
+    assert_int_equal(stats_of(lord, all()).implicit_frees, 1);
+    assert_int_equal(stats_of(lord, all()).live_blocks, 2);
+}
+
+static void one_key_twice_in_free_n_is_credited_once(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block blocks[2];
+    fill(blocks, 2, 10);
+    assert_ok(memlord_alloc_n(lord, blocks, 2, NULL));
+    blocks[1] = blocks[0];
+    assert_int_equal(memlord_free_n(lord, blocks, 2, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_allocated(lord, all()), 10);
+    assert_int_equal(memlord_freed(lord, all()), 10);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(an_alloc_adds_its_bytes),
+        TEST(a_free_takes_them_off_and_credits_them),
+        TEST(a_key_can_be_used_again_after_its_free),
+        TEST(a_storage_of_0_bytes_is_a_block),
+        TEST(a_size_of_2_to_the_48_is_fine),
+        TEST(a_larger_size_is_refused),
+        TEST(key_0_and_all_ones_are_refused),
+        TEST(their_neighbours_are_keys_like_any),
+        TEST(freeing_0_is_a_no_op),
+        TEST(freeing_all_ones_is_refused),
+        TEST(an_unknown_free_is_counted_on_the_device_it_names),
+        TEST(a_double_free_is_credited_once),
+        TEST(an_alloc_over_a_live_storage_closes_the_old_one),
+        TEST(the_stale_one_is_debited_where_it_lived),
+        TEST(an_alloc_over_a_shared_storage_drops_its_views),
+        TEST(a_free_ignores_the_index_of_its_device),
+        TEST(equal_keys_of_two_types_never_collide),
+        TEST(two_ledgers_know_nothing_of_each_other),
+        TEST(many_blocks_are_all_found_again),
+        TEST(live_bytes_never_wrap),
+        TEST(alloc_n_opens_every_block),
+        TEST(free_n_closes_every_block_and_ignores_bytes),
+        TEST(one_bad_block_and_alloc_n_records_none),
+        TEST(sizes_whose_sum_overflows_are_refused),
+        TEST(no_blocks_at_all_are_fine),
+        TEST(blocks_that_are_null_are_refused),
+        TEST(free_n_counts_the_dead_and_frees_the_rest),
+        TEST(one_key_twice_in_alloc_n_is_an_implicit_free),
+        TEST(one_key_twice_in_free_n_is_credited_once),
+    };
+    return cmocka_run_group_tests_name("track", tests, NULL, NULL);
+}
