@@ -1509,6 +1509,24 @@ static MEMLORD_I_HOT void memlord_i_u64_own_add(memlord_i_u64 *w, uint64_t v) {
     memlord_i_u64_store(w, memlord_i_u64_load(w) + v);
 #endif
 }
+static MEMLORD_I_HOT void memlord_i_u32_own_add(memlord_i_u32 *w, uint32_t v) {
+#if defined(__GNUC__) && defined(__x86_64__) && !MEMLORD_I_TSAN
+    __asm__("addl %1, %0" : "+m"(w->v) : "er"(v) : "cc");
+#else
+    memlord_i_u32_store(w, memlord_i_u32_load(w) + v);
+#endif
+}
+/* Takes 1 from a word only its owner writes; 1: it went below 0. */
+static MEMLORD_I_HOT int memlord_i_u32_own_take(memlord_i_u32 *w) {
+#if defined(__GNUC__) && defined(__x86_64__) && !MEMLORD_I_TSAN && defined(__GCC_ASM_FLAG_OUTPUTS__)
+    int below;
+    __asm__("subl $1, %0" : "+m"(w->v), "=@ccs"(below) : : "cc");
+    return below;
+#else
+    memlord_i_u32_store(w, memlord_i_u32_load(w) - 1);
+    return (int32_t)memlord_i_u32_load(w) < 0;
+#endif
+}
 /* Raises a shared signed word to at least v. */
 static void memlord_i_u64_raise(memlord_i_u64 *w, int64_t v) {
     uint64_t seen = memlord_i_u64_load(w);
@@ -1728,6 +1746,8 @@ enum { /* memlord.hooks: what the plain path must not do alone */
 };
 
 struct memlord {
+    memlord_i_shard shards[1u << MEMLORD_I_SHARD_BITS]; /* first: found without an offset */
+
     /* read on every call, written rarely */
     uint64_t generation;
     memlord_i_u32 hooks;
@@ -1744,6 +1764,7 @@ struct memlord {
     memlord_i_lock orphan_lock, count_lock;
     memlord_i_u32 next_id;
     memlord_i_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
+    memlord_i_u64 lost_allocs, lost_bytes; /* dropped, on devices there was no memory for */
 
     /* cold */
     struct memlord *next, **back; /* live ledgers, under the registry lock */
@@ -1764,7 +1785,6 @@ struct memlord {
     memlord_i_spare ready;     /* what a cold call wanted, allocated before it tries again */
     size_t wanted;
     void *stale;               /* large blocks to free when the cold lock is dropped */
-    memlord_i_shard shards[1u << MEMLORD_I_SHARD_BITS];
 };
 
 /* The only state of the process, right from the start at zero. */
@@ -2297,7 +2317,7 @@ static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *
      locked one by one, by a bit in their header.
    - A small shard of one owner is sparse: linear probing at an eighth full, erased by shifting
      back. That is the least work there is, for more memory than a large ledger may take: a
-     shard of over 1024 entries, a ledger with 640 KiB of them, and a shared shard are dense.
+     shard of over 1024 entries, all of a ledger with thousands of blocks, and shared ones are dense.
    - A dense table is buckets of two cache lines that lie side by side: a header with five
      one-byte tags, and five entries. The tags are matched all at once, without a loop to
      mispredict; one call touches one place of the table, known from the key alone, so that
@@ -2321,6 +2341,7 @@ static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *
 #define MEMLORD_I_SPARSE_LOAD 8
 #define MEMLORD_I_SPARSE_MAX 8192
 #define MEMLORD_I_SPARSE_BYTES (640u << 10)
+#define MEMLORD_I_DENSE_SMALL (192u << 10) /* about 4,000 blocks: no longer a small ledger */
 
 /* A state of 4 and more is the id of the owner, which is even, and 1 if the table is sparse. */
 enum {
@@ -2498,6 +2519,17 @@ static uint32_t memlord_i_buckets_next(uint32_t n) {
     return n & (n - 1) ? n / 3 * 4 : n / 2 * 3;
 }
 
+/* The kind of table a shard had when somebody looked: inside, or under its lock. */
+typedef struct memlord_i_was {
+    uint32_t size, shift;
+} memlord_i_was;
+static memlord_i_was memlord_i_shard_was(const memlord_i_shard *s) {
+    memlord_i_was was;
+    was.size = s->size;
+    was.shift = s->shift;
+    return was;
+}
+
 /* What a table is, apart from the shard that has it. */
 typedef struct memlord_i_table {
     char *at;
@@ -2588,11 +2620,12 @@ static int memlord_i_table_take_in(const memlord_i_entry *entry, void *user) {
 
 /* The table a shard goes on with: `try_no` 0 is the next, 1 one larger, ... Sparse while it is
    small, one thread's and within the ledger's means. */
-static void memlord_i_table_plan(memlord *lord, const memlord_i_shard *was, int sparse,
+static void memlord_i_table_plan(memlord *lord, const memlord_i_was *was, int sparse,
                                  unsigned try_no, memlord_i_table *next) {
     uint32_t slots = was->size ? was->size * 2 : MEMLORD_I_SPARSE_MIN, buckets, n;
     memset(next, 0, sizeof *next);
     if (sparse && (was->shift || !was->size) && slots <= MEMLORD_I_SPARSE_MAX &&
+        memlord_i_u64_load(&lord->dense_bytes) <= MEMLORD_I_DENSE_SMALL / 2 &&
         memlord_i_u64_load(&lord->sparse_bytes) + slots * sizeof(memlord_i_entry) <=
             MEMLORD_I_SPARSE_BYTES) {
         next->size = slots;
@@ -2600,7 +2633,7 @@ static void memlord_i_table_plan(memlord *lord, const memlord_i_shard *was, int 
         for (next->shift = 64; slots > 1; slots /= 2) next->shift--;
         return;
     }
-    buckets = was->shift ? was->size / 16 : was->size; /* as full as a grown dense one is */
+    buckets = was->shift ? was->size / MEMLORD_I_SPARSE_LOAD * 2 / 7 : was->size; /* 7/10 full */
     for (n = 1; was->shift && n < buckets; n = memlord_i_buckets_next(n)) {}
     next->size = was->shift ? n : memlord_i_buckets_next(buckets);
     while (try_no--) next->size = memlord_i_buckets_next(next->size);
@@ -2615,7 +2648,7 @@ enum {
     MEMLORD_I_SHARE  /* dense, for everybody */
 };
 static MEMLORD_I_COLD int memlord_i_shard_remake(memlord *lord, memlord_i_thread *t,
-                                                 memlord_i_shard *s, const memlord_i_shard *was,
+                                                 memlord_i_shard *s, const memlord_i_was *was,
                                                  int how) {
     unsigned try_no;
     for (try_no = 0; try_no < 12; try_no++) { /* more: keys were made to collide */
@@ -2656,10 +2689,10 @@ static MEMLORD_I_COLD int memlord_i_shard_remake(memlord *lord, memlord_i_thread
 
 /* 1: the shard should have a larger table, and *was (may be NULL) says what it has. One's own, or
    shared. */
-static int memlord_i_shard_crowded(const memlord_i_shard *s, memlord_i_shard *was) {
+static int memlord_i_shard_crowded(const memlord_i_shard *s, memlord_i_was *was) {
     uint32_t n = memlord_i_u32_load(&s->displaced), stagger;
-    if (was) *was = *s;
-    if (s->shift) return (int32_t)n <= 0;
+    if (was) *was = memlord_i_shard_was(s);
+    if (s->shift) return (int32_t)n < 0;
     stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3;
     return (uint64_t)n * 16 >= (uint64_t)s->size * (4 + stagger) + (s->size < 16 ? 48 : 0);
 }
@@ -2668,11 +2701,11 @@ static int memlord_i_shard_crowded(const memlord_i_shard *s, memlord_i_shard *wa
    is no memory for a dense table. */
 static MEMLORD_I_COLD int memlord_i_shard_share(memlord *lord, memlord_i_thread *t,
                                                 memlord_i_shard *s) {
-    memlord_i_shard was;
+    memlord_i_was was;
     uint32_t state;
     memlord_i_lock_take(&s->lock);
     state = memlord_i_u32_load(&s->state);
-    was = *s;
+    was = memlord_i_shard_was(s);
     if (state >= MEMLORD_I_SHARD_OWNED && !memlord_i_owns(t, state) && !s->shift) {
         memlord_i_shard_stop(lord, s);
         memlord_i_u32_store_release(&s->state, MEMLORD_I_SHARD_SHARED);
@@ -2682,17 +2715,15 @@ static MEMLORD_I_COLD int memlord_i_shard_share(memlord *lord, memlord_i_thread 
     return memlord_i_shard_remake(lord, t, s, &was, MEMLORD_I_SHARE);
 }
 
-/* A ledger that grows large has no memory to spare: each time a dense table has grown beyond
-   what small ledgers need, one of the thread's sparse ones becomes dense. */
+/* A ledger that grows large has no memory to spare: the thread's sparse tables become dense. */
 static void memlord_i_map_thin(memlord *lord, memlord_i_thread *t) {
     uint32_t i;
-    if (memlord_i_u64_load(&lord->dense_bytes) < MEMLORD_I_SPARSE_BYTES / 2) return;
+    if (memlord_i_u64_load(&lord->dense_bytes) < MEMLORD_I_DENSE_SMALL) return;
     for (i = 0; i < MEMLORD_I_SHARDS && memlord_i_u64_load(&lord->sparse_bytes); i++) {
         memlord_i_shard *s = &lord->shards[i];
         if (memlord_i_u32_load(&s->state) == t->sparse_id) {
-            memlord_i_shard was = *s;
-            (void)memlord_i_shard_remake(lord, t, s, &was, MEMLORD_I_DENSE);
-            return;
+            memlord_i_was was = memlord_i_shard_was(s);
+            if (memlord_i_shard_remake(lord, t, s, &was, MEMLORD_I_DENSE)) return;
         }
     }
 }
@@ -2751,13 +2782,12 @@ static MEMLORD_I_HOT uint64_t memlord_i_bucket_lock(memlord_i_bucket *b) {
 
 /* -- the plain path: no side record, one reference; dense: the home bucket only -- */
 
-/* Inserts a key nothing suggests is there. 1: done, the thread is inside and counts before it
-   leaves. 0: not done, not inside. */
+/* Inserts a key nothing suggests is there. 1: done; 2: done, and the table is crowded; 0: not
+   done. */
 static MEMLORD_I_HOT int memlord_i_put_sparse(memlord_i_shard *s, uint64_t key, uint64_t word1,
                                               uint64_t word2) {
     uint32_t i = memlord_i_sparse_home(s, key);
     memlord_i_entry *e = memlord_i_sparse_at(s, i);
-    if (MEMLORD_I_UNLIKELY((int32_t)memlord_i_u32_load(&s->displaced) <= 0)) return 0;
     while (MEMLORD_I_UNLIKELY(e->key != 0)) {
         if (e->key == key) return 0;
         i = (i + 1) & (s->size - 1);
@@ -2766,8 +2796,7 @@ static MEMLORD_I_HOT int memlord_i_put_sparse(memlord_i_shard *s, uint64_t key, 
     e->key = key;
     e->word1 = word1;
     e->word2 = word2;
-    memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) - 1);
-    return 1;
+    return memlord_i_u32_own_take(&s->displaced) ? 2 : 1;
 }
 static MEMLORD_I_HOT int memlord_i_put_dense(memlord_i_bucket *b, uint64_t header, uint64_t hash,
                                              uint64_t key, uint64_t word1, uint64_t word2) {
@@ -2821,7 +2850,8 @@ static MEMLORD_I_NOINLINE int memlord_i_put_far(memlord_i_shard *s, uint64_t has
     memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) + 1);
     return memlord_i_shard_crowded(s, NULL) ? 2 : 1;
 }
-/* 1: done, inside. 2: done, inside, and after leaving the shard wants memlord_i_map_relieve. */
+/* 1: done, the thread is inside and counts before it leaves. 2: the same, and after that the shard
+   wants memlord_i_map_relieve. 0: not done, not inside. */
 static MEMLORD_I_HOT int memlord_i_map_put(memlord *lord, memlord_i_thread *t, uint64_t key,
                                            uint64_t word1, uint64_t word2, int plain) {
     memlord_i_shard *s = memlord_i_shard_of(lord, key, plain);
@@ -2868,7 +2898,7 @@ static MEMLORD_I_HOT int memlord_i_take_sparse(const memlord *lord, memlord_i_sh
         e->key = 0;
     else
         memlord_i_sparse_erase(s, i);
-    memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) + 1);
+    memlord_i_u32_own_add(&s->displaced, 1);
     return 1;
 }
 static MEMLORD_I_HOT int memlord_i_take_dense(const memlord *lord, memlord_i_bucket *b,
@@ -3042,7 +3072,8 @@ static int memlord_i_spot_look(const memlord *lord, memlord_i_spot *spot, uint32
 static MEMLORD_I_NOINLINE int memlord_i_spot_find(memlord *lord, memlord_i_thread *t,
                                                   uint32_t type, uint64_t key, int want_room,
                                                   memlord_i_spot *spot) {
-    memlord_i_shard *s = memlord_i_shard_of(lord, key, 0), was;
+    memlord_i_shard *s = memlord_i_shard_of(lord, key, 0);
+    memlord_i_was was;
     spot->shard = s;
     spot->key = key;
     spot->hash = memlord_i_hash(key);
@@ -3068,7 +3099,7 @@ static MEMLORD_I_NOINLINE int memlord_i_spot_find(memlord *lord, memlord_i_threa
         if (spot->inside || spot->held) {
             again = memlord_i_spot_look(lord, spot, type);
             if (!again && (spot->entry || !want_room || memlord_i_spot_passable(spot))) return 0;
-            was = *s;
+            was = memlord_i_shard_was(s);
             memlord_i_spot_leave(t, spot);
         }
         if (again)
@@ -3132,7 +3163,7 @@ static void memlord_i_spot_erase(memlord_i_spot *spot) {
 /* After a put, no longer inside: grows a crowded shard. No memory is no harm yet. */
 static MEMLORD_I_COLD void memlord_i_map_relieve(memlord *lord, memlord_i_thread *t,
                                                  memlord_i_shard *s) {
-    memlord_i_shard was;
+    memlord_i_was was;
     uint32_t state = memlord_i_enter(t, s, 0);
     int shared = state == MEMLORD_I_SHARD_SHARED;
     int crowded = (shared || memlord_i_owns(t, state)) && memlord_i_shard_crowded(s, &was);
@@ -3214,7 +3245,7 @@ static MEMLORD_I_HOT memlord_i_row *memlord_i_row_at(memlord *lord, int book, ui
 static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_at(const memlord_i_thread *t, int book,
                                                        uint32_t number) {
     if (book == MEMLORD_I_DEVICE)
-        return (memlord_i_cell *)memlord_i_ptr_load_acquire(&t->devices[number]);
+        return (memlord_i_cell *)memlord_i_ptr_load_acquire(&t->devices[(size_t)number]);
     return (memlord_i_cell *)memlord_i_book_at(&t->books[book], number, sizeof(memlord_i_cell));
 }
 
@@ -4204,13 +4235,22 @@ static void memlord_i_cells_make(memlord *lord, memlord_i_thread *t, const memlo
 static void memlord_i_count_here(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                  const memlord_site *site, uint64_t bytes) {
     memlord_i_change c;
+    memlord_i_cell *cell;
+    uint32_t row;
     if (!site || !(memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)) return;
+    row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
+    cell = row ? memlord_i_cell_at(t, MEMLORD_I_SITE, row) : NULL;
+    if (MEMLORD_I_LIKELY(cell && t != lord->orphan)) {
+        memlord_i_u64_own_add(&cell->frees, 1);
+        memlord_i_u64_own_add(&cell->here, bytes);
+        return;
+    }
+    if (!row) return;
     memset(&c, 0, sizeof c);
     c.book = MEMLORD_I_SITE;
-    c.number = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
+    c.number = row;
     c.frees = 1;
     c.here = bytes;
-    if (!c.number) return;
     memlord_i_cells_make(lord, t, &c, 1);
     memlord_i_count(lord, t, &c);
 }
@@ -4228,6 +4268,15 @@ static void memlord_i_drop_count(memlord *lord, uint32_t slot, uint64_t bytes) {
     memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_allocs, 1);
     memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_bytes, bytes);
     (void)memlord_i_u64_add(&lord->dropped[lord->slot_type[slot]], 1);
+}
+/* The same when the device itself could not be made known. */
+static memlord_result memlord_i_drop_lost(memlord *lord, memlord_result r, memlord_device d,
+                                          uint64_t bytes) {
+    if (r != MEMLORD_E_NOMEM) return r;
+    (void)memlord_i_u64_add(&lord->lost_allocs, 1);
+    (void)memlord_i_u64_add(&lord->lost_bytes, bytes);
+    (void)memlord_i_u64_add(&lord->dropped[d.type], 1);
+    return r;
 }
 /* 1: a storage nobody knows may be one of those dropped, and is now taken for it. */
 static int memlord_i_drop_settle(memlord *lord, int type) {
@@ -5263,6 +5312,12 @@ static int memlord_i_tag_sum(memlord *lord, memlord_device sel, const char *tag,
     return found;
 }
 
+/* What was dropped without a device to count it on belongs to the whole alone. */
+static void memlord_i_stats_lost(memlord *lord, memlord_stats *out) {
+    out->dropped_allocs = memlord_i_add(out->dropped_allocs, memlord_i_u64_load(&lord->lost_allocs));
+    out->dropped_bytes = memlord_i_add(out->dropped_bytes, memlord_i_u64_load(&lord->lost_bytes));
+}
+
 /* -- what a report is written from -- */
 
 #define MEMLORD_I_TOP_SITES 50
@@ -5295,6 +5350,7 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
         memlord_i_stats(lord, i + 1, &r->stat[i]);
         memlord_i_stats_add(&r->total, &r->stat[i]);
     }
+    memlord_i_stats_lost(lord, &r->total);
     r->tags = memlord_i_rows(lord, MEMLORD_I_TAG) - 1;
     r->sites = memlord_i_sites_top(lord, all.sel, MEMLORD_SITE_ORDER_LIVE_BYTES, r->site,
                                    MEMLORD_I_TOP_SITES, 1);
@@ -6036,7 +6092,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     uint32_t slot;
     int done = 0;
     memlord_result r = memlord_i_admit(lord, device, storage, bytes, &slot);
-    if (r) return r;
+    if (r) return memlord_i_drop_lost(lord, r, device, bytes);
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     rows = memlord_i_rows_for(lord, t, slot, site);
@@ -6083,6 +6139,16 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_high(memlord *lord, mem
     return MEMLORD_OK;
 }
 
+/* A plain alloc that has crowded its shard. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord,
+                                                                 memlord_i_thread *t,
+                                                                 uint32_t slot, uint64_t storage,
+                                                                 uint64_t bytes) {
+    (void)memlord_i_alloc_high(lord, t, slot, bytes);
+    memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, storage, 1));
+    return MEMLORD_OK;
+}
+
 /* The least a call can do is written out here and in memlord_i_end: nothing hooked, no tag, a
    device and a thread seen before, an address, the first slot of a sparse table of one's own.
    All else is the tail of the function, so that this takes no stack. */
@@ -6100,13 +6166,14 @@ MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, u
             if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
                 return memlord_i_alloc_near(lord, t, slot, storage, bytes);
             e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
-            if (MEMLORD_I_UNLIKELY(e->key || (int32_t)memlord_i_u32_load(&s->displaced) <= 0))
+            if (MEMLORD_I_UNLIKELY(e->key != 0))
                 return memlord_i_alloc_near(lord, t, slot, storage, bytes);
             e->key = storage;
             e->word1 = memlord_i_word1(bytes, slot);
             e->word2 = memlord_i_u64_load(&lord->born);
-            memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) - 1);
             memlord_i_u64_own_add(&cell->allocs, 1);
+            if (MEMLORD_I_UNLIKELY(memlord_i_u32_own_take(&s->displaced)))
+                return memlord_i_alloc_crowded(lord, t, slot, storage, bytes);
             if (MEMLORD_I_UNLIKELY((int64_t)(memlord_i_u64_load(&cell->in) + bytes -
                                              memlord_i_u64_load(&cell->out)) >
                                    (int64_t)memlord_i_u64_load(&cell->high)))
@@ -6175,7 +6242,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlo
     return MEMLORD_OK;
 }
 
-/* A plain free that its cell, or the site and tag of the block, have more to do for. */
+/* A plain free that its cell has more to do for. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_low(memlord *lord, memlord_i_thread *t,
                                                            uint64_t word1, uint64_t word2) {
     memlord_i_entry gone;
@@ -6202,15 +6269,16 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
         return memlord_i_end_near(lord, t, device, storage, how);
     e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
-    if (MEMLORD_I_UNLIKELY(e->key != storage || e[1].key ||
-                           !memlord_i_plain_entry(lord, e, (uint32_t)device.type)))
-        return memlord_i_end_near(lord, t, device, storage, how);
     word1 = e->word1;
     word2 = e->word2;
+    if (MEMLORD_I_UNLIKELY(e->key != storage || e[1].key || MEMLORD_I_REFS(word1) != 1 ||
+                           (word2 & MEMLORD_I_ROWS_MASK) ||
+                           lord->slot_type[MEMLORD_I_SLOT(word1)] != device.type))
+        return memlord_i_end_near(lord, t, device, storage, how);
     e->key = 0;
-    memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) + 1);
+    memlord_i_u32_own_add(&s->displaced, 1);
     cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, MEMLORD_I_SLOT(word1));
-    if (MEMLORD_I_UNLIKELY(!cell || (word2 & MEMLORD_I_ROWS_MASK)) ||
+    if (MEMLORD_I_UNLIKELY(!cell) ||
         MEMLORD_I_UNLIKELY((int64_t)(memlord_i_u64_load(&cell->in) -
                                      memlord_i_u64_load(&cell->out) - MEMLORD_I_BYTES(word1)) <
                            (int64_t)memlord_i_u64_load(&cell->base)))
@@ -6257,7 +6325,7 @@ MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, u
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     r = memlord_i_admit(lord, device, storage, bytes, &slot);
-    if (r) return r;
+    if (r) return memlord_i_drop_lost(lord, r, device, bytes);
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     rows = memlord_i_rows_for(lord, t, slot, site);
@@ -6423,6 +6491,18 @@ static void memlord_i_undo_n(memlord *lord, memlord_i_thread *t, const memlord_b
     }
 }
 
+static void memlord_i_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
+                             memlord_result r) {
+    uint32_t slot;
+    size_t i;
+    for (i = 0; i < n && r == MEMLORD_E_NOMEM; i++) {
+        if (memlord_i_slot(lord, blocks[i].device, &slot) == MEMLORD_OK)
+            memlord_i_drop_count(lord, slot, blocks[i].bytes);
+        else
+            (void)memlord_i_drop_lost(lord, r, blocks[i].device, blocks[i].bytes);
+    }
+}
+
 /* All or nothing: what was opened before memory ran out is taken back, as if it never was. A
    stale storage that was replaced stays closed: the host said it is gone. */
 static memlord_result memlord_i_open_n(memlord *lord, const memlord_block *blocks, size_t n,
@@ -6430,9 +6510,11 @@ static memlord_result memlord_i_open_n(memlord *lord, const memlord_block *block
     memlord_i_thread *t;
     memlord_result r = memlord_i_admit_n(lord, blocks, n, 1);
     unsigned char *undo;
-    uint32_t slot;
-    size_t i, k;
-    if (r || !n) return r;
+    size_t i;
+    if (r || !n) {
+        memlord_i_drop_n(lord, blocks, n, r);
+        return r;
+    }
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     undo = (unsigned char *)memlord_i_alloc(lord, n);
@@ -6441,9 +6523,7 @@ static memlord_result memlord_i_open_n(memlord *lord, const memlord_block *block
         r = memlord_i_open_one(lord, t, &blocks[i], track, site, &undo[i]);
     if (r) {
         if (undo && i) memlord_i_undo_n(lord, t, blocks, undo, i - 1);
-        for (k = 0; k < n && r == MEMLORD_E_NOMEM; k++)
-            if (memlord_i_slot(lord, blocks[k].device, &slot) == MEMLORD_OK)
-                memlord_i_drop_count(lord, slot, blocks[k].bytes);
+        memlord_i_drop_n(lord, blocks, n, r);
     }
     memlord_i_free(lord, undo, n);
     memlord_i_thread_put(lord, t);
@@ -6671,6 +6751,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
         memlord_i_stats(lord, i, &s);
         memlord_i_stats_add(out, &s);
     }
+    if (sel.type == MEMLORD_ANY) memlord_i_stats_lost(lord, out);
     return MEMLORD_OK;
 }
 
@@ -6705,6 +6786,8 @@ MEMLORD_API void memlord_reset(memlord *lord) {
     for (i = 1; i < n; i++)
         for (stat = 0; stat < MEMLORD_I_STAT_COUNT; stat++)
             memlord_i_u64_store(&memlord_i_device_at(lord, i)->count[stat], 0);
+    memlord_i_u64_store(&lord->lost_allocs, 0);
+    memlord_i_u64_store(&lord->lost_bytes, 0);
     memlord_i_lock_drop(&memlord_i_process.cold);
     memlord_i_thread_put(lord, t);
     memlord_i_log(lord, MEMLORD_LOG_INFO, "[reset] a new epoch: totals 0, peaks at what is live");

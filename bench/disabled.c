@@ -7,7 +7,7 @@
 #define TAGGED(lord, tag)
 #else
 #include "../memlord.h"
-#define CALL(expression) ((void)(expression))
+#define CALL(expression)  ((void)(expression))
 #define TAGGED(lord, tag) MEMLORD_TAG(lord, tag)
 #endif
 

@@ -220,6 +220,9 @@ EXPORT void *calloc(size_t n, size_t size) {
     return opened(real.calloc(n, size), n * size, CALLER()); /* it refused an overflow */
 }
 
+/* A free names no site: the report is about who allocates, and a second look-up would be a
+   fifth of the whole cost. */
+
 /* The real free and realloc begin with the word before the block, which is seldom in the
    cache: its miss overlaps with that of the books. */
 static inline void fetch_ahead(const void *ptr) {
@@ -234,8 +237,7 @@ EXPORT void free(void *ptr) {
         return;
     }
     inside = 1;
-    (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr),
-                       memlord_site_at(lord, CALLER()));
+    (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), NULL);
     real.free(ptr);
     inside = 0;
 }
@@ -250,8 +252,7 @@ static void *copy_boot(const void *old, size_t size) {
 /* realloc to 0 frees and answers NULL, or gives a new block, as the allocator likes: so NULL
    would not tell that the old block is still there. */
 static void *realloc_to_zero(void *old, void *caller) {
-    (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(old),
-                       memlord_site_at(lord, caller));
+    (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(old), NULL);
     return opened(real.realloc(old, 0), 0, caller);
 }
 

@@ -82,13 +82,16 @@ static void *churn(void *user) {
     return NULL;
 }
 
+/* With the ledger's own pages: the malloc of a sanitizer does not survive fork. */
 static void a_child_born_under_load_never_hangs(void **state) {
-    memlord *lord = test_lord(state);
+    memlord *lord = NULL;
     pthread_t threads[3];
     churner churners[3];
     int stop = 0;
     uint64_t i, forks = 50 * SCALE;
     int status = 0; /* of the last child */
+    (void)state;
+    assert_ok(memlord_create(NULL, &lord));
     for (i = 0; i < 3; i++) {
         churners[i].lord = lord;
         churners[i].first = (i + 1) << 32;
@@ -107,6 +110,7 @@ static void a_child_born_under_load_never_hangs(void **state) {
     for (i = 0; i < 3; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(status, 0);
     assert_balanced(lord, all());
+    memlord_destroy(lord);
 }
 
 static void a_child_goes_on_with_the_state_of_the_moment(void **state) {
