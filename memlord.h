@@ -149,11 +149,11 @@
 
     ------------------------------------------------------------------ >>costs ---
 
-    alloc, free, retain, release, track, realloc: a few nanoseconds to a cache miss
+    alloc, free, retain, release, track, realloc: some ten nanoseconds to a cache miss
     (README has the measured table), no system call, no lock shared by threads that
     work on their own blocks, nothing proportional to devices, threads or blocks
-    except when a table grows (one of 1024 shards at a time). Memory: about 32 to 50
-    bytes a live block.
+    except when a table grows (one of 1024 shards at a time). Memory: about 40 to 60
+    bytes a live block, and 100 KiB or so to begin with.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost.
 
@@ -179,6 +179,12 @@
 #define MEMLORD_VERSION_MINOR 1
 #define MEMLORD_VERSION_PATCH 0
 #define MEMLORD_VERSION "0.1.0"
+
+#if defined(__GNUC__)
+#define MEMLORD_I_INLINE static inline __attribute__((unused))
+#else
+#define MEMLORD_I_INLINE static inline
+#endif
 
 /* The body a function has when MemLord is compiled out, which is also what it answers
    on a NULL ledger: written beside each declaration, so that there is one list. */
@@ -341,20 +347,20 @@ typedef struct memlord_device {
     int16_t index; /* 0.. , or MEMLORD_ANY in a selector */
 } memlord_device;
 
-static inline memlord_device memlord_device_make(int type, int index) {
+MEMLORD_I_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
     d.type = (int16_t)(type < INT16_MIN || type > INT16_MAX ? INT16_MAX : type);
     d.index = (int16_t)(index < INT16_MIN || index > INT16_MAX ? INT16_MIN : index);
     return d; /* what does not fit stays refused by every call */
 }
-static inline memlord_device memlord_device_cpu(void) {
+MEMLORD_I_INLINE memlord_device memlord_device_cpu(void) {
     return memlord_device_make(MEMLORD_DEVICE_CPU, 0);
 }
-static inline memlord_device memlord_device_cuda(int index) {
+MEMLORD_I_INLINE memlord_device memlord_device_cuda(int index) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, index);
 }
 /* The selector of every device. */
-static inline memlord_device memlord_device_all(void) {
+MEMLORD_I_INLINE memlord_device memlord_device_all(void) {
     return memlord_device_make(MEMLORD_ANY, MEMLORD_ANY);
 }
 
@@ -362,8 +368,8 @@ static inline memlord_device memlord_device_all(void) {
 
 typedef struct memlord memlord; /* a ledger */
 
-/* Where a ledger's own memory comes from. Set both functions or neither (then malloc
-   and free). `free` gets the size `alloc` was asked for. Called with no storage locked,
+/* Where a ledger's own memory comes from. Set both functions or neither (then pages of the
+   operating system, as memlord_os_allocator gives). `free` gets the size `alloc` was asked for. Called with no storage locked,
    from any thread. `alloc` answers NULL when there is none. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
@@ -403,7 +409,7 @@ enum {
 
 /* Everything at zero is the default. */
 typedef struct memlord_desc {
-    memlord_allocator allocator; /* malloc and free */
+    memlord_allocator allocator; /* the operating system's pages */
     memlord_logger logger;       /* silent */
     memlord_clock clock;         /* monotonic */
     uint32_t flags;              /* MEMLORD_FLAG_... */
@@ -555,7 +561,7 @@ typedef int (*memlord_write_fn)(void *user, const void *data, size_t size);  /* 
 /* name, what it is */
 #define MEMLORD_I_FORMATS(X)                                                                  \
     X(TEXT, "a table for people; the first 25 lines tell most of it")                         \
-    X(JSON, "everything, for programs; schema memlord/1")
+    X(JSON, "for programs: all devices, tags and sites, the 100 largest blocks; schema memlord/1")
 
 typedef enum memlord_format {
 #define MEMLORD_I_X(name, text) MEMLORD_FORMAT_##name,
@@ -662,8 +668,7 @@ MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *bl
                                           size_t n, const memlord_site *site)
     MEMLORD_I_OFF(MEMLORD_OK)
 
-/* Moves a block: the source ends, the destination begins with `bytes`, one step for every
-   reader of the map. Tag, description, references and mark go along. Counted in moves of
+/* Moves a block: the source ends, then the destination begins with `bytes`. Tag, description, references and mark go along. Counted in moves of
    the destination. A fence must be NULL in this version.
    Errors: E_UNKNOWN the source is not live, counted; E_UNSUPPORTED a fence. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
@@ -721,8 +726,9 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MEMLORD_I_OFF(MEMLORD_OK)
 
 /* Turns a return address into a site, for allocators and interposers whose callers plant
-   none: file is the module, function the nearest symbol, line 0. Never NULL; lives until
-   destroy. Cost: a few ns once the address is known. */
+   none. Its strings are looked up when it is first shown (a report, sites_top, a block):
+   file is the module, function the nearest symbol, line 0. Never NULL; lives until destroy.
+   Cost: a few ns once the address is known. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MEMLORD_I_OFF_SET(MEMLORD_I_NO_SITE, &none)
 
@@ -840,7 +846,8 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MEMLORD_I_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MEMLORD_I_OFF(MEMLORD_OK)
 
-/* Reads a tag. NULL reads what carries none. Errors: E_UNKNOWN never seen, *out zero. */
+/* Reads a tag. NULL reads what carries none (whose peak is not kept: 0). Errors: E_UNKNOWN nothing
+   was ever allocated or promised under it, *out zero. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MEMLORD_I_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
@@ -854,7 +861,7 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
 /* -- reports -- */
 
 /* Writes a report through fn, in pieces of up to a few KiB, streaming.
-   Errors: E_IO fn answered non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL.
+   Errors: E_IO fn answered non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL; E_NOMEM.
    Cost: walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
                                          memlord_write_fn fn, void *user)
@@ -863,7 +870,7 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
 /* Writes a report to a file: the whole file or none (a temporary beside it, synced and
    renamed). %p in the path is the process id, %% a percent sign. An existing regular file is
    replaced; a symbolic link, FIFO, device or directory is refused.
-   Errors: E_INVALID the path; E_IO; E_UNSUPPORTED. */
+   Errors: E_INVALID the path; E_IO; E_UNSUPPORTED; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MEMLORD_I_OFF(MEMLORD_OK)
 
@@ -950,7 +957,7 @@ typedef struct memlord_i_tag_guard {
     int once;
 } memlord_i_tag_guard;
 
-static inline memlord_i_tag_guard memlord_i_tag_enter(memlord *lord, const char *tag) {
+MEMLORD_I_INLINE memlord_i_tag_guard memlord_i_tag_enter(memlord *lord, const char *tag) {
     memlord_i_tag_guard guard;
     guard.lord = lord;
     guard.open = memlord_tag_begin(lord, tag) == MEMLORD_OK;
@@ -958,7 +965,7 @@ static inline memlord_i_tag_guard memlord_i_tag_enter(memlord *lord, const char 
     return guard;
 }
 
-static inline void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
+MEMLORD_I_INLINE void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
     if (guard->open) (void)memlord_tag_end(guard->lord);
     guard->open = 0;
 }
@@ -1726,9 +1733,9 @@ typedef struct memlord_i_spare { /* a block held before it is needed: see >>name
 
 /* Free pieces, powers of two from 64 bytes: see >>memory. */
 #define MEMLORD_I_PIECE_MIN 6
-#define MEMLORD_I_PIECE_MAX 15
+#define MEMLORD_I_PIECE_MAX 13
 #define MEMLORD_I_REGION_MIN 15
-#define MEMLORD_I_REGION_MAX 21
+#define MEMLORD_I_REGION_MAX 18
 typedef struct memlord_i_piece {
     struct memlord_i_piece *next, **back;
 } memlord_i_piece;
@@ -1778,7 +1785,7 @@ struct memlord {
     memlord_i_piece *pieces[MEMLORD_I_REGION_MAX + 1];
     memlord_i_region *regions;
     uint64_t region_bytes;
-    memlord_i_u64 sparse_bytes, dense_bytes; /* in tables of the map */
+    memlord_i_u64 sparse_tables, sparse_bytes, dense_bytes; /* of the map */
     memlord_i_string *names;     /* stb_ds string map: every string once */
     uint64_t name_bytes;
     memlord_i_spare stb[MEMLORD_I_SPARES]; /* for stb_ds to take */
@@ -1835,7 +1842,7 @@ typedef char memlord_i_check_entry[sizeof(memlord_i_entry) == 24 ? 1 : -1];
 /* ----------------------------------------------------------------------- >>memory --
    Owns the ledger's own memory: regions from its allocator, 32 KiB at first and then an eighth
    of what is held, cut into powers of two from 64 bytes by a buddy system; what is larger than
-   32 KiB comes from the allocator directly, and goes back to it. Pieces are zeroed, and aligned to 128 bytes from
+   8 KiB comes from the allocator directly, and goes back to it. Pieces are zeroed, and aligned to 128 bytes from
    that size on. Invariants: the allocator is called with no lock of the ledger held and with
    the thread marked busy, so a call it makes into this ledger passes through. Lock: memory. */
 
@@ -1862,7 +1869,7 @@ static void memlord_i_raw_free(memlord *lord, void *ptr, size_t size) {
 }
 
 /* -- the operating system's allocator --
-   Whole pages. Blocks of 32 KiB to 1 MiB, as the map's tables are, share extents of 4 MiB: in
+   Whole pages. Blocks of 8 KiB to 1 MiB, as the map's tables are, share extents of 4 MiB: in
    memory of its own each would lie on small pages, and every call of a large ledger would miss
    the TLB. An extent asks for huge pages once more than a quarter of it is in use. */
 
@@ -1875,7 +1882,7 @@ typedef struct memlord_i_extent { /* in its own first page */
     unsigned char taken[MEMLORD_I_EXTENT_PAGES]; /* 1: the page is in use */
 } memlord_i_extent;
 
-static int memlord_i_os_shared(size_t size) { return size >= (32u << 10) && size <= (1u << 20); }
+static int memlord_i_os_shared(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
 /* Memory aligned to its extent, by mapping twice as much and giving back the rest. */
 static memlord_i_extent *memlord_i_extent_map(void) {
@@ -2058,19 +2065,24 @@ static void *memlord_i_alloc(memlord *lord, size_t size) {
     }
 }
 
-static void memlord_i_free(memlord *lord, void *ptr, size_t size) {
-    uint32_t log;
+/* Takes a region whose one piece is free off the ledger; under the memory lock. The last one
+   stays. */
+static memlord_i_region *memlord_i_region_idle(memlord *lord, memlord_i_region *r) {
+    memlord_i_region **at = &lord->regions;
+    if (r->order[0] != r->log || !lord->regions->next) return NULL;
+    memlord_i_piece_take((memlord_i_piece *)(void *)r->data);
+    while (*at != r) at = &(*at)->next;
+    *at = r->next;
+    lord->region_bytes -= (uint64_t)1 << r->log;
+    return r;
+}
+
+/* Gives a piece back. With `idle` a region that is left without any is handed out there, for the
+   allocator; without, it is kept: the caller holds a lock. */
+static void memlord_i_piece_free(memlord *lord, void *ptr, size_t size, memlord_i_region **idle) {
+    uint32_t log = memlord_i_log2_up(size);
     memlord_i_region *r;
     size_t at;
-    if (!ptr) return;
-    if (size > (size_t)1 << MEMLORD_I_PIECE_MAX) {
-        if (lord->allocator.alloc == memlord_i_os_alloc)
-            memlord_i_raw_free(lord, ptr, size);
-        else
-            memlord_i_raw_free(lord, ((void **)ptr)[-1], size + MEMLORD_I_LARGE_EXTRA);
-        return;
-    }
-    log = memlord_i_log2_up(size);
     memlord_i_lock_take(&lord->memory_lock);
     r = memlord_i_region_of(lord, ptr);
     at = (size_t)((char *)ptr - r->data);
@@ -2084,7 +2096,21 @@ static void memlord_i_free(memlord *lord, void *ptr, size_t size) {
     }
     r->order[at >> MEMLORD_I_PIECE_MIN] = (unsigned char)log;
     memlord_i_piece_push(lord, r->data + at, log);
+    if (idle) *idle = memlord_i_region_idle(lord, r);
     memlord_i_lock_drop(&lord->memory_lock);
+}
+
+static void memlord_i_free(memlord *lord, void *ptr, size_t size) {
+    memlord_i_region *idle = NULL;
+    if (!ptr) return;
+    if (size <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
+        memlord_i_piece_free(lord, ptr, size, &idle);
+        if (idle) memlord_i_raw_free(lord, idle, idle->size);
+    } else if (lord->allocator.alloc == memlord_i_os_alloc) {
+        memlord_i_raw_free(lord, ptr, size);
+    } else {
+        memlord_i_raw_free(lord, ((void **)ptr)[-1], size + MEMLORD_I_LARGE_EXTRA);
+    }
 }
 
 static void memlord_i_regions_end(memlord *lord) {
@@ -2341,6 +2367,7 @@ static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *
 #define MEMLORD_I_SPARSE_LOAD 8
 #define MEMLORD_I_SPARSE_MAX 8192
 #define MEMLORD_I_SPARSE_BYTES (640u << 10)
+#define MEMLORD_I_SPARSE_TABLES 32 /* keys that scatter more gain nothing by it */
 #define MEMLORD_I_DENSE_SMALL (192u << 10) /* about 4,000 blocks: no longer a small ledger */
 
 /* A state of 4 and more is the id of the owner, which is even, and 1 if the table is sparse. */
@@ -2551,13 +2578,17 @@ static char *memlord_i_table_alloc(memlord *lord, uint32_t size, uint32_t shift)
     if (whole > (size_t)1 << MEMLORD_I_PIECE_MAX) whole = bytes;
     at = (char *)memlord_i_alloc(lord, whole);
     if (at && whole > bytes) memlord_i_free(lord, at + bytes, whole - bytes);
-    if (at && shift) ((memlord_i_entry *)(void *)at)[size].key = UINT64_MAX;
+    if (at && shift) {
+        ((memlord_i_entry *)(void *)at)[size].key = UINT64_MAX;
+        (void)memlord_i_u64_add(&lord->sparse_tables, 1);
+    }
     if (at) (void)memlord_i_u64_add(shift ? &lord->sparse_bytes : &lord->dense_bytes, bytes);
     return at;
 }
 static void memlord_i_table_free(memlord *lord, char *at, uint32_t size, uint32_t shift) {
     size_t bytes = memlord_i_table_bytes(size, shift);
     if (!at) return;
+    if (shift) (void)memlord_i_u64_add(&lord->sparse_tables, (uint64_t)0 - 1);
     (void)memlord_i_u64_add(shift ? &lord->sparse_bytes : &lord->dense_bytes, (uint64_t)0 - bytes);
     if (!shift && (size & (size - 1)) && bytes / 3 * 4 <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
         memlord_i_free(lord, at, bytes / 3 * 2);
@@ -2626,6 +2657,7 @@ static void memlord_i_table_plan(memlord *lord, const memlord_i_was *was, int sp
     memset(next, 0, sizeof *next);
     if (sparse && (was->shift || !was->size) && slots <= MEMLORD_I_SPARSE_MAX &&
         memlord_i_u64_load(&lord->dense_bytes) <= MEMLORD_I_DENSE_SMALL / 2 &&
+        memlord_i_u64_load(&lord->sparse_tables) < MEMLORD_I_SPARSE_TABLES &&
         memlord_i_u64_load(&lord->sparse_bytes) + slots * sizeof(memlord_i_entry) <=
             MEMLORD_I_SPARSE_BYTES) {
         next->size = slots;
@@ -3599,7 +3631,7 @@ static void memlord_i_cold_free(memlord *lord, void *ptr, size_t size) {
     memlord_i_spare *stale = (memlord_i_spare *)ptr;
     if (!ptr) return;
     if (size <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
-        memlord_i_free(lord, ptr, size);
+        memlord_i_piece_free(lord, ptr, size, NULL);
         return;
     }
     stale->block = lord->stale;
@@ -5322,13 +5354,21 @@ static void memlord_i_stats_lost(memlord *lord, memlord_stats *out) {
 
 #define MEMLORD_I_TOP_SITES 50
 #define MEMLORD_I_TOP_BLOCKS 100
+#define MEMLORD_I_TOP_TAGS 64
+typedef struct memlord_i_tag_line {
+    memlord_tag_stat stat;
+    memlord_device device;
+} memlord_i_tag_line;
 typedef struct memlord_i_report {
     memlord *lord;
     memlord_i_out *o, out;
     char buf[2048];
     uint32_t devices;
-    size_t sites, blocks, tags;
+    size_t sites, blocks, tags, tag_lines;
+    int by_peak; /* the order of sites */
     uint64_t uptime;
+    uint32_t device_order[MEMLORD_MAX_DEVICES]; /* the fullest first */
+    memlord_i_tag_line tag[MEMLORD_I_TOP_TAGS]; /* those off their plan first, then the fullest */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     memlord_site_stat site[MEMLORD_I_TOP_SITES];
     memlord_block_info block[MEMLORD_I_TOP_BLOCKS];
@@ -5336,6 +5376,34 @@ typedef struct memlord_i_report {
 
 static uint64_t memlord_i_clock(memlord *lord) {
     return lord->clock.fn ? lord->clock.fn(lord->clock.user) : memlord_i_now();
+}
+
+/* 1: tag a comes before b. */
+static int memlord_i_tag_before(const memlord_tag_stat *a, const memlord_tag_stat *b) {
+    if ((a->variance != 0) != (b->variance != 0)) return a->variance != 0;
+    return a->allocated != b->allocated ? a->allocated > b->allocated : a->peak > b->peak;
+}
+
+static void memlord_i_report_order(memlord_i_report *r) {
+    uint32_t i, at;
+    size_t k;
+    for (i = 0; i < r->devices; i++) {
+        for (at = i; at && r->stat[r->device_order[at - 1]].peak < r->stat[i].peak; at--)
+            r->device_order[at] = r->device_order[at - 1];
+        r->device_order[at] = i;
+    }
+    r->tags = memlord_i_rows(r->lord, MEMLORD_I_TAG) - 1;
+    for (i = 1; i <= r->tags; i++) {
+        memlord_i_tag_line line;
+        memlord_i_tag_stat(r->lord, i, &line.stat);
+        line.device = memlord_i_device_at(r->lord,
+                                          memlord_i_row_at(r->lord, MEMLORD_I_TAG, i)->slot)->device;
+        k = r->tag_lines;
+        if (k == MEMLORD_I_TOP_TAGS && !memlord_i_tag_before(&line.stat, &r->tag[k - 1].stat)) continue;
+        k = k < MEMLORD_I_TOP_TAGS ? r->tag_lines++ : k - 1;
+        for (; k && memlord_i_tag_before(&line.stat, &r->tag[k - 1].stat); k--) r->tag[k] = r->tag[k - 1];
+        r->tag[k] = line;
+    }
 }
 
 static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
@@ -5351,12 +5419,12 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
         memlord_i_stats_add(&r->total, &r->stat[i]);
     }
     memlord_i_stats_lost(lord, &r->total);
-    r->tags = memlord_i_rows(lord, MEMLORD_I_TAG) - 1;
-    r->sites = memlord_i_sites_top(lord, all.sel, MEMLORD_SITE_ORDER_LIVE_BYTES, r->site,
-                                   MEMLORD_I_TOP_SITES, 1);
-    if (!r->sites) /* nothing is live: then by what passed through */
-        r->sites = memlord_i_sites_top(lord, all.sel, MEMLORD_SITE_ORDER_ALLOC_BYTES, r->site,
-                                       MEMLORD_I_TOP_SITES, 1);
+    memlord_i_report_order(r);
+    /* When little is left alive, who held it is the question. */
+    r->by_peak = r->total.allocated < r->total.peak / 4;
+    r->sites = memlord_i_sites_top(
+        lord, all.sel, r->by_peak ? MEMLORD_SITE_ORDER_PEAK_BYTES : MEMLORD_SITE_ORDER_LIVE_BYTES,
+        r->site, MEMLORD_I_TOP_SITES, 1);
     r->blocks = memlord_i_top(lord, &all, r->block, MEMLORD_I_TOP_BLOCKS);
 }
 
@@ -5368,10 +5436,6 @@ static void memlord_i_text_device(memlord_i_report *r, memlord_device d, const c
                                   const memlord_stats *s) {
     size_t start = r->o->total;
     memlord_i_put_device(r->o, d);
-    if (label) {
-        memlord_i_puts(r->o, " ");
-        memlord_i_put_plain(r->o, label);
-    }
     memlord_i_pad_to(r->o, start, MEMLORD_I_NAME_WIDTH);
     memlord_i_put_right_bytes(r->o, s->allocated, 12);
     memlord_i_put_right_bytes(r->o, s->peak, 12);
@@ -5379,6 +5443,10 @@ static void memlord_i_text_device(memlord_i_report *r, memlord_device d, const c
     memlord_i_put_right_u64(r->o, s->allocs, 12);
     memlord_i_put_right_u64(r->o, s->frees, 12);
     memlord_i_put_right_bytes(r->o, s->total_allocated, 14);
+    if (label) {
+        memlord_i_puts(r->o, "  ");
+        memlord_i_put_plain(r->o, label);
+    }
     memlord_i_puts(r->o, "\n");
 }
 
@@ -5388,48 +5456,60 @@ static void memlord_i_text_more(memlord_i_report *r, size_t left, const char *wh
     memlord_i_puts(r->o, what);
 }
 
-static void memlord_i_text_devices(memlord_i_report *r, uint32_t most) {
-    uint32_t i, shown = r->devices <= most ? r->devices : most - 1;
+/* How many of `have` rows fit `most` lines, when a line says that there are more. */
+static size_t memlord_i_text_fit(size_t have, size_t most) { return have <= most ? have : most - 1; }
+
+static void memlord_i_text_devices(memlord_i_report *r, size_t most) {
+    size_t i, shown = memlord_i_text_fit(r->devices, most);
     memlord_i_puts(r->o, "\ndevice                  live        peak     blocks      allocs"
                          "       frees  allocated in all\n");
     for (i = 0; i < shown; i++) {
-        memlord_i_device *device = memlord_i_device_at(r->lord, i + 1);
+        uint32_t n = r->device_order[i];
+        memlord_i_device *device = memlord_i_device_at(r->lord, n + 1);
         memlord_i_text_device(r, device->device,
-                              (const char *)memlord_i_ptr_load_acquire(&device->label), &r->stat[i]);
+                              (const char *)memlord_i_ptr_load_acquire(&device->label), &r->stat[n]);
     }
     if (shown < r->devices) memlord_i_text_more(r, r->devices - shown, " more devices\n");
     if (r->devices > 1) memlord_i_text_device(r, memlord_device_all(), NULL, &r->total);
 }
 
-static void memlord_i_text_tag(memlord_i_report *r, uint32_t number) {
-    memlord_i_row *row = memlord_i_row_at(r->lord, MEMLORD_I_TAG, number);
-    memlord_tag_stat s;
+/* "+4 KiB", "-1.5 MiB", right-aligned. */
+static void memlord_i_text_variance(memlord_i_out *o, int64_t variance, size_t width) {
+    char buf[32];
+    memlord_i_out b;
+    memlord_i_out_buffer(&b, buf, sizeof buf);
+    memlord_i_puts(&b, variance < 0 ? "-" : "+");
+    memlord_i_put_bytes(&b, variance < 0 ? (uint64_t)0 - (uint64_t)variance : (uint64_t)variance);
+    (void)memlord_i_out_end(&b, sizeof buf);
+    memlord_i_put_right(o, buf, width);
+}
+
+static void memlord_i_text_tag(memlord_i_report *r, const memlord_i_tag_line *line) {
+    const memlord_tag_stat *s = &line->stat;
     size_t start = r->o->total;
-    memlord_i_tag_stat(r->lord, number, &s);
-    memlord_i_put_plain(r->o, s.tag);
+    memlord_i_put_plain(r->o, s->tag);
     memlord_i_pad_to(r->o, start, MEMLORD_I_NAME_WIDTH);
-    memlord_i_put_right_bytes(r->o, s.allocated, 12);
-    memlord_i_put_right_bytes(r->o, s.peak, 12);
-    memlord_i_put_right_u64(r->o, s.blocks, 11);
-    if (s.expected) {
-        memlord_i_put_right_bytes(r->o, s.expected, 12);
-        memlord_i_put_right(r->o, s.variance < 0 ? "-" : "+", 3);
-        memlord_i_put_right_bytes(
-            r->o, s.variance < 0 ? (uint64_t)0 - (uint64_t)s.variance : (uint64_t)s.variance, 9);
+    memlord_i_put_right_bytes(r->o, s->allocated, 12);
+    memlord_i_put_right_bytes(r->o, s->peak, 12);
+    memlord_i_put_right_u64(r->o, s->blocks, 11);
+    if (s->expected) {
+        memlord_i_put_right_bytes(r->o, s->expected, 12);
+        memlord_i_text_variance(r->o, s->variance, 12);
     } else {
         memlord_i_pad(r->o, 24);
     }
     memlord_i_puts(r->o, "  ");
-    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, row->slot)->device);
+    memlord_i_put_device(r->o, line->device);
     memlord_i_puts(r->o, "\n");
 }
 
 static void memlord_i_text_tags(memlord_i_report *r, size_t most) {
-    size_t i, shown = r->tags <= most ? r->tags : most - 1;
+    size_t i, shown = memlord_i_text_fit(r->tags, most);
     if (!r->tags) return;
+    if (shown > r->tag_lines) shown = r->tag_lines;
     memlord_i_puts(r->o, "\ntag                     live        peak     blocks    expected"
                          "    variance  device\n");
-    for (i = 0; i < shown; i++) memlord_i_text_tag(r, (uint32_t)i + 1);
+    for (i = 0; i < shown; i++) memlord_i_text_tag(r, &r->tag[i]);
     if (shown < r->tags) memlord_i_text_more(r, r->tags - shown, " more tags\n");
 }
 
@@ -5438,7 +5518,8 @@ static void memlord_i_text_sites(memlord_i_report *r, size_t most) {
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
-    memlord_i_puts(r->o, "\n        live        peak      allocs   allocated  hotspots: ");
+    memlord_i_puts(r->o, "\n        live        peak      allocs   allocated  hotspots by ");
+    memlord_i_puts(r->o, r->by_peak ? "peak: " : "live: ");
     memlord_i_put_u64(r->o, shown);
     memlord_i_puts(r->o, " of ");
     memlord_i_put_u64(r->o, memlord_i_rows(r->lord, MEMLORD_I_SITE) - 1);
@@ -5467,14 +5548,13 @@ static void memlord_i_text_meta(memlord_i_out *o, const memlord_meta *meta) {
         memlord_i_puts(o, " ");
         memlord_i_put_plain(o, meta->name);
     }
-    if (meta->dtype) {
-        memlord_i_puts(o, " ");
-        memlord_i_put_plain(o, meta->dtype);
-    }
+    if (meta->dtype || meta->rank) memlord_i_puts(o, " ");
+    if (meta->dtype) memlord_i_put_plain(o, meta->dtype);
     for (i = 0; i < meta->rank; i++) {
-        memlord_i_puts(o, i ? "x" : " ");
+        memlord_i_puts(o, i ? "x" : "[");
         memlord_i_put_i64(o, meta->shape[i]);
     }
+    if (meta->rank) memlord_i_puts(o, "]");
 }
 
 static void memlord_i_text_blocks(memlord_i_report *r, size_t most) {
@@ -5534,7 +5614,27 @@ static void memlord_i_text_odd(memlord_i_report *r, const memlord_stats *s, cons
     if (before) memlord_i_puts(r->o, "\n");
 }
 
+/* How many lines each list of the first screen gets: devices, tags, sites, blocks. Each has its
+   share of 25 lines; what one does not need goes to the next that does. */
+static void memlord_i_text_plan(const memlord_i_report *r, size_t most[4]) {
+    const size_t have[4] = {r->devices, r->tags, r->sites, r->blocks};
+    const size_t share[4] = {4, 4, 3, 2};
+    size_t spare = 0, i, more;
+    for (i = 0; i < 4; i++) {
+        most[i] = share[i];
+        if (have[i] < share[i]) spare += share[i] - have[i] + (have[i] ? 0 : 2);
+    }
+    if (r->devices == 1) spare++; /* no line for all */
+    for (i = 0; i < 4; i++) {
+        more = have[i] > most[i] ? have[i] - most[i] : 0;
+        if (more > spare) more = spare;
+        most[i] += more;
+        spare -= more;
+    }
+}
+
 static void memlord_i_text(memlord_i_report *r) {
+    size_t most[4];
     uint32_t i;
     memlord_i_puts(r->o, "MemLord " MEMLORD_VERSION "  pid ");
     memlord_i_put_u64(r->o, memlord_i_pid());
@@ -5551,17 +5651,19 @@ static void memlord_i_text(memlord_i_report *r) {
         memlord_i_puts(r->o, "nothing recorded\n");
         return;
     }
-    memlord_i_text_devices(r, 4);
-    memlord_i_text_tags(r, 4);
-    memlord_i_text_sites(r, 3);
-    memlord_i_text_blocks(r, 2);
-    memlord_i_text_odd(r, &r->total, "anomalies and drops, ", memlord_device_all());
-    if (r->devices <= 4 && r->tags <= 4 && r->sites <= 3 && r->blocks <= 2) return;
+    memlord_i_text_plan(r, most);
+    memlord_i_text_devices(r, most[0]);
+    memlord_i_text_tags(r, most[1]);
+    memlord_i_text_sites(r, most[2]);
+    memlord_i_text_blocks(r, most[3]);
+    memlord_i_text_odd(r, &r->total, "\nanomalies and drops, ", memlord_device_all());
+    if (r->devices <= most[0] && r->tags <= most[1] && r->sites <= most[2] && r->blocks <= most[3])
+        return;
     memlord_i_puts(r->o, "\n---- in full ----\n");
-    if (r->devices > 4) memlord_i_text_devices(r, r->devices);
-    if (r->tags > 4) memlord_i_text_tags(r, r->tags);
-    if (r->sites > 3) memlord_i_text_sites(r, MEMLORD_I_TOP_SITES);
-    if (r->blocks > 2) memlord_i_text_blocks(r, 20);
+    if (r->devices > most[0]) memlord_i_text_devices(r, r->devices);
+    if (r->tags > most[1]) memlord_i_text_tags(r, MEMLORD_I_TOP_TAGS + 1);
+    if (r->sites > most[2]) memlord_i_text_sites(r, MEMLORD_I_TOP_SITES);
+    if (r->blocks > most[3]) memlord_i_text_blocks(r, 20);
     for (i = 0; i < r->devices && r->devices > 1; i++)
         memlord_i_text_odd(r, &r->stat[i], i ? "anomalies and drops, " : "\nanomalies and drops, ",
                            memlord_i_device_at(r->lord, i + 1)->device);
@@ -5667,11 +5769,14 @@ static void memlord_i_json_tags(memlord_i_report *r) {
 
 static void memlord_i_json_sites(memlord_i_report *r) {
     uint32_t i, rows = memlord_i_rows(r->lord, MEMLORD_I_SITE);
+    int first = 1;
     memlord_i_puts(r->o, ",\n\"sites\":[");
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         memlord_i_site_stat(r->lord, i, &s);
-        memlord_i_puts(r->o, i > 1 ? ",\n{" : "\n{");
+        if (!(s.alloc_bytes | s.free_bytes | s.allocs | s.frees | s.live_bytes)) continue;
+        memlord_i_puts(r->o, first ? "\n{" : ",\n{");
+        first = 0;
         memlord_i_json_site(r->o, s.site, 1);
         memlord_i_json_device(r->o, s.device, 0);
         memlord_i_json_u64(r->o, "alloc_bytes", s.alloc_bytes, 0);
@@ -5689,7 +5794,10 @@ static void memlord_i_json_block(memlord_i_out *o, const memlord_block_info *b) 
     uint32_t i;
     memlord_i_puts(o, "{");
     memlord_i_json_device(o, b->device, 1);
-    memlord_i_json_u64(o, "storage", b->storage, 0);
+    memlord_i_key(o, "storage", 0); /* as text: readers of JSON round beyond 2^53 */
+    memlord_i_puts(o, "\"0x");
+    memlord_i_put_hex(o, b->storage, b->storage >> 32 ? b->storage >> 48 ? 16 : 12 : 8);
+    memlord_i_puts(o, "\"");
     memlord_i_json_u64(o, "bytes", b->bytes, 0);
     memlord_i_json_u64(o, "refs", b->refs, 0);
     memlord_i_json_u64(o, "born", b->born, 0);
@@ -5717,6 +5825,7 @@ static void memlord_i_json(memlord_i_report *r) {
     for (i = 0; i < r->blocks; i++) sum += r->block[i].bytes;
     memlord_i_puts(r->o, ",\n\"largest_blocks\":{");
     memlord_i_json_u64(r->o, "count", r->blocks, 1);
+    memlord_i_json_u64(r->o, "of", r->total.live_blocks, 0);
     memlord_i_json_u64(r->o, "bytes", sum, 0);
     memlord_i_key(r->o, "blocks", 0);
     memlord_i_puts(r->o, "[");
@@ -5772,17 +5881,20 @@ static int memlord_i_write_file(void *user, const void *data, size_t size) {
     return memlord_i_file_write(*(memlord_i_file *)user, (const char *)data, size);
 }
 
-/* A new file beside the target: target.pid.n.tmp */
+/* A new file in the target's directory: .memlord-pid-n.tmp */
 static int memlord_i_file_beside(const char *target, char *name, size_t cap, memlord_i_file *file) {
-    unsigned n;
+    size_t n, directory = strlen(target);
+    while (directory && target[directory - 1] != '/' &&
+           (!MEMLORD_I_WINDOWS || target[directory - 1] != '\\'))
+        directory--;
     for (n = 0; n < 1000; n++) {
         memlord_i_out o;
         int r;
         memlord_i_out_buffer(&o, name, cap);
-        memlord_i_puts(&o, target);
-        memlord_i_puts(&o, ".");
+        memlord_i_put(&o, target, directory);
+        memlord_i_puts(&o, ".memlord-");
         memlord_i_put_u64(&o, memlord_i_pid());
-        memlord_i_puts(&o, ".");
+        memlord_i_puts(&o, "-");
         memlord_i_put_u64(&o, n);
         memlord_i_puts(&o, ".tmp");
         (void)memlord_i_out_end(&o, cap);
