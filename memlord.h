@@ -2750,7 +2750,6 @@ static MEMLORD_I_COLD int memlord_i_shard_share(memlord *lord, memlord_i_thread 
 /* A ledger that grows large has no memory to spare: the thread's sparse tables become dense. */
 static void memlord_i_map_thin(memlord *lord, memlord_i_thread *t) {
     uint32_t i;
-    if (memlord_i_u64_load(&lord->dense_bytes) < MEMLORD_I_DENSE_SMALL) return;
     for (i = 0; i < MEMLORD_I_SHARDS && memlord_i_u64_load(&lord->sparse_bytes); i++) {
         memlord_i_shard *s = &lord->shards[i];
         if (memlord_i_u32_load(&s->state) == t->sparse_id) {
@@ -2772,6 +2771,11 @@ static uint32_t memlord_i_sparse_find(const memlord *lord, const memlord_i_shard
         e = memlord_i_sparse_at(s, i);
     }
     return i;
+}
+
+/* 1: it could not grow, and more entries would make it slow and in the end full. */
+static MEMLORD_I_HOT int memlord_i_sparse_full(const memlord_i_shard *s) {
+    return (int32_t)memlord_i_u32_load(&s->displaced) <= -(int32_t)(s->size / 2);
 }
 
 /* Empties a slot, and moves back what was pushed past it. */
@@ -2820,6 +2824,7 @@ static MEMLORD_I_HOT int memlord_i_put_sparse(memlord_i_shard *s, uint64_t key, 
                                               uint64_t word2) {
     uint32_t i = memlord_i_sparse_home(s, key);
     memlord_i_entry *e = memlord_i_sparse_at(s, i);
+    if (MEMLORD_I_UNLIKELY(memlord_i_sparse_full(s))) return 0;
     while (MEMLORD_I_UNLIKELY(e->key != 0)) {
         if (e->key == key) return 0;
         i = (i + 1) & (s->size - 1);
@@ -3089,7 +3094,7 @@ static int memlord_i_spot_look(const memlord *lord, memlord_i_spot *spot, uint32
         spot->slot = memlord_i_sparse_find(lord, s, spot->key, type);
         e = memlord_i_sparse_at(s, spot->slot);
         if (e->key) spot->entry = e;
-        spot->room = (int32_t)memlord_i_u32_load(&s->displaced) > -(int32_t)(s->size / 2);
+        spot->room = !memlord_i_sparse_full(s);
         return 0;
     }
     spot->window[0] = memlord_i_home(s, spot->hash);
@@ -3192,17 +3197,21 @@ static void memlord_i_spot_erase(memlord_i_spot *spot) {
                                         ~((uint64_t)255 << (8 * spot->slot)));
 }
 
-/* After a put, no longer inside: grows a crowded shard. No memory is no harm yet. */
-static MEMLORD_I_COLD void memlord_i_map_relieve(memlord *lord, memlord_i_thread *t,
-                                                 memlord_i_shard *s) {
+/* After a put, no longer inside: grows a crowded shard. No memory is no harm yet; -1: but now it
+   is, and the last entry should go. */
+static MEMLORD_I_COLD int memlord_i_map_relieve(memlord *lord, memlord_i_thread *t,
+                                                memlord_i_shard *s) {
     memlord_i_was was;
     uint32_t state = memlord_i_enter(t, s, 0);
     int shared = state == MEMLORD_I_SHARD_SHARED;
     int crowded = (shared || memlord_i_owns(t, state)) && memlord_i_shard_crowded(s, &was);
+    int full = crowded && was.shift && memlord_i_sparse_full(s);
     memlord_i_leave(t);
-    if (!crowded || memlord_i_shard_remake(lord, t, s, &was, shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
-        return;
-    if (!s->shift) memlord_i_map_thin(lord, t);
+    if (!crowded) return 0;
+    if (memlord_i_shard_remake(lord, t, s, &was, shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
+        return full ? -1 : 0;
+    if (memlord_i_u64_load(&lord->dense_bytes) >= MEMLORD_I_DENSE_SMALL) memlord_i_map_thin(lord, t);
+    return 0;
 }
 
 /* --------------------------------------------------------------------- >>counters --
@@ -4402,7 +4411,7 @@ static void memlord_i_spot_open(memlord *lord, memlord_i_thread *t, memlord_i_sp
     memlord_i_spot_unlock(spot);
     memlord_i_count_all(lord, t, c, n);
     memlord_i_spot_leave(t, spot);
-    if (spot->bucket || spot->sparse) memlord_i_map_relieve(lord, t, spot->shard);
+    if (spot->bucket || spot->sparse) (void)memlord_i_map_relieve(lord, t, spot->shard);
 }
 
 /* Puts an entry under a key and counts `c`. A live one there is stale and closed. *fresh says
@@ -6193,6 +6202,16 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_open_far(memlord *lord, memlo
     return r;
 }
 
+/* After an open that has crowded its shard: makes room, or takes the block back. */
+static MEMLORD_I_COLD memlord_result memlord_i_open_crowded(memlord *lord, memlord_i_thread *t,
+                                                            uint32_t slot, uint64_t storage,
+                                                            uint64_t bytes) {
+    if (!memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, storage, 0))) return MEMLORD_OK;
+    memlord_i_unopen(lord, t, slot, storage);
+    memlord_i_drop_count(lord, slot, bytes);
+    return MEMLORD_E_NOMEM;
+}
+
 /* Every alloc that is not plain: with rows, with an error, on a new shard, for a new device. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
                                                                  memlord_device device,
@@ -6214,7 +6233,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     if (MEMLORD_I_LIKELY(done)) {
         if (rows) memlord_i_count_rows(lord, t, rows, bytes, 1);
         memlord_i_leave(t);
-        if (done == 2) memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, storage, 0));
+        if (done == 2) r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
     } else {
         r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
     }
@@ -6237,9 +6256,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, mem
     int done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, 0, 1);
     if (MEMLORD_I_UNLIKELY(!done)) return memlord_i_open_far(lord, t, slot, storage, bytes, 0);
     memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(done == 2))
-        memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, storage, 1));
-    return MEMLORD_OK;
+    return done == 2 ? memlord_i_open_crowded(lord, t, slot, storage, bytes) : MEMLORD_OK;
 }
 
 /* A plain alloc that has raised its thread's level: the end of it. */
@@ -6257,8 +6274,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord,
                                                                  uint32_t slot, uint64_t storage,
                                                                  uint64_t bytes) {
     (void)memlord_i_alloc_high(lord, t, slot, bytes);
-    memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, storage, 1));
-    return MEMLORD_OK;
+    return memlord_i_open_crowded(lord, t, slot, storage, bytes);
 }
 
 /* The least a call can do is written out here and in memlord_i_end: nothing hooked, no tag, a
