@@ -1162,20 +1162,20 @@ static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
 }
 
 typedef HANDLE memlord_i_file;
-static int memlord_i_wide(const char *path, wchar_t *out, int cap) {
+static int memlord_i_wide_path(const char *path, wchar_t *out, int cap) {
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, cap) > 0 ? 0 : -1;
 }
 static int memlord_i_file_refused(const char *path) { /* exists and is no plain file */
     wchar_t wide[1024];
     DWORD a;
-    if (memlord_i_wide(path, wide, 1024)) return 1;
+    if (memlord_i_wide_path(path, wide, 1024)) return 1;
     a = GetFileAttributesW(wide);
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
 }
 static int memlord_i_file_create(const char *path, memlord_i_file *out) { /* 1: exists */
     wchar_t wide[1024];
-    if (memlord_i_wide(path, wide, 1024)) return -1;
+    if (memlord_i_wide_path(path, wide, 1024)) return -1;
     *out = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
     if (*out != INVALID_HANDLE_VALUE) return 0;
     return GetLastError() == ERROR_FILE_EXISTS ? 1 : -1;
@@ -1194,12 +1194,12 @@ static int memlord_i_file_close(memlord_i_file file, int sync) {
 }
 static int memlord_i_file_rename(const char *from, const char *to) {
     wchar_t a[1024], b[1024];
-    if (memlord_i_wide(from, a, 1024) || memlord_i_wide(to, b, 1024)) return -1;
+    if (memlord_i_wide_path(from, a, 1024) || memlord_i_wide_path(to, b, 1024)) return -1;
     return MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) ? 0 : -1;
 }
 static void memlord_i_file_remove(const char *path) {
     wchar_t wide[1024];
-    if (!memlord_i_wide(path, wide, 1024)) (void)DeleteFileW(wide);
+    if (!memlord_i_wide_path(path, wide, 1024)) (void)DeleteFileW(wide);
 }
 typedef int memlord_i_signals;
 static memlord_i_signals memlord_i_signals_hold(void) { return 0; }
@@ -1645,8 +1645,9 @@ typedef memlord_i_ptr memlord_i_book; /* memlord_i_chunks * */
 enum { /* memlord_i_thread.special */
     MEMLORD_I_SPECIAL_TAG = 1,
     MEMLORD_I_SPECIAL_ORPHAN = 2, /* the record of those that have none: its cells are locked */
-    MEMLORD_I_SPECIAL_HOOKS = 4,  /* the ledger has hooks */
-    MEMLORD_I_SPECIAL_FENCE = 8   /* no memlord_i_barrier_all: entering takes an exchange */
+    MEMLORD_I_SPECIAL_SITES = 4,  /* the ledger counts sites */
+    MEMLORD_I_SPECIAL_TRACE = 8,  /* the ledger logs every call */
+    MEMLORD_I_SPECIAL_FENCE = 16  /* no memlord_i_barrier_all: entering takes an exchange */
 };
 
 /* A thread, in one ledger. */
@@ -1658,6 +1659,8 @@ typedef struct memlord_i_thread {
     uint32_t tag_slot;     /* the device tag_row is for */
     uint32_t tag_row;      /* 0: look it up */
     uint32_t tag_depth;
+    const memlord_site *site; /* the last one, and its row, whose cell is made */
+    uint32_t site_slot, site_row;
     memlord_i_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* cells of devices, by slot; 0: none */
     memlord_i_book books[MEMLORD_I_BOOKS];          /* cells of sites and tags */
     memlord_i_ptr next;    /* all records of the ledger; push only */
@@ -2183,10 +2186,9 @@ static int memlord_i_exit_key_set(void) {
 }
 #endif
 
+#if MEMLORD_I_POSIX
 static void memlord_i_map_freeze(memlord *lord);
 static void memlord_i_map_thaw(memlord *lord);
-
-#if MEMLORD_I_POSIX
 static void memlord_i_readers_gone(memlord *lord);
 
 /* Fork stops every ledger between two calls: no lock is held and no table half changed in the
@@ -2255,7 +2257,10 @@ static void memlord_i_process_start(void) {
 static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
     t->id = memlord_i_u32_add(&lord->next_id, 2);
     t->sparse_id = t->id + 1;
-    if (memlord_i_u32_load(&lord->hooks)) memlord_i_special(t, MEMLORD_I_SPECIAL_HOOKS, 1);
+    if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)
+        memlord_i_special(t, MEMLORD_I_SPECIAL_SITES, 1);
+    if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE)
+        memlord_i_special(t, MEMLORD_I_SPECIAL_TRACE, 1);
     if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
     t->lord = lord;
     t->generation = lord->generation;
@@ -2522,6 +2527,7 @@ static void memlord_i_shard_resume(memlord_i_shard *s) {
     memlord_i_lock_drop(&s->lock);
 }
 
+#if MEMLORD_I_POSIX
 /* Fork: all shards at once, with one barrier. */
 static void memlord_i_map_freeze(memlord *lord) {
     uint32_t i;
@@ -2538,6 +2544,7 @@ static void memlord_i_map_thaw(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MEMLORD_I_SHARDS; i++) memlord_i_shard_resume(&lord->shards[i]);
 }
+#endif
 
 /* -- tables -- */
 
@@ -3780,6 +3787,7 @@ static memlord_result memlord_i_name_locked(memlord *lord, const char *text, con
 
 static memlord_result memlord_i_name(memlord *lord, const char *text, const char **kept) {
     memlord_result r;
+    if (memlord_i_self.busy) return MEMLORD_E_STATE;
     do {
         memlord_i_cold_enter(lord);
         r = memlord_i_name_locked(lord, text, kept);
@@ -3963,6 +3971,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_device_find(memlord *lord, memlor
     memlord_result r;
     uint64_t have;
     if (!memlord_i_device_valid(d)) return MEMLORD_E_DEVICE;
+    if (memlord_i_self.busy) return MEMLORD_E_STATE;
     have = memlord_i_index_get(lord, memlord_i_device_key(d));
     if (have) {
         *slot = (uint32_t)have;
@@ -4150,9 +4159,14 @@ static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t 
                                    const memlord_site *site) {
     uint32_t site_row = 0, tag_row = 0;
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)) {
-        site_row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
-        if (site_row && !memlord_i_cell_at(t, MEMLORD_I_SITE, site_row))
-            (void)memlord_i_cell_make(lord, t, MEMLORD_I_SITE, site_row, memlord_i_alloc);
+        if (site != t->site || slot != t->site_slot || !t->site_row) {
+            t->site_row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
+            t->site = site;
+            t->site_slot = slot;
+            if (t->site_row && !memlord_i_cell_at(t, MEMLORD_I_SITE, t->site_row))
+                (void)memlord_i_cell_make(lord, t, MEMLORD_I_SITE, t->site_row, memlord_i_alloc);
+        }
+        site_row = t->site_row;
     }
     if (t->tag) {
         if (!t->tag_row || t->tag_slot != slot) {
@@ -4299,7 +4313,7 @@ static void memlord_i_count_here(memlord *lord, memlord_i_thread *t, uint32_t sl
 /* 1: so much more and sums could leave int64. Only sizes no machine has are looked at: smaller
    ones would need 2^30 live blocks to get there. */
 static MEMLORD_I_HOT int memlord_i_beyond(memlord *lord, uint32_t slot, uint64_t bytes) {
-    if (MEMLORD_I_LIKELY(bytes <= (uint64_t)1 << 32)) return 0;
+    if (MEMLORD_I_LIKELY(bytes <= (uint64_t)1 << 32 || !slot)) return 0;
     return (int64_t)(memlord_i_u64_load(
                          &memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot)->published) +
                      bytes) > (int64_t)1 << 62;
@@ -6167,10 +6181,13 @@ MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t ca
 
 /* -- track: storages -- */
 
-/* What every call that records a block checks first. */
+/* What every call that records a block checks first. Out of our own allocator call no device may
+   be made, as that allocates: such a call passes through, and asks for a thread next. */
 static MEMLORD_I_HOT memlord_result memlord_i_admit(memlord *lord, memlord_device device,
                                                     uint64_t storage, uint64_t bytes,
                                                     uint32_t *slot) {
+    *slot = 0;
+    if (MEMLORD_I_UNLIKELY(memlord_i_self.busy)) return MEMLORD_OK;
     if (MEMLORD_I_UNLIKELY(!memlord_i_key_valid(storage) || bytes > MEMLORD_I_BYTES_MAX))
         return MEMLORD_E_INVALID;
     return memlord_i_slot(lord, device, slot);
@@ -6370,7 +6387,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlo
     return MEMLORD_OK;
 }
 
-/* A plain free that its cell has more to do for. */
+/* A plain free that its cell, or the site and tag of the block, have more to do for. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_low(memlord *lord, memlord_i_thread *t,
                                                            uint64_t word1, uint64_t word2) {
     memlord_i_entry gone;
@@ -6390,8 +6407,12 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     memlord_i_entry *e;
     memlord_i_cell *cell;
     uint64_t word1, word2;
+    uint32_t special;
     if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
-                           memlord_i_u32_load(&t->special) || !memlord_i_key_plain(storage)))
+                           !memlord_i_key_plain(storage)))
+        return memlord_i_end_general(lord, device, storage, how, site);
+    special = memlord_i_u32_load(&t->special) & ~(uint32_t)MEMLORD_I_SPECIAL_TAG;
+    if (MEMLORD_I_UNLIKELY(special) && (special != MEMLORD_I_SPECIAL_SITES || site))
         return memlord_i_end_general(lord, device, storage, how, site);
     s = memlord_i_shard_of(lord, storage, 1);
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
@@ -6400,13 +6421,13 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     word1 = e->word1;
     word2 = e->word2;
     if (MEMLORD_I_UNLIKELY(e->key != storage || e[1].key || MEMLORD_I_REFS(word1) != 1 ||
-                           (word2 & MEMLORD_I_ROWS_MASK) ||
+                           (word2 & 1) ||
                            lord->slot_type[MEMLORD_I_SLOT(word1)] != device.type))
         return memlord_i_end_near(lord, t, device, storage, how);
     e->key = 0;
     memlord_i_u32_own_add(&s->displaced, 1);
     cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, MEMLORD_I_SLOT(word1));
-    if (MEMLORD_I_UNLIKELY(!cell) ||
+    if (MEMLORD_I_UNLIKELY(!cell || (word2 & MEMLORD_I_ROWS_MASK)) ||
         MEMLORD_I_UNLIKELY((int64_t)(memlord_i_u64_load(&cell->in) -
                                      memlord_i_u64_load(&cell->out) - MEMLORD_I_BYTES(word1)) <
                            (int64_t)memlord_i_u64_load(&cell->base)))
@@ -6793,7 +6814,7 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on) {
     memlord_i_u32_store(&lord->hooks, hooks);
     t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
     for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next))
-        memlord_i_special(t, MEMLORD_I_SPECIAL_HOOKS, hooks != 0);
+        memlord_i_special(t, MEMLORD_I_SPECIAL_SITES, on);
     memlord_i_lock_drop(&memlord_i_process.lock);
     return MEMLORD_OK;
 }
