@@ -23,8 +23,9 @@
         >>errors         what happens when something goes wrong
         >>costs          what a call costs; what is not counted
         >>api            types and functions, in the order you meet them
-        >>implementation platform, atomics, memory, map, counters, sites, tags,
-                         blocks, reports, public
+        >>implementation then >>platform, >>atomics, >>ledger, >>memory, >>threads, >>map,
+                         >>counters, >>names, >>devices, >>sites, >>blocks, >>text, >>log,
+                         >>reports, >>public; last >>shim
 
     ---------------------------------------------------------------- >>example ---
 
@@ -369,8 +370,9 @@ MEMLORD_I_INLINE memlord_device memlord_device_all(void) {
 typedef struct memlord memlord; /* a ledger */
 
 /* Where a ledger's own memory comes from. Set both functions or neither (then pages of the
-   operating system, as memlord_os_allocator gives). `free` gets the size `alloc` was asked for. Called with no storage locked,
-   from any thread. `alloc` answers NULL when there is none. */
+   operating system, as memlord_os_allocator gives). `free` gets the size `alloc` was asked
+   for. Called with no storage locked, from any thread. `alloc` answers NULL when there is
+   none. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -668,8 +670,9 @@ MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *bl
                                           size_t n, const memlord_site *site)
     MEMLORD_I_OFF(MEMLORD_OK)
 
-/* Moves a block: the source ends, then the destination begins with `bytes`. Tag, description, references and mark go along. Counted in moves of
-   the destination. A fence must be NULL in this version.
+/* Moves a block: the source ends, then the destination begins with `bytes`. Tag, description,
+   references and mark go along. Counted in moves of the destination. A fence must be NULL in
+   this version.
    Errors: E_UNKNOWN the source is not live, counted; E_UNSUPPORTED a fence. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
@@ -1008,7 +1011,7 @@ MEMLORD_I_INLINE void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 #error "MEMLORD_MAX_DEVICES is 1 to 250: a block has 8 bits for its device"
 #endif
 #if defined(INCLUDE_STB_DS_H)
-#error "stb_ds.h came before memlord.h's implementation: put MEMLORD_IMPLEMENTATION in a file of its own"
+#error "stb_ds.h came before memlord.h: put MEMLORD_IMPLEMENTATION in a file of its own"
 #endif
 
 /* --------------------------------------------------------------------- >>platform --
@@ -1845,9 +1848,10 @@ typedef char memlord_i_check_entry[sizeof(memlord_i_entry) == 24 ? 1 : -1];
 /* ----------------------------------------------------------------------- >>memory --
    Owns the ledger's own memory: regions from its allocator, 32 KiB at first and then an eighth
    of what is held, cut into powers of two from 64 bytes by a buddy system; what is larger than
-   8 KiB comes from the allocator directly, and goes back to it. Pieces are zeroed, and aligned to 128 bytes from
-   that size on. Invariants: the allocator is called with no lock of the ledger held and with
-   the thread marked busy, so a call it makes into this ledger passes through. Lock: memory. */
+   8 KiB comes from the allocator directly, and goes back to it. Pieces are zeroed, and aligned
+   to 128 bytes from that size on. Invariants: the allocator is called with no lock of the
+   ledger held and with the thread marked busy, so a call it makes into this ledger passes
+   through. Lock: memory. */
 
 /* The host's functions for raw memory; counts what the ledger holds. */
 static void *memlord_i_raw_alloc(memlord *lord, size_t size) {
@@ -1925,7 +1929,8 @@ static void *memlord_i_os_run(uint32_t pages) {
             fresh->next = memlord_i_process.extents;
             memlord_i_process.extents = fresh;
         }
-        for (e = memlord_i_process.extents; e && !p; e = e->next) p = memlord_i_extent_take(e, pages);
+        for (e = memlord_i_process.extents; e && !p; e = e->next)
+            p = memlord_i_extent_take(e, pages);
         memlord_i_lock_drop(&memlord_i_process.pages_lock);
         if (p || fresh) return p;
         fresh = memlord_i_extent_map();
@@ -2348,7 +2353,8 @@ static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *
      locked one by one, by a bit in their header.
    - A small shard of one owner is sparse: linear probing at an eighth full, erased by shifting
      back. That is the least work there is, for more memory than a large ledger may take: a
-     shard of over 1024 entries, all of a ledger with thousands of blocks, and shared ones are dense.
+     shard of over 1024 entries, all of a ledger with thousands of blocks, and shared ones are
+     dense.
    - A dense table is buckets of two cache lines that lie side by side: a header with five
      one-byte tags, and five entries. The tags are matched all at once, without a loop to
      mispredict; one call touches one place of the table, known from the key alone, so that
@@ -2356,7 +2362,7 @@ static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *
    - A dense entry whose home bucket is full goes to a later one, and every bucket it passed
      counts it in one of four nibbles, by two bits of the hash. A look-up stops at a bucket whose
      nibble is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
-   - A dense table grows (1, 2, 3, 4, 6, 8, 12 ... buckets) when 4/16 to 7/16 of its buckets have
+   - A dense table grows (1, 2, 3, 4, 6, 8, 12 ... buckets) when 6/16 to 9/16 of its buckets have
      sent an entry away: not all shards at once, so that what one gives back the next can use. The
      memory is taken before the shard is stopped. Only this shard's users wait.
 
@@ -2371,9 +2377,9 @@ static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *
 #define MEMLORD_I_SPARSE_MIN 64
 #define MEMLORD_I_SPARSE_LOAD 8
 #define MEMLORD_I_SPARSE_MAX 8192
-#define MEMLORD_I_SPARSE_BYTES (640u << 10)
+#define MEMLORD_I_SPARSE_BYTES (496u << 10)
 #define MEMLORD_I_SPARSE_TABLES 32 /* keys that scatter more gain nothing by it */
-#define MEMLORD_I_DENSE_SMALL (192u << 10) /* about 4,000 blocks: no longer a small ledger */
+#define MEMLORD_I_DENSE_SMALL (96u << 10) /* some 2,000 blocks, beside the sparse */
 
 /* A state of 4 and more is the id of the owner, which is even, and 1 if the table is sparse. */
 enum {
@@ -2607,7 +2613,8 @@ static void memlord_i_table_free(memlord *lord, char *at, uint32_t size, uint32_
 
 /* Puts an entry into a dense table nobody else sees; -1: its path is full. */
 static int memlord_i_table_put_dense(memlord_i_table *table, const memlord_i_entry *entry) {
-    uint64_t hash = memlord_i_hash(entry->key), home = ((hash >> 32) * table->size) >> 32, at = home;
+    uint64_t hash = memlord_i_hash(entry->key);
+    uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
     uint32_t passed;
     for (passed = 0; passed < MEMLORD_I_PATH && passed < table->size; passed++) {
         memlord_i_bucket *b = (memlord_i_bucket *)(void *)table->at + at;
@@ -2733,7 +2740,7 @@ static int memlord_i_shard_crowded(const memlord_i_shard *s, memlord_i_was *was)
     if (was) *was = memlord_i_shard_was(s);
     if (s->shift) return (int32_t)n < 0;
     stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3;
-    return (uint64_t)n * 16 >= (uint64_t)s->size * (4 + stagger) + (s->size < 16 ? 48 : 0);
+    return (uint64_t)n * 16 >= (uint64_t)s->size * (6 + stagger) + (s->size < 16 ? 48 : 0);
 }
 
 /* Another thread's shard: from now on shared, and dense. Not inside. -1: it is sparse, and there
@@ -3217,7 +3224,8 @@ static MEMLORD_I_COLD int memlord_i_map_relieve(memlord *lord, memlord_i_thread 
     if (!crowded) return 0;
     if (memlord_i_shard_remake(lord, t, s, &was, shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
         return full ? -1 : 0;
-    if (memlord_i_u64_load(&lord->dense_bytes) >= MEMLORD_I_DENSE_SMALL) memlord_i_map_thin(lord, t);
+    if (memlord_i_u64_load(&lord->dense_bytes) >= MEMLORD_I_DENSE_SMALL)
+        memlord_i_map_thin(lord, t);
     return 0;
 }
 
@@ -3865,7 +3873,8 @@ static void memlord_i_index_end(memlord *lord) {
     memlord_i_index *index = (memlord_i_index *)memlord_i_ptr_load(&lord->index), *older;
     for (; index; index = older) {
         older = index->older;
-        memlord_i_free(lord, index, sizeof *index + (size_t)(index->mask + 1) * sizeof(memlord_i_pair));
+        memlord_i_free(lord, index,
+                       sizeof *index + (size_t)(index->mask + 1) * sizeof(memlord_i_pair));
     }
 }
 
@@ -4249,32 +4258,35 @@ static void memlord_i_count_close(memlord *lord, memlord_i_thread *t, uint64_t w
                                           MEMLORD_I_BYTES(word1), 0, 1));
 }
 
-/* The site and tag rows of a block that opened or closed, after its device. */
-static void memlord_i_count_rows(memlord *lord, memlord_i_thread *t, uint64_t word2,
-                                 uint64_t bytes, int opened) {
-    int book;
-    for (book = MEMLORD_I_SITE; book < MEMLORD_I_BOOKS; book++) {
-        uint32_t row = book == MEMLORD_I_SITE ? MEMLORD_I_SITE_ROW(word2) : MEMLORD_I_TAG_ROW(word2);
-        memlord_i_cell *cell = row ? memlord_i_cell_at(t, book, row) : NULL;
-        if (!row) continue;
-        if (MEMLORD_I_UNLIKELY(!cell)) {
-            memlord_i_change c;
-            memset(&c, 0, sizeof c);
-            c.book = book;
-            c.number = row;
-            c.in = opened ? bytes : 0;
-            c.out = opened ? 0 : bytes;
-            c.allocs = opened != 0;
-            c.frees = !opened && book == MEMLORD_I_TAG;
-            memlord_i_count(lord, t, &c);
-        } else if (opened) {
+/* The site or tag row of a block that opened or closed, after its device. */
+static MEMLORD_I_HOT void memlord_i_count_row(memlord *lord, memlord_i_thread *t, int book,
+                                              uint32_t row, uint64_t bytes, int opened) {
+    memlord_i_cell *cell = memlord_i_cell_at(t, book, row);
+    memlord_i_change c;
+    if (MEMLORD_I_LIKELY(cell && t != lord->orphan)) {
+        if (opened) {
             memlord_i_u64_own_add(&cell->allocs, 1);
             memlord_i_cell_in(lord, book, row, cell, bytes);
         } else {
             if (book == MEMLORD_I_TAG) memlord_i_u64_own_add(&cell->frees, 1);
             memlord_i_cell_out(lord, book, row, cell, bytes);
         }
+        return;
     }
+    memset(&c, 0, sizeof c);
+    c.book = book;
+    c.number = row;
+    c.in = opened ? bytes : 0;
+    c.out = opened ? 0 : bytes;
+    c.allocs = opened != 0;
+    c.frees = !opened && book == MEMLORD_I_TAG;
+    memlord_i_count(lord, t, &c);
+}
+static MEMLORD_I_HOT void memlord_i_count_rows(memlord *lord, memlord_i_thread *t, uint64_t word2,
+                                               uint64_t bytes, int opened) {
+    uint32_t site = MEMLORD_I_SITE_ROW(word2), tag = MEMLORD_I_TAG_ROW(word2);
+    if (site) memlord_i_count_row(lord, t, MEMLORD_I_SITE, site, bytes, opened);
+    if (tag) memlord_i_count_row(lord, t, MEMLORD_I_TAG, tag, bytes, opened);
 }
 
 /* Makes the cells a change will want, while that is still possible. Not inside. */
@@ -4630,6 +4642,16 @@ static memlord_result memlord_i_attach(memlord *lord, memlord_i_thread *t, memlo
     memlord_result r;
     int fresh;
     memlord_i_entry_rows(e, rows);
+    if (MEMLORD_I_REFS(word1) == 1 && !(e->word2 & 1)) { /* the shorter way, most of the time */
+        memlord_i_cells_make(lord, t, c, n);
+        fresh = memlord_i_map_put(lord, t, key, word1, e->word2, 0);
+        if (fresh) {
+            memlord_i_count_all(lord, t, c, n);
+            memlord_i_leave(t);
+            if (fresh == 2) (void)memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, key, 0));
+            return MEMLORD_OK;
+        }
+    }
     r = memlord_i_insert(lord, t, slot, key, word1, e->word2, c, n, &fresh);
     if (r == MEMLORD_OK) return r;
     memlord_i_entry_rows(e, plain);
@@ -4962,7 +4984,9 @@ static void memlord_i_put(memlord_i_out *o, const char *text, size_t n) {
         n -= piece;
     }
 }
-static void memlord_i_puts(memlord_i_out *o, const char *text) { memlord_i_put(o, text, strlen(text)); }
+static void memlord_i_puts(memlord_i_out *o, const char *text) {
+    memlord_i_put(o, text, strlen(text));
+}
 
 /* An out that follows snprintf, and its end: answers the length, closes with a 0. */
 static void memlord_i_out_buffer(memlord_i_out *o, char *buf, size_t cap) {
@@ -5072,8 +5096,12 @@ static void memlord_i_put_device(memlord_i_out *o, memlord_device d) {
 
 /* Length of the well-formed UTF-8 sequence at s, 0 if there is none (RFC 3629). */
 static size_t memlord_i_utf8(const unsigned char *s, uint32_t *code) {
-    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
-    size_t i;
+    size_t i, n = s[0] < 0x80   ? 1
+                  : s[0] < 0xc2 ? 0
+                  : s[0] < 0xe0 ? 2
+                  : s[0] < 0xf0 ? 3
+                  : s[0] < 0xf5 ? 4
+                                : 0;
     if (n < 2) {
         *code = s[0];
         return n;
@@ -5301,9 +5329,8 @@ static size_t memlord_i_sites_top(memlord *lord, memlord_device sel, memlord_sit
     for (i = 1; i < rows && cap; i++) {
         memlord_site_stat s;
         uint64_t number;
-        if (!memlord_i_selects(sel, memlord_i_device_at(lord, memlord_i_row_at(lord, MEMLORD_I_SITE, i)
-                                                                  ->slot)->device))
-            continue;
+        uint32_t slot = memlord_i_row_at(lord, MEMLORD_I_SITE, i)->slot;
+        if (!memlord_i_selects(sel, memlord_i_device_at(lord, slot)->device)) continue;
         memlord_i_site_stat(lord, i, &s);
         number = memlord_i_site_number(&s, order);
         if (!number || (n == cap && number <= memlord_i_site_number(&out[n - 1], order))) continue;
@@ -5369,7 +5396,8 @@ static int memlord_i_tag_sum(memlord *lord, memlord_device sel, const char *tag,
 
 /* What was dropped without a device to count it on belongs to the whole alone. */
 static void memlord_i_stats_lost(memlord *lord, memlord_stats *out) {
-    out->dropped_allocs = memlord_i_add(out->dropped_allocs, memlord_i_u64_load(&lord->lost_allocs));
+    out->dropped_allocs =
+        memlord_i_add(out->dropped_allocs, memlord_i_u64_load(&lord->lost_allocs));
     out->dropped_bytes = memlord_i_add(out->dropped_bytes, memlord_i_u64_load(&lord->lost_bytes));
 }
 
@@ -5418,13 +5446,15 @@ static void memlord_i_report_order(memlord_i_report *r) {
     r->tags = memlord_i_rows(r->lord, MEMLORD_I_TAG) - 1;
     for (i = 1; i <= r->tags; i++) {
         memlord_i_tag_line line;
+        uint32_t slot = memlord_i_row_at(r->lord, MEMLORD_I_TAG, i)->slot;
         memlord_i_tag_stat(r->lord, i, &line.stat);
-        line.device = memlord_i_device_at(r->lord,
-                                          memlord_i_row_at(r->lord, MEMLORD_I_TAG, i)->slot)->device;
+        line.device = memlord_i_device_at(r->lord, slot)->device;
         k = r->tag_lines;
-        if (k == MEMLORD_I_TOP_TAGS && !memlord_i_tag_before(&line.stat, &r->tag[k - 1].stat)) continue;
+        if (k == MEMLORD_I_TOP_TAGS && !memlord_i_tag_before(&line.stat, &r->tag[k - 1].stat))
+            continue;
         k = k < MEMLORD_I_TOP_TAGS ? r->tag_lines++ : k - 1;
-        for (; k && memlord_i_tag_before(&line.stat, &r->tag[k - 1].stat); k--) r->tag[k] = r->tag[k - 1];
+        for (; k && memlord_i_tag_before(&line.stat, &r->tag[k - 1].stat); k--)
+            r->tag[k] = r->tag[k - 1];
         r->tag[k] = line;
     }
 }
@@ -5480,7 +5510,9 @@ static void memlord_i_text_more(memlord_i_report *r, size_t left, const char *wh
 }
 
 /* How many of `have` rows fit `most` lines, when a line says that there are more. */
-static size_t memlord_i_text_fit(size_t have, size_t most) { return have <= most ? have : most - 1; }
+static size_t memlord_i_text_fit(size_t have, size_t most) {
+    return have <= most ? have : most - 1;
+}
 
 static void memlord_i_text_devices(memlord_i_report *r, size_t most) {
     size_t i, shown = memlord_i_text_fit(r->devices, most);
@@ -5489,8 +5521,8 @@ static void memlord_i_text_devices(memlord_i_report *r, size_t most) {
     for (i = 0; i < shown; i++) {
         uint32_t n = r->device_order[i];
         memlord_i_device *device = memlord_i_device_at(r->lord, n + 1);
-        memlord_i_text_device(r, device->device,
-                              (const char *)memlord_i_ptr_load_acquire(&device->label), &r->stat[n]);
+        const char *label = (const char *)memlord_i_ptr_load_acquire(&device->label);
+        memlord_i_text_device(r, device->device, label, &r->stat[n]);
     }
     if (shown < r->devices) memlord_i_text_more(r, r->devices - shown, " more devices\n");
     if (r->devices > 1) memlord_i_text_device(r, memlord_device_all(), NULL, &r->total);
@@ -5738,7 +5770,8 @@ static void memlord_i_json_site(memlord_i_out *o, const memlord_site *site, int 
 }
 
 static void memlord_i_json_metadata(memlord_i_report *r) {
-    memlord_i_puts(r->o, "{\"schema\":\"memlord/1\",\"version\":\"" MEMLORD_VERSION "\",\"metadata\":{");
+    memlord_i_puts(r->o, "{\"schema\":\"memlord/1\",\"version\":\"" MEMLORD_VERSION
+                         "\",\"metadata\":{");
     memlord_i_key(r->o, "generated_at", 1);
     memlord_i_puts(r->o, "\"");
     memlord_i_put_time(r->o, memlord_i_wall_seconds());
@@ -6368,7 +6401,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
         r = memlord_i_close(lord, t, device, storage, how, &gone);
     }
     if (gone.key && r == MEMLORD_OK)
-        memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site, MEMLORD_I_BYTES(gone.word1));
+        memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
+                             MEMLORD_I_BYTES(gone.word1));
     memlord_i_thread_put(lord, t);
     if ((memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE) && gone.key && r == MEMLORD_OK)
         memlord_i_trace(lord, "[free]", device, storage, MEMLORD_I_BYTES(gone.word1), site);
@@ -6769,7 +6803,8 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
     arena = &memlord_i_device_at(lord, slot)->arena;
     had = memlord_i_u64_load(arena);
     do {
-        if (memlord_i_beyond(lord, slot, bytes) || had + bytes > (uint64_t)1 << 62) r = MEMLORD_E_INVALID;
+        if (memlord_i_beyond(lord, slot, bytes) || had + bytes > (uint64_t)1 << 62)
+            r = MEMLORD_E_INVALID;
     } while (r == MEMLORD_OK && !memlord_i_u64_cas(arena, &had, had + bytes));
     if (r == MEMLORD_OK) memlord_i_arena_count(lord, t, slot, bytes, 0, site);
     memlord_i_thread_put(lord, t);
@@ -7173,7 +7208,8 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
     if (!t) return MEMLORD_OK;
     if (t->recent[i].given == tag && !strcmp(t->recent[i].kept, tag)) kept = t->recent[i].kept;
     if (t == lord->orphan || t->tag_depth == MEMLORD_I_TAG_DEPTH)
-        r = t == lord->orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE; /* a shared record has no stack */
+        /* the record of those that have none has no stack either */
+        r = t == lord->orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE;
     else if (!kept)
         r = memlord_i_name(lord, tag, &kept);
     if (r == MEMLORD_OK) {

@@ -193,6 +193,19 @@ static void *first_memalign(size_t align, size_t size) {
 
 /* --------------------------------------------------------------------------- the hooks -- */
 
+/* The site of a caller. Most calls come from where the last one came from. */
+static const memlord_site *site_of(void *caller) {
+    static __thread __attribute__((tls_model("initial-exec"))) struct {
+        void *caller;
+        const memlord_site *site;
+    } last;
+    if (caller != last.caller) {
+        last.site = memlord_site_at(lord, caller);
+        last.caller = caller;
+    }
+    return last.site;
+}
+
 /* The guard is up around the real call too: an allocator may be made of itself (calloc of
    malloc), and a signal that interrupts it and exits must find out. */
 static inline void *opened(void *ptr, size_t size, void *caller) {
@@ -202,7 +215,7 @@ static inline void *opened(void *ptr, size_t size, void *caller) {
     }
     if (ptr) {
         (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), size,
-                            memlord_site_at(lord, caller));
+                            site_of(caller));
     }
     inside = 0;
     return ptr;
@@ -263,7 +276,7 @@ static void *realloc_moving(void *old, size_t size, void *caller) {
     (void)memlord_realloc_begin(lord, memlord_device_cpu(), MEMLORD_KEY(old), &token);
     fresh = real.realloc(old, size);
     (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(fresh), size,
-                              memlord_site_at(lord, caller));
+                              site_of(caller));
     if (!fresh) errno = ENOMEM;
     inside = 0;
     return fresh;
