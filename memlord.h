@@ -6414,6 +6414,10 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlo
                                                             memlord_device device,
                                                             uint64_t storage, int how) {
     memlord_i_entry gone;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_type_valid(device))) {
+        memlord_i_leave(t);
+        return MEMLORD_E_DEVICE;
+    }
     if (MEMLORD_I_UNLIKELY(!memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 1)))
         return memlord_i_close(lord, t, device, storage, how, &gone);
     memlord_i_count_gone(lord, t, &gone);

@@ -84,6 +84,25 @@ static void a_larger_size_is_refused(void **state) {
     assert_int_equal(stats_of(lord, all()).live_blocks, 0);
 }
 
+/* With an address as its key, as the shortest way through the ledger has its own checks. */
+static void a_free_on_a_bad_type_is_refused_and_frees_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    const uint64_t key = 0x7f0000001000;
+    int types[3] = {MEMLORD_DEVICE_TYPE_COUNT, INT16_MAX, -2};
+    size_t i;
+    assert_ok(memlord_alloc(lord, cpu(), key, 8, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), key + 64, 8, NULL));
+    for (i = 0; i < 3; i++) {
+        memlord_device bad = memlord_device_make(types[i], 0);
+        assert_int_equal(memlord_free(lord, bad, key, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_release(lord, bad, key, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_free(lord, bad, key + 128, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_alloc(lord, bad, key + 128, 8, NULL), MEMLORD_E_DEVICE);
+    }
+    assert_int_equal(memlord_allocated(lord, all()), 16);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
+}
+
 static void key_0_and_all_ones_are_refused(void **state) {
     memlord *lord = test_lord(state);
     uint64_t keys[2] = {0, UINT64_MAX};
@@ -380,6 +399,7 @@ int main(void) {
         TEST(a_storage_of_0_bytes_is_a_block),
         TEST(a_size_of_2_to_the_48_is_fine),
         TEST(a_larger_size_is_refused),
+        TEST(a_free_on_a_bad_type_is_refused_and_frees_nothing),
         TEST(key_0_and_all_ones_are_refused),
         TEST(their_neighbours_are_keys_like_any),
         TEST(freeing_0_is_a_no_op),
