@@ -2229,6 +2229,7 @@ static void memlord_i_fork_child(void) {
         t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
         for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
             memlord_i_thread *mine = memlord_i_self.chain;
+            if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
             while (mine && mine != t) mine = mine->sibling;
             if (mine || t == lord->orphan) continue;
             t->siblings = NULL;
