@@ -2686,14 +2686,14 @@ static void memlord_i_table_plan(memlord *lord, const memlord_i_was *was, int sp
     while (try_no--) next->size = memlord_i_buckets_next(next->size);
 }
 
-/* Replaces a shard's table, or makes the first; of the kind `how` says. `was` is the
-   shard as the caller saw it when it wanted this: if it changed since, all is well. Not inside.
-   -1: no memory. */
-enum {
+enum { /* how to remake a shard */
     MEMLORD_I_GROW,  /* larger, sparse if it may be */
     MEMLORD_I_DENSE, /* dense, the owner stays */
     MEMLORD_I_SHARE  /* dense, for everybody */
 };
+
+/* Replaces a shard's table, or makes the first. `was` is the kind of table the caller saw when
+   it wanted this: if that changed since, all is well. Not inside. -1: no memory. */
 static MEMLORD_I_COLD int memlord_i_shard_remake(memlord *lord, memlord_i_thread *t,
                                                  memlord_i_shard *s, const memlord_i_was *was,
                                                  int how) {
@@ -2928,7 +2928,7 @@ static MEMLORD_I_HOT int memlord_i_map_put(memlord *lord, memlord_i_thread *t, u
     return done;
 }
 
-/* Removes a key. As memlord_i_map_put; *out is what it was. */
+/* What the plain path may take: one reference, no side record, of the type asked for. */
 static MEMLORD_I_HOT int memlord_i_plain_entry(const memlord *lord, const memlord_i_entry *e,
                                                uint32_t type) {
     return MEMLORD_I_REFS(e->word1) == 1 && !(e->word2 & 1) &&
@@ -3005,6 +3005,7 @@ static MEMLORD_I_NOINLINE int memlord_i_take_far(const memlord *lord, memlord_i_
     }
     return 1;
 }
+/* Removes a key. As memlord_i_map_put; *out is what it was. */
 static MEMLORD_I_HOT int memlord_i_map_take(memlord *lord, memlord_i_thread *t, uint32_t type,
                                             uint64_t key, memlord_i_entry *out, int plain) {
     memlord_i_shard *s = memlord_i_shard_of(lord, key, plain);
