@@ -1668,7 +1668,6 @@ typedef struct memlord_i_thread {
     memlord_i_book books[MEMLORD_I_BOOKS];          /* cells of sites and tags */
     memlord_i_ptr next;    /* all records of the ledger; push only */
     memlord_i_u32 in_use;
-    struct memlord *lord;
     uint64_t generation;   /* of the ledger */
     struct memlord_i_thread *sibling;  /* records of the same thread in other ledgers */
     struct memlord_i_thread **siblings; /* what points here */
@@ -2135,7 +2134,7 @@ static void memlord_i_regions_end(memlord *lord) {
    and its shards for the next thread that comes. Locks: registry, then as fork takes them. */
 
 /* Sets or clears a reason for a thread to leave the plain path. Its own thread and
-   memlord_i_hooks_set may do so at once. */
+   memlord_sites_enable may do so at once. */
 static void memlord_i_special(memlord_i_thread *t, uint32_t bit, int on) {
     uint32_t seen = memlord_i_u32_load(&t->special);
     while (!memlord_i_u32_cas(&t->special, &seen, on ? seen | bit : seen & ~bit)) {}
@@ -2268,7 +2267,6 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
     if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE)
         memlord_i_special(t, MEMLORD_I_SPECIAL_TRACE, 1);
     if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
-    t->lord = lord;
     t->generation = lord->generation;
     memlord_i_u32_store(&t->in_use, 1);
     memlord_i_ptr_store(&t->next, memlord_i_ptr_load(&lord->threads));
@@ -7055,7 +7053,10 @@ MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
     memlord_i_out o;
     uint32_t i, n;
     memlord_i_out_buffer(&o, buf, cap);
-    if (!lord) return memlord_i_out_end(&o, cap) * 0;
+    if (!lord) {
+        (void)memlord_i_out_end(&o, cap);
+        return 0;
+    }
     memlord_i_puts(&o, "memlord");
     n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     for (i = 1; i < n; i++) {
