@@ -1388,6 +1388,7 @@ static void memlord_i_signals_release(memlord_i_signals *held) {
    memory order is in the function's name. Relaxed words are read by others without any promise
    beyond the value itself. Layout and code are the same in C and C++. */
 
+typedef struct memlord_i_u8 { uint8_t v; } memlord_i_u8;
 typedef struct memlord_i_u32 { uint32_t v; } memlord_i_u32;
 typedef struct memlord_i_u64 { uint64_t v; } memlord_i_u64;
 typedef struct memlord_i_ptr { void *v; } memlord_i_ptr;
@@ -1406,6 +1407,7 @@ typedef struct memlord_i_ptr { void *v; } memlord_i_ptr;
     static MEMLORD_I_HOT void memlord_i_##kind##_store_release(memlord_i_##kind *w, type v) { \
         __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);                                         \
     }
+MEMLORD_I_ATOMIC(u8, uint8_t)
 MEMLORD_I_ATOMIC(u32, uint32_t)
 MEMLORD_I_ATOMIC(u64, uint64_t)
 MEMLORD_I_ATOMIC(ptr, void *)
@@ -1470,6 +1472,7 @@ static MEMLORD_I_HOT void memlord_i_pause(void) {
         MEMLORD_I_FENCE();                                                                    \
         *(type volatile *)&w->v = v;                                                          \
     }
+MEMLORD_I_ATOMIC(u8, uint8_t)
 MEMLORD_I_ATOMIC(u32, uint32_t)
 MEMLORD_I_ATOMIC(u64, uint64_t)
 MEMLORD_I_ATOMIC(ptr, void *)
@@ -1583,7 +1586,7 @@ static void memlord_i_lock_drop(memlord_i_lock *lock) {
 #define MEMLORD_I_BYTES_MAX ((uint64_t)1 << 48)
 #define MEMLORD_I_TYPES ((int)MEMLORD_DEVICE_TYPE_COUNT)
 #define MEMLORD_I_PLAIN_MAX ((uint64_t)1 << 32) /* larger blocks take the general path */
-#define MEMLORD_I_DIRECT 1024 /* 16 types x 64 indexes: devices found without a search */
+#define MEMLORD_I_DIRECT 2048 /* 16 types x 128 indexes: devices found without a search */
 
 enum {
 #define MEMLORD_I_X(name, kind, text) MEMLORD_I_STAT_##name,
@@ -1765,7 +1768,7 @@ struct memlord {
     memlord_i_u32 hooks;
     memlord_i_u64 born;  /* the current mark, shifted into place */
     uint64_t batch;      /* bytes a cell may hold back; 0 publishes every call */
-    memlord_i_u32 slot_of[MEMLORD_I_DIRECT + 1]; /* 0: not seen; the last stays 0 */
+    memlord_i_u8 slot_of[MEMLORD_I_DIRECT + 1]; /* 0: not seen; the last stays 0 */
     unsigned char slot_type[256]; /* written before a slot is published */
     memlord_i_ptr device[MEMLORD_MAX_DEVICES + 1]; /* memlord_i_device *, from slot 1 */
     memlord_i_book rows[MEMLORD_I_BOOKS];
@@ -3939,7 +3942,7 @@ static uint64_t memlord_i_device_key(memlord_device d) {
            (uint16_t)d.index | ((uint64_t)1 << 32);
 }
 
-/* Where slot_of has a device: type and index in 4 and 6 bits, or the last place, which is empty.
+/* Where slot_of has a device: type and index in 4 and 7 bits, or the last place, which is empty.
    Read as one word: compilers take the two halves apart the long way round. */
 static MEMLORD_I_HOT uint32_t memlord_i_device_direct(memlord_device d) {
     uint32_t word;
@@ -3947,7 +3950,7 @@ static MEMLORD_I_HOT uint32_t memlord_i_device_direct(memlord_device d) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     word = word << 16 | word >> 16;
 #endif
-    if (MEMLORD_I_UNLIKELY(word & 0xffc0fff0u)) return MEMLORD_I_DIRECT;
+    if (MEMLORD_I_UNLIKELY(word & 0xff80fff0u)) return MEMLORD_I_DIRECT;
     return (word >> 12 | word) & (MEMLORD_I_DIRECT - 1);
 }
 
@@ -3971,7 +3974,7 @@ static memlord_result memlord_i_device_locked(memlord *lord, memlord_device d, u
     lord->slot_type[n] = (unsigned char)d.type;
     r = memlord_i_row_add_locked(lord, MEMLORD_I_DEVICE, n, device, key, slot);
     if (r == MEMLORD_OK && memlord_i_device_direct(d) < MEMLORD_I_DIRECT)
-        memlord_i_u32_store_release(&lord->slot_of[memlord_i_device_direct(d)], n);
+        memlord_i_u8_store_release(&lord->slot_of[memlord_i_device_direct(d)], (uint8_t)n);
     return r;
 }
 
@@ -3996,7 +3999,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_device_find(memlord *lord, memlor
 /* The slot of a device, made on its first use. The acquire pairs with the release above. */
 static MEMLORD_I_HOT memlord_result memlord_i_slot(memlord *lord, memlord_device d,
                                                    uint32_t *slot) {
-    *slot = memlord_i_u32_load_acquire(&lord->slot_of[memlord_i_device_direct(d)]);
+    *slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(d)]);
     if (MEMLORD_I_LIKELY(*slot != 0)) return MEMLORD_OK;
     return memlord_i_device_find(lord, d, slot);
 }
@@ -6335,7 +6338,7 @@ MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, u
     if (!lord) return MEMLORD_OK;
     if (MEMLORD_I_LIKELY(memlord_i_self.generation == lord->generation)) {
         memlord_i_thread *t = memlord_i_self.thread;
-        uint32_t slot = memlord_i_u32_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
+        uint32_t slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
         memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
         if (MEMLORD_I_LIKELY(cell && !memlord_i_u32_load(&t->special) &&
                              bytes <= MEMLORD_I_PLAIN_MAX && memlord_i_key_plain(storage))) {
