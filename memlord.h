@@ -1512,6 +1512,11 @@ static MEMLORD_I_HOT void memlord_i_compiler_barrier(void) { _ReadWriteBarrier()
 static MEMLORD_I_HOT void memlord_i_pause(void) { YieldProcessor(); }
 #endif
 
+/* A word only its owner writes, read by him: an operand like any other, which an atomic load
+   is not to compilers. */
+static MEMLORD_I_HOT uint64_t memlord_i_u64_own(const memlord_i_u64 *w) { return w->v; }
+static MEMLORD_I_HOT void *memlord_i_ptr_own(const memlord_i_ptr *w) { return w->v; }
+
 /* Adds to a word only its owner writes and readers may look at. One instruction where the
    compiler would make three of a load and a store; not for the race detector, which sees
    neither. */
@@ -1585,7 +1590,7 @@ static void memlord_i_lock_drop(memlord_i_lock *lock) {
 #define MEMLORD_I_TAG_DEPTH 64
 #define MEMLORD_I_BYTES_MAX ((uint64_t)1 << 48)
 #define MEMLORD_I_TYPES ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MEMLORD_I_PLAIN_MAX ((uint64_t)1 << 32) /* larger blocks take the general path */
+#define MEMLORD_I_PLAIN_BITS 32 /* blocks with more take the general path */
 #define MEMLORD_I_DIRECT 2048 /* 16 types x 128 indexes: devices found without a search */
 
 enum {
@@ -1599,7 +1604,7 @@ enum {
    by all. What it has not yet published, level - base, is always in 0..batch, so the published
    balance is never above the truth and the peak never too high. */
 typedef struct memlord_i_cell {
-    memlord_i_u64 in, out;       /* bytes; in - out is this thread's level, and may be negative */
+    memlord_i_u64 level, out;    /* bytes: allocated less freed here, may be negative; freed */
     memlord_i_u64 allocs, frees; /* of a site row: frees here, whoever allocated */
     memlord_i_u64 base;          /* the part of the level that is published */
     memlord_i_u64 high;          /* the highest level since the last publication */
@@ -1769,7 +1774,7 @@ struct memlord {
     memlord_i_u64 born;  /* the current mark, shifted into place */
     uint64_t batch;      /* bytes a cell may hold back; 0 publishes every call */
     memlord_i_u8 slot_of[MEMLORD_I_DIRECT + 1]; /* 0: not seen; the last stays 0 */
-    unsigned char slot_type[256]; /* written before a slot is published */
+    uint16_t slot_type[256]; /* written before a slot is published */
     memlord_i_ptr device[MEMLORD_MAX_DEVICES + 1]; /* memlord_i_device *, from slot 1 */
     memlord_i_book rows[MEMLORD_I_BOOKS];
     memlord_i_u32 row_count[MEMLORD_I_BOOKS]; /* from 1: row 0 means none */
@@ -1842,7 +1847,8 @@ typedef char memlord_i_check_entry[sizeof(memlord_i_entry) == 24 ? 1 : -1];
 #define MEMLORD_I_SITE_ROW(word2) ((uint32_t)((word2) >> 1) & 0xfffffu)
 #define MEMLORD_I_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & 0xffffu)
 #define MEMLORD_I_BORN(word2) ((word2) >> 37)
-#define MEMLORD_I_BORN_MAX (((uint64_t)1 << 27) - 1)
+#define MEMLORD_I_BORN_BITS 27
+#define MEMLORD_I_BORN_MAX (((uint64_t)1 << MEMLORD_I_BORN_BITS) - 1)
 #define MEMLORD_I_ROWS_MASK (((uint64_t)1 << 37) - 1)
 #define MEMLORD_I_SITE_ROWS_MAX 0xfffffu
 #define MEMLORD_I_TAG_ROWS_MAX 0xffffu
@@ -3308,6 +3314,11 @@ static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_at(const memlord_i_thread *t
     return (memlord_i_cell *)memlord_i_book_at(&t->books[book], number, sizeof(memlord_i_cell));
 }
 
+/* One's own, of a device. */
+static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_own(const memlord_i_thread *t, uint32_t slot) {
+    return (memlord_i_cell *)memlord_i_ptr_own(&t->devices[slot]);
+}
+
 /* A thread's cell, made if need be; NULL without memory. Not inside the map. */
 static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord_i_thread *t,
                                                           int book, uint32_t number,
@@ -3322,15 +3333,16 @@ static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord
     return cell;
 }
 
-/* Keeps in and out below 2^63: what they have too much is the row's to know. */
+/* Keeps level + out and out below 2^63: what they have too much is the row's to know. */
 static void memlord_i_cell_fold(memlord_i_row *row, memlord_i_cell *cell) {
     const uint64_t half = (uint64_t)1 << 63;
-    if (memlord_i_u64_load(&cell->in) >= half) {
-        memlord_i_u64_own_add(&cell->in, half);
+    if (memlord_i_u64_load(&cell->level) + memlord_i_u64_load(&cell->out) >= half) {
+        memlord_i_u64_own_add(&cell->level, half);
         (void)memlord_i_u64_add(&row->folds_in, 1);
     }
     if (memlord_i_u64_load(&cell->out) >= half) {
         memlord_i_u64_own_add(&cell->out, half);
+        memlord_i_u64_own_add(&cell->level, half);
         (void)memlord_i_u64_add(&row->folds_out, 1);
     }
 }
@@ -3340,7 +3352,7 @@ static void memlord_i_cell_fold(memlord_i_row *row, memlord_i_cell *cell) {
 static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint32_t number,
                                                   memlord_i_cell *cell) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
-    uint64_t level = memlord_i_u64_load(&cell->in) - memlord_i_u64_load(&cell->out);
+    uint64_t level = memlord_i_u64_load(&cell->level);
     uint64_t base = memlord_i_u64_load(&cell->base), hold = lord->batch / 2, published;
     if (!lord->batch) {
         published = memlord_i_u64_add(&row->published, level - base) + (level - base);
@@ -3358,30 +3370,30 @@ static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint3
         memlord_i_lock_drop(&row->lock);
     }
     memlord_i_cell_fold(row, cell);
-    level = memlord_i_u64_load(&cell->in) - memlord_i_u64_load(&cell->out);
+    level = memlord_i_u64_load(&cell->level);
     memlord_i_u64_store(&cell->base, level - hold);
     memlord_i_u64_store(&cell->high, level);
 }
 
 static MEMLORD_I_HOT void memlord_i_cell_in(memlord *lord, int book, uint32_t number,
                                             memlord_i_cell *cell, uint64_t bytes) {
-    uint64_t in = memlord_i_u64_load(&cell->in) + bytes;
-    int64_t level = (int64_t)(in - memlord_i_u64_load(&cell->out));
-    memlord_i_u64_store(&cell->in, in);
-    if (level > (int64_t)memlord_i_u64_load(&cell->high)) {
-        memlord_i_u64_store(&cell->high, (uint64_t)level);
-        if (MEMLORD_I_UNLIKELY(level - (int64_t)memlord_i_u64_load(&cell->base) >
+    uint64_t level = memlord_i_u64_own(&cell->level) + bytes;
+    memlord_i_u64_store(&cell->level, level);
+    if (MEMLORD_I_UNLIKELY((int64_t)level > (int64_t)memlord_i_u64_own(&cell->high))) {
+        memlord_i_u64_store(&cell->high, level);
+        if (MEMLORD_I_UNLIKELY((int64_t)level - (int64_t)memlord_i_u64_own(&cell->base) >
                                (int64_t)lord->batch))
             memlord_i_cell_publish(lord, book, number, cell);
     }
 }
 
+/* out first: a reader, who takes them the other way round, never finds less in than out. */
 static MEMLORD_I_HOT void memlord_i_cell_out(memlord *lord, int book, uint32_t number,
                                              memlord_i_cell *cell, uint64_t bytes) {
-    uint64_t out = memlord_i_u64_load(&cell->out) + bytes;
-    int64_t level = (int64_t)(memlord_i_u64_load(&cell->in) - out);
-    memlord_i_u64_store(&cell->out, out);
-    if (MEMLORD_I_UNLIKELY(level < (int64_t)memlord_i_u64_load(&cell->base)))
+    uint64_t level = memlord_i_u64_own(&cell->level) - bytes;
+    memlord_i_u64_own_add(&cell->out, bytes);
+    memlord_i_u64_store_release(&cell->level, level);
+    if (MEMLORD_I_UNLIKELY((int64_t)level < (int64_t)memlord_i_u64_own(&cell->base)))
         memlord_i_cell_publish(lord, book, number, cell);
 }
 
@@ -3398,7 +3410,7 @@ typedef struct memlord_i_change {
 
 static void memlord_i_cell_undo(memlord *lord, memlord_i_cell *cell, const memlord_i_change *c) {
     memlord_i_u64_own_add(&cell->allocs, (uint64_t)0 - c->allocs);
-    memlord_i_u64_own_add(&cell->in, (uint64_t)0 - c->in);
+    memlord_i_u64_own_add(&cell->level, (uint64_t)0 - c->in);
     memlord_i_cell_publish(lord, c->book, c->number, cell);
 }
 
@@ -3411,8 +3423,8 @@ static void memlord_i_cell_change(memlord *lord, memlord_i_cell *cell, const mem
     if (c->frees) memlord_i_u64_own_add(&cell->frees, c->frees);
     if (c->here) memlord_i_u64_own_add(&cell->here, c->here);
     if (c->in && c->out) { /* passed through: no level moved */
-        memlord_i_u64_own_add(&cell->in, c->in);
         memlord_i_u64_own_add(&cell->out, c->out);
+        memlord_i_u64_own_add(&cell->level, c->in - c->out);
         return;
     }
     if (c->in) memlord_i_cell_in(lord, c->book, c->number, cell, c->in);
@@ -3473,8 +3485,9 @@ static void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peak
         const memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
         uint64_t in, out, level;
         if (!cell) continue;
-        in = memlord_i_u64_load(&cell->in);
+        level = memlord_i_u64_load_acquire(&cell->level); /* pairs with memlord_i_cell_out */
         out = memlord_i_u64_load(&cell->out);
+        in = level + out;
         sum->in = memlord_i_wide_add(sum->in, 0, in);
         sum->out = memlord_i_wide_add(sum->out, 0, out);
         allocs += memlord_i_u64_load(&cell->allocs);
@@ -3482,9 +3495,8 @@ static void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peak
         sum->here += memlord_i_u64_load(&cell->here);
         cells += (in | out) != 0;
         if (!peaks) continue;
-        level = memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn)
-                    ? memlord_i_u64_load(&cell->high)
-                    : in - out;
+        if (memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn))
+            level = memlord_i_u64_load(&cell->high);
         level -= memlord_i_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
@@ -3503,20 +3515,18 @@ static void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peak
     sum->peak_error = cells > 1 ? cells * lord->batch : 0;
 }
 
-/* Live bytes alone: what memlord_allocated costs. Saturates, as in and out may not fit. */
+/* Live bytes alone: what memlord_allocated costs. The sum fits, what folds took off its parts
+   included; it is below 0 if a call in flight was half seen. */
 static uint64_t memlord_i_row_live(memlord *lord, int book, uint32_t number) {
     memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
-    memlord_i_wide in = {0, 0}, out = {0, 0};
-    in.units = memlord_i_u64_load(&row->folds_in);
-    out.units = memlord_i_u64_load(&row->folds_out);
+    uint64_t folds = memlord_i_u64_load(&row->folds_in) - memlord_i_u64_load(&row->folds_out);
+    uint64_t live = folds << 63;
     for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
         const memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
-        if (!cell) continue;
-        in = memlord_i_wide_add(in, 0, memlord_i_u64_load(&cell->in));
-        out = memlord_i_wide_add(out, 0, memlord_i_u64_load(&cell->out));
+        if (cell) live += memlord_i_u64_load(&cell->level);
     }
-    return memlord_i_wide_since(in, out); /* 0 if a call in flight was half seen */
+    return (int64_t)live > 0 ? live : 0;
 }
 
 /* Sets a row's peak to what is live. The caller's own cell stays exact; other threads' highs
@@ -3529,8 +3539,7 @@ static void memlord_i_row_peak_reset(memlord *lord, memlord_i_thread *t, int boo
     memlord_i_u64_store(&row->peak, memlord_i_row_live(lord, book, number));
     memlord_i_u64_store(&row->turn, memlord_i_u64_load(&row->turn) + 1);
     if (cell) {
-        memlord_i_u64_store(&cell->high,
-                            memlord_i_u64_load(&cell->in) - memlord_i_u64_load(&cell->out));
+        memlord_i_u64_store(&cell->high, memlord_i_u64_load(&cell->level));
         memlord_i_u64_store(&cell->seen, memlord_i_u64_load(&row->turn));
     }
     memlord_i_lock_drop(&row->lock);
@@ -3971,7 +3980,7 @@ static memlord_result memlord_i_device_locked(memlord *lord, memlord_device d, u
         memlord_i_ptr_store(&lord->device[n], device);
     }
     device->device = d;
-    lord->slot_type[n] = (unsigned char)d.type;
+    lord->slot_type[n] = (uint16_t)d.type;
     r = memlord_i_row_add_locked(lord, MEMLORD_I_DEVICE, n, device, key, slot);
     if (r == MEMLORD_OK && memlord_i_device_direct(d) < MEMLORD_I_DIRECT)
         memlord_i_u8_store_release(&lord->slot_of[memlord_i_device_direct(d)], (uint8_t)n);
@@ -4213,7 +4222,7 @@ static void memlord_i_side_free(memlord *lord, uint64_t word2) {
     if (word2 & 1) memlord_i_free(lord, memlord_i_side_of(word2), sizeof(memlord_i_side));
 }
 static uint64_t memlord_i_word1(uint64_t bytes, uint32_t slot) {
-    return bytes | (uint64_t)slot << 49 | MEMLORD_I_REFS_ONE;
+    return bytes | (uint64_t)(slot + 256u) << 49; /* one reference */
 }
 
 /* The same change on a device and on the site and tag rows of word2; at most 3. A site's frees
@@ -6281,7 +6290,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     if (!t) return MEMLORD_OK;
     rows = memlord_i_rows_for(lord, t, slot, site);
     cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    if (cell && t != lord->orphan && bytes <= MEMLORD_I_PLAIN_MAX)
+    if (cell && t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
         done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, rows, 0);
     if (MEMLORD_I_LIKELY(done)) {
         if (rows) memlord_i_count_rows(lord, t, rows, bytes, 1);
@@ -6298,6 +6307,9 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
 
 /* 1: neither a handle nor a refused key. */
 static MEMLORD_I_HOT int memlord_i_key_plain(uint64_t key) {
+#if MEMLORD_I_HANDLE_BITS == 32 /* the same, in less: a refused key has a high half of ones */
+    return (uint32_t)(key >> 32) + 1u > 1;
+#endif
     return (key >> MEMLORD_I_HANDLE_BITS) - 1 < (UINT64_MAX >> MEMLORD_I_HANDLE_BITS) - 1;
 }
 
@@ -6335,36 +6347,39 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord,
    All else is the tail of the function, so that this takes no stack. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    uint32_t slot = memlord_i_device_direct(device);
+    memlord_i_shard *s;
+    memlord_i_entry *e;
+    memlord_i_cell *cell;
+    uint64_t level;
     if (!lord) return MEMLORD_OK;
-    if (MEMLORD_I_LIKELY(memlord_i_self.generation == lord->generation)) {
-        memlord_i_thread *t = memlord_i_self.thread;
-        uint32_t slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
-        memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-        if (MEMLORD_I_LIKELY(cell && !memlord_i_u32_load(&t->special) &&
-                             bytes <= MEMLORD_I_PLAIN_MAX && memlord_i_key_plain(storage))) {
-            memlord_i_shard *s = memlord_i_shard_of(lord, storage, 1);
-            memlord_i_entry *e;
-            if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-                return memlord_i_alloc_near(lord, t, slot, storage, bytes);
-            e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
-            if (MEMLORD_I_UNLIKELY(e->key != 0))
-                return memlord_i_alloc_near(lord, t, slot, storage, bytes);
-            e->key = storage;
-            e->word1 = memlord_i_word1(bytes, slot);
-            e->word2 = memlord_i_u64_load(&lord->born);
-            memlord_i_u64_own_add(&cell->allocs, 1);
-            if (MEMLORD_I_UNLIKELY(memlord_i_u32_own_take(&s->displaced)))
-                return memlord_i_alloc_crowded(lord, t, slot, storage, bytes);
-            if (MEMLORD_I_UNLIKELY((int64_t)(memlord_i_u64_load(&cell->in) + bytes -
-                                             memlord_i_u64_load(&cell->out)) >
-                                   (int64_t)memlord_i_u64_load(&cell->high)))
-                return memlord_i_alloc_high(lord, t, slot, bytes);
-            memlord_i_u64_own_add(&cell->in, bytes);
-            memlord_i_leave(t);
-            return MEMLORD_OK;
-        }
-    }
-    return memlord_i_alloc_general(lord, device, storage, bytes, site);
+    if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
+                           slot == MEMLORD_I_DIRECT || !memlord_i_key_plain(storage)))
+        return memlord_i_alloc_general(lord, device, storage, bytes, site);
+    slot = memlord_i_u8_load_acquire(&lord->slot_of[slot]);
+    cell = memlord_i_cell_own(t, slot);
+    if (MEMLORD_I_UNLIKELY(!cell || (memlord_i_u32_load(&t->special) |
+                                     bytes >> MEMLORD_I_PLAIN_BITS)))
+        return memlord_i_alloc_general(lord, device, storage, bytes, site);
+    s = memlord_i_shard_of(lord, storage, 1);
+    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes);
+    e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
+    if (MEMLORD_I_UNLIKELY(e->key != 0))
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes);
+    e->key = storage;
+    e->word1 = memlord_i_word1(bytes, slot);
+    e->word2 = memlord_i_u64_load(&lord->born);
+    memlord_i_u64_own_add(&cell->allocs, 1);
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_own_take(&s->displaced)))
+        return memlord_i_alloc_crowded(lord, t, slot, storage, bytes);
+    level = memlord_i_u64_own(&cell->level) + bytes;
+    if (MEMLORD_I_UNLIKELY((int64_t)level > (int64_t)memlord_i_u64_own(&cell->high)))
+        return memlord_i_alloc_high(lord, t, slot, bytes);
+    memlord_i_u64_store(&cell->level, level);
+    memlord_i_leave(t);
+    return MEMLORD_OK;
 }
 
 /* Counts a block that left the map by the shorter way: no side record. */
@@ -6428,12 +6443,12 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlo
     return MEMLORD_OK;
 }
 
-/* A plain free that its cell, or the site and tag of the block, have more to do for. */
+/* A plain free that its cell has more to do for. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_low(memlord *lord, memlord_i_thread *t,
-                                                           uint64_t word1, uint64_t word2) {
+                                                           uint64_t word1) {
     memlord_i_entry gone;
     gone.word1 = word1;
-    gone.word2 = word2;
+    gone.word2 = 0; /* no site, no tag */
     memlord_i_count_gone(lord, t, &gone);
     memlord_i_leave(t);
     return MEMLORD_OK;
@@ -6447,8 +6462,8 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     memlord_i_shard *s;
     memlord_i_entry *e;
     memlord_i_cell *cell;
-    uint64_t word1, word2;
-    uint32_t special;
+    uint64_t word1, word2, level;
+    uint32_t special, slot;
     if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
                            !memlord_i_key_plain(storage)))
         return memlord_i_end_general(lord, device, storage, how, site);
@@ -6461,20 +6476,20 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
     word1 = e->word1;
     word2 = e->word2;
-    if (MEMLORD_I_UNLIKELY(e->key != storage || e[1].key || MEMLORD_I_REFS(word1) != 1 ||
-                           (word2 & 1) ||
-                           lord->slot_type[MEMLORD_I_SLOT(word1)] != device.type))
+    slot = (uint32_t)(word1 >> 49) - (1u << 8); /* under 2^8 if there is one reference */
+    if (MEMLORD_I_UNLIKELY(e->key != storage || (e[1].key | word2 << MEMLORD_I_BORN_BITS) ||
+                           slot > 255 || lord->slot_type[slot] != (uint16_t)device.type))
         return memlord_i_end_near(lord, t, device, storage, how);
     e->key = 0;
     memlord_i_u32_own_add(&s->displaced, 1);
-    cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, MEMLORD_I_SLOT(word1));
-    if (MEMLORD_I_UNLIKELY(!cell || (word2 & MEMLORD_I_ROWS_MASK)) ||
-        MEMLORD_I_UNLIKELY((int64_t)(memlord_i_u64_load(&cell->in) -
-                                     memlord_i_u64_load(&cell->out) - MEMLORD_I_BYTES(word1)) <
-                           (int64_t)memlord_i_u64_load(&cell->base)))
-        return memlord_i_end_low(lord, t, word1, word2);
+    cell = memlord_i_cell_own(t, slot);
+    if (MEMLORD_I_UNLIKELY(!cell)) return memlord_i_end_low(lord, t, word1);
+    level = memlord_i_u64_own(&cell->level) - MEMLORD_I_BYTES(word1);
+    if (MEMLORD_I_UNLIKELY((int64_t)level < (int64_t)memlord_i_u64_own(&cell->base)))
+        return memlord_i_end_low(lord, t, word1);
     memlord_i_u64_own_add(&cell->frees, 1);
     memlord_i_u64_own_add(&cell->out, MEMLORD_I_BYTES(word1));
+    memlord_i_u64_store_release(&cell->level, level);
     memlord_i_leave(t);
     return MEMLORD_OK;
 }
