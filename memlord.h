@@ -1658,8 +1658,18 @@ enum { /* memlord_i_thread.special */
     MEMLORD_I_SPECIAL_ORPHAN = 2, /* the record of those that have none: its cells are locked */
     MEMLORD_I_SPECIAL_SITES = 4,  /* the ledger counts sites */
     MEMLORD_I_SPECIAL_TRACE = 8,  /* the ledger logs every call */
-    MEMLORD_I_SPECIAL_FENCE = 16  /* no memlord_i_barrier_all: entering takes an exchange */
+    MEMLORD_I_SPECIAL_FENCE = 16, /* no memlord_i_barrier_all: entering takes an exchange */
+    MEMLORD_I_SPECIAL_ROWS = MEMLORD_I_SPECIAL_TAG | MEMLORD_I_SPECIAL_SITES
 };
+
+/* A site on a device as a thread remembers it: no look-up in the index, no probing. */
+typedef struct memlord_i_known {
+    uint64_t key; /* as in the index; 0: none */
+    memlord_i_cell *cell;
+    uint32_t row;
+} memlord_i_known;
+#define MEMLORD_I_KNOWN_MIN 3 /* 2^3 in the thread record ... */
+#define MEMLORD_I_KNOWN_MAX 12
 
 /* A thread, in one ledger. */
 typedef struct memlord_i_thread {
@@ -1670,8 +1680,9 @@ typedef struct memlord_i_thread {
     uint32_t tag_slot;     /* the device tag_row is for */
     uint32_t tag_row;      /* 0: look it up */
     uint32_t tag_depth;
-    const memlord_site *site; /* the last one, and its row, whose cell is made */
-    uint32_t site_slot, site_row;
+    memlord_i_cell *tag_cell; /* of tag_row; NULL: none */
+    memlord_i_known *known;   /* 2^(64 - shift), each where its key leads to */
+    uint32_t known_shift;
     memlord_i_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* cells of devices, by slot; 0: none */
     memlord_i_book books[MEMLORD_I_BOOKS];          /* cells of sites and tags */
     memlord_i_ptr next;    /* all records of the ledger; push only */
@@ -1683,6 +1694,7 @@ typedef struct memlord_i_thread {
     struct {
         const char *given, *kept;
     } recent[8]; /* tags begun lately: the host's pointer, our copy */
+    memlord_i_known known_first[1 << MEMLORD_I_KNOWN_MIN];
 } memlord_i_thread;
 
 /* A block of the map: 24 bytes.
@@ -2277,6 +2289,8 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
         memlord_i_special(t, MEMLORD_I_SPECIAL_TRACE, 1);
     if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
     t->generation = lord->generation;
+    t->known = t->known_first;
+    t->known_shift = 64 - MEMLORD_I_KNOWN_MIN;
     memlord_i_u32_store(&t->in_use, 1);
     memlord_i_ptr_store(&t->next, memlord_i_ptr_load(&lord->threads));
     memlord_i_ptr_store_release(&lord->threads, t); /* pairs with walks' load_acquire */
@@ -4174,29 +4188,66 @@ static MEMLORD_I_HOT uint32_t memlord_i_row_of(memlord *lord, int book, const vo
     return MEMLORD_I_LIKELY(have) ? (uint32_t)have : memlord_i_row_new(lord, book, identity, slot);
 }
 
+/* Where a thread remembers a site on a device, if it does. */
+static MEMLORD_I_HOT memlord_i_known *memlord_i_known_at(const memlord_i_thread *t,
+                                                         const memlord_site *site, uint32_t slot) {
+    return &t->known[(memlord_i_index_key(site, slot) * 0x9e3779b97f4a7c15u) >> t->known_shift];
+}
+static void memlord_i_known_end(memlord *lord, memlord_i_thread *t) {
+    if (t->known && t->known != t->known_first)
+        memlord_i_free(lord, t->known, sizeof *t->known << (64 - t->known_shift));
+}
+/* Lets a thread remember as many as twice what there are, up to a bound. Not inside. */
+static void memlord_i_known_room(memlord *lord, memlord_i_thread *t) {
+    uint32_t bits = 64 - t->known_shift, rows = memlord_i_rows(lord, MEMLORD_I_SITE);
+    memlord_i_known *more;
+    if (bits == MEMLORD_I_KNOWN_MAX || rows <= 1u << bits >> 1) return;
+    while (bits < MEMLORD_I_KNOWN_MAX && rows > 1u << bits >> 1) bits++;
+    more = (memlord_i_known *)memlord_i_alloc(lord, sizeof *more << bits);
+    if (!more) return;
+    memlord_i_known_end(lord, t);
+    t->known = more;
+    t->known_shift = 64 - bits;
+}
+/* The row of a site, from the index; makes the thread's cell for it, and remembers both. */
+static MEMLORD_I_COLD uint32_t memlord_i_known_new(memlord *lord, memlord_i_thread *t,
+                                                   const memlord_site *site, uint32_t slot) {
+    uint32_t row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
+    memlord_i_cell *cell;
+    memlord_i_known *known;
+    if (!row) return 0;
+    cell = memlord_i_cell_make(lord, t, MEMLORD_I_SITE, row, memlord_i_alloc);
+    if (!cell || t == lord->orphan) return row;
+    memlord_i_known_room(lord, t);
+    known = memlord_i_known_at(t, site, slot);
+    known->key = memlord_i_index_key(site, slot);
+    known->cell = cell;
+    known->row = row;
+    return row;
+}
+static MEMLORD_I_HOT uint32_t memlord_i_site_row(memlord *lord, memlord_i_thread *t,
+                                                 const memlord_site *site, uint32_t slot) {
+    const memlord_i_known *known = memlord_i_known_at(t, site, slot);
+    if (MEMLORD_I_LIKELY(known->key == memlord_i_index_key(site, slot))) return known->row;
+    return memlord_i_known_new(lord, t, site, slot);
+}
+
 /* The row bits of word2 for an allocation by this thread, here; makes the thread's cells for
    them. Not inside. */
 static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                    const memlord_site *site) {
     uint32_t site_row = 0, tag_row = 0;
-    if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)) {
-        if (site != t->site || slot != t->site_slot || !t->site_row) {
-            t->site_row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
-            t->site = site;
-            t->site_slot = slot;
-            if (t->site_row && !memlord_i_cell_at(t, MEMLORD_I_SITE, t->site_row))
-                (void)memlord_i_cell_make(lord, t, MEMLORD_I_SITE, t->site_row, memlord_i_alloc);
-        }
-        site_row = t->site_row;
-    }
+    if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
+        site_row = memlord_i_site_row(lord, t, site, slot);
     if (t->tag) {
         if (!t->tag_row || t->tag_slot != slot) {
             t->tag_row = memlord_i_row_of(lord, MEMLORD_I_TAG, t->tag, slot);
             t->tag_slot = slot;
         }
         tag_row = t->tag_row;
-        if (tag_row && !memlord_i_cell_at(t, MEMLORD_I_TAG, tag_row))
-            (void)memlord_i_cell_make(lord, t, MEMLORD_I_TAG, tag_row, memlord_i_alloc);
+        t->tag_cell = NULL;
+        if (tag_row)
+            t->tag_cell = memlord_i_cell_make(lord, t, MEMLORD_I_TAG, tag_row, memlord_i_alloc);
     }
     return (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
 }
@@ -4317,7 +4368,7 @@ static void memlord_i_count_here(memlord *lord, memlord_i_thread *t, uint32_t sl
     memlord_i_cell *cell;
     uint32_t row;
     if (!site || !(memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)) return;
-    row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
+    row = memlord_i_site_row(lord, t, site, slot);
     cell = row ? memlord_i_cell_at(t, MEMLORD_I_SITE, row) : NULL;
     if (MEMLORD_I_LIKELY(cell && t != lord->orphan)) {
         memlord_i_u64_own_add(&cell->frees, 1);
@@ -6135,6 +6186,7 @@ MEMLORD_API void memlord_destroy(memlord *lord) {
     for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
         memlord_i_book_end(lord, &t->books[MEMLORD_I_SITE], sizeof(memlord_i_cell));
         memlord_i_book_end(lord, &t->books[MEMLORD_I_TAG], sizeof(memlord_i_cell));
+        memlord_i_known_end(lord, t);
     }
     for (i = 0; i < MEMLORD_I_BOOKS; i++)
         memlord_i_book_end(lord, &lord->rows[i], sizeof(memlord_i_row));
@@ -6305,6 +6357,40 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     return r;
 }
 
+/* What a plain alloc is but for its size, its site or its tag: with the site and the tag known
+   to the thread, the same without a step more. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, memlord_i_thread *t,
+                                                              uint32_t slot, uint64_t storage,
+                                                              uint64_t bytes,
+                                                              const memlord_site *site) {
+    const uint32_t special = memlord_i_u32_load(&t->special);
+    const int sites = site && (special & MEMLORD_I_SPECIAL_SITES);
+    const memlord_i_known *known = memlord_i_known_at(t, site, slot);
+    uint64_t rows = 0;
+    int done;
+    if (MEMLORD_I_UNLIKELY((special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS) |
+                           bytes >> MEMLORD_I_PLAIN_BITS) ||
+        MEMLORD_I_UNLIKELY(sites && known->key != memlord_i_index_key(site, slot)) ||
+        MEMLORD_I_UNLIKELY((special & MEMLORD_I_SPECIAL_TAG) &&
+                           (!t->tag_row || t->tag_slot != slot || !t->tag_cell)))
+        return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage,
+                                       bytes, site);
+    if (sites) rows = (uint64_t)known->row << 1;
+    if (special & MEMLORD_I_SPECIAL_TAG) rows |= (uint64_t)t->tag_row << 21;
+    done = memlord_i_open_near(lord, t, slot, memlord_i_cell_own(t, slot), storage, bytes, rows, 1);
+    if (MEMLORD_I_UNLIKELY(!done)) return memlord_i_open_far(lord, t, slot, storage, bytes, rows);
+    if (sites) {
+        memlord_i_u64_own_add(&known->cell->allocs, 1);
+        memlord_i_cell_in(lord, MEMLORD_I_SITE, known->row, known->cell, bytes);
+    }
+    if (special & MEMLORD_I_SPECIAL_TAG) {
+        memlord_i_u64_own_add(&t->tag_cell->allocs, 1);
+        memlord_i_cell_in(lord, MEMLORD_I_TAG, t->tag_row, t->tag_cell, bytes);
+    }
+    memlord_i_leave(t);
+    return done == 2 ? memlord_i_open_crowded(lord, t, slot, storage, bytes) : MEMLORD_OK;
+}
+
 /* 1: neither a handle nor a refused key. */
 static MEMLORD_I_HOT int memlord_i_key_plain(uint64_t key) {
 #if MEMLORD_I_HANDLE_BITS == 32 /* the same, in less: a refused key has a high half of ones */
@@ -6313,7 +6399,7 @@ static MEMLORD_I_HOT int memlord_i_key_plain(uint64_t key) {
     return (key >> MEMLORD_I_HANDLE_BITS) - 1 < (UINT64_MAX >> MEMLORD_I_HANDLE_BITS) - 1;
 }
 
-/* An alloc that is plain, but not into the first slot of a sparse table. */
+/* An alloc that is plain, but not into a sparse table of one's own. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, memlord_i_thread *t,
                                                               uint32_t slot, uint64_t storage,
                                                               uint64_t bytes) {
@@ -6342,32 +6428,13 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord,
     return memlord_i_open_crowded(lord, t, slot, storage, bytes);
 }
 
-/* The least a call can do is written out here and in memlord_i_end: nothing hooked, no tag, a
-   device and a thread seen before, an address, the first slot of a sparse table of one's own.
-   All else is the tail of the function, so that this takes no stack. */
-MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
-    memlord_i_thread *t = memlord_i_self.thread;
-    uint32_t slot = memlord_i_device_direct(device);
-    memlord_i_shard *s;
-    memlord_i_entry *e;
-    memlord_i_cell *cell;
+/* Fills a vacant slot of a sparse table of one's own, and ends a plain alloc. */
+static MEMLORD_I_HOT memlord_result memlord_i_alloc_into(memlord *lord, memlord_i_thread *t,
+                                                         memlord_i_shard *s, memlord_i_entry *e,
+                                                         uint32_t slot, uint64_t storage,
+                                                         uint64_t bytes) {
+    memlord_i_cell *cell = memlord_i_cell_own(t, slot);
     uint64_t level;
-    if (!lord) return MEMLORD_OK;
-    if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
-                           slot == MEMLORD_I_DIRECT || !memlord_i_key_plain(storage)))
-        return memlord_i_alloc_general(lord, device, storage, bytes, site);
-    slot = memlord_i_u8_load_acquire(&lord->slot_of[slot]);
-    cell = memlord_i_cell_own(t, slot);
-    if (MEMLORD_I_UNLIKELY(!cell || (memlord_i_u32_load(&t->special) |
-                                     bytes >> MEMLORD_I_PLAIN_BITS)))
-        return memlord_i_alloc_general(lord, device, storage, bytes, site);
-    s = memlord_i_shard_of(lord, storage, 1);
-    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes);
-    e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
-    if (MEMLORD_I_UNLIKELY(e->key != 0))
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes);
     e->key = storage;
     e->word1 = memlord_i_word1(bytes, slot);
     e->word2 = memlord_i_u64_load(&lord->born);
@@ -6380,6 +6447,52 @@ MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, u
     memlord_i_u64_store(&cell->level, level);
     memlord_i_leave(t);
     return MEMLORD_OK;
+}
+
+/* The slot after another: after the last comes the one that is marked taken, then the first. */
+static MEMLORD_I_HOT memlord_i_entry *memlord_i_sparse_after(const memlord_i_shard *s,
+                                                             memlord_i_entry *e) {
+    return e[1].key == UINT64_MAX ? memlord_i_sparse_at(s, 0) : e + 1;
+}
+
+/* A plain alloc whose first slot `e` is taken, as one in ten is. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_next(memlord *lord, memlord_i_thread *t,
+                                                              uint32_t slot, uint64_t storage,
+                                                              uint64_t bytes, memlord_i_entry *e) {
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    int full = memlord_i_sparse_full(s);
+    while (e->key && e->key != storage && !full)
+        e = memlord_i_sparse_after(s, e);
+    if (MEMLORD_I_LIKELY(!e->key)) return memlord_i_alloc_into(lord, t, s, e, slot, storage, bytes);
+    memlord_i_leave(t);
+    return memlord_i_open_far(lord, t, slot, storage, bytes, 0);
+}
+
+/* The least a call can do is written out here and in memlord_i_end: nothing hooked, no tag, a
+   device and a thread seen before, an address, the first slot of a sparse table of one's own.
+   All else is the tail of the function, so that this takes no stack. */
+MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
+                                         uint64_t bytes, const memlord_site *site) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    uint32_t slot = memlord_i_device_direct(device);
+    memlord_i_shard *s;
+    memlord_i_entry *e;
+    if (!lord) return MEMLORD_OK;
+    if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
+                           slot == MEMLORD_I_DIRECT || !memlord_i_key_plain(storage)))
+        return memlord_i_alloc_general(lord, device, storage, bytes, site);
+    slot = memlord_i_u8_load_acquire(&lord->slot_of[slot]);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_cell_own(t, slot)))
+        return memlord_i_alloc_general(lord, device, storage, bytes, site);
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special) | bytes >> MEMLORD_I_PLAIN_BITS))
+        return memlord_i_alloc_rows(lord, t, slot, storage, bytes, site);
+    s = memlord_i_shard_of(lord, storage, 1);
+    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes);
+    e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
+    if (MEMLORD_I_UNLIKELY(e->key != 0))
+        return memlord_i_alloc_next(lord, t, slot, storage, bytes, e);
+    return memlord_i_alloc_into(lord, t, s, e, slot, storage, bytes);
 }
 
 /* Counts a block that left the map by the shorter way: no side record. */
@@ -6427,17 +6540,73 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
     return r;
 }
 
-/* A free that is plain, but not of the first slot of a sparse table. */
+/* A free in a thread that has a tag, or counts sites: all rows of the block, and its own site. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlord_i_thread *t,
+                                                            memlord_device device,
+                                                            uint64_t storage, int how,
+                                                            const memlord_site *site) {
+    const uint32_t special = memlord_i_u32_load(&t->special);
+    const memlord_i_known *known;
+    memlord_i_entry gone;
+    uint32_t slot;
+    if (MEMLORD_I_UNLIKELY((special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS) ||
+                           !memlord_i_key_plain(storage) || !memlord_i_type_valid(device)) ||
+        MEMLORD_I_UNLIKELY(
+            !memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 1)))
+        return memlord_i_end_general(lord, device, storage, how, site);
+    memlord_i_count_gone(lord, t, &gone);
+    if (!site || !(special & MEMLORD_I_SPECIAL_SITES)) {
+        memlord_i_leave(t);
+        return MEMLORD_OK;
+    }
+    slot = MEMLORD_I_SLOT(gone.word1);
+    known = memlord_i_known_at(t, site, slot);
+    if (MEMLORD_I_LIKELY(known->key == memlord_i_index_key(site, slot))) {
+        memlord_i_u64_own_add(&known->cell->frees, 1);
+        memlord_i_u64_own_add(&known->cell->here, MEMLORD_I_BYTES(gone.word1));
+        memlord_i_leave(t);
+        return MEMLORD_OK;
+    }
+    memlord_i_leave(t);
+    memlord_i_count_here(lord, t, slot, site, MEMLORD_I_BYTES(gone.word1));
+    return MEMLORD_OK;
+}
+
+/* A free that is plain, but not from a sparse table of one's own. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlord_i_thread *t,
                                                             memlord_device device,
                                                             uint64_t storage, int how) {
     memlord_i_entry gone;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_type_valid(device))) {
+    if (MEMLORD_I_UNLIKELY(!memlord_i_key_plain(storage) || !memlord_i_type_valid(device))) {
         memlord_i_leave(t);
-        return MEMLORD_E_DEVICE;
+        return memlord_i_end_general(lord, device, storage, how, NULL);
     }
     if (MEMLORD_I_UNLIKELY(!memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 1)))
         return memlord_i_close(lord, t, device, storage, how, &gone);
+    memlord_i_count_gone(lord, t, &gone);
+    memlord_i_leave(t);
+    return MEMLORD_OK;
+}
+
+/* A plain free whose first slot `e` is another's, or has one behind it. A handle ends here too,
+   in a shard that is not its own. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_next(memlord *lord, memlord_i_thread *t,
+                                                            memlord_device device,
+                                                            uint64_t storage, int how,
+                                                            memlord_i_entry *e) {
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    memlord_i_entry gone;
+    while (e->key && e->key != storage)
+        e = memlord_i_sparse_after(s, e);
+    if (MEMLORD_I_UNLIKELY(!e->key || !memlord_i_plain_entry(lord, e, (uint32_t)device.type))) {
+        memlord_i_leave(t);
+        return memlord_i_end_general(lord, device, storage, how, NULL);
+    }
+    gone.word1 = e->word1;
+    gone.word2 = e->word2;
+    if (e[1].key) memlord_i_sparse_erase(s, (uint32_t)(e - memlord_i_sparse_at(s, 0)));
+    else e->key = 0;
+    memlord_i_u32_own_add(&s->displaced, 1);
     memlord_i_count_gone(lord, t, &gone);
     memlord_i_leave(t);
     return MEMLORD_OK;
@@ -6454,7 +6623,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_low(memlord *lord, memlor
     return MEMLORD_OK;
 }
 
-/* As memlord_alloc. */
+/* As memlord_alloc; only that a handle is not looked for: it is not found where addresses are. */
 static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device device,
                                                   uint64_t storage, int how,
                                                   const memlord_site *site) {
@@ -6463,13 +6632,11 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     memlord_i_entry *e;
     memlord_i_cell *cell;
     uint64_t word1, word2, level;
-    uint32_t special, slot;
-    if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
-                           !memlord_i_key_plain(storage)))
+    uint32_t slot;
+    if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation || !storage))
         return memlord_i_end_general(lord, device, storage, how, site);
-    special = memlord_i_u32_load(&t->special) & ~(uint32_t)MEMLORD_I_SPECIAL_TAG;
-    if (MEMLORD_I_UNLIKELY(special) && (special != MEMLORD_I_SPECIAL_SITES || site))
-        return memlord_i_end_general(lord, device, storage, how, site);
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special)))
+        return memlord_i_end_rows(lord, t, device, storage, how, site);
     s = memlord_i_shard_of(lord, storage, 1);
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
         return memlord_i_end_near(lord, t, device, storage, how);
@@ -6479,7 +6646,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     slot = (uint32_t)(word1 >> 49) - (1u << 8); /* under 2^8 if there is one reference */
     if (MEMLORD_I_UNLIKELY(e->key != storage || (e[1].key | word2 << MEMLORD_I_BORN_BITS) ||
                            slot > 255 || lord->slot_type[slot] != (uint16_t)device.type))
-        return memlord_i_end_near(lord, t, device, storage, how);
+        return memlord_i_end_next(lord, t, device, storage, how, e);
     e->key = 0;
     memlord_i_u32_own_add(&s->displaced, 1);
     cell = memlord_i_cell_own(t, slot);
