@@ -6357,38 +6357,78 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     return r;
 }
 
-/* What a plain alloc is but for its size, its site or its tag: with the site and the tag known
-   to the thread, the same without a step more. */
+/* An alloc with rows that has more to do than memlord_i_alloc_rows. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_near(memlord *lord,
+                                                                   memlord_i_thread *t,
+                                                                   uint32_t slot,
+                                                                   uint64_t storage,
+                                                                   uint64_t bytes, uint64_t rows) {
+    memlord_i_cell *cell = memlord_i_cell_own(t, slot);
+    int done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, rows, 1);
+    if (MEMLORD_I_UNLIKELY(!done)) return memlord_i_open_far(lord, t, slot, storage, bytes, rows);
+    memlord_i_count_rows(lord, t, rows, bytes, 1);
+    memlord_i_leave(t);
+    return done == 2 ? memlord_i_open_crowded(lord, t, slot, storage, bytes) : MEMLORD_OK;
+}
+
+/* What is left for a plain alloc to do on one more cell. */
+static MEMLORD_I_HOT int memlord_i_cell_fits(const memlord_i_cell *cell, uint64_t bytes) {
+    return (int64_t)(memlord_i_u64_own(&cell->level) + bytes) <=
+           (int64_t)memlord_i_u64_own(&cell->high);
+}
+static MEMLORD_I_HOT void memlord_i_cell_opened(memlord_i_cell *cell, uint64_t bytes) {
+    memlord_i_u64_own_add(&cell->allocs, 1);
+    memlord_i_u64_own_add(&cell->level, bytes);
+}
+
+/* A plain alloc but for its site and its tag, which the thread knows. Looks at everything
+   before it does anything, so that what is not as simple can begin anew. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, memlord_i_thread *t,
                                                               uint32_t slot, uint64_t storage,
                                                               uint64_t bytes,
                                                               const memlord_site *site) {
     const uint32_t special = memlord_i_u32_load(&t->special);
-    const int sites = site && (special & MEMLORD_I_SPECIAL_SITES);
     const memlord_i_known *known = memlord_i_known_at(t, site, slot);
+    memlord_i_cell *cell = memlord_i_cell_own(t, slot), *of_site = NULL, *of_tag = NULL;
+    memlord_i_shard *s;
+    memlord_i_entry *e;
     uint64_t rows = 0;
-    int done;
     if (MEMLORD_I_UNLIKELY((special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS) |
-                           bytes >> MEMLORD_I_PLAIN_BITS) ||
-        MEMLORD_I_UNLIKELY(sites && known->key != memlord_i_index_key(site, slot)) ||
-        MEMLORD_I_UNLIKELY((special & MEMLORD_I_SPECIAL_TAG) &&
-                           (!t->tag_row || t->tag_slot != slot || !t->tag_cell)))
+                           bytes >> MEMLORD_I_PLAIN_BITS))
         return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage,
                                        bytes, site);
-    if (sites) rows = (uint64_t)known->row << 1;
-    if (special & MEMLORD_I_SPECIAL_TAG) rows |= (uint64_t)t->tag_row << 21;
-    done = memlord_i_open_near(lord, t, slot, memlord_i_cell_own(t, slot), storage, bytes, rows, 1);
-    if (MEMLORD_I_UNLIKELY(!done)) return memlord_i_open_far(lord, t, slot, storage, bytes, rows);
-    if (sites) {
-        memlord_i_u64_own_add(&known->cell->allocs, 1);
-        memlord_i_cell_in(lord, MEMLORD_I_SITE, known->row, known->cell, bytes);
+    if (site && (special & MEMLORD_I_SPECIAL_SITES)) {
+        of_site = known->cell;
+        rows = (uint64_t)known->row << 1;
+        if (MEMLORD_I_UNLIKELY(known->key != memlord_i_index_key(site, slot)))
+            return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage,
+                                           bytes, site);
     }
     if (special & MEMLORD_I_SPECIAL_TAG) {
-        memlord_i_u64_own_add(&t->tag_cell->allocs, 1);
-        memlord_i_cell_in(lord, MEMLORD_I_TAG, t->tag_row, t->tag_cell, bytes);
+        of_tag = t->tag_cell;
+        rows |= (uint64_t)t->tag_row << 21;
+        if (MEMLORD_I_UNLIKELY(!t->tag_row || t->tag_slot != slot || !of_tag))
+            return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage,
+                                           bytes, site);
     }
+    s = memlord_i_shard_of(lord, storage, 1);
+    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
+        return memlord_i_alloc_rows_near(lord, t, slot, storage, bytes, rows);
+    e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
+    if (MEMLORD_I_UNLIKELY(e->key || (int32_t)memlord_i_u32_load(&s->displaced) <= 0 ||
+                           !memlord_i_cell_fits(cell, bytes)) ||
+        MEMLORD_I_UNLIKELY(of_site && !memlord_i_cell_fits(of_site, bytes)) ||
+        MEMLORD_I_UNLIKELY(of_tag && !memlord_i_cell_fits(of_tag, bytes)))
+        return memlord_i_alloc_rows_near(lord, t, slot, storage, bytes, rows);
+    e->key = storage;
+    e->word1 = memlord_i_word1(bytes, slot);
+    e->word2 = memlord_i_u64_load(&lord->born) | rows;
+    (void)memlord_i_u32_own_take(&s->displaced);
+    memlord_i_cell_opened(cell, bytes);
+    if (of_site) memlord_i_cell_opened(of_site, bytes);
+    if (of_tag) memlord_i_cell_opened(of_tag, bytes);
     memlord_i_leave(t);
-    return done == 2 ? memlord_i_open_crowded(lord, t, slot, storage, bytes) : MEMLORD_OK;
+    return MEMLORD_OK;
 }
 
 /* 1: neither a handle nor a refused key. */
@@ -6540,35 +6580,86 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
     return r;
 }
 
-/* A free in a thread that has a tag, or counts sites: all rows of the block, and its own site. */
+/* A free with rows that has more to do than memlord_i_end_rows. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_near(memlord *lord,
+                                                                 memlord_i_thread *t,
+                                                                 memlord_device device,
+                                                                 uint64_t storage, int how,
+                                                                 const memlord_site *site) {
+    memlord_i_entry gone;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_key_plain(storage) || !memlord_i_type_valid(device)) ||
+        MEMLORD_I_UNLIKELY(
+            !memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 1))) {
+        memlord_i_leave(t);
+        return memlord_i_end_general(lord, device, storage, how, site);
+    }
+    memlord_i_count_gone(lord, t, &gone);
+    memlord_i_leave(t);
+    memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site, MEMLORD_I_BYTES(gone.word1));
+    return MEMLORD_OK;
+}
+
+/* What is left for a plain free to do on one more cell. */
+static MEMLORD_I_HOT int memlord_i_cell_holds(const memlord_i_cell *cell, uint64_t bytes) {
+    return cell && (int64_t)(memlord_i_u64_own(&cell->level) - bytes) >=
+                       (int64_t)memlord_i_u64_own(&cell->base);
+}
+static MEMLORD_I_HOT void memlord_i_cell_closed(memlord_i_cell *cell, uint64_t bytes) {
+    memlord_i_u64_own_add(&cell->out, bytes);
+    memlord_i_u64_store_release(&cell->level, memlord_i_u64_own(&cell->level) - bytes);
+}
+
+/* A plain free of a block that has rows, or in a thread that counts sites. As
+   memlord_i_alloc_rows. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlord_i_thread *t,
                                                             memlord_device device,
                                                             uint64_t storage, int how,
                                                             const memlord_site *site) {
     const uint32_t special = memlord_i_u32_load(&t->special);
-    const memlord_i_known *known;
-    memlord_i_entry gone;
+    const memlord_i_known *known = NULL;
+    memlord_i_cell *cell, *of_site = NULL, *of_tag = NULL;
+    memlord_i_shard *s;
+    memlord_i_entry *e;
+    uint64_t word1, word2, bytes;
     uint32_t slot;
-    if (MEMLORD_I_UNLIKELY((special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS) ||
-                           !memlord_i_key_plain(storage) || !memlord_i_type_valid(device)) ||
-        MEMLORD_I_UNLIKELY(
-            !memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 1)))
+    if (MEMLORD_I_UNLIKELY(special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS))
         return memlord_i_end_general(lord, device, storage, how, site);
-    memlord_i_count_gone(lord, t, &gone);
-    if (!site || !(special & MEMLORD_I_SPECIAL_SITES)) {
-        memlord_i_leave(t);
-        return MEMLORD_OK;
+    s = memlord_i_shard_of(lord, storage, 1);
+    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
+        return memlord_i_end_rows_near(lord, t, device, storage, how, site);
+    e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
+    word1 = e->word1;
+    word2 = e->word2;
+    slot = (uint32_t)(word1 >> 49) - (1u << 8); /* under 2^8 if there is one reference */
+    if (MEMLORD_I_UNLIKELY(e->key != storage || (e[1].key | (word2 & 1)) || slot > 255 ||
+                           lord->slot_type[slot] != (uint16_t)device.type))
+        return memlord_i_end_rows_near(lord, t, device, storage, how, site);
+    bytes = MEMLORD_I_BYTES(word1);
+    cell = memlord_i_cell_own(t, slot);
+    if (MEMLORD_I_SITE_ROW(word2))
+        of_site = memlord_i_cell_at(t, MEMLORD_I_SITE, MEMLORD_I_SITE_ROW(word2));
+    if (MEMLORD_I_TAG_ROW(word2))
+        of_tag = memlord_i_cell_at(t, MEMLORD_I_TAG, MEMLORD_I_TAG_ROW(word2));
+    if (site && (special & MEMLORD_I_SPECIAL_SITES)) known = memlord_i_known_at(t, site, slot);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_cell_holds(cell, bytes)) ||
+        MEMLORD_I_UNLIKELY(MEMLORD_I_SITE_ROW(word2) && !memlord_i_cell_holds(of_site, bytes)) ||
+        MEMLORD_I_UNLIKELY(MEMLORD_I_TAG_ROW(word2) && !memlord_i_cell_holds(of_tag, bytes)) ||
+        MEMLORD_I_UNLIKELY(known && known->key != memlord_i_index_key(site, slot)))
+        return memlord_i_end_rows_near(lord, t, device, storage, how, site);
+    e->key = 0;
+    memlord_i_u32_own_add(&s->displaced, 1);
+    memlord_i_u64_own_add(&cell->frees, 1);
+    memlord_i_cell_closed(cell, bytes);
+    if (of_site) memlord_i_cell_closed(of_site, bytes);
+    if (of_tag) {
+        memlord_i_u64_own_add(&of_tag->frees, 1);
+        memlord_i_cell_closed(of_tag, bytes);
     }
-    slot = MEMLORD_I_SLOT(gone.word1);
-    known = memlord_i_known_at(t, site, slot);
-    if (MEMLORD_I_LIKELY(known->key == memlord_i_index_key(site, slot))) {
+    if (known) {
         memlord_i_u64_own_add(&known->cell->frees, 1);
-        memlord_i_u64_own_add(&known->cell->here, MEMLORD_I_BYTES(gone.word1));
-        memlord_i_leave(t);
-        return MEMLORD_OK;
+        memlord_i_u64_own_add(&known->cell->here, bytes);
     }
     memlord_i_leave(t);
-    memlord_i_count_here(lord, t, slot, site, MEMLORD_I_BYTES(gone.word1));
     return MEMLORD_OK;
 }
 
