@@ -1756,21 +1756,24 @@ typedef struct memlord_i_spare { /* a block held before it is needed: see >>name
 } memlord_i_spare;
 #define MEMLORD_I_SPARES 3 /* an array, a hash index, a string block */
 
-/* Free pieces, powers of two from 64 bytes: see >>memory. */
-#define MEMLORD_I_PIECE_MIN 6
-#define MEMLORD_I_PIECE_MAX 13
+/* Memory of the ledger's own, in grains of 128 bytes: see >>memory. */
+#define MEMLORD_I_GRAIN_BITS 7
+#define MEMLORD_I_PIECE_MAX 15 /* at most REGION_MIN */
 #define MEMLORD_I_REGION_MIN 15
 #define MEMLORD_I_REGION_MAX 18
-typedef struct memlord_i_piece {
-    struct memlord_i_piece *next, **back;
-} memlord_i_piece;
-typedef struct memlord_i_region { /* one block of the allocator: this, order, data */
+#define MEMLORD_I_CLASSES (MEMLORD_I_REGION_MAX - MEMLORD_I_GRAIN_BITS + 1)
+typedef struct memlord_i_region { /* one block of the allocator: this, runs, data */
     struct memlord_i_region *next;
-    size_t size;          /* of the block */
-    uint32_t log;         /* of data */
-    unsigned char *order; /* per smallest piece: log of the free piece that starts here, or 0 */
-    char *data;           /* aligned to 128 */
+    size_t size;      /* of the block */
+    uint32_t grains;  /* of data */
+    uint16_t *run;    /* of the first and the last grain of a free piece: its grains; else 0 */
+    char *data;       /* aligned to a grain */
 } memlord_i_region;
+typedef struct memlord_i_piece { /* free */
+    struct memlord_i_piece *next, **back;
+    memlord_i_region *region;
+    uint32_t at, grains;
+} memlord_i_piece;
 
 enum { /* memlord.hooks: what the plain path must not do alone */
     MEMLORD_I_HOOK_SITES = 1,
@@ -1807,7 +1810,7 @@ struct memlord {
     uint64_t started, started_wall;
     memlord_i_u64 own_bytes;
     memlord_i_lock memory_lock;
-    memlord_i_piece *pieces[MEMLORD_I_REGION_MAX + 1];
+    memlord_i_piece *pieces[MEMLORD_I_CLASSES]; /* by the log of their grains */
     memlord_i_region *regions;
     uint64_t region_bytes;
     memlord_i_u64 sparse_tables, sparse_bytes, dense_bytes; /* of the map */
@@ -1867,11 +1870,12 @@ typedef char memlord_i_check_entry[sizeof(memlord_i_entry) == 24 ? 1 : -1];
 
 /* ----------------------------------------------------------------------- >>memory --
    Owns the ledger's own memory: regions from its allocator, 32 KiB at first and then an eighth
-   of what is held, cut into powers of two from 64 bytes by a buddy system; what is larger than
-   8 KiB comes from the allocator directly, and goes back to it. Pieces are zeroed, and aligned
-   to 128 bytes from that size on. Invariants: the allocator is called with no lock of the
-   ledger held and with the thread marked busy, so a call it makes into this ledger passes
-   through. Lock: memory. */
+   of what is held, cut into whole grains of 128 bytes; what is larger than 32 KiB comes from the
+   allocator directly, and goes back to it. A free piece joins its neighbours, whatever their
+   sizes: all shards of a ledger grow from one size to the next at about the same time, and the
+   tables they leave must make room for those that come. Pieces are zeroed, and aligned to 128.
+   Invariants: the allocator is called with no lock of the ledger held and with the thread
+   marked busy, so a call it makes into this ledger passes through. Lock: memory. */
 
 /* The host's functions for raw memory; counts what the ledger holds. */
 static void *memlord_i_raw_alloc(memlord *lord, size_t size) {
@@ -1986,28 +1990,42 @@ static void memlord_i_os_free(void *user, void *ptr, size_t size) {
     if (e) memlord_i_pages_unmap(e, MEMLORD_I_EXTENT);
 }
 
-static uint32_t memlord_i_log2_up(size_t size) {
-    uint32_t log = MEMLORD_I_PIECE_MIN;
-    while (((size_t)1 << log) < size) log++;
+static uint32_t memlord_i_grains(size_t size) {
+    return (uint32_t)((size + ((size_t)1 << MEMLORD_I_GRAIN_BITS) - 1) >> MEMLORD_I_GRAIN_BITS);
+}
+static uint32_t memlord_i_class(uint32_t grains) {
+    uint32_t log = 0;
+    while (grains >>= 1) log++;
     return log;
 }
 
-static void memlord_i_piece_push(memlord *lord, void *at, uint32_t log) {
-    memlord_i_piece *piece = (memlord_i_piece *)at, **head = &lord->pieces[log];
+static memlord_i_piece *memlord_i_piece_at(memlord_i_region *r, uint32_t at) {
+    return (memlord_i_piece *)(void *)(r->data + ((size_t)at << MEMLORD_I_GRAIN_BITS));
+}
+
+static void memlord_i_piece_push(memlord *lord, memlord_i_region *r, uint32_t at,
+                                 uint32_t grains) {
+    memlord_i_piece **head = &lord->pieces[memlord_i_class(grains)];
+    memlord_i_piece *piece = memlord_i_piece_at(r, at);
+    r->run[at] = r->run[at + grains - 1] = (uint16_t)grains;
+    piece->region = r;
+    piece->at = at;
+    piece->grains = grains;
     piece->next = *head;
     piece->back = head;
     if (*head) (*head)->back = &piece->next;
     *head = piece;
 }
 static void memlord_i_piece_take(memlord_i_piece *piece) {
+    piece->region->run[piece->at] = 0;
+    piece->region->run[piece->at + piece->grains - 1] = 0;
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-
 /* Regions are found by walking: each is an eighth of all before it, so there are few. */
 static memlord_i_region *memlord_i_region_of(memlord *lord, const void *at) {
     memlord_i_region *r = lord->regions;
-    while (r && ((const char *)at < r->data || (const char *)at >= r->data + ((size_t)1 << r->log)))
+    while (r && ((const char *)at < r->data || (const char *)at >= r->data + ((size_t)r->grains << MEMLORD_I_GRAIN_BITS)))
         r = r->next;
     return r;
 }
@@ -2019,48 +2037,47 @@ static void *memlord_i_align(void *at) {
 static int memlord_i_region_add(memlord *lord) {
     uint64_t eighth;
     uint32_t log = MEMLORD_I_REGION_MIN;
-    size_t orders, size;
+    size_t runs, size;
     memlord_i_region *r;
     memlord_i_lock_take(&lord->memory_lock);
     eighth = lord->region_bytes / 8;
     memlord_i_lock_drop(&lord->memory_lock);
     while (log < MEMLORD_I_REGION_MAX && ((uint64_t)2 << log) <= eighth) log++;
-    orders = (size_t)1 << (log - MEMLORD_I_PIECE_MIN);
-    size = sizeof *r + orders + 128 + ((size_t)1 << log);
+    runs = sizeof *r->run << (log - MEMLORD_I_GRAIN_BITS);
+    size = sizeof *r + runs + 128 + ((size_t)1 << log);
     r = (memlord_i_region *)memlord_i_raw_alloc(lord, size);
     if (!r) return -1;
     r->size = size;
-    r->log = log;
-    r->order = (unsigned char *)(r + 1);
-    memset(r->order, 0, orders);
-    r->data = (char *)memlord_i_align(r->order + orders);
+    r->grains = (uint32_t)1 << (log - MEMLORD_I_GRAIN_BITS);
+    r->run = (uint16_t *)(r + 1);
+    memset(r->run, 0, runs);
+    r->data = (char *)memlord_i_align((char *)r->run + runs);
     memlord_i_lock_take(&lord->memory_lock);
     r->next = lord->regions;
     lord->regions = r;
     lord->region_bytes += (uint64_t)1 << log;
-    r->order[0] = (unsigned char)log;
-    memlord_i_piece_push(lord, r->data, log);
+    memlord_i_piece_push(lord, r, 0, r->grains);
     memlord_i_lock_drop(&lord->memory_lock);
     return 0;
 }
 
-/* Under the memory lock: a piece of exactly this size, split off a larger one; or NULL. */
-static void *memlord_i_piece_cut(memlord *lord, uint32_t log) {
-    uint32_t have = log;
-    memlord_i_piece *piece;
-    memlord_i_region *r;
-    while (have <= MEMLORD_I_REGION_MAX && !lord->pieces[have]) have++;
-    if (have > MEMLORD_I_REGION_MAX) return NULL;
-    piece = lord->pieces[have];
-    memlord_i_piece_take(piece);
-    r = memlord_i_region_of(lord, piece);
-    r->order[(size_t)((char *)piece - r->data) >> MEMLORD_I_PIECE_MIN] = 0;
-    while (have > log) {
-        char *half = (char *)piece + ((size_t)1 << --have);
-        r->order[(size_t)(half - r->data) >> MEMLORD_I_PIECE_MIN] = (unsigned char)have;
-        memlord_i_piece_push(lord, half, have);
+/* Under the memory lock: the smallest piece of those looked at that will do, cut to size; or
+   NULL. */
+static void *memlord_i_piece_cut(memlord *lord, uint32_t grains) {
+    uint32_t have;
+    memlord_i_piece *best = NULL, *piece;
+    for (have = memlord_i_class(grains); have < MEMLORD_I_CLASSES && !best; have++) {
+        unsigned looked = 0;
+        for (piece = lord->pieces[have]; piece && (!best || looked < 16); piece = piece->next) {
+            looked++;
+            if (piece->grains >= grains && (!best || piece->grains < best->grains)) best = piece;
+        }
     }
-    return piece;
+    if (!best) return NULL;
+    memlord_i_piece_take(best);
+    if (best->grains > grains)
+        memlord_i_piece_push(lord, best->region, best->at + grains, best->grains - grains);
+    return best;
 }
 
 #define MEMLORD_I_LARGE_EXTRA 256 /* alignment, and where the block really starts */
@@ -2068,7 +2085,7 @@ static void *memlord_i_piece_cut(memlord *lord, uint32_t log) {
 /* Zeroed memory of at least `size` bytes, or NULL. Never called with a lock held but by
    those that can do without (the spare in >>names). */
 static void *memlord_i_alloc(memlord *lord, size_t size) {
-    uint32_t log;
+    uint32_t grains;
     void *p;
     if (size > (size_t)1 << MEMLORD_I_PIECE_MAX) {
         void **at;
@@ -2083,12 +2100,12 @@ static void *memlord_i_alloc(memlord *lord, size_t size) {
         at[-1] = p; /* for the free */
         return memset(at, 0, size);
     }
-    log = memlord_i_log2_up(size);
+    grains = memlord_i_grains(size);
     for (;;) {
         memlord_i_lock_take(&lord->memory_lock);
-        p = memlord_i_piece_cut(lord, log);
+        p = memlord_i_piece_cut(lord, grains);
         memlord_i_lock_drop(&lord->memory_lock);
-        if (p) return memset(p, 0, (size_t)1 << log);
+        if (p) return memset(p, 0, (size_t)grains << MEMLORD_I_GRAIN_BITS);
         if (memlord_i_region_add(lord)) return NULL;
     }
 }
@@ -2097,33 +2114,34 @@ static void *memlord_i_alloc(memlord *lord, size_t size) {
    stays. */
 static memlord_i_region *memlord_i_region_idle(memlord *lord, memlord_i_region *r) {
     memlord_i_region **at = &lord->regions;
-    if (r->order[0] != r->log || !lord->regions->next) return NULL;
-    memlord_i_piece_take((memlord_i_piece *)(void *)r->data);
+    if (r->run[0] != r->grains || !lord->regions->next) return NULL;
+    memlord_i_piece_take(memlord_i_piece_at(r, 0));
     while (*at != r) at = &(*at)->next;
     *at = r->next;
-    lord->region_bytes -= (uint64_t)1 << r->log;
+    lord->region_bytes -= (uint64_t)r->grains << MEMLORD_I_GRAIN_BITS;
     return r;
 }
 
 /* Gives a piece back. With `idle` a region that is left without any is handed out there, for the
    allocator; without, it is kept: the caller holds a lock. */
 static void memlord_i_piece_free(memlord *lord, void *ptr, size_t size, memlord_i_region **idle) {
-    uint32_t log = memlord_i_log2_up(size);
+    uint32_t grains = memlord_i_grains(size), at;
     memlord_i_region *r;
-    size_t at;
     memlord_i_lock_take(&lord->memory_lock);
     r = memlord_i_region_of(lord, ptr);
-    at = (size_t)((char *)ptr - r->data);
-    while (log < r->log) { /* join with the other half as long as that is free too */
-        size_t other = at ^ ((size_t)1 << log);
-        if (r->order[other >> MEMLORD_I_PIECE_MIN] != log) break;
-        r->order[other >> MEMLORD_I_PIECE_MIN] = 0;
-        memlord_i_piece_take((memlord_i_piece *)(void *)(r->data + other));
-        at &= ~((size_t)1 << log);
-        log++;
+    at = (uint32_t)((size_t)((char *)ptr - r->data) >> MEMLORD_I_GRAIN_BITS);
+    if (at + grains < r->grains && r->run[at + grains]) {
+        memlord_i_piece *after = memlord_i_piece_at(r, at + grains);
+        memlord_i_piece_take(after);
+        grains += after->grains;
     }
-    r->order[at >> MEMLORD_I_PIECE_MIN] = (unsigned char)log;
-    memlord_i_piece_push(lord, r->data + at, log);
+    if (at && r->run[at - 1]) {
+        memlord_i_piece *before = memlord_i_piece_at(r, at - r->run[at - 1]);
+        memlord_i_piece_take(before);
+        at -= before->grains;
+        grains += before->grains;
+    }
+    memlord_i_piece_push(lord, r, at, grains);
     if (idle) *idle = memlord_i_region_idle(lord, r);
     memlord_i_lock_drop(&lord->memory_lock);
 }
@@ -2604,15 +2622,9 @@ static size_t memlord_i_table_bytes(uint32_t size, uint32_t shift) {
     return shift ? ((size_t)size + 1) * sizeof(memlord_i_entry) : (size_t)size * MEMLORD_I_BUCKET;
 }
 
-/* 3 * 2^k buckets are the first three quarters of a power of two. */
 static char *memlord_i_table_alloc(memlord *lord, uint32_t size, uint32_t shift) {
     size_t bytes = memlord_i_table_bytes(size, shift);
-    size_t whole = bytes;
-    char *at;
-    if (!shift && (size & (size - 1))) whole = bytes / 3 * 4;
-    if (whole > (size_t)1 << MEMLORD_I_PIECE_MAX) whole = bytes;
-    at = (char *)memlord_i_alloc(lord, whole);
-    if (at && whole > bytes) memlord_i_free(lord, at + bytes, whole - bytes);
+    char *at = (char *)memlord_i_alloc(lord, bytes);
     if (at && shift) {
         ((memlord_i_entry *)(void *)at)[size].key = UINT64_MAX;
         (void)memlord_i_u64_add(&lord->sparse_tables, 1);
@@ -2625,11 +2637,6 @@ static void memlord_i_table_free(memlord *lord, char *at, uint32_t size, uint32_
     if (!at) return;
     if (shift) (void)memlord_i_u64_add(&lord->sparse_tables, (uint64_t)0 - 1);
     (void)memlord_i_u64_add(shift ? &lord->sparse_bytes : &lord->dense_bytes, (uint64_t)0 - bytes);
-    if (!shift && (size & (size - 1)) && bytes / 3 * 4 <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
-        memlord_i_free(lord, at, bytes / 3 * 2);
-        memlord_i_free(lord, at + bytes / 3 * 2, bytes / 3);
-        return;
-    }
     memlord_i_free(lord, at, bytes);
 }
 
@@ -3666,11 +3673,11 @@ static void *memlord_i_cold_alloc(memlord *lord, size_t size) {
         return p;
     }
     if (size <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
-        uint32_t log = memlord_i_log2_up(size);
+        uint32_t grains = memlord_i_grains(size);
         memlord_i_lock_take(&lord->memory_lock);
-        p = memlord_i_piece_cut(lord, log);
+        p = memlord_i_piece_cut(lord, grains);
         memlord_i_lock_drop(&lord->memory_lock);
-        if (p) return memset(p, 0, (size_t)1 << log);
+        if (p) return memset(p, 0, (size_t)grains << MEMLORD_I_GRAIN_BITS);
     }
     lord->wanted = size;
     return NULL;
