@@ -3264,7 +3264,7 @@ static MEMLORD_I_COLD int memlord_i_map_relieve(memlord *lord, memlord_i_thread 
    to its own cells with plain stores and publishes to the row when its net change leaves
    0..batch, and is then put back to the middle: so what is published is at most the truth, and
    at least the truth less a batch a thread. Peaks are taken from it. Invariants: a call counts
-   before it leaves the map (fork finds no half-counted call); sums of in - out are exact modulo
+   before it leaves the map (fork finds no half-counted call); sums of levels are exact modulo
    2^64. Locks: count, row. */
 
 typedef void *(*memlord_i_grab_fn)(memlord *, size_t); /* memlord_i_alloc or _cold_alloc */
@@ -6517,6 +6517,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_next(memlord *lord, mem
 
 /* The least a call can do is written out here and in memlord_i_end: nothing hooked, no tag, a
    device and a thread seen before, an address, the first slot of a sparse table of one's own.
+   memlord_i_alloc_rows and _end_rows are the same with sites and tags; _next, a slot further.
    All else is the tail of the function, so that this takes no stack. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
