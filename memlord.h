@@ -270,6 +270,45 @@
 #define memlord_tag_end MEMLORD_I_PREFIXED(memlord_tag_end)
 #define memlord_tag_get MEMLORD_I_PREFIXED(memlord_tag_get)
 #define memlord_expect MEMLORD_I_PREFIXED(memlord_expect)
+#define memlord_free_deferred MEMLORD_I_PREFIXED(memlord_free_deferred)
+#define memlord_block_use MEMLORD_I_PREFIXED(memlord_block_use)
+#define memlord_retire MEMLORD_I_PREFIXED(memlord_retire)
+#define memlord_capacity_source MEMLORD_I_PREFIXED(memlord_capacity_source)
+#define memlord_capacity_get MEMLORD_I_PREFIXED(memlord_capacity_get)
+#define memlord_capacity_sample MEMLORD_I_PREFIXED(memlord_capacity_sample)
+#define memlord_device_share MEMLORD_I_PREFIXED(memlord_device_share)
+#define memlord_poller_start MEMLORD_I_PREFIXED(memlord_poller_start)
+#define memlord_poller_stop MEMLORD_I_PREFIXED(memlord_poller_stop)
+#define memlord_limit_set MEMLORD_I_PREFIXED(memlord_limit_set)
+#define memlord_limit_fraction MEMLORD_I_PREFIXED(memlord_limit_fraction)
+#define memlord_headroom MEMLORD_I_PREFIXED(memlord_headroom)
+#define memlord_would_fit MEMLORD_I_PREFIXED(memlord_would_fit)
+#define memlord_plan_fit MEMLORD_I_PREFIXED(memlord_plan_fit)
+#define memlord_reserve MEMLORD_I_PREFIXED(memlord_reserve)
+#define memlord_reserve_commit MEMLORD_I_PREFIXED(memlord_reserve_commit)
+#define memlord_reserve_cancel MEMLORD_I_PREFIXED(memlord_reserve_cancel)
+#define memlord_account_open MEMLORD_I_PREFIXED(memlord_account_open)
+#define memlord_account_charge MEMLORD_I_PREFIXED(memlord_account_charge)
+#define memlord_account_get MEMLORD_I_PREFIXED(memlord_account_get)
+#define memlord_account_close MEMLORD_I_PREFIXED(memlord_account_close)
+#define memlord_explain MEMLORD_I_PREFIXED(memlord_explain)
+#define memlord_strategy_set MEMLORD_I_PREFIXED(memlord_strategy_set)
+#define memlord_strategy_check MEMLORD_I_PREFIXED(memlord_strategy_check)
+#define memlord_strategy_default MEMLORD_I_PREFIXED(memlord_strategy_default)
+#define memlord_gc_callback MEMLORD_I_PREFIXED(memlord_gc_callback)
+#define memlord_gc_callback_remove MEMLORD_I_PREFIXED(memlord_gc_callback_remove)
+#define memlord_gc_run MEMLORD_I_PREFIXED(memlord_gc_run)
+#define memlord_gc_poll MEMLORD_I_PREFIXED(memlord_gc_poll)
+#define memlord_retry_backoff MEMLORD_I_PREFIXED(memlord_retry_backoff)
+#define memlord_retry_check MEMLORD_I_PREFIXED(memlord_retry_check)
+#define memlord_alloc_retry MEMLORD_I_PREFIXED(memlord_alloc_retry)
+#define memlord_reserved_set MEMLORD_I_PREFIXED(memlord_reserved_set)
+#define memlord_reserved_add MEMLORD_I_PREFIXED(memlord_reserved_add)
+#define memlord_cache_hit MEMLORD_I_PREFIXED(memlord_cache_hit)
+#define memlord_cache_miss MEMLORD_I_PREFIXED(memlord_cache_miss)
+#define memlord_cached_ratio MEMLORD_I_PREFIXED(memlord_cached_ratio)
+#define memlord_fragmentation MEMLORD_I_PREFIXED(memlord_fragmentation)
+#define memlord_pressure_level MEMLORD_I_PREFIXED(memlord_pressure_level)
 #define memlord_write MEMLORD_I_PREFIXED(memlord_write)
 #define memlord_save MEMLORD_I_PREFIXED(memlord_save)
 #define memlord_shim_malloc MEMLORD_I_PREFIXED(memlord_shim_malloc)
@@ -400,11 +439,12 @@ typedef struct memlord_clock {
 } memlord_clock;
 
 enum {
-    MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands; no effect yet: this version has none */
+    MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
     MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
     MEMLORD_FLAG_EXACT = 4,       /* publish every call: exact peaks, shared lines */
-    MEMLORD_FLAG_DEFER = 8,       /* no callback inside track calls: always so as yet */
-    MEMLORD_FLAG_NO_THREADS = 16, /* start no thread: always so as yet */
+    MEMLORD_FLAG_DEFER = 8,       /* collections and fences run in gc_poll, retire, alloc_retry
+                                     and pollers alone: for hosts with an allocator lock */
+    MEMLORD_FLAG_NO_THREADS = 16, /* no pollers */
     MEMLORD_FLAG_BACKTRACE = 32,  /* no effect yet */
     MEMLORD_FLAG_NO_ENV = 64      /* ignore the environment */
 };
@@ -415,12 +455,12 @@ typedef struct memlord_desc {
     memlord_logger logger;       /* silent */
     memlord_clock clock;         /* monotonic */
     uint32_t flags;              /* MEMLORD_FLAG_... */
-    uint32_t poll_ms;            /* no effect yet */
+    uint32_t poll_ms;            /* how often pollers sample, 200; at least 10 */
     uint32_t snapshot_ms;        /* no effect yet */
     size_t event_capacity;       /* no effect yet */
     uint64_t counter_batch;      /* bytes a thread may hold back from the peak, 65536 */
     const char *output_dir;      /* no effect yet */
-    const char *proc_root;       /* no effect yet */
+    const char *proc_root;       /* put before /proc and cgroup paths; for tests */
     const char *labels;          /* no effect yet */
 } memlord_desc;
 
@@ -459,7 +499,7 @@ typedef struct memlord_block_info {
     const memlord_site *site;  /* NULL: not known */
     uint64_t born;             /* the mark it was born under */
     memlord_meta meta;         /* zero if never described */
-    int pending;               /* 0: this version defers no free */
+    int pending;               /* freed, and waits for its device */
 } memlord_block_info;
 
 typedef struct memlord_tag_stat {
@@ -549,12 +589,13 @@ typedef struct memlord_realloc_token {
     uint64_t word[3];
 } memlord_realloc_token;
 
-/* For deferred frees, which come with a later version: pass NULL. */
+/* When a device has done what was asked of it: an event, a timeline's value. Both functions
+   are called with no lock of ours held and may call the ledger. */
 typedef struct memlord_fence {
-    int (*done)(void *user); /* 1 done, 0 not yet, < 0 failed */
+    int (*done)(void *user);  /* 1 done, 0 not yet, < 0 failed; may not block */
     void *user;
-    uint64_t queue;          /* fences of one queue complete in order */
-    void (*drop)(void *user);
+    uint64_t queue;           /* fences of one queue (a stream) complete in order */
+    void (*drop)(void *user); /* may be NULL */
 } memlord_fence;
 
 typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* != 0 stops */
@@ -678,7 +719,7 @@ MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
                                         uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site)
-    MEMLORD_I_OFF(MEMLORD_OK)
+    MEMLORD_I_OFF_SET(if (fence && fence->drop) fence->drop(fence->user), MEMLORD_OK)
 
 /* -- track: views -- */
 
@@ -720,6 +761,34 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MEMLORD_I_OFF(MEMLORD_OK)
+
+/* -- deferred frees: memory the device still uses --
+   A block whose free has to wait is pending: still in `allocated`, dead to free, release,
+   retain and use. Fences are polled in retire, gc_poll, before an OOM retry and, up to four
+   a call, in alloc; those of one device and queue in the order they came, so that a slow
+   queue holds up none but itself. A failed fence counts as done, and in fence_failures. */
+
+/* Frees a storage once a fence is done. `done` is called once at once, on this thread (a
+   fence may record its event there; not with MEMLORD_FLAG_DEFER), and `drop`, if set, exactly
+   once when MemLord will call `done` no more. An alloc of a pending storage ends it first.
+   Errors: E_INVALID no `done`; E_UNKNOWN not live, counted; E_NOMEM. After an error the fence
+   was not taken: neither function will be called. */
+MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
+                                                 uint64_t storage, memlord_fence fence,
+                                                 const memlord_site *site)
+    MEMLORD_I_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
+
+/* Records that a live storage is used by work the fence stands for (record_stream). A plain
+   free or release of it, later, is deferred by itself until all its uses are done. A later
+   use on the same queue takes the place of an earlier one.
+   Errors: as free_deferred. */
+MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
+                                             uint64_t storage, memlord_fence fence)
+    MEMLORD_I_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
+
+/* Credits every deferred free whose fences are done; answers the bytes. Cost: a few ns with
+   nothing pending; else one `done` for each queue and each that is done. */
+MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MEMLORD_I_OFF(0)
 
 /* -- sites -- */
 
@@ -860,6 +929,313 @@ MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
 MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
                                           const char *tag, uint64_t bytes)
     MEMLORD_I_OFF(MEMLORD_OK)
+
+/* -- capacity --
+   How large a device is and how full, asked of a source per device type: the cpu's is built
+   in (the machine, or the container's memory limit with the page cache left out), others are
+   the host's. Capacity, limit and headroom belong to *physical* devices: cpu, pinned and
+   mapped are one. A sample that failed, or makes no sense (a total of 0, used over total), is
+   unknown, never 0. */
+
+typedef struct memlord_capacity {
+    uint64_t total, used; /* bytes, of everybody */
+    uint64_t process;     /* this process's own share of used; 0: the source cannot tell */
+    uint64_t age_ns;      /* how old the sample is; a source leaves it alone */
+    int known;            /* 0: the other fields mean nothing; a source leaves it alone */
+} memlord_capacity;
+
+/* Fills total, used and process. 0: known. Runs on the poller or on who asks for a sample,
+   one at a time for a device; may block. */
+typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
+
+/* Sets the source of a device type; NULL goes back to what is built in. What the old source
+   said is forgotten, and waits for a call of it in progress on another thread.
+   Errors: E_DEVICE. */
+MEMLORD_API memlord_result memlord_capacity_source(memlord *lord, int type,
+                                                   memlord_capacity_fn fn, void *user)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Reads the latest sample; asks nobody. Never sampled is known = 0, MEMLORD_OK.
+   Errors: E_INVALID `out` NULL; E_DEVICE. Cost: a lock of one device and the clock. */
+MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
+                                                memlord_capacity *out)
+    MEMLORD_I_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+
+/* Asks the source now. Errors: E_UNSUPPORTED the type has none; E_UNKNOWN it failed, or made
+   no sense; E_STATE one is being taken; E_DEVICE; E_NOMEM. Cost: the source's. */
+MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Says that a device's bytes are in another's memory (an integrated GPU in the cpu's): both
+   then have one capacity, limit and headroom. Itself undoes it.
+   Errors: E_DEVICE; E_STATE `physical` is shared itself, or others share `device`; E_NOMEM. */
+MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
+                                                memlord_device physical)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Samples every device that has a source each `interval_ms` (0: 200, at least 10), on a
+   thread for each. Happens by itself, from the first call that touches a device whose type
+   has a source, a collection callback and a strategy. Stop joins them, and none starts by
+   itself until the next start. MEMLORD_POLL_INTERVAL_MS overrides the interval.
+   Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
+   MEMLORD_FLAG_NO_THREADS: memlord_gc_poll then samples what has grown old. */
+MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
+    MEMLORD_I_OFF(MEMLORD_OK)
+MEMLORD_API void memlord_poller_stop(memlord *lord) MEMLORD_I_OFF_VOID
+
+/* -- limits, reservations: admission --
+   A limit refuses reserve and alloc_retry, never memlord_alloc, which records what is true.
+   Live and reserved bytes together never pass it through those two. */
+
+/* Sets the limit of a physical device; 0 is none. Below what is live it refuses until enough
+   is freed. Errors: E_DEVICE; E_NOMEM. */
+MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
+                                             uint64_t bytes) MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Sets it to a fraction of the capacity, and follows that; samples it if it is not known.
+   Errors: E_INVALID not 0 < fraction <= 1; E_UNKNOWN the capacity is not known. */
+MEMLORD_API memlord_result memlord_limit_fraction(memlord *lord, memlord_device device,
+                                                  double fraction) MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Bytes left under the limit and in the latest sample, whichever is less, reservations taken
+   off; negative: that much too many. INT64_MAX: neither is known. */
+MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
+    MEMLORD_I_OFF(INT64_MAX)
+
+/* 1: so many bytes would fit; 0: they would not; -1: neither limit nor capacity is known. */
+MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes)
+    MEMLORD_I_OFF(-1)
+
+/* The same for a whole plan, each block on its device (`storage` is ignored). *short_by, if
+   not NULL, is how many bytes the worst device lacks; negative: all have that much to spare
+   or more; 0 with the answer -1. */
+MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
+                                 int64_t *short_by)
+    MEMLORD_I_OFF_SET(if (short_by) *short_by = 0, -1)
+
+typedef uint64_t memlord_ticket;  /* a reservation; 0 is none */
+typedef uint64_t memlord_account; /* 0 is none */
+
+/* Holds bytes of a device's limit, and of its headroom, for an allocation to come: reserve,
+   allocate, memlord_alloc, commit. What this thread records on the device meanwhile comes off
+   the reservation, so that nothing counts twice; commit and cancel give back the rest.
+   Without a limit everything is granted. One thread may hold 8 such tickets open at a time;
+   more count twice until their commit.
+   Errors: E_LIMIT (logged with memlord_explain); E_INVALID over 2^48 or `out` NULL; E_DEVICE;
+   E_NOMEM; commit and cancel: E_UNKNOWN not an open ticket. */
+MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
+                                           uint64_t bytes, memlord_ticket *out)
+    MEMLORD_I_OFF_SET(if (out) *out = 0, MEMLORD_OK)
+MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
+    MEMLORD_I_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* -- accounts: who is charged (a request, a user) for bytes that are counted elsewhere -- */
+
+typedef struct memlord_account_stat {
+    char name[48]; /* cut to fit */
+    memlord_device device;
+    uint64_t bytes, peak;
+    uint64_t limit; /* 0: none */
+    uint64_t refused; /* charges over the limit */
+} memlord_account_stat;
+
+/* Opens an account; adds nothing to the device. Ids of closed accounts are used again, under
+   another number. `name` may be NULL. Errors: E_INVALID; E_DEVICE; E_NOMEM. */
+MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device device,
+                                                const char *name, uint64_t limit,
+                                                memlord_account *out)
+    MEMLORD_I_OFF_SET(if (out) *out = 0, MEMLORD_OK)
+
+/* Adds to it, or takes from it, from any thread. Errors: E_LIMIT over its limit (or 2^48);
+   E_INVALID below 0; E_UNKNOWN closed. Nothing has changed then. Cost: one atomic. */
+MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
+                                                  int64_t bytes) MEMLORD_I_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
+                                               memlord_account_stat *out)
+    MEMLORD_I_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+/* Closes it, whatever it holds. */
+MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Writes who holds a device and how many bytes short a request of `wanted` is, in one line:
+   limit, capacity, reservations, the largest tags and sites. Follows snprintf; allocates
+   nothing. Logged by itself on every refused reservation and final out-of-memory.
+   Cost: walks tags and sites. */
+MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
+                                   char *buf, size_t cap)
+    MEMLORD_I_OFF_SET(if (buf && cap) buf[0] = 0, 0)
+
+/* -- bands: when a collection pays --
+   A strategy is a list of bands over the used % of the device. The first with lo <= used% <
+   hi decides: a collection is due when its metric reaches its threshold, the larger (or, with
+   COMBINE_MIN, the smaller) of `bytes` and `percent` of the capacity (of the limit where one
+   is set and smaller). 0 leaves a part out. While the capacity is unknown only a band that
+   covers 0 to 100 counts, and percent only where a limit stands in for it. */
+
+typedef enum memlord_metric {
+    MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
+    MEMLORD_METRIC_FREED,     /* bytes freed there since the last collection */
+    MEMLORD_METRIC_MAX        /* the larger of the two */
+} memlord_metric;
+typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
+
+typedef struct memlord_band {
+    double lo, hi; /* used %, half open; 101 is above everything */
+    memlord_metric metric;
+    uint64_t bytes;
+    double percent;
+    memlord_combine combine;
+} memlord_band;
+
+/* Replaces the strategy, for all devices; n = 0 switches bands off. Copied. Overlaps, gaps and
+   an uncovered 100 % are logged as warnings.
+   Errors: E_INVALID a band is bad (logged, naming it); E_NOMEM. The old one stays. */
+MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, const memlord_band *bands,
+                                                size_t n) MEMLORD_I_OFF(MEMLORD_OK)
+/* Looks for bands with lo >= hi, NaN, negative numbers, no threshold or an unknown metric.
+   Errors: E_INVALID, and *bad, if not NULL, is the index of the first. */
+MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
+                                                  size_t *bad)
+    MEMLORD_I_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
+/* What is in force unless MEMLORD_FLAG_NO_STRATEGY or memlord_strategy_set says otherwise:
+   {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
+MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
+    MEMLORD_I_OFF_SET(if (n) *n = 0, NULL)
+
+/* -- collection -- */
+
+/* name, text */
+#define MEMLORD_I_REASONS(X)                                                                  \
+    X(BAND, "band")                                                                           \
+    X(OOM, "out of memory")                                                                   \
+    X(LIMIT, "limit")                                                                         \
+    X(NEIGHBOUR, "neighbour")                                                                 \
+    X(FRAGMENTATION, "fragmentation")                                                         \
+    X(HOST, "host")
+enum {
+#define MEMLORD_I_X(name, text) MEMLORD_REASON_##name,
+    MEMLORD_I_REASONS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    MEMLORD_REASON_COUNT
+};
+
+typedef struct memlord_gc_event {
+    memlord_device device;
+    int reason;              /* MEMLORD_REASON_... */
+    double used_percent;     /* NaN: unknown */
+    size_t band;             /* which one; SIZE_MAX but for REASON_BAND */
+    memlord_metric metric;
+    uint64_t value, threshold; /* of the metric; value is live bytes but for REASON_BAND */
+    uint64_t needed;         /* bytes somebody waits for; 0: no particular number */
+    uint64_t device_runs, total_runs; /* this one included, failed ones too */
+} memlord_gc_event;
+
+typedef struct memlord_gc_result {
+    int ran;            /* 0: could not; nothing is reset, counted in gc_failed */
+    int family;         /* freed starts over for every device of the type */
+    uint64_t reclaimed; /* bytes given back, as far as known */
+} memlord_gc_result;
+
+/* Gives memory back: drops a cache, trims a pool. Runs on the thread whose call crossed the
+   threshold, inside that call, under whatever locks the host holds there, but none of ours (see
+   MEMLORD_FLAG_DEFER). May call anything but memlord_destroy. The block being freed by that
+   call is not yet returned. At most one run at a time for a device; others do not wait. */
+typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
+                                           const memlord_gc_event *event);
+
+/* Adds a callback for a device type; they run in the order they came and their results add
+   up. Remove takes off the first that is the same and waits for runs of it on other threads;
+   a callback may remove itself. Errors: E_INVALID fn NULL; E_DEVICE; E_NOMEM; E_UNKNOWN. */
+MEMLORD_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn,
+                                               void *user) MEMLORD_I_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, int type,
+                                                      memlord_gc_fn fn, void *user)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Collects now, whatever the bands say. *reclaimed, if not NULL, is what it gave back.
+   Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback; E_STATE one is running, or
+   none of them could. */
+MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
+                                          uint64_t *reclaimed)
+    MEMLORD_I_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
+
+/* Retires deferred frees and runs what is due: the safe point under MEMLORD_FLAG_DEFER. Without
+   pollers it first samples what is older than their interval. Errors: E_DEVICE. */
+MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* -- out of memory -- */
+
+typedef struct memlord_retry {
+    uint32_t max_retries;         /* after the first attempt */
+    uint32_t initial_ms, max_ms;
+    double multiplier;
+    void (*sleep_ms)(void *user, uint32_t ms); /* NULL: waits, and wakes when enough is freed */
+    void *user;
+} memlord_retry;
+
+/* The pause after attempt 0, 1, ...: initial x multiplier^attempt in whole ms, at most max_ms.
+   NULL is the default policy: 5, 50 ms, x 1.5, 2000 ms. */
+MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt)
+    MEMLORD_I_OFF(0)
+/* Errors: E_INVALID max_ms < initial_ms, or a multiplier that is not finite or below 1. */
+MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Makes the real allocation. 0: done, *storage set; > 0: no memory, try again; < 0: give up. */
+typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
+
+/* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
+   off, again. Records the storage itself; fn must not. Over the limit it retires and collects
+   once (REASON_LIMIT) and calls fn only if that made room. A NULL policy is MEMLORD_RETRY's or
+   the default. The last failure is logged with memlord_explain.
+   Errors: E_INVALID; E_DEVICE; E_LIMIT; E_OOM. *storage is 0 then. */
+MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
+                                               uint64_t bytes, memlord_try_fn fn, void *user,
+                                               const memlord_retry *policy,
+                                               uint64_t *storage, const memlord_site *site)
+#if defined(MEMLORD_DISABLE)
+{
+    uint64_t made = 0;
+    int failed = fn ? fn(user, bytes, &made) : -1;
+    if (storage) *storage = failed ? 0 : made;
+    return failed ? MEMLORD_E_OOM : MEMLORD_OK;
+}
+#else
+;
+#endif
+
+/* -- pools the host runs itself -- */
+
+/* Says how much a pool holds of a device, and the largest free piece of it (UINT64_MAX: not
+   known). Errors: E_DEVICE; E_NOMEM; reserved_add also E_INVALID below 0 or over 2^62. */
+MEMLORD_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
+                                                uint64_t reserved, uint64_t largest_free)
+    MEMLORD_I_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_reserved_add(memlord *lord, memlord_device device,
+                                                int64_t delta) MEMLORD_I_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cache_hit(memlord *lord, memlord_device device)
+    MEMLORD_I_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cache_miss(memlord *lord, memlord_device device)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* (reserved - allocated) / reserved, at least 0; 0 when nothing is reserved. */
+MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MEMLORD_I_OFF(0)
+/* 1 - largest_free / (reserved - allocated), 0 to 1; 0 when nothing is free; NaN when the
+   largest free piece is not known. */
+MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MEMLORD_I_OFF(0)
+
+enum {
+    MEMLORD_PRESSURE_UNKNOWN,  /* neither capacity nor limit is known */
+    MEMLORD_PRESSURE_NORMAL,
+    MEMLORD_PRESSURE_WARNING,  /* from 80 % of the capacity or the limit */
+    MEMLORD_PRESSURE_CRITICAL, /* from 95 % */
+    MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory */
+};
+MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
+    MEMLORD_I_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
 /* -- reports -- */
 
@@ -1075,12 +1451,19 @@ MEMLORD_I_INLINE void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 #endif
 #endif
 
+#if defined(MEMLORD_NO_THREADS)
+#define MEMLORD_I_THREADLESS 1
+#else
+#define MEMLORD_I_THREADLESS 0
+#endif
+
 #if MEMLORD_I_WINDOWS
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN
 #endif
 #include <stdlib.h>  /* malloc, for the shim */
 #include <windows.h> /* pages, fibre-local storage, files */
+#include <psapi.h>   /* the working set */
 #elif MEMLORD_I_POSIX
 #include <errno.h>    /* EINTR, EEXIST */
 #include <fcntl.h>    /* open */
@@ -1100,7 +1483,9 @@ MEMLORD_I_INLINE void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 #include <sys/auxv.h>    /* getauxval */
 #include <sys/syscall.h> /* membarrier */
 #elif MEMLORD_I_APPLE
-#include <dlfcn.h> /* dladdr */
+#include <dlfcn.h>      /* dladdr */
+#include <mach/mach.h>  /* host_statistics64, task_info */
+#include <sys/sysctl.h> /* hw.memsize */
 #endif
 #endif
 
@@ -1148,7 +1533,7 @@ static void memlord_i_yield(void) { (void)SwitchToThread(); }
 static uint64_t memlord_i_pid(void) { return GetCurrentProcessId(); }
 static int memlord_i_env(const char *name, char *buf, size_t cap) {
     DWORD n = GetEnvironmentVariableA(name, buf, (DWORD)cap);
-    return n > 0 && n < cap;
+    return n < cap ? n > 0 : -1;
 }
 static void memlord_i_stderr(const char *text, size_t size) {
     DWORD done;
@@ -1208,6 +1593,40 @@ typedef int memlord_i_signals;
 static memlord_i_signals memlord_i_signals_hold(void) { return 0; }
 static void memlord_i_signals_release(memlord_i_signals *held) { (void)held; }
 
+/* -- something to wait on, and threads of our own -- */
+
+typedef struct memlord_i_event { HANDLE handle; } memlord_i_event;
+static int memlord_i_event_open(memlord_i_event *event) {
+    event->handle = CreateEventA(NULL, FALSE, FALSE, NULL);
+    return event->handle ? 0 : -1;
+}
+static void memlord_i_event_close(memlord_i_event *event) { (void)CloseHandle(event->handle); }
+static void memlord_i_event_set(memlord_i_event *event) { (void)SetEvent(event->handle); }
+static void memlord_i_event_wait(memlord_i_event *event, uint32_t ms) {
+    (void)WaitForSingleObject(event->handle, ms);
+}
+typedef HANDLE memlord_i_worker;
+typedef struct memlord_i_job { /* outlives its thread */
+    void (*run)(void *);
+    void *user;
+} memlord_i_job;
+static DWORD WINAPI memlord_i_worker_main(void *job) {
+    ((memlord_i_job *)job)->run(((memlord_i_job *)job)->user);
+    return 0;
+}
+static int memlord_i_worker_start(memlord_i_worker *out, memlord_i_job *job) {
+    *out = CreateThread(NULL, 0, memlord_i_worker_main, job, 0, NULL);
+    return *out ? 0 : -1;
+}
+static int memlord_i_worker_is_self(memlord_i_worker worker) {
+    return GetThreadId(worker) == GetCurrentThreadId();
+}
+static void memlord_i_worker_join(memlord_i_worker worker) {
+    (void)WaitForSingleObject(worker, INFINITE);
+    (void)CloseHandle(worker);
+}
+static void memlord_i_worker_detach(memlord_i_worker worker) { (void)CloseHandle(worker); }
+
 #elif MEMLORD_I_POSIX
 
 /* errno is the host's: free(), beside which we are called, keeps it. */
@@ -1244,7 +1663,7 @@ static uint64_t memlord_i_now(void) {
 static uint64_t memlord_i_wall_seconds(void) { return (uint64_t)time(NULL); }
 static void memlord_i_yield(void) { (void)sched_yield(); }
 static uint64_t memlord_i_pid(void) { return (uint64_t)getpid(); }
-/* 1: the variable is set, fits, and the process is not set-uid */
+/* 1: the variable is set and fits; -1: it does not fit; 0: not set, or the process is set-uid */
 static int memlord_i_env(const char *name, char *buf, size_t cap) {
     const char *value;
     size_t n;
@@ -1254,7 +1673,9 @@ static int memlord_i_env(const char *name, char *buf, size_t cap) {
     if (issetugid()) return 0;
 #endif
     value = getenv(name);
-    if (!value || (n = strlen(value)) >= cap) return 0;
+    if (!value) return 0;
+    n = strlen(value);
+    if (n >= cap) return -1;
     memcpy(buf, value, n + 1);
     return 1;
 }
@@ -1319,20 +1740,22 @@ static int memlord_i_file_refused(const char *path) { /* exists and is no plain 
     struct stat st;
     return lstat(path, &st) ? errno != ENOENT : !S_ISREG(st.st_mode);
 }
+/* The same file under a number that is no standard stream, whose own the host may have closed;
+   -1: none left. */
+static int memlord_i_fd_high(int fd) {
+    int higher;
+    if (fd >= 3) return fd;
+    higher = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    (void)close(fd);
+    return higher;
+}
 static int memlord_i_file_create(const char *path, memlord_i_file *out) { /* 1: exists */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return errno == EEXIST ? 1 : -1;
-    if (fd < 3) { /* the host closed a standard stream: stay off its number */
-        int higher = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        (void)close(fd);
-        if (higher < 0) {
-            (void)unlink(path);
-            return -1;
-        }
-        fd = higher;
-    }
-    *out = fd;
-    return 0;
+    *out = memlord_i_fd_high(fd);
+    if (*out >= 0) return 0;
+    (void)unlink(path);
+    return -1;
 }
 static int memlord_i_file_write(memlord_i_file file, const char *data, size_t size) {
     while (size) {
@@ -1379,8 +1802,628 @@ static void memlord_i_signals_release(memlord_i_signals *held) {
     (void)pthread_sigmask(SIG_SETMASK, &held->before, NULL);
 }
 
+/* -- something to wait on, and threads of our own -- */
+
+typedef struct memlord_i_event {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    int set;
+} memlord_i_event;
+static int memlord_i_event_open(memlord_i_event *event) {
+    pthread_condattr_t attr;
+    int bad;
+    if (pthread_condattr_init(&attr)) return -1;
+#if MEMLORD_I_APPLE
+    bad = 0; /* it waits for a span instead */
+#else
+    bad = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+#endif
+    event->set = 0;
+    bad = bad || pthread_mutex_init(&event->mutex, NULL);
+    if (!bad && pthread_cond_init(&event->cond, &attr)) {
+        (void)pthread_mutex_destroy(&event->mutex);
+        bad = 1;
+    }
+    (void)pthread_condattr_destroy(&attr);
+    return bad ? -1 : 0;
+}
+static void memlord_i_event_close(memlord_i_event *event) {
+    (void)pthread_cond_destroy(&event->cond);
+    (void)pthread_mutex_destroy(&event->mutex);
+}
+static void memlord_i_event_set(memlord_i_event *event) {
+    (void)pthread_mutex_lock(&event->mutex);
+    event->set = 1;
+    (void)pthread_cond_signal(&event->cond);
+    (void)pthread_mutex_unlock(&event->mutex);
+}
+/* Waits until the event is set, which it then no longer is, or so many ms have gone by. */
+static void memlord_i_event_wait(memlord_i_event *event, uint32_t ms) {
+    struct timespec until;
+    uint64_t ns = (uint64_t)ms * 1000000u;
+    int late = 0;
+#if !MEMLORD_I_APPLE
+    ns += memlord_i_now();
+#endif
+    until.tv_sec = (time_t)(ns / 1000000000u);
+    until.tv_nsec = (long)(ns % 1000000000u);
+    (void)pthread_mutex_lock(&event->mutex);
+    while (!event->set && !late) {
+#if MEMLORD_I_APPLE
+        late = pthread_cond_timedwait_relative_np(&event->cond, &event->mutex, &until);
+#else
+        late = pthread_cond_timedwait(&event->cond, &event->mutex, &until);
+#endif
+    }
+    event->set = 0;
+    (void)pthread_mutex_unlock(&event->mutex);
+}
+
+typedef pthread_t memlord_i_worker;
+typedef struct memlord_i_job { /* outlives its thread */
+    void (*run)(void *);
+    void *user;
+} memlord_i_job;
+static void *memlord_i_worker_main(void *job) {
+    ((memlord_i_job *)job)->run(((memlord_i_job *)job)->user);
+    return NULL;
+}
+/* The host's signals are not for our threads. */
+static int memlord_i_worker_start(memlord_i_worker *out, memlord_i_job *job) {
+    sigset_t every, before;
+    int bad;
+    (void)sigfillset(&every);
+    (void)pthread_sigmask(SIG_SETMASK, &every, &before);
+    bad = pthread_create(out, NULL, memlord_i_worker_main, job);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return bad ? -1 : 0;
+}
+static int memlord_i_worker_is_self(memlord_i_worker worker) {
+    return pthread_equal(worker, pthread_self());
+}
+static void memlord_i_worker_join(memlord_i_worker worker) { (void)pthread_join(worker, NULL); }
+static void memlord_i_worker_detach(memlord_i_worker worker) { (void)pthread_detach(worker); }
+
 #else
 #error "memlord.h knows Windows and POSIX: add a family above for this platform"
+#endif
+
+/* What the machine has for this process: the capacity source of the cpu device. One family:
+   memlord_i_cpu_sample, 0 = known, and memlord_i_cpu_close. One caller at a time; no malloc,
+   no stdio, little stack; errno is kept. Zero is a valid state; only `root` is set from
+   outside. What is in doubt is not known: a number that is wrong is worse than none. */
+
+#if MEMLORD_I_LINUX
+
+#define MEMLORD_I_CPU_LEVELS 16 /* cgroups watched, from ours up; deeper: 15 and the topmost */
+
+enum { /* files of memlord_i_cpu; from LEVEL_FILES on four for each level */
+    MEMLORD_I_CPU_MEMINFO,
+    MEMLORD_I_CPU_CGROUP,
+    MEMLORD_I_CPU_STATM,
+    MEMLORD_I_CPU_MOUNTINFO, /* open only while it is read */
+    MEMLORD_I_CPU_LEVEL_FILES,
+    MEMLORD_I_CPU_MAX = 0, /* of a level: its hard limit, */
+    MEMLORD_I_CPU_HIGH,    /* the limit beyond which the kernel slows its processes down, */
+    MEMLORD_I_CPU_CURRENT, /* what it uses, page cache included, */
+    MEMLORD_I_CPU_STAT,    /* and of what kind that is */
+    MEMLORD_I_CPU_FILES = MEMLORD_I_CPU_LEVEL_FILES + 4 * MEMLORD_I_CPU_LEVELS
+};
+
+typedef struct memlord_i_cpu_file {
+    uint64_t dev, ino; /* what was opened: the host may close our number and use it again */
+    int fd;            /* plus 1; 0: not open */
+} memlord_i_cpu_file;
+
+typedef struct memlord_i_cpu {
+    const char *root; /* before every path, for tests; NULL: none. Or a directory with the
+                         contents of /proc: then cgroups are looked for from <root>/.. */
+    int bare;         /* the latter */
+    int v1;           /* the version of the cgroups below */
+    uint64_t pid;     /* whose files these are; 0: nobody's */
+    uint64_t place;   /* hash of the /proc/self/cgroup the levels are from; 0: not looked yet */
+    uint32_t levels;
+    uint32_t ends[MEMLORD_I_CPU_LEVELS]; /* lengths: so much of `path` is a level's directory */
+    memlord_i_cpu_file files[MEMLORD_I_CPU_FILES];
+    char path[1024]; /* our cgroup */
+    char text[8192]; /* the file being read: too large for the 16 KiB stacks some hosts use */
+} memlord_i_cpu;
+
+/* a, b, c and d in a row: the length; 0: too long. */
+static size_t memlord_i_cpu_join(char *out, size_t cap, const char *a, const char *b,
+                                 const char *c, const char *d) {
+    const char *part[4];
+    size_t i, n = 0;
+    part[0] = a, part[1] = b, part[2] = c, part[3] = d;
+    for (i = 0; i < 4; i++) {
+        size_t more = strlen(part[i]);
+        if (more >= cap - n) return 0;
+        memcpy(out + n, part[i], more + 1);
+        n += more;
+    }
+    return n;
+}
+
+static size_t memlord_i_cpu_path(const memlord_i_cpu *cpu, int which, char *out, size_t cap) {
+    static const char *const proc[] = {"/meminfo", "/self/cgroup", "/self/statm",
+                                       "/self/mountinfo"};
+    static const char *const level[2][4] = {
+        {"/memory.max", "/memory.high", "/memory.current", "/memory.stat"},
+        {"/memory.limit_in_bytes", NULL, "/memory.usage_in_bytes", "/memory.stat"}};
+    const char *root = cpu->root ? cpu->root : "";
+    const char *name;
+    size_t end;
+    if (which < MEMLORD_I_CPU_LEVEL_FILES)
+        return memlord_i_cpu_join(out, cap, root, cpu->bare ? "" : "/proc", proc[which], "");
+    which -= MEMLORD_I_CPU_LEVEL_FILES;
+    end = cpu->ends[which / 4];
+    name = level[cpu->v1][which % 4];
+    if (!name || end >= cap) return 0;
+    memcpy(out, cpu->path, end);
+    return memlord_i_cpu_join(out + end, cap - end, name, "", "", "");
+}
+
+static int memlord_i_cpu_ours(const memlord_i_cpu_file *f) {
+    struct stat st;
+    return f->fd && !fstat(f->fd - 1, &st) && (uint64_t)st.st_dev == f->dev &&
+           (uint64_t)st.st_ino == f->ino;
+}
+static void memlord_i_cpu_drop(memlord_i_cpu *cpu, int from, int to) {
+    for (; from < to; from++) {
+        if (memlord_i_cpu_ours(&cpu->files[from])) (void)close(cpu->files[from].fd - 1);
+        cpu->files[from].fd = 0;
+    }
+}
+
+/* 0; 1: there is no such file; -1: another reason. */
+static int memlord_i_cpu_open(memlord_i_cpu *cpu, int which) {
+    char path[sizeof cpu->path + 32];
+    memlord_i_cpu_file *f = &cpu->files[which];
+    struct stat st;
+    int fd;
+    if (!memlord_i_cpu_path(cpu, which, path, sizeof path)) return -1;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? 1 : -1;
+    fd = memlord_i_fd_high(fd);
+    if (fd < 0) return -1;
+    if (fstat(fd, &st)) {
+        (void)close(fd);
+        return -1;
+    }
+    f->fd = fd + 1;
+    f->dev = (uint64_t)st.st_dev;
+    f->ino = (uint64_t)st.st_ino;
+    return 0;
+}
+
+/* The whole file as a string in cpu->text: 0; 1: there is no such file; -1: not known. A file
+   that was open and fails is opened once more: its cgroup went and came back. */
+static int memlord_i_cpu_read(memlord_i_cpu *cpu, int which) {
+    memlord_i_cpu_file *f = &cpu->files[which];
+    int fresh = !memlord_i_cpu_ours(f);
+    size_t n = 0;
+    if (fresh) {
+        int r;
+        f->fd = 0; /* a foreign one stays open */
+        r = memlord_i_cpu_open(cpu, which);
+        if (r) return r;
+    }
+    for (;;) {
+        ssize_t got = pread(f->fd - 1, cpu->text + n, sizeof cpu->text - n, (off_t)n);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) {
+            memlord_i_cpu_drop(cpu, which, which + 1);
+            return fresh ? -1 : memlord_i_cpu_read(cpu, which);
+        }
+        n += (size_t)got;
+        if (n == sizeof cpu->text) return -1; /* no end in sight */
+        if (!got) break;
+    }
+    cpu->text[n] = 0;
+    return 0;
+}
+
+/* The number `*at` begins with and moves behind: 0; -1: none, or none of 64 bits. */
+static int memlord_i_cpu_number(const char **at, uint64_t *out) {
+    const char *p = *at;
+    uint64_t n = 0;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        unsigned digit = (unsigned)(*p - '0');
+        if (n > (UINT64_MAX - digit) / 10) return -1;
+        n = n * 10 + digit;
+    }
+    if (p == *at) return -1;
+    *at = p;
+    *out = n;
+    return 0;
+}
+
+/* The number in the line of cpu->text that begins with `name`: 0; 1: no such line; -1: garbage.
+   `kilo`: the line must say kB. */
+static int memlord_i_cpu_field(const memlord_i_cpu *cpu, const char *name, int kilo,
+                               uint64_t *out) {
+    size_t n = strlen(name);
+    const char *p = cpu->text;
+    while (strncmp(p, name, n) || (p[n] != ' ' && p[n] != '\t')) {
+        p = strchr(p, '\n');
+        if (!p) return 1;
+        p++;
+    }
+    for (p += n; *p == ' ' || *p == '\t'; p++) {}
+    if (memlord_i_cpu_number(&p, out)) return -1;
+    if (kilo) {
+        if (strncmp(p, " kB", 3) || *out > UINT64_MAX >> 10) return -1;
+        p += 3;
+        *out <<= 10;
+    }
+    return *p == '\n' || !*p ? 0 : -1;
+}
+
+/* A file that is one number; "max" is UINT64_MAX. Results as of memlord_i_cpu_read. */
+static int memlord_i_cpu_value(memlord_i_cpu *cpu, int which, uint64_t *out) {
+    const char *p = cpu->text;
+    int r = memlord_i_cpu_read(cpu, which);
+    if (r) return r;
+    if (!strncmp(p, "max", 3)) {
+        *out = UINT64_MAX;
+        p += 3;
+    } else if (memlord_i_cpu_number(&p, out)) {
+        return -1;
+    }
+    return *p == '\n' || !*p ? 0 : -1;
+}
+
+static int memlord_i_cpu_machine(memlord_i_cpu *cpu, uint64_t *total, uint64_t *left) {
+    int r;
+    if (memlord_i_cpu_read(cpu, MEMLORD_I_CPU_MEMINFO)) return -1;
+    if (memlord_i_cpu_field(cpu, "MemTotal:", 1, total) || !*total) return -1;
+    r = memlord_i_cpu_field(cpu, "MemAvailable:", 1, left);
+    if (r > 0) { /* before Linux 3.14: what it is near to */
+        uint64_t buffers, cached;
+        if (memlord_i_cpu_field(cpu, "MemFree:", 1, left) ||
+            memlord_i_cpu_field(cpu, "Buffers:", 1, &buffers) ||
+            memlord_i_cpu_field(cpu, "Cached:", 1, &cached) || buffers > *total ||
+            cached > *total - buffers || *left > *total - buffers - cached)
+            return -1;
+        *left += buffers + cached;
+        r = 0;
+    }
+    return r || *left > *total ? -1 : 0;
+}
+
+/* `word` is one of the words between the commas of `list`. */
+static int memlord_i_cpu_listed(const char *list, const char *word) {
+    size_t n = strlen(word);
+    while (strncmp(list, word, n) || (list[n] && list[n] != ',')) {
+        list = strchr(list, ',');
+        if (!list) return 0;
+        list++;
+    }
+    return 1;
+}
+
+/* The path of our memory cgroup in /proc/self/cgroup, whose lines are number:controllers:path,
+   cut out in place; NULL: none. The memory controller is of one version at a time: v2 has it,
+   in the line without controllers, if no other line does. */
+static char *memlord_i_cpu_cgroup(char *text, int *v1) {
+    char *found = NULL, *line, *next;
+    *v1 = 0;
+    for (line = text; line && *line; line = next) {
+        char *names, *path;
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        names = strchr(line, ':');
+        path = names ? strchr(names + 1, ':') : NULL;
+        if (!path || path[1] != '/') continue;
+        *path++ = 0;
+        if (memlord_i_cpu_listed(names + 1, "memory")) {
+            *v1 = 1;
+            return path;
+        }
+        if (!names[1]) found = path;
+    }
+    return found;
+}
+
+/* Where `path` lies below a mount that shows what is under `root`; NULL: elsewhere. Both are
+   as our cgroup namespace sees them, where a step up is "/..". */
+static const char *memlord_i_cpu_below(const char *root, const char *path) {
+    size_t n = strcmp(root, "/") ? strlen(root) : 0;
+    if (!strncmp(root, path, n) && (!path[n] || path[n] == '/')) {
+        path += n;
+        if (!strncmp(path, "/..", 3) && (!path[3] || path[3] == '/')) return NULL;
+        return path[0] && path[1] ? path : "";
+    }
+    while (!strncmp(root, "/..", 3)) root += 3;
+    return *root ? NULL : ""; /* above us by names that are hidden: its top is all we see */
+}
+
+/* The next word of a line of mountinfo, cut out, its escapes (\040 is a space) undone. */
+static char *memlord_i_cpu_word(char **at) {
+    char *word = *at, *p = word, *out = word;
+    for (; *p && *p != ' '; p++, out++) {
+        *out = *p;
+        if (p[0] == '\\' && p[1] >= '0' && p[1] <= '3' && p[2] >= '0' && p[2] <= '7' &&
+            p[3] >= '0' && p[3] <= '7') {
+            *out = (char)((p[1] - '0') * 64 + (p[2] - '0') * 8 + (p[3] - '0'));
+            p += 3;
+        }
+    }
+    *at = *p ? p + 1 : p;
+    *out = 0;
+    return word;
+}
+
+/* A line of mountinfo: number, parent, device, root, mount point, options, any others, "-",
+   type, source, options of the file system. Takes the mount if it shows the cgroup at `path`,
+   and as much above it as the best one so far, whose root's length is *best; of those the
+   last, which hides the others. 0; -1: its path is too long for us. */
+static int memlord_i_cpu_mount(memlord_i_cpu *cpu, char *line, const char *path, size_t *best,
+                               size_t *top) {
+    char full[sizeof cpu->path];
+    const char *root, *point, *type, *options, *below;
+    size_t n;
+    int i;
+    for (i = 0; i < 3; i++) (void)memlord_i_cpu_word(&line);
+    root = memlord_i_cpu_word(&line);
+    point = memlord_i_cpu_word(&line);
+    while (*line && strcmp(memlord_i_cpu_word(&line), "-")) {}
+    type = memlord_i_cpu_word(&line);
+    (void)memlord_i_cpu_word(&line);
+    options = memlord_i_cpu_word(&line);
+    if (strcmp(type, cpu->v1 ? "cgroup" : "cgroup2")) return 0;
+    if (cpu->v1 && !memlord_i_cpu_listed(options, "memory")) return 0;
+    below = memlord_i_cpu_below(root, path);
+    if (!below || strlen(root) > *best) return 0;
+    n = memlord_i_cpu_join(full, sizeof full, cpu->root ? cpu->root : "", cpu->bare ? "/.." : "",
+                           point, below);
+    if (!n) return -1;
+    if (access(full, F_OK)) return 0;
+    memcpy(cpu->path, full, n + 1);
+    *best = strlen(root);
+    *top = n - strlen(below);
+    return 0;
+}
+
+/* Sets cpu->path to the directory of the cgroup at `path`, a piece of cpu->text, and *top to
+   the length of its mount point: 0; 1: it cannot be seen; -1: not known. */
+static int memlord_i_cpu_find(memlord_i_cpu *cpu, const char *path, size_t *top) {
+    size_t n = strlen(path) + 1, have = 0, best = SIZE_MAX;
+    char *window = cpu->text + n, *line, *end;
+    size_t room = sizeof cpu->text - n - 1;
+    int skip = 0, r; /* skip: in the rest of a line that is longer than the window */
+    memmove(cpu->text, path, n);
+    if (memlord_i_cpu_open(cpu, MEMLORD_I_CPU_MOUNTINFO)) return -1;
+    for (r = 0; !r;) {
+        ssize_t got = read(cpu->files[MEMLORD_I_CPU_MOUNTINFO].fd - 1, window + have, room - have);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) r = -1;
+        if (got <= 0) break;
+        have += (size_t)got;
+        window[have] = 0;
+        for (line = window; !r && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+            *end = 0;
+            if (!skip) r = memlord_i_cpu_mount(cpu, line, cpu->text, &best, top);
+            skip = 0;
+        }
+        have -= (size_t)(line - window);
+        memmove(window, line, have);
+        if (have == room) have = 0, skip = 1;
+    }
+    memlord_i_cpu_drop(cpu, MEMLORD_I_CPU_MOUNTINFO, MEMLORD_I_CPU_MOUNTINFO + 1);
+    return r ? r : best == SIZE_MAX;
+}
+
+/* Finds the cgroups whose limits bind us, again after each move: 0; -1: not known. */
+static int memlord_i_cpu_levels(memlord_i_cpu *cpu) {
+    uint64_t place = 0xcbf29ce484222325u; /* FNV-1a */
+    const char *p;
+    size_t end, top = 0;
+    int r = memlord_i_cpu_read(cpu, MEMLORD_I_CPU_CGROUP);
+    if (r < 0) return -1;
+    if (r > 0) cpu->text[0] = 0; /* a kernel without cgroups */
+    for (p = cpu->text; *p; p++) place = (place ^ (unsigned char)*p) * 0x100000001b3u;
+    if (place == cpu->place) return 0;
+    memlord_i_cpu_drop(cpu, MEMLORD_I_CPU_LEVEL_FILES, MEMLORD_I_CPU_FILES);
+    cpu->place = 0;
+    cpu->levels = 0;
+    p = memlord_i_cpu_cgroup(cpu->text, &cpu->v1);
+    r = p ? memlord_i_cpu_find(cpu, p, &top) : 1;
+    /* Cgroups that nobody mounted bind nobody, if we are where all processes start. */
+    if (r < 0 || (r > 0 && p && strcmp(cpu->text, "/"))) return -1;
+    for (end = r ? 0 : strlen(cpu->path); end && end >= top; end--) {
+        if (end > top && cpu->path[end] && cpu->path[end] != '/') continue;
+        if (cpu->levels == MEMLORD_I_CPU_LEVELS) cpu->levels--;
+        cpu->ends[cpu->levels++] = (uint32_t)end;
+    }
+    cpu->place = place;
+    return 0;
+}
+
+/* A level's limit: 0; -1: not known. UINT64_MAX is none, also where the files are missing: in
+   the root, or where the controller is off. */
+static int memlord_i_cpu_limit(memlord_i_cpu *cpu, uint32_t level, uint64_t *limit) {
+    int base = MEMLORD_I_CPU_LEVEL_FILES + 4 * (int)level;
+    uint64_t more = UINT64_MAX;
+    int r = memlord_i_cpu_value(cpu, base + MEMLORD_I_CPU_MAX, limit);
+    if (r > 0) *limit = UINT64_MAX;
+    if (r >= 0 && !cpu->v1) {
+        r = memlord_i_cpu_value(cpu, base + MEMLORD_I_CPU_HIGH, &more);
+    } else if (r == 0 && level == 0) { /* v1 also says what binds us from above the mount */
+        r = memlord_i_cpu_read(cpu, base + MEMLORD_I_CPU_STAT);
+        if (!r) r = memlord_i_cpu_field(cpu, "hierarchical_memory_limit", 0, &more);
+    }
+    if (r == 0 && more < *limit) *limit = more;
+    return r < 0 || !*limit ? -1 : 0;
+}
+
+/* What is left of a level's limit. Page cache counts as left, active or not: the kernel drops
+   it before it refuses memory, and MemAvailable has it so too. (Kubernetes takes off only the
+   inactive part.) shmem and what is locked are on other lists and stay in. */
+static int memlord_i_cpu_left(memlord_i_cpu *cpu, uint32_t level, uint64_t limit, uint64_t *left) {
+    static const char *const names[2][2] = {{"inactive_file", "active_file"},
+                                            {"total_inactive_file", "total_active_file"}};
+    int base = MEMLORD_I_CPU_LEVEL_FILES + 4 * (int)level, i, r;
+    uint64_t used, cache;
+    if (memlord_i_cpu_value(cpu, base + MEMLORD_I_CPU_CURRENT, &used)) return -1;
+    r = memlord_i_cpu_read(cpu, base + MEMLORD_I_CPU_STAT);
+    if (r < 0) return -1;
+    for (i = 0; !r && i < 2; i++) { /* not said: then it counts as used */
+        int said = memlord_i_cpu_field(cpu, names[cpu->v1][i], 0, &cache);
+        if (said < 0) return -1;
+        if (said == 0) used = used > cache ? used - cache : 0;
+    }
+    *left = limit > used ? limit - used : 0;
+    return 0;
+}
+
+static uint64_t memlord_i_cpu_resident(memlord_i_cpu *cpu) { /* 0: not known */
+    const char *p = cpu->text;
+    uint64_t size, pages, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (memlord_i_cpu_read(cpu, MEMLORD_I_CPU_STATM)) return 0;
+    if (memlord_i_cpu_number(&p, &size) || *p++ != ' ') return 0;
+    if (memlord_i_cpu_number(&p, &pages) || *p != ' ' || pages > UINT64_MAX / page) return 0;
+    return pages * page;
+}
+
+static void memlord_i_cpu_close(memlord_i_cpu *cpu) {
+    int saved = errno;
+    memlord_i_cpu_drop(cpu, 0, MEMLORD_I_CPU_FILES);
+    cpu->pid = 0;
+    errno = saved;
+}
+
+/* The first time, and in a child: what is open below /proc/self is about the parent. */
+static void memlord_i_cpu_start(memlord_i_cpu *cpu) {
+    char path[sizeof cpu->path];
+    memlord_i_cpu_close(cpu);
+    cpu->pid = memlord_i_pid();
+    cpu->place = 0;
+    cpu->bare = 0;
+    if (cpu->root && *cpu->root &&
+        memlord_i_cpu_path(cpu, MEMLORD_I_CPU_MEMINFO, path, sizeof path))
+        cpu->bare = access(path, F_OK) != 0;
+}
+
+/* The tightest limit is the total; what is left is what the fullest level leaves. */
+static int memlord_i_cpu_query(memlord_i_cpu *cpu, uint64_t *total, uint64_t *left) {
+    uint64_t machine, limit, less;
+    uint32_t i;
+    if (cpu->pid != memlord_i_pid()) memlord_i_cpu_start(cpu);
+    if (memlord_i_cpu_machine(cpu, &machine, left) || memlord_i_cpu_levels(cpu)) return -1;
+    *total = machine;
+    for (i = 0; i < cpu->levels; i++) {
+        if (memlord_i_cpu_limit(cpu, i, &limit)) return -1;
+        if (limit > machine) continue;
+        if (memlord_i_cpu_left(cpu, i, limit, &less)) return -1;
+        if (limit < *total) *total = limit;
+        if (less < *left) *left = less;
+    }
+    return 0;
+}
+
+static int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *total, uint64_t *used,
+                                uint64_t *process) {
+    int saved = errno;
+    uint64_t all, left;
+    int r = memlord_i_cpu_query(cpu, &all, &left);
+    if (!r) {
+        *total = all;
+        *used = all - left;
+        *process = memlord_i_cpu_resident(cpu);
+    }
+    errno = saved;
+    return r;
+}
+
+#else
+
+typedef struct memlord_i_cpu {
+    const char *root; /* has no effect here */
+} memlord_i_cpu;
+static void memlord_i_cpu_close(memlord_i_cpu *cpu) { (void)cpu; }
+
+#if MEMLORD_I_WINDOWS
+/* K32GetProcessMemoryInfo by name: which header declares it under which name, and in which
+   library, differs with the SDK and its settings. */
+typedef BOOL(WINAPI *memlord_i_cpu_info_fn)(HANDLE, PROCESS_MEMORY_COUNTERS *, DWORD);
+static int memlord_i_cpu_process(PROCESS_MEMORY_COUNTERS *out) {
+    HMODULE module = GetModuleHandleA("kernel32.dll");
+    FARPROC address = module ? GetProcAddress(module, "K32GetProcessMemoryInfo") : NULL;
+    memlord_i_cpu_info_fn fn;
+    if (!address) return -1;
+    memcpy(&fn, &address, sizeof fn);
+    return fn(GetCurrentProcess(), out, sizeof *out) ? 0 : -1;
+}
+/* 1: a job's limit binds us. It is on committed bytes; of the job's other processes we cannot
+   know. */
+static int memlord_i_cpu_job(uint64_t *limit) {
+    JOBOBJECT_EXTENDED_LIMIT_INFORMATION job;
+    if (!QueryInformationJobObject(NULL, JobObjectExtendedLimitInformation, &job, sizeof job,
+                                   NULL) ||
+        !(job.BasicLimitInformation.LimitFlags & JOB_OBJECT_LIMIT_JOB_MEMORY))
+        return 0;
+    *limit = job.JobMemoryLimit;
+    return *limit != 0;
+}
+static int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *total, uint64_t *used,
+                                uint64_t *process) {
+    MEMORYSTATUSEX machine;
+    PROCESS_MEMORY_COUNTERS self;
+    uint64_t all, left, limit, less;
+    int known = !memlord_i_cpu_process(&self);
+    (void)cpu;
+    machine.dwLength = sizeof machine;
+    if (!GlobalMemoryStatusEx(&machine) || !machine.ullTotalPhys) return -1;
+    all = machine.ullTotalPhys;
+    left = machine.ullAvailPhys < all ? machine.ullAvailPhys : all;
+    if (memlord_i_cpu_job(&limit) && limit < all) {
+        if (!known) return -1;
+        less = limit > self.PagefileUsage ? limit - self.PagefileUsage : 0;
+        if (less < left) left = less;
+        all = limit;
+    }
+    *total = all;
+    *used = all - left;
+    *process = known ? self.WorkingSetSize : 0;
+    return 0;
+}
+#elif MEMLORD_I_APPLE
+/* Used is what cannot be dropped: anonymous, wired and compressed pages, as Activity Monitor
+   counts it; free and file-backed pages are left. */
+static int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *total, uint64_t *used,
+                                uint64_t *process) {
+    mach_port_t host = mach_host_self();
+    vm_statistics64_data_t vm;
+    mach_task_basic_info_data_t self;
+    mach_msg_type_number_t n = HOST_VM_INFO64_COUNT;
+    uint64_t machine = 0, pages;
+    size_t size = sizeof machine;
+    kern_return_t r = host_statistics64(host, HOST_VM_INFO64, (host_info64_t)&vm, &n);
+    (void)cpu;
+    (void)mach_port_deallocate(mach_task_self(), host);
+    if (r != KERN_SUCCESS) return -1;
+    if (sysctlbyname("hw.memsize", &machine, &size, NULL, 0) || !machine) return -1;
+    pages = (uint64_t)vm.internal_page_count + vm.wire_count + vm.compressor_page_count;
+    pages = pages > vm.purgeable_count ? pages - vm.purgeable_count : 0;
+    *total = machine;
+    *used = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (*used > machine) *used = machine;
+    n = MACH_TASK_BASIC_INFO_COUNT;
+    r = task_info(mach_task_self(), MACH_TASK_BASIC_INFO, (task_info_t)&self, &n);
+    *process = r == KERN_SUCCESS ? self.resident_size : 0;
+    return 0;
+}
+#else /* no portable call tells what is free: a capacity source of the host's can */
+static int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *total, uint64_t *used,
+                                uint64_t *process) {
+    (void)cpu;
+    (void)total;
+    (void)used;
+    (void)process;
+    return -1;
+}
+#endif
 #endif
 
 /* ---------------------------------------------------------------------- >>atomics --
@@ -1426,11 +2469,22 @@ static MEMLORD_I_HOT uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_
 static MEMLORD_I_HOT uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
     return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
 }
+static MEMLORD_I_HOT uint64_t memlord_i_u64_add_acqrel(memlord_i_u64 *w, uint64_t v) {
+    return __atomic_fetch_add(&w->v, v, __ATOMIC_ACQ_REL);
+}
 static MEMLORD_I_HOT uint32_t memlord_i_u32_add(memlord_i_u32 *w, uint32_t v) {
     return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
 }
+static MEMLORD_I_HOT uint32_t memlord_i_u32_add_seqcst(memlord_i_u32 *w, uint32_t v) {
+    return __atomic_fetch_add(&w->v, v, __ATOMIC_SEQ_CST);
+}
 static MEMLORD_I_HOT int memlord_i_u32_cas(memlord_i_u32 *w, uint32_t *expected, uint32_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
+}
+static MEMLORD_I_HOT int memlord_i_u32_cas_seqcst(memlord_i_u32 *w, uint32_t *expected,
+                                                  uint32_t v) {
+    return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST,
                                        __ATOMIC_RELAXED);
 }
 static MEMLORD_I_HOT int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
@@ -1491,8 +2545,14 @@ static MEMLORD_I_HOT uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_
 static MEMLORD_I_HOT uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
     return (uint64_t)InterlockedExchangeAdd64((__int64 volatile *)&w->v, (__int64)v);
 }
+static MEMLORD_I_HOT uint64_t memlord_i_u64_add_acqrel(memlord_i_u64 *w, uint64_t v) {
+    return memlord_i_u64_add(w, v);
+}
 static MEMLORD_I_HOT uint32_t memlord_i_u32_add(memlord_i_u32 *w, uint32_t v) {
     return (uint32_t)InterlockedExchangeAdd((long volatile *)&w->v, (long)v);
+}
+static MEMLORD_I_HOT uint32_t memlord_i_u32_add_seqcst(memlord_i_u32 *w, uint32_t v) {
+    return memlord_i_u32_add(w, v);
 }
 static MEMLORD_I_HOT int memlord_i_u32_cas(memlord_i_u32 *w, uint32_t *expected, uint32_t v) {
     uint32_t seen = (uint32_t)InterlockedCompareExchange((long volatile *)&w->v, (long)v,
@@ -1500,6 +2560,10 @@ static MEMLORD_I_HOT int memlord_i_u32_cas(memlord_i_u32 *w, uint32_t *expected,
     int same = seen == *expected;
     *expected = seen;
     return same;
+}
+static MEMLORD_I_HOT int memlord_i_u32_cas_seqcst(memlord_i_u32 *w, uint32_t *expected,
+                                                  uint32_t v) {
+    return memlord_i_u32_cas(w, expected, v);
 }
 static MEMLORD_I_HOT int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
     uint64_t seen = (uint64_t)InterlockedCompareExchange64((__int64 volatile *)&w->v, (__int64)v,
@@ -1581,12 +2645,16 @@ static void memlord_i_lock_drop(memlord_i_lock *lock) {
        orphan    the thread record of those that have none
        shard     one a shard: its state and its table
        bucket    one bit a bucket, while a shard is shared
+       fences    fences, their queues, what is to be dropped
+       callbacks collection callbacks, and who runs them; capacity sources
+       place     one a physical device: its sample, limit, reservations, bands
        memory    the ledger's free pieces
        count     the cells of the orphan record
        row       one a row: the published balance
        pages     one for the process: the extents of the os allocator */
 
 #define MEMLORD_I_SHARD_BITS 10 /* 1024 shards */
+#define MEMLORD_I_ID_FIRST 4    /* of threads; the states of shards before that are no thread's */
 #define MEMLORD_I_TAG_DEPTH 64
 #define MEMLORD_I_BYTES_MAX ((uint64_t)1 << 48)
 #define MEMLORD_I_TYPES ((int)MEMLORD_DEVICE_TYPE_COUNT)
@@ -1608,9 +2676,13 @@ typedef struct memlord_i_cell {
     memlord_i_u64 allocs, frees; /* of a site row: frees here, whoever allocated */
     memlord_i_u64 base;          /* the part of the level that is published */
     memlord_i_u64 high;          /* the highest level since the last publication */
-    memlord_i_u64 here;          /* of a site row: bytes freed here */
+    memlord_i_u64 here;          /* of a site row: bytes freed here; of a device's: see trip */
     memlord_i_u64 seen;          /* the row's `turn` at the last publication */
 } memlord_i_cell;
+
+/* In a device's row nothing is freed "here": the word is the `out` from which on this thread
+   looks at the bands again. 0 makes it look at its next free. */
+static inline memlord_i_u64 *memlord_i_cell_trip(memlord_i_cell *cell) { return &cell->here; }
 
 /* units * 2^63 + rest: totals that never wrap. */
 typedef struct memlord_i_wide {
@@ -1618,7 +2690,7 @@ typedef struct memlord_i_wide {
 } memlord_i_wide;
 
 typedef struct memlord_i_row {
-    memlord_i_lock lock;        /* guards published and turn of batched rows */
+    memlord_i_lock lock;        /* guards base; published and turn of batched rows */
     uint32_t slot;              /* of the device */
     void *subject;              /* memlord_i_device, memlord_i_site or a tag's kept name */
     memlord_i_u64 published;    /* signed; <= the live bytes at every moment */
@@ -1626,7 +2698,7 @@ typedef struct memlord_i_row {
     memlord_i_u64 turn;         /* publications so far */
     memlord_i_u64 folds_in, folds_out; /* 2^63 bytes each, taken off cells near overflow */
     memlord_i_u64 expected;     /* tags: memlord_expect */
-    struct {                    /* what a reset, or a collection (freed), starts from; cold */
+    struct {                    /* what a reset, or a collection (freed), starts from */
         memlord_i_wide in, out, freed;
         uint64_t allocs, frees, here;
     } base;
@@ -1659,6 +2731,7 @@ enum { /* memlord_i_thread.special */
     MEMLORD_I_SPECIAL_SITES = 4,  /* the ledger counts sites */
     MEMLORD_I_SPECIAL_TRACE = 8,  /* the ledger logs every call */
     MEMLORD_I_SPECIAL_FENCE = 16, /* no memlord_i_barrier_all: entering takes an exchange */
+    MEMLORD_I_SPECIAL_TICKET = 32, /* reservations to take allocations off */
     MEMLORD_I_SPECIAL_ROWS = MEMLORD_I_SPECIAL_TAG | MEMLORD_I_SPECIAL_SITES
 };
 
@@ -1688,6 +2761,8 @@ typedef struct memlord_i_thread {
     memlord_i_ptr next;    /* all records of the ledger; push only */
     memlord_i_u32 in_use;
     uint64_t generation;   /* of the ledger */
+    uint32_t open_tickets; /* of `tickets`, some of them closed by another thread since */
+    memlord_ticket tickets[8];
     struct memlord_i_thread *sibling;  /* records of the same thread in other ledgers */
     struct memlord_i_thread **siblings; /* what points here */
     const char *tags[MEMLORD_I_TAG_DEPTH]; /* what to go back to */
@@ -1704,12 +2779,37 @@ typedef struct memlord_i_entry {
     uint64_t key, word1, word2;
 } memlord_i_entry;
 
-/* What few blocks have: a description, or more references than fit. */
+/* What few blocks have: a description, more references than fit, fences to wait for. */
 typedef struct memlord_i_side {
     uint64_t word2; /* the entry's own */
     uint64_t refs;  /* when the entry says 127 */
+    struct memlord_i_fence *fences; /* recorded uses; of a pending block those not yet done */
+    uint64_t serial; /* not 0: freed, and pending; no two are the same */
+    uint64_t epoch;  /* when that was */
     memlord_meta meta;
 } memlord_i_side;
+
+enum { /* memlord_i_fence.state */
+    MEMLORD_I_FENCE_USE,    /* of a live block: nobody asks it yet */
+    MEMLORD_I_FENCE_ASKED,  /* a thread is in its functions, or about to */
+    MEMLORD_I_FENCE_QUEUED,
+    MEMLORD_I_FENCE_DONE    /* asked and dropped */
+};
+/* A fence taken from the host. `sibling` and serial belong to who holds the block's side
+   record; the rest is under the fences lock. */
+typedef struct memlord_i_fence {
+    memlord_fence fence;
+    struct memlord_i_fence *sibling; /* of the same block */
+    struct memlord_i_fence *next;    /* behind it in the queue, in a list to begin or drop */
+    struct memlord_i_fence *last;    /* a queue's first: its last */
+    struct memlord_i_fence *across, **back; /* a queue's first: those of other queues */
+    uint64_t key, serial;            /* of the pending block */
+    uint64_t round;                  /* when it was last asked */
+    uint32_t slot;
+    uint32_t state;
+    uint32_t widowed; /* its block is gone: who is in its functions frees it */
+} memlord_i_fence;
+#define MEMLORD_I_QUEUES 64 /* lists of queues, by hash; a word has a bit for each */
 
 typedef struct memlord_i_shard {
     memlord_i_u32 state;     /* NEW, SHARED, MOVING, or whose it is: see >>map */
@@ -1738,12 +2838,122 @@ typedef struct memlord_i_site {
     memlord_site first;     /* what it is shown as until it is renamed */
 } memlord_i_site;
 
+/* One per physical device: cpu, pinned and mapped are at one place. */
+typedef struct memlord_i_place {
+    memlord_i_lock lock;    /* all below but `sampling`, and the bands of its devices */
+    memlord_i_u32 sampling; /* somebody asks the source */
+    void *sampler;          /* who */
+    memlord_device device;  /* whose source is asked */
+    memlord_capacity sample;
+    uint64_t sampled;       /* when */
+    uint64_t limit;         /* 0: none */
+    double fraction;        /* what it follows; 0: it was set in bytes */
+    uint64_t held;          /* reserved, and not yet recorded */
+    uint64_t arriving;      /* of held: being recorded at this moment */
+    uint32_t spare_ticket;  /* a closed one; the list goes on in its `next` */
+    int failing;            /* the last alloc_retry found nothing */
+    memlord_i_u32 polled;   /* MEMLORD_I_POLLER_... */
+    memlord_i_u32 stop;
+    memlord_i_event wake;
+    memlord_i_worker worker;
+    memlord_i_job job;
+    struct memlord *lord;
+} memlord_i_place;
+
+enum { /* memlord_i_place.polled */
+    MEMLORD_I_POLLER_NONE,
+    MEMLORD_I_POLLER_BUSY,   /* being started or stopped */
+    MEMLORD_I_POLLER_RUNS,
+    MEMLORD_I_POLLER_FAILED  /* no thread could be had: the caller samples */
+};
+
+enum { /* memlord.polling */
+    MEMLORD_I_POLLING_WANTED, /* where bands have something to decide */
+    MEMLORD_I_POLLING_ALL,    /* memlord_poller_start */
+    MEMLORD_I_POLLING_OFF     /* memlord_poller_stop */
+};
+
+/* The last request that found no memory. */
+typedef struct memlord_i_oom {
+    uint64_t bytes, live, used; /* used UINT64_MAX: not known */
+    const memlord_site *site;
+    uint64_t at; /* 0: there was none */
+} memlord_i_oom;
+
+/* What the bands know of a device; under its place's lock, but for what is atomic. */
+typedef struct memlord_i_watch {
+    memlord_i_u64 soon_up, soon_low; /* signed: published bytes at which to look again */
+    memlord_i_u32 near;  /* every call looks */
+    memlord_i_u32 seen;  /* its poller was thought of */
+    memlord_i_u64 looks;
+    int spent;           /* a collection ran: not before the metric has moved */
+    uint64_t live, freed; /* when it ended */
+    memlord_i_u32 running; /* a collection; taken by exchange */
+    void *runner;        /* who, and what: under the callbacks lock */
+    struct memlord_i_callback *callback;
+} memlord_i_watch;
+
 typedef struct memlord_i_device {
     memlord_device device;
     memlord_i_ptr label;                       /* const char * */
     memlord_i_u64 arena;                       /* balance */
     memlord_i_u64 count[MEMLORD_I_STAT_COUNT]; /* what no cell counts */
+    memlord_i_ptr place;                       /* memlord_i_place *: where its bytes are */
+    memlord_i_watch watch;
+    memlord_i_oom oom;                         /* under its place's lock */
+    memlord_i_place own;
 } memlord_i_device;
+
+typedef struct memlord_i_strategy { /* replaced whole */
+    size_t n;
+    const memlord_band *bands; /* right behind, but for the default one */
+} memlord_i_strategy;
+
+typedef struct memlord_i_callback {
+    struct memlord_i_callback *next;
+    uint64_t serial;
+    memlord_gc_fn fn;
+    void *user;
+    int type;
+    int removed; /* off the list: freed by the run it is in */
+} memlord_i_callback;
+
+typedef struct memlord_i_source {
+    memlord_capacity_fn fn;
+    void *user;
+} memlord_i_source;
+
+typedef struct memlord_i_reservation { /* a ticket; under its place's lock */
+    memlord_i_place *place; /* for good */
+    uint64_t left;
+    uint32_t turn;   /* odd: open; half of a ticket's number */
+    uint32_t next;
+} memlord_i_reservation;
+
+/* A charge is one compare-and-swap of `word`: turn:15 | bytes:49. */
+typedef struct memlord_i_balance {
+    memlord_i_u64 word, peak, refused, limit;
+    memlord_i_u32 turn;  /* odd: open; the rest is under the cold lock */
+    uint32_t next;
+    memlord_device device;
+    char name[48];
+} memlord_i_balance;
+
+/* Who waits for frees. On the stack of the waiter; under the callbacks lock. */
+typedef struct memlord_i_waiter {
+    struct memlord_i_waiter *next;
+    memlord_i_place *place;
+    uint64_t needed, out; /* bytes; what was freed there when it began */
+    memlord_i_event event;
+} memlord_i_waiter;
+
+enum { /* memlord.alert: what the end of a call has to look after */
+    MEMLORD_I_ALERT_REVIEW = 1, /* more threads than the margins allow for */
+    MEMLORD_I_ALERT_FENCES = 2, /* some are queued, or to be dropped */
+    MEMLORD_I_ALERT_WAITER = 4, /* somebody waits for a free */
+    MEMLORD_I_ALERT_POLLER = 8, /* a device came, and all are to be polled */
+    MEMLORD_I_ALERT_NEAR = 16   /* times the devices near a threshold */
+};
 
 typedef struct memlord_i_string { /* of an stb_ds string map */
     char *key;
@@ -1786,6 +2996,8 @@ struct memlord {
     /* read on every call, written rarely */
     uint64_t generation;
     memlord_i_u32 hooks;
+    memlord_i_u32 alert;    /* MEMLORD_I_ALERT_... */
+    memlord_i_u32 watching; /* bit a device type: bands and a callback */
     memlord_i_u64 born;  /* the current mark, shifted into place */
     uint64_t batch;      /* bytes a cell may hold back; 0 publishes every call */
     memlord_i_u8 slot_of[MEMLORD_I_DIRECT + 1]; /* 0: not seen; the last stays 0 */
@@ -1800,6 +3012,30 @@ struct memlord {
     memlord_i_u32 next_id;
     memlord_i_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
     memlord_i_u64 lost_allocs, lost_bytes; /* dropped, on devices there was no memory for */
+
+    /* fences and bands */
+    memlord_i_lock fences_lock;
+    uint64_t queues_used; /* bit a list */
+    memlord_i_fence *queues[MEMLORD_I_QUEUES];
+    memlord_i_fence *drops; /* their blocks are gone */
+    uint32_t queue_turn;
+    memlord_i_u64 fences, serial, epoch; /* how many there are; the last number; resets */
+    memlord_i_lock callbacks_lock;
+    memlord_i_callback *callbacks;
+    memlord_i_source source[MEMLORD_DEVICE_TYPE_COUNT];
+    memlord_i_waiter *waiters;
+    memlord_i_ptr strategy; /* memlord_i_strategy *; NULL: none */
+    memlord_i_u32 crew;     /* threads the margins allow for */
+    memlord_i_book reservations, balances;
+    memlord_i_u32 reservation_count, balance_count; /* from 1 */
+    uint32_t spare_balance; /* under the cold lock */
+    memlord_i_place host;   /* cpu, pinned and mapped */
+    memlord_i_cpu cpu;
+    memlord_retry retry;    /* the default policy */
+    uint32_t flags;
+    memlord_i_u32 poll_ms;
+    uint32_t poll_fixed;    /* by the environment */
+    memlord_i_u32 polling;  /* MEMLORD_I_POLLING_... */
 
     /* cold */
     struct memlord *next, **back; /* live ledgers, under the registry lock */
@@ -1848,6 +3084,7 @@ static MEMLORD_THREAD_LOCAL struct {
     memlord_i_thread *thread;
     memlord_i_thread *chain; /* all its records, under the registry lock */
     uint32_t busy;           /* inside the host's allocator on our behalf */
+    uint32_t retiring;       /* inside fences, on the way out of a call */
     uint32_t leaving;        /* its exit hook has run */
 } memlord_i_self;
 
@@ -2188,6 +3425,14 @@ static void memlord_i_thread_unchain(memlord_i_thread *t) {
     t->sibling = NULL;
 }
 
+/* Forgets what the thread was in the middle of. */
+static void memlord_i_thread_clear(memlord_i_thread *t) {
+    t->tag = NULL;
+    t->tag_depth = t->tag_row = 0;
+    t->open_tickets = 0;
+    memlord_i_special(t, MEMLORD_I_SPECIAL_TAG | MEMLORD_I_SPECIAL_TICKET, 0);
+}
+
 /* Lets go of all records of the calling thread; they may be taken over at once, so nothing of
    them is used afterwards. The release store pairs with memlord_i_thread_claim. */
 static void memlord_i_thread_exit(void) {
@@ -2197,9 +3442,7 @@ static void memlord_i_thread_exit(void) {
     while (memlord_i_self.chain) {
         memlord_i_thread *t = memlord_i_self.chain;
         memlord_i_thread_unchain(t);
-        t->tag = NULL;
-        t->tag_depth = t->tag_row = 0;
-        memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 0);
+        memlord_i_thread_clear(t);
         memlord_i_u32_store_release(&t->in_use, 0);
     }
     memlord_i_lock_drop(&memlord_i_process.lock);
@@ -2233,6 +3476,20 @@ static int memlord_i_exit_key_set(void) {
 static void memlord_i_map_freeze(memlord *lord);
 static void memlord_i_map_thaw(memlord *lord);
 static void memlord_i_readers_gone(memlord *lord);
+static void memlord_i_others_gone(memlord *lord);
+
+/* Takes or drops the locks of all places. */
+static void memlord_i_places_lock(memlord *lord, int take) {
+    uint32_t i, n = memlord_i_u32_load(&lord->row_count[0]);
+    for (i = 0; i < n; i++) {
+        memlord_i_device *d = i ? (memlord_i_device *)memlord_i_ptr_load(&lord->device[i]) : NULL;
+        memlord_i_place *place = d ? &d->own : &lord->host;
+        if (take)
+            memlord_i_lock_take(&place->lock);
+        else
+            memlord_i_lock_drop(&place->lock);
+    }
+}
 
 /* Fork stops every ledger between two calls: no lock is held and no table half changed in the
    child, whose other threads are gone. */
@@ -2243,6 +3500,9 @@ static void memlord_i_fork_before(void) {
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
         memlord_i_lock_take(&lord->orphan_lock);
         memlord_i_map_freeze(lord);
+        memlord_i_lock_take(&lord->fences_lock);
+        memlord_i_lock_take(&lord->callbacks_lock);
+        memlord_i_places_lock(lord, 1);
         memlord_i_lock_take(&lord->memory_lock);
     }
     memlord_i_lock_take(&memlord_i_process.pages_lock);
@@ -2252,6 +3512,9 @@ static void memlord_i_fork_parent(void) {
     memlord_i_lock_drop(&memlord_i_process.pages_lock);
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
         memlord_i_lock_drop(&lord->memory_lock);
+        memlord_i_places_lock(lord, 0);
+        memlord_i_lock_drop(&lord->callbacks_lock);
+        memlord_i_lock_drop(&lord->fences_lock);
         memlord_i_map_thaw(lord);
         memlord_i_lock_drop(&lord->orphan_lock);
     }
@@ -2264,6 +3527,7 @@ static void memlord_i_fork_child(void) {
     if (memlord_i_process.barrier) memlord_i_process.barrier = memlord_i_barrier_register();
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
         memlord_i_readers_gone(lord);
+        memlord_i_others_gone(lord);
         t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
         for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
             memlord_i_thread *mine = memlord_i_self.chain;
@@ -2272,9 +3536,7 @@ static void memlord_i_fork_child(void) {
             if (mine || t == lord->orphan) continue;
             t->siblings = NULL;
             t->sibling = NULL;
-            t->tag = NULL;
-        t->tag_depth = t->tag_row = 0;
-        memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 0);
+            memlord_i_thread_clear(t);
             memlord_i_u32_store(&t->in_use, 0);
         }
     }
@@ -2297,6 +3559,17 @@ static void memlord_i_process_start(void) {
     memlord_i_u32_store(&memlord_i_process.ready, 1);
 }
 
+/* Sets or clears a reason to look around at the end of calls. Seq_cst: see memlord_i_near. */
+static void memlord_i_alert(memlord *lord, uint32_t bit, int on) {
+    uint32_t seen = memlord_i_u32_load(&lord->alert);
+    while (!memlord_i_u32_cas_seqcst(&lord->alert, &seen, on ? seen | bit : seen & ~bit)) {}
+}
+
+/* How many threads have a record, the orphans' included. */
+static uint32_t memlord_i_threads(memlord *lord) {
+    return (memlord_i_u32_load(&lord->next_id) - MEMLORD_I_ID_FIRST) / 2;
+}
+
 /* Makes zeroed memory a record and shows it to readers; under the registry lock. */
 static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
     t->id = memlord_i_u32_add(&lord->next_id, 2);
@@ -2309,6 +3582,8 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
     t->generation = lord->generation;
     t->known = t->known_first;
     t->known_shift = 64 - MEMLORD_I_KNOWN_MIN;
+    if (memlord_i_threads(lord) > memlord_i_u32_load(&lord->crew)) /* before it counts anything */
+        memlord_i_alert(lord, MEMLORD_I_ALERT_REVIEW, 1);
     memlord_i_u32_store(&t->in_use, 1);
     memlord_i_ptr_store(&t->next, memlord_i_ptr_load(&lord->threads));
     memlord_i_ptr_store_release(&lord->threads, t); /* pairs with walks' load_acquire */
@@ -2426,7 +3701,7 @@ enum {
     MEMLORD_I_SHARD_NEW,
     MEMLORD_I_SHARD_SHARED,
     MEMLORD_I_SHARD_MOVING,
-    MEMLORD_I_SHARD_OWNED = 4
+    MEMLORD_I_SHARD_OWNED = MEMLORD_I_ID_FIRST
 };
 static MEMLORD_I_HOT int memlord_i_owns(const memlord_i_thread *t, uint32_t state) {
     return (state & ~1u) == t->id;
@@ -3364,6 +4639,7 @@ static void memlord_i_cell_fold(memlord_i_row *row, memlord_i_cell *cell) {
     if (memlord_i_u64_load(&cell->out) >= half) {
         memlord_i_u64_own_add(&cell->out, half);
         memlord_i_u64_own_add(&cell->level, half);
+        memlord_i_u64_store(memlord_i_cell_trip(cell), 0); /* it spoke of the old `out` */
         (void)memlord_i_u64_add(&row->folds_out, 1);
     }
 }
@@ -3487,19 +4763,20 @@ static uint64_t memlord_i_wide_since(memlord_i_wide a, memlord_i_wide b) {
     return (units << 63) + (a.rest - b.rest);
 }
 
-/* Sums a row over all threads and, with `peaks`, works out its peak under the row's lock: no
-   cell can publish meanwhile, so published + one cell's net is never above the truth. */
+static uint64_t memlord_i_add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+
+/* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published + one
+   cell's net is never above the truth, and what a reset starts from stands still. `peaks` says
+   whether the peak is wanted. */
 static void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                               memlord_i_sum *sum) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
     memlord_i_thread *t;
     uint64_t allocs = 0, frees = 0, cells = 0;
-    int64_t peak, published = 0;
+    int64_t peak, published;
     memset(sum, 0, sizeof *sum);
-    if (peaks) {
-        memlord_i_lock_take(&row->lock);
-        published = (int64_t)memlord_i_u64_load(&row->published);
-    }
+    memlord_i_lock_take(&row->lock);
+    published = (int64_t)memlord_i_u64_load(&row->published);
     peak = (int64_t)memlord_i_u64_load(&row->peak);
     t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
     for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
@@ -3521,7 +4798,6 @@ static void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peak
         level -= memlord_i_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
-    if (peaks) memlord_i_lock_drop(&row->lock);
     sum->in = memlord_i_wide_add(sum->in, memlord_i_u64_load(&row->folds_in), 0);
     sum->out = memlord_i_wide_add(sum->out, memlord_i_u64_load(&row->folds_out), 0);
     sum->live = memlord_i_wide_since(sum->in, sum->out);
@@ -3532,6 +4808,7 @@ static void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peak
     sum->allocs = allocs - row->base.allocs;
     sum->frees = frees - row->base.frees;
     sum->here -= row->base.here;
+    memlord_i_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
     sum->peak_error = cells > 1 ? cells * lord->batch : 0;
 }
@@ -3550,6 +4827,27 @@ static uint64_t memlord_i_row_live(memlord *lord, int book, uint32_t number) {
     return (int64_t)live > 0 ? live : 0;
 }
 
+/* Live and freed bytes of a device. */
+static void memlord_i_row_level(memlord *lord, uint32_t slot, uint64_t *live, uint64_t *freed) {
+    memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+    memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
+    memlord_i_wide out = {0, 0}, base;
+    uint64_t sum;
+    memlord_i_lock_take(&row->lock);
+    base = row->base.freed;
+    out.units = memlord_i_u64_load(&row->folds_out);
+    sum = (memlord_i_u64_load(&row->folds_in) - out.units) << 63;
+    memlord_i_lock_drop(&row->lock);
+    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+        const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+        if (!cell) continue;
+        sum += memlord_i_u64_load(&cell->level);
+        out = memlord_i_wide_add(out, 0, memlord_i_u64_load(&cell->out));
+    }
+    *live = (int64_t)sum > 0 ? sum : 0;
+    *freed = memlord_i_wide_since(out, base);
+}
+
 /* Sets a row's peak to what is live. The caller's own cell stays exact; other threads' highs
    no longer count. */
 static void memlord_i_row_peak_reset(memlord *lord, memlord_i_thread *t, int book,
@@ -3566,17 +4864,37 @@ static void memlord_i_row_peak_reset(memlord *lord, memlord_i_thread *t, int boo
     memlord_i_lock_drop(&row->lock);
 }
 
-/* Starts an epoch for a row; under the cold lock, which guards base. */
+/* Starts an epoch for a row; under the cold lock: one at a time. */
 static void memlord_i_row_reset(memlord *lord, memlord_i_thread *t, int book, uint32_t number) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
     memlord_i_sum sum;
     memlord_i_row_sum(lord, book, number, 0, &sum);
+    memlord_i_lock_take(&row->lock);
     row->base.in = sum.in;
     row->base.out = row->base.freed = sum.out;
     row->base.allocs += sum.allocs;
     row->base.frees += sum.frees;
     row->base.here += sum.here;
+    memlord_i_lock_drop(&row->lock);
     memlord_i_row_peak_reset(lord, t, book, number);
+}
+
+/* Starts `freed` over, as a collection does. */
+static void memlord_i_row_freed_reset(memlord *lord, uint32_t slot) {
+    memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
+    memlord_i_sum sum;
+    memlord_i_row_sum(lord, MEMLORD_I_DEVICE, slot, 0, &sum);
+    memlord_i_lock_take(&row->lock);
+    row->base.freed = sum.out;
+    memlord_i_lock_drop(&row->lock);
+}
+
+/* Keeps bytes that are credited now, but were freed in an epoch that is over, out of `freed`. */
+static void memlord_i_row_freed_before(memlord *lord, uint32_t slot, uint64_t bytes) {
+    memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
+    memlord_i_lock_take(&row->lock);
+    row->base.freed = memlord_i_wide_add(row->base.freed, 0, bytes);
+    memlord_i_lock_drop(&row->lock);
 }
 
 /* ------------------------------------------------------------------------ >>names --
@@ -3954,6 +5272,12 @@ static const char *const memlord_i_type_names[] = {
 #undef MEMLORD_I_X
 };
 
+static const unsigned char memlord_i_type_host[] = {
+#define MEMLORD_I_X(name, text, host) host,
+    MEMLORD_I_DEVICE_TYPES(MEMLORD_I_X)
+#undef MEMLORD_I_X
+};
+
 static MEMLORD_I_HOT int memlord_i_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MEMLORD_I_TYPES && d.index >= 0;
 }
@@ -4001,8 +5325,14 @@ static memlord_result memlord_i_device_locked(memlord *lord, memlord_device d, u
         memlord_i_ptr_store(&lord->device[n], device);
     }
     device->device = d;
+    device->own.lord = lord;
+    device->own.device = d;
+    memlord_i_ptr_store_release(&device->place,
+                                memlord_i_type_host[d.type] ? &lord->host : &device->own);
     lord->slot_type[n] = (uint16_t)d.type;
     r = memlord_i_row_add_locked(lord, MEMLORD_I_DEVICE, n, device, key, slot);
+    if (r == MEMLORD_OK && memlord_i_u32_load(&lord->polling) == MEMLORD_I_POLLING_ALL)
+        memlord_i_alert(lord, MEMLORD_I_ALERT_POLLER, 1);
     if (r == MEMLORD_OK && memlord_i_device_direct(d) < MEMLORD_I_DIRECT)
         memlord_i_u8_store_release(&lord->slot_of[memlord_i_device_direct(d)], (uint8_t)n);
     return r;
@@ -4097,6 +5427,18 @@ static memlord_result memlord_i_site_locked(memlord *lord, const memlord_site *o
                                (uint64_t)(uintptr_t)site);
     *out = site;
     return MEMLORD_OK;
+}
+
+/* Our copy of a site, for what outlives a call; NULL without memory. */
+static const memlord_site *memlord_i_site_kept(memlord *lord, const memlord_site *origin) {
+    memlord_i_site *site = NULL;
+    memlord_result r;
+    if (!origin) return NULL;
+    do {
+        memlord_i_cold_enter(lord);
+        r = memlord_i_site_locked(lord, origin, NULL, &site);
+    } while (memlord_i_cold_leave(lord, &r));
+    return r == MEMLORD_OK ? (const memlord_site *)memlord_i_ptr_load_acquire(&site->shown) : NULL;
 }
 
 static memlord_i_site *memlord_i_site_of(memlord *lord, const void *identity) {
@@ -4259,6 +5601,119 @@ static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t 
     return (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
 }
 
+/* ---------------------------------------------------------------------- >>fences --
+   Owns the fences the host gave us: those recorded on live blocks, those pending blocks wait for,
+   in a queue each device and `queue`, and those to be dropped because their block is gone.
+   Invariant: done and drop are called by one thread at a time, with nothing held; a fence that is
+   asked is freed by who asks it if its block goes meanwhile (widowed), else by who holds its
+   block. Lock: fences. */
+
+static memlord_i_fence *memlord_i_fence_new(memlord *lord, const memlord_fence *fence) {
+    memlord_i_fence *f = (memlord_i_fence *)memlord_i_alloc(lord, sizeof *f);
+    if (!f) return NULL;
+    f->fence = *fence;
+    (void)memlord_i_u64_add(&lord->fences, 1);
+    return f;
+}
+static void memlord_i_fence_free(memlord *lord, memlord_i_fence *f) {
+    memlord_i_free(lord, f, sizeof *f);
+    (void)memlord_i_u64_add(&lord->fences, (uint64_t)-1);
+}
+
+/* Takes a fence and is done with it: where nothing waits. */
+static memlord_result memlord_i_fence_pass(const memlord_fence *fence) {
+    if (fence->drop) fence->drop(fence->user);
+    return MEMLORD_OK;
+}
+
+static uint32_t memlord_i_queue_list(uint32_t slot, uint64_t queue) {
+    return (uint32_t)(((queue ^ (uint64_t)slot << 56) * 0x9e3779b97f4a7c15u) >> 58);
+}
+static memlord_i_fence *memlord_i_queue_first(memlord *lord, uint32_t slot, uint64_t queue) {
+    memlord_i_fence *f = lord->queues[memlord_i_queue_list(slot, queue)];
+    while (f && (f->slot != slot || f->fence.queue != queue)) f = f->across;
+    return f;
+}
+
+static void memlord_i_queue_push(memlord *lord, memlord_i_fence *f) {
+    uint32_t list = memlord_i_queue_list(f->slot, f->fence.queue);
+    memlord_i_fence *first = memlord_i_queue_first(lord, f->slot, f->fence.queue);
+    f->state = MEMLORD_I_FENCE_QUEUED;
+    f->next = NULL;
+    if (first) {
+        first->last->next = f;
+        first->last = f;
+        return;
+    }
+    f->last = f;
+    f->across = lord->queues[list];
+    f->back = &lord->queues[list];
+    if (f->across) f->across->back = &f->across;
+    lord->queues[list] = f;
+    lord->queues_used |= (uint64_t)1 << list;
+}
+
+static void memlord_i_queue_remove(memlord *lord, memlord_i_fence *f) {
+    uint32_t list = memlord_i_queue_list(f->slot, f->fence.queue);
+    memlord_i_fence *first = memlord_i_queue_first(lord, f->slot, f->fence.queue), *next = f->next;
+    if (first != f) {
+        memlord_i_fence *before = first;
+        while (before->next != f) before = before->next;
+        before->next = next;
+        if (first->last == f) first->last = before;
+        return;
+    }
+    if (next) { /* the second is now the first */
+        next->last = f->last;
+        next->across = f->across;
+        next->back = f->back;
+        *f->back = next;
+        if (f->across) f->across->back = &next->across;
+        return;
+    }
+    *f->back = f->across;
+    if (f->across) f->across->back = f->back;
+    if (!lord->queues[list]) lord->queues_used &= ~((uint64_t)1 << list);
+}
+
+/* Takes leave of a block's fences, which is gone or no longer wants them; they are dropped at
+   the end of the call. May be inside. */
+static void memlord_i_fences_widow(memlord *lord, memlord_i_fence *f) {
+    memlord_i_fence *sibling;
+    if (!f) return;
+    memlord_i_lock_take(&lord->fences_lock);
+    for (; f; f = sibling) {
+        sibling = f->sibling;
+        if (f->state == MEMLORD_I_FENCE_ASKED) {
+            f->widowed = 1;
+            continue;
+        }
+        if (f->state == MEMLORD_I_FENCE_QUEUED) memlord_i_queue_remove(lord, f);
+        f->next = lord->drops;
+        lord->drops = f;
+    }
+    memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
+    memlord_i_lock_drop(&lord->fences_lock);
+}
+
+/* Drops what is to be dropped. Nothing may be held. */
+static void memlord_i_fences_drain(memlord *lord) {
+    if (memlord_i_self.retiring) return; /* who is at it goes on */
+    memlord_i_self.retiring = 1;
+    for (;;) {
+        memlord_i_fence *f;
+        memlord_i_lock_take(&lord->fences_lock);
+        f = lord->drops;
+        if (f) lord->drops = f->next;
+        if (!f && !lord->queues_used) memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 0);
+        memlord_i_lock_drop(&lord->fences_lock);
+        if (!f) break;
+        if (f->state != MEMLORD_I_FENCE_DONE && f->fence.drop) f->fence.drop(f->fence.user);
+        memlord_i_fence_free(lord, f);
+    }
+    memlord_i_self.retiring = 0;
+}
+
 /* ----------------------------------------------------------------------- >>blocks --
    Owns what happens to a storage: opened, referenced, closed, resized, moved, described,
    looked at. Composes the map, the counters and the sites; a call finds its rows first, changes
@@ -4276,8 +5731,14 @@ static uint64_t memlord_i_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MEMLORD_I_REFS(word1);
     return refs == MEMLORD_I_REFS_MANY ? memlord_i_side_of(word2)->refs : refs;
 }
+/* 1: freed, and waits for its fences. */
+static int memlord_i_is_pending(uint64_t word2) {
+    return (word2 & 1) && memlord_i_side_of(word2)->serial;
+}
 static void memlord_i_side_free(memlord *lord, uint64_t word2) {
-    if (word2 & 1) memlord_i_free(lord, memlord_i_side_of(word2), sizeof(memlord_i_side));
+    if (!(word2 & 1)) return;
+    memlord_i_fences_widow(lord, memlord_i_side_of(word2)->fences);
+    memlord_i_free(lord, memlord_i_side_of(word2), sizeof(memlord_i_side));
 }
 static uint64_t memlord_i_word1(uint64_t bytes, uint32_t slot) {
     return bytes | (uint64_t)(slot + 256u) << 49; /* one reference */
@@ -4323,6 +5784,13 @@ static void memlord_i_count_all(memlord *lord, memlord_i_thread *t, const memlor
 static void memlord_i_count_close(memlord *lord, memlord_i_thread *t, uint64_t word1,
                                   uint64_t word2) {
     memlord_i_change c[MEMLORD_I_BOOKS];
+    if (memlord_i_is_pending(word2)) {
+        uint32_t slot = MEMLORD_I_SLOT(word1);
+        memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_pending,
+                           (uint64_t)0 - MEMLORD_I_BYTES(word1));
+        if (memlord_i_side_of(word2)->epoch != memlord_i_u64_load(&lord->epoch))
+            memlord_i_row_freed_before(lord, slot, MEMLORD_I_BYTES(word1));
+    }
     memlord_i_count_all(lord, t, c,
                         memlord_i_changes(c, MEMLORD_I_SLOT(word1), memlord_i_word2_of(word2), 0,
                                           MEMLORD_I_BYTES(word1), 0, 1));
@@ -4486,7 +5954,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_retain(memlord *lord, memlord_i_t
     memlord_result r;
     int up;
     (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
-    up = spot.entry ? memlord_i_ref_up(spot.entry) : -1;
+    up = spot.entry && !memlord_i_is_pending(spot.entry->word2) ? memlord_i_ref_up(spot.entry)
+                                                                 : -1;
     memlord_i_spot_leave(t, &spot);
     if (up) return up < 0 ? MEMLORD_E_UNKNOWN : MEMLORD_OK;
     r = memlord_i_spot_side(lord, t, type, key, &spot, &unused);
@@ -4532,8 +6001,9 @@ static memlord_result memlord_i_insert(memlord *lord, memlord_i_thread *t, uint3
     memlord_i_count_close(lord, t, stale.word1, stale.word2);
     memlord_i_count_all(lord, t, c, n);
     memlord_i_spot_leave(t, &spot);
+    if (!memlord_i_is_pending(stale.word2))
+        memlord_i_stat_add(lord, MEMLORD_I_SLOT(stale.word1), MEMLORD_I_STAT_implicit_frees, 1);
     memlord_i_side_free(lord, stale.word2);
-    memlord_i_stat_add(lord, MEMLORD_I_SLOT(stale.word1), MEMLORD_I_STAT_implicit_frees, 1);
     return MEMLORD_OK;
 }
 
@@ -4561,6 +6031,10 @@ static memlord_result memlord_i_track(memlord *lord, memlord_i_thread *t, uint32
         int up;
         if (memlord_i_spot_find(lord, t, type, key, 1, &spot)) return MEMLORD_E_NOMEM;
         if (!spot.entry) break;
+        if (memlord_i_is_pending(spot.entry->word2)) {
+            memlord_i_spot_leave(t, &spot);
+            return memlord_i_open(lord, t, slot, key, bytes, rows, fresh);
+        }
         up = memlord_i_ref_up(spot.entry);
         memlord_i_spot_leave(t, &spot);
         if (up) return MEMLORD_OK;
@@ -4602,15 +6076,40 @@ static void memlord_i_unopen(memlord *lord, memlord_i_thread *t, uint32_t slot, 
 
 enum { MEMLORD_I_FREE, MEMLORD_I_RELEASE };
 
-/* The general free and release; *gone is what ended, key 0 if nothing did. */
+/* Makes a live block pending. Its fences are this thread's to ask, and chained for that by
+   `next`, the oldest first. Inside. */
+static memlord_i_fence *memlord_i_pend(memlord *lord, memlord_i_entry *e, uint64_t key) {
+    memlord_i_side *side = memlord_i_side_of(e->word2);
+    memlord_i_fence *f, *chain = NULL;
+    side->serial = memlord_i_u64_add(&lord->serial, 1) + 1;
+    side->epoch = memlord_i_u64_load(&lord->epoch);
+    memlord_i_stat_add(lord, MEMLORD_I_SLOT(e->word1), MEMLORD_I_STAT_pending,
+                       MEMLORD_I_BYTES(e->word1));
+    memlord_i_lock_take(&lord->fences_lock);
+    for (f = side->fences; f; f = f->sibling) {
+        f->key = key;
+        f->serial = side->serial;
+        f->slot = MEMLORD_I_SLOT(e->word1);
+        f->state = MEMLORD_I_FENCE_ASKED;
+        f->next = chain;
+        chain = f;
+    }
+    memlord_i_lock_drop(&lord->fences_lock);
+    return chain;
+}
+
+/* The general free and release; *gone is what ended, key 0 if nothing did. A block with recorded
+   uses is pending then, and *chain what to ask. */
 static MEMLORD_I_COLD memlord_result memlord_i_close(memlord *lord, memlord_i_thread *t,
                                                      memlord_device d, uint64_t key, int how,
-                                                     memlord_i_entry *gone) {
+                                                     memlord_i_entry *gone,
+                                                     memlord_i_fence **chain) {
     memlord_i_spot spot;
     uint64_t refs;
     gone->key = 0;
+    *chain = NULL;
     (void)memlord_i_spot_find(lord, t, (uint32_t)d.type, key, 0, &spot);
-    if (!spot.entry) {
+    if (!spot.entry || memlord_i_is_pending(spot.entry->word2)) {
         memlord_i_spot_leave(t, &spot);
         return memlord_i_unknown(lord, d);
     }
@@ -4621,11 +6120,16 @@ static MEMLORD_I_COLD memlord_result memlord_i_close(memlord *lord, memlord_i_th
         return MEMLORD_OK;
     }
     *gone = *spot.entry;
-    memlord_i_spot_erase(&spot);
-    memlord_i_spot_unlock(&spot);
-    memlord_i_count_close(lord, t, gone->word1, gone->word2);
-    memlord_i_spot_leave(t, &spot);
-    memlord_i_side_free(lord, gone->word2);
+    if ((gone->word2 & 1) && memlord_i_side_of(gone->word2)->fences) {
+        *chain = memlord_i_pend(lord, spot.entry, key);
+        memlord_i_spot_leave(t, &spot);
+    } else {
+        memlord_i_spot_erase(&spot);
+        memlord_i_spot_unlock(&spot);
+        memlord_i_count_close(lord, t, gone->word1, gone->word2);
+        memlord_i_spot_leave(t, &spot);
+        memlord_i_side_free(lord, gone->word2);
+    }
     if (refs > 1)
         memlord_i_stat_add(lord, MEMLORD_I_SLOT(gone->word1), MEMLORD_I_STAT_freed_while_shared, 1);
     return MEMLORD_OK;
@@ -4642,10 +6146,29 @@ static memlord_result memlord_i_detach(memlord *lord, memlord_i_thread *t, uint3
         return MEMLORD_OK;
     }
     (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
-    found = spot.entry != NULL;
+    found = spot.entry && !memlord_i_is_pending(spot.entry->word2);
     if (found) {
         *out = *spot.entry;
         memlord_i_spot_erase(&spot);
+    }
+    memlord_i_spot_leave(t, &spot);
+    return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+/* What a live block is, for another to be the same: its words, and in `side` what is in its side
+   record but for the fences. */
+static memlord_result memlord_i_copy_of(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                        uint64_t key, memlord_i_entry *out,
+                                        memlord_i_side *side) {
+    memlord_i_spot spot;
+    int found;
+    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
+    found = spot.entry && !memlord_i_is_pending(spot.entry->word2);
+    if (found) {
+        *out = *spot.entry;
+        side->word2 = memlord_i_word2_of(out->word2);
+        side->refs = memlord_i_refs_of(out->word1, out->word2);
+        if (out->word2 & 1) side->meta = memlord_i_side_of(out->word2)->meta;
     }
     memlord_i_spot_leave(t, &spot);
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -4799,6 +6322,7 @@ static void memlord_i_info(memlord *lord, const memlord_i_entry *e, memlord_bloc
         out->site = (const memlord_site *)memlord_i_ptr_load_acquire(
             &((memlord_i_site *)memlord_i_row_at(lord, MEMLORD_I_SITE, site)->subject)->shown);
     if (e->word2 & 1) out->meta = memlord_i_side_of(e->word2)->meta;
+    out->pending = memlord_i_is_pending(e->word2);
 }
 /* Once nothing is held: gives a return address its names. */
 static void memlord_i_info_finish(memlord *lord, memlord_block_info *info) {
@@ -5149,6 +6673,18 @@ static void memlord_i_put_seconds(memlord_i_out *o, uint64_t ns) {
     memlord_i_put_u64(o, ns / 100000000u % 10);
 }
 
+/* "63.2 %", "50 %", "unknown" for NaN. */
+static void memlord_i_put_percent(memlord_i_out *o, double percent) {
+    uint64_t tenths = percent >= 0 && percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0;
+    if (!(percent >= 0)) {
+        memlord_i_puts(o, "unknown");
+        return;
+    }
+    memlord_i_put_u64(o, tenths / 10);
+    if (tenths % 10) memlord_i_puts(o, ".");
+    if (tenths % 10) memlord_i_put_u64(o, tenths % 10);
+    memlord_i_puts(o, " %");
+}
 static void memlord_i_put_device(memlord_i_out *o, memlord_device d) {
     if (d.type == MEMLORD_ANY) {
         memlord_i_puts(o, "all");
@@ -5280,6 +6816,7 @@ static void memlord_i_pad_to(memlord_i_out *o, size_t start, size_t width) {
 
 #define MEMLORD_I_RED "\033[31m"
 #define MEMLORD_I_GREEN "\033[32m"
+#define MEMLORD_I_YELLOW "\033[33m"
 #define MEMLORD_I_CYAN "\033[36m"
 #define MEMLORD_I_MAGENTA "\033[35m"
 #define MEMLORD_I_PLAIN "\033[0m"
@@ -5294,6 +6831,7 @@ static void memlord_i_log_stderr(void *user, int level, const char *text) {
     memlord_i_out_buffer(&o, line, sizeof line - 8);
     memlord_i_puts(&o, !strncmp(text, "[alloc", 6) ? MEMLORD_I_RED
                        : !strncmp(text, "[free", 5) ? MEMLORD_I_GREEN
+                       : !strncmp(text, "[gc", 3) ? MEMLORD_I_YELLOW
                        : !strncmp(text, "[reset", 6) ? MEMLORD_I_MAGENTA
                                                      : MEMLORD_I_CYAN);
     memlord_i_puts(&o, text);
@@ -5305,6 +6843,18 @@ static void memlord_i_log_stderr(void *user, int level, const char *text) {
 static void memlord_i_log(memlord *lord, int level, const char *text) {
     if (level <= lord->log_level && lord->logger.fn)
         lord->logger.fn(lord->logger.user, level, text);
+}
+
+static void memlord_i_log_device(memlord *lord, int level, const char *before, memlord_device d,
+                                 const char *after) {
+    char line[160];
+    memlord_i_out o;
+    memlord_i_out_buffer(&o, line, sizeof line);
+    memlord_i_puts(&o, before);
+    memlord_i_put_device(&o, d);
+    memlord_i_puts(&o, after);
+    (void)memlord_i_out_end(&o, sizeof line);
+    memlord_i_log(lord, level, line);
 }
 
 /* "[alloc] cpu 0x55... 1.5 KiB main file.c:12", for MEMLORD_DEBUG. */
@@ -5328,6 +6878,1394 @@ static MEMLORD_I_COLD void memlord_i_trace(memlord *lord, const char *verb, meml
     }
     (void)memlord_i_out_end(&o, sizeof line);
     memlord_i_log(lord, MEMLORD_LOG_TRACE, line);
+}
+
+/* -------------------------------------------------------------------- >>capacity --
+   Owns places (physical devices): what their sources said last. Invariants: a source is asked by
+   one thread at a time for a place, with nothing held; what it said wrongly is unknown. Locks:
+   callbacks for the sources and who asks them, place for what they said. */
+
+static uint64_t memlord_i_clock(memlord *lord) {
+    return lord->clock.fn ? lord->clock.fn(lord->clock.user) : memlord_i_now();
+}
+
+/* -- places -- */
+
+static memlord_i_place *memlord_i_place_at(memlord *lord, uint32_t slot) {
+    return (memlord_i_place *)memlord_i_ptr_load_acquire(&memlord_i_device_at(lord, slot)->place);
+}
+/* Locks the place a device is at; memlord_device_share may move it meanwhile. */
+static memlord_i_place *memlord_i_place_take(memlord *lord, uint32_t slot) {
+    for (;;) {
+        memlord_i_place *place = memlord_i_place_at(lord, slot);
+        memlord_i_lock_take(&place->lock);
+        if (MEMLORD_I_LIKELY(place == memlord_i_place_at(lord, slot))) return place;
+        memlord_i_lock_drop(&place->lock);
+    }
+}
+
+/* The slot of a device if it was seen; 0: not yet. */
+static uint32_t memlord_i_slot_known(memlord *lord, memlord_device d) {
+    return memlord_i_device_valid(d) ? (uint32_t)memlord_i_index_get(lord, memlord_i_device_key(d))
+                                     : 0;
+}
+/* Where a device's bytes are; E_UNKNOWN, and NULL, for one not seen, unless `make`. */
+static memlord_result memlord_i_place_of(memlord *lord, memlord_device d, int make,
+                                         memlord_i_place **out) {
+    uint32_t slot = memlord_i_slot_known(lord, d);
+    memlord_result r = MEMLORD_OK;
+    *out = NULL;
+    if (!memlord_i_device_valid(d)) return MEMLORD_E_DEVICE;
+    if (memlord_i_type_host[d.type]) {
+        *out = &lord->host;
+        return MEMLORD_OK;
+    }
+    if (!slot && !make) return MEMLORD_E_UNKNOWN;
+    if (!slot) r = memlord_i_slot(lord, d, &slot);
+    if (r == MEMLORD_OK) *out = memlord_i_place_at(lord, slot);
+    return r;
+}
+
+/* Live bytes of all devices at a place. */
+static uint64_t memlord_i_place_live(memlord *lord, const memlord_i_place *place) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint64_t live = 0;
+    for (i = 1; i < n; i++)
+        if (memlord_i_place_at(lord, i) == place)
+            live = memlord_i_add(live, memlord_i_row_live(lord, MEMLORD_I_DEVICE, i));
+    return live;
+}
+
+static uint64_t memlord_i_place_limit(memlord_i_place *place) {
+    uint64_t limit;
+    memlord_i_lock_take(&place->lock);
+    limit = place->limit;
+    memlord_i_lock_drop(&place->lock);
+    return limit;
+}
+static memlord_i_oom memlord_i_oom_of(memlord *lord, uint32_t slot) {
+    memlord_i_place *place = memlord_i_place_take(lord, slot);
+    memlord_i_oom oom = memlord_i_device_at(lord, slot)->oom;
+    memlord_i_lock_drop(&place->lock);
+    return oom;
+}
+
+/* -- sources -- */
+
+static int memlord_i_cpu_source(void *user, memlord_device d, memlord_capacity *out) {
+    memlord *lord = (memlord *)user;
+    (void)d;
+    return memlord_i_cpu_sample(&lord->cpu, &out->total, &out->used, &out->process);
+}
+
+static memlord_i_source memlord_i_source_of(memlord *lord, int type) {
+    memlord_i_source source;
+    memlord_i_lock_take(&lord->callbacks_lock);
+    source = lord->source[type];
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    return source;
+}
+
+/* Keeps a sample, or that there is none. */
+static void memlord_i_sample_keep(memlord_i_place *place, const memlord_capacity *c,
+                                  uint64_t now) {
+    memlord_i_lock_take(&place->lock);
+    place->sample = *c;
+    place->sampled = now;
+    if (c->known && place->fraction > 0) {
+        place->limit = (uint64_t)(place->fraction * (double)c->total);
+        if (!place->limit) place->limit = 1;
+    }
+    memlord_i_lock_drop(&place->lock);
+}
+
+static void memlord_i_place_review(memlord *lord, const memlord_i_place *place);
+
+static memlord_result memlord_i_sample(memlord *lord, memlord_i_place *place) {
+    memlord_i_source source, *current;
+    memlord_capacity c;
+    uint64_t now;
+    memlord_result r = MEMLORD_OK;
+    memset(&c, 0, sizeof c);
+    if (memlord_i_u32_exchange_acquire(&place->sampling, 1)) return MEMLORD_E_STATE;
+    memlord_i_lock_take(&lord->callbacks_lock);
+    source = lord->source[place->device.type];
+    place->sampler = &memlord_i_self;
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    if (!source.fn)
+        r = MEMLORD_E_UNSUPPORTED;
+    else if (source.fn(source.user, place->device, &c) || !c.total || c.used > c.total)
+        r = MEMLORD_E_UNKNOWN;
+    now = memlord_i_clock(lord);
+    memlord_i_lock_take(&lord->callbacks_lock);
+    current = &lord->source[place->device.type];
+    if (r == MEMLORD_OK && (current->fn != source.fn || current->user != source.user))
+        r = MEMLORD_E_UNKNOWN; /* it was replaced meanwhile: nobody wants its word now */
+    if (r) memset(&c, 0, sizeof c);
+    c.known = r == MEMLORD_OK;
+    if (r != MEMLORD_E_UNSUPPORTED) memlord_i_sample_keep(place, &c, now);
+    place->sampler = NULL;
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    memlord_i_u32_store_release(&place->sampling, 0); /* pairs with the exchange above */
+    memlord_i_place_review(lord, place);
+    return r;
+}
+
+/* The place number i, of 0 .. the devices; NULL: that device is at another one. */
+static memlord_i_place *memlord_i_place_number(memlord *lord, uint32_t i) {
+    memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+    return i && memlord_i_place_at(lord, i) != place ? NULL : place;
+}
+
+/* Replaces a source and waits until no other thread is in the old one. */
+static void memlord_i_source_set(memlord *lord, int type, memlord_i_source source) {
+    uint32_t i;
+    memlord_capacity none;
+    memset(&none, 0, sizeof none);
+    memlord_i_lock_take(&lord->callbacks_lock);
+    lord->source[type] = source;
+    for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
+        memlord_i_place *place = memlord_i_place_number(lord, i);
+        if (!place || place->device.type != type) continue;
+        while (place->sampler && place->sampler != (void *)&memlord_i_self) {
+            memlord_i_lock_drop(&lord->callbacks_lock);
+            memlord_i_yield();
+            memlord_i_lock_take(&lord->callbacks_lock);
+        }
+    }
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
+        memlord_i_place *place = memlord_i_place_number(lord, i);
+        if (!place || place->device.type != type) continue;
+        memlord_i_sample_keep(place, &none, 0);
+        memlord_i_place_review(lord, place);
+    }
+}
+
+/* ---------------------------------------------------------------------- >>limits --
+   Owns admission: limits, reservations (tickets), accounts. Invariant: live + held bytes of a
+   place are compared with its limit, and held raised, in one turn of its lock, so what was
+   admitted never passes the limit. An allocation that comes off a ticket is `arriving` while it
+   may be counted both as live and as held: who would be refused meanwhile looks again.
+   Lock: place; cold for new records. */
+
+/* Bytes left at a locked place; 0: neither limit nor capacity is known. */
+static int memlord_i_place_left(memlord *lord, const memlord_i_place *place, int64_t *left) {
+    const uint64_t most = (uint64_t)1 << 62;
+    int64_t held = (int64_t)(place->held < most ? place->held : most);
+    *left = INT64_MAX;
+    if (place->limit) {
+        uint64_t live = memlord_i_place_live(lord, place);
+        *left = (int64_t)(place->limit < most ? place->limit : most) -
+                (int64_t)(live < most ? live : most) - held;
+    }
+    if (place->sample.known) {
+        uint64_t unused = place->sample.total - place->sample.used;
+        int64_t fits = (int64_t)(unused < most ? unused : most) - held;
+        if (fits < *left) *left = fits;
+    }
+    return place->limit || place->sample.known;
+}
+
+/* 1: `bytes` are now held. 0: they are too many. -1: not sure, look again. */
+static int memlord_i_place_hold(memlord *lord, memlord_i_place *place, uint64_t bytes) {
+    uint64_t want = place->held + bytes, live;
+    if (place->limit) {
+        live = memlord_i_place_live(lord, place);
+        if (want > place->limit || live > place->limit - want) {
+            want -= place->arriving;
+            return want > place->limit || live > place->limit - want ? 0 : -1;
+        }
+    }
+    place->held += bytes;
+    return 1;
+}
+
+/* -- tickets: number:32 | turn of the record:32 -- */
+
+static memlord_i_reservation *memlord_i_reservation_at(memlord *lord, uint32_t number) {
+    return (memlord_i_reservation *)memlord_i_book_at(&lord->reservations, number,
+                                                      sizeof(memlord_i_reservation));
+}
+/* The record of an open ticket; NULL: there is none. Look at `turn` again under its lock. */
+static memlord_i_reservation *memlord_i_ticket_at(memlord *lord, memlord_ticket ticket) {
+    uint32_t number = (uint32_t)(ticket >> 32);
+    if (!number || number >= memlord_i_u32_load_acquire(&lord->reservation_count)) return NULL;
+    return memlord_i_reservation_at(lord, number);
+}
+
+/* Makes a record and leaves it with its place. */
+static memlord_result memlord_i_reservation_new(memlord *lord, memlord_i_place *place) {
+    memlord_result r;
+    do {
+        uint32_t n;
+        memlord_i_reservation *v;
+        memlord_i_cold_enter(lord);
+        n = memlord_i_u32_load(&lord->reservation_count);
+        v = (memlord_i_reservation *)memlord_i_book_make(lord, &lord->reservations, n, sizeof *v,
+                                                         memlord_i_cold_alloc);
+        r = v ? MEMLORD_OK : MEMLORD_I_AGAIN;
+        if (v) {
+            v->place = place;
+            memlord_i_lock_take(&place->lock);
+            v->next = place->spare_ticket;
+            place->spare_ticket = n;
+            memlord_i_lock_drop(&place->lock);
+            memlord_i_u32_store_release(&lord->reservation_count, n + 1);
+        }
+    } while (memlord_i_cold_leave(lord, &r));
+    return r;
+}
+
+/* Holds bytes at the place of a device. E_LIMIT: they are too many. */
+static memlord_result memlord_i_reserve(memlord *lord, memlord_i_thread *t, memlord_i_place *place,
+                                        uint64_t bytes, memlord_ticket *out) {
+    memlord_i_reservation *v;
+    uint32_t number;
+    for (;;) {
+        int held = -1;
+        memlord_i_lock_take(&place->lock);
+        number = place->spare_ticket;
+        if (number) held = memlord_i_place_hold(lord, place, bytes);
+        if (held > 0) break;
+        memlord_i_lock_drop(&place->lock);
+        if (!held) return MEMLORD_E_LIMIT;
+        if (number)
+            memlord_i_yield();
+        else if (memlord_i_reservation_new(lord, place))
+            return MEMLORD_E_NOMEM;
+    }
+    v = memlord_i_reservation_at(lord, number);
+    place->spare_ticket = v->next;
+    v->left = bytes;
+    v->turn++;
+    *out = (uint64_t)number << 32 | v->turn;
+    memlord_i_lock_drop(&place->lock);
+    if (t != lord->orphan && t->open_tickets < sizeof t->tickets / sizeof t->tickets[0]) {
+        t->tickets[t->open_tickets++] = *out;
+        if (t->open_tickets == 1) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 1);
+    }
+    return MEMLORD_OK;
+}
+
+static void memlord_i_ticket_forget(memlord_i_thread *t, uint32_t i) {
+    t->tickets[i] = t->tickets[--t->open_tickets];
+    if (!t->open_tickets) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 0);
+}
+
+/* Gives back what is left of a ticket. */
+static memlord_result memlord_i_unreserve(memlord *lord, memlord_i_thread *t,
+                                          memlord_ticket ticket) {
+    memlord_i_reservation *v = memlord_i_ticket_at(lord, ticket);
+    uint32_t i;
+    int open;
+    if (!v) return MEMLORD_E_UNKNOWN;
+    memlord_i_lock_take(&v->place->lock);
+    open = (ticket & 1) && v->turn == (uint32_t)ticket;
+    if (open) {
+        v->place->held -= v->left;
+        v->turn++;
+        v->next = v->place->spare_ticket;
+        v->place->spare_ticket = (uint32_t)(ticket >> 32);
+    }
+    memlord_i_lock_drop(&v->place->lock);
+    for (i = 0; i < t->open_tickets; i++)
+        if (t->tickets[i] == ticket) memlord_i_ticket_forget(t, i);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+/* How much of an allocation comes off this thread's tickets, and which. */
+typedef struct memlord_i_cover {
+    memlord_i_reservation *from; /* NULL: nothing */
+    uint64_t bytes;
+    uint32_t turn;
+} memlord_i_cover;
+
+/* Before an allocation is recorded: says that so much of it may be counted twice for a while.
+   One ticket covers it, the first that has something left. */
+static MEMLORD_I_COLD memlord_i_cover memlord_i_cover_begin(memlord *lord, memlord_i_thread *t,
+                                                            uint32_t slot, uint64_t bytes) {
+    memlord_i_place *place = memlord_i_place_at(lord, slot);
+    memlord_i_cover cover = {NULL, 0, 0};
+    uint32_t i = 0;
+    while (i < t->open_tickets && !cover.bytes) {
+        memlord_i_reservation *v = memlord_i_ticket_at(lord, t->tickets[i]);
+        int open;
+        memlord_i_lock_take(&v->place->lock);
+        open = v->turn == (uint32_t)t->tickets[i];
+        if (open && v->place == place && v->left) {
+            cover.from = v;
+            cover.turn = v->turn;
+            cover.bytes = v->left < bytes ? v->left : bytes;
+            v->left -= cover.bytes;
+            place->arriving += cover.bytes;
+        }
+        memlord_i_lock_drop(&v->place->lock);
+        if (open)
+            i++;
+        else
+            memlord_i_ticket_forget(t, i); /* closed on another thread */
+    }
+    return cover;
+}
+/* After it: the bytes are live now and no longer held; or, not recorded, held as before. */
+static MEMLORD_I_COLD void memlord_i_cover_end(const memlord_i_cover *cover, int recorded) {
+    memlord_i_place *place = cover->from->place;
+    memlord_i_lock_take(&place->lock);
+    place->arriving -= cover->bytes;
+    if (recorded || cover->from->turn != cover->turn)
+        place->held -= cover->bytes;
+    else
+        cover->from->left += cover->bytes;
+    memlord_i_lock_drop(&place->lock);
+}
+
+/* -- accounts: number:32 | turn of the record:32 -- */
+
+#define MEMLORD_I_BALANCE_BYTES(word) MEMLORD_I_BYTES(word)
+#define MEMLORD_I_BALANCE_TURN(turn) (((uint64_t)(turn) & 0x7fff) << 49)
+
+static memlord_i_balance *memlord_i_balance_at(memlord *lord, uint32_t number) {
+    return (memlord_i_balance *)memlord_i_book_at(&lord->balances, number,
+                                                  sizeof(memlord_i_balance));
+}
+/* 1: a word read from a record is that of this account, which is open. */
+static int memlord_i_balance_is(uint64_t word, memlord_account account) {
+    return (account & 1) && word - MEMLORD_I_BALANCE_BYTES(word) == MEMLORD_I_BALANCE_TURN(account);
+}
+static memlord_i_balance *memlord_i_account_at(memlord *lord, memlord_account account) {
+    uint32_t number = (uint32_t)(account >> 32);
+    memlord_i_balance *b;
+    if (!number || number >= memlord_i_u32_load_acquire(&lord->balance_count)) return NULL;
+    b = memlord_i_balance_at(lord, number);
+    return memlord_i_u32_load_acquire(&b->turn) == (uint32_t)account ? b : NULL;
+}
+
+static memlord_result memlord_i_account_open_locked(memlord *lord, memlord_device device,
+                                                    const char *name, uint64_t limit,
+                                                    memlord_account *out) {
+    uint32_t number = lord->spare_balance;
+    memlord_i_balance *b;
+    size_t n = name ? strlen(name) : 0;
+    if (!number) {
+        number = memlord_i_u32_load(&lord->balance_count);
+        if (!memlord_i_book_make(lord, &lord->balances, number, sizeof *b, memlord_i_cold_alloc))
+            return MEMLORD_I_AGAIN;
+        memlord_i_u32_store_release(&lord->balance_count, number + 1);
+    }
+    b = memlord_i_balance_at(lord, number);
+    if (number == lord->spare_balance) lord->spare_balance = b->next;
+    if (n >= sizeof b->name) n = sizeof b->name - 1;
+    memset(b->name, 0, sizeof b->name);
+    if (n) memcpy(b->name, name, n);
+    b->device = device;
+    memlord_i_u64_store(&b->limit, limit);
+    memlord_i_u64_store(&b->peak, 0);
+    memlord_i_u64_store(&b->refused, 0);
+    *out = (uint64_t)number << 32 | (memlord_i_u32_load(&b->turn) + 1);
+    memlord_i_u64_store(&b->word, MEMLORD_I_BALANCE_TURN(*out));
+    memlord_i_u32_store_release(&b->turn, (uint32_t)*out); /* pairs with memlord_i_account_at */
+    return MEMLORD_OK;
+}
+
+static memlord_result memlord_i_account_charge(memlord *lord, memlord_account account,
+                                               int64_t bytes) {
+    memlord_i_balance *b = memlord_i_account_at(lord, account);
+    uint64_t by = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, word, now, limit;
+    if (!b) return MEMLORD_E_UNKNOWN;
+    limit = memlord_i_u64_load(&b->limit);
+    if (!limit || limit > MEMLORD_I_BYTES_MAX) limit = MEMLORD_I_BYTES_MAX;
+    word = memlord_i_u64_load(&b->word);
+    do {
+        now = MEMLORD_I_BALANCE_BYTES(word);
+        if (!memlord_i_balance_is(word, account)) return MEMLORD_E_UNKNOWN;
+        if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
+        if (bytes > 0 && (now > limit || by > limit - now)) {
+            (void)memlord_i_u64_add(&b->refused, 1);
+            return MEMLORD_E_LIMIT;
+        }
+        now = bytes < 0 ? now - by : now + by;
+    } while (!memlord_i_u64_cas(&b->word, &word, word - MEMLORD_I_BALANCE_BYTES(word) + now));
+    memlord_i_u64_raise(&b->peak, (int64_t)now);
+    return MEMLORD_OK;
+}
+
+/* Copies one out, under the cold lock: 1, it is open. */
+static int memlord_i_account_read_locked(const memlord_i_balance *b, memlord_account_stat *out) {
+    memset(out, 0, sizeof *out);
+    if (!(memlord_i_u32_load(&b->turn) & 1)) return 0;
+    memcpy(out->name, b->name, sizeof out->name);
+    out->device = b->device;
+    out->bytes = MEMLORD_I_BALANCE_BYTES(memlord_i_u64_load(&b->word));
+    out->peak = memlord_i_u64_load(&b->peak);
+    out->limit = memlord_i_u64_load(&b->limit);
+    out->refused = memlord_i_u64_load(&b->refused);
+    return 1;
+}
+
+/* ----------------------------------------------------------------------- >>bands --
+   Owns the strategy, what each device is near to, the callbacks and their runs. How a threshold
+   is never passed unseen, though threads hold back what they count: what is published is at most
+   a batch a thread behind the truth, so while it is a margin (a batch for each thread of the
+   crew) below the threshold nobody can cross it without publishing first; who publishes looks.
+   Closer than that the device is near: an alert makes every call look at its end, and add all
+   threads up. Bytes freed are no level and are never published; there a thread looks after each
+   batch (its trip). Locks: place for what a device knows, callbacks; none while one runs. */
+
+/* -- the strategy -- */
+
+#define MEMLORD_I_DEFAULT_BANDS 3
+static const memlord_band memlord_i_default_bands[MEMLORD_I_DEFAULT_BANDS] = {
+    {0, 50, MEMLORD_METRIC_MAX, 0, 50, MEMLORD_COMBINE_MAX},
+    {50, 75, MEMLORD_METRIC_MAX, 0, 33, MEMLORD_COMBINE_MAX},
+    {75, 101, MEMLORD_METRIC_FREED, 0, 10, MEMLORD_COMBINE_MAX},
+};
+static const memlord_i_strategy memlord_i_default_strategy = {MEMLORD_I_DEFAULT_BANDS,
+                                                              memlord_i_default_bands};
+
+/* What is wrong with a band; NULL: nothing. */
+static const char *memlord_i_band_fault(const memlord_band *b) {
+    if (!(b->lo >= 0 && b->lo < b->hi)) return "lo and hi must be 0 <= lo < hi";
+    if (!(b->hi <= 1e9)) return "hi must be a percentage; 101 is above everything";
+    if (!(b->percent >= 0 && b->percent <= 1e9)) return "percent must be 0 or more";
+    if ((unsigned)b->metric > MEMLORD_METRIC_MAX) return "unknown metric";
+    if ((unsigned)b->combine > MEMLORD_COMBINE_MIN) return "unknown combine";
+    if (!b->bytes && !(b->percent > 0)) return "no threshold: set bytes or percent";
+    return NULL;
+}
+
+static void memlord_i_log_band(memlord *lord, int level, const char *what, size_t i,
+                               const char *text) {
+    char line[160];
+    memlord_i_out o;
+    memlord_i_out_buffer(&o, line, sizeof line);
+    memlord_i_puts(&o, what);
+    memlord_i_put_u64(&o, i);
+    memlord_i_puts(&o, text);
+    (void)memlord_i_out_end(&o, sizeof line);
+    memlord_i_log(lord, level, line);
+}
+
+static void memlord_i_log_gap(memlord *lord, double from, double to) {
+    char line[160];
+    memlord_i_out o;
+    memlord_i_out_buffer(&o, line, sizeof line);
+    memlord_i_puts(&o, "[strategy] a gap: no band covers ");
+    memlord_i_put_percent(&o, from);
+    memlord_i_puts(&o, " to ");
+    memlord_i_put_percent(&o, to);
+    (void)memlord_i_out_end(&o, sizeof line);
+    memlord_i_log(lord, MEMLORD_LOG_WARNING, line);
+}
+
+/* The end of what bands cover from `at` on, without a gap. */
+static double memlord_i_bands_cover(const memlord_band *bands, size_t n, double at) {
+    size_t i = 0;
+    while (i < n) {
+        if (bands[i].lo <= at && at < bands[i].hi) {
+            at = bands[i].hi;
+            i = 0;
+        } else {
+            i++;
+        }
+    }
+    return at;
+}
+/* Warns of what is legal and hardly meant. */
+static void memlord_i_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
+    size_t i, k;
+    double at = memlord_i_bands_cover(bands, n, 0);
+    for (i = 1; i < n; i++)
+        for (k = 0; k < i; k++)
+            if (bands[i].lo < bands[k].hi && bands[k].lo < bands[i].hi) {
+                memlord_i_log_band(lord, MEMLORD_LOG_WARNING, "[strategy] band ", i,
+                                   " overlaps an earlier one, which wins there");
+                break;
+            }
+    for (; at <= 100; at = memlord_i_bands_cover(bands, n, at)) {
+        double next = 1e9;
+        for (i = 0; i < n; i++)
+            if (bands[i].lo > at && bands[i].lo < next) next = bands[i].lo;
+        if (next > 100) {
+            memlord_i_log_band(lord, MEMLORD_LOG_WARNING, "[strategy] no band covers from ",
+                               (size_t)at, " % up; 100 % itself needs a hi above 100");
+            return;
+        }
+        memlord_i_log_gap(lord, at, next);
+        at = next;
+    }
+}
+
+/* Puts a strategy in force, waits until nobody looks at the old one, and frees that. */
+static void memlord_i_strategy_swap(memlord *lord, memlord_i_strategy *fresh) {
+    memlord_i_strategy *old;
+    uint32_t i;
+    memlord_i_lock_take(&memlord_i_process.cold);
+    old = (memlord_i_strategy *)memlord_i_ptr_load(&lord->strategy);
+    memlord_i_ptr_store_release(&lord->strategy, fresh); /* pairs with memlord_i_judge */
+    memlord_i_lock_drop(&memlord_i_process.cold);
+    for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
+        memlord_i_place *place = i ? memlord_i_place_take(lord, i) : &lord->host;
+        if (i)
+            memlord_i_device_at(lord, i)->watch.spent = 0;
+        else
+            memlord_i_lock_take(&place->lock);
+        memlord_i_lock_drop(&place->lock);
+    }
+    if (old && old != &memlord_i_default_strategy)
+        memlord_i_free(lord, old, sizeof *old + old->n * sizeof(memlord_band));
+}
+
+/* -- looking: what is due for a device; under its place's lock -- */
+
+typedef struct memlord_i_verdict {
+    int banded; /* a band is in force; else the rest means nothing */
+    int due;
+    int near;
+    size_t band;
+    memlord_metric metric;
+    double used; /* %, NaN: unknown */
+    uint64_t value, threshold, live, freed;
+} memlord_i_verdict;
+
+static double memlord_i_nan(void) {
+    const uint64_t bits = (uint64_t)0x7ff8 << 48;
+    double d;
+    memcpy(&d, &bits, sizeof d);
+    return d;
+}
+static double memlord_i_used_percent(const memlord_capacity *c) {
+    if (!c->known) return memlord_i_nan();
+    return (double)c->used * 100.0 / (double)c->total;
+}
+
+/* A band's threshold at a place; 0: it has none now. */
+static uint64_t memlord_i_band_threshold(const memlord_i_place *place, const memlord_band *b) {
+    uint64_t cap = place->sample.known ? place->sample.total : 0, part = 0;
+    double share;
+    if (place->limit && (!cap || place->limit < cap)) cap = place->limit;
+    if (b->percent > 0 && cap) {
+        share = (double)cap * b->percent / 100.0; /* exact for whole percents */
+        part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
+    }
+    if (!part || !b->bytes) return part ? part : b->bytes;
+    if (b->combine == MEMLORD_COMBINE_MIN) return part < b->bytes ? part : b->bytes;
+    return part > b->bytes ? part : b->bytes;
+}
+
+/* The band in force: the first over the used %; while that is unknown the first over all. */
+static const memlord_band *memlord_i_band_now(const memlord_i_strategy *s,
+                                              const memlord_i_place *place, double used) {
+    const memlord_band *b = s->bands;
+    size_t i;
+    for (i = 0; i < s->n; i++, b++)
+        if (place->sample.known ? b->lo <= used && used < b->hi : b->lo <= 0 && b->hi >= 100)
+            return memlord_i_band_threshold(place, b) ? b : NULL;
+    return NULL;
+}
+
+static uint64_t memlord_i_metric(memlord_metric metric, uint64_t live, uint64_t freed) {
+    if (metric == MEMLORD_METRIC_ALLOCATED) return live;
+    if (metric == MEMLORD_METRIC_FREED) return freed;
+    return live > freed ? live : freed;
+}
+static int64_t memlord_i_signed(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
+
+/* How far unpublished bytes may take a device unseen. */
+static uint64_t memlord_i_margin(memlord *lord) {
+    return memlord_i_u32_load(&lord->crew) * lord->batch;
+}
+
+/* Notes at which published bytes to look again, and whether that is now. */
+static void memlord_i_watch_set(memlord *lord, uint32_t slot, memlord_i_watch *w,
+                                memlord_i_verdict *v) {
+    uint64_t t = v->threshold, margin = memlord_i_margin(lord);
+    uint64_t slack = memlord_i_u32_load(&w->near) ? 2 * margin : margin; /* no flutter */
+    uint64_t had = memlord_i_metric(v->metric, w->live, w->freed);
+    uint64_t up = t, low = 0;
+    int64_t published = (int64_t)memlord_i_u64_load(
+        &memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot)->published);
+    if (w->spent) {
+        uint64_t again = memlord_i_add(had, t / 8 ? t / 8 : 1);
+        up = again > t ? again : t;
+        low = v->metric == MEMLORD_METRIC_FREED ? 0 : t - t / 8;
+    }
+    v->near = v->due || published < memlord_i_signed(low);
+    if (v->metric != MEMLORD_METRIC_FREED && v->live + slack >= up) v->near = 1;
+    if (v->metric != MEMLORD_METRIC_ALLOCATED && v->freed + slack >= up) v->near = 1;
+    memlord_i_u64_store(&w->soon_up, v->metric == MEMLORD_METRIC_FREED
+                                         ? (uint64_t)INT64_MAX
+                                         : (uint64_t)(memlord_i_signed(up) -
+                                                      memlord_i_signed(margin)));
+    memlord_i_u64_store(&w->soon_low, w->spent ? low : (uint64_t)INT64_MIN);
+}
+
+static void memlord_i_watch_off(memlord_i_watch *w) {
+    memlord_i_u64_store(&w->soon_up, (uint64_t)INT64_MAX);
+    memlord_i_u64_store(&w->soon_low, (uint64_t)INT64_MIN);
+}
+
+/* Adds the device up and judges. */
+static void memlord_i_judge(memlord *lord, const memlord_i_place *place, uint32_t slot,
+                            memlord_i_verdict *v) {
+    memlord_i_device *device = memlord_i_device_at(lord, slot);
+    memlord_i_watch *w = &device->watch;
+    const memlord_i_strategy *s =
+        (const memlord_i_strategy *)memlord_i_ptr_load_acquire(&lord->strategy);
+    const memlord_band *b = NULL;
+    memset(v, 0, sizeof *v);
+    v->used = memlord_i_used_percent(&place->sample);
+    if (s && (memlord_i_u32_load(&lord->watching) >> device->device.type & 1))
+        b = memlord_i_band_now(s, place, v->used);
+    if (!b) {
+        memlord_i_watch_off(w);
+        return;
+    }
+    v->banded = 1;
+    v->band = (size_t)(b - s->bands);
+    v->metric = b->metric;
+    v->threshold = memlord_i_band_threshold(place, b);
+    memlord_i_row_level(lord, slot, &v->live, &v->freed);
+    v->value = memlord_i_metric(b->metric, v->live, v->freed);
+    if (w->spent) {
+        uint64_t eighth = v->threshold / 8;
+        uint64_t had = memlord_i_metric(b->metric, w->live, w->freed);
+        if (v->value < v->threshold - eighth ||
+            v->value >= memlord_i_add(had, eighth ? eighth : 1))
+            w->spent = 0;
+    }
+    v->due = !w->spent && v->value >= v->threshold;
+    memlord_i_watch_set(lord, slot, w, v);
+}
+
+/* Judges a device and lets its nearness be known. When it comes near, once more after the
+   barrier: a call that counted before it is added up, one after it sees the alert. The counter
+   of looks makes the later of two looks see what the earlier counted. */
+static void memlord_i_assess(memlord *lord, uint32_t slot, memlord_i_thread *t,
+                             memlord_i_verdict *v) {
+    memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
+    int again;
+    do {
+        memlord_i_place *place = memlord_i_place_take(lord, slot);
+        memlord_i_cell *cell = t ? memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot) : NULL;
+        memlord_i_judge(lord, place, slot, v);
+        again = v->near && !memlord_i_u32_load(&w->near);
+        if (v->near != (int)memlord_i_u32_load(&w->near)) {
+            memlord_i_u32_store(&w->near, (uint32_t)v->near);
+            (void)memlord_i_u32_add_seqcst(&lord->alert,
+                                           (v->near ? 1u : (uint32_t)-1) * MEMLORD_I_ALERT_NEAR);
+        }
+        if (cell)
+            memlord_i_u64_store(memlord_i_cell_trip(cell),
+                                v->banded ? memlord_i_u64_load(&cell->out) + lord->batch
+                                          : UINT64_MAX);
+        memlord_i_lock_drop(&place->lock);
+        if (again) memlord_i_barrier_all();
+    } while (again);
+}
+
+/* -- collecting -- */
+
+static int memlord_i_gc_registered(memlord *lord, int type) {
+    memlord_i_callback *c;
+    memlord_i_lock_take(&lord->callbacks_lock);
+    for (c = lord->callbacks; c && c->type != type;) c = c->next;
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    return c != NULL;
+}
+
+/* Which types have both bands and a callback. Makes every thread look at its next free there. */
+static void memlord_i_watching_set(memlord *lord) {
+    memlord_i_thread *t;
+    memlord_i_callback *c;
+    uint32_t types = 0, i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    memlord_i_lock_take(&lord->callbacks_lock);
+    for (c = lord->callbacks; c && memlord_i_ptr_load(&lord->strategy); c = c->next)
+        types |= 1u << c->type;
+    memlord_i_u32_store(&lord->watching, types);
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    for (i = 1; i < n; i++) {
+        memlord_i_place *place = memlord_i_place_take(lord, i);
+        t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+        for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+            memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
+            if (cell) memlord_i_u64_store(memlord_i_cell_trip(cell), 0);
+        }
+        memlord_i_lock_drop(&place->lock);
+    }
+}
+
+/* 1: a device is in this callback, on a thread other than `but`. Under the callbacks lock. */
+static int memlord_i_callback_runs(memlord *lord, const memlord_i_callback *c, const void *but) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    for (i = 1; i < n; i++) {
+        const memlord_i_watch *w = &memlord_i_device_at(lord, i)->watch;
+        if (w->callback == c && w->runner != but) return 1;
+    }
+    return 0;
+}
+
+/* The callback after number `serial` for a type, marked as being run on a device; NULL: none. */
+static memlord_i_callback *memlord_i_callback_next(memlord *lord, memlord_i_watch *w, int type,
+                                                   uint64_t serial, memlord_i_callback *copy) {
+    memlord_i_callback *c, *ended;
+    memlord_i_lock_take(&lord->callbacks_lock);
+    ended = w->callback;
+    for (c = lord->callbacks; c && (c->type != type || c->serial <= serial);) c = c->next;
+    w->callback = c;
+    if (c) *copy = *c;
+    if (ended && (!ended->removed || memlord_i_callback_runs(lord, ended, NULL))) ended = NULL;
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    memlord_i_free(lord, ended, sizeof *ended);
+    return c;
+}
+
+static void memlord_i_log_gc(memlord *lord, const memlord_gc_event *e,
+                             const memlord_gc_result *result) {
+    static const char *const reasons[] = {
+#define MEMLORD_I_X(name, text) text,
+        MEMLORD_I_REASONS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    };
+    static const char *const metrics[] = {"allocated", "freed", "max"};
+    char line[320];
+    memlord_i_out o;
+    if (lord->log_level < MEMLORD_LOG_INFO || !lord->logger.fn) return;
+    memlord_i_out_buffer(&o, line, sizeof line);
+    memlord_i_puts(&o, "[gc] ");
+    memlord_i_put_device(&o, e->device);
+    memlord_i_puts(&o, " run ");
+    memlord_i_put_u64(&o, e->device_runs);
+    memlord_i_puts(&o, " (");
+    memlord_i_put_u64(&o, e->total_runs);
+    memlord_i_puts(&o, " in all): ");
+    memlord_i_puts(&o, reasons[e->reason]);
+    if (e->reason == MEMLORD_REASON_BAND) {
+        memlord_i_puts(&o, " ");
+        memlord_i_put_u64(&o, e->band);
+        memlord_i_puts(&o, ", ");
+        memlord_i_puts(&o, metrics[e->metric]);
+        memlord_i_puts(&o, " ");
+        memlord_i_put_bytes(&o, e->value);
+        memlord_i_puts(&o, " >= ");
+        memlord_i_put_bytes(&o, e->threshold);
+    }
+    if (e->needed) {
+        memlord_i_puts(&o, ", needed ");
+        memlord_i_put_bytes(&o, e->needed);
+    }
+    memlord_i_puts(&o, ", used ");
+    memlord_i_put_percent(&o, e->used_percent);
+    memlord_i_puts(&o, result->ran ? ", reclaimed " : ", could not run");
+    if (result->ran) memlord_i_put_bytes(&o, result->reclaimed);
+    (void)memlord_i_out_end(&o, sizeof line);
+    memlord_i_log(lord, MEMLORD_LOG_INFO, line);
+}
+
+static uint64_t memlord_i_gc_count(memlord *lord, uint32_t slot) {
+    const memlord_i_u64 *count = memlord_i_device_at(lord, slot)->count;
+    return memlord_i_u64_load(&count[MEMLORD_I_STAT_gc_runs]) +
+           memlord_i_u64_load(&count[MEMLORD_I_STAT_gc_failed]);
+}
+static void memlord_i_gc_number(memlord *lord, uint32_t slot, memlord_gc_event *e) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    e->device_runs = memlord_i_gc_count(lord, slot) + 1;
+    for (e->total_runs = 1, i = 1; i < n; i++) e->total_runs += memlord_i_gc_count(lord, i);
+}
+
+/* What a run leaves behind: freed starts over and, with `rest`, the bands wait until the metric
+   has moved. */
+static void memlord_i_gc_ended(memlord *lord, uint32_t slot, int rest,
+                               const memlord_gc_result *result) {
+    memlord_device d = memlord_i_device_at(lord, slot)->device;
+    memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
+    memlord_i_place *place;
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    memlord_i_stat_add(lord, slot,
+                       result->ran ? MEMLORD_I_STAT_gc_runs : MEMLORD_I_STAT_gc_failed, 1);
+    if (result->ran) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_gc_reclaimed, result->reclaimed);
+    for (i = 1; i < n && result->ran; i++)
+        if (i == slot || (result->family && lord->slot_type[i] == d.type))
+            memlord_i_row_freed_reset(lord, i);
+    place = memlord_i_place_take(lord, slot);
+    if (rest) {
+        memlord_i_row_level(lord, slot, &w->live, &w->freed);
+        w->spent = 1;
+    }
+    memlord_i_lock_drop(&place->lock);
+}
+
+/* Runs the callbacks of a device whose `running` this thread has taken. */
+static void memlord_i_gc_call(memlord *lord, uint32_t slot, memlord_gc_event *e, int rest,
+                              memlord_gc_result *all) {
+    memlord_i_device *device = memlord_i_device_at(lord, slot);
+    memlord_i_callback c;
+    c.serial = 0;
+    memset(all, 0, sizeof *all);
+    e->device = device->device;
+    memlord_i_gc_number(lord, slot, e);
+    memlord_i_lock_take(&lord->callbacks_lock);
+    device->watch.runner = &memlord_i_self;
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    while (memlord_i_callback_next(lord, &device->watch, e->device.type, c.serial, &c)) {
+        memlord_gc_result one = c.fn(c.user, lord, e);
+        if (!one.ran) continue;
+        all->ran = 1;
+        all->family |= one.family;
+        all->reclaimed = memlord_i_add(all->reclaimed, one.reclaimed);
+    }
+    memlord_i_gc_ended(lord, slot, rest, all);
+    memlord_i_log_gc(lord, e, all);
+    memlord_i_u32_store_release(&device->watch.running, 0); /* pairs with the exchanges */
+}
+
+/* Looks at a device, and collects if that is due and nobody does. `safe`: host code may run. */
+static MEMLORD_I_COLD void memlord_i_look(memlord *lord, uint32_t slot, memlord_i_thread *t,
+                                          int safe) {
+    memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
+    memlord_i_verdict v;
+    memlord_gc_event e;
+    memlord_gc_result result;
+    (void)memlord_i_u64_add_acqrel(&w->looks, 1);
+    memlord_i_assess(lord, slot, t, &v);
+    if (!v.due || !safe || memlord_i_self.busy) return;
+    if (memlord_i_u32_exchange_acquire(&w->running, 1)) return;
+    memlord_i_assess(lord, slot, t, &v); /* a run may have ended between the two */
+    if (!v.due) {
+        memlord_i_u32_store_release(&w->running, 0);
+        return;
+    }
+    memset(&e, 0, sizeof e);
+    e.reason = MEMLORD_REASON_BAND;
+    e.used_percent = v.used;
+    e.band = v.band;
+    e.metric = v.metric;
+    e.value = v.value;
+    e.threshold = v.threshold;
+    memlord_i_gc_call(lord, slot, &e, 1, &result);
+    memlord_i_assess(lord, slot, t, &v);
+}
+
+/* A collection that no band asked for. */
+static memlord_result memlord_i_collect(memlord *lord, uint32_t slot, int reason, uint64_t needed,
+                                        uint64_t *reclaimed) {
+    memlord_i_device *device = memlord_i_device_at(lord, slot);
+    memlord_gc_event e;
+    memlord_gc_result result;
+    memlord_i_verdict v;
+    *reclaimed = 0;
+    if (!memlord_i_gc_registered(lord, device->device.type)) return MEMLORD_E_UNKNOWN;
+    if (memlord_i_u32_exchange_acquire(&device->watch.running, 1)) return MEMLORD_E_STATE;
+    memset(&e, 0, sizeof e);
+    e.reason = reason;
+    e.band = SIZE_MAX;
+    e.needed = needed;
+    e.value = memlord_i_row_live(lord, MEMLORD_I_DEVICE, slot);
+    memlord_i_assess(lord, slot, NULL, &v);
+    e.used_percent = v.used;
+    memlord_i_gc_call(lord, slot, &e, v.banded && v.value >= v.threshold, &result);
+    memlord_i_assess(lord, slot, NULL, &v);
+    *reclaimed = result.reclaimed;
+    return result.ran ? MEMLORD_OK : MEMLORD_E_STATE;
+}
+
+/* Looks at every device of a place, or (NULL) at all: thresholds or margins have changed. */
+static void memlord_i_place_review(memlord *lord, const memlord_i_place *place) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    memlord_i_verdict v;
+    for (i = 1; i < n; i++)
+        if (!place || memlord_i_place_at(lord, i) == place) memlord_i_assess(lord, i, NULL, &v);
+}
+
+/* There are more threads than the margins allow for: widens them. */
+static void memlord_i_crew_grow(memlord *lord) {
+    memlord_i_u32_store(&lord->crew, memlord_i_threads(lord) + 4);
+    memlord_i_alert(lord, MEMLORD_I_ALERT_REVIEW, 0);
+    memlord_i_place_review(lord, NULL);
+}
+
+/* -- the end of a call -- */
+
+#define MEMLORD_I_POLLS 4 /* fences an alloc asks at most */
+
+static memlord_result memlord_i_duty(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                     int opened); /* always OK: for tail calls */
+
+/* What every call that counted on a device ends with, nothing held. A thread that the barrier
+   does not reach reads the alert with a full one of its own. */
+static MEMLORD_I_HOT void memlord_i_call_end(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                          int opened) {
+    uint32_t alert = memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE
+                         ? memlord_i_u32_add_seqcst(&lord->alert, 0)
+                         : memlord_i_u32_load(&lord->alert);
+    if (MEMLORD_I_UNLIKELY(alert | memlord_i_u32_load(&lord->watching)))
+        (void)memlord_i_duty(lord, t, slot, opened);
+}
+
+/* Without bands this thread's frees of a device need no looking at. */
+static void memlord_i_trip_off(memlord *lord, memlord_i_thread *t, uint32_t slot) {
+    memlord_i_verdict v;
+    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+    if (cell && memlord_i_u64_load(memlord_i_cell_trip(cell)) != UINT64_MAX)
+        memlord_i_assess(lord, slot, t, &v);
+}
+
+/* -------------------------------------------------------------------- >>deferred --
+   Owns the way of a block from freed to credited. Composes fences and blocks: a block is pending
+   while its side record has a serial, and stays in the map until its last fence is done.
+   Locks: those of the map, then fences; none while a fence runs. */
+
+/* Records a fence on a live block, in place of an earlier one of its queue; with `end` frees the
+   block, and *chain is what to ask. After an error the fence is still the caller's. */
+static memlord_result memlord_i_fence_attach(memlord *lord, memlord_i_thread *t, memlord_device d,
+                                             uint64_t key, memlord_i_fence *f, int end,
+                                             memlord_i_entry *gone, memlord_i_fence **chain) {
+    memlord_i_spot spot;
+    memlord_i_side *unused, *side;
+    memlord_i_fence **at, *old = NULL;
+    uint64_t refs;
+    memlord_result r = memlord_i_spot_side(lord, t, (uint32_t)d.type, key, &spot, &unused);
+    gone->key = 0;
+    *chain = NULL;
+    if (r == MEMLORD_OK && memlord_i_is_pending(spot.entry->word2)) {
+        memlord_i_spot_leave(t, &spot);
+        memlord_i_free(lord, unused, sizeof *unused);
+        r = MEMLORD_E_UNKNOWN;
+    }
+    if (r == MEMLORD_E_UNKNOWN && end) (void)memlord_i_unknown(lord, d);
+    if (r) return r;
+    side = memlord_i_side_of(spot.entry->word2);
+    refs = memlord_i_refs_of(spot.entry->word1, spot.entry->word2);
+    for (at = &side->fences; *at && (*at)->fence.queue != f->fence.queue;) at = &(*at)->sibling;
+    if (*at) {
+        old = *at;
+        *at = old->sibling;
+        old->sibling = NULL;
+    }
+    f->sibling = side->fences;
+    side->fences = f;
+    if (end) {
+        *gone = *spot.entry;
+        gone->key = key;
+        *chain = memlord_i_pend(lord, spot.entry, key);
+    }
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_free(lord, unused, sizeof *unused);
+    memlord_i_fences_widow(lord, old);
+    if (end && refs > 1)
+        memlord_i_stat_add(lord, MEMLORD_I_SLOT(gone->word1), MEMLORD_I_STAT_freed_while_shared, 1);
+    return MEMLORD_OK;
+}
+
+/* Takes a fence off its pending block and, if it was the last, ends that. 1: the fence is now
+   nobody else's. */
+static int memlord_i_fence_credit(memlord *lord, memlord_i_fence *f, uint64_t *credited) {
+    memlord_i_thread *t = memlord_i_thread_get(lord);
+    memlord_i_spot spot;
+    memlord_i_side *side;
+    memlord_i_fence **at;
+    memlord_i_entry gone;
+    *credited = 0;
+    if (!t) return 0;
+    (void)memlord_i_spot_find(lord, t, lord->slot_type[f->slot], f->key, 0, &spot);
+    side = spot.entry ? memlord_i_side_of(spot.entry->word2) : NULL;
+    if (!side || side->serial != f->serial) {
+        memlord_i_spot_leave(t, &spot);
+        memlord_i_thread_put(lord, t);
+        return 0;
+    }
+    for (at = &side->fences; *at != f;) at = &(*at)->sibling;
+    *at = f->sibling;
+    if (side->fences) {
+        memlord_i_spot_leave(t, &spot);
+        memlord_i_thread_put(lord, t);
+        return 1;
+    }
+    gone = *spot.entry;
+    memlord_i_spot_erase(&spot);
+    memlord_i_spot_unlock(&spot);
+    memlord_i_count_close(lord, t, gone.word1, gone.word2);
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_side_free(lord, gone.word2);
+    memlord_i_thread_put(lord, t);
+    *credited = MEMLORD_I_BYTES(gone.word1);
+    memlord_i_call_end(lord, t, f->slot, 0);
+    return 1;
+}
+
+/* Ends a fence this thread has asked: done (> 0) or failed. Answers the bytes credited. */
+static uint64_t memlord_i_fence_settle(memlord *lord, memlord_i_fence *f, int answer) {
+    uint64_t credited;
+    int mine;
+    if (answer < 0) memlord_i_stat_add(lord, f->slot, MEMLORD_I_STAT_fence_failures, 1);
+    if (f->fence.drop) f->fence.drop(f->fence.user);
+    mine = memlord_i_fence_credit(lord, f, &credited);
+    if (!mine) {
+        memlord_i_lock_take(&lord->fences_lock);
+        mine = (int)f->widowed;
+        f->state = MEMLORD_I_FENCE_DONE; /* else who ends the block frees it */
+        memlord_i_lock_drop(&lord->fences_lock);
+    }
+    if (mine) memlord_i_fence_free(lord, f);
+    return credited;
+}
+
+/* What a fence in our hands answered: back into its queue with 0. */
+static uint64_t memlord_i_fence_answered(memlord *lord, memlord_i_fence *f, int answer,
+                                         int queued) {
+    int widowed;
+    memlord_i_lock_take(&lord->fences_lock);
+    widowed = (int)f->widowed;
+    if (queued && (answer || widowed)) memlord_i_queue_remove(lord, f);
+    if (!answer && !widowed) {
+        if (queued)
+            f->state = MEMLORD_I_FENCE_QUEUED;
+        else
+            memlord_i_queue_push(lord, f);
+        memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
+    }
+    memlord_i_lock_drop(&lord->fences_lock);
+    return answer || widowed ? memlord_i_fence_settle(lord, f, answer) : 0;
+}
+
+/* Asks the fences of a block just freed for the first time, in the order they came. */
+static void memlord_i_fences_begin(memlord *lord, memlord_i_fence *chain) {
+    memlord_i_fence *next;
+    for (; chain; chain = next) {
+        int answer = 0;
+        next = chain->next;
+        if (!(lord->flags & MEMLORD_FLAG_DEFER)) answer = chain->fence.done(chain->fence.user);
+        (void)memlord_i_fence_answered(lord, chain, answer, 0);
+    }
+}
+
+/* Leaves fences to be asked later: where no host code may run. */
+static void memlord_i_fences_queue(memlord *lord, memlord_i_fence *chain) {
+    memlord_i_fence *next;
+    memlord_i_lock_take(&lord->fences_lock);
+    for (; chain; chain = next) {
+        next = chain->next;
+        memlord_i_queue_push(lord, chain);
+        memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
+    }
+    memlord_i_lock_drop(&lord->fences_lock);
+}
+
+/* The first of a queue of a list that was not asked since `round`, and of those the one that was
+   not for longest; it is now asked. Under the fences lock. */
+static memlord_i_fence *memlord_i_fence_claim(memlord *lord, uint32_t list, memlord_device sel,
+                                              uint64_t round) {
+    memlord_i_fence *f, *best = NULL;
+    for (f = lord->queues[list]; f; f = f->across)
+        if (f->state == MEMLORD_I_FENCE_QUEUED && f->round < round &&
+            memlord_i_selects(sel, memlord_i_device_at(lord, f->slot)->device) &&
+            (!best || f->round < best->round))
+            best = f;
+    if (!best) return NULL;
+    best->state = MEMLORD_I_FENCE_ASKED;
+    best->round = round;
+    return best;
+}
+
+/* Asks the first of every queue, and its next ones while they are done; at most `most`. */
+static uint64_t memlord_i_fences_poll(memlord *lord, memlord_device sel, unsigned most) {
+    uint64_t round = memlord_i_u64_add(&lord->serial, 1) + 1, credited = 0;
+    uint32_t i, start;
+    memlord_i_fence *f;
+    if (memlord_i_self.retiring) return 0; /* out of a fence: who asked it goes on */
+    memlord_i_self.retiring = 1;
+    memlord_i_lock_take(&lord->fences_lock);
+    start = lord->queue_turn++;
+    for (i = 0; i < MEMLORD_I_QUEUES && most; i++) {
+        uint32_t list = (start + i) % MEMLORD_I_QUEUES;
+        while (most && (lord->queues_used >> list & 1) &&
+               (f = memlord_i_fence_claim(lord, list, sel, round)) != NULL) {
+            memlord_i_lock_drop(&lord->fences_lock);
+            most--;
+            credited += memlord_i_fence_answered(lord, f, f->fence.done(f->fence.user), 1);
+            memlord_i_lock_take(&lord->fences_lock);
+        }
+    }
+    memlord_i_lock_drop(&lord->fences_lock);
+    memlord_i_self.retiring = 0;
+    memlord_i_fences_drain(lord);
+    return credited;
+}
+
+/* Everything that is done. Not out of our own allocator call. */
+static uint64_t memlord_i_retire(memlord *lord, memlord_device sel) {
+    if (!(memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_FENCES) || memlord_i_self.busy)
+        return 0;
+    return memlord_i_fences_poll(lord, sel, UINT32_MAX);
+}
+
+/* A free of our own that a fence may hold back: the source of a move. */
+static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
+                                            memlord_device from, uint64_t from_key, uint32_t slot,
+                                            uint64_t key, uint64_t bytes, memlord_i_fence *f,
+                                            const memlord_site *site, memlord_i_fence **chain) {
+    memlord_i_change c[MEMLORD_I_BOOKS];
+    memlord_i_entry e;
+    memlord_i_side *side = (memlord_i_side *)memlord_i_alloc(lord, sizeof *side);
+    uint64_t rows;
+    unsigned n;
+    int fresh;
+    memlord_result r = side ? memlord_i_room(lord, t, slot, key) : MEMLORD_E_NOMEM;
+    if (r == MEMLORD_OK && memlord_i_copy_of(lord, t, (uint32_t)from.type, from_key, &e, side)) {
+        memlord_i_free(lord, side, sizeof *side);
+        return memlord_i_unknown(lord, from);
+    }
+    if (r) {
+        memlord_i_free(lord, side, sizeof *side);
+        return r;
+    }
+    rows = memlord_i_rows_moved(lord, side->word2, slot, site, MEMLORD_I_SLOT(e.word1) == slot);
+    side->word2 = rows;
+    n = memlord_i_changes(c, slot, rows, bytes, 0, 1, 0);
+    r = memlord_i_insert(lord, t, slot, key,
+                         bytes | (uint64_t)slot << 49 |
+                             (uint64_t)MEMLORD_I_REFS(e.word1) * MEMLORD_I_REFS_ONE,
+                         (uint64_t)(uintptr_t)side | 1, c, n, &fresh);
+    if (r) {
+        memlord_i_free(lord, side, sizeof *side);
+        return r;
+    }
+    r = memlord_i_fence_attach(lord, t, from, from_key, f, 1, &e, chain);
+    if (r) { /* it went meanwhile */
+        memlord_i_unopen(lord, t, slot, key);
+        return r;
+    }
+    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_moves, 1);
+    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_moved_bytes, bytes);
+    return MEMLORD_OK;
+}
+
+/* --------------------------------------------------------------------- >>pollers --
+   Owns the threads that sample, one a place, and what the end of a call and a safe point do.
+   Invariant: a place's poller is started and stopped by one thread at a time (`polled`); none is
+   started before there is something to decide. Locks: none while host code runs. */
+
+#define MEMLORD_I_POLL_LEAST 10 /* ms */
+
+static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place);
+
+static void memlord_i_poller_run(void *user) {
+    memlord_i_place *place = (memlord_i_place *)user;
+    memlord *lord = place->lord;
+    while (!memlord_i_u32_load_acquire(&place->stop)) {
+        (void)memlord_i_sample(lord, place);
+        if (lord->flags & MEMLORD_FLAG_DEFER) memlord_i_place_serve(lord, place);
+        /* a span from now on: after a SIGSTOP there is nothing to catch up with */
+        memlord_i_event_wait(&place->wake, memlord_i_u32_load(&lord->poll_ms));
+    }
+    if (memlord_i_u32_load(&place->stop) == 1) return; /* to be joined */
+    memlord_i_event_close(&place->wake);
+    memlord_i_u32_store_release(&place->polled, MEMLORD_I_POLLER_NONE);
+}
+
+static memlord_result memlord_i_poller_begin(memlord_i_place *place) {
+    uint32_t seen = MEMLORD_I_POLLER_NONE;
+    int bad = 1;
+    if (!memlord_i_u32_cas_seqcst(&place->polled, &seen, MEMLORD_I_POLLER_BUSY))
+        return seen == MEMLORD_I_POLLER_FAILED ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+    place->job.run = memlord_i_poller_run;
+    place->job.user = place;
+    memlord_i_u32_store(&place->stop, 0);
+    memlord_i_self.busy++; /* a thread's stack may come from a hooked malloc */
+    if (!MEMLORD_I_THREADLESS && memlord_i_event_open(&place->wake) == 0) {
+        bad = memlord_i_worker_start(&place->worker, &place->job);
+        if (bad) memlord_i_event_close(&place->wake);
+    }
+    memlord_i_self.busy--;
+    if (bad)
+        memlord_i_log_device(place->lord, MEMLORD_LOG_WARNING, "[poller] no thread for ",
+                             place->device, ": memlord_gc_poll samples instead");
+    memlord_i_u32_store_release(&place->polled,
+                                bad ? MEMLORD_I_POLLER_FAILED : MEMLORD_I_POLLER_RUNS);
+    return bad ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+
+/* Stops a place's poller and waits for it; on the poller itself, leaves that to it. */
+static void memlord_i_poller_end(memlord_i_place *place) {
+    for (;;) {
+        uint32_t seen = MEMLORD_I_POLLER_RUNS;
+        if (memlord_i_u32_cas_seqcst(&place->polled, &seen, MEMLORD_I_POLLER_BUSY)) break;
+        if (seen == MEMLORD_I_POLLER_FAILED)
+            memlord_i_u32_store(&place->polled, MEMLORD_I_POLLER_NONE);
+        if (seen != MEMLORD_I_POLLER_BUSY) return;
+        memlord_i_yield(); /* it is being started, or ends */
+    }
+    if (memlord_i_worker_is_self(place->worker)) {
+        memlord_i_worker_detach(place->worker);
+        memlord_i_u32_store_release(&place->stop, 2);
+        return;
+    }
+    memlord_i_u32_store_release(&place->stop, 1);
+    memlord_i_event_set(&place->wake);
+    memlord_i_worker_join(place->worker);
+    memlord_i_event_close(&place->wake);
+    memlord_i_u32_store_release(&place->polled, MEMLORD_I_POLLER_NONE);
+}
+
+static int memlord_i_polls(memlord *lord) {
+    return !MEMLORD_I_THREADLESS && !(lord->flags & MEMLORD_FLAG_NO_THREADS);
+}
+
+static void memlord_i_pollers_end(memlord *lord) {
+    uint32_t i;
+    memlord_i_u32_store(&lord->polling, MEMLORD_I_POLLING_OFF);
+    for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++)
+        memlord_i_poller_end(i ? &memlord_i_device_at(lord, i)->own : &lord->host);
+}
+
+/* Starts a device's poller if there is something for it to do. */
+static MEMLORD_I_COLD void memlord_i_poller_think(memlord *lord, uint32_t slot) {
+    memlord_i_place *place = memlord_i_place_at(lord, slot);
+    memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
+    if (memlord_i_u32_load(&lord->polling) == MEMLORD_I_POLLING_OFF) return;
+    if (!memlord_i_source_of(lord, place->device.type).fn) return;
+    memlord_i_u32_store(&w->seen, 1);
+    if (memlord_i_polls(lord)) (void)memlord_i_poller_begin(place);
+}
+
+/* Starts the pollers of all devices there are, whose types have a source. */
+static memlord_result memlord_i_pollers_begin(memlord *lord) {
+    uint32_t i;
+    memlord_result r = MEMLORD_OK;
+    memlord_i_alert(lord, MEMLORD_I_ALERT_POLLER, 0);
+    if (memlord_i_u32_load(&lord->polling) != MEMLORD_I_POLLING_ALL) return r;
+    for (i = 1; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
+        memlord_i_place *place = memlord_i_place_at(lord, i);
+        if (memlord_i_source_of(lord, place->device.type).fn &&
+            memlord_i_poller_begin(place) != MEMLORD_OK)
+            r = MEMLORD_E_UNSUPPORTED;
+    }
+    return r;
+}
+
+/* Samples a place without a poller whose sample has grown old; at a safe point. */
+static void memlord_i_sample_old(memlord *lord, memlord_i_place *place) {
+    uint64_t now, at;
+    uint32_t polled = memlord_i_u32_load_acquire(&place->polled);
+    if (polled == MEMLORD_I_POLLER_RUNS || polled == MEMLORD_I_POLLER_BUSY) return;
+    if (!memlord_i_source_of(lord, place->device.type).fn) return;
+    now = memlord_i_clock(lord);
+    memlord_i_lock_take(&place->lock);
+    at = place->sampled;
+    memlord_i_lock_drop(&place->lock);
+    if (!at || now - at >= (uint64_t)memlord_i_u32_load(&lord->poll_ms) * 1000000u)
+        (void)memlord_i_sample(lord, place);
+}
+
+/* Bytes ever freed at a place, modulo 2^64. */
+static uint64_t memlord_i_place_out(memlord *lord, const memlord_i_place *place) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    memlord_i_thread *t;
+    uint64_t out = 0;
+    for (i = 1; i < n; i++) {
+        if (memlord_i_place_at(lord, i) != place) continue;
+        out += memlord_i_u64_load(&memlord_i_row_at(lord, MEMLORD_I_DEVICE, i)->folds_out) << 63;
+        t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+        for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+            const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
+            if (cell) out += memlord_i_u64_load(&cell->out);
+        }
+    }
+    return out;
+}
+
+/* -- what the end of a call looks after -- */
+
+/* Wakes those for whom enough was freed. */
+static void memlord_i_waiters_wake(memlord *lord) {
+    memlord_i_waiter *w;
+    memlord_i_lock_take(&lord->callbacks_lock);
+    for (w = lord->waiters; w; w = w->next)
+        if (memlord_i_place_out(lord, w->place) - w->out >= w->needed)
+            memlord_i_event_set(&w->event);
+    memlord_i_lock_drop(&lord->callbacks_lock);
+}
+
+/* 1: published bytes, or this thread's frees, have come to where the bands are to be looked at. */
+static int memlord_i_watch_wants(memlord *lord, memlord_i_thread *t, uint32_t slot) {
+    const memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
+    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+    int64_t published = (int64_t)memlord_i_u64_load(
+        &memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot)->published);
+    return memlord_i_u32_load(&w->near) || published >= (int64_t)memlord_i_u64_load(&w->soon_up) ||
+           published < (int64_t)memlord_i_u64_load(&w->soon_low) || !cell ||
+           memlord_i_u64_load(&cell->out) > memlord_i_u64_load(memlord_i_cell_trip(cell));
+}
+
+static MEMLORD_I_NOINLINE memlord_result memlord_i_duty(memlord *lord, memlord_i_thread *t,
+                                                        uint32_t slot, int opened) {
+    uint32_t alert = memlord_i_u32_load(&lord->alert);
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
+    if (memlord_i_self.busy) return MEMLORD_OK;
+    if (alert & MEMLORD_I_ALERT_REVIEW) memlord_i_crew_grow(lord);
+    if (alert & MEMLORD_I_ALERT_POLLER) (void)memlord_i_pollers_begin(lord);
+    if ((alert & MEMLORD_I_ALERT_FENCES) && safe) {
+        if (opened)
+            (void)memlord_i_fences_poll(lord, memlord_device_all(), MEMLORD_I_POLLS);
+        else
+            memlord_i_fences_drain(lord);
+    }
+    if (alert & MEMLORD_I_ALERT_WAITER) memlord_i_waiters_wake(lord);
+    if (!(memlord_i_u32_load(&lord->watching) >> lord->slot_type[slot] & 1)) {
+        memlord_i_trip_off(lord, t, slot);
+        return MEMLORD_OK;
+    }
+    if (!memlord_i_u32_load(&memlord_i_device_at(lord, slot)->watch.seen))
+        memlord_i_poller_think(lord, slot);
+    if (memlord_i_watch_wants(lord, t, slot)) memlord_i_look(lord, slot, t, safe);
+    return MEMLORD_OK;
+}
+
+#if MEMLORD_I_POSIX
+/* In a forked child: whoever asked a source or a fence, collected, polled or waited is gone. */
+static void memlord_i_others_gone(memlord *lord) {
+    uint32_t i, n = memlord_i_u32_load(&lord->row_count[MEMLORD_I_DEVICE]);
+    memlord_i_fence *f;
+    for (i = 0; i < n; i++) {
+        memlord_i_watch *w = i ? &memlord_i_device_at(lord, i)->watch : NULL;
+        memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+        memlord_i_u32_store(&place->sampling, 0);
+        memlord_i_u32_store(&place->polled, MEMLORD_I_POLLER_NONE);
+        place->sampler = NULL;
+        place->arriving = 0;
+        if (!w) continue;
+        memlord_i_u32_store(&w->seen, 0);
+        if (w->runner == (void *)&memlord_i_self) continue;
+        w->callback = NULL;
+        memlord_i_u32_store(&w->running, 0);
+    }
+    for (i = 0; i < MEMLORD_I_QUEUES; i++)
+        for (f = lord->queues[i]; f; f = f->across) f->state = MEMLORD_I_FENCE_QUEUED;
+    lord->waiters = NULL;
+    if (memlord_i_u32_load(&lord->polling) == MEMLORD_I_POLLING_ALL)
+        memlord_i_alert(lord, MEMLORD_I_ALERT_POLLER, 1);
+}
+#endif
+
+/* -- safe points -- */
+
+/* Retires and collects what is due of the devices of a selector; samples places that have no
+   poller. Host code runs. */
+static void memlord_i_serve(memlord *lord, memlord_device sel) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    (void)memlord_i_retire(lord, sel);
+    for (i = 1; i < n; i++) {
+        if (!memlord_i_selects(sel, memlord_i_device_at(lord, i)->device)) continue;
+        memlord_i_sample_old(lord, memlord_i_place_at(lord, i));
+        if (memlord_i_u32_load(&lord->watching) >> lord->slot_type[i] & 1)
+            memlord_i_look(lord, i, NULL, 1);
+    }
+}
+static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    for (i = 1; i < n; i++)
+        if (memlord_i_place_at(lord, i) == place)
+            memlord_i_serve(lord, memlord_i_device_at(lord, i)->device);
 }
 
 /* ---------------------------------------------------------------------- >>reports --
@@ -5355,13 +8293,33 @@ static void memlord_i_stats(memlord *lord, uint32_t slot, memlord_stats *out) {
     out->frees = sum.frees;
     out->total_allocated = sum.total_in;
     out->total_freed = sum.total_out;
+    out->largest_free--; /* kept one higher */
+    if (out->reserved > out->allocated) out->cached = out->reserved - out->allocated;
+    out->limit = memlord_i_place_limit(memlord_i_place_at(lord, slot));
 }
 
-static uint64_t memlord_i_add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+/* The limits of the places of the devices of a selector, each once. */
+static uint64_t memlord_i_limits(memlord *lord, memlord_device sel) {
+    uint32_t i, k, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint64_t sum = 0;
+    for (i = 1; i < n; i++) {
+        memlord_i_place *place = memlord_i_place_at(lord, i);
+        if (!memlord_i_selects(sel, memlord_i_device_at(lord, i)->device)) continue;
+        for (k = 1; k < i; k++)
+            if (memlord_i_place_at(lord, k) == place &&
+                memlord_i_selects(sel, memlord_i_device_at(lord, k)->device))
+                break;
+        if (k == i) sum = memlord_i_add(sum, memlord_i_place_limit(place));
+    }
+    return sum;
+}
+
 static void memlord_i_stats_add(memlord_stats *sum, const memlord_stats *s) {
+    uint64_t a = sum->largest_free, b = s->largest_free;
 #define MEMLORD_I_X(name, kind, text) sum->name = memlord_i_add(sum->name, s->name);
     MEMLORD_I_STATS(MEMLORD_I_X)
 #undef MEMLORD_I_X
+    sum->largest_free = a == UINT64_MAX || (b != UINT64_MAX && b > a) ? b : a;
 }
 
 static void memlord_i_site_stat(memlord *lord, uint32_t number, memlord_site_stat *out) {
@@ -5471,33 +8429,139 @@ static void memlord_i_stats_lost(memlord *lord, memlord_stats *out) {
     out->dropped_bytes = memlord_i_add(out->dropped_bytes, memlord_i_u64_load(&lord->lost_bytes));
 }
 
+/* -- who holds a device -- */
+
+#define MEMLORD_I_EXPLAIN_TOP 4
+
+/* The largest tags of a device; answers how many. */
+static size_t memlord_i_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
+                                 size_t cap) {
+    uint32_t i, rows = memlord_i_rows(lord, MEMLORD_I_TAG);
+    size_t n = 0, at;
+    for (i = 1; i < rows; i++) {
+        memlord_tag_stat s;
+        uint32_t slot = memlord_i_row_at(lord, MEMLORD_I_TAG, i)->slot;
+        if (!memlord_i_selects(d, memlord_i_device_at(lord, slot)->device)) continue;
+        memlord_i_tag_stat(lord, i, &s);
+        if (!s.allocated || (n == cap && s.allocated <= out[n - 1].allocated)) continue;
+        for (at = n < cap ? n++ : n - 1; at && out[at - 1].allocated < s.allocated; at--)
+            out[at] = out[at - 1];
+        out[at] = s;
+    }
+    return n;
+}
+
+static void memlord_i_put_labelled(memlord_i_out *o, const char *label, uint64_t bytes) {
+    memlord_i_puts(o, label);
+    memlord_i_put_bytes(o, bytes);
+}
+
+/* "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." of a place. */
+static void memlord_i_explain_place(memlord *lord, memlord_i_out *o, memlord_i_place *place,
+                                    uint64_t wanted) {
+    memlord_capacity sample;
+    uint64_t limit, held;
+    int64_t left;
+    int known;
+    memlord_i_lock_take(&place->lock);
+    known = memlord_i_place_left(lord, place, &left);
+    sample = place->sample;
+    limit = place->limit;
+    held = place->held;
+    memlord_i_lock_drop(&place->lock);
+    memlord_i_put_labelled(o, " ", wanted);
+    memlord_i_puts(o, " wanted, ");
+    if (!known) {
+        memlord_i_puts(o, "limit and capacity unknown");
+    } else if (left < 0 || (uint64_t)left < wanted) {
+        memlord_i_put_bytes(o, wanted - (uint64_t)left);
+        memlord_i_puts(o, " short");
+    } else {
+        memlord_i_put_bytes(o, (uint64_t)left - wanted);
+        memlord_i_puts(o, " to spare");
+    }
+    if (limit) memlord_i_put_labelled(o, ": limit ", limit);
+    memlord_i_put_labelled(o, limit ? ", live " : ": live ", memlord_i_place_live(lord, place));
+    if (held) memlord_i_put_labelled(o, ", held for reservations ", held);
+    if (!sample.known) return;
+    memlord_i_put_labelled(o, ", capacity ", sample.total);
+    memlord_i_puts(o, " with ");
+    memlord_i_put_percent(o, memlord_i_used_percent(&sample));
+    memlord_i_puts(o, " used");
+}
+
+static size_t memlord_i_explain(memlord *lord, memlord_device d, uint64_t wanted, char *buf,
+                                size_t cap) {
+    memlord_tag_stat tags[MEMLORD_I_EXPLAIN_TOP];
+    memlord_site_stat sites[MEMLORD_I_EXPLAIN_TOP];
+    memlord_i_place *place;
+    memlord_i_out o;
+    size_t i, n;
+    memlord_i_out_buffer(&o, buf, cap);
+    memlord_i_put_device(&o, d);
+    memlord_i_puts(&o, ":");
+    if (memlord_i_place_of(lord, d, 0, &place) == MEMLORD_OK)
+        memlord_i_explain_place(lord, &o, place, wanted);
+    else
+        memlord_i_puts(&o, " never seen");
+    n = memlord_i_tags_top(lord, d, tags, MEMLORD_I_EXPLAIN_TOP);
+    for (i = 0; i < n; i++) {
+        memlord_i_puts(&o, i ? ", " : "; by tag: ");
+        memlord_i_put_plain(&o, tags[i].tag);
+        memlord_i_put_labelled(&o, " ", tags[i].allocated);
+    }
+    n = memlord_i_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MEMLORD_I_EXPLAIN_TOP,
+                            0);
+    for (i = 0; i < n; i++) {
+        memlord_i_puts(&o, i ? ", " : "; by site: ");
+        memlord_i_put_site(&o, sites[i].site);
+        memlord_i_put_labelled(&o, " ", sites[i].live_bytes);
+    }
+    return memlord_i_out_end(&o, cap);
+}
+
+static MEMLORD_I_COLD void memlord_i_log_explain(memlord *lord, const char *head,
+                                                 memlord_device d, uint64_t wanted) {
+    char line[640];
+    size_t n = strlen(head);
+    if (lord->log_level < MEMLORD_LOG_ERROR || !lord->logger.fn) return;
+    memcpy(line, head, n);
+    (void)memlord_i_explain(lord, d, wanted, line + n, sizeof line - n);
+    memlord_i_log(lord, MEMLORD_LOG_ERROR, line);
+}
+
 /* -- what a report is written from -- */
 
 #define MEMLORD_I_TOP_SITES 50
 #define MEMLORD_I_TOP_BLOCKS 100
 #define MEMLORD_I_TOP_TAGS 64
+#define MEMLORD_I_TOP_ACCOUNTS 20
 typedef struct memlord_i_tag_line {
     memlord_tag_stat stat;
     memlord_device device;
 } memlord_i_tag_line;
+typedef struct memlord_i_place_line {
+    memlord_device device;
+    memlord_capacity sample;
+    uint64_t limit, held;
+    uint64_t self, rest, others; /* of what is used */
+} memlord_i_place_line;
 typedef struct memlord_i_report {
     memlord *lord;
     memlord_i_out *o, out;
     char buf[2048];
     uint32_t devices;
-    size_t sites, blocks, tags, tag_lines;
+    size_t sites, blocks, tags, tag_lines, places, accounts, account_lines;
     int by_peak; /* the order of sites */
     uint64_t uptime;
     uint32_t device_order[MEMLORD_MAX_DEVICES]; /* the fullest first */
     memlord_i_tag_line tag[MEMLORD_I_TOP_TAGS]; /* those off their plan first, then the fullest */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
+    memlord_i_place_line place[MEMLORD_MAX_DEVICES + 1];
+    memlord_account_stat account[MEMLORD_I_TOP_ACCOUNTS];
     memlord_site_stat site[MEMLORD_I_TOP_SITES];
     memlord_block_info block[MEMLORD_I_TOP_BLOCKS];
 } memlord_i_report;
-
-static uint64_t memlord_i_clock(memlord *lord) {
-    return lord->clock.fn ? lord->clock.fn(lord->clock.user) : memlord_i_now();
-}
 
 /* 1: tag a comes before b. */
 static int memlord_i_tag_before(const memlord_tag_stat *a, const memlord_tag_stat *b) {
@@ -5529,6 +8593,54 @@ static void memlord_i_report_order(memlord_i_report *r) {
     }
 }
 
+/* How what is used of a place is shared out: what the ledger knows, the rest of this process,
+   the others. Files mapped are page cache, and not in it. */
+static void memlord_i_report_places(memlord_i_report *r) {
+    uint32_t i, k;
+    for (i = 0; i <= r->devices; i++) {
+        memlord_i_place *place = memlord_i_place_number(r->lord, i);
+        memlord_i_place_line *line = &r->place[r->places];
+        uint64_t now = memlord_i_clock(r->lord), mine;
+        if (!place) continue;
+        memset(line, 0, sizeof *line);
+        memlord_i_lock_take(&place->lock);
+        line->device = place->device;
+        line->sample = place->sample;
+        line->sample.age_ns = now > place->sampled ? now - place->sampled : 0;
+        line->limit = place->limit;
+        line->held = place->held;
+        memlord_i_lock_drop(&place->lock);
+        if (!line->sample.known && !line->limit) continue;
+        for (k = 1; k <= r->devices; k++)
+            if (memlord_i_place_at(r->lord, k) == place &&
+                r->lord->slot_type[k] != MEMLORD_DEVICE_MAPPED)
+                line->self = memlord_i_add(line->self, r->stat[k - 1].allocated);
+        mine = line->sample.process > line->self ? line->sample.process : line->self;
+        line->rest = mine - line->self;
+        line->others = line->sample.used > mine ? line->sample.used - mine : 0;
+        r->places++;
+    }
+}
+
+/* The accounts open now, the largest first, as long as there is room for them. */
+static void memlord_i_report_accounts(memlord_i_report *r) {
+    memlord *lord = r->lord;
+    uint32_t i;
+    size_t at;
+    memlord_i_lock_take(&memlord_i_process.cold);
+    for (i = 1; i < memlord_i_u32_load(&lord->balance_count); i++) {
+        memlord_account_stat s;
+        if (!memlord_i_account_read_locked(memlord_i_balance_at(lord, i), &s)) continue;
+        r->accounts++;
+        at = r->account_lines;
+        if (at == MEMLORD_I_TOP_ACCOUNTS && s.bytes <= r->account[at - 1].bytes) continue;
+        at = at < MEMLORD_I_TOP_ACCOUNTS ? r->account_lines++ : at - 1;
+        for (; at && r->account[at - 1].bytes < s.bytes; at--) r->account[at] = r->account[at - 1];
+        r->account[at] = s;
+    }
+    memlord_i_lock_drop(&memlord_i_process.cold);
+}
+
 static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
     memlord_i_query all;
     uint32_t i;
@@ -5539,8 +8651,14 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
     r->devices = memlord_i_rows(lord, MEMLORD_I_DEVICE) - 1;
     for (i = 0; i < r->devices; i++) {
         memlord_i_stats(lord, i + 1, &r->stat[i]);
-        memlord_i_stats_add(&r->total, &r->stat[i]);
+        if (i)
+            memlord_i_stats_add(&r->total, &r->stat[i]);
+        else
+            r->total = r->stat[i];
     }
+    r->total.limit = memlord_i_limits(lord, all.sel);
+    memlord_i_report_places(r);
+    memlord_i_report_accounts(r);
     memlord_i_stats_lost(lord, &r->total);
     memlord_i_report_order(r);
     /* When little is left alive, who held it is the question. */
@@ -5667,6 +8785,101 @@ static void memlord_i_text_sites(memlord_i_report *r, size_t most) {
     }
 }
 
+static void memlord_i_text_places(memlord_i_report *r, size_t most) {
+    size_t i, shown = memlord_i_text_fit(r->places, most);
+    if (!r->places) return;
+    memlord_i_puts(r->o, "\ncapacity               total        used        free        self"
+                         "   this process      others       limit\n");
+    for (i = 0; i < shown; i++) {
+        const memlord_i_place_line *line = &r->place[i];
+        size_t start = r->o->total;
+        memlord_i_put_device(r->o, line->device);
+        memlord_i_pad_to(r->o, start, MEMLORD_I_NAME_WIDTH);
+        if (line->sample.known) {
+            memlord_i_put_right_bytes(r->o, line->sample.total, 12);
+            memlord_i_put_right_bytes(r->o, line->sample.used, 12);
+            memlord_i_put_right_bytes(r->o, line->sample.total - line->sample.used, 12);
+            memlord_i_put_right_bytes(r->o, line->self, 12);
+            if (line->sample.process)
+                memlord_i_put_right_bytes(r->o, line->rest, 15);
+            else
+                memlord_i_put_right(r->o, "-", 15);
+            memlord_i_put_right_bytes(r->o, line->others, 12);
+        } else {
+            memlord_i_put_right(r->o, "unknown", 12);
+            memlord_i_pad(r->o, 24);
+            memlord_i_put_right_bytes(r->o, line->self, 12);
+            memlord_i_pad(r->o, 27);
+        }
+        if (line->limit)
+            memlord_i_put_right_bytes(r->o, line->limit, 12);
+        else
+            memlord_i_put_right(r->o, "-", 12);
+        memlord_i_puts(r->o, "\n");
+    }
+    if (shown < r->places) memlord_i_text_more(r, r->places - shown, " more\n");
+}
+
+/* One line for a device that collected, or ran out. */
+static void memlord_i_text_trouble(memlord_i_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    memlord_i_oom oom;
+    if (s->gc_runs | s->gc_failed) {
+        memlord_i_puts(r->o, "collections, ");
+        memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i + 1)->device);
+        memlord_i_puts(r->o, ": ");
+        memlord_i_put_u64(r->o, s->gc_runs);
+        memlord_i_puts(r->o, " ran, ");
+        memlord_i_put_u64(r->o, s->gc_failed);
+        memlord_i_put_labelled(r->o, " could not, reclaimed ", s->gc_reclaimed);
+        memlord_i_puts(r->o, "\n");
+    }
+    if (!s->oom_attempts) return;
+    oom = memlord_i_oom_of(r->lord, i + 1);
+    memlord_i_puts(r->o, "out of memory, ");
+    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i + 1)->device);
+    memlord_i_puts(r->o, ": ");
+    memlord_i_put_u64(r->o, s->oom_attempts);
+    memlord_i_puts(r->o, " attempts found none, ");
+    memlord_i_put_u64(r->o, s->recoveries);
+    memlord_i_puts(r->o, " requests saved, ");
+    memlord_i_put_u64(r->o, s->oom_failures);
+    memlord_i_puts(r->o, " failed");
+    if (oom.at) {
+        memlord_i_put_labelled(r->o, "; the last of ", oom.bytes);
+        memlord_i_put_labelled(r->o, " with live ", oom.live);
+        if (oom.used != UINT64_MAX) memlord_i_put_labelled(r->o, ", used ", oom.used);
+        if (oom.site) memlord_i_puts(r->o, " at ");
+        if (oom.site) memlord_i_put_site(r->o, oom.site);
+    }
+    memlord_i_puts(r->o, "\n");
+}
+
+static void memlord_i_text_accounts(memlord_i_report *r) {
+    size_t i;
+    if (!r->accounts) return;
+    memlord_i_puts(r->o, "\n       bytes        peak       limit     refused  accounts: ");
+    memlord_i_put_u64(r->o, r->account_lines);
+    memlord_i_puts(r->o, " of ");
+    memlord_i_put_u64(r->o, r->accounts);
+    memlord_i_puts(r->o, "\n");
+    for (i = 0; i < r->account_lines; i++) {
+        const memlord_account_stat *s = &r->account[i];
+        memlord_i_put_right_bytes(r->o, s->bytes, 12);
+        memlord_i_put_right_bytes(r->o, s->peak, 12);
+        if (s->limit)
+            memlord_i_put_right_bytes(r->o, s->limit, 12);
+        else
+            memlord_i_put_right(r->o, "-", 12);
+        memlord_i_put_right_u64(r->o, s->refused, 12);
+        memlord_i_puts(r->o, "  ");
+        memlord_i_put_plain(r->o, s->name);
+        memlord_i_puts(r->o, " on ");
+        memlord_i_put_device(r->o, s->device);
+        memlord_i_puts(r->o, "\n");
+    }
+}
+
 static void memlord_i_text_meta(memlord_i_out *o, const memlord_meta *meta) {
     uint32_t i;
     if (meta->name) {
@@ -5739,18 +8952,20 @@ static void memlord_i_text_odd(memlord_i_report *r, const memlord_stats *s, cons
     if (before) memlord_i_puts(r->o, "\n");
 }
 
-/* How many lines each list of the first screen gets: devices, tags, sites, blocks. Each has its
-   share of 25 lines; what one does not need goes to the next that does. */
-static void memlord_i_text_plan(const memlord_i_report *r, size_t most[4]) {
-    const size_t have[4] = {r->devices, r->tags, r->sites, r->blocks};
-    const size_t share[4] = {4, 4, 3, 2};
+/* How many lines each list of the first screen gets: places, devices, tags, sites, blocks. Each
+   has its share of 25 lines; what one does not need goes to the next that does. */
+#define MEMLORD_I_LISTS 5
+static void memlord_i_text_plan(const memlord_i_report *r, size_t most[MEMLORD_I_LISTS]) {
+    const size_t have[MEMLORD_I_LISTS] = {r->places, r->devices, r->tags, r->sites, r->blocks};
+    const size_t full[MEMLORD_I_LISTS] = {2, 3, 2, 2, 2}, bare[MEMLORD_I_LISTS] = {0, 4, 4, 3, 2};
+    const size_t *share = r->places ? full : bare;
     size_t spare = 0, i, more;
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < MEMLORD_I_LISTS; i++) {
         most[i] = share[i];
         if (have[i] < share[i]) spare += share[i] - have[i] + (have[i] ? 0 : 2);
     }
     if (r->devices == 1) spare++; /* no line for all */
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < MEMLORD_I_LISTS; i++) {
         more = have[i] > most[i] ? have[i] - most[i] : 0;
         if (more > spare) more = spare;
         most[i] += more;
@@ -5759,7 +8974,8 @@ static void memlord_i_text_plan(const memlord_i_report *r, size_t most[4]) {
 }
 
 static void memlord_i_text(memlord_i_report *r) {
-    size_t most[4];
+    size_t most[MEMLORD_I_LISTS];
+    uint64_t trouble;
     uint32_t i;
     memlord_i_puts(r->o, "MemLord " MEMLORD_VERSION "  pid ");
     memlord_i_put_u64(r->o, memlord_i_pid());
@@ -5777,18 +8993,25 @@ static void memlord_i_text(memlord_i_report *r) {
         return;
     }
     memlord_i_text_plan(r, most);
-    memlord_i_text_devices(r, most[0]);
-    memlord_i_text_tags(r, most[1]);
-    memlord_i_text_sites(r, most[2]);
-    memlord_i_text_blocks(r, most[3]);
+    memlord_i_text_devices(r, most[1]);
+    memlord_i_text_places(r, most[0]);
+    memlord_i_text_tags(r, most[2]);
+    memlord_i_text_sites(r, most[3]);
+    memlord_i_text_blocks(r, most[4]);
     memlord_i_text_odd(r, &r->total, "\nanomalies and drops, ", memlord_device_all());
-    if (r->devices <= most[0] && r->tags <= most[1] && r->sites <= most[2] && r->blocks <= most[3])
+    trouble = r->total.gc_runs | r->total.gc_failed | r->total.oom_attempts;
+    if (r->devices <= most[1] && r->places <= most[0] && r->tags <= most[2] &&
+        r->sites <= most[3] && r->blocks <= most[4] && !r->accounts && !trouble)
         return;
     memlord_i_puts(r->o, "\n---- in full ----\n");
-    if (r->devices > most[0]) memlord_i_text_devices(r, r->devices);
-    if (r->tags > most[1]) memlord_i_text_tags(r, MEMLORD_I_TOP_TAGS + 1);
-    if (r->sites > most[2]) memlord_i_text_sites(r, MEMLORD_I_TOP_SITES);
-    if (r->blocks > most[3]) memlord_i_text_blocks(r, 20);
+    if (r->devices > most[1]) memlord_i_text_devices(r, r->devices);
+    if (r->places > most[0]) memlord_i_text_places(r, r->places);
+    if (trouble) memlord_i_puts(r->o, "\n");
+    for (i = 0; i < r->devices && trouble; i++) memlord_i_text_trouble(r, i);
+    memlord_i_text_accounts(r);
+    if (r->tags > most[2]) memlord_i_text_tags(r, MEMLORD_I_TOP_TAGS + 1);
+    if (r->sites > most[3]) memlord_i_text_sites(r, MEMLORD_I_TOP_SITES);
+    if (r->blocks > most[4]) memlord_i_text_blocks(r, 20);
     for (i = 0; i < r->devices && r->devices > 1; i++)
         memlord_i_text_odd(r, &r->stat[i], i ? "anomalies and drops, " : "\nanomalies and drops, ",
                            memlord_i_device_at(r->lord, i + 1)->device);
@@ -5802,9 +9025,13 @@ static void memlord_i_key(memlord_i_out *o, const char *name, int first) {
     memlord_i_puts(o, name);
     memlord_i_puts(o, "\":");
 }
+/* UINT64_MAX is not known. */
 static void memlord_i_json_u64(memlord_i_out *o, const char *name, uint64_t v, int first) {
     memlord_i_key(o, name, first);
-    memlord_i_put_u64(o, v);
+    if (v == UINT64_MAX)
+        memlord_i_puts(o, "null");
+    else
+        memlord_i_put_u64(o, v);
 }
 static void memlord_i_json_text(memlord_i_out *o, const char *name, const char *text, int first) {
     memlord_i_key(o, name, first);
@@ -5853,6 +9080,21 @@ static void memlord_i_json_metadata(memlord_i_report *r) {
     memlord_i_puts(r->o, "}");
 }
 
+static void memlord_i_json_oom(memlord_i_report *r, uint32_t slot) {
+    memlord_i_oom oom = memlord_i_oom_of(r->lord, slot);
+    memlord_i_key(r->o, "last_oom", 0);
+    if (!oom.at) {
+        memlord_i_puts(r->o, "null");
+        return;
+    }
+    memlord_i_puts(r->o, "{");
+    memlord_i_json_u64(r->o, "bytes", oom.bytes, 1);
+    memlord_i_json_u64(r->o, "live", oom.live, 0);
+    memlord_i_json_u64(r->o, "used", oom.used, 0);
+    memlord_i_json_site(r->o, oom.site, 0);
+    memlord_i_puts(r->o, "}");
+}
+
 static void memlord_i_json_devices(memlord_i_report *r) {
     uint32_t i;
     memlord_i_puts(r->o, ",\n\"total\":");
@@ -5867,9 +9109,52 @@ static void memlord_i_json_devices(memlord_i_report *r) {
         memlord_i_json_u64(r->o, "arena", memlord_i_u64_load(&device->arena), 0);
         memlord_i_key(r->o, "stats", 0);
         memlord_i_json_stats(r->o, &r->stat[i]);
+        memlord_i_json_oom(r, i + 1);
         memlord_i_puts(r->o, "}");
     }
     memlord_i_puts(r->o, "]");
+}
+
+static void memlord_i_json_places(memlord_i_report *r) {
+    size_t i;
+    memlord_i_puts(r->o, ",\n\"capacity\":[");
+    for (i = 0; i < r->places; i++) {
+        const memlord_i_place_line *line = &r->place[i];
+        int known = line->sample.known;
+        memlord_i_puts(r->o, i ? ",\n{" : "\n{");
+        memlord_i_json_device(r->o, line->device, 1);
+        memlord_i_json_u64(r->o, "total", known ? line->sample.total : UINT64_MAX, 0);
+        memlord_i_json_u64(r->o, "used", known ? line->sample.used : UINT64_MAX, 0);
+        memlord_i_json_u64(r->o, "self", line->self, 0);
+        memlord_i_json_u64(r->o, "process",
+                           known && line->sample.process ? line->sample.process : UINT64_MAX, 0);
+        memlord_i_json_u64(r->o, "others", known ? line->others : UINT64_MAX, 0);
+        memlord_i_json_u64(r->o, "age_ns", known ? line->sample.age_ns : UINT64_MAX, 0);
+        memlord_i_json_u64(r->o, "limit", line->limit ? line->limit : UINT64_MAX, 0);
+        memlord_i_json_u64(r->o, "held", line->held, 0);
+        memlord_i_puts(r->o, "}");
+    }
+    memlord_i_puts(r->o, "]");
+}
+
+static void memlord_i_json_accounts(memlord_i_report *r) {
+    size_t i;
+    memlord_i_puts(r->o, ",\n\"accounts\":{");
+    memlord_i_json_u64(r->o, "open", r->accounts, 1);
+    memlord_i_key(r->o, "largest", 0);
+    memlord_i_puts(r->o, "[");
+    for (i = 0; i < r->account_lines; i++) {
+        const memlord_account_stat *s = &r->account[i];
+        memlord_i_puts(r->o, i ? ",\n{" : "\n{");
+        memlord_i_json_text(r->o, "name", s->name, 1);
+        memlord_i_json_device(r->o, s->device, 0);
+        memlord_i_json_u64(r->o, "bytes", s->bytes, 0);
+        memlord_i_json_u64(r->o, "peak", s->peak, 0);
+        memlord_i_json_u64(r->o, "limit", s->limit ? s->limit : UINT64_MAX, 0);
+        memlord_i_json_u64(r->o, "refused", s->refused, 0);
+        memlord_i_puts(r->o, "}");
+    }
+    memlord_i_puts(r->o, "]}");
 }
 
 static void memlord_i_json_tags(memlord_i_report *r) {
@@ -5938,6 +9223,7 @@ static void memlord_i_json_block(memlord_i_out *o, const memlord_block_info *b) 
     }
     memlord_i_puts(o, b->meta.rank ? "]" : "[]");
     memlord_i_json_u64(o, "flags", b->meta.flags, 0);
+    memlord_i_json_u64(o, "pending", b->pending != 0, 0);
     memlord_i_puts(o, "}");
 }
 
@@ -5946,6 +9232,8 @@ static void memlord_i_json(memlord_i_report *r) {
     uint64_t sum = 0;
     memlord_i_json_metadata(r);
     memlord_i_json_devices(r);
+    memlord_i_json_places(r);
+    memlord_i_json_accounts(r);
     memlord_i_json_tags(r);
     memlord_i_json_sites(r);
     for (i = 0; i < r->blocks; i++) sum += r->block[i].bytes;
@@ -6061,6 +9349,172 @@ static memlord_result memlord_i_report_save(memlord *lord, memlord_format format
     return r;
 }
 
+/* ----------------------------------------------------------------------- >>retry --
+   Owns the way of a request through out-of-memory: attempts, what is tried between them, the
+   pause. Composes limits, deferred and bands. Locks: callbacks for the list of waiters. */
+
+static const memlord_retry memlord_i_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
+
+/* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
+
+/* Reads digits, and with `places` a point and more of them, up to a comma or the end. */
+static const char *memlord_i_read_number(const char *text, int places, double *out) {
+    double value = 0, scale = 1;
+    int digits = 0;
+    for (; *text >= '0' && *text <= '9' && digits < 10; text++, digits++)
+        value = value * 10 + (*text - '0');
+    if (places && *text == '.')
+        for (text++; *text >= '0' && *text <= '9' && digits < 15; text++, digits++)
+            value += (*text - '0') * (scale /= 10);
+    *out = value;
+    return digits && value <= UINT32_MAX && (!*text || *text == ',') ? text : NULL;
+}
+
+/* All of it or, with anything that is not understood, nothing. */
+static memlord_result memlord_i_retry_parse(const char *text, memlord_retry *out) {
+    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
+    memlord_retry read = *out;
+    while (*text) {
+        double value;
+        size_t i = 0;
+        while (i < 4 && strncmp(text, names[i], strlen(names[i]))) i++;
+        if (i == 4) return MEMLORD_E_INVALID;
+        text = memlord_i_read_number(text + strlen(names[i]), i == 3, &value);
+        if (!text) return MEMLORD_E_INVALID;
+        if (i == 0) read.max_retries = (uint32_t)value;
+        if (i == 1) read.initial_ms = (uint32_t)value;
+        if (i == 2) read.max_ms = (uint32_t)value;
+        if (i == 3) read.multiplier = value;
+        if (*text == ',' && !*++text) return MEMLORD_E_INVALID;
+    }
+    if (memlord_retry_check(&read)) return MEMLORD_E_INVALID;
+    *out = read;
+    return MEMLORD_OK;
+}
+
+/* -- waiting -- */
+
+/* Sleeps at most so long; not if `needed` bytes were freed there since `out` was read, and no
+   longer than until another thread has. */
+static void memlord_i_wait_freed(memlord *lord, memlord_i_place *place, uint64_t needed,
+                                 uint64_t out, uint32_t ms) {
+    memlord_i_waiter w, **at;
+    w.place = place;
+    w.needed = needed ? needed : 1;
+    w.out = out;
+    memlord_i_self.busy++;
+    if (memlord_i_event_open(&w.event)) {
+        memlord_i_self.busy--;
+        return;
+    }
+    memlord_i_self.busy--;
+    memlord_i_lock_take(&lord->callbacks_lock);
+    w.next = lord->waiters;
+    lord->waiters = &w;
+    memlord_i_alert(lord, MEMLORD_I_ALERT_WAITER, 1);
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    memlord_i_barrier_all(); /* who has freed without seeing the alert is added up here */
+    if (memlord_i_place_out(lord, place) - w.out < w.needed) memlord_i_event_wait(&w.event, ms);
+    memlord_i_lock_take(&lord->callbacks_lock);
+    for (at = &lord->waiters; *at != &w;) at = &(*at)->next;
+    *at = w.next;
+    if (!lord->waiters) memlord_i_alert(lord, MEMLORD_I_ALERT_WAITER, 0);
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    memlord_i_event_close(&w.event);
+}
+
+/* -- a request -- */
+
+typedef struct memlord_i_request {
+    memlord *lord;
+    memlord_i_place *place;
+    uint32_t slot;
+    uint64_t bytes;
+    const memlord_site *site;
+    const memlord_retry *policy;
+    memlord_ticket ticket;
+} memlord_i_request;
+
+/* Holds the bytes under the limit, if need be after what can be done at once. */
+static memlord_result memlord_i_request_hold(memlord_i_request *q) {
+    memlord *lord = q->lord;
+    memlord_device d = memlord_i_device_at(lord, q->slot)->device;
+    memlord_result r = MEMLORD_E_LIMIT;
+    uint64_t reclaimed;
+    int round;
+    for (round = 0; round < 3 && r == MEMLORD_E_LIMIT; round++) {
+        memlord_i_thread *t;
+        if (round == 1 && !memlord_i_retire(lord, d)) continue;
+        if (round == 2 && memlord_i_collect(lord, q->slot, MEMLORD_REASON_LIMIT, q->bytes,
+                                            &reclaimed))
+            break;
+        t = memlord_i_thread_get(lord);
+        if (!t) return MEMLORD_E_STATE;
+        r = memlord_i_reserve(lord, t, q->place, q->bytes, &q->ticket);
+        memlord_i_thread_put(lord, t);
+    }
+    return r;
+}
+
+/* Keeps what the last failure was, for reports, and says it. */
+static void memlord_i_request_failed(memlord_i_request *q, int oom) {
+    memlord *lord = q->lord;
+    memlord_i_device *device = memlord_i_device_at(lord, q->slot);
+    uint64_t now = memlord_i_clock(lord), live = memlord_i_place_live(lord, q->place);
+    const memlord_site *site = memlord_i_site_kept(lord, q->site);
+    memlord_i_sample_old(lord, q->place);
+    if (oom) {
+        memlord_i_stat_add(lord, q->slot, MEMLORD_I_STAT_oom_failures, 1);
+        memlord_i_lock_take(&q->place->lock);
+        q->place->failing = 1;
+        device->oom.bytes = q->bytes;
+        device->oom.live = live;
+        device->oom.used = q->place->sample.known ? q->place->sample.used : UINT64_MAX;
+        device->oom.site = site;
+        device->oom.at = now ? now : 1;
+        memlord_i_lock_drop(&q->place->lock);
+    }
+    memlord_i_log_explain(lord, oom ? "[oom] " : "[limit] ", device->device, q->bytes);
+}
+
+/* Between two attempts. */
+static void memlord_i_request_relieve(memlord_i_request *q, uint32_t attempt) {
+    memlord *lord = q->lord;
+    uint64_t reclaimed, out = memlord_i_place_out(lord, q->place);
+    uint32_t ms = memlord_retry_backoff(q->policy, attempt);
+    memlord_i_sample_old(lord, q->place);
+    (void)memlord_i_retire(lord, memlord_i_device_at(lord, q->slot)->device);
+    (void)memlord_i_collect(lord, q->slot, MEMLORD_REASON_OOM, q->bytes, &reclaimed);
+    if (q->policy->sleep_ms)
+        q->policy->sleep_ms(q->policy->user, ms);
+    else if (ms)
+        memlord_i_wait_freed(lord, q->place, q->bytes, out, ms);
+}
+
+/* The attempts, under a ticket. A storage no ledger could keep is no allocation. */
+static memlord_result memlord_i_request_try(memlord_i_request *q, memlord_try_fn fn, void *user,
+                                            uint64_t *storage) {
+    uint32_t attempt;
+    int answer = 1;
+    for (attempt = 0;; attempt++) {
+        *storage = 0;
+        if (attempt) memlord_i_stat_add(q->lord, q->slot, MEMLORD_I_STAT_retries, 1);
+        answer = fn(user, q->bytes, storage);
+        if (!answer && memlord_i_key_valid(*storage)) break;
+        memlord_i_stat_add(q->lord, q->slot, MEMLORD_I_STAT_oom_attempts, 1);
+        if (answer < 0 || attempt == q->policy->max_retries) {
+            *storage = 0;
+            return MEMLORD_E_OOM;
+        }
+        memlord_i_request_relieve(q, attempt);
+    }
+    if (attempt) memlord_i_stat_add(q->lord, q->slot, MEMLORD_I_STAT_recoveries, 1);
+    memlord_i_lock_take(&q->place->lock);
+    q->place->failing = 0;
+    memlord_i_lock_drop(&q->place->lock);
+    return MEMLORD_OK;
+}
+
 /* ----------------------------------------------------------------------- >>public --
    The functions of the API: check, dispatch. A NULL ledger is answered first. */
 
@@ -6082,6 +9536,26 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out) {
     out->user = NULL;
 }
 
+/* MEMLORD_RETRY and MEMLORD_POLL_INTERVAL_MS; what is not understood is said, and left alone. */
+static void memlord_i_configure_env(memlord *lord) {
+    char value[128];
+    double ms;
+    int set = memlord_i_env("MEMLORD_RETRY", value, sizeof value);
+    if (set < 0 || (set && memlord_i_retry_parse(value, &lord->retry)))
+        memlord_i_log(lord, MEMLORD_LOG_WARNING,
+                      "[retry] MEMLORD_RETRY is not max=5,initial_ms=50,multiplier=1.5,"
+                      "max_ms=2000: ignored");
+    set = memlord_i_env("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
+    if (!set) return;
+    if (set > 0 && memlord_i_read_number(value, 0, &ms) && !strchr(value, ',') && ms >= MEMLORD_I_POLL_LEAST) {
+        memlord_i_u32_store(&lord->poll_ms, (uint32_t)ms);
+        lord->poll_fixed = 1;
+    } else {
+        memlord_i_log(lord, MEMLORD_LOG_WARNING,
+                      "[poller] MEMLORD_POLL_INTERVAL_MS is not a number of at least 10: ignored");
+    }
+}
+
 static void memlord_i_configure(memlord *lord, const memlord_desc *desc) {
     char value[16];
     int debug = 0, book;
@@ -6091,7 +9565,7 @@ static void memlord_i_configure(memlord *lord, const memlord_desc *desc) {
                   : desc->counter_batch           ? desc->counter_batch
                                                   : 65536;
     if (lord->batch > MEMLORD_I_BYTES_MAX) lord->batch = MEMLORD_I_BYTES_MAX;
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV) && memlord_i_env("MEMLORD_DEBUG", value, sizeof value))
+    if (!(desc->flags & MEMLORD_FLAG_NO_ENV) && memlord_i_env("MEMLORD_DEBUG", value, sizeof value) > 0)
         debug = strcmp(value, "0") != 0;
     lord->log_level = debug ? MEMLORD_LOG_TRACE : MEMLORD_LOG_INFO;
     if (debug && !lord->logger.fn) lord->logger.fn = memlord_i_log_stderr;
@@ -6099,7 +9573,19 @@ static void memlord_i_configure(memlord *lord, const memlord_desc *desc) {
     if (debug) lord->hooks.v |= MEMLORD_I_HOOK_TRACE;
     lord->started = memlord_i_clock(lord);
     for (book = 0; book < MEMLORD_I_BOOKS; book++) lord->row_count[book].v = 1;
-    lord->next_id.v = MEMLORD_I_SHARD_OWNED;
+    lord->reservation_count.v = lord->balance_count.v = 1;
+    lord->crew.v = 4;
+    lord->flags = desc->flags;
+    lord->host.lord = lord;
+    lord->host.device = memlord_device_cpu();
+    lord->source[MEMLORD_DEVICE_CPU].fn = memlord_i_cpu_source;
+    lord->source[MEMLORD_DEVICE_CPU].user = lord;
+    if (!(desc->flags & MEMLORD_FLAG_NO_STRATEGY))
+        lord->strategy.v = (void *)(uintptr_t)&memlord_i_default_strategy;
+    lord->retry = memlord_i_default_retry;
+    lord->poll_ms.v = desc->poll_ms >= MEMLORD_I_POLL_LEAST ? desc->poll_ms : 200;
+    if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) memlord_i_configure_env(lord);
+    lord->next_id.v = MEMLORD_I_ID_FIRST;
 }
 
 /* Everything of a ledger but the registry; NULL without memory. */
@@ -6147,6 +9633,11 @@ MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **ou
     *out = memlord_i_make(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     memlord_i_register(*out);
+    if (desc->proc_root && memlord_i_name(*out, desc->proc_root, &(*out)->cpu.root)) {
+        memlord_destroy(*out);
+        *out = NULL;
+        return MEMLORD_E_NOMEM;
+    }
     return MEMLORD_OK;
 }
 
@@ -6167,9 +9658,27 @@ static void memlord_i_log_leaks(memlord *lord) {
         memlord_i_puts(&o, " in ");
         memlord_i_put_u64(&o, s.live_blocks);
         memlord_i_puts(&o, " blocks");
+        if (s.pending) memlord_i_put_labelled(&o, ", pending ", s.pending);
         (void)memlord_i_out_end(&o, sizeof line);
         memlord_i_log(lord, MEMLORD_LOG_INFO, line);
     }
+}
+
+/* Drops the fences of all blocks: nobody will ask them any more. */
+static int memlord_i_visit_fences(memlord *lord, const memlord_i_entry *e, void *user) {
+    (void)user;
+    if (e->word2 & 1) {
+        memlord_i_fences_widow(lord, memlord_i_side_of(e->word2)->fences);
+        memlord_i_side_of(e->word2)->fences = NULL;
+    }
+    return 0;
+}
+static void memlord_i_fences_end(memlord *lord) {
+    memlord_i_query all;
+    memset(&all, 0, sizeof all);
+    all.sel = memlord_device_all();
+    if (memlord_i_u64_load(&lord->fences)) memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
+    memlord_i_fences_drain(lord);
 }
 
 MEMLORD_API void memlord_destroy(memlord *lord) {
@@ -6177,7 +9686,11 @@ MEMLORD_API void memlord_destroy(memlord *lord) {
     memlord_allocator allocator;
     uint32_t i;
     if (!lord || lord == memlord_i_ptr_load(&memlord_i_process.global)) return;
+    memlord_i_pollers_end(lord);
     memlord_i_log_leaks(lord);
+    memlord_i_fences_end(lord);
+    memlord_i_strategy_swap(lord, NULL);
+    memlord_i_cpu_close(&lord->cpu);
     memlord_i_lock_take(&memlord_i_process.lock);
     *lord->back = lord->next;
     if (lord->next) lord->next->back = lord->back;
@@ -6197,6 +9710,8 @@ MEMLORD_API void memlord_destroy(memlord *lord) {
     }
     for (i = 0; i < MEMLORD_I_BOOKS; i++)
         memlord_i_book_end(lord, &lord->rows[i], sizeof(memlord_i_row));
+    memlord_i_book_end(lord, &lord->reservations, sizeof(memlord_i_reservation));
+    memlord_i_book_end(lord, &lord->balances, sizeof(memlord_i_balance));
     memlord_i_index_end(lord);
     memlord_i_names_end(lord);
     memlord_i_regions_end(lord); /* what is left is in there */
@@ -6340,6 +9855,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
                                                                  const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_cell *cell;
+    memlord_i_cover cover = {NULL, 0, 0};
     uint64_t rows;
     uint32_t slot;
     int done = 0;
@@ -6347,6 +9863,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     if (r) return memlord_i_drop_lost(lord, r, device, bytes);
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
+    if (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_TICKET)
+        cover = memlord_i_cover_begin(lord, t, slot, bytes);
     rows = memlord_i_rows_for(lord, t, slot, site);
     cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
     if (cell && t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
@@ -6359,8 +9877,10 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
         r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
     }
     memlord_i_thread_put(lord, t);
+    if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
     if ((memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE) && r == MEMLORD_OK)
         memlord_i_trace(lord, "[alloc]", device, storage, bytes, site);
+    memlord_i_call_end(lord, t, slot, 1);
     return r;
 }
 
@@ -6372,10 +9892,16 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_near(memlord *lord
                                                                    uint64_t bytes, uint64_t rows) {
     memlord_i_cell *cell = memlord_i_cell_own(t, slot);
     int done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, rows, 1);
-    if (MEMLORD_I_UNLIKELY(!done)) return memlord_i_open_far(lord, t, slot, storage, bytes, rows);
-    memlord_i_count_rows(lord, t, rows, bytes, 1);
-    memlord_i_leave(t);
-    return done == 2 ? memlord_i_open_crowded(lord, t, slot, storage, bytes) : MEMLORD_OK;
+    memlord_result r = MEMLORD_OK;
+    if (MEMLORD_I_UNLIKELY(!done)) {
+        r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
+    } else {
+        memlord_i_count_rows(lord, t, rows, bytes, 1);
+        memlord_i_leave(t);
+        if (done == 2) r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
+    }
+    memlord_i_call_end(lord, t, slot, 1);
+    return r;
 }
 
 /* What is left for a plain alloc to do on one more cell. */
@@ -6435,6 +9961,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
     if (of_site) memlord_i_cell_opened(of_site, bytes);
     if (of_tag) memlord_i_cell_opened(of_tag, bytes);
     memlord_i_leave(t);
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
+        return memlord_i_duty(lord, t, slot, 1);
     return MEMLORD_OK;
 }
 
@@ -6452,9 +9980,15 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, mem
                                                               uint64_t bytes) {
     memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
     int done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, 0, 1);
-    if (MEMLORD_I_UNLIKELY(!done)) return memlord_i_open_far(lord, t, slot, storage, bytes, 0);
-    memlord_i_leave(t);
-    return done == 2 ? memlord_i_open_crowded(lord, t, slot, storage, bytes) : MEMLORD_OK;
+    memlord_result r = MEMLORD_OK;
+    if (MEMLORD_I_UNLIKELY(!done)) {
+        r = memlord_i_open_far(lord, t, slot, storage, bytes, 0);
+    } else {
+        memlord_i_leave(t);
+        if (done == 2) r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
+    }
+    memlord_i_call_end(lord, t, slot, 1);
+    return r;
 }
 
 /* A plain alloc that has raised its thread's level: the end of it. */
@@ -6463,6 +9997,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_high(memlord *lord, mem
     memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot),
                       bytes);
     memlord_i_leave(t);
+    memlord_i_call_end(lord, t, slot, 1);
     return MEMLORD_OK;
 }
 
@@ -6493,6 +10028,8 @@ static MEMLORD_I_HOT memlord_result memlord_i_alloc_into(memlord *lord, memlord_
         return memlord_i_alloc_high(lord, t, slot, bytes);
     memlord_i_u64_store(&cell->level, level);
     memlord_i_leave(t);
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
+        return memlord_i_duty(lord, t, slot, 1);
     return MEMLORD_OK;
 }
 
@@ -6508,11 +10045,14 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_next(memlord *lord, mem
                                                               uint64_t bytes, memlord_i_entry *e) {
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     int full = memlord_i_sparse_full(s);
+    memlord_result r;
     while (e->key && e->key != storage && !full)
         e = memlord_i_sparse_after(s, e);
     if (MEMLORD_I_LIKELY(!e->key)) return memlord_i_alloc_into(lord, t, s, e, slot, storage, bytes);
     memlord_i_leave(t);
-    return memlord_i_open_far(lord, t, slot, storage, bytes, 0);
+    r = memlord_i_open_far(lord, t, slot, storage, bytes, 0);
+    memlord_i_call_end(lord, t, slot, 1);
+    return r;
 }
 
 /* The least a call can do is written out here and in memlord_i_end: nothing hooked, no tag, a
@@ -6559,6 +10099,14 @@ static MEMLORD_I_HOT void memlord_i_count_gone(memlord *lord, memlord_i_thread *
         memlord_i_count_rows(lord, t, gone->word2, bytes, 0);
 }
 
+/* After a block ended, nothing held: asks the fences that hold it back, if there are any. */
+static MEMLORD_I_HOT void memlord_i_end_after(memlord *lord, memlord_i_thread *t,
+                                              const memlord_i_entry *gone,
+                                              memlord_i_fence *chain) {
+    if (MEMLORD_I_UNLIKELY(chain != NULL)) memlord_i_fences_begin(lord, chain);
+    memlord_i_call_end(lord, t, MEMLORD_I_SLOT(gone->word1), 0);
+}
+
 /* Every free and release that is not plain. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
                                                                memlord_device device,
@@ -6566,6 +10114,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
                                                                const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_entry gone;
+    memlord_i_fence *chain = NULL;
     memlord_result r = MEMLORD_OK;
     if (!storage) return MEMLORD_OK;
     if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
@@ -6577,7 +10126,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
         memlord_i_count_gone(lord, t, &gone);
         memlord_i_leave(t);
     } else {
-        r = memlord_i_close(lord, t, device, storage, how, &gone);
+        r = memlord_i_close(lord, t, device, storage, how, &gone, &chain);
     }
     if (gone.key && r == MEMLORD_OK)
         memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
@@ -6585,6 +10134,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
     memlord_i_thread_put(lord, t);
     if ((memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE) && gone.key && r == MEMLORD_OK)
         memlord_i_trace(lord, "[free]", device, storage, MEMLORD_I_BYTES(gone.word1), site);
+    if (gone.key) memlord_i_end_after(lord, t, &gone, chain);
     return r;
 }
 
@@ -6604,6 +10154,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_near(memlord *lord,
     memlord_i_count_gone(lord, t, &gone);
     memlord_i_leave(t);
     memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site, MEMLORD_I_BYTES(gone.word1));
+    memlord_i_call_end(lord, t, MEMLORD_I_SLOT(gone.word1), 0);
     return MEMLORD_OK;
 }
 
@@ -6650,6 +10201,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlo
         of_tag = memlord_i_cell_at(t, MEMLORD_I_TAG, MEMLORD_I_TAG_ROW(word2));
     if (site && (special & MEMLORD_I_SPECIAL_SITES)) known = memlord_i_known_at(t, site, slot);
     if (MEMLORD_I_UNLIKELY(!memlord_i_cell_holds(cell, bytes)) ||
+        MEMLORD_I_UNLIKELY(memlord_i_u64_own(&cell->out) + bytes >
+                           memlord_i_u64_load(memlord_i_cell_trip(cell))) ||
         MEMLORD_I_UNLIKELY(MEMLORD_I_SITE_ROW(word2) && !memlord_i_cell_holds(of_site, bytes)) ||
         MEMLORD_I_UNLIKELY(MEMLORD_I_TAG_ROW(word2) && !memlord_i_cell_holds(of_tag, bytes)) ||
         MEMLORD_I_UNLIKELY(known && known->key != memlord_i_index_key(site, slot)))
@@ -6668,6 +10221,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlo
         memlord_i_u64_own_add(&known->cell->here, bytes);
     }
     memlord_i_leave(t);
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
+        return memlord_i_duty(lord, t, slot, 0);
     return MEMLORD_OK;
 }
 
@@ -6676,15 +10231,22 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlo
                                                             memlord_device device,
                                                             uint64_t storage, int how) {
     memlord_i_entry gone;
+    memlord_i_fence *chain = NULL;
+    memlord_result r = MEMLORD_OK;
     if (MEMLORD_I_UNLIKELY(!memlord_i_key_plain(storage) || !memlord_i_type_valid(device))) {
         memlord_i_leave(t);
         return memlord_i_end_general(lord, device, storage, how, NULL);
     }
-    if (MEMLORD_I_UNLIKELY(!memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 1)))
-        return memlord_i_close(lord, t, device, storage, how, &gone);
-    memlord_i_count_gone(lord, t, &gone);
-    memlord_i_leave(t);
-    return MEMLORD_OK;
+    gone.key = storage;
+    if (MEMLORD_I_UNLIKELY(
+            !memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 1))) {
+        r = memlord_i_close(lord, t, device, storage, how, &gone, &chain);
+    } else {
+        memlord_i_count_gone(lord, t, &gone);
+        memlord_i_leave(t);
+    }
+    if (gone.key) memlord_i_end_after(lord, t, &gone, chain);
+    return r;
 }
 
 /* A plain free whose first slot `e` is another's, or has one behind it. A handle ends here too,
@@ -6708,6 +10270,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_next(memlord *lord, memlo
     memlord_i_u32_own_add(&s->displaced, 1);
     memlord_i_count_gone(lord, t, &gone);
     memlord_i_leave(t);
+    memlord_i_call_end(lord, t, MEMLORD_I_SLOT(gone.word1), 0);
     return MEMLORD_OK;
 }
 
@@ -6719,6 +10282,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_low(memlord *lord, memlor
     gone.word2 = 0; /* no site, no tag */
     memlord_i_count_gone(lord, t, &gone);
     memlord_i_leave(t);
+    memlord_i_call_end(lord, t, MEMLORD_I_SLOT(word1), 0);
     return MEMLORD_OK;
 }
 
@@ -6730,7 +10294,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     memlord_i_shard *s;
     memlord_i_entry *e;
     memlord_i_cell *cell;
-    uint64_t word1, word2, level;
+    uint64_t word1, word2, level, out;
     uint32_t slot;
     if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation || !storage))
         return memlord_i_end_general(lord, device, storage, how, site);
@@ -6751,12 +10315,16 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     cell = memlord_i_cell_own(t, slot);
     if (MEMLORD_I_UNLIKELY(!cell)) return memlord_i_end_low(lord, t, word1);
     level = memlord_i_u64_own(&cell->level) - MEMLORD_I_BYTES(word1);
-    if (MEMLORD_I_UNLIKELY((int64_t)level < (int64_t)memlord_i_u64_own(&cell->base)))
+    out = memlord_i_u64_own(&cell->out) + MEMLORD_I_BYTES(word1);
+    if (MEMLORD_I_UNLIKELY((int64_t)level < (int64_t)memlord_i_u64_own(&cell->base) ||
+                           out > memlord_i_u64_load(memlord_i_cell_trip(cell))))
         return memlord_i_end_low(lord, t, word1);
     memlord_i_u64_own_add(&cell->frees, 1);
-    memlord_i_u64_own_add(&cell->out, MEMLORD_I_BYTES(word1));
+    memlord_i_u64_store(&cell->out, out);
     memlord_i_u64_store_release(&cell->level, level);
     memlord_i_leave(t);
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
+        return memlord_i_duty(lord, t, MEMLORD_I_SLOT(word1), 0);
     return MEMLORD_OK;
 }
 
@@ -6790,6 +10358,7 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_i_thread *t;
+    memlord_i_cover cover = {NULL, 0, 0};
     uint64_t rows;
     uint32_t slot;
     int fresh;
@@ -6799,10 +10368,13 @@ MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, u
     if (r) return memlord_i_drop_lost(lord, r, device, bytes);
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
+    if (t->open_tickets) cover = memlord_i_cover_begin(lord, t, slot, bytes);
     rows = memlord_i_rows_for(lord, t, slot, site);
     r = memlord_i_track(lord, t, slot, storage, bytes, rows, &fresh);
     if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
     memlord_i_thread_put(lord, t);
+    if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK && fresh);
+    memlord_i_call_end(lord, t, slot, 1);
     return r;
 }
 
@@ -6852,6 +10424,7 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
                                                const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_entry e;
+    memlord_i_cover cover = {NULL, 0, 0};
     uint32_t state, slot;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
@@ -6877,12 +10450,16 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
         token->state = MEMLORD_I_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else if (new_storage) {
+        if (t->open_tickets && bytes > MEMLORD_I_BYTES(e.word1))
+            cover = memlord_i_cover_begin(lord, t, slot, bytes - MEMLORD_I_BYTES(e.word1));
         r = memlord_i_resize(lord, t, &e, new_storage, bytes, site);
     } else { /* the real call failed: as it was */
         r = memlord_i_attach(lord, t, &e, e.key, slot, MEMLORD_I_BYTES(e.word1),
                              memlord_i_word2_of(e.word2), NULL, 0);
     }
     memlord_i_thread_put(lord, t);
+    if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
+    memlord_i_call_end(lord, t, slot, 1);
     return r;
 }
 
@@ -6940,12 +10517,15 @@ static memlord_result memlord_i_open_one(memlord *lord, memlord_i_thread *t,
     uint32_t slot;
     uint64_t rows;
     int fresh = 0;
+    memlord_i_cover cover = {NULL, 0, 0};
     memlord_result r = memlord_i_slot(lord, b->device, &slot);
     if (r) return r;
+    if (t->open_tickets) cover = memlord_i_cover_begin(lord, t, slot, b->bytes);
     rows = memlord_i_rows_for(lord, t, slot, site);
     r = track ? memlord_i_track(lord, t, slot, b->storage, b->bytes, rows, &fresh)
               : memlord_i_open(lord, t, slot, b->storage, b->bytes, rows, &fresh);
     *undo = fresh ? MEMLORD_I_UNDO_OPEN : track ? MEMLORD_I_UNDO_VIEW : MEMLORD_I_UNDO_NOTHING;
+    if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK && (fresh || !track));
     return r;
 }
 
@@ -6954,11 +10534,13 @@ static void memlord_i_undo_n(memlord *lord, memlord_i_thread *t, const memlord_b
     while (n--) {
         uint32_t slot;
         memlord_i_entry gone;
+        memlord_i_fence *chain = NULL;
         if (memlord_i_slot(lord, blocks[n].device, &slot)) continue;
         if (undo[n] == MEMLORD_I_UNDO_OPEN) memlord_i_unopen(lord, t, slot, blocks[n].storage);
         if (undo[n] == MEMLORD_I_UNDO_VIEW)
             (void)memlord_i_close(lord, t, blocks[n].device, blocks[n].storage, MEMLORD_I_RELEASE,
-                                  &gone);
+                                  &gone, &chain);
+        memlord_i_fences_queue(lord, chain);
     }
 }
 
@@ -6998,6 +10580,10 @@ static memlord_result memlord_i_open_n(memlord *lord, const memlord_block *block
     }
     memlord_i_free(lord, undo, n);
     memlord_i_thread_put(lord, t);
+    for (i = 0; i < n; i++) {
+        uint32_t slot = memlord_i_slot_known(lord, blocks[i].device);
+        if (slot) memlord_i_call_end(lord, t, slot, 1);
+    }
     return r;
 }
 
@@ -7033,19 +10619,36 @@ MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
     memlord_i_thread *t;
+    memlord_i_fence *f, *chain = NULL;
+    memlord_i_cover cover = {NULL, 0, 0};
     uint32_t slot;
+    int waits;
     memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (fence) return MEMLORD_E_UNSUPPORTED;
+    if (!lord) return fence ? memlord_i_fence_pass(fence) : MEMLORD_OK;
+    if (fence && !fence->done) return MEMLORD_E_INVALID;
     if (!memlord_i_key_valid(from_storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(from)) return MEMLORD_E_DEVICE;
     r = memlord_i_admit(lord, to, to_storage, bytes, &slot);
     if (r) return r;
     if (memlord_i_beyond(lord, slot, bytes)) return MEMLORD_E_INVALID;
+    waits = fence && (from.type != to.type || from_storage != to_storage);
+    f = waits ? memlord_i_fence_new(lord, fence) : NULL;
+    if (waits && !f && !memlord_i_self.busy) return MEMLORD_E_NOMEM;
     t = memlord_i_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = memlord_i_move(lord, t, from, from_storage, slot, to_storage, bytes, site);
+    if (!t) return fence ? memlord_i_fence_pass(fence) : MEMLORD_OK;
+    if (t->open_tickets) cover = memlord_i_cover_begin(lord, t, slot, bytes);
+    r = f ? memlord_i_move_fenced(lord, t, from, from_storage, slot, to_storage, bytes, f, site,
+                                  &chain)
+          : memlord_i_move(lord, t, from, from_storage, slot, to_storage, bytes, site);
     memlord_i_thread_put(lord, t);
+    if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
+    if (r && f) memlord_i_fence_free(lord, f);
+    memlord_i_call_end(lord, t, slot, 1);
+    memlord_i_fences_begin(lord, chain);
+    /* onto itself: the source is as an alloc of a pending storage leaves it, over */
+    if (r == MEMLORD_OK && fence && !waits) (void)memlord_i_fence_pass(fence);
+    slot = from.index < 0 ? 0 : memlord_i_slot_known(lord, from);
+    if (slot) memlord_i_call_end(lord, t, slot, 0);
     return r;
 }
 
@@ -7079,6 +10682,7 @@ static void memlord_i_arena_count(memlord *lord, memlord_i_thread *t, uint32_t s
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
                                              const memlord_site *site) {
     memlord_i_thread *t;
+    memlord_i_cover cover = {NULL, 0, 0};
     memlord_i_u64 *arena;
     uint64_t had;
     uint32_t slot;
@@ -7094,10 +10698,13 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
         if (memlord_i_beyond(lord, slot, bytes) || had + bytes > (uint64_t)1 << 62)
             r = MEMLORD_E_INVALID;
     } while (r == MEMLORD_OK && !memlord_i_u64_cas(arena, &had, had + bytes));
+    if (t->open_tickets && r == MEMLORD_OK) cover = memlord_i_cover_begin(lord, t, slot, bytes);
     if (r == MEMLORD_OK) memlord_i_arena_count(lord, t, slot, bytes, 0, site);
     memlord_i_thread_put(lord, t);
+    if (cover.from) memlord_i_cover_end(&cover, 1);
     if (r == MEMLORD_OK && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE))
         memlord_i_trace(lord, "[alloc arena]", device, 0, bytes, site);
+    memlord_i_call_end(lord, t, slot, 1);
     return r;
 }
 
@@ -7122,7 +10729,57 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
     memlord_i_thread_put(lord, t);
     if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE)
         memlord_i_trace(lord, "[free arena]", device, 0, take, site);
+    memlord_i_call_end(lord, t, slot, 0);
     return MEMLORD_OK;
+}
+
+/* -- track: deferred frees -- */
+
+/* What free_deferred and block_use share. */
+static memlord_result memlord_i_fenced(memlord *lord, memlord_device device, uint64_t storage,
+                                       const memlord_fence *fence, int end,
+                                       const memlord_site *site) {
+    memlord_i_thread *t;
+    memlord_i_fence *f, *chain;
+    memlord_i_entry gone;
+    memlord_result r;
+    if (!fence->done) return MEMLORD_E_INVALID;
+    if (!storage && end) return memlord_i_fence_pass(fence);
+    if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
+    if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
+    if (memlord_i_self.busy) return memlord_i_fence_pass(fence);
+    f = memlord_i_fence_new(lord, fence);
+    if (!f) return MEMLORD_E_NOMEM;
+    t = memlord_i_thread_get(lord);
+    r = memlord_i_fence_attach(lord, t, device, storage, f, end, &gone, &chain);
+    if (r == MEMLORD_OK && end)
+        memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
+                             MEMLORD_I_BYTES(gone.word1));
+    memlord_i_thread_put(lord, t);
+    if (r) {
+        memlord_i_fence_free(lord, f);
+        return r;
+    }
+    memlord_i_fences_begin(lord, chain);
+    if (!(lord->flags & MEMLORD_FLAG_DEFER)) memlord_i_fences_drain(lord);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
+                                                 uint64_t storage, memlord_fence fence,
+                                                 const memlord_site *site) {
+    return lord ? memlord_i_fenced(lord, device, storage, &fence, 1, site)
+                : memlord_i_fence_pass(&fence);
+}
+
+MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
+                                             uint64_t storage, memlord_fence fence) {
+    return lord ? memlord_i_fenced(lord, device, storage, &fence, 0, NULL)
+                : memlord_i_fence_pass(&fence);
+}
+
+MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
+    return lord && memlord_i_selector_valid(sel) ? memlord_i_retire(lord, sel) : 0;
 }
 
 /* -- sites -- */
@@ -7209,7 +10866,7 @@ MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) {
 
 MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out) {
-    uint32_t i, n;
+    uint32_t i, n, found = 0;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     out->size = sizeof *out;
@@ -7221,8 +10878,12 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
         memlord_stats s;
         if (!memlord_i_selects(sel, memlord_i_device_at(lord, i)->device)) continue;
         memlord_i_stats(lord, i, &s);
-        memlord_i_stats_add(out, &s);
+        if (found++)
+            memlord_i_stats_add(out, &s);
+        else
+            *out = s;
     }
+    if (found > 1) out->limit = memlord_i_limits(lord, sel);
     if (sel.type == MEMLORD_ANY) memlord_i_stats_lost(lord, out);
     return MEMLORD_OK;
 }
@@ -7242,10 +10903,29 @@ MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
     return memlord_i_stats_of(lord, sel).peak;
 }
 
+/* What no cell counts: levels stay, their peaks are what they are now, the rest starts over. */
+static void memlord_i_device_reset(memlord *lord, uint32_t slot) {
+    static const unsigned char kinds[MEMLORD_I_STAT_COUNT] = {
+#define MEMLORD_I_X(name, kind, text) MEMLORD_I_KIND_##kind,
+        MEMLORD_I_STATS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    };
+    memlord_i_device *device = memlord_i_device_at(lord, slot);
+    memlord_i_place *place = memlord_i_place_take(lord, slot);
+    int stat;
+    for (stat = 0; stat < MEMLORD_I_STAT_COUNT; stat++)
+        if (kinds[stat] != MEMLORD_I_KIND_LIVE) memlord_i_u64_store(&device->count[stat], 0);
+    memlord_i_u64_store(&device->count[MEMLORD_I_STAT_reserved_peak],
+                        memlord_i_u64_load(&device->count[MEMLORD_I_STAT_reserved]));
+    device->watch.spent = 0;
+    memset(&device->oom, 0, sizeof device->oom);
+    memlord_i_lock_drop(&place->lock);
+}
+
 MEMLORD_API void memlord_reset(memlord *lord) {
     memlord_i_thread *t;
     uint32_t i, n;
-    int book, stat;
+    int book;
     if (!lord) return;
     t = memlord_i_thread_get(lord);
     if (!t) return;
@@ -7254,14 +10934,14 @@ MEMLORD_API void memlord_reset(memlord *lord) {
         n = memlord_i_rows(lord, book);
         for (i = 1; i < n; i++) memlord_i_row_reset(lord, t, book, i);
     }
+    (void)memlord_i_u64_add(&lord->epoch, 1);
     n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
-    for (i = 1; i < n; i++)
-        for (stat = 0; stat < MEMLORD_I_STAT_COUNT; stat++)
-            memlord_i_u64_store(&memlord_i_device_at(lord, i)->count[stat], 0);
+    for (i = 1; i < n; i++) memlord_i_device_reset(lord, i);
     memlord_i_u64_store(&lord->lost_allocs, 0);
     memlord_i_u64_store(&lord->lost_bytes, 0);
     memlord_i_lock_drop(&memlord_i_process.cold);
     memlord_i_thread_put(lord, t);
+    memlord_i_place_review(lord, NULL);
     memlord_i_log(lord, MEMLORD_LOG_INFO, "[reset] a new epoch: totals 0, peaks at what is live");
 }
 
@@ -7557,6 +11237,556 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device, 
     if (r) return r;
     memlord_i_u64_store(&memlord_i_row_at(lord, MEMLORD_I_TAG, number)->expected, bytes);
     return MEMLORD_OK;
+}
+
+/* -- capacity -- */
+
+MEMLORD_API memlord_result memlord_capacity_source(memlord *lord, int type,
+                                                   memlord_capacity_fn fn, void *user) {
+    memlord_i_source source;
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)type >= (unsigned)MEMLORD_I_TYPES) return MEMLORD_E_DEVICE;
+    source.fn = fn;
+    source.user = user;
+    if (!fn && type == MEMLORD_DEVICE_CPU) {
+        source.fn = memlord_i_cpu_source;
+        source.user = lord;
+    }
+    memlord_i_source_set(lord, type, source);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
+                                                memlord_capacity *out) {
+    memlord_i_place *place;
+    uint64_t now, at;
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    r = memlord_i_place_of(lord, device, 0, &place);
+    if (r) return r == MEMLORD_E_UNKNOWN ? MEMLORD_OK : r;
+    now = memlord_i_clock(lord);
+    memlord_i_lock_take(&place->lock);
+    *out = place->sample;
+    at = place->sampled;
+    memlord_i_lock_drop(&place->lock);
+    if (out->known) out->age_ns = now > at ? now - at : 0;
+    return MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device) {
+    memlord_i_place *place;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (memlord_i_self.busy) return MEMLORD_E_STATE;
+    r = memlord_i_place_of(lord, device, 1, &place);
+    return r ? r : memlord_i_sample(lord, place);
+}
+
+MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
+                                                memlord_device physical) {
+    memlord_i_place *to = &lord->host;
+    memlord_i_device *d;
+    uint32_t slot, other, i;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!memlord_i_device_valid(physical)) return MEMLORD_E_DEVICE;
+    r = memlord_i_slot(lord, device, &slot);
+    if (r) return r;
+    d = memlord_i_device_at(lord, slot);
+    if (!memlord_i_type_host[physical.type]) {
+        r = memlord_i_slot(lord, physical, &other);
+        if (r) return r;
+        to = &memlord_i_device_at(lord, other)->own;
+        if (other != slot && memlord_i_place_at(lord, other) != to) return MEMLORD_E_STATE;
+    }
+    if (memlord_i_type_host[device.type]) return to == &lord->host ? MEMLORD_OK : MEMLORD_E_STATE;
+    for (i = 1; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++)
+        if (i != slot && to != &d->own && memlord_i_place_at(lord, i) == &d->own)
+            return MEMLORD_E_STATE;
+    memlord_i_ptr_store_release(&d->place, to); /* pairs with memlord_i_place_at */
+    memlord_i_place_review(lord, NULL);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms) {
+    if (!lord) return MEMLORD_OK;
+    if (interval_ms && interval_ms < MEMLORD_I_POLL_LEAST) return MEMLORD_E_INVALID;
+    if (!lord->poll_fixed) memlord_i_u32_store(&lord->poll_ms, interval_ms ? interval_ms : 200);
+    if (!memlord_i_polls(lord)) return MEMLORD_E_UNSUPPORTED;
+    memlord_i_u32_store(&lord->polling, MEMLORD_I_POLLING_ALL);
+    return memlord_i_pollers_begin(lord);
+}
+MEMLORD_API void memlord_poller_stop(memlord *lord) {
+    if (lord) memlord_i_pollers_end(lord);
+}
+
+/* -- limits -- */
+
+static memlord_result memlord_i_limit_set(memlord *lord, memlord_i_place *place, uint64_t bytes,
+                                          double fraction) {
+    memlord_i_lock_take(&place->lock);
+    place->fraction = fraction;
+    place->limit = bytes;
+    if (fraction > 0) {
+        place->limit = (uint64_t)(fraction * (double)place->sample.total);
+        if (!place->limit) place->limit = 1;
+    }
+    memlord_i_lock_drop(&place->lock);
+    memlord_i_place_review(lord, place);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
+                                             uint64_t bytes) {
+    memlord_i_place *place;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = memlord_i_place_of(lord, device, 1, &place);
+    return r ? r : memlord_i_limit_set(lord, place, bytes, 0);
+}
+
+MEMLORD_API memlord_result memlord_limit_fraction(memlord *lord, memlord_device device,
+                                                  double fraction) {
+    memlord_i_place *place;
+    memlord_capacity c;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!(fraction > 0 && fraction <= 1)) return MEMLORD_E_INVALID;
+    r = memlord_i_place_of(lord, device, 1, &place);
+    if (r) return r;
+    (void)memlord_capacity_get(lord, device, &c);
+    if (!c.known && memlord_i_sample(lord, place)) return MEMLORD_E_UNKNOWN;
+    return memlord_i_limit_set(lord, place, 0, fraction);
+}
+
+/* Bytes left where a device is; 0: not known. */
+static int memlord_i_left(memlord *lord, memlord_device device, int64_t *left) {
+    memlord_i_place *place;
+    int known;
+    *left = INT64_MAX;
+    if (memlord_i_place_of(lord, device, 0, &place)) return 0;
+    memlord_i_lock_take(&place->lock);
+    known = memlord_i_place_left(lord, place, left);
+    memlord_i_lock_drop(&place->lock);
+    return known;
+}
+
+MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device) {
+    int64_t left = INT64_MAX;
+    if (lord) (void)memlord_i_left(lord, device, &left);
+    return left;
+}
+
+MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes) {
+    int64_t left;
+    if (!lord || !memlord_i_left(lord, device, &left)) return -1;
+    return left >= 0 && bytes <= (uint64_t)left;
+}
+
+/* Adds up a plan's blocks on the place of the first; those before have been. 0: they have. */
+static int memlord_i_plan_sum(memlord *lord, const memlord_block *blocks, size_t n, size_t first,
+                              uint64_t *sum) {
+    memlord_i_place *place, *other;
+    size_t i;
+    (void)memlord_i_place_of(lord, blocks[first].device, 0, &place);
+    for (*sum = 0, i = 0; i < n; i++) {
+        (void)memlord_i_place_of(lord, blocks[i].device, 0, &other);
+        if (other != place || (!place && (blocks[i].device.type != blocks[first].device.type ||
+                                          blocks[i].device.index != blocks[first].device.index)))
+            continue;
+        if (i < first) return 0;
+        *sum = memlord_i_add(*sum, blocks[i].bytes);
+    }
+    return 1;
+}
+
+MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
+                                 int64_t *short_by) {
+    int64_t worst = INT64_MIN;
+    int known = 1;
+    size_t i;
+    if (short_by) *short_by = 0;
+    if (!lord || (n && !blocks)) return -1;
+    for (i = 0; i < n; i++) {
+        uint64_t sum;
+        int64_t left;
+        if (!memlord_i_plan_sum(lord, blocks, n, i, &sum)) continue;
+        if (!memlord_i_left(lord, blocks[i].device, &left)) {
+            known = 0;
+            continue;
+        }
+        if (sum > (uint64_t)1 << 62) sum = (uint64_t)1 << 62;
+        if ((int64_t)sum - left > worst) worst = (int64_t)sum - left;
+    }
+    if (worst <= 0 && !known) return -1;
+    if (short_by && worst != INT64_MIN) *short_by = worst;
+    return worst <= 0;
+}
+
+MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device, uint64_t bytes,
+                                           memlord_ticket *out) {
+    memlord_i_thread *t;
+    memlord_i_place *place;
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    *out = 0;
+    if (!lord) return MEMLORD_OK;
+    if (bytes > MEMLORD_I_BYTES_MAX) return MEMLORD_E_INVALID;
+    r = memlord_i_place_of(lord, device, 1, &place);
+    if (r) return r;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_E_STATE;
+    r = memlord_i_reserve(lord, t, place, bytes, out);
+    memlord_i_thread_put(lord, t);
+    if (r == MEMLORD_E_LIMIT) memlord_i_log_explain(lord, "[limit] ", device, bytes);
+    return r;
+}
+
+static memlord_result memlord_i_reserve_end(memlord *lord, memlord_ticket ticket) {
+    memlord_i_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_E_STATE;
+    r = memlord_i_unreserve(lord, t, ticket);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
+    return memlord_i_reserve_end(lord, ticket);
+}
+MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
+    return memlord_i_reserve_end(lord, ticket);
+}
+
+MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device device,
+                                                const char *name, uint64_t limit,
+                                                memlord_account *out) {
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    *out = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!memlord_i_device_valid(device)) return MEMLORD_E_DEVICE;
+    if (memlord_i_self.busy) return MEMLORD_E_STATE;
+    do {
+        memlord_i_cold_enter(lord);
+        r = memlord_i_account_open_locked(lord, device, name, limit, out);
+    } while (memlord_i_cold_leave(lord, &r));
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
+                                                  int64_t bytes) {
+    return lord ? memlord_i_account_charge(lord, account, bytes) : MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
+                                               memlord_account_stat *out) {
+    memlord_i_balance *b;
+    int open;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    memlord_i_lock_take(&memlord_i_process.cold);
+    b = memlord_i_account_at(lord, account);
+    open = b && memlord_i_account_read_locked(b, out);
+    memlord_i_lock_drop(&memlord_i_process.cold);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account) {
+    memlord_i_balance *b;
+    if (!lord) return MEMLORD_OK;
+    memlord_i_lock_take(&memlord_i_process.cold);
+    b = (account & 1) ? memlord_i_account_at(lord, account) : NULL;
+    if (b) {
+        uint32_t turn = memlord_i_u32_load(&b->turn) + 1;
+        memlord_i_u64_store(&b->word, MEMLORD_I_BALANCE_TURN(turn));
+        memlord_i_u32_store(&b->turn, turn);
+        b->next = lord->spare_balance;
+        lord->spare_balance = (uint32_t)(account >> 32);
+    }
+    memlord_i_lock_drop(&memlord_i_process.cold);
+    return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
+                                   char *buf, size_t cap) {
+    if (lord) return memlord_i_explain(lord, device, wanted, buf, cap);
+    if (buf && cap) buf[0] = 0;
+    return 0;
+}
+
+/* -- bands -- */
+
+MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
+                                                  size_t *bad) {
+    size_t i = 0;
+    if (n && !bands) return MEMLORD_E_INVALID;
+    while (i < n && !memlord_i_band_fault(&bands[i])) i++;
+    if (i < n && bad) *bad = i;
+    return i < n ? MEMLORD_E_INVALID : MEMLORD_OK;
+}
+
+MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n) {
+    if (n) *n = MEMLORD_I_DEFAULT_BANDS;
+    return memlord_i_default_bands;
+}
+
+static memlord_i_strategy *memlord_i_strategy_new(memlord *lord, const memlord_band *bands,
+                                                  size_t n) {
+    memlord_i_strategy *s = NULL;
+    if (n < SIZE_MAX / 2 / sizeof *bands)
+        s = (memlord_i_strategy *)memlord_i_alloc(lord, sizeof *s + n * sizeof *bands);
+    if (!s) return NULL;
+    s->n = n;
+    s->bands = (const memlord_band *)memcpy(s + 1, bands, n * sizeof *bands);
+    return s;
+}
+
+MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, const memlord_band *bands,
+                                                size_t n) {
+    memlord_i_strategy *fresh = NULL;
+    size_t bad = 0;
+    if (!lord) return MEMLORD_OK;
+    if (memlord_strategy_check(bands, n, &bad)) {
+        if (bands)
+            memlord_i_log_band(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band ", bad,
+                               memlord_i_band_fault(&bands[bad]));
+        return MEMLORD_E_INVALID;
+    }
+    if (n) {
+        fresh = memlord_i_strategy_new(lord, bands, n);
+        if (!fresh) return MEMLORD_E_NOMEM;
+        memlord_i_bands_warn(lord, bands, n);
+    }
+    memlord_i_strategy_swap(lord, fresh);
+    memlord_i_watching_set(lord);
+    memlord_i_place_review(lord, NULL);
+    return MEMLORD_OK;
+}
+
+/* -- collection -- */
+
+MEMLORD_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn,
+                                               void *user) {
+    memlord_i_callback *c, **at;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if ((unsigned)type >= (unsigned)MEMLORD_I_TYPES) return MEMLORD_E_DEVICE;
+    c = (memlord_i_callback *)memlord_i_alloc(lord, sizeof *c);
+    if (!c) return MEMLORD_E_NOMEM;
+    c->fn = fn;
+    c->user = user;
+    c->type = type;
+    memlord_i_lock_take(&lord->callbacks_lock);
+    c->serial = memlord_i_u64_add(&lord->serial, 1) + 1;
+    for (at = &lord->callbacks; *at;) at = &(*at)->next;
+    *at = c;
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    memlord_i_watching_set(lord);
+    memlord_i_place_review(lord, NULL);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlord_gc_fn fn,
+                                                      void *user) {
+    memlord_i_callback *c, **at;
+    int found;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if ((unsigned)type >= (unsigned)MEMLORD_I_TYPES) return MEMLORD_E_DEVICE;
+    memlord_i_lock_take(&lord->callbacks_lock);
+    for (at = &lord->callbacks; *at; at = &(*at)->next)
+        if ((*at)->type == type && (*at)->fn == fn && (*at)->user == user) break;
+    c = *at;
+    found = c != NULL;
+    if (c) {
+        *at = c->next;
+        c->removed = 1;
+        while (memlord_i_callback_runs(lord, c, &memlord_i_self)) {
+            memlord_i_lock_drop(&lord->callbacks_lock);
+            memlord_i_yield();
+            memlord_i_lock_take(&lord->callbacks_lock);
+        }
+        if (memlord_i_callback_runs(lord, c, NULL)) c = NULL; /* by us: freed when it returns */
+    }
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    if (!found) return MEMLORD_E_UNKNOWN;
+    memlord_i_free(lord, c, sizeof *c);
+    memlord_i_watching_set(lord);
+    memlord_i_place_review(lord, NULL);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
+                                          uint64_t *reclaimed) {
+    uint64_t ignored;
+    uint32_t slot;
+    memlord_result r;
+    if (reclaimed) *reclaimed = 0;
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
+    if (memlord_i_self.busy) return MEMLORD_E_STATE;
+    r = memlord_i_slot(lord, device, &slot);
+    return r ? r : memlord_i_collect(lord, slot, reason, 0, reclaimed ? reclaimed : &ignored);
+}
+
+MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
+    if (!lord) return MEMLORD_OK;
+    if (!memlord_i_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    if (!memlord_i_self.busy) memlord_i_serve(lord, sel);
+    return MEMLORD_OK;
+}
+
+/* -- out of memory -- */
+
+MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy) {
+    if (!policy) return MEMLORD_OK;
+    return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
+                   policy->multiplier <= 1.7976931348623157e308 /* not infinite */
+               ? MEMLORD_OK
+               : MEMLORD_E_INVALID;
+}
+
+MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
+    double ms, power;
+    if (!policy) policy = &memlord_i_default_retry;
+    if (memlord_retry_check(policy) || !policy->initial_ms)
+        return policy->initial_ms ? policy->max_ms : 0;
+    ms = policy->initial_ms;
+    for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
+        if (attempt & 1) ms *= power;
+        power *= power; /* at worst infinite, and so is ms */
+    }
+    return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
+}
+
+MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
+                                               uint64_t bytes, memlord_try_fn fn, void *user,
+                                               const memlord_retry *policy, uint64_t *storage,
+                                               const memlord_site *site) {
+    memlord_i_request q;
+    memlord_result r;
+    if (storage) *storage = 0;
+    if (!storage || !fn) return MEMLORD_E_INVALID;
+    if (!lord || memlord_i_self.busy) {
+        if (fn(user, bytes, storage) == 0) return MEMLORD_OK;
+        *storage = 0;
+        return MEMLORD_E_OOM;
+    }
+    if (bytes > MEMLORD_I_BYTES_MAX || memlord_retry_check(policy)) return MEMLORD_E_INVALID;
+    memset(&q, 0, sizeof q);
+    r = memlord_i_slot(lord, device, &q.slot);
+    if (r) return r;
+    q.lord = lord;
+    q.place = memlord_i_place_at(lord, q.slot);
+    q.bytes = bytes;
+    q.site = site;
+    q.policy = policy ? policy : &lord->retry;
+    r = memlord_i_request_hold(&q);
+    if (r == MEMLORD_OK) {
+        r = memlord_i_request_try(&q, fn, user, storage);
+        /* what the map has no room for is counted as dropped; the memory is there all the same */
+        if (r == MEMLORD_OK) (void)memlord_alloc(lord, device, *storage, bytes, site);
+        (void)memlord_i_reserve_end(lord, q.ticket);
+    }
+    if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
+        memlord_i_request_failed(&q, r == MEMLORD_E_OOM);
+    return r;
+}
+
+/* -- pools -- */
+
+/* Adds to what a pool holds, or (`set`) sets it, and keeps its peak. */
+static memlord_result memlord_i_reserved(memlord *lord, memlord_device device, uint64_t set,
+                                         int64_t delta, uint32_t *slot) {
+    const uint64_t most = (uint64_t)1 << 62;
+    memlord_i_u64 *count, had;
+    uint64_t now;
+    memlord_result r = memlord_i_slot(lord, device, slot);
+    if (r) return r;
+    if (set != UINT64_MAX && set > most) return MEMLORD_E_INVALID;
+    count = memlord_i_device_at(lord, *slot)->count;
+    had.v = memlord_i_u64_load(&count[MEMLORD_I_STAT_reserved]);
+    do {
+        now = set != UINT64_MAX ? set : had.v + (uint64_t)delta;
+        if (set == UINT64_MAX && (delta < 0 ? had.v < (uint64_t)0 - (uint64_t)delta : now > most))
+            return MEMLORD_E_INVALID;
+    } while (!memlord_i_u64_cas(&count[MEMLORD_I_STAT_reserved], &had.v, now));
+    memlord_i_u64_raise(&count[MEMLORD_I_STAT_reserved_peak], (int64_t)now);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
+                                                uint64_t reserved, uint64_t largest_free) {
+    uint32_t slot;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (reserved == UINT64_MAX) return MEMLORD_E_INVALID;
+    r = memlord_i_reserved(lord, device, reserved, 0, &slot);
+    if (r) return r;
+    /* kept one higher: 0, as at first, is not known */
+    memlord_i_u64_store(&memlord_i_device_at(lord, slot)->count[MEMLORD_I_STAT_largest_free],
+                        largest_free + 1);
+    return MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_reserved_add(memlord *lord, memlord_device device,
+                                                int64_t delta) {
+    uint32_t slot;
+    return lord ? memlord_i_reserved(lord, device, UINT64_MAX, delta, &slot) : MEMLORD_OK;
+}
+
+static memlord_result memlord_i_cache_count(memlord *lord, memlord_device device, int stat) {
+    uint32_t slot;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = memlord_i_slot(lord, device, &slot);
+    if (r == MEMLORD_OK) memlord_i_stat_add(lord, slot, stat, 1);
+    return r;
+}
+MEMLORD_API memlord_result memlord_cache_hit(memlord *lord, memlord_device device) {
+    return memlord_i_cache_count(lord, device, MEMLORD_I_STAT_cache_hits);
+}
+MEMLORD_API memlord_result memlord_cache_miss(memlord *lord, memlord_device device) {
+    return memlord_i_cache_count(lord, device, MEMLORD_I_STAT_cache_misses);
+}
+
+static double memlord_i_unused(const memlord_stats *s) {
+    return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
+}
+MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) {
+    return stats && stats->reserved ? memlord_i_unused(stats) / (double)stats->reserved : 0;
+}
+MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) {
+    double unused, f;
+    if (!stats || stats->largest_free == UINT64_MAX) return memlord_i_nan();
+    unused = memlord_i_unused(stats);
+    f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
+    return f > 0 ? f : 0;
+}
+
+MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device) {
+    memlord_i_place *place;
+    double used = -1, limited;
+    int failing;
+    if (!lord || memlord_i_place_of(lord, device, 0, &place)) return MEMLORD_PRESSURE_UNKNOWN;
+    memlord_i_lock_take(&place->lock);
+    failing = place->failing;
+    if (place->sample.known) used = (double)place->sample.used / (double)place->sample.total;
+    if (place->limit) {
+        limited = ((double)memlord_i_place_live(lord, place) + (double)place->held) /
+                  (double)place->limit;
+        if (limited > used) used = limited;
+    }
+    memlord_i_lock_drop(&place->lock);
+    if (failing) return MEMLORD_PRESSURE_EMERGENCY;
+    if (used < 0) return MEMLORD_PRESSURE_UNKNOWN;
+    return used >= 0.95   ? MEMLORD_PRESSURE_CRITICAL
+           : used >= 0.80 ? MEMLORD_PRESSURE_WARNING
+                          : MEMLORD_PRESSURE_NORMAL;
 }
 
 /* -- reports -- */

@@ -1,11 +1,13 @@
 /* What every suite shares: a ledger on an allocator that counts, checks and can be told to
-   fail; a writer that keeps what it is given; short ways to say what is asked often. */
+   fail; fakes of what a host brings; a writer that keeps what it is given; short ways to say
+   what is asked often. */
 #ifndef MEMLORD_TESTS_SUPPORT_H
 #define MEMLORD_TESTS_SUPPORT_H
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -94,11 +97,124 @@ static inline memlord_desc test_desc(test_heap *heap, uint32_t flags) {
     return desc;
 }
 
+/* -- what a host brings, faked; all but the clock may be used from any thread -- */
+
+typedef struct test_log {
+    pthread_mutex_t lock;
+    uint64_t lines[MEMLORD_LOG_TRACE + 1]; /* by level */
+    size_t size;
+    char text[1 << 14]; /* the first that fit, one to a line */
+} test_log;
+
+static inline void test_log_line(void *user, int level, const char *text) {
+    test_log *log = (test_log *)user;
+    size_t size = strlen(text);
+    pthread_mutex_lock(&log->lock);
+    if (level >= 0 && level <= MEMLORD_LOG_TRACE) log->lines[level]++;
+    if (log->size + size + 2 <= sizeof log->text) {
+        memcpy(log->text + log->size, text, size);
+        log->size += size;
+        log->text[log->size++] = '\n';
+        log->text[log->size] = 0;
+    }
+    pthread_mutex_unlock(&log->lock);
+}
+
+static inline void test_log_clear(test_log *log) {
+    memset(log->lines, 0, sizeof log->lines);
+    log->size = 0;
+    log->text[0] = 0;
+}
+
+/* Who comes to it waits until it is opened. */
+typedef struct test_gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t came;
+    int open;
+} test_gate;
+
+#define TEST_GATE {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0}
+
+static inline void test_gate_pass(test_gate *gate) {
+    pthread_mutex_lock(&gate->lock);
+    gate->came++;
+    pthread_cond_broadcast(&gate->changed);
+    while (!gate->open) pthread_cond_wait(&gate->changed, &gate->lock);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+/* 1: so many came; 0: they did not within a minute. */
+static inline int test_gate_came(test_gate *gate, uint64_t n) {
+    struct timespec until;
+    int late = 0, came;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    pthread_mutex_lock(&gate->lock);
+    while (gate->came < n && !late)
+        late = pthread_cond_timedwait(&gate->changed, &gate->lock, &until);
+    came = gate->came >= n;
+    pthread_mutex_unlock(&gate->lock);
+    return came;
+}
+
+static inline void test_gate_open(test_gate *gate) {
+    pthread_mutex_lock(&gate->lock);
+    gate->open = 1;
+    pthread_cond_broadcast(&gate->changed);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+/* A source that says what it is told to. */
+typedef struct test_source {
+    uint64_t total, used, process;
+    int fail;
+    uint64_t calls;
+    memlord_device device; /* asked for last */
+} test_source;
+
+static inline int test_source_ask(void *user, memlord_device device, memlord_capacity *out) {
+    test_source *source = (test_source *)user;
+    __atomic_add_fetch(&source->calls, 1, __ATOMIC_RELAXED);
+    __atomic_store(&source->device, &device, __ATOMIC_RELAXED);
+    out->total = __atomic_load_n(&source->total, __ATOMIC_RELAXED);
+    out->used = __atomic_load_n(&source->used, __ATOMIC_RELAXED);
+    out->process = __atomic_load_n(&source->process, __ATOMIC_RELAXED);
+    return __atomic_load_n(&source->fail, __ATOMIC_RELAXED);
+}
+
+/* A collection that answers what it is told to, and may do something. */
+typedef struct test_gc {
+    memlord_gc_result answer;
+    uint64_t runs;
+    memlord_gc_event last;
+    void (*act)(struct test_gc *gc, memlord *lord, const memlord_gc_event *event);
+    void *user;
+} test_gc;
+
+static inline memlord_gc_result test_gc_run(void *user, memlord *lord,
+                                            const memlord_gc_event *event) {
+    test_gc *gc = (test_gc *)user;
+    gc->last = *event;
+    __atomic_add_fetch(&gc->runs, 1, __ATOMIC_RELEASE);
+    if (gc->act) gc->act(gc, lord, event);
+    return gc->answer;
+}
+
+static inline uint64_t test_gc_runs(test_gc *gc) {
+    return __atomic_load_n(&gc->runs, __ATOMIC_ACQUIRE);
+}
+
 /* -- one ledger per test -- */
 
 typedef struct test_case {
     test_heap heap;
     memlord *lord;
+    uint64_t now; /* the fakes: of test_open_fakes */
+    test_log log;
+    test_source source;
+    test_gc gc;
+    uint64_t key; /* the last one that grow used */
 } test_case;
 
 static inline int test_open(void **state, uint32_t flags) {
@@ -118,6 +234,40 @@ static inline int test_setup_sites(void **state) {
     return test_open(state, MEMLORD_FLAG_SITES);
 }
 
+static inline uint64_t test_now(void *user) { return *(uint64_t *)user; }
+
+/* With a log, a collection of cuda that runs, and a source of cuda that fails until
+   test_capacity says otherwise. Without threads the clock stands still. */
+static inline int test_open_fakes(void **state, uint32_t flags) {
+    test_case *t = (test_case *)calloc(1, sizeof *t);
+    memlord_desc desc;
+    if (!t) return -1;
+    *state = t;
+    t->now = 1000000000u;
+    t->source.fail = 1;
+    t->gc.answer.ran = 1;
+    pthread_mutex_init(&t->log.lock, NULL);
+    desc = test_desc(&t->heap, flags);
+    desc.logger.fn = test_log_line;
+    desc.logger.user = &t->log;
+    if (flags & MEMLORD_FLAG_NO_THREADS) {
+        desc.clock.fn = test_now;
+        desc.clock.user = &t->now;
+    }
+    if (memlord_create(&desc, &t->lord) != MEMLORD_OK || !t->lord) return -1;
+    return memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, test_source_ask, &t->source) ||
+                   memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc)
+               ? -1
+               : 0;
+}
+
+static inline int test_setup_fakes(void **state) {
+    return test_open_fakes(state, MEMLORD_FLAG_NO_THREADS);
+}
+static inline int test_setup_defer(void **state) {
+    return test_open_fakes(state, MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_DEFER);
+}
+
 /* Every test ends by giving the ledger's memory back, to the byte. */
 static inline int test_teardown(void **state) {
     test_case *t = (test_case *)*state;
@@ -135,6 +285,8 @@ static inline int test_teardown(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
 #define TEST_EXACT(name) cmocka_unit_test_setup_teardown(name, test_setup_exact, test_teardown)
 #define TEST_SITES(name) cmocka_unit_test_setup_teardown(name, test_setup_sites, test_teardown)
+#define TEST_FAKES(name) cmocka_unit_test_setup_teardown(name, test_setup_fakes, test_teardown)
+#define TEST_DEFER(name) cmocka_unit_test_setup_teardown(name, test_setup_defer, test_teardown)
 
 static inline memlord *test_lord(void **state) { return ((test_case *)*state)->lord; }
 
@@ -152,6 +304,39 @@ static inline memlord_stats stats_of(memlord *lord, memlord_device sel) {
 }
 
 #define assert_ok(call) assert_int_equal(call, MEMLORD_OK)
+
+/* What cuda's source says from now on, and a sample of cuda:0. */
+static inline void test_capacity(test_case *t, uint64_t total, uint64_t used) {
+    t->source.total = total;
+    t->source.used = used;
+    t->source.fail = 0;
+    assert_ok(memlord_capacity_sample(t->lord, cuda(0)));
+}
+
+static inline memlord_band band_of(double lo, double hi, memlord_metric metric, uint64_t bytes,
+                                   double percent) {
+    memlord_band band;
+    memset(&band, 0, sizeof band);
+    band.lo = lo;
+    band.hi = hi;
+    band.metric = metric;
+    band.bytes = bytes;
+    band.percent = percent;
+    return band;
+}
+
+/* The strategy of one band that covers everything. */
+static inline void test_threshold(memlord *lord, memlord_metric metric, uint64_t bytes) {
+    memlord_band band = band_of(0, 101, metric, bytes, 0);
+    assert_ok(memlord_strategy_set(lord, &band, 1));
+}
+
+/* One more block; answers its key. */
+static inline uint64_t grow(test_case *t, memlord_device device, uint64_t bytes) {
+    t->key += 64;
+    assert_ok(memlord_alloc(t->lord, device, t->key, bytes, NULL));
+    return t->key;
+}
 
 /* The books of one epoch: what came and did not go is what is there. */
 static inline void assert_balanced(memlord *lord, memlord_device sel) {

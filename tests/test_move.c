@@ -67,13 +67,13 @@ static void an_unknown_source_is_counted_and_opens_nothing(void **state) {
     assert_int_equal(memlord_allocated(lord, all()), 0);
 }
 
-static void a_fence_is_unsupported(void **state) {
+static void a_fence_without_done_is_refused(void **state) {
     memlord *lord = test_lord(state);
     memlord_fence fence;
     memset(&fence, 0, sizeof fence);
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
     assert_int_equal(memlord_move(lord, cpu(), 0x1000, cuda(0), 0x9000, 8, &fence, NULL),
-                     MEMLORD_E_UNSUPPORTED);
+                     MEMLORD_E_INVALID);
     assert_int_equal(memlord_allocated(lord, cpu()), 100);
     assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
 }
@@ -148,7 +148,7 @@ int main(void) {
         TEST(the_source_key_is_dead_and_the_destination_lives),
         TEST(all_a_block_carries_goes_along),
         TEST(an_unknown_source_is_counted_and_opens_nothing),
-        TEST(a_fence_is_unsupported),
+        TEST(a_fence_without_done_is_refused),
         TEST(bad_arguments_change_nothing),
         TEST(a_live_destination_is_closed_first),
         TEST(a_move_within_one_device_keeps_one_block),

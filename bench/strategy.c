@@ -1,0 +1,339 @@
+/*
+    strategy.c - what reservations, capacity, retire and pollers cost the thread that calls
+
+        strategy [FILE]        appends to FILE what the contract demands, a line for each
+
+    MEMLORD_BENCH_QUICK=1: fewer rounds. What a strategy costs alloc and free is map.cpp's.
+*/
+#define _GNU_SOURCE       /* RUSAGE_THREAD */
+#include <pthread.h>      /* a second thread; a mutex for scale */
+#include <stdio.h>        /* the tables */
+#include <stdlib.h>       /* qsort, getenv, exit */
+#include <string.h>       /* strcmp */
+#include <sys/resource.h> /* getrusage: how often a thread waited */
+#include <time.h>         /* clock_gettime, nanosleep */
+
+#include "../memlord.h"
+
+enum { MOST_ROUNDS = 25, SOURCE_MS = 50, POLL_MS = 10 };
+#define STORAGE UINT64_C(0x10000)
+#define SECOND  UINT64_C(1000000000)
+
+static FILE *musts;
+static int rounds = MOST_ROUNDS;
+
+static uint64_t now_ns(clockid_t clock) {
+    struct timespec t;
+    (void)clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+static void need(int good, const char *what) {
+    if (good) return;
+    (void)fprintf(stderr, "strategy: %s\n", what);
+    exit(1);
+}
+
+/* Below zero says that it was not measured. */
+static void must(const char *what, double limit, double is, const char *unit) {
+    if (!musts) return;
+    (void)fprintf(musts, "%s\t<= %g%s\t", what, limit, unit);
+    if (is < 0) (void)fprintf(musts, "-\tNOT MEASURED\n");
+    else (void)fprintf(musts, "%.3g%s\t%s\n", is, unit, is <= limit ? "holds" : "MISSED");
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* -- what is called -- */
+
+static memlord *lord;
+static memlord_device device;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Each answers how often it was not told what it should be. */
+static int nothing(uint64_t storage) { return storage == 0; }
+
+static int mutex_pair(uint64_t storage) {
+    (void)storage;
+    return pthread_mutex_lock(&mutex) + pthread_mutex_unlock(&mutex);
+}
+
+static int reserve_commit(uint64_t storage) {
+    memlord_ticket ticket;
+    int bad = memlord_reserve(lord, device, 4096, &ticket) != MEMLORD_OK;
+    (void)storage;
+    return bad + (memlord_reserve_commit(lord, ticket) != MEMLORD_OK);
+}
+
+static int reserve_refused(uint64_t storage) {
+    memlord_ticket ticket;
+    (void)storage;
+    return memlord_reserve(lord, device, UINT64_C(1) << 40, &ticket) != MEMLORD_E_LIMIT;
+}
+
+static int alloc_free(uint64_t storage) {
+    int bad = memlord_alloc(lord, device, storage, 4096, NULL) != MEMLORD_OK;
+    return bad + (memlord_free(lord, device, storage, NULL) != MEMLORD_OK);
+}
+
+static int reserve_alloc_commit_free(uint64_t storage) {
+    memlord_ticket ticket;
+    int bad = memlord_reserve(lord, device, 4096, &ticket) != MEMLORD_OK;
+    bad += memlord_alloc(lord, device, storage, 4096, NULL) != MEMLORD_OK;
+    bad += memlord_reserve_commit(lord, ticket) != MEMLORD_OK;
+    return bad + (memlord_free(lord, device, storage, NULL) != MEMLORD_OK);
+}
+
+static int capacity_get(uint64_t storage) {
+    memlord_capacity c;
+    (void)storage;
+    return memlord_capacity_get(lord, device, &c) != MEMLORD_OK || !c.known;
+}
+
+static int headroom(uint64_t storage) {
+    (void)storage;
+    return memlord_headroom(lord, device) <= 0;
+}
+
+static int retire_one(uint64_t storage) {
+    (void)storage;
+    return memlord_retire(lord, device) != 0;
+}
+
+static int retire_all(uint64_t storage) {
+    (void)storage;
+    return memlord_retire(lord, memlord_device_all()) != 0;
+}
+
+/* -- their cost, a batch of each in turn -- */
+
+typedef int (*call_fn)(uint64_t storage);
+
+typedef struct call {
+    const char *name;
+    call_fn fn;
+    int threads, batch;
+    double most_ns; /* 0: nothing is demanded */
+    double ns[MOST_ROUNDS];
+} call;
+
+static call calls[] = {
+    {"the loop", nothing, 1, 200000, 0, {0}},
+    {"pthread_mutex, lock + unlock", mutex_pair, 1, 200000, 0, {0}},
+    {"alloc + free", alloc_free, 1, 200000, 0, {0}},
+    {"reserve + commit", reserve_commit, 1, 200000, 60, {0}},
+    {"reserve + commit, two threads", reserve_commit, 2, 100000, 0, {0}},
+    {"reserve, refused", reserve_refused, 1, 2000, 0, {0}},
+    {"reserve + alloc + commit + free", reserve_alloc_commit_free, 1, 200000, 0, {0}},
+    {"capacity_get", capacity_get, 1, 200000, 100, {0}},
+    {"headroom", headroom, 1, 200000, 0, {0}},
+    {"retire, nothing pending", retire_one, 1, 200000, 20, {0}},
+    {"retire, all devices", retire_all, 1, 200000, 20, {0}},
+};
+enum { CALLS = sizeof calls / sizeof calls[0] };
+
+typedef struct batch {
+    const call *of;
+    uint64_t storage;
+    double ns;
+} batch;
+
+/* In this thread's processor time: what else runs on a busy machine is not in it. */
+static void *play(void *user) {
+    batch *b = (batch *)user;
+    call_fn volatile hidden = b->of->fn; /* called as a library is: through a function */
+    call_fn fn = hidden;
+    int bad = 0;
+    uint64_t begun;
+    int i;
+
+    for (i = 0; i < b->of->batch / 10; i++) bad += fn(b->storage);
+    begun = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    for (i = 0; i < b->of->batch; i++) bad += fn(b->storage);
+    b->ns = (double)(now_ns(CLOCK_THREAD_CPUTIME_ID) - begun) / b->of->batch;
+    need(bad == 0, b->of->name);
+    return NULL;
+}
+
+static double round_ns(const call *c) {
+    batch mine = {c, STORAGE, 0}, other = {c, STORAGE * 2, 0};
+    pthread_t second;
+    if (c->threads == 2) need(!pthread_create(&second, NULL, play, &other), "no second thread");
+    (void)play(&mine);
+    if (c->threads == 2) (void)pthread_join(second, NULL);
+    return mine.ns > other.ns ? mine.ns : other.ns;
+}
+
+static void measure_calls(void) {
+    double loop;
+    int i, r;
+
+    for (r = 0; r < rounds; r++)
+        for (i = 0; i < CALLS; i++) calls[i].ns[r] = round_ns(&calls[i]);
+    (void)printf("\nLimits, capacity, deferred frees: ns per call or pair, the loop taken off\n");
+    (void)printf("%-36s %8s %8s %8s %8s\n", "", "median", "min", "max", "x mutex");
+    for (i = 0; i < CALLS; i++) qsort(calls[i].ns, (size_t)rounds, sizeof(double), by_value);
+    loop = calls[0].ns[rounds / 2];
+    for (i = 1; i < CALLS; i++) {
+        const call *c = &calls[i];
+        double ns = c->ns[rounds / 2] - loop;
+        (void)printf("%-36s %8.1f %8.1f %8.1f %8.2f\n", c->name, ns, c->ns[0] - loop,
+                     c->ns[rounds - 1] - loop, ns / (calls[1].ns[rounds / 2] - loop));
+        if (c->most_ns > 0) must(c->name, c->most_ns, ns, " ns");
+    }
+}
+
+/* -- a ledger with all of it -- */
+
+static int asked; /* how often the source was; the poller's, read when that is gone */
+
+static int quick_source(void *user, memlord_device d, memlord_capacity *out) {
+    (void)user, (void)d;
+    out->total = UINT64_C(80) << 30;
+    out->used = UINT64_C(8) << 30;
+    return 0;
+}
+
+static int slow_source(void *user, memlord_device d, memlord_capacity *out) {
+    const struct timespec nap = {0, SOURCE_MS * 1000000};
+    (void)nanosleep(&nap, NULL);
+    asked++;
+    return quick_source(user, d, out);
+}
+
+static memlord_gc_result collect(void *user, memlord *l, const memlord_gc_event *event) {
+    memlord_gc_result result = {1, 0, 0};
+    (void)user, (void)l, (void)event;
+    need(0, "a collection that was not due");
+    return result;
+}
+
+static int done_at_once(void *user) {
+    (void)user;
+    return 1;
+}
+
+static void open_ledger(uint32_t flags, memlord_capacity_fn source) {
+    const memlord_band band = {0, 101, MEMLORD_METRIC_ALLOCATED, UINT64_C(1) << 30, 0,
+                               MEMLORD_COMBINE_MAX};
+    memlord_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = flags;
+    desc.poll_ms = POLL_MS;
+    device = memlord_device_cuda(0);
+    need(memlord_create(&desc, &lord) == MEMLORD_OK, "no ledger");
+    if (!source) return;
+    need(memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, source, NULL) == MEMLORD_OK &&
+             memlord_strategy_set(lord, &band, 1) == MEMLORD_OK &&
+             memlord_gc_callback(lord, MEMLORD_DEVICE_CUDA, collect, NULL) == MEMLORD_OK,
+         "no strategy");
+}
+
+/* A known capacity, a limit, and a deferred free that has come and gone. */
+static void measure(void) {
+    memlord_fence fence = {done_at_once, NULL, 1, NULL};
+    open_ledger(MEMLORD_FLAG_NO_THREADS, quick_source);
+    need(memlord_capacity_sample(lord, device) == MEMLORD_OK &&
+             memlord_limit_set(lord, device, UINT64_C(1) << 32) == MEMLORD_OK &&
+             memlord_alloc(lord, device, STORAGE, 4096, NULL) == MEMLORD_OK &&
+             memlord_free_deferred(lord, device, STORAGE, fence, NULL) == MEMLORD_OK,
+         "no limit");
+    (void)memlord_retire(lord, device);
+    need(memlord_pending(lord, device) == 0, "a deferred free does not end");
+    measure_calls();
+    memlord_destroy(lord);
+}
+
+/* -- a source that blocks -- */
+
+typedef struct span {
+    double mean_ns, longest_ms;
+    long waits; /* the thread gave up its processor of its own accord */
+    uint64_t oldest_ns;
+} span;
+
+/* A second of pairs, with a look at the capacity after every 16. */
+static span second_of_pairs(int known) {
+    span s = {0, 0, 0, 0};
+    struct rusage before, after;
+    memlord_capacity c;
+    uint64_t begun, last, longest = 0;
+    long n = 0;
+
+    (void)getrusage(RUSAGE_THREAD, &before);
+    begun = last = now_ns(CLOCK_MONOTONIC);
+    while (last - begun < SECOND) {
+        uint64_t now;
+        need(alloc_free(STORAGE) == 0, "alloc + free");
+        if (++n % 16 == 0) {
+            (void)memlord_capacity_get(lord, device, &c);
+            (void)memlord_would_fit(lord, device, 4096);
+            if (known && c.known && c.age_ns > s.oldest_ns) s.oldest_ns = c.age_ns;
+        }
+        now = now_ns(CLOCK_MONOTONIC);
+        if (now - last > longest) longest = now - last;
+        last = now;
+    }
+    (void)getrusage(RUSAGE_THREAD, &after);
+    s.mean_ns = (double)(last - begun) / (double)n;
+    s.longest_ms = (double)longest / 1e6;
+    s.waits = after.ru_nvcsw - before.ru_nvcsw;
+    return s;
+}
+
+static void print_span(const char *name, const span *s) {
+    (void)printf("%-36s %8.1f %8.2f %8ld %8.0f\n", name, s->mean_ns, s->longest_ms, s->waits,
+                 (double)s->oldest_ns / 1e6);
+}
+
+/* Its sample is always older than the interval, and most of the time one is being taken. */
+static void measure_source(void) {
+    const int seconds = rounds == MOST_ROUNDS ? 3 : 1;
+    double longest[3];
+    long waits = 0;
+    uint64_t oldest = 0;
+    span s;
+    int i;
+
+    (void)printf("\nA source that takes %d ms, asked every %d ms: a second of alloc + free\n",
+                 SOURCE_MS, POLL_MS);
+    (void)printf("%-36s %8s %8s %8s %8s\n", "", "mean ns", "max ms", "waits", "age ms");
+    for (i = 0; i < seconds; i++) {
+        open_ledger(0, NULL);
+        s = second_of_pairs(0);
+        memlord_destroy(lord);
+        print_span("no source, no strategy", &s);
+        open_ledger(0, slow_source);
+        s = second_of_pairs(1);
+        memlord_destroy(lord);
+        print_span("the source, a strategy", &s);
+        longest[i] = s.longest_ms;
+        waits += s.waits;
+        if (s.oldest_ns > oldest) oldest = s.oldest_ns;
+    }
+    qsort(longest, (size_t)seconds, sizeof(double), by_value);
+    if (asked < seconds * 5 || oldest < POLL_MS * UINT64_C(1000000)) longest[seconds / 2] = -1;
+    must("longest pair while a source takes 50 ms", SOURCE_MS / 5, longest[seconds / 2], " ms");
+    must("  waits of its thread meanwhile", 0, longest[seconds / 2] < 0 ? -1 : (double)waits, "");
+}
+
+int main(int argc, char **argv) {
+    const char *quick = getenv("MEMLORD_BENCH_QUICK");
+
+    if (argc > 2) {
+        (void)fprintf(stderr, "usage: strategy [FILE]\n");
+        return 2;
+    }
+    if (quick && strcmp(quick, "0") != 0) rounds = 7;
+    if (argc == 2) {
+        musts = fopen(argv[1], "a");
+        need(musts != NULL, argv[1]);
+    }
+    measure();
+    measure_source();
+    need(!musts || fclose(musts) == 0, "cannot write");
+    return 0;
+}

@@ -1,0 +1,493 @@
+/* Accounts: who is charged for bytes that are counted elsewhere. */
+#include "support.h"
+
+#define SCALE test_env("MEMLORD_TEST_SCALE", 4)
+
+static memlord_account open_account(memlord *lord, const char *name, uint64_t limit) {
+    memlord_account account = 0;
+    assert_ok(memlord_account_open(lord, cuda(0), name, limit, &account));
+    assert_true(account != 0);
+    return account;
+}
+
+static memlord_account_stat account_of(memlord *lord, memlord_account account) {
+    memlord_account_stat stat;
+    memset(&stat, 0xee, sizeof stat);
+    assert_ok(memlord_account_get(lord, account, &stat));
+    return stat;
+}
+
+/* -- open, charge, get, close -- */
+
+static void a_new_account_is_empty(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account_stat stat;
+    memlord_account account = 0;
+    assert_ok(memlord_account_open(lord, cuda(3), "request 17", 500, &account));
+    stat = account_of(lord, account);
+    assert_string_equal(stat.name, "request 17");
+    assert_int_equal(stat.device.type, MEMLORD_DEVICE_CUDA);
+    assert_int_equal(stat.device.index, 3);
+    assert_int_equal(stat.bytes, 0);
+    assert_int_equal(stat.peak, 0);
+    assert_int_equal(stat.limit, 500);
+    assert_int_equal(stat.refused, 0);
+}
+
+static void charges_add_up_and_the_peak_stays(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = open_account(lord, "a", 0);
+    assert_ok(memlord_account_charge(lord, account, 100));
+    assert_ok(memlord_account_charge(lord, account, 50));
+    assert_ok(memlord_account_charge(lord, account, -120));
+    assert_ok(memlord_account_charge(lord, account, 0));
+    assert_int_equal(account_of(lord, account).bytes, 30);
+    assert_int_equal(account_of(lord, account).peak, 150);
+}
+
+static void it_may_go_down_to_0(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = open_account(lord, "a", 0);
+    assert_ok(memlord_account_charge(lord, account, 100));
+    assert_ok(memlord_account_charge(lord, account, -100));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void accounts_are_apart(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account a = open_account(lord, "same name", 0), b = open_account(lord, "same name", 0);
+    assert_true(a != b);
+    assert_ok(memlord_account_charge(lord, a, 100));
+    assert_int_equal(account_of(lord, b).bytes, 0);
+}
+
+static void it_adds_nothing_to_the_device(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account;
+    memlord_stats before, after;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 7, NULL));
+    before = stats_of(lord, all());
+    account = open_account(lord, "a", 0);
+    assert_ok(memlord_account_charge(lord, account, 1000));
+    after = stats_of(lord, all());
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_ok(memlord_account_close(lord, account));
+    assert_int_equal(memlord_allocated(lord, all()), 7);
+}
+
+static void its_limit_is_no_limit_of_the_device(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_ticket ticket = 0;
+    open_account(lord, "a", 10);
+    assert_int_equal(stats_of(lord, cuda(0)).limit, 0);
+    assert_ok(memlord_reserve(lord, cuda(0), 1000, &ticket));
+    assert_ok(memlord_reserve_cancel(lord, ticket));
+}
+
+static void it_may_be_closed_with_bytes_in_it(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = open_account(lord, "a", 0);
+    assert_ok(memlord_account_charge(lord, account, 1000));
+    assert_ok(memlord_account_close(lord, account));
+}
+
+static void a_reset_leaves_it_alone(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = open_account(lord, "a", 0);
+    assert_ok(memlord_account_charge(lord, account, 1000));
+    memlord_reset(lord);
+    assert_int_equal(account_of(lord, account).bytes, 1000);
+}
+
+/* -- limits -- */
+
+static void over_its_limit_it_is_refused_unchanged(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = open_account(lord, "a", 100);
+    assert_ok(memlord_account_charge(lord, account, 60));
+    assert_int_equal(memlord_account_charge(lord, account, 41), MEMLORD_E_LIMIT);
+    assert_int_equal(account_of(lord, account).bytes, 60);
+    assert_int_equal(account_of(lord, account).peak, 60);
+    assert_int_equal(account_of(lord, account).refused, 1);
+    assert_ok(memlord_account_charge(lord, account, 40));
+    assert_int_equal(memlord_account_charge(lord, account, 1), MEMLORD_E_LIMIT);
+    assert_int_equal(account_of(lord, account).bytes, 100);
+    assert_int_equal(account_of(lord, account).refused, 2);
+}
+
+static void without_a_limit_2_to_the_48_is_one(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = open_account(lord, "a", 0);
+    assert_ok(memlord_account_charge(lord, account, (int64_t)TEST_MAX_BYTES));
+    assert_int_equal(memlord_account_charge(lord, account, 1), MEMLORD_E_LIMIT);
+    assert_int_equal(memlord_account_charge(lord, account, INT64_MAX), MEMLORD_E_LIMIT);
+    assert_int_equal(account_of(lord, account).bytes, TEST_MAX_BYTES);
+}
+
+static void below_0_is_refused_unchanged(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = open_account(lord, "a", 100);
+    assert_ok(memlord_account_charge(lord, account, 60));
+    assert_int_equal(memlord_account_charge(lord, account, -61), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_account_charge(lord, account, INT64_MIN), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_account_charge(lord, account, -INT64_MAX), MEMLORD_E_INVALID);
+    assert_int_equal(account_of(lord, account).bytes, 60);
+    assert_int_equal(account_of(lord, account).refused, 0);
+}
+
+/* -- ids -- */
+
+static void a_closed_account_is_unknown(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = open_account(lord, "a", 0);
+    memlord_account_stat stat;
+    assert_ok(memlord_account_close(lord, account));
+    assert_int_equal(memlord_account_charge(lord, account, 1), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_account_get(lord, account, &stat), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_account_close(lord, account), MEMLORD_E_UNKNOWN);
+}
+
+static void ids_that_were_never_given_are_unknown(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = open_account(lord, "a", 0);
+    memlord_account_stat stat;
+    uint64_t seed = 1, i;
+    assert_int_equal(memlord_account_charge(lord, 0, 1), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_account_close(lord, 0), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_account_close(lord, UINT64_MAX), MEMLORD_E_UNKNOWN);
+    for (i = 0; i < 10000; i++) {
+        memlord_account guess = test_random(&seed);
+        if (guess == account) continue;
+        assert_int_equal(memlord_account_charge(lord, guess, 1), MEMLORD_E_UNKNOWN);
+    }
+    for (i = 0; i < 64; i++) { /* and those nearby */
+        memlord_account guess = account ^ (uint64_t)1 << i;
+        assert_int_equal(memlord_account_charge(lord, guess, 1), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_account_get(lord, guess, &stat), MEMLORD_E_UNKNOWN);
+    }
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void a_place_used_again_has_another_number(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account first = open_account(lord, "first", 0), now;
+    uint64_t i;
+    assert_ok(memlord_account_charge(lord, first, 50));
+    assert_ok(memlord_account_close(lord, first));
+    for (i = 0; i < 1000; i++) {
+        now = open_account(lord, "later", 0);
+        assert_true(now != first);
+        assert_int_equal(memlord_account_charge(lord, first, 1), MEMLORD_E_UNKNOWN);
+        assert_int_equal(account_of(lord, now).bytes, 0);
+        assert_int_equal(account_of(lord, now).peak, 0);
+        assert_ok(memlord_account_close(lord, now));
+    }
+}
+
+static void many_may_be_open_at_once(void **state) {
+    memlord *lord = test_lord(state);
+    static memlord_account accounts[5000];
+    size_t i;
+    for (i = 0; i < 5000; i++) {
+        accounts[i] = open_account(lord, "many", 0);
+        assert_ok(memlord_account_charge(lord, accounts[i], (int64_t)i));
+    }
+    for (i = 0; i < 5000; i += 2) assert_ok(memlord_account_close(lord, accounts[i]));
+    for (i = 0; i < 5000; i += 2) accounts[i] = open_account(lord, "again", 0);
+    for (i = 0; i < 5000; i++) {
+        assert_int_equal(account_of(lord, accounts[i]).bytes, i % 2 ? i : 0);
+        assert_ok(memlord_account_close(lord, accounts[i]));
+    }
+}
+
+static void opens_and_closes_do_not_grow_memory(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_account first = 0, kept;
+    uint64_t i, bytes;
+    kept = open_account(t->lord, "kept", 0);
+    for (i = 0; i < 10; i++) {
+        first = open_account(t->lord, "first", 0);
+        assert_ok(memlord_account_close(t->lord, first));
+    }
+    bytes = t->heap.bytes;
+    for (i = 0; i < 100000; i++) {
+        char name[40];
+        memlord_account account;
+        snprintf(name, sizeof name, "request %d", (int)i); /* names are not kept either */
+        account = open_account(t->lord, name, 0);
+        assert_ok(memlord_account_close(t->lord, account));
+    }
+    assert_true(t->heap.bytes <= bytes);
+    assert_int_equal(memlord_account_charge(t->lord, first, 1), MEMLORD_E_UNKNOWN);
+    assert_int_equal(account_of(t->lord, kept).bytes, 0);
+}
+
+/* -- names -- */
+
+static void a_long_name_is_cut(void **state) {
+    memlord *lord = test_lord(state);
+    static char name[10000];
+    memlord_account_stat stat;
+    memset(name, 'x', sizeof name - 1);
+    stat = account_of(lord, open_account(lord, name, 0));
+    assert_int_equal(strlen(stat.name), sizeof stat.name - 1);
+    assert_memory_equal(stat.name, name, sizeof stat.name - 1);
+    name[sizeof stat.name - 1] = 0;
+    stat = account_of(lord, open_account(lord, name, 0)); /* one that just fits */
+    assert_string_equal(stat.name, name);
+}
+
+static void a_name_may_be_missing(void **state) {
+    memlord *lord = test_lord(state);
+    assert_string_equal(account_of(lord, open_account(lord, NULL, 0)).name, "");
+    assert_string_equal(account_of(lord, open_account(lord, "", 0)).name, "");
+}
+
+static void a_name_is_copied(void **state) {
+    memlord *lord = test_lord(state);
+    char name[] = "mine";
+    memlord_account account = open_account(lord, name, 0);
+    memset(name, '?', sizeof name - 1);
+    assert_string_equal(account_of(lord, account).name, "mine");
+}
+
+/* -- arguments -- */
+
+static void bad_arguments_are_refused(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_device bad = memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0);
+    memlord_account account = open_account(lord, "a", 0), none = 0;
+    assert_int_equal(memlord_account_open(lord, cuda(0), "a", 0, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_account_open(lord, bad, "a", 0, &none), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_account_open(lord, all(), "a", 0, &none), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_account_open(lord, cuda(MEMLORD_ANY), "a", 0, &none),
+                     MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_account_get(lord, account, NULL), MEMLORD_E_INVALID);
+    assert_true(none == 0);
+}
+
+static void a_null_ledger_opens_none(void **state) {
+    memlord_account account = 77;
+    memlord_account_stat stat, zero;
+    (void)state;
+    memset(&zero, 0, sizeof zero);
+    assert_ok(memlord_account_open(NULL, cuda(0), "a", 10, &account));
+    assert_true(account == 0);
+    assert_ok(memlord_account_charge(NULL, account, 1000));
+    assert_ok(memlord_account_get(NULL, account, &stat));
+    assert_memory_equal(&stat, &zero, sizeof stat);
+    assert_ok(memlord_account_close(NULL, account));
+}
+
+/* -- no memory -- */
+
+static int run_short_of_memory(uint64_t n) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord = NULL;
+    static memlord_account accounts[3000];
+    size_t i, k;
+    int failed = 0;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, 0);
+    assert_ok(memlord_create(&desc, &lord));
+    heap.fail_at = heap.calls + n;
+    for (i = 0; i < 3000; i++) {
+        memlord_result r;
+        accounts[i] = 0;
+        r = memlord_account_open(lord, cuda(0), "short", 0, &accounts[i]);
+        if (r != MEMLORD_OK) {
+            assert_int_equal(r, MEMLORD_E_NOMEM);
+            assert_true(accounts[i] == 0);
+            assert_int_equal(heap.failed, 1);
+            for (k = 0; k < i; k += 97) assert_int_equal(account_of(lord, accounts[k]).bytes, k);
+            accounts[i] = open_account(lord, "short", 0); /* the next one works */
+        }
+        assert_ok(memlord_account_charge(lord, accounts[i], (int64_t)i));
+    }
+    failed = heap.failed > 0;
+    for (i = 0; i < 3000; i++) assert_int_equal(account_of(lord, accounts[i]).bytes, i);
+    memlord_destroy(lord);
+    assert_int_equal(heap.blocks, 0);
+    assert_int_equal(heap.bad_frees, 0);
+    return failed;
+}
+
+static void any_allocation_may_fail(void **state) {
+    uint64_t n = 1;
+    (void)state;
+    while (run_short_of_memory(n)) n++;
+    assert_true(n > 1);
+}
+
+static void charges_and_closes_need_no_memory(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_account account = open_account(t->lord, "a", 100);
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    assert_ok(memlord_account_charge(t->lord, account, 100));
+    assert_int_equal(memlord_account_charge(t->lord, account, 100), MEMLORD_E_LIMIT);
+    assert_int_equal(account_of(t->lord, account).bytes, 100);
+    assert_ok(memlord_account_close(t->lord, account));
+    account = open_account(t->lord, "b", 0); /* in the place of the first */
+    t->heap.fail_at = 0;
+}
+
+/* -- threads -- */
+
+typedef struct charger {
+    memlord *lord;
+    memlord_account *accounts; /* of all, changed by the test */
+    memlord_account account;
+    uint64_t seed, ops, bad;
+    int64_t sum;
+    uint64_t refused;
+} charger;
+
+static void run(charger *chargers, size_t n, void *(*fn)(void *)) {
+    pthread_t threads[8];
+    size_t i;
+    for (i = 0; i < n; i++) {
+        chargers[i].seed = i + 1;
+        chargers[i].ops = 20000 * SCALE;
+        assert_int_equal(pthread_create(&threads[i], NULL, fn, &chargers[i]), 0);
+    }
+    for (i = 0; i < n; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (i = 0; i < n; i++) assert_int_equal(chargers[i].bad, 0);
+}
+
+#define LIMIT 1000
+
+static void *charge(void *user) {
+    charger *c = (charger *)user;
+    uint64_t i;
+    for (i = 0; i < c->ops; i++) {
+        int64_t bytes = (int64_t)(test_random(&c->seed) % 300) - 100;
+        memlord_account_stat stat;
+        memlord_result r;
+        if (bytes < -c->sum) bytes = -c->sum; /* takes back no more than is its own */
+        r = memlord_account_charge(c->lord, c->account, bytes);
+        if (r == MEMLORD_OK)
+            c->sum += bytes;
+        else if (r == MEMLORD_E_LIMIT && bytes > 0)
+            c->refused++;
+        else
+            c->bad++;
+        if (memlord_account_get(c->lord, c->account, &stat) || stat.bytes > LIMIT ||
+            stat.peak > LIMIT)
+            c->bad++;
+    }
+    return NULL;
+}
+
+static void charges_of_8_threads_are_exact_and_never_over_the_limit(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = open_account(lord, "all", LIMIT);
+    memlord_account_stat stat;
+    charger chargers[8];
+    uint64_t refused = 0;
+    int64_t sum = 0;
+    size_t i;
+    memset(chargers, 0, sizeof chargers);
+    for (i = 0; i < 8; i++) {
+        chargers[i].lord = lord;
+        chargers[i].account = account;
+    }
+    run(chargers, 8, charge);
+    for (i = 0; i < 8; i++) {
+        sum += chargers[i].sum;
+        refused += chargers[i].refused;
+    }
+    stat = account_of(lord, account);
+    assert_int_equal(stat.bytes, sum);
+    assert_int_equal(stat.refused, refused);
+    assert_true(stat.peak <= LIMIT && stat.peak >= stat.bytes);
+}
+
+static void *charge_one_until_full(void *user) {
+    charger *c = (charger *)user;
+    while (memlord_account_charge(c->lord, c->account, 1) == MEMLORD_OK) c->sum++;
+    return NULL;
+}
+
+static void threads_fill_an_account_to_the_last_byte(void **state) {
+    memlord *lord = test_lord(state);
+    charger chargers[8];
+    int64_t sum = 0;
+    size_t i;
+    memset(chargers, 0, sizeof chargers);
+    for (i = 0; i < 8; i++) {
+        chargers[i].lord = lord;
+        chargers[i].account = chargers[0].account ? chargers[0].account
+                                                  : open_account(lord, "full", 40000);
+    }
+    run(chargers, 8, charge_one_until_full);
+    for (i = 0; i < 8; i++) sum += chargers[i].sum;
+    assert_int_equal(sum, 40000);
+    assert_int_equal(account_of(lord, chargers[0].account).bytes, 40000);
+}
+
+/* Opens, charges and closes; charges of an id that another thread closed do not go through. */
+static void *open_and_close(void *user) {
+    charger *c = (charger *)user;
+    uint64_t i;
+    for (i = 0; i < c->ops / 4; i++) {
+        memlord_account mine = 0, other;
+        memlord_account_stat stat;
+        uint64_t at = test_random(&c->seed) % 8;
+        if (memlord_account_open(c->lord, memlord_device_cuda(0), "brief", 0, &mine)) c->bad++;
+        if (memlord_account_charge(c->lord, mine, 7)) c->bad++;
+        if (memlord_account_get(c->lord, mine, &stat) || stat.bytes != 7) c->bad++;
+        if (memlord_account_close(c->lord, mine)) c->bad++;
+        __atomic_store_n(&c->accounts[at], mine, __ATOMIC_RELEASE); /* stale from the start */
+        other = __atomic_load_n(&c->accounts[(at + 1) % 8], __ATOMIC_ACQUIRE);
+        if (memlord_account_charge(c->lord, other, 1) != MEMLORD_E_UNKNOWN) c->bad++;
+    }
+    return NULL;
+}
+
+static void stale_ids_charge_nobody_else(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account accounts[8];
+    charger chargers[8];
+    size_t i;
+    memset(chargers, 0, sizeof chargers);
+    memset(accounts, 0, sizeof accounts);
+    for (i = 0; i < 8; i++) {
+        chargers[i].lord = lord;
+        chargers[i].accounts = accounts;
+    }
+    run(chargers, 8, open_and_close);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_new_account_is_empty),
+        TEST(charges_add_up_and_the_peak_stays),
+        TEST(it_may_go_down_to_0),
+        TEST(accounts_are_apart),
+        TEST(it_adds_nothing_to_the_device),
+        TEST(its_limit_is_no_limit_of_the_device),
+        TEST(it_may_be_closed_with_bytes_in_it),
+        TEST(a_reset_leaves_it_alone),
+        TEST(over_its_limit_it_is_refused_unchanged),
+        TEST(without_a_limit_2_to_the_48_is_one),
+        TEST(below_0_is_refused_unchanged),
+        TEST(a_closed_account_is_unknown),
+        TEST(ids_that_were_never_given_are_unknown),
+        TEST(a_place_used_again_has_another_number),
+        TEST(many_may_be_open_at_once),
+        TEST(opens_and_closes_do_not_grow_memory),
+        TEST(a_long_name_is_cut),
+        TEST(a_name_may_be_missing),
+        TEST(a_name_is_copied),
+        TEST(bad_arguments_are_refused),
+        TEST(a_null_ledger_opens_none),
+        cmocka_unit_test(any_allocation_may_fail),
+        TEST(charges_and_closes_need_no_memory),
+        TEST(charges_of_8_threads_are_exact_and_never_over_the_limit),
+        TEST(threads_fill_an_account_to_the_last_byte),
+        TEST(stale_ids_charge_nobody_else),
+    };
+    return cmocka_run_group_tests_name("accounts", tests, NULL, NULL);
+}

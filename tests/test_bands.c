@@ -1,0 +1,1177 @@
+/* Bands: which one decides, what its threshold is, and that it fires on the very call. */
+#include "support.h"
+
+#include <math.h>
+
+#define ALLOCATED MEMLORD_METRIC_ALLOCATED
+#define FREED MEMLORD_METRIC_FREED
+#define MAX MEMLORD_METRIC_MAX
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+
+static void shrink(test_case *t, memlord_device device, uint64_t key) {
+    assert_ok(memlord_free(t->lord, device, key, NULL));
+}
+
+/* -- which band -- */
+
+/* The band that decides at so many used of 1000, each with a threshold of 1 byte; -1: none. */
+static int band_at(test_case *t, const memlord_band *bands, size_t n, uint64_t used) {
+    uint64_t runs = t->gc.runs, key;
+    test_capacity(t, 1000, used);
+    assert_ok(memlord_strategy_set(t->lord, bands, n));
+    key = grow(t, cuda(0), 1);
+    shrink(t, cuda(0), key);
+    return t->gc.runs == runs ? -1 : (int)t->gc.last.band;
+}
+
+static void bands_are_half_open(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band bands[2];
+    bands[0] = band_of(10, 50, ALLOCATED, 1, 0);
+    bands[1] = band_of(50, 75, ALLOCATED, 1, 0);
+    assert_int_equal(band_at(t, bands, 2, 99), -1);
+    assert_int_equal(band_at(t, bands, 2, 100), 0);
+    assert_int_equal(band_at(t, bands, 2, 499), 0);
+    assert_int_equal(band_at(t, bands, 2, 500), 1);
+    assert_int_equal(band_at(t, bands, 2, 749), 1);
+    assert_int_equal(band_at(t, bands, 2, 750), -1);
+}
+
+static void a_full_device_wants_a_band_beyond_100(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band to_100 = band_of(75, 100, ALLOCATED, 1, 0);
+    memlord_band to_101 = band_of(75, 101, ALLOCATED, 1, 0);
+    assert_int_equal(band_at(t, &to_100, 1, 999), 0);
+    assert_int_equal(band_at(t, &to_100, 1, 1000), -1);
+    assert_int_equal(band_at(t, &to_101, 1, 1000), 0);
+}
+
+static void the_first_band_that_matches_decides(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band bands[3];
+    bands[0] = band_of(40, 60, ALLOCATED, 1, 0);
+    bands[1] = band_of(0, 101, ALLOCATED, 1, 0);
+    bands[2] = band_of(30, 70, ALLOCATED, 1, 0);
+    assert_int_equal(band_at(t, bands, 3, 500), 0);
+    assert_int_equal(band_at(t, bands, 3, 350), 1);
+    assert_int_equal(band_at(t, bands, 3, 650), 1);
+}
+
+static void the_first_match_decides_even_if_a_later_one_would_fire(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band bands[2];
+    bands[0] = band_of(0, 101, ALLOCATED, 1000, 0);
+    bands[1] = band_of(0, 101, ALLOCATED, 1, 0);
+    assert_int_equal(band_at(t, bands, 2, 500), -1);
+}
+
+static void only_a_band_that_covers_all_matches_the_unknown(void **state) {
+    test_case *t = (test_case *)*state;
+    const double part[][2] = {{0, 50}, {0, 99}, {1, 101}, {50, 101}};
+    memlord_band bands[2];
+    size_t i;
+    for (i = 0; i < 4; i++) {
+        bands[0] = band_of(part[i][0], part[i][1], ALLOCATED, 1, 0);
+        assert_ok(memlord_strategy_set(t->lord, bands, 1));
+        shrink(t, cuda(0), grow(t, cuda(0), 1));
+        assert_int_equal(t->gc.runs, 0);
+    }
+    bands[1] = band_of(0, 101, ALLOCATED, 1, 0);
+    assert_ok(memlord_strategy_set(t->lord, bands, 2));
+    grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.band, 1);
+}
+
+static void a_failed_sample_makes_it_unknown_again(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 50, ALLOCATED, 100, 0);
+    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    test_capacity(t, 1000, 0);
+    grow(t, cuda(0), 99);
+    t->source.fail = 1;
+    assert_int_equal(memlord_capacity_sample(t->lord, cuda(0)), MEMLORD_E_UNKNOWN);
+    grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, 0);
+    test_capacity(t, 1000, 0);
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, 1);
+}
+
+/* -- the threshold -- */
+
+/* The band fires at exactly so many live bytes, not one less. */
+static void assert_fires_at(test_case *t, memlord_band band, uint64_t threshold) {
+    uint64_t runs = t->gc.runs, most, last;
+    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_int_equal(memlord_allocated(t->lord, cuda(0)), 0);
+    most = grow(t, cuda(0), threshold - 1);
+    assert_int_equal(t->gc.runs, runs);
+    last = grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, runs + 1);
+    assert_int_equal(t->gc.last.threshold, threshold);
+    assert_int_equal(t->gc.last.value, threshold);
+    shrink(t, cuda(0), last);
+    shrink(t, cuda(0), most);
+}
+
+static memlord_band combined(uint64_t bytes, double percent, memlord_combine combine) {
+    memlord_band band = band_of(0, 101, ALLOCATED, bytes, percent);
+    band.combine = combine;
+    return band;
+}
+
+static void the_threshold_is_the_larger_of_bytes_and_percent(void **state) {
+    test_case *t = (test_case *)*state;
+    test_capacity(t, 10000, 0);
+    assert_fires_at(t, combined(2000, 30, MEMLORD_COMBINE_MAX), 3000);
+    assert_fires_at(t, combined(4000, 30, MEMLORD_COMBINE_MAX), 4000);
+}
+
+static void or_the_smaller_with_combine_min(void **state) {
+    test_case *t = (test_case *)*state;
+    test_capacity(t, 10000, 0);
+    assert_fires_at(t, combined(2000, 30, MEMLORD_COMBINE_MIN), 2000);
+    assert_fires_at(t, combined(4000, 30, MEMLORD_COMBINE_MIN), 3000);
+}
+
+static void a_part_of_0_is_absent(void **state) {
+    test_case *t = (test_case *)*state;
+    test_capacity(t, 10000, 0);
+    assert_fires_at(t, combined(2000, 0, MEMLORD_COMBINE_MIN), 2000);
+    assert_fires_at(t, combined(0, 30, MEMLORD_COMBINE_MIN), 3000);
+    assert_fires_at(t, combined(2000, 0, MEMLORD_COMBINE_MAX), 2000);
+    assert_fires_at(t, combined(0, 30, MEMLORD_COMBINE_MAX), 3000);
+}
+
+static void the_percent_is_absent_while_the_capacity_is_unknown(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, ALLOCATED, 0, 1);
+    assert_fires_at(t, combined(2000, 99, MEMLORD_COMBINE_MAX), 2000);
+    assert_fires_at(t, combined(2000, 1, MEMLORD_COMBINE_MIN), 2000);
+    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    grow(t, cuda(0), 1000 * MIB);
+    assert_int_equal(t->gc.runs, 2);
+}
+
+static void a_percent_is_cut_to_whole_bytes(void **state) {
+    test_case *t = (test_case *)*state;
+    test_capacity(t, 1001, 0);
+    assert_fires_at(t, combined(0, 33, MEMLORD_COMBINE_MAX), 330);
+    assert_fires_at(t, combined(0, 50, MEMLORD_COMBINE_MAX), 500);
+    assert_fires_at(t, combined(0, 99.95, MEMLORD_COMBINE_MAX), 1000);
+}
+
+static void whole_percents_of_whole_hundreds_are_exact(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t percent;
+    test_capacity(t, 700, 0);
+    for (percent = 1; percent <= 100; percent++)
+        assert_fires_at(t, combined(0, (double)percent, MEMLORD_COMBINE_MAX), percent * 7);
+    test_capacity(t, (uint64_t)100 << 40, 0);
+    for (percent = 1; percent <= 100; percent++)
+        assert_fires_at(t, combined(0, (double)percent, MEMLORD_COMBINE_MAX), percent << 40);
+}
+
+static void a_threshold_is_at_least_1(void **state) {
+    test_case *t = (test_case *)*state;
+    test_capacity(t, 3, 0);
+    assert_fires_at(t, combined(0, 10, MEMLORD_COMBINE_MAX), 1);
+    assert_fires_at(t, combined(5, 0.001, MEMLORD_COMBINE_MIN), 1);
+}
+
+static void a_smaller_limit_is_the_capacity(void **state) {
+    test_case *t = (test_case *)*state;
+    test_capacity(t, 10000, 0);
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 4000));
+    assert_fires_at(t, combined(0, 50, MEMLORD_COMBINE_MAX), 2000);
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 20000));
+    assert_fires_at(t, combined(0, 50, MEMLORD_COMBINE_MAX), 5000);
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 0));
+    assert_fires_at(t, combined(0, 50, MEMLORD_COMBINE_MAX), 5000);
+}
+
+static void a_limit_stands_in_for_an_unknown_capacity(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 4000));
+    assert_fires_at(t, combined(0, 50, MEMLORD_COMBINE_MAX), 2000);
+}
+
+static void a_limit_does_not_change_the_used_percent(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band bands[2];
+    bands[0] = band_of(0, 50, ALLOCATED, 1, 0);
+    bands[1] = band_of(50, 101, ALLOCATED, 1, 0);
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 10));
+    assert_int_equal(band_at(t, bands, 2, 400), 0);
+    assert_true(t->gc.last.used_percent == 40.0);
+}
+
+static void the_threshold_follows_the_capacity(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, ALLOCATED, 0, 50);
+    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    test_capacity(t, 10000, 0);
+    grow(t, cuda(0), 3000);
+    assert_int_equal(t->gc.runs, 0);
+    test_capacity(t, 6000, 0);
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.threshold, 3000);
+}
+
+/* -- the metric -- */
+
+static void allocated_is_what_lives(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key;
+    test_threshold(t->lord, ALLOCATED, 1000);
+    key = grow(t, cuda(0), 600);
+    shrink(t, cuda(0), key);
+    grow(t, cuda(0), 999);
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.metric, ALLOCATED);
+}
+
+static void freed_is_what_went_since_the_last_run(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t keys[4];
+    test_threshold(t->lord, FREED, 1000);
+    keys[0] = grow(t, cuda(0), 5000);
+    keys[1] = grow(t, cuda(0), 999);
+    keys[2] = grow(t, cuda(0), 1);
+    shrink(t, cuda(0), keys[1]);
+    assert_int_equal(t->gc.runs, 0);
+    shrink(t, cuda(0), keys[2]);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.metric, FREED);
+    assert_int_equal(t->gc.last.value, 1000);
+    keys[3] = grow(t, cuda(0), 999);
+    shrink(t, cuda(0), keys[3]);
+    assert_int_equal(t->gc.runs, 1);
+    shrink(t, cuda(0), keys[0]);
+    assert_int_equal(t->gc.runs, 2);
+    assert_int_equal(t->gc.last.value, 5999);
+}
+
+static void max_is_the_larger_of_the_two(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key;
+    int i;
+    test_threshold(t->lord, MAX, 1000);
+    for (i = 0; i < 3; i++) {
+        key = grow(t, cuda(0), 333);
+        shrink(t, cuda(0), key);
+    }
+    assert_int_equal(t->gc.runs, 0);
+    shrink(t, cuda(0), grow(t, cuda(0), 1));
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.metric, MAX);
+    assert_int_equal(t->gc.last.value, 1000);
+    grow(t, cuda(0), 1000);
+    assert_int_equal(t->gc.runs, 2);
+    assert_int_equal(t->gc.last.value, 1000);
+}
+
+/* -- on the very call -- */
+
+#define PLACE 0x900000 /* keys that grow does not use */
+
+/* A threshold of 1000, 900 live. */
+static uint64_t almost(test_case *t) {
+    uint64_t key;
+    test_threshold(t->lord, ALLOCATED, 1000);
+    key = grow(t, cuda(0), 900);
+    assert_int_equal(t->gc.runs, 0);
+    return key;
+}
+
+static void an_alloc_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    almost(t);
+    grow(t, cuda(0), 100);
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void an_alloc_n_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block blocks[4];
+    uint64_t i;
+    almost(t);
+    for (i = 0; i < 4; i++) {
+        blocks[i].device = cuda(i == 2 ? 1 : 0);
+        blocks[i].storage = PLACE + i;
+        blocks[i].bytes = i == 3 ? 40 : 30;
+    }
+    assert_ok(memlord_alloc_n(t->lord, blocks, 3, NULL));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_alloc_n(t->lord, blocks + 3, 1, NULL));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void an_alloc_n_fires_for_each_device_it_touches(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block blocks[3];
+    uint64_t i;
+    test_threshold(t->lord, ALLOCATED, 1000);
+    for (i = 0; i < 3; i++) {
+        blocks[i].device = cuda((int)i);
+        blocks[i].storage = PLACE + i;
+        blocks[i].bytes = i == 1 ? 999 : 1000;
+    }
+    assert_ok(memlord_alloc_n(t->lord, blocks, 3, NULL));
+    assert_int_equal(t->gc.runs, 2);
+    assert_int_equal(stats_of(t->lord, cuda(0)).gc_runs, 1);
+    assert_int_equal(stats_of(t->lord, cuda(1)).gc_runs, 0);
+    assert_int_equal(stats_of(t->lord, cuda(2)).gc_runs, 1);
+}
+
+static void a_track_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block block;
+    uint64_t key = almost(t);
+    assert_ok(memlord_track(t->lord, cuda(0), key, 900, NULL)); /* a view: no bytes */
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_track(t->lord, cuda(0), PLACE, 100, NULL));
+    assert_int_equal(t->gc.runs, 1);
+    block.device = cuda(1);
+    block.storage = PLACE + 1;
+    block.bytes = 1000;
+    assert_ok(memlord_track_n(t->lord, &block, 1, NULL));
+    assert_int_equal(t->gc.runs, 2);
+}
+
+static void a_realloc_that_grows_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key = almost(t);
+    assert_ok(memlord_realloc(t->lord, cuda(0), key, key, 999, NULL));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_realloc(t->lord, cuda(0), key, PLACE, 1000, NULL));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void a_realloc_in_two_steps_fires_at_its_end(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_realloc_token token;
+    uint64_t key = almost(t);
+    assert_ok(memlord_realloc_begin(t->lord, cuda(0), key, &token));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_realloc_end(t->lord, &token, PLACE, 1000, NULL));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void a_move_fires_where_it_arrives(void **state) {
+    test_case *t = (test_case *)*state;
+    almost(t);
+    assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_move(t->lord, cpu(), 0x1000, cuda(0), PLACE, 100, NULL, NULL));
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.device.index, 0);
+}
+
+static void an_arena_add_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    almost(t);
+    assert_ok(memlord_arena_add(t->lord, cuda(0), 99, NULL));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_arena_add(t->lord, cuda(0), 1, NULL));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+/* A threshold of 1000 freed, 900 freed; answers the key of a live block of 100. */
+static uint64_t almost_freed(test_case *t) {
+    uint64_t key;
+    test_threshold(t->lord, FREED, 1000);
+    key = grow(t, cuda(0), 100);
+    shrink(t, cuda(0), grow(t, cuda(0), 900));
+    assert_int_equal(t->gc.runs, 0);
+    return key;
+}
+
+static void a_free_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key = almost_freed(t);
+    shrink(t, cuda(5), key); /* a free's index is ignored: cuda:0 it is */
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.device.index, 0);
+}
+
+static void a_free_n_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block block;
+    block.device = cuda(0);
+    block.storage = almost_freed(t);
+    block.bytes = 0;
+    assert_ok(memlord_free_n(t->lord, &block, 1, NULL));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void the_last_release_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block block;
+    block.device = cuda(0);
+    block.storage = almost_freed(t);
+    block.bytes = 0;
+    assert_ok(memlord_retain(t->lord, cuda(0), block.storage, NULL));
+    assert_ok(memlord_release(t->lord, cuda(0), block.storage, NULL));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_release_n(t->lord, &block, 1, NULL));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void a_realloc_that_shrinks_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key = almost_freed(t);
+    assert_ok(memlord_realloc(t->lord, cuda(0), key, key, 1, NULL));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_realloc(t->lord, cuda(0), key, key, 0, NULL));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void a_move_fires_where_it_left(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key = almost_freed(t);
+    assert_ok(memlord_move(t->lord, cuda(0), key, cpu(), 0x1000, 100, NULL, NULL));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void an_arena_sub_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    almost_freed(t);
+    assert_ok(memlord_arena_add(t->lord, cuda(0), 100, NULL));
+    assert_ok(memlord_arena_sub(t->lord, cuda(0), 99, NULL));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_arena_sub(t->lord, cuda(0), 1, NULL));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void an_alloc_over_a_live_block_fires_as_a_free(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key = almost_freed(t);
+    assert_ok(memlord_alloc(t->lord, cuda(0), key, 1, NULL));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static int done_if_set(void *user) { return *(int *)user; }
+
+static void a_retire_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_fence fence;
+    int done = 0;
+    uint64_t key = almost_freed(t);
+    memset(&fence, 0, sizeof fence);
+    fence.done = done_if_set;
+    fence.user = &done;
+    assert_ok(memlord_free_deferred(t->lord, cuda(0), key, fence, NULL));
+    assert_int_equal(t->gc.runs, 0);
+    done = 1;
+    assert_int_equal(memlord_retire(t->lord, cuda(0)), 100);
+    assert_int_equal(t->gc.runs, 1);
+}
+
+/* 900 freed and 100 that wait for `done`; the threshold is 1000. */
+static void almost_freed_but_pending(test_case *t, int *done) {
+    memlord_fence fence;
+    uint64_t key = almost_freed(t);
+    memset(&fence, 0, sizeof fence);
+    fence.done = done_if_set;
+    fence.user = done;
+    *done = 0;
+    assert_ok(memlord_free_deferred(t->lord, cuda(0), key, fence, NULL));
+}
+
+static void an_alloc_that_retires_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    int done;
+    almost_freed_but_pending(t, &done);
+    grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, 0);
+    done = 1;
+    grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void a_poll_that_retires_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    int done;
+    almost_freed_but_pending(t, &done);
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(t->gc.runs, 0);
+    done = 1;
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.value, 1000);
+}
+
+static void a_call_that_fails_fires_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    almost(t);
+    assert_int_equal(memlord_alloc(t->lord, cuda(0), 0, 1000, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_alloc(t->lord, cuda(0), PLACE, TEST_MAX_BYTES + 1, NULL),
+                     MEMLORD_E_INVALID);
+    assert_int_equal(memlord_free(t->lord, cuda(0), PLACE, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(t->gc.runs, 0);
+}
+
+/* -- never a call late, however little each call adds -- */
+
+/* Blocks of one size, up to a threshold of live bytes and then to one of freed ones. */
+static void cross_with_blocks_of(test_case *t, uint64_t bytes, uint64_t threshold) {
+    uint64_t runs = t->gc.runs, live = 0, freed, first = t->key + 64, key;
+    test_threshold(t->lord, ALLOCATED, threshold);
+    while (live < threshold) {
+        if (t->gc.runs != runs) fail_msg("fired at %d live bytes", (int)live);
+        grow(t, cuda(0), bytes);
+        live += bytes;
+    }
+    assert_int_equal(t->gc.runs, runs + 1);
+    assert_int_equal(t->gc.last.value, live);
+    test_threshold(t->lord, FREED, threshold);
+    for (freed = 0, key = first; freed < threshold; key += 64, freed += bytes) {
+        if (t->gc.runs != runs + 1) fail_msg("fired at %d freed bytes", (int)freed);
+        shrink(t, cuda(0), key);
+    }
+    assert_int_equal(t->gc.runs, runs + 2);
+    assert_int_equal(t->gc.last.value, freed);
+}
+
+static void one_thread_is_never_a_call_late(void **state) {
+    test_case *t = (test_case *)*state;
+    cross_with_blocks_of(t, 1, 3000);
+    cross_with_blocks_of(t, 100, 200003);
+    cross_with_blocks_of(t, 1024, 1 * MIB);
+    cross_with_blocks_of(t, 4097, 16 * MIB + 1);
+    cross_with_blocks_of(t, 3 * MIB, 1024 * MIB);
+}
+
+/* Several threads, one call at a time, so that what is live is known at each. */
+typedef struct relay {
+    test_case *t;
+    pthread_mutex_t lock;
+    pthread_barrier_t start;
+    memlord_metric metric;
+    uint64_t live, freed, threshold, late, early, next_key;
+    int crossed;
+} relay;
+
+static void relay_call(relay *r, uint64_t *seed, uint64_t *key, uint64_t *bytes) {
+    uint64_t metric;
+    if (*key) {
+        r->freed += *bytes;
+        r->live -= *bytes;
+        memlord_free(r->t->lord, memlord_device_cuda(0), *key, NULL);
+        *key = 0;
+    } else {
+        *bytes = test_random(seed) % 2000;
+        *key = r->next_key += 64;
+        r->live += *bytes;
+        memlord_alloc(r->t->lord, memlord_device_cuda(0), *key, *bytes, NULL);
+    }
+    metric = r->metric == FREED ? r->freed : r->live;
+    r->crossed = metric >= r->threshold;
+    r->late += r->crossed && test_gc_runs(&r->t->gc) != 1;
+    r->early += !r->crossed && test_gc_runs(&r->t->gc) != 0;
+}
+
+static void *relay_run(void *user) {
+    relay *r = (relay *)user;
+    uint64_t seed, key = 0, bytes = 0;
+    int crossed;
+    pthread_barrier_wait(&r->start);
+    pthread_mutex_lock(&r->lock);
+    seed = r->next_key++;
+    pthread_mutex_unlock(&r->lock);
+    do {
+        if (r->metric == ALLOCATED) key = 0;
+        pthread_mutex_lock(&r->lock);
+        if (!r->crossed) relay_call(r, &seed, &key, &bytes);
+        crossed = r->crossed;
+        pthread_mutex_unlock(&r->lock);
+    } while (!crossed);
+    return NULL;
+}
+
+static void cross_with_threads(test_case *t, memlord_metric metric, unsigned n,
+                               uint64_t threshold) {
+    pthread_t threads[8];
+    relay r;
+    unsigned i;
+    memset(&r, 0, sizeof r);
+    r.t = t;
+    r.metric = metric;
+    r.threshold = threshold;
+    r.next_key = (uint64_t)1 << 32;
+    pthread_mutex_init(&r.lock, NULL);
+    assert_int_equal(pthread_barrier_init(&r.start, NULL, n), 0);
+    test_threshold(t->lord, metric, threshold);
+    for (i = 0; i < n; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, relay_run, &r), 0);
+    for (i = 0; i < n; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    pthread_barrier_destroy(&r.start);
+    pthread_mutex_destroy(&r.lock);
+    assert_int_equal(r.early, 0);
+    assert_int_equal(r.late, 0);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.value, metric == FREED ? r.freed : r.live);
+}
+
+static void several_threads_are_never_a_call_late(void **state) {
+    cross_with_threads((test_case *)*state, ALLOCATED, 8, 4 * MIB);
+}
+
+static void nor_two_threads_close_to_the_threshold(void **state) {
+    cross_with_threads((test_case *)*state, ALLOCATED, 2, 10007);
+}
+
+static void nor_are_their_frees(void **state) {
+    cross_with_threads((test_case *)*state, FREED, 8, 4 * MIB);
+}
+
+/* Threads that come one after another, and stay or go. */
+typedef struct guest {
+    relay *relay;
+    test_gate *gate; /* stays until it opens, if set */
+    test_gate done;  /* its work is */
+    uint64_t calls, seed;
+} guest;
+
+static void *guest_run(void *user) {
+    guest *g = (guest *)user;
+    uint64_t i, key, bytes;
+    for (i = 0; i < g->calls && !g->relay->crossed; i++) {
+        key = 0;
+        relay_call(g->relay, &g->seed, &key, &bytes);
+    }
+    test_gate_pass(&g->done);
+    if (g->gate) test_gate_pass(g->gate);
+    return NULL;
+}
+
+static void nor_when_threads_come_and_go(void **state) {
+    enum { GUESTS = 48 };
+    test_case *t = (test_case *)*state;
+    static guest guests[GUESTS];
+    const test_gate shut = TEST_GATE;
+    test_gate stay = TEST_GATE;
+    pthread_t threads[GUESTS];
+    relay r;
+    int i, n;
+    memset(&r, 0, sizeof r);
+    r.t = t;
+    r.metric = ALLOCATED;
+    r.threshold = 3 * MIB;
+    r.next_key = (uint64_t)1 << 32;
+    test_threshold(t->lord, ALLOCATED, r.threshold);
+    for (n = 0; n < GUESTS && !r.crossed; n++) {
+        guest *g = &guests[n];
+        memset(g, 0, sizeof *g);
+        g->relay = &r;
+        g->gate = n % 3 ? &stay : NULL;
+        g->done = shut;
+        g->done.open = 1;
+        g->calls = 50 + (uint64_t)n * 3; /* some 64 KiB and more, then it holds back */
+        g->seed = (uint64_t)n;
+        assert_int_equal(pthread_create(&threads[n], NULL, guest_run, g), 0);
+        assert_true(test_gate_came(&g->done, 1));
+    }
+    test_gate_open(&stay);
+    for (i = 0; i < n; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_true(r.crossed);
+    assert_int_equal(r.early, 0);
+    assert_int_equal(r.late, 0);
+    assert_int_equal(t->gc.last.value, r.live);
+}
+
+/* -- what other threads hold back counts from the moment the threshold comes closer -- */
+
+typedef struct hoard {
+    test_case *t;
+    test_gate gate;
+    uint64_t first, n, bytes;
+} hoard;
+
+/* Stays alive until the gate opens, so that nothing is flushed by its end. */
+static void *hoard_run(void *user) {
+    hoard *h = (hoard *)user;
+    uint64_t i;
+    for (i = 0; i < h->n; i++)
+        memlord_alloc(h->t->lord, memlord_device_cuda(0), h->first + i * 64, h->bytes, NULL);
+    test_gate_pass(&h->gate);
+    return NULL;
+}
+
+static void hoard_then(test_case *t, void (*lower)(test_case *t)) {
+    hoard h = {NULL, TEST_GATE, (uint64_t)1 << 32, 60, KIB};
+    pthread_t thread;
+    int i;
+    h.t = t;
+    assert_int_equal(pthread_create(&thread, NULL, hoard_run, &h), 0);
+    assert_true(test_gate_came(&h.gate, 1));
+    assert_int_equal(t->gc.runs, 0);
+    lower(t); /* to 100 KiB */
+    for (i = 0; i < 40; i++) {
+        assert_int_equal(t->gc.runs, 0);
+        grow(t, cuda(0), KIB);
+    }
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.value, 100 * KIB);
+    test_gate_open(&h.gate);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void lower_by_strategy(test_case *t) { test_threshold(t->lord, ALLOCATED, 100 * KIB); }
+static void lower_by_sample(test_case *t) { test_capacity(t, 200 * KIB, 0); }
+static void lower_by_limit(test_case *t) {
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 200 * KIB));
+}
+static void lower_by_callback(test_case *t) {
+    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+}
+
+static void a_new_strategy_counts_what_threads_hold_back(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, ALLOCATED, 1024 * MIB);
+    hoard_then(t, lower_by_strategy);
+}
+
+static void a_strategy_switched_on_counts_what_threads_hold_back(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    hoard_then(t, lower_by_strategy);
+}
+
+static void a_new_sample_counts_what_threads_hold_back(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, ALLOCATED, 0, 50);
+    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    test_capacity(t, 1024 * MIB, 0);
+    hoard_then(t, lower_by_sample);
+}
+
+static void a_new_limit_counts_what_threads_hold_back(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, ALLOCATED, 0, 50);
+    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    test_capacity(t, 1024 * MIB, 0);
+    hoard_then(t, lower_by_limit);
+}
+
+static void a_callback_added_counts_what_threads_hold_back(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(
+        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    test_threshold(t->lord, ALLOCATED, 100 * KIB);
+    hoard_then(t, lower_by_callback);
+}
+
+/* -- devices -- */
+
+static void each_device_is_on_its_own(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, ALLOCATED, 1000);
+    grow(t, cuda(0), 999);
+    grow(t, cuda(1), 999);
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, cuda(1), 1);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.device.type, MEMLORD_DEVICE_CUDA);
+    assert_int_equal(t->gc.last.device.index, 1);
+    assert_int_equal(stats_of(t->lord, cuda(0)).gc_runs, 0);
+}
+
+static void a_call_evaluates_only_the_device_it_touches(void **state) {
+    test_case *t = (test_case *)*state;
+    grow(t, cuda(0), 2000);
+    test_threshold(t->lord, ALLOCATED, 1000);
+    grow(t, cuda(1), 10);
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void a_poll_evaluates_the_devices_it_names(void **state) {
+    test_case *t = (test_case *)*state;
+    grow(t, cuda(0), 2000);
+    grow(t, cuda(1), 2000);
+    test_threshold(t->lord, ALLOCATED, 1000);
+    assert_ok(memlord_gc_poll(t->lord, cpu()));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_gc_poll(t->lord, cuda(1)));
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.device.index, 1);
+    assert_ok(memlord_gc_poll(t->lord, cuda(MEMLORD_ANY)));
+    assert_int_equal(t->gc.runs, 2);
+    assert_int_equal(t->gc.last.device.index, 0);
+}
+
+static void each_device_has_its_own_used_percent(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band bands[2];
+    bands[0] = band_of(0, 50, ALLOCATED, 1000, 0);
+    bands[1] = band_of(50, 101, ALLOCATED, 10, 0);
+    assert_ok(memlord_strategy_set(t->lord, bands, 2));
+    test_capacity(t, 100000, 0);
+    t->source.used = 90000;
+    assert_ok(memlord_capacity_sample(t->lord, cuda(1)));
+    grow(t, cuda(0), 10);
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, cuda(1), 10);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.band, 1);
+}
+
+static void a_type_without_a_callback_has_no_bands(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_device hip = memlord_device_make(MEMLORD_DEVICE_HIP, 0);
+    test_threshold(t->lord, ALLOCATED, 1000);
+    grow(t, hip, 5000);
+    grow(t, cpu(), 5000);
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_HIP, test_gc_run, &t->gc));
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, cpu(), 5000);
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, hip, 1);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.device.type, MEMLORD_DEVICE_HIP);
+    assert_ok(memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_HIP, test_gc_run, &t->gc));
+    grow(t, hip, 50000);
+    assert_int_equal(t->gc.runs, 1);
+}
+
+/* -- strategies -- */
+
+static void a_bad_band_is_found_by_its_index(void **state) {
+    memlord_band good = band_of(0, 101, ALLOCATED, 100, 10), bad[16], bands[3];
+    size_t n = 0, i, at, found;
+    (void)state;
+    bad[n++] = band_of(50, 50, ALLOCATED, 1, 0);
+    bad[n++] = band_of(60, 50, ALLOCATED, 1, 0);
+    bad[n++] = band_of(NAN, 50, ALLOCATED, 1, 0);
+    bad[n++] = band_of(0, NAN, ALLOCATED, 1, 0);
+    bad[n++] = band_of(0, 50, ALLOCATED, 1, NAN);
+    bad[n++] = band_of(-1, 50, ALLOCATED, 1, 0);
+    bad[n++] = band_of(-20, -10, ALLOCATED, 1, 0);
+    bad[n++] = band_of(0, 50, ALLOCATED, 1, -1);
+    bad[n++] = band_of(0, 50, ALLOCATED, 0, 0);
+    bad[n++] = band_of(0, 50, (memlord_metric)3, 1, 0);
+    bad[n++] = band_of(0, 50, (memlord_metric)1000, 1, 0);
+    for (i = 0; i < n; i++)
+        for (at = 0; at < 3; at++) {
+            bands[0] = bands[1] = bands[2] = good;
+            bands[at] = bad[i];
+            if (at < 2) bands[2] = bad[n - 1 - i]; /* not the first */
+            found = 77;
+            assert_int_equal(memlord_strategy_check(bands, 3, &found), MEMLORD_E_INVALID);
+            assert_int_equal(found, at);
+            assert_int_equal(memlord_strategy_check(bands, 3, NULL), MEMLORD_E_INVALID);
+        }
+    bands[0] = bands[1] = bands[2] = good;
+    assert_ok(memlord_strategy_check(bands, 3, &found));
+    assert_ok(memlord_strategy_check(NULL, 0, NULL));
+    assert_int_equal(memlord_strategy_check(NULL, 1, NULL), MEMLORD_E_INVALID);
+}
+
+static void a_bad_strategy_keeps_the_old_one_and_names_the_band(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band bands[3];
+    bands[0] = bands[1] = bands[2] = band_of(0, 101, ALLOCATED, 10, 0);
+    bands[2].percent = NAN;
+    test_threshold(t->lord, ALLOCATED, 1000);
+    test_log_clear(&t->log);
+    assert_int_equal(memlord_strategy_set(t->lord, bands, 3), MEMLORD_E_INVALID);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR] + t->log.lines[MEMLORD_LOG_WARNING], 1);
+    assert_non_null(strstr(t->log.text, "band 2"));
+    assert_int_equal(memlord_strategy_set(t->lord, NULL, 2), MEMLORD_E_INVALID);
+    grow(t, cuda(0), 999);
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.threshold, 1000);
+}
+
+static void a_bad_strategy_re_arms_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band bad = band_of(5, 5, ALLOCATED, 1000, 0);
+    test_threshold(t->lord, ALLOCATED, 1000);
+    grow(t, cuda(0), 1000);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(memlord_strategy_set(t->lord, &bad, 1), MEMLORD_E_INVALID);
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void a_strategy_without_room_keeps_the_old_one(void **state) {
+    test_case *t = (test_case *)*state;
+    static memlord_band bands[4096];
+    size_t i;
+    uint64_t at;
+    for (i = 0; i < 4096; i++) bands[i] = band_of(0, 101, ALLOCATED, 10, 0);
+    test_threshold(t->lord, ALLOCATED, 1000);
+    at = t->heap.calls;
+    t->heap.fail_at = at + 1;
+    t->heap.fail_from = 1;
+    i = memlord_strategy_set(t->lord, bands, 4096);
+    t->heap.fail_at = 0;
+    if (t->heap.calls > at) assert_int_equal(i, MEMLORD_E_NOMEM);
+    grow(t, cuda(0), 999);
+    assert_int_equal(t->gc.runs, i == MEMLORD_OK);
+}
+
+static void bands_are_copied(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, ALLOCATED, 1000, 0);
+    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    band.bytes = 10;
+    grow(t, cuda(0), 999);
+    assert_int_equal(t->gc.runs, 0);
+}
+
+static void no_bands_is_off(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t reclaimed = 0;
+    test_capacity(t, 1000, 900);
+    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    shrink(t, cuda(0), grow(t, cuda(0), 5000));
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed));
+    assert_int_equal(t->gc.runs, 1);
+    test_threshold(t->lord, ALLOCATED, 10);
+    grow(t, cuda(0), 10);
+    assert_int_equal(t->gc.runs, 2);
+}
+
+static int setup_no_strategy(void **state) {
+    return test_open_fakes(state, MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_NO_STRATEGY);
+}
+
+static void the_no_strategy_flag_leaves_out_the_default(void **state) {
+    test_case *t = (test_case *)*state;
+    test_capacity(t, 1000, 900);
+    shrink(t, cuda(0), grow(t, cuda(0), 5000));
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void a_strategy_set_later_overrides_the_flag(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, ALLOCATED, 1000);
+    grow(t, cuda(0), 1000);
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void the_default_strategy_is_the_documented_one(void **state) {
+    const memlord_band *bands;
+    const double lo[] = {0, 50, 75}, hi[] = {50, 75, 101}, percent[] = {50, 33, 10};
+    const memlord_metric metric[] = {MAX, MAX, FREED};
+    size_t n = 77, i;
+    (void)state;
+    bands = memlord_strategy_default(&n);
+    assert_int_equal(n, 3);
+    for (i = 0; i < 3; i++) {
+        assert_true(bands[i].lo == lo[i]);
+        assert_true(bands[i].hi == hi[i]);
+        assert_true(bands[i].percent == percent[i]);
+        assert_int_equal(bands[i].bytes, 0);
+        assert_int_equal(bands[i].metric, metric[i]);
+    }
+    assert_ok(memlord_strategy_check(bands, n, NULL));
+    assert_ptr_equal(memlord_strategy_default(NULL), bands);
+}
+
+/* Fires at a metric of exactly `threshold`, made by blocks that are freed at once, or live. */
+static void assert_default_fires(test_case *t, uint64_t used, int freed, uint64_t threshold) {
+    uint64_t runs, key;
+    memlord_reset(t->lord); /* freed 0, armed */
+    test_capacity(t, 1000, used);
+    runs = t->gc.runs;
+    key = grow(t, cuda(0), threshold - 1);
+    if (freed) shrink(t, cuda(0), key);
+    assert_int_equal(t->gc.runs, runs);
+    if (freed) {
+        shrink(t, cuda(0), grow(t, cuda(0), 1));
+    } else {
+        grow(t, cuda(0), 1);
+        shrink(t, cuda(0), t->key);
+        shrink(t, cuda(0), key);
+    }
+    assert_int_equal(t->gc.runs, runs + 1);
+    assert_int_equal(t->gc.last.threshold, threshold);
+    assert_int_equal(t->gc.last.value, threshold);
+}
+
+static void the_default_strategy_is_in_force(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_default_fires(t, 0, 0, 500);
+    assert_default_fires(t, 499, 1, 500);
+    assert_default_fires(t, 500, 0, 330);
+    assert_default_fires(t, 749, 1, 330);
+    assert_default_fires(t, 750, 1, 100);
+    assert_default_fires(t, 1000, 1, 100);
+}
+
+static void the_default_leaves_live_bytes_alone_from_75_percent_on(void **state) {
+    test_case *t = (test_case *)*state;
+    test_capacity(t, 1000, 760);
+    grow(t, cuda(0), 5000);
+    assert_int_equal(t->gc.runs, 0);
+}
+
+static void the_default_does_nothing_while_the_capacity_is_unknown(void **state) {
+    test_case *t = (test_case *)*state;
+    shrink(t, cuda(0), grow(t, cuda(0), 1 << 30));
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(t->gc.runs, 0);
+}
+
+/* -- warnings -- */
+
+/* How many warnings a strategy is worth; it is set all the same. */
+static uint64_t warnings_of(test_case *t, const memlord_band *bands, size_t n) {
+    test_log_clear(&t->log);
+    assert_ok(memlord_strategy_set(t->lord, bands, n));
+    assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 0);
+    return t->log.lines[MEMLORD_LOG_WARNING];
+}
+
+static void a_clean_strategy_is_set_without_a_word(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band bands[3];
+    size_t n;
+    bands[0] = band_of(50, 75, ALLOCATED, 1, 0); /* the order does not matter */
+    bands[1] = band_of(0, 50, ALLOCATED, 1, 0);
+    bands[2] = band_of(75, 101, ALLOCATED, 1, 0);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_WARNING], 0);
+    assert_int_equal(warnings_of(t, bands, 3), 0);
+    assert_int_equal(warnings_of(t, memlord_strategy_default(&n), 3), 0);
+    assert_int_equal(warnings_of(t, NULL, 0), 0);
+}
+
+static void an_overlap_is_warned_of(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band bands[2];
+    bands[0] = band_of(0, 60, ALLOCATED, 1, 0);
+    bands[1] = band_of(50, 101, ALLOCATED, 1, 0);
+    assert_int_equal(warnings_of(t, bands, 2), 1);
+    assert_non_null(strstr(t->log.text, "overlap"));
+}
+
+static void a_gap_is_warned_of(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band bands[2];
+    bands[0] = band_of(0, 50, ALLOCATED, 1, 0);
+    bands[1] = band_of(60, 101, ALLOCATED, 1, 0);
+    assert_int_equal(warnings_of(t, bands, 2), 1);
+    assert_non_null(strstr(t->log.text, "gap"));
+    assert_non_null(strstr(t->log.text, "50 %"));
+}
+
+static void a_gap_at_the_bottom_is_warned_of(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(10, 101, ALLOCATED, 1, 0);
+    assert_int_equal(warnings_of(t, &band, 1), 1);
+}
+
+static void an_uncovered_100_percent_is_warned_of(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 100, ALLOCATED, 1, 0);
+    assert_int_equal(warnings_of(t, &band, 1), 1);
+    assert_non_null(strstr(t->log.text, "100"));
+    band.hi = 100.5;
+    assert_int_equal(warnings_of(t, &band, 1), 0);
+}
+
+static void a_null_ledger_takes_any_strategy(void **state) {
+    memlord_band band = band_of(0, 101, ALLOCATED, 1, 0);
+    (void)state;
+    assert_ok(memlord_strategy_set(NULL, &band, 1));
+    assert_ok(memlord_gc_poll(NULL, all()));
+}
+
+#define TEST_BARE(name) \
+    cmocka_unit_test_setup_teardown(name, setup_no_strategy, test_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_FAKES(bands_are_half_open),
+        TEST_FAKES(a_full_device_wants_a_band_beyond_100),
+        TEST_FAKES(the_first_band_that_matches_decides),
+        TEST_FAKES(the_first_match_decides_even_if_a_later_one_would_fire),
+        TEST_FAKES(only_a_band_that_covers_all_matches_the_unknown),
+        TEST_FAKES(a_failed_sample_makes_it_unknown_again),
+        TEST_FAKES(the_threshold_is_the_larger_of_bytes_and_percent),
+        TEST_FAKES(or_the_smaller_with_combine_min),
+        TEST_FAKES(a_part_of_0_is_absent),
+        TEST_FAKES(the_percent_is_absent_while_the_capacity_is_unknown),
+        TEST_FAKES(a_percent_is_cut_to_whole_bytes),
+        TEST_FAKES(whole_percents_of_whole_hundreds_are_exact),
+        TEST_FAKES(a_threshold_is_at_least_1),
+        TEST_FAKES(a_smaller_limit_is_the_capacity),
+        TEST_FAKES(a_limit_stands_in_for_an_unknown_capacity),
+        TEST_FAKES(a_limit_does_not_change_the_used_percent),
+        TEST_FAKES(the_threshold_follows_the_capacity),
+        TEST_FAKES(allocated_is_what_lives),
+        TEST_FAKES(freed_is_what_went_since_the_last_run),
+        TEST_FAKES(max_is_the_larger_of_the_two),
+        TEST_FAKES(an_alloc_fires),
+        TEST_FAKES(an_alloc_n_fires),
+        TEST_FAKES(an_alloc_n_fires_for_each_device_it_touches),
+        TEST_FAKES(a_track_fires),
+        TEST_FAKES(a_realloc_that_grows_fires),
+        TEST_FAKES(a_realloc_in_two_steps_fires_at_its_end),
+        TEST_FAKES(a_move_fires_where_it_arrives),
+        TEST_FAKES(an_arena_add_fires),
+        TEST_FAKES(a_free_fires),
+        TEST_FAKES(a_free_n_fires),
+        TEST_FAKES(the_last_release_fires),
+        TEST_FAKES(a_realloc_that_shrinks_fires),
+        TEST_FAKES(a_move_fires_where_it_left),
+        TEST_FAKES(an_arena_sub_fires),
+        TEST_FAKES(an_alloc_over_a_live_block_fires_as_a_free),
+        TEST_FAKES(a_retire_fires),
+        TEST_FAKES(an_alloc_that_retires_fires),
+        TEST_FAKES(a_poll_that_retires_fires),
+        TEST_FAKES(a_call_that_fails_fires_nothing),
+        TEST_FAKES(one_thread_is_never_a_call_late),
+        TEST_FAKES(several_threads_are_never_a_call_late),
+        TEST_FAKES(nor_two_threads_close_to_the_threshold),
+        TEST_FAKES(nor_are_their_frees),
+        TEST_FAKES(nor_when_threads_come_and_go),
+        TEST_FAKES(a_new_strategy_counts_what_threads_hold_back),
+        TEST_FAKES(a_strategy_switched_on_counts_what_threads_hold_back),
+        TEST_FAKES(a_new_sample_counts_what_threads_hold_back),
+        TEST_FAKES(a_new_limit_counts_what_threads_hold_back),
+        TEST_FAKES(a_callback_added_counts_what_threads_hold_back),
+        TEST_FAKES(each_device_is_on_its_own),
+        TEST_FAKES(a_call_evaluates_only_the_device_it_touches),
+        TEST_FAKES(a_poll_evaluates_the_devices_it_names),
+        TEST_FAKES(each_device_has_its_own_used_percent),
+        TEST_FAKES(a_type_without_a_callback_has_no_bands),
+        cmocka_unit_test(a_bad_band_is_found_by_its_index),
+        TEST_FAKES(a_bad_strategy_keeps_the_old_one_and_names_the_band),
+        TEST_FAKES(a_bad_strategy_re_arms_nothing),
+        TEST_FAKES(a_strategy_without_room_keeps_the_old_one),
+        TEST_FAKES(bands_are_copied),
+        TEST_FAKES(no_bands_is_off),
+        TEST_BARE(the_no_strategy_flag_leaves_out_the_default),
+        TEST_BARE(a_strategy_set_later_overrides_the_flag),
+        cmocka_unit_test(the_default_strategy_is_the_documented_one),
+        TEST_FAKES(the_default_strategy_is_in_force),
+        TEST_FAKES(the_default_leaves_live_bytes_alone_from_75_percent_on),
+        TEST_FAKES(the_default_does_nothing_while_the_capacity_is_unknown),
+        TEST_FAKES(a_clean_strategy_is_set_without_a_word),
+        TEST_FAKES(an_overlap_is_warned_of),
+        TEST_FAKES(a_gap_is_warned_of),
+        TEST_FAKES(a_gap_at_the_bottom_is_warned_of),
+        TEST_FAKES(an_uncovered_100_percent_is_warned_of),
+        cmocka_unit_test(a_null_ledger_takes_any_strategy),
+    };
+    return cmocka_run_group_tests_name("bands", tests, NULL, NULL);
+}

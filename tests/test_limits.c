@@ -1,0 +1,739 @@
+/* Limits and reservations: admission that is exact to the byte, and refuses nothing that fits. */
+#include "support.h"
+
+#define SCALE test_env("MEMLORD_TEST_SCALE", 4)
+#define THREADS 16
+
+static memlord_ticket reserve(memlord *lord, memlord_device device, uint64_t bytes) {
+    memlord_ticket ticket = 0;
+    assert_ok(memlord_reserve(lord, device, bytes, &ticket));
+    assert_true(ticket != 0);
+    return ticket;
+}
+
+static void assert_refused(memlord *lord, memlord_device device, uint64_t bytes) {
+    memlord_ticket ticket = 77;
+    assert_int_equal(memlord_reserve(lord, device, bytes, &ticket), MEMLORD_E_LIMIT);
+    assert_int_equal(ticket, 0);
+}
+
+static void limit(memlord *lord, uint64_t bytes) {
+    assert_ok(memlord_limit_set(lord, cuda(0), bytes));
+}
+
+/* -- one thread -- */
+
+static void a_limit_never_refuses_an_alloc(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block block;
+    limit(t->lord, 1000);
+    grow(t, cuda(0), 900);
+    grow(t, cuda(0), 900);
+    assert_ok(memlord_track(t->lord, cuda(0), 0x900000, 900, NULL));
+    assert_ok(memlord_realloc(t->lord, cuda(0), 0x900000, 0x900000, 5000, NULL));
+    assert_ok(memlord_arena_add(t->lord, cuda(0), 900, NULL));
+    block.device = cuda(0);
+    block.storage = 0xa00000;
+    block.bytes = 900;
+    assert_ok(memlord_alloc_n(t->lord, &block, 1, NULL));
+    assert_int_equal(memlord_allocated(t->lord, cuda(0)), 8600);
+    assert_int_equal(stats_of(t->lord, cuda(0)).limit, 1000);
+}
+
+static void it_refuses_a_reservation_to_the_byte(void **state) {
+    test_case *t = (test_case *)*state;
+    limit(t->lord, 1000);
+    grow(t, cuda(0), 400);
+    assert_refused(t->lord, cuda(0), 601);
+    reserve(t->lord, cuda(0), 600);
+    assert_refused(t->lord, cuda(0), 1);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+}
+
+static void a_refusal_holds_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    int i;
+    limit(t->lord, 1000);
+    for (i = 0; i < 1000; i++) assert_refused(t->lord, cuda(0), 1001);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1000);
+    reserve(t->lord, cuda(0), 1000);
+}
+
+static void without_a_limit_everything_is_granted(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    test_capacity(t, 1000, 999);
+    ticket = reserve(t->lord, cuda(0), 1 << 30);
+    assert_ok(memlord_reserve_cancel(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1);
+}
+
+static void other_devices_have_their_own_limits(void **state) {
+    test_case *t = (test_case *)*state;
+    limit(t->lord, 1000);
+    reserve(t->lord, cuda(0), 1000);
+    reserve(t->lord, cuda(1), 5000);
+    assert_ok(memlord_limit_set(t->lord, cuda(1), 5500));
+    assert_refused(t->lord, cuda(1), 501);
+    reserve(t->lord, cuda(1), 500);
+}
+
+static void one_physical_device_has_one_limit(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    memlord_device mapped = memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
+    assert_ok(memlord_limit_set(t->lord, cpu(), 1000));
+    grow(t, cpu(), 400);
+    grow(t, pinned, 300);
+    reserve(t->lord, pinned, 100);
+    assert_refused(t->lord, mapped, 201);
+    reserve(t->lord, mapped, 200);
+    assert_refused(t->lord, cpu(), 1);
+}
+
+/* -- reserve, allocate, commit -- */
+
+static void what_is_reserved_is_not_counted_twice(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 600);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    grow(t, cuda(0), 600);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    assert_int_equal(memlord_allocated(t->lord, cuda(0)), 600);
+    assert_refused(t->lord, cuda(0), 401);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    reserve(t->lord, cuda(0), 400);
+}
+
+static void a_commit_gives_back_what_was_not_used(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 600);
+    grow(t, cuda(0), 200);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 800);
+}
+
+static void a_cancel_gives_it_back(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 1000);
+    assert_ok(memlord_reserve_cancel(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1000);
+    reserve(t->lord, cuda(0), 1000);
+}
+
+static void more_than_was_reserved_is_counted_once(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 100);
+    grow(t, cuda(0), 300);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 700);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 700);
+}
+
+static void several_blocks_come_off_one_reservation(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    int i;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 600);
+    for (i = 0; i < 6; i++) {
+        grow(t, cuda(0), 100);
+        assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    }
+    grow(t, cuda(0), 100);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 300);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 300);
+}
+
+static void every_call_that_adds_bytes_comes_off_it(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block block;
+    memlord_ticket ticket;
+    uint64_t key = grow(t, cuda(0), 100);
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 900);
+    block.device = cuda(0);
+    block.storage = 0xa00000;
+    block.bytes = 100;
+    assert_ok(memlord_realloc(t->lord, cuda(0), key, key, 250, NULL));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    assert_ok(memlord_track(t->lord, cuda(0), 0x900000, 100, NULL));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    assert_ok(memlord_alloc_n(t->lord, &block, 1, NULL));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    assert_ok(memlord_arena_add(t->lord, cuda(0), 100, NULL));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_move(t->lord, cpu(), 0x1000, cuda(0), 0xb00000, 100, NULL, NULL));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 350);
+}
+
+static void what_goes_elsewhere_does_not_come_off_it(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 600);
+    grow(t, cuda(1), 600);
+    grow(t, cpu(), 600);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1000);
+}
+
+static void a_free_before_the_commit_leaves_nothing_behind(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 600);
+    assert_ok(memlord_free(t->lord, cuda(0), grow(t, cuda(0), 600), NULL));
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1000);
+    reserve(t->lord, cuda(0), 1000);
+}
+
+static void eight_reservations_of_a_thread_count_once(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket tickets[8];
+    int i;
+    limit(t->lord, 800);
+    for (i = 0; i < 8; i++) tickets[i] = reserve(t->lord, cuda(0), 100);
+    assert_refused(t->lord, cuda(0), 1);
+    for (i = 0; i < 8; i++) {
+        grow(t, cuda(0), 100);
+        assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    }
+    for (i = 0; i < 8; i++) {
+        assert_ok(memlord_reserve_commit(t->lord, tickets[i]));
+        assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    }
+}
+
+static void more_reservations_than_that_are_settled_by_their_commit(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket tickets[100];
+    int i;
+    limit(t->lord, 100000);
+    for (i = 0; i < 100; i++) tickets[i] = reserve(t->lord, cuda(0), 100);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 90000);
+    for (i = 0; i < 100; i++) grow(t, cuda(0), 100);
+    for (i = 0; i < 100; i++) {
+        if (i % 2)
+            assert_ok(memlord_reserve_commit(t->lord, tickets[i]));
+        else
+            assert_ok(memlord_reserve_cancel(t->lord, tickets[i]));
+    }
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 90000);
+}
+
+static void a_reservation_of_0_bytes_is_good(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    grow(t, cuda(0), 1000);
+    ticket = reserve(t->lord, cuda(0), 0);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+}
+
+/* -- tickets -- */
+
+static void a_ticket_is_good_once(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket a, b;
+    limit(t->lord, 1000);
+    a = reserve(t->lord, cuda(0), 100);
+    b = reserve(t->lord, cuda(0), 100);
+    assert_true(a != b);
+    assert_ok(memlord_reserve_commit(t->lord, a));
+    assert_int_equal(memlord_reserve_commit(t->lord, a), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_cancel(t->lord, a), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_reserve_cancel(t->lord, b));
+    assert_int_equal(memlord_reserve_cancel(t->lord, b), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1000);
+}
+
+static void a_stale_ticket_is_unknown_when_its_place_is_used_again(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket old[64];
+    int i, j;
+    limit(t->lord, 1000);
+    for (i = 0; i < 64; i++) {
+        old[i] = reserve(t->lord, cuda(0), 100);
+        for (j = 0; j < i; j++) assert_true(old[j] != old[i]);
+        for (j = 0; j < i; j++)
+            assert_int_equal(memlord_reserve_commit(t->lord, old[j]), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_headroom(t->lord, cuda(0)), 900);
+        assert_ok(memlord_reserve_cancel(t->lord, old[i]));
+    }
+}
+
+static void what_is_no_ticket_is_unknown(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t seed = 5;
+    int i;
+    limit(t->lord, 1000);
+    reserve(t->lord, cuda(0), 100);
+    assert_int_equal(memlord_reserve_commit(t->lord, 0), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_cancel(t->lord, 0), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_commit(t->lord, UINT64_MAX), MEMLORD_E_UNKNOWN);
+    for (i = 0; i < 1000; i++)
+        assert_int_equal(memlord_reserve_cancel(t->lord, test_random(&seed)), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 900);
+}
+
+typedef struct handed {
+    memlord *lord;
+    memlord_ticket ticket;
+    memlord_result result;
+} handed;
+
+static void *commit_handed(void *user) {
+    handed *h = (handed *)user;
+    h->result = memlord_reserve_commit(h->lord, h->ticket);
+    return NULL;
+}
+
+static void a_ticket_may_be_committed_by_another_thread(void **state) {
+    test_case *t = (test_case *)*state;
+    pthread_t thread;
+    handed h;
+    limit(t->lord, 1000);
+    h.lord = t->lord;
+    h.ticket = reserve(t->lord, cuda(0), 600);
+    grow(t, cuda(0), 500);
+    assert_int_equal(pthread_create(&thread, NULL, commit_handed, &h), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(h.result);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 500);
+    grow(t, cuda(0), 500); /* comes off nothing any more */
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+}
+
+static void *leave_a_ticket(void *user) {
+    handed *h = (handed *)user;
+    h->result = memlord_reserve(h->lord, memlord_device_cuda(0), 600, &h->ticket);
+    memlord_alloc(h->lord, memlord_device_cuda(0), (uint64_t)1 << 40, 200, NULL);
+    return NULL;
+}
+
+static void a_ticket_outlives_its_thread(void **state) {
+    test_case *t = (test_case *)*state;
+    pthread_t thread;
+    handed h;
+    limit(t->lord, 1000);
+    h.lord = t->lord;
+    assert_int_equal(pthread_create(&thread, NULL, leave_a_ticket, &h), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(h.result);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    assert_ok(memlord_reserve_cancel(t->lord, h.ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 800);
+}
+
+static void bad_arguments_are_refused(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket = 77;
+    memlord_device bad = memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0);
+    assert_int_equal(memlord_reserve(t->lord, cuda(0), 10, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_reserve(t->lord, cuda(0), TEST_MAX_BYTES + 1, &ticket),
+                     MEMLORD_E_INVALID);
+    assert_int_equal(memlord_reserve(t->lord, cuda(0), UINT64_MAX, &ticket), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_reserve(t->lord, bad, 10, &ticket), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_reserve(t->lord, all(), 10, &ticket), MEMLORD_E_DEVICE);
+    limit(t->lord, 1000);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1000);
+}
+
+static void a_null_ledger_grants_everything(void **state) {
+    memlord_ticket ticket = 77;
+    (void)state;
+    assert_ok(memlord_reserve(NULL, cpu(), 10, &ticket));
+    assert_int_equal(ticket, 0);
+    assert_ok(memlord_reserve_commit(NULL, ticket));
+    assert_ok(memlord_reserve_cancel(NULL, ticket));
+}
+
+/* -- limits that move -- */
+
+static void a_limit_below_what_lives_refuses_until_enough_is_freed(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t a = grow(t, cuda(0), 600), b = grow(t, cuda(0), 400);
+    limit(t->lord, 500);
+    assert_true(memlord_headroom(t->lord, cuda(0)) == -500);
+    assert_refused(t->lord, cuda(0), 1);
+    assert_ok(memlord_free(t->lord, cuda(0), b, NULL));
+    assert_true(memlord_headroom(t->lord, cuda(0)) == -100);
+    assert_refused(t->lord, cuda(0), 1);
+    assert_ok(memlord_free(t->lord, cuda(0), a, NULL));
+    reserve(t->lord, cuda(0), 500);
+}
+
+static void a_limit_counts_what_was_there_before_it(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket = reserve(t->lord, cuda(0), 300);
+    grow(t, cuda(0), 100);
+    grow(t, cuda(0), 400);
+    limit(t->lord, 1000);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 500);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 500);
+    assert_refused(t->lord, cuda(0), 501);
+    reserve(t->lord, cuda(0), 500);
+}
+
+static void a_limit_taken_off_and_set_again_is_exact(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key;
+    limit(t->lord, 1000);
+    key = grow(t, cuda(0), 600);
+    limit(t->lord, 0);
+    assert_int_equal(stats_of(t->lord, cuda(0)).limit, 0);
+    assert_true(memlord_headroom(t->lord, cuda(0)) == INT64_MAX);
+    grow(t, cuda(0), 700);
+    assert_ok(memlord_free(t->lord, cuda(0), key, NULL));
+    limit(t->lord, 1000);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 300);
+    assert_refused(t->lord, cuda(0), 301);
+    reserve(t->lord, cuda(0), 300);
+}
+
+static void a_lower_limit_does_not_touch_open_reservations(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 600);
+    limit(t->lord, 500);
+    assert_true(memlord_headroom(t->lord, cuda(0)) == -100);
+    grow(t, cuda(0), 600);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_true(memlord_headroom(t->lord, cuda(0)) == -100);
+}
+
+static void a_reset_keeps_limit_and_reservations(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    grow(t, cuda(0), 100);
+    ticket = reserve(t->lord, cuda(0), 300);
+    memlord_reset(t->lord);
+    assert_int_equal(stats_of(t->lord, cuda(0)).limit, 1000);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 600);
+    assert_ok(memlord_reserve_cancel(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 900);
+}
+
+static void a_limit_beyond_everything_overflows_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    grow(t, cuda(0), 1000);
+    limit(t->lord, UINT64_MAX);
+    assert_true(memlord_headroom(t->lord, cuda(0)) > 0);
+    assert_int_equal(memlord_would_fit(t->lord, cuda(0), TEST_MAX_BYTES), 1);
+    reserve(t->lord, cuda(0), TEST_MAX_BYTES);
+    reserve(t->lord, cuda(0), TEST_MAX_BYTES);
+    assert_true(memlord_headroom(t->lord, cuda(0)) > 0);
+}
+
+/* Half of what other threads did may be unpublished when the limit comes. */
+typedef struct hoard {
+    memlord *lord;
+    test_gate gate;
+} hoard;
+
+static void *hoard_run(void *user) {
+    hoard *h = (hoard *)user;
+    uint64_t i;
+    for (i = 1; i <= 60; i++)
+        memlord_alloc(h->lord, memlord_device_cuda(0), (i << 32), 1000, NULL);
+    test_gate_pass(&h->gate);
+    return NULL;
+}
+
+static void a_new_limit_counts_what_threads_hold_back(void **state) {
+    test_case *t = (test_case *)*state;
+    hoard h = {NULL, TEST_GATE};
+    pthread_t thread;
+    h.lord = t->lord;
+    assert_int_equal(pthread_create(&thread, NULL, hoard_run, &h), 0);
+    assert_true(test_gate_came(&h.gate, 1));
+    limit(t->lord, 100000);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 40000);
+    assert_refused(t->lord, cuda(0), 40001);
+    reserve(t->lord, cuda(0), 40000);
+    test_gate_open(&h.gate);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+}
+
+static void a_band_and_a_limit_go_together(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    test_threshold(t->lord, MEMLORD_METRIC_ALLOCATED, 900);
+    ticket = reserve(t->lord, cuda(0), 900);
+    assert_int_equal(t->gc.runs, 0); /* what is only reserved does not live */
+    grow(t, cuda(0), 900);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 100);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+}
+
+/* -- the log -- */
+
+static void a_refusal_is_logged_with_an_explanation(void **state) {
+    test_case *t = (test_case *)*state;
+    char line[1024];
+    size_t n;
+    limit(t->lord, 10000);
+    assert_ok(memlord_tag_begin(t->lord, "kv_cache"));
+    grow(t, cuda(0), 9000);
+    assert_ok(memlord_tag_end(t->lord));
+    test_log_clear(&t->log);
+    assert_refused(t->lord, cuda(0), 1500);
+    assert_true(t->log.lines[MEMLORD_LOG_ERROR] + t->log.lines[MEMLORD_LOG_WARNING] >= 1);
+    n = memlord_explain(t->lord, cuda(0), 1500, line, sizeof line);
+    assert_int_equal(n, strlen(line));
+    assert_null(strchr(line, '\n'));
+    assert_non_null(strstr(t->log.text, line));
+    assert_non_null(strstr(line, "cuda:0"));
+    assert_non_null(strstr(line, "kv_cache"));
+    assert_non_null(strstr(line, "500 B")); /* short by */
+}
+
+static void what_is_granted_is_not_logged(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 10000);
+    test_log_clear(&t->log);
+    ticket = reserve(t->lord, cuda(0), 10000);
+    grow(t, cuda(0), 10000);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_string_equal(t->log.text, "");
+}
+
+static void a_reservation_without_room_for_itself_holds_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    memlord_result r = MEMLORD_OK;
+    uint64_t granted = 0;
+    limit(t->lord, 100000000);
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    while (r == MEMLORD_OK && granted < 100000) {
+        r = memlord_reserve(t->lord, cuda(0), 10, &ticket);
+        granted += r == MEMLORD_OK;
+    }
+    t->heap.fail_at = 0;
+    if (r) assert_int_equal(r, MEMLORD_E_NOMEM);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 100000000 - 10 * granted);
+}
+
+/* -- 16 threads -- */
+
+typedef struct hammer {
+    memlord *lord;
+    pthread_barrier_t start;
+    uint64_t limit, rounds, most; /* bytes of one request, at most */
+    int exact;                    /* every request is of `most` bytes */
+    int host;                     /* on cpu, pinned and mapped in turn */
+    int64_t held; /* by all threads: never over what the ledger counts */
+    uint64_t next, bad, refused, granted, passed;
+} hammer;
+
+static void hammer_round(hammer *h, uint64_t key, uint64_t bytes, int cancel) {
+    memlord_device device = h->host ? memlord_device_make((int)(key / 64 % 3), 0)
+                                    : memlord_device_cuda(0);
+    memlord_ticket ticket = 0;
+    memlord_result r = memlord_reserve(h->lord, device, bytes, &ticket);
+    if (r) {
+        __atomic_add_fetch(r == MEMLORD_E_LIMIT ? &h->refused : &h->bad, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    __atomic_add_fetch(&h->granted, 1, __ATOMIC_RELAXED);
+    if (__atomic_add_fetch(&h->held, (int64_t)bytes, __ATOMIC_SEQ_CST) > (int64_t)h->limit)
+        __atomic_add_fetch(&h->passed, 1, __ATOMIC_RELAXED);
+    if (cancel) {
+        __atomic_sub_fetch(&h->held, (int64_t)bytes, __ATOMIC_SEQ_CST);
+        r = memlord_reserve_cancel(h->lord, ticket);
+    } else {
+        r = memlord_alloc(h->lord, device, key, bytes, NULL);
+        r |= memlord_reserve_commit(h->lord, ticket);
+        __atomic_sub_fetch(&h->held, (int64_t)bytes, __ATOMIC_SEQ_CST);
+        r |= memlord_free(h->lord, device, key, NULL);
+    }
+    if (r) __atomic_add_fetch(&h->bad, 1, __ATOMIC_RELAXED);
+}
+
+static void *hammer_run(void *user) {
+    hammer *h = (hammer *)user;
+    uint64_t id = __atomic_add_fetch(&h->next, 1, __ATOMIC_RELAXED), seed = id, i;
+    pthread_barrier_wait(&h->start);
+    for (i = 0; i < h->rounds; i++) {
+        uint64_t bytes = h->exact ? h->most : test_random(&seed) % (h->most + 1);
+        hammer_round(h, (id << 40) + i % 16 * 64, bytes, test_random(&seed) % 8 == 0);
+    }
+    return NULL;
+}
+
+static hammer hammer_on(test_case *t, memlord_device device, uint64_t bytes, uint64_t most,
+                        int exact) {
+    static hammer h;
+    pthread_t threads[THREADS];
+    int i;
+    memset(&h, 0, sizeof h);
+    h.lord = t->lord;
+    h.limit = bytes;
+    h.rounds = 1000 * SCALE;
+    h.most = most;
+    h.exact = exact;
+    h.host = device.type == MEMLORD_DEVICE_CPU;
+    assert_ok(memlord_limit_set(t->lord, device, bytes));
+    assert_int_equal(pthread_barrier_init(&h.start, NULL, THREADS), 0);
+    for (i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, hammer_run, &h), 0);
+    for (i = 0; i < THREADS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    pthread_barrier_destroy(&h.start);
+    assert_int_equal(h.bad, 0);
+    assert_int_equal(h.passed, 0);
+    assert_int_equal(h.granted + h.refused, THREADS * h.rounds);
+    assert_int_equal(memlord_allocated(t->lord, all()), 0);
+    assert_int_equal(memlord_headroom(t->lord, device), bytes);
+    assert_refused(t->lord, device, bytes + 1);
+    assert_ok(memlord_reserve_cancel(t->lord, reserve(t->lord, device, bytes)));
+    return h;
+}
+static hammer hammer_all(test_case *t, uint64_t bytes, uint64_t most, int exact) {
+    return hammer_on(t, cuda(0), bytes, most, exact);
+}
+
+static void with_room_for_all_nothing_is_refused(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_int_equal(hammer_all(t, THREADS * 1000, 1000, 1).refused, 0);
+}
+
+static void nor_with_requests_of_a_byte(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_int_equal(hammer_all(t, THREADS, 1, 1).refused, 0);
+}
+
+static void nor_with_large_ones(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_int_equal(hammer_all(t, (uint64_t)THREADS << 30, 1 << 30, 1).refused, 0);
+}
+
+static void with_room_for_half_the_limit_is_never_passed(void **state) {
+    test_case *t = (test_case *)*state;
+    hammer h = hammer_all(t, THREADS * 1000 / 4, 1000, 0);
+    assert_true(h.granted > 0);
+}
+
+static void with_room_for_one_the_limit_is_never_passed(void **state) {
+    test_case *t = (test_case *)*state;
+    hammer h = hammer_all(t, 1000, 1000, 1);
+    assert_true(h.granted > 0);
+}
+
+static void nor_when_devices_share_a_memory(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_int_equal(MEMLORD_DEVICE_CPU + MEMLORD_DEVICE_PINNED + MEMLORD_DEVICE_MAPPED, 3);
+    assert_int_equal(hammer_on(t, cpu(), THREADS * 1000, 1000, 1).refused, 0);
+    assert_true(hammer_on(t, cpu(), THREADS * 1000 / 4, 1000, 0).granted > 0);
+}
+
+/* The same beside threads that ask nobody: what they add is the truth, and refuses others. */
+typedef struct crowd {
+    memlord *lord;
+    int stop;
+} crowd;
+
+static void *crowd_run(void *user) {
+    crowd *c = (crowd *)user;
+    uint64_t i = 0;
+    while (!__atomic_load_n(&c->stop, __ATOMIC_RELAXED)) {
+        uint64_t key = ((uint64_t)99 << 40) + (i++ % 100) * 64;
+        memlord_alloc(c->lord, memlord_device_cuda(0), key, 10, NULL);
+        memlord_free(c->lord, memlord_device_cuda(0), key, NULL);
+    }
+    return NULL;
+}
+
+static void beside_allocs_that_ask_nobody_it_stays_exact(void **state) {
+    test_case *t = (test_case *)*state;
+    crowd c;
+    pthread_t thread;
+    hammer h;
+    c.lord = t->lord;
+    c.stop = 0;
+    /* the other holds 10 bytes at most: with 10 more there is room for all */
+    assert_int_equal(pthread_create(&thread, NULL, crowd_run, &c), 0);
+    memset(&h, 0, sizeof h);
+    h.lord = t->lord;
+    h.limit = 500;
+    limit(t->lord, 510);
+    for (h.rounds = 0; h.rounds < 20000 * SCALE; h.rounds++)
+        hammer_round(&h, ((uint64_t)7 << 40) + h.rounds % 64 * 64, 500, h.rounds % 3 == 0);
+    __atomic_store_n(&c.stop, 1, __ATOMIC_RELAXED);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(h.bad, 0);
+    assert_int_equal(h.refused, 0);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 510);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_FAKES(a_limit_never_refuses_an_alloc),
+        TEST_FAKES(it_refuses_a_reservation_to_the_byte),
+        TEST_FAKES(a_refusal_holds_nothing),
+        TEST_FAKES(without_a_limit_everything_is_granted),
+        TEST_FAKES(other_devices_have_their_own_limits),
+        TEST_FAKES(one_physical_device_has_one_limit),
+        TEST_FAKES(what_is_reserved_is_not_counted_twice),
+        TEST_FAKES(a_commit_gives_back_what_was_not_used),
+        TEST_FAKES(a_cancel_gives_it_back),
+        TEST_FAKES(more_than_was_reserved_is_counted_once),
+        TEST_FAKES(several_blocks_come_off_one_reservation),
+        TEST_FAKES(every_call_that_adds_bytes_comes_off_it),
+        TEST_FAKES(what_goes_elsewhere_does_not_come_off_it),
+        TEST_FAKES(a_free_before_the_commit_leaves_nothing_behind),
+        TEST_FAKES(eight_reservations_of_a_thread_count_once),
+        TEST_FAKES(more_reservations_than_that_are_settled_by_their_commit),
+        TEST_FAKES(a_reservation_of_0_bytes_is_good),
+        TEST_FAKES(a_ticket_is_good_once),
+        TEST_FAKES(a_stale_ticket_is_unknown_when_its_place_is_used_again),
+        TEST_FAKES(what_is_no_ticket_is_unknown),
+        TEST_FAKES(a_ticket_may_be_committed_by_another_thread),
+        TEST_FAKES(a_ticket_outlives_its_thread),
+        TEST_FAKES(bad_arguments_are_refused),
+        cmocka_unit_test(a_null_ledger_grants_everything),
+        TEST_FAKES(a_limit_below_what_lives_refuses_until_enough_is_freed),
+        TEST_FAKES(a_limit_counts_what_was_there_before_it),
+        TEST_FAKES(a_limit_taken_off_and_set_again_is_exact),
+        TEST_FAKES(a_lower_limit_does_not_touch_open_reservations),
+        TEST_FAKES(a_reset_keeps_limit_and_reservations),
+        TEST_FAKES(a_limit_beyond_everything_overflows_nothing),
+        TEST_FAKES(a_new_limit_counts_what_threads_hold_back),
+        TEST_FAKES(a_band_and_a_limit_go_together),
+        TEST_FAKES(a_refusal_is_logged_with_an_explanation),
+        TEST_FAKES(what_is_granted_is_not_logged),
+        TEST_FAKES(a_reservation_without_room_for_itself_holds_nothing),
+        TEST_FAKES(with_room_for_all_nothing_is_refused),
+        TEST_FAKES(nor_with_requests_of_a_byte),
+        TEST_FAKES(nor_with_large_ones),
+        TEST_FAKES(with_room_for_half_the_limit_is_never_passed),
+        TEST_FAKES(with_room_for_one_the_limit_is_never_passed),
+        TEST_FAKES(nor_when_devices_share_a_memory),
+        TEST_FAKES(beside_allocs_that_ask_nobody_it_stays_exact),
+    };
+    return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
+}

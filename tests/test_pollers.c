@@ -1,0 +1,744 @@
+/* Pollers: a thread for a device, when there is something to decide, and not before. Only the
+   last test waits for time to pass. */
+#include "support.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ALLOCATED MEMLORD_METRIC_ALLOCATED
+#define SCALE test_env("MEMLORD_TEST_SCALE", 4)
+#define MS ((uint64_t)1000000)
+
+/* -- threads, counted and refused -- */
+
+static size_t threads_now(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *task;
+    size_t n = 0;
+    if (!tasks) return 0;
+    while ((task = readdir(tasks)) != NULL) n += task->d_name[0] != '.';
+    closedir(tasks);
+    return n;
+}
+
+/* A thread that was joined may be listed a moment longer: answers how many are in the end. */
+static size_t threads_left(size_t expected) {
+    time_t until = time(NULL) + 20;
+    while (threads_now() > expected && time(NULL) < until) sched_yield();
+    return threads_now();
+}
+
+static size_t idle; /* with no ledger */
+
+/* Of this test: those of the one before are gone. */
+static size_t threads_before(void) { return threads_left(idle); }
+
+#if !TEST_SANITIZED
+static int refuse_threads;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
+                   void *arg) {
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    void *found;
+    if (__atomic_load_n(&refuse_threads, __ATOMIC_SEQ_CST)) return EAGAIN;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "pthread_create");
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(thread, attr, fn, arg);
+}
+#endif
+
+static void *nothing(void *user) { return user; }
+
+/* What a runtime starts beside the first thread is there from now on. */
+static int start_a_thread_once(void **state) {
+    pthread_t thread;
+    (void)state;
+    idle = threads_now();
+    if (pthread_create(&thread, NULL, nothing, NULL) || pthread_join(thread, NULL)) return -1;
+#if TEST_SANITIZED
+    {
+        size_t i; /* which of them stay is for the runtime to say */
+        for (i = 0; i < 1000; i++) sched_yield();
+        idle = threads_now();
+    }
+#endif
+    return 0;
+}
+
+/* -- a source that counts per device, and waits where it is told to -- */
+
+#define WATCHED 4
+
+typedef struct watched {
+    test_gate gates[WATCHED]; /* by index; open unless it should block */
+    uint64_t total, used;
+} watched;
+
+static int ask_watched(void *user, memlord_device device, memlord_capacity *out) {
+    watched *w = (watched *)user;
+    test_gate_pass(&w->gates[device.index]);
+    out->total = __atomic_load_n(&w->total, __ATOMIC_SEQ_CST);
+    out->used = __atomic_load_n(&w->used, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+static watched *watch(test_case *t) {
+    static watched w;
+    const test_gate gate = TEST_GATE;
+    int i;
+    for (i = 0; i < WATCHED; i++) {
+        w.gates[i] = gate;
+        w.gates[i].open = 1;
+    }
+    w.total = 1000000;
+    w.used = 0;
+    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, ask_watched, &w));
+    return &w;
+}
+
+static int setup_threads(void **state) { return test_open_fakes(state, 0); }
+static int setup_threads_defer(void **state) {
+    return test_open_fakes(state, MEMLORD_FLAG_DEFER);
+}
+static int setup_threads_bare(void **state) {
+    return test_open_fakes(state, MEMLORD_FLAG_NO_STRATEGY);
+}
+
+static void remove_callback(test_case *t) {
+    assert_ok(
+        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+}
+
+/* -- not before there is something to decide -- */
+
+static void a_device_without_a_source_has_no_poller(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL));
+    grow(t, cuda(0), 100);
+    assert_int_equal(threads_now(), before);
+}
+
+static void a_device_without_a_callback_has_none(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    remove_callback(t);
+    grow(t, cuda(0), 100);
+    grow(t, cpu(), 100);
+    assert_int_equal(threads_now(), before);
+}
+
+static void a_device_without_a_strategy_has_none(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    grow(t, cuda(0), 100);
+    assert_int_equal(threads_now(), before);
+}
+
+static void nor_has_one_with_the_no_strategy_flag(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    grow(t, cuda(0), 100);
+    assert_int_equal(threads_now(), before);
+}
+
+static void create_and_configuration_start_none(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    test_threshold(t->lord, ALLOCATED, 1000);
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 1000));
+    memlord_allocated(t->lord, all());
+    free(report_of(t->lord, MEMLORD_FORMAT_TEXT));
+    assert_int_equal(threads_now(), before);
+}
+
+/* -- one for each device -- */
+
+static void the_first_call_that_touches_a_device_starts_its_poller(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    grow(t, cuda(0), 100);
+    assert_int_equal(threads_now(), before + 1);
+    grow(t, cuda(0), 100);
+    grow(t, cpu(), 100);
+    assert_int_equal(threads_now(), before + 1);
+    grow(t, cuda(1), 100);
+    assert_int_equal(threads_now(), before + 2);
+}
+
+static void one_starts_when_the_last_of_the_three_comes(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    remove_callback(t);
+    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    grow(t, cuda(0), 100);
+    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    grow(t, cuda(0), 100);
+    assert_int_equal(threads_now(), before);
+    test_threshold(t->lord, ALLOCATED, 1000000);
+    grow(t, cuda(0), 100);
+    assert_int_equal(threads_now(), before + 1);
+}
+
+static void devices_in_one_memory_share_a_poller(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before;
+    assert_ok(
+        memlord_capacity_source(t->lord, MEMLORD_DEVICE_CPU, test_source_ask, &t->source));
+    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CPU, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_PINNED, test_gc_run, &t->gc));
+    before = threads_before();
+    grow(t, cpu(), 100);
+    grow(t, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), 100);
+    assert_int_equal(threads_now(), before + 1);
+}
+
+static void destroy_joins_them(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    grow(t, cuda(0), 100);
+    grow(t, cuda(1), 100);
+    memlord_destroy(t->lord);
+    t->lord = NULL;
+    assert_int_equal(threads_left(before), before);
+}
+
+/* -- by hand -- */
+
+static void stop_joins_them_and_none_starts_until_start(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    grow(t, cuda(0), 100);
+    memlord_poller_stop(t->lord);
+    assert_int_equal(threads_left(before), before);
+    grow(t, cuda(0), 100);
+    grow(t, cuda(1), 100);
+    assert_int_equal(threads_now(), before);
+    memlord_poller_stop(t->lord);
+    assert_ok(memlord_poller_start(t->lord, 0));
+    grow(t, cuda(0), 100);
+    grow(t, cuda(1), 100);
+    assert_int_equal(threads_now(), before + 2);
+}
+
+static void start_wants_neither_callback_nor_strategy(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    remove_callback(t);
+    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    grow(t, cuda(0), 100);
+    assert_int_equal(threads_now(), before);
+    assert_ok(memlord_poller_start(t->lord, 0));
+    assert_int_equal(threads_now(), before + 1);
+    assert_ok(memlord_poller_start(t->lord, 0));
+    assert_int_equal(threads_now(), before + 1);
+    grow(t, cuda(1), 100); /* and from now on for whatever comes */
+    assert_int_equal(threads_now(), before + 2);
+}
+
+static void intervals_below_10_ms_are_refused(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    uint32_t ms;
+    for (ms = 1; ms < 10; ms++)
+        assert_int_equal(memlord_poller_start(t->lord, ms), MEMLORD_E_INVALID);
+    assert_int_equal(threads_now(), before);
+    assert_ok(memlord_poller_start(t->lord, 10));
+    assert_ok(memlord_poller_start(t->lord, 0));
+    assert_ok(memlord_poller_start(t->lord, UINT32_MAX));
+}
+
+static void without_threads_start_is_unsupported(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_UNSUPPORTED);
+    grow(t, cuda(0), 100);
+    assert_int_equal(threads_now(), before);
+    memlord_poller_stop(t->lord);
+}
+
+static void a_null_ledger_polls_nothing(void **state) {
+    (void)state;
+    assert_ok(memlord_poller_start(NULL, 0));
+    memlord_poller_stop(NULL);
+}
+
+static void pollers_come_and_go(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    uint64_t i;
+    for (i = 0; i < 50 * SCALE; i++) {
+        assert_ok(memlord_poller_start(t->lord, 10));
+        grow(t, cuda((int)(i % 4)), 100);
+        memlord_poller_stop(t->lord);
+    }
+    assert_int_equal(threads_left(before), before);
+}
+
+typedef struct switcher {
+    memlord *lord;
+    uint64_t rounds, next;
+} switcher;
+
+static void *start_and_stop(void *user) {
+    switcher *s = (switcher *)user;
+    uint64_t i, id = __atomic_add_fetch(&s->next, 1, __ATOMIC_RELAXED);
+    for (i = 0; i < s->rounds; i++) {
+        memlord_poller_start(s->lord, 10);
+        memlord_alloc(s->lord, memlord_device_cuda((int)(i % 4)), id << 40, 100, NULL);
+        if (i % 2) memlord_poller_stop(s->lord);
+    }
+    return NULL;
+}
+
+static void several_threads_may_start_and_stop_them(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    pthread_t threads[4];
+    switcher s;
+    int i;
+    s.lord = t->lord;
+    s.rounds = 100 * SCALE;
+    s.next = 0;
+    for (i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, start_and_stop, &s), 0);
+    for (i = 0; i < 4; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    memlord_poller_stop(t->lord);
+    assert_int_equal(threads_left(before), before);
+}
+
+/* -- without threads the caller samples -- */
+
+static void touch_and_poll(test_case *t) {
+    grow(t, cuda(0), 1);
+    assert_ok(memlord_gc_poll(t->lord, all()));
+}
+
+static void without_threads_a_poll_samples_what_has_grown_old(void **state) {
+    test_case *t = (test_case *)*state;
+    t->source.total = 1000;
+    t->source.fail = 0;
+    touch_and_poll(t);
+    assert_int_equal(t->source.calls, 1);
+    t->now += 199 * MS;
+    touch_and_poll(t);
+    assert_int_equal(t->source.calls, 1);
+    t->now += 2 * MS;
+    grow(t, cuda(0), 1); /* no track call waits for a sample */
+    assert_int_equal(t->source.calls, 1);
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(t->source.calls, 2);
+}
+
+static void a_clock_that_jumps_is_not_caught_up_with(void **state) {
+    test_case *t = (test_case *)*state;
+    int i;
+    touch_and_poll(t);
+    t->now += 3600000 * MS;
+    for (i = 0; i < 10; i++) touch_and_poll(t);
+    assert_int_equal(t->source.calls, 2);
+}
+
+static void a_poll_asks_only_for_the_devices_it_names(void **state) {
+    test_case *t = (test_case *)*state;
+    grow(t, cuda(0), 1);
+    grow(t, cuda(1), 1);
+    assert_ok(memlord_gc_poll(t->lord, cuda(1)));
+    assert_int_equal(t->source.calls, 1);
+    assert_int_equal(t->source.device.index, 1);
+    assert_ok(memlord_gc_poll(t->lord, cpu()));
+    assert_int_equal(t->source.calls, 1);
+}
+
+static void a_sample_by_poll_may_fire_a_band(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(50, 101, ALLOCATED, 1, 0);
+    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    t->source.total = 1000;
+    t->source.fail = 0;
+    touch_and_poll(t);
+    assert_int_equal(t->gc.runs, 0);
+    t->source.used = 600;
+    t->now += 201 * MS;
+    touch_and_poll(t);
+    assert_int_equal(t->gc.runs, 1);
+    assert_true(t->gc.last.used_percent == 60.0);
+}
+
+/* How many ms old a sample must be for a poll to take another. */
+static uint32_t interval_of(test_case *t, uint32_t poll_ms, const char *variable) {
+    memlord_desc desc = test_desc(&t->heap, MEMLORD_FLAG_NO_THREADS);
+    memlord *lord = NULL;
+    uint64_t calls;
+    uint32_t ms;
+    desc.poll_ms = poll_ms;
+    desc.clock.fn = test_now;
+    desc.clock.user = &t->now;
+    if (variable) {
+        desc.flags &= ~(uint32_t)MEMLORD_FLAG_NO_ENV;
+        setenv("MEMLORD_POLL_INTERVAL_MS", variable, 1);
+    }
+    assert_ok(memlord_create(&desc, &lord));
+    unsetenv("MEMLORD_POLL_INTERVAL_MS");
+    assert_ok(
+        memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &t->source));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    assert_ok(memlord_gc_poll(lord, all()));
+    calls = t->source.calls;
+    for (ms = 0; ms < 2000 && t->source.calls == calls; ms++) {
+        t->now += MS;
+        assert_ok(memlord_gc_poll(lord, all()));
+    }
+    memlord_destroy(lord);
+    return ms;
+}
+
+static void the_interval_is_200_ms_or_as_configured(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_in_range(interval_of(t, 0, NULL), 200, 201);
+    assert_in_range(interval_of(t, 1000, NULL), 1000, 1001);
+    assert_in_range(interval_of(t, 50, NULL), 50, 51);
+}
+
+static void the_environment_overrides_the_interval(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_in_range(interval_of(t, 0, "70"), 70, 71);
+    assert_in_range(interval_of(t, 1000, "70"), 70, 71);
+    assert_in_range(interval_of(t, 0, "10"), 10, 11);
+}
+
+static void nonsense_in_the_environment_is_ignored(void **state) {
+    test_case *t = (test_case *)*state;
+    const char *const bad[] = {"", "fast", "50x", "-20", "9", "0"};
+    size_t i;
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_in_range(interval_of(t, 0, bad[i]), 200, 201);
+}
+
+#if !TEST_SANITIZED
+static void a_thread_that_cannot_be_had_leaves_it_to_the_caller(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    test_log_clear(&t->log);
+    refuse_threads = 1;
+    grow(t, cuda(0), 100);
+    grow(t, cuda(0), 100);
+    refuse_threads = 0;
+    assert_int_equal(threads_now(), before);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_WARNING] + t->log.lines[MEMLORD_LOG_ERROR], 1);
+    assert_int_equal(t->source.calls, 0);
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(t->source.calls, 1);
+}
+#endif
+
+/* -- sources that block -- */
+
+static void a_blocked_source_delays_no_other_device(void **state) {
+    test_case *t = (test_case *)*state;
+    watched *w = watch(t);
+    memlord_capacity c;
+    w->gates[0].open = 0;
+    grow(t, cuda(0), 100);
+    assert_true(test_gate_came(&w->gates[0], 1));
+    grow(t, cuda(1), 100);
+    assert_true(test_gate_came(&w->gates[1], 1));
+    assert_ok(memlord_capacity_get(t->lord, cuda(0), &c));
+    assert_int_equal(c.known, 0);
+    test_gate_open(&w->gates[0]);
+}
+
+static void a_blocked_source_delays_no_track_call(void **state) {
+    test_case *t = (test_case *)*state;
+    watched *w = watch(t);
+    int i;
+    test_threshold(t->lord, ALLOCATED, 100000);
+    w->gates[0].open = 0;
+    grow(t, cuda(0), 100);
+    assert_true(test_gate_came(&w->gates[0], 1));
+    for (i = 0; i < 1000; i++)
+        assert_ok(memlord_free(t->lord, cuda(0), grow(t, cuda(0), 10), NULL));
+    grow(t, cuda(0), 100000);
+    assert_int_equal(test_gc_runs(&t->gc), 1);
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(memlord_capacity_sample(t->lord, cuda(0)), MEMLORD_E_STATE);
+    free(report_of(t->lord, MEMLORD_FORMAT_TEXT));
+    test_gate_open(&w->gates[0]);
+}
+
+/* -- ends -- */
+
+typedef struct opener {
+    test_gate *gate;
+    int opened;
+} opener;
+
+static void *open_late(void *user) {
+    opener *o = (opener *)user;
+    int i;
+    for (i = 0; i < 1000; i++) sched_yield(); /* whoever does not wait would be back */
+    __atomic_store_n(&o->opened, 1, __ATOMIC_SEQ_CST);
+    test_gate_open(o->gate);
+    return NULL;
+}
+
+static void destroy_waits_for_a_source(void **state) {
+    test_case *t = (test_case *)*state;
+    watched *w = watch(t);
+    opener o = {&w->gates[0], 0};
+    pthread_t thread;
+    w->gates[0].open = 0;
+    grow(t, cuda(0), 100);
+    assert_true(test_gate_came(&w->gates[0], 1));
+    assert_int_equal(pthread_create(&thread, NULL, open_late, &o), 0);
+    memlord_destroy(t->lord);
+    t->lord = NULL;
+    assert_int_equal(__atomic_load_n(&o.opened, __ATOMIC_SEQ_CST), 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void pass_the_gate(test_gc *gc, memlord *lord, const memlord_gc_event *event) {
+    (void)lord;
+    (void)event;
+    test_gate_pass((test_gate *)gc->user);
+}
+
+static void with_defer_destroy_waits_for_a_run_on_a_poller(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gate gate = TEST_GATE;
+    opener o = {&gate, 0};
+    pthread_t thread;
+    t->gc.user = &gate;
+    t->gc.act = pass_the_gate;
+    test_threshold(t->lord, ALLOCATED, 1000);
+    assert_ok(memlord_poller_start(t->lord, 10));
+    grow(t, cuda(0), 1000);
+    assert_true(test_gate_came(&gate, 1));
+    assert_int_equal(pthread_create(&thread, NULL, open_late, &o), 0);
+    memlord_destroy(t->lord);
+    t->lord = NULL;
+    assert_int_equal(__atomic_load_n(&o.opened, __ATOMIC_SEQ_CST), 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(test_gc_runs(&t->gc), 1);
+}
+
+static void stop_and_pass_the_gate(test_gc *gc, memlord *lord, const memlord_gc_event *event) {
+    (void)event;
+    memlord_poller_stop(lord);
+    test_gate_pass((test_gate *)gc->user);
+}
+
+static void with_defer_a_callback_may_stop_the_poller_it_runs_on(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gate gate = TEST_GATE;
+    size_t before = threads_before();
+    gate.open = 1;
+    t->gc.user = &gate;
+    t->gc.act = stop_and_pass_the_gate;
+    test_threshold(t->lord, ALLOCATED, 1000);
+    assert_ok(memlord_poller_start(t->lord, 10));
+    grow(t, cuda(0), 1000);
+    assert_true(test_gate_came(&gate, 1));
+    assert_int_equal(threads_left(before), before);
+    assert_ok(memlord_poller_start(t->lord, 10));
+    assert_int_equal(threads_now(), before + 1);
+}
+
+static void with_defer_destroy_waits_for_a_poller_that_stopped_itself(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gate gate = TEST_GATE;
+    opener o = {&gate, 0};
+    pthread_t thread;
+    t->gc.user = &gate;
+    t->gc.act = stop_and_pass_the_gate;
+    test_threshold(t->lord, ALLOCATED, 1000);
+    assert_ok(memlord_poller_start(t->lord, 10));
+    grow(t, cuda(0), 1000);
+    assert_true(test_gate_came(&gate, 1));
+    assert_int_equal(pthread_create(&thread, NULL, open_late, &o), 0);
+    memlord_destroy(t->lord);
+    t->lord = NULL;
+    assert_int_equal(__atomic_load_n(&o.opened, __ATOMIC_SEQ_CST), 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* -- fork; the thread sanitizer lets no child start a thread -- */
+
+#if !TEST_SANITIZED
+static memlord *polled_ledger(void) {
+    static test_source source;
+    memlord_desc desc;
+    memlord *lord = NULL;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    source.total = 1000;
+    assert_ok(memlord_create(&desc, &lord)); /* its own pages: malloc's may be locked */
+    assert_ok(memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &source));
+    assert_ok(memlord_poller_start(lord, 10));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    return lord;
+}
+
+static int child_status(pid_t pid) {
+    int status = -1;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) return -1;
+    return status;
+}
+
+static void a_child_has_no_poller_until_it_uses_the_ledger(void **state) {
+    memlord *lord = polled_ledger();
+    size_t before = threads_now();
+    pid_t pid = fork();
+    (void)state;
+    if (pid == 0) {
+        alarm(20);
+        if (threads_now() != 1) _exit(1);
+        if (memlord_allocated(lord, cuda(0)) != 100) _exit(2);
+        if (memlord_alloc(lord, cuda(0), 0x2000, 10, NULL)) _exit(3);
+        if (threads_now() != 2) _exit(4);
+        memlord_destroy(lord);
+        _exit(threads_left(1) != 1 ? 5 : 0);
+    }
+    assert_int_equal(child_status(pid), 0);
+    assert_int_equal(threads_now(), before);
+    memlord_destroy(lord);
+}
+
+static void a_child_may_stop_what_it_does_not_have(void **state) {
+    memlord *lord = polled_ledger();
+    pid_t pid = fork();
+    (void)state;
+    if (pid == 0) {
+        alarm(20);
+        memlord_poller_stop(lord);
+        if (memlord_alloc(lord, cuda(0), 0x2000, 10, NULL)) _exit(1);
+        if (threads_now() != 1) _exit(2);
+        if (memlord_poller_start(lord, 10)) _exit(3);
+        if (threads_now() != 2) _exit(4);
+        memlord_destroy(lord);
+        _exit(0);
+    }
+    assert_int_equal(child_status(pid), 0);
+    memlord_destroy(lord);
+}
+
+static void a_child_may_destroy_at_once(void **state) {
+    memlord *lord = polled_ledger();
+    pid_t pid = fork();
+    (void)state;
+    if (pid == 0) {
+        alarm(20);
+        memlord_destroy(lord);
+        _exit(0);
+    }
+    assert_int_equal(child_status(pid), 0);
+    memlord_destroy(lord);
+}
+
+static void children_born_while_pollers_work_never_hang(void **state) {
+    memlord *lord = polled_ledger();
+    uint64_t i;
+    (void)state;
+    for (i = 0; i < 50 * SCALE; i++) {
+        pid_t pid;
+        memlord_capacity c;
+        memlord_poller_stop(lord); /* a poller that starts is at work */
+        assert_ok(memlord_poller_start(lord, 10));
+        pid = fork();
+        if (pid == 0) {
+            alarm(10);
+            if (memlord_capacity_get(lord, cuda(0), &c)) _exit(1);
+            if (memlord_alloc(lord, cuda(0), 0x2000, 10, NULL)) _exit(2);
+            while (memlord_capacity_sample(lord, cuda(0)) == MEMLORD_E_STATE) sched_yield();
+            if (memlord_gc_poll(lord, all())) _exit(3);
+            memlord_destroy(lord);
+            _exit(0);
+        }
+        assert_int_equal(child_status(pid), 0);
+    }
+    memlord_destroy(lord);
+}
+#endif
+
+/* -- the one that waits -- */
+
+static void samples_come_by_themselves_and_fire_bands(void **state) {
+    test_case *t = (test_case *)*state;
+    watched *w = watch(t);
+    test_gate ran = TEST_GATE;
+    memlord_band band = band_of(50, 101, ALLOCATED, 1, 0);
+    memlord_capacity c;
+    ran.open = 1;
+    t->gc.user = &ran;
+    t->gc.act = pass_the_gate;
+    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_poller_start(t->lord, 10));
+    grow(t, cuda(0), 100);
+    assert_true(test_gate_came(&w->gates[0], 3));
+    assert_ok(memlord_capacity_get(t->lord, cuda(0), &c));
+    assert_int_equal(c.known, 1);
+    assert_int_equal(c.total, 1000000);
+    assert_int_equal(test_gc_runs(&t->gc), 0);
+    __atomic_store_n(&w->used, 600000, __ATOMIC_SEQ_CST);
+    assert_true(test_gate_came(&ran, 1)); /* no track call: the poller saw it */
+    memlord_poller_stop(t->lord);
+    assert_int_equal(test_gc_runs(&t->gc), 1);
+}
+
+#define TEST_THREADS(name) cmocka_unit_test_setup_teardown(name, setup_threads, test_teardown)
+#define TEST_THREADS_DEFER(name) \
+    cmocka_unit_test_setup_teardown(name, setup_threads_defer, test_teardown)
+#define TEST_THREADS_BARE(name) \
+    cmocka_unit_test_setup_teardown(name, setup_threads_bare, test_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_THREADS(a_device_without_a_source_has_no_poller),
+        TEST_THREADS(a_device_without_a_callback_has_none),
+        TEST_THREADS(a_device_without_a_strategy_has_none),
+        TEST_THREADS_BARE(nor_has_one_with_the_no_strategy_flag),
+        TEST_THREADS(create_and_configuration_start_none),
+        TEST_THREADS(the_first_call_that_touches_a_device_starts_its_poller),
+        TEST_THREADS(one_starts_when_the_last_of_the_three_comes),
+        TEST_THREADS(devices_in_one_memory_share_a_poller),
+        TEST_THREADS(destroy_joins_them),
+        TEST_THREADS(stop_joins_them_and_none_starts_until_start),
+        TEST_THREADS(start_wants_neither_callback_nor_strategy),
+        TEST_THREADS(intervals_below_10_ms_are_refused),
+        TEST_FAKES(without_threads_start_is_unsupported),
+        cmocka_unit_test(a_null_ledger_polls_nothing),
+        TEST_THREADS(pollers_come_and_go),
+        TEST_THREADS(several_threads_may_start_and_stop_them),
+        TEST_FAKES(without_threads_a_poll_samples_what_has_grown_old),
+        TEST_FAKES(a_clock_that_jumps_is_not_caught_up_with),
+        TEST_FAKES(a_poll_asks_only_for_the_devices_it_names),
+        TEST_FAKES(a_sample_by_poll_may_fire_a_band),
+        TEST_FAKES(the_interval_is_200_ms_or_as_configured),
+        TEST_FAKES(the_environment_overrides_the_interval),
+        TEST_FAKES(nonsense_in_the_environment_is_ignored),
+#if !TEST_SANITIZED
+        TEST_THREADS(a_thread_that_cannot_be_had_leaves_it_to_the_caller),
+#endif
+        TEST_THREADS(a_blocked_source_delays_no_other_device),
+        TEST_THREADS(a_blocked_source_delays_no_track_call),
+        TEST_THREADS(destroy_waits_for_a_source),
+        TEST_THREADS_DEFER(with_defer_destroy_waits_for_a_run_on_a_poller),
+        TEST_THREADS_DEFER(with_defer_a_callback_may_stop_the_poller_it_runs_on),
+        TEST_THREADS_DEFER(with_defer_destroy_waits_for_a_poller_that_stopped_itself),
+#if !TEST_SANITIZED
+        cmocka_unit_test(a_child_has_no_poller_until_it_uses_the_ledger),
+        cmocka_unit_test(a_child_may_stop_what_it_does_not_have),
+        cmocka_unit_test(a_child_may_destroy_at_once),
+        cmocka_unit_test(children_born_while_pollers_work_never_hang),
+#endif
+        TEST_THREADS_DEFER(samples_come_by_themselves_and_fire_bands),
+    };
+    return cmocka_run_group_tests_name("pollers", tests, start_a_thread_once, NULL);
+}

@@ -1,0 +1,359 @@
+/* Pools the host runs itself: what it says of them, the two ratios, and how pressed a device
+   is. */
+#include "support.h"
+
+#include <math.h>
+
+#include "json.h"
+
+static int near(double a, double b) { return fabs(a - b) < 1e-12; }
+
+static memlord_stats numbers(uint64_t reserved, uint64_t allocated, uint64_t largest_free) {
+    memlord_stats stats;
+    memset(&stats, 0, sizeof stats);
+    stats.reserved = reserved;
+    stats.allocated = allocated;
+    stats.largest_free = largest_free;
+    return stats;
+}
+
+/* -- reserved -- */
+
+static void what_the_pool_holds_is_shown(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 40, NULL));
+    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 30));
+    s = stats_of(lord, cuda(0));
+    assert_int_equal(s.reserved, 100);
+    assert_int_equal(s.reserved_peak, 100);
+    assert_int_equal(s.cached, 60);
+    assert_int_equal(s.largest_free, 30);
+    assert_int_equal(s.allocated, 40);
+    assert_int_equal(stats_of(lord, cuda(1)).reserved, 0);
+}
+
+static void it_is_no_allocation(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 30));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(memlord_peak(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).live_blocks, 0);
+}
+
+static void a_later_set_replaces_it_and_the_peak_stays(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 30));
+    assert_ok(memlord_reserved_set(lord, cuda(0), 70, 10));
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, 70);
+    assert_int_equal(stats_of(lord, cuda(0)).largest_free, 10);
+    assert_int_equal(stats_of(lord, cuda(0)).reserved_peak, 100);
+}
+
+static void it_can_be_changed_by_a_difference(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_reserved_add(lord, cuda(0), 100));
+    assert_ok(memlord_reserved_add(lord, cuda(0), 50));
+    assert_ok(memlord_reserved_add(lord, cuda(0), -150));
+    assert_ok(memlord_reserved_add(lord, cuda(0), 20));
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, 20);
+    assert_int_equal(stats_of(lord, cuda(0)).reserved_peak, 150);
+}
+
+static void a_difference_below_0_is_refused_unchanged(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_reserved_add(lord, cuda(0), 100));
+    assert_int_equal(memlord_reserved_add(lord, cuda(0), -101), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_reserved_add(lord, cuda(0), INT64_MIN), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_reserved_add(lord, cuda(1), -1), MEMLORD_E_INVALID);
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, 100);
+    assert_int_equal(stats_of(lord, cuda(1)).reserved, 0);
+}
+
+static void a_difference_that_is_too_much_is_refused_unchanged(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_reserved_add(lord, cuda(0), 100));
+    assert_int_equal(memlord_reserved_add(lord, cuda(0), INT64_MAX), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_reserved_add(lord, cuda(0), (int64_t)1 << 62), MEMLORD_E_INVALID);
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, 100);
+    assert_int_equal(stats_of(lord, cuda(0)).reserved_peak, 100);
+}
+
+static void cached_is_never_below_0(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 140, NULL));
+    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 0));
+    assert_int_equal(stats_of(lord, cuda(0)).cached, 0);
+}
+
+static void a_wide_selector_adds_them_up(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 40, NULL));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 50, NULL));
+    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 30));
+    assert_ok(memlord_reserved_set(lord, cuda(1), 10, 0));
+    assert_ok(memlord_reserved_set(lord, cpu(), 7, UINT64_MAX));
+    s = stats_of(lord, cuda(MEMLORD_ANY));
+    assert_int_equal(s.reserved, 110);
+    assert_int_equal(s.reserved_peak, 110);
+    assert_int_equal(s.cached, 60);
+    assert_true(memlord_fragmentation(&s) >= 0 && memlord_fragmentation(&s) <= 1);
+    s = stats_of(lord, all());
+    assert_int_equal(s.reserved, 117);
+    assert_true(isnan(memlord_fragmentation(&s)) ||
+                (memlord_fragmentation(&s) >= 0 && memlord_fragmentation(&s) <= 1));
+}
+
+static void a_reset_keeps_the_level_and_drops_the_peak_to_it(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 30));
+    assert_ok(memlord_reserved_set(lord, cuda(0), 70, 10));
+    assert_ok(memlord_cache_hit(lord, cuda(0)));
+    memlord_reset(lord);
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, 70);
+    assert_int_equal(stats_of(lord, cuda(0)).largest_free, 10);
+    assert_int_equal(stats_of(lord, cuda(0)).reserved_peak, 70);
+    assert_int_equal(stats_of(lord, cuda(0)).cache_hits, 0);
+}
+
+static void what_is_not_known_is_no_number_in_a_report(void **state) {
+    memlord *lord = test_lord(state);
+    char *json, *text;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 40, NULL));
+    assert_ok(memlord_reserved_set(lord, cuda(0), 100, UINT64_MAX));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_true(json_valid(json));
+    assert_null(strstr(json, "18446744073709551615"));
+    assert_null(strstr(text, "18446744073709551615"));
+    assert_null(strstr(text, "16 EiB"));
+    assert_null(strstr(text, "nan"));
+    free(json);
+    free(text);
+}
+
+static void hits_and_misses_are_counted(void **state) {
+    memlord *lord = test_lord(state);
+    int i;
+    for (i = 0; i < 5; i++) assert_ok(memlord_cache_hit(lord, cuda(0)));
+    for (i = 0; i < 3; i++) assert_ok(memlord_cache_miss(lord, cuda(0)));
+    assert_ok(memlord_cache_miss(lord, cpu()));
+    assert_int_equal(stats_of(lord, cuda(0)).cache_hits, 5);
+    assert_int_equal(stats_of(lord, cuda(0)).cache_misses, 3);
+    assert_int_equal(stats_of(lord, all()).cache_misses, 4);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+static void only_a_device_has_a_pool(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_device bad[] = {all(), cuda(MEMLORD_ANY), cuda(-2),
+                                  memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0)};
+    size_t i;
+    for (i = 0; i < 4; i++) {
+        assert_int_equal(memlord_reserved_set(lord, bad[i], 1, 1), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_reserved_add(lord, bad[i], 1), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_cache_hit(lord, bad[i]), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_cache_miss(lord, bad[i]), MEMLORD_E_DEVICE);
+    }
+    assert_int_equal(stats_of(lord, all()).reserved, 0);
+}
+
+static void a_null_ledger_takes_it_all(void **state) {
+    (void)state;
+    assert_ok(memlord_reserved_set(NULL, cuda(0), 1, 1));
+    assert_ok(memlord_reserved_add(NULL, cuda(0), -1));
+    assert_ok(memlord_cache_hit(NULL, cuda(0)));
+    assert_ok(memlord_cache_miss(NULL, cuda(0)));
+    assert_int_equal(memlord_pressure_level(NULL, cuda(0)), MEMLORD_PRESSURE_UNKNOWN);
+}
+
+/* -- the ratios -- */
+
+static void the_cached_ratio_is_of_what_is_reserved(void **state) {
+    memlord_stats s = numbers(100, 40, 0);
+    (void)state;
+    assert_true(near(memlord_cached_ratio(&s), 0.6));
+    s = numbers(100, 0, 0);
+    assert_true(near(memlord_cached_ratio(&s), 1));
+    s = numbers(100, 100, 0);
+    assert_true(near(memlord_cached_ratio(&s), 0));
+}
+
+static void the_cached_ratio_is_0_when_nothing_is_reserved(void **state) {
+    memlord_stats s = numbers(0, 0, 0);
+    (void)state;
+    assert_true(near(memlord_cached_ratio(&s), 0));
+    s = numbers(0, 50, 0);
+    assert_true(near(memlord_cached_ratio(&s), 0));
+}
+
+static void the_cached_ratio_is_never_below_0(void **state) {
+    memlord_stats s = numbers(100, 140, 0);
+    (void)state;
+    assert_true(near(memlord_cached_ratio(&s), 0));
+    s = numbers(1, UINT64_MAX, 0);
+    assert_true(near(memlord_cached_ratio(&s), 0));
+}
+
+static void fragmentation_is_what_the_largest_piece_leaves(void **state) {
+    memlord_stats s = numbers(100, 40, 30);
+    (void)state;
+    assert_true(near(memlord_fragmentation(&s), 0.5));
+    s = numbers(100, 40, 60);
+    assert_true(near(memlord_fragmentation(&s), 0));
+    s = numbers(100, 40, 0);
+    assert_true(near(memlord_fragmentation(&s), 1));
+}
+
+static void fragmentation_stays_within_0_and_1(void **state) {
+    memlord_stats s = numbers(100, 40, 90);
+    (void)state;
+    assert_true(near(memlord_fragmentation(&s), 0));
+    s = numbers(100, 140, 10);
+    assert_true(near(memlord_fragmentation(&s), 0));
+    s = numbers(100, 100, 0);
+    assert_true(near(memlord_fragmentation(&s), 0));
+}
+
+static void fragmentation_is_nan_when_not_known(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s = numbers(100, 40, UINT64_MAX);
+    assert_true(isnan(memlord_fragmentation(&s)));
+    assert_ok(memlord_reserved_set(lord, cuda(0), 100, UINT64_MAX));
+    assert_ok(memlord_reserved_add(lord, cuda(1), 100)); /* never said */
+    s = stats_of(lord, cuda(0));
+    assert_true(isnan(memlord_fragmentation(&s)));
+    s = stats_of(lord, cuda(1));
+    assert_true(isnan(memlord_fragmentation(&s)));
+}
+
+/* -- pressure -- */
+
+static void pressure_is_unknown_without_limit_and_capacity(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_pressure_level(lord, cuda(0)), MEMLORD_PRESSURE_UNKNOWN);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1000, NULL));
+    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 0));
+    assert_int_equal(memlord_pressure_level(lord, cuda(0)), MEMLORD_PRESSURE_UNKNOWN);
+    assert_int_equal(memlord_pressure_level(lord, memlord_device_make(99, 0)),
+                     MEMLORD_PRESSURE_UNKNOWN);
+}
+
+/* `used` bytes of 1000 are live or used: the level then. */
+static int level_by_limit(memlord *lord, uint64_t used) {
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, used, NULL));
+    return memlord_pressure_level(lord, cuda(0));
+}
+
+static void pressure_follows_the_limit(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_limit_set(lord, cuda(0), 1000));
+    assert_int_equal(level_by_limit(lord, 0), MEMLORD_PRESSURE_NORMAL);
+    assert_int_equal(level_by_limit(lord, 799), MEMLORD_PRESSURE_NORMAL);
+    assert_int_equal(level_by_limit(lord, 800), MEMLORD_PRESSURE_WARNING);
+    assert_int_equal(level_by_limit(lord, 949), MEMLORD_PRESSURE_WARNING);
+    assert_int_equal(level_by_limit(lord, 950), MEMLORD_PRESSURE_CRITICAL);
+    assert_int_equal(level_by_limit(lord, 5000), MEMLORD_PRESSURE_CRITICAL);
+    assert_int_equal(level_by_limit(lord, 10), MEMLORD_PRESSURE_NORMAL);
+}
+
+static int level_by_capacity(test_case *t, uint64_t used) {
+    test_capacity(t, 1000, used);
+    return memlord_pressure_level(t->lord, cuda(0));
+}
+
+static void pressure_follows_the_capacity(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_int_equal(level_by_capacity(t, 0), MEMLORD_PRESSURE_NORMAL);
+    assert_int_equal(level_by_capacity(t, 799), MEMLORD_PRESSURE_NORMAL);
+    assert_int_equal(level_by_capacity(t, 800), MEMLORD_PRESSURE_WARNING);
+    assert_int_equal(level_by_capacity(t, 949), MEMLORD_PRESSURE_WARNING);
+    assert_int_equal(level_by_capacity(t, 950), MEMLORD_PRESSURE_CRITICAL);
+    assert_int_equal(level_by_capacity(t, 1000), MEMLORD_PRESSURE_CRITICAL);
+}
+
+static void pressure_is_the_worse_of_the_two(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 100));
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 96, NULL));
+    assert_int_equal(level_by_capacity(t, 96), MEMLORD_PRESSURE_CRITICAL);
+    assert_ok(memlord_free(t->lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(level_by_capacity(t, 850), MEMLORD_PRESSURE_WARNING);
+}
+
+static void a_sample_that_failed_is_no_pressure(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_int_equal(level_by_capacity(t, 990), MEMLORD_PRESSURE_CRITICAL);
+    t->source.fail = 1;
+    assert_int_equal(memlord_capacity_sample(t->lord, cuda(0)), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_pressure_level(t->lord, cuda(0)), MEMLORD_PRESSURE_UNKNOWN);
+}
+
+/* -- threads -- */
+
+#define THREADS 4
+#define ROUNDS 20000
+
+static void *add_and_take(void *user) {
+    memlord *lord = (memlord *)user;
+    uint64_t bad = 0;
+    int i;
+    for (i = 0; i < ROUNDS; i++) {
+        bad += memlord_reserved_add(lord, memlord_device_cuda(0), 10) != MEMLORD_OK;
+        bad += memlord_cache_hit(lord, memlord_device_cuda(0)) != MEMLORD_OK;
+        bad += memlord_cache_miss(lord, memlord_device_cuda(0)) != MEMLORD_OK;
+        bad += memlord_reserved_add(lord, memlord_device_cuda(0), -9) != MEMLORD_OK;
+    }
+    return bad ? user : NULL;
+}
+
+static void threads_lose_no_difference_and_no_hit(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t threads[THREADS];
+    memlord_stats s;
+    int i;
+    for (i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, add_and_take, lord), 0);
+    for (i = 0; i < THREADS; i++) {
+        void *bad = NULL;
+        assert_int_equal(pthread_join(threads[i], &bad), 0);
+        assert_null(bad);
+    }
+    s = stats_of(lord, cuda(0));
+    assert_int_equal(s.reserved, THREADS * ROUNDS);
+    assert_true(s.reserved_peak >= s.reserved && s.reserved_peak <= s.reserved + THREADS * 10);
+    assert_int_equal(s.cache_hits, THREADS * ROUNDS);
+    assert_int_equal(s.cache_misses, THREADS * ROUNDS);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(what_the_pool_holds_is_shown),
+        TEST(it_is_no_allocation),
+        TEST(a_later_set_replaces_it_and_the_peak_stays),
+        TEST(it_can_be_changed_by_a_difference),
+        TEST(a_difference_below_0_is_refused_unchanged),
+        TEST(a_difference_that_is_too_much_is_refused_unchanged),
+        TEST(cached_is_never_below_0),
+        TEST(a_wide_selector_adds_them_up),
+        TEST(a_reset_keeps_the_level_and_drops_the_peak_to_it),
+        TEST(what_is_not_known_is_no_number_in_a_report),
+        TEST(hits_and_misses_are_counted),
+        TEST(only_a_device_has_a_pool),
+        TEST(a_null_ledger_takes_it_all),
+        TEST(the_cached_ratio_is_of_what_is_reserved),
+        TEST(the_cached_ratio_is_0_when_nothing_is_reserved),
+        TEST(the_cached_ratio_is_never_below_0),
+        TEST(fragmentation_is_what_the_largest_piece_leaves),
+        TEST(fragmentation_stays_within_0_and_1),
+        TEST(fragmentation_is_nan_when_not_known),
+        TEST(pressure_is_unknown_without_limit_and_capacity),
+        TEST(pressure_follows_the_limit),
+        TEST_FAKES(pressure_follows_the_capacity),
+        TEST_FAKES(pressure_is_the_worse_of_the_two),
+        TEST_FAKES(a_sample_that_failed_is_no_pressure),
+        TEST(threads_lose_no_difference_and_no_hit),
+    };
+    return cmocka_run_group_tests_name("pools", tests, NULL, NULL);
+}
