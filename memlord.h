@@ -2915,7 +2915,7 @@ typedef struct memlord_i_callback {
     memlord_gc_fn fn;
     void *user;
     int type;
-    int removed; /* off the list: freed by the run it is in */
+    int orphan; /* it removed itself: freed by the run it is in */
 } memlord_i_callback;
 
 typedef struct memlord_i_source {
@@ -7614,7 +7614,7 @@ static memlord_i_callback *memlord_i_callback_next(memlord *lord, memlord_i_watc
     for (c = lord->callbacks; c && (c->type != type || c->serial <= serial);) c = c->next;
     w->callback = c;
     if (c) *copy = *c;
-    if (ended && (!ended->removed || memlord_i_callback_runs(lord, ended, NULL))) ended = NULL;
+    if (ended && (!ended->orphan || memlord_i_callback_runs(lord, ended, NULL))) ended = NULL;
     memlord_i_lock_drop(&lord->callbacks_lock);
     memlord_i_free(lord, ended, sizeof *ended);
     return c;
@@ -11605,13 +11605,15 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, m
     found = c != NULL;
     if (c) {
         *at = c->next;
-        c->removed = 1;
         while (memlord_i_callback_runs(lord, c, &memlord_i_self)) {
             memlord_i_lock_drop(&lord->callbacks_lock);
             memlord_i_yield();
             memlord_i_lock_take(&lord->callbacks_lock);
         }
-        if (memlord_i_callback_runs(lord, c, NULL)) c = NULL; /* by us: freed when it returns */
+        if (memlord_i_callback_runs(lord, c, NULL)) { /* by us: freed when it returns */
+            c->orphan = 1;
+            c = NULL;
+        }
     }
     memlord_i_lock_drop(&lord->callbacks_lock);
     if (!found) return MEMLORD_E_UNKNOWN;
