@@ -8088,11 +8088,13 @@ static memlord_result memlord_i_poller_begin(memlord_i_place *place) {
 /* Stops a place's poller and waits for it; on the poller itself, leaves that to it. */
 static void memlord_i_poller_end(memlord_i_place *place) {
     for (;;) {
-        uint32_t seen = MEMLORD_I_POLLER_RUNS;
-        if (memlord_i_u32_cas_seqcst(&place->polled, &seen, MEMLORD_I_POLLER_BUSY)) break;
+        uint32_t seen = memlord_i_u32_load_acquire(&place->polled); /* of one that ended itself */
+        if (seen == MEMLORD_I_POLLER_RUNS &&
+            memlord_i_u32_cas_seqcst(&place->polled, &seen, MEMLORD_I_POLLER_BUSY))
+            break;
         if (seen == MEMLORD_I_POLLER_FAILED)
             memlord_i_u32_store(&place->polled, MEMLORD_I_POLLER_NONE);
-        if (seen != MEMLORD_I_POLLER_BUSY) return;
+        if (seen != MEMLORD_I_POLLER_BUSY && seen != MEMLORD_I_POLLER_RUNS) return;
         memlord_i_yield(); /* it is being started, or ends */
     }
     if (memlord_i_worker_is_self(place->worker)) {

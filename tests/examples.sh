@@ -27,7 +27,7 @@ says() { # FILE PATTERN...: every pattern stands in the file
     done
 }
 
-# -- the two that are programs --
+# -- those that are programs --
 
 build/quickstart >"$out/quickstart" 2>&1 && says "$out/quickstart" MemLord weights cuda:0 kv_cache
 verdict $? 'quickstart prints its report' "$out/quickstart"
@@ -46,6 +46,55 @@ assert sum(t["allocated"] for t in report["tags"]) <= report["total"]["allocated
 assert report["total"]["unknown_frees"] == report["total"]["implicit_frees"] == 0
 PY
 verdict $? 'and its report agrees with its plan' "$out/llama.why"
+
+build/bands 8MiB >"$out/bands" 2>&1 &&
+    says "$out/bands" 'collection 1 of cpu: band 0, 8 MiB >= 8 MiB' '^[2-9][0-9]* collections' cache
+verdict $? 'bands collects when its band says so' "$out/bands"
+
+python3 - "$out/bands" >"$out/bands.why" 2>&1 <<'PY'
+import re, sys
+units = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+def size(text):
+    number, unit = text.split()
+    return float(number) * units[unit]
+runs = re.findall(r"live (.+) -> (.+), resident (.+) -> (.+)", open(sys.argv[1]).read())
+assert len(runs) >= 2, runs
+for run in runs:
+    live, live_now, resident, resident_now = map(size, run)
+    assert live == 2**23 and live_now == 2**22, run
+    assert resident > live and resident - resident_now >= 2**21, run # half of it at least
+PY
+verdict $? 'and its cache shrinks, for the ledger and for the system' "$out/bands.why"
+
+build/oom >"$out/oom" 2>&1 &&
+    says "$out/oom" 'dropped 0 to ' 'allocated after [2-7] attempts' 'short' 'weights' \
+        '^16 requests answered' 'requests recovered, 1 failed' &&
+    ! grep -q 'request .* refused' "$out/oom"
+verdict $? 'oom overruns its device and completes; what can never fit is explained' "$out/oom"
+
+build/server 64 64MiB >"$out/server" 2>&1 &&
+    says "$out/server" 'request [0-9]* .* MiB .* 10 MiB$' 'busy, try later: no room for' \
+        'its account allows 10 MiB' 'limit 64 MiB' 'at the end 0 B live, 64 MiB of the limit free'
+verdict $? 'server stays under its limit and ends with nothing live' "$out/server"
+
+# Who came in time is not the same twice; that everybody was answered is.
+awk '/^64 requests:/ { n = $3 + $5 + $7; fine = n == 64 && $3 > 0 && $5 >= 8 && $7 > 0 && !$11 }
+    END { exit !fine }' "$out/server"
+verdict $? 'and answers every request' "$out/server"
+
+build/server 8 8MiB >"$out/server.small" 2>&1
+[ $? -eq 1 ] && says "$out/server.small" 'does not fit, 8 MiB short'
+verdict $? 'server loads no model that does not fit' "$out/server.small"
+
+for wrong in 'bands 1KiB' 'bands x' 'bands 8MiB 8MiB' 'oom 7' 'oom 9x' 'oom 8 8' 'server 0' \
+    'server 8 x' 'server 8 0' 'server 8 8MiB x'; do
+    # shellcheck disable=SC2086 # a program and its arguments
+    build/$wrong >"$out/wrong" 2>"$out/usage"
+    [ $? -eq 2 ] && [ ! -s "$out/wrong" ] && grep -q '^usage: ' "$out/usage" || break
+    wrong=
+done
+[ -z "$wrong" ]
+verdict $? "wrong arguments are answered with the usage and status 2${wrong:+: $wrong}" "$out/usage"
 
 # -- the library that is preloaded --
 

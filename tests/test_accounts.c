@@ -1,6 +1,8 @@
 /* Accounts: who is charged for bytes that are counted elsewhere. */
 #include "support.h"
 
+#include "json.h"
+
 #define SCALE test_env("MEMLORD_TEST_SCALE", 4)
 
 static memlord_account open_account(memlord *lord, const char *name, uint64_t limit) {
@@ -215,10 +217,10 @@ static void opens_and_closes_do_not_grow_memory(void **state) {
         memlord_account account;
         snprintf(name, sizeof name, "request %d", (int)i); /* names are not kept either */
         account = open_account(t->lord, name, 0);
+        assert_int_equal(memlord_account_charge(t->lord, first, 1), MEMLORD_E_UNKNOWN);
         assert_ok(memlord_account_close(t->lord, account));
     }
     assert_true(t->heap.bytes <= bytes);
-    assert_int_equal(memlord_account_charge(t->lord, first, 1), MEMLORD_E_UNKNOWN);
     assert_int_equal(account_of(t->lord, kept).bytes, 0);
 }
 
@@ -249,6 +251,25 @@ static void a_name_is_copied(void **state) {
     memlord_account account = open_account(lord, name, 0);
     memset(name, '?', sizeof name - 1);
     assert_string_equal(account_of(lord, account).name, "mine");
+}
+
+static void hostile_names_break_no_report(void **state) {
+    static const char *const names[] = {
+        "quotes \" and \\", "controls \x01\x1b[31m\x7f\n", "bad utf-8 \xff \xc0\x80 cut \xe2\x82",
+        "%n%s%n%s", "</script>", "\xe2\x80\xa8",
+        "cut inside of a letter of two bytes .........\xc3\xa9\xc3\xa9\xc3\xa9",
+        "cut inside of a letter of two bytes ........\xc3\xa9\xc3\xa9\xc3\xa9"};
+    memlord *lord = test_lord(state);
+    char *json, *text;
+    size_t i;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+        assert_ok(memlord_account_charge(lord, open_account(lord, names[i], 0), 1000));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_true(json_valid(json));
+    assert_null(strchr(text, 0x1b));
+    free(json);
+    free(text);
 }
 
 /* -- arguments -- */
@@ -481,6 +502,7 @@ int main(void) {
         TEST(a_long_name_is_cut),
         TEST(a_name_may_be_missing),
         TEST(a_name_is_copied),
+        TEST(hostile_names_break_no_report),
         TEST(bad_arguments_are_refused),
         TEST(a_null_ledger_opens_none),
         cmocka_unit_test(any_allocation_may_fail),

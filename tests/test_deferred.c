@@ -998,6 +998,22 @@ static void a_fenced_move_onto_itself_leaves_nothing_pending(void **state) {
     assert_int_equal(stats_of(lord, all()).implicit_frees, 0);
 }
 
+static void a_fenced_move_onto_a_live_block_closes_that(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = fake_new(0), *used = fake_new(0);
+    memlord_fence fence = fence_of(f, 1);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 10, NULL));
+    assert_ok(use(lord, cuda(0), 0x2000, used, 1));
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(0), 0x2000, 60, &fence, NULL));
+    f->taken = 1;
+    assert_int_equal(used->dropped, 1);
+    assert_int_equal(stats_of(lord, cuda(0)).implicit_frees, 1);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 60);
+    assert_int_equal(memlord_pending(lord, cpu()), 100);
+    assert_balanced(lord, cuda(0));
+}
+
 static void a_move_of_a_used_block_keeps_the_books(void **state) {
     memlord *lord = test_lord(state);
     fake *f = fake_new(0);
@@ -1343,6 +1359,22 @@ static void destroy_lets_a_drop_call_the_ledger(void **state) {
 
 /* -- destroy -- */
 
+static void defer_another(fake *f) {
+    f->in_drop = NULL;
+    (void)defer(f->lord, memlord_device_cuda(0), 0x2000, fake_new(0), 1);
+}
+
+static void destroy_drops_what_a_drop_deferred(void **state) {
+    test_case *t = (test_case *)*state;
+    fake *f = pend(t->lord, cuda(0), 0x1000, 100, 1);
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x2000, 64, NULL));
+    f->lord = t->lord;
+    f->in_drop = defer_another;
+    memlord_destroy(t->lord);
+    t->lord = NULL;
+    assert_int_equal(drops, 2);
+}
+
 static memlord *open_with_log(test_heap *heap, test_log *log) {
     memlord_desc desc;
     memlord *lord = NULL;
@@ -1390,7 +1422,19 @@ static void destroy_says_nothing_of_pending_when_there_is_none(void **state) {
 
 #define BLOCKS 300
 
-/* Defers and uses BLOCKS blocks each while allocation n fails; answers whether one did. */
+/* A deferred free, a use, or a move to the cpu. */
+static memlord_result end_somehow(memlord *lord, memlord_device device, uint64_t key, fake *f,
+                                  uint64_t queue, int how) {
+    memlord_fence fence = fence_of(f, queue);
+    memlord_result r;
+    if (how == 0) return defer(lord, device, key, f, queue);
+    if (how == 1) return use(lord, device, key, f, queue);
+    r = memlord_move(lord, device, key, cpu(), key, 5, &fence, NULL);
+    f->taken = r == MEMLORD_OK;
+    return r;
+}
+
+/* Defers, uses and moves BLOCKS blocks while allocation n fails; answers whether one did. */
 static int run_short_of_memory(uint64_t n) {
     test_heap heap;
     memlord_desc desc;
@@ -1410,10 +1454,10 @@ static int run_short_of_memory(uint64_t n) {
         memlord_device device = cuda((int)(i % 3));
         uint64_t key = 0x1000 + i * 64;
         fake *f = fake_new(0);
-        int by_use = i % 2 == 0;
+        int how = (int)(i / 3 % 3);
         memlord_result r;
         before = stats_of(lord, all());
-        r = by_use ? use(lord, device, key, f, i % 40) : defer(lord, device, key, f, i % 40);
+        r = end_somehow(lord, device, key, f, i % 40, how);
         if (r != MEMLORD_OK) {
             assert_int_equal(r, MEMLORD_E_NOMEM);
             assert_int_equal(heap.failed, 1);
@@ -1423,10 +1467,13 @@ static int run_short_of_memory(uint64_t n) {
             assert_int_equal(info.pending, 0);
             assert_int_equal(f->asked, 0);
             assert_int_equal(f->dropped, 0);
-            assert_ok(by_use ? use(lord, device, key, f, i % 40)
-                             : defer(lord, device, key, f, i % 40));
+            assert_ok(end_somehow(lord, device, key, f, i % 40, how));
         }
-        if (by_use) assert_ok(memlord_free(lord, device, key, NULL));
+        if (how == 1) assert_ok(memlord_free(lord, device, key, NULL));
+        if (how == 2) {
+            assert_ok(memlord_block_find(lord, cpu(), key, &info));
+            assert_ok(memlord_free(lord, cpu(), key, NULL));
+        }
         assert_int_equal(memlord_pending(lord, all()), (i + 1) * (i + 2) / 2);
     }
     failed = heap.failed > 0;
@@ -1804,6 +1851,94 @@ static void a_child_born_while_done_runs_can_retire(void **state) {
     memlord_destroy(lord);
 }
 
+static void *free_at_the_gate(void *user) {
+    memlord *lord = (memlord *)user;
+    (void)defer(lord, memlord_device_cuda(0), 0x1000, &fakes[0], 1);
+    return NULL;
+}
+
+static void a_child_born_while_a_free_asks_its_fence_can_retire(void **state) {
+    static const test_gate closed = TEST_GATE;
+    memlord_desc desc;
+    memlord *lord = NULL;
+    pthread_t thread;
+    fake *stuck = fake_new(0), *used = fake_new(0);
+    pid_t pid;
+    (void)state;
+    gate = closed;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(use(lord, cuda(0), 0x1000, used, 2));
+    stuck->in_done = used->in_done = wait_at_the_gate;
+    assert_int_equal(pthread_create(&thread, NULL, free_at_the_gate, lord), 0);
+    assert_true(test_gate_came(&gate, 1));
+    pid = fork();
+    if (pid == 0) {
+        alarm(30);
+        stuck->in_done = used->in_done = NULL;
+        stuck->answer = used->answer = 1;
+        if (memlord_pending(lord, cuda(0)) != 100) _exit(1);
+        if (memlord_retire(lord, all()) != 100) _exit(2);
+        if (memlord_allocated(lord, all()) != 0) _exit(3);
+        _exit(stuck->dropped != 1 || used->dropped != 1);
+    }
+    test_gate_open(&gate);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    memlord_destroy(lord);
+    expect_child(pid);
+}
+
+static memlord *the_other;
+static uint64_t retired_there;
+
+static void retire_the_other(fake *f) {
+    f->in_done = NULL;
+    retired_there = memlord_retire(the_other, memlord_device_all());
+}
+
+static void destroy_the_other(fake *f) {
+    (void)f;
+    memlord_destroy(the_other);
+}
+
+static void a_fence_may_retire_another_ledger(void **state) {
+    memlord *lord = test_lord(state);
+    test_heap heap;
+    memlord_desc desc;
+    fake *here, *there;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, 0);
+    assert_ok(memlord_create(&desc, &the_other));
+    here = pend(lord, cuda(0), 0x1000, 100, 1);
+    there = pend(the_other, cuda(0), 0x1000, 7, 1);
+    here->in_done = retire_the_other;
+    here->answer = there->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 100);
+    assert_int_equal(retired_there, 7);
+    assert_int_equal(there->dropped, 1);
+    memlord_destroy(the_other);
+    assert_int_equal(heap.blocks, 0);
+}
+
+static void a_fence_may_destroy_another_ledger(void **state) {
+    memlord *lord = test_lord(state);
+    test_heap heap;
+    memlord_desc desc;
+    fake *here, *there;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, 0);
+    assert_ok(memlord_create(&desc, &the_other));
+    here = pend(lord, cuda(0), 0x1000, 100, 1);
+    there = pend(the_other, cuda(0), 0x1000, 7, 1);
+    here->in_drop = destroy_the_other;
+    here->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 100);
+    assert_int_equal(there->dropped, 1);
+    assert_int_equal(heap.blocks, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_pending_block_is_still_allocated),
@@ -1874,6 +2009,7 @@ int main(void) {
         TEST(what_moved_keeps_its_tag_and_references),
         TEST(a_move_that_fails_takes_no_fence),
         TEST(a_fenced_move_onto_itself_leaves_nothing_pending),
+        TEST(a_fenced_move_onto_a_live_block_closes_that),
         TEST(a_move_of_a_used_block_keeps_the_books),
         TEST(what_was_pending_at_a_reset_is_not_freed_in_the_new_epoch),
         TEST(an_older_block_deferred_in_the_new_epoch_is_freed_there),
@@ -1895,6 +2031,7 @@ int main(void) {
         TEST(many_queues_do_not_nest_deeper),
         TEST(a_done_that_allocates_the_address_it_frees_credits_once),
         TEST(destroy_lets_a_drop_call_the_ledger),
+        TEST(destroy_drops_what_a_drop_deferred),
         TEST(destroy_drops_all_and_logs_what_was_pending),
         TEST(destroy_says_nothing_of_pending_when_there_is_none),
         TEST(any_allocation_may_fail),
@@ -1906,6 +2043,9 @@ int main(void) {
         TEST(an_alloc_over_a_block_whose_fence_is_running_drops_it_after),
         TEST(a_child_retires_what_was_pending),
         TEST(a_child_born_while_done_runs_can_retire),
+        TEST(a_child_born_while_a_free_asks_its_fence_can_retire),
+        TEST(a_fence_may_retire_another_ledger),
+        TEST(a_fence_may_destroy_another_ledger),
     };
     return cmocka_run_group_tests_name("deferred", tests, NULL, NULL);
 }

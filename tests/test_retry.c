@@ -846,10 +846,12 @@ static void a_locale_with_a_comma_changes_nothing(void **state) {
 
 /* -- waiting in earnest, for another thread -- */
 
+enum { BY_FREE, BY_RETIRE, BY_ARENA, BY_MOVE, IN_THE_ATTEMPT };
+
 typedef struct waiter {
     stage *s;
     memlord *lord;
-    int by_retire;
+    int how;
     int fence_done;
     int stop;
 } waiter;
@@ -858,64 +860,97 @@ static int ask_waiter(void *user) {
     return __atomic_load_n(&((waiter *)user)->fence_done, __ATOMIC_ACQUIRE);
 }
 
-/* Frees 100 bytes in ten pieces, or retires them, once the request has failed for the first
-   time; perhaps before it sleeps, perhaps while it does. */
-static void *free_enough(void *user) {
+/* Gives 100 bytes back in ten pieces, once the request has failed for the first time: perhaps
+   before it sleeps, perhaps while it does. */
+static void *give_enough(void *user) {
     waiter *w = (waiter *)user;
     struct timespec nap = {0, 1000000};
+    memlord_device device = memlord_device_cuda(0), there = memlord_device_make(MEMLORD_DEVICE_NPU, 0);
     uint64_t i;
     while (!__atomic_load_n(&w->s->calls, __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
-    if (w->by_retire) {
-        __atomic_store_n(&w->fence_done, 1, __ATOMIC_RELEASE);
-        memlord_retire(w->lord, memlord_device_all());
-        return NULL;
+    __atomic_store_n(&w->fence_done, 1, __ATOMIC_RELEASE);
+    if (w->how == BY_RETIRE) memlord_retire(w->lord, memlord_device_all());
+    for (i = 0; i < 10; i++) {
+        uint64_t key = 0x1000 + i * 64;
+        if (w->how == BY_FREE) (void)memlord_free(w->lord, device, key, NULL);
+        if (w->how == BY_ARENA) (void)memlord_arena_sub(w->lord, device, 10, NULL);
+        if (w->how == BY_MOVE)
+            (void)memlord_move(w->lord, device, key, there, key, 10, NULL, NULL);
     }
-    for (i = 0; i < 10; i++)
-        (void)memlord_free(w->lord, memlord_device_cuda(0), 0x1000 + i * 64, NULL);
     return NULL;
 }
 
-static void wait_for(stage *s, int by_retire) {
+static waiter the_waiter;
+
+/* Fails once, having seen too little; before it says so another thread frees enough. */
+static int fail_too_late(void *user, uint64_t bytes, uint64_t *storage) {
+    stage *s = (stage *)user;
+    pthread_t thread;
+    int answer = attempt(user, bytes, storage);
+    if (answer) {
+        the_waiter.how = BY_FREE;
+        if (pthread_create(&thread, NULL, give_enough, &the_waiter)) return -1;
+        if (pthread_join(thread, NULL)) return -1;
+        s->answers = "+";
+    }
+    return answer;
+}
+
+static void wait_for(stage *s, int how) {
     memlord_retry policy = policy_of(s, 1);
     struct timespec start, end;
     pthread_t thread;
-    waiter w;
+    waiter *w = &the_waiter;
     uint64_t i;
-    memset(&w, 0, sizeof w);
-    w.s = s;
-    w.lord = s->t->lord;
-    w.by_retire = by_retire;
+    memset(w, 0, sizeof *w);
+    w->s = s;
+    w->lord = s->t->lord;
+    w->how = how;
     policy.initial_ms = policy.max_ms = 20000;
     policy.sleep_ms = NULL;
-    s->calls = 0;
     s->answers = "0+";
-    for (i = 0; i < 10; i++) {
-        assert_ok(memlord_alloc(w.lord, cuda(0), 0x1000 + i * 64, 10, NULL));
-        if (by_retire) {
+    if (how == BY_ARENA) assert_ok(memlord_arena_add(w->lord, cuda(0), 100, NULL));
+    for (i = 0; i < 10 && how != BY_ARENA; i++) {
+        assert_ok(memlord_alloc(w->lord, cuda(0), 0x1000 + i * 64, 10, NULL));
+        if (how == BY_RETIRE) {
             memlord_fence fence;
             memset(&fence, 0, sizeof fence);
             fence.done = ask_waiter;
-            fence.user = &w;
-            assert_ok(memlord_free_deferred(w.lord, cuda(0), 0x1000 + i * 64, fence, NULL));
+            fence.user = w;
+            assert_ok(memlord_free_deferred(w->lord, cuda(0), 0x1000 + i * 64, fence, NULL));
         }
     }
     clock_gettime(CLOCK_MONOTONIC, &start);
-    assert_int_equal(pthread_create(&thread, NULL, free_enough, &w), 0);
-    assert_ok(memlord_alloc_retry(w.lord, cuda(0), 100, attempt, s, &policy, &got, NULL));
+    if (how != IN_THE_ATTEMPT)
+        assert_int_equal(pthread_create(&thread, NULL, give_enough, w), 0);
+    assert_ok(memlord_alloc_retry(w->lord, cuda(0), 100,
+                                  how == IN_THE_ATTEMPT ? fail_too_late : attempt, s, &policy,
+                                  &got, NULL));
     clock_gettime(CLOCK_MONOTONIC, &end);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    memlord_retire(w.lord, all());
+    if (how != IN_THE_ATTEMPT) assert_int_equal(pthread_join(thread, NULL), 0);
+    memlord_retire(w->lord, all());
     assert_true(end.tv_sec - start.tv_sec < 10);
-    assert_ok(memlord_free(w.lord, cuda(0), 0x5000, NULL));
-    assert_int_equal(memlord_allocated(w.lord, all()), 0);
+    assert_int_equal(memlord_allocated(w->lord, cuda(0)), 100);
 }
 
 static void a_free_of_another_thread_wakes_who_waits(void **state) {
-    wait_for(stage_of(state, NULL), 0);
+    wait_for(stage_of(state, NULL), BY_FREE);
 }
 
 static void a_retire_of_another_thread_wakes_who_waits(void **state) {
-    wait_for(stage_of(state, NULL), 1);
+    wait_for(stage_of(state, NULL), BY_RETIRE);
+}
+
+static void a_move_of_another_thread_wakes_who_waits(void **state) {
+    wait_for(stage_of(state, NULL), BY_MOVE);
+}
+
+static void arena_bytes_of_another_thread_wake_who_waits(void **state) {
+    wait_for(stage_of(state, NULL), BY_ARENA);
+}
+
+static void what_was_freed_during_the_attempt_needs_no_wait(void **state) {
+    wait_for(stage_of(state, NULL), IN_THE_ATTEMPT);
 }
 
 static void *free_again_and_again(void *user) {
@@ -1058,6 +1093,9 @@ int main(void) {
         TEST(a_locale_with_a_comma_changes_nothing),
         TEST_CLOCK(a_free_of_another_thread_wakes_who_waits),
         TEST_CLOCK(a_retire_of_another_thread_wakes_who_waits),
+        TEST_CLOCK(a_move_of_another_thread_wakes_who_waits),
+        TEST_CLOCK(arena_bytes_of_another_thread_wake_who_waits),
+        TEST_CLOCK(what_was_freed_during_the_attempt_needs_no_wait),
         TEST_CLOCK(a_null_policy_makes_six_attempts),
         TEST(threads_never_pass_the_limit),
     };
