@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.1.0, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.2.0, C99 and C++11, SPDX-License-Identifier: MIT
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
     device (cpu, pinned, mapped, cuda:0, ...), who put them there, what the peak was
@@ -24,8 +24,9 @@
         >>costs          what a call costs; what is not counted
         >>api            types and functions, in the order you meet them
         >>implementation then >>platform, >>atomics, >>ledger, >>memory, >>threads, >>map,
-                         >>counters, >>names, >>devices, >>sites, >>blocks, >>text, >>log,
-                         >>reports, >>public; last >>shim
+                         >>counters, >>names, >>devices, >>sites, >>fences, >>blocks, >>text,
+                         >>log, >>capacity, >>limits, >>bands, >>deferred, >>pollers,
+                         >>reports, >>retry, >>public; last >>shim
 
     ---------------------------------------------------------------- >>example ---
 
@@ -72,6 +73,15 @@
               memlord_sites_enable.
     Tag       what bytes are for ("weights", "kv_cache"): set per thread, kept by the
               block until it ends, whoever frees it.
+    Place     a physical device: cpu, pinned and mapped are one, and an integrated GPU
+              that memlord_device_share puts there. Capacity and limit are a place's.
+    Limit     what memlord_reserve and memlord_alloc_retry may take a place to. Allocs
+              that were made are recorded whatever the limit.
+    Band      a range of used % with the threshold at which a collection is due there.
+    Collection  a run of the host's own callbacks for a device, to give memory back.
+    Fence     tells when a device is done with a block. A block freed before that is
+              pending: still live, until its fences are done.
+    Account   who is charged (a request, a user) for bytes counted elsewhere.
     Mark      a number that grows with memlord_mark. Blocks remember the mark they
               were born under, so "what is still alive since then" is one call.
 
@@ -79,14 +89,17 @@
     Bytes of a device, and how they relate:
 
         allocated        live storages + the arena balance, now
-        pending          the part of allocated that waits for its device (a later
-                         version; 0 in this one)
+        pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset; low by
                          at most peak_error, never high; peak_error is 0 with
                          MEMLORD_FLAG_EXACT and with one thread
         freed            credited since the last collection or reset
         total_allocated  everything ever recorded in this epoch, growth included
         total_freed      everything ever credited in this epoch, shrinkage included
+        reserved         what the host's own pool holds of the device; cached is the
+                         part of it that is not allocated
+        limit            of the device's place; held, in reports, is what reservations
+                         keep of it
 
     Order: record an allocation after the real one, and a free before the real one.
     Between the two another thread may already own the address; recorded that way it
@@ -117,20 +130,39 @@
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
 
+        MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old
+                                                                           (one file)
+
     Environment, read once by memlord_create, ignored by set-uid programs and with
-    MEMLORD_FLAG_NO_ENV:
+    MEMLORD_FLAG_NO_ENV; what is not understood is logged and changes nothing:
 
         MEMLORD_DEBUG=1        log every event to stderr in colour, or to your logger
+        MEMLORD_POLL_INTERVAL_MS=200
+                               how often pollers sample, at least 10; goes before
+                               poll_ms and memlord_poller_start
+        MEMLORD_RETRY=max=5,initial_ms=50,multiplier=1.5,max_ms=2000
+                               the policy memlord_alloc_retry has by default
 
     -------------------------------------------------------------- >>threading ---
 
     Every function may be called from any thread at any time, except
         memlord_destroy        no other call on that ledger may be in flight or follow
-    Callbacks (write, block, logger) run on the calling thread with no lock held and
-    may call any function of the ledger. The allocator of a ledger is called with no
-    storage locked; it may be your own malloc even if that calls MemLord (such a call
-    made by the ledger itself passes through uncounted).
-    A ledger survives fork: the child's copy goes on with the state of the moment.
+    Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
+    held and may call any function of the ledger but memlord_destroy. Write, block and
+    try run on the calling thread. Collections run on the thread whose call crossed the
+    threshold, and fences on those that allocate, free or retire: inside the host's own
+    call, under whatever locks it holds there. A host with an allocator lock creates the
+    ledger with MEMLORD_FLAG_DEFER: then they run in memlord_gc_poll, memlord_retire,
+    memlord_alloc_retry and on pollers alone. A callback that is left by longjmp keeps
+    its device's collection running for good; nothing else is harmed.
+    Threads of MemLord's own: one poller a place, from the first call that touches a
+    device with a capacity source, a collection callback and a strategy; none otherwise,
+    and none with MEMLORD_FLAG_NO_THREADS. They take no signals.
+    The allocator of a ledger is called with no storage locked; it may be your own malloc
+    even if that calls MemLord (such a call made by the ledger itself passes through
+    uncounted).
+    A ledger survives fork: the child's copy goes on with the state of the moment; its
+    pollers start again when it is used.
     Functions are not async-signal-safe.
 
     ----------------------------------------------------------------- >>errors ---
@@ -144,6 +176,7 @@
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
         underflows             arena_sub of more than the balance: now 0
+        fence_failures         fences that failed: taken for done
     What did not fit is counted too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow; raise the allocator's limit
         dropped_sites          more sites or tags than fit
@@ -156,7 +189,9 @@
     except when a table grows (one of 1024 shards at a time). Memory: about 40 to 60
     bytes a live block, and 100 KiB or so to begin with.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
-    walk every block say so under Cost.
+    walk every block say so under Cost. Bands that are far from their thresholds cost a
+    branch or two a call; near one (within 64 KiB a thread, see counter_batch) every call
+    adds all threads up. A collection costs what its callbacks do.
 
     Not counted: memory nobody tells MemLord about (other libraries, the driver, the
     C library's own overhead, stacks, code), the rounding of your allocator, bytes the
@@ -177,9 +212,9 @@
 
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
-#define MEMLORD_VERSION_MINOR 1
+#define MEMLORD_VERSION_MINOR 2
 #define MEMLORD_VERSION_PATCH 0
-#define MEMLORD_VERSION "0.1.0"
+#define MEMLORD_VERSION "0.2.0"
 
 #if defined(__GNUC__)
 #define MEMLORD_I_INLINE static inline __attribute__((unused))
@@ -712,9 +747,9 @@ MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *bl
     MEMLORD_I_OFF(MEMLORD_OK)
 
 /* Moves a block: the source ends, then the destination begins with `bytes`. Tag, description,
-   references and mark go along. Counted in moves of the destination. A fence must be NULL in
-   this version.
-   Errors: E_UNKNOWN the source is not live, counted; E_UNSUPPORTED a fence. */
+   references and mark go along. Counted in moves of the destination. With a fence (may be
+   NULL) the source is pending until it is done, as by memlord_free_deferred.
+   Errors: E_UNKNOWN the source is not live, counted; E_INVALID a fence without `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
                                         uint64_t to_storage, uint64_t bytes,
@@ -3262,7 +3297,8 @@ static void memlord_i_piece_take(memlord_i_piece *piece) {
 /* Regions are found by walking: each is an eighth of all before it, so there are few. */
 static memlord_i_region *memlord_i_region_of(memlord *lord, const void *at) {
     memlord_i_region *r = lord->regions;
-    while (r && ((const char *)at < r->data || (const char *)at >= r->data + ((size_t)r->grains << MEMLORD_I_GRAIN_BITS)))
+    while (r && ((const char *)at < r->data ||
+                 (const char *)at >= r->data + ((size_t)r->grains << MEMLORD_I_GRAIN_BITS)))
         r = r->next;
     return r;
 }
@@ -9549,7 +9585,8 @@ static void memlord_i_configure_env(memlord *lord) {
                       "max_ms=2000: ignored");
     set = memlord_i_env("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
     if (!set) return;
-    if (set > 0 && memlord_i_read_number(value, 0, &ms) && !strchr(value, ',') && ms >= MEMLORD_I_POLL_LEAST) {
+    if (set > 0 && memlord_i_read_number(value, 0, &ms) && !strchr(value, ',') &&
+        ms >= MEMLORD_I_POLL_LEAST) {
         memlord_i_u32_store(&lord->poll_ms, (uint32_t)ms);
         lord->poll_fixed = 1;
     } else {
@@ -9567,7 +9604,8 @@ static void memlord_i_configure(memlord *lord, const memlord_desc *desc) {
                   : desc->counter_batch           ? desc->counter_batch
                                                   : 65536;
     if (lord->batch > MEMLORD_I_BYTES_MAX) lord->batch = MEMLORD_I_BYTES_MAX;
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV) && memlord_i_env("MEMLORD_DEBUG", value, sizeof value) > 0)
+    if (!(desc->flags & MEMLORD_FLAG_NO_ENV) &&
+        memlord_i_env("MEMLORD_DEBUG", value, sizeof value) > 0)
         debug = strcmp(value, "0") != 0;
     lord->log_level = debug ? MEMLORD_LOG_TRACE : MEMLORD_LOG_INFO;
     if (debug && !lord->logger.fn) lord->logger.fn = memlord_i_log_stderr;
@@ -9679,7 +9717,8 @@ static void memlord_i_fences_end(memlord *lord) {
     memlord_i_query all;
     memset(&all, 0, sizeof all);
     all.sel = memlord_device_all();
-    if (memlord_i_u64_load(&lord->fences)) memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
+    if (memlord_i_u64_load(&lord->fences))
+        memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
     memlord_i_fences_drain(lord);
 }
 
