@@ -2836,15 +2836,19 @@ typedef struct memlord_i_fence {
     memlord_fence fence;
     struct memlord_i_fence *sibling; /* of the same block */
     struct memlord_i_fence *next;    /* behind it in the queue, in a list to begin or drop */
+    struct memlord_i_fence *previous;
     struct memlord_i_fence *last;    /* a queue's first: its last */
-    struct memlord_i_fence *across, **back; /* a queue's first: those of other queues */
+    struct memlord_i_fence *across, *back; /* a queue's first: those of other queues */
     uint64_t key, serial;            /* of the pending block */
     uint64_t round;                  /* when it was last asked */
     uint32_t slot;
     uint32_t state;
-    uint32_t widowed; /* its block is gone: who is in its functions frees it */
+    void *asker;       /* who is in its functions */
+    uint32_t widowed;  /* its block is gone: who is in its functions frees it */
+    uint32_t answered; /* done said something; drop was called, or is about to be */
 } memlord_i_fence;
-#define MEMLORD_I_QUEUES 64 /* lists of queues, by hash; a word has a bit for each */
+#define MEMLORD_I_QUEUE_BITS 8 /* 256 rings of queues, by hash */
+#define MEMLORD_I_QUEUES (1u << MEMLORD_I_QUEUE_BITS)
 
 typedef struct memlord_i_shard {
     memlord_i_u32 state;     /* NEW, SHARED, MOVING, or whose it is: see >>map */
@@ -3050,11 +3054,10 @@ struct memlord {
 
     /* fences and bands */
     memlord_i_lock fences_lock;
-    uint64_t queues_used; /* bit a list */
-    memlord_i_fence *queues[MEMLORD_I_QUEUES];
+    memlord_i_fence *queues[MEMLORD_I_QUEUES]; /* of each ring the one to ask next */
     memlord_i_fence *drops; /* their blocks are gone */
     uint32_t queue_turn;
-    memlord_i_u64 fences, serial, epoch; /* how many there are; the last number; resets */
+    memlord_i_u64 fences, queued, serial, epoch; /* how many; the last number; resets */
     memlord_i_lock callbacks_lock;
     memlord_i_callback *callbacks;
     memlord_i_source source[MEMLORD_DEVICE_TYPE_COUNT];
@@ -3119,7 +3122,7 @@ static MEMLORD_THREAD_LOCAL struct {
     memlord_i_thread *thread;
     memlord_i_thread *chain; /* all its records, under the registry lock */
     uint32_t busy;           /* inside the host's allocator on our behalf */
-    uint32_t retiring;       /* inside fences, on the way out of a call */
+    const void *retiring;    /* the ledger in whose fences it is */
     uint32_t leaving;        /* its exit hook has run */
 } memlord_i_self;
 
@@ -5663,53 +5666,63 @@ static memlord_result memlord_i_fence_pass(const memlord_fence *fence) {
 }
 
 static uint32_t memlord_i_queue_list(uint32_t slot, uint64_t queue) {
-    return (uint32_t)(((queue ^ (uint64_t)slot << 56) * 0x9e3779b97f4a7c15u) >> 58);
+    return (uint32_t)(((queue ^ (uint64_t)slot << 56) * 0x9e3779b97f4a7c15u) >>
+                      (64 - MEMLORD_I_QUEUE_BITS));
 }
 static memlord_i_fence *memlord_i_queue_first(memlord *lord, uint32_t slot, uint64_t queue) {
-    memlord_i_fence *f = lord->queues[memlord_i_queue_list(slot, queue)];
-    while (f && (f->slot != slot || f->fence.queue != queue)) f = f->across;
-    return f;
+    memlord_i_fence *start = lord->queues[memlord_i_queue_list(slot, queue)], *f = start;
+    if (!f) return NULL;
+    do {
+        if (f->slot == slot && f->fence.queue == queue) return f;
+        f = f->across;
+    } while (f != start);
+    return NULL;
+}
+
+/* A queue's first joins the ring of its list, as the last that is asked there. */
+static void memlord_i_queue_join(memlord_i_fence **ring, memlord_i_fence *f) {
+    memlord_i_fence *next = *ring ? *ring : f;
+    f->across = next;
+    f->back = next == f ? f : next->back;
+    f->back->across = next->back = f;
+    *ring = next;
+}
+static void memlord_i_queue_leave(memlord_i_fence **ring, memlord_i_fence *f) {
+    f->back->across = f->across;
+    f->across->back = f->back;
+    if (*ring == f) *ring = f->across == f ? NULL : f->across;
 }
 
 static void memlord_i_queue_push(memlord *lord, memlord_i_fence *f) {
-    uint32_t list = memlord_i_queue_list(f->slot, f->fence.queue);
     memlord_i_fence *first = memlord_i_queue_first(lord, f->slot, f->fence.queue);
     f->state = MEMLORD_I_FENCE_QUEUED;
-    f->next = NULL;
+    f->next = f->previous = NULL;
+    (void)memlord_i_u64_add(&lord->queued, 1);
     if (first) {
+        f->previous = first->last;
         first->last->next = f;
         first->last = f;
         return;
     }
     f->last = f;
-    f->across = lord->queues[list];
-    f->back = &lord->queues[list];
-    if (f->across) f->across->back = &f->across;
-    lord->queues[list] = f;
-    lord->queues_used |= (uint64_t)1 << list;
+    memlord_i_queue_join(&lord->queues[memlord_i_queue_list(f->slot, f->fence.queue)], f);
 }
 
 static void memlord_i_queue_remove(memlord *lord, memlord_i_fence *f) {
-    uint32_t list = memlord_i_queue_list(f->slot, f->fence.queue);
-    memlord_i_fence *first = memlord_i_queue_first(lord, f->slot, f->fence.queue), *next = f->next;
-    if (first != f) {
-        memlord_i_fence *before = first;
-        while (before->next != f) before = before->next;
-        before->next = next;
-        if (first->last == f) first->last = before;
+    memlord_i_fence **ring = &lord->queues[memlord_i_queue_list(f->slot, f->fence.queue)];
+    memlord_i_fence *next = f->next;
+    (void)memlord_i_u64_add(&lord->queued, (uint64_t)-1);
+    if (next) next->previous = f->previous;
+    if (f->previous) {
+        f->previous->next = next;
+        if (!next) memlord_i_queue_first(lord, f->slot, f->fence.queue)->last = f->previous;
         return;
     }
     if (next) { /* the second is now the first */
         next->last = f->last;
-        next->across = f->across;
-        next->back = f->back;
-        *f->back = next;
-        if (f->across) f->across->back = &next->across;
-        return;
+        memlord_i_queue_join(ring, next);
     }
-    *f->back = f->across;
-    if (f->across) f->across->back = f->back;
-    if (!lord->queues[list]) lord->queues_used &= ~((uint64_t)1 << list);
+    memlord_i_queue_leave(ring, f);
 }
 
 /* Takes leave of a block's fences, which is gone or no longer wants them; they are dropped at
@@ -5734,20 +5747,22 @@ static void memlord_i_fences_widow(memlord *lord, memlord_i_fence *f) {
 
 /* Drops what is to be dropped. Nothing may be held. */
 static void memlord_i_fences_drain(memlord *lord) {
-    if (memlord_i_self.retiring) return; /* who is at it goes on */
-    memlord_i_self.retiring = 1;
+    const void *outer = memlord_i_self.retiring;
+    if (outer == lord) return; /* who is at it goes on */
+    memlord_i_self.retiring = lord;
     for (;;) {
         memlord_i_fence *f;
         memlord_i_lock_take(&lord->fences_lock);
         f = lord->drops;
         if (f) lord->drops = f->next;
-        if (!f && !lord->queues_used) memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 0);
+        if (!f && !memlord_i_u64_load(&lord->queued))
+            memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 0);
         memlord_i_lock_drop(&lord->fences_lock);
         if (!f) break;
         if (f->state != MEMLORD_I_FENCE_DONE && f->fence.drop) f->fence.drop(f->fence.user);
         memlord_i_fence_free(lord, f);
     }
-    memlord_i_self.retiring = 0;
+    memlord_i_self.retiring = outer;
 }
 
 /* ----------------------------------------------------------------------- >>blocks --
@@ -6127,6 +6142,7 @@ static memlord_i_fence *memlord_i_pend(memlord *lord, memlord_i_entry *e, uint64
         f->serial = side->serial;
         f->slot = MEMLORD_I_SLOT(e->word1);
         f->state = MEMLORD_I_FENCE_ASKED;
+        f->asker = &memlord_i_self;
         f->next = chain;
         chain = f;
     }
@@ -7933,8 +7949,10 @@ static int memlord_i_fence_credit(memlord *lord, memlord_i_fence *f, uint64_t *c
 static uint64_t memlord_i_fence_settle(memlord *lord, memlord_i_fence *f, int answer) {
     uint64_t credited;
     int mine;
+    int before = (int)f->answered; /* by a thread that a fork left behind */
+    f->answered = 1;
     if (answer < 0) memlord_i_stat_add(lord, f->slot, MEMLORD_I_STAT_fence_failures, 1);
-    if (f->fence.drop) f->fence.drop(f->fence.user);
+    if (f->fence.drop && !before) f->fence.drop(f->fence.user);
     mine = memlord_i_fence_credit(lord, f, &credited);
     if (!mine) {
         memlord_i_lock_take(&lord->fences_lock);
@@ -7987,20 +8005,24 @@ static void memlord_i_fences_queue(memlord *lord, memlord_i_fence *chain) {
     memlord_i_lock_drop(&lord->fences_lock);
 }
 
-/* The first of a queue of a list that was not asked since `round`, and of those the one that was
-   not for longest; it is now asked. Under the fences lock. */
+/* The next of a ring that was not asked since `round`, which is now asked; the ring goes on behind
+   it, so that all have their turn. Under the fences lock. */
 static memlord_i_fence *memlord_i_fence_claim(memlord *lord, uint32_t list, memlord_device sel,
                                               uint64_t round) {
-    memlord_i_fence *f, *best = NULL;
-    for (f = lord->queues[list]; f; f = f->across)
+    memlord_i_fence *start = lord->queues[list], *f = start;
+    if (!f) return NULL;
+    do {
         if (f->state == MEMLORD_I_FENCE_QUEUED && f->round < round &&
-            memlord_i_selects(sel, memlord_i_device_at(lord, f->slot)->device) &&
-            (!best || f->round < best->round))
-            best = f;
-    if (!best) return NULL;
-    best->state = MEMLORD_I_FENCE_ASKED;
-    best->round = round;
-    return best;
+            memlord_i_selects(sel, memlord_i_device_at(lord, f->slot)->device)) {
+            f->state = MEMLORD_I_FENCE_ASKED;
+            f->asker = &memlord_i_self;
+            f->round = round;
+            lord->queues[list] = f->across;
+            return f;
+        }
+        f = f->across;
+    } while (f != start);
+    return NULL;
 }
 
 /* Asks the first of every queue, and its next ones while they are done; at most `most`. */
@@ -8008,22 +8030,24 @@ static uint64_t memlord_i_fences_poll(memlord *lord, memlord_device sel, unsigne
     uint64_t round = memlord_i_u64_add(&lord->serial, 1) + 1, credited = 0;
     uint32_t i, start;
     memlord_i_fence *f;
-    if (memlord_i_self.retiring) return 0; /* out of a fence: who asked it goes on */
-    memlord_i_self.retiring = 1;
+    const void *outer = memlord_i_self.retiring;
+    if (outer == lord) return 0; /* out of a fence: who asked it goes on */
+    memlord_i_self.retiring = lord;
     memlord_i_lock_take(&lord->fences_lock);
-    start = lord->queue_turn++;
+    start = lord->queue_turn;
     for (i = 0; i < MEMLORD_I_QUEUES && most; i++) {
         uint32_t list = (start + i) % MEMLORD_I_QUEUES;
-        while (most && (lord->queues_used >> list & 1) &&
-               (f = memlord_i_fence_claim(lord, list, sel, round)) != NULL) {
+        while (most && (f = memlord_i_fence_claim(lord, list, sel, round)) != NULL) {
             memlord_i_lock_drop(&lord->fences_lock);
             most--;
-            credited += memlord_i_fence_answered(lord, f, f->fence.done(f->fence.user), 1);
+            credited += memlord_i_fence_answered(
+                lord, f, f->answered ? 1 : f->fence.done(f->fence.user), 1);
             memlord_i_lock_take(&lord->fences_lock);
         }
     }
+    lord->queue_turn = start + i; /* the next call goes on from here */
     memlord_i_lock_drop(&lord->fences_lock);
-    memlord_i_self.retiring = 0;
+    memlord_i_self.retiring = outer;
     memlord_i_fences_drain(lord);
     return credited;
 }
@@ -8260,10 +8284,26 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_duty(memlord *lord, memlord_i
 }
 
 #if MEMLORD_I_POSIX
+/* Of a block: puts the fences that a thread left behind was asking back into their queues. Under
+   the fences lock. */
+static int memlord_i_visit_asked(const memlord_i_entry *e, void *user) {
+    memlord *lord = (memlord *)user;
+    memlord_i_fence *f = e->word2 & 1 ? memlord_i_side_of(e->word2)->fences : NULL, *q;
+    for (; f; f = f->sibling) {
+        if (f->state != MEMLORD_I_FENCE_ASKED || f->asker == (void *)&memlord_i_self) continue;
+        for (q = memlord_i_queue_first(lord, f->slot, f->fence.queue); q && q != f;) q = q->next;
+        if (q)
+            f->state = MEMLORD_I_FENCE_QUEUED;
+        else
+            memlord_i_queue_push(lord, f);
+        memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
+    }
+    return 0;
+}
+
 /* In a forked child: whoever asked a source or a fence, collected, polled or waited is gone. */
 static void memlord_i_others_gone(memlord *lord) {
     uint32_t i, n = memlord_i_u32_load(&lord->row_count[MEMLORD_I_DEVICE]);
-    memlord_i_fence *f;
     for (i = 0; i < n; i++) {
         memlord_i_watch *w = i ? &memlord_i_device_at(lord, i)->watch : NULL;
         memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
@@ -8277,8 +8317,9 @@ static void memlord_i_others_gone(memlord *lord) {
         w->callback = NULL;
         memlord_i_u32_store(&w->running, 0);
     }
-    for (i = 0; i < MEMLORD_I_QUEUES; i++)
-        for (f = lord->queues[i]; f; f = f->across) f->state = MEMLORD_I_FENCE_QUEUED;
+    for (i = 0; i < MEMLORD_I_SHARDS && memlord_i_u64_load(&lord->fences); i++)
+        if (lord->shards[i].table)
+            (void)memlord_i_shard_each(&lord->shards[i], memlord_i_visit_asked, lord);
     lord->waiters = NULL;
     if (memlord_i_u32_load(&lord->polling) == MEMLORD_I_POLLING_ALL)
         memlord_i_alert(lord, MEMLORD_I_ALERT_POLLER, 1);
@@ -9471,6 +9512,7 @@ typedef struct memlord_i_request {
     const memlord_site *site;
     const memlord_retry *policy;
     memlord_ticket ticket;
+    uint64_t out; /* what had been freed there before the attempt */
 } memlord_i_request;
 
 /* Holds the bytes under the limit, if need be after what can be done at once. */
@@ -9518,7 +9560,7 @@ static void memlord_i_request_failed(memlord_i_request *q, int oom) {
 /* Between two attempts. */
 static void memlord_i_request_relieve(memlord_i_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
-    uint64_t reclaimed, out = memlord_i_place_out(lord, q->place);
+    uint64_t reclaimed;
     uint32_t ms = memlord_retry_backoff(q->policy, attempt);
     memlord_i_sample_old(lord, q->place);
     (void)memlord_i_retire(lord, memlord_i_device_at(lord, q->slot)->device);
@@ -9526,7 +9568,7 @@ static void memlord_i_request_relieve(memlord_i_request *q, uint32_t attempt) {
     if (q->policy->sleep_ms)
         q->policy->sleep_ms(q->policy->user, ms);
     else if (ms)
-        memlord_i_wait_freed(lord, q->place, q->bytes, out, ms);
+        memlord_i_wait_freed(lord, q->place, q->bytes, q->out, ms);
 }
 
 /* The attempts, under a ticket. A storage no ledger could keep is no allocation. */
@@ -9537,6 +9579,7 @@ static memlord_result memlord_i_request_try(memlord_i_request *q, memlord_try_fn
     for (attempt = 0;; attempt++) {
         *storage = 0;
         if (attempt) memlord_i_stat_add(q->lord, q->slot, MEMLORD_I_STAT_retries, 1);
+        q->out = memlord_i_place_out(q->lord, q->place);
         answer = fn(user, q->bytes, storage);
         if (!answer && memlord_i_key_valid(*storage)) break;
         memlord_i_stat_add(q->lord, q->slot, MEMLORD_I_STAT_oom_attempts, 1);
@@ -9715,11 +9758,13 @@ static int memlord_i_visit_fences(memlord *lord, const memlord_i_entry *e, void 
 }
 static void memlord_i_fences_end(memlord *lord) {
     memlord_i_query all;
+    int round = 0;
     memset(&all, 0, sizeof all);
     all.sel = memlord_device_all();
-    if (memlord_i_u64_load(&lord->fences))
+    while (memlord_i_u64_load(&lord->fences) && round++ < 1000) { /* drops may defer frees */
         memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
-    memlord_i_fences_drain(lord);
+        memlord_i_fences_drain(lord);
+    }
 }
 
 MEMLORD_API void memlord_destroy(memlord *lord) {

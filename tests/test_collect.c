@@ -312,6 +312,26 @@ static void it_is_due_again_from_below_seven_eighths(void **state) {
     assert_int_equal(t->gc.runs, 2);
 }
 
+/* Down by so many blocks of 1 KiB from 64 MiB, and up again: runs after that. */
+static uint64_t dip(test_case *t, uint64_t blocks) {
+    uint64_t i, last;
+    test_threshold(t->lord, ALLOCATED, 64 * MIB);
+    for (i = 0; i < 64 * KIB; i++) grow(t, cuda(0), KIB);
+    assert_int_equal(t->gc.runs, 1);
+    last = t->key;
+    for (i = 0; i < blocks; i++) shrink(t, cuda(0), last - 64 * i);
+    for (i = 0; i < blocks; i++) grow(t, cuda(0), KIB);
+    return t->gc.runs;
+}
+
+static void a_dip_to_seven_eighths_is_not_below(void **state) {
+    assert_int_equal(dip((test_case *)*state, 8 * KIB), 1);
+}
+
+static void a_dip_just_below_is_seen_however_small_the_blocks(void **state) {
+    assert_int_equal(dip((test_case *)*state, 8 * KIB + 1), 2);
+}
+
 static void it_is_due_again_after_an_eighth_of_growth(void **state) {
     test_case *t = (test_case *)*state;
     test_threshold(t->lord, ALLOCATED, 800);
@@ -640,6 +660,77 @@ static void with_defer_the_rule_is_exact_at_every_poll(void **state) {
 
 static void with_defer_it_is_exact_for_what_is_freed(void **state) {
     walk_on((test_case *)*state, 2, FREED, 16 * MIB, 20);
+}
+
+/* Blocks so small that most of what a thread does is not published at once: up and down around
+   the threshold and seven eighths of it. */
+typedef struct slope {
+    test_case *t;
+    pthread_mutex_t lock;
+    rule rule;
+    uint64_t keys[1 << 14], n; /* a stack of blocks of 1 KiB */
+    uint64_t ops, next, wrong, seed, floor, ceiling;
+    int up;
+} slope;
+
+static void slope_step(slope *s) {
+    memlord_device device = memlord_device_cuda(0);
+    if (s->rule.live <= s->floor) s->up = 1;
+    if (s->rule.live >= s->ceiling) s->up = 0;
+    if (test_random(&s->seed) % 1000 == 0) s->up = !s->up;
+    if (s->up) {
+        s->keys[s->n] = s->next += 64;
+        memlord_alloc(s->t->lord, device, s->keys[s->n++], KIB, NULL);
+        s->rule.live += KIB;
+    } else {
+        memlord_free(s->t->lord, device, s->keys[--s->n], NULL);
+        s->rule.live -= KIB;
+        s->rule.freed += KIB;
+    }
+    rule_step(&s->rule);
+    s->wrong += test_gc_runs(&s->t->gc) != s->rule.runs;
+}
+
+static void *slope_run(void *user) {
+    slope *s = (slope *)user;
+    uint64_t i;
+    for (i = 0; i < s->ops; i++) {
+        pthread_mutex_lock(&s->lock);
+        slope_step(s);
+        pthread_mutex_unlock(&s->lock);
+        if (i % 100 == 0) sched_yield();
+    }
+    return NULL;
+}
+
+static void slope_threads(test_case *t, unsigned n) {
+    static slope s;
+    pthread_t threads[4];
+    unsigned i;
+    memset(&s, 0, sizeof s);
+    s.t = t;
+    s.ops = 100000 / n * SCALE;
+    s.next = (uint64_t)1 << 32;
+    s.seed = n;
+    s.rule = rule_of(ALLOCATED, 8 * MIB, 1);
+    s.floor = 7 * MIB - 20 * KIB;
+    s.ceiling = 8 * MIB + 200 * KIB;
+    pthread_mutex_init(&s.lock, NULL);
+    test_threshold(t->lord, ALLOCATED, 8 * MIB);
+    for (i = 0; i < n; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, slope_run, &s), 0);
+    for (i = 0; i < n; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    pthread_mutex_destroy(&s.lock);
+    assert_int_equal(s.wrong, 0);
+    assert_true(s.rule.runs > 3);
+}
+
+static void the_rule_is_exact_for_small_blocks(void **state) {
+    slope_threads((test_case *)*state, 1);
+}
+
+static void the_rule_is_exact_for_small_blocks_of_several_threads(void **state) {
+    slope_threads((test_case *)*state, 4);
 }
 
 /* A threshold that is a percent of a capacity that changes. */
@@ -1321,6 +1412,8 @@ int main(void) {
         TEST_FAKES(bad_callbacks_are_refused),
         TEST_FAKES(a_metric_flapping_around_its_threshold_fires_once),
         TEST_FAKES(it_is_due_again_from_below_seven_eighths),
+        TEST_FAKES(a_dip_to_seven_eighths_is_not_below),
+        TEST_FAKES(a_dip_just_below_is_seen_however_small_the_blocks),
         TEST_FAKES(it_is_due_again_after_an_eighth_of_growth),
         TEST_FAKES(growth_is_since_the_end_of_the_run),
         TEST_FAKES(what_falls_far_enough_while_collecting_is_due_again),
@@ -1344,6 +1437,8 @@ int main(void) {
         TEST_FAKES(the_rule_is_exact_for_freed_bytes_that_no_run_takes_off),
         TEST_DEFER(with_defer_the_rule_is_exact_at_every_poll),
         TEST_DEFER(with_defer_it_is_exact_for_what_is_freed),
+        TEST_FAKES(the_rule_is_exact_for_small_blocks),
+        TEST_FAKES(the_rule_is_exact_for_small_blocks_of_several_threads),
         TEST_FAKES(the_rule_is_exact_while_the_capacity_changes),
         TEST_FAKES(a_callback_may_call_the_ledger),
         TEST_FAKES(a_callback_may_free_the_block_that_fired),

@@ -651,6 +651,49 @@ static void nor_when_devices_share_a_memory(void **state) {
     assert_true(hammer_on(t, cpu(), THREADS * 1000 / 4, 1000, 0).granted > 0);
 }
 
+/* All need records that are not there yet. */
+typedef struct rush {
+    memlord *lord;
+    pthread_barrier_t start;
+    uint64_t next, bad;
+} rush;
+
+static void *rush_run(void *user) {
+    rush *r = (rush *)user;
+    uint64_t id = __atomic_add_fetch(&r->next, 1, __ATOMIC_RELAXED), bad = 0, i;
+    memlord_ticket tickets[6];
+    pthread_barrier_wait(&r->start);
+    for (i = 0; i < 6; i++) {
+        bad += memlord_reserve(r->lord, memlord_device_cuda(0), 10, &tickets[i]) != MEMLORD_OK;
+        bad += memlord_alloc(r->lord, memlord_device_cuda(0), (id << 40) + i * 64, 10, NULL) !=
+               MEMLORD_OK;
+    }
+    for (i = 0; i < 6; i++) bad += memlord_reserve_commit(r->lord, tickets[i]) != MEMLORD_OK;
+    __atomic_add_fetch(&r->bad, bad, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static void first_reservations_of_many_threads_are_good(void **state) {
+    uint64_t round;
+    (void)state;
+    for (round = 0; round < 25 * SCALE; round++) {
+        pthread_t threads[THREADS];
+        rush r;
+        int i;
+        memset(&r, 0, sizeof r);
+        assert_ok(memlord_create(NULL, &r.lord));
+        assert_ok(memlord_limit_set(r.lord, cuda(0), THREADS * 60));
+        assert_int_equal(pthread_barrier_init(&r.start, NULL, THREADS), 0);
+        for (i = 0; i < THREADS; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, rush_run, &r), 0);
+        for (i = 0; i < THREADS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+        pthread_barrier_destroy(&r.start);
+        assert_int_equal(r.bad, 0);
+        assert_int_equal(memlord_headroom(r.lord, cuda(0)), 0);
+        memlord_destroy(r.lord);
+    }
+}
+
 /* The same beside threads that ask nobody: what they add is the truth, and refuses others. */
 typedef struct crowd {
     memlord *lord;
@@ -733,6 +776,7 @@ int main(void) {
         TEST_FAKES(with_room_for_half_the_limit_is_never_passed),
         TEST_FAKES(with_room_for_one_the_limit_is_never_passed),
         TEST_FAKES(nor_when_devices_share_a_memory),
+        cmocka_unit_test(first_reservations_of_many_threads_are_good),
         TEST_FAKES(beside_allocs_that_ask_nobody_it_stays_exact),
     };
     return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
