@@ -702,6 +702,26 @@ static void print_tags(llama *l) {
     }
 }
 
+/* Where the machine's memory is: total = free + self + unaccounted. Mapped files are page cache,
+   which counts as free; what is unaccounted is this process's own and everybody else's. */
+static void print_machine(llama *l) {
+    memlord_capacity c;
+    char total[32], unused[32], self[32], rest[32], process[32];
+    uint64_t live = memlord_allocated(l->lord, memlord_device_cpu());
+    if (memlord_capacity_sample(l->lord, memlord_device_cpu()) != MEMLORD_OK ||
+        memlord_capacity_get(l->lord, memlord_device_cpu(), &c) != MEMLORD_OK || !c.known) {
+        printf("\nmachine\n  capacity unknown\n");
+        return;
+    }
+    if (live > c.used) live = c.used; /* pages nobody has touched yet */
+    printf("\nmachine\n  total %s = free %s + self %s + unaccounted %s (this process %s)\n",
+           memlord_format_bytes(c.total, total, sizeof total),
+           memlord_format_bytes(c.total - c.used, unused, sizeof unused),
+           memlord_format_bytes(live, self, sizeof self),
+           memlord_format_bytes(c.used - live, rest, sizeof rest),
+           memlord_format_bytes(c.process, process, sizeof process));
+}
+
 static int print_plan(llama *l) {
     memlord_tag_stat kv;
     char expected[32], actual[32];
@@ -751,6 +771,7 @@ static int run(llama *l, const options *o) {
          generate(l, o);
     if (ok) {
         print_tags(l);
+        print_machine(l);
         ok = print_plan(l);
         print_hotspots(l);
     }
