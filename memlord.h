@@ -2922,7 +2922,7 @@ typedef struct memlord_i_oom {
 /* What the bands know of a device; under its place's lock, but for what is atomic. */
 typedef struct memlord_i_watch {
     memlord_i_u64 soon_up, soon_low; /* signed: published bytes at which to look again */
-    memlord_i_u32 near;  /* every call looks */
+    memlord_i_u32 nearby;  /* every call looks */
     memlord_i_u32 seen;  /* its poller was thought of */
     memlord_i_u64 looks;
     int spent;           /* a collection ran: not before the metric has moved */
@@ -7360,7 +7360,7 @@ static int memlord_i_account_read_locked(const memlord_i_balance *b, memlord_acc
    is never passed unseen, though threads hold back what they count: what is published is at most
    a batch a thread behind the truth, so while it is a margin (a batch for each thread of the
    crew) below the threshold nobody can cross it without publishing first; who publishes looks.
-   Closer than that the device is near: an alert makes every call look at its end, and add all
+   Closer than that the device is nearby: an alert makes every call look at its end, and add all
    threads up. Bytes freed are no level and are never published; there a thread looks after each
    batch (its trip). Locks: place for what a device knows, callbacks; none while one runs. */
 
@@ -7473,7 +7473,7 @@ static void memlord_i_strategy_swap(memlord *lord, memlord_i_strategy *fresh) {
 typedef struct memlord_i_verdict {
     int banded; /* a band is in force; else the rest means nothing */
     int due;
-    int near;
+    int nearby;
     size_t band;
     memlord_metric metric;
     double used; /* %, NaN: unknown */
@@ -7532,7 +7532,7 @@ static uint64_t memlord_i_margin(memlord *lord) {
 static void memlord_i_watch_set(memlord *lord, uint32_t slot, memlord_i_watch *w,
                                 memlord_i_verdict *v) {
     uint64_t t = v->threshold, margin = memlord_i_margin(lord);
-    uint64_t slack = memlord_i_u32_load(&w->near) ? 2 * margin : margin; /* no flutter */
+    uint64_t slack = memlord_i_u32_load(&w->nearby) ? 2 * margin : margin; /* no flutter */
     uint64_t had = memlord_i_metric(v->metric, w->live, w->freed);
     uint64_t up = t, low = 0;
     int64_t published = (int64_t)memlord_i_u64_load(
@@ -7542,9 +7542,9 @@ static void memlord_i_watch_set(memlord *lord, uint32_t slot, memlord_i_watch *w
         up = again > t ? again : t;
         low = v->metric == MEMLORD_METRIC_FREED ? 0 : t - t / 8;
     }
-    v->near = v->due || published < memlord_i_signed(low);
-    if (v->metric != MEMLORD_METRIC_FREED && v->live + slack >= up) v->near = 1;
-    if (v->metric != MEMLORD_METRIC_ALLOCATED && v->freed + slack >= up) v->near = 1;
+    v->nearby = v->due || published < memlord_i_signed(low);
+    if (v->metric != MEMLORD_METRIC_FREED && v->live + slack >= up) v->nearby = 1;
+    if (v->metric != MEMLORD_METRIC_ALLOCATED && v->freed + slack >= up) v->nearby = 1;
     memlord_i_u64_store(&w->soon_up, v->metric == MEMLORD_METRIC_FREED
                                          ? (uint64_t)INT64_MAX
                                          : (uint64_t)(memlord_i_signed(up) -
@@ -7601,11 +7601,11 @@ static void memlord_i_assess(memlord *lord, uint32_t slot, memlord_i_thread *t,
         memlord_i_place *place = memlord_i_place_take(lord, slot);
         memlord_i_cell *cell = t ? memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot) : NULL;
         memlord_i_judge(lord, place, slot, v);
-        again = v->near && !memlord_i_u32_load(&w->near);
-        if (v->near != (int)memlord_i_u32_load(&w->near)) {
-            memlord_i_u32_store(&w->near, (uint32_t)v->near);
+        again = v->nearby && !memlord_i_u32_load(&w->nearby);
+        if (v->nearby != (int)memlord_i_u32_load(&w->nearby)) {
+            memlord_i_u32_store(&w->nearby, (uint32_t)v->nearby);
             (void)memlord_i_u32_add_seqcst(&lord->alert,
-                                           (v->near ? 1u : (uint32_t)-1) * MEMLORD_I_ALERT_NEAR);
+                                           (v->nearby ? 1u : (uint32_t)-1) * MEMLORD_I_ALERT_NEAR);
         }
         if (cell)
             memlord_i_u64_store(memlord_i_cell_trip(cell),
@@ -8254,7 +8254,7 @@ static int memlord_i_watch_wants(memlord *lord, memlord_i_thread *t, uint32_t sl
     memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
     int64_t published = (int64_t)memlord_i_u64_load(
         &memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot)->published);
-    return memlord_i_u32_load(&w->near) || published >= (int64_t)memlord_i_u64_load(&w->soon_up) ||
+    return memlord_i_u32_load(&w->nearby) || published >= (int64_t)memlord_i_u64_load(&w->soon_up) ||
            published < (int64_t)memlord_i_u64_load(&w->soon_low) || !cell ||
            memlord_i_u64_load(&cell->out) > memlord_i_u64_load(memlord_i_cell_trip(cell));
 }
