@@ -153,8 +153,9 @@
     threshold, and fences on those that allocate, free or retire: inside the host's own
     call, under whatever locks it holds there. A host with an allocator lock creates the
     ledger with MEMLORD_FLAG_DEFER: then they run in memlord_gc_poll, memlord_retire,
-    memlord_alloc_retry and on pollers alone. A callback that is left by longjmp keeps
-    its device's collection running for good; nothing else is harmed.
+    memlord_alloc_retry and on pollers alone, and pollers are started there too. A
+    collection left by longjmp counts as running on its device for good, and a fence's
+    block stays pending; nothing else is harmed.
     Threads of MemLord's own: one poller a place, from the first call that touches a
     device with a capacity source, a collection callback and a strategy; none otherwise,
     and none with MEMLORD_FLAG_NO_THREADS. They take no signals.
@@ -711,8 +712,8 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
     MEMLORD_I_OFF(MEMLORD_OK)
 
 /* Records a realloc whose old address cannot have been reused meanwhile (else use begin
-   and end). The block keeps its tag, description, references and mark. old_storage 0 is
-   an alloc; an unknown old one counts in unknown_frees and the new one is opened. */
+   and end). The block keeps its tag, description, references, recorded uses and mark.
+   old_storage 0 is an alloc; an unknown old one counts in unknown_frees and the new one is opened. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -748,7 +749,8 @@ MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *bl
 
 /* Moves a block: the source ends, then the destination begins with `bytes`. Tag, description,
    references and mark go along. Counted in moves of the destination. With a fence (may be
-   NULL) the source is pending until it is done, as by memlord_free_deferred.
+   NULL), or recorded uses, the source is pending until they are done, as by
+   memlord_free_deferred.
    Errors: E_UNKNOWN the source is not live, counted; E_INVALID a fence without `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
@@ -1003,7 +1005,8 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
 
 /* Says that a device's bytes are in another's memory (an integrated GPU in the cpu's): both
    then have one capacity, limit and headroom. Itself undoes it.
-   Errors: E_DEVICE; E_STATE `physical` is shared itself, or others share `device`; E_NOMEM. */
+   Errors: E_DEVICE; E_STATE `physical` is shared itself, others share `device`, or something
+   is reserved where it is; E_NOMEM. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -2665,6 +2668,9 @@ static void memlord_i_lock_take(memlord_i_lock *lock) {
         }
     }
 }
+static int memlord_i_lock_try(memlord_i_lock *lock) { /* 1: taken */
+    return !memlord_i_u32_load(&lock->held) && !memlord_i_u32_exchange_acquire(&lock->held, 1);
+}
 static void memlord_i_lock_drop(memlord_i_lock *lock) {
     memlord_i_u32_store_release(&lock->held, 0);
 }
@@ -2796,6 +2802,8 @@ typedef struct memlord_i_thread {
     memlord_i_ptr next;    /* all records of the ledger; push only */
     memlord_i_u32 in_use;
     uint64_t generation;   /* of the ledger */
+    uint32_t also;           /* slot of another device the call took bytes from */
+    memlord_ticket retrying; /* what its next alloc comes off, and nothing else */
     uint32_t open_tickets; /* of `tickets`, some of them closed by another thread since */
     memlord_ticket tickets[8];
     struct memlord_i_thread *sibling;  /* records of the same thread in other ledgers */
@@ -2923,8 +2931,10 @@ typedef struct memlord_i_oom {
 typedef struct memlord_i_watch {
     memlord_i_u64 soon_up, soon_low; /* signed: published bytes at which to look again */
     memlord_i_u32 nearby;  /* every call looks */
+    memlord_i_u32 wanted;  /* the next call looks: something has come to its mark */
     memlord_i_u32 seen;  /* its poller was thought of */
     memlord_i_u64 looks;
+    uint64_t quantum;    /* bytes a thread frees before it looks again; 0: it need not */
     int spent;           /* a collection ran: not before the metric has moved */
     uint64_t live, freed; /* when it ended */
     memlord_i_u32 running; /* a collection; taken by exchange */
@@ -2991,7 +3001,7 @@ enum { /* memlord.alert: what the end of a call has to look after */
     MEMLORD_I_ALERT_FENCES = 2, /* some are queued, or to be dropped */
     MEMLORD_I_ALERT_WAITER = 4, /* somebody waits for a free */
     MEMLORD_I_ALERT_POLLER = 8, /* a device came, and all are to be polled */
-    MEMLORD_I_ALERT_NEAR = 16   /* times the devices near a threshold */
+    MEMLORD_I_ALERT_LOOK = 16   /* times the devices nearby or wanted */
 };
 
 typedef struct memlord_i_string { /* of an stb_ds string map */
@@ -3054,7 +3064,8 @@ struct memlord {
 
     /* fences and bands */
     memlord_i_lock fences_lock;
-    memlord_i_fence *queues[MEMLORD_I_QUEUES]; /* of each ring the one to ask next */
+    uint64_t queues_used[MEMLORD_I_QUEUES / 64]; /* bit a ring */
+    memlord_i_fence *queues[MEMLORD_I_QUEUES];   /* of each ring the one to ask next */
     memlord_i_fence *drops; /* their blocks are gone */
     uint32_t queue_turn;
     memlord_i_u64 fences, queued, serial, epoch; /* how many; the last number; resets */
@@ -3123,6 +3134,7 @@ static MEMLORD_THREAD_LOCAL struct {
     memlord_i_thread *chain; /* all its records, under the registry lock */
     uint32_t busy;           /* inside the host's allocator on our behalf */
     const void *retiring;    /* the ledger in whose fences it is */
+    const char *retiring_at; /* where on the stack: gone, if that is no longer above */
     uint32_t leaving;        /* its exit hook has run */
 } memlord_i_self;
 
@@ -3469,6 +3481,7 @@ static void memlord_i_thread_clear(memlord_i_thread *t) {
     t->tag = NULL;
     t->tag_depth = t->tag_row = 0;
     t->open_tickets = 0;
+    t->retrying = 0;
     memlord_i_special(t, MEMLORD_I_SPECIAL_TAG | MEMLORD_I_SPECIAL_TICKET, 0);
 }
 
@@ -3601,6 +3614,7 @@ static void memlord_i_process_start(void) {
 /* Sets or clears a reason to look around at the end of calls. Seq_cst: see memlord_i_near. */
 static void memlord_i_alert(memlord *lord, uint32_t bit, int on) {
     uint32_t seen = memlord_i_u32_load(&lord->alert);
+    if ((seen & bit) == (on ? bit : 0)) return;
     while (!memlord_i_u32_cas_seqcst(&lord->alert, &seen, on ? seen | bit : seen & ~bit)) {}
 }
 
@@ -4683,6 +4697,22 @@ static void memlord_i_cell_fold(memlord_i_row *row, memlord_i_cell *cell) {
     }
 }
 
+/* Has the calls on a device look at its bands, from the end of this one on. May be inside. */
+static MEMLORD_I_COLD void memlord_i_want(memlord *lord, uint32_t slot) {
+    memlord_i_device *device = (memlord_i_device *)memlord_i_ptr_load(&lord->device[slot]);
+    if (!memlord_i_u32_exchange_seqcst(&device->watch.wanted, 1))
+        (void)memlord_i_u32_add_seqcst(&lord->alert, MEMLORD_I_ALERT_LOOK);
+}
+/* After a publication: have the bytes come to where the bands are to be looked at? */
+static void memlord_i_mark_check(memlord *lord, uint32_t slot, const memlord_i_row *row) {
+    const memlord_i_device *device =
+        (const memlord_i_device *)memlord_i_ptr_load(&lord->device[slot]);
+    int64_t published = (int64_t)memlord_i_u64_load(&row->published);
+    if (published >= (int64_t)memlord_i_u64_load(&device->watch.soon_up) ||
+        published < (int64_t)memlord_i_u64_load(&device->watch.soon_low))
+        memlord_i_want(lord, slot);
+}
+
 /* Takes a cell's level to its row, when it has left base..base + batch. Locks the row: about
    once in half a batch of growth or shrinkage; with batch 0 two shared adds on every call. */
 static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint32_t number,
@@ -4709,6 +4739,7 @@ static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint3
     level = memlord_i_u64_load(&cell->level);
     memlord_i_u64_store(&cell->base, level - hold);
     memlord_i_u64_store(&cell->high, level);
+    if (book == MEMLORD_I_DEVICE) memlord_i_mark_check(lord, number, row);
 }
 
 static MEMLORD_I_HOT void memlord_i_cell_in(memlord *lord, int book, uint32_t number,
@@ -4731,6 +4762,10 @@ static MEMLORD_I_HOT void memlord_i_cell_out(memlord *lord, int book, uint32_t n
     memlord_i_u64_store_release(&cell->level, level);
     if (MEMLORD_I_UNLIKELY((int64_t)level < (int64_t)memlord_i_u64_own(&cell->base)))
         memlord_i_cell_publish(lord, book, number, cell);
+    if (book == MEMLORD_I_DEVICE &&
+        MEMLORD_I_UNLIKELY(memlord_i_u64_own(&cell->out) >
+                           memlord_i_u64_load(memlord_i_cell_trip(cell))))
+        memlord_i_want(lord, number);
 }
 
 /* -- what a call did, to all the rows it concerns -- */
@@ -4852,13 +4887,17 @@ static void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peak
     sum->peak_error = cells > 1 ? cells * lord->batch : 0;
 }
 
+/* What was taken off the cells' levels, modulo 2^64. */
+static uint64_t memlord_i_row_folds(const memlord_i_row *row) {
+    return (memlord_i_u64_load(&row->folds_in) - memlord_i_u64_load(&row->folds_out)) << 63;
+}
+
 /* Live bytes alone: what memlord_allocated costs. The sum fits, what folds took off its parts
    included; it is below 0 if a call in flight was half seen. */
 static uint64_t memlord_i_row_live(memlord *lord, int book, uint32_t number) {
     memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
-    uint64_t folds = memlord_i_u64_load(&row->folds_in) - memlord_i_u64_load(&row->folds_out);
-    uint64_t live = folds << 63;
+    uint64_t live = memlord_i_row_folds(row);
     for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
         const memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
         if (cell) live += memlord_i_u64_load(&cell->level);
@@ -5372,6 +5411,8 @@ static memlord_result memlord_i_device_locked(memlord *lord, memlord_device d, u
     r = memlord_i_row_add_locked(lord, MEMLORD_I_DEVICE, n, device, key, slot);
     if (r == MEMLORD_OK && memlord_i_u32_load(&lord->polling) == MEMLORD_I_POLLING_ALL)
         memlord_i_alert(lord, MEMLORD_I_ALERT_POLLER, 1);
+    if (r == MEMLORD_OK && (memlord_i_u32_load(&lord->watching) >> d.type & 1))
+        memlord_i_want(lord, n);
     if (r == MEMLORD_OK && memlord_i_device_direct(d) < MEMLORD_I_DIRECT)
         memlord_i_u8_store_release(&lord->slot_of[memlord_i_device_direct(d)], (uint8_t)n);
     return r;
@@ -5659,9 +5700,20 @@ static void memlord_i_fence_free(memlord *lord, memlord_i_fence *f) {
     (void)memlord_i_u64_add(&lord->fences, (uint64_t)-1);
 }
 
-/* Takes a fence and is done with it: where nothing waits. */
-static memlord_result memlord_i_fence_pass(const memlord_fence *fence) {
-    if (fence->drop) fence->drop(fence->user);
+/* Takes a fence and is done with it: where nothing waits. NULL: without a ledger. */
+static memlord_result memlord_i_fence_pass(memlord *lord, const memlord_fence *fence) {
+    memlord_i_fence *f;
+    if (!lord || !(lord->flags & MEMLORD_FLAG_DEFER)) {
+        if (fence->drop) fence->drop(fence->user);
+        return MEMLORD_OK;
+    }
+    f = memlord_i_fence_new(lord, fence);
+    if (!f) return MEMLORD_E_NOMEM;
+    memlord_i_lock_take(&lord->fences_lock);
+    f->next = lord->drops;
+    lord->drops = f;
+    memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
+    memlord_i_lock_drop(&lord->fences_lock);
     return MEMLORD_OK;
 }
 
@@ -5680,17 +5732,31 @@ static memlord_i_fence *memlord_i_queue_first(memlord *lord, uint32_t slot, uint
 }
 
 /* A queue's first joins the ring of its list, as the last that is asked there. */
-static void memlord_i_queue_join(memlord_i_fence **ring, memlord_i_fence *f) {
-    memlord_i_fence *next = *ring ? *ring : f;
+static void memlord_i_queue_join(memlord *lord, uint32_t list, memlord_i_fence *f) {
+    memlord_i_fence **ring = &lord->queues[list], *next = *ring ? *ring : f;
+    lord->queues_used[list / 64] |= (uint64_t)1 << list % 64;
     f->across = next;
     f->back = next == f ? f : next->back;
     f->back->across = next->back = f;
     *ring = next;
 }
-static void memlord_i_queue_leave(memlord_i_fence **ring, memlord_i_fence *f) {
+static void memlord_i_queue_leave(memlord *lord, uint32_t list, memlord_i_fence *f) {
+    memlord_i_fence **ring = &lord->queues[list];
     f->back->across = f->across;
     f->across->back = f->back;
     if (*ring == f) *ring = f->across == f ? NULL : f->across;
+    if (!*ring) lord->queues_used[list / 64] &= ~((uint64_t)1 << list % 64);
+}
+/* How many empty lists there are from one on; MEMLORD_I_QUEUES: all are. */
+static uint32_t memlord_i_queue_skip(const memlord *lord, uint32_t list) {
+    uint32_t i = 0;
+    while (i < MEMLORD_I_QUEUES) {
+        uint32_t at = (list + i) % MEMLORD_I_QUEUES;
+        uint64_t word = lord->queues_used[at / 64] >> at % 64;
+        if (word & 1) return i;
+        i += word ? 1 : 64 - at % 64;
+    }
+    return MEMLORD_I_QUEUES;
 }
 
 static void memlord_i_queue_push(memlord *lord, memlord_i_fence *f) {
@@ -5705,11 +5771,11 @@ static void memlord_i_queue_push(memlord *lord, memlord_i_fence *f) {
         return;
     }
     f->last = f;
-    memlord_i_queue_join(&lord->queues[memlord_i_queue_list(f->slot, f->fence.queue)], f);
+    memlord_i_queue_join(lord, memlord_i_queue_list(f->slot, f->fence.queue), f);
 }
 
 static void memlord_i_queue_remove(memlord *lord, memlord_i_fence *f) {
-    memlord_i_fence **ring = &lord->queues[memlord_i_queue_list(f->slot, f->fence.queue)];
+    uint32_t list = memlord_i_queue_list(f->slot, f->fence.queue);
     memlord_i_fence *next = f->next;
     (void)memlord_i_u64_add(&lord->queued, (uint64_t)-1);
     if (next) next->previous = f->previous;
@@ -5720,9 +5786,9 @@ static void memlord_i_queue_remove(memlord *lord, memlord_i_fence *f) {
     }
     if (next) { /* the second is now the first */
         next->last = f->last;
-        memlord_i_queue_join(ring, next);
+        memlord_i_queue_join(lord, list, next);
     }
-    memlord_i_queue_leave(ring, f);
+    memlord_i_queue_leave(lord, list, f);
 }
 
 /* Takes leave of a block's fences, which is gone or no longer wants them; they are dropped at
@@ -5745,11 +5811,48 @@ static void memlord_i_fences_widow(memlord *lord, memlord_i_fence *f) {
     memlord_i_lock_drop(&lord->fences_lock);
 }
 
+/* -- the host's functions: out of them this thread asks and drops no further ones -- */
+
+typedef struct memlord_i_inside {
+    const void *ledger;
+    const char *at;
+} memlord_i_inside;
+/* 1: this thread is inside a fence of the ledger. One that was left by longjmp does not count,
+   as far as the stack tells. */
+static MEMLORD_I_NOINLINE int memlord_i_fence_inside(const memlord *lord) {
+    char here;
+    return memlord_i_self.retiring == (const void *)lord &&
+           (uintptr_t)&here < (uintptr_t)memlord_i_self.retiring_at;
+}
+static memlord_i_inside memlord_i_fence_enter(const memlord *lord, const char *at) {
+    memlord_i_inside outer;
+    outer.ledger = memlord_i_self.retiring;
+    outer.at = memlord_i_self.retiring_at;
+    memlord_i_self.retiring = lord;
+    memlord_i_self.retiring_at = at;
+    return outer;
+}
+static void memlord_i_fence_leave(memlord_i_inside outer) {
+    memlord_i_self.retiring = outer.ledger;
+    memlord_i_self.retiring_at = outer.at;
+}
+static MEMLORD_I_NOINLINE int memlord_i_fence_ask(memlord *lord, memlord_i_fence *f) {
+    char here;
+    memlord_i_inside outer = memlord_i_fence_enter(lord, &here);
+    int answer = f->answered ? 1 : f->fence.done(f->fence.user);
+    memlord_i_fence_leave(outer);
+    return answer;
+}
+static MEMLORD_I_NOINLINE void memlord_i_fence_drop(memlord *lord, memlord_i_fence *f) {
+    char here;
+    memlord_i_inside outer = memlord_i_fence_enter(lord, &here);
+    if (f->fence.drop) f->fence.drop(f->fence.user);
+    memlord_i_fence_leave(outer);
+}
+
 /* Drops what is to be dropped. Nothing may be held. */
 static void memlord_i_fences_drain(memlord *lord) {
-    const void *outer = memlord_i_self.retiring;
-    if (outer == lord) return; /* who is at it goes on */
-    memlord_i_self.retiring = lord;
+    if (memlord_i_fence_inside(lord)) return; /* who is at it goes on */
     for (;;) {
         memlord_i_fence *f;
         memlord_i_lock_take(&lord->fences_lock);
@@ -5759,10 +5862,9 @@ static void memlord_i_fences_drain(memlord *lord) {
             memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 0);
         memlord_i_lock_drop(&lord->fences_lock);
         if (!f) break;
-        if (f->state != MEMLORD_I_FENCE_DONE && f->fence.drop) f->fence.drop(f->fence.user);
+        if (f->state != MEMLORD_I_FENCE_DONE) memlord_i_fence_drop(lord, f);
         memlord_i_fence_free(lord, f);
     }
-    memlord_i_self.retiring = outer;
 }
 
 /* ----------------------------------------------------------------------- >>blocks --
@@ -5835,6 +5937,7 @@ static void memlord_i_count_all(memlord *lord, memlord_i_thread *t, const memlor
 static void memlord_i_count_close(memlord *lord, memlord_i_thread *t, uint64_t word1,
                                   uint64_t word2) {
     memlord_i_change c[MEMLORD_I_BOOKS];
+    t->also = MEMLORD_I_SLOT(word1);
     if (memlord_i_is_pending(word2)) {
         uint32_t slot = MEMLORD_I_SLOT(word1);
         memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_pending,
@@ -6030,13 +6133,29 @@ static void memlord_i_spot_open(memlord *lord, memlord_i_thread *t, memlord_i_sp
     if (spot->bucket || spot->sparse) (void)memlord_i_map_relieve(lord, t, spot->shard);
 }
 
+/* Puts a new entry in the place of one that is stale, or pending and over now; counts both and
+   leaves. */
+static void memlord_i_spot_replace(memlord *lord, memlord_i_thread *t, memlord_i_spot *spot,
+                                   uint64_t word1, uint64_t word2, const memlord_i_change *c,
+                                   unsigned n) {
+    memlord_i_entry stale = *spot->entry;
+    spot->entry->word1 = word1;
+    spot->entry->word2 = word2;
+    memlord_i_spot_unlock(spot);
+    memlord_i_count_close(lord, t, stale.word1, stale.word2);
+    memlord_i_count_all(lord, t, c, n);
+    memlord_i_spot_leave(t, spot);
+    if (!memlord_i_is_pending(stale.word2))
+        memlord_i_stat_add(lord, MEMLORD_I_SLOT(stale.word1), MEMLORD_I_STAT_implicit_frees, 1);
+    memlord_i_side_free(lord, stale.word2);
+}
+
 /* Puts an entry under a key and counts `c`. A live one there is stale and closed. *fresh says
    whether the key was free. */
 static memlord_result memlord_i_insert(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                        uint64_t key, uint64_t word1, uint64_t word2,
                                        const memlord_i_change *c, unsigned n, int *fresh) {
     memlord_i_spot spot;
-    memlord_i_entry stale;
     *fresh = 0;
     memlord_i_cells_make(lord, t, c, n);
     if (memlord_i_spot_find(lord, t, lord->slot_type[slot], key, 1, &spot)) return MEMLORD_E_NOMEM;
@@ -6045,16 +6164,7 @@ static memlord_result memlord_i_insert(memlord *lord, memlord_i_thread *t, uint3
         memlord_i_spot_open(lord, t, &spot, word1, word2, c, n);
         return MEMLORD_OK;
     }
-    stale = *spot.entry;
-    spot.entry->word1 = word1;
-    spot.entry->word2 = word2;
-    memlord_i_spot_unlock(&spot);
-    memlord_i_count_close(lord, t, stale.word1, stale.word2);
-    memlord_i_count_all(lord, t, c, n);
-    memlord_i_spot_leave(t, &spot);
-    if (!memlord_i_is_pending(stale.word2))
-        memlord_i_stat_add(lord, MEMLORD_I_SLOT(stale.word1), MEMLORD_I_STAT_implicit_frees, 1);
-    memlord_i_side_free(lord, stale.word2);
+    memlord_i_spot_replace(lord, t, &spot, word1, word2, c, n);
     return MEMLORD_OK;
 }
 
@@ -6082,10 +6192,7 @@ static memlord_result memlord_i_track(memlord *lord, memlord_i_thread *t, uint32
         int up;
         if (memlord_i_spot_find(lord, t, type, key, 1, &spot)) return MEMLORD_E_NOMEM;
         if (!spot.entry) break;
-        if (memlord_i_is_pending(spot.entry->word2)) {
-            memlord_i_spot_leave(t, &spot);
-            return memlord_i_open(lord, t, slot, key, bytes, rows, fresh);
-        }
+        if (memlord_i_is_pending(spot.entry->word2)) break;
         up = memlord_i_ref_up(spot.entry);
         memlord_i_spot_leave(t, &spot);
         if (up) return MEMLORD_OK;
@@ -6097,8 +6204,12 @@ static memlord_result memlord_i_track(memlord *lord, memlord_i_thread *t, uint32
         return MEMLORD_E_INVALID;
     }
     *fresh = 1;
-    memlord_i_spot_open(lord, t, &spot, memlord_i_word1(bytes, slot),
-                        memlord_i_u64_load(&lord->born) | rows, c, n);
+    if (spot.entry)
+        memlord_i_spot_replace(lord, t, &spot, memlord_i_word1(bytes, slot),
+                               memlord_i_u64_load(&lord->born) | rows, c, n);
+    else
+        memlord_i_spot_open(lord, t, &spot, memlord_i_word1(bytes, slot),
+                            memlord_i_u64_load(&lord->born) | rows, c, n);
     return MEMLORD_OK;
 }
 
@@ -6345,7 +6456,7 @@ static memlord_result memlord_i_move(memlord *lord, memlord_i_thread *t, memlord
     if (r) return r;
     if (memlord_i_detach(lord, t, (uint32_t)from.type, from_key, &e))
         return memlord_i_unknown(lord, from);
-    from_slot = MEMLORD_I_SLOT(e.word1);
+    from_slot = t->also = MEMLORD_I_SLOT(e.word1);
     plain = memlord_i_word2_of(e.word2);
     rows = memlord_i_rows_moved(lord, plain, slot, site, from_slot == slot);
     n = memlord_i_changes(c, from_slot, plain, 0, MEMLORD_I_BYTES(e.word1), 0, 1);
@@ -6995,6 +7106,25 @@ static uint64_t memlord_i_place_limit(memlord_i_place *place) {
     memlord_i_lock_drop(&place->lock);
     return limit;
 }
+/* Puts a device at another place, under the locks of both. E_STATE: something is reserved at the
+   old one, and may be meant for it. */
+static memlord_result memlord_i_place_move(memlord *lord, uint32_t slot, memlord_i_place *to) {
+    for (;;) {
+        memlord_i_place *from = memlord_i_place_at(lord, slot);
+        memlord_i_place *first = (uintptr_t)from < (uintptr_t)to ? from : to;
+        int same, held;
+        if (from == to) return MEMLORD_OK;
+        memlord_i_lock_take(&first->lock);
+        memlord_i_lock_take(first == from ? &to->lock : &from->lock);
+        same = from == memlord_i_place_at(lord, slot);
+        held = from->held != 0;
+        if (same && !held) /* pairs with memlord_i_place_at */
+            memlord_i_ptr_store_release(&memlord_i_device_at(lord, slot)->place, to);
+        memlord_i_lock_drop(&from->lock);
+        memlord_i_lock_drop(&to->lock);
+        if (same) return held ? MEMLORD_E_STATE : MEMLORD_OK;
+    }
+}
 static memlord_i_oom memlord_i_oom_of(memlord *lord, uint32_t slot) {
     memlord_i_place *place = memlord_i_place_take(lord, slot);
     memlord_i_oom oom = memlord_i_device_at(lord, slot)->oom;
@@ -7077,8 +7207,8 @@ static void memlord_i_source_set(memlord *lord, int type, memlord_i_source sourc
     memlord_i_lock_take(&lord->callbacks_lock);
     lord->source[type] = source;
     for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
-        memlord_i_place *place = memlord_i_place_number(lord, i);
-        if (!place || place->device.type != type) continue;
+        memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+        if (place->device.type != type) continue; /* one that is not used now may be again */
         while (place->sampler && place->sampler != (void *)&memlord_i_self) {
             memlord_i_lock_drop(&lord->callbacks_lock);
             memlord_i_yield();
@@ -7087,8 +7217,8 @@ static void memlord_i_source_set(memlord *lord, int type, memlord_i_source sourc
     }
     memlord_i_lock_drop(&lord->callbacks_lock);
     for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
-        memlord_i_place *place = memlord_i_place_number(lord, i);
-        if (!place || place->device.type != type) continue;
+        memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+        if (place->device.type != type) continue; /* one that is not used now may be again */
         memlord_i_sample_keep(place, &none, 0);
         memlord_i_place_review(lord, place);
     }
@@ -7119,15 +7249,48 @@ static int memlord_i_place_left(memlord *lord, const memlord_i_place *place, int
     return place->limit || place->sample.known;
 }
 
-/* 1: `bytes` are now held. 0: they are too many. -1: not sure, look again. */
-static int memlord_i_place_hold(memlord *lord, memlord_i_place *place, uint64_t bytes) {
-    uint64_t want = place->held + bytes, live;
-    if (place->limit) {
-        live = memlord_i_place_live(lord, place);
-        if (want > place->limit || live > place->limit - want) {
-            want -= place->arriving;
-            return want > place->limit || live > place->limit - want ? 0 : -1;
+/* Live bytes of a place as they were at no moment higher (`high`) or lower than this while they
+   were added up: what came is read after what went, or before. A cell's level is written after
+   its out. */
+static uint64_t memlord_i_place_bound(memlord *lord, const memlord_i_place *place, int high) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint64_t sum = 0;
+    int pass;
+    for (pass = 0; pass < 2; pass++)
+        for (i = 1; i < n; i++) {
+            memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+            const memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, i);
+            if (memlord_i_place_at(lord, i) != place) continue;
+            if (!pass) sum += memlord_i_row_folds(row);
+            for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+                const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
+                uint64_t level, out;
+                if (!cell) continue;
+                out = high ? 0 : memlord_i_u64_load_acquire(&cell->out);
+                level = memlord_i_u64_load_acquire(&cell->level);
+                if (high) out = memlord_i_u64_load_acquire(&cell->out);
+                sum += pass == high ? level + out : (uint64_t)0 - out;
+            }
         }
+    return (int64_t)sum > 0 ? sum : 0;
+}
+
+static int memlord_i_over(uint64_t live, uint64_t want, uint64_t limit) {
+    return want > limit || live > limit - want;
+}
+
+#define MEMLORD_I_HOLD_LOOKS 1000
+/* 1: `bytes` are now held. 0: they are too many. -1: not sure, look again. Without `again` the
+   answer is 0 then. */
+static int memlord_i_place_hold(memlord *lord, memlord_i_place *place, uint64_t bytes, int again) {
+    uint64_t want = place->held + bytes;
+    if (want > (uint64_t)1 << 62) return 0;
+    if (place->limit &&
+        memlord_i_over(memlord_i_place_bound(lord, place, 1), want, place->limit)) {
+        want -= place->arriving;
+        return again && !memlord_i_over(memlord_i_place_bound(lord, place, 0), want, place->limit)
+                   ? -1
+                   : 0;
     }
     place->held += bytes;
     return 1;
@@ -7170,15 +7333,15 @@ static memlord_result memlord_i_reservation_new(memlord *lord, memlord_i_place *
 }
 
 /* Holds bytes at the place of a device. E_LIMIT: they are too many. */
-static memlord_result memlord_i_reserve(memlord *lord, memlord_i_thread *t, memlord_i_place *place,
-                                        uint64_t bytes, memlord_ticket *out) {
+static memlord_result memlord_i_reserve(memlord *lord, memlord_i_place *place, uint64_t bytes,
+                                        memlord_ticket *out) {
     memlord_i_reservation *v;
-    uint32_t number;
+    uint32_t number, looks = 0;
     for (;;) {
         int held = -1;
         memlord_i_lock_take(&place->lock);
         number = place->spare_ticket;
-        if (number) held = memlord_i_place_hold(lord, place, bytes);
+        if (number) held = memlord_i_place_hold(lord, place, bytes, looks++ < MEMLORD_I_HOLD_LOOKS);
         if (held > 0) break;
         memlord_i_lock_drop(&place->lock);
         if (!held) return MEMLORD_E_LIMIT;
@@ -7193,16 +7356,19 @@ static memlord_result memlord_i_reserve(memlord *lord, memlord_i_thread *t, meml
     v->turn++;
     *out = (uint64_t)number << 32 | v->turn;
     memlord_i_lock_drop(&place->lock);
-    if (t != lord->orphan && t->open_tickets < sizeof t->tickets / sizeof t->tickets[0]) {
-        t->tickets[t->open_tickets++] = *out;
-        if (t->open_tickets == 1) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 1);
-    }
     return MEMLORD_OK;
+}
+
+/* Has this thread's allocations come off a ticket from now on. */
+static void memlord_i_ticket_note(memlord *lord, memlord_i_thread *t, memlord_ticket ticket) {
+    if (t == lord->orphan || t->open_tickets == sizeof t->tickets / sizeof t->tickets[0]) return;
+    t->tickets[t->open_tickets++] = ticket;
+    if (t->open_tickets == 1) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 1);
 }
 
 static void memlord_i_ticket_forget(memlord_i_thread *t, uint32_t i) {
     t->tickets[i] = t->tickets[--t->open_tickets];
-    if (!t->open_tickets) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 0);
+    if (!t->open_tickets && !t->retrying) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 0);
 }
 
 /* Gives back what is left of a ticket. */
@@ -7233,27 +7399,40 @@ typedef struct memlord_i_cover {
     uint32_t turn;
 } memlord_i_cover;
 
+/* Takes from one ticket what it has left of these bytes; 0: it is closed. */
+static int memlord_i_cover_from(memlord *lord, memlord_ticket ticket, const memlord_i_place *place,
+                                uint64_t bytes, memlord_i_cover *cover) {
+    memlord_i_reservation *v = memlord_i_ticket_at(lord, ticket);
+    int open;
+    memlord_i_lock_take(&v->place->lock);
+    open = v->turn == (uint32_t)ticket;
+    if (open && v->place == place && v->left) {
+        cover->from = v;
+        cover->turn = v->turn;
+        cover->bytes = v->left < bytes ? v->left : bytes;
+        v->left -= cover->bytes;
+        v->place->arriving += cover->bytes;
+    }
+    memlord_i_lock_drop(&v->place->lock);
+    return open;
+}
+
 /* Before an allocation is recorded: says that so much of it may be counted twice for a while.
-   One ticket covers it, the first that has something left. */
+   One ticket covers it, the first that has something left; that of memlord_alloc_retry its own
+   alone. */
 static MEMLORD_I_COLD memlord_i_cover memlord_i_cover_begin(memlord *lord, memlord_i_thread *t,
                                                             uint32_t slot, uint64_t bytes) {
-    memlord_i_place *place = memlord_i_place_at(lord, slot);
+    const memlord_i_place *place = memlord_i_place_at(lord, slot);
     memlord_i_cover cover = {NULL, 0, 0};
     uint32_t i = 0;
+    if (t->retrying) {
+        (void)memlord_i_cover_from(lord, t->retrying, place, bytes, &cover);
+        t->retrying = 0;
+        if (!t->open_tickets) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 0);
+        return cover;
+    }
     while (i < t->open_tickets && !cover.bytes) {
-        memlord_i_reservation *v = memlord_i_ticket_at(lord, t->tickets[i]);
-        int open;
-        memlord_i_lock_take(&v->place->lock);
-        open = v->turn == (uint32_t)t->tickets[i];
-        if (open && v->place == place && v->left) {
-            cover.from = v;
-            cover.turn = v->turn;
-            cover.bytes = v->left < bytes ? v->left : bytes;
-            v->left -= cover.bytes;
-            place->arriving += cover.bytes;
-        }
-        memlord_i_lock_drop(&v->place->lock);
-        if (open)
+        if (memlord_i_cover_from(lord, t->tickets[i], place, bytes, &cover))
             i++;
         else
             memlord_i_ticket_forget(t, i); /* closed on another thread */
@@ -7338,7 +7517,8 @@ static memlord_result memlord_i_account_charge(memlord *lord, memlord_account ac
         }
         now = bytes < 0 ? now - by : now + by;
     } while (!memlord_i_u64_cas(&b->word, &word, word - MEMLORD_I_BALANCE_BYTES(word) + now));
-    memlord_i_u64_raise(&b->peak, (int64_t)now);
+    if (memlord_i_balance_is(memlord_i_u64_load(&b->word), account)) /* not of the next one */
+        memlord_i_u64_raise(&b->peak, (int64_t)now);
     return MEMLORD_OK;
 }
 
@@ -7362,7 +7542,7 @@ static int memlord_i_account_read_locked(const memlord_i_balance *b, memlord_acc
    crew) below the threshold nobody can cross it without publishing first; who publishes looks.
    Closer than that the device is nearby: an alert makes every call look at its end, and add all
    threads up. Bytes freed are no level and are never published; there a thread looks after each
-   batch (its trip). Locks: place for what a device knows, callbacks; none while one runs. */
+   64th of the way (its trip). Locks: place for what a device knows, callbacks; none while one runs. */
 
 /* -- the strategy -- */
 
@@ -7532,7 +7712,8 @@ static uint64_t memlord_i_margin(memlord *lord) {
 static void memlord_i_watch_set(memlord *lord, uint32_t slot, memlord_i_watch *w,
                                 memlord_i_verdict *v) {
     uint64_t t = v->threshold, margin = memlord_i_margin(lord);
-    uint64_t slack = memlord_i_u32_load(&w->nearby) ? 2 * margin : margin; /* no flutter */
+    uint64_t twice = memlord_i_u32_load(&w->nearby) ? 2 : 1; /* no flutter */
+    uint64_t unseen = memlord_i_u32_load(&lord->crew) * w->quantum; /* frees, at most */
     uint64_t had = memlord_i_metric(v->metric, w->live, w->freed);
     uint64_t up = t, low = 0;
     int64_t published = (int64_t)memlord_i_u64_load(
@@ -7543,13 +7724,32 @@ static void memlord_i_watch_set(memlord *lord, uint32_t slot, memlord_i_watch *w
         low = v->metric == MEMLORD_METRIC_FREED ? 0 : t - t / 8;
     }
     v->nearby = v->due || published < memlord_i_signed(low);
-    if (v->metric != MEMLORD_METRIC_FREED && v->live + slack >= up) v->nearby = 1;
-    if (v->metric != MEMLORD_METRIC_ALLOCATED && v->freed + slack >= up) v->nearby = 1;
+    if (v->metric != MEMLORD_METRIC_FREED && v->live + twice * margin >= up) v->nearby = 1;
+    if (v->metric != MEMLORD_METRIC_ALLOCATED && v->freed + twice * unseen >= up) v->nearby = 1;
     memlord_i_u64_store(&w->soon_up, v->metric == MEMLORD_METRIC_FREED
                                          ? (uint64_t)INT64_MAX
                                          : (uint64_t)(memlord_i_signed(up) -
                                                       memlord_i_signed(margin)));
     memlord_i_u64_store(&w->soon_low, w->spent ? low : (uint64_t)INT64_MIN);
+}
+
+/* Makes every thread look at its next free on a device. */
+static void memlord_i_trips_clear(memlord *lord, uint32_t slot) {
+    memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+        memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+        if (cell) memlord_i_u64_store(memlord_i_cell_trip(cell), 0);
+    }
+}
+
+/* How often frees are looked at: 64 times on the way to the threshold, if all threads free
+   alike, but not after less than a batch. Threads that were to look later than that look now. */
+static void memlord_i_quantum_set(memlord *lord, uint32_t slot, memlord_i_watch *w,
+                                  memlord_metric metric, uint64_t threshold) {
+    uint64_t had = w->quantum, share = threshold / 64 / memlord_i_u32_load(&lord->crew);
+    w->quantum = share > lord->batch ? share : lord->batch ? lord->batch : 1;
+    if (metric == MEMLORD_METRIC_ALLOCATED) w->quantum = 0;
+    if (w->quantum && (!had || w->quantum < had)) memlord_i_trips_clear(lord, slot);
 }
 
 static void memlord_i_watch_off(memlord_i_watch *w) {
@@ -7569,11 +7769,13 @@ static void memlord_i_judge(memlord *lord, const memlord_i_place *place, uint32_
     v->used = memlord_i_used_percent(&place->sample);
     if (s && (memlord_i_u32_load(&lord->watching) >> device->device.type & 1))
         b = memlord_i_band_now(s, place, v->used);
+    v->banded = b != NULL;
+    memlord_i_quantum_set(lord, slot, w, b ? b->metric : MEMLORD_METRIC_ALLOCATED,
+                          b ? memlord_i_band_threshold(place, b) : 0);
     if (!b) {
         memlord_i_watch_off(w);
         return;
     }
-    v->banded = 1;
     v->band = (size_t)(b - s->bands);
     v->metric = b->metric;
     v->threshold = memlord_i_band_threshold(place, b);
@@ -7605,12 +7807,12 @@ static void memlord_i_assess(memlord *lord, uint32_t slot, memlord_i_thread *t,
         if (v->nearby != (int)memlord_i_u32_load(&w->nearby)) {
             memlord_i_u32_store(&w->nearby, (uint32_t)v->nearby);
             (void)memlord_i_u32_add_seqcst(&lord->alert,
-                                           (v->nearby ? 1u : (uint32_t)-1) * MEMLORD_I_ALERT_NEAR);
+                                           (v->nearby ? 1u : (uint32_t)-1) * MEMLORD_I_ALERT_LOOK);
         }
         if (cell)
             memlord_i_u64_store(memlord_i_cell_trip(cell),
-                                v->banded ? memlord_i_u64_load(&cell->out) + lord->batch
-                                          : UINT64_MAX);
+                                w->quantum ? memlord_i_u64_load(&cell->out) + w->quantum
+                                           : UINT64_MAX);
         memlord_i_lock_drop(&place->lock);
         if (again) memlord_i_barrier_all();
     } while (again);
@@ -7626,25 +7828,17 @@ static int memlord_i_gc_registered(memlord *lord, int type) {
     return c != NULL;
 }
 
-/* Which types have both bands and a callback. Makes every thread look at its next free there. */
+/* Notes which types have both bands and a callback. */
 static void memlord_i_watching_set(memlord *lord) {
-    memlord_i_thread *t;
     memlord_i_callback *c;
-    uint32_t types = 0, i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint32_t types = 0, i;
     memlord_i_lock_take(&lord->callbacks_lock);
     for (c = lord->callbacks; c && memlord_i_ptr_load(&lord->strategy); c = c->next)
         types |= 1u << c->type;
     memlord_i_u32_store(&lord->watching, types);
     memlord_i_lock_drop(&lord->callbacks_lock);
-    for (i = 1; i < n; i++) {
-        memlord_i_place *place = memlord_i_place_take(lord, i);
-        t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
-        for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
-            memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
-            if (cell) memlord_i_u64_store(memlord_i_cell_trip(cell), 0);
-        }
-        memlord_i_lock_drop(&place->lock);
-    }
+    for (i = 1; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++)
+        if (types >> lord->slot_type[i] & 1) memlord_i_want(lord, i); /* and its poller */
 }
 
 /* 1: a device is in this callback, on a thread other than `but`. Under the callbacks lock. */
@@ -7825,8 +8019,13 @@ static memlord_result memlord_i_collect(memlord *lord, uint32_t slot, int reason
 static void memlord_i_place_review(memlord *lord, const memlord_i_place *place) {
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     memlord_i_verdict v;
-    for (i = 1; i < n; i++)
-        if (!place || memlord_i_place_at(lord, i) == place) memlord_i_assess(lord, i, NULL, &v);
+    int again;
+    for (again = 0; again < 2; again++) {
+        for (i = 1; i < n; i++)
+            if (!place || memlord_i_place_at(lord, i) == place)
+                memlord_i_assess(lord, i, NULL, &v);
+        if (!again) memlord_i_barrier_all(); /* who published beside the old marks is seen now */
+    }
 }
 
 /* There are more threads than the margins allow for: widens them. */
@@ -7842,24 +8041,19 @@ static void memlord_i_crew_grow(memlord *lord) {
 
 static memlord_result memlord_i_duty(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                      int opened); /* always OK: for tail calls */
+static void memlord_i_duty_also(memlord *lord, memlord_i_thread *t, uint32_t slot);
 
 /* What every call that counted on a device ends with, nothing held. A thread that the barrier
    does not reach reads the alert with a full one of its own. */
 static MEMLORD_I_HOT void memlord_i_call_end(memlord *lord, memlord_i_thread *t, uint32_t slot,
-                                          int opened) {
+                                             int opened) {
     uint32_t alert = memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE
                          ? memlord_i_u32_add_seqcst(&lord->alert, 0)
                          : memlord_i_u32_load(&lord->alert);
-    if (MEMLORD_I_UNLIKELY(alert | memlord_i_u32_load(&lord->watching)))
+    if (MEMLORD_I_UNLIKELY(alert)) {
         (void)memlord_i_duty(lord, t, slot, opened);
-}
-
-/* Without bands this thread's frees of a device need no looking at. */
-static void memlord_i_trip_off(memlord *lord, memlord_i_thread *t, uint32_t slot) {
-    memlord_i_verdict v;
-    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    if (cell && memlord_i_u64_load(memlord_i_cell_trip(cell)) != UINT64_MAX)
-        memlord_i_assess(lord, slot, t, &v);
+        if (t->also && t != lord->orphan) memlord_i_duty_also(lord, t, slot);
+    }
 }
 
 /* -------------------------------------------------------------------- >>deferred --
@@ -7868,7 +8062,8 @@ static void memlord_i_trip_off(memlord *lord, memlord_i_thread *t, uint32_t slot
    Locks: those of the map, then fences; none while a fence runs. */
 
 /* Records a fence on a live block, in place of an earlier one of its queue; with `end` frees the
-   block, and *chain is what to ask. After an error the fence is still the caller's. */
+   block, and *chain is what to ask. After an error the fence is still the caller's. NULL: none
+   but the uses it has. */
 static memlord_result memlord_i_fence_attach(memlord *lord, memlord_i_thread *t, memlord_device d,
                                              uint64_t key, memlord_i_fence *f, int end,
                                              memlord_i_entry *gone, memlord_i_fence **chain) {
@@ -7888,14 +8083,17 @@ static memlord_result memlord_i_fence_attach(memlord *lord, memlord_i_thread *t,
     if (r) return r;
     side = memlord_i_side_of(spot.entry->word2);
     refs = memlord_i_refs_of(spot.entry->word1, spot.entry->word2);
-    for (at = &side->fences; *at && (*at)->fence.queue != f->fence.queue;) at = &(*at)->sibling;
-    if (*at) {
+    for (at = &side->fences; f && *at && (*at)->fence.queue != f->fence.queue;)
+        at = &(*at)->sibling;
+    if (f && *at) {
         old = *at;
         *at = old->sibling;
         old->sibling = NULL;
     }
-    f->sibling = side->fences;
-    side->fences = f;
+    if (f) {
+        f->sibling = side->fences;
+        side->fences = f;
+    }
     if (end) {
         *gone = *spot.entry;
         gone->key = key;
@@ -7952,7 +8150,7 @@ static uint64_t memlord_i_fence_settle(memlord *lord, memlord_i_fence *f, int an
     int before = (int)f->answered; /* by a thread that a fork left behind */
     f->answered = 1;
     if (answer < 0) memlord_i_stat_add(lord, f->slot, MEMLORD_I_STAT_fence_failures, 1);
-    if (f->fence.drop && !before) f->fence.drop(f->fence.user);
+    if (!before) memlord_i_fence_drop(lord, f);
     mine = memlord_i_fence_credit(lord, f, &credited);
     if (!mine) {
         memlord_i_lock_take(&lord->fences_lock);
@@ -7988,7 +8186,7 @@ static void memlord_i_fences_begin(memlord *lord, memlord_i_fence *chain) {
     for (; chain; chain = next) {
         int answer = 0;
         next = chain->next;
-        if (!(lord->flags & MEMLORD_FLAG_DEFER)) answer = chain->fence.done(chain->fence.user);
+        if (!(lord->flags & MEMLORD_FLAG_DEFER)) answer = memlord_i_fence_ask(lord, chain);
         (void)memlord_i_fence_answered(lord, chain, answer, 0);
     }
 }
@@ -8025,30 +8223,35 @@ static memlord_i_fence *memlord_i_fence_claim(memlord *lord, uint32_t list, meml
     return NULL;
 }
 
-/* Asks the first of every queue, and its next ones while they are done; at most `most`. */
+/* Asks the first of every queue, and its next ones while they are done; at most `most`. Who asks
+   only a few does not wait for another who does. */
 static uint64_t memlord_i_fences_poll(memlord *lord, memlord_device sel, unsigned most) {
-    uint64_t round = memlord_i_u64_add(&lord->serial, 1) + 1, credited = 0;
+    uint64_t round, credited = 0;
     uint32_t i, start;
+    int drops;
     memlord_i_fence *f;
-    const void *outer = memlord_i_self.retiring;
-    if (outer == lord) return 0; /* out of a fence: who asked it goes on */
-    memlord_i_self.retiring = lord;
-    memlord_i_lock_take(&lord->fences_lock);
+    if (memlord_i_fence_inside(lord)) return 0; /* who is at it goes on */
+    if (most == UINT32_MAX)
+        memlord_i_lock_take(&lord->fences_lock);
+    else if (!memlord_i_lock_try(&lord->fences_lock))
+        return 0;
+    round = memlord_i_u64_add(&lord->serial, 1) + 1;
     start = lord->queue_turn;
-    for (i = 0; i < MEMLORD_I_QUEUES && most; i++) {
-        uint32_t list = (start + i) % MEMLORD_I_QUEUES;
-        while (most && (f = memlord_i_fence_claim(lord, list, sel, round)) != NULL) {
+    for (i = memlord_i_queue_skip(lord, start); i < MEMLORD_I_QUEUES && most;) {
+        while (most && (f = memlord_i_fence_claim(lord, (start + i) % MEMLORD_I_QUEUES, sel,
+                                                  round)) != NULL) {
             memlord_i_lock_drop(&lord->fences_lock);
             most--;
-            credited += memlord_i_fence_answered(
-                lord, f, f->answered ? 1 : f->fence.done(f->fence.user), 1);
+            credited += memlord_i_fence_answered(lord, f, memlord_i_fence_ask(lord, f), 1);
             memlord_i_lock_take(&lord->fences_lock);
         }
+        i++;
+        i += memlord_i_queue_skip(lord, start + i);
     }
-    lord->queue_turn = start + i; /* the next call goes on from here */
+    lord->queue_turn = (start + i) % MEMLORD_I_QUEUES; /* the next call goes on from here */
+    drops = lord->drops || !memlord_i_u64_load(&lord->queued);
     memlord_i_lock_drop(&lord->fences_lock);
-    memlord_i_self.retiring = outer;
-    memlord_i_fences_drain(lord);
+    if (drops) memlord_i_fences_drain(lord);
     return credited;
 }
 
@@ -8059,7 +8262,22 @@ static uint64_t memlord_i_retire(memlord *lord, memlord_device sel) {
     return memlord_i_fences_poll(lord, sel, UINT32_MAX);
 }
 
-/* A free of our own that a fence may hold back: the source of a move. */
+/* 1: a live block with uses recorded. */
+static int memlord_i_is_used(memlord *lord, uint32_t type, uint64_t key) {
+    memlord_i_thread *t;
+    memlord_i_spot spot;
+    int used;
+    if (!memlord_i_u64_load(&lord->fences)) return 0;
+    t = memlord_i_thread_get(lord);
+    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
+    used = spot.entry && (spot.entry->word2 & 1) && !memlord_i_is_pending(spot.entry->word2) &&
+           memlord_i_side_of(spot.entry->word2)->fences;
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_thread_put(lord, t);
+    return used;
+}
+
+/* A move whose source its fences, and `f` if there is one, may hold back. */
 static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
                                             memlord_device from, uint64_t from_key, uint32_t slot,
                                             uint64_t key, uint64_t bytes, memlord_i_fence *f,
@@ -8108,13 +8326,17 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
 #define MEMLORD_I_POLL_LEAST 10 /* ms */
 
 static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place);
+static void memlord_i_pollers_think(memlord *lord);
 
 static void memlord_i_poller_run(void *user) {
     memlord_i_place *place = (memlord_i_place *)user;
     memlord *lord = place->lord;
     while (!memlord_i_u32_load_acquire(&place->stop)) {
         (void)memlord_i_sample(lord, place);
-        if (lord->flags & MEMLORD_FLAG_DEFER) memlord_i_place_serve(lord, place);
+        if (lord->flags & MEMLORD_FLAG_DEFER) {
+            memlord_i_pollers_think(lord);
+            memlord_i_place_serve(lord, place);
+        }
         /* a span from now on: after a SIGSTOP there is nothing to catch up with */
         memlord_i_event_wait(&place->wake, memlord_i_u32_load(&lord->poll_ms));
     }
@@ -8190,6 +8412,27 @@ static MEMLORD_I_COLD void memlord_i_poller_think(memlord *lord, uint32_t slot) 
     if (memlord_i_polls(lord)) (void)memlord_i_poller_begin(place);
 }
 
+/* Under MEMLORD_FLAG_DEFER track calls start no thread: it may take a stack from the very allocator
+   they are called from. Safe points and pollers do, for what was touched meanwhile; as long as
+   that is nothing yet, the host's poller alone. */
+static void memlord_i_pollers_think(memlord *lord) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint32_t watching = memlord_i_u32_load(&lord->watching), type, wanted = 0;
+    if (!(lord->flags & MEMLORD_FLAG_DEFER) || !watching || !memlord_i_polls(lord)) return;
+    if (memlord_i_u32_load(&lord->polling) == MEMLORD_I_POLLING_OFF) return;
+    for (i = 1; i < n; i++) {
+        if (!(watching >> lord->slot_type[i] & 1)) continue;
+        wanted = 1;
+        if (!memlord_i_u32_load(&memlord_i_device_at(lord, i)->watch.seen))
+            memlord_i_poller_think(lord, i);
+    }
+    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT && !wanted; type++)
+        if ((watching >> type & 1) && memlord_i_source_of(lord, (int)type).fn) {
+            (void)memlord_i_poller_begin(&lord->host);
+            wanted = 1;
+        }
+}
+
 /* Starts the pollers of all devices there are, whose types have a source. */
 static memlord_result memlord_i_pollers_begin(memlord *lord) {
     uint32_t i;
@@ -8248,24 +8491,14 @@ static void memlord_i_waiters_wake(memlord *lord) {
     memlord_i_lock_drop(&lord->callbacks_lock);
 }
 
-/* 1: published bytes, or this thread's frees, have come to where the bands are to be looked at. */
-static int memlord_i_watch_wants(memlord *lord, memlord_i_thread *t, uint32_t slot) {
-    const memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
-    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    int64_t published = (int64_t)memlord_i_u64_load(
-        &memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot)->published);
-    return memlord_i_u32_load(&w->nearby) || published >= (int64_t)memlord_i_u64_load(&w->soon_up) ||
-           published < (int64_t)memlord_i_u64_load(&w->soon_low) || !cell ||
-           memlord_i_u64_load(&cell->out) > memlord_i_u64_load(memlord_i_cell_trip(cell));
-}
-
 static MEMLORD_I_NOINLINE memlord_result memlord_i_duty(memlord *lord, memlord_i_thread *t,
                                                         uint32_t slot, int opened) {
+    memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
     uint32_t alert = memlord_i_u32_load(&lord->alert);
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (memlord_i_self.busy) return MEMLORD_OK;
     if (alert & MEMLORD_I_ALERT_REVIEW) memlord_i_crew_grow(lord);
-    if (alert & MEMLORD_I_ALERT_POLLER) (void)memlord_i_pollers_begin(lord);
+    if ((alert & MEMLORD_I_ALERT_POLLER) && safe) (void)memlord_i_pollers_begin(lord);
     if ((alert & MEMLORD_I_ALERT_FENCES) && safe) {
         if (opened)
             (void)memlord_i_fences_poll(lord, memlord_device_all(), MEMLORD_I_POLLS);
@@ -8273,14 +8506,23 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_duty(memlord *lord, memlord_i
             memlord_i_fences_drain(lord);
     }
     if (alert & MEMLORD_I_ALERT_WAITER) memlord_i_waiters_wake(lord);
-    if (!(memlord_i_u32_load(&lord->watching) >> lord->slot_type[slot] & 1)) {
-        memlord_i_trip_off(lord, t, slot);
-        return MEMLORD_OK;
+    if (memlord_i_u32_load(&w->wanted) && memlord_i_u32_exchange_seqcst(&w->wanted, 0)) {
+        (void)memlord_i_u32_add_seqcst(&lord->alert, 0u - (uint32_t)MEMLORD_I_ALERT_LOOK);
+        if (safe && (memlord_i_u32_load(&lord->watching) >> lord->slot_type[slot] & 1) &&
+            !memlord_i_u32_load(&w->seen))
+            memlord_i_poller_think(lord, slot);
+        memlord_i_look(lord, slot, t, safe);
+    } else if (memlord_i_u32_load(&w->nearby)) {
+        memlord_i_look(lord, slot, t, safe);
     }
-    if (!memlord_i_u32_load(&memlord_i_device_at(lord, slot)->watch.seen))
-        memlord_i_poller_think(lord, slot);
-    if (memlord_i_watch_wants(lord, t, slot)) memlord_i_look(lord, slot, t, safe);
     return MEMLORD_OK;
+}
+
+/* The same for another device the call has taken bytes from. */
+static void memlord_i_duty_also(memlord *lord, memlord_i_thread *t, uint32_t slot) {
+    uint32_t also = t->also;
+    t->also = 0;
+    if (also && also != slot) (void)memlord_i_duty(lord, t, also, 0);
 }
 
 #if MEMLORD_I_POSIX
@@ -8310,6 +8552,7 @@ static void memlord_i_others_gone(memlord *lord) {
         memlord_i_u32_store(&place->sampling, 0);
         memlord_i_u32_store(&place->polled, MEMLORD_I_POLLER_NONE);
         place->sampler = NULL;
+        place->held -= place->arriving; /* recorded, or never to be */
         place->arriving = 0;
         if (!w) continue;
         memlord_i_u32_store(&w->seen, 0);
@@ -8332,12 +8575,15 @@ static void memlord_i_others_gone(memlord *lord) {
    poller. Host code runs. */
 static void memlord_i_serve(memlord *lord, memlord_device sel) {
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    if (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_POLLER)
+        (void)memlord_i_pollers_begin(lord);
+    memlord_i_pollers_think(lord);
     (void)memlord_i_retire(lord, sel);
     for (i = 1; i < n; i++) {
         if (!memlord_i_selects(sel, memlord_i_device_at(lord, i)->device)) continue;
         memlord_i_sample_old(lord, memlord_i_place_at(lord, i));
-        if (memlord_i_u32_load(&lord->watching) >> lord->slot_type[i] & 1)
-            memlord_i_look(lord, i, NULL, 1);
+        if (!(memlord_i_u32_load(&lord->watching) >> lord->slot_type[i] & 1)) continue;
+        memlord_i_look(lord, i, NULL, 1);
     }
 }
 static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place) {
@@ -9523,17 +9769,26 @@ static memlord_result memlord_i_request_hold(memlord_i_request *q) {
     uint64_t reclaimed;
     int round;
     for (round = 0; round < 3 && r == MEMLORD_E_LIMIT; round++) {
-        memlord_i_thread *t;
         if (round == 1 && !memlord_i_retire(lord, d)) continue;
         if (round == 2 && memlord_i_collect(lord, q->slot, MEMLORD_REASON_LIMIT, q->bytes,
                                             &reclaimed))
             break;
-        t = memlord_i_thread_get(lord);
-        if (!t) return MEMLORD_E_STATE;
-        r = memlord_i_reserve(lord, t, q->place, q->bytes, &q->ticket);
-        memlord_i_thread_put(lord, t);
+        r = memlord_i_reserve(lord, q->place, q->bytes, &q->ticket);
     }
     return r;
+}
+
+/* Records what was allocated, off the request's own ticket. What the map has no room for is
+   counted as dropped; the memory is there all the same. */
+static void memlord_i_request_record(memlord_i_request *q, uint64_t storage) {
+    memlord_i_thread *t = memlord_i_thread_get(q->lord);
+    if (t && t != q->lord->orphan) {
+        t->retrying = q->ticket;
+        memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 1);
+    }
+    if (t) memlord_i_thread_put(q->lord, t);
+    (void)memlord_alloc(q->lord, memlord_i_device_at(q->lord, q->slot)->device, storage, q->bytes,
+                        q->site);
 }
 
 /* Keeps what the last failure was, for reports, and says it. */
@@ -9747,13 +10002,15 @@ static void memlord_i_log_leaks(memlord *lord) {
     }
 }
 
-/* Drops the fences of all blocks: nobody will ask them any more. */
+/* Drops the fences of all blocks: nobody will ask them any more, and who seems to be asking one
+   has left it by longjmp. */
 static int memlord_i_visit_fences(memlord *lord, const memlord_i_entry *e, void *user) {
+    memlord_i_fence *f = e->word2 & 1 ? memlord_i_side_of(e->word2)->fences : NULL, *g;
     (void)user;
-    if (e->word2 & 1) {
-        memlord_i_fences_widow(lord, memlord_i_side_of(e->word2)->fences);
-        memlord_i_side_of(e->word2)->fences = NULL;
-    }
+    for (g = f; g; g = g->sibling)
+        g->state = g->answered ? MEMLORD_I_FENCE_DONE : MEMLORD_I_FENCE_USE;
+    memlord_i_fences_widow(lord, f);
+    if (f) memlord_i_side_of(e->word2)->fences = NULL;
     return 0;
 }
 static void memlord_i_fences_end(memlord *lord) {
@@ -9762,6 +10019,9 @@ static void memlord_i_fences_end(memlord *lord) {
     memset(&all, 0, sizeof all);
     all.sel = memlord_device_all();
     while (memlord_i_u64_load(&lord->fences) && round++ < 1000) { /* drops may defer frees */
+        memset(lord->queues, 0, sizeof lord->queues);
+        memset(lord->queues_used, 0, sizeof lord->queues_used);
+        memlord_i_u64_store(&lord->queued, 0);
         memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
         memlord_i_fences_drain(lord);
     }
@@ -10710,7 +10970,7 @@ MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint
     uint32_t slot;
     int waits;
     memlord_result r;
-    if (!lord) return fence ? memlord_i_fence_pass(fence) : MEMLORD_OK;
+    if (!lord) return fence ? memlord_i_fence_pass(NULL, fence) : MEMLORD_OK;
     if (fence && !fence->done) return MEMLORD_E_INVALID;
     if (!memlord_i_key_valid(from_storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(from)) return MEMLORD_E_DEVICE;
@@ -10720,21 +10980,21 @@ MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint
     waits = fence && (from.type != to.type || from_storage != to_storage);
     f = waits ? memlord_i_fence_new(lord, fence) : NULL;
     if (waits && !f && !memlord_i_self.busy) return MEMLORD_E_NOMEM;
+    if (!memlord_i_self.busy && (from.type != to.type || from_storage != to_storage))
+        waits = waits || memlord_i_is_used(lord, (uint32_t)from.type, from_storage);
     t = memlord_i_thread_get(lord);
-    if (!t) return fence ? memlord_i_fence_pass(fence) : MEMLORD_OK;
+    if (!t) return fence ? memlord_i_fence_pass(NULL, fence) : MEMLORD_OK;
     if (t->open_tickets) cover = memlord_i_cover_begin(lord, t, slot, bytes);
-    r = f ? memlord_i_move_fenced(lord, t, from, from_storage, slot, to_storage, bytes, f, site,
+    r = waits ? memlord_i_move_fenced(lord, t, from, from_storage, slot, to_storage, bytes, f, site,
                                   &chain)
-          : memlord_i_move(lord, t, from, from_storage, slot, to_storage, bytes, site);
+              : memlord_i_move(lord, t, from, from_storage, slot, to_storage, bytes, site);
     memlord_i_thread_put(lord, t);
     if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
     if (r && f) memlord_i_fence_free(lord, f);
     memlord_i_call_end(lord, t, slot, 1);
     memlord_i_fences_begin(lord, chain);
     /* onto itself: the source is as an alloc of a pending storage leaves it, over */
-    if (r == MEMLORD_OK && fence && !waits) (void)memlord_i_fence_pass(fence);
-    slot = from.index < 0 ? 0 : memlord_i_slot_known(lord, from);
-    if (slot) memlord_i_call_end(lord, t, slot, 0);
+    if (r == MEMLORD_OK && fence && !waits) (void)memlord_i_fence_pass(lord, fence);
     return r;
 }
 
@@ -10830,10 +11090,10 @@ static memlord_result memlord_i_fenced(memlord *lord, memlord_device device, uin
     memlord_i_entry gone;
     memlord_result r;
     if (!fence->done) return MEMLORD_E_INVALID;
-    if (!storage && end) return memlord_i_fence_pass(fence);
+    if (!storage && end) return memlord_i_fence_pass(lord, fence);
     if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
-    if (memlord_i_self.busy) return memlord_i_fence_pass(fence);
+    if (memlord_i_self.busy) return memlord_i_fence_pass(NULL, fence);
     f = memlord_i_fence_new(lord, fence);
     if (!f) return MEMLORD_E_NOMEM;
     t = memlord_i_thread_get(lord);
@@ -10855,13 +11115,13 @@ MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device d
                                                  uint64_t storage, memlord_fence fence,
                                                  const memlord_site *site) {
     return lord ? memlord_i_fenced(lord, device, storage, &fence, 1, site)
-                : memlord_i_fence_pass(&fence);
+                : memlord_i_fence_pass(NULL, &fence);
 }
 
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence) {
     return lord ? memlord_i_fenced(lord, device, storage, &fence, 0, NULL)
-                : memlord_i_fence_pass(&fence);
+                : memlord_i_fence_pass(NULL, &fence);
 }
 
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
@@ -11339,6 +11599,7 @@ MEMLORD_API memlord_result memlord_capacity_source(memlord *lord, int type,
         source.user = lord;
     }
     memlord_i_source_set(lord, type, source);
+    memlord_i_pollers_think(lord);
     return MEMLORD_OK;
 }
 
@@ -11372,7 +11633,7 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
 
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical) {
-    memlord_i_place *to = &lord->host;
+    memlord_i_place *to;
     memlord_i_device *d;
     uint32_t slot, other, i;
     memlord_result r;
@@ -11380,6 +11641,7 @@ MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device de
     if (!memlord_i_device_valid(physical)) return MEMLORD_E_DEVICE;
     r = memlord_i_slot(lord, device, &slot);
     if (r) return r;
+    to = &lord->host;
     d = memlord_i_device_at(lord, slot);
     if (!memlord_i_type_host[physical.type]) {
         r = memlord_i_slot(lord, physical, &other);
@@ -11391,7 +11653,8 @@ MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device de
     for (i = 1; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++)
         if (i != slot && to != &d->own && memlord_i_place_at(lord, i) == &d->own)
             return MEMLORD_E_STATE;
-    memlord_i_ptr_store_release(&d->place, to); /* pairs with memlord_i_place_at */
+    r = memlord_i_place_move(lord, slot, to);
+    if (r) return r;
     memlord_i_place_review(lord, NULL);
     return MEMLORD_OK;
 }
@@ -11504,6 +11767,7 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
             continue;
         }
         if (sum > (uint64_t)1 << 62) sum = (uint64_t)1 << 62;
+        if (left < -((int64_t)1 << 62)) left = -((int64_t)1 << 62);
         if ((int64_t)sum - left > worst) worst = (int64_t)sum - left;
     }
     if (worst <= 0 && !known) return -1;
@@ -11524,7 +11788,8 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = memlord_i_reserve(lord, t, place, bytes, out);
+    r = memlord_i_reserve(lord, place, bytes, out);
+    if (r == MEMLORD_OK) memlord_i_ticket_note(lord, t, *out);
     memlord_i_thread_put(lord, t);
     if (r == MEMLORD_E_LIMIT) memlord_i_log_explain(lord, "[limit] ", device, bytes);
     return r;
@@ -11651,6 +11916,7 @@ MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, const memlord_ban
     memlord_i_strategy_swap(lord, fresh);
     memlord_i_watching_set(lord);
     memlord_i_place_review(lord, NULL);
+    memlord_i_pollers_think(lord);
     return MEMLORD_OK;
 }
 
@@ -11674,6 +11940,7 @@ MEMLORD_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_
     memlord_i_lock_drop(&lord->callbacks_lock);
     memlord_i_watching_set(lord);
     memlord_i_place_review(lord, NULL);
+    memlord_i_pollers_think(lord);
     return MEMLORD_OK;
 }
 
@@ -11777,8 +12044,7 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
     r = memlord_i_request_hold(&q);
     if (r == MEMLORD_OK) {
         r = memlord_i_request_try(&q, fn, user, storage);
-        /* what the map has no room for is counted as dropped; the memory is there all the same */
-        if (r == MEMLORD_OK) (void)memlord_alloc(lord, device, *storage, bytes, site);
+        if (r == MEMLORD_OK) memlord_i_request_record(&q, *storage);
         (void)memlord_i_reserve_end(lord, q.ticket);
     }
     if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)

@@ -768,7 +768,100 @@ static void a_callback_added_counts_what_threads_hold_back(void **state) {
     hoard_then(t, lower_by_callback);
 }
 
+/* Frees so much in blocks of 1 KiB; what fires, fires by the call. */
+static void free_in_pieces(test_case *t, uint64_t bytes) {
+    uint64_t i;
+    for (i = 0; i < bytes; i += KIB) shrink(t, cuda(0), grow(t, cuda(0), KIB));
+}
+
+static void what_was_freed_before_a_sample_counts_after_it(void **state) {
+    test_case *t = (test_case *)*state; /* the default: 10 % freed from 75 % on */
+    free_in_pieces(t, 1 * MIB);
+    test_capacity(t, 100 * MIB, 80 * MIB);
+    free_in_pieces(t, 9 * MIB - KIB);
+    assert_int_equal(t->gc.runs, 0);
+    free_in_pieces(t, KIB);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.value, 10 * MIB);
+}
+
+static void what_was_freed_before_a_limit_counts_after_it(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, FREED, 0, 10);
+    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    free_in_pieces(t, 1 * MIB);
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 100 * MIB));
+    free_in_pieces(t, 9 * MIB - KIB);
+    assert_int_equal(t->gc.runs, 0);
+    free_in_pieces(t, KIB);
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void what_was_freed_before_sharing_counts_after_it(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, FREED, 0, 10);
+    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_limit_set(t->lord, cpu(), 100 * MIB));
+    free_in_pieces(t, 1 * MIB);
+    assert_ok(memlord_device_share(t->lord, cuda(0), cpu()));
+    free_in_pieces(t, 9 * MIB - KIB);
+    assert_int_equal(t->gc.runs, 0);
+    free_in_pieces(t, KIB);
+    assert_int_equal(t->gc.runs, 1);
+}
+
 /* -- devices -- */
+
+/* A key that lives on cuda:1, where 900 of 1000 are freed. */
+static uint64_t almost_freed_elsewhere(test_case *t) {
+    uint64_t key;
+    test_threshold(t->lord, FREED, 1000);
+    key = grow(t, cuda(1), 100);
+    shrink(t, cuda(1), grow(t, cuda(1), 900));
+    return key;
+}
+
+static void assert_fired_on_1(test_case *t) {
+    assert_int_equal(memlord_allocated(t->lord, cuda(1)), 0);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.device.index, 1);
+}
+
+static void a_move_that_names_another_index_fires_where_the_block_was(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key = almost_freed_elsewhere(t);
+    assert_ok(memlord_move(t->lord, cuda(0), key, cpu(), PLACE, 100, NULL, NULL));
+    assert_fired_on_1(t);
+}
+
+static void an_alloc_over_a_block_elsewhere_fires_where_that_was(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key = almost_freed_elsewhere(t);
+    assert_ok(memlord_alloc(t->lord, cuda(0), key, 1, NULL));
+    assert_fired_on_1(t);
+}
+
+static void a_realloc_that_goes_elsewhere_fires_where_the_block_was(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key = almost_freed_elsewhere(t);
+    assert_ok(memlord_realloc(t->lord, cuda(0), key, key, 0, NULL));
+    assert_fired_on_1(t);
+}
+
+static void a_realloc_onto_a_block_elsewhere_fires_where_that_was(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key = almost_freed_elsewhere(t), other = grow(t, cuda(0), 5);
+    assert_ok(memlord_realloc(t->lord, cuda(0), other, key, 5, NULL));
+    assert_fired_on_1(t);
+}
+
+static void a_move_onto_a_block_elsewhere_fires_where_that_was(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key = almost_freed_elsewhere(t), other = grow(t, cuda(0), 5);
+    assert_ok(memlord_move(t->lord, cuda(0), other, cuda(2), key, 5, NULL, NULL));
+    assert_fired_on_1(t);
+}
+
 
 static void each_device_is_on_its_own(void **state) {
     test_case *t = (test_case *)*state;
@@ -1149,6 +1242,14 @@ int main(void) {
         TEST_FAKES(a_new_sample_counts_what_threads_hold_back),
         TEST_FAKES(a_new_limit_counts_what_threads_hold_back),
         TEST_FAKES(a_callback_added_counts_what_threads_hold_back),
+        TEST_FAKES(what_was_freed_before_a_sample_counts_after_it),
+        TEST_FAKES(what_was_freed_before_a_limit_counts_after_it),
+        TEST_FAKES(what_was_freed_before_sharing_counts_after_it),
+        TEST_FAKES(a_move_that_names_another_index_fires_where_the_block_was),
+        TEST_FAKES(an_alloc_over_a_block_elsewhere_fires_where_that_was),
+        TEST_FAKES(a_realloc_that_goes_elsewhere_fires_where_the_block_was),
+        TEST_FAKES(a_realloc_onto_a_block_elsewhere_fires_where_that_was),
+        TEST_FAKES(a_move_onto_a_block_elsewhere_fires_where_that_was),
         TEST_FAKES(each_device_is_on_its_own),
         TEST_FAKES(a_call_evaluates_only_the_device_it_touches),
         TEST_FAKES(a_poll_evaluates_the_devices_it_names),

@@ -1392,6 +1392,141 @@ static void callbacks_may_change_while_threads_cross(void **state) {
     assert_balanced(t->lord, cuda(0));
 }
 
+/* Everything at once, by threads that do what comes to their mind. */
+typedef struct chaos {
+    memlord *lord;
+    uint64_t next, rounds;
+} chaos;
+
+static memlord_gc_result run_any(void *user, memlord *lord, const memlord_gc_event *event) {
+    memlord_gc_result result;
+    (void)user;
+    memset(&result, 0, sizeof result);
+    result.ran = event->device_runs % 4 != 0;
+    result.family = event->device_runs % 8 == 1;
+    memlord_allocated(lord, event->device);
+    return result;
+}
+
+static int ask_any(void *user, memlord_device device, memlord_capacity *out) {
+    uint64_t calls = __atomic_add_fetch(&((chaos *)user)->next, 1, __ATOMIC_RELAXED);
+    (void)device;
+    out->total = 4 * MIB + calls % 7 * MIB;
+    out->used = calls % 11 * (MIB / 2);
+    return calls % 13 == 0;
+}
+
+static int done_now(void *user) {
+    (void)user;
+    return 1;
+}
+
+static int try_any(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)bytes;
+    *storage = *(uint64_t *)user;
+    return *storage % 128 ? 0 : -1;
+}
+
+static void chaos_track(chaos *c, memlord_device device, uint64_t key, uint64_t random) {
+    memlord_retry once;
+    memlord_ticket ticket;
+    memlord_fence fence;
+    memset(&once, 0, sizeof once);
+    once.multiplier = 1;
+    memset(&fence, 0, sizeof fence);
+    fence.done = done_now;
+    switch (random % 8) {
+    case 0: memlord_free(c->lord, device, key, NULL); break;
+    case 1: memlord_free_deferred(c->lord, device, key, fence, NULL); break;
+    case 2: memlord_block_use(c->lord, device, key, fence); break;
+    case 3:
+        memlord_alloc_retry(c->lord, device, 1000, try_any, &key, &once, &key, NULL);
+        break;
+    case 4:
+        if (memlord_reserve(c->lord, device, 5000, &ticket)) break;
+        memlord_alloc(c->lord, device, key, 5000, NULL);
+        memlord_reserve_commit(c->lord, ticket);
+        break;
+    default: memlord_alloc(c->lord, device, key, random % (64 * KIB), NULL);
+    }
+}
+
+static void chaos_configure(chaos *c, memlord_device device, uint64_t random) {
+    memlord_band band = band_of(0, random % 2 ? 101 : 60, (memlord_metric)(random % 3),
+                                random % MIB + 1, (double)(random % 50));
+    memlord_capacity capacity;
+    char line[512];
+    int type = device.type;
+    switch (random / 64 % 18) {
+    case 0: memlord_strategy_set(c->lord, &band, 1); break;
+    case 1: memlord_strategy_set(c->lord, NULL, 0); break;
+    case 2: memlord_capacity_source(c->lord, type, ask_any, c); break;
+    case 3: memlord_capacity_source(c->lord, type, NULL, NULL); break;
+    case 4: memlord_gc_callback(c->lord, type, run_any, c); break;
+    case 5: memlord_gc_callback_remove(c->lord, type, run_any, c); break;
+    case 6: memlord_limit_set(c->lord, device, random % (16 * MIB)); break;
+    case 7: memlord_limit_fraction(c->lord, device, 0.5); break;
+    case 8: memlord_device_share(c->lord, device, random % 2 ? memlord_device_cpu() : device); break;
+    case 9: memlord_poller_start(c->lord, 10); break;
+    case 10: memlord_poller_stop(c->lord); break;
+    case 11: memlord_reset(c->lord); break;
+    case 12: memlord_capacity_get(c->lord, device, &capacity); break;
+    case 13: memlord_capacity_sample(c->lord, device); break;
+    case 14: memlord_gc_run(c->lord, device, MEMLORD_REASON_HOST, NULL); break;
+    case 15: memlord_explain(c->lord, device, random, line, sizeof line); break;
+    case 16: memlord_pressure_level(c->lord, device); break;
+    default: memlord_gc_poll(c->lord, memlord_device_all());
+    }
+}
+
+static void *chaos_run(void *user) {
+    chaos *c = (chaos *)user;
+    uint64_t id = __atomic_add_fetch(&c->next, 1, __ATOMIC_RELAXED), seed = id, i;
+    for (i = 0; i < c->rounds; i++) {
+        uint64_t random = test_random(&seed);
+        memlord_device device = random % 5 == 4 ? memlord_device_cpu()
+                                                : memlord_device_cuda((int)(random % 5));
+        chaos_track(c, device, (id << 40) + random / 64 % 64 * 64, random / 4096);
+        if (random >> 60 == 0) chaos_configure(c, device, test_random(&seed));
+    }
+    return NULL;
+}
+
+static void everything_may_happen_at_once(void **state) {
+    test_case *t = (test_case *)*state;
+    pthread_t threads[4];
+    chaos c;
+    int i;
+    memset(&c, 0, sizeof c);
+    c.lord = t->lord;
+    c.rounds = 5000 * SCALE;
+    assert_ok( /* it is for one device at a time */
+        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    for (i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, chaos_run, &c), 0);
+    for (i = 0; i < 4; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    memlord_poller_stop(t->lord);
+    memlord_retire(t->lord, all());
+    assert_int_equal(memlord_pending(t->lord, all()), 0);
+    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    for (i = 0; i < 4; i++) assert_ok(memlord_device_share(t->lord, cuda(i), cuda(i)));
+    memlord_capacity_source(t->lord, MEMLORD_DEVICE_CPU, NULL, NULL);
+    memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
+    for (i = 0; i < 5; i++) {
+        memlord_device device = i < 4 ? cuda(i) : cpu();
+        int64_t headroom;
+        assert_ok(memlord_limit_set(t->lord, device, (uint64_t)1 << 40));
+        headroom = memlord_headroom(t->lord, device); /* nothing stayed reserved */
+        assert_int_equal((uint64_t)headroom + memlord_allocated(t->lord, device),
+                         (uint64_t)1 << 40);
+    }
+}
+
+static int setup_threads(void **state) { return test_open_fakes(state, 0); }
+static int setup_threads_defer(void **state) {
+    return test_open_fakes(state, MEMLORD_FLAG_DEFER);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_FAKES(after_a_run_freed_starts_over),
@@ -1467,6 +1602,10 @@ int main(void) {
         TEST_FAKES(eight_threads_run_at_most_once_per_eighth_of_growth),
         TEST_FAKES(eight_threads_on_two_devices_run_each_on_its_own),
         TEST_FAKES(callbacks_may_change_while_threads_cross),
+        cmocka_unit_test_setup_teardown(everything_may_happen_at_once, setup_threads,
+                                        test_teardown),
+        cmocka_unit_test_setup_teardown(everything_may_happen_at_once, setup_threads_defer,
+                                        test_teardown),
     };
     return cmocka_run_group_tests_name("collect", tests, NULL, NULL);
 }

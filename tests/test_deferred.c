@@ -647,15 +647,15 @@ static void repeated_allocs_credit_all(void **state) {
     assert_int_equal(memlord_allocated(lord, cuda(0)), 100);
 }
 
-static void allocs_reach_a_queue_behind_many_slow_ones(void **state) {
+static void allocs_reach_queues_among_many_slow_ones(void **state) {
     memlord *lord = test_lord(state);
-    fake *last = NULL;
+    static fake *f[2000];
     uint64_t i;
-    for (i = 0; i < 100; i++) last = pend(lord, cuda(0), 0x1000 + i * 64, 1, i);
-    last->answer = 1;
-    for (i = 0; i < 200; i++) assert_ok(memlord_alloc(lord, cuda(0), 0x100000 + i * 64, 1, NULL));
-    assert_int_equal(last->dropped, 1);
-    assert_int_equal(memlord_pending(lord, cuda(0)), 99);
+    for (i = 0; i < 2000; i++) f[i] = pend(lord, cuda(0), 0x1000 + i * 64, 1, i);
+    for (i = 50; i < 2000; i += 100) f[i]->answer = 1;
+    for (i = 0; i < 4000; i++) assert_ok(memlord_alloc(lord, cuda(0), 0x100000 + i * 64, 1, NULL));
+    for (i = 50; i < 2000; i += 100) assert_int_equal(f[i]->dropped, 1);
+    assert_int_equal(memlord_pending(lord, cuda(0)), 1980);
 }
 
 /* -- uses -- */
@@ -818,6 +818,20 @@ static void many_uses_of_one_block_are_kept(void **state) {
     assert_int_equal(memlord_retire(lord, all()), 0);
     f[199]->answer = 1;
     assert_int_equal(memlord_retire(lord, all()), 100);
+}
+
+static void uses_that_come_and_go_leave_nothing_behind(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t bytes = 0, i;
+    for (i = 0; i < 3000; i++) {
+        fake *f = fake_new(1), *g = fake_new(1);
+        if (i == 100) bytes = t->heap.bytes;
+        assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 100, NULL));
+        assert_ok(use(t->lord, cuda(0), 0x1000, f, i % 2));
+        assert_ok(use(t->lord, cuda(0), 0x1000, g, 0));
+        assert_ok(memlord_free(t->lord, cuda(0), 0x1000, NULL));
+    }
+    assert_true(t->heap.bytes <= bytes);
 }
 
 static void an_alloc_over_a_used_live_block_drops_its_uses(void **state) {
@@ -1986,7 +2000,7 @@ int main(void) {
         TEST(gc_poll_retires),
         TEST(an_alloc_credits_a_few),
         TEST(repeated_allocs_credit_all),
-        TEST(allocs_reach_a_queue_behind_many_slow_ones),
+        TEST(allocs_reach_queues_among_many_slow_ones),
         TEST(a_use_asks_its_fence_nothing_yet),
         TEST(a_free_waits_for_the_uses),
         TEST(the_last_release_waits_for_the_uses),
@@ -1998,6 +2012,7 @@ int main(void) {
         TEST(a_failed_use_counts_as_done),
         TEST(a_block_waiting_for_two_queues_holds_up_neither),
         TEST(many_uses_of_one_block_are_kept),
+        TEST(uses_that_come_and_go_leave_nothing_behind),
         TEST(an_alloc_over_a_used_live_block_drops_its_uses),
         TEST(a_realloc_of_a_used_block_keeps_the_books),
         TEST(a_realloc_in_two_steps_keeps_the_uses_when_it_fails),

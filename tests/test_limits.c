@@ -247,6 +247,49 @@ static void a_reservation_of_0_bytes_is_good(void **state) {
     assert_ok(memlord_reserve_commit(t->lord, ticket));
 }
 
+static int try_at_once(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)bytes;
+    *storage = *(uint64_t *)user;
+    return 0;
+}
+
+static void alloc_retry_takes_nothing_from_an_open_reservation(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t storage, key = 0x900000;
+    memlord_ticket ticket;
+    limit(t->lord, 110);
+    ticket = reserve(t->lord, cuda(0), 50);
+    assert_ok(memlord_alloc_retry(t->lord, cuda(0), 60, try_at_once, &key, NULL, &storage, NULL));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    assert_refused(t->lord, cuda(0), 1);
+    grow(t, cuda(0), 50);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+}
+
+/* Allocates by alloc_retry itself, then for the first. */
+static int try_nested(void *user, uint64_t bytes, uint64_t *storage) {
+    test_case *t = (test_case *)user;
+    uint64_t inner, key = 0x900000;
+    (void)bytes;
+    if (memlord_alloc_retry(t->lord, memlord_device_cuda(0), 60, try_at_once, &key, NULL, &inner,
+                            NULL))
+        return -1;
+    *storage = 0xa00000;
+    return 0;
+}
+
+static void an_alloc_retry_inside_another_keeps_them_apart(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t storage;
+    limit(t->lord, 110);
+    assert_ok(memlord_alloc_retry(t->lord, cuda(0), 50, try_nested, t, NULL, &storage, NULL));
+    assert_int_equal(memlord_allocated(t->lord, cuda(0)), 110);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    assert_refused(t->lord, cuda(0), 1);
+}
+
 /* -- tickets -- */
 
 static void a_ticket_is_good_once(void **state) {
@@ -539,6 +582,26 @@ static void a_reservation_without_room_for_itself_holds_nothing(void **state) {
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 100000000 - 10 * granted);
 }
 
+static void what_could_not_be_recorded_stays_reserved(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    memlord_result r = MEMLORD_OK;
+    uint64_t i, recorded = 0;
+    limit(t->lord, 10000000);
+    ticket = reserve(t->lord, cuda(0), 9000000);
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    for (i = 1; r == MEMLORD_OK && i < 100000; i++) {
+        r = memlord_alloc(t->lord, cuda(0), i << 32, 10, NULL);
+        recorded += r == MEMLORD_OK ? 10 : 0;
+    }
+    t->heap.fail_at = 0;
+    assert_int_equal(r, MEMLORD_E_NOMEM);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1000000);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 10000000 - recorded);
+}
+
 /* -- 16 threads -- */
 
 typedef struct hammer {
@@ -676,7 +739,7 @@ static void *rush_run(void *user) {
 static void first_reservations_of_many_threads_are_good(void **state) {
     uint64_t round;
     (void)state;
-    for (round = 0; round < 25 * SCALE; round++) {
+    for (round = 0; round < 100 * SCALE; round++) {
         pthread_t threads[THREADS];
         rush r;
         int i;
@@ -752,6 +815,8 @@ int main(void) {
         TEST_FAKES(eight_reservations_of_a_thread_count_once),
         TEST_FAKES(more_reservations_than_that_are_settled_by_their_commit),
         TEST_FAKES(a_reservation_of_0_bytes_is_good),
+        TEST_FAKES(alloc_retry_takes_nothing_from_an_open_reservation),
+        TEST_FAKES(an_alloc_retry_inside_another_keeps_them_apart),
         TEST_FAKES(a_ticket_is_good_once),
         TEST_FAKES(a_stale_ticket_is_unknown_when_its_place_is_used_again),
         TEST_FAKES(what_is_no_ticket_is_unknown),
@@ -770,6 +835,7 @@ int main(void) {
         TEST_FAKES(a_refusal_is_logged_with_an_explanation),
         TEST_FAKES(what_is_granted_is_not_logged),
         TEST_FAKES(a_reservation_without_room_for_itself_holds_nothing),
+        TEST_FAKES(what_could_not_be_recorded_stays_reserved),
         TEST_FAKES(with_room_for_all_nothing_is_refused),
         TEST_FAKES(nor_with_requests_of_a_byte),
         TEST_FAKES(nor_with_large_ones),

@@ -538,7 +538,9 @@ static void stop_and_pass_the_gate(test_gc *gc, memlord *lord, const memlord_gc_
 static void with_defer_a_callback_may_stop_the_poller_it_runs_on(void **state) {
     test_case *t = (test_case *)*state;
     test_gate gate = TEST_GATE;
-    size_t before = threads_before();
+    size_t before;
+    memlord_poller_stop(t->lord); /* the one that waits for devices to come */
+    before = threads_before();
     gate.open = 1;
     t->gc.user = &gate;
     t->gc.act = stop_and_pass_the_gate;
