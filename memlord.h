@@ -7359,16 +7359,32 @@ static memlord_result memlord_i_reserve(memlord *lord, memlord_i_place *place, u
     return MEMLORD_OK;
 }
 
-/* Has this thread's allocations come off a ticket from now on. */
-static void memlord_i_ticket_note(memlord *lord, memlord_i_thread *t, memlord_ticket ticket) {
-    if (t == lord->orphan || t->open_tickets == sizeof t->tickets / sizeof t->tickets[0]) return;
-    t->tickets[t->open_tickets++] = ticket;
-    if (t->open_tickets == 1) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 1);
-}
-
 static void memlord_i_ticket_forget(memlord_i_thread *t, uint32_t i) {
     t->tickets[i] = t->tickets[--t->open_tickets];
     if (!t->open_tickets && !t->retrying) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 0);
+}
+static int memlord_i_ticket_open(memlord *lord, memlord_ticket ticket) {
+    memlord_i_reservation *v = memlord_i_ticket_at(lord, ticket);
+    int open;
+    memlord_i_lock_take(&v->place->lock);
+    open = v->turn == (uint32_t)ticket;
+    memlord_i_lock_drop(&v->place->lock);
+    return open;
+}
+
+/* Has this thread's allocations come off a ticket from now on. */
+static void memlord_i_ticket_note(memlord *lord, memlord_i_thread *t, memlord_ticket ticket) {
+    const uint32_t most = sizeof t->tickets / sizeof t->tickets[0];
+    uint32_t i = 0;
+    if (t == lord->orphan) return;
+    while (t->open_tickets == most && i < most)
+        if (memlord_i_ticket_open(lord, t->tickets[i]))
+            i++;
+        else
+            memlord_i_ticket_forget(t, i);
+    if (t->open_tickets == most) return;
+    t->tickets[t->open_tickets++] = ticket;
+    if (t->open_tickets == 1) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 1);
 }
 
 /* Gives back what is left of a ticket. */
@@ -8327,6 +8343,7 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
 
 static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place);
 static void memlord_i_pollers_think(memlord *lord);
+static memlord_result memlord_i_pollers_begin(memlord *lord);
 
 static void memlord_i_poller_run(void *user) {
     memlord_i_place *place = (memlord_i_place *)user;
@@ -8334,6 +8351,8 @@ static void memlord_i_poller_run(void *user) {
     while (!memlord_i_u32_load_acquire(&place->stop)) {
         (void)memlord_i_sample(lord, place);
         if (lord->flags & MEMLORD_FLAG_DEFER) {
+            if (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_POLLER)
+                (void)memlord_i_pollers_begin(lord);
             memlord_i_pollers_think(lord);
             memlord_i_place_serve(lord, place);
         }
@@ -8350,6 +8369,11 @@ static memlord_result memlord_i_poller_begin(memlord_i_place *place) {
     int bad = 1;
     if (!memlord_i_u32_cas_seqcst(&place->polled, &seen, MEMLORD_I_POLLER_BUSY))
         return seen == MEMLORD_I_POLLER_FAILED ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+    /* seq_cst, as the exchange of memlord_i_pollers_end: one of the two sees the other */
+    if (memlord_i_u32_add_seqcst(&place->lord->polling, 0) == MEMLORD_I_POLLING_OFF) {
+        memlord_i_u32_store_release(&place->polled, MEMLORD_I_POLLER_NONE);
+        return MEMLORD_OK;
+    }
     place->job.run = memlord_i_poller_run;
     place->job.user = place;
     memlord_i_u32_store(&place->stop, 0);
@@ -8397,7 +8421,7 @@ static int memlord_i_polls(memlord *lord) {
 
 static void memlord_i_pollers_end(memlord *lord) {
     uint32_t i;
-    memlord_i_u32_store(&lord->polling, MEMLORD_I_POLLING_OFF);
+    (void)memlord_i_u32_exchange_seqcst(&lord->polling, MEMLORD_I_POLLING_OFF);
     for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++)
         memlord_i_poller_end(i ? &memlord_i_device_at(lord, i)->own : &lord->host);
 }
@@ -8445,6 +8469,8 @@ static memlord_result memlord_i_pollers_begin(memlord *lord) {
             memlord_i_poller_begin(place) != MEMLORD_OK)
             r = MEMLORD_E_UNSUPPORTED;
     }
+    if (i == 1 && (lord->flags & MEMLORD_FLAG_DEFER)) /* it waits for the first to come */
+        r = memlord_i_poller_begin(&lord->host);
     return r;
 }
 
@@ -9800,14 +9826,14 @@ static void memlord_i_request_failed(memlord_i_request *q, int oom) {
     memlord_i_sample_old(lord, q->place);
     if (oom) {
         memlord_i_stat_add(lord, q->slot, MEMLORD_I_STAT_oom_failures, 1);
-        memlord_i_lock_take(&q->place->lock);
-        q->place->failing = 1;
+        memlord_i_place *place = memlord_i_place_take(lord, q->slot);
+        place->failing = 1;
         device->oom.bytes = q->bytes;
         device->oom.live = live;
-        device->oom.used = q->place->sample.known ? q->place->sample.used : UINT64_MAX;
+        device->oom.used = place->sample.known ? place->sample.used : UINT64_MAX;
         device->oom.site = site;
         device->oom.at = now ? now : 1;
-        memlord_i_lock_drop(&q->place->lock);
+        memlord_i_lock_drop(&place->lock);
     }
     memlord_i_log_explain(lord, oom ? "[oom] " : "[limit] ", device->device, q->bytes);
 }
