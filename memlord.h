@@ -1847,7 +1847,7 @@ typedef struct memlord_i_event {
     pthread_cond_t cond;
     int set;
 } memlord_i_event;
-static int memlord_i_event_open(memlord_i_event *event) {
+static MEMLORD_I_COLD int memlord_i_event_open(memlord_i_event *event) {
     pthread_condattr_t attr;
     int bad;
     if (pthread_condattr_init(&attr)) return -1;
@@ -1876,7 +1876,7 @@ static void memlord_i_event_set(memlord_i_event *event) {
     (void)pthread_mutex_unlock(&event->mutex);
 }
 /* Waits until the event is set, which it then no longer is, or so many ms have gone by. */
-static void memlord_i_event_wait(memlord_i_event *event, uint32_t ms) {
+static MEMLORD_I_COLD void memlord_i_event_wait(memlord_i_event *event, uint32_t ms) {
     struct timespec until;
     uint64_t ns = (uint64_t)ms * 1000000u;
     int late = 0;
@@ -3249,7 +3249,7 @@ static void *memlord_i_os_run(uint32_t pages) {
     }
 }
 
-static void *memlord_i_os_alloc(void *user, size_t size) {
+static MEMLORD_I_COLD void *memlord_i_os_alloc(void *user, size_t size) {
     void *p;
     (void)user;
     if (memlord_i_os_shared(size))
@@ -3258,7 +3258,7 @@ static void *memlord_i_os_alloc(void *user, size_t size) {
     if (p && size >= (size_t)1 << 21) memlord_i_pages_huge(p, size);
     return p;
 }
-static void memlord_i_os_free(void *user, void *ptr, size_t size) {
+static MEMLORD_I_COLD void memlord_i_os_free(void *user, void *ptr, size_t size) {
     memlord_i_extent *e = (memlord_i_extent *)((uintptr_t)ptr & ~(uintptr_t)(MEMLORD_I_EXTENT - 1));
     memlord_i_extent **at;
     uint32_t pages = (uint32_t)((size + MEMLORD_I_PAGE - 1) / MEMLORD_I_PAGE);
@@ -3512,7 +3512,7 @@ static int memlord_i_exit_key_set(void) {
     return FlsSetValue(memlord_i_process.exit_key, &memlord_i_self) ? 0 : -1;
 }
 #else
-static void memlord_i_on_exit(void *unused) {
+static MEMLORD_I_COLD void memlord_i_on_exit(void *unused) {
     (void)unused;
     memlord_i_thread_exit();
 }
@@ -3545,7 +3545,7 @@ static void memlord_i_places_lock(memlord *lord, int take) {
 
 /* Fork stops every ledger between two calls: no lock is held and no table half changed in the
    child, whose other threads are gone. */
-static void memlord_i_fork_before(void) {
+static MEMLORD_I_COLD void memlord_i_fork_before(void) {
     memlord *lord;
     memlord_i_lock_take(&memlord_i_process.lock);
     memlord_i_lock_take(&memlord_i_process.cold);
@@ -3559,7 +3559,7 @@ static void memlord_i_fork_before(void) {
     }
     memlord_i_lock_take(&memlord_i_process.pages_lock);
 }
-static void memlord_i_fork_parent(void) {
+static MEMLORD_I_COLD void memlord_i_fork_parent(void) {
     memlord *lord;
     memlord_i_lock_drop(&memlord_i_process.pages_lock);
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
@@ -3573,7 +3573,7 @@ static void memlord_i_fork_parent(void) {
     memlord_i_lock_drop(&memlord_i_process.cold);
     memlord_i_lock_drop(&memlord_i_process.lock);
 }
-static void memlord_i_fork_child(void) {
+static MEMLORD_I_COLD void memlord_i_fork_child(void) {
     memlord *lord;
     memlord_i_thread *t;
     if (memlord_i_process.barrier) memlord_i_process.barrier = memlord_i_barrier_register();
@@ -4906,7 +4906,8 @@ static uint64_t memlord_i_row_live(memlord *lord, int book, uint32_t number) {
 }
 
 /* Live and freed bytes of a device. */
-static void memlord_i_row_level(memlord *lord, uint32_t slot, uint64_t *live, uint64_t *freed) {
+static MEMLORD_I_COLD void memlord_i_row_level(memlord *lord, uint32_t slot, uint64_t *live,
+                                               uint64_t *freed) {
     memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
     memlord_i_wide out = {0, 0}, base;
@@ -5098,7 +5099,7 @@ static void memlord_i_cold_enter(memlord *lord) {
 }
 
 /* Ends a cold call: 1, *result was MEMLORD_I_AGAIN and there is memory to try again. */
-static int memlord_i_cold_leave(memlord *lord, memlord_result *result) {
+static MEMLORD_I_COLD int memlord_i_cold_leave(memlord *lord, memlord_result *result) {
     memlord_i_spare *stale = (memlord_i_spare *)lord->stale;
     memlord_i_spare fresh, old;
     fresh.size = lord->wanted;
@@ -5136,7 +5137,7 @@ static void memlord_i_stb_free(void *ptr) {
 
 /* Takes the smallest block put aside that fits. There is one for every growth that
    memlord_i_stb_reserve foresaw, and it foresees all. */
-static void *memlord_i_stb_realloc(void *ptr, size_t size) {
+static MEMLORD_I_COLD void *memlord_i_stb_realloc(void *ptr, size_t size) {
     memlord *lord = memlord_i_process.cold_lord;
     memlord_i_spare *best = NULL;
     size_t *head, i;
@@ -5173,7 +5174,7 @@ static int memlord_i_stb_aside(memlord *lord, size_t i, size_t need) {
 
 /* The three blocks one shput can ask for, by the formulas of stbds_arrgrowf,
    stbds_make_hash_index and stbds_stralloc; 0 where it will not grow. */
-static int memlord_i_stb_reserve(memlord *lord, size_t length) {
+static MEMLORD_I_COLD int memlord_i_stb_reserve(memlord *lord, size_t length) {
     const stbds_array_header *array = NULL;
     const stbds_hash_index *index = NULL;
     size_t slots = STBDS_BUCKET_LENGTH, cap = 4, block = 0, need[MEMLORD_I_SPARES] = {0, 0, 0};
@@ -6471,7 +6472,8 @@ static memlord_result memlord_i_move(memlord *lord, memlord_i_thread *t, memlord
 /* -- looking -- */
 
 /* Copies a block out; inside, or with its shard held. The site is its record, as it stands. */
-static void memlord_i_info(memlord *lord, const memlord_i_entry *e, memlord_block_info *out) {
+static MEMLORD_I_COLD void memlord_i_info(memlord *lord, const memlord_i_entry *e,
+                                          memlord_block_info *out) {
     uint64_t plain = memlord_i_word2_of(e->word2);
     uint32_t site = MEMLORD_I_SITE_ROW(plain), tag = MEMLORD_I_TAG_ROW(plain);
     memset(out, 0, sizeof *out);
@@ -6517,7 +6519,7 @@ typedef struct memlord_i_visitor {
     memlord_i_visit_fn fn;
     void *user;
 } memlord_i_visitor;
-static int memlord_i_visit_entry(const memlord_i_entry *e, void *user) {
+static MEMLORD_I_COLD int memlord_i_visit_entry(const memlord_i_entry *e, void *user) {
     const memlord_i_visitor *v = (const memlord_i_visitor *)user;
     return memlord_i_wanted(v->lord, v->query, e) ? v->fn(v->lord, e, v->user) : 0;
 }
@@ -6531,8 +6533,8 @@ static int memlord_i_shard_visit(memlord *lord, const memlord_i_shard *s, const 
     return memlord_i_shard_each(s, memlord_i_visit_entry, &v);
 }
 
-static void memlord_i_visit(memlord *lord, const memlord_i_query *q, memlord_i_visit_fn fn,
-                            void *user) {
+static MEMLORD_I_COLD void memlord_i_visit(memlord *lord, const memlord_i_query *q,
+                                           memlord_i_visit_fn fn, void *user) {
     uint32_t i;
     int stop = 0;
     for (i = 0; i < MEMLORD_I_SHARDS && !stop; i++) {
@@ -6554,7 +6556,8 @@ typedef struct memlord_i_copy {
     memlord_block_info *at;
     size_t count, cap;
 } memlord_i_copy;
-static int memlord_i_visit_copy(memlord *lord, const memlord_i_entry *e, void *user) {
+static MEMLORD_I_COLD int memlord_i_visit_copy(memlord *lord, const memlord_i_entry *e,
+                                               void *user) {
     memlord_i_copy *copy = (memlord_i_copy *)user;
     if (copy->count == copy->cap) return 1;
     memlord_i_info(lord, e, &copy->at[copy->count++]);
@@ -6605,7 +6608,7 @@ static memlord_result memlord_i_each(memlord *lord, const memlord_i_query *q, me
 static int memlord_i_info_less(const memlord_block_info *a, const memlord_block_info *b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->storage > b->storage;
 }
-static void memlord_i_heap_down(memlord_block_info *heap, size_t n, size_t i) {
+static MEMLORD_I_COLD void memlord_i_heap_down(memlord_block_info *heap, size_t n, size_t i) {
     memlord_block_info moving = heap[i];
     size_t child;
     while ((child = 2 * i + 1) < n) {
@@ -6624,7 +6627,7 @@ static void memlord_i_heap_up(memlord_block_info *heap, size_t i) {
     }
     heap[i] = moving;
 }
-static int memlord_i_visit_top(memlord *lord, const memlord_i_entry *e, void *user) {
+static MEMLORD_I_COLD int memlord_i_visit_top(memlord *lord, const memlord_i_entry *e, void *user) {
     memlord_i_copy *top = (memlord_i_copy *)user;
     memlord_block_info info;
     if (top->count == top->cap && MEMLORD_I_BYTES(e->word1) < top->at[0].bytes) return 0;
@@ -6985,7 +6988,7 @@ static void memlord_i_pad_to(memlord_i_out *o, size_t start, size_t width) {
 #define MEMLORD_I_PLAIN "\033[0m"
 
 /* The built-in logger: one write a line; the colour is by what the line begins with. */
-static void memlord_i_log_stderr(void *user, int level, const char *text) {
+static MEMLORD_I_COLD void memlord_i_log_stderr(void *user, int level, const char *text) {
     char line[640];
     memlord_i_out o;
     size_t n;
@@ -7134,7 +7137,8 @@ static memlord_i_oom memlord_i_oom_of(memlord *lord, uint32_t slot) {
 
 /* -- sources -- */
 
-static int memlord_i_cpu_source(void *user, memlord_device d, memlord_capacity *out) {
+static MEMLORD_I_COLD int memlord_i_cpu_source(void *user, memlord_device d,
+                                               memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
     return memlord_i_cpu_sample(&lord->cpu, &out->total, &out->used, &out->process);
@@ -7149,8 +7153,8 @@ static memlord_i_source memlord_i_source_of(memlord *lord, int type) {
 }
 
 /* Keeps a sample, or that there is none. */
-static void memlord_i_sample_keep(memlord_i_place *place, const memlord_capacity *c,
-                                  uint64_t now) {
+static MEMLORD_I_COLD void memlord_i_sample_keep(memlord_i_place *place, const memlord_capacity *c,
+                                                 uint64_t now) {
     memlord_i_lock_take(&place->lock);
     place->sample = *c;
     place->sampled = now;
@@ -7163,7 +7167,7 @@ static void memlord_i_sample_keep(memlord_i_place *place, const memlord_capacity
 
 static void memlord_i_place_review(memlord *lord, const memlord_i_place *place);
 
-static memlord_result memlord_i_sample(memlord *lord, memlord_i_place *place) {
+static MEMLORD_I_COLD memlord_result memlord_i_sample(memlord *lord, memlord_i_place *place) {
     memlord_i_source source, *current;
     memlord_capacity c;
     uint64_t now;
@@ -7811,8 +7815,8 @@ static void memlord_i_judge(memlord *lord, const memlord_i_place *place, uint32_
 /* Judges a device and lets its nearness be known. When it comes near, once more after the
    barrier: a call that counted before it is added up, one after it sees the alert. The counter
    of looks makes the later of two looks see what the earlier counted. */
-static void memlord_i_assess(memlord *lord, uint32_t slot, memlord_i_thread *t,
-                             memlord_i_verdict *v) {
+static MEMLORD_I_COLD void memlord_i_assess(memlord *lord, uint32_t slot, memlord_i_thread *t,
+                                            memlord_i_verdict *v) {
     memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
     int again;
     do {
@@ -8032,7 +8036,7 @@ static memlord_result memlord_i_collect(memlord *lord, uint32_t slot, int reason
 }
 
 /* Looks at every device of a place, or (NULL) at all: thresholds or margins have changed. */
-static void memlord_i_place_review(memlord *lord, const memlord_i_place *place) {
+static MEMLORD_I_COLD void memlord_i_place_review(memlord *lord, const memlord_i_place *place) {
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     memlord_i_verdict v;
     int again;
@@ -8345,7 +8349,7 @@ static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place);
 static void memlord_i_pollers_think(memlord *lord);
 static memlord_result memlord_i_pollers_begin(memlord *lord);
 
-static void memlord_i_poller_run(void *user) {
+static MEMLORD_I_COLD void memlord_i_poller_run(void *user) {
     memlord_i_place *place = (memlord_i_place *)user;
     memlord *lord = place->lord;
     while (!memlord_i_u32_load_acquire(&place->stop)) {
@@ -8364,7 +8368,7 @@ static void memlord_i_poller_run(void *user) {
     memlord_i_u32_store_release(&place->polled, MEMLORD_I_POLLER_NONE);
 }
 
-static memlord_result memlord_i_poller_begin(memlord_i_place *place) {
+static MEMLORD_I_COLD memlord_result memlord_i_poller_begin(memlord_i_place *place) {
     uint32_t seen = MEMLORD_I_POLLER_NONE;
     int bad = 1;
     if (!memlord_i_u32_cas_seqcst(&place->polled, &seen, MEMLORD_I_POLLER_BUSY))
@@ -8458,7 +8462,7 @@ static void memlord_i_pollers_think(memlord *lord) {
 }
 
 /* Starts the pollers of all devices there are, whose types have a source. */
-static memlord_result memlord_i_pollers_begin(memlord *lord) {
+static MEMLORD_I_COLD memlord_result memlord_i_pollers_begin(memlord *lord) {
     uint32_t i;
     memlord_result r = MEMLORD_OK;
     memlord_i_alert(lord, MEMLORD_I_ALERT_POLLER, 0);
@@ -8475,7 +8479,7 @@ static memlord_result memlord_i_pollers_begin(memlord *lord) {
 }
 
 /* Samples a place without a poller whose sample has grown old; at a safe point. */
-static void memlord_i_sample_old(memlord *lord, memlord_i_place *place) {
+static MEMLORD_I_COLD void memlord_i_sample_old(memlord *lord, memlord_i_place *place) {
     uint64_t now, at;
     uint32_t polled = memlord_i_u32_load_acquire(&place->polled);
     if (polled == MEMLORD_I_POLLER_RUNS || polled == MEMLORD_I_POLLER_BUSY) return;
@@ -8599,7 +8603,7 @@ static void memlord_i_others_gone(memlord *lord) {
 
 /* Retires and collects what is due of the devices of a selector; samples places that have no
    poller. Host code runs. */
-static void memlord_i_serve(memlord *lord, memlord_device sel) {
+static MEMLORD_I_COLD void memlord_i_serve(memlord *lord, memlord_device sel) {
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     if (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_POLLER)
         (void)memlord_i_pollers_begin(lord);
