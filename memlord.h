@@ -10260,19 +10260,18 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     return r;
 }
 
-/* An alloc with rows that has more to do than memlord_i_alloc_rows. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_near(memlord *lord,
-                                                                   memlord_i_thread *t,
-                                                                   uint32_t slot,
-                                                                   uint64_t storage,
-                                                                   uint64_t bytes, uint64_t rows) {
-    memlord_i_cell *cell = memlord_i_cell_own(t, slot);
+/* An alloc that is plain but for its rows, and not into a sparse table of one's own, or with more
+   to do than memlord_i_alloc_rows. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, memlord_i_thread *t,
+                                                              uint32_t slot, uint64_t storage,
+                                                              uint64_t bytes, uint64_t rows) {
+    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
     int done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, rows, 1);
     memlord_result r = MEMLORD_OK;
     if (MEMLORD_I_UNLIKELY(!done)) {
         r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
     } else {
-        memlord_i_count_rows(lord, t, rows, bytes, 1);
+        if (rows) memlord_i_count_rows(lord, t, rows, bytes, 1);
         memlord_i_leave(t);
         if (done == 2) r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
     }
@@ -10322,13 +10321,13 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
     }
     s = memlord_i_shard_of(lord, storage, 1);
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_alloc_rows_near(lord, t, slot, storage, bytes, rows);
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
     e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
     if (MEMLORD_I_UNLIKELY(e->key || (int32_t)memlord_i_u32_load(&s->displaced) <= 0 ||
                            !memlord_i_cell_fits(cell, bytes)) ||
         MEMLORD_I_UNLIKELY(of_site && !memlord_i_cell_fits(of_site, bytes)) ||
         MEMLORD_I_UNLIKELY(of_tag && !memlord_i_cell_fits(of_tag, bytes)))
-        return memlord_i_alloc_rows_near(lord, t, slot, storage, bytes, rows);
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
     e->key = storage;
     e->word1 = memlord_i_word1(bytes, slot);
     e->word2 = memlord_i_u64_load(&lord->born) | rows;
@@ -10348,23 +10347,6 @@ static MEMLORD_I_HOT int memlord_i_key_plain(uint64_t key) {
     return (uint32_t)(key >> 32) + 1u > 1;
 #endif
     return (key >> MEMLORD_I_HANDLE_BITS) - 1 < (UINT64_MAX >> MEMLORD_I_HANDLE_BITS) - 1;
-}
-
-/* An alloc that is plain, but not into a sparse table of one's own. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, memlord_i_thread *t,
-                                                              uint32_t slot, uint64_t storage,
-                                                              uint64_t bytes) {
-    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    int done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, 0, 1);
-    memlord_result r = MEMLORD_OK;
-    if (MEMLORD_I_UNLIKELY(!done)) {
-        r = memlord_i_open_far(lord, t, slot, storage, bytes, 0);
-    } else {
-        memlord_i_leave(t);
-        if (done == 2) r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
-    }
-    memlord_i_call_end(lord, t, slot, 1);
-    return r;
 }
 
 /* A plain alloc that has raised its thread's level: the end of it. */
@@ -10452,7 +10434,7 @@ MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, u
         return memlord_i_alloc_rows(lord, t, slot, storage, bytes, site);
     s = memlord_i_shard_of(lord, storage, 1);
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes);
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes, 0);
     e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
     if (MEMLORD_I_UNLIKELY(e->key != 0))
         return memlord_i_alloc_next(lord, t, slot, storage, bytes, e);
@@ -10514,24 +10496,32 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
     return r;
 }
 
-/* A free with rows that has more to do than memlord_i_end_rows. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_near(memlord *lord,
-                                                                 memlord_i_thread *t,
-                                                                 memlord_device device,
-                                                                 uint64_t storage, int how,
-                                                                 const memlord_site *site) {
+/* A free that is plain but for its rows, and not from a sparse table of one's own, or with more to
+   do than memlord_i_end_rows. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlord_i_thread *t,
+                                                            memlord_device device,
+                                                            uint64_t storage, int how,
+                                                            const memlord_site *site) {
     memlord_i_entry gone;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_key_plain(storage) || !memlord_i_type_valid(device)) ||
-        MEMLORD_I_UNLIKELY(
-            !memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 1))) {
+    memlord_i_fence *chain = NULL;
+    memlord_result r = MEMLORD_OK;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_key_plain(storage) || !memlord_i_type_valid(device))) {
         memlord_i_leave(t);
         return memlord_i_end_general(lord, device, storage, how, site);
     }
-    memlord_i_count_gone(lord, t, &gone);
-    memlord_i_leave(t);
-    memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site, MEMLORD_I_BYTES(gone.word1));
-    memlord_i_call_end(lord, t, MEMLORD_I_SLOT(gone.word1), 0);
-    return MEMLORD_OK;
+    gone.key = storage;
+    if (MEMLORD_I_UNLIKELY(
+            !memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 1))) {
+        r = memlord_i_close(lord, t, device, storage, how, &gone, &chain);
+    } else {
+        memlord_i_count_gone(lord, t, &gone);
+        memlord_i_leave(t);
+    }
+    if ((memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES) && gone.key && r == MEMLORD_OK)
+        memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
+                             MEMLORD_I_BYTES(gone.word1));
+    if (gone.key) memlord_i_end_after(lord, t, &gone, chain);
+    return r;
 }
 
 /* What is left for a plain free to do on one more cell. */
@@ -10561,14 +10551,14 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlo
         return memlord_i_end_general(lord, device, storage, how, site);
     s = memlord_i_shard_of(lord, storage, 1);
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_end_rows_near(lord, t, device, storage, how, site);
+        return memlord_i_end_near(lord, t, device, storage, how, site);
     e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
     word1 = e->word1;
     word2 = e->word2;
     slot = (uint32_t)(word1 >> 49) - (1u << 8); /* under 2^8 if there is one reference */
     if (MEMLORD_I_UNLIKELY(e->key != storage || (e[1].key | (word2 & 1)) || slot > 255 ||
                            lord->slot_type[slot] != (uint16_t)device.type))
-        return memlord_i_end_rows_near(lord, t, device, storage, how, site);
+        return memlord_i_end_near(lord, t, device, storage, how, site);
     bytes = MEMLORD_I_BYTES(word1);
     cell = memlord_i_cell_own(t, slot);
     if (MEMLORD_I_SITE_ROW(word2))
@@ -10582,7 +10572,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlo
         MEMLORD_I_UNLIKELY(MEMLORD_I_SITE_ROW(word2) && !memlord_i_cell_holds(of_site, bytes)) ||
         MEMLORD_I_UNLIKELY(MEMLORD_I_TAG_ROW(word2) && !memlord_i_cell_holds(of_tag, bytes)) ||
         MEMLORD_I_UNLIKELY(known && known->key != memlord_i_index_key(site, slot)))
-        return memlord_i_end_rows_near(lord, t, device, storage, how, site);
+        return memlord_i_end_near(lord, t, device, storage, how, site);
     e->key = 0;
     memlord_i_u32_own_add(&s->displaced, 1);
     memlord_i_u64_own_add(&cell->frees, 1);
@@ -10600,29 +10590,6 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlo
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
         return memlord_i_duty(lord, t, slot, 0);
     return MEMLORD_OK;
-}
-
-/* A free that is plain, but not from a sparse table of one's own. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlord_i_thread *t,
-                                                            memlord_device device,
-                                                            uint64_t storage, int how) {
-    memlord_i_entry gone;
-    memlord_i_fence *chain = NULL;
-    memlord_result r = MEMLORD_OK;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_key_plain(storage) || !memlord_i_type_valid(device))) {
-        memlord_i_leave(t);
-        return memlord_i_end_general(lord, device, storage, how, NULL);
-    }
-    gone.key = storage;
-    if (MEMLORD_I_UNLIKELY(
-            !memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 1))) {
-        r = memlord_i_close(lord, t, device, storage, how, &gone, &chain);
-    } else {
-        memlord_i_count_gone(lord, t, &gone);
-        memlord_i_leave(t);
-    }
-    if (gone.key) memlord_i_end_after(lord, t, &gone, chain);
-    return r;
 }
 
 /* A plain free whose first slot `e` is another's, or has one behind it. A handle ends here too,
@@ -10678,7 +10645,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
         return memlord_i_end_rows(lord, t, device, storage, how, site);
     s = memlord_i_shard_of(lord, storage, 1);
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_end_near(lord, t, device, storage, how);
+        return memlord_i_end_near(lord, t, device, storage, how, site);
     e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
     word1 = e->word1;
     word2 = e->word2;
@@ -10968,7 +10935,9 @@ static memlord_result memlord_i_end_n(memlord *lord, const memlord_block *blocks
     memlord_result r = memlord_i_admit_n(lord, blocks, n, 0), one;
     size_t i;
     for (i = 0; i < n && r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE; i++) {
-        one = memlord_i_end(lord, blocks[i].device, blocks[i].storage, how, site);
+        one = how == MEMLORD_I_FREE
+                  ? memlord_free(lord, blocks[i].device, blocks[i].storage, site)
+                  : memlord_release(lord, blocks[i].device, blocks[i].storage, site);
         if (one) r = one;
     }
     return r;
