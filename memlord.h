@@ -4284,6 +4284,13 @@ static MEMLORD_I_HOT int memlord_i_map_put(memlord *lord, memlord_i_thread *t, u
     return done;
 }
 
+/* The same for every path but the one that is all plain, once. */
+static MEMLORD_I_NOINLINE int memlord_i_map_put_any(memlord *lord, memlord_i_thread *t,
+                                                    uint64_t key, uint64_t word1,
+                                                    uint64_t word2) {
+    return memlord_i_map_put(lord, t, key, word1, word2, 0);
+}
+
 /* What the plain path may take: one reference, no side record, of the type asked for. */
 static MEMLORD_I_HOT int memlord_i_plain_entry(const memlord *lord, const memlord_i_entry *e,
                                                uint32_t type) {
@@ -4384,6 +4391,12 @@ static MEMLORD_I_HOT int memlord_i_map_take(memlord *lord, memlord_i_thread *t, 
     }
     if (MEMLORD_I_UNLIKELY(!done)) memlord_i_leave(t);
     return done;
+}
+
+static MEMLORD_I_NOINLINE int memlord_i_map_take_any(memlord *lord, memlord_i_thread *t,
+                                                     uint32_t type, uint64_t key,
+                                                     memlord_i_entry *out) {
+    return memlord_i_map_take(lord, t, type, key, out, 0);
 }
 
 /* -- the general path: a key's whole window, locked -- */
@@ -6305,7 +6318,7 @@ static memlord_result memlord_i_detach(memlord *lord, memlord_i_thread *t, uint3
                                        uint64_t key, memlord_i_entry *out) {
     memlord_i_spot spot;
     int found;
-    if (memlord_i_map_take(lord, t, type, key, out, 0)) {
+    if (memlord_i_map_take_any(lord, t, type, key, out)) {
         memlord_i_leave(t);
         return MEMLORD_OK;
     }
@@ -6401,7 +6414,7 @@ static memlord_result memlord_i_attach(memlord *lord, memlord_i_thread *t, memlo
     memlord_i_entry_rows(e, rows);
     if (MEMLORD_I_REFS(word1) == 1 && !(e->word2 & 1)) { /* the shorter way, most of the time */
         memlord_i_cells_make(lord, t, c, n);
-        fresh = memlord_i_map_put(lord, t, key, word1, e->word2, 0);
+        fresh = memlord_i_map_put_any(lord, t, key, word1, e->word2);
         if (fresh) {
             memlord_i_count_all(lord, t, c, n);
             memlord_i_leave(t);
@@ -10196,8 +10209,9 @@ static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
 static MEMLORD_I_HOT int memlord_i_open_near(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                              memlord_i_cell *cell, uint64_t storage,
                                              uint64_t bytes, uint64_t rows, int plain) {
-    int done = memlord_i_map_put(lord, t, storage, memlord_i_word1(bytes, slot),
-                                 memlord_i_u64_load(&lord->born) | rows, plain);
+    uint64_t word1 = memlord_i_word1(bytes, slot), word2 = memlord_i_u64_load(&lord->born) | rows;
+    int done = plain ? memlord_i_map_put(lord, t, storage, word1, word2, 1)
+                     : memlord_i_map_put_any(lord, t, storage, word1, word2);
     if (MEMLORD_I_UNLIKELY(!done)) return 0;
     memlord_i_u64_own_add(&cell->allocs, 1);
     memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
@@ -10480,7 +10494,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     gone.key = storage;
-    if (memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 0)) {
+    if (memlord_i_map_take_any(lord, t, (uint32_t)device.type, storage, &gone)) {
         memlord_i_count_gone(lord, t, &gone);
         memlord_i_leave(t);
     } else {
