@@ -6058,7 +6058,7 @@ static int memlord_i_drop_settle(memlord *lord, int type) {
         if (memlord_i_u64_cas(&lord->dropped[type], &left, left - 1)) return 1;
     return 0;
 }
-static memlord_result memlord_i_unknown(memlord *lord, memlord_device d) {
+static MEMLORD_I_COLD memlord_result memlord_i_unknown(memlord *lord, memlord_device d) {
     uint32_t slot;
     memlord_result r;
     if (memlord_i_drop_settle(lord, d.type)) return MEMLORD_OK;
@@ -6166,9 +6166,10 @@ static void memlord_i_spot_replace(memlord *lord, memlord_i_thread *t, memlord_i
 
 /* Puts an entry under a key and counts `c`. A live one there is stale and closed. *fresh says
    whether the key was free. */
-static memlord_result memlord_i_insert(memlord *lord, memlord_i_thread *t, uint32_t slot,
-                                       uint64_t key, uint64_t word1, uint64_t word2,
-                                       const memlord_i_change *c, unsigned n, int *fresh) {
+static MEMLORD_I_COLD memlord_result memlord_i_insert(memlord *lord, memlord_i_thread *t,
+                                                      uint32_t slot, uint64_t key, uint64_t word1,
+                                                      uint64_t word2, const memlord_i_change *c,
+                                                      unsigned n, int *fresh) {
     memlord_i_spot spot;
     *fresh = 0;
     memlord_i_cells_make(lord, t, c, n);
@@ -6353,8 +6354,8 @@ static memlord_result memlord_i_copy_of(memlord *lord, memlord_i_thread *t, uint
 
 /* The word2 a block goes on with when a call at `site` takes it over on `slot`: the tag stays,
    the site changes if there is one. `word2` is without a side record. */
-static uint64_t memlord_i_rows_moved(memlord *lord, uint64_t word2, uint32_t slot,
-                                     const memlord_site *site, int same_device) {
+static MEMLORD_I_COLD uint64_t memlord_i_rows_moved(memlord *lord, uint64_t word2, uint32_t slot,
+                                                    const memlord_site *site, int same_device) {
     uint32_t site_row = MEMLORD_I_SITE_ROW(word2), tag_row = MEMLORD_I_TAG_ROW(word2);
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
         site_row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
@@ -8196,8 +8197,8 @@ static uint64_t memlord_i_fence_settle(memlord *lord, memlord_i_fence *f, int an
 }
 
 /* What a fence in our hands answered: back into its queue with 0. */
-static uint64_t memlord_i_fence_answered(memlord *lord, memlord_i_fence *f, int answer,
-                                         int queued) {
+static MEMLORD_I_COLD uint64_t memlord_i_fence_answered(memlord *lord, memlord_i_fence *f,
+                                                        int answer, int queued) {
     int widowed;
     memlord_i_lock_take(&lord->fences_lock);
     widowed = (int)f->widowed;
@@ -11095,9 +11096,9 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
 /* -- track: deferred frees -- */
 
 /* What free_deferred and block_use share. */
-static memlord_result memlord_i_fenced(memlord *lord, memlord_device device, uint64_t storage,
-                                       const memlord_fence *fence, int end,
-                                       const memlord_site *site) {
+static MEMLORD_I_COLD memlord_result memlord_i_fenced(memlord *lord, memlord_device device,
+                                                      uint64_t storage, const memlord_fence *fence,
+                                                      int end, const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_fence *f, *chain;
     memlord_i_entry gone;
