@@ -5211,26 +5211,32 @@ static MEMLORD_I_COLD int memlord_i_stb_reserve(memlord *lord, size_t length) {
 
 /* -- kept strings -- */
 
+static MEMLORD_I_COLD memlord_result memlord_i_name_new_locked(memlord *lord, char *key) {
+    size_t length = strlen(key);
+    if (length > MEMLORD_MAX_STRINGS || lord->name_bytes + length > MEMLORD_MAX_STRINGS)
+        return MEMLORD_E_NOMEM;
+    if (memlord_i_stb_reserve(lord, length)) return MEMLORD_I_AGAIN;
+    stbds_shput(lord->names, key, 0);
+    lord->name_bytes += length + 1;
+    return MEMLORD_OK;
+}
+
 /* Our copy of a string: the same pointer for the same text. NULL stays NULL. */
 static memlord_result memlord_i_name_locked(memlord *lord, const char *text, const char **kept) {
     char *key = (char *)(uintptr_t)text; /* stb_ds asks for a char *, and reads it */
     ptrdiff_t at;
-    size_t length;
+    memlord_result r;
     *kept = NULL;
     if (!text) return MEMLORD_OK;
     if (!lord->names) {
         if (memlord_i_stb_reserve(lord, 0)) return MEMLORD_I_AGAIN;
         stbds_sh_new_arena(lord->names);
     }
-    at = stbds_shgeti(lord->names, key);
-    if (at < 0) {
-        length = strlen(text);
-        if (length > MEMLORD_MAX_STRINGS || lord->name_bytes + length > MEMLORD_MAX_STRINGS)
-            return MEMLORD_E_NOMEM;
-        if (memlord_i_stb_reserve(lord, length)) return MEMLORD_I_AGAIN;
-        stbds_shput(lord->names, key, 0);
-        lord->name_bytes += length + 1;
+    for (;;) {
         at = stbds_shgeti(lord->names, key);
+        if (at >= 0) break;
+        r = memlord_i_name_new_locked(lord, key);
+        if (r) return r;
     }
     *kept = lord->names[at].key;
     return MEMLORD_OK;
