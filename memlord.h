@@ -1548,7 +1548,7 @@ static void memlord_i_pages_huge(void *ptr, size_t size) {
     (void)size;
 }
 /* Reservations are freed whole here: the pages around `keep` are only given back. */
-static void memlord_i_pages_trim(void *ptr, size_t size, void *keep, size_t kept) {
+static MEMLORD_I_COLD void memlord_i_pages_trim(void *ptr, size_t size, void *keep, size_t kept) {
     size_t before = (size_t)((char *)keep - (char *)ptr);
     if (before) (void)VirtualFree(ptr, before, MEM_DECOMMIT);
     if (size - before - kept)
@@ -2014,7 +2014,7 @@ static void memlord_i_cpu_drop(memlord_i_cpu *cpu, int from, int to) {
 }
 
 /* 0; 1: there is no such file; -1: another reason. */
-static int memlord_i_cpu_open(memlord_i_cpu *cpu, int which) {
+static MEMLORD_I_COLD int memlord_i_cpu_open(memlord_i_cpu *cpu, int which) {
     char path[sizeof cpu->path + 32];
     memlord_i_cpu_file *f = &cpu->files[which];
     struct stat st;
@@ -2036,7 +2036,7 @@ static int memlord_i_cpu_open(memlord_i_cpu *cpu, int which) {
 
 /* The whole file as a string in cpu->text: 0; 1: there is no such file; -1: not known. A file
    that was open and fails is opened once more: its cgroup went and came back. */
-static int memlord_i_cpu_read(memlord_i_cpu *cpu, int which) {
+static MEMLORD_I_COLD int memlord_i_cpu_read(memlord_i_cpu *cpu, int which) {
     memlord_i_cpu_file *f = &cpu->files[which];
     int fresh = !memlord_i_cpu_ours(f);
     size_t n = 0;
@@ -2196,7 +2196,7 @@ static char *memlord_i_cpu_word(char **at) {
    type, source, options of the file system. Takes the mount if it shows the cgroup at `path`,
    and as much above it as the best one so far, whose root's length is *best; of those the
    last, which hides the others. 0; -1: its path is too long for us. */
-static int memlord_i_cpu_mount(memlord_i_cpu *cpu, char *line, const char *path, size_t *best,
+static MEMLORD_I_COLD int memlord_i_cpu_mount(memlord_i_cpu *cpu, char *line, const char *path, size_t *best,
                                size_t *top) {
     char full[sizeof cpu->path];
     const char *root, *point, *type, *options, *below;
@@ -2298,7 +2298,7 @@ static int memlord_i_cpu_limit(memlord_i_cpu *cpu, uint32_t level, uint64_t *lim
 /* What is left of a level's limit. Page cache counts as left, active or not: the kernel drops
    it before it refuses memory, and MemAvailable has it so too. (Kubernetes takes off only the
    inactive part.) shmem and what is locked are on other lists and stay in. */
-static int memlord_i_cpu_left(memlord_i_cpu *cpu, uint32_t level, uint64_t limit, uint64_t *left) {
+static MEMLORD_I_COLD int memlord_i_cpu_left(memlord_i_cpu *cpu, uint32_t level, uint64_t limit, uint64_t *left) {
     static const char *const names[2][2] = {{"inactive_file", "active_file"},
                                             {"total_inactive_file", "total_active_file"}};
     int base = MEMLORD_I_CPU_LEVEL_FILES + 4 * (int)level, i, r;
@@ -2360,7 +2360,7 @@ static int memlord_i_cpu_query(memlord_i_cpu *cpu, uint64_t *total, uint64_t *le
     return 0;
 }
 
-static int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *total, uint64_t *used,
+static MEMLORD_I_COLD int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *total, uint64_t *used,
                                 uint64_t *process) {
     int saved = errno;
     uint64_t all, left;
@@ -3447,7 +3447,7 @@ static void memlord_i_free(memlord *lord, void *ptr, size_t size) {
     }
 }
 
-static void memlord_i_regions_end(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_regions_end(memlord *lord) {
     while (lord->regions) {
         memlord_i_region *r = lord->regions;
         lord->regions = r->next;
@@ -3487,7 +3487,7 @@ static void memlord_i_thread_clear(memlord_i_thread *t) {
 
 /* Lets go of all records of the calling thread; they may be taken over at once, so nothing of
    them is used afterwards. The release store pairs with memlord_i_thread_claim. */
-static void memlord_i_thread_exit(void) {
+static MEMLORD_I_COLD void memlord_i_thread_exit(void) {
     memlord_i_self.generation = 0;
     memlord_i_self.leaving = 1;
     memlord_i_lock_take(&memlord_i_process.lock);
@@ -3528,7 +3528,7 @@ static int memlord_i_exit_key_set(void) {
 static void memlord_i_map_freeze(memlord *lord);
 static void memlord_i_map_thaw(memlord *lord);
 static void memlord_i_readers_gone(memlord *lord);
-static void memlord_i_others_gone(memlord *lord);
+static MEMLORD_I_COLD void memlord_i_others_gone(memlord *lord);
 
 /* Takes or drops the locks of all places. */
 static void memlord_i_places_lock(memlord *lord, int take) {
@@ -4058,7 +4058,8 @@ static MEMLORD_I_COLD int memlord_i_shard_remake(memlord *lord, memlord_i_thread
         memlord_i_table next, old;
         uint32_t state;
         int moved = 0, same;
-        memlord_i_table_plan(lord, was, how == MEMLORD_I_GROW, try_no, &next);
+        /* a shared table is dense, and so is all that those without a record make */
+        memlord_i_table_plan(lord, was, how == MEMLORD_I_GROW && t != lord->orphan, try_no, &next);
         next.at = memlord_i_table_alloc(lord, next.size, next.shift);
         if (!next.at) return -1;
         memlord_i_lock_take(&s->lock);
@@ -4611,7 +4612,7 @@ static MEMLORD_I_COLD int memlord_i_map_relieve(memlord *lord, memlord_i_thread 
 typedef void *(*memlord_i_grab_fn)(memlord *, size_t); /* memlord_i_alloc or _cold_alloc */
 
 /* The array behind a book with room for `chunk`, or NULL. The caller is the only writer. */
-static memlord_i_chunks *memlord_i_book_room(memlord *lord, memlord_i_book *book, uint32_t chunk,
+static MEMLORD_I_COLD memlord_i_chunks *memlord_i_book_room(memlord *lord, memlord_i_book *book, uint32_t chunk,
                                              memlord_i_grab_fn grab) {
     memlord_i_chunks *have = (memlord_i_chunks *)memlord_i_ptr_load(book), *more;
     uint64_t cap = have ? have->cap * 2 : 6, i;
@@ -4639,7 +4640,7 @@ static MEMLORD_I_HOT void *memlord_i_book_at(const memlord_i_book *book, uint32_
 }
 
 /* Makes the chunk of a number; the release pairs with the acquire above. */
-static void *memlord_i_book_make(memlord *lord, memlord_i_book *book, uint32_t number, size_t size,
+static MEMLORD_I_COLD void *memlord_i_book_make(memlord *lord, memlord_i_book *book, uint32_t number, size_t size,
                                  memlord_i_grab_fn grab) {
     uint32_t i = number >> MEMLORD_I_CHUNK_BITS;
     memlord_i_chunks *chunks = memlord_i_book_room(lord, book, i, grab);
@@ -4653,7 +4654,7 @@ static void *memlord_i_book_make(memlord *lord, memlord_i_book *book, uint32_t n
     return memlord_i_book_at(book, number, size);
 }
 
-static void memlord_i_book_end(memlord *lord, memlord_i_book *book, size_t size) {
+static MEMLORD_I_COLD void memlord_i_book_end(memlord *lord, memlord_i_book *book, size_t size) {
     memlord_i_chunks *chunks = (memlord_i_chunks *)memlord_i_ptr_load(book), *older;
     uint64_t i;
     for (i = 0; chunks && i < chunks->cap; i++)
@@ -4855,7 +4856,7 @@ static uint64_t memlord_i_add(uint64_t a, uint64_t b) { return a + b < a ? UINT6
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published + one
    cell's net is never above the truth, and what a reset starts from stands still. `peaks` says
    whether the peak is wanted. */
-static void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peaks,
+static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                               memlord_i_sum *sum) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
     memlord_i_thread *t;
@@ -4942,7 +4943,7 @@ static MEMLORD_I_COLD void memlord_i_row_level(memlord *lord, uint32_t slot, uin
 
 /* Sets a row's peak to what is live. The caller's own cell stays exact; other threads' highs
    no longer count. */
-static void memlord_i_row_peak_reset(memlord *lord, memlord_i_thread *t, int book,
+static MEMLORD_I_COLD void memlord_i_row_peak_reset(memlord *lord, memlord_i_thread *t, int book,
                                      uint32_t number) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
     memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
@@ -4957,7 +4958,7 @@ static void memlord_i_row_peak_reset(memlord *lord, memlord_i_thread *t, int boo
 }
 
 /* Starts an epoch for a row; under the cold lock: one at a time. */
-static void memlord_i_row_reset(memlord *lord, memlord_i_thread *t, int book, uint32_t number) {
+static MEMLORD_I_COLD void memlord_i_row_reset(memlord *lord, memlord_i_thread *t, int book, uint32_t number) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
     memlord_i_sum sum;
     memlord_i_row_sum(lord, book, number, 0, &sum);
@@ -4972,12 +4973,13 @@ static void memlord_i_row_reset(memlord *lord, memlord_i_thread *t, int book, ui
 }
 
 /* Starts `freed` over, as a collection does. */
-static void memlord_i_row_freed_reset(memlord *lord, uint32_t slot) {
+static MEMLORD_I_COLD void memlord_i_row_freed_reset(memlord *lord, uint32_t slot) {
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
     memlord_i_sum sum;
     memlord_i_row_sum(lord, MEMLORD_I_DEVICE, slot, 0, &sum);
     memlord_i_lock_take(&row->lock);
-    row->base.freed = sum.out;
+    /* not sum.out: what else the base was raised by meanwhile stays */
+    row->base.freed = memlord_i_wide_add(row->base.freed, 0, sum.freed);
     memlord_i_lock_drop(&row->lock);
 }
 
@@ -5222,7 +5224,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_name_new_locked(memlord *lord, ch
 }
 
 /* Our copy of a string: the same pointer for the same text. NULL stays NULL. */
-static memlord_result memlord_i_name_locked(memlord *lord, const char *text, const char **kept) {
+static MEMLORD_I_COLD memlord_result memlord_i_name_locked(memlord *lord, const char *text, const char **kept) {
     char *key = (char *)(uintptr_t)text; /* stb_ds asks for a char *, and reads it */
     ptrdiff_t at;
     memlord_result r;
@@ -5242,7 +5244,7 @@ static memlord_result memlord_i_name_locked(memlord *lord, const char *text, con
     return MEMLORD_OK;
 }
 
-static memlord_result memlord_i_name(memlord *lord, const char *text, const char **kept) {
+static MEMLORD_I_COLD memlord_result memlord_i_name(memlord *lord, const char *text, const char **kept) {
     memlord_result r;
     if (memlord_i_self.busy) return MEMLORD_E_STATE;
     do {
@@ -5252,7 +5254,7 @@ static memlord_result memlord_i_name(memlord *lord, const char *text, const char
     return r;
 }
 
-static void memlord_i_names_end(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_names_end(memlord *lord) {
     size_t i;
     memlord_result done = MEMLORD_OK;
     memlord_i_cold_enter(lord);
@@ -5296,7 +5298,7 @@ static void memlord_i_index_put(memlord_i_index *index, uint64_t key, uint64_t v
 }
 
 /* Room for `more` entries at a load of at most one half. */
-static memlord_result memlord_i_index_room_locked(memlord *lord, uint64_t more) {
+static MEMLORD_I_COLD memlord_result memlord_i_index_room_locked(memlord *lord, uint64_t more) {
     memlord_i_index *old = (memlord_i_index *)memlord_i_ptr_load(&lord->index), *index;
     uint64_t cap = old ? old->mask + 1 : 64, i;
     if (old && (old->count + more) * 2 <= cap) return MEMLORD_OK;
@@ -5318,7 +5320,7 @@ static void memlord_i_index_add_locked(memlord *lord, uint64_t key, uint64_t val
     memlord_i_index_put((memlord_i_index *)memlord_i_ptr_load(&lord->index), key, value);
 }
 
-static void memlord_i_index_end(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_index_end(memlord *lord) {
     memlord_i_index *index = (memlord_i_index *)memlord_i_ptr_load(&lord->index), *older;
     for (; index; index = older) {
         older = index->older;
@@ -5342,7 +5344,7 @@ static void memlord_i_readers_gone(memlord *lord) {
 #endif
 
 /* Adds a row under an index key. Row 0 means none and is never given out. */
-static memlord_result memlord_i_row_add_locked(memlord *lord, int book, uint32_t slot,
+static MEMLORD_I_COLD memlord_result memlord_i_row_add_locked(memlord *lord, int book, uint32_t slot,
                                                void *subject, uint64_t key, uint32_t *number) {
     uint32_t n = memlord_i_u32_load(&lord->row_count[book]);
     memlord_i_row *row;
@@ -5406,7 +5408,7 @@ static MEMLORD_I_HOT uint32_t memlord_i_device_direct(memlord_device d) {
     return (word >> 12 | word) & (MEMLORD_I_DIRECT - 1);
 }
 
-static memlord_result memlord_i_device_locked(memlord *lord, memlord_device d, uint32_t *slot) {
+static MEMLORD_I_COLD memlord_result memlord_i_device_locked(memlord *lord, memlord_device d, uint32_t *slot) {
     uint64_t key = memlord_i_device_key(d), have = memlord_i_index_get(lord, key);
     uint32_t n = memlord_i_u32_load(&lord->row_count[MEMLORD_I_DEVICE]);
     memlord_i_device *device;
@@ -5493,7 +5495,7 @@ static memlord_result memlord_i_slot_named(memlord *lord, memlord_device d, uint
    Owns what is known of places and tags, and which rows a call counts on. A site's record is
    made when it is first seen, its strings copied; its rows one a device. Lock: cold. */
 
-static memlord_result memlord_i_shown_locked(memlord *lord, const char *file, const char *function,
+static MEMLORD_I_COLD memlord_result memlord_i_shown_locked(memlord *lord, const char *file, const char *function,
                                              int line, memlord_site *out) {
     memlord_result r = memlord_i_name_locked(lord, file ? file : "", &out->file);
     if (r == MEMLORD_OK) r = memlord_i_name_locked(lord, function ? function : "", &out->function);
@@ -5503,7 +5505,7 @@ static memlord_result memlord_i_shown_locked(memlord *lord, const char *file, co
 
 /* The record of a place: found under the host's pointer or the address it was made from, and
    under every form it is shown in. */
-static memlord_result memlord_i_site_locked(memlord *lord, const memlord_site *origin,
+static MEMLORD_I_COLD memlord_result memlord_i_site_locked(memlord *lord, const memlord_site *origin,
                                             void *address, memlord_i_site **out) {
     const void *identity = address ? (const void *)address : (const void *)origin;
     uint64_t key = memlord_i_index_key(identity, MEMLORD_I_SUBJECT);
@@ -5530,7 +5532,7 @@ static memlord_result memlord_i_site_locked(memlord *lord, const memlord_site *o
 }
 
 /* Our copy of a site, for what outlives a call; NULL without memory. */
-static const memlord_site *memlord_i_site_kept(memlord *lord, const memlord_site *origin) {
+static MEMLORD_I_COLD const memlord_site *memlord_i_site_kept(memlord *lord, const memlord_site *origin) {
     memlord_i_site *site = NULL;
     memlord_result r;
     if (!origin) return NULL;
@@ -5546,7 +5548,7 @@ static memlord_i_site *memlord_i_site_of(memlord *lord, const void *identity) {
         lord, memlord_i_index_key(identity, MEMLORD_I_SUBJECT));
 }
 
-static memlord_result memlord_i_site_show_locked(memlord *lord, memlord_i_site *site,
+static MEMLORD_I_COLD memlord_result memlord_i_site_show_locked(memlord *lord, memlord_i_site *site,
                                                  const char *file, const char *function,
                                                  int line) {
     memlord_site fresh, *shown;
@@ -5562,7 +5564,7 @@ static memlord_result memlord_i_site_show_locked(memlord *lord, memlord_i_site *
     memlord_i_ptr_store_release(&site->shown, shown); /* pairs with memlord_i_site_shown */
     return MEMLORD_OK;
 }
-static memlord_result memlord_i_site_show(memlord *lord, memlord_i_site *site, const char *file,
+static MEMLORD_I_COLD memlord_result memlord_i_site_show(memlord *lord, memlord_i_site *site, const char *file,
                                           const char *function, int line) {
     memlord_result r;
     do {
@@ -5586,7 +5588,7 @@ static const memlord_site *memlord_i_site_shown(memlord *lord, memlord_i_site *s
 }
 
 /* A site is known by several addresses, and has one row a device: under its record. */
-static memlord_result memlord_i_row_locked(memlord *lord, int book, const void *identity,
+static MEMLORD_I_COLD memlord_result memlord_i_row_locked(memlord *lord, int book, const void *identity,
                                            uint32_t slot, uint32_t *number) {
     uint32_t most = book == MEMLORD_I_SITE ? MEMLORD_I_SITE_ROWS_MAX : MEMLORD_I_TAG_ROWS_MAX;
     void *subject = (void *)(uintptr_t)identity;
@@ -5612,7 +5614,7 @@ static memlord_result memlord_i_row_locked(memlord *lord, int book, const void *
     return MEMLORD_OK;
 }
 
-static memlord_result memlord_i_row_make(memlord *lord, int book, const void *identity,
+static MEMLORD_I_COLD memlord_result memlord_i_row_make(memlord *lord, int book, const void *identity,
                                          uint32_t slot, uint32_t *number) {
     memlord_result r;
     do {
@@ -6235,7 +6237,7 @@ static memlord_result memlord_i_track(memlord *lord, memlord_i_thread *t, uint32
 }
 
 /* Takes back an open of this thread that nobody else can have seen the end of. */
-static void memlord_i_unopen(memlord *lord, memlord_i_thread *t, uint32_t slot, uint64_t key) {
+static MEMLORD_I_COLD void memlord_i_unopen(memlord *lord, memlord_i_thread *t, uint32_t slot, uint64_t key) {
     memlord_i_spot spot;
     memlord_i_entry e;
     memlord_i_change c[MEMLORD_I_BOOKS];
@@ -6465,7 +6467,7 @@ static memlord_result memlord_i_room(memlord *lord, memlord_i_thread *t, uint32_
     return MEMLORD_OK;
 }
 
-static memlord_result memlord_i_move(memlord *lord, memlord_i_thread *t, memlord_device from,
+static MEMLORD_I_COLD memlord_result memlord_i_move(memlord *lord, memlord_i_thread *t, memlord_device from,
                                      uint64_t from_key, uint32_t slot, uint64_t key,
                                      uint64_t bytes, const memlord_site *site) {
     memlord_i_change c[2 * MEMLORD_I_BOOKS];
@@ -6543,7 +6545,7 @@ static MEMLORD_I_COLD int memlord_i_visit_entry(const memlord_i_entry *e, void *
     const memlord_i_visitor *v = (const memlord_i_visitor *)user;
     return memlord_i_wanted(v->lord, v->query, e) ? v->fn(v->lord, e, v->user) : 0;
 }
-static int memlord_i_shard_visit(memlord *lord, const memlord_i_shard *s, const memlord_i_query *q,
+static MEMLORD_I_COLD int memlord_i_shard_visit(memlord *lord, const memlord_i_shard *s, const memlord_i_query *q,
                                  memlord_i_visit_fn fn, void *user) {
     memlord_i_visitor v;
     v.lord = lord;
@@ -6585,7 +6587,7 @@ static MEMLORD_I_COLD int memlord_i_visit_copy(memlord *lord, const memlord_i_en
 }
 
 /* Copies what a shard has of a query, with room made for it while it is not held. */
-static memlord_result memlord_i_shard_copy(memlord *lord, memlord_i_shard *s,
+static MEMLORD_I_COLD memlord_result memlord_i_shard_copy(memlord *lord, memlord_i_shard *s,
                                            const memlord_i_query *q, memlord_i_copy *copy) {
     for (;;) {
         size_t count = 0, cap;
@@ -6604,7 +6606,7 @@ static memlord_result memlord_i_shard_copy(memlord *lord, memlord_i_shard *s,
     }
 }
 
-static memlord_result memlord_i_each(memlord *lord, const memlord_i_query *q, memlord_block_fn fn,
+static MEMLORD_I_COLD memlord_result memlord_i_each(memlord *lord, const memlord_i_query *q, memlord_block_fn fn,
                                      void *user, size_t *seen) {
     memlord_i_copy copy = {NULL, 0, 0};
     memlord_result r = MEMLORD_OK;
@@ -6639,7 +6641,7 @@ static MEMLORD_I_COLD void memlord_i_heap_down(memlord_block_info *heap, size_t 
     }
     heap[i] = moving;
 }
-static void memlord_i_heap_up(memlord_block_info *heap, size_t i) {
+static MEMLORD_I_COLD void memlord_i_heap_up(memlord_block_info *heap, size_t i) {
     memlord_block_info moving = heap[i];
     while (i && memlord_i_info_less(&moving, &heap[(i - 1) / 2])) {
         heap[i] = heap[(i - 1) / 2];
@@ -6661,7 +6663,7 @@ static MEMLORD_I_COLD int memlord_i_visit_top(memlord *lord, const memlord_i_ent
     }
     return 0;
 }
-static size_t memlord_i_top(memlord *lord, const memlord_i_query *q, memlord_block_info *out,
+static MEMLORD_I_COLD size_t memlord_i_top(memlord *lord, const memlord_i_query *q, memlord_block_info *out,
                             size_t k) {
     memlord_i_copy top = {NULL, 0, 0};
     size_t n;
@@ -6680,7 +6682,7 @@ static size_t memlord_i_top(memlord *lord, const memlord_i_query *q, memlord_blo
 
 /* -- describing -- */
 
-static memlord_result memlord_i_meta_copy(memlord *lord, const memlord_meta *meta,
+static MEMLORD_I_COLD memlord_result memlord_i_meta_copy(memlord *lord, const memlord_meta *meta,
                                           memlord_meta *out) {
     memlord_result r;
     *out = *meta;
@@ -6693,7 +6695,7 @@ static memlord_result memlord_i_meta_copy(memlord *lord, const memlord_meta *met
 
 /* Moves a live block to a kept tag, NULL none. The row is made for the device the block is on,
    which a look finds; should it have moved meanwhile, once more. */
-static memlord_result memlord_i_retag(memlord *lord, memlord_i_thread *t, uint32_t type,
+static MEMLORD_I_COLD memlord_result memlord_i_retag(memlord *lord, memlord_i_thread *t, uint32_t type,
                                       uint64_t key, const char *tag) {
     memlord_i_change c[2];
     memlord_i_spot spot;
@@ -6774,7 +6776,7 @@ static void memlord_i_out_buffer(memlord_i_out *o, char *buf, size_t cap) {
     o->buf = buf;
     o->cap = buf && cap ? cap - 1 : 0;
 }
-static size_t memlord_i_out_end(memlord_i_out *o, size_t cap) {
+static MEMLORD_I_COLD size_t memlord_i_out_end(memlord_i_out *o, size_t cap) {
     if (o->buf && cap) o->buf[o->used] = 0;
     return o->total;
 }
@@ -6797,7 +6799,7 @@ static void memlord_i_put_i64(memlord_i_out *o, int64_t v) {
     if (v < 0) memlord_i_puts(o, "-");
     memlord_i_put_u64(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
-static void memlord_i_put_hex(memlord_i_out *o, uint64_t v, unsigned digits) {
+static MEMLORD_I_COLD void memlord_i_put_hex(memlord_i_out *o, uint64_t v, unsigned digits) {
     while (digits--) memlord_i_put(o, &"0123456789abcdef"[(v >> (4 * digits)) & 15], 1);
 }
 static void memlord_i_put_two(memlord_i_out *o, uint64_t v) {
@@ -6807,7 +6809,7 @@ static void memlord_i_put_two(memlord_i_out *o, uint64_t v) {
 
 /* Bytes in the largest IEC unit that leaves at least 1, two rounded decimals, no trailing
    zeros. */
-static void memlord_i_put_bytes(memlord_i_out *o, uint64_t bytes) {
+static MEMLORD_I_COLD void memlord_i_put_bytes(memlord_i_out *o, uint64_t bytes) {
     static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
     uint64_t whole = bytes, part = 0;
@@ -6833,7 +6835,7 @@ static void memlord_i_put_bytes(memlord_i_out *o, uint64_t bytes) {
 
 /* Seconds since 1970 as 2026-11-21T08:05:00Z; days to date after Howard Hinnant's
    chrono-compatible algorithms (civil_from_days). */
-static void memlord_i_put_time(memlord_i_out *o, uint64_t seconds) {
+static MEMLORD_I_COLD void memlord_i_put_time(memlord_i_out *o, uint64_t seconds) {
     uint64_t z = seconds / 86400 + 719468, rest = seconds % 86400;
     uint64_t era = z / 146097, doe = z % 146097;
     uint64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
@@ -6853,7 +6855,7 @@ static void memlord_i_put_time(memlord_i_out *o, uint64_t seconds) {
     memlord_i_puts(o, "Z");
 }
 /* Nanoseconds as seconds with one decimal. */
-static void memlord_i_put_seconds(memlord_i_out *o, uint64_t ns) {
+static MEMLORD_I_COLD void memlord_i_put_seconds(memlord_i_out *o, uint64_t ns) {
     memlord_i_put_u64(o, ns / 1000000000u);
     memlord_i_puts(o, ".");
     memlord_i_put_u64(o, ns / 100000000u % 10);
@@ -6871,7 +6873,7 @@ static void memlord_i_put_percent(memlord_i_out *o, double percent) {
     if (tenths % 10) memlord_i_put_u64(o, tenths % 10);
     memlord_i_puts(o, " %");
 }
-static void memlord_i_put_device(memlord_i_out *o, memlord_device d) {
+static MEMLORD_I_COLD void memlord_i_put_device(memlord_i_out *o, memlord_device d) {
     if (d.type == MEMLORD_ANY) {
         memlord_i_puts(o, "all");
         return;
@@ -6910,7 +6912,7 @@ static size_t memlord_i_utf8(const unsigned char *s, uint32_t *code) {
 
 /* A JSON string, or null. What could end a script or a line of JavaScript is escaped too, so
    that the text may be put into a page. */
-static void memlord_i_put_json(memlord_i_out *o, const char *text) {
+static MEMLORD_I_COLD void memlord_i_put_json(memlord_i_out *o, const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     if (!text) {
         memlord_i_puts(o, "null");
@@ -6939,7 +6941,7 @@ static void memlord_i_put_json(memlord_i_out *o, const char *text) {
 
 /* A string in a line of text: controls and what is not UTF-8 become a question mark, so that
    it cannot break the table or drive a terminal. */
-static void memlord_i_put_plain(memlord_i_out *o, const char *text) {
+static MEMLORD_I_COLD void memlord_i_put_plain(memlord_i_out *o, const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
         uint32_t code;
@@ -6952,7 +6954,7 @@ static void memlord_i_put_plain(memlord_i_out *o, const char *text) {
     }
 }
 
-static void memlord_i_put_site(memlord_i_out *o, const memlord_site *site) {
+static MEMLORD_I_COLD void memlord_i_put_site(memlord_i_out *o, const memlord_site *site) {
     if (!site) {
         memlord_i_puts(o, "(unknown)");
         return;
@@ -6974,7 +6976,7 @@ static void memlord_i_put_site(memlord_i_out *o, const memlord_site *site) {
 static void memlord_i_pad(memlord_i_out *o, size_t n) {
     while (n--) memlord_i_put(o, " ", 1);
 }
-static void memlord_i_put_right(memlord_i_out *o, const char *text, size_t width) {
+static MEMLORD_I_COLD void memlord_i_put_right(memlord_i_out *o, const char *text, size_t width) {
     size_t n = strlen(text);
     memlord_i_pad(o, n < width ? width - n : 0);
     memlord_i_puts(o, text);
@@ -7031,7 +7033,7 @@ static void memlord_i_log(memlord *lord, int level, const char *text) {
         lord->logger.fn(lord->logger.user, level, text);
 }
 
-static void memlord_i_log_device(memlord *lord, int level, const char *before, memlord_device d,
+static MEMLORD_I_COLD void memlord_i_log_device(memlord *lord, int level, const char *before, memlord_device d,
                                  const char *after) {
     char line[160];
     memlord_i_out o;
@@ -7131,7 +7133,7 @@ static uint64_t memlord_i_place_limit(memlord_i_place *place) {
 }
 /* Puts a device at another place, under the locks of both. E_STATE: something is reserved at the
    old one, and may be meant for it. */
-static memlord_result memlord_i_place_move(memlord *lord, uint32_t slot, memlord_i_place *to) {
+static MEMLORD_I_COLD memlord_result memlord_i_place_move(memlord *lord, uint32_t slot, memlord_i_place *to) {
     for (;;) {
         memlord_i_place *from = memlord_i_place_at(lord, slot);
         memlord_i_place *first = (uintptr_t)from < (uintptr_t)to ? from : to;
@@ -7334,7 +7336,7 @@ static memlord_i_reservation *memlord_i_ticket_at(memlord *lord, memlord_ticket 
 }
 
 /* Makes a record and leaves it with its place. */
-static memlord_result memlord_i_reservation_new(memlord *lord, memlord_i_place *place) {
+static MEMLORD_I_COLD memlord_result memlord_i_reservation_new(memlord *lord, memlord_i_place *place) {
     memlord_result r;
     do {
         uint32_t n;
@@ -7512,7 +7514,7 @@ static memlord_i_balance *memlord_i_account_at(memlord *lord, memlord_account ac
     return memlord_i_u32_load_acquire(&b->turn) == (uint32_t)account ? b : NULL;
 }
 
-static memlord_result memlord_i_account_open_locked(memlord *lord, memlord_device device,
+static MEMLORD_I_COLD memlord_result memlord_i_account_open_locked(memlord *lord, memlord_device device,
                                                     const char *name, uint64_t limit,
                                                     memlord_account *out) {
     uint32_t number = lord->spare_balance;
@@ -7563,7 +7565,7 @@ static memlord_result memlord_i_account_charge(memlord *lord, memlord_account ac
 }
 
 /* Copies one out, under the cold lock: 1, it is open. */
-static int memlord_i_account_read_locked(const memlord_i_balance *b, memlord_account_stat *out) {
+static MEMLORD_I_COLD int memlord_i_account_read_locked(const memlord_i_balance *b, memlord_account_stat *out) {
     memset(out, 0, sizeof *out);
     if (!(memlord_i_u32_load(&b->turn) & 1)) return 0;
     memcpy(out->name, b->name, sizeof out->name);
@@ -7606,7 +7608,7 @@ static const char *memlord_i_band_fault(const memlord_band *b) {
     return NULL;
 }
 
-static void memlord_i_log_band(memlord *lord, int level, const char *what, size_t i,
+static MEMLORD_I_COLD void memlord_i_log_band(memlord *lord, int level, const char *what, size_t i,
                                const char *text) {
     char line[160];
     memlord_i_out o;
@@ -7618,7 +7620,7 @@ static void memlord_i_log_band(memlord *lord, int level, const char *what, size_
     memlord_i_log(lord, level, line);
 }
 
-static void memlord_i_log_gap(memlord *lord, double from, double to) {
+static MEMLORD_I_COLD void memlord_i_log_gap(memlord *lord, double from, double to) {
     char line[160];
     memlord_i_out o;
     memlord_i_out_buffer(&o, line, sizeof line);
@@ -7631,7 +7633,7 @@ static void memlord_i_log_gap(memlord *lord, double from, double to) {
 }
 
 /* The end of what bands cover from `at` on, without a gap. */
-static double memlord_i_bands_cover(const memlord_band *bands, size_t n, double at) {
+static MEMLORD_I_COLD double memlord_i_bands_cover(const memlord_band *bands, size_t n, double at) {
     size_t i = 0;
     while (i < n) {
         if (bands[i].lo <= at && at < bands[i].hi) {
@@ -7644,7 +7646,7 @@ static double memlord_i_bands_cover(const memlord_band *bands, size_t n, double 
     return at;
 }
 /* Warns of what is legal and hardly meant. */
-static void memlord_i_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
+static MEMLORD_I_COLD void memlord_i_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
     size_t i, k;
     double at = memlord_i_bands_cover(bands, n, 0);
     for (i = 1; i < n; i++)
@@ -7669,7 +7671,7 @@ static void memlord_i_bands_warn(memlord *lord, const memlord_band *bands, size_
 }
 
 /* Puts a strategy in force, waits until nobody looks at the old one, and frees that. */
-static void memlord_i_strategy_swap(memlord *lord, memlord_i_strategy *fresh) {
+static MEMLORD_I_COLD void memlord_i_strategy_swap(memlord *lord, memlord_i_strategy *fresh) {
     memlord_i_strategy *old;
     uint32_t i;
     memlord_i_lock_take(&memlord_i_process.cold);
@@ -7869,7 +7871,7 @@ static int memlord_i_gc_registered(memlord *lord, int type) {
 }
 
 /* Notes which types have both bands and a callback. */
-static void memlord_i_watching_set(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_watching_set(memlord *lord) {
     memlord_i_callback *c;
     uint32_t types = 0, i;
     memlord_i_lock_take(&lord->callbacks_lock);
@@ -7882,7 +7884,7 @@ static void memlord_i_watching_set(memlord *lord) {
 }
 
 /* 1: a device is in this callback, on a thread other than `but`. Under the callbacks lock. */
-static int memlord_i_callback_runs(memlord *lord, const memlord_i_callback *c, const void *but) {
+static MEMLORD_I_COLD int memlord_i_callback_runs(memlord *lord, const memlord_i_callback *c, const void *but) {
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     for (i = 1; i < n; i++) {
         const memlord_i_watch *w = &memlord_i_device_at(lord, i)->watch;
@@ -7892,7 +7894,7 @@ static int memlord_i_callback_runs(memlord *lord, const memlord_i_callback *c, c
 }
 
 /* The callback after number `serial` for a type, marked as being run on a device; NULL: none. */
-static memlord_i_callback *memlord_i_callback_next(memlord *lord, memlord_i_watch *w, int type,
+static MEMLORD_I_COLD memlord_i_callback *memlord_i_callback_next(memlord *lord, memlord_i_watch *w, int type,
                                                    uint64_t serial, memlord_i_callback *copy) {
     memlord_i_callback *c, *ended;
     memlord_i_lock_take(&lord->callbacks_lock);
@@ -7906,7 +7908,7 @@ static memlord_i_callback *memlord_i_callback_next(memlord *lord, memlord_i_watc
     return c;
 }
 
-static void memlord_i_log_gc(memlord *lord, const memlord_gc_event *e,
+static MEMLORD_I_COLD void memlord_i_log_gc(memlord *lord, const memlord_gc_event *e,
                              const memlord_gc_result *result) {
     static const char *const reasons[] = {
 #define MEMLORD_I_X(name, text) text,
@@ -7953,7 +7955,7 @@ static uint64_t memlord_i_gc_count(memlord *lord, uint32_t slot) {
     return memlord_i_u64_load(&count[MEMLORD_I_STAT_gc_runs]) +
            memlord_i_u64_load(&count[MEMLORD_I_STAT_gc_failed]);
 }
-static void memlord_i_gc_number(memlord *lord, uint32_t slot, memlord_gc_event *e) {
+static MEMLORD_I_COLD void memlord_i_gc_number(memlord *lord, uint32_t slot, memlord_gc_event *e) {
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     e->device_runs = memlord_i_gc_count(lord, slot) + 1;
     for (e->total_runs = 1, i = 1; i < n; i++) e->total_runs += memlord_i_gc_count(lord, i);
@@ -7961,7 +7963,7 @@ static void memlord_i_gc_number(memlord *lord, uint32_t slot, memlord_gc_event *
 
 /* What a run leaves behind: freed starts over and, with `rest`, the bands wait until the metric
    has moved. */
-static void memlord_i_gc_ended(memlord *lord, uint32_t slot, int rest,
+static MEMLORD_I_COLD void memlord_i_gc_ended(memlord *lord, uint32_t slot, int rest,
                                const memlord_gc_result *result) {
     memlord_device d = memlord_i_device_at(lord, slot)->device;
     memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
@@ -7982,7 +7984,7 @@ static void memlord_i_gc_ended(memlord *lord, uint32_t slot, int rest,
 }
 
 /* Runs the callbacks of a device whose `running` this thread has taken. */
-static void memlord_i_gc_call(memlord *lord, uint32_t slot, memlord_gc_event *e, int rest,
+static MEMLORD_I_COLD void memlord_i_gc_call(memlord *lord, uint32_t slot, memlord_gc_event *e, int rest,
                               memlord_gc_result *all) {
     memlord_i_device *device = memlord_i_device_at(lord, slot);
     memlord_i_callback c;
@@ -8070,8 +8072,10 @@ static MEMLORD_I_COLD void memlord_i_place_review(memlord *lord, const memlord_i
 
 /* There are more threads than the margins allow for: widens them. */
 static void memlord_i_crew_grow(memlord *lord) {
-    memlord_i_u32_store(&lord->crew, memlord_i_threads(lord) + 4);
-    memlord_i_alert(lord, MEMLORD_I_ALERT_REVIEW, 0);
+    uint32_t crew;
+    memlord_i_alert(lord, MEMLORD_I_ALERT_REVIEW, 0); /* who comes from here on sets it anew */
+    do memlord_i_u32_store(&lord->crew, crew = memlord_i_threads(lord) + 4);
+    while (memlord_i_threads(lord) > crew);
     memlord_i_place_review(lord, NULL);
 }
 
@@ -8083,17 +8087,21 @@ static memlord_result memlord_i_duty(memlord *lord, memlord_i_thread *t, uint32_
                                      int opened); /* always OK: for tail calls */
 static void memlord_i_duty_also(memlord *lord, memlord_i_thread *t, uint32_t slot);
 
-/* What every call that counted on a device ends with, nothing held. A thread that the barrier
-   does not reach reads the alert with a full one of its own. */
+/* Something is to be looked after. A thread that the barrier does not reach reads the alert again,
+   with a full one of its own. */
+static MEMLORD_I_NOINLINE void memlord_i_call_end_far(memlord *lord, memlord_i_thread *t,
+                                                      uint32_t slot, int opened) {
+    if (!memlord_i_u32_add_seqcst(&lord->alert, 0)) return;
+    (void)memlord_i_duty(lord, t, slot, opened);
+    if (t->also && t != lord->orphan) memlord_i_duty_also(lord, t, slot);
+}
+
+/* What every call that counted on a device ends with, nothing held. */
 static MEMLORD_I_HOT void memlord_i_call_end(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                              int opened) {
-    uint32_t alert = memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE
-                         ? memlord_i_u32_add_seqcst(&lord->alert, 0)
-                         : memlord_i_u32_load(&lord->alert);
-    if (MEMLORD_I_UNLIKELY(alert)) {
-        (void)memlord_i_duty(lord, t, slot, opened);
-        if (t->also && t != lord->orphan) memlord_i_duty_also(lord, t, slot);
-    }
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert) |
+                           (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE)))
+        memlord_i_call_end_far(lord, t, slot, opened);
 }
 
 /* -------------------------------------------------------------------- >>deferred --
@@ -8578,7 +8586,7 @@ static void memlord_i_duty_also(memlord *lord, memlord_i_thread *t, uint32_t slo
 #if MEMLORD_I_POSIX
 /* Of a block: puts the fences that a thread left behind was asking back into their queues. Under
    the fences lock. */
-static int memlord_i_visit_asked(const memlord_i_entry *e, void *user) {
+static MEMLORD_I_COLD int memlord_i_visit_asked(const memlord_i_entry *e, void *user) {
     memlord *lord = (memlord *)user;
     memlord_i_fence *f = e->word2 & 1 ? memlord_i_side_of(e->word2)->fences : NULL, *q;
     for (; f; f = f->sibling) {
@@ -8658,7 +8666,7 @@ static uint64_t *memlord_i_stat_of(memlord_stats *stats, size_t i) {
     return (uint64_t *)(void *)((char *)stats + memlord_i_stat_at[i]);
 }
 
-static void memlord_i_stats(memlord *lord, uint32_t slot, memlord_stats *out) {
+static MEMLORD_I_COLD void memlord_i_stats(memlord *lord, uint32_t slot, memlord_stats *out) {
     size_t i;
     memlord_i_device *device = memlord_i_device_at(lord, slot);
     memlord_i_sum sum;
@@ -8683,7 +8691,7 @@ static void memlord_i_stats(memlord *lord, uint32_t slot, memlord_stats *out) {
 }
 
 /* The limits of the places of the devices of a selector, each once. */
-static uint64_t memlord_i_limits(memlord *lord, memlord_device sel) {
+static MEMLORD_I_COLD uint64_t memlord_i_limits(memlord *lord, memlord_device sel) {
     uint32_t i, k, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     uint64_t sum = 0;
     for (i = 1; i < n; i++) {
@@ -8698,7 +8706,7 @@ static uint64_t memlord_i_limits(memlord *lord, memlord_device sel) {
     return sum;
 }
 
-static void memlord_i_stats_add(memlord_stats *sum, memlord_stats *s) {
+static MEMLORD_I_COLD void memlord_i_stats_add(memlord_stats *sum, memlord_stats *s) {
     uint64_t a = sum->largest_free, b = s->largest_free;
     size_t i;
     for (i = 0; i < MEMLORD_I_STAT_COUNT; i++)
@@ -8707,7 +8715,7 @@ static void memlord_i_stats_add(memlord_stats *sum, memlord_stats *s) {
     sum->largest_free = a == UINT64_MAX || (b != UINT64_MAX && b > a) ? b : a;
 }
 
-static void memlord_i_site_stat(memlord *lord, uint32_t number, memlord_site_stat *out) {
+static MEMLORD_I_COLD void memlord_i_site_stat(memlord *lord, uint32_t number, memlord_site_stat *out) {
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_SITE, number);
     memlord_i_sum sum;
     memlord_i_row_sum(lord, MEMLORD_I_SITE, number, 1, &sum);
@@ -8735,7 +8743,7 @@ static uint64_t memlord_i_site_number(const memlord_site_stat *s, memlord_site_o
 }
 
 /* The list is kept sorted while rows go by; most of them do not make it past the last place. */
-static size_t memlord_i_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
+static MEMLORD_I_COLD size_t memlord_i_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                   memlord_site_stat *out, size_t cap, int names) {
     uint32_t i, rows = memlord_i_rows(lord, MEMLORD_I_SITE);
     size_t n = 0, at;
@@ -8759,7 +8767,7 @@ static size_t memlord_i_sites_top(memlord *lord, memlord_device sel, memlord_sit
     return n;
 }
 
-static void memlord_i_tag_stat(memlord *lord, uint32_t number, memlord_tag_stat *out) {
+static MEMLORD_I_COLD void memlord_i_tag_stat(memlord *lord, uint32_t number, memlord_tag_stat *out) {
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_TAG, number);
     memlord_i_sum sum;
     memlord_i_row_sum(lord, MEMLORD_I_TAG, number, 1, &sum);
@@ -8772,7 +8780,7 @@ static void memlord_i_tag_stat(memlord *lord, uint32_t number, memlord_tag_stat 
 }
 
 /* Adds up a tag's rows; NULL: what the devices hold beyond all tags. 1: there is such a tag. */
-static int memlord_i_tag_sum(memlord *lord, memlord_device sel, const char *tag,
+static MEMLORD_I_COLD int memlord_i_tag_sum(memlord *lord, memlord_device sel, const char *tag,
                              memlord_tag_stat *out) {
     uint32_t i, rows = memlord_i_rows(lord, MEMLORD_I_TAG);
     int found = !tag;
@@ -8819,7 +8827,7 @@ static void memlord_i_stats_lost(memlord *lord, memlord_stats *out) {
 #define MEMLORD_I_EXPLAIN_TOP 4
 
 /* The largest tags of a device; answers how many. */
-static size_t memlord_i_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
+static MEMLORD_I_COLD size_t memlord_i_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
                                  size_t cap) {
     uint32_t i, rows = memlord_i_rows(lord, MEMLORD_I_TAG);
     size_t n = 0, at;
@@ -8842,7 +8850,7 @@ static void memlord_i_put_labelled(memlord_i_out *o, const char *label, uint64_t
 }
 
 /* "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." of a place. */
-static void memlord_i_explain_place(memlord *lord, memlord_i_out *o, memlord_i_place *place,
+static MEMLORD_I_COLD void memlord_i_explain_place(memlord *lord, memlord_i_out *o, memlord_i_place *place,
                                     uint64_t wanted) {
     memlord_capacity sample;
     uint64_t limit, held;
@@ -8875,7 +8883,7 @@ static void memlord_i_explain_place(memlord *lord, memlord_i_out *o, memlord_i_p
     memlord_i_puts(o, " used");
 }
 
-static size_t memlord_i_explain(memlord *lord, memlord_device d, uint64_t wanted, char *buf,
+static MEMLORD_I_COLD size_t memlord_i_explain(memlord *lord, memlord_device d, uint64_t wanted, char *buf,
                                 size_t cap) {
     memlord_tag_stat tags[MEMLORD_I_EXPLAIN_TOP];
     memlord_site_stat sites[MEMLORD_I_EXPLAIN_TOP];
@@ -9743,7 +9751,7 @@ static const memlord_retry memlord_i_default_retry = {5, 50, 2000, 1.5, NULL, NU
 /* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
 
 /* Reads digits, and with `places` a point and more of them, up to a comma or the end. */
-static const char *memlord_i_read_number(const char *text, int places, double *out) {
+static MEMLORD_I_COLD const char *memlord_i_read_number(const char *text, int places, double *out) {
     double value = 0, scale = 1;
     int digits = 0;
     for (; *text >= '0' && *text <= '9' && digits < 10; text++, digits++)
@@ -9756,7 +9764,7 @@ static const char *memlord_i_read_number(const char *text, int places, double *o
 }
 
 /* All of it or, with anything that is not understood, nothing. */
-static memlord_result memlord_i_retry_parse(const char *text, memlord_retry *out) {
+static MEMLORD_I_COLD memlord_result memlord_i_retry_parse(const char *text, memlord_retry *out) {
     static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
     while (*text) {
@@ -9781,7 +9789,7 @@ static memlord_result memlord_i_retry_parse(const char *text, memlord_retry *out
 
 /* Sleeps at most so long; not if `needed` bytes were freed there since `out` was read, and no
    longer than until another thread has. */
-static void memlord_i_wait_freed(memlord *lord, memlord_i_place *place, uint64_t needed,
+static MEMLORD_I_COLD void memlord_i_wait_freed(memlord *lord, memlord_i_place *place, uint64_t needed,
                                  uint64_t out, uint32_t ms) {
     memlord_i_waiter w, **at;
     w.place = place;
@@ -9822,7 +9830,7 @@ typedef struct memlord_i_request {
 } memlord_i_request;
 
 /* Holds the bytes under the limit, if need be after what can be done at once. */
-static memlord_result memlord_i_request_hold(memlord_i_request *q) {
+static MEMLORD_I_COLD memlord_result memlord_i_request_hold(memlord_i_request *q) {
     memlord *lord = q->lord;
     memlord_device d = memlord_i_device_at(lord, q->slot)->device;
     memlord_result r = MEMLORD_E_LIMIT;
@@ -9840,7 +9848,7 @@ static memlord_result memlord_i_request_hold(memlord_i_request *q) {
 
 /* Records what was allocated, off the request's own ticket. What the map has no room for is
    counted as dropped; the memory is there all the same. */
-static void memlord_i_request_record(memlord_i_request *q, uint64_t storage) {
+static MEMLORD_I_COLD void memlord_i_request_record(memlord_i_request *q, uint64_t storage) {
     memlord_i_thread *t = memlord_i_thread_get(q->lord);
     if (t && t != q->lord->orphan) {
         t->retrying = q->ticket;
@@ -9852,7 +9860,7 @@ static void memlord_i_request_record(memlord_i_request *q, uint64_t storage) {
 }
 
 /* Keeps what the last failure was, for reports, and says it. */
-static void memlord_i_request_failed(memlord_i_request *q, int oom) {
+static MEMLORD_I_COLD void memlord_i_request_failed(memlord_i_request *q, int oom) {
     memlord *lord = q->lord;
     memlord_i_device *device = memlord_i_device_at(lord, q->slot);
     uint64_t now = memlord_i_clock(lord), live = memlord_i_place_live(lord, q->place);
@@ -9873,7 +9881,7 @@ static void memlord_i_request_failed(memlord_i_request *q, int oom) {
 }
 
 /* Between two attempts. */
-static void memlord_i_request_relieve(memlord_i_request *q, uint32_t attempt) {
+static MEMLORD_I_COLD void memlord_i_request_relieve(memlord_i_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
     uint32_t ms = memlord_retry_backoff(q->policy, attempt);
@@ -9887,7 +9895,7 @@ static void memlord_i_request_relieve(memlord_i_request *q, uint32_t attempt) {
 }
 
 /* The attempts, under a ticket. A storage no ledger could keep is no allocation. */
-static memlord_result memlord_i_request_try(memlord_i_request *q, memlord_try_fn fn, void *user,
+static MEMLORD_I_COLD memlord_result memlord_i_request_try(memlord_i_request *q, memlord_try_fn fn, void *user,
                                             uint64_t *storage) {
     uint32_t attempt;
     int answer = 1;
@@ -9933,7 +9941,7 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out) {
 }
 
 /* MEMLORD_RETRY and MEMLORD_POLL_INTERVAL_MS; what is not understood is said, and left alone. */
-static void memlord_i_configure_env(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_configure_env(memlord *lord) {
     char value[128];
     double ms;
     int set = memlord_i_env("MEMLORD_RETRY", value, sizeof value);
@@ -9953,7 +9961,7 @@ static void memlord_i_configure_env(memlord *lord) {
     }
 }
 
-static void memlord_i_configure(memlord *lord, const memlord_desc *desc) {
+static MEMLORD_I_COLD void memlord_i_configure(memlord *lord, const memlord_desc *desc) {
     char value[16];
     int debug = 0, book;
     lord->logger = desc->logger;
@@ -9987,7 +9995,7 @@ static void memlord_i_configure(memlord *lord, const memlord_desc *desc) {
 }
 
 /* Everything of a ledger but the registry; NULL without memory. */
-static memlord *memlord_i_make(const memlord_desc *desc, const memlord_allocator *allocator) {
+static MEMLORD_I_COLD memlord *memlord_i_make(const memlord_desc *desc, const memlord_allocator *allocator) {
     memlord *lord;
     memlord_i_self.busy++;
     lord = (memlord *)allocator->alloc(allocator->user, sizeof *lord);
@@ -10005,7 +10013,7 @@ static memlord *memlord_i_make(const memlord_desc *desc, const memlord_allocator
 }
 
 /* Makes the ledger known: to fork, to threads that end, to memlord_destroy. */
-static void memlord_i_register(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_register(memlord *lord) {
     memlord_i_lock_take(&memlord_i_process.lock);
     memlord_i_process_start();
     lord->generation = memlord_i_u64_add(&memlord_i_process.generation, 1) + 1;
@@ -10039,7 +10047,7 @@ MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **ou
     return MEMLORD_OK;
 }
 
-static void memlord_i_log_leaks(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_log_leaks(memlord *lord) {
     char line[128];
     memlord_i_out o;
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
@@ -10073,7 +10081,7 @@ static int memlord_i_visit_fences(memlord *lord, const memlord_i_entry *e, void 
     if (f) memlord_i_side_of(e->word2)->fences = NULL;
     return 0;
 }
-static void memlord_i_fences_end(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
     memlord_i_query all;
     int round = 0;
     memset(&all, 0, sizeof all);
@@ -10861,7 +10869,7 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
 
 /* -- track: n at once -- */
 
-static memlord_result memlord_i_admit_n(memlord *lord, const memlord_block *blocks, size_t n,
+static MEMLORD_I_COLD memlord_result memlord_i_admit_n(memlord *lord, const memlord_block *blocks, size_t n,
                                         int opens) {
     uint64_t sum = 0;
     uint32_t slot;
@@ -10885,7 +10893,7 @@ static memlord_result memlord_i_admit_n(memlord *lord, const memlord_block *bloc
 enum { MEMLORD_I_UNDO_NOTHING, MEMLORD_I_UNDO_OPEN, MEMLORD_I_UNDO_VIEW };
 
 /* Opens or tracks one of n; *undo is how to take it back. */
-static memlord_result memlord_i_open_one(memlord *lord, memlord_i_thread *t,
+static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i_thread *t,
                                          const memlord_block *b, int track,
                                          const memlord_site *site, unsigned char *undo) {
     uint32_t slot;
@@ -10903,7 +10911,7 @@ static memlord_result memlord_i_open_one(memlord *lord, memlord_i_thread *t,
     return r;
 }
 
-static void memlord_i_undo_n(memlord *lord, memlord_i_thread *t, const memlord_block *blocks,
+static MEMLORD_I_COLD void memlord_i_undo_n(memlord *lord, memlord_i_thread *t, const memlord_block *blocks,
                              const unsigned char *undo, size_t n) {
     while (n--) {
         uint32_t slot;
@@ -10918,7 +10926,7 @@ static void memlord_i_undo_n(memlord *lord, memlord_i_thread *t, const memlord_b
     }
 }
 
-static void memlord_i_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
+static MEMLORD_I_COLD void memlord_i_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
                              memlord_result r) {
     uint32_t slot;
     size_t i;
@@ -10932,7 +10940,7 @@ static void memlord_i_drop_n(memlord *lord, const memlord_block *blocks, size_t 
 
 /* All or nothing: what was opened before memory ran out is taken back, as if it never was. A
    stale storage that was replaced stays closed: the host said it is gone. */
-static memlord_result memlord_i_open_n(memlord *lord, const memlord_block *blocks, size_t n,
+static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        int track, const memlord_site *site) {
     memlord_i_thread *t;
     memlord_result r = memlord_i_admit_n(lord, blocks, n, 1);
@@ -10961,7 +10969,7 @@ static memlord_result memlord_i_open_n(memlord *lord, const memlord_block *block
     return r;
 }
 
-static memlord_result memlord_i_end_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
+static MEMLORD_I_COLD memlord_result memlord_i_end_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                       const memlord_site *site) {
     memlord_result r = memlord_i_admit_n(lord, blocks, n, 0), one;
     size_t i;
@@ -11031,7 +11039,7 @@ MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint
 /* -- track: bytes without identity -- */
 
 /* Counts on a device, and as passed through at a site: arena bytes come and go unnamed. */
-static void memlord_i_arena_count(memlord *lord, memlord_i_thread *t, uint32_t slot, uint64_t in,
+static MEMLORD_I_COLD void memlord_i_arena_count(memlord *lord, memlord_i_thread *t, uint32_t slot, uint64_t in,
                                   uint64_t out, const memlord_site *site) {
     memlord_i_change c[2];
     unsigned n = 1;
@@ -11280,7 +11288,7 @@ MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
 }
 
 /* What no cell counts: levels stay, their peaks are what they are now, the rest starts over. */
-static void memlord_i_device_reset(memlord *lord, uint32_t slot) {
+static MEMLORD_I_COLD void memlord_i_device_reset(memlord *lord, uint32_t slot) {
     static const unsigned char kinds[MEMLORD_I_STAT_COUNT] = {
 #define MEMLORD_I_X(name, kind, text) MEMLORD_I_KIND_##kind,
         MEMLORD_I_STATS(MEMLORD_I_X)
@@ -11343,7 +11351,7 @@ MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
 }
 
 /* The factor of a unit, "" to "EiB" in any case; 0: not one. */
-static uint64_t memlord_i_unit(const char *text) {
+static MEMLORD_I_COLD uint64_t memlord_i_unit(const char *text) {
     static const char letters[] = "kmgtpe";
     uint64_t factor = 1, step = 1000;
     int n = 0, i;
@@ -11703,12 +11711,12 @@ MEMLORD_API void memlord_poller_stop(memlord *lord) {
 
 /* -- limits -- */
 
-static memlord_result memlord_i_limit_set(memlord *lord, memlord_i_place *place, uint64_t bytes,
+static MEMLORD_I_COLD memlord_result memlord_i_limit_set(memlord *lord, memlord_i_place *place, uint64_t bytes,
                                           double fraction) {
     memlord_i_lock_take(&place->lock);
     place->fraction = fraction;
     place->limit = bytes;
-    if (fraction > 0) {
+    if (fraction > 0 && place->sample.known) {
         place->limit = (uint64_t)(fraction * (double)place->sample.total);
         if (!place->limit) place->limit = 1;
     }
@@ -11741,7 +11749,7 @@ MEMLORD_API memlord_result memlord_limit_fraction(memlord *lord, memlord_device 
 }
 
 /* Bytes left where a device is; 0: not known. */
-static int memlord_i_left(memlord *lord, memlord_device device, int64_t *left) {
+static MEMLORD_I_COLD int memlord_i_left(memlord *lord, memlord_device device, int64_t *left) {
     memlord_i_place *place;
     int known;
     *left = INT64_MAX;
@@ -11765,7 +11773,7 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 }
 
 /* Adds up a plan's blocks on the place of the first; those before have been. 0: they have. */
-static int memlord_i_plan_sum(memlord *lord, const memlord_block *blocks, size_t n, size_t first,
+static MEMLORD_I_COLD int memlord_i_plan_sum(memlord *lord, const memlord_block *blocks, size_t n, size_t first,
                               uint64_t *sum) {
     memlord_i_place *place, *other;
     size_t i;
@@ -11916,7 +11924,7 @@ MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n) {
     return memlord_i_default_bands;
 }
 
-static memlord_i_strategy *memlord_i_strategy_new(memlord *lord, const memlord_band *bands,
+static MEMLORD_I_COLD memlord_i_strategy *memlord_i_strategy_new(memlord *lord, const memlord_band *bands,
                                                   size_t n) {
     memlord_i_strategy *s = NULL;
     if (n < SIZE_MAX / 2 / sizeof *bands)
@@ -12085,7 +12093,7 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 /* -- pools -- */
 
 /* Adds to what a pool holds, or (`set`) sets it, and keeps its peak. */
-static memlord_result memlord_i_reserved(memlord *lord, memlord_device device, uint64_t set,
+static MEMLORD_I_COLD memlord_result memlord_i_reserved(memlord *lord, memlord_device device, uint64_t set,
                                          int64_t delta, uint32_t *slot) {
     const uint64_t most = (uint64_t)1 << 62;
     memlord_i_u64 *count, had;
@@ -12123,7 +12131,7 @@ MEMLORD_API memlord_result memlord_reserved_add(memlord *lord, memlord_device de
     return lord ? memlord_i_reserved(lord, device, UINT64_MAX, delta, &slot) : MEMLORD_OK;
 }
 
-static memlord_result memlord_i_cache_count(memlord *lord, memlord_device device, int stat) {
+static MEMLORD_I_COLD memlord_result memlord_i_cache_count(memlord *lord, memlord_device device, int stat) {
     uint32_t slot;
     memlord_result r;
     if (!lord) return MEMLORD_OK;

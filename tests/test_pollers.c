@@ -681,8 +681,9 @@ static void samples_come_by_themselves_and_fire_bands(void **state) {
     t->gc.user = &ran;
     t->gc.act = pass_the_gate;
     assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    grow(t, cuda(0), 100); /* no safe point follows, and yet they start */
+    assert_true(test_gate_came(&w->gates[0], 1));
     assert_ok(memlord_poller_start(t->lord, 10));
-    grow(t, cuda(0), 100);
     assert_true(test_gate_came(&w->gates[0], 3));
     assert_ok(memlord_capacity_get(t->lord, cuda(0), &c));
     assert_int_equal(c.known, 1);

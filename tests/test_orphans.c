@@ -1,0 +1,116 @@
+/* Threads for which no record can be had: the process has used up its thread keys before the
+   first ledger. All of them share one record: slower, as exact. */
+#include "support.h"
+
+#include <pthread.h>
+
+static void every_call_is_counted(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_track(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 30, NULL));
+    assert_ok(memlord_release(lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_realloc(lord, cuda(0), 0x2000, 0x3000, 50, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    s = stats_of(lord, all());
+    assert_int_equal(s.allocated, 50);
+    assert_int_equal(s.total_allocated, 150);
+    assert_int_equal(s.peak, 150);
+}
+
+static void tags_have_no_stack(void **state) {
+    assert_int_equal(memlord_tag_begin(test_lord(state), "weights"), MEMLORD_E_NOMEM);
+    assert_int_equal(memlord_tag_end(test_lord(state)), MEMLORD_E_STATE);
+}
+
+/* Reallocs used to make tables that only a thread of its own may have, in shards that are not. */
+static void *churn(void *user) {
+    memlord *lord = (memlord *)user;
+    unsigned seed = 7, i;
+    for (i = 0; i < 40000; i++) {
+        uint64_t key = 0x700000000000u + (uint64_t)(seed >> 8) % 300 * 64;
+        memlord_realloc_token token;
+        seed = seed * 1103515245u + 12345u;
+        if (i % 4 == 0) {
+            (void)memlord_alloc(lord, cuda(0), key, 100, NULL);
+        } else if (i % 4 == 1) {
+            (void)memlord_free(lord, cuda(0), key, NULL);
+        } else {
+            (void)memlord_realloc_begin(lord, cuda(0), key, &token);
+            (void)memlord_realloc_end(lord, &token, seed & 256 ? key + 64 : 0, 200, NULL);
+        }
+    }
+    return NULL;
+}
+static void reallocs_keep_the_map_whole(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t other;
+    uint64_t key;
+    assert_int_equal(pthread_create(&other, NULL, churn, lord), 0);
+    (void)churn(lord);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    for (key = 0x700000000000u; key < 0x700000000000u + 301 * 64; key += 64)
+        (void)memlord_free(lord, cuda(0), key, NULL);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_int_equal(stats_of(lord, cuda(0)).live_blocks, 0);
+}
+
+static memlord_gc_result count_run(void *user, memlord *lord, const memlord_gc_event *event) {
+    memlord_gc_result result = {1, 0, 0};
+    (void)lord;
+    (void)event;
+    ++*(int *)user;
+    return result;
+}
+static void bands_are_never_late(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_band band = {0, 101, MEMLORD_METRIC_ALLOCATED, 1 << 20, 0, MEMLORD_COMBINE_MAX};
+    uint64_t i;
+    int runs = 0;
+    assert_ok(memlord_strategy_set(lord, &band, 1));
+    assert_ok(memlord_gc_callback(lord, MEMLORD_DEVICE_CUDA, count_run, &runs));
+    for (i = 1; i < 1024; i++) assert_ok(memlord_alloc(lord, cuda(0), i * 4096, 1024, NULL));
+    assert_int_equal(runs, 0);
+    assert_ok(memlord_alloc(lord, cuda(0), i * 4096, 1024, NULL));
+    assert_int_equal(runs, 1);
+}
+
+static int not_yet(void *user) { return *(int *)user; }
+static void deferred_frees_are_credited_once(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_fence fence = {not_yet, NULL, 0, NULL};
+    int done = 0;
+    fence.user = &done;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence, NULL));
+    assert_int_equal(memlord_pending(lord, cuda(0)), 100);
+    done = 1;
+    assert_int_equal(memlord_retire(lord, cuda(0)), 100);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+}
+
+static void reservations_count_twice_until_their_commit(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_ticket ticket;
+    assert_ok(memlord_limit_set(lord, cuda(0), 200));
+    assert_ok(memlord_reserve(lord, cuda(0), 100, &ticket));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_int_equal(memlord_headroom(lord, cuda(0)), 0);
+    assert_ok(memlord_reserve_commit(lord, ticket));
+    assert_int_equal(memlord_headroom(lord, cuda(0)), 100);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(every_call_is_counted),
+        TEST(tags_have_no_stack),
+        TEST(reallocs_keep_the_map_whole),
+        TEST(bands_are_never_late),
+        TEST(deferred_frees_are_credited_once),
+        TEST(reservations_count_twice_until_their_commit),
+    };
+    pthread_key_t key;
+    while (pthread_key_create(&key, NULL) == 0) {}
+    return cmocka_run_group_tests_name("orphans", tests, NULL, NULL);
+}
