@@ -713,7 +713,8 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
 
 /* Records a realloc whose old address cannot have been reused meanwhile (else use begin
    and end). The block keeps its tag, description, references, recorded uses and mark.
-   old_storage 0 is an alloc; an unknown old one counts in unknown_frees and the new one is opened. */
+   old_storage 0 is an alloc; an unknown old one counts in unknown_frees and the new one is
+   opened. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -2196,8 +2197,8 @@ static char *memlord_i_cpu_word(char **at) {
    type, source, options of the file system. Takes the mount if it shows the cgroup at `path`,
    and as much above it as the best one so far, whose root's length is *best; of those the
    last, which hides the others. 0; -1: its path is too long for us. */
-static MEMLORD_I_COLD int memlord_i_cpu_mount(memlord_i_cpu *cpu, char *line, const char *path, size_t *best,
-                               size_t *top) {
+static MEMLORD_I_COLD int memlord_i_cpu_mount(memlord_i_cpu *cpu, char *line, const char *path,
+                                              size_t *best, size_t *top) {
     char full[sizeof cpu->path];
     const char *root, *point, *type, *options, *below;
     size_t n;
@@ -2298,7 +2299,8 @@ static int memlord_i_cpu_limit(memlord_i_cpu *cpu, uint32_t level, uint64_t *lim
 /* What is left of a level's limit. Page cache counts as left, active or not: the kernel drops
    it before it refuses memory, and MemAvailable has it so too. (Kubernetes takes off only the
    inactive part.) shmem and what is locked are on other lists and stay in. */
-static MEMLORD_I_COLD int memlord_i_cpu_left(memlord_i_cpu *cpu, uint32_t level, uint64_t limit, uint64_t *left) {
+static MEMLORD_I_COLD int memlord_i_cpu_left(memlord_i_cpu *cpu, uint32_t level, uint64_t limit,
+                                             uint64_t *left) {
     static const char *const names[2][2] = {{"inactive_file", "active_file"},
                                             {"total_inactive_file", "total_active_file"}};
     int base = MEMLORD_I_CPU_LEVEL_FILES + 4 * (int)level, i, r;
@@ -2361,7 +2363,7 @@ static int memlord_i_cpu_query(memlord_i_cpu *cpu, uint64_t *total, uint64_t *le
 }
 
 static MEMLORD_I_COLD int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *total, uint64_t *used,
-                                uint64_t *process) {
+                                               uint64_t *process) {
     int saved = errno;
     uint64_t all, left;
     int r = memlord_i_cpu_query(cpu, &all, &left);
@@ -4612,8 +4614,9 @@ static MEMLORD_I_COLD int memlord_i_map_relieve(memlord *lord, memlord_i_thread 
 typedef void *(*memlord_i_grab_fn)(memlord *, size_t); /* memlord_i_alloc or _cold_alloc */
 
 /* The array behind a book with room for `chunk`, or NULL. The caller is the only writer. */
-static MEMLORD_I_COLD memlord_i_chunks *memlord_i_book_room(memlord *lord, memlord_i_book *book, uint32_t chunk,
-                                             memlord_i_grab_fn grab) {
+static MEMLORD_I_COLD memlord_i_chunks *memlord_i_book_room(memlord *lord, memlord_i_book *book,
+                                                            uint32_t chunk,
+                                                            memlord_i_grab_fn grab) {
     memlord_i_chunks *have = (memlord_i_chunks *)memlord_i_ptr_load(book), *more;
     uint64_t cap = have ? have->cap * 2 : 6, i;
     if (have && chunk < have->cap) return have;
@@ -4640,8 +4643,9 @@ static MEMLORD_I_HOT void *memlord_i_book_at(const memlord_i_book *book, uint32_
 }
 
 /* Makes the chunk of a number; the release pairs with the acquire above. */
-static MEMLORD_I_COLD void *memlord_i_book_make(memlord *lord, memlord_i_book *book, uint32_t number, size_t size,
-                                 memlord_i_grab_fn grab) {
+static MEMLORD_I_COLD void *memlord_i_book_make(memlord *lord, memlord_i_book *book,
+                                                uint32_t number, size_t size,
+                                                memlord_i_grab_fn grab) {
     uint32_t i = number >> MEMLORD_I_CHUNK_BITS;
     memlord_i_chunks *chunks = memlord_i_book_room(lord, book, i, grab);
     void *chunk;
@@ -4857,7 +4861,7 @@ static uint64_t memlord_i_add(uint64_t a, uint64_t b) { return a + b < a ? UINT6
    cell's net is never above the truth, and what a reset starts from stands still. `peaks` says
    whether the peak is wanted. */
 static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t number, int peaks,
-                              memlord_i_sum *sum) {
+                                             memlord_i_sum *sum) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
     memlord_i_thread *t;
     uint64_t allocs = 0, frees = 0, cells = 0;
@@ -4944,7 +4948,7 @@ static MEMLORD_I_COLD void memlord_i_row_level(memlord *lord, uint32_t slot, uin
 /* Sets a row's peak to what is live. The caller's own cell stays exact; other threads' highs
    no longer count. */
 static MEMLORD_I_COLD void memlord_i_row_peak_reset(memlord *lord, memlord_i_thread *t, int book,
-                                     uint32_t number) {
+                                                    uint32_t number) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
     memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
     memlord_i_lock_take(&row->lock);
@@ -4958,7 +4962,8 @@ static MEMLORD_I_COLD void memlord_i_row_peak_reset(memlord *lord, memlord_i_thr
 }
 
 /* Starts an epoch for a row; under the cold lock: one at a time. */
-static MEMLORD_I_COLD void memlord_i_row_reset(memlord *lord, memlord_i_thread *t, int book, uint32_t number) {
+static MEMLORD_I_COLD void memlord_i_row_reset(memlord *lord, memlord_i_thread *t, int book,
+                                               uint32_t number) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
     memlord_i_sum sum;
     memlord_i_row_sum(lord, book, number, 0, &sum);
@@ -5224,7 +5229,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_name_new_locked(memlord *lord, ch
 }
 
 /* Our copy of a string: the same pointer for the same text. NULL stays NULL. */
-static MEMLORD_I_COLD memlord_result memlord_i_name_locked(memlord *lord, const char *text, const char **kept) {
+static MEMLORD_I_COLD memlord_result memlord_i_name_locked(memlord *lord, const char *text,
+                                                           const char **kept) {
     char *key = (char *)(uintptr_t)text; /* stb_ds asks for a char *, and reads it */
     ptrdiff_t at;
     memlord_result r;
@@ -5244,7 +5250,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_name_locked(memlord *lord, const 
     return MEMLORD_OK;
 }
 
-static MEMLORD_I_COLD memlord_result memlord_i_name(memlord *lord, const char *text, const char **kept) {
+static MEMLORD_I_COLD memlord_result memlord_i_name(memlord *lord, const char *text,
+                                                    const char **kept) {
     memlord_result r;
     if (memlord_i_self.busy) return MEMLORD_E_STATE;
     do {
@@ -5344,8 +5351,9 @@ static void memlord_i_readers_gone(memlord *lord) {
 #endif
 
 /* Adds a row under an index key. Row 0 means none and is never given out. */
-static MEMLORD_I_COLD memlord_result memlord_i_row_add_locked(memlord *lord, int book, uint32_t slot,
-                                               void *subject, uint64_t key, uint32_t *number) {
+static MEMLORD_I_COLD memlord_result memlord_i_row_add_locked(memlord *lord, int book,
+                                                              uint32_t slot, void *subject,
+                                                              uint64_t key, uint32_t *number) {
     uint32_t n = memlord_i_u32_load(&lord->row_count[book]);
     memlord_i_row *row;
     memlord_result r = memlord_i_index_room_locked(lord, 1);
@@ -5408,7 +5416,8 @@ static MEMLORD_I_HOT uint32_t memlord_i_device_direct(memlord_device d) {
     return (word >> 12 | word) & (MEMLORD_I_DIRECT - 1);
 }
 
-static MEMLORD_I_COLD memlord_result memlord_i_device_locked(memlord *lord, memlord_device d, uint32_t *slot) {
+static MEMLORD_I_COLD memlord_result memlord_i_device_locked(memlord *lord, memlord_device d,
+                                                             uint32_t *slot) {
     uint64_t key = memlord_i_device_key(d), have = memlord_i_index_get(lord, key);
     uint32_t n = memlord_i_u32_load(&lord->row_count[MEMLORD_I_DEVICE]);
     memlord_i_device *device;
@@ -5495,8 +5504,9 @@ static memlord_result memlord_i_slot_named(memlord *lord, memlord_device d, uint
    Owns what is known of places and tags, and which rows a call counts on. A site's record is
    made when it is first seen, its strings copied; its rows one a device. Lock: cold. */
 
-static MEMLORD_I_COLD memlord_result memlord_i_shown_locked(memlord *lord, const char *file, const char *function,
-                                             int line, memlord_site *out) {
+static MEMLORD_I_COLD memlord_result memlord_i_shown_locked(memlord *lord, const char *file,
+                                                            const char *function, int line,
+                                                            memlord_site *out) {
     memlord_result r = memlord_i_name_locked(lord, file ? file : "", &out->file);
     if (r == MEMLORD_OK) r = memlord_i_name_locked(lord, function ? function : "", &out->function);
     out->line = line;
@@ -5505,8 +5515,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_shown_locked(memlord *lord, const
 
 /* The record of a place: found under the host's pointer or the address it was made from, and
    under every form it is shown in. */
-static MEMLORD_I_COLD memlord_result memlord_i_site_locked(memlord *lord, const memlord_site *origin,
-                                            void *address, memlord_i_site **out) {
+static MEMLORD_I_COLD memlord_result memlord_i_site_locked(memlord *lord,
+                                                           const memlord_site *origin,
+                                                           void *address, memlord_i_site **out) {
     const void *identity = address ? (const void *)address : (const void *)origin;
     uint64_t key = memlord_i_index_key(identity, MEMLORD_I_SUBJECT);
     memlord_site first = {"", "", 0};
@@ -5532,7 +5543,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_site_locked(memlord *lord, const 
 }
 
 /* Our copy of a site, for what outlives a call; NULL without memory. */
-static MEMLORD_I_COLD const memlord_site *memlord_i_site_kept(memlord *lord, const memlord_site *origin) {
+static MEMLORD_I_COLD const memlord_site *memlord_i_site_kept(memlord *lord,
+                                                              const memlord_site *origin) {
     memlord_i_site *site = NULL;
     memlord_result r;
     if (!origin) return NULL;
@@ -5549,8 +5561,8 @@ static memlord_i_site *memlord_i_site_of(memlord *lord, const void *identity) {
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_site_show_locked(memlord *lord, memlord_i_site *site,
-                                                 const char *file, const char *function,
-                                                 int line) {
+                                                                const char *file,
+                                                                const char *function, int line) {
     memlord_site fresh, *shown;
     memlord_result r = memlord_i_index_room_locked(lord, 1);
     if (r) return r;
@@ -5564,8 +5576,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_site_show_locked(memlord *lord, m
     memlord_i_ptr_store_release(&site->shown, shown); /* pairs with memlord_i_site_shown */
     return MEMLORD_OK;
 }
-static MEMLORD_I_COLD memlord_result memlord_i_site_show(memlord *lord, memlord_i_site *site, const char *file,
-                                          const char *function, int line) {
+static MEMLORD_I_COLD memlord_result memlord_i_site_show(memlord *lord, memlord_i_site *site,
+                                                         const char *file, const char *function,
+                                                         int line) {
     memlord_result r;
     do {
         memlord_i_cold_enter(lord);
@@ -5588,8 +5601,9 @@ static const memlord_site *memlord_i_site_shown(memlord *lord, memlord_i_site *s
 }
 
 /* A site is known by several addresses, and has one row a device: under its record. */
-static MEMLORD_I_COLD memlord_result memlord_i_row_locked(memlord *lord, int book, const void *identity,
-                                           uint32_t slot, uint32_t *number) {
+static MEMLORD_I_COLD memlord_result memlord_i_row_locked(memlord *lord, int book,
+                                                          const void *identity, uint32_t slot,
+                                                          uint32_t *number) {
     uint32_t most = book == MEMLORD_I_SITE ? MEMLORD_I_SITE_ROWS_MAX : MEMLORD_I_TAG_ROWS_MAX;
     void *subject = (void *)(uintptr_t)identity;
     memlord_i_site *site;
@@ -5614,8 +5628,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_row_locked(memlord *lord, int boo
     return MEMLORD_OK;
 }
 
-static MEMLORD_I_COLD memlord_result memlord_i_row_make(memlord *lord, int book, const void *identity,
-                                         uint32_t slot, uint32_t *number) {
+static MEMLORD_I_COLD memlord_result memlord_i_row_make(memlord *lord, int book,
+                                                        const void *identity, uint32_t slot,
+                                                        uint32_t *number) {
     memlord_result r;
     do {
         memlord_i_cold_enter(lord);
@@ -6237,7 +6252,8 @@ static memlord_result memlord_i_track(memlord *lord, memlord_i_thread *t, uint32
 }
 
 /* Takes back an open of this thread that nobody else can have seen the end of. */
-static MEMLORD_I_COLD void memlord_i_unopen(memlord *lord, memlord_i_thread *t, uint32_t slot, uint64_t key) {
+static MEMLORD_I_COLD void memlord_i_unopen(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                            uint64_t key) {
     memlord_i_spot spot;
     memlord_i_entry e;
     memlord_i_change c[MEMLORD_I_BOOKS];
@@ -6467,9 +6483,10 @@ static memlord_result memlord_i_room(memlord *lord, memlord_i_thread *t, uint32_
     return MEMLORD_OK;
 }
 
-static MEMLORD_I_COLD memlord_result memlord_i_move(memlord *lord, memlord_i_thread *t, memlord_device from,
-                                     uint64_t from_key, uint32_t slot, uint64_t key,
-                                     uint64_t bytes, const memlord_site *site) {
+static MEMLORD_I_COLD memlord_result memlord_i_move(memlord *lord, memlord_i_thread *t,
+                                                    memlord_device from, uint64_t from_key,
+                                                    uint32_t slot, uint64_t key, uint64_t bytes,
+                                                    const memlord_site *site) {
     memlord_i_change c[2 * MEMLORD_I_BOOKS];
     memlord_i_entry e;
     uint32_t from_slot;
@@ -6545,8 +6562,9 @@ static MEMLORD_I_COLD int memlord_i_visit_entry(const memlord_i_entry *e, void *
     const memlord_i_visitor *v = (const memlord_i_visitor *)user;
     return memlord_i_wanted(v->lord, v->query, e) ? v->fn(v->lord, e, v->user) : 0;
 }
-static MEMLORD_I_COLD int memlord_i_shard_visit(memlord *lord, const memlord_i_shard *s, const memlord_i_query *q,
-                                 memlord_i_visit_fn fn, void *user) {
+static MEMLORD_I_COLD int memlord_i_shard_visit(memlord *lord, const memlord_i_shard *s,
+                                                const memlord_i_query *q, memlord_i_visit_fn fn,
+                                                void *user) {
     memlord_i_visitor v;
     v.lord = lord;
     v.query = q;
@@ -6588,7 +6606,8 @@ static MEMLORD_I_COLD int memlord_i_visit_copy(memlord *lord, const memlord_i_en
 
 /* Copies what a shard has of a query, with room made for it while it is not held. */
 static MEMLORD_I_COLD memlord_result memlord_i_shard_copy(memlord *lord, memlord_i_shard *s,
-                                           const memlord_i_query *q, memlord_i_copy *copy) {
+                                                          const memlord_i_query *q,
+                                                          memlord_i_copy *copy) {
     for (;;) {
         size_t count = 0, cap;
         copy->count = 0;
@@ -6606,8 +6625,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_shard_copy(memlord *lord, memlord
     }
 }
 
-static MEMLORD_I_COLD memlord_result memlord_i_each(memlord *lord, const memlord_i_query *q, memlord_block_fn fn,
-                                     void *user, size_t *seen) {
+static MEMLORD_I_COLD memlord_result memlord_i_each(memlord *lord, const memlord_i_query *q,
+                                                    memlord_block_fn fn, void *user, size_t *seen) {
     memlord_i_copy copy = {NULL, 0, 0};
     memlord_result r = MEMLORD_OK;
     uint32_t i;
@@ -6663,8 +6682,8 @@ static MEMLORD_I_COLD int memlord_i_visit_top(memlord *lord, const memlord_i_ent
     }
     return 0;
 }
-static MEMLORD_I_COLD size_t memlord_i_top(memlord *lord, const memlord_i_query *q, memlord_block_info *out,
-                            size_t k) {
+static MEMLORD_I_COLD size_t memlord_i_top(memlord *lord, const memlord_i_query *q,
+                                           memlord_block_info *out, size_t k) {
     memlord_i_copy top = {NULL, 0, 0};
     size_t n;
     top.at = out;
@@ -6683,7 +6702,7 @@ static MEMLORD_I_COLD size_t memlord_i_top(memlord *lord, const memlord_i_query 
 /* -- describing -- */
 
 static MEMLORD_I_COLD memlord_result memlord_i_meta_copy(memlord *lord, const memlord_meta *meta,
-                                          memlord_meta *out) {
+                                                         memlord_meta *out) {
     memlord_result r;
     *out = *meta;
     r = memlord_i_name(lord, meta->name, &out->name);
@@ -6695,8 +6714,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_meta_copy(memlord *lord, const me
 
 /* Moves a live block to a kept tag, NULL none. The row is made for the device the block is on,
    which a look finds; should it have moved meanwhile, once more. */
-static MEMLORD_I_COLD memlord_result memlord_i_retag(memlord *lord, memlord_i_thread *t, uint32_t type,
-                                      uint64_t key, const char *tag) {
+static MEMLORD_I_COLD memlord_result memlord_i_retag(memlord *lord, memlord_i_thread *t,
+                                                     uint32_t type, uint64_t key, const char *tag) {
     memlord_i_change c[2];
     memlord_i_spot spot;
     uint32_t slot = UINT32_MAX, row = 0;
@@ -7033,8 +7052,8 @@ static void memlord_i_log(memlord *lord, int level, const char *text) {
         lord->logger.fn(lord->logger.user, level, text);
 }
 
-static MEMLORD_I_COLD void memlord_i_log_device(memlord *lord, int level, const char *before, memlord_device d,
-                                 const char *after) {
+static MEMLORD_I_COLD void memlord_i_log_device(memlord *lord, int level, const char *before,
+                                                memlord_device d, const char *after) {
     char line[160];
     memlord_i_out o;
     memlord_i_out_buffer(&o, line, sizeof line);
@@ -7133,7 +7152,8 @@ static uint64_t memlord_i_place_limit(memlord_i_place *place) {
 }
 /* Puts a device at another place, under the locks of both. E_STATE: something is reserved at the
    old one, and may be meant for it. */
-static MEMLORD_I_COLD memlord_result memlord_i_place_move(memlord *lord, uint32_t slot, memlord_i_place *to) {
+static MEMLORD_I_COLD memlord_result memlord_i_place_move(memlord *lord, uint32_t slot,
+                                                          memlord_i_place *to) {
     for (;;) {
         memlord_i_place *from = memlord_i_place_at(lord, slot);
         memlord_i_place *first = (uintptr_t)from < (uintptr_t)to ? from : to;
@@ -7336,7 +7356,8 @@ static memlord_i_reservation *memlord_i_ticket_at(memlord *lord, memlord_ticket 
 }
 
 /* Makes a record and leaves it with its place. */
-static MEMLORD_I_COLD memlord_result memlord_i_reservation_new(memlord *lord, memlord_i_place *place) {
+static MEMLORD_I_COLD memlord_result memlord_i_reservation_new(memlord *lord,
+                                                               memlord_i_place *place) {
     memlord_result r;
     do {
         uint32_t n;
@@ -7348,11 +7369,11 @@ static MEMLORD_I_COLD memlord_result memlord_i_reservation_new(memlord *lord, me
         r = v ? MEMLORD_OK : MEMLORD_I_AGAIN;
         if (v) {
             v->place = place;
+            memlord_i_u32_store_release(&lord->reservation_count, n + 1); /* before it is taken */
             memlord_i_lock_take(&place->lock);
             v->next = place->spare_ticket;
             place->spare_ticket = n;
             memlord_i_lock_drop(&place->lock);
-            memlord_i_u32_store_release(&lord->reservation_count, n + 1);
         }
     } while (memlord_i_cold_leave(lord, &r));
     return r;
@@ -7514,9 +7535,10 @@ static memlord_i_balance *memlord_i_account_at(memlord *lord, memlord_account ac
     return memlord_i_u32_load_acquire(&b->turn) == (uint32_t)account ? b : NULL;
 }
 
-static MEMLORD_I_COLD memlord_result memlord_i_account_open_locked(memlord *lord, memlord_device device,
-                                                    const char *name, uint64_t limit,
-                                                    memlord_account *out) {
+static MEMLORD_I_COLD memlord_result memlord_i_account_open_locked(memlord *lord,
+                                                                   memlord_device device,
+                                                                   const char *name, uint64_t limit,
+                                                                   memlord_account *out) {
     uint32_t number = lord->spare_balance;
     memlord_i_balance *b;
     size_t n = name ? strlen(name) : 0;
@@ -7565,7 +7587,8 @@ static memlord_result memlord_i_account_charge(memlord *lord, memlord_account ac
 }
 
 /* Copies one out, under the cold lock: 1, it is open. */
-static MEMLORD_I_COLD int memlord_i_account_read_locked(const memlord_i_balance *b, memlord_account_stat *out) {
+static MEMLORD_I_COLD int memlord_i_account_read_locked(const memlord_i_balance *b,
+                                                        memlord_account_stat *out) {
     memset(out, 0, sizeof *out);
     if (!(memlord_i_u32_load(&b->turn) & 1)) return 0;
     memcpy(out->name, b->name, sizeof out->name);
@@ -7584,7 +7607,8 @@ static MEMLORD_I_COLD int memlord_i_account_read_locked(const memlord_i_balance 
    crew) below the threshold nobody can cross it without publishing first; who publishes looks.
    Closer than that the device is nearby: an alert makes every call look at its end, and add all
    threads up. Bytes freed are no level and are never published; there a thread looks after each
-   64th of the way (its trip). Locks: place for what a device knows, callbacks; none while one runs. */
+   64th of the way (its trip). Locks: place for what a device knows, callbacks; none while one
+   runs. */
 
 /* -- the strategy -- */
 
@@ -7609,7 +7633,7 @@ static const char *memlord_i_band_fault(const memlord_band *b) {
 }
 
 static MEMLORD_I_COLD void memlord_i_log_band(memlord *lord, int level, const char *what, size_t i,
-                               const char *text) {
+                                              const char *text) {
     char line[160];
     memlord_i_out o;
     memlord_i_out_buffer(&o, line, sizeof line);
@@ -7646,7 +7670,8 @@ static MEMLORD_I_COLD double memlord_i_bands_cover(const memlord_band *bands, si
     return at;
 }
 /* Warns of what is legal and hardly meant. */
-static MEMLORD_I_COLD void memlord_i_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
+static MEMLORD_I_COLD void memlord_i_bands_warn(memlord *lord, const memlord_band *bands,
+                                                size_t n) {
     size_t i, k;
     double at = memlord_i_bands_cover(bands, n, 0);
     for (i = 1; i < n; i++)
@@ -7884,7 +7909,8 @@ static MEMLORD_I_COLD void memlord_i_watching_set(memlord *lord) {
 }
 
 /* 1: a device is in this callback, on a thread other than `but`. Under the callbacks lock. */
-static MEMLORD_I_COLD int memlord_i_callback_runs(memlord *lord, const memlord_i_callback *c, const void *but) {
+static MEMLORD_I_COLD int memlord_i_callback_runs(memlord *lord, const memlord_i_callback *c,
+                                                  const void *but) {
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     for (i = 1; i < n; i++) {
         const memlord_i_watch *w = &memlord_i_device_at(lord, i)->watch;
@@ -7894,8 +7920,9 @@ static MEMLORD_I_COLD int memlord_i_callback_runs(memlord *lord, const memlord_i
 }
 
 /* The callback after number `serial` for a type, marked as being run on a device; NULL: none. */
-static MEMLORD_I_COLD memlord_i_callback *memlord_i_callback_next(memlord *lord, memlord_i_watch *w, int type,
-                                                   uint64_t serial, memlord_i_callback *copy) {
+static MEMLORD_I_COLD memlord_i_callback *memlord_i_callback_next(memlord *lord, memlord_i_watch *w,
+                                                                  int type, uint64_t serial,
+                                                                  memlord_i_callback *copy) {
     memlord_i_callback *c, *ended;
     memlord_i_lock_take(&lord->callbacks_lock);
     ended = w->callback;
@@ -7909,7 +7936,7 @@ static MEMLORD_I_COLD memlord_i_callback *memlord_i_callback_next(memlord *lord,
 }
 
 static MEMLORD_I_COLD void memlord_i_log_gc(memlord *lord, const memlord_gc_event *e,
-                             const memlord_gc_result *result) {
+                                            const memlord_gc_result *result) {
     static const char *const reasons[] = {
 #define MEMLORD_I_X(name, text) text,
         MEMLORD_I_REASONS(MEMLORD_I_X)
@@ -7964,7 +7991,7 @@ static MEMLORD_I_COLD void memlord_i_gc_number(memlord *lord, uint32_t slot, mem
 /* What a run leaves behind: freed starts over and, with `rest`, the bands wait until the metric
    has moved. */
 static MEMLORD_I_COLD void memlord_i_gc_ended(memlord *lord, uint32_t slot, int rest,
-                               const memlord_gc_result *result) {
+                                              const memlord_gc_result *result) {
     memlord_device d = memlord_i_device_at(lord, slot)->device;
     memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
     memlord_i_place *place;
@@ -7984,8 +8011,8 @@ static MEMLORD_I_COLD void memlord_i_gc_ended(memlord *lord, uint32_t slot, int 
 }
 
 /* Runs the callbacks of a device whose `running` this thread has taken. */
-static MEMLORD_I_COLD void memlord_i_gc_call(memlord *lord, uint32_t slot, memlord_gc_event *e, int rest,
-                              memlord_gc_result *all) {
+static MEMLORD_I_COLD void memlord_i_gc_call(memlord *lord, uint32_t slot, memlord_gc_event *e,
+                                             int rest, memlord_gc_result *all) {
     memlord_i_device *device = memlord_i_device_at(lord, slot);
     memlord_i_callback c;
     c.serial = 0;
@@ -8715,7 +8742,8 @@ static MEMLORD_I_COLD void memlord_i_stats_add(memlord_stats *sum, memlord_stats
     sum->largest_free = a == UINT64_MAX || (b != UINT64_MAX && b > a) ? b : a;
 }
 
-static MEMLORD_I_COLD void memlord_i_site_stat(memlord *lord, uint32_t number, memlord_site_stat *out) {
+static MEMLORD_I_COLD void memlord_i_site_stat(memlord *lord, uint32_t number,
+                                               memlord_site_stat *out) {
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_SITE, number);
     memlord_i_sum sum;
     memlord_i_row_sum(lord, MEMLORD_I_SITE, number, 1, &sum);
@@ -8743,8 +8771,9 @@ static uint64_t memlord_i_site_number(const memlord_site_stat *s, memlord_site_o
 }
 
 /* The list is kept sorted while rows go by; most of them do not make it past the last place. */
-static MEMLORD_I_COLD size_t memlord_i_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
-                                  memlord_site_stat *out, size_t cap, int names) {
+static MEMLORD_I_COLD size_t memlord_i_sites_top(memlord *lord, memlord_device sel,
+                                                 memlord_site_order order, memlord_site_stat *out,
+                                                 size_t cap, int names) {
     uint32_t i, rows = memlord_i_rows(lord, MEMLORD_I_SITE);
     size_t n = 0, at;
     for (i = 1; i < rows && cap; i++) {
@@ -8767,7 +8796,8 @@ static MEMLORD_I_COLD size_t memlord_i_sites_top(memlord *lord, memlord_device s
     return n;
 }
 
-static MEMLORD_I_COLD void memlord_i_tag_stat(memlord *lord, uint32_t number, memlord_tag_stat *out) {
+static MEMLORD_I_COLD void memlord_i_tag_stat(memlord *lord, uint32_t number,
+                                              memlord_tag_stat *out) {
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_TAG, number);
     memlord_i_sum sum;
     memlord_i_row_sum(lord, MEMLORD_I_TAG, number, 1, &sum);
@@ -8781,7 +8811,7 @@ static MEMLORD_I_COLD void memlord_i_tag_stat(memlord *lord, uint32_t number, me
 
 /* Adds up a tag's rows; NULL: what the devices hold beyond all tags. 1: there is such a tag. */
 static MEMLORD_I_COLD int memlord_i_tag_sum(memlord *lord, memlord_device sel, const char *tag,
-                             memlord_tag_stat *out) {
+                                            memlord_tag_stat *out) {
     uint32_t i, rows = memlord_i_rows(lord, MEMLORD_I_TAG);
     int found = !tag;
     memset(out, 0, sizeof *out);
@@ -8827,8 +8857,8 @@ static void memlord_i_stats_lost(memlord *lord, memlord_stats *out) {
 #define MEMLORD_I_EXPLAIN_TOP 4
 
 /* The largest tags of a device; answers how many. */
-static MEMLORD_I_COLD size_t memlord_i_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
-                                 size_t cap) {
+static MEMLORD_I_COLD size_t memlord_i_tags_top(memlord *lord, memlord_device d,
+                                                memlord_tag_stat *out, size_t cap) {
     uint32_t i, rows = memlord_i_rows(lord, MEMLORD_I_TAG);
     size_t n = 0, at;
     for (i = 1; i < rows; i++) {
@@ -8850,8 +8880,8 @@ static void memlord_i_put_labelled(memlord_i_out *o, const char *label, uint64_t
 }
 
 /* "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." of a place. */
-static MEMLORD_I_COLD void memlord_i_explain_place(memlord *lord, memlord_i_out *o, memlord_i_place *place,
-                                    uint64_t wanted) {
+static MEMLORD_I_COLD void memlord_i_explain_place(memlord *lord, memlord_i_out *o,
+                                                   memlord_i_place *place, uint64_t wanted) {
     memlord_capacity sample;
     uint64_t limit, held;
     int64_t left;
@@ -8883,8 +8913,8 @@ static MEMLORD_I_COLD void memlord_i_explain_place(memlord *lord, memlord_i_out 
     memlord_i_puts(o, " used");
 }
 
-static MEMLORD_I_COLD size_t memlord_i_explain(memlord *lord, memlord_device d, uint64_t wanted, char *buf,
-                                size_t cap) {
+static MEMLORD_I_COLD size_t memlord_i_explain(memlord *lord, memlord_device d, uint64_t wanted,
+                                               char *buf, size_t cap) {
     memlord_tag_stat tags[MEMLORD_I_EXPLAIN_TOP];
     memlord_site_stat sites[MEMLORD_I_EXPLAIN_TOP];
     memlord_i_place *place;
@@ -8913,8 +8943,8 @@ static MEMLORD_I_COLD size_t memlord_i_explain(memlord *lord, memlord_device d, 
     return memlord_i_out_end(&o, cap);
 }
 
-static MEMLORD_I_COLD void memlord_i_log_explain(memlord *lord, const char *head,
-                                                 memlord_device d, uint64_t wanted) {
+static MEMLORD_I_COLD void memlord_i_log_explain(memlord *lord, const char *head, memlord_device d,
+                                                 uint64_t wanted) {
     char line[640];
     size_t n = strlen(head);
     if (lord->log_level < MEMLORD_LOG_ERROR || !lord->logger.fn) return;
@@ -9789,8 +9819,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_retry_parse(const char *text, mem
 
 /* Sleeps at most so long; not if `needed` bytes were freed there since `out` was read, and no
    longer than until another thread has. */
-static MEMLORD_I_COLD void memlord_i_wait_freed(memlord *lord, memlord_i_place *place, uint64_t needed,
-                                 uint64_t out, uint32_t ms) {
+static MEMLORD_I_COLD void memlord_i_wait_freed(memlord *lord, memlord_i_place *place,
+                                                uint64_t needed, uint64_t out, uint32_t ms) {
     memlord_i_waiter w, **at;
     w.place = place;
     w.needed = needed ? needed : 1;
@@ -9895,8 +9925,8 @@ static MEMLORD_I_COLD void memlord_i_request_relieve(memlord_i_request *q, uint3
 }
 
 /* The attempts, under a ticket. A storage no ledger could keep is no allocation. */
-static MEMLORD_I_COLD memlord_result memlord_i_request_try(memlord_i_request *q, memlord_try_fn fn, void *user,
-                                            uint64_t *storage) {
+static MEMLORD_I_COLD memlord_result memlord_i_request_try(memlord_i_request *q, memlord_try_fn fn,
+                                                           void *user, uint64_t *storage) {
     uint32_t attempt;
     int answer = 1;
     for (attempt = 0;; attempt++) {
@@ -9995,7 +10025,8 @@ static MEMLORD_I_COLD void memlord_i_configure(memlord *lord, const memlord_desc
 }
 
 /* Everything of a ledger but the registry; NULL without memory. */
-static MEMLORD_I_COLD memlord *memlord_i_make(const memlord_desc *desc, const memlord_allocator *allocator) {
+static MEMLORD_I_COLD memlord *memlord_i_make(const memlord_desc *desc,
+                                              const memlord_allocator *allocator) {
     memlord *lord;
     memlord_i_self.busy++;
     lord = (memlord *)allocator->alloc(allocator->user, sizeof *lord);
@@ -10869,8 +10900,8 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
 
 /* -- track: n at once -- */
 
-static MEMLORD_I_COLD memlord_result memlord_i_admit_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                        int opens) {
+static MEMLORD_I_COLD memlord_result memlord_i_admit_n(memlord *lord, const memlord_block *blocks,
+                                                       size_t n, int opens) {
     uint64_t sum = 0;
     uint32_t slot;
     size_t i;
@@ -10894,8 +10925,9 @@ enum { MEMLORD_I_UNDO_NOTHING, MEMLORD_I_UNDO_OPEN, MEMLORD_I_UNDO_VIEW };
 
 /* Opens or tracks one of n; *undo is how to take it back. */
 static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i_thread *t,
-                                         const memlord_block *b, int track,
-                                         const memlord_site *site, unsigned char *undo) {
+                                                        const memlord_block *b, int track,
+                                                        const memlord_site *site,
+                                                        unsigned char *undo) {
     uint32_t slot;
     uint64_t rows;
     int fresh = 0;
@@ -10911,8 +10943,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i
     return r;
 }
 
-static MEMLORD_I_COLD void memlord_i_undo_n(memlord *lord, memlord_i_thread *t, const memlord_block *blocks,
-                             const unsigned char *undo, size_t n) {
+static MEMLORD_I_COLD void memlord_i_undo_n(memlord *lord, memlord_i_thread *t,
+                                            const memlord_block *blocks, const unsigned char *undo,
+                                            size_t n) {
     while (n--) {
         uint32_t slot;
         memlord_i_entry gone;
@@ -10927,7 +10960,7 @@ static MEMLORD_I_COLD void memlord_i_undo_n(memlord *lord, memlord_i_thread *t, 
 }
 
 static MEMLORD_I_COLD void memlord_i_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
-                             memlord_result r) {
+                                            memlord_result r) {
     uint32_t slot;
     size_t i;
     for (i = 0; i < n && r == MEMLORD_E_NOMEM; i++) {
@@ -10940,8 +10973,9 @@ static MEMLORD_I_COLD void memlord_i_drop_n(memlord *lord, const memlord_block *
 
 /* All or nothing: what was opened before memory ran out is taken back, as if it never was. A
    stale storage that was replaced stays closed: the host said it is gone. */
-static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                       int track, const memlord_site *site) {
+static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlord_block *blocks,
+                                                      size_t n, int track,
+                                                      const memlord_site *site) {
     memlord_i_thread *t;
     memlord_result r = memlord_i_admit_n(lord, blocks, n, 1);
     unsigned char *undo;
@@ -10969,8 +11003,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlo
     return r;
 }
 
-static MEMLORD_I_COLD memlord_result memlord_i_end_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
-                                      const memlord_site *site) {
+static MEMLORD_I_COLD memlord_result memlord_i_end_n(memlord *lord, const memlord_block *blocks,
+                                                     size_t n, int how, const memlord_site *site) {
     memlord_result r = memlord_i_admit_n(lord, blocks, n, 0), one;
     size_t i;
     for (i = 0; i < n && r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE; i++) {
@@ -11039,8 +11073,9 @@ MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint
 /* -- track: bytes without identity -- */
 
 /* Counts on a device, and as passed through at a site: arena bytes come and go unnamed. */
-static MEMLORD_I_COLD void memlord_i_arena_count(memlord *lord, memlord_i_thread *t, uint32_t slot, uint64_t in,
-                                  uint64_t out, const memlord_site *site) {
+static MEMLORD_I_COLD void memlord_i_arena_count(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                                 uint64_t in, uint64_t out,
+                                                 const memlord_site *site) {
     memlord_i_change c[2];
     unsigned n = 1;
     memset(c, 0, sizeof c);
@@ -11711,8 +11746,8 @@ MEMLORD_API void memlord_poller_stop(memlord *lord) {
 
 /* -- limits -- */
 
-static MEMLORD_I_COLD memlord_result memlord_i_limit_set(memlord *lord, memlord_i_place *place, uint64_t bytes,
-                                          double fraction) {
+static MEMLORD_I_COLD memlord_result memlord_i_limit_set(memlord *lord, memlord_i_place *place,
+                                                         uint64_t bytes, double fraction) {
     memlord_i_lock_take(&place->lock);
     place->fraction = fraction;
     place->limit = bytes;
@@ -11773,8 +11808,8 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 }
 
 /* Adds up a plan's blocks on the place of the first; those before have been. 0: they have. */
-static MEMLORD_I_COLD int memlord_i_plan_sum(memlord *lord, const memlord_block *blocks, size_t n, size_t first,
-                              uint64_t *sum) {
+static MEMLORD_I_COLD int memlord_i_plan_sum(memlord *lord, const memlord_block *blocks, size_t n,
+                                             size_t first, uint64_t *sum) {
     memlord_i_place *place, *other;
     size_t i;
     (void)memlord_i_place_of(lord, blocks[first].device, 0, &place);
@@ -11924,8 +11959,9 @@ MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n) {
     return memlord_i_default_bands;
 }
 
-static MEMLORD_I_COLD memlord_i_strategy *memlord_i_strategy_new(memlord *lord, const memlord_band *bands,
-                                                  size_t n) {
+static MEMLORD_I_COLD memlord_i_strategy *memlord_i_strategy_new(memlord *lord,
+                                                                 const memlord_band *bands,
+                                                                 size_t n) {
     memlord_i_strategy *s = NULL;
     if (n < SIZE_MAX / 2 / sizeof *bands)
         s = (memlord_i_strategy *)memlord_i_alloc(lord, sizeof *s + n * sizeof *bands);
@@ -12093,8 +12129,9 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 /* -- pools -- */
 
 /* Adds to what a pool holds, or (`set`) sets it, and keeps its peak. */
-static MEMLORD_I_COLD memlord_result memlord_i_reserved(memlord *lord, memlord_device device, uint64_t set,
-                                         int64_t delta, uint32_t *slot) {
+static MEMLORD_I_COLD memlord_result memlord_i_reserved(memlord *lord, memlord_device device,
+                                                        uint64_t set, int64_t delta,
+                                                        uint32_t *slot) {
     const uint64_t most = (uint64_t)1 << 62;
     memlord_i_u64 *count, had;
     uint64_t now;
@@ -12131,7 +12168,8 @@ MEMLORD_API memlord_result memlord_reserved_add(memlord *lord, memlord_device de
     return lord ? memlord_i_reserved(lord, device, UINT64_MAX, delta, &slot) : MEMLORD_OK;
 }
 
-static MEMLORD_I_COLD memlord_result memlord_i_cache_count(memlord *lord, memlord_device device, int stat) {
+static MEMLORD_I_COLD memlord_result memlord_i_cache_count(memlord *lord, memlord_device device,
+                                                           int stat) {
     uint32_t slot;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
