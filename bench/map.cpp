@@ -17,6 +17,7 @@ static memlord_site sites[SITES];
 struct setup {
     uint32_t flags;
     bool tagged;
+    size_t guarded = 0; /* blocks under a strategy whose threshold they do not reach */
 };
 
 class books : public keyed {
@@ -26,6 +27,7 @@ public:
         desc.flags = s.flags;
         if (from) desc.allocator = *from;
         if (memlord_create(&desc, &lord_) != MEMLORD_OK) std::abort();
+        if (s.guarded) guard(s.guarded);
     }
     ~books() { memlord_destroy(lord_); }
     books(const books &) = delete;
@@ -46,10 +48,29 @@ public:
         memlord_stats s;
         (void)memlord_stats_get(lord_, memlord_device_all(), &s);
         return {true, s.allocated, s.allocs, s.frees,
-                s.implicit_frees + s.unknown_frees + s.freed_while_shared + s.dropped_allocs};
+                s.implicit_frees + s.unknown_frees + s.freed_while_shared + s.dropped_allocs +
+                    s.gc_runs};
     }
 
 private:
+    /* A capacity, a callback and a band that covers everything. Blocks are 736 bytes in the
+       mean, so its threshold leaves each of two threads a MiB and more, but not much more. */
+    void guard(size_t blocks) {
+        memlord_band band = {0, 101, MEMLORD_METRIC_ALLOCATED, blocks * 1024 + (2 << 20), 0,
+                             MEMLORD_COMBINE_MAX};
+        auto source = [](void *, memlord_device, memlord_capacity *out) {
+            out->total = uint64_t(80) << 30;
+            out->used = uint64_t(8) << 30;
+            return 0;
+        };
+        auto collect = [](void *, memlord *, const memlord_gc_event *) {
+            return memlord_gc_result{1, 0, 0};
+        };
+        if (memlord_capacity_source(lord_, MEMLORD_DEVICE_CUDA, source, nullptr) != MEMLORD_OK ||
+            memlord_strategy_set(lord_, &band, 1) != MEMLORD_OK ||
+            memlord_gc_callback(lord_, MEMLORD_DEVICE_CUDA, collect, nullptr) != MEMLORD_OK)
+            std::abort();
+    }
     static memlord_device on(uint32_t i) {
         return memlord_device_make(MEMLORD_DEVICE_CUDA, static_cast<int>(i));
     }
@@ -118,7 +139,7 @@ public:
     double against(int a, int b, mode m) const;
     double scaling(int a) const;
 
-    int lord = -1, full = -1, one = -1, devices = -1, sites = -1;
+    int lord = -1, guarded = -1, full = -1, one = -1, devices = -1, sites = -1;
     int boost = -1, glibc = -1;
 
 private:
@@ -145,6 +166,9 @@ void contest::add_all(bool everything) {
     const unsigned maps = plan_.kind == HEAP ? all : own;
     lord = add_lord("memlord", maps, {1, 1}, {0, false});
     if (everything) {
+        guarded = add<books>("memlord, a strategy", own, {1, 1}, [](size_t blocks) {
+            return std::make_unique<books>(setup{0, false, blocks});
+        });
         devices = add_lord("memlord, 100 devices", own, {DEVICES, 1}, {0, false});
         add_lord("memlord, a tag", own, {1, 1}, {0, true});
         add_lord("memlord, exact", own, {1, 1}, {MEMLORD_FLAG_EXACT, false});
@@ -496,6 +520,9 @@ static void check(const contest &c, const plan &p, demands &must) {
     must.at_most("one frees the other's" + at, 0.5, c.against(c.lord, c.boost, ACROSS),
                  " x boost");
     if (c.devices < 0) return;
+    must.at_most("a strategy or none, 1 thread" + at, 1.15,
+                 c.against(c.guarded, c.lord, ALONE), " x");
+    must.at_most("  2 threads" + at, 1.15, c.against(c.guarded, c.lord, BOTH), " x");
     /* no slower, that is: not by more than two runs of the same code differ */
     must.at_most("100 devices against 1" + at, 1.05, c.against(c.devices, c.lord, ALONE), " x");
     must.at_most("1,000 sites against 1" + at, 1.05, c.against(c.sites, c.one, ALONE), " x");
