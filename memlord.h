@@ -7113,6 +7113,8 @@ static memlord_i_place *memlord_i_place_take(memlord *lord, uint32_t slot) {
 
 /* The slot of a device if it was seen; 0: not yet. */
 static uint32_t memlord_i_slot_known(memlord *lord, memlord_device d) {
+    uint32_t slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(d)]);
+    if (slot) return slot;
     return memlord_i_device_valid(d) ? (uint32_t)memlord_i_index_get(lord, memlord_i_device_key(d))
                                      : 0;
 }
@@ -7408,7 +7410,6 @@ static memlord_result memlord_i_reserve(memlord *lord, memlord_i_place *place, u
 
 static void memlord_i_ticket_forget(memlord_i_thread *t, uint32_t i) {
     t->tickets[i] = t->tickets[--t->open_tickets];
-    if (!t->open_tickets && !t->retrying) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 0);
 }
 static int memlord_i_ticket_open(memlord *lord, memlord_ticket ticket) {
     memlord_i_reservation *v = memlord_i_ticket_at(lord, ticket);
@@ -7431,7 +7432,8 @@ static void memlord_i_ticket_note(memlord *lord, memlord_i_thread *t, memlord_ti
             memlord_i_ticket_forget(t, i);
     if (t->open_tickets == most) return;
     t->tickets[t->open_tickets++] = ticket;
-    if (t->open_tickets == 1) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 1);
+    if (!(memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_TICKET))
+        memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 1); /* until an alloc finds none open */
 }
 
 /* Gives back what is left of a ticket. */
@@ -7500,6 +7502,7 @@ static MEMLORD_I_COLD memlord_i_cover memlord_i_cover_begin(memlord *lord, memlo
         else
             memlord_i_ticket_forget(t, i); /* closed on another thread */
     }
+    if (!t->open_tickets) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 0);
     return cover;
 }
 /* After it: the bytes are live now and no longer held; or, not recorded, held as before. */
@@ -7859,6 +7862,12 @@ static void memlord_i_judge(memlord *lord, const memlord_i_place *place, uint32_
     memlord_i_watch_set(lord, slot, w, v);
 }
 
+static void memlord_i_trip_set(memlord_i_cell *cell, uint64_t quantum) {
+    if (cell)
+        memlord_i_u64_store(memlord_i_cell_trip(cell),
+                            quantum ? memlord_i_u64_load(&cell->out) + quantum : UINT64_MAX);
+}
+
 /* Judges a device and lets its nearness be known. When it comes near, once more after the
    barrier: a call that counted before it is added up, one after it sees the alert. The counter
    of looks makes the later of two looks see what the earlier counted. */
@@ -7876,10 +7885,8 @@ static MEMLORD_I_COLD void memlord_i_assess(memlord *lord, uint32_t slot, memlor
             (void)memlord_i_u32_add_seqcst(&lord->alert,
                                            (v->nearby ? 1u : (uint32_t)-1) * MEMLORD_I_ALERT_LOOK);
         }
-        if (cell)
-            memlord_i_u64_store(memlord_i_cell_trip(cell),
-                                w->quantum ? memlord_i_u64_load(&cell->out) + w->quantum
-                                           : UINT64_MAX);
+        memlord_i_trip_set(cell, w->quantum);
+        memlord_i_trip_set(memlord_i_cell_at(lord->orphan, MEMLORD_I_DEVICE, slot), w->quantum);
         memlord_i_lock_drop(&place->lock);
         if (again) memlord_i_barrier_all();
     } while (again);
@@ -8042,6 +8049,8 @@ static MEMLORD_I_COLD void memlord_i_look(memlord *lord, uint32_t slot, memlord_
     memlord_gc_event e;
     memlord_gc_result result;
     (void)memlord_i_u64_add_acqrel(&w->looks, 1);
+    if (t && t != lord->orphan) /* one that only frees has none yet */
+        (void)memlord_i_cell_make(lord, t, MEMLORD_I_DEVICE, slot, memlord_i_alloc);
     memlord_i_assess(lord, slot, t, &v);
     if (!v.due || !safe || memlord_i_self.busy) return;
     if (memlord_i_u32_exchange_acquire(&w->running, 1)) return;
