@@ -129,7 +129,6 @@
                                                                            (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
-
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old
                                                                            (one file)
 
@@ -158,7 +157,9 @@
     block stays pending; nothing else is harmed.
     Threads of MemLord's own: one poller a place, from the first call that touches a
     device with a capacity source, a collection callback and a strategy; none otherwise,
-    and none with MEMLORD_FLAG_NO_THREADS. They take no signals.
+    and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With MEMLORD_FLAG_DEFER
+    the host's poller starts with the callback, and starts the others when it sees that
+    their devices were touched.
     The allocator of a ledger is called with no storage locked; it may be your own malloc
     even if that calls MemLord (such a call made by the ledger itself passes through
     uncounted).
@@ -2410,7 +2411,7 @@ static int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *total, uint64_t *u
                                 uint64_t *process) {
     MEMORYSTATUSEX machine;
     PROCESS_MEMORY_COUNTERS self;
-    uint64_t all, left, limit, less;
+    uint64_t all, left, limit = 0, less;
     int known = !memlord_i_cpu_process(&self);
     (void)cpu;
     machine.dwLength = sizeof machine;
