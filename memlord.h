@@ -5858,7 +5858,7 @@ typedef struct memlord_i_inside {
 /* 1: this thread is inside a fence of the ledger. One that was left by longjmp does not count,
    as far as the stack tells. */
 static MEMLORD_I_NOINLINE int memlord_i_fence_inside(const memlord *lord) {
-    char here;
+    char here = 0;
     return memlord_i_self.retiring == (const void *)lord &&
            (uintptr_t)&here < (uintptr_t)memlord_i_self.retiring_at;
 }
@@ -5875,14 +5875,14 @@ static void memlord_i_fence_leave(memlord_i_inside outer) {
     memlord_i_self.retiring_at = outer.at;
 }
 static MEMLORD_I_NOINLINE int memlord_i_fence_ask(memlord *lord, memlord_i_fence *f) {
-    char here;
+    char here = 0;
     memlord_i_inside outer = memlord_i_fence_enter(lord, &here);
     int answer = f->answered ? 1 : f->fence.done(f->fence.user);
     memlord_i_fence_leave(outer);
     return answer;
 }
 static MEMLORD_I_NOINLINE void memlord_i_fence_drop(memlord *lord, memlord_i_fence *f) {
-    char here;
+    char here = 0;
     memlord_i_inside outer = memlord_i_fence_enter(lord, &here);
     if (f->fence.drop) f->fence.drop(f->fence.user);
     memlord_i_fence_leave(outer);
