@@ -7536,7 +7536,7 @@ static memlord_i_balance *memlord_i_account_at(memlord *lord, memlord_account ac
     memlord_i_balance *b;
     if (!number || number >= memlord_i_u32_load_acquire(&lord->balance_count)) return NULL;
     b = memlord_i_balance_at(lord, number);
-    return memlord_i_u32_load_acquire(&b->turn) == (uint32_t)account ? b : NULL;
+    return b && memlord_i_u32_load_acquire(&b->turn) == (uint32_t)account ? b : NULL;
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_account_open_locked(memlord *lord,
