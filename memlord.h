@@ -805,7 +805,9 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
    A block whose free has to wait is pending: still in `allocated`, dead to free, release,
    retain and use. Fences are polled in retire, gc_poll, before an OOM retry and, up to four
    a call, in alloc; those of one device and queue in the order they came, so that a slow
-   queue holds up none but itself. A failed fence counts as done, and in fence_failures. */
+   queue holds up none but itself. A failed fence counts as done, and in fence_failures. A host
+   that orders its streams itself (one waits for the other's event before it goes on) frees
+   plainly: there is nothing to wait for then. */
 
 /* Frees a storage once a fence is done. `done` is called once at once, on this thread (a
    fence may record its event there; not with MEMLORD_FLAG_DEFER), and `drop`, if set, exactly
@@ -1061,8 +1063,9 @@ typedef uint64_t memlord_account; /* 0 is none */
    the reservation, so that nothing counts twice; commit and cancel give back the rest.
    Without a limit everything is granted. One thread may hold 8 such tickets open at a time;
    more count twice until their commit.
-   Errors: E_LIMIT (logged with memlord_explain); E_INVALID over 2^48 or `out` NULL; E_DEVICE;
-   E_NOMEM; commit and cancel: E_UNKNOWN not an open ticket. */
+   Errors: E_LIMIT (logged with memlord_explain), also over 2^62 in all; E_INVALID over 2^48 or
+   `out` NULL; E_DEVICE; E_NOMEM; E_STATE out of the ledger's own allocator; commit and cancel:
+   E_UNKNOWN not an open ticket. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MEMLORD_I_OFF_SET(if (out) *out = 0, MEMLORD_OK)
@@ -1231,7 +1234,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    off, again. Records the storage itself; fn must not. Over the limit it retires and collects
    once (REASON_LIMIT) and calls fn only if that made room. A NULL policy is MEMLORD_RETRY's or
    the default. The last failure is logged with memlord_explain.
-   Errors: E_INVALID; E_DEVICE; E_LIMIT; E_OOM. *storage is 0 then. */
+   Errors: E_INVALID; E_DEVICE; E_LIMIT; E_OOM; E_NOMEM the ledger has no room for the
+   request's reservation. *storage is 0 then. */
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
                                                const memlord_retry *policy,
@@ -2491,10 +2495,15 @@ typedef struct memlord_i_ptr { void *v; } memlord_i_ptr;
     static MEMLORD_I_HOT void memlord_i_##kind##_store_release(memlord_i_##kind *w, type v) { \
         __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);                                         \
     }
-MEMLORD_I_ATOMIC(u8, uint8_t)
 MEMLORD_I_ATOMIC(u32, uint32_t)
 MEMLORD_I_ATOMIC(u64, uint64_t)
 MEMLORD_I_ATOMIC(ptr, void *)
+static MEMLORD_I_HOT uint8_t memlord_i_u8_load_acquire(const memlord_i_u8 *w) {
+    return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE);
+}
+static MEMLORD_I_HOT void memlord_i_u8_store_release(memlord_i_u8 *w, uint8_t v) {
+    __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);
+}
 static MEMLORD_I_HOT void *memlord_i_ptr_exchange_seqcst(memlord_i_ptr *w, void *v) {
     return __atomic_exchange_n(&w->v, v, __ATOMIC_SEQ_CST);
 }
@@ -2567,10 +2576,18 @@ static MEMLORD_I_HOT void memlord_i_pause(void) {
         MEMLORD_I_FENCE();                                                                    \
         *(type volatile *)&w->v = v;                                                          \
     }
-MEMLORD_I_ATOMIC(u8, uint8_t)
 MEMLORD_I_ATOMIC(u32, uint32_t)
 MEMLORD_I_ATOMIC(u64, uint64_t)
 MEMLORD_I_ATOMIC(ptr, void *)
+static MEMLORD_I_HOT uint8_t memlord_i_u8_load_acquire(const memlord_i_u8 *w) {
+    uint8_t v = *(uint8_t const volatile *)&w->v;
+    MEMLORD_I_FENCE();
+    return v;
+}
+static MEMLORD_I_HOT void memlord_i_u8_store_release(memlord_i_u8 *w, uint8_t v) {
+    MEMLORD_I_FENCE();
+    *(uint8_t volatile *)&w->v = v;
+}
 static MEMLORD_I_HOT void *memlord_i_ptr_exchange_seqcst(memlord_i_ptr *w, void *v) {
     return InterlockedExchangePointer(&w->v, v);
 }
@@ -7099,6 +7116,10 @@ static uint64_t memlord_i_clock(memlord *lord) {
 
 /* -- places -- */
 
+/* The places are the host's, as number 0, and each device's own, most of which are in use. */
+static memlord_i_place *memlord_i_place_own(memlord *lord, uint32_t i) {
+    return i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+}
 static memlord_i_place *memlord_i_place_at(memlord *lord, uint32_t slot) {
     return (memlord_i_place *)memlord_i_ptr_load_acquire(&memlord_i_device_at(lord, slot)->place);
 }
@@ -7197,16 +7218,20 @@ static memlord_i_source memlord_i_source_of(memlord *lord, int type) {
     return source;
 }
 
+/* Has the limit follow the capacity, if it is to and that is known. */
+static void memlord_i_fraction_apply(memlord_i_place *place) {
+    if (!(place->fraction > 0) || !place->sample.known) return;
+    place->limit = (uint64_t)(place->fraction * (double)place->sample.total);
+    if (!place->limit) place->limit = 1;
+}
+
 /* Keeps a sample, or that there is none. */
 static MEMLORD_I_COLD void memlord_i_sample_keep(memlord_i_place *place, const memlord_capacity *c,
                                                  uint64_t now) {
     memlord_i_lock_take(&place->lock);
     place->sample = *c;
     place->sampled = now;
-    if (c->known && place->fraction > 0) {
-        place->limit = (uint64_t)(place->fraction * (double)c->total);
-        if (!place->limit) place->limit = 1;
-    }
+    memlord_i_fraction_apply(place);
     memlord_i_lock_drop(&place->lock);
 }
 
@@ -7244,7 +7269,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_sample(memlord *lord, memlord_i_p
 
 /* The place number i, of 0 .. the devices; NULL: that device is at another one. */
 static memlord_i_place *memlord_i_place_number(memlord *lord, uint32_t i) {
-    memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+    memlord_i_place *place = memlord_i_place_own(lord, i);
     return i && memlord_i_place_at(lord, i) != place ? NULL : place;
 }
 
@@ -7256,7 +7281,7 @@ static void memlord_i_source_set(memlord *lord, int type, memlord_i_source sourc
     memlord_i_lock_take(&lord->callbacks_lock);
     lord->source[type] = source;
     for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
-        memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+        memlord_i_place *place = memlord_i_place_own(lord, i);
         if (place->device.type != type) continue; /* one that is not used now may be again */
         while (place->sampler && place->sampler != (void *)&memlord_i_self) {
             memlord_i_lock_drop(&lord->callbacks_lock);
@@ -7266,7 +7291,7 @@ static void memlord_i_source_set(memlord *lord, int type, memlord_i_source sourc
     }
     memlord_i_lock_drop(&lord->callbacks_lock);
     for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
-        memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+        memlord_i_place *place = memlord_i_place_own(lord, i);
         if (place->device.type != type) continue; /* one that is not used now may be again */
         memlord_i_sample_keep(place, &none, 0);
         memlord_i_place_review(lord, place);
@@ -7520,7 +7545,6 @@ static MEMLORD_I_COLD void memlord_i_cover_end(const memlord_i_cover *cover, int
 
 /* -- accounts: number:32 | turn of the record:32 -- */
 
-#define MEMLORD_I_BALANCE_BYTES(word) MEMLORD_I_BYTES(word)
 #define MEMLORD_I_BALANCE_TURN(turn) (((uint64_t)(turn) & 0x7fff) << 49)
 
 static memlord_i_balance *memlord_i_balance_at(memlord *lord, uint32_t number) {
@@ -7529,7 +7553,7 @@ static memlord_i_balance *memlord_i_balance_at(memlord *lord, uint32_t number) {
 }
 /* 1: a word read from a record is that of this account, which is open. */
 static int memlord_i_balance_is(uint64_t word, memlord_account account) {
-    return (account & 1) && word - MEMLORD_I_BALANCE_BYTES(word) == MEMLORD_I_BALANCE_TURN(account);
+    return (account & 1) && word - MEMLORD_I_BYTES(word) == MEMLORD_I_BALANCE_TURN(account);
 }
 static memlord_i_balance *memlord_i_account_at(memlord *lord, memlord_account account) {
     uint32_t number = (uint32_t)(account >> 32);
@@ -7576,7 +7600,7 @@ static memlord_result memlord_i_account_charge(memlord *lord, memlord_account ac
     if (!limit || limit > MEMLORD_I_BYTES_MAX) limit = MEMLORD_I_BYTES_MAX;
     word = memlord_i_u64_load(&b->word);
     do {
-        now = MEMLORD_I_BALANCE_BYTES(word);
+        now = MEMLORD_I_BYTES(word);
         if (!memlord_i_balance_is(word, account)) return MEMLORD_E_UNKNOWN;
         if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
         if (bytes > 0 && (now > limit || by > limit - now)) {
@@ -7584,7 +7608,7 @@ static memlord_result memlord_i_account_charge(memlord *lord, memlord_account ac
             return MEMLORD_E_LIMIT;
         }
         now = bytes < 0 ? now - by : now + by;
-    } while (!memlord_i_u64_cas(&b->word, &word, word - MEMLORD_I_BALANCE_BYTES(word) + now));
+    } while (!memlord_i_u64_cas(&b->word, &word, word - MEMLORD_I_BYTES(word) + now));
     if (memlord_i_balance_is(memlord_i_u64_load(&b->word), account)) /* not of the next one */
         memlord_i_u64_raise(&b->peak, (int64_t)now);
     return MEMLORD_OK;
@@ -7597,7 +7621,7 @@ static MEMLORD_I_COLD int memlord_i_account_read_locked(const memlord_i_balance 
     if (!(memlord_i_u32_load(&b->turn) & 1)) return 0;
     memcpy(out->name, b->name, sizeof out->name);
     out->device = b->device;
-    out->bytes = MEMLORD_I_BALANCE_BYTES(memlord_i_u64_load(&b->word));
+    out->bytes = MEMLORD_I_BYTES(memlord_i_u64_load(&b->word));
     out->peak = memlord_i_u64_load(&b->peak);
     out->limit = memlord_i_u64_load(&b->limit);
     out->refused = memlord_i_u64_load(&b->refused);
@@ -7936,7 +7960,10 @@ static MEMLORD_I_COLD memlord_i_callback *memlord_i_callback_next(memlord *lord,
     ended = w->callback;
     for (c = lord->callbacks; c && (c->type != type || c->serial <= serial);) c = c->next;
     w->callback = c;
-    if (c) *copy = *c;
+    if (c)
+        *copy = *c;
+    else
+        w->runner = NULL;
     if (ended && (!ended->orphan || memlord_i_callback_runs(lord, ended, NULL))) ended = NULL;
     memlord_i_lock_drop(&lord->callbacks_lock);
     memlord_i_free(lord, ended, sizeof *ended);
@@ -8103,6 +8130,7 @@ static MEMLORD_I_COLD void memlord_i_place_review(memlord *lord, const memlord_i
         for (i = 1; i < n; i++)
             if (!place || memlord_i_place_at(lord, i) == place)
                 memlord_i_assess(lord, i, NULL, &v);
+        if (!memlord_i_u32_load(&lord->watching)) return;
         if (!again) memlord_i_barrier_all(); /* who published beside the old marks is seen now */
     }
 }
@@ -8374,13 +8402,11 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
     unsigned n;
     int fresh;
     memlord_result r = side ? memlord_i_room(lord, t, slot, key) : MEMLORD_E_NOMEM;
-    if (r == MEMLORD_OK && memlord_i_copy_of(lord, t, (uint32_t)from.type, from_key, &e, side)) {
+    int gone = r == MEMLORD_OK &&
+               memlord_i_copy_of(lord, t, (uint32_t)from.type, from_key, &e, side) != MEMLORD_OK;
+    if (r || gone) {
         memlord_i_free(lord, side, sizeof *side);
-        return memlord_i_unknown(lord, from);
-    }
-    if (r) {
-        memlord_i_free(lord, side, sizeof *side);
-        return r;
+        return gone ? memlord_i_unknown(lord, from) : r;
     }
     rows = memlord_i_rows_moved(lord, side->word2, slot, site, MEMLORD_I_SLOT(e.word1) == slot);
     side->word2 = rows;
@@ -8492,7 +8518,7 @@ static void memlord_i_pollers_end(memlord *lord) {
     uint32_t i;
     (void)memlord_i_u32_exchange_seqcst(&lord->polling, MEMLORD_I_POLLING_OFF);
     for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++)
-        memlord_i_poller_end(i ? &memlord_i_device_at(lord, i)->own : &lord->host);
+        memlord_i_poller_end(memlord_i_place_own(lord, i));
 }
 
 /* Starts a device's poller if there is something for it to do. */
@@ -8524,6 +8550,13 @@ static void memlord_i_pollers_think(memlord *lord) {
             (void)memlord_i_poller_begin(&lord->host);
             wanted = 1;
         }
+}
+
+/* After a change of strategy or callbacks. */
+static void memlord_i_rules_changed(memlord *lord) {
+    memlord_i_watching_set(lord);
+    memlord_i_place_review(lord, NULL);
+    memlord_i_pollers_think(lord);
 }
 
 /* Starts the pollers of all devices there are, whose types have a source. */
@@ -8643,7 +8676,7 @@ static void memlord_i_others_gone(memlord *lord) {
     uint32_t i, n = memlord_i_u32_load(&lord->row_count[MEMLORD_I_DEVICE]);
     for (i = 0; i < n; i++) {
         memlord_i_watch *w = i ? &memlord_i_device_at(lord, i)->watch : NULL;
-        memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+        memlord_i_place *place = memlord_i_place_own(lord, i);
         memlord_i_u32_store(&place->sampling, 0);
         memlord_i_u32_store(&place->polled, MEMLORD_I_POLLER_NONE);
         place->sampler = NULL;
@@ -11761,10 +11794,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_limit_set(memlord *lord, memlord_
     memlord_i_lock_take(&place->lock);
     place->fraction = fraction;
     place->limit = bytes;
-    if (fraction > 0 && place->sample.known) {
-        place->limit = (uint64_t)(fraction * (double)place->sample.total);
-        if (!place->limit) place->limit = 1;
-    }
+    memlord_i_fraction_apply(place);
     memlord_i_lock_drop(&place->lock);
     memlord_i_place_review(lord, place);
     return MEMLORD_OK;
@@ -11998,9 +12028,7 @@ MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, const memlord_ban
         memlord_i_bands_warn(lord, bands, n);
     }
     memlord_i_strategy_swap(lord, fresh);
-    memlord_i_watching_set(lord);
-    memlord_i_place_review(lord, NULL);
-    memlord_i_pollers_think(lord);
+    memlord_i_rules_changed(lord);
     return MEMLORD_OK;
 }
 
@@ -12022,9 +12050,7 @@ MEMLORD_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_
     for (at = &lord->callbacks; *at;) at = &(*at)->next;
     *at = c;
     memlord_i_lock_drop(&lord->callbacks_lock);
-    memlord_i_watching_set(lord);
-    memlord_i_place_review(lord, NULL);
-    memlord_i_pollers_think(lord);
+    memlord_i_rules_changed(lord);
     return MEMLORD_OK;
 }
 
@@ -12055,8 +12081,7 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, m
     memlord_i_lock_drop(&lord->callbacks_lock);
     if (!found) return MEMLORD_E_UNKNOWN;
     memlord_i_free(lord, c, sizeof *c);
-    memlord_i_watching_set(lord);
-    memlord_i_place_review(lord, NULL);
+    memlord_i_rules_changed(lord);
     return MEMLORD_OK;
 }
 

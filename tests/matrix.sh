@@ -48,6 +48,8 @@ every_mode() { # COMPILER STANDARD
     o=$out/$w
     check "$1 $2: the API alone" "$cmd -DUSE=use_$w -c $m/use.c -o ${o}_use.o"
     check "$1 $2: the implementation" "$cmd -c $m/impl.c -o ${o}_impl.o"
+    check "$1 $2: the header as a file of its own, nothing in it unused" \
+        "$cmd -DMEMLORD_IMPLEMENTATION -fsyntax-only memlord.h"
     check "$1 $2: compiled out" "$cmd -DMEMLORD_DISABLE -DUSE=off_$w -c $m/use.c -o ${o}_off.o"
     check "$1 $2: private to a file" \
         "$cmd -DMEMLORD_STATIC -DMEMLORD_IMPLEMENTATION -DUSE=static_$w -c $m/use.c \
