@@ -6700,21 +6700,26 @@ static MEMLORD_I_COLD int memlord_i_visit_top(memlord *lord, const memlord_i_ent
     }
     return 0;
 }
-static MEMLORD_I_COLD size_t memlord_i_top(memlord *lord, const memlord_i_query *q,
-                                           memlord_block_info *out, size_t k) {
-    memlord_i_copy top = {NULL, 0, 0};
+/* Takes the heap apart: the largest first. */
+static MEMLORD_I_COLD size_t memlord_i_top_sort(memlord *lord, memlord_i_copy *top) {
+    memlord_block_info *out = top->at;
     size_t n;
-    top.at = out;
-    top.cap = k;
-    if (k) memlord_i_visit(lord, q, memlord_i_visit_top, &top);
-    for (n = top.count; n > 1;) { /* the smallest goes to the end, again and again */
+    for (n = top->count; n > 1;) { /* the smallest goes to the end, again and again */
         memlord_block_info least = out[0];
         out[0] = out[--n];
         out[n] = least;
         memlord_i_heap_down(out, n, 0);
     }
-    for (n = 0; n < top.count; n++) memlord_i_info_finish(lord, &out[n]);
-    return top.count;
+    for (n = 0; n < top->count; n++) memlord_i_info_finish(lord, &out[n]);
+    return top->count;
+}
+static MEMLORD_I_COLD size_t memlord_i_top(memlord *lord, const memlord_i_query *q,
+                                           memlord_block_info *out, size_t k) {
+    memlord_i_copy top = {NULL, 0, 0};
+    top.at = out;
+    top.cap = k;
+    if (k) memlord_i_visit(lord, q, memlord_i_visit_top, &top);
+    return memlord_i_top_sort(lord, &top);
 }
 
 /* -- describing -- */
@@ -9002,6 +9007,7 @@ static MEMLORD_I_COLD void memlord_i_log_explain(memlord *lord, const char *head
 #define MEMLORD_I_TOP_BLOCKS 100
 #define MEMLORD_I_TOP_TAGS 64
 #define MEMLORD_I_TOP_ACCOUNTS 20
+#define MEMLORD_I_SIZES 50 /* 0 bytes; from 1, 2, 4 ... 2^48 up to twice that */
 typedef struct memlord_i_tag_line {
     memlord_tag_stat stat;
     memlord_device device;
@@ -9027,7 +9033,19 @@ typedef struct memlord_i_report {
     memlord_account_stat account[MEMLORD_I_TOP_ACCOUNTS];
     memlord_site_stat site[MEMLORD_I_TOP_SITES];
     memlord_block_info block[MEMLORD_I_TOP_BLOCKS];
+    memlord_i_copy top; /* of `block`, while it is filled */
+    uint64_t sizes[MEMLORD_MAX_DEVICES][MEMLORD_I_SIZES]; /* how many live blocks */
 } memlord_i_report;
+
+/* One walk for both: the largest blocks, and how many there are of each size. */
+static int memlord_i_visit_report(memlord *lord, const memlord_i_entry *e, void *user) {
+    memlord_i_report *r = (memlord_i_report *)user;
+    uint64_t bytes = MEMLORD_I_BYTES(e->word1);
+    uint32_t slot = MEMLORD_I_SLOT(e->word1), size = 0;
+    for (; bytes; bytes >>= 1) size++;
+    if (slot <= r->devices) r->sizes[slot - 1][size]++; /* one may have come meanwhile */
+    return memlord_i_visit_top(lord, e, &r->top);
+}
 
 /* 1: tag a comes before b. */
 static int memlord_i_tag_before(const memlord_tag_stat *a, const memlord_tag_stat *b) {
@@ -9132,7 +9150,10 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
     r->sites = memlord_i_sites_top(
         lord, all.sel, r->by_peak ? MEMLORD_SITE_ORDER_PEAK_BYTES : MEMLORD_SITE_ORDER_LIVE_BYTES,
         r->site, MEMLORD_I_TOP_SITES, 1);
-    r->blocks = memlord_i_top(lord, &all, r->block, MEMLORD_I_TOP_BLOCKS);
+    r->top.at = r->block;
+    r->top.cap = MEMLORD_I_TOP_BLOCKS;
+    memlord_i_visit(lord, &all, memlord_i_visit_report, r);
+    r->blocks = memlord_i_top_sort(lord, &r->top);
 }
 
 /* -- TEXT: a first screen of at most 25 lines, then what did not fit it -- */
@@ -9321,6 +9342,43 @@ static void memlord_i_text_trouble(memlord_i_report *r, uint32_t i) {
     memlord_i_puts(r->o, "\n");
 }
 
+/* One line for a device whose host runs a pool of its own. */
+static void memlord_i_text_pool(memlord_i_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    uint64_t asked = s->cache_hits + s->cache_misses;
+    if (!s->reserved_peak) return;
+    memlord_i_puts(r->o, "pool, ");
+    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i + 1)->device);
+    memlord_i_put_labelled(r->o, ": reserved ", s->reserved);
+    memlord_i_put_labelled(r->o, " (peak ", s->reserved_peak);
+    memlord_i_put_labelled(r->o, "), cached ", s->cached);
+    memlord_i_puts(r->o, " or ");
+    memlord_i_put_percent(r->o, memlord_cached_ratio(s) * 100);
+    memlord_i_puts(r->o, ", fragmentation ");
+    memlord_i_put_percent(r->o, memlord_fragmentation(s) * 100);
+    if (asked) memlord_i_puts(r->o, ", hits ");
+    if (asked) memlord_i_put_percent(r->o, (double)s->cache_hits * 100 / (double)asked);
+    memlord_i_puts(r->o, "\n");
+}
+
+/* "sizes, cpu: 12 from 64 B, 3 from 1 MiB": each up to twice that. */
+static void memlord_i_text_sizes(memlord_i_report *r, uint32_t i) {
+    uint32_t size;
+    int first = 1;
+    for (size = 0; size < MEMLORD_I_SIZES; size++) {
+        if (!r->sizes[i][size]) continue;
+        if (first) {
+            memlord_i_puts(r->o, "sizes of live blocks, ");
+            memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i + 1)->device);
+        }
+        memlord_i_puts(r->o, first ? ": " : ", ");
+        first = 0;
+        memlord_i_put_u64(r->o, r->sizes[i][size]);
+        memlord_i_put_labelled(r->o, " from ", size ? (uint64_t)1 << (size - 1) : 0);
+    }
+    if (!first) memlord_i_puts(r->o, "\n");
+}
+
 static void memlord_i_text_accounts(memlord_i_report *r) {
     size_t i;
     if (!r->accounts) return;
@@ -9465,15 +9523,18 @@ static void memlord_i_text(memlord_i_report *r) {
     memlord_i_text_sites(r, most[3]);
     memlord_i_text_blocks(r, most[4]);
     memlord_i_text_odd(r, &r->total, "\nanomalies and drops, ", memlord_device_all());
-    trouble = r->total.gc_runs | r->total.gc_failed | r->total.oom_attempts;
+    trouble = r->total.gc_runs | r->total.gc_failed | r->total.oom_attempts |
+              r->total.reserved_peak;
     if (r->devices <= most[1] && r->places <= most[0] && r->tags <= most[2] &&
         r->sites <= most[3] && r->blocks <= most[4] && !r->accounts && !trouble)
         return;
     memlord_i_puts(r->o, "\n---- in full ----\n");
     if (r->devices > most[1]) memlord_i_text_devices(r, r->devices);
     if (r->places > most[0]) memlord_i_text_places(r, r->places);
-    if (trouble) memlord_i_puts(r->o, "\n");
-    for (i = 0; i < r->devices && trouble; i++) memlord_i_text_trouble(r, i);
+    memlord_i_puts(r->o, "\n");
+    for (i = 0; i < r->devices; i++) memlord_i_text_trouble(r, i);
+    for (i = 0; i < r->devices; i++) memlord_i_text_pool(r, i);
+    for (i = 0; i < r->devices; i++) memlord_i_text_sizes(r, i);
     memlord_i_text_accounts(r);
     if (r->tags > most[2]) memlord_i_text_tags(r, MEMLORD_I_TOP_TAGS + 1);
     if (r->sites > most[3]) memlord_i_text_sites(r, MEMLORD_I_TOP_SITES);
@@ -9546,6 +9607,38 @@ static void memlord_i_json_metadata(memlord_i_report *r) {
     memlord_i_puts(r->o, "}");
 }
 
+/* 0 to 1, to a thousandth; null: not known. */
+static void memlord_i_json_ratio(memlord_i_out *o, const char *name, double ratio) {
+    uint64_t thousandths;
+    memlord_i_key(o, name, 0);
+    if (!(ratio >= 0)) {
+        memlord_i_puts(o, "null");
+        return;
+    }
+    thousandths = (uint64_t)(ratio * 1000 + 0.5);
+    memlord_i_put_u64(o, thousandths / 1000);
+    memlord_i_puts(o, ".");
+    memlord_i_put_u64(o, thousandths / 100 % 10);
+    memlord_i_put_u64(o, thousandths / 10 % 10);
+    memlord_i_put_u64(o, thousandths % 10);
+}
+
+static void memlord_i_json_sizes(memlord_i_report *r, uint32_t i) {
+    uint32_t size;
+    int first = 1;
+    memlord_i_key(r->o, "sizes", 0);
+    memlord_i_puts(r->o, "[");
+    for (size = 0; size < MEMLORD_I_SIZES; size++) {
+        if (!r->sizes[i][size]) continue;
+        memlord_i_puts(r->o, first ? "{" : ",{");
+        first = 0;
+        memlord_i_json_u64(r->o, "from", size ? (uint64_t)1 << (size - 1) : 0, 1);
+        memlord_i_json_u64(r->o, "blocks", r->sizes[i][size], 0);
+        memlord_i_puts(r->o, "}");
+    }
+    memlord_i_puts(r->o, "]");
+}
+
 static void memlord_i_json_oom(memlord_i_report *r, uint32_t slot) {
     memlord_i_oom oom = memlord_i_oom_of(r->lord, slot);
     memlord_i_key(r->o, "last_oom", 0);
@@ -9575,6 +9668,9 @@ static void memlord_i_json_devices(memlord_i_report *r) {
         memlord_i_json_u64(r->o, "arena", memlord_i_u64_load(&device->arena), 0);
         memlord_i_key(r->o, "stats", 0);
         memlord_i_json_stats(r->o, &r->stat[i]);
+        memlord_i_json_ratio(r->o, "cached_ratio", memlord_cached_ratio(&r->stat[i]));
+        memlord_i_json_ratio(r->o, "fragmentation", memlord_fragmentation(&r->stat[i]));
+        memlord_i_json_sizes(r, i);
         memlord_i_json_oom(r, i + 1);
         memlord_i_puts(r->o, "}");
     }

@@ -327,6 +327,66 @@ static void threads_lose_no_difference_and_no_hit(void **state) {
     assert_int_equal(s.cache_misses, THREADS * ROUNDS);
 }
 
+/* -- in reports -- */
+
+static void reports_show_the_ratios(void **state) {
+    memlord *lord = test_lord(state);
+    char *text, *json;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3000, NULL));
+    assert_ok(memlord_reserved_set(lord, cuda(0), 4000, 250));
+    assert_ok(memlord_cache_hit(lord, cuda(0)));
+    assert_ok(memlord_cache_miss(lord, cuda(0)));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "pool, cuda:0: reserved 3.91 KiB"));
+    assert_non_null(strstr(text, "25 %, fragmentation 75 %, hits 50 %"));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(json, "\"cached_ratio\":0.250,\"fragmentation\":0.750"));
+    free(text);
+    free(json);
+}
+
+static void a_fragmentation_not_known_is_null(void **state) {
+    memlord *lord = test_lord(state);
+    char *text, *json;
+    assert_ok(memlord_reserved_set(lord, cuda(0), 4000, UINT64_MAX));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "fragmentation unknown"));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(json, "\"cached_ratio\":1.000,\"fragmentation\":null"));
+    free(text);
+    free(json);
+}
+
+static void without_a_pool_none_is_shown(void **state) {
+    memlord *lord = test_lord(state);
+    char *text;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3000, NULL));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_null(strstr(text, "pool, "));
+    free(text);
+}
+
+static void sizes_are_of_what_lives_now(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    char *text, *json;
+    for (i = 0; i < 40; i++) assert_ok(memlord_alloc(lord, cuda(0), 0x1000 + i, 64 + i, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 0, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2001, TEST_MAX_BYTES, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 127, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2001, 128, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "sizes of live blocks, cuda:0: 1 from 0 B, 39 from 64 B, "
+                                 "1 from 256 TiB\n"));
+    assert_non_null(strstr(text, "sizes of live blocks, cpu: 1 from 64 B, 1 from 128 B\n"));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(json, "\"sizes\":[{\"from\":0,\"blocks\":1},{\"from\":64,\"blocks\":39},"
+                                 "{\"from\":281474976710656,\"blocks\":1}]"));
+    free(text);
+    free(json);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(what_the_pool_holds_is_shown),
@@ -354,6 +414,10 @@ int main(void) {
         TEST_FAKES(pressure_is_the_worse_of_the_two),
         TEST_FAKES(a_sample_that_failed_is_no_pressure),
         TEST(threads_lose_no_difference_and_no_hit),
+        TEST(reports_show_the_ratios),
+        TEST(a_fragmentation_not_known_is_null),
+        TEST(without_a_pool_none_is_shown),
+        TEST(sizes_are_of_what_lives_now),
     };
     return cmocka_run_group_tests_name("pools", tests, NULL, NULL);
 }
