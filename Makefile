@@ -26,7 +26,7 @@ q := $(if $(V),,@)
 
 suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites)))
-examples := $(addprefix build/,quickstart llama bands oom server libmemlord_preload.so)
+examples := $(addprefix build/,quickstart llama bands oom server pool libmemlord_preload.so)
 scripts := tests/matrix.sh tests/examples.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
@@ -47,6 +47,8 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 	@build/oom
 	@echo '== server: KV cache per request, admitted under a limit that is never passed'
 	@build/server
+	@echo '== pool: a caching allocator that MemLord tells when it is fragmented, and that compacts'
+	@build/pool
 	@echo '== preload: who allocates in a program that knows nothing of MemLord, here sort'
 	@seq 200000 -1 1 >build/numbers
 	@LD_PRELOAD=$$PWD/build/libmemlord_preload.so MEMLORD_REPORT=- \

@@ -86,8 +86,19 @@ build/server 8 8MiB >"$out/server.small" 2>&1
 [ $? -eq 1 ] && says "$out/server.small" 'does not fit, 8 MiB short'
 verdict $? 'server loads no model that does not fit' "$out/server.small"
 
+build/pool >"$out/pool" 2>&1 &&
+    says "$out/pool" 'preallocated 11 sizes' 'merged [1-9][0-9]* blocks, released [1-9]' \
+        'at last  live 0 B of' 'hit rate [5-9][0-9]\.[0-9] %'
+verdict $? 'pool reuses its blocks, compacts when it is fragmented and ends with nothing live' \
+    "$out/pool"
+
+# The workload reaches past 16 MiB in pieces: collections for want of memory, and no refusal.
+build/pool 16MiB >"$out/pool.small" 2>&1 &&
+    says "$out/pool.small" 'at last  live 0 B of' ' \([4-9]\|[1-9][0-9]\+\) collections'
+verdict $? 'and stays within a small cache size' "$out/pool.small"
+
 for wrong in 'bands 1KiB' 'bands x' 'bands 8MiB 8MiB' 'oom 7' 'oom 9x' 'oom 8 8' 'server 0' \
-    'server 8 x' 'server 8 0' 'server 8 8MiB x'; do
+    'server 8 x' 'server 8 0' 'server 8 8MiB x' 'pool x' 'pool 1MiB' 'pool 64MiB x'; do
     # shellcheck disable=SC2086 # a program and its arguments
     build/$wrong >"$out/wrong" 2>"$out/usage"
     [ $? -eq 2 ] && [ ! -s "$out/wrong" ] && grep -q '^usage: ' "$out/usage" || break
