@@ -24,9 +24,10 @@
         >>costs          what a call costs; what is not counted
         >>api            types and functions, in the order you meet them
         >>implementation then >>platform, >>atomics, >>ledger, >>memory, >>threads, >>map,
-                         >>counters, >>names, >>devices, >>sites, >>fences, >>blocks, >>text,
-                         >>log, >>capacity, >>limits, >>bands, >>deferred, >>pollers,
-                         >>reports, >>retry, >>public; last >>shim
+                         >>counters, >>names, >>devices, >>sites, >>events, >>fences, >>blocks,
+                         >>parts, >>text, >>log, >>capacity, >>limits, >>bands, >>deferred,
+                         >>pollers, >>scopes, >>snapshots, >>reports, >>retry, >>public; last
+                         >>shim
 
     ---------------------------------------------------------------- >>example ---
 
@@ -82,6 +83,13 @@
     Fence     tells when a device is done with a block. A block freed before that is
               pending: still live, until its fences are done.
     Account   who is charged (a request, a user) for bytes counted elsewhere.
+    Part      a named piece of a live storage (a tensor in a weights buffer): parts
+              subdivide, they never add.
+    Scope     a stretch of a thread's work with a name ("decode"): what it allocated less
+              what it freed, its peak, its time. Scopes nest and can be handed to other
+              threads; blocks remember the one they were allocated in.
+    Snapshot  what every device held at one moment; a checkpoint is one with a name.
+    Event     one change (alloc, free, move, collection ...), in a ring, if asked for.
     Mark      a number that grows with memlord_mark. Blocks remember the mark they
               were born under, so "what is still alive since then" is one call.
 
@@ -125,6 +133,7 @@
                                "stb_ds.h"                                  (one file)
         MEMLORD_MAX_DEVICES    devices a ledger can know, default 128, at most 250
                                                                            (one file)
+        MEMLORD_MAX_SCOPES     paths of scopes a ledger can know, default 4096 (one file)
         MEMLORD_MAX_STRINGS    bytes of names kept per ledger, default 64 MiB
                                                                            (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
@@ -159,13 +168,13 @@
     device with a capacity source, a collection callback and a strategy; none otherwise,
     and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With MEMLORD_FLAG_DEFER
     the host's poller starts with the callback, and starts the others when it sees that
-    their devices were touched.
+    their devices were touched. One more takes snapshots, from memlord_snapshots_start on.
     The allocator of a ledger is called with no storage locked; it may be your own malloc
     even if that calls MemLord (such a call made by the ledger itself passes through
     uncounted).
     A ledger survives fork: the child's copy goes on with the state of the moment; its
     pollers start again when it is used.
-    Functions are not async-signal-safe.
+    Functions are not async-signal-safe, but for memlord_request_save.
 
     ----------------------------------------------------------------- >>errors ---
 
@@ -182,6 +191,9 @@
     What did not fit is counted too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow; raise the allocator's limit
         dropped_sites          more sites or tags than fit
+        dropped_events         written over in the ring, or no room there
+    and, of the ledger as a whole, scopes, invocations and snapshots that are no longer
+    there: reports say how many.
 
     ------------------------------------------------------------------ >>costs ---
 
@@ -193,7 +205,8 @@
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands that are far from their thresholds cost a
     branch or two a call; near one (within 64 KiB a thread, see counter_batch) every call
-    adds all threads up. A collection costs what its callbacks do.
+    adds all threads up. A collection costs what its callbacks do. A scope costs some tens
+    of nanoseconds; events, one branch a call when off, and a stamp and 32 bytes when on.
 
     Not counted: memory nobody tells MemLord about (other libraries, the driver, the
     C library's own overhead, stacks, code), the rounding of your allocator, bytes the
@@ -346,6 +359,27 @@
 #define memlord_cached_ratio MEMLORD_I_PREFIXED(memlord_cached_ratio)
 #define memlord_fragmentation MEMLORD_I_PREFIXED(memlord_fragmentation)
 #define memlord_pressure_level MEMLORD_I_PREFIXED(memlord_pressure_level)
+#define memlord_scope_begin MEMLORD_I_PREFIXED(memlord_scope_begin)
+#define memlord_scope_enter MEMLORD_I_PREFIXED(memlord_scope_enter)
+#define memlord_scope_end MEMLORD_I_PREFIXED(memlord_scope_end)
+#define memlord_scope_shapes MEMLORD_I_PREFIXED(memlord_scope_shapes)
+#define memlord_scope_export MEMLORD_I_PREFIXED(memlord_scope_export)
+#define memlord_scope_adopt MEMLORD_I_PREFIXED(memlord_scope_adopt)
+#define memlord_scope_return MEMLORD_I_PREFIXED(memlord_scope_return)
+#define memlord_scope_get MEMLORD_I_PREFIXED(memlord_scope_get)
+#define memlord_scope_current MEMLORD_I_PREFIXED(memlord_scope_current)
+#define memlord_scope_device_time MEMLORD_I_PREFIXED(memlord_scope_device_time)
+#define memlord_checkpoint MEMLORD_I_PREFIXED(memlord_checkpoint)
+#define memlord_snapshots_start MEMLORD_I_PREFIXED(memlord_snapshots_start)
+#define memlord_snapshots_stop MEMLORD_I_PREFIXED(memlord_snapshots_stop)
+#define memlord_events_start MEMLORD_I_PREFIXED(memlord_events_start)
+#define memlord_events_stop MEMLORD_I_PREFIXED(memlord_events_stop)
+#define memlord_events_each MEMLORD_I_PREFIXED(memlord_events_each)
+#define memlord_part_add MEMLORD_I_PREFIXED(memlord_part_add)
+#define memlord_part_remove MEMLORD_I_PREFIXED(memlord_part_remove)
+#define memlord_parts_each MEMLORD_I_PREFIXED(memlord_parts_each)
+#define memlord_save_at_exit MEMLORD_I_PREFIXED(memlord_save_at_exit)
+#define memlord_request_save MEMLORD_I_PREFIXED(memlord_request_save)
 #define memlord_write MEMLORD_I_PREFIXED(memlord_write)
 #define memlord_save MEMLORD_I_PREFIXED(memlord_save)
 #define memlord_shim_malloc MEMLORD_I_PREFIXED(memlord_shim_malloc)
@@ -493,12 +527,12 @@ typedef struct memlord_desc {
     memlord_clock clock;         /* monotonic */
     uint32_t flags;              /* MEMLORD_FLAG_... */
     uint32_t poll_ms;            /* how often pollers sample, 200; at least 10 */
-    uint32_t snapshot_ms;        /* no effect yet */
-    size_t event_capacity;       /* no effect yet */
+    uint32_t snapshot_ms;        /* memlord_snapshots_start from the start */
+    size_t event_capacity;       /* memlord_events_start from the start */
     uint64_t counter_batch;      /* bytes a thread may hold back from the peak, 65536 */
-    const char *output_dir;      /* no effect yet */
+    const char *output_dir;      /* where dated reports go: memlord_save_at_exit */
     const char *proc_root;       /* put before /proc and cgroup paths; for tests */
-    const char *labels;          /* no effect yet */
+    const char *labels;          /* "host=a1,model=x": shown in reports */
 } memlord_desc;
 
 /* A place in the host's source. Planted static by MEMLORD_SITE, so its address is its
@@ -532,7 +566,7 @@ typedef struct memlord_block_info {
     uint64_t bytes;
     uint64_t refs;             /* 1 + views */
     const char *tag;           /* NULL: untagged */
-    const char *scope;         /* NULL: this version has no scopes */
+    const char *scope;         /* path of the one it was allocated in; NULL: none */
     const memlord_site *site;  /* NULL: not known */
     uint64_t born;             /* the mark it was born under */
     memlord_meta meta;         /* zero if never described */
@@ -638,13 +672,13 @@ typedef struct memlord_fence {
 typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* != 0 stops */
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size);  /* 0: written */
 
-/* name, what it is */
+/* name, suffix of its files, what it is */
 #define MEMLORD_I_FORMATS(X)                                                                  \
-    X(TEXT, "a table for people; the first 25 lines tell most of it")                         \
-    X(JSON, "for programs: all devices, tags and sites, the 100 largest blocks; schema memlord/1")
+    X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
+    X(JSON, "json", "for programs: everything; schema memlord/1")
 
 typedef enum memlord_format {
-#define MEMLORD_I_X(name, text) MEMLORD_FORMAT_##name,
+#define MEMLORD_I_X(name, suffix, text) MEMLORD_FORMAT_##name,
     MEMLORD_I_FORMATS(MEMLORD_I_X)
 #undef MEMLORD_I_X
     MEMLORD_FORMAT_COUNT
@@ -653,7 +687,8 @@ typedef enum memlord_format {
 /* -- lifecycle -- */
 
 /* Opens a ledger. `desc` NULL is the default configuration; copied, strings too.
-   Errors: E_INVALID one of alloc and free without the other, or `out` NULL; E_NOMEM.
+   Errors: E_INVALID one of alloc and free without the other, `out` NULL, or snapshot_ms of 1 to
+   9; E_NOMEM.
    Owns:   *out is yours until memlord_destroy; never destroying it is legal. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MEMLORD_I_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -942,13 +977,37 @@ MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device dev
     MEMLORD_I_OFF(MEMLORD_OK)
 
 /* Begins a new birth epoch and answers it: blocks allocated from now on carry it. At most
-   2^27 - 1 marks; then the last one stays. */
+   2^26 - 1 marks; then the last one stays. */
 MEMLORD_API uint64_t memlord_mark(memlord *lord) MEMLORD_I_OFF(0)
 
 /* Calls fn (may be NULL) for every live block born under `since_mark` or later, answers how
    many there were. 0 means all. Cost: walks the map. */
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MEMLORD_I_OFF(0)
+
+/* -- parts: what is inside a storage -- */
+
+/* Names a piece of a live storage: a tensor in a weights buffer, a slot of a KV cache. Parts
+   subdivide, they never add: no total changes. They go when removed, or with their storage.
+   Errors: E_INVALID bytes 0, not inside the storage, or rank over 8; E_STATE it overlaps another
+   part; E_UNKNOWN no such storage; E_NOMEM. Cost: under a us with 100,000 parts. */
+MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
+                                            uint64_t storage, uint64_t offset, uint64_t bytes,
+                                            const memlord_meta *meta) MEMLORD_I_OFF(MEMLORD_OK)
+/* Removes the part that begins there. Errors: E_UNKNOWN. */
+MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
+                                               uint64_t storage, uint64_t offset)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+typedef struct memlord_part_info {
+    uint64_t offset, bytes;
+    memlord_meta meta; /* strings live until destroy */
+} memlord_part_info;
+typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* != 0 stops */
+/* Calls fn for the parts of a storage, by offset, and answers how many it was called for.
+   Copied some at a time: fn may call the ledger. */
+MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
+                                      memlord_part_fn fn, void *user) MEMLORD_I_OFF(0)
 
 /* -- tags, plan against actual -- */
 
@@ -1281,6 +1340,143 @@ enum {
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MEMLORD_I_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
+/* -- scopes: what a phase of the program cost --
+   A scope is a stretch of a thread's work with a name: a step, a layer, a request. Scopes nest,
+   and are told apart by their path, "decode/attention". A scope's delta is what its thread
+   allocated meanwhile less what it freed, inner scopes included, and the same of the threads it
+   was handed to; it may be negative. Blocks remember the scope they were allocated in. */
+
+/* A scope's name and place; MEMLORD_SCOPE plants one. Its address is its identity, its strings
+   are copied when first seen. */
+typedef struct memlord_scope_site {
+    const char *name;
+    memlord_site site;
+} memlord_scope_site;
+
+/* Begins a scope on this thread; they nest up to 64 deep. Names are cut to 200 bytes.
+   Errors: E_INVALID NULL or ""; E_STATE too deep; E_NOMEM also over MEMLORD_MAX_SCOPES paths,
+   counted. Cost: tens of ns, and one or two a device and thread. */
+MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
+    MEMLORD_I_OFF(MEMLORD_OK)
+/* The same for a place that lasts: nothing is compared. Errors: also E_INVALID `place` NULL. */
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
+    MEMLORD_I_OFF(MEMLORD_OK)
+/* Ends the innermost scope of this thread. A thread that exits ends all of its own.
+   Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return). */
+MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Notes what the innermost scope works on, "q[1,32,128] k[1,8,128]", shown with this
+   invocation. NULL forgets it. Errors: E_STATE no scope; E_NOMEM. */
+MEMLORD_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Lets other threads work for this thread's innermost scope: each adopts the token, and returns
+   it when it is done; what it does between counts there too. An invocation is over when all who
+   have a part in it are. A token is good until its scope has ended and all have returned it; any
+   number of threads may have it, by copies if they like.
+   Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
+   the innermost scope is not this one; E_UNKNOWN the scope is over; E_INVALID; E_NOMEM. */
+typedef struct memlord_scope_token {
+    uint64_t word[2]; /* the library's */
+} memlord_scope_token;
+MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
+    MEMLORD_I_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
+    MEMLORD_I_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* What all invocations of a path did that are over. Strings live until destroy. */
+typedef struct memlord_scope_stat {
+    const char *name, *path;
+    const memlord_site *site; /* NULL: begun by name */
+    uint64_t id, parent;      /* 0: none */
+    uint64_t count, running;  /* invocations: over; not yet */
+    struct {
+        int64_t total, min, max;
+    } bytes, blocks;          /* deltas */
+    uint64_t peak;            /* highest in any invocation, above where that began; with more
+                                 than one device the sum of theirs: an upper bound */
+    struct {
+        uint64_t total, min, max;
+    } ns;                     /* of the host's time */
+    uint64_t device_ns;       /* memlord_scope_device_time */
+} memlord_scope_stat;
+
+/* Reads a scope by its path. Errors: E_UNKNOWN never begun, *out zero; E_INVALID. */
+MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
+                                             memlord_scope_stat *out)
+    MEMLORD_I_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+/* The id of this thread's innermost scope; 0: none. */
+MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MEMLORD_I_OFF(0)
+/* Adds time a device took for a scope, known when its events are. Errors: E_UNKNOWN no such
+   id. */
+MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* -- snapshots: how memory moved -- */
+
+/* Keeps what every device holds at this moment, under a name. The last 256 snapshots are kept;
+   then every other periodic one goes, the oldest first, and is counted.
+   Errors: E_INVALID NULL or ""; E_NOMEM, counted. Cost: a tenth of a us a device and thread. */
+MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Takes one now, one every interval_ms (0: 5000, at least 10) on a thread of its own, with the
+   largest blocks, and a last one at the stop, or for a report. Without threads memlord_gc_poll
+   takes those that are due.
+   Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come. */
+MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
+    MEMLORD_I_OFF(MEMLORD_OK)
+MEMLORD_API void memlord_snapshots_stop(memlord *lord) MEMLORD_I_OFF_VOID
+
+/* -- events: every change, in a ring -- */
+
+/* name, text */
+#define MEMLORD_I_EVENTS(X)                                                                   \
+    X(ALLOC, "alloc")             /* a block begins */                                        \
+    X(FREE, "free")               /* a block is credited */                                   \
+    X(PEND, "pend")               /* a block is freed, and waits for its device */            \
+    X(MOVE, "move")               /* a block begins that was moved there */                   \
+    X(ARENA_ADD, "arena_add")                                                                 \
+    X(ARENA_SUB, "arena_sub")                                                                 \
+    X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
+    X(OOM, "oom")                 /* an attempt found no memory; bytes: wanted */             \
+    X(SCOPE_BEGIN, "scope_begin")                                                             \
+    X(SCOPE_END, "scope_end")                                                                 \
+    X(CHECKPOINT, "checkpoint")   /* tag: its name */
+enum {
+#define MEMLORD_I_X(name, text) MEMLORD_EVENT_##name,
+    MEMLORD_I_EVENTS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    MEMLORD_EVENT_COUNT
+};
+
+typedef struct memlord_event {
+    uint64_t time_ns;         /* since the ledger was created */
+    uint32_t thread;          /* a number of the ledger's own */
+    int kind;                 /* MEMLORD_EVENT_... */
+    memlord_device device;    /* {MEMLORD_ANY, MEMLORD_ANY}: of none */
+    uint64_t storage, bytes;
+    const memlord_site *site; /* of the call, where sites are counted; NULL: not known */
+    const char *tag;          /* of the block; NULL: none */
+    uint64_t scope;           /* the thread's innermost; 0: none */
+} memlord_event;
+typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0 stops */
+
+/* Writes what happens into a ring of at most `capacity` events (0: 65536; 32 bytes each), over
+   the oldest; those are counted in dropped_events. A later start goes on in the same ring, or with
+   another capacity in a new one. Cost: one branch a call when off.
+   Errors: E_INVALID over 2^26; E_NOMEM. */
+MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
+    MEMLORD_I_OFF(MEMLORD_OK)
+/* Stops writing; the ring can still be read. */
+MEMLORD_API void memlord_events_stop(memlord *lord) MEMLORD_I_OFF_VOID
+/* Calls fn for the events in the ring, in the order of their time; those that are overwritten
+   meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
+MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
 /* -- reports -- */
 
 /* Writes a report through fn, in pieces of up to a few KiB, streaming.
@@ -1296,6 +1492,20 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
    Errors: E_INVALID the path; E_IO; E_UNSUPPORTED; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Saves a report when the ledger is destroyed or the process exits, whichever is first, as
+   memory_profile_YYYYMMDD_HHMMSS and the format's suffix (UTC), in `directory` (NULL: the
+   ledger's output_dir, else the current one). Never over a file that is there: the process id
+   and a number are put behind the time then. The last call counts.
+   Errors: E_INVALID the path is too long; E_UNSUPPORTED; E_NOMEM. */
+MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
+                                                const char *directory) MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Asks for such a report now: served by the next call that records something (with
+   MEMLORD_FLAG_DEFER by memlord_gc_poll, memlord_retire and memlord_alloc_retry alone), by a
+   poller or by the thread that takes snapshots. As JSON unless memlord_save_at_exit says
+   otherwise. Async-signal-safe: a handler of SIGUSR1 may call it. */
+MEMLORD_API void memlord_request_save(memlord *lord) MEMLORD_I_OFF_VOID
 
 /* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
    Each does the real call, on the cpu device (mapped for a file's mmap), and keeps errno. */
@@ -1374,21 +1584,21 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 
 /* MEMLORD_TAG(lord, "kv_cache") { ... } tags what the block allocates. Under GNU C and C++ it
    ends with the block however it is left; elsewhere break, return and goto skip the end. */
-typedef struct memlord_i_tag_guard {
+typedef struct memlord_i_guard {
     memlord *lord;
     int open; /* the begin went well and wants its end */
     int once;
-} memlord_i_tag_guard;
+} memlord_i_guard;
 
-MEMLORD_I_INLINE memlord_i_tag_guard memlord_i_tag_enter(memlord *lord, const char *tag) {
-    memlord_i_tag_guard guard;
+MEMLORD_I_INLINE memlord_i_guard memlord_i_tag_enter(memlord *lord, const char *tag) {
+    memlord_i_guard guard;
     guard.lord = lord;
     guard.open = memlord_tag_begin(lord, tag) == MEMLORD_OK;
     guard.once = 1;
     return guard;
 }
 
-MEMLORD_I_INLINE void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
+MEMLORD_I_INLINE void memlord_i_tag_leave(memlord_i_guard *guard) {
     if (guard->open) (void)memlord_tag_end(guard->lord);
     guard->open = 0;
 }
@@ -1401,10 +1611,48 @@ MEMLORD_I_INLINE void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 #define MEMLORD_I_ON_LEAVE(fn)
 #endif
 #define MEMLORD_I_TAG(guard, lord, tag)                                                       \
-    for (memlord_i_tag_guard guard MEMLORD_I_ON_LEAVE(memlord_i_tag_leave) =                  \
+    for (memlord_i_guard guard MEMLORD_I_ON_LEAVE(memlord_i_tag_leave) =                  \
              memlord_i_tag_enter(lord, tag);                                                  \
          guard.once; guard.once = 0, memlord_i_tag_leave(&guard))
 #define MEMLORD_TAG(lord, tag) MEMLORD_I_TAG(MEMLORD_I_JOIN(memlord_i_tag_, __LINE__), lord, tag)
+
+/* MEMLORD_SCOPE(lord, "forward") { ... } is a scope, planted static under GNU C; the name is a
+   string literal. It ends with the block as MEMLORD_TAG does. */
+MEMLORD_I_INLINE memlord_i_guard memlord_i_scope_enter(memlord *lord,
+                                                           const memlord_scope_site *place) {
+    memlord_i_guard guard;
+    guard.lord = lord;
+    guard.open = memlord_scope_enter(lord, place) == MEMLORD_OK;
+    guard.once = 1;
+    return guard;
+}
+MEMLORD_I_INLINE memlord_i_guard memlord_i_scope_named(memlord *lord, const char *name) {
+    memlord_i_guard guard;
+    guard.lord = lord;
+    guard.open = memlord_scope_begin(lord, name) == MEMLORD_OK;
+    guard.once = 1;
+    return guard;
+}
+MEMLORD_I_INLINE void memlord_i_scope_leave(memlord_i_guard *guard) {
+    if (guard->open) (void)memlord_scope_end(guard->lord);
+    guard->open = 0;
+}
+#if defined(__GNUC__) && !defined(MEMLORD_DISABLE)
+#define MEMLORD_I_SCOPE_PLANT(lord, text)                                                     \
+    memlord_i_scope_enter(lord, (__extension__({                                              \
+                              static const memlord_scope_site memlord_i_here = {              \
+                                  text, {__FILE__, __func__, __LINE__}};                      \
+                              &memlord_i_here;                                                \
+                          })))
+#else
+#define MEMLORD_I_SCOPE_PLANT(lord, text) memlord_i_scope_named(lord, text)
+#endif
+#define MEMLORD_I_SCOPE(guard, lord, text)                                                    \
+    for (memlord_i_guard guard MEMLORD_I_ON_LEAVE(memlord_i_scope_leave) =                \
+             MEMLORD_I_SCOPE_PLANT(lord, text);                                               \
+         guard.once; guard.once = 0, memlord_i_scope_leave(&guard))
+#define MEMLORD_SCOPE(lord, text)                                                             \
+    MEMLORD_I_SCOPE(MEMLORD_I_JOIN(memlord_i_scope_, __LINE__), lord, text)
 
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)
 #pragma GCC diagnostic pop
@@ -1423,6 +1671,9 @@ MEMLORD_I_INLINE void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 /* Knobs of this file; impossible values end here. */
 #ifndef MEMLORD_MAX_DEVICES
 #define MEMLORD_MAX_DEVICES 128
+#endif
+#ifndef MEMLORD_MAX_SCOPES
+#define MEMLORD_MAX_SCOPES 4096
 #endif
 #ifndef MEMLORD_MAX_STRINGS
 #define MEMLORD_MAX_STRINGS (64u << 20)
@@ -1501,6 +1752,11 @@ MEMLORD_I_INLINE void memlord_i_tag_leave(memlord_i_tag_guard *guard) {
 #define MEMLORD_I_THREADLESS 0
 #endif
 
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+#include <cpuid.h> /* whether the time stamp counter is steady */
+#elif defined(_MSC_VER)
+#include <intrin.h> /* the same; atomics */
+#endif
 #if MEMLORD_I_WINDOWS
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN
@@ -1538,6 +1794,36 @@ typedef struct memlord_i_symbol {
     const char *name; /* NULL: not known */
 } memlord_i_symbol;
 
+/* -- ticks: a stamp of time for a third of what a clock costs --
+   The processor's own counter, where it goes on at one rate whatever the processor does. */
+
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+static uint64_t memlord_i_ticks(void) { return __builtin_ia32_rdtsc(); }
+static int memlord_i_ticks_steady(void) { /* "invariant TSC" in the manuals of Intel and AMD */
+    unsigned a, b, c, d;
+    return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d >> 8 & 1);
+}
+#elif defined(_MSC_VER) && (defined(_M_X64) || defined(_M_IX86))
+static uint64_t memlord_i_ticks(void) { return __rdtsc(); }
+static int memlord_i_ticks_steady(void) {
+    int r[4];
+    __cpuid(r, (int)0x80000000u);
+    if ((unsigned)r[0] < 0x80000007u) return 0;
+    __cpuid(r, (int)0x80000007u);
+    return r[3] >> 8 & 1;
+}
+#elif defined(__GNUC__) && defined(__aarch64__)
+static uint64_t memlord_i_ticks(void) {
+    uint64_t v;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
+    return v;
+}
+static int memlord_i_ticks_steady(void) { return 1; }
+#else
+static uint64_t memlord_i_ticks(void) { return 0; }
+static int memlord_i_ticks_steady(void) { return 0; }
+#endif
+
 #if MEMLORD_I_WINDOWS
 
 static void *memlord_i_pages_map(size_t size) {
@@ -1567,11 +1853,11 @@ static uint64_t memlord_i_now(void) {
     return (uint64_t)(count.QuadPart / rate.QuadPart) * 1000000000u +
            (uint64_t)(count.QuadPart % rate.QuadPart) * 1000000000u / (uint64_t)rate.QuadPart;
 }
-static uint64_t memlord_i_wall_seconds(void) {
+static uint64_t memlord_i_wall_now(void) { /* ns since 1970 */
     FILETIME now;
     GetSystemTimeAsFileTime(&now); /* 100 ns since 1601 */
-    return ((((uint64_t)now.dwHighDateTime << 32) | now.dwLowDateTime) / 10000000u) -
-           11644473600u;
+    return ((((uint64_t)now.dwHighDateTime << 32) | now.dwLowDateTime) -
+            UINT64_C(116444736000000000)) * 100;
 }
 static void memlord_i_yield(void) { (void)SwitchToThread(); }
 static uint64_t memlord_i_pid(void) { return GetCurrentProcessId(); }
@@ -1628,6 +1914,12 @@ static int memlord_i_file_rename(const char *from, const char *to) {
     wchar_t a[1024], b[1024];
     if (memlord_i_wide_path(from, a, 1024) || memlord_i_wide_path(to, b, 1024)) return -1;
     return MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) ? 0 : -1;
+}
+static int memlord_i_file_rename_new(const char *from, const char *to) { /* 1: there is one */
+    wchar_t a[1024], b[1024];
+    if (memlord_i_wide_path(from, a, 1024) || memlord_i_wide_path(to, b, 1024)) return -1;
+    if (MoveFileExW(a, b, MOVEFILE_WRITE_THROUGH)) return 0;
+    return GetLastError() == ERROR_ALREADY_EXISTS || GetLastError() == ERROR_FILE_EXISTS ? 1 : -1;
 }
 static void memlord_i_file_remove(const char *path) {
     wchar_t wide[1024];
@@ -1704,7 +1996,11 @@ static uint64_t memlord_i_now(void) {
     if (clock_gettime(CLOCK_MONOTONIC, &t)) return 0;
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
-static uint64_t memlord_i_wall_seconds(void) { return (uint64_t)time(NULL); }
+static uint64_t memlord_i_wall_now(void) { /* ns since 1970 */
+    struct timespec t;
+    if (clock_gettime(CLOCK_REALTIME, &t)) return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 static void memlord_i_yield(void) { (void)sched_yield(); }
 static uint64_t memlord_i_pid(void) { return (uint64_t)getpid(); }
 /* 1: the variable is set and fits; -1: it does not fit; 0: not set, or the process is set-uid */
@@ -1816,6 +2112,14 @@ static int memlord_i_file_close(memlord_i_file file, int sync) {
     return close(file) || bad ? -1 : 0;
 }
 static int memlord_i_file_rename(const char *from, const char *to) { return rename(from, to); }
+/* 1: there is one of that name already */
+static int memlord_i_file_rename_new(const char *from, const char *to) {
+    struct stat there;
+    if (!link(from, to)) return unlink(from) ? -1 : 0;
+    if (errno == EEXIST) return 1;
+    if (!lstat(to, &there)) return 1; /* a system without links: nearly as good */
+    return rename(from, to);
+}
 static void memlord_i_file_remove(const char *path) { (void)unlink(path); }
 
 /* A write past the file size limit raises SIGXFSZ, which kills by default: held back, and
@@ -2552,7 +2856,6 @@ static MEMLORD_I_HOT void memlord_i_pause(void) {
 #endif
 }
 #elif defined(_MSC_VER)
-#include <intrin.h>
 /* MSVC: volatile accesses of aligned words are single accesses; on ARM64 they need the barrier
    that __dmb gives, on x86 the processor orders loads and stores itself. */
 #if defined(_M_ARM64)
@@ -2709,6 +3012,8 @@ static void memlord_i_lock_drop(memlord_i_lock *lock) {
        fences    fences, their queues, what is to be dropped
        callbacks collection callbacks, and who runs them; capacity sources
        place     one a physical device: its sample, limit, reservations, bands
+       scopes    handoffs, and what is remembered of invocations
+       snapshots the list of them, and who held a device at its peak
        memory    the ledger's free pieces
        count     the cells of the orphan record
        row       one a row: the published balance
@@ -2793,8 +3098,131 @@ enum { /* memlord_i_thread.special */
     MEMLORD_I_SPECIAL_TRACE = 8,  /* the ledger logs every call */
     MEMLORD_I_SPECIAL_FENCE = 16, /* no memlord_i_barrier_all: entering takes an exchange */
     MEMLORD_I_SPECIAL_TICKET = 32, /* reservations to take allocations off */
-    MEMLORD_I_SPECIAL_ROWS = MEMLORD_I_SPECIAL_TAG | MEMLORD_I_SPECIAL_SITES
+    MEMLORD_I_SPECIAL_SCOPE = 64, /* it was in a scope; taken back by the next call that is not */
+    MEMLORD_I_SPECIAL_ROWS = MEMLORD_I_SPECIAL_TAG | MEMLORD_I_SPECIAL_SITES |
+                             MEMLORD_I_SPECIAL_SCOPE
 };
+
+/* An event in the ring.
+     what   bytes:49 | kind:4 | device slot:8
+     where  site row:20 | tag row:16 | scope:28 */
+typedef struct memlord_i_note {
+    memlord_i_u64 stamp, storage, what, where;
+} memlord_i_note;
+typedef struct memlord_i_read { /* one that was read */
+    uint64_t stamp, storage, what, where;
+    uint32_t thread;
+} memlord_i_read;
+#define MEMLORD_I_NOTE_KIND(what) ((uint32_t)((what) >> 49) & 15u)
+#define MEMLORD_I_NOTE_SLOT(what) ((uint32_t)((what) >> 53) & 255u)
+
+/* -- scopes -- */
+
+#define MEMLORD_I_SCOPE_DEPTH 64
+#define MEMLORD_I_SCOPE_BINS 256
+#define MEMLORD_I_RECENT_SCOPES 32
+
+/* What one thread did in one invocation of a scope, or all who had a part in it. */
+typedef struct memlord_i_effort {
+    uint64_t start, stamps; /* when, how long */
+    uint64_t bytes, blocks; /* signed: deltas */
+    uint64_t before, after; /* live bytes of all devices */
+    uint64_t peak;          /* above the start */
+    const char *shapes;     /* kept */
+} memlord_i_effort;
+typedef struct memlord_i_invocation { /* the same, where others read it */
+    memlord_i_u64 start, stamps, bytes, blocks, before, after, peak;
+    memlord_i_ptr shapes;
+} memlord_i_invocation;
+
+/* The last invocations; what follows is 8 to 64 of them. */
+typedef struct memlord_i_history {
+    uint64_t cap;
+    memlord_i_invocation at[1];
+} memlord_i_history;
+#define MEMLORD_I_HISTORY_SIZE(cap)                                                           \
+    (sizeof(memlord_i_history) + (size_t)((cap) - 1) * sizeof(memlord_i_invocation))
+
+typedef struct memlord_i_extreme {
+    memlord_i_u64 total, min, max; /* signed */
+} memlord_i_extreme;
+
+/* What one thread did in one scope, in this epoch. */
+typedef struct memlord_i_stint {
+    struct memlord_i_stint *next;
+    uint32_t thread;
+    memlord_i_history *history; /* replaced under the scopes lock */
+    memlord_i_u64 epoch, count, running, peak;
+    memlord_i_extreme bytes, blocks, stamps;
+    memlord_i_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: deltas in all */
+} memlord_i_stint;
+
+typedef struct memlord_i_scope {
+    uint32_t id;
+    struct memlord_i_scope *parent, *next; /* next: of the bin, under the cold lock */
+    const char *name, *path;               /* kept */
+    struct memlord_i_site *site;           /* NULL: begun by name */
+    memlord_i_ptr stints;                  /* memlord_i_stint *; push only */
+    memlord_i_u64 device_ns;
+    memlord_i_u64 birth;                   /* the last: mark:26 | number:26 */
+} memlord_i_scope;
+
+/* A frame's view of a device: the thread's level when it began; the highest since. */
+typedef struct memlord_i_level {
+    uint64_t from, high;
+} memlord_i_level;
+#define MEMLORD_I_LEVELS_SIZE ((MEMLORD_MAX_DEVICES + 1) * sizeof(memlord_i_level))
+
+/* A scope that other threads have a part in; under the scopes lock, but for its number. */
+typedef struct memlord_i_handoff {
+    struct memlord_i_handoff *next; /* spare */
+    uint64_t number, turn;          /* what a token names it by */
+    uint32_t holders;
+    const struct memlord_i_thread *owner; /* whose scope it is; NULL: he has left */
+    memlord_i_scope *scope;
+    memlord_i_effort all;           /* of those who have left */
+    memlord_i_u64 devices[MEMLORD_MAX_DEVICES + 1];
+} memlord_i_handoff;
+
+/* A scope a thread is in. */
+typedef struct memlord_i_frame {
+    memlord_i_scope *scope;
+    memlord_i_stint *stint;
+    memlord_i_handoff *handoff; /* it was handed out, or (adopted) in; else NULL */
+    int adopted;
+    uint32_t devices;           /* of `at` that are set */
+    uint64_t start, before, blocks;
+    const char *shapes;
+    memlord_i_level *at;        /* by slot */
+} memlord_i_frame;
+
+typedef struct memlord_i_recent_scope {
+    const void *given; /* how the host says it */
+    uint32_t parent;
+    memlord_i_scope *scope;
+    memlord_i_stint *stint;
+} memlord_i_recent_scope;
+
+typedef struct memlord_i_nest { /* a thread's scopes */
+    uint32_t depth;
+    memlord_i_frame frame[MEMLORD_I_SCOPE_DEPTH];
+    memlord_i_recent_scope recent[MEMLORD_I_RECENT_SCOPES];
+} memlord_i_nest;
+
+/* Events of one thread, in a row. */
+typedef struct memlord_i_burst {
+    memlord_i_u64 turn;   /* another each time it is given out; 0: never */
+    memlord_i_u32 taken;  /* a thread writes it */
+    memlord_i_u32 count, thread;
+    memlord_i_note at[1]; /* ring->most of them */
+} memlord_i_burst;
+typedef struct memlord_i_ring {
+    struct memlord_i_ring *older;
+    size_t size, stride, capacity;
+    uint64_t bursts;
+    uint32_t most;      /* events a burst */
+    memlord_i_u64 turn; /* bursts asked for so far; they follow */
+} memlord_i_ring;
 
 /* A site on a device as a thread remembers it: no look-up in the index, no probing. */
 typedef struct memlord_i_known {
@@ -2822,6 +3250,12 @@ typedef struct memlord_i_thread {
     memlord_i_ptr next;    /* all records of the ledger; push only */
     memlord_i_u32 in_use;
     uint64_t generation;   /* of the ledger */
+    memlord_i_burst *burst; /* of `ring`, where its events go */
+    memlord_i_ring *ring;
+    uint32_t scope;        /* the innermost; 0: none */
+    memlord_i_nest *nest;  /* its scopes; NULL: it had none */
+    uint64_t born_of, born_in; /* lord->born, and what it is in this scope; 0: look it up */
+    struct memlord *lord;
     uint32_t also;           /* slot of another device the call took bytes from */
     memlord_ticket retrying; /* what its next alloc comes off, and nothing else */
     uint32_t open_tickets; /* of `tickets`, some of them closed by another thread since */
@@ -2837,10 +3271,39 @@ typedef struct memlord_i_thread {
 
 /* A block of the map: 24 bytes.
      word1   bytes:49 | device slot:8 | references:7 (127: in the side record)
-     word2   side:1 | site row:20 | tag row:16 | born:27, or a side record's address | 1 */
+     word2   side:1 | site row:20 | tag row:16 | born:27, or a side record's address | 1
+     born    the mark, or in a scope 1:1 | birth:26 */
 typedef struct memlord_i_entry {
     uint64_t key, word1, word2;
 } memlord_i_entry;
+
+/* What went from one device to another. */
+typedef struct memlord_i_route {
+    struct memlord_i_route *next;
+    uint32_t from, to;
+    memlord_i_u64 moves, bytes;
+} memlord_i_route;
+
+/* The mark and the scope of blocks that were allocated in one. */
+typedef struct memlord_i_birth {
+    uint64_t mark;
+    uint32_t scope;
+} memlord_i_birth;
+
+/* A named piece of a block. */
+typedef struct memlord_i_part {
+    uint64_t offset, bytes;
+    memlord_meta meta; /* kept */
+} memlord_i_part;
+typedef struct memlord_i_leaf {
+    uint32_t n;
+    memlord_i_part *at[255]; /* by offset */
+} memlord_i_leaf;
+typedef struct memlord_i_parts {
+    uint64_t count, bytes;
+    uint32_t leaves, room;
+    memlord_i_leaf **leaf; /* by offset; none is empty */
+} memlord_i_parts;
 
 /* What few blocks have: a description, more references than fit, fences to wait for. */
 typedef struct memlord_i_side {
@@ -2849,6 +3312,7 @@ typedef struct memlord_i_side {
     struct memlord_i_fence *fences; /* recorded uses; of a pending block those not yet done */
     uint64_t serial; /* not 0: freed, and pending; no two are the same */
     uint64_t epoch;  /* when that was */
+    memlord_i_parts *parts; /* NULL: none */
     memlord_meta meta;
 } memlord_i_side;
 
@@ -2947,12 +3411,45 @@ typedef struct memlord_i_oom {
     uint64_t at; /* 0: there was none */
 } memlord_i_oom;
 
+/* -- snapshots -- */
+
+typedef struct memlord_i_held { /* by a device, at one moment */
+    uint64_t live, pending, reserved, peak, blocks;
+} memlord_i_held;
+#define MEMLORD_I_SNAPSHOTS 256
+/* What follows is `devices` of memlord_i_held, by slot, and `tops` of memlord_block_info. */
+typedef struct memlord_i_snapshot {
+    struct memlord_i_snapshot *next; /* of those that are out */
+    size_t size, tops;
+    uint64_t at;      /* ns since create */
+    const char *name; /* kept; NULL: periodic */
+    uint64_t live, blocks;
+    uint32_t devices;
+} memlord_i_snapshot;
+
+typedef struct memlord_i_recorder { /* takes them */
+    memlord_i_u32 wanted, state, stop, interval; /* state: MEMLORD_I_POLLER_...; ms */
+    memlord_i_u64 due;                           /* when no thread does it */
+    memlord_i_event wake;
+    memlord_i_worker worker;
+    memlord_i_job job;
+} memlord_i_recorder;
+
+#define MEMLORD_I_HOLDERS 32
+typedef struct memlord_i_holders {
+    uint64_t at, bytes, epoch; /* ns since create; live then; which */
+    size_t tags, sites;
+    memlord_tag_stat tag[MEMLORD_I_HOLDERS];
+    memlord_site_stat site[MEMLORD_I_HOLDERS];
+} memlord_i_holders;
+
 /* What the bands know of a device; under its place's lock, but for what is atomic. */
 typedef struct memlord_i_watch {
     memlord_i_u64 soon_up, soon_low; /* signed: published bytes at which to look again */
     memlord_i_u32 nearby;  /* every call looks */
     memlord_i_u32 wanted;  /* the next call looks: something has come to its mark */
     memlord_i_u32 seen;  /* its poller was thought of */
+    memlord_i_u64 holders_at; /* peak from which on who holds it is noted anew */
     memlord_i_u64 looks;
     uint64_t quantum;    /* bytes a thread frees before it looks again; 0: it need not */
     int spent;           /* a collection ran: not before the metric has moved */
@@ -2970,6 +3467,7 @@ typedef struct memlord_i_device {
     memlord_i_ptr place;                       /* memlord_i_place *: where its bytes are */
     memlord_i_watch watch;
     memlord_i_oom oom;                         /* under its place's lock */
+    memlord_i_holders *holders;                /* at its peak; under the snapshots lock */
     memlord_i_place own;
 } memlord_i_device;
 
@@ -3016,12 +3514,14 @@ typedef struct memlord_i_waiter {
     memlord_i_event event;
 } memlord_i_waiter;
 
-enum { /* memlord.alert: what the end of a call has to look after */
+enum { /* memlord.alert: what the end of a call has to do */
     MEMLORD_I_ALERT_REVIEW = 1, /* more threads than the margins allow for */
     MEMLORD_I_ALERT_FENCES = 2, /* some are queued, or to be dropped */
     MEMLORD_I_ALERT_WAITER = 4, /* somebody waits for a free */
     MEMLORD_I_ALERT_POLLER = 8, /* a device came, and all are to be polled */
-    MEMLORD_I_ALERT_LOOK = 16   /* times the devices nearby or wanted */
+    MEMLORD_I_ALERT_EVENTS = 16, /* they are kept; nothing to look after */
+    MEMLORD_I_ALERT_SAVE = 32,  /* a report is asked for */
+    MEMLORD_I_ALERT_LOOK = 64   /* times the devices nearby or wanted */
 };
 
 typedef struct memlord_i_string { /* of an stb_ds string map */
@@ -3081,6 +3581,29 @@ struct memlord {
     memlord_i_u32 next_id;
     memlord_i_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
     memlord_i_u64 lost_allocs, lost_bytes; /* dropped, on devices there was no memory for */
+    memlord_i_u64 lost_events;  /* of no device */
+    memlord_i_ptr ring;         /* memlord_i_ring * */
+    uint32_t ticking;           /* stamps are the processor's */
+    memlord_i_ptr routes;       /* memlord_i_route *; push only, under the cold lock */
+    memlord_i_u64 pair_ps;      /* what an alloc and a free cost; 0: not yet measured */
+    memlord_i_book births;      /* from 1 */
+    uint32_t birth_count;       /* under the cold lock */
+    memlord_i_book scopes;      /* of memlord_i_ptr, from 1 */
+    memlord_i_u32 scope_count;
+    memlord_i_scope *scope_bins[MEMLORD_I_SCOPE_BINS]; /* under the cold lock */
+    memlord_i_lock scopes_lock;
+    memlord_i_book handoffs;    /* from 1 */
+    uint32_t handoff_count;     /* under the cold lock */
+    memlord_i_handoff *spare_handoff;
+    memlord_i_u64 lost_scopes, lost_invocations;
+    memlord_i_lock snapshots_lock;
+    struct memlord_i_snapshot *snapshots[MEMLORD_I_SNAPSHOTS], *snapshots_out;
+    uint32_t snapshot_count, snapshot_readers;
+    memlord_i_u64 lost_snapshots;
+    memlord_i_recorder recorder;
+    memlord_i_u32 exit_format;  /* and 1 more; 0: nothing is saved then */
+    memlord_i_ptr exit_directory; /* const char *, kept; NULL: output_dir */
+    const char *output_dir, *labels; /* kept */
 
     /* fences and bands */
     memlord_i_lock fences_lock;
@@ -3112,7 +3635,7 @@ struct memlord {
     memlord_logger logger;
     memlord_clock clock;
     int log_level;
-    uint64_t started, started_wall;
+    uint64_t started, started_stamp, started_wall;
     memlord_i_u64 own_bytes;
     memlord_i_lock memory_lock;
     memlord_i_piece *pieces[MEMLORD_I_CLASSES]; /* by the log of their grains */
@@ -3138,6 +3661,7 @@ static struct {
     memlord_i_ptr global; /* memlord * */
     memlord_i_u64 generation;
     memlord_i_u32 ready; /* hooks below are in place */
+    memlord_i_u32 at_exit; /* so is the one for memlord_save_at_exit */
     int barrier;         /* memlord_i_barrier_all works */
     int exit_key_ready;
 #if MEMLORD_I_WINDOWS
@@ -3170,9 +3694,12 @@ typedef char memlord_i_check_entry[sizeof(memlord_i_entry) == 24 ? 1 : -1];
 #define MEMLORD_I_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & 0xffffu)
 #define MEMLORD_I_BORN(word2) ((word2) >> 37)
 #define MEMLORD_I_BORN_BITS 27
-#define MEMLORD_I_BORN_MAX (((uint64_t)1 << MEMLORD_I_BORN_BITS) - 1)
+#define MEMLORD_I_MARK_MAX (((uint64_t)1 << (MEMLORD_I_BORN_BITS - 1)) - 1)
+#define MEMLORD_I_BORN_SCOPED (MEMLORD_I_MARK_MAX + 1) /* with the number of a birth */
+#define MEMLORD_I_BIRTHS_MAX (1u << 20)
 #define MEMLORD_I_ROWS_MASK (((uint64_t)1 << 37) - 1)
 #define MEMLORD_I_SITE_ROWS_MAX 0xfffffu
+#define MEMLORD_I_TAG_BITS_OF_ROWS ((uint64_t)MEMLORD_I_TAG_ROWS_MAX << 21)
 #define MEMLORD_I_TAG_ROWS_MAX 0xffffu
 
 /* ----------------------------------------------------------------------- >>memory --
@@ -3496,13 +4023,21 @@ static void memlord_i_thread_unchain(memlord_i_thread *t) {
     t->sibling = NULL;
 }
 
+static void memlord_i_burst_leave(memlord_i_thread *t);
+static void memlord_i_nest_close(memlord_i_thread *t);
+#if MEMLORD_I_POSIX
+static void memlord_i_nest_forget(memlord_i_thread *t);
+#endif
+
 /* Forgets what the thread was in the middle of. */
 static void memlord_i_thread_clear(memlord_i_thread *t) {
+    memlord_i_burst_leave(t);
     t->tag = NULL;
     t->tag_depth = t->tag_row = 0;
     t->open_tickets = 0;
     t->retrying = 0;
-    memlord_i_special(t, MEMLORD_I_SPECIAL_TAG | MEMLORD_I_SPECIAL_TICKET, 0);
+    memlord_i_special(
+        t, MEMLORD_I_SPECIAL_TAG | MEMLORD_I_SPECIAL_TICKET | MEMLORD_I_SPECIAL_SCOPE, 0);
 }
 
 /* Lets go of all records of the calling thread; they may be taken over at once, so nothing of
@@ -3514,6 +4049,7 @@ static MEMLORD_I_COLD void memlord_i_thread_exit(void) {
     while (memlord_i_self.chain) {
         memlord_i_thread *t = memlord_i_self.chain;
         memlord_i_thread_unchain(t);
+        memlord_i_nest_close(t);
         memlord_i_thread_clear(t);
         memlord_i_u32_store_release(&t->in_use, 0);
     }
@@ -3575,6 +4111,8 @@ static MEMLORD_I_COLD void memlord_i_fork_before(void) {
         memlord_i_lock_take(&lord->fences_lock);
         memlord_i_lock_take(&lord->callbacks_lock);
         memlord_i_places_lock(lord, 1);
+        memlord_i_lock_take(&lord->scopes_lock);
+        memlord_i_lock_take(&lord->snapshots_lock);
         memlord_i_lock_take(&lord->memory_lock);
     }
     memlord_i_lock_take(&memlord_i_process.pages_lock);
@@ -3584,6 +4122,8 @@ static MEMLORD_I_COLD void memlord_i_fork_parent(void) {
     memlord_i_lock_drop(&memlord_i_process.pages_lock);
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
         memlord_i_lock_drop(&lord->memory_lock);
+        memlord_i_lock_drop(&lord->snapshots_lock);
+        memlord_i_lock_drop(&lord->scopes_lock);
         memlord_i_places_lock(lord, 0);
         memlord_i_lock_drop(&lord->callbacks_lock);
         memlord_i_lock_drop(&lord->fences_lock);
@@ -3608,6 +4148,7 @@ static MEMLORD_I_COLD void memlord_i_fork_child(void) {
             if (mine || t == lord->orphan) continue;
             t->siblings = NULL;
             t->sibling = NULL;
+            memlord_i_nest_forget(t);
             memlord_i_thread_clear(t);
             memlord_i_u32_store(&t->in_use, 0);
         }
@@ -3653,6 +4194,7 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
         memlord_i_special(t, MEMLORD_I_SPECIAL_TRACE, 1);
     if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
     t->generation = lord->generation;
+    t->lord = lord;
     t->known = t->known_first;
     t->known_shift = 64 - MEMLORD_I_KNOWN_MIN;
     if (memlord_i_threads(lord) > memlord_i_u32_load(&lord->crew)) /* before it counts anything */
@@ -4704,6 +5246,15 @@ static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_own(const memlord_i_thread *
     return (memlord_i_cell *)memlord_i_ptr_own(&t->devices[slot]);
 }
 
+/* A device's cell begins at the upper end of what it may hold back: its first bytes show. */
+static void memlord_i_cell_begin(memlord *lord, uint32_t slot, memlord_i_cell *cell) {
+    memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
+    memlord_i_lock_take(&row->lock);
+    memlord_i_u64_store(&row->published, memlord_i_u64_load(&row->published) - lord->batch);
+    memlord_i_u64_store(&cell->base, (uint64_t)0 - lord->batch);
+    memlord_i_lock_drop(&row->lock);
+}
+
 /* A thread's cell, made if need be; NULL without memory. Not inside the map. */
 static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord_i_thread *t,
                                                           int book, uint32_t number,
@@ -4714,6 +5265,7 @@ static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord
         return (memlord_i_cell *)memlord_i_book_make(lord, &t->books[book], number, sizeof *cell,
                                                      grab);
     cell = (memlord_i_cell *)grab(lord, sizeof *cell);
+    if (cell && t != lord->orphan) memlord_i_cell_begin(lord, number, cell);
     memlord_i_ptr_store_release(&t->devices[number], cell); /* pairs with memlord_i_cell_at */
     return cell;
 }
@@ -4744,9 +5296,42 @@ static void memlord_i_mark_check(memlord *lord, uint32_t slot, const memlord_i_r
     const memlord_i_device *device =
         (const memlord_i_device *)memlord_i_ptr_load(&lord->device[slot]);
     int64_t published = (int64_t)memlord_i_u64_load(&row->published);
-    if (published >= (int64_t)memlord_i_u64_load(&device->watch.soon_up) ||
+    if (memlord_i_u64_load(&row->peak) >= memlord_i_u64_load(&device->watch.holders_at) ||
+        published >= (int64_t)memlord_i_u64_load(&device->watch.soon_up) ||
         published < (int64_t)memlord_i_u64_load(&device->watch.soon_low))
         memlord_i_want(lord, slot);
+}
+
+/* -- the innermost scope of a thread wants to know how high its level was -- */
+
+/* The highest level of the frame on a device so far. Frames do not know of a device that the
+   thread came to later: it began at 0. */
+static memlord_i_level *memlord_i_frame_level(memlord_i_frame *f, uint32_t slot) {
+    while (f->devices < slot) {
+        f->devices++;
+        f->at[f->devices].from = f->at[f->devices].high = 0;
+    }
+    return &f->at[slot];
+}
+static void memlord_i_frame_raise(memlord_i_frame *f, uint32_t slot, uint64_t level) {
+    memlord_i_level *at = memlord_i_frame_level(f, slot);
+    if ((int64_t)level > (int64_t)at->high) at->high = level;
+}
+/* A cell's high is about to begin anew. */
+static void memlord_i_high_tell(memlord *lord, uint32_t slot, const memlord_i_cell *cell) {
+    const memlord_i_thread *t = memlord_i_self.thread;
+    if (memlord_i_self.generation != lord->generation || !t->scope) return;
+    if (memlord_i_cell_own(t, slot) != cell) return; /* the orphans' */
+    memlord_i_frame_raise(&t->nest->frame[t->nest->depth - 1], slot,
+                          memlord_i_u64_load(&cell->high));
+}
+
+/* How far a level may rise before it is published again: a 32nd of the peak, so that who holds a
+   device is looked for as often while it is small, and half a batch at most. */
+static uint64_t memlord_i_room_up(memlord *lord, int book, const memlord_i_row *row) {
+    int64_t peak = (int64_t)memlord_i_u64_load(&row->peak);
+    uint64_t most = lord->batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
+    return book == MEMLORD_I_DEVICE && part < most ? part : most;
 }
 
 /* Takes a cell's level to its row, when it has left base..base + batch. Locks the row: about
@@ -4755,7 +5340,7 @@ static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint3
                                                   memlord_i_cell *cell) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
     uint64_t level = memlord_i_u64_load(&cell->level);
-    uint64_t base = memlord_i_u64_load(&cell->base), hold = lord->batch / 2, published;
+    uint64_t base = memlord_i_u64_load(&cell->base), hold = 0, published;
     if (!lord->batch) {
         published = memlord_i_u64_add(&row->published, level - base) + (level - base);
         memlord_i_u64_raise(&row->peak, (int64_t)published);
@@ -4766,11 +5351,13 @@ static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint3
             memlord_i_u64_raise(&row->peak,
                                 (int64_t)(published + memlord_i_u64_load(&cell->high) - base));
         memlord_i_u64_raise(&row->peak, (int64_t)(published + level - base));
+        hold = lord->batch - memlord_i_room_up(lord, book, row);
         memlord_i_u64_store(&row->published, published + level - base - hold);
         memlord_i_u64_store(&row->turn, memlord_i_u64_load(&row->turn) + 1);
         memlord_i_u64_store(&cell->seen, memlord_i_u64_load(&row->turn));
         memlord_i_lock_drop(&row->lock);
     }
+    if (book == MEMLORD_I_DEVICE) memlord_i_high_tell(lord, number, cell);
     memlord_i_cell_fold(row, cell);
     level = memlord_i_u64_load(&cell->level);
     memlord_i_u64_store(&cell->base, level - hold);
@@ -4901,7 +5488,7 @@ static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t n
         allocs += memlord_i_u64_load(&cell->allocs);
         frees += memlord_i_u64_load(&cell->frees);
         sum->here += memlord_i_u64_load(&cell->here);
-        cells += (in | out) != 0;
+        cells += (in | out | memlord_i_u64_load(&cell->base)) != 0;
         if (!peaks) continue;
         if (memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn))
             level = memlord_i_u64_load(&cell->high);
@@ -5716,11 +6303,77 @@ static MEMLORD_I_HOT uint32_t memlord_i_site_row(memlord *lord, memlord_i_thread
     return memlord_i_known_new(lord, t, site, slot);
 }
 
-/* The row bits of word2 for an allocation by this thread, here; makes the thread's cells for
-   them. Not inside. */
+/* -- births: the mark and the scope of a block -- */
+
+static memlord_i_birth *memlord_i_birth_at(memlord *lord, uint32_t number) {
+    return (memlord_i_birth *)memlord_i_book_at(&lord->births, number, sizeof(memlord_i_birth));
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_birth_locked(memlord *lord, uint64_t mark,
+                                                            uint32_t scope, uint32_t *number) {
+    memlord_i_birth *birth;
+    if (lord->birth_count == MEMLORD_I_BIRTHS_MAX) return MEMLORD_E_NOMEM;
+    birth = (memlord_i_birth *)memlord_i_book_make(lord, &lord->births, lord->birth_count + 1,
+                                                   sizeof *birth, memlord_i_cold_alloc);
+    if (!birth) return MEMLORD_I_AGAIN;
+    birth->mark = mark;
+    birth->scope = scope;
+    *number = ++lord->birth_count;
+    return MEMLORD_OK;
+}
+
+/* The born bits of word2 in a scope, remembered by the thread and the scope. Without room for a
+   birth the scope is not known of the block, and counted. Not inside. */
+static MEMLORD_I_COLD uint64_t memlord_i_born_new(memlord *lord, memlord_i_thread *t,
+                                                  uint64_t born) {
+    memlord_i_scope *scope = t->nest->frame[t->nest->depth - 1].scope;
+    uint64_t mark = MEMLORD_I_BORN(born), last = memlord_i_u64_load_acquire(&scope->birth);
+    uint32_t number = (uint32_t)(last & MEMLORD_I_MARK_MAX);
+    memlord_result r = MEMLORD_OK;
+    if (!number || last >> (MEMLORD_I_BORN_BITS - 1) != mark) {
+        do {
+            memlord_i_cold_enter(lord);
+            r = memlord_i_birth_locked(lord, mark, scope->id, &number);
+        } while (memlord_i_cold_leave(lord, &r));
+        if (r)
+            (void)memlord_i_u64_add(&lord->lost_scopes, 1);
+        else /* pairs with the load above */
+            memlord_i_u64_store_release(&scope->birth,
+                                        mark << (MEMLORD_I_BORN_BITS - 1) | number);
+    }
+    t->born_of = born;
+    t->born_in = r ? born : (MEMLORD_I_BORN_SCOPED | number) << 37;
+    return t->born_in;
+}
+static MEMLORD_I_HOT uint64_t memlord_i_born_of(memlord *lord, memlord_i_thread *t) {
+    uint64_t born = memlord_i_u64_load(&lord->born);
+    if (MEMLORD_I_LIKELY(!t->scope)) return born;
+    return t->born_in && t->born_of == born ? t->born_in : memlord_i_born_new(lord, t, born);
+}
+
+static uint64_t memlord_i_mark_of(memlord *lord, uint64_t word2) {
+    uint64_t born = MEMLORD_I_BORN(word2);
+    if (!(born & MEMLORD_I_BORN_SCOPED)) return born;
+    return memlord_i_birth_at(lord, (uint32_t)(born & MEMLORD_I_MARK_MAX))->mark;
+}
+static memlord_i_scope *memlord_i_scope_at(memlord *lord, uint32_t id) {
+    memlord_i_ptr *at = (memlord_i_ptr *)memlord_i_book_at(&lord->scopes, id, sizeof *at);
+    return (memlord_i_scope *)memlord_i_ptr_load(at);
+}
+/* The id of the scope a block was born in; 0: none, or not known. */
+static uint32_t memlord_i_scope_of(memlord *lord, uint64_t word2) {
+    uint64_t born = MEMLORD_I_BORN(word2);
+    if (!(born & MEMLORD_I_BORN_SCOPED)) return 0;
+    return memlord_i_birth_at(lord, (uint32_t)(born & MEMLORD_I_MARK_MAX))->scope;
+}
+
+/* The word2 of an allocation by this thread, here; makes the thread's cells for its rows. Not
+   inside. */
 static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                    const memlord_site *site) {
     uint32_t site_row = 0, tag_row = 0;
+    if (!t->scope && (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SCOPE))
+        memlord_i_special(t, MEMLORD_I_SPECIAL_SCOPE, 0); /* the last has ended */
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
         site_row = memlord_i_site_row(lord, t, site, slot);
     if (t->tag) {
@@ -5733,7 +6386,304 @@ static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t 
         if (tag_row)
             t->tag_cell = memlord_i_cell_make(lord, t, MEMLORD_I_TAG, tag_row, memlord_i_alloc);
     }
-    return (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
+    return memlord_i_born_of(lord, t) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
+}
+
+/* ----------------------------------------------------------------------- >>events --
+   Owns stamps of time and the ring of events. The ring is cut into bursts: a thread takes the
+   next one that nobody writes and fills it alone, so that threads share a word once a burst. A
+   reader copies an event and then looks whether its burst was given out again meanwhile.
+   Invariant: a ring stays where it is until the ledger ends. Locks: none, to write or to read. */
+
+static uint64_t memlord_i_clock(memlord *lord) {
+    return lord->clock.fn ? lord->clock.fn(lord->clock.user) : memlord_i_now();
+}
+
+/* A stamp: the processor's counter if it can be had, else the clock. */
+static MEMLORD_I_HOT uint64_t memlord_i_stamp(memlord *lord) {
+    return MEMLORD_I_LIKELY(lord->ticking) ? memlord_i_ticks() : memlord_i_clock(lord);
+}
+
+/* What makes nanoseconds of stamps; it becomes better the longer the ledger is there. */
+typedef struct memlord_i_scale {
+    uint64_t from; /* the stamp at create */
+    double rate;
+} memlord_i_scale;
+static memlord_i_scale memlord_i_scale_now(memlord *lord) {
+    memlord_i_scale scale;
+    uint64_t ticks;
+    scale.from = lord->started_stamp;
+    scale.rate = 1;
+    if (!lord->ticking) return scale;
+    ticks = memlord_i_ticks() - scale.from;
+    if (ticks) scale.rate = (double)(memlord_i_clock(lord) - lord->started) / (double)ticks;
+    return scale;
+}
+static uint64_t memlord_i_span_ns(const memlord_i_scale *scale, uint64_t stamps) {
+    return (uint64_t)((double)stamps * scale->rate + 0.5);
+}
+static uint64_t memlord_i_since_ns(const memlord_i_scale *scale, uint64_t stamp) {
+    return stamp > scale->from ? memlord_i_span_ns(scale, stamp - scale->from) : 0;
+}
+
+/* -- writing -- */
+
+static memlord_i_burst *memlord_i_burst_at(const memlord_i_ring *ring, uint64_t i) {
+    return (memlord_i_burst *)(void *)((char *)(uintptr_t)(ring + 1) +
+                                       (i % ring->bursts) * ring->stride);
+}
+
+/* Lets go of the burst a thread writes. Release: pairs with the exchange of who takes it. */
+static void memlord_i_burst_leave(memlord_i_thread *t) {
+    if (t->burst) memlord_i_u32_store_release(&t->burst->taken, 0);
+    t->burst = NULL;
+}
+
+static void memlord_i_events_lost(memlord *lord, uint32_t slot, uint64_t n) {
+    if (slot)
+        memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_events, n);
+    else
+        (void)memlord_i_u64_add(&lord->lost_events, n);
+}
+/* What a burst still held is lost, and counted where it happened. */
+static void memlord_i_burst_lose(memlord *lord, memlord_i_burst *b) {
+    uint32_t i, run = 0, of = 0, n = memlord_i_u32_load(&b->count);
+    for (i = 0; i < n; i++) {
+        uint32_t slot = MEMLORD_I_NOTE_SLOT(memlord_i_u64_load(&b->at[i].what));
+        if (slot != of && run) {
+            memlord_i_events_lost(lord, of, run);
+            run = 0;
+        }
+        of = slot;
+        run++;
+    }
+    if (run) memlord_i_events_lost(lord, of, run);
+}
+
+/* The next burst for a thread; NULL: all are being written. */
+static MEMLORD_I_NOINLINE memlord_i_burst *memlord_i_burst_next(memlord *lord,
+                                                                memlord_i_thread *t) {
+    memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&lord->ring);
+    uint64_t tries;
+    memlord_i_burst_leave(t);
+    t->ring = ring;
+    for (tries = 0; ring && tries < ring->bursts; tries++) {
+        uint64_t turn = memlord_i_u64_add(&ring->turn, 1);
+        memlord_i_burst *b = memlord_i_burst_at(ring, turn);
+        if (memlord_i_u32_load(&b->taken) || memlord_i_u32_exchange_acquire(&b->taken, 1))
+            continue;
+        memlord_i_u64_store(&b->turn, turn + 1); /* before any new event: those are releases */
+        memlord_i_burst_lose(lord, b);
+        memlord_i_u32_store_release(&b->count, 0);
+        memlord_i_u32_store(&b->thread, t->id / 2 - 1);
+        return t->burst = b;
+    }
+    return NULL;
+}
+
+/* Writes an event. Every word is a release store: a reader who sees one of them sees the turn
+   that came before it. `rows` are the bits of word2. */
+static MEMLORD_I_NOINLINE void memlord_i_note_put(memlord *lord, memlord_i_thread *t, int kind,
+                                                  uint32_t slot, uint64_t storage, uint64_t bytes,
+                                                  uint64_t rows) {
+    memlord_i_burst *b = t->burst;
+    memlord_i_note *note;
+    uint32_t n;
+    if (MEMLORD_I_UNLIKELY(!b || t->ring != memlord_i_ptr_load(&lord->ring) ||
+                           memlord_i_u32_load(&b->count) == t->ring->most))
+        b = memlord_i_burst_next(lord, t);
+    if (MEMLORD_I_UNLIKELY(!b)) {
+        memlord_i_events_lost(lord, slot, 1);
+        return;
+    }
+    n = memlord_i_u32_load(&b->count);
+    note = &b->at[n];
+    memlord_i_u64_store_release(&note->stamp, memlord_i_stamp(lord));
+    memlord_i_u64_store_release(&note->storage, storage);
+    memlord_i_u64_store_release(&note->what, bytes | (uint64_t)(unsigned)kind << 49 |
+                                                 (uint64_t)slot << 53);
+    memlord_i_u64_store_release(&note->where, (rows & MEMLORD_I_ROWS_MASK) >> 1 |
+                                                  (uint64_t)t->scope << 36);
+    memlord_i_u32_store_release(&b->count, n + 1); /* pairs with memlord_i_stream_first */
+}
+static MEMLORD_I_HOT void memlord_i_note_add(memlord *lord, memlord_i_thread *t, int kind,
+                                             uint32_t slot, uint64_t storage, uint64_t bytes,
+                                             uint64_t rows) {
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS))
+        memlord_i_note_put(lord, t, kind, slot, storage, bytes, rows);
+}
+/* The end of a block, whose word2 without a side record is `plain`, at a site. */
+static MEMLORD_I_NOINLINE void memlord_i_note_end(memlord *lord, memlord_i_thread *t, int kind,
+                                                  uint64_t storage, uint64_t word1,
+                                                  uint64_t plain, const memlord_site *site) {
+    uint32_t slot = MEMLORD_I_SLOT(word1);
+    uint64_t rows = plain & MEMLORD_I_TAG_BITS_OF_ROWS;
+    if (!(memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS)) return;
+    if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
+        rows |= (uint64_t)memlord_i_site_row(lord, t, site, slot) << 1;
+    memlord_i_note_put(lord, t, kind, slot, storage, MEMLORD_I_BYTES(word1), rows);
+}
+/* What no block did. Nothing is held. */
+static MEMLORD_I_COLD void memlord_i_note_other(memlord *lord, int kind, uint32_t slot,
+                                                uint64_t storage, uint64_t bytes) {
+    memlord_i_thread *t;
+    if (!(memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS)) return;
+    t = memlord_i_thread_get(lord);
+    if (!t) return;
+    if (bytes > MEMLORD_I_BYTES_MAX) bytes = MEMLORD_I_BYTES_MAX;
+    memlord_i_note_add(lord, t, kind, slot, storage, bytes, 0);
+    memlord_i_thread_put(lord, t);
+}
+
+/* -- starting and ending -- */
+
+#define MEMLORD_I_EVENTS_MAX ((size_t)1 << 26)
+
+static memlord_i_ring *memlord_i_ring_new(memlord *lord, size_t capacity) {
+    uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
+    size_t stride, size;
+    memlord_i_ring *ring;
+    if (!most) most = 1;
+    stride = sizeof(memlord_i_burst) + (most - 1) * sizeof(memlord_i_note);
+    size = sizeof *ring + capacity / most * stride;
+    ring = (memlord_i_ring *)memlord_i_alloc(lord, size);
+    if (!ring) return NULL;
+    ring->size = size;
+    ring->capacity = capacity;
+    ring->bursts = capacity / most;
+    ring->most = most;
+    ring->stride = stride;
+    return ring;
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_events_begin(memlord *lord, size_t capacity) {
+    memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&lord->ring), *fresh;
+    if (!ring || ring->capacity != capacity) {
+        if (memlord_i_self.busy) return MEMLORD_E_STATE;
+        fresh = memlord_i_ring_new(lord, capacity);
+        if (!fresh) return MEMLORD_E_NOMEM;
+        memlord_i_lock_take(&memlord_i_process.lock);
+        fresh->older = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
+        memlord_i_ptr_store_release(&lord->ring, fresh);
+        memlord_i_lock_drop(&memlord_i_process.lock);
+    }
+    memlord_i_alert(lord, MEMLORD_I_ALERT_EVENTS, 1);
+    return MEMLORD_OK;
+}
+
+static void memlord_i_rings_end(memlord *lord) {
+    memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring), *older;
+    for (; ring; ring = older) {
+        older = ring->older;
+        memlord_i_free(lord, ring, ring->size);
+    }
+}
+
+/* -- reading: the bursts are merged by time, with a heap of the next event of each -- */
+
+typedef struct memlord_i_stream {
+    memlord_i_burst *burst;
+    uint64_t turn, stamp;
+    uint32_t at, count;
+} memlord_i_stream;
+typedef struct memlord_i_reading {
+    memlord *lord;
+    memlord_i_stream *heap;
+    size_t n, size;
+    memlord_i_scale scale;
+} memlord_i_reading;
+
+static int memlord_i_stream_before(const memlord_i_stream *a, const memlord_i_stream *b) {
+    return a->stamp != b->stamp ? a->stamp < b->stamp : a->turn < b->turn;
+}
+
+static void memlord_i_heap_sink(memlord_i_reading *r, size_t i) {
+    for (;;) {
+        size_t child = 2 * i + 1;
+        memlord_i_stream swap = r->heap[i];
+        if (child + 1 < r->n && memlord_i_stream_before(&r->heap[child + 1], &r->heap[child]))
+            child++;
+        if (child >= r->n || !memlord_i_stream_before(&r->heap[child], &swap)) return;
+        r->heap[i] = r->heap[child];
+        r->heap[child] = swap;
+        i = child;
+    }
+}
+
+/* 1: the burst has something to read. The acquires pair with the releases of
+   memlord_i_note_put. */
+static int memlord_i_stream_first(memlord_i_stream *s, memlord_i_burst *b) {
+    s->burst = b;
+    s->at = 0;
+    s->turn = memlord_i_u64_load_acquire(&b->turn);
+    s->count = memlord_i_u32_load_acquire(&b->count);
+    s->stamp = memlord_i_u64_load_acquire(&b->at[0].stamp);
+    return s->turn && s->count && memlord_i_u64_load(&b->turn) == s->turn;
+}
+
+/* Begins to read what is in the ring now; 0: no memory. */
+static MEMLORD_I_COLD int memlord_i_reading_begin(memlord *lord, memlord_i_reading *r) {
+    const memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&lord->ring);
+    uint64_t i;
+    memset(r, 0, sizeof *r);
+    r->lord = lord;
+    r->scale = memlord_i_scale_now(lord);
+    if (!ring) return 1;
+    r->size = (size_t)ring->bursts * sizeof *r->heap;
+    r->heap = (memlord_i_stream *)memlord_i_alloc(lord, r->size);
+    if (!r->heap) return 0;
+    for (i = 0; i < ring->bursts; i++)
+        r->n += (size_t)memlord_i_stream_first(&r->heap[r->n], memlord_i_burst_at(ring, i));
+    for (i = r->n / 2; i-- > 0;) memlord_i_heap_sink(r, (size_t)i);
+    return 1;
+}
+static void memlord_i_reading_end(memlord_i_reading *r) {
+    memlord_i_free(r->lord, r->heap, r->size);
+}
+
+/* The next event as it was written; 0: there is none. */
+static MEMLORD_I_COLD int memlord_i_reading_next(memlord_i_reading *r, memlord_i_read *out) {
+    while (r->n) {
+        memlord_i_stream *s = &r->heap[0];
+        memlord_i_burst *b = s->burst;
+        const memlord_i_note *note = &b->at[s->at];
+        int whole;
+        out->stamp = memlord_i_u64_load_acquire(&note->stamp);
+        out->storage = memlord_i_u64_load_acquire(&note->storage);
+        out->what = memlord_i_u64_load_acquire(&note->what);
+        out->where = memlord_i_u64_load_acquire(&note->where);
+        out->thread = memlord_i_u32_load(&b->thread);
+        if (++s->at < s->count) s->stamp = memlord_i_u64_load_acquire(&b->at[s->at].stamp);
+        whole = memlord_i_u64_load(&b->turn) == s->turn;
+        if (!whole || s->at == s->count) *s = r->heap[--r->n];
+        memlord_i_heap_sink(r, 0);
+        if (whole) return 1;
+    }
+    return 0;
+}
+
+/* The same for the host. Nothing is held. */
+static MEMLORD_I_COLD void memlord_i_read_event(memlord_i_reading *r, const memlord_i_read *in,
+                                                memlord_event *out) {
+    uint32_t slot = MEMLORD_I_NOTE_SLOT(in->what);
+    uint32_t site = (uint32_t)in->where & MEMLORD_I_SITE_ROWS_MAX;
+    uint32_t tag = (uint32_t)(in->where >> 20) & MEMLORD_I_TAG_ROWS_MAX;
+    memset(out, 0, sizeof *out);
+    out->time_ns = memlord_i_since_ns(&r->scale, in->stamp);
+    out->thread = in->thread;
+    out->kind = (int)MEMLORD_I_NOTE_KIND(in->what);
+    out->device = slot ? memlord_i_device_at(r->lord, slot)->device : memlord_device_all();
+    out->storage = in->storage;
+    out->bytes = MEMLORD_I_BYTES(in->what);
+    out->scope = in->where >> 36;
+    if (site)
+        out->site = memlord_i_site_shown(
+            r->lord, (memlord_i_site *)memlord_i_row_at(r->lord, MEMLORD_I_SITE, site)->subject);
+    if (tag) out->tag = (const char *)memlord_i_row_at(r->lord, MEMLORD_I_TAG, tag)->subject;
+    if (out->kind == MEMLORD_EVENT_CHECKPOINT) { /* its name went where a storage does */
+        out->tag = (const char *)(uintptr_t)in->storage;
+        out->storage = 0;
+    }
 }
 
 /* ---------------------------------------------------------------------- >>fences --
@@ -5943,8 +6893,11 @@ static uint64_t memlord_i_refs_of(uint64_t word1, uint64_t word2) {
 static int memlord_i_is_pending(uint64_t word2) {
     return (word2 & 1) && memlord_i_side_of(word2)->serial;
 }
+static void memlord_i_parts_free(memlord *lord, memlord_i_parts *parts);
 static void memlord_i_side_free(memlord *lord, uint64_t word2) {
     if (!(word2 & 1)) return;
+    if (memlord_i_side_of(word2)->parts)
+        memlord_i_parts_free(lord, memlord_i_side_of(word2)->parts);
     memlord_i_fences_widow(lord, memlord_i_side_of(word2)->fences);
     memlord_i_free(lord, memlord_i_side_of(word2), sizeof(memlord_i_side));
 }
@@ -6200,6 +7153,8 @@ static void memlord_i_spot_replace(memlord *lord, memlord_i_thread *t, memlord_i
     memlord_i_count_close(lord, t, stale.word1, stale.word2);
     memlord_i_count_all(lord, t, c, n);
     memlord_i_spot_leave(t, spot);
+    memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
+                       memlord_i_word2_of(stale.word2), NULL);
     if (!memlord_i_is_pending(stale.word2))
         memlord_i_stat_add(lord, MEMLORD_I_SLOT(stale.word1), MEMLORD_I_STAT_implicit_frees, 1);
     memlord_i_side_free(lord, stale.word2);
@@ -6231,7 +7186,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_open(memlord *lord, memlord_i_thr
     unsigned n = memlord_i_changes(c, slot, rows, bytes, 0, 1, 0);
     if (memlord_i_beyond(lord, slot, bytes)) return MEMLORD_E_INVALID;
     return memlord_i_insert(lord, t, slot, key, memlord_i_word1(bytes, slot),
-                            memlord_i_u64_load(&lord->born) | rows, c, n, fresh);
+                            rows, c, n, fresh);
 }
 
 /* Opens a dead key, or adds a reference to a live one. */
@@ -6262,10 +7217,10 @@ static memlord_result memlord_i_track(memlord *lord, memlord_i_thread *t, uint32
     *fresh = 1;
     if (spot.entry)
         memlord_i_spot_replace(lord, t, &spot, memlord_i_word1(bytes, slot),
-                               memlord_i_u64_load(&lord->born) | rows, c, n);
+                               rows, c, n);
     else
         memlord_i_spot_open(lord, t, &spot, memlord_i_word1(bytes, slot),
-                            memlord_i_u64_load(&lord->born) | rows, c, n);
+                            rows, c, n);
     return MEMLORD_OK;
 }
 
@@ -6318,14 +7273,14 @@ static memlord_i_fence *memlord_i_pend(memlord *lord, memlord_i_entry *e, uint64
     return chain;
 }
 
-/* The general free and release; *gone is what ended, key 0 if nothing did. A block with recorded
-   uses is pending then, and *chain what to ask. */
+/* The general free and release; *gone is what ended, its word2 the plain one, and its key 0 if
+   nothing did. A block with recorded uses is pending then, and *chain what to ask. */
 static MEMLORD_I_COLD memlord_result memlord_i_close(memlord *lord, memlord_i_thread *t,
                                                      memlord_device d, uint64_t key, int how,
                                                      memlord_i_entry *gone,
                                                      memlord_i_fence **chain) {
     memlord_i_spot spot;
-    uint64_t refs;
+    uint64_t refs, word2;
     gone->key = 0;
     *chain = NULL;
     (void)memlord_i_spot_find(lord, t, (uint32_t)d.type, key, 0, &spot);
@@ -6340,15 +7295,17 @@ static MEMLORD_I_COLD memlord_result memlord_i_close(memlord *lord, memlord_i_th
         return MEMLORD_OK;
     }
     *gone = *spot.entry;
-    if ((gone->word2 & 1) && memlord_i_side_of(gone->word2)->fences) {
+    word2 = gone->word2;
+    gone->word2 = memlord_i_word2_of(word2);
+    if ((word2 & 1) && memlord_i_side_of(word2)->fences) {
         *chain = memlord_i_pend(lord, spot.entry, key);
         memlord_i_spot_leave(t, &spot);
     } else {
         memlord_i_spot_erase(&spot);
         memlord_i_spot_unlock(&spot);
-        memlord_i_count_close(lord, t, gone->word1, gone->word2);
+        memlord_i_count_close(lord, t, gone->word1, word2);
         memlord_i_spot_leave(t, &spot);
-        memlord_i_side_free(lord, gone->word2);
+        memlord_i_side_free(lord, word2);
     }
     if (refs > 1)
         memlord_i_stat_add(lord, MEMLORD_I_SLOT(gone->word1), MEMLORD_I_STAT_freed_while_shared, 1);
@@ -6473,6 +7430,8 @@ static memlord_result memlord_i_attach(memlord *lord, memlord_i_thread *t, memlo
     return r;
 }
 
+static void memlord_i_parts_trim(memlord *lord, memlord_i_parts *parts, uint64_t bytes);
+
 /* A realloc: same device, another key and size. */
 static memlord_result memlord_i_resize(memlord *lord, memlord_i_thread *t, memlord_i_entry *e,
                                        uint64_t key, uint64_t bytes, const memlord_site *site) {
@@ -6482,6 +7441,8 @@ static memlord_result memlord_i_resize(memlord *lord, memlord_i_thread *t, memlo
     uint64_t up = bytes > had ? bytes - had : 0, down = had > bytes ? had - bytes : 0;
     memlord_i_change c[MEMLORD_I_BOOKS + 1];
     unsigned n;
+    if (down && (e->word2 & 1))
+        memlord_i_parts_trim(lord, memlord_i_side_of(e->word2)->parts, bytes);
     if (MEMLORD_I_SITE_ROW(rows) == MEMLORD_I_SITE_ROW(plain)) {
         n = memlord_i_changes(c, slot, rows, up, down, 0, 0);
     } else { /* the old site's bytes are gone, the new one's have come */
@@ -6490,6 +7451,33 @@ static memlord_result memlord_i_resize(memlord *lord, memlord_i_thread *t, memlo
         n += memlord_i_site_change(&c[n], MEMLORD_I_SITE_ROW(rows), bytes, 0, 1);
     }
     return memlord_i_attach(lord, t, e, key, slot, bytes, rows, c, n);
+}
+
+/* Counts a move, and on its route unless there is no memory for one. */
+static MEMLORD_I_COLD void memlord_i_move_count(memlord *lord, uint32_t from, uint32_t to,
+                                                uint64_t bytes) {
+    memlord_i_route *route, *fresh = NULL;
+    memlord_i_stat_add(lord, to, MEMLORD_I_STAT_moves, 1);
+    memlord_i_stat_add(lord, to, MEMLORD_I_STAT_moved_bytes, bytes);
+    for (;;) {
+        route = (memlord_i_route *)memlord_i_ptr_load_acquire(&lord->routes);
+        while (route && (route->from != from || route->to != to)) route = route->next;
+        if (route || fresh) break;
+        fresh = (memlord_i_route *)memlord_i_alloc(lord, sizeof *fresh);
+        if (!fresh) return;
+        memlord_i_lock_take(&memlord_i_process.cold); /* and look again */
+    }
+    if (!route) {
+        route = fresh;
+        route->from = from;
+        route->to = to;
+        route->next = (memlord_i_route *)memlord_i_ptr_load(&lord->routes);
+        memlord_i_ptr_store_release(&lord->routes, route); /* pairs with the walks' loads */
+    }
+    if (fresh) memlord_i_lock_drop(&memlord_i_process.cold);
+    if (fresh && fresh != route) memlord_i_free(lord, fresh, sizeof *fresh);
+    (void)memlord_i_u64_add(&route->moves, 1);
+    (void)memlord_i_u64_add(&route->bytes, bytes);
 }
 
 /* Makes room for a key, so that putting it there next will hardly fail. */
@@ -6519,10 +7507,12 @@ static MEMLORD_I_COLD memlord_result memlord_i_move(memlord *lord, memlord_i_thr
     rows = memlord_i_rows_moved(lord, plain, slot, site, from_slot == slot);
     n = memlord_i_changes(c, from_slot, plain, 0, MEMLORD_I_BYTES(e.word1), 0, 1);
     n += memlord_i_changes(c + n, slot, rows, bytes, 0, 1, 0);
+    memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, plain, site);
+    if (e.word2 & 1) memlord_i_parts_trim(lord, memlord_i_side_of(e.word2)->parts, bytes);
     r = memlord_i_attach(lord, t, &e, key, slot, bytes, rows, c, n);
     if (r) return r;
-    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_moves, 1);
-    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_moved_bytes, bytes);
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_MOVE, slot, key, bytes, rows);
+    memlord_i_move_count(lord, from_slot, slot, bytes);
     return MEMLORD_OK;
 }
 
@@ -6538,7 +7528,9 @@ static MEMLORD_I_COLD void memlord_i_info(memlord *lord, const memlord_i_entry *
     out->storage = e->key;
     out->bytes = MEMLORD_I_BYTES(e->word1);
     out->refs = memlord_i_refs_of(e->word1, e->word2);
-    out->born = MEMLORD_I_BORN(plain);
+    out->born = memlord_i_mark_of(lord, plain);
+    if (memlord_i_scope_of(lord, plain))
+        out->scope = memlord_i_scope_at(lord, memlord_i_scope_of(lord, plain))->path;
     if (tag) out->tag = (const char *)memlord_i_row_at(lord, MEMLORD_I_TAG, tag)->subject;
     if (site)
         out->site = (const memlord_site *)memlord_i_ptr_load_acquire(
@@ -6565,7 +7557,7 @@ static int memlord_i_wanted(memlord *lord, const memlord_i_query *q, const memlo
     memlord_device d = memlord_i_device_at(lord, MEMLORD_I_SLOT(e->word1))->device;
     if (!memlord_i_selects(q->sel, d) || bytes < q->min_bytes) return 0;
     if (q->containing) return q->address >= e->key && q->address - e->key < bytes;
-    return MEMLORD_I_BORN(memlord_i_word2_of(e->word2)) >= q->min_born;
+    return memlord_i_mark_of(lord, memlord_i_word2_of(e->word2)) >= q->min_born;
 }
 
 /* Calls fn for what a held shard has of a query; non-zero stops and is answered. */
@@ -6776,6 +7768,280 @@ static MEMLORD_I_COLD memlord_result memlord_i_retag(memlord *lord, memlord_i_th
     }
 }
 
+/* ------------------------------------------------------------------------ >>parts --
+   Owns what is inside storages: of a block that has parts, a sorted list of leaves of up to 255
+   each, hung on its side record and changed inside the block's shard. Invariants: parts lie in
+   their storage and do not overlap; no total knows of them. Memory is taken before the shard is
+   entered. Locks: those of the map. */
+
+#define MEMLORD_I_LEAF 255
+
+/* What an addition may need, taken beforehand. */
+typedef struct memlord_i_part_kit {
+    memlord_i_part *part;
+    memlord_i_parts *parts;
+    memlord_i_leaf *leaf;
+    memlord_i_leaf **list; /* for `room` leaves */
+    uint32_t room;
+} memlord_i_part_kit;
+
+/* The leaf where an offset is, or would be; the part there of that offset or after. */
+static uint32_t memlord_i_parts_leaf(const memlord_i_parts *parts, uint64_t offset) {
+    uint32_t low = 0, high = parts->leaves;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (parts->leaf[middle]->at[0]->offset <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+static uint32_t memlord_i_leaf_at(const memlord_i_leaf *leaf, uint64_t offset) {
+    uint32_t low = 0, high = leaf->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (leaf->at[middle]->offset < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* 1: the part would overlap one of its neighbours: those at i - 1 and i of a leaf, or beside
+   it. */
+static int memlord_i_part_overlaps(const memlord_i_parts *parts, uint32_t l, uint32_t i,
+                                   const memlord_i_part *part) {
+    const memlord_i_leaf *leaf = parts->leaf[l];
+    const memlord_i_part *next = i < leaf->n              ? leaf->at[i]
+                                 : l + 1 < parts->leaves ? parts->leaf[l + 1]->at[0]
+                                                          : NULL;
+    if (i && leaf->at[i - 1]->offset + leaf->at[i - 1]->bytes > part->offset) return 1;
+    return next && part->offset + part->bytes > next->offset;
+}
+
+/* Makes two of a full leaf. MEMLORD_I_AGAIN: the kit lacks something. */
+static memlord_result memlord_i_leaf_split(memlord_i_parts *parts, uint32_t l,
+                                           memlord_i_part_kit *kit) {
+    memlord_i_leaf *leaf = parts->leaf[l], *fresh = kit->leaf;
+    memlord_i_leaf **old = parts->leaf;
+    uint32_t half = leaf->n / 2, room = parts->room;
+    if (!fresh || (parts->leaves == parts->room && kit->room <= parts->room))
+        return MEMLORD_I_AGAIN;
+    kit->leaf = NULL;
+    if (parts->leaves == parts->room) {
+        memcpy(kit->list, old, parts->leaves * sizeof *old);
+        parts->leaf = kit->list;
+        parts->room = kit->room;
+        kit->list = old; /* to be freed */
+        kit->room = room;
+    }
+    fresh->n = leaf->n - half;
+    memcpy(fresh->at, leaf->at + half, fresh->n * sizeof *fresh->at);
+    leaf->n = half;
+    memmove(parts->leaf + l + 2, parts->leaf + l + 1,
+            (parts->leaves - l - 1) * sizeof *parts->leaf);
+    parts->leaf[l + 1] = fresh;
+    parts->leaves++;
+    return MEMLORD_OK;
+}
+
+/* Puts the kit's part in its place. */
+static memlord_result memlord_i_part_insert(memlord_i_parts *parts, memlord_i_part_kit *kit) {
+    memlord_i_part *part = kit->part;
+    memlord_i_leaf *leaf;
+    uint32_t l, i;
+    memlord_result r;
+    if (!parts->leaves) {
+        if (!kit->leaf || !kit->room) return MEMLORD_I_AGAIN;
+        parts->leaf = kit->list;
+        parts->room = kit->room;
+        parts->leaf[parts->leaves++] = kit->leaf;
+        kit->list = NULL;
+        kit->room = 0;
+        kit->leaf = NULL;
+    }
+    l = memlord_i_parts_leaf(parts, part->offset);
+    i = memlord_i_leaf_at(parts->leaf[l], part->offset);
+    if (memlord_i_part_overlaps(parts, l, i, part)) return MEMLORD_E_STATE;
+    if (parts->leaf[l]->n == MEMLORD_I_LEAF) {
+        r = memlord_i_leaf_split(parts, l, kit);
+        if (r) return r;
+        l += i > parts->leaf[l]->n;
+        i = memlord_i_leaf_at(parts->leaf[l], part->offset);
+    }
+    leaf = parts->leaf[l];
+    memmove(leaf->at + i + 1, leaf->at + i, (leaf->n - i) * sizeof *leaf->at);
+    leaf->at[i] = part;
+    leaf->n++;
+    parts->count++;
+    parts->bytes += part->bytes;
+    kit->part = NULL;
+    return MEMLORD_OK;
+}
+
+static void memlord_i_part_kit_free(memlord *lord, memlord_i_part_kit *kit) {
+    memlord_i_free(lord, kit->part, sizeof *kit->part);
+    memlord_i_free(lord, kit->parts, sizeof *kit->parts);
+    memlord_i_free(lord, kit->leaf, sizeof *kit->leaf);
+    memlord_i_free(lord, kit->list, kit->room * sizeof *kit->list);
+}
+
+/* Fills the kit for a storage that has room for so many leaves; 0 without memory. */
+static int memlord_i_part_kit_fill(memlord *lord, memlord_i_part_kit *kit, uint32_t room) {
+    if (!kit->parts) kit->parts = (memlord_i_parts *)memlord_i_alloc(lord, sizeof *kit->parts);
+    if (!kit->leaf) kit->leaf = (memlord_i_leaf *)memlord_i_alloc(lord, sizeof *kit->leaf);
+    if (kit->room < room || !kit->list) {
+        memlord_i_free(lord, kit->list, kit->room * sizeof *kit->list);
+        kit->room = room;
+        kit->list = (memlord_i_leaf **)memlord_i_alloc(lord, room * sizeof *kit->list);
+    }
+    return kit->parts && kit->leaf && kit->list;
+}
+
+/* One try, inside: *room is what the list of leaves should have. */
+static memlord_result memlord_i_part_try(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                         uint64_t key, memlord_i_part_kit *kit, uint32_t *room) {
+    memlord_i_spot spot;
+    memlord_i_side *unused, *side;
+    memlord_result r = memlord_i_spot_side(lord, t, type, key, &spot, &unused);
+    if (r) return r;
+    side = memlord_i_side_of(spot.entry->word2);
+    *room = side->parts ? side->parts->room * 2 : 4;
+    if (side->serial) {
+        r = MEMLORD_E_UNKNOWN;
+    } else if (kit->part->offset + kit->part->bytes > MEMLORD_I_BYTES(spot.entry->word1)) {
+        r = MEMLORD_E_INVALID;
+    } else if (!side->parts && !kit->parts) {
+        r = MEMLORD_I_AGAIN;
+    } else {
+        if (!side->parts) {
+            side->parts = kit->parts;
+            kit->parts = NULL;
+        }
+        r = memlord_i_part_insert(side->parts, kit);
+    }
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_free(lord, unused, sizeof *unused);
+    return r;
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_part_add(memlord *lord, memlord_i_thread *t,
+                                                        uint32_t type, uint64_t key,
+                                                        const memlord_i_part *part) {
+    memlord_i_part_kit kit;
+    uint32_t room = 0;
+    memlord_result r = MEMLORD_E_NOMEM;
+    memset(&kit, 0, sizeof kit);
+    kit.part = (memlord_i_part *)memlord_i_alloc(lord, sizeof *part);
+    if (kit.part) {
+        *kit.part = *part;
+        do r = memlord_i_part_try(lord, t, type, key, &kit, &room);
+        while (r == MEMLORD_I_AGAIN && memlord_i_part_kit_fill(lord, &kit, room));
+    }
+    memlord_i_part_kit_free(lord, &kit);
+    return r == MEMLORD_I_AGAIN ? MEMLORD_E_NOMEM : r;
+}
+
+/* Takes one out: *kit is what to free of it. Inside. */
+static int memlord_i_part_take(memlord_i_parts *parts, uint64_t offset, memlord_i_part_kit *kit) {
+    memlord_i_leaf *leaf;
+    uint32_t l, i;
+    if (!parts || !parts->leaves) return 0;
+    l = memlord_i_parts_leaf(parts, offset);
+    leaf = parts->leaf[l];
+    i = memlord_i_leaf_at(leaf, offset);
+    if (i == leaf->n || leaf->at[i]->offset != offset) return 0;
+    kit->part = leaf->at[i];
+    parts->count--;
+    parts->bytes -= kit->part->bytes;
+    leaf->n--;
+    memmove(leaf->at + i, leaf->at + i + 1, (leaf->n - i) * sizeof *leaf->at);
+    if (leaf->n) return 1;
+    kit->leaf = leaf;
+    parts->leaves--;
+    memmove(parts->leaf + l, parts->leaf + l + 1, (parts->leaves - l) * sizeof *parts->leaf);
+    if (parts->leaves) return 1;
+    kit->list = parts->leaf;
+    kit->room = parts->room;
+    parts->leaf = NULL;
+    parts->room = 0;
+    return 1;
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_part_remove(memlord *lord, memlord_i_thread *t,
+                                                           uint32_t type, uint64_t key,
+                                                           uint64_t offset) {
+    memlord_i_part_kit kit;
+    memlord_i_spot spot;
+    int found = 0;
+    memset(&kit, 0, sizeof kit);
+    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
+    if (spot.entry && (spot.entry->word2 & 1) && !memlord_i_is_pending(spot.entry->word2))
+        found = memlord_i_part_take(memlord_i_side_of(spot.entry->word2)->parts, offset, &kit);
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_part_kit_free(lord, &kit);
+    return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+/* Frees all parts of a block that is nobody else's any more. */
+static MEMLORD_I_COLD void memlord_i_parts_free(memlord *lord, memlord_i_parts *parts) {
+    uint32_t l, i;
+    if (!parts) return;
+    for (l = 0; l < parts->leaves; l++) {
+        for (i = 0; i < parts->leaf[l]->n; i++)
+            memlord_i_free(lord, parts->leaf[l]->at[i], sizeof(memlord_i_part));
+        memlord_i_free(lord, parts->leaf[l], sizeof(memlord_i_leaf));
+    }
+    memlord_i_free(lord, parts->leaf, parts->room * sizeof *parts->leaf);
+    memlord_i_free(lord, parts, sizeof *parts);
+}
+
+/* A block off the map has shrunk: what is no longer inside goes. */
+static MEMLORD_I_COLD void memlord_i_parts_trim(memlord *lord, memlord_i_parts *parts,
+                                                uint64_t bytes) {
+    while (parts && parts->leaves) {
+        memlord_i_part_kit kit;
+        memlord_i_leaf *last = parts->leaf[parts->leaves - 1];
+        const memlord_i_part *part = last->at[last->n - 1];
+        if (part->offset + part->bytes <= bytes) return;
+        memset(&kit, 0, sizeof kit);
+        (void)memlord_i_part_take(parts, part->offset, &kit);
+        memlord_i_part_kit_free(lord, &kit);
+    }
+}
+
+/* Copies up to `cap` parts from an offset on; answers how many. *count and *bytes are of all. */
+static MEMLORD_I_COLD size_t memlord_i_parts_copy(memlord *lord, uint32_t type, uint64_t key,
+                                                  uint64_t offset, memlord_part_info *out,
+                                                  size_t cap, uint64_t *count, uint64_t *bytes) {
+    memlord_i_thread *t = memlord_i_thread_get(lord);
+    const memlord_i_parts *parts = NULL;
+    memlord_i_spot spot;
+    uint32_t l, i;
+    size_t n = 0;
+    *count = *bytes = 0;
+    if (!t) return 0;
+    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
+    if (spot.entry && (spot.entry->word2 & 1)) parts = memlord_i_side_of(spot.entry->word2)->parts;
+    if (parts && parts->leaves) {
+        *count = parts->count;
+        *bytes = parts->bytes;
+        l = memlord_i_parts_leaf(parts, offset);
+        i = memlord_i_leaf_at(parts->leaf[l], offset);
+        for (; l < parts->leaves && n < cap; l++, i = 0)
+            for (; i < parts->leaf[l]->n && n < cap; i++, n++) {
+                out[n].offset = parts->leaf[l]->at[i]->offset;
+                out[n].bytes = parts->leaf[l]->at[i]->bytes;
+                out[n].meta = parts->leaf[l]->at[i]->meta;
+            }
+    }
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_thread_put(lord, t);
+    return n;
+}
+
 /* ------------------------------------------------------------------------- >>text --
    Owns how numbers and strings are written: no stdio, no locale, no allocation. A memlord_i_out
    fills a buffer and hands it on when it is full, or, without a function, follows snprintf. */
@@ -6875,25 +8141,31 @@ static MEMLORD_I_COLD void memlord_i_put_bytes(memlord_i_out *o, uint64_t bytes)
     memlord_i_puts(o, units[unit]);
 }
 
-/* Seconds since 1970 as 2026-11-21T08:05:00Z; days to date after Howard Hinnant's
-   chrono-compatible algorithms (civil_from_days). */
-static MEMLORD_I_COLD void memlord_i_put_time(memlord_i_out *o, uint64_t seconds) {
+/* Nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or for the name of a file as
+   20261121_080500; days to date after Howard Hinnant's chrono-compatible algorithms
+   (civil_from_days). */
+static MEMLORD_I_COLD void memlord_i_put_time(memlord_i_out *o, uint64_t ns, int name) {
+    uint64_t seconds = ns / 1000000000u, ms = ns / 1000000u % 1000;
     uint64_t z = seconds / 86400 + 719468, rest = seconds % 86400;
     uint64_t era = z / 146097, doe = z % 146097;
     uint64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
     uint64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100), mp = (5 * doy + 2) / 153;
     uint64_t month = mp < 10 ? mp + 3 : mp - 9;
     memlord_i_put_u64(o, yoe + era * 400 + (month <= 2));
-    memlord_i_puts(o, "-");
+    memlord_i_puts(o, name ? "" : "-");
     memlord_i_put_two(o, month);
-    memlord_i_puts(o, "-");
+    memlord_i_puts(o, name ? "" : "-");
     memlord_i_put_two(o, doy - (153 * mp + 2) / 5 + 1);
-    memlord_i_puts(o, "T");
+    memlord_i_puts(o, name ? "_" : "T");
     memlord_i_put_two(o, rest / 3600);
-    memlord_i_puts(o, ":");
+    memlord_i_puts(o, name ? "" : ":");
     memlord_i_put_two(o, rest / 60 % 60);
-    memlord_i_puts(o, ":");
+    memlord_i_puts(o, name ? "" : ":");
     memlord_i_put_two(o, rest % 60);
+    if (name) return;
+    memlord_i_puts(o, ".");
+    memlord_i_put_u64(o, ms / 100);
+    memlord_i_put_two(o, ms % 100);
     memlord_i_puts(o, "Z");
 }
 /* Nanoseconds as seconds with one decimal. */
@@ -7114,10 +8386,6 @@ static MEMLORD_I_COLD void memlord_i_trace(memlord *lord, const char *verb, meml
    Owns places (physical devices): what their sources said last. Invariants: a source is asked by
    one thread at a time for a place, with nothing held; what it said wrongly is unknown. Locks:
    callbacks for the sources and who asks them, place for what they said. */
-
-static uint64_t memlord_i_clock(memlord *lord) {
-    return lord->clock.fn ? lord->clock.fn(lord->clock.user) : memlord_i_now();
-}
 
 /* -- places -- */
 
@@ -8071,6 +9339,7 @@ static MEMLORD_I_COLD void memlord_i_gc_call(memlord *lord, uint32_t slot, memlo
     }
     memlord_i_gc_ended(lord, slot, rest, all);
     memlord_i_log_gc(lord, e, all);
+    if (all->ran) memlord_i_note_other(lord, MEMLORD_EVENT_GC, slot, 0, all->reclaimed);
     memlord_i_u32_store_release(&device->watch.running, 0); /* pairs with the exchanges */
 }
 
@@ -8161,7 +9430,7 @@ static void memlord_i_duty_also(memlord *lord, memlord_i_thread *t, uint32_t slo
    with a full one of its own. */
 static MEMLORD_I_NOINLINE void memlord_i_call_end_far(memlord *lord, memlord_i_thread *t,
                                                       uint32_t slot, int opened) {
-    if (!memlord_i_u32_add_seqcst(&lord->alert, 0)) return;
+    if (!(memlord_i_u32_add_seqcst(&lord->alert, 0) & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return;
     (void)memlord_i_duty(lord, t, slot, opened);
     if (t->also && t != lord->orphan) memlord_i_duty_also(lord, t, slot);
 }
@@ -8169,7 +9438,7 @@ static MEMLORD_I_NOINLINE void memlord_i_call_end_far(memlord *lord, memlord_i_t
 /* What every call that counted on a device ends with, nothing held. */
 static MEMLORD_I_HOT void memlord_i_call_end(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                              int opened) {
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert) |
+    if (MEMLORD_I_UNLIKELY((memlord_i_u32_load(&lord->alert) & ~(uint32_t)MEMLORD_I_ALERT_EVENTS) |
                            (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE)))
         memlord_i_call_end_far(lord, t, slot, opened);
 }
@@ -8214,6 +9483,7 @@ static memlord_result memlord_i_fence_attach(memlord *lord, memlord_i_thread *t,
     }
     if (end) {
         *gone = *spot.entry;
+        gone->word2 = side->word2;
         gone->key = key;
         *chain = memlord_i_pend(lord, spot.entry, key);
     }
@@ -8254,6 +9524,8 @@ static int memlord_i_fence_credit(memlord *lord, memlord_i_fence *f, uint64_t *c
     memlord_i_spot_unlock(&spot);
     memlord_i_count_close(lord, t, gone.word1, gone.word2);
     memlord_i_spot_leave(t, &spot);
+    memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, gone.key, gone.word1,
+                       memlord_i_word2_of(gone.word2), NULL);
     memlord_i_side_free(lord, gone.word2);
     memlord_i_thread_put(lord, t);
     *credited = MEMLORD_I_BYTES(gone.word1);
@@ -8429,8 +9701,9 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
         memlord_i_unopen(lord, t, slot, key);
         return r;
     }
-    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_moves, 1);
-    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_moved_bytes, bytes);
+    memlord_i_note_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_MOVE, slot, key, bytes, rows);
+    memlord_i_move_count(lord, MEMLORD_I_SLOT(e.word1), slot, bytes);
     return MEMLORD_OK;
 }
 
@@ -8442,6 +9715,10 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
 #define MEMLORD_I_POLL_LEAST 10 /* ms */
 
 static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place);
+static void memlord_i_save_serve(memlord *lord);
+static void memlord_i_recorder_begin(memlord *lord);
+static void memlord_i_recorder_poll(memlord *lord);
+static void memlord_i_holders_look(memlord *lord, uint32_t slot);
 static void memlord_i_pollers_think(memlord *lord);
 static memlord_result memlord_i_pollers_begin(memlord *lord);
 
@@ -8456,6 +9733,7 @@ static MEMLORD_I_COLD void memlord_i_poller_run(void *user) {
             memlord_i_pollers_think(lord);
             memlord_i_place_serve(lord, place);
         }
+        memlord_i_save_serve(lord);
         /* a span from now on: after a SIGSTOP there is nothing to catch up with */
         memlord_i_event_wait(&place->wake, memlord_i_u32_load(&lord->poll_ms));
     }
@@ -8569,6 +9847,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_pollers_begin(memlord *lord) {
     uint32_t i;
     memlord_result r = MEMLORD_OK;
     memlord_i_alert(lord, MEMLORD_I_ALERT_POLLER, 0);
+    if (memlord_i_u32_load(&lord->recorder.wanted)) memlord_i_recorder_begin(lord);
     if (memlord_i_u32_load(&lord->polling) != MEMLORD_I_POLLING_ALL) return r;
     for (i = 1; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
         memlord_i_place *place = memlord_i_place_at(lord, i);
@@ -8639,11 +9918,13 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_duty(memlord *lord, memlord_i
             memlord_i_fences_drain(lord);
     }
     if (alert & MEMLORD_I_ALERT_WAITER) memlord_i_waiters_wake(lord);
+    if ((alert & MEMLORD_I_ALERT_SAVE) && safe) memlord_i_save_serve(lord);
     if (memlord_i_u32_load(&w->wanted) && memlord_i_u32_exchange_seqcst(&w->wanted, 0)) {
         (void)memlord_i_u32_add_seqcst(&lord->alert, 0u - (uint32_t)MEMLORD_I_ALERT_LOOK);
         if (safe && (memlord_i_u32_load(&lord->watching) >> lord->slot_type[slot] & 1) &&
             !memlord_i_u32_load(&w->seen))
             memlord_i_poller_think(lord, slot);
+        memlord_i_holders_look(lord, slot);
         memlord_i_look(lord, slot, t, safe);
     } else if (memlord_i_u32_load(&w->nearby)) {
         memlord_i_look(lord, slot, t, safe);
@@ -8697,7 +9978,10 @@ static void memlord_i_others_gone(memlord *lord) {
         if (lord->shards[i].table)
             (void)memlord_i_shard_each(&lord->shards[i], memlord_i_visit_asked, lord);
     lord->waiters = NULL;
-    if (memlord_i_u32_load(&lord->polling) == MEMLORD_I_POLLING_ALL)
+    lord->snapshot_readers = 0;
+    memlord_i_u32_store(&lord->recorder.state, MEMLORD_I_POLLER_NONE);
+    if (memlord_i_u32_load(&lord->polling) == MEMLORD_I_POLLING_ALL ||
+        memlord_i_u32_load(&lord->recorder.wanted))
         memlord_i_alert(lord, MEMLORD_I_ALERT_POLLER, 1);
 }
 #endif
@@ -8711,6 +9995,8 @@ static MEMLORD_I_COLD void memlord_i_serve(memlord *lord, memlord_device sel) {
     if (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_POLLER)
         (void)memlord_i_pollers_begin(lord);
     memlord_i_pollers_think(lord);
+    memlord_i_recorder_poll(lord);
+    memlord_i_save_serve(lord);
     (void)memlord_i_retire(lord, sel);
     for (i = 1; i < n; i++) {
         if (!memlord_i_selects(sel, memlord_i_device_at(lord, i)->device)) continue;
@@ -8724,6 +10010,919 @@ static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place) {
     for (i = 1; i < n; i++)
         if (memlord_i_place_at(lord, i) == place)
             memlord_i_serve(lord, memlord_i_device_at(lord, i)->device);
+}
+
+/* ----------------------------------------------------------------------- >>scopes --
+   Owns scopes: the paths, and what each thread did in each (a stint). A thread writes its own
+   frames and stints alone; readers add stints up. A scope that was handed to others keeps its
+   invocation in a handoff until the last who has a part in it leaves. Invariants: a scope or a
+   stint is never removed; what is inside a frame is told from the thread's own cells, so a call
+   that counts knows nothing of scopes. Locks: cold to make a scope, scopes for handoffs, for
+   rings that grow and for who reads them. */
+
+#define MEMLORD_I_SCOPE_NAME 200 /* bytes of a name that are kept */
+#define MEMLORD_I_HISTORY_MIN 8
+#define MEMLORD_I_HISTORY_MAX 64
+
+/* One more than there are. */
+static uint32_t memlord_i_scopes(memlord *lord) {
+    return memlord_i_u32_load_acquire(&lord->scope_count);
+}
+
+/* -- making a scope -- */
+
+static uint32_t memlord_i_scope_bin(uint32_t parent, const char *kept) {
+    uint64_t h = ((uint64_t)(uintptr_t)kept ^ (uint64_t)parent << 40) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(h >> 56) % MEMLORD_I_SCOPE_BINS;
+}
+
+/* Cuts a name where a character begins. */
+static size_t memlord_i_scope_cut(const char *name) {
+    size_t n = 0;
+    while (n < MEMLORD_I_SCOPE_NAME && name[n]) n++;
+    if (!name[n]) return n;
+    while (n && ((unsigned char)name[n] & 0xc0) == 0x80) n--;
+    return n;
+}
+
+/* The path of a scope, kept; `buf` has room for it. */
+static MEMLORD_I_COLD memlord_result memlord_i_scope_path_locked(memlord *lord,
+                                                                 const memlord_i_scope *parent,
+                                                                 const char *name, char *buf,
+                                                                 const char **kept) {
+    size_t n = 0, length = strlen(name);
+    if (parent) {
+        n = strlen(parent->path);
+        memcpy(buf, parent->path, n);
+        buf[n++] = '/';
+    }
+    memcpy(buf + n, name, length + 1);
+    return memlord_i_name_locked(lord, buf, kept);
+}
+
+/* Finds or makes the scope of a name under a parent. */
+static MEMLORD_I_COLD memlord_result memlord_i_scope_locked(memlord *lord, memlord_i_scope *parent,
+                                                            const char *name, char *path,
+                                                            const memlord_site *origin,
+                                                            memlord_i_scope **out) {
+    uint32_t id = memlord_i_u32_load(&lord->scope_count), bin;
+    memlord_i_scope *scope;
+    memlord_i_site *site = NULL;
+    memlord_i_ptr *at;
+    const char *kept, *kept_path;
+    memlord_result r = memlord_i_name_locked(lord, name, &kept);
+    if (r) return r;
+    bin = memlord_i_scope_bin(parent ? parent->id : 0, kept);
+    for (scope = lord->scope_bins[bin]; scope; scope = scope->next)
+        if (scope->parent == parent && scope->name == kept) break;
+    *out = scope;
+    if (scope) return MEMLORD_OK;
+    if (id > MEMLORD_MAX_SCOPES) return MEMLORD_E_NOMEM;
+    r = memlord_i_scope_path_locked(lord, parent, kept, path, &kept_path);
+    if (r == MEMLORD_OK && origin) r = memlord_i_site_locked(lord, origin, NULL, &site);
+    if (r) return r;
+    at = (memlord_i_ptr *)memlord_i_book_make(lord, &lord->scopes, id, sizeof *at,
+                                              memlord_i_cold_alloc);
+    scope = at ? (memlord_i_scope *)memlord_i_cold_alloc(lord, sizeof *scope) : NULL;
+    if (!scope) return MEMLORD_I_AGAIN;
+    scope->id = id;
+    scope->parent = parent;
+    scope->name = kept;
+    scope->path = kept_path;
+    scope->site = site;
+    scope->next = lord->scope_bins[bin];
+    lord->scope_bins[bin] = scope;
+    memlord_i_ptr_store(at, scope);
+    memlord_i_u32_store_release(&lord->scope_count, id + 1);
+    *out = scope;
+    return MEMLORD_OK;
+}
+
+/* The same for a thread, whose path has room in what it brings along. */
+static MEMLORD_I_COLD memlord_result memlord_i_scope_make(memlord *lord, memlord_i_scope *parent,
+                                                          const char *name,
+                                                          const memlord_site *origin,
+                                                          memlord_i_scope **out) {
+    size_t n = memlord_i_scope_cut(name);
+    size_t size = n + 1 + (parent ? strlen(parent->path) + n + 2 : n + 1);
+    char *text = (char *)memlord_i_alloc(lord, size);
+    memlord_result r;
+    if (!text) return MEMLORD_E_NOMEM;
+    memcpy(text, name, n);
+    do {
+        memlord_i_cold_enter(lord);
+        r = memlord_i_scope_locked(lord, parent, text, text + n + 1, origin, out);
+    } while (memlord_i_cold_leave(lord, &r));
+    memlord_i_free(lord, text, size);
+    if (r == MEMLORD_E_NOMEM) (void)memlord_i_u64_add(&lord->lost_scopes, 1);
+    return r;
+}
+
+/* -- stints -- */
+
+/* Of one's own stint. */
+static MEMLORD_I_HOT void memlord_i_extreme_add(memlord_i_extreme *e, int64_t v) {
+    memlord_i_u64_own_add(&e->total, (uint64_t)v);
+    if (v < (int64_t)memlord_i_u64_own(&e->min)) memlord_i_u64_store(&e->min, (uint64_t)v);
+    if (v > (int64_t)memlord_i_u64_own(&e->max)) memlord_i_u64_store(&e->max, (uint64_t)v);
+}
+static void memlord_i_extreme_restart(memlord_i_extreme *e) {
+    memlord_i_u64_store(&e->total, 0);
+    memlord_i_u64_store(&e->min, INT64_MAX);
+    memlord_i_u64_store(&e->max, (uint64_t)INT64_MIN);
+}
+
+/* An epoch is over: the stint begins anew. Its own thread alone. */
+static MEMLORD_I_COLD void memlord_i_stint_restart(memlord *lord, memlord_i_stint *s) {
+    uint32_t i;
+    memlord_i_u64_store(&s->count, 0);
+    memlord_i_u64_store(&s->peak, 0);
+    memlord_i_extreme_restart(&s->bytes);
+    memlord_i_extreme_restart(&s->blocks);
+    memlord_i_extreme_restart(&s->stamps);
+    for (i = 0; i <= MEMLORD_MAX_DEVICES; i++) memlord_i_u64_store(&s->devices[i], 0);
+    memlord_i_u64_store_release(&s->epoch, memlord_i_u64_load(&lord->epoch));
+}
+
+/* A thread's stint in a scope, made on its first; NULL without memory. */
+static MEMLORD_I_COLD memlord_i_stint *memlord_i_stint_of(memlord *lord, memlord_i_scope *scope,
+                                                          const memlord_i_thread *t) {
+    memlord_i_stint *s = (memlord_i_stint *)memlord_i_ptr_load_acquire(&scope->stints);
+    for (; s; s = s->next)
+        if (s->thread == t->id) return s; /* only this thread could add it */
+    s = (memlord_i_stint *)memlord_i_alloc(lord, sizeof *s);
+    if (!s) return NULL;
+    s->history = (memlord_i_history *)memlord_i_alloc(
+        lord, MEMLORD_I_HISTORY_SIZE(MEMLORD_I_HISTORY_MIN));
+    if (!s->history) {
+        memlord_i_free(lord, s, sizeof *s);
+        return NULL;
+    }
+    s->history->cap = MEMLORD_I_HISTORY_MIN;
+    s->thread = t->id;
+    memlord_i_stint_restart(lord, s);
+    memlord_i_lock_take(&lord->scopes_lock);
+    s->next = (memlord_i_stint *)memlord_i_ptr_load(&scope->stints);
+    memlord_i_ptr_store_release(&scope->stints, s); /* pairs with the walks' load_acquire */
+    memlord_i_lock_drop(&lord->scopes_lock);
+    return s;
+}
+
+/* Doubles a ring that is full, if there is memory. */
+static MEMLORD_I_COLD void memlord_i_stint_grow(memlord *lord, memlord_i_stint *s) {
+    memlord_i_history *old = s->history, *more;
+    uint64_t i, n = memlord_i_u64_load(&s->count);
+    if (old->cap == MEMLORD_I_HISTORY_MAX) return;
+    more = (memlord_i_history *)memlord_i_alloc(lord,
+                                                      MEMLORD_I_HISTORY_SIZE(2 * old->cap));
+    if (!more) return;
+    more->cap = 2 * old->cap;
+    for (i = n > old->cap ? n - old->cap : 0; i < n; i++)
+        more->at[i % more->cap] = old->at[i % old->cap];
+    memlord_i_lock_take(&lord->scopes_lock); /* nobody reads */
+    s->history = more;
+    memlord_i_lock_drop(&lord->scopes_lock);
+    memlord_i_free(lord, old, MEMLORD_I_HISTORY_SIZE(old->cap));
+}
+
+/* Before a stint is added to. */
+static MEMLORD_I_HOT void memlord_i_stint_ready(memlord *lord, memlord_i_stint *s) {
+    if (MEMLORD_I_UNLIKELY(memlord_i_u64_own(&s->epoch) != memlord_i_u64_load(&lord->epoch)))
+        memlord_i_stint_restart(lord, s);
+}
+
+/* Adds an invocation that is over to the calling thread's stint. */
+static MEMLORD_I_HOT void memlord_i_stint_add(memlord *lord, memlord_i_stint *s,
+                                              const memlord_i_effort *v, int grow) {
+    uint64_t n = memlord_i_u64_own(&s->count);
+    memlord_i_invocation *i;
+    if (MEMLORD_I_UNLIKELY(grow && n == s->history->cap)) memlord_i_stint_grow(lord, s);
+    i = &s->history->at[n & (s->history->cap - 1)];
+    memlord_i_u64_store_release(&i->start, v->start);
+    memlord_i_u64_store_release(&i->stamps, v->stamps);
+    memlord_i_u64_store_release(&i->bytes, v->bytes);
+    memlord_i_u64_store_release(&i->blocks, v->blocks);
+    memlord_i_u64_store_release(&i->before, v->before);
+    memlord_i_u64_store_release(&i->after, v->after);
+    memlord_i_u64_store_release(&i->peak, v->peak);
+    memlord_i_ptr_store_release(&i->shapes, (void *)(uintptr_t)v->shapes);
+    memlord_i_extreme_add(&s->bytes, (int64_t)v->bytes);
+    memlord_i_extreme_add(&s->blocks, (int64_t)v->blocks);
+    memlord_i_extreme_add(&s->stamps, (int64_t)v->stamps);
+    if (v->peak > memlord_i_u64_own(&s->peak)) memlord_i_u64_store(&s->peak, v->peak);
+    memlord_i_u64_store_release(&s->count, n + 1); /* pairs with memlord_i_scope_sum */
+}
+
+/* -- frames -- */
+
+static MEMLORD_I_COLD int memlord_i_nest_make(memlord *lord, memlord_i_thread *t) {
+    t->nest = (memlord_i_nest *)memlord_i_alloc(lord, sizeof *t->nest);
+    return t->nest != NULL;
+}
+static void memlord_i_nest_end(memlord *lord, memlord_i_thread *t) {
+    uint32_t i;
+    if (!t->nest) return;
+    for (i = 0; i < MEMLORD_I_SCOPE_DEPTH; i++)
+        memlord_i_free(lord, t->nest->frame[i].at, MEMLORD_I_LEVELS_SIZE);
+    memlord_i_free(lord, t->nest, sizeof *t->nest);
+}
+
+/* What a thread remembers of a name under its innermost scope. */
+static MEMLORD_I_HOT memlord_i_recent_scope *memlord_i_recent_at(memlord_i_nest *nest,
+                                                                 const void *given,
+                                                                 uint32_t parent) {
+    uint64_t h = ((uint64_t)(uintptr_t)given >> 4) + parent * 7u;
+    return &nest->recent[h % MEMLORD_I_RECENT_SCOPES];
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_scope_look_up(memlord *lord, memlord_i_thread *t,
+                                                             const char *name, const void *given,
+                                                             const memlord_site *origin,
+                                                             memlord_i_recent_scope *recent) {
+    memlord_i_scope *parent = t->scope ? memlord_i_scope_at(lord, t->scope) : NULL, *scope;
+    memlord_i_stint *stint;
+    memlord_result r = memlord_i_scope_make(lord, parent, name, origin, &scope);
+    if (r) return r;
+    stint = memlord_i_stint_of(lord, scope, t);
+    if (!stint) return MEMLORD_E_NOMEM;
+    recent->given = given;
+    recent->parent = t->scope;
+    recent->scope = scope;
+    recent->stint = stint;
+    return MEMLORD_OK;
+}
+
+/* All bytes live now. */
+static MEMLORD_I_HOT uint64_t memlord_i_live_all(memlord *lord) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint64_t sum = 0;
+    for (i = 1; i < n; i++) sum += memlord_i_row_live(lord, MEMLORD_I_DEVICE, i);
+    return sum;
+}
+
+/* Has a cell's high begin at its level: what it was, the row's peak is to know. */
+static MEMLORD_I_NOINLINE void memlord_i_cell_fold_high(memlord *lord, uint32_t slot,
+                                                        memlord_i_cell *cell) {
+    uint64_t level = memlord_i_u64_load(&cell->level), high = memlord_i_u64_load(&cell->high);
+    memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
+    memlord_i_lock_take(&row->lock);
+    if (memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn))
+        memlord_i_u64_raise(&row->peak, (int64_t)(memlord_i_u64_load(&row->published) + high -
+                                                  memlord_i_u64_load(&cell->base)));
+    memlord_i_lock_drop(&row->lock);
+    memlord_i_u64_store(&cell->high, level);
+}
+
+/* Pushes a frame; `scope` and `stint` are set by the caller, as is what follows. */
+static MEMLORD_I_HOT memlord_result memlord_i_frame_open(memlord *lord, memlord_i_thread *t,
+                                           memlord_i_scope *scope, memlord_i_frame **out) {
+    memlord_i_nest *nest = t->nest;
+    memlord_i_frame *f = &nest->frame[nest->depth], *around = nest->depth ? f - 1 : NULL;
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    if (MEMLORD_I_UNLIKELY(!f->at)) {
+        f->at = (memlord_i_level *)memlord_i_alloc(lord, MEMLORD_I_LEVELS_SIZE);
+        if (!f->at) return MEMLORD_E_NOMEM;
+    }
+    f->scope = scope;
+    f->stint = NULL;
+    f->handoff = NULL;
+    f->adopted = 0;
+    f->shapes = NULL;
+    f->blocks = 0;
+    for (i = 1; i < n; i++) {
+        memlord_i_cell *cell = memlord_i_cell_own(t, i);
+        f->at[i].from = f->at[i].high = 0;
+        if (!cell) continue;
+        if (around) memlord_i_frame_raise(around, i, memlord_i_u64_own(&cell->high));
+        if (memlord_i_u64_own(&cell->high) != memlord_i_u64_own(&cell->level))
+            memlord_i_cell_fold_high(lord, i, cell);
+        f->at[i].from = f->at[i].high = memlord_i_u64_own(&cell->level);
+        f->blocks += memlord_i_u64_own(&cell->allocs) - memlord_i_u64_own(&cell->frees);
+    }
+    f->devices = n - 1;
+    f->before = memlord_i_live_all(lord);
+    f->start = memlord_i_stamp(lord);
+    nest->depth++;
+    t->scope = scope->id;
+    t->born_in = 0;
+    if (!(memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SCOPE))
+        memlord_i_special(t, MEMLORD_I_SPECIAL_SCOPE, 1);
+    *out = f;
+    return MEMLORD_OK;
+}
+
+/* What a frame comes to; what it did on each device is added to `devices`. */
+static MEMLORD_I_HOT void memlord_i_frame_sum(memlord *lord, memlord_i_thread *t,
+                                              memlord_i_frame *f, memlord_i_u64 *devices,
+                                              memlord_i_effort *v) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint64_t blocks = 0, bytes = 0, peak = 0;
+    v->stamps = memlord_i_stamp(lord) - f->start;
+    for (i = 1; i < n; i++) {
+        const memlord_i_cell *cell = memlord_i_cell_own(t, i);
+        const memlord_i_level *at;
+        uint64_t delta;
+        if (!cell) continue;
+        memlord_i_frame_raise(f, i, memlord_i_u64_own(&cell->high));
+        at = &f->at[i];
+        delta = memlord_i_u64_own(&cell->level) - at->from;
+        bytes += delta;
+        if (delta) memlord_i_u64_own_add(&devices[i], delta);
+        peak += at->high - at->from;
+        blocks += memlord_i_u64_own(&cell->allocs) - memlord_i_u64_own(&cell->frees);
+        if (f != t->nest->frame) memlord_i_frame_raise(f - 1, i, at->high);
+    }
+    v->bytes = bytes;
+    v->peak = peak;
+    v->blocks = blocks - f->blocks;
+    v->start = f->start;
+    v->before = f->before;
+    v->after = memlord_i_live_all(lord);
+    v->shapes = f->shapes;
+}
+
+static void memlord_i_frame_pop(memlord_i_thread *t) {
+    t->nest->depth--;
+    t->scope = t->nest->depth ? t->nest->frame[t->nest->depth - 1].scope->id : 0;
+    t->born_in = 0;
+}
+
+/* -- handing a scope to other threads -- */
+
+static memlord_i_handoff *memlord_i_handoff_at(memlord *lord, uint64_t number) {
+    if (number >> 32) return NULL;
+    return (memlord_i_handoff *)memlord_i_book_at(&lord->handoffs, (uint32_t)number,
+                                                  sizeof(memlord_i_handoff));
+}
+
+/* One that nobody holds; NULL without memory. */
+static MEMLORD_I_COLD memlord_i_handoff *memlord_i_handoff_take(memlord *lord) {
+    memlord_i_handoff *h;
+    memlord_result r;
+    memlord_i_lock_take(&lord->scopes_lock);
+    h = lord->spare_handoff;
+    if (h) lord->spare_handoff = h->next;
+    memlord_i_lock_drop(&lord->scopes_lock);
+    if (h) return h;
+    do {
+        memlord_i_cold_enter(lord);
+        h = (memlord_i_handoff *)memlord_i_book_make(lord, &lord->handoffs,
+                                                     lord->handoff_count + 1, sizeof *h,
+                                                     memlord_i_cold_alloc);
+        r = h ? MEMLORD_OK : MEMLORD_I_AGAIN;
+        if (h) h->number = ++lord->handoff_count;
+    } while (memlord_i_cold_leave(lord, &r));
+    return h;
+}
+
+/* Hands the innermost frame out. Under no lock; errors have changed nothing. */
+static MEMLORD_I_COLD memlord_result memlord_i_frame_export(memlord *lord, memlord_i_thread *t,
+                                                            memlord_scope_token *out) {
+    memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
+    memlord_i_handoff *h = f->handoff ? f->handoff : memlord_i_handoff_take(lord);
+    if (!h) return MEMLORD_E_NOMEM;
+    if (!f->handoff) {
+        memlord_i_lock_take(&lord->scopes_lock);
+        h->turn++;
+        h->holders = 1;
+        h->owner = t;
+        h->scope = f->scope;
+        memset(&h->all, 0, sizeof h->all);
+        memlord_i_lock_drop(&lord->scopes_lock);
+        f->handoff = h;
+    }
+    out->word[0] = h->number;
+    out->word[1] = h->turn;
+    return MEMLORD_OK;
+}
+
+/* Joins the holders of a token's handoff, which then lasts until the leave. */
+static MEMLORD_I_COLD memlord_result memlord_i_handoff_join(memlord *lord, memlord_i_thread *t,
+                                                            const memlord_scope_token *token,
+                                                            memlord_i_handoff **out) {
+    memlord_i_handoff *h = memlord_i_handoff_at(lord, token->word[0]);
+    memlord_result r = MEMLORD_OK;
+    uint32_t i;
+    if (!h) return MEMLORD_E_UNKNOWN;
+    for (i = 0; t->nest && i < t->nest->depth; i++)
+        if (t->nest->frame[i].handoff == h) return MEMLORD_E_STATE;
+    memlord_i_lock_take(&lord->scopes_lock);
+    if (!h->holders || h->turn != token->word[1])
+        r = MEMLORD_E_UNKNOWN;
+    else
+        h->holders++;
+    memlord_i_lock_drop(&lord->scopes_lock);
+    *out = h;
+    return r;
+}
+
+/* Leaves a handoff. 1: nobody holds it any more, *v is what all did, and the handoff ours until it
+   is spared. */
+static int memlord_i_handoff_leave(memlord *lord, memlord_i_handoff *h, const memlord_i_thread *t,
+                                   memlord_i_effort *v) {
+    int last;
+    memlord_i_lock_take(&lord->scopes_lock);
+    v->bytes += h->all.bytes;
+    v->blocks += h->all.blocks;
+    v->peak += h->all.peak;
+    if (h->owner != t) { /* the times are the owner's, if he has ended */
+        v->start = h->all.start;
+        v->stamps = h->all.stamps;
+        v->before = h->all.before;
+        v->shapes = h->all.shapes;
+    } else {
+        h->owner = NULL;
+    }
+    h->all = *v;
+    last = --h->holders == 0;
+    memlord_i_lock_drop(&lord->scopes_lock);
+    return last;
+}
+
+static void memlord_i_handoff_spare(memlord *lord, memlord_i_handoff *h) {
+    memset(h->devices, 0, sizeof h->devices);
+    memlord_i_lock_take(&lord->scopes_lock);
+    h->turn++;
+    h->next = lord->spare_handoff;
+    lord->spare_handoff = h;
+    memlord_i_lock_drop(&lord->scopes_lock);
+}
+
+/* The frames around the owner's hold what the others did by now, too. Under the scopes lock. */
+static void memlord_i_handoff_around(memlord_i_frame *around, const memlord_i_handoff *h) {
+    uint32_t i;
+    for (i = 1; i <= MEMLORD_MAX_DEVICES; i++) {
+        uint64_t others = memlord_i_u64_load(&h->devices[i]);
+        if (others) memlord_i_frame_level(around, i)->from -= others;
+    }
+    around->blocks -= h->all.blocks;
+}
+
+/* Ends a frame that has a handoff. */
+static MEMLORD_I_COLD void memlord_i_frame_close_handed(memlord *lord, memlord_i_thread *t,
+                                                        memlord_i_frame *f, int grow) {
+    memlord_i_handoff *h = f->handoff;
+    memlord_i_stint *s = f->stint;
+    memlord_i_effort v;
+    uint32_t i;
+    memlord_i_lock_take(&lord->scopes_lock);
+    if (!f->adopted && f != t->nest->frame) memlord_i_handoff_around(f - 1, h);
+    memlord_i_frame_sum(lord, t, f, h->devices, &v);
+    memlord_i_lock_drop(&lord->scopes_lock);
+    if (!memlord_i_handoff_leave(lord, h, t, &v)) return;
+    memlord_i_stint_ready(lord, s);
+    for (i = 1; i <= MEMLORD_MAX_DEVICES; i++)
+        memlord_i_u64_own_add(&s->devices[i], memlord_i_u64_load(&h->devices[i]));
+    memlord_i_stint_add(lord, s, &v, grow);
+    memlord_i_handoff_spare(lord, h);
+}
+
+/* Ends the innermost frame. `grow`: memory may be asked for. */
+static void memlord_i_frame_close(memlord *lord, memlord_i_thread *t, int grow) {
+    memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
+    memlord_i_effort v;
+    if (!f->adopted) memlord_i_u64_own_add(&f->stint->running, (uint64_t)0 - 1);
+    if (MEMLORD_I_UNLIKELY(f->handoff != NULL)) {
+        memlord_i_frame_close_handed(lord, t, f, grow);
+    } else {
+        memlord_i_stint_ready(lord, f->stint);
+        memlord_i_frame_sum(lord, t, f, f->stint->devices, &v);
+        memlord_i_stint_add(lord, f->stint, &v, grow);
+    }
+    memlord_i_frame_pop(t);
+}
+
+/* A thread ends: so do its scopes, the innermost first. Its record is nobody else's yet. */
+static MEMLORD_I_COLD void memlord_i_nest_close(memlord_i_thread *t) {
+    while (t->nest && t->nest->depth) memlord_i_frame_close(t->lord, t, 0);
+}
+#if MEMLORD_I_POSIX
+/* In a forked child: the scopes of a thread that is not there never ended. */
+static MEMLORD_I_COLD void memlord_i_nest_forget(memlord_i_thread *t) {
+    for (; t->nest && t->nest->depth; memlord_i_frame_pop(t)) {
+        memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
+        if (!f->adopted) memlord_i_u64_own_add(&f->stint->running, (uint64_t)0 - 1);
+        if (f->handoff) f->handoff->holders--; /* at 0 it is lost: once a fork, in the child */
+    }
+}
+#endif
+
+/* -- beginning and ending -- */
+
+/* Begins a scope: `given` is how the caller says it, `name` NULL if that never changes. */
+static memlord_result memlord_i_scope_open(memlord *lord, memlord_i_thread *t, const void *given,
+                                           const char *name, const memlord_scope_site *place) {
+    memlord_i_recent_scope *recent;
+    memlord_i_frame *f;
+    memlord_result r;
+    if (MEMLORD_I_UNLIKELY(!t->nest) && (t == lord->orphan || !memlord_i_nest_make(lord, t)))
+        return MEMLORD_E_NOMEM;
+    if (t->nest->depth == MEMLORD_I_SCOPE_DEPTH) return MEMLORD_E_STATE;
+    recent = memlord_i_recent_at(t->nest, given, t->scope);
+    if (MEMLORD_I_UNLIKELY(recent->given != given || recent->parent != t->scope ||
+                           (name && strncmp(recent->scope->name, name, MEMLORD_I_SCOPE_NAME)))) {
+        r = memlord_i_scope_look_up(lord, t, place ? place->name : name, given,
+                                    place ? &place->site : NULL, recent);
+        if (r) return r;
+    }
+    r = memlord_i_frame_open(lord, t, recent->scope, &f);
+    if (r) return r;
+    f->stint = recent->stint;
+    memlord_i_u64_own_add(&f->stint->running, 1);
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
+    return MEMLORD_OK;
+}
+
+static memlord_result memlord_i_scope_close(memlord *lord, memlord_i_thread *t) {
+    if (!t->nest || !t->nest->depth || t->nest->frame[t->nest->depth - 1].adopted)
+        return MEMLORD_E_STATE;
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
+    memlord_i_frame_close(lord, t, 1);
+    return MEMLORD_OK;
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_scope_adopt(memlord *lord, memlord_i_thread *t,
+                                                           const memlord_scope_token *token) {
+    memlord_i_handoff *h = NULL;
+    memlord_i_frame *f;
+    memlord_i_effort none;
+    memlord_result r;
+    if (MEMLORD_I_UNLIKELY(!t->nest) && (t == lord->orphan || !memlord_i_nest_make(lord, t)))
+        return MEMLORD_E_NOMEM;
+    if (t->nest->depth == MEMLORD_I_SCOPE_DEPTH) return MEMLORD_E_STATE;
+    r = memlord_i_handoff_join(lord, t, token, &h);
+    if (r) return r;
+    r = memlord_i_frame_open(lord, t, h->scope, &f);
+    if (r == MEMLORD_OK) {
+        f->handoff = h;
+        f->adopted = 1;
+        f->stint = memlord_i_stint_of(lord, h->scope, t); /* the last to leave writes into his */
+        if (f->stint) {
+            memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
+            return MEMLORD_OK;
+        }
+        memlord_i_frame_pop(t);
+        r = MEMLORD_E_NOMEM;
+    }
+    memset(&none, 0, sizeof none);
+    if (memlord_i_handoff_leave(lord, h, t, &none)) { /* all have left meanwhile */
+        (void)memlord_i_u64_add(&lord->lost_invocations, 1);
+        memlord_i_handoff_spare(lord, h);
+    }
+    return r;
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_scope_return(memlord *lord, memlord_i_thread *t,
+                                                            const memlord_scope_token *token) {
+    memlord_i_frame *f = t->nest && t->nest->depth ? &t->nest->frame[t->nest->depth - 1] : NULL;
+    if (!f || !f->adopted || f->handoff->number != token->word[0] ||
+        f->handoff->turn != token->word[1])
+        return MEMLORD_E_STATE;
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
+    memlord_i_frame_close(lord, t, 1);
+    return MEMLORD_OK;
+}
+
+/* -- reading -- */
+
+static void memlord_i_extreme_merge(const memlord_i_extreme *e, int first, int64_t *total,
+                                    int64_t *min, int64_t *max) {
+    int64_t low = (int64_t)memlord_i_u64_load(&e->min), high = (int64_t)memlord_i_u64_load(&e->max);
+    *total += (int64_t)memlord_i_u64_load(&e->total);
+    if (first || low < *min) *min = low;
+    if (first || high > *max) *max = high;
+}
+
+/* Adds up the stints of a scope; what each did on a device into `devices`, if it is not NULL. */
+static MEMLORD_I_COLD void memlord_i_scope_sum(memlord *lord, const memlord_i_scope *scope,
+                                               const memlord_i_scale *scale,
+                                               memlord_scope_stat *out, uint64_t *devices) {
+    const memlord_i_stint *s =
+        (const memlord_i_stint *)memlord_i_ptr_load_acquire(&scope->stints);
+    int64_t total = 0, min = 0, max = 0;
+    uint32_t i;
+    memset(out, 0, sizeof *out);
+    out->name = scope->name;
+    out->path = scope->path;
+    out->id = scope->id;
+    out->parent = scope->parent ? scope->parent->id : 0;
+    out->device_ns = memlord_i_u64_load(&scope->device_ns);
+    if (scope->site) out->site = memlord_i_site_shown(lord, scope->site);
+    for (; s; s = s->next) {
+        uint64_t n = memlord_i_u64_load_acquire(&s->count); /* pairs with memlord_i_stint_add */
+        int first = !out->count;
+        out->running += memlord_i_u64_load(&s->running);
+        if (memlord_i_u64_load_acquire(&s->epoch) != memlord_i_u64_load(&lord->epoch)) continue;
+        if (!n) continue;
+        out->count += n;
+        memlord_i_extreme_merge(&s->bytes, first, &out->bytes.total, &out->bytes.min,
+                                &out->bytes.max);
+        memlord_i_extreme_merge(&s->blocks, first, &out->blocks.total, &out->blocks.min,
+                                &out->blocks.max);
+        memlord_i_extreme_merge(&s->stamps, first, &total, &min, &max);
+        if (memlord_i_u64_load(&s->peak) > out->peak) out->peak = memlord_i_u64_load(&s->peak);
+        for (i = 1; devices && i <= MEMLORD_MAX_DEVICES; i++)
+            devices[i] += memlord_i_u64_load(&s->devices[i]);
+    }
+    out->ns.total = memlord_i_span_ns(scale, (uint64_t)total);
+    out->ns.min = memlord_i_span_ns(scale, (uint64_t)min);
+    out->ns.max = memlord_i_span_ns(scale, (uint64_t)max);
+}
+
+/* Copies what a stint remembers of its invocations, oldest first; answers how many. */
+static MEMLORD_I_COLD size_t memlord_i_stint_read(memlord *lord, const memlord_i_stint *s,
+                                                  memlord_i_effort out[MEMLORD_I_HISTORY_MAX]) {
+    uint64_t i, n, from, after;
+    size_t kept = 0, gone;
+    memlord_i_lock_take(&lord->scopes_lock);
+    n = memlord_i_u64_load_acquire(&s->count);
+    from = n > s->history->cap ? n - s->history->cap : 0;
+    if (memlord_i_u64_load(&s->epoch) != memlord_i_u64_load(&lord->epoch)) n = from;
+    for (i = from; i < n; i++) {
+        const memlord_i_invocation *v = &s->history->at[i % s->history->cap];
+        memlord_i_effort *o = &out[kept++];
+        o->start = memlord_i_u64_load_acquire(&v->start);
+        o->stamps = memlord_i_u64_load_acquire(&v->stamps);
+        o->bytes = memlord_i_u64_load_acquire(&v->bytes);
+        o->blocks = memlord_i_u64_load_acquire(&v->blocks);
+        o->before = memlord_i_u64_load_acquire(&v->before);
+        o->after = memlord_i_u64_load_acquire(&v->after);
+        o->peak = memlord_i_u64_load_acquire(&v->peak);
+        o->shapes = (const char *)memlord_i_ptr_load_acquire(&v->shapes);
+    }
+    /* what was written over meanwhile, one of them perhaps by half */
+    after = memlord_i_u64_load(&s->count);
+    gone = after >= s->history->cap ? (size_t)(after - s->history->cap + 1) : 0;
+    gone = after != n && gone > from ? gone - (size_t)from : 0;
+    if (after < n || gone > kept) gone = kept;
+    memlord_i_lock_drop(&lord->scopes_lock);
+    memmove(out, out + gone, (kept - gone) * sizeof *out);
+    return kept - gone;
+}
+
+static void memlord_i_scopes_end(memlord *lord) {
+    uint32_t i;
+    for (i = 1; i < memlord_i_scopes(lord); i++) {
+        memlord_i_scope *scope = memlord_i_scope_at(lord, i);
+        memlord_i_stint *s = (memlord_i_stint *)memlord_i_ptr_load(&scope->stints), *next;
+        for (; s; s = next) {
+            next = s->next;
+            memlord_i_free(lord, s->history, MEMLORD_I_HISTORY_SIZE(s->history->cap));
+            memlord_i_free(lord, s, sizeof *s);
+        }
+        memlord_i_free(lord, scope, sizeof *scope);
+    }
+    memlord_i_book_end(lord, &lord->scopes, sizeof(memlord_i_ptr));
+    memlord_i_book_end(lord, &lord->handoffs, sizeof(memlord_i_handoff));
+}
+
+/* ------------------------------------------------------------------ >>snapshots --
+   Owns snapshots, the thread that takes them, and who held a device at its peak. A snapshot never
+   changes once it is in the list; one that is taken out while a report reads waits for the last
+   reader. Locks: snapshots, for the list and the holders; none while blocks are looked at. */
+
+#define MEMLORD_I_SNAPSHOT_TOP 10
+#define MEMLORD_I_SNAPSHOT_LEAST 10 /* ms */
+
+static size_t memlord_i_snapshot_size(uint32_t devices, size_t tops) {
+    return sizeof(memlord_i_snapshot) + devices * sizeof(memlord_i_held) +
+           tops * sizeof(memlord_block_info);
+}
+static memlord_i_held *memlord_i_snapshot_held(const memlord_i_snapshot *s) {
+    return (memlord_i_held *)(uintptr_t)(s + 1);
+}
+static memlord_block_info *memlord_i_snapshot_top(const memlord_i_snapshot *s) {
+    return (memlord_block_info *)(void *)(memlord_i_snapshot_held(s) + s->devices);
+}
+static void memlord_i_snapshots_free(memlord *lord, memlord_i_snapshot *s) {
+    memlord_i_snapshot *next;
+    for (; s; s = next) {
+        next = s->next;
+        memlord_i_free(lord, s, s->size);
+    }
+}
+
+/* What every device holds; with room for the largest blocks they are looked for, too. */
+static MEMLORD_I_COLD memlord_i_snapshot *memlord_i_snapshot_new(memlord *lord, const char *kept,
+                                                                 size_t tops) {
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE) - 1;
+    size_t size = memlord_i_snapshot_size(n, tops);
+    memlord_i_snapshot *s = (memlord_i_snapshot *)memlord_i_alloc(lord, size);
+    if (!s) return NULL;
+    s->size = size;
+    s->name = kept;
+    s->devices = n;
+    s->at = memlord_i_clock(lord) - lord->started;
+    for (i = 0; i < n; i++) {
+        memlord_i_held *held = &memlord_i_snapshot_held(s)[i];
+        const memlord_i_u64 *count = memlord_i_device_at(lord, i + 1)->count;
+        memlord_i_sum sum;
+        memlord_i_row_sum(lord, MEMLORD_I_DEVICE, i + 1, 1, &sum);
+        held->live = sum.live;
+        held->blocks = sum.blocks;
+        held->peak = sum.peak;
+        held->pending = memlord_i_u64_load(&count[MEMLORD_I_STAT_pending]);
+        held->reserved = memlord_i_u64_load(&count[MEMLORD_I_STAT_reserved]);
+        s->live += sum.live;
+        s->blocks += sum.blocks;
+    }
+    if (tops)
+        s->tops = memlord_blocks_top(lord, memlord_device_all(), memlord_i_snapshot_top(s), tops);
+    return s;
+}
+
+/* Takes every other snapshot out, but for the first and the last; of those without a name if
+   there are any such. Answers them, chained. */
+static memlord_i_snapshot *memlord_i_snapshots_thin(memlord *lord) {
+    memlord_i_snapshot *out = NULL;
+    uint32_t i, kept = 1, named = 1, odd = 0;
+    for (i = 1; i + 1 < lord->snapshot_count; i++) named &= lord->snapshots[i]->name != NULL;
+    for (i = 1; i < lord->snapshot_count; i++) {
+        memlord_i_snapshot *s = lord->snapshots[i];
+        int may = i + 1 < lord->snapshot_count && (named || !s->name);
+        odd += (uint32_t)may;
+        if (may && (odd & 1)) {
+            s->next = out;
+            out = s;
+            (void)memlord_i_u64_add(&lord->lost_snapshots, 1);
+        } else {
+            lord->snapshots[kept++] = s;
+        }
+    }
+    lord->snapshot_count = kept;
+    return out;
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_snapshot_take(memlord *lord, const char *kept,
+                                                             size_t tops) {
+    memlord_i_snapshot *s = memlord_i_snapshot_new(lord, kept, tops), *out = NULL, *last;
+    if (!s) {
+        (void)memlord_i_u64_add(&lord->lost_snapshots, 1);
+        return MEMLORD_E_NOMEM;
+    }
+    memlord_i_lock_take(&lord->snapshots_lock);
+    if (lord->snapshot_count == MEMLORD_I_SNAPSHOTS) out = memlord_i_snapshots_thin(lord);
+    lord->snapshots[lord->snapshot_count++] = s;
+    if (out && lord->snapshot_readers) {
+        for (last = out; last->next;) last = last->next;
+        last->next = lord->snapshots_out;
+        lord->snapshots_out = out;
+        out = NULL;
+    }
+    memlord_i_lock_drop(&lord->snapshots_lock);
+    memlord_i_snapshots_free(lord, out);
+    return MEMLORD_OK;
+}
+
+/* Copies the list for a report; what is in it stays until the end. */
+static uint32_t memlord_i_snapshots_begin(memlord *lord,
+                                          const memlord_i_snapshot *list[MEMLORD_I_SNAPSHOTS]) {
+    uint32_t i, n;
+    memlord_i_lock_take(&lord->snapshots_lock);
+    n = lord->snapshot_count;
+    for (i = 0; i < n; i++) list[i] = lord->snapshots[i];
+    lord->snapshot_readers++;
+    memlord_i_lock_drop(&lord->snapshots_lock);
+    return n;
+}
+static void memlord_i_snapshots_end(memlord *lord) {
+    memlord_i_snapshot *out = NULL;
+    memlord_i_lock_take(&lord->snapshots_lock);
+    if (!--lord->snapshot_readers) {
+        out = lord->snapshots_out;
+        lord->snapshots_out = NULL;
+    }
+    memlord_i_lock_drop(&lord->snapshots_lock);
+    memlord_i_snapshots_free(lord, out);
+}
+
+/* -- taking them every now and then -- */
+
+/* Takes one if its time has come, where no thread does. */
+static MEMLORD_I_COLD void memlord_i_recorder_poll(memlord *lord) {
+    memlord_i_recorder *r = &lord->recorder;
+    uint64_t now, due;
+    if (!memlord_i_u32_load(&r->wanted) ||
+        memlord_i_u32_load_acquire(&r->state) == MEMLORD_I_POLLER_RUNS)
+        return;
+    now = memlord_i_clock(lord);
+    due = memlord_i_u64_load(&r->due);
+    if (now < due) return; /* from now on: after a stop there is nothing to catch up with */
+    if (!memlord_i_u64_cas(&r->due, &due,
+                           now + (uint64_t)memlord_i_u32_load(&r->interval) * 1000000u))
+        return;
+    (void)memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
+}
+
+static MEMLORD_I_COLD void memlord_i_recorder_run(void *user) {
+    memlord *lord = (memlord *)user;
+    memlord_i_recorder *r = &lord->recorder;
+    memlord_i_event_wait(&r->wake, memlord_i_u32_load(&r->interval));
+    while (!memlord_i_u32_load_acquire(&r->stop)) {
+        (void)memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
+        memlord_i_save_serve(lord);
+        memlord_i_event_wait(&r->wake, memlord_i_u32_load(&r->interval));
+    }
+}
+
+/* Starts the thread; without one, safe points do its work. */
+static MEMLORD_I_COLD void memlord_i_recorder_begin(memlord *lord) {
+    memlord_i_recorder *r = &lord->recorder;
+    uint32_t seen = MEMLORD_I_POLLER_NONE;
+    int bad = 1;
+    if (!memlord_i_u32_cas_seqcst(&r->state, &seen, MEMLORD_I_POLLER_BUSY)) return;
+    r->job.run = memlord_i_recorder_run;
+    r->job.user = lord;
+    memlord_i_u32_store(&r->stop, 0);
+    memlord_i_self.busy++; /* a thread's stack may come from a hooked malloc */
+    if (memlord_i_polls(lord) && memlord_i_event_open(&r->wake) == 0) {
+        bad = memlord_i_worker_start(&r->worker, &r->job);
+        if (bad) memlord_i_event_close(&r->wake);
+    }
+    memlord_i_self.busy--;
+    if (bad && memlord_i_polls(lord))
+        memlord_i_log(lord, MEMLORD_LOG_WARNING,
+                      "[snapshots] no thread for them: memlord_gc_poll takes them instead");
+    memlord_i_u32_store_release(&r->state, bad ? MEMLORD_I_POLLER_NONE : MEMLORD_I_POLLER_RUNS);
+}
+
+/* 1: snapshots were being taken. */
+static int memlord_i_recorder_end(memlord *lord) {
+    memlord_i_recorder *r = &lord->recorder;
+    uint32_t was = memlord_i_u32_exchange_seqcst(&r->wanted, 0);
+    uint32_t seen = MEMLORD_I_POLLER_RUNS;
+    while (memlord_i_u32_load(&r->state) == MEMLORD_I_POLLER_BUSY) memlord_i_yield();
+    if (!memlord_i_u32_cas_seqcst(&r->state, &seen, MEMLORD_I_POLLER_BUSY)) return (int)was;
+    memlord_i_u32_store_release(&r->stop, 1);
+    memlord_i_event_set(&r->wake);
+    memlord_i_worker_join(r->worker);
+    memlord_i_event_close(&r->wake);
+    memlord_i_u32_store_release(&r->state, MEMLORD_I_POLLER_NONE);
+    return (int)was;
+}
+
+/* A report wants to end with the present. */
+static void memlord_i_snapshot_last(memlord *lord) {
+    if (memlord_i_u32_load(&lord->recorder.wanted))
+        (void)memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
+}
+
+/* -- who held a device at its peak --
+   Taken at the end of a call that has raised the peak by a sixteenth since it was last. */
+
+static size_t memlord_i_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
+                                 size_t cap);
+static int memlord_i_tag_sum(memlord *lord, memlord_device sel, const char *tag,
+                             memlord_tag_stat *out);
+static size_t memlord_i_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                  memlord_site_stat *out, size_t cap, int names);
+
+static MEMLORD_I_COLD void memlord_i_holders_take(memlord *lord, uint32_t slot, uint64_t live) {
+    memlord_i_device *device = memlord_i_device_at(lord, slot);
+    memlord_i_holders *h = (memlord_i_holders *)memlord_i_alloc(lord, sizeof *h), *old;
+    memlord_tag_stat rest;
+    if (!h) return; /* the next time */
+    h->at = memlord_i_clock(lord) - lord->started;
+    h->bytes = live;
+    h->tags = memlord_i_tags_top(lord, device->device, h->tag, MEMLORD_I_HOLDERS - 1);
+    if (h->tags && memlord_i_tag_sum(lord, device->device, NULL, &rest) && rest.allocated)
+        h->tag[h->tags++] = rest;
+    h->sites = memlord_i_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
+                                   MEMLORD_I_HOLDERS, 0);
+    memlord_i_lock_take(&lord->snapshots_lock);
+    old = device->holders;
+    if (old && old->bytes > live && old->epoch == memlord_i_u64_load(&lord->epoch)) {
+        old = h; /* another thread saw more */
+    } else {
+        h->epoch = memlord_i_u64_load(&lord->epoch);
+        device->holders = h;
+        memlord_i_u64_store(&device->watch.holders_at, live + live / 16 + 1);
+    }
+    memlord_i_lock_drop(&lord->snapshots_lock);
+    memlord_i_free(lord, old, sizeof *old);
+}
+static void memlord_i_holders_look(memlord *lord, uint32_t slot) {
+    uint64_t live = memlord_i_row_live(lord, MEMLORD_I_DEVICE, slot);
+    if (live && live >= memlord_i_u64_load(&memlord_i_device_at(lord, slot)->watch.holders_at))
+        memlord_i_holders_take(lord, slot, live);
+}
+/* Copies who held it; 0: not known. */
+static int memlord_i_holders_get(memlord *lord, uint32_t slot, memlord_i_holders *out) {
+    const memlord_i_holders *h;
+    memlord_i_lock_take(&lord->snapshots_lock);
+    h = memlord_i_device_at(lord, slot)->holders;
+    if (h) *out = *h;
+    memlord_i_lock_drop(&lord->snapshots_lock);
+    return h && out->epoch == memlord_i_u64_load(&lord->epoch);
+}
+
+static MEMLORD_I_COLD void memlord_i_snapshots_close(memlord *lord) {
+    uint32_t i;
+    for (i = 0; i < lord->snapshot_count; i++)
+        memlord_i_free(lord, lord->snapshots[i], lord->snapshots[i]->size);
+    memlord_i_snapshots_free(lord, lord->snapshots_out);
+    for (i = 1; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++)
+        memlord_i_free(lord, memlord_i_device_at(lord, i)->holders, sizeof(memlord_i_holders));
 }
 
 /* ---------------------------------------------------------------------- >>reports --
@@ -8898,6 +11097,14 @@ static void memlord_i_stats_lost(memlord *lord, memlord_stats *out) {
     out->dropped_allocs =
         memlord_i_add(out->dropped_allocs, memlord_i_u64_load(&lord->lost_allocs));
     out->dropped_bytes = memlord_i_add(out->dropped_bytes, memlord_i_u64_load(&lord->lost_bytes));
+    out->dropped_events =
+        memlord_i_add(out->dropped_events, memlord_i_u64_load(&lord->lost_events));
+}
+
+/* A site of a list as it is shown now. */
+static const memlord_site *memlord_i_site_named(memlord *lord, const memlord_site *site) {
+    memlord_i_site *record = site ? memlord_i_site_of(lord, site) : NULL;
+    return record ? memlord_i_site_shown(lord, record) : site;
 }
 
 /* -- who holds a device -- */
@@ -9001,6 +11208,30 @@ static MEMLORD_I_COLD void memlord_i_log_explain(memlord *lord, const char *head
     memlord_i_log(lord, MEMLORD_LOG_ERROR, line);
 }
 
+/* -- what MemLord itself costs -- */
+
+/* Measures an alloc and a free once, in a ledger of its own, for some 20 us. */
+static MEMLORD_I_COLD void memlord_i_cost_measure(memlord *lord) {
+    enum { PAIRS = 1000 };
+    const uint64_t storage = (uint64_t)1 << 40;
+    memlord_device cpu = memlord_device_cpu();
+    memlord_desc desc;
+    memlord *probe = NULL;
+    uint64_t began, i;
+    if (memlord_i_u64_load(&lord->pair_ps)) return;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_STRATEGY | MEMLORD_FLAG_NO_THREADS;
+    if (memlord_create(&desc, &probe) != MEMLORD_OK) return;
+    (void)memlord_alloc(probe, cpu, storage, 1 << 20, NULL); /* the first ones make tables */
+    began = memlord_i_now();
+    for (i = 1; i <= PAIRS; i++) {
+        (void)memlord_alloc(probe, cpu, storage + i * 64, 64, NULL);
+        (void)memlord_free(probe, cpu, storage + i * 64, NULL);
+    }
+    memlord_i_u64_store(&lord->pair_ps, (memlord_i_now() - began) * 1000 / PAIRS + 1);
+    memlord_destroy(probe);
+}
+
 /* -- what a report is written from -- */
 
 #define MEMLORD_I_TOP_SITES 50
@@ -9008,11 +11239,24 @@ static MEMLORD_I_COLD void memlord_i_log_explain(memlord *lord, const char *head
 #define MEMLORD_I_TOP_TAGS 64
 #define MEMLORD_I_TOP_ACCOUNTS 20
 #define MEMLORD_I_SIZES 50 /* 0 bytes; from 1, 2, 4 ... 2^48 up to twice that */
+#define MEMLORD_I_LEAKS 512       /* groups of them */
+#define MEMLORD_I_LEAKS_SHOWN 100
+#define MEMLORD_I_PARTS_SHOWN 1024
 typedef struct memlord_i_tag_line {
     memlord_tag_stat stat;
     memlord_device device;
+    const memlord_i_place *place;
 } memlord_i_tag_line;
+typedef struct memlord_i_tally {
+    uint64_t bytes, blocks;
+} memlord_i_tally;
+typedef struct memlord_i_leak {
+    uint64_t key; /* the rows of word2, and more */
+    uint64_t bytes, blocks;
+    uint32_t slot, scope;
+} memlord_i_leak;
 typedef struct memlord_i_place_line {
+    const memlord_i_place *place;
     memlord_device device;
     memlord_capacity sample;
     uint64_t limit, held;
@@ -9034,17 +11278,147 @@ typedef struct memlord_i_report {
     memlord_site_stat site[MEMLORD_I_TOP_SITES];
     memlord_block_info block[MEMLORD_I_TOP_BLOCKS];
     memlord_i_copy top; /* of `block`, while it is filled */
+    memlord_i_scale scale;
+    uint32_t scopes, site_rows, snapshots;
+    const memlord_i_snapshot *snapshot[MEMLORD_I_SNAPSHOTS];
+    memlord_i_tally *scoped;    /* live, by scope; NULL: no memory */
+    memlord_i_tally leaks;      /* born since `mark` */
+    uint64_t mark;
+    size_t leak_lines;
+    memlord_i_leak leak[MEMLORD_I_LEAKS];
+    int parted;                 /* some block has parts */
+    int lifetimes;              /* known */
+    uint64_t lifetime[MEMLORD_MAX_DEVICES][4];
+    memlord_i_holders holders;  /* of the device being written */
+    memlord_i_effort effort[MEMLORD_I_HISTORY_MAX];
+    uint64_t deltas[MEMLORD_MAX_DEVICES + 1];
+    memlord_part_info part[16];
     uint64_t sizes[MEMLORD_MAX_DEVICES][MEMLORD_I_SIZES]; /* how many live blocks */
 } memlord_i_report;
 
-/* One walk for both: the largest blocks, and how many there are of each size. */
+/* -- what the walk over all blocks is for, beside the largest -- */
+
+/* Blocks born since the last mark are grouped by who made them; when the groups are all taken,
+   more count in the sum alone. */
+static void memlord_i_leak_add(memlord_i_report *r, uint64_t plain, uint32_t slot,
+                               uint64_t bytes) {
+    uint32_t scope = memlord_i_scope_of(r->lord, plain);
+    uint64_t key = (plain & MEMLORD_I_ROWS_MASK) | (uint64_t)slot << 40 | (uint64_t)scope << 48;
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 32;
+    size_t i;
+    r->leaks.bytes += bytes;
+    r->leaks.blocks++;
+    for (i = 0; i < MEMLORD_I_LEAKS; i++) {
+        memlord_i_leak *leak = &r->leak[(at + i) % MEMLORD_I_LEAKS];
+        if (leak->blocks && leak->key != key) continue;
+        leak->key = key;
+        leak->slot = slot;
+        leak->scope = scope;
+        leak->blocks++;
+        leak->bytes += bytes;
+        return;
+    }
+}
+/* The groups in use come first, the largest before the others. */
+static void memlord_i_leaks_sort(memlord_i_report *r) {
+    size_t i, at, n = 0;
+    for (i = 0; i < MEMLORD_I_LEAKS; i++) {
+        memlord_i_leak leak = r->leak[i];
+        if (!leak.blocks) continue;
+        for (at = n++; at && r->leak[at - 1].bytes < leak.bytes; at--)
+            r->leak[at] = r->leak[at - 1];
+        r->leak[at] = leak;
+    }
+    r->leak_lines = n < MEMLORD_I_LEAKS_SHOWN ? n : MEMLORD_I_LEAKS_SHOWN;
+}
+static const memlord_site *memlord_i_row_site(memlord *lord, uint32_t row) {
+    if (!row) return NULL;
+    return memlord_i_site_shown(
+        lord, (memlord_i_site *)memlord_i_row_at(lord, MEMLORD_I_SITE, row)->subject);
+}
+static const memlord_site *memlord_i_leak_site(memlord_i_report *r, const memlord_i_leak *leak) {
+    return memlord_i_row_site(r->lord, MEMLORD_I_SITE_ROW(leak->key));
+}
+static const char *memlord_i_leak_tag(memlord_i_report *r, const memlord_i_leak *leak) {
+    uint32_t row = MEMLORD_I_TAG_ROW(leak->key & MEMLORD_I_ROWS_MASK);
+    return row ? (const char *)memlord_i_row_at(r->lord, MEMLORD_I_TAG, row)->subject : NULL;
+}
+
+/* One walk: the largest blocks, how many there are of each size, who made those of late, and what
+   each scope still holds. */
 static int memlord_i_visit_report(memlord *lord, const memlord_i_entry *e, void *user) {
     memlord_i_report *r = (memlord_i_report *)user;
-    uint64_t bytes = MEMLORD_I_BYTES(e->word1);
-    uint32_t slot = MEMLORD_I_SLOT(e->word1), size = 0;
-    for (; bytes; bytes >>= 1) size++;
+    uint64_t bytes = MEMLORD_I_BYTES(e->word1), plain = memlord_i_word2_of(e->word2);
+    uint32_t slot = MEMLORD_I_SLOT(e->word1), scope = memlord_i_scope_of(lord, plain), size = 0;
+    for (; bytes >> size; size++) {}
     if (slot <= r->devices) r->sizes[slot - 1][size]++; /* one may have come meanwhile */
+    if (memlord_i_mark_of(lord, plain) >= r->mark) memlord_i_leak_add(r, plain, slot, bytes);
+    if (scope && scope <= r->scopes && r->scoped) {
+        r->scoped[scope].bytes += bytes;
+        r->scoped[scope].blocks++;
+    }
+    if ((e->word2 & 1) && memlord_i_side_of(e->word2)->parts) r->parted = 1;
     return memlord_i_visit_top(lord, e, &r->top);
+}
+
+/* -- lifetimes: of blocks whose beginning and end are in the ring -- */
+
+typedef struct memlord_i_span { /* open addressing; stamp 0: ended */
+    uint64_t key, stamp;
+} memlord_i_span;
+
+static void memlord_i_lifetime_add(memlord_i_report *r, uint32_t slot, uint64_t ns) {
+    uint32_t class_of = ns < 100000000u ? 0 : ns < 1000000000u ? 1 : ns < 10000000000u ? 2 : 3;
+    if (slot && slot <= r->devices) r->lifetime[slot - 1][class_of]++;
+}
+
+static void memlord_i_lifetime_event(memlord_i_report *r, memlord_i_span *spans, uint64_t mask,
+                                     const memlord_i_read *e) {
+    uint32_t kind = MEMLORD_I_NOTE_KIND(e->what), slot = MEMLORD_I_NOTE_SLOT(e->what);
+    int begins = kind == MEMLORD_EVENT_ALLOC || kind == MEMLORD_EVENT_MOVE;
+    uint64_t key = e->storage, at;
+    if (!slot || !(begins || kind == MEMLORD_EVENT_FREE)) return;
+    key ^= (uint64_t)(r->lord->slot_type[slot] + 1u) << 57;
+    for (at = (key * 0x9e3779b97f4a7c15u) >> 20 & mask; spans[at].key; at = (at + 1) & mask)
+        if (spans[at].key == key) break;
+    if (begins) {
+        spans[at].key = key;
+        spans[at].stamp = e->stamp ? e->stamp : 1;
+    } else if (spans[at].key && spans[at].stamp) {
+        memlord_i_lifetime_add(r, slot,
+                               memlord_i_span_ns(&r->scale, e->stamp - spans[at].stamp));
+        spans[at].stamp = 0;
+    }
+}
+
+/* Without memory they are not known. */
+static MEMLORD_I_COLD void memlord_i_report_lifetimes(memlord_i_report *r) {
+    const memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&r->lord->ring);
+    uint64_t size = 64;
+    memlord_i_reading reading;
+    memlord_i_read e;
+    memlord_i_span *spans;
+    if (!ring) return;
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* half of them begin at most */
+    spans = (memlord_i_span *)memlord_i_alloc(r->lord, (size_t)size * sizeof *spans);
+    if (!spans) return;
+    if (memlord_i_reading_begin(r->lord, &reading)) {
+        r->lifetimes = 1;
+        while (memlord_i_reading_next(&reading, &e))
+            memlord_i_lifetime_event(r, spans, size - 1, &e);
+        memlord_i_reading_end(&reading);
+    }
+    memlord_i_free(r->lord, spans, (size_t)size * sizeof *spans);
+}
+
+/* The checkpoint with the most live bytes; NULL: none has a name. */
+static const char *memlord_i_report_peak_name(const memlord_i_report *r) {
+    const memlord_i_snapshot *best = NULL;
+    uint32_t i;
+    for (i = 0; i < r->snapshots; i++)
+        if (r->snapshot[i]->name && (!best || r->snapshot[i]->live > best->live))
+            best = r->snapshot[i];
+    return best ? best->name : NULL;
 }
 
 /* 1: tag a comes before b. */
@@ -9067,6 +11441,7 @@ static void memlord_i_report_order(memlord_i_report *r) {
         uint32_t slot = memlord_i_row_at(r->lord, MEMLORD_I_TAG, i)->slot;
         memlord_i_tag_stat(r->lord, i, &line.stat);
         line.device = memlord_i_device_at(r->lord, slot)->device;
+        line.place = memlord_i_place_at(r->lord, slot);
         k = r->tag_lines;
         if (k == MEMLORD_I_TOP_TAGS && !memlord_i_tag_before(&line.stat, &r->tag[k - 1].stat))
             continue;
@@ -9088,6 +11463,7 @@ static void memlord_i_report_places(memlord_i_report *r) {
         if (!place) continue;
         memset(line, 0, sizeof *line);
         memlord_i_lock_take(&place->lock);
+        line->place = place;
         line->device = place->device;
         line->sample = place->sample;
         line->sample.age_ns = now > place->sampled ? now - place->sampled : 0;
@@ -9132,6 +11508,12 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
     all.sel = memlord_device_all();
     r->lord = lord;
     r->uptime = memlord_i_clock(lord) - lord->started;
+    r->scale = memlord_i_scale_now(lord);
+    r->scopes = memlord_i_scopes(lord) - 1;
+    r->scoped = (memlord_i_tally *)memlord_i_alloc(lord, (r->scopes + 1) * sizeof *r->scoped);
+    r->site_rows = memlord_i_rows(lord, MEMLORD_I_SITE) - 1;
+    r->mark = MEMLORD_I_BORN(memlord_i_u64_load(&lord->born));
+    r->snapshots = memlord_i_snapshots_begin(lord, r->snapshot);
     r->devices = memlord_i_rows(lord, MEMLORD_I_DEVICE) - 1;
     for (i = 0; i < r->devices; i++) {
         memlord_i_stats(lord, i + 1, &r->stat[i]);
@@ -9150,10 +11532,12 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
     r->sites = memlord_i_sites_top(
         lord, all.sel, r->by_peak ? MEMLORD_SITE_ORDER_PEAK_BYTES : MEMLORD_SITE_ORDER_LIVE_BYTES,
         r->site, MEMLORD_I_TOP_SITES, 1);
+    memlord_i_report_lifetimes(r);
     r->top.at = r->block;
     r->top.cap = MEMLORD_I_TOP_BLOCKS;
     memlord_i_visit(lord, &all, memlord_i_visit_report, r);
     r->blocks = memlord_i_top_sort(lord, &r->top);
+    memlord_i_leaks_sort(r);
 }
 
 /* -- TEXT: a first screen of at most 25 lines, then what did not fit it -- */
@@ -9419,7 +11803,31 @@ static void memlord_i_text_meta(memlord_i_out *o, const memlord_meta *meta) {
     if (meta->rank) memlord_i_puts(o, "]");
 }
 
-static void memlord_i_text_blocks(memlord_i_report *r, size_t most) {
+/* The first parts of a block, under it. */
+static void memlord_i_text_parts(memlord_i_report *r, const memlord_block_info *b) {
+    uint64_t count, bytes;
+    size_t i, n = memlord_i_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
+                                       &count, &bytes);
+    for (i = 0; i < n; i++) {
+        memlord_i_put_right_bytes(r->o, r->part[i].bytes, 22);
+        memlord_i_puts(r->o, " at ");
+        memlord_i_put_u64(r->o, r->part[i].offset);
+        if (r->part[i].meta.tag) {
+            memlord_i_puts(r->o, " [");
+            memlord_i_put_plain(r->o, r->part[i].meta.tag);
+            memlord_i_puts(r->o, "]");
+        }
+        memlord_i_text_meta(r->o, &r->part[i].meta);
+        memlord_i_puts(r->o, "\n");
+    }
+    if (count <= n) return;
+    memlord_i_pad(r->o, 10);
+    memlord_i_text_more(r, (size_t)(count - n), " more parts, ");
+    memlord_i_put_bytes(r->o, bytes);
+    memlord_i_puts(r->o, " in all\n");
+}
+
+static void memlord_i_text_blocks(memlord_i_report *r, size_t most, int parts) {
     size_t i, shown = r->blocks < most ? r->blocks : most;
     uint64_t sum = 0;
     if (!shown) return;
@@ -9445,12 +11853,206 @@ static void memlord_i_text_blocks(memlord_i_report *r, size_t most) {
             memlord_i_puts(r->o, "]");
         }
         memlord_i_text_meta(r->o, &b->meta);
+        if (b->scope) {
+            memlord_i_puts(r->o, " in ");
+            memlord_i_put_plain(r->o, b->scope);
+        }
         if (b->site) {
             memlord_i_puts(r->o, "  ");
             memlord_i_put_site(r->o, b->site);
         }
         memlord_i_puts(r->o, "\n");
+        if (parts) memlord_i_text_parts(r, b);
     }
+}
+
+/* -- TEXT, second part: scopes, snapshots, the peak, leaks -- */
+
+static void memlord_i_put_right_signed(memlord_i_out *o, int64_t bytes, size_t width) {
+    char buf[32];
+    memlord_i_out b;
+    memlord_i_out_buffer(&b, buf, sizeof buf);
+    if (bytes) memlord_i_puts(&b, bytes < 0 ? "-" : "+");
+    memlord_i_put_bytes(&b, bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes);
+    (void)memlord_i_out_end(&b, sizeof buf);
+    memlord_i_put_right(o, buf, width);
+}
+static void memlord_i_put_right_ns(memlord_i_out *o, uint64_t ns, size_t width) {
+    static const char *const units[] = {" ns", " us", " ms", " s"};
+    char buf[32];
+    memlord_i_out b;
+    size_t unit = 0;
+    uint64_t tenths = ns * 10;
+    for (; tenths >= 10000 && unit < 3; unit++) tenths = tenths / 1000 + (tenths % 1000 >= 500);
+    memlord_i_out_buffer(&b, buf, sizeof buf);
+    memlord_i_put_u64(&b, tenths / 10);
+    if (tenths % 10) memlord_i_puts(&b, ".");
+    if (tenths % 10) memlord_i_put_u64(&b, tenths % 10);
+    memlord_i_puts(&b, units[unit]);
+    (void)memlord_i_out_end(&b, sizeof buf);
+    memlord_i_put_right(o, buf, width);
+}
+
+static void memlord_i_text_scopes(memlord_i_report *r) {
+    uint32_t id, shown = r->scopes < MEMLORD_I_TOP_SITES ? r->scopes : MEMLORD_I_TOP_SITES;
+    if (!shown) return;
+    memlord_i_puts(r->o, "\n   count  delta in all   delta avg  peak inside  still held"
+                         "   time in all    time avg  scope\n");
+    for (id = 1; id <= shown; id++) {
+        memlord_scope_stat s;
+        memlord_i_scope_sum(r->lord, memlord_i_scope_at(r->lord, id), &r->scale, &s, NULL);
+        memlord_i_put_right_u64(r->o, s.count, 8);
+        memlord_i_put_right_signed(r->o, s.bytes.total, 14);
+        memlord_i_put_right_signed(r->o, s.count ? s.bytes.total / (int64_t)s.count : 0, 12);
+        memlord_i_put_right_bytes(r->o, s.peak, 13);
+        if (r->scoped)
+            memlord_i_put_right_bytes(r->o, r->scoped[id].bytes, 12);
+        else
+            memlord_i_put_right(r->o, "unknown", 12);
+        memlord_i_put_right_ns(r->o, s.ns.total, 14);
+        memlord_i_put_right_ns(r->o, s.count ? s.ns.total / s.count : 0, 12);
+        memlord_i_puts(r->o, "  ");
+        memlord_i_put_plain(r->o, s.path);
+        if (s.device_ns) memlord_i_puts(r->o, ", on its device");
+        if (s.device_ns) memlord_i_put_right_ns(r->o, s.device_ns, 0);
+        if (s.running) memlord_i_puts(r->o, " (running)");
+        memlord_i_puts(r->o, "\n");
+    }
+    if (shown < r->scopes) memlord_i_text_more(r, r->scopes - shown, " more scopes\n");
+}
+
+/* One line for each checkpoint, as long as they are few; one for all snapshots. */
+static void memlord_i_text_snapshots(memlord_i_report *r) {
+    uint32_t i, named = 0;
+    const char *peak = memlord_i_report_peak_name(r);
+    if (!r->snapshots) return;
+    memlord_i_puts(r->o, "\nsnapshots: ");
+    memlord_i_put_u64(r->o, r->snapshots);
+    for (i = 0; i < r->snapshots; i++) named += r->snapshot[i]->name != NULL;
+    memlord_i_puts(r->o, ", checkpoints ");
+    memlord_i_put_u64(r->o, named);
+    if (peak) memlord_i_puts(r->o, ", most at ");
+    if (peak) memlord_i_put_plain(r->o, peak);
+    memlord_i_puts(r->o, "\n");
+    for (i = 0; i < r->snapshots && named <= 20; i++) {
+        const memlord_i_snapshot *s = r->snapshot[i];
+        if (!s->name) continue;
+        memlord_i_put_right_ns(r->o, s->at, 12);
+        memlord_i_put_right_bytes(r->o, s->live, 12);
+        memlord_i_put_right_u64(r->o, s->blocks, 11);
+        memlord_i_puts(r->o, " blocks  ");
+        memlord_i_put_plain(r->o, s->name);
+        memlord_i_puts(r->o, "\n");
+    }
+}
+
+/* "at the peak of cpu, 12 MiB: by tag: weights 8 MiB, ...; by site: ..." */
+static void memlord_i_text_holders(memlord_i_report *r, uint32_t slot) {
+    memlord_i_holders *h = &r->holders;
+    size_t i;
+    if (!memlord_i_holders_get(r->lord, slot, h) || !(h->tags | h->sites)) return;
+    memlord_i_puts(r->o, "at the peak of ");
+    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, slot)->device);
+    memlord_i_put_labelled(r->o, ", with ", h->bytes);
+    for (i = 0; i < h->tags && i < 6; i++) {
+        memlord_i_puts(r->o, i ? ", " : ": by tag: ");
+        if (h->tag[i].tag)
+            memlord_i_put_plain(r->o, h->tag[i].tag);
+        else
+            memlord_i_puts(r->o, "(untagged)");
+        memlord_i_put_labelled(r->o, " ", h->tag[i].allocated);
+    }
+    for (i = 0; i < h->sites && i < 4; i++) {
+        memlord_i_puts(r->o, i ? ", " : h->tags ? "; by site: " : ": by site: ");
+        memlord_i_put_site(r->o, memlord_i_site_named(r->lord, h->site[i].site));
+        memlord_i_put_labelled(r->o, " ", h->site[i].live_bytes);
+    }
+    memlord_i_puts(r->o, "\n");
+}
+
+static void memlord_i_text_lifetimes(memlord_i_report *r, uint32_t i) {
+    static const char *const classes[] = {" under 0.1 s", " under 1 s", " under 10 s", " longer"};
+    size_t k;
+    if (!r->lifetimes) return;
+    memlord_i_puts(r->o, "lifetimes, ");
+    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i + 1)->device);
+    for (k = 0; k < 4; k++) {
+        memlord_i_puts(r->o, k ? ", " : ": ");
+        memlord_i_put_u64(r->o, r->lifetime[i][k]);
+        memlord_i_puts(r->o, classes[k]);
+    }
+    memlord_i_puts(r->o, "\n");
+}
+
+/* Only after a mark: before one, everything is born since. */
+static void memlord_i_text_leaks(memlord_i_report *r) {
+    size_t i;
+    if (!r->mark || !r->leaks.blocks) return;
+    memlord_i_puts(r->o, "\n       bytes     blocks  live and born since mark ");
+    memlord_i_put_u64(r->o, r->mark);
+    memlord_i_puts(r->o, ": ");
+    memlord_i_put_u64(r->o, r->leaks.blocks);
+    memlord_i_put_labelled(r->o, " blocks, ", r->leaks.bytes);
+    memlord_i_puts(r->o, "\n");
+    for (i = 0; i < r->leak_lines && i < 20; i++) {
+        const memlord_i_leak *leak = &r->leak[i];
+        const char *tag = memlord_i_leak_tag(r, leak);
+        memlord_i_put_right_bytes(r->o, leak->bytes, 12);
+        memlord_i_put_right_u64(r->o, leak->blocks, 11);
+        memlord_i_puts(r->o, "  ");
+        memlord_i_put_device(r->o, memlord_i_device_at(r->lord, leak->slot)->device);
+        if (tag) {
+            memlord_i_puts(r->o, " [");
+            memlord_i_put_plain(r->o, tag);
+            memlord_i_puts(r->o, "]");
+        }
+        if (leak->scope) {
+            memlord_i_puts(r->o, " in ");
+            memlord_i_put_plain(r->o, memlord_i_scope_at(r->lord, leak->scope)->path);
+        }
+        memlord_i_puts(r->o, "  ");
+        memlord_i_put_site(r->o, memlord_i_leak_site(r, leak));
+        memlord_i_puts(r->o, "\n");
+    }
+}
+
+/* "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + unaccounted 10 GiB" */
+static void memlord_i_text_balance(memlord_i_report *r, const memlord_i_place_line *line) {
+    uint64_t used = line->sample.used;
+    size_t i, shown = 0;
+    if (!line->sample.known) return;
+    memlord_i_put_device(r->o, line->device);
+    memlord_i_put_labelled(r->o, ": total ", line->sample.total);
+    memlord_i_put_labelled(r->o, " = free ", line->sample.total - used);
+    memlord_i_put_labelled(r->o, " + self ", line->self);
+    for (i = 0; i < r->tag_lines; i++) {
+        const memlord_i_tag_line *tag = &r->tag[i];
+        if (!tag->stat.allocated || tag->place != line->place || shown == 6) continue;
+        memlord_i_puts(r->o, shown++ ? ", " : " (");
+        memlord_i_put_plain(r->o, tag->stat.tag);
+        memlord_i_put_labelled(r->o, " ", tag->stat.allocated);
+    }
+    memlord_i_puts(r->o, shown ? ")" : "");
+    memlord_i_puts(r->o, used < line->self ? " - " : " + ");
+    memlord_i_puts(r->o, "unaccounted ");
+    memlord_i_put_bytes(r->o, used < line->self ? line->self - used : used - line->self);
+    memlord_i_puts(r->o, used < line->self ? " (less is in use than was recorded)\n" : "\n");
+}
+
+/* What was lost of what is not a device's. */
+static void memlord_i_text_lost(memlord_i_report *r) {
+    const uint64_t lost[] = {memlord_i_u64_load(&r->lord->lost_scopes),
+                             memlord_i_u64_load(&r->lord->lost_invocations),
+                             memlord_i_u64_load(&r->lord->lost_snapshots)};
+    static const char *const what[] = {" scopes", " invocations of scopes", " snapshots"};
+    size_t i, shown = 0;
+    for (i = 0; i < 3; i++) {
+        if (!lost[i]) continue;
+        memlord_i_puts(r->o, shown++ ? ", " : "no room for ");
+        memlord_i_put_u64(r->o, lost[i]);
+        memlord_i_puts(r->o, what[i]);
+    }
+    if (shown) memlord_i_puts(r->o, "\n");
 }
 
 enum { MEMLORD_I_KIND_LIVE, MEMLORD_I_KIND_PEAK, MEMLORD_I_KIND_COUNT, MEMLORD_I_KIND_ODD };
@@ -9498,8 +12100,8 @@ static void memlord_i_text_plan(const memlord_i_report *r, size_t most[MEMLORD_I
 }
 
 static void memlord_i_text(memlord_i_report *r) {
-    size_t most[MEMLORD_I_LISTS];
-    uint64_t trouble;
+    size_t most[MEMLORD_I_LISTS], k;
+    uint64_t more;
     uint32_t i;
     memlord_i_puts(r->o, "MemLord " MEMLORD_VERSION "  pid ");
     memlord_i_put_u64(r->o, memlord_i_pid());
@@ -9507,6 +12109,9 @@ static void memlord_i_text(memlord_i_report *r) {
     memlord_i_put_seconds(r->o, r->uptime);
     memlord_i_puts(r->o, " s  its own memory ");
     memlord_i_put_bytes(r->o, memlord_i_u64_load(&r->lord->own_bytes));
+    memlord_i_puts(r->o, ", ");
+    memlord_i_put_right_ns(r->o, memlord_i_u64_load(&r->lord->pair_ps) / 1000, 0);
+    memlord_i_puts(r->o, " a pair");
     if (r->total.peak_error) {
         memlord_i_puts(r->o, "  peaks low by at most ");
         memlord_i_put_bytes(r->o, r->total.peak_error);
@@ -9521,24 +12126,32 @@ static void memlord_i_text(memlord_i_report *r) {
     memlord_i_text_places(r, most[0]);
     memlord_i_text_tags(r, most[2]);
     memlord_i_text_sites(r, most[3]);
-    memlord_i_text_blocks(r, most[4]);
+    memlord_i_text_blocks(r, most[4], 0);
     memlord_i_text_odd(r, &r->total, "\nanomalies and drops, ", memlord_device_all());
-    trouble = r->total.gc_runs | r->total.gc_failed | r->total.oom_attempts |
-              r->total.reserved_peak;
+    more = r->total.gc_runs | r->total.gc_failed | r->total.oom_attempts | r->total.reserved_peak |
+           r->accounts | r->scopes | r->snapshots | (uint64_t)r->parted |
+           (r->mark && r->leaks.blocks) | r->places;
     if (r->devices <= most[1] && r->places <= most[0] && r->tags <= most[2] &&
-        r->sites <= most[3] && r->blocks <= most[4] && !r->accounts && !trouble)
+        r->sites <= most[3] && r->blocks <= most[4] && !more)
         return;
     memlord_i_puts(r->o, "\n---- in full ----\n");
     if (r->devices > most[1]) memlord_i_text_devices(r, r->devices);
     if (r->places > most[0]) memlord_i_text_places(r, r->places);
     memlord_i_puts(r->o, "\n");
+    for (k = 0; k < r->places; k++) memlord_i_text_balance(r, &r->place[k]);
+    for (i = 0; i < r->devices; i++) memlord_i_text_holders(r, i + 1);
     for (i = 0; i < r->devices; i++) memlord_i_text_trouble(r, i);
     for (i = 0; i < r->devices; i++) memlord_i_text_pool(r, i);
     for (i = 0; i < r->devices; i++) memlord_i_text_sizes(r, i);
+    for (i = 0; i < r->devices; i++) memlord_i_text_lifetimes(r, i);
+    memlord_i_text_lost(r);
+    memlord_i_text_snapshots(r);
+    memlord_i_text_scopes(r);
+    memlord_i_text_leaks(r);
     memlord_i_text_accounts(r);
     if (r->tags > most[2]) memlord_i_text_tags(r, MEMLORD_I_TOP_TAGS + 1);
     if (r->sites > most[3]) memlord_i_text_sites(r, MEMLORD_I_TOP_SITES);
-    if (r->blocks > most[4]) memlord_i_text_blocks(r, 20);
+    if (r->blocks > most[4] || r->parted) memlord_i_text_blocks(r, 20, 1);
     for (i = 0; i < r->devices && r->devices > 1; i++)
         memlord_i_text_odd(r, &r->stat[i], i ? "anomalies and drops, " : "\nanomalies and drops, ",
                            memlord_i_device_at(r->lord, i + 1)->device);
@@ -9580,6 +12193,7 @@ static void memlord_i_json_stats(memlord_i_out *o, const memlord_stats *s) {
 #undef MEMLORD_I_X
     memlord_i_puts(o, "}");
 }
+static unsigned memlord_i_hex_digits(uint64_t v) { return v >> 48 ? 16 : v >> 32 ? 12 : 8; }
 static void memlord_i_json_site(memlord_i_out *o, const memlord_site *site, int first) {
     memlord_i_key(o, "site", first);
     if (!site) {
@@ -9593,18 +12207,38 @@ static void memlord_i_json_site(memlord_i_out *o, const memlord_site *site, int 
     memlord_i_puts(o, "}");
 }
 
+static void memlord_i_json_flag(memlord_i_out *o, const char *name, int on) {
+    memlord_i_key(o, name, 0);
+    memlord_i_puts(o, on ? "true" : "false");
+}
+
 static void memlord_i_json_metadata(memlord_i_report *r) {
+    memlord *lord = r->lord;
+    uint64_t ps = memlord_i_u64_load(&lord->pair_ps);
     memlord_i_puts(r->o, "{\"schema\":\"memlord/1\",\"version\":\"" MEMLORD_VERSION
                          "\",\"metadata\":{");
     memlord_i_key(r->o, "generated_at", 1);
     memlord_i_puts(r->o, "\"");
-    memlord_i_put_time(r->o, memlord_i_wall_seconds());
+    memlord_i_put_time(r->o, memlord_i_wall_now(), 0);
     memlord_i_puts(r->o, "\"");
     memlord_i_json_u64(r->o, "pid", memlord_i_pid(), 0);
+    memlord_i_json_text(r->o, "labels", lord->labels, 0);
     memlord_i_json_u64(r->o, "uptime_ns", r->uptime, 0);
-    memlord_i_json_u64(r->o, "own_bytes", memlord_i_u64_load(&r->lord->own_bytes), 0);
-    memlord_i_json_u64(r->o, "mark", memlord_i_u64_load(&r->lord->born) >> 37, 0);
-    memlord_i_puts(r->o, "}");
+    memlord_i_json_u64(r->o, "own_bytes", memlord_i_u64_load(&lord->own_bytes), 0);
+    memlord_i_json_u64(r->o, "pair_ns", ps ? ps / 1000 : UINT64_MAX, 0);
+    memlord_i_json_u64(r->o, "mark", r->mark, 0);
+    memlord_i_json_u64(r->o, "num_snapshots", r->snapshots, 0);
+    memlord_i_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
+    memlord_i_json_flag(r->o, "sites_enabled",
+                        (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES) != 0);
+    memlord_i_json_flag(r->o, "events_enabled",
+                        (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS) != 0);
+    memlord_i_puts(r->o, ",\"dropped\":{");
+    memlord_i_json_u64(r->o, "scopes", memlord_i_u64_load(&lord->lost_scopes), 1);
+    memlord_i_json_u64(r->o, "scope_invocations", memlord_i_u64_load(&lord->lost_invocations), 0);
+    memlord_i_json_u64(r->o, "snapshots", memlord_i_u64_load(&lord->lost_snapshots), 0);
+    memlord_i_json_u64(r->o, "events", r->total.dropped_events, 0);
+    memlord_i_puts(r->o, "}}");
 }
 
 /* 0 to 1, to a thousandth; null: not known. */
@@ -9639,6 +12273,18 @@ static void memlord_i_json_sizes(memlord_i_report *r, uint32_t i) {
     memlord_i_puts(r->o, "]");
 }
 
+static void memlord_i_json_lifetimes(memlord_i_report *r, uint32_t i) {
+    static const char *const classes[] = {"under_100ms", "under_1s", "under_10s", "longer"};
+    size_t k;
+    memlord_i_key(r->o, "lifetimes", 0);
+    if (!r->lifetimes) memlord_i_puts(r->o, "null");
+    for (k = 0; k < 4 && r->lifetimes; k++) {
+        if (!k) memlord_i_puts(r->o, "{");
+        memlord_i_json_u64(r->o, classes[k], r->lifetime[i][k], !k);
+        if (k == 3) memlord_i_puts(r->o, "}");
+    }
+}
+
 static void memlord_i_json_oom(memlord_i_report *r, uint32_t slot) {
     memlord_i_oom oom = memlord_i_oom_of(r->lord, slot);
     memlord_i_key(r->o, "last_oom", 0);
@@ -9671,6 +12317,7 @@ static void memlord_i_json_devices(memlord_i_report *r) {
         memlord_i_json_ratio(r->o, "cached_ratio", memlord_cached_ratio(&r->stat[i]));
         memlord_i_json_ratio(r->o, "fragmentation", memlord_fragmentation(&r->stat[i]));
         memlord_i_json_sizes(r, i);
+        memlord_i_json_lifetimes(r, i);
         memlord_i_json_oom(r, i + 1);
         memlord_i_puts(r->o, "}");
     }
@@ -9763,29 +12410,508 @@ static void memlord_i_json_sites(memlord_i_report *r) {
     memlord_i_puts(r->o, "]");
 }
 
-static void memlord_i_json_block(memlord_i_out *o, const memlord_block_info *b) {
+/* -- JSON: scopes -- */
+
+/* "name_mb":1.00,"name_bytes":1048576: MiB for people and older readers, bytes for the truth. */
+static MEMLORD_I_COLD void memlord_i_json_mb(memlord_i_out *o, const char *name, int64_t bytes,
+                                             int first) {
+    uint64_t size = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, part;
+    part = ((size & 0xfffffu) * 100 + 0x80000u) >> 20;
+    memlord_i_puts(o, first ? "\"" : ",\"");
+    memlord_i_puts(o, name);
+    memlord_i_puts(o, "_mb\":");
+    if (bytes < 0) memlord_i_puts(o, "-");
+    memlord_i_put_u64(o, (size >> 20) + part / 100);
+    memlord_i_puts(o, ".");
+    memlord_i_put_two(o, part % 100);
+    memlord_i_puts(o, ",\"");
+    memlord_i_puts(o, name);
+    memlord_i_puts(o, "_bytes\":");
+    memlord_i_put_i64(o, bytes);
+}
+static void memlord_i_json_i64(memlord_i_out *o, const char *name, int64_t v, int first) {
+    memlord_i_key(o, name, first);
+    memlord_i_put_i64(o, v);
+}
+/* When something was, as a clock on the wall showed it. */
+static void memlord_i_json_instant(memlord_i_report *r, const char *name, uint64_t ns, int first) {
+    memlord_i_key(r->o, name, first);
+    memlord_i_puts(r->o, "\"");
+    memlord_i_put_time(r->o, r->lord->started_wall + ns, 0);
+    memlord_i_puts(r->o, "\"");
+}
+static void memlord_i_json_four(memlord_i_out *o, const char *name, int64_t total, int64_t avg,
+                                int64_t min, int64_t max) {
+    memlord_i_key(o, name, 0);
+    memlord_i_puts(o, "{");
+    memlord_i_json_i64(o, "total", total, 1);
+    memlord_i_json_i64(o, "avg", avg, 0);
+    memlord_i_json_i64(o, "min", min, 0);
+    memlord_i_json_i64(o, "max", max, 0);
+    memlord_i_puts(o, "}");
+}
+
+/* Calls fn for each invocation of a scope that is remembered; by stint, oldest first. */
+typedef void (*memlord_i_effort_fn)(memlord_i_report *r, const memlord_i_effort *v,
+                                    uint32_t thread, int first);
+static void memlord_i_report_efforts(memlord_i_report *r, const memlord_i_scope *scope,
+                                     memlord_i_effort_fn fn) {
+    const memlord_i_stint *s =
+        (const memlord_i_stint *)memlord_i_ptr_load_acquire(&scope->stints);
+    int first = 1;
+    for (; s; s = s->next) {
+        size_t i, n = memlord_i_stint_read(r->lord, s, r->effort);
+        for (i = 0; i < n; i++, first = 0) fn(r, &r->effort[i], s->thread / 2 - 1, first);
+    }
+}
+
+/* [start_ns,duration_ns,thread,delta_bytes,delta_blocks,pre_bytes,post_bytes,peak_bytes,shapes] */
+static void memlord_i_json_invocation(memlord_i_report *r, const memlord_i_effort *v,
+                                      uint32_t thread, int first) {
+    const int64_t numbers[] = {(int64_t)memlord_i_since_ns(&r->scale, v->start),
+                               (int64_t)memlord_i_span_ns(&r->scale, v->stamps),
+                               (int64_t)thread, (int64_t)v->bytes, (int64_t)v->blocks,
+                               (int64_t)v->before, (int64_t)v->after, (int64_t)v->peak};
+    size_t i;
+    memlord_i_puts(r->o, first ? "\n" : ",\n");
+    for (i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        memlord_i_puts(r->o, i ? "," : "[");
+        memlord_i_put_i64(r->o, numbers[i]);
+    }
+    memlord_i_puts(r->o, ",");
+    memlord_i_put_json(r->o, v->shapes);
+    memlord_i_puts(r->o, "]");
+}
+static void memlord_i_json_operation(memlord_i_report *r, const memlord_i_effort *v,
+                                     uint32_t thread, int first) {
+    (void)thread;
+    memlord_i_puts(r->o, first ? "\n{" : ",\n{");
+    memlord_i_json_mb(r->o, "memory_delta", (int64_t)v->bytes, 1);
+    memlord_i_json_i64(r->o, "tensor_delta", (int64_t)v->blocks, 0);
+    memlord_i_json_mb(r->o, "pre_total", (int64_t)v->before, 0);
+    memlord_i_json_mb(r->o, "post_total", (int64_t)v->after, 0);
+    memlord_i_json_instant(r, "timestamp", memlord_i_since_ns(&r->scale, v->start), 0);
+    memlord_i_puts(r->o, "}");
+}
+
+static void memlord_i_json_scope_devices(memlord_i_report *r, const uint64_t *devices) {
     uint32_t i;
+    int first = 1;
+    memlord_i_key(r->o, "devices", 0);
+    memlord_i_puts(r->o, "{");
+    for (i = 1; i <= r->devices; i++) {
+        if (!devices[i]) continue;
+        memlord_i_puts(r->o, first ? "\"" : ",\"");
+        first = 0;
+        memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i)->device);
+        memlord_i_puts(r->o, "\":");
+        memlord_i_put_i64(r->o, (int64_t)devices[i]);
+    }
+    memlord_i_puts(r->o, "}");
+}
+
+static void memlord_i_json_scope(memlord_i_report *r, uint32_t id) {
+    const memlord_i_scope *scope = memlord_i_scope_at(r->lord, id);
+    memlord_scope_stat s;
+    int64_t n;
+    memset(r->deltas, 0, sizeof r->deltas);
+    memlord_i_scope_sum(r->lord, scope, &r->scale, &s, r->deltas);
+    n = s.count ? (int64_t)s.count : 1;
+    memlord_i_puts(r->o, id > 1 ? ",\n{" : "\n{");
+    memlord_i_json_u64(r->o, "id", id, 1);
+    memlord_i_json_u64(r->o, "parent", s.parent, 0);
+    memlord_i_json_text(r->o, "name", s.name, 0);
+    memlord_i_json_text(r->o, "path", s.path, 0);
+    memlord_i_json_site(r->o, s.site, 0);
+    memlord_i_json_u64(r->o, "count", s.count, 0);
+    memlord_i_json_four(r->o, "delta_bytes", s.bytes.total, s.bytes.total / n, s.bytes.min,
+                        s.bytes.max);
+    memlord_i_json_four(r->o, "delta_blocks", s.blocks.total, s.blocks.total / n, s.blocks.min,
+                        s.blocks.max);
+    memlord_i_json_u64(r->o, "peak_bytes", s.peak, 0);
+    memlord_i_json_four(r->o, "time_ns", (int64_t)s.ns.total, (int64_t)s.ns.total / n,
+                        (int64_t)s.ns.min, (int64_t)s.ns.max);
+    memlord_i_json_u64(r->o, "device_time_ns", s.device_ns, 0);
+    memlord_i_json_u64(r->o, "live_bytes", r->scoped ? r->scoped[id].bytes : UINT64_MAX, 0);
+    memlord_i_json_u64(r->o, "live_blocks", r->scoped ? r->scoped[id].blocks : UINT64_MAX, 0);
+    memlord_i_json_u64(r->o, "running", s.running, 0);
+    memlord_i_json_scope_devices(r, r->deltas);
+    memlord_i_key(r->o, "invocations", 0);
+    memlord_i_puts(r->o, "[");
+    memlord_i_report_efforts(r, scope, memlord_i_json_invocation);
+    memlord_i_puts(r->o, "]}");
+}
+
+/* The scopes; then the same once more by the keys that readers of older profiles know. */
+static void memlord_i_json_scopes(memlord_i_report *r) {
+    uint32_t id;
+    memlord_i_puts(r->o, ",\n\"scopes\":[");
+    for (id = 1; id <= r->scopes; id++) memlord_i_json_scope(r, id);
+    memlord_i_puts(r->o, "],\n\"operation_allocations\":{");
+    for (id = 1; id <= r->scopes; id++) {
+        memlord_i_puts(r->o, id > 1 ? ",\n" : "\n");
+        memlord_i_put_json(r->o, memlord_i_scope_at(r->lord, id)->path);
+        memlord_i_puts(r->o, ":[");
+        memlord_i_report_efforts(r, memlord_i_scope_at(r->lord, id), memlord_i_json_operation);
+        memlord_i_puts(r->o, "]");
+    }
+    memlord_i_puts(r->o, "},\n\"operation_summary\":{");
+    for (id = 1; id <= r->scopes; id++) {
+        memlord_scope_stat s;
+        memlord_i_scope_sum(r->lord, memlord_i_scope_at(r->lord, id), &r->scale, &s, NULL);
+        memlord_i_puts(r->o, id > 1 ? ",\n" : "\n");
+        memlord_i_put_json(r->o, s.path);
+        memlord_i_puts(r->o, ":{");
+        memlord_i_json_u64(r->o, "invocation_count", s.count, 1);
+        memlord_i_json_mb(r->o, "total_memory_delta", s.bytes.total, 0);
+        memlord_i_json_mb(r->o, "avg_memory_delta",
+                          s.count ? s.bytes.total / (int64_t)s.count : 0, 0);
+        memlord_i_json_mb(r->o, "max_memory_delta", s.bytes.max, 0);
+        memlord_i_puts(r->o, "}");
+    }
+    memlord_i_puts(r->o, "}");
+}
+
+/* -- JSON: snapshots -- */
+
+static void memlord_i_json_shape(memlord_i_out *o, const memlord_meta *meta) {
+    uint32_t i;
+    memlord_i_key(o, "shape", 0);
+    for (i = 0; i < meta->rank; i++) {
+        memlord_i_puts(o, i ? "," : "[");
+        memlord_i_put_i64(o, meta->shape[i]);
+    }
+    memlord_i_puts(o, meta->rank ? "]" : "[]");
+}
+
+static void memlord_i_json_tensors(memlord_i_report *r, const memlord_i_snapshot *s,
+                                   memlord_device d) {
+    size_t i;
+    int first = 1;
+    memlord_i_key(r->o, "tensors", 0);
+    memlord_i_puts(r->o, "[");
+    for (i = 0; i < s->tops; i++) {
+        const memlord_block_info *b = &memlord_i_snapshot_top(s)[i];
+        if (b->device.type != d.type || b->device.index != d.index) continue;
+        memlord_i_puts(r->o, first ? "{" : ",{");
+        first = 0;
+        memlord_i_json_mb(r->o, "size", (int64_t)b->bytes, 1);
+        memlord_i_json_shape(r->o, &b->meta);
+        memlord_i_json_text(r->o, "dtype", b->meta.dtype, 0);
+        memlord_i_json_device(r->o, d, 0);
+        memlord_i_json_text(r->o, "name", b->meta.name, 0);
+        memlord_i_json_text(r->o, "tag", b->tag, 0);
+        memlord_i_json_text(r->o, "operation", b->scope, 0);
+        memlord_i_puts(r->o, ",\"requires_grad\":null}");
+    }
+    memlord_i_puts(r->o, "]");
+}
+
+static void memlord_i_json_snapshot(memlord_i_report *r, const memlord_i_snapshot *s) {
+    uint32_t i;
+    memlord_i_json_instant(r, "timestamp", s->at, 1);
+    memlord_i_json_u64(r->o, "time_ns", s->at, 0);
+    memlord_i_json_text(r->o, "checkpoint_name", s->name, 0);
+    memlord_i_json_mb(r->o, "total", (int64_t)s->live, 0);
+    memlord_i_json_u64(r->o, "tensor_count", s->blocks, 0);
+    memlord_i_key(r->o, "device_breakdown", 0);
+    memlord_i_puts(r->o, "{");
+    for (i = 0; i < s->devices; i++) {
+        const memlord_i_held *held = &memlord_i_snapshot_held(s)[i];
+        memlord_device d = memlord_i_device_at(r->lord, i + 1)->device;
+        memlord_i_puts(r->o, i ? ",\n\"" : "\n\"");
+        memlord_i_put_device(r->o, d);
+        memlord_i_puts(r->o, "\":{");
+        memlord_i_json_mb(r->o, "total", (int64_t)held->live, 1);
+        memlord_i_json_u64(r->o, "pending_bytes", held->pending, 0);
+        memlord_i_json_u64(r->o, "reserved_bytes", held->reserved, 0);
+        memlord_i_json_u64(r->o, "peak_bytes", held->peak, 0);
+        memlord_i_json_u64(r->o, "count", held->blocks, 0);
+        memlord_i_json_tensors(r, s, d);
+        memlord_i_puts(r->o, "}");
+    }
+    memlord_i_puts(r->o, "}");
+}
+
+static void memlord_i_json_snapshots(memlord_i_report *r) {
+    uint32_t i;
+    memlord_i_puts(r->o, ",\n\"snapshots\":[");
+    for (i = 0; i < r->snapshots; i++) {
+        memlord_i_puts(r->o, i ? ",\n{" : "\n{");
+        memlord_i_json_snapshot(r, r->snapshot[i]);
+        memlord_i_puts(r->o, "}");
+    }
+    memlord_i_puts(r->o, "]");
+}
+
+/* What the report says in a line: the peak of all snapshots, and the end. */
+static void memlord_i_json_summary(memlord_i_report *r) {
+    uint32_t i;
+    int first = 1;
+    memlord_i_puts(r->o, ",\n\"summary\":{");
+    memlord_i_json_u64(r->o, "num_snapshots", r->snapshots, 1);
+    memlord_i_key(r->o, "checkpoints", 0);
+    memlord_i_puts(r->o, "[");
+    for (i = 0; i < r->snapshots; i++) {
+        if (!r->snapshot[i]->name) continue;
+        memlord_i_puts(r->o, first ? "" : ",");
+        first = 0;
+        memlord_i_put_json(r->o, r->snapshot[i]->name);
+    }
+    memlord_i_puts(r->o, "]");
+    memlord_i_json_mb(r->o, "peak_memory", (int64_t)r->total.peak, 0);
+    memlord_i_json_text(r->o, "peak_memory_checkpoint", memlord_i_report_peak_name(r), 0);
+    memlord_i_json_mb(r->o, "final_memory", (int64_t)r->total.allocated, 0);
+    memlord_i_puts(r->o, "}");
+}
+
+/* -- JSON: who held the peak, what leaked, what moved -- */
+
+static void memlord_i_json_holders(memlord_i_report *r) {
+    uint32_t i;
+    size_t k;
+    int first = 1;
+    memlord_i_holders *h = &r->holders;
+    memlord_i_puts(r->o, ",\n\"peak_holders\":[");
+    for (i = 1; i <= r->devices; i++) {
+        if (!memlord_i_holders_get(r->lord, i, h)) continue;
+        memlord_i_puts(r->o, first ? "\n{" : ",\n{");
+        first = 0;
+        memlord_i_json_device(r->o, memlord_i_device_at(r->lord, i)->device, 1);
+        memlord_i_json_u64(r->o, "bytes", h->bytes, 0);
+        memlord_i_json_u64(r->o, "time_ns", h->at, 0);
+        memlord_i_key(r->o, "tags", 0);
+        memlord_i_puts(r->o, "[");
+        for (k = 0; k < h->tags; k++) {
+            memlord_i_puts(r->o, k ? ",{" : "{");
+            memlord_i_json_text(r->o, "tag", h->tag[k].tag, 1);
+            memlord_i_json_u64(r->o, "bytes", h->tag[k].allocated, 0);
+            memlord_i_puts(r->o, "}");
+        }
+        memlord_i_puts(r->o, "]");
+        memlord_i_key(r->o, "sites", 0);
+        memlord_i_puts(r->o, "[");
+        for (k = 0; k < h->sites; k++) {
+            memlord_i_puts(r->o, k ? ",{" : "{");
+            memlord_i_json_site(r->o, memlord_i_site_named(r->lord, h->site[k].site), 1);
+            memlord_i_json_u64(r->o, "bytes", h->site[k].live_bytes, 0);
+            memlord_i_puts(r->o, "}");
+        }
+        memlord_i_puts(r->o, "]}");
+    }
+    memlord_i_puts(r->o, "]");
+}
+
+static void memlord_i_json_leaks(memlord_i_report *r) {
+    size_t i;
+    memlord_i_puts(r->o, ",\n\"leaks\":{");
+    memlord_i_json_u64(r->o, "since_mark", r->mark, 1);
+    memlord_i_json_u64(r->o, "count", r->leaks.blocks, 0);
+    memlord_i_json_u64(r->o, "bytes", r->leaks.bytes, 0);
+    memlord_i_key(r->o, "by_site", 0);
+    memlord_i_puts(r->o, "[");
+    for (i = 0; i < r->leak_lines; i++) {
+        const memlord_i_leak *leak = &r->leak[i];
+        memlord_i_puts(r->o, i ? ",\n{" : "\n{");
+        memlord_i_json_site(r->o, memlord_i_leak_site(r, leak), 1);
+        memlord_i_json_text(r->o, "tag", memlord_i_leak_tag(r, leak), 0);
+        memlord_i_json_text(r->o, "scope",
+                            leak->scope ? memlord_i_scope_at(r->lord, leak->scope)->path : NULL,
+                            0);
+        memlord_i_json_device(r->o, memlord_i_device_at(r->lord, leak->slot)->device, 0);
+        memlord_i_json_u64(r->o, "count", leak->blocks, 0);
+        memlord_i_json_u64(r->o, "bytes", leak->bytes, 0);
+        memlord_i_puts(r->o, "}");
+    }
+    memlord_i_puts(r->o, "]}");
+}
+
+static void memlord_i_json_moves(memlord_i_report *r) {
+    const memlord_i_route *route =
+        (const memlord_i_route *)memlord_i_ptr_load_acquire(&r->lord->routes);
+    int first = 1;
+    memlord_i_puts(r->o, ",\n\"moves\":[");
+    for (; route; route = route->next) {
+        if (!memlord_i_u64_load(&route->moves)) continue;
+        memlord_i_puts(r->o, first ? "{\"from\":\"" : ",{\"from\":\"");
+        first = 0;
+        memlord_i_put_device(r->o, memlord_i_device_at(r->lord, route->from)->device);
+        memlord_i_puts(r->o, "\",\"to\":\"");
+        memlord_i_put_device(r->o, memlord_i_device_at(r->lord, route->to)->device);
+        memlord_i_puts(r->o, "\"");
+        memlord_i_json_u64(r->o, "count", memlord_i_u64_load(&route->moves), 0);
+        memlord_i_json_u64(r->o, "bytes", memlord_i_u64_load(&route->bytes), 0);
+        memlord_i_puts(r->o, "}");
+    }
+    memlord_i_puts(r->o, "]");
+}
+
+static void memlord_i_json_threads(memlord_i_report *r) {
+    const memlord_i_thread *t =
+        (const memlord_i_thread *)memlord_i_ptr_load_acquire(&r->lord->threads);
+    int first = 1;
+    memlord_i_puts(r->o, ",\n\"threads\":[");
+    for (; t; t = (const memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+        uint64_t allocs = 0, frees = 0, in = 0, out = 0;
+        uint32_t i;
+        for (i = 1; i <= r->devices; i++) {
+            const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
+            if (!cell) continue;
+            allocs += memlord_i_u64_load(&cell->allocs);
+            frees += memlord_i_u64_load(&cell->frees);
+            out += memlord_i_u64_load(&cell->out);
+            in += memlord_i_u64_load(&cell->level) + memlord_i_u64_load(&cell->out);
+        }
+        if (!(allocs | frees | in | out)) continue;
+        memlord_i_puts(r->o, first ? "{" : ",{");
+        first = 0;
+        memlord_i_json_u64(r->o, "id", t->id / 2 - 1, 1);
+        memlord_i_json_u64(r->o, "allocs", allocs, 0);
+        memlord_i_json_u64(r->o, "frees", frees, 0);
+        memlord_i_json_u64(r->o, "bytes_allocated", in, 0);
+        memlord_i_json_u64(r->o, "bytes_freed", out, 0);
+        memlord_i_puts(r->o, "}");
+    }
+    memlord_i_puts(r->o, "]");
+}
+
+/* -- JSON: events; sites and tags as numbers of strings, by the numbers of their rows -- */
+
+static void memlord_i_json_strings(memlord_i_report *r) {
+    uint32_t i;
+    memlord_i_puts(r->o, ",\n\"strings\":[\"\"");
+    for (i = 1; i <= r->site_rows; i++) {
+        char text[512];
+        memlord_i_out o;
+        memlord_i_out_buffer(&o, text, sizeof text);
+        memlord_i_put_site(&o, memlord_i_row_site(r->lord, i));
+        (void)memlord_i_out_end(&o, sizeof text);
+        memlord_i_puts(r->o, ",\n");
+        memlord_i_put_json(r->o, text);
+    }
+    for (i = 1; i <= r->tags; i++) {
+        const void *tag = memlord_i_row_at(r->lord, MEMLORD_I_TAG, i)->subject;
+        memlord_i_puts(r->o, ",\n");
+        memlord_i_put_json(r->o, (const char *)tag);
+    }
+    memlord_i_puts(r->o, "]");
+}
+
+static void memlord_i_json_event(memlord_i_report *r, const memlord_i_read *e, int first) {
+    uint64_t site = e->where & MEMLORD_I_SITE_ROWS_MAX;
+    uint64_t tag = e->where >> 20 & MEMLORD_I_TAG_ROWS_MAX;
+    int named = MEMLORD_I_NOTE_KIND(e->what) == MEMLORD_EVENT_CHECKPOINT;
+    memlord_i_puts(r->o, first ? "\n[" : ",\n[");
+    memlord_i_put_u64(r->o, memlord_i_since_ns(&r->scale, e->stamp));
+    memlord_i_puts(r->o, ",");
+    memlord_i_put_u64(r->o, MEMLORD_I_NOTE_KIND(e->what));
+    memlord_i_puts(r->o, ",");
+    memlord_i_put_u64(r->o, e->thread);
+    memlord_i_puts(r->o, ",");
+    memlord_i_put_i64(r->o, (int64_t)MEMLORD_I_NOTE_SLOT(e->what) - 1);
+    if (e->storage && !named) {
+        memlord_i_puts(r->o, ",\"0x");
+        memlord_i_put_hex(r->o, e->storage, memlord_i_hex_digits(e->storage));
+        memlord_i_puts(r->o, "\",");
+    } else {
+        memlord_i_puts(r->o, ",0,");
+    }
+    memlord_i_put_u64(r->o, MEMLORD_I_BYTES(e->what));
+    memlord_i_puts(r->o, ",");
+    memlord_i_put_u64(r->o, site <= r->site_rows ? site : 0);
+    memlord_i_puts(r->o, ",");
+    if (named)
+        memlord_i_put_json(r->o, (const char *)(uintptr_t)e->storage);
+    else
+        memlord_i_put_u64(r->o, tag && tag <= r->tags ? r->site_rows + tag : 0);
+    memlord_i_puts(r->o, ",");
+    memlord_i_put_u64(r->o, e->where >> 36);
+    memlord_i_puts(r->o, "]");
+}
+
+static void memlord_i_json_events(memlord_i_report *r) {
+    static const char kinds[] = ""
+#define MEMLORD_I_X(name, text) ",\"" text "\""
+        MEMLORD_I_EVENTS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+        ;
+    const memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&r->lord->ring);
+    memlord_i_reading reading;
+    memlord_i_read e;
+    uint64_t n = 0;
+    memlord_i_puts(r->o, ",\n\"events\":{");
+    memlord_i_json_u64(r->o, "capacity", ring ? ring->capacity : 0, 1);
+    memlord_i_json_u64(r->o, "lost", r->total.dropped_events, 0);
+    memlord_i_puts(r->o, ",\"kinds\":[");
+    memlord_i_puts(r->o, kinds + 1);
+    memlord_i_puts(r->o, "],\"list\":[");
+    if (ring && memlord_i_reading_begin(r->lord, &reading)) {
+        reading.scale = r->scale;
+        for (; !r->o->failed && memlord_i_reading_next(&reading, &e); n++)
+            memlord_i_json_event(r, &e, !n);
+        memlord_i_reading_end(&reading);
+    }
+    memlord_i_puts(r->o, "]");
+    memlord_i_json_u64(r->o, "recorded", n, 0);
+    memlord_i_puts(r->o, "}");
+}
+
+/* -- JSON: blocks, and all of it -- */
+
+static void memlord_i_json_parts(memlord_i_report *r, const memlord_block_info *b) {
+    uint64_t count, bytes, offset = 0;
+    size_t i, n, seen = 0;
+    memlord_i_key(r->o, "parts", 0);
+    n = memlord_i_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 16, &count,
+                             &bytes);
+    if (!n) {
+        memlord_i_puts(r->o, "null");
+        return;
+    }
+    memlord_i_puts(r->o, "{");
+    memlord_i_json_u64(r->o, "count", count, 1);
+    memlord_i_json_u64(r->o, "bytes", bytes, 0);
+    memlord_i_puts(r->o, ",\"listed\":[");
+    while (n && seen < MEMLORD_I_PARTS_SHOWN) {
+        for (i = 0; i < n; i++) {
+            const memlord_part_info *part = &r->part[i];
+            memlord_i_puts(r->o, seen++ ? ",\n{" : "\n{");
+            memlord_i_json_u64(r->o, "offset", part->offset, 1);
+            memlord_i_json_u64(r->o, "bytes", part->bytes, 0);
+            memlord_i_json_text(r->o, "name", part->meta.name, 0);
+            memlord_i_json_text(r->o, "dtype", part->meta.dtype, 0);
+            memlord_i_json_shape(r->o, &part->meta);
+            memlord_i_json_text(r->o, "tag", part->meta.tag, 0);
+            memlord_i_puts(r->o, "}");
+            offset = part->offset + 1;
+        }
+        n = n < 16 ? 0
+                   : memlord_i_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, offset,
+                                          r->part, 16, &count, &bytes);
+    }
+    memlord_i_puts(r->o, "]}");
+}
+
+static void memlord_i_json_block(memlord_i_report *r, const memlord_block_info *b) {
+    memlord_i_out *o = r->o;
     memlord_i_puts(o, "{");
     memlord_i_json_device(o, b->device, 1);
     memlord_i_key(o, "storage", 0); /* as text: readers of JSON round beyond 2^53 */
     memlord_i_puts(o, "\"0x");
-    memlord_i_put_hex(o, b->storage, b->storage >> 32 ? b->storage >> 48 ? 16 : 12 : 8);
+    memlord_i_put_hex(o, b->storage, memlord_i_hex_digits(b->storage));
     memlord_i_puts(o, "\"");
     memlord_i_json_u64(o, "bytes", b->bytes, 0);
     memlord_i_json_u64(o, "refs", b->refs, 0);
     memlord_i_json_u64(o, "born", b->born, 0);
     memlord_i_json_text(o, "tag", b->tag, 0);
+    memlord_i_json_text(o, "scope", b->scope, 0);
     memlord_i_json_site(o, b->site, 0);
     memlord_i_json_text(o, "name", b->meta.name, 0);
     memlord_i_json_text(o, "dtype", b->meta.dtype, 0);
-    memlord_i_key(o, "shape", 0);
-    for (i = 0; i < b->meta.rank; i++) {
-        memlord_i_puts(o, i ? "," : "[");
-        memlord_i_put_i64(o, b->meta.shape[i]);
-    }
-    memlord_i_puts(o, b->meta.rank ? "]" : "[]");
+    memlord_i_json_shape(o, &b->meta);
     memlord_i_json_u64(o, "flags", b->meta.flags, 0);
     memlord_i_json_u64(o, "pending", b->pending != 0, 0);
+    memlord_i_json_parts(r, b);
     memlord_i_puts(o, "}");
 }
 
@@ -9798,6 +12924,15 @@ static void memlord_i_json(memlord_i_report *r) {
     memlord_i_json_accounts(r);
     memlord_i_json_tags(r);
     memlord_i_json_sites(r);
+    memlord_i_json_summary(r);
+    memlord_i_json_holders(r);
+    memlord_i_json_leaks(r);
+    memlord_i_json_moves(r);
+    memlord_i_json_threads(r);
+    memlord_i_json_snapshots(r);
+    memlord_i_json_scopes(r);
+    memlord_i_json_strings(r);
+    memlord_i_json_events(r);
     for (i = 0; i < r->blocks; i++) sum += r->block[i].bytes;
     memlord_i_puts(r->o, ",\n\"largest_blocks\":{");
     memlord_i_json_u64(r->o, "count", r->blocks, 1);
@@ -9807,7 +12942,7 @@ static void memlord_i_json(memlord_i_report *r) {
     memlord_i_puts(r->o, "[");
     for (i = 0; i < r->blocks; i++) {
         memlord_i_puts(r->o, i ? ",\n" : "\n");
-        memlord_i_json_block(r->o, &r->block[i]);
+        memlord_i_json_block(r, &r->block[i]);
     }
     memlord_i_puts(r->o, "]}}\n");
 }
@@ -9817,6 +12952,8 @@ static memlord_result memlord_i_report_write(memlord *lord, memlord_format forma
     memlord_i_report *r = (memlord_i_report *)memlord_i_alloc(lord, sizeof *r);
     memlord_result result;
     if (!r) return MEMLORD_E_NOMEM;
+    memlord_i_cost_measure(lord);
+    memlord_i_snapshot_last(lord);
     r->out.fn = fn;
     r->out.user = user;
     r->out.buf = r->buf;
@@ -9829,6 +12966,8 @@ static memlord_result memlord_i_report_write(memlord *lord, memlord_format forma
         memlord_i_json(r);
     memlord_i_flush(r->o);
     result = r->out.failed ? MEMLORD_E_IO : MEMLORD_OK;
+    memlord_i_snapshots_end(lord);
+    memlord_i_free(lord, r->scoped, (r->scopes + 1) * sizeof *r->scoped);
     memlord_i_free(lord, r, sizeof *r);
     return result;
 }
@@ -9884,19 +13023,30 @@ typedef struct memlord_i_paths { /* not on the stack: that may be 16 KiB */
     char target[MEMLORD_I_PATH_MAX], beside[MEMLORD_I_PATH_MAX + 64];
 } memlord_i_paths;
 
-static memlord_result memlord_i_file_save(memlord *lord, memlord_format format,
+/* Writes a report beside the target; nothing is left of one that fails. */
+static memlord_result memlord_i_file_fill(memlord *lord, memlord_format format,
                                           memlord_i_paths *p) {
     memlord_i_file file;
     memlord_i_signals held;
     memlord_result r;
-    if (memlord_i_file_refused(p->target)) return MEMLORD_E_IO;
     if (memlord_i_file_beside(p->target, p->beside, sizeof p->beside, &file)) return MEMLORD_E_IO;
     held = memlord_i_signals_hold();
     r = memlord_i_report_write(lord, format, memlord_i_write_file, &file);
     if (memlord_i_file_close(file, r == MEMLORD_OK) && r == MEMLORD_OK) r = MEMLORD_E_IO;
     memlord_i_signals_release(&held);
-    if (r == MEMLORD_OK && memlord_i_file_rename(p->beside, p->target)) r = MEMLORD_E_IO;
     if (r != MEMLORD_OK) memlord_i_file_remove(p->beside);
+    return r;
+}
+
+static memlord_result memlord_i_file_save(memlord *lord, memlord_format format,
+                                          memlord_i_paths *p) {
+    memlord_result r;
+    if (memlord_i_file_refused(p->target)) return MEMLORD_E_IO;
+    r = memlord_i_file_fill(lord, format, p);
+    if (r == MEMLORD_OK && memlord_i_file_rename(p->beside, p->target)) {
+        memlord_i_file_remove(p->beside);
+        r = MEMLORD_E_IO;
+    }
     return r;
 }
 
@@ -9909,6 +13059,106 @@ static memlord_result memlord_i_report_save(memlord *lord, memlord_format format
                                                           : memlord_i_file_save(lord, format, p);
     memlord_i_free(lord, p, sizeof *p);
     return r;
+}
+
+/* -- saving at the end, or when asked: under a name of its own -- */
+
+/* directory/memory_profile_20261121_080500.json, or the n-th that is not that; 0: it fits. */
+static int memlord_i_dated_path(const char *directory, uint64_t wall, memlord_format format,
+                                unsigned n, memlord_i_paths *p) {
+    static const char *const suffixes[] = {
+#define MEMLORD_I_X(name, suffix, text) suffix,
+        MEMLORD_I_FORMATS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    };
+    memlord_i_out o;
+    memlord_i_out_buffer(&o, p->target, sizeof p->target);
+    memlord_i_puts(&o, directory);
+    memlord_i_puts(&o, "/memory_profile_");
+    memlord_i_put_time(&o, wall, 1);
+    if (n) memlord_i_puts(&o, "_");
+    if (n) memlord_i_put_u64(&o, memlord_i_pid());
+    if (n > 1) memlord_i_puts(&o, "_");
+    if (n > 1) memlord_i_put_u64(&o, n);
+    memlord_i_puts(&o, ".");
+    memlord_i_puts(&o, suffixes[format]);
+    return memlord_i_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
+}
+
+static memlord_result memlord_i_dated_save(memlord *lord, memlord_format format,
+                                           const char *directory, memlord_i_paths *p) {
+    uint64_t wall = memlord_i_wall_now();
+    unsigned n;
+    int there = 1;
+    memlord_result r;
+    if (memlord_i_dated_path(directory, wall, format, 0, p)) return MEMLORD_E_INVALID;
+    r = memlord_i_file_fill(lord, format, p);
+    if (r) return r;
+    for (n = 0; there > 0 && n < 1000; n++)
+        there = memlord_i_dated_path(directory, wall, format, n, p)
+                    ? -1
+                    : memlord_i_file_rename_new(p->beside, p->target);
+    if (there) memlord_i_file_remove(p->beside);
+    return there ? MEMLORD_E_IO : MEMLORD_OK;
+}
+
+/* Saves where and how memlord_save_at_exit says, and tells the log. `format` is 1 more, 0 the
+   default. */
+static MEMLORD_I_COLD void memlord_i_save_dated(memlord *lord, uint32_t format) {
+    const char *directory = (const char *)memlord_i_ptr_load_acquire(&lord->exit_directory);
+    memlord_i_paths *p = (memlord_i_paths *)memlord_i_alloc(lord, sizeof *p);
+    char line[320];
+    memlord_i_out o;
+    memlord_result r = MEMLORD_E_NOMEM;
+    if (!directory) directory = lord->output_dir ? lord->output_dir : ".";
+    if (p)
+        r = memlord_i_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
+                                 directory, p);
+    memlord_i_out_buffer(&o, line, sizeof line);
+    memlord_i_puts(&o, r ? "[save] no report in " : "[save] ");
+    memlord_i_put_plain(&o, r ? directory : p->target);
+    if (r) memlord_i_puts(&o, ": ");
+    if (r) memlord_i_puts(&o, memlord_result_text(r));
+    (void)memlord_i_out_end(&o, sizeof line);
+    memlord_i_log(lord, r ? MEMLORD_LOG_ERROR : MEMLORD_LOG_INFO, line);
+    memlord_i_free(lord, p, sizeof *p);
+}
+
+/* A report was asked for, perhaps by a signal: the first who comes along writes it. */
+static MEMLORD_I_COLD void memlord_i_save_serve(memlord *lord) {
+    uint32_t seen = memlord_i_u32_load(&lord->alert);
+    if (!(seen & MEMLORD_I_ALERT_SAVE) || memlord_i_self.busy) return;
+    do {
+        if (!(seen & MEMLORD_I_ALERT_SAVE)) return;
+    } while (!memlord_i_u32_cas_seqcst(&lord->alert, &seen,
+                                       seen & ~(uint32_t)MEMLORD_I_ALERT_SAVE));
+    memlord_i_save_dated(lord, memlord_i_u32_load(&lord->exit_format));
+}
+
+/* The end of a ledger, or of the process: saves once. */
+static MEMLORD_I_COLD void memlord_i_save_end(memlord *lord) {
+    uint32_t format = memlord_i_u32_exchange_seqcst(&lord->exit_format, 0);
+    if (format) memlord_i_save_dated(lord, format);
+}
+
+static MEMLORD_I_COLD void memlord_i_at_exit(void) {
+    memlord *lord;
+    do {
+        memlord_i_lock_take(&memlord_i_process.lock);
+        for (lord = memlord_i_process.ledgers; lord; lord = lord->next)
+            if (memlord_i_u32_load(&lord->exit_format)) break;
+        memlord_i_lock_drop(&memlord_i_process.lock);
+        if (lord) memlord_i_save_end(lord);
+    } while (lord);
+}
+static MEMLORD_I_COLD memlord_result memlord_i_at_exit_once(void) {
+    int bad = 0;
+    memlord_i_self.busy++; /* it may ask malloc */
+    if (!memlord_i_u32_exchange_seqcst(&memlord_i_process.at_exit, 1))
+        bad = atexit(memlord_i_at_exit);
+    memlord_i_self.busy--;
+    if (bad) memlord_i_u32_store(&memlord_i_process.at_exit, 0);
+    return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
 /* ----------------------------------------------------------------------- >>retry --
@@ -10075,6 +13325,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_request_try(memlord_i_request *q,
         answer = fn(user, q->bytes, storage);
         if (!answer && memlord_i_key_valid(*storage)) break;
         memlord_i_stat_add(q->lord, q->slot, MEMLORD_I_STAT_oom_attempts, 1);
+        memlord_i_note_other(q->lord, MEMLORD_EVENT_OOM, q->slot, 0, q->bytes);
         if (answer < 0 || attempt == q->policy->max_retries) {
             *storage = 0;
             return MEMLORD_E_OOM;
@@ -10146,9 +13397,12 @@ static MEMLORD_I_COLD void memlord_i_configure(memlord *lord, const memlord_desc
     if (debug && !lord->logger.fn) lord->logger.fn = memlord_i_log_stderr;
     if (desc->flags & MEMLORD_FLAG_SITES) lord->hooks.v |= MEMLORD_I_HOOK_SITES;
     if (debug) lord->hooks.v |= MEMLORD_I_HOOK_TRACE;
+    lord->ticking = !lord->clock.fn && memlord_i_ticks_steady();
     lord->started = memlord_i_clock(lord);
+    lord->started_stamp = memlord_i_stamp(lord);
+    lord->started_wall = memlord_i_wall_now();
     for (book = 0; book < MEMLORD_I_BOOKS; book++) lord->row_count[book].v = 1;
-    lord->reservation_count.v = lord->balance_count.v = 1;
+    lord->reservation_count.v = lord->balance_count.v = lord->scope_count.v = 1;
     lord->crew.v = 4;
     lord->flags = desc->flags;
     lord->host.lord = lord;
@@ -10196,9 +13450,21 @@ static MEMLORD_I_COLD void memlord_i_register(memlord *lord) {
     memlord_i_lock_drop(&memlord_i_process.lock);
 }
 
+/* What a description asks for beyond the ledger itself. */
+static MEMLORD_I_COLD memlord_result memlord_i_furnish(memlord *lord, const memlord_desc *desc) {
+    memlord_result r = memlord_i_name(lord, desc->proc_root, &lord->cpu.root);
+    if (r == MEMLORD_OK) r = memlord_i_name(lord, desc->output_dir, &lord->output_dir);
+    if (r == MEMLORD_OK) r = memlord_i_name(lord, desc->labels, &lord->labels);
+    if (r == MEMLORD_OK && desc->event_capacity)
+        r = memlord_events_start(lord, desc->event_capacity);
+    if (r == MEMLORD_OK && desc->snapshot_ms) r = memlord_snapshots_start(lord, desc->snapshot_ms);
+    return r;
+}
+
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     memlord_desc plain;
     memlord_allocator allocator;
+    memlord_result r;
     if (!out) return MEMLORD_E_INVALID;
     *out = NULL;
     memset(&plain, 0, sizeof plain);
@@ -10209,12 +13475,11 @@ MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **ou
     *out = memlord_i_make(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     memlord_i_register(*out);
-    if (desc->proc_root && memlord_i_name(*out, desc->proc_root, &(*out)->cpu.root)) {
-        memlord_destroy(*out);
-        *out = NULL;
-        return MEMLORD_E_NOMEM;
-    }
-    return MEMLORD_OK;
+    r = memlord_i_furnish(*out, desc);
+    if (r == MEMLORD_OK) return r;
+    memlord_destroy(*out);
+    *out = NULL;
+    return r;
 }
 
 static MEMLORD_I_COLD void memlord_i_log_leaks(memlord *lord) {
@@ -10271,6 +13536,8 @@ MEMLORD_API void memlord_destroy(memlord *lord) {
     uint32_t i;
     if (!lord || lord == memlord_i_ptr_load(&memlord_i_process.global)) return;
     memlord_i_pollers_end(lord);
+    memlord_snapshots_stop(lord);
+    memlord_i_save_end(lord);
     memlord_i_log_leaks(lord);
     memlord_i_fences_end(lord);
     memlord_i_strategy_swap(lord, NULL);
@@ -10291,11 +13558,16 @@ MEMLORD_API void memlord_destroy(memlord *lord) {
         memlord_i_book_end(lord, &t->books[MEMLORD_I_SITE], sizeof(memlord_i_cell));
         memlord_i_book_end(lord, &t->books[MEMLORD_I_TAG], sizeof(memlord_i_cell));
         memlord_i_known_end(lord, t);
+        memlord_i_nest_end(lord, t);
     }
+    memlord_i_scopes_end(lord);
+    memlord_i_book_end(lord, &lord->births, sizeof(memlord_i_birth));
     for (i = 0; i < MEMLORD_I_BOOKS; i++)
         memlord_i_book_end(lord, &lord->rows[i], sizeof(memlord_i_row));
     memlord_i_book_end(lord, &lord->reservations, sizeof(memlord_i_reservation));
     memlord_i_book_end(lord, &lord->balances, sizeof(memlord_i_balance));
+    memlord_i_rings_end(lord);
+    memlord_i_snapshots_close(lord);
     memlord_i_index_end(lord);
     memlord_i_names_end(lord);
     memlord_i_regions_end(lord); /* what is left is in there */
@@ -10404,9 +13676,9 @@ static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
 static MEMLORD_I_HOT int memlord_i_open_near(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                              memlord_i_cell *cell, uint64_t storage,
                                              uint64_t bytes, uint64_t rows, int plain) {
-    uint64_t word1 = memlord_i_word1(bytes, slot), word2 = memlord_i_u64_load(&lord->born) | rows;
-    int done = plain ? memlord_i_map_put(lord, t, storage, word1, word2, 1)
-                     : memlord_i_map_put_any(lord, t, storage, word1, word2);
+    uint64_t word1 = memlord_i_word1(bytes, slot);
+    int done = plain ? memlord_i_map_put(lord, t, storage, word1, rows, 1)
+                     : memlord_i_map_put_any(lord, t, storage, word1, rows);
     if (MEMLORD_I_UNLIKELY(!done)) return 0;
     memlord_i_u64_own_add(&cell->allocs, 1);
     memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
@@ -10455,12 +13727,14 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     if (cell && t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
         done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, rows, 0);
     if (MEMLORD_I_LIKELY(done)) {
-        if (rows) memlord_i_count_rows(lord, t, rows, bytes, 1);
+        if (rows & MEMLORD_I_ROWS_MASK) memlord_i_count_rows(lord, t, rows, bytes, 1);
         memlord_i_leave(t);
         if (done == 2) r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
     } else {
         r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
     }
+    if (r == MEMLORD_OK)
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_thread_put(lord, t);
     if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
     if ((memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE) && r == MEMLORD_OK)
@@ -10480,10 +13754,12 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, mem
     if (MEMLORD_I_UNLIKELY(!done)) {
         r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
     } else {
-        if (rows) memlord_i_count_rows(lord, t, rows, bytes, 1);
+        if (rows & MEMLORD_I_ROWS_MASK) memlord_i_count_rows(lord, t, rows, bytes, 1);
         memlord_i_leave(t);
         if (done == 2) r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
     }
+    if (r == MEMLORD_OK)
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_call_end(lord, t, slot, 1);
     return r;
 }
@@ -10498,6 +13774,22 @@ static MEMLORD_I_HOT void memlord_i_cell_opened(memlord_i_cell *cell, uint64_t b
     memlord_i_u64_own_add(&cell->level, bytes);
 }
 
+/* The end of a call on the shorter ways, when it has more to do than that. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_alert(memlord *lord, memlord_i_thread *t,
+                                                               uint32_t slot, uint64_t storage,
+                                                               uint64_t bytes, uint64_t rows) {
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
+    if (!(memlord_i_u32_load(&lord->alert) & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return MEMLORD_OK;
+    return memlord_i_duty(lord, t, slot, 1);
+}
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_alert(memlord *lord, memlord_i_thread *t,
+                                                             uint32_t slot, uint64_t storage,
+                                                             uint64_t bytes, uint64_t rows) {
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, slot, storage, bytes, rows);
+    if (!(memlord_i_u32_load(&lord->alert) & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return MEMLORD_OK;
+    return memlord_i_duty(lord, t, slot, 0);
+}
+
 /* A plain alloc but for its site and its tag, which the thread knows. Looks at everything
    before it does anything, so that what is not as simple can begin anew. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, memlord_i_thread *t,
@@ -10509,14 +13801,20 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
     memlord_i_cell *cell = memlord_i_cell_own(t, slot), *of_site = NULL, *of_tag = NULL;
     memlord_i_shard *s;
     memlord_i_entry *e;
-    uint64_t rows = 0;
+    uint64_t rows = memlord_i_u64_load(&lord->born);
     if (MEMLORD_I_UNLIKELY((special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS) |
                            bytes >> MEMLORD_I_PLAIN_BITS))
         return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage,
                                        bytes, site);
+    if (special & MEMLORD_I_SPECIAL_SCOPE) {
+        if (MEMLORD_I_UNLIKELY(!t->born_in || t->born_of != rows))
+            return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage,
+                                           bytes, site);
+        rows = t->born_in;
+    }
     if (site && (special & MEMLORD_I_SPECIAL_SITES)) {
         of_site = known->cell;
-        rows = (uint64_t)known->row << 1;
+        rows |= (uint64_t)known->row << 1;
         if (MEMLORD_I_UNLIKELY(known->key != memlord_i_index_key(site, slot)))
             return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage,
                                            bytes, site);
@@ -10539,14 +13837,14 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
         return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
     e->key = storage;
     e->word1 = memlord_i_word1(bytes, slot);
-    e->word2 = memlord_i_u64_load(&lord->born) | rows;
+    e->word2 = rows;
     (void)memlord_i_u32_own_take(&s->displaced);
     memlord_i_cell_opened(cell, bytes);
     if (of_site) memlord_i_cell_opened(of_site, bytes);
     if (of_tag) memlord_i_cell_opened(of_tag, bytes);
     memlord_i_leave(t);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_duty(lord, t, slot, 1);
+        return memlord_i_alloc_alert(lord, t, slot, storage, bytes, rows);
     return MEMLORD_OK;
 }
 
@@ -10560,10 +13858,12 @@ static MEMLORD_I_HOT int memlord_i_key_plain(uint64_t key) {
 
 /* A plain alloc that has raised its thread's level: the end of it. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_high(memlord *lord, memlord_i_thread *t,
-                                                              uint32_t slot, uint64_t bytes) {
+                                                              uint32_t slot, uint64_t storage,
+                                                              uint64_t bytes) {
     memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot),
                       bytes);
     memlord_i_leave(t);
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, 0);
     memlord_i_call_end(lord, t, slot, 1);
     return MEMLORD_OK;
 }
@@ -10573,7 +13873,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord,
                                                                  memlord_i_thread *t,
                                                                  uint32_t slot, uint64_t storage,
                                                                  uint64_t bytes) {
-    (void)memlord_i_alloc_high(lord, t, slot, bytes);
+    (void)memlord_i_alloc_high(lord, t, slot, storage, bytes);
     return memlord_i_open_crowded(lord, t, slot, storage, bytes);
 }
 
@@ -10592,11 +13892,11 @@ static MEMLORD_I_HOT memlord_result memlord_i_alloc_into(memlord *lord, memlord_
         return memlord_i_alloc_crowded(lord, t, slot, storage, bytes);
     level = memlord_i_u64_own(&cell->level) + bytes;
     if (MEMLORD_I_UNLIKELY((int64_t)level > (int64_t)memlord_i_u64_own(&cell->high)))
-        return memlord_i_alloc_high(lord, t, slot, bytes);
+        return memlord_i_alloc_high(lord, t, slot, storage, bytes);
     memlord_i_u64_store(&cell->level, level);
     memlord_i_leave(t);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_duty(lord, t, slot, 1);
+        return memlord_i_alloc_alert(lord, t, slot, storage, bytes, 0);
     return MEMLORD_OK;
 }
 
@@ -10617,7 +13917,9 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_next(memlord *lord, mem
         e = memlord_i_sparse_after(s, e);
     if (MEMLORD_I_LIKELY(!e->key)) return memlord_i_alloc_into(lord, t, s, e, slot, storage, bytes);
     memlord_i_leave(t);
-    r = memlord_i_open_far(lord, t, slot, storage, bytes, 0);
+    r = memlord_i_open_far(lord, t, slot, storage, bytes, memlord_i_u64_load(&lord->born));
+    if (r == MEMLORD_OK)
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, 0);
     memlord_i_call_end(lord, t, slot, 1);
     return r;
 }
@@ -10643,7 +13945,8 @@ MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, u
         return memlord_i_alloc_rows(lord, t, slot, storage, bytes, site);
     s = memlord_i_shard_of(lord, storage, 1);
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes, 0);
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes,
+                                    memlord_i_u64_load(&lord->born));
     e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
     if (MEMLORD_I_UNLIKELY(e->key != 0))
         return memlord_i_alloc_next(lord, t, slot, storage, bytes, e);
@@ -10695,9 +13998,12 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
     } else {
         r = memlord_i_close(lord, t, device, storage, how, &gone, &chain);
     }
-    if (gone.key && r == MEMLORD_OK)
+    if (gone.key && r == MEMLORD_OK) {
         memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
                              MEMLORD_I_BYTES(gone.word1));
+        memlord_i_note_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
+                           gone.word1, gone.word2, site);
+    }
     memlord_i_thread_put(lord, t);
     if ((memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE) && gone.key && r == MEMLORD_OK)
         memlord_i_trace(lord, "[free]", device, storage, MEMLORD_I_BYTES(gone.word1), site);
@@ -10726,9 +14032,13 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlo
         memlord_i_count_gone(lord, t, &gone);
         memlord_i_leave(t);
     }
-    if ((memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES) && gone.key && r == MEMLORD_OK)
-        memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
-                             MEMLORD_I_BYTES(gone.word1));
+    if (gone.key && r == MEMLORD_OK) {
+        if (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES)
+            memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
+                                 MEMLORD_I_BYTES(gone.word1));
+        memlord_i_note_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
+                           gone.word1, gone.word2, site);
+    }
     if (gone.key) memlord_i_end_after(lord, t, &gone, chain);
     return r;
 }
@@ -10797,7 +14107,9 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlo
     }
     memlord_i_leave(t);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_duty(lord, t, slot, 0);
+        return memlord_i_end_alert(lord, t, slot, storage, bytes,
+                                   (word2 & MEMLORD_I_TAG_BITS_OF_ROWS) |
+                                       (known ? (uint64_t)known->row << 1 : 0));
     return MEMLORD_OK;
 }
 
@@ -10822,18 +14134,22 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_next(memlord *lord, memlo
     memlord_i_u32_own_add(&s->displaced, 1);
     memlord_i_count_gone(lord, t, &gone);
     memlord_i_leave(t);
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, MEMLORD_I_SLOT(gone.word1), storage,
+                       MEMLORD_I_BYTES(gone.word1), 0);
     memlord_i_call_end(lord, t, MEMLORD_I_SLOT(gone.word1), 0);
     return MEMLORD_OK;
 }
 
 /* A plain free that its cell has more to do for. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_low(memlord *lord, memlord_i_thread *t,
-                                                           uint64_t word1) {
+                                                           uint64_t storage, uint64_t word1) {
     memlord_i_entry gone;
     gone.word1 = word1;
     gone.word2 = 0; /* no site, no tag */
     memlord_i_count_gone(lord, t, &gone);
     memlord_i_leave(t);
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, MEMLORD_I_SLOT(word1), storage,
+                       MEMLORD_I_BYTES(word1), 0);
     memlord_i_call_end(lord, t, MEMLORD_I_SLOT(word1), 0);
     return MEMLORD_OK;
 }
@@ -10865,18 +14181,19 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     e->key = 0;
     memlord_i_u32_own_add(&s->displaced, 1);
     cell = memlord_i_cell_own(t, slot);
-    if (MEMLORD_I_UNLIKELY(!cell)) return memlord_i_end_low(lord, t, word1);
+    if (MEMLORD_I_UNLIKELY(!cell)) return memlord_i_end_low(lord, t, storage, word1);
     level = memlord_i_u64_own(&cell->level) - MEMLORD_I_BYTES(word1);
     out = memlord_i_u64_own(&cell->out) + MEMLORD_I_BYTES(word1);
     if (MEMLORD_I_UNLIKELY((int64_t)level < (int64_t)memlord_i_u64_own(&cell->base) ||
                            out > memlord_i_u64_load(memlord_i_cell_trip(cell))))
-        return memlord_i_end_low(lord, t, word1);
+        return memlord_i_end_low(lord, t, storage, word1);
     memlord_i_u64_own_add(&cell->frees, 1);
     memlord_i_u64_store(&cell->out, out);
     memlord_i_u64_store_release(&cell->level, level);
     memlord_i_leave(t);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_duty(lord, t, MEMLORD_I_SLOT(word1), 0);
+        return memlord_i_end_alert(lord, t, MEMLORD_I_SLOT(word1), storage,
+                                   MEMLORD_I_BYTES(word1), 0);
     return MEMLORD_OK;
 }
 
@@ -10924,6 +14241,8 @@ MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, u
     rows = memlord_i_rows_for(lord, t, slot, site);
     r = memlord_i_track(lord, t, slot, storage, bytes, rows, &fresh);
     if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
+    if (r == MEMLORD_OK && fresh)
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_thread_put(lord, t);
     if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK && fresh);
     memlord_i_call_end(lord, t, slot, 1);
@@ -10964,6 +14283,8 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
         token->state = MEMLORD_I_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
+        memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, old_storage, e.word1,
+                           memlord_i_word2_of(e.word2), NULL);
     } else {
         r = memlord_i_unknown(lord, device);
     }
@@ -11006,9 +14327,14 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
             cover = memlord_i_cover_begin(lord, t, slot, bytes - MEMLORD_I_BYTES(e.word1));
         r = memlord_i_resize(lord, t, &e, new_storage, bytes, site);
     } else { /* the real call failed: as it was */
-        r = memlord_i_attach(lord, t, &e, e.key, slot, MEMLORD_I_BYTES(e.word1),
-                             memlord_i_word2_of(e.word2), NULL, 0);
+        bytes = MEMLORD_I_BYTES(e.word1);
+        new_storage = e.key;
+        r = memlord_i_attach(lord, t, &e, e.key, slot, bytes, memlord_i_word2_of(e.word2), NULL,
+                             0);
     }
+    if (r == MEMLORD_OK)
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, new_storage, bytes,
+                           memlord_i_word2_of(e.word2));
     memlord_i_thread_put(lord, t);
     if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
     memlord_i_call_end(lord, t, slot, 1);
@@ -11078,6 +14404,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i
     r = track ? memlord_i_track(lord, t, slot, b->storage, b->bytes, rows, &fresh)
               : memlord_i_open(lord, t, slot, b->storage, b->bytes, rows, &fresh);
     *undo = fresh ? MEMLORD_I_UNDO_OPEN : track ? MEMLORD_I_UNDO_VIEW : MEMLORD_I_UNDO_NOTHING;
+    if (r == MEMLORD_OK && (fresh || !track))
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, b->storage, b->bytes, rows);
     if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK && (fresh || !track));
     return r;
 }
@@ -11090,7 +14418,11 @@ static MEMLORD_I_COLD void memlord_i_undo_n(memlord *lord, memlord_i_thread *t,
         memlord_i_entry gone;
         memlord_i_fence *chain = NULL;
         if (memlord_i_slot(lord, blocks[n].device, &slot)) continue;
-        if (undo[n] == MEMLORD_I_UNDO_OPEN) memlord_i_unopen(lord, t, slot, blocks[n].storage);
+        if (undo[n] == MEMLORD_I_UNDO_OPEN) {
+            memlord_i_unopen(lord, t, slot, blocks[n].storage);
+            memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, slot, blocks[n].storage,
+                               blocks[n].bytes, 0);
+        }
         if (undo[n] == MEMLORD_I_UNDO_VIEW)
             (void)memlord_i_close(lord, t, blocks[n].device, blocks[n].storage, MEMLORD_I_RELEASE,
                                   &gone, &chain);
@@ -11257,7 +14589,10 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
             r = MEMLORD_E_INVALID;
     } while (r == MEMLORD_OK && !memlord_i_u64_cas(arena, &had, had + bytes));
     if (t->open_tickets && r == MEMLORD_OK) cover = memlord_i_cover_begin(lord, t, slot, bytes);
-    if (r == MEMLORD_OK) memlord_i_arena_count(lord, t, slot, bytes, 0, site);
+    if (r == MEMLORD_OK) {
+        memlord_i_arena_count(lord, t, slot, bytes, 0, site);
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ARENA_ADD, slot, 0, bytes, 0);
+    }
     memlord_i_thread_put(lord, t);
     if (cover.from) memlord_i_cover_end(&cover, 1);
     if (r == MEMLORD_OK && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE))
@@ -11284,6 +14619,7 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
     while (!memlord_i_u64_cas(arena, &had, had - take));
     if (take < bytes) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_underflows, 1);
     if (take) memlord_i_arena_count(lord, t, slot, 0, take, site);
+    if (take) memlord_i_note_add(lord, t, MEMLORD_EVENT_ARENA_SUB, slot, 0, take, 0);
     memlord_i_thread_put(lord, t);
     if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE)
         memlord_i_trace(lord, "[free arena]", device, 0, take, site);
@@ -11310,9 +14646,11 @@ static MEMLORD_I_COLD memlord_result memlord_i_fenced(memlord *lord, memlord_dev
     if (!f) return MEMLORD_E_NOMEM;
     t = memlord_i_thread_get(lord);
     r = memlord_i_fence_attach(lord, t, device, storage, f, end, &gone, &chain);
-    if (r == MEMLORD_OK && end)
+    if (r == MEMLORD_OK && end) {
         memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
                              MEMLORD_I_BYTES(gone.word1));
+        memlord_i_note_end(lord, t, MEMLORD_EVENT_PEND, storage, gone.word1, gone.word2, site);
+    }
     memlord_i_thread_put(lord, t);
     if (r) {
         memlord_i_fence_free(lord, f);
@@ -11337,7 +14675,10 @@ MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device devic
 }
 
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
-    return lord && memlord_i_selector_valid(sel) ? memlord_i_retire(lord, sel) : 0;
+    if (!lord || !memlord_i_selector_valid(sel)) return 0;
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_SAVE))
+        memlord_i_save_serve(lord);
+    return memlord_i_retire(lord, sel);
 }
 
 /* -- sites -- */
@@ -11482,6 +14823,7 @@ static MEMLORD_I_COLD void memlord_i_device_reset(memlord *lord, uint32_t slot) 
 
 MEMLORD_API void memlord_reset(memlord *lord) {
     memlord_i_thread *t;
+    memlord_i_route *route;
     uint32_t i, n;
     int book;
     if (!lord) return;
@@ -11497,6 +14839,17 @@ MEMLORD_API void memlord_reset(memlord *lord) {
     for (i = 1; i < n; i++) memlord_i_device_reset(lord, i);
     memlord_i_u64_store(&lord->lost_allocs, 0);
     memlord_i_u64_store(&lord->lost_bytes, 0);
+    memlord_i_u64_store(&lord->lost_events, 0);
+    memlord_i_u64_store(&lord->lost_scopes, 0);
+    memlord_i_u64_store(&lord->lost_invocations, 0);
+    memlord_i_u64_store(&lord->lost_snapshots, 0);
+    route = (memlord_i_route *)memlord_i_ptr_load(&lord->routes);
+    for (; route; route = route->next) {
+        memlord_i_u64_store(&route->moves, 0);
+        memlord_i_u64_store(&route->bytes, 0);
+    }
+    for (i = 1; i < memlord_i_scopes(lord); i++)
+        memlord_i_u64_store(&memlord_i_scope_at(lord, i)->device_ns, 0);
     memlord_i_lock_drop(&memlord_i_process.cold);
     memlord_i_thread_put(lord, t);
     memlord_i_place_review(lord, NULL);
@@ -11705,10 +15058,10 @@ MEMLORD_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
     born = memlord_i_u64_load(&lord->born);
-    while (MEMLORD_I_BORN(born) < MEMLORD_I_BORN_MAX)
+    while (MEMLORD_I_BORN(born) < MEMLORD_I_MARK_MAX)
         if (memlord_i_u64_cas(&lord->born, &born, born + ((uint64_t)1 << 37)))
             return MEMLORD_I_BORN(born) + 1;
-    return MEMLORD_I_BORN_MAX;
+    return MEMLORD_I_MARK_MAX;
 }
 
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
@@ -11721,6 +15074,63 @@ MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_blo
         (void)memlord_i_each(lord, &q, fn, user, &seen);
     else
         memlord_i_visit(lord, &q, memlord_i_visit_count, &seen);
+    return seen;
+}
+
+/* -- parts -- */
+
+MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
+                                            uint64_t storage, uint64_t offset, uint64_t bytes,
+                                            const memlord_meta *meta) {
+    memlord_i_thread *t;
+    memlord_i_part part;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    memset(&part, 0, sizeof part);
+    if (!bytes || bytes > MEMLORD_I_BYTES_MAX || offset > MEMLORD_I_BYTES_MAX ||
+        (meta && meta->rank > 8) || !memlord_i_key_valid(storage))
+        return MEMLORD_E_INVALID;
+    if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    part.offset = offset;
+    part.bytes = bytes;
+    r = meta ? memlord_i_meta_copy(lord, meta, &part.meta) : MEMLORD_OK;
+    if (r == MEMLORD_OK)
+        r = memlord_i_part_add(lord, t, (uint32_t)device.type, storage, &part);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
+                                               uint64_t storage, uint64_t offset) {
+    memlord_i_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
+    if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = memlord_i_part_remove(lord, t, (uint32_t)device.type, storage, offset);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
+                                      memlord_part_fn fn, void *user) {
+    memlord_part_info some[8];
+    uint64_t count, bytes, offset = 0;
+    size_t i, n, seen = 0;
+    if (!lord || !fn || !memlord_i_key_valid(storage) || !memlord_i_type_valid(device)) return 0;
+    do {
+        n = memlord_i_parts_copy(lord, (uint32_t)device.type, storage, offset, some, 8, &count,
+                                 &bytes);
+        for (i = 0; i < n; i++) {
+            seen++;
+            if (fn(user, &some[i])) return seen;
+            offset = some[i].offset + 1;
+        }
+    } while (n == 8);
     return seen;
 }
 
@@ -12350,6 +15760,179 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device) {
                           : MEMLORD_PRESSURE_NORMAL;
 }
 
+/* -- scopes -- */
+
+MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name) {
+    memlord_i_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!name || !*name) return MEMLORD_E_INVALID;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = memlord_i_scope_open(lord, t, name, name, NULL);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place) {
+    memlord_i_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!place || !place->name || !*place->name) return MEMLORD_E_INVALID;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = memlord_i_scope_open(lord, t, place, NULL, place);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
+    memlord_i_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = memlord_i_scope_close(lord, t);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes) {
+    memlord_i_thread *t;
+    const char *kept = NULL;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = t->scope ? memlord_i_name(lord, shapes, &kept) : MEMLORD_E_STATE;
+    if (r == MEMLORD_OK) t->nest->frame[t->nest->depth - 1].shapes = kept;
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
+    memlord_i_thread *t;
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = t->scope ? memlord_i_frame_export(lord, t, out) : MEMLORD_E_STATE;
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
+    memlord_i_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!token) return MEMLORD_E_INVALID;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = memlord_i_scope_adopt(lord, t, token);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token) {
+    memlord_i_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!token) return MEMLORD_E_INVALID;
+    t = memlord_i_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = memlord_i_scope_return(lord, t, token);
+    memlord_i_thread_put(lord, t);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
+                                             memlord_scope_stat *out) {
+    memlord_i_scale scale;
+    uint32_t i;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!path) return MEMLORD_E_INVALID;
+    for (i = 1; i < memlord_i_scopes(lord); i++) {
+        const memlord_i_scope *scope = memlord_i_scope_at(lord, i);
+        if (strcmp(scope->path, path)) continue;
+        scale = memlord_i_scale_now(lord);
+        memlord_i_scope_sum(lord, scope, &scale, out, NULL);
+        return MEMLORD_OK;
+    }
+    return MEMLORD_E_UNKNOWN;
+}
+MEMLORD_API uint64_t memlord_scope_current(memlord *lord) {
+    memlord_i_thread *t = lord ? memlord_i_thread_get(lord) : NULL;
+    uint64_t id = t ? t->scope : 0;
+    if (t) memlord_i_thread_put(lord, t);
+    return id;
+}
+MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns) {
+    if (!lord) return MEMLORD_OK;
+    if (!scope || scope >= memlord_i_scopes(lord)) return MEMLORD_E_UNKNOWN;
+    (void)memlord_i_u64_add(&memlord_i_scope_at(lord, (uint32_t)scope)->device_ns, ns);
+    return MEMLORD_OK;
+}
+
+/* -- snapshots -- */
+
+MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!name || !*name) return MEMLORD_E_INVALID;
+    if (memlord_i_self.busy) return MEMLORD_OK;
+    r = memlord_i_name(lord, name, &kept);
+    if (r == MEMLORD_OK) r = memlord_i_snapshot_take(lord, kept, 0);
+    if (r == MEMLORD_OK)
+        memlord_i_note_other(lord, MEMLORD_EVENT_CHECKPOINT, 0, (uint64_t)(uintptr_t)kept, 0);
+    memlord_i_save_serve(lord);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms) {
+    memlord_i_recorder *r;
+    if (!lord) return MEMLORD_OK;
+    if (interval_ms && interval_ms < MEMLORD_I_SNAPSHOT_LEAST) return MEMLORD_E_INVALID;
+    if (memlord_i_self.busy) return MEMLORD_E_STATE;
+    r = &lord->recorder;
+    memlord_i_u32_store(&r->interval, interval_ms ? interval_ms : 5000);
+    memlord_i_u64_store(&r->due, memlord_i_clock(lord) +
+                                     (uint64_t)memlord_i_u32_load(&r->interval) * 1000000u);
+    (void)memlord_i_u32_exchange_seqcst(&r->wanted, 1);
+    memlord_i_recorder_begin(lord);
+    return memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
+}
+MEMLORD_API void memlord_snapshots_stop(memlord *lord) {
+    if (lord && memlord_i_recorder_end(lord))
+        (void)memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
+}
+
+/* -- events -- */
+
+MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
+    if (!lord) return MEMLORD_OK;
+    if (capacity > MEMLORD_I_EVENTS_MAX) return MEMLORD_E_INVALID;
+    return memlord_i_events_begin(lord, capacity ? capacity : 65536);
+}
+MEMLORD_API void memlord_events_stop(memlord *lord) {
+    if (lord) memlord_i_alert(lord, MEMLORD_I_ALERT_EVENTS, 0);
+}
+MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user) {
+    memlord_i_reading reading;
+    memlord_i_read read;
+    memlord_event event;
+    int stop = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!memlord_i_reading_begin(lord, &reading)) return MEMLORD_E_NOMEM;
+    while (!stop && memlord_i_reading_next(&reading, &read)) {
+        memlord_i_read_event(&reading, &read, &event);
+        stop = fn(user, &event);
+    }
+    memlord_i_reading_end(&reading);
+    return MEMLORD_OK;
+}
+
 /* -- reports -- */
 
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
@@ -12365,6 +15948,24 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format, co
     if (!path || !*path) return MEMLORD_E_INVALID;
     if ((unsigned)format >= MEMLORD_FORMAT_COUNT) return MEMLORD_E_UNSUPPORTED;
     return memlord_i_report_save(lord, format, path);
+}
+
+MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
+                                                const char *directory) {
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)format >= MEMLORD_FORMAT_COUNT) return MEMLORD_E_UNSUPPORTED;
+    if (directory && strlen(directory) > MEMLORD_I_PATH_MAX - 100) return MEMLORD_E_INVALID;
+    r = memlord_i_name(lord, directory && *directory ? directory : NULL, &kept);
+    if (r == MEMLORD_OK) r = memlord_i_at_exit_once();
+    if (r) return r;
+    memlord_i_ptr_store_release(&lord->exit_directory, (void *)(uintptr_t)kept);
+    (void)memlord_i_u32_exchange_seqcst(&lord->exit_format, (uint32_t)format + 1);
+    return MEMLORD_OK;
+}
+MEMLORD_API void memlord_request_save(memlord *lord) {
+    if (lord) memlord_i_alert(lord, MEMLORD_I_ALERT_SAVE, 1); /* lock-free: signal-safe */
 }
 
 /* -- shim -- */
