@@ -3214,8 +3214,11 @@ typedef struct memlord_i_burst {
     memlord_i_u64 turn;   /* another each time it is given out; 0: never */
     memlord_i_u32 taken;  /* a thread writes it */
     memlord_i_u32 count, thread;
-    memlord_i_note at[1]; /* ring->most of them */
+    memlord_i_u32 most;   /* events it has room for; 0 once there is another ring */
+    uint32_t slot;        /* of all events in it; MEMLORD_I_SLOTS_DIFFER: look at each */
+    memlord_i_note at[1]; /* as many as ring->most */
 } memlord_i_burst;
+#define MEMLORD_I_SLOTS_DIFFER 256u
 typedef struct memlord_i_ring {
     struct memlord_i_ring *older;
     size_t size, stride, capacity;
@@ -3250,8 +3253,7 @@ typedef struct memlord_i_thread {
     memlord_i_ptr next;    /* all records of the ledger; push only */
     memlord_i_u32 in_use;
     uint64_t generation;   /* of the ledger */
-    memlord_i_burst *burst; /* of `ring`, where its events go */
-    memlord_i_ring *ring;
+    memlord_i_burst *burst; /* where its events go; NULL: nowhere yet */
     uint32_t scope;        /* the innermost; 0: none */
     memlord_i_nest *nest;  /* its scopes; NULL: it had none */
     uint64_t born_of, born_in; /* lord->born, and what it is in this scope; 0: look it up */
@@ -5249,6 +5251,7 @@ static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_own(const memlord_i_thread *
 /* A device's cell begins at the upper end of what it may hold back: its first bytes show. */
 static void memlord_i_cell_begin(memlord *lord, uint32_t slot, memlord_i_cell *cell) {
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
+    if (!lord->batch) return; /* published is added to without the lock then */
     memlord_i_lock_take(&row->lock);
     memlord_i_u64_store(&row->published, memlord_i_u64_load(&row->published) - lord->batch);
     memlord_i_u64_store(&cell->base, (uint64_t)0 - lord->batch);
@@ -6446,27 +6449,23 @@ static void memlord_i_events_lost(memlord *lord, uint32_t slot, uint64_t n) {
         (void)memlord_i_u64_add(&lord->lost_events, n);
 }
 /* What a burst still held is lost, and counted where it happened. */
-static void memlord_i_burst_lose(memlord *lord, memlord_i_burst *b) {
-    uint32_t i, run = 0, of = 0, n = memlord_i_u32_load(&b->count);
-    for (i = 0; i < n; i++) {
-        uint32_t slot = MEMLORD_I_NOTE_SLOT(memlord_i_u64_load(&b->at[i].what));
-        if (slot != of && run) {
-            memlord_i_events_lost(lord, of, run);
-            run = 0;
-        }
-        of = slot;
-        run++;
+static void memlord_i_burst_lose(memlord *lord, const memlord_i_burst *b) {
+    uint32_t i, n = memlord_i_u32_load(&b->count);
+    if (!n) return;
+    if (b->slot != MEMLORD_I_SLOTS_DIFFER) {
+        memlord_i_events_lost(lord, b->slot, n);
+        return;
     }
-    if (run) memlord_i_events_lost(lord, of, run);
+    for (i = 0; i < n; i++)
+        memlord_i_events_lost(lord, MEMLORD_I_NOTE_SLOT(memlord_i_u64_load(&b->at[i].what)), 1);
 }
 
-/* The next burst for a thread; NULL: all are being written. */
-static MEMLORD_I_NOINLINE memlord_i_burst *memlord_i_burst_next(memlord *lord,
-                                                                memlord_i_thread *t) {
+/* The next burst for a thread, whose first event is on `slot`; NULL: all are being written. */
+static MEMLORD_I_NOINLINE memlord_i_burst *memlord_i_burst_next(memlord *lord, memlord_i_thread *t,
+                                                                uint32_t slot) {
     memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&lord->ring);
     uint64_t tries;
     memlord_i_burst_leave(t);
-    t->ring = ring;
     for (tries = 0; ring && tries < ring->bursts; tries++) {
         uint64_t turn = memlord_i_u64_add(&ring->turn, 1);
         memlord_i_burst *b = memlord_i_burst_at(ring, turn);
@@ -6476,26 +6475,26 @@ static MEMLORD_I_NOINLINE memlord_i_burst *memlord_i_burst_next(memlord *lord,
         memlord_i_burst_lose(lord, b);
         memlord_i_u32_store_release(&b->count, 0);
         memlord_i_u32_store(&b->thread, t->id / 2 - 1);
+        b->slot = slot;
         return t->burst = b;
     }
+    memlord_i_events_lost(lord, slot, 1);
     return NULL;
 }
 
 /* Writes an event. Every word is a release store: a reader who sees one of them sees the turn
    that came before it. `rows` are the bits of word2. */
-static MEMLORD_I_NOINLINE void memlord_i_note_put(memlord *lord, memlord_i_thread *t, int kind,
-                                                  uint32_t slot, uint64_t storage, uint64_t bytes,
-                                                  uint64_t rows) {
+static MEMLORD_I_HOT void memlord_i_note_put(memlord *lord, memlord_i_thread *t, int kind,
+                                             uint32_t slot, uint64_t storage, uint64_t bytes,
+                                             uint64_t rows) {
     memlord_i_burst *b = t->burst;
     memlord_i_note *note;
     uint32_t n;
-    if (MEMLORD_I_UNLIKELY(!b || t->ring != memlord_i_ptr_load(&lord->ring) ||
-                           memlord_i_u32_load(&b->count) == t->ring->most))
-        b = memlord_i_burst_next(lord, t);
-    if (MEMLORD_I_UNLIKELY(!b)) {
-        memlord_i_events_lost(lord, slot, 1);
-        return;
+    if (MEMLORD_I_UNLIKELY(!b || memlord_i_u32_load(&b->count) >= memlord_i_u32_load(&b->most))) {
+        b = memlord_i_burst_next(lord, t, slot);
+        if (!b) return;
     }
+    if (MEMLORD_I_UNLIKELY(b->slot != slot)) b->slot = MEMLORD_I_SLOTS_DIFFER;
     n = memlord_i_u32_load(&b->count);
     note = &b->at[n];
     memlord_i_u64_store_release(&note->stamp, memlord_i_stamp(lord));
@@ -6506,11 +6505,17 @@ static MEMLORD_I_NOINLINE void memlord_i_note_put(memlord *lord, memlord_i_threa
                                                   (uint64_t)t->scope << 36);
     memlord_i_u32_store_release(&b->count, n + 1); /* pairs with memlord_i_stream_first */
 }
+/* The same where it is rare enough to be out of the way. */
+static MEMLORD_I_NOINLINE void memlord_i_note_far(memlord *lord, memlord_i_thread *t, int kind,
+                                                  uint32_t slot, uint64_t storage, uint64_t bytes,
+                                                  uint64_t rows) {
+    memlord_i_note_put(lord, t, kind, slot, storage, bytes, rows);
+}
 static MEMLORD_I_HOT void memlord_i_note_add(memlord *lord, memlord_i_thread *t, int kind,
                                              uint32_t slot, uint64_t storage, uint64_t bytes,
                                              uint64_t rows) {
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS))
-        memlord_i_note_put(lord, t, kind, slot, storage, bytes, rows);
+        memlord_i_note_far(lord, t, kind, slot, storage, bytes, rows);
 }
 /* The end of a block, whose word2 without a side record is `plain`, at a site. */
 static MEMLORD_I_NOINLINE void memlord_i_note_end(memlord *lord, memlord_i_thread *t, int kind,
@@ -6521,7 +6526,7 @@ static MEMLORD_I_NOINLINE void memlord_i_note_end(memlord *lord, memlord_i_threa
     if (!(memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS)) return;
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
         rows |= (uint64_t)memlord_i_site_row(lord, t, site, slot) << 1;
-    memlord_i_note_put(lord, t, kind, slot, storage, MEMLORD_I_BYTES(word1), rows);
+    memlord_i_note_far(lord, t, kind, slot, storage, MEMLORD_I_BYTES(word1), rows);
 }
 /* What no block did. Nothing is held. */
 static MEMLORD_I_COLD void memlord_i_note_other(memlord *lord, int kind, uint32_t slot,
@@ -6541,7 +6546,7 @@ static MEMLORD_I_COLD void memlord_i_note_other(memlord *lord, int kind, uint32_
 
 static memlord_i_ring *memlord_i_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
-    size_t stride, size;
+    size_t stride, size, i;
     memlord_i_ring *ring;
     if (!most) most = 1;
     stride = sizeof(memlord_i_burst) + (most - 1) * sizeof(memlord_i_note);
@@ -6553,18 +6558,23 @@ static memlord_i_ring *memlord_i_ring_new(memlord *lord, size_t capacity) {
     ring->bursts = capacity / most;
     ring->most = most;
     ring->stride = stride;
+    for (i = 0; i < ring->bursts; i++)
+        memlord_i_u32_store(&memlord_i_burst_at(ring, i)->most, most);
     return ring;
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_events_begin(memlord *lord, size_t capacity) {
     memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&lord->ring), *fresh;
+    uint64_t i;
     if (!ring || ring->capacity != capacity) {
         if (memlord_i_self.busy) return MEMLORD_E_STATE;
         fresh = memlord_i_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         memlord_i_lock_take(&memlord_i_process.lock);
-        fresh->older = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
+        ring = fresh->older = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
         memlord_i_ptr_store_release(&lord->ring, fresh);
+        for (i = 0; ring && i < ring->bursts; i++) /* who writes there comes over */
+            memlord_i_u32_store(&memlord_i_burst_at(ring, i)->most, 0);
         memlord_i_lock_drop(&memlord_i_process.lock);
     }
     memlord_i_alert(lord, MEMLORD_I_ALERT_EVENTS, 1);
@@ -10252,11 +10262,18 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_look_up(memlord *lord, meml
     return MEMLORD_OK;
 }
 
-/* All bytes live now. */
+/* All bytes live now: as memlord_i_row_live, but for what few ledgers ever see. */
 static MEMLORD_I_HOT uint64_t memlord_i_live_all(memlord *lord) {
+    const memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     uint64_t sum = 0;
-    for (i = 1; i < n; i++) sum += memlord_i_row_live(lord, MEMLORD_I_DEVICE, i);
+    for (; t; t = (const memlord_i_thread *)memlord_i_ptr_load(&t->next))
+        for (i = 1; i < n; i++) {
+            const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
+            if (cell) sum += memlord_i_u64_load(&cell->level);
+        }
+    if (MEMLORD_I_UNLIKELY(sum >> 62)) /* a fold, or a call in flight */
+        for (sum = 0, i = 1; i < n; i++) sum += memlord_i_row_live(lord, MEMLORD_I_DEVICE, i);
     return sum;
 }
 
@@ -13778,15 +13795,19 @@ static MEMLORD_I_HOT void memlord_i_cell_opened(memlord_i_cell *cell, uint64_t b
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_alert(memlord *lord, memlord_i_thread *t,
                                                                uint32_t slot, uint64_t storage,
                                                                uint64_t bytes, uint64_t rows) {
-    memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
-    if (!(memlord_i_u32_load(&lord->alert) & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return MEMLORD_OK;
+    uint32_t alert = memlord_i_u32_load(&lord->alert);
+    if (alert & MEMLORD_I_ALERT_EVENTS)
+        memlord_i_note_put(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
+    if (!(alert & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return MEMLORD_OK;
     return memlord_i_duty(lord, t, slot, 1);
 }
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_alert(memlord *lord, memlord_i_thread *t,
                                                              uint32_t slot, uint64_t storage,
                                                              uint64_t bytes, uint64_t rows) {
-    memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, slot, storage, bytes, rows);
-    if (!(memlord_i_u32_load(&lord->alert) & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return MEMLORD_OK;
+    uint32_t alert = memlord_i_u32_load(&lord->alert);
+    if (alert & MEMLORD_I_ALERT_EVENTS)
+        memlord_i_note_put(lord, t, MEMLORD_EVENT_FREE, slot, storage, bytes, rows);
+    if (!(alert & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return MEMLORD_OK;
     return memlord_i_duty(lord, t, slot, 0);
 }
 
