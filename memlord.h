@@ -380,6 +380,7 @@
 #define memlord_parts_each MEMLORD_I_PREFIXED(memlord_parts_each)
 #define memlord_save_at_exit MEMLORD_I_PREFIXED(memlord_save_at_exit)
 #define memlord_request_save MEMLORD_I_PREFIXED(memlord_request_save)
+#define memlord_format_for MEMLORD_I_PREFIXED(memlord_format_for)
 #define memlord_write MEMLORD_I_PREFIXED(memlord_write)
 #define memlord_save MEMLORD_I_PREFIXED(memlord_save)
 #define memlord_shim_malloc MEMLORD_I_PREFIXED(memlord_shim_malloc)
@@ -683,6 +684,10 @@ typedef enum memlord_format {
 #undef MEMLORD_I_X
     MEMLORD_FORMAT_COUNT
 } memlord_format;
+
+/* The format a file's suffix names ("x.html", "y.trace.json"); TEXT if it names none. */
+MEMLORD_API memlord_format memlord_format_for(const char *path)
+    MEMLORD_I_OFF(MEMLORD_FORMAT_TEXT)
 
 /* -- lifecycle -- */
 
@@ -3437,6 +3442,12 @@ typedef struct memlord_i_recorder { /* takes them */
     memlord_i_job job;
 } memlord_i_recorder;
 
+/* How what serves wishes for reports reaches them: a program that has none need not link any. */
+typedef struct memlord_i_saver {
+    void (*serve)(struct memlord *lord);
+    void (*end)(struct memlord *lord);
+} memlord_i_saver;
+
 #define MEMLORD_I_HOLDERS 32
 typedef struct memlord_i_holders {
     uint64_t at, bytes, epoch; /* ns since create; live then; which */
@@ -3603,6 +3614,7 @@ struct memlord {
     uint32_t snapshot_count, snapshot_readers;
     memlord_i_u64 lost_snapshots;
     memlord_i_recorder recorder;
+    memlord_i_ptr saver;        /* const memlord_i_saver *: set with the first wish */
     memlord_i_u32 exit_format;  /* and 1 more; 0: nothing is saved then */
     memlord_i_ptr exit_directory; /* const char *, kept; NULL: output_dir */
     const char *output_dir, *labels; /* kept */
@@ -9725,12 +9737,24 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
 #define MEMLORD_I_POLL_LEAST 10 /* ms */
 
 static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place);
-static void memlord_i_save_serve(memlord *lord);
 static void memlord_i_recorder_begin(memlord *lord);
 static void memlord_i_recorder_poll(memlord *lord);
 static void memlord_i_holders_look(memlord *lord, uint32_t slot);
 static void memlord_i_pollers_think(memlord *lord);
 static memlord_result memlord_i_pollers_begin(memlord *lord);
+
+/* A report was asked for, perhaps by a signal: the first who comes along writes it. */
+static MEMLORD_I_COLD void memlord_i_save_serve(memlord *lord) {
+    const memlord_i_saver *saver;
+    uint32_t seen = memlord_i_u32_load(&lord->alert);
+    if (!(seen & MEMLORD_I_ALERT_SAVE) || memlord_i_self.busy) return;
+    do {
+        if (!(seen & MEMLORD_I_ALERT_SAVE)) return;
+    } while (!memlord_i_u32_cas_seqcst(&lord->alert, &seen,
+                                       seen & ~(uint32_t)MEMLORD_I_ALERT_SAVE));
+    saver = (const memlord_i_saver *)memlord_i_ptr_load_acquire(&lord->saver);
+    saver->serve(lord);
+}
 
 static MEMLORD_I_COLD void memlord_i_poller_run(void *user) {
     memlord_i_place *place = (memlord_i_place *)user;
@@ -12991,6 +13015,12 @@ static memlord_result memlord_i_report_write(memlord *lord, memlord_format forma
 
 /* -- files -- */
 
+static const char *const memlord_i_format_suffixes[] = {
+#define MEMLORD_I_X(name, suffix, text) suffix,
+    MEMLORD_I_FORMATS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+};
+
 #define MEMLORD_I_PATH_MAX 4000
 
 /* Writes `path` with %p and %% replaced; 0 when it fits. */
@@ -13083,11 +13113,6 @@ static memlord_result memlord_i_report_save(memlord *lord, memlord_format format
 /* directory/memory_profile_20261121_080500.json, or the n-th that is not that; 0: it fits. */
 static int memlord_i_dated_path(const char *directory, uint64_t wall, memlord_format format,
                                 unsigned n, memlord_i_paths *p) {
-    static const char *const suffixes[] = {
-#define MEMLORD_I_X(name, suffix, text) suffix,
-        MEMLORD_I_FORMATS(MEMLORD_I_X)
-#undef MEMLORD_I_X
-    };
     memlord_i_out o;
     memlord_i_out_buffer(&o, p->target, sizeof p->target);
     memlord_i_puts(&o, directory);
@@ -13098,7 +13123,7 @@ static int memlord_i_dated_path(const char *directory, uint64_t wall, memlord_fo
     if (n > 1) memlord_i_puts(&o, "_");
     if (n > 1) memlord_i_put_u64(&o, n);
     memlord_i_puts(&o, ".");
-    memlord_i_puts(&o, suffixes[format]);
+    memlord_i_puts(&o, memlord_i_format_suffixes[format]);
     return memlord_i_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
 }
 
@@ -13141,21 +13166,18 @@ static MEMLORD_I_COLD void memlord_i_save_dated(memlord *lord, uint32_t format) 
     memlord_i_free(lord, p, sizeof *p);
 }
 
-/* A report was asked for, perhaps by a signal: the first who comes along writes it. */
-static MEMLORD_I_COLD void memlord_i_save_serve(memlord *lord) {
-    uint32_t seen = memlord_i_u32_load(&lord->alert);
-    if (!(seen & MEMLORD_I_ALERT_SAVE) || memlord_i_self.busy) return;
-    do {
-        if (!(seen & MEMLORD_I_ALERT_SAVE)) return;
-    } while (!memlord_i_u32_cas_seqcst(&lord->alert, &seen,
-                                       seen & ~(uint32_t)MEMLORD_I_ALERT_SAVE));
+static MEMLORD_I_COLD void memlord_i_save_now(memlord *lord) {
     memlord_i_save_dated(lord, memlord_i_u32_load(&lord->exit_format));
 }
-
 /* The end of a ledger, or of the process: saves once. */
 static MEMLORD_I_COLD void memlord_i_save_end(memlord *lord) {
     uint32_t format = memlord_i_u32_exchange_seqcst(&lord->exit_format, 0);
     if (format) memlord_i_save_dated(lord, format);
+}
+
+static const memlord_i_saver memlord_i_dated_saver = {memlord_i_save_now, memlord_i_save_end};
+static void memlord_i_saver_set(memlord *lord) { /* release: pairs with memlord_i_save_serve */
+    memlord_i_ptr_store_release(&lord->saver, (void *)(uintptr_t)&memlord_i_dated_saver);
 }
 
 static MEMLORD_I_COLD void memlord_i_at_exit(void) {
@@ -13359,6 +13381,20 @@ static MEMLORD_I_COLD memlord_result memlord_i_request_try(memlord_i_request *q,
 /* ----------------------------------------------------------------------- >>public --
    The functions of the API: check, dispatch. A NULL ledger is answered first. */
 
+MEMLORD_API memlord_format memlord_format_for(const char *path) {
+    size_t n = path ? strlen(path) : 0, best = 0;
+    int i, found = MEMLORD_FORMAT_TEXT;
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest: .trace.json is no .json */
+        const char *suffix = memlord_i_format_suffixes[i];
+        size_t length = strlen(suffix);
+        if (length <= best || n <= length || path[n - length - 1] != '.') continue;
+        if (strcmp(path + n - length, suffix)) continue;
+        best = length;
+        found = i;
+    }
+    return (memlord_format)found;
+}
+
 MEMLORD_API const char *memlord_result_text(memlord_result result) {
     static const char *const texts[] = {
 #define MEMLORD_I_X(name, text) text,
@@ -13548,13 +13584,15 @@ static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
 }
 
 MEMLORD_API void memlord_destroy(memlord *lord) {
+    const memlord_i_saver *saver;
     memlord_i_thread *t;
     memlord_allocator allocator;
     uint32_t i;
     if (!lord || lord == memlord_i_ptr_load(&memlord_i_process.global)) return;
     memlord_i_pollers_end(lord);
     memlord_snapshots_stop(lord);
-    memlord_i_save_end(lord);
+    saver = (const memlord_i_saver *)memlord_i_ptr_load_acquire(&lord->saver);
+    if (saver) saver->end(lord);
     memlord_i_log_leaks(lord);
     memlord_i_fences_end(lord);
     memlord_i_strategy_swap(lord, NULL);
@@ -15981,12 +16019,15 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
     r = memlord_i_name(lord, directory && *directory ? directory : NULL, &kept);
     if (r == MEMLORD_OK) r = memlord_i_at_exit_once();
     if (r) return r;
+    memlord_i_saver_set(lord);
     memlord_i_ptr_store_release(&lord->exit_directory, (void *)(uintptr_t)kept);
     (void)memlord_i_u32_exchange_seqcst(&lord->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
 MEMLORD_API void memlord_request_save(memlord *lord) {
-    if (lord) memlord_i_alert(lord, MEMLORD_I_ALERT_SAVE, 1); /* lock-free: signal-safe */
+    if (!lord) return;
+    memlord_i_saver_set(lord);
+    memlord_i_alert(lord, MEMLORD_I_ALERT_SAVE, 1); /* nothing here waits: signal-safe */
 }
 
 /* -- shim -- */

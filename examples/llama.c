@@ -2,19 +2,24 @@
     llama.c - a llama inference loop that can say where its memory went
 
     Runs a llama2.c checkpoint (version 0, float32) on the CPU, or a small random model of its own
-    when none is given, and accounts for every buffer with MemLord: the mapped weights, the KV cache
-    against its plan, the activations, the tokenizer. Build and run:
+    when none is given, and accounts for every buffer with MemLord: the mapped weights and the
+    tensors in them, the KV cache against its plan, the activations, the tokenizer; and for every
+    phase, from loading to each layer's attention. Build and run:
 
-        cc -std=c99 -O2 -I. examples/llama.c -o llama -lm -pthread && ./llama
+        cc -std=c99 -O2 -I. examples/llama.c -o llama -lm -pthread && ./llama -r report.html
         ./llama stories15M.bin -z tokenizer.bin -p "Once upon a time" -r report.json
+
+    SIGUSR1 writes a report while it runs, memory_profile_DATE_TIME.json; SIGINT and SIGTERM do, and
+    end it after the token it is at.
 */
-#define _DEFAULT_SOURCE /* mmap, fileno, clock_gettime */
+#define _DEFAULT_SOURCE /* mmap, fileno, clock_gettime, sigaction */
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +37,11 @@ enum {
     CLASSIFIER,  /* absent from the file when tied to EMBEDDING */
     TENSORS
 };
+
+static const char *const tensor_names[TENSORS] = {
+    "embedding", "rms_attention", "wq",        "wk",          "wv", "wo",
+    "rms_ffn",   "w1",            "w2",        "w3",          "rms_final",
+    "rope",      "classifier"};
 
 static const char *const tags[] = {"weights", "kv_cache", "activations", "tokenizer"};
 enum { WEIGHTS, KV_CACHE, ACTIVATIONS, TOKENIZER, TAGS };
@@ -271,6 +281,13 @@ static int model_open(llama *l, const char *path) {
     for (int t = 1; t < TENSORS; t++) l->tensor[t] = l->tensor[t - 1] + size[t - 1];
     meta.shape[0] = (int64_t)(floats - size[ROPE_TABLES]);
     note(l, memlord_block_describe(l->lord, mapped(), MEMLORD_KEY(l->model.data), &meta));
+    for (int t = 0; t < TENSORS; t++) {
+        memlord_meta part = {tensor_names[t], "f32", {(int64_t)size[t]}, 1, 0, NULL};
+        uint64_t offset = MEMLORD_KEY(l->tensor[t]) - MEMLORD_KEY(l->model.data);
+        if (size[t])
+            note(l, memlord_part_add(l->lord, mapped(), MEMLORD_KEY(l->model.data), offset,
+                                     size[t] * sizeof(float), &part));
+    }
     printf("model      %s: %.2f M parameters, %zu layers, %zu heads, %zu KV heads, context %zu\n",
            name, (double)meta.shape[0] / 1e6, c->n_layers, c->n_heads, c->n_kv_heads, c->seq_len);
     return !c->tied || tie_classifier(l);
@@ -561,11 +578,13 @@ static void forward(llama *l, int id, size_t pos) {
         l->rope[i + 1] = sinf(angle);
     }
     for (size_t layer = 0; layer < c->n_layers; layer++) {
-        attention(l, layer, pos);
-        feed_forward(l, layer);
+        MEMLORD_SCOPE(l->lord, "attention") attention(l, layer, pos);
+        MEMLORD_SCOPE(l->lord, "feed_forward") feed_forward(l, layer);
     }
-    rmsnorm(l->x, l->x, l->tensor[RMS_FINAL], c->dim);
-    matmul(l->logits, l->tensor[CLASSIFIER], l->x, c->vocab_size, c->dim);
+    MEMLORD_SCOPE(l->lord, "classifier") {
+        rmsnorm(l->x, l->x, l->tensor[RMS_FINAL], c->dim);
+        matmul(l->logits, l->tensor[CLASSIFIER], l->x, c->vocab_size, c->dim);
+    }
 }
 
 /* ---------------------------------------------------------------------------- sampling -- */
@@ -624,6 +643,28 @@ static int sample(llama *l, const options *o) {
     return sample_top_p(l, (float)o->top_p);
 }
 
+/* -- signals: a report on SIGUSR1, one and then the end on SIGINT and SIGTERM -- */
+
+static memlord *signalled; /* set before the handlers are */
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number) {
+    memlord_request_save(signalled);
+    if (number != SIGUSR1) stopped = number;
+}
+
+static void catch_signals(llama *l) {
+    static const int numbers[] = {SIGUSR1, SIGINT, SIGTERM};
+    struct sigaction action;
+
+    signalled = l->lord;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (sigaction(numbers[i], &action, NULL) != 0) note(l, MEMLORD_E_UNSUPPORTED);
+}
+
 static double seconds(void) {
     struct timespec now;
     if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0;
@@ -641,18 +682,20 @@ static int decode(llama *l, const options *o, const int *ids, size_t n, size_t s
     putchar('\n');
     for (pos = 0; pos < n; pos++) {
         if (pos > 0) print_token(l, ids[pos - 1], ids[pos]);
-        forward(l, ids[pos], pos);
+        MEMLORD_SCOPE(l->lord, "prompt") forward(l, ids[pos], pos);
     }
+    note(l, memlord_checkpoint(l->lord, "after_prompt"));
     note(l, memlord_stats_get(l->lord, memlord_device_all(), &before));
     mark = memlord_mark(l->lord);
     start = seconds();
-    while (pos < steps) {
+    while (pos < steps && !stopped) {
         next = sample(l, o);
         if (next < TOKEN_FIRST) break;
         print_token(l, id, next);
         fflush(stdout);
         id = next;
-        forward(l, id, pos++);
+        MEMLORD_SCOPE(l->lord, "decode") forward(l, id, pos++);
+        note(l, memlord_gc_poll(l->lord, memlord_device_cpu())); /* serves a signal's wish */
     }
     start = seconds() - start;
     leaks = memlord_leaks(l->lord, mark, NULL, NULL);
@@ -765,10 +808,13 @@ static void close_all(llama *l) {
 static int run(llama *l, const options *o) {
     uint64_t live;
     char text[32];
-    int ok;
+    int ok = 0;
 
-    ok = model_open(l, o->model) && tokenizer_open(l, o->tokenizer) && state_open(l) &&
-         generate(l, o);
+    MEMLORD_SCOPE(l->lord, "load") {
+        ok = model_open(l, o->model) && tokenizer_open(l, o->tokenizer) && state_open(l);
+    }
+    note(l, memlord_checkpoint(l->lord, "after_model_load"));
+    ok = ok && generate(l, o);
     if (ok) {
         print_tags(l);
         print_machine(l);
@@ -776,7 +822,8 @@ static int run(llama *l, const options *o) {
         print_hotspots(l);
     }
     if (o->report) {
-        memlord_result saved = memlord_save(l->lord, MEMLORD_FORMAT_JSON, o->report);
+        memlord_format format = memlord_format_for(o->report);
+        memlord_result saved = memlord_save(l->lord, format, o->report);
         if (saved != MEMLORD_OK) ok = fail(o->report, memlord_result_text(saved));
     }
     close_all(l);
@@ -796,7 +843,8 @@ static const char help[] =
     "  -t T     temperature (0.9); 0 takes the likeliest\n"
     "  -P P     sample from the likeliest tokens that reach P together (0.9)\n"
     "  -s SEED  of the sampling (1)\n"
-    "  -r FILE  save MemLord's report as JSON, at its fullest\n"
+    "  -r FILE  save MemLord's report, as what the name says: .html, .json, .txt, ...\n"
+    "SIGUSR1 saves one, too, as memory_profile_DATE_TIME.json.\n"
     "\n"
     "What the plan line means, for Llama 3.2 1B (dim 2048, 16 layers, 32 heads, 8 KV heads,\n"
     "so 2048 / 32 = 64 per head) at 131072 tokens of f16:\n"
@@ -840,7 +888,7 @@ static int parse_options(int argc, char **argv, options *o) {
 
 int main(int argc, char **argv) {
     options o = {NULL, NULL, "", NULL, 128, 0.9, 0.9, 1};
-    memlord_desc desc = {.flags = MEMLORD_FLAG_SITES};
+    memlord_desc desc = {.flags = MEMLORD_FLAG_SITES, .event_capacity = 16384};
     llama l = {0};
     memlord_result opened;
     int ok;
@@ -859,7 +907,11 @@ int main(int argc, char **argv) {
         return 1;
     }
     l.random = (uint64_t)o.seed;
+    catch_signals(&l);
+    note(&l, memlord_snapshots_start(l.lord, 0));
     ok = run(&l, &o);
+    signalled = NULL;
     memlord_destroy(l.lord);
+    if (stopped) return 128 + stopped; /* as a shell tells a death by signal */
     return ok && fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
 }

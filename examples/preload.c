@@ -12,10 +12,15 @@
     At exit, after the program's last destructor, a TEXT report goes to the stderr the program
     was started with, be it closed by then. Environment, read once at the start:
 
-        MEMLORD_REPORT=path    write there instead; JSON if the path ends in .json; %p is the
-                               process id, %% a percent sign; a relative path is taken from
-                               where the program starts; "-" is stderr
+        MEMLORD_REPORT=path    write there instead, as what its suffix says (.html, .json,
+                               .heaptrack ...); %p is the process id, %% a percent sign; a
+                               relative path is taken from where the program starts; "-" is
+                               stderr
         MEMLORD_SYMBOLS=0      do not ask addr2line for files and lines
+        MEMLORD_EVENTS=n       keep the last n allocations and frees: lifetimes, and a curve
+        MEMLORD_SNAPSHOTS=ms   keep what is live so often, from a thread of its own
+        MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write memory_profile_DATE_TIME.json
+                               where the program is, at its next allocation
 
     Counted: malloc, calloc, realloc, reallocarray, posix_memalign, aligned_alloc, memalign,
     valloc, pvalloc and free, and with them strdup, fopen, operator new and whatever else is
@@ -717,8 +722,8 @@ static void name_places(void) {
 static struct {
     char path[2 * PATH_MAX]; /* "": stderr */
     int symbols;
-    int is_json;
-} want = {"", 1, 0};
+    memlord_format format;
+} want = {"", 1, MEMLORD_FORMAT_TEXT};
 
 /* The directory of the start, where a % is not the start of %p. */
 static size_t start_directory(char *out, size_t cap) {
@@ -744,11 +749,37 @@ static void read_environment(void) {
     if (!length || length >= PATH_MAX || !strcmp(path, "-")) return;
     if (path[0] != '/') at = start_directory(want.path, PATH_MAX);
     memcpy(want.path + at, path, length + 1);
-    want.is_json = length >= 5 && !strcmp(path + length - 5, ".json");
+    want.format = memlord_format_for(path);
+}
+
+static void on_signal(int number) {
+    (void)number;
+    memlord_request_save(lord);
+}
+
+/* A whole number from the environment; 0 if there is none, or something else. */
+static unsigned long number_of(const char *name) {
+    const char *text = getenv(name);
+    char *end = NULL;
+    unsigned long n = text ? strtoul(text, &end, 10) : 0;
+    return text && end != text && !*end && *text != '-' ? n : 0;
+}
+
+static void begin_recording(void) {
+    unsigned long events = number_of("MEMLORD_EVENTS"), signal = number_of("MEMLORD_SIGNAL");
+    unsigned long snapshots = number_of("MEMLORD_SNAPSHOTS");
+    struct sigaction action;
+    if (events) (void)memlord_events_start(lord, events);
+    if (snapshots && snapshots <= UINT32_MAX)
+        (void)memlord_snapshots_start(lord, (uint32_t)snapshots);
+    if (!signal || signal > 64) return;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    (void)sigaction((int)signal, &action, NULL);
 }
 
 static void write_report(void) {
-    memlord_format format = want.is_json ? MEMLORD_FORMAT_JSON : MEMLORD_FORMAT_TEXT;
     char line[128];
     int fd = find_stderr();
     memlord_result result;
@@ -756,7 +787,7 @@ static void write_report(void) {
         if (fd >= 0) (void)memlord_write(lord, MEMLORD_FORMAT_TEXT, to_fd, &fd);
         return;
     }
-    result = memlord_save(lord, format, want.path);
+    result = memlord_save(lord, want.format, want.path);
     if (result == MEMLORD_OK || fd < 0) return;
     (void)snprintf(line, sizeof line, "memlord: no report at MEMLORD_REPORT: %s\n",
                    memlord_result_text(result));
@@ -795,6 +826,7 @@ __attribute__((constructor)) static void begin(void) {
     if (start() && lord) {
         read_environment();
         keep_stderr(!want.path[0]);
+        begin_recording();
         (void)__cxa_atexit(finish, NULL, NULL);
     }
     inside = 0;

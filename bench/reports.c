@@ -1,0 +1,238 @@
+/*
+    reports.c - what scopes, checkpoints, events and reports cost
+
+        reports [FILE]         appends to FILE what the contract demands, a line for each
+
+    MEMLORD_BENCH_QUICK=1: fewer rounds.
+*/
+#define _GNU_SOURCE /* clock_gettime */
+#include <stdio.h>  /* the tables */
+#include <stdlib.h> /* malloc, qsort, getenv, exit */
+#include <string.h> /* memset */
+#include <time.h>   /* clock_gettime */
+
+#include "../memlord.h"
+
+enum { MOST_ROUNDS = 25, BLOCKS = 100000, EVENTS = 100000, DEVICES = 64 };
+#define BASE   (UINT64_C(1) << 40)
+#define SECOND UINT64_C(1000000000)
+
+static FILE *musts;
+static int rounds = MOST_ROUNDS;
+
+/* In this thread's processor time: what else runs on a busy machine is not in it. */
+static double now_ns(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static void need(int good, const char *what) {
+    if (good) return;
+    (void)fprintf(stderr, "reports: %s\n", what);
+    exit(1);
+}
+
+static void must(const char *what, double limit, double is, const char *unit) {
+    if (!musts) return;
+    (void)fprintf(musts, "%s\t<= %g%s\t%.3g%s\t%s\n", what, limit, unit, is, unit,
+                  is <= limit ? "holds" : "MISSED");
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* -- a ledger that says how much memory it takes -- */
+
+static uint64_t held, most;
+
+static void *counted_alloc(void *user, size_t size) {
+    (void)user;
+    held += size;
+    if (held > most) most = held;
+    return malloc(size);
+}
+static void counted_free(void *user, void *ptr, size_t size) {
+    (void)user;
+    held -= size;
+    free(ptr);
+}
+
+static memlord *lord;
+static uint32_t next;
+
+/* Opens the ledger with so many live blocks, as one that counts sites, or not. */
+static void open_ledger(uint64_t blocks, uint32_t flags) {
+    memlord_desc desc;
+    uint64_t i;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = flags | MEMLORD_FLAG_NO_ENV;
+    desc.allocator.alloc = counted_alloc;
+    desc.allocator.free = counted_free;
+    need(memlord_create(&desc, &lord) == MEMLORD_OK, "no ledger");
+    for (i = 0; i < blocks; i++)
+        need(memlord_alloc(lord, memlord_device_cpu(), BASE + i * 64, 64, MEMLORD_SITE()) ==
+                 MEMLORD_OK, "no room for a block");
+}
+
+/* -- what is called -- */
+
+static void scope_planted(void) { MEMLORD_SCOPE(lord, "planted") {} }
+static void scope_named(void) {
+    (void)memlord_scope_begin(lord, "named");
+    (void)memlord_scope_end(lord);
+}
+static void scope_with_a_pair(void) {
+    MEMLORD_SCOPE(lord, "pair") {
+        (void)memlord_alloc(lord, memlord_device_cpu(), BASE - 64, 64, NULL);
+        (void)memlord_free(lord, memlord_device_cpu(), BASE - 64, NULL);
+    }
+}
+/* Frees a block of those that live, and allocates it anew. */
+static void pair(uint64_t blocks) {
+    uint64_t key = BASE + (uint64_t)(next = next * 1664525u + 1013904223u) % blocks * 64;
+    (void)memlord_free(lord, memlord_device_cpu(), key, MEMLORD_SITE());
+    (void)memlord_alloc(lord, memlord_device_cpu(), key, 64, MEMLORD_SITE());
+}
+static void pair_of_1000(void) { pair(1000); }
+static void pair_of_100000(void) { pair(100000); }
+
+/* -- scopes -- */
+
+typedef struct call {
+    const char *name;
+    void (*fn)(void);
+    double most_ns; /* 0: nothing is demanded */
+    double ns[MOST_ROUNDS];
+} call;
+
+static double batch_ns(void (*fn)(void), int n) {
+    double begun;
+    int i;
+    for (i = 0; i < n / 10; i++) fn();
+    begun = now_ns();
+    for (i = 0; i < n; i++) fn();
+    return (now_ns() - begun) / n;
+}
+
+static void measure_scopes(void) {
+    static call calls[] = {{"scope begin + end", scope_planted, 40, {0}},
+                           {"scope begin + end, by name", scope_named, 0, {0}},
+                           {"scope with an alloc + free in it", scope_with_a_pair, 0, {0}},
+                           {"alloc + free, 1,000 live", pair_of_1000, 0, {0}}};
+    size_t i;
+    int r;
+    open_ledger(1000, 0);
+    for (r = 0; r < rounds; r++)
+        for (i = 0; i < sizeof calls / sizeof *calls; i++)
+            calls[i].ns[r] = batch_ns(calls[i].fn, 100000);
+    (void)printf("\nScopes: ns\n%-36s %8s %8s %8s\n", "", "median", "min", "max");
+    for (i = 0; i < sizeof calls / sizeof *calls; i++) {
+        call *c = &calls[i];
+        qsort(c->ns, (size_t)rounds, sizeof(double), by_value);
+        (void)printf("%-36s %8.1f %8.1f %8.1f\n", c->name, c->ns[rounds / 2], c->ns[0],
+                     c->ns[rounds - 1]);
+        if (c->most_ns > 0) must(c->name, c->most_ns, c->ns[rounds / 2], " ns");
+    }
+    memlord_destroy(lord);
+}
+
+/* -- checkpoints -- */
+
+static void checkpoint(void) { (void)memlord_checkpoint(lord, "here"); }
+
+static void measure_checkpoints(void) {
+    double ns[MOST_ROUNDS];
+    int i;
+    open_ledger(0, 0);
+    for (i = 0; i < DEVICES; i++)
+        (void)memlord_alloc(lord, memlord_device_cuda(i), BASE + (uint64_t)i * 64, 64, NULL);
+    for (i = 0; i < rounds; i++) ns[i] = batch_ns(checkpoint, 1000);
+    qsort(ns, (size_t)rounds, sizeof(double), by_value);
+    (void)printf("%-36s %8.0f %8.0f %8.0f\n", "checkpoint, 64 devices", ns[rounds / 2], ns[0],
+                 ns[rounds - 1]);
+    must("checkpoint, 64 devices", 20, ns[rounds / 2] / 1000, " us");
+    memlord_destroy(lord);
+}
+
+/* -- events: the same pairs with and without, in turn -- */
+
+static void measure_events(uint64_t blocks, uint32_t flags, void (*fn)(void), const char *name) {
+    double off[MOST_ROUNDS], on[MOST_ROUNDS], ratio[MOST_ROUNDS];
+    int r;
+    open_ledger(blocks, flags);
+    for (r = 0; r < rounds; r++) {
+        memlord_events_stop(lord);
+        off[r] = batch_ns(fn, 100000);
+        need(memlord_events_start(lord, EVENTS) == MEMLORD_OK, "no ring");
+        on[r] = batch_ns(fn, 100000);
+        ratio[r] = on[r] / off[r];
+    }
+    qsort(off, (size_t)rounds, sizeof(double), by_value);
+    qsort(on, (size_t)rounds, sizeof(double), by_value);
+    qsort(ratio, (size_t)rounds, sizeof(double), by_value);
+    (void)printf("%-36s %8.1f %8.1f %8.2f\n", name, off[rounds / 2], on[rounds / 2],
+                 ratio[rounds / 2]);
+    must(name, 1.6, ratio[rounds / 2], " x");
+    memlord_destroy(lord);
+}
+
+/* -- reports -- */
+
+static uint64_t written;
+static int count_bytes(void *user, const void *data, size_t size) {
+    (void)user, (void)data;
+    written += size;
+    return 0;
+}
+
+static void measure_report(memlord_format format, const char *name) {
+    double ns[MOST_ROUNDS];
+    uint64_t before = 0, extra = 0;
+    int r;
+    for (r = 0; r < rounds; r++) {
+        before = most = held;
+        written = 0;
+        ns[r] = now_ns();
+        need(memlord_write(lord, format, count_bytes, NULL) == MEMLORD_OK, name);
+        ns[r] = now_ns() - ns[r];
+        if (most - before > extra) extra = most - before;
+    }
+    qsort(ns, (size_t)rounds, sizeof(double), by_value);
+    (void)printf("%-36s %8.1f %8.2f %8.2f\n", name, ns[rounds / 2] / 1e6,
+                 (double)written / 1048576, (double)extra / 1048576);
+    must(name, 500, ns[rounds / 2] / 1e6, " ms");
+    must("  its extra memory", 4, (double)extra / 1048576, " MiB");
+}
+
+static void measure_reports(void) {
+    int i;
+    (void)printf("\nReports%-29s %8s %8s %8s\n", "", "ms", "MiB out", "MiB used");
+    open_ledger(BLOCKS, MEMLORD_FLAG_SITES);
+    measure_report(MEMLORD_FORMAT_JSON, "JSON of 100,000 blocks");
+    memlord_destroy(lord);
+    open_ledger(1000, MEMLORD_FLAG_SITES);
+    need(memlord_events_start(lord, EVENTS) == MEMLORD_OK, "no ring");
+    for (i = 0; i < EVENTS; i++) pair(1000);
+    measure_report(MEMLORD_FORMAT_JSON, "JSON of 100,000 events");
+    measure_report(MEMLORD_FORMAT_HTML, "HTML of 100,000 events");
+    memlord_destroy(lord);
+}
+
+int main(int argc, char **argv) {
+    const char *quick = getenv("MEMLORD_BENCH_QUICK");
+    if (quick && *quick == '1') rounds = 5;
+    if (argc > 1) need((musts = fopen(argv[1], "a")) != NULL, "cannot write there");
+    measure_scopes();
+    measure_checkpoints();
+    (void)printf("\nEvents%-30s %8s %8s %8s\n", "", "off", "on", "x");
+    measure_events(1000, 0, pair_of_1000, "events on, 1,000 live");
+    measure_events(1000, MEMLORD_FLAG_SITES, pair_of_1000, "events on, 1,000 live, with sites");
+    measure_events(100000, 0, pair_of_100000, "events on, 100,000 live");
+    measure_events(100000, MEMLORD_FLAG_SITES, pair_of_100000,
+                   "events on, 100,000 live, with sites");
+    measure_reports();
+    return musts && fclose(musts) != 0;
+}
