@@ -10535,7 +10535,8 @@ static void memlord_i_frame_close(memlord *lord, memlord_i_thread *t, int grow) 
 
 /* A thread ends: so do its scopes, the innermost first. Its record is nobody else's yet. */
 static MEMLORD_I_COLD void memlord_i_nest_close(memlord_i_thread *t) {
-    while (t->nest && t->nest->depth) memlord_i_frame_close(t->lord, t, 0);
+    for (; t->nest && t->nest->depth; memlord_i_frame_close(t->lord, t, 0))
+        memlord_i_note_add(t->lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
 }
 #if MEMLORD_I_POSIX
 /* In a forked child: the scopes of a thread that is not there never ended. */
@@ -10926,7 +10927,7 @@ static MEMLORD_I_COLD void memlord_i_holders_take(memlord *lord, uint32_t slot, 
     h->at = memlord_i_clock(lord) - lord->started;
     h->bytes = live;
     h->tags = memlord_i_tags_top(lord, device->device, h->tag, MEMLORD_I_HOLDERS - 1);
-    if (h->tags && memlord_i_tag_sum(lord, device->device, NULL, &rest) && rest.allocated)
+    if (memlord_i_tag_sum(lord, device->device, NULL, &rest) && rest.allocated)
         h->tag[h->tags++] = rest;
     h->sites = memlord_i_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                                    MEMLORD_I_HOLDERS, 0);
@@ -11991,7 +11992,9 @@ static void memlord_i_text_snapshots(memlord_i_report *r) {
 static void memlord_i_text_holders(memlord_i_report *r, uint32_t slot) {
     memlord_i_holders *h = &r->holders;
     size_t i;
-    if (!memlord_i_holders_get(r->lord, slot, h) || !(h->tags | h->sites)) return;
+    if (!memlord_i_holders_get(r->lord, slot, h)) return;
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
+    if (!(h->tags | h->sites)) return;
     memlord_i_puts(r->o, "at the peak of ");
     memlord_i_put_device(r->o, memlord_i_device_at(r->lord, slot)->device);
     memlord_i_put_labelled(r->o, ", with ", h->bytes);
@@ -13932,8 +13935,11 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord,
                                                                  memlord_i_thread *t,
                                                                  uint32_t slot, uint64_t storage,
                                                                  uint64_t bytes) {
+    memlord_result r;
     (void)memlord_i_alloc_high(lord, t, slot, storage, bytes);
-    return memlord_i_open_crowded(lord, t, slot, storage, bytes);
+    r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
+    if (r) memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, slot, storage, bytes, 0);
+    return r;
 }
 
 /* Fills a vacant slot of a sparse table of one's own, and ends a plain alloc. */
