@@ -26,8 +26,8 @@
         >>implementation then >>platform, >>atomics, >>ledger, >>memory, >>threads, >>map,
                          >>counters, >>names, >>devices, >>sites, >>events, >>fences, >>blocks,
                          >>parts, >>text, >>log, >>capacity, >>limits, >>bands, >>deferred,
-                         >>pollers, >>scopes, >>snapshots, >>reports, >>retry, >>public; last
-                         >>shim
+                         >>pollers, >>scopes, >>snapshots, >>reports, >>formats, >>retry,
+                         >>public; last >>shim
 
     ---------------------------------------------------------------- >>example ---
 
@@ -140,6 +140,7 @@
                                __thread with the initial-exec model        (one file)
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old
                                                                            (one file)
+        MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
 
     Environment, read once by memlord_create, ignored by set-uid programs and with
     MEMLORD_FLAG_NO_ENV; what is not understood is logged and changes nothing:
@@ -676,7 +677,15 @@ typedef int (*memlord_write_fn)(void *user, const void *data, size_t size);  /* 
 /* name, suffix of its files, what it is */
 #define MEMLORD_I_FORMATS(X)                                                                  \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
-    X(JSON, "json", "for programs: everything; schema memlord/1")
+    X(JSON, "json", "for programs: everything; schema memlord/1")                             \
+    X(HTML, "html", "a page that opens in a browser: not in this version")                    \
+    X(TRACE, "trace.json", "a timeline, for ui.perfetto.dev and chrome://tracing")            \
+    X(PROMETHEUS, "prom", "metrics, for a server to scrape or a textfile collector")          \
+    X(PPROF, "pb", "live and allocated bytes by site, for go tool pprof")                     \
+    X(HEAPTRACK, "heaptrack", "calls, peak and what is live by site, for heaptrack_print")    \
+    X(FOLDED, "folded", "live bytes by device, tag and site, for flamegraph.pl, speedscope")  \
+    X(MEMORY_VIZ, "pickle", "a snapshot as PyTorch's, for pytorch.org/memory_viz")            \
+    X(CSV, "csv", "every live block, for a spreadsheet or a script")
 
 typedef enum memlord_format {
 #define MEMLORD_I_X(name, suffix, text) MEMLORD_FORMAT_##name,
@@ -11311,6 +11320,7 @@ typedef struct memlord_i_report {
     uint32_t devices;
     size_t sites, blocks, tags, tag_lines, places, accounts, account_lines;
     int by_peak; /* the order of sites */
+    memlord_result result; /* what went wrong beside the writing */
     uint64_t uptime;
     uint32_t device_order[MEMLORD_MAX_DEVICES]; /* the fullest first */
     memlord_i_tag_line tag[MEMLORD_I_TOP_TAGS]; /* those off their plan first, then the fullest */
@@ -12991,6 +13001,8 @@ static void memlord_i_json(memlord_i_report *r) {
     memlord_i_puts(r->o, "]}}\n");
 }
 
+static void memlord_i_format_write(memlord_i_report *r, memlord_format format);
+
 static memlord_result memlord_i_report_write(memlord *lord, memlord_format format,
                                              memlord_write_fn fn, void *user) {
     memlord_i_report *r = (memlord_i_report *)memlord_i_alloc(lord, sizeof *r);
@@ -13004,12 +13016,9 @@ static memlord_result memlord_i_report_write(memlord *lord, memlord_format forma
     r->out.cap = sizeof r->buf;
     r->o = &r->out;
     memlord_i_report_capture(lord, r);
-    if (format == MEMLORD_FORMAT_TEXT)
-        memlord_i_text(r);
-    else
-        memlord_i_json(r);
+    memlord_i_format_write(r, format);
     memlord_i_flush(r->o);
-    result = r->out.failed ? MEMLORD_E_IO : MEMLORD_OK;
+    result = r->out.failed ? MEMLORD_E_IO : r->result;
     memlord_i_snapshots_end(lord);
     memlord_i_free(lord, r->scoped, (r->scopes + 1) * sizeof *r->scoped);
     memlord_i_free(lord, r, sizeof *r);
@@ -13201,6 +13210,1165 @@ static MEMLORD_I_COLD memlord_result memlord_i_at_exit_once(void) {
     memlord_i_self.busy--;
     if (bad) memlord_i_u32_store(&memlord_i_process.at_exit, 0);
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
+}
+
+/* ---------------------------------------------------------------------- >>formats --
+   Owns what other tools read: one writer a format, each from a captured report. Writers keep no
+   table but what the ids of a format need, numbered as the ledger numbers its rows; rows that
+   come while one writes have no number, and their blocks are written as of an unknown site.
+   Locks: those of reading, none while the host's function writes. */
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* A block as it stood when its shard was read. Row 0: none, or one without a number. */
+typedef struct memlord_i_alive {
+    uint64_t storage, bytes;
+    uint32_t slot, site, tag;
+    int pending;
+} memlord_i_alive;
+
+/* Live blocks of one site, tag and device. */
+typedef struct memlord_i_group {
+    memlord_i_alive of;
+    uint64_t blocks, bytes;
+} memlord_i_group;
+#define MEMLORD_I_GROUPS 256
+
+/* What a writer works with, beside the report. */
+typedef struct memlord_i_export {
+    memlord_i_report *r;
+    memlord *lord;
+    memlord_i_out *o;
+    uint32_t devices, sites, tags;     /* rows that have a number: 1 to these */
+    memlord_i_alive *alive;              /* of a shard */
+    size_t alive_count, alive_cap;
+    void (*put_group)(struct memlord_i_export *x, const memlord_i_group *group);
+    memlord_i_group group[MEMLORD_I_GROUPS];
+    uint64_t sum[MEMLORD_MAX_DEVICES + 1], more[MEMLORD_MAX_DEVICES + 1]; /* by slot */
+    uint64_t written;                  /* pieces of a format that numbers them */
+    void *table;                       /* of the format at hand */
+    uint64_t last, last_bytes;         /* HEAPTRACK: the allocation that is freed next; 0: none */
+    uint64_t words;                    /* MEMORY_VIZ: bit a word that was written once */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ: a slot's device */
+} memlord_i_export;
+
+static memlord_device memlord_i_export_device(const memlord_i_export *x, uint32_t slot) {
+    return memlord_i_device_at(x->lord, slot)->device;
+}
+/* A site row's place, with the names a return address has by now. */
+static const memlord_site *memlord_i_export_site(const memlord_i_export *x, uint32_t row) {
+    return memlord_i_site_shown(
+        x->lord, (memlord_i_site *)memlord_i_row_at(x->lord, MEMLORD_I_SITE, row)->subject);
+}
+static const char *memlord_i_export_tag(const memlord_i_export *x, uint32_t row) {
+    return (const char *)memlord_i_row_at(x->lord, MEMLORD_I_TAG, row)->subject;
+}
+
+/* -- walking the live blocks, a shard at a time; the next is read when one is written -- */
+
+typedef void (*memlord_i_alive_fn)(memlord_i_export *x, const memlord_i_alive *block);
+
+static MEMLORD_I_COLD int memlord_i_visit_alive(memlord *lord, const memlord_i_entry *e,
+                                               void *user) {
+    memlord_i_export *x = (memlord_i_export *)user;
+    uint64_t plain = memlord_i_word2_of(e->word2);
+    uint32_t slot = MEMLORD_I_SLOT(e->word1);
+    memlord_i_alive *b;
+    (void)lord;
+    if (slot > x->devices) return 0; /* it came meanwhile */
+    if (x->alive_count++ >= x->alive_cap) return 0;
+    b = &x->alive[x->alive_count - 1];
+    b->storage = e->key;
+    b->bytes = MEMLORD_I_BYTES(e->word1);
+    b->slot = slot;
+    b->site = MEMLORD_I_SITE_ROW(plain) <= x->sites ? MEMLORD_I_SITE_ROW(plain) : 0;
+    b->tag = MEMLORD_I_TAG_ROW(plain) <= x->tags ? MEMLORD_I_TAG_ROW(plain) : 0;
+    b->pending = memlord_i_is_pending(e->word2);
+    return 0;
+}
+
+/* Copies a shard out, with room made for it while it is not held; 0: no memory. */
+static MEMLORD_I_COLD int memlord_i_alive_copy(memlord_i_export *x, memlord_i_shard *s) {
+    memlord_i_query all;
+    size_t cap;
+    memset(&all, 0, sizeof all);
+    all.sel = memlord_device_all();
+    for (;;) {
+        x->alive_count = 0;
+        if (!memlord_i_shard_hold(x->lord, s)) return 1;
+        (void)memlord_i_shard_visit(x->lord, s, &all, memlord_i_visit_alive, x);
+        memlord_i_shard_resume(s);
+        if (x->alive_count <= x->alive_cap) return 1;
+        memlord_i_free(x->lord, x->alive, x->alive_cap * sizeof *x->alive);
+        for (cap = x->alive_cap ? x->alive_cap : 128; cap < x->alive_count;) cap *= 2;
+        x->alive_cap = 0;
+        x->alive = (memlord_i_alive *)memlord_i_alloc(x->lord, cap * sizeof *x->alive);
+        if (!x->alive) return 0;
+        x->alive_cap = cap;
+    }
+}
+
+static MEMLORD_I_COLD void memlord_i_alive_each(memlord_i_export *x, memlord_i_alive_fn fn) {
+    uint32_t i;
+    size_t k;
+    for (i = 0; i < MEMLORD_I_SHARDS && !x->o->failed; i++) {
+        if (!memlord_i_alive_copy(x, &x->lord->shards[i])) {
+            x->r->result = MEMLORD_E_NOMEM;
+            return;
+        }
+        for (k = 0; k < x->alive_count; k++) fn(x, &x->alive[k]);
+    }
+}
+
+/* Adds a block to its group. There is room for so many groups; one that has to make way is
+   written, and may come again: readers of the formats that have groups add equal ones up. */
+static void memlord_i_group_add(memlord_i_export *x, const memlord_i_alive *b) {
+    uint64_t key = (uint64_t)b->site << 24 ^ (uint64_t)b->tag << 8 ^ b->slot;
+    memlord_i_group *g = &x->group[(key * 0x9e3779b97f4a7c15u) >> 56];
+    if (g->of.site != b->site || g->of.tag != b->tag || g->of.slot != b->slot) {
+        if (g->blocks) x->put_group(x, g);
+        g->of = *b;
+        g->blocks = g->bytes = 0;
+    }
+    g->blocks++;
+    g->bytes += b->bytes;
+}
+static void memlord_i_groups_each(memlord_i_export *x,
+                                  void (*put)(memlord_i_export *, const memlord_i_group *)) {
+    uint32_t i;
+    x->put_group = put;
+    memset(x->group, 0, sizeof x->group);
+    memlord_i_alive_each(x, memlord_i_group_add);
+    for (i = 0; i < MEMLORD_I_GROUPS; i++)
+        if (x->group[i].blocks) put(x, &x->group[i]);
+}
+
+/* -- strings and numbers -- */
+
+/* Text as UTF-8: what is not becomes U+FFFD. Characters of `escaped`, and a newline with them,
+   get a backslash. */
+static MEMLORD_I_COLD void memlord_i_put_utf8(memlord_i_out *o, const char *text,
+                                              const char *escaped) {
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s) {
+        uint32_t code;
+        size_t n = memlord_i_utf8(s, &code);
+        if (n == 1 && *escaped && (code == '\n' || strchr(escaped, (int)code))) {
+            memlord_i_puts(o, "\\");
+            memlord_i_put(o, code == '\n' ? "n" : (const char *)s, 1);
+        } else if (n) {
+            memlord_i_put(o, (const char *)s, n);
+        } else {
+            memlord_i_puts(o, "\xef\xbf\xbd");
+        }
+        s += n ? n : 1;
+    }
+}
+static size_t memlord_i_utf8_size(const char *text) {
+    memlord_i_out count;
+    memlord_i_out_buffer(&count, NULL, 0);
+    memlord_i_put_utf8(&count, text, "");
+    return count.total;
+}
+
+/* A line of text as memlord_i_put_plain has it, with one more character replaced. */
+static MEMLORD_I_COLD void memlord_i_put_word(memlord_i_out *o, const char *text, char bad,
+                                              const char *instead) {
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s) {
+        uint32_t code;
+        size_t n = memlord_i_utf8(s, &code);
+        if (!n || code < 0x20 || (code >= 0x7f && code < 0xa0))
+            memlord_i_puts(o, "?");
+        else if (code == (unsigned char)bad)
+            memlord_i_puts(o, instead);
+        else
+            memlord_i_put(o, (const char *)s, n);
+        s += n ? n : 1;
+    }
+}
+
+/* v / 10^digits, in full. */
+static void memlord_i_put_fixed(memlord_i_out *o, uint64_t v, unsigned digits) {
+    uint64_t unit = 1;
+    unsigned i;
+    for (i = 0; i < digits; i++) unit *= 10;
+    memlord_i_put_u64(o, v / unit);
+    memlord_i_puts(o, ".");
+    for (v %= unit; unit > 1; v %= unit) {
+        unit /= 10;
+        memlord_i_put_u64(o, v / unit);
+    }
+}
+static void memlord_i_put_hex_short(memlord_i_out *o, uint64_t v) {
+    unsigned digits = 1;
+    while (digits < 16 && v >> (4 * digits)) digits++;
+    memlord_i_put_hex(o, v, digits);
+}
+
+/* Little-endian. */
+static void memlord_i_put_le(memlord_i_out *o, uint64_t v, unsigned n) {
+    for (; n--; v >>= 8) {
+        char byte = (char)(unsigned char)(v & 255);
+        memlord_i_put(o, &byte, 1);
+    }
+}
+
+/* -- PROMETHEUS, text exposition format 0.0.4
+      (https://prometheus.io/docs/instrumenting/exposition_formats/).
+   Units are bytes and seconds. Every sample is of one device or place, never of a sum, so that
+   sum() in a query is right; an empty tag is what no tag holds. Counters start over at
+   memlord_reset, as counters may. Sites are left out: they would be a series each. -- */
+
+#define MEMLORD_I_PROM_allocated "live_bytes"
+#define MEMLORD_I_PROM_pending "pending_bytes"
+#define MEMLORD_I_PROM_freed "freed_since_gc_bytes"
+#define MEMLORD_I_PROM_peak "peak_bytes"
+#define MEMLORD_I_PROM_peak_error "peak_error_bytes"
+#define MEMLORD_I_PROM_live_blocks "live_blocks"
+#define MEMLORD_I_PROM_allocs "allocs_total"
+#define MEMLORD_I_PROM_frees "frees_total"
+#define MEMLORD_I_PROM_total_allocated "allocated_bytes_total"
+#define MEMLORD_I_PROM_total_freed "freed_bytes_total"
+#define MEMLORD_I_PROM_moves "moves_total"
+#define MEMLORD_I_PROM_moved_bytes "moved_bytes_total"
+#define MEMLORD_I_PROM_reserved "reserved_bytes"
+#define MEMLORD_I_PROM_reserved_peak "reserved_peak_bytes"
+#define MEMLORD_I_PROM_cached "cached_bytes"
+#define MEMLORD_I_PROM_largest_free "largest_free_bytes"
+#define MEMLORD_I_PROM_cache_hits "cache_hits_total"
+#define MEMLORD_I_PROM_cache_misses "cache_misses_total"
+#define MEMLORD_I_PROM_limit "" /* a place's, and written with those */
+#define MEMLORD_I_PROM_gc_runs "gc_runs_total"
+#define MEMLORD_I_PROM_gc_failed "gc_failures_total"
+#define MEMLORD_I_PROM_gc_reclaimed "gc_reclaimed_bytes_total"
+#define MEMLORD_I_PROM_oom_attempts "oom_attempts_total"
+#define MEMLORD_I_PROM_oom_failures "oom_failures_total"
+#define MEMLORD_I_PROM_retries "retries_total"
+#define MEMLORD_I_PROM_recoveries "recoveries_total"
+#define MEMLORD_I_PROM_implicit_frees "implicit_frees_total"
+#define MEMLORD_I_PROM_unknown_frees "unknown_frees_total"
+#define MEMLORD_I_PROM_freed_while_shared "freed_while_shared_total"
+#define MEMLORD_I_PROM_underflows "underflows_total"
+#define MEMLORD_I_PROM_fence_failures "fence_failures_total"
+#define MEMLORD_I_PROM_dropped_allocs "dropped_allocs_total"
+#define MEMLORD_I_PROM_dropped_bytes "dropped_bytes_total"
+#define MEMLORD_I_PROM_dropped_sites "dropped_sites_total"
+#define MEMLORD_I_PROM_dropped_events "dropped_events_total"
+
+static const char *const memlord_i_prom_names[][2] = { /* name, help */
+#define MEMLORD_I_X(name, kind, text) {MEMLORD_I_PROM_##name, text},
+    MEMLORD_I_STATS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+};
+
+/* What only grows is a counter, and only that ends so. */
+static void memlord_i_prom_head(memlord_i_out *o, const char *name, const char *help) {
+    size_t n = strlen(name);
+    int counter = n > 6 && !strcmp(name + n - 6, "_total");
+    memlord_i_puts(o, "# HELP memlord_");
+    memlord_i_puts(o, name);
+    memlord_i_puts(o, " ");
+    memlord_i_puts(o, help);
+    memlord_i_puts(o, "\n# TYPE memlord_");
+    memlord_i_puts(o, name);
+    memlord_i_puts(o, counter ? " counter\n" : " gauge\n");
+}
+/* Up to where the number goes. `key` NULL: the device alone; `d` NULL: no label. */
+static void memlord_i_prom_sample(memlord_i_out *o, const char *name, const memlord_device *d,
+                             const char *key, const char *value) {
+    memlord_i_puts(o, "memlord_");
+    memlord_i_puts(o, name);
+    if (d || key) memlord_i_puts(o, "{");
+    if (d) {
+        memlord_i_puts(o, "device=\"");
+        memlord_i_put_device(o, *d);
+        memlord_i_puts(o, "\"");
+    }
+    if (key) {
+        memlord_i_puts(o, d ? "," : "");
+        memlord_i_puts(o, key);
+        memlord_i_puts(o, "=\"");
+        memlord_i_put_utf8(o, value, "\\\"");
+        memlord_i_puts(o, "\"");
+    }
+    memlord_i_puts(o, d || key ? "} " : " ");
+}
+static void memlord_i_prom_u64(memlord_i_out *o, const char *name, const memlord_device *d,
+                                 const char *tag, uint64_t v) {
+    memlord_i_prom_sample(o, name, d, tag ? "tag" : NULL, tag);
+    memlord_i_put_u64(o, v);
+    memlord_i_puts(o, "\n");
+}
+
+/* A family is a contiguous group. UINT64_MAX is not known, and has no sample. */
+static void memlord_i_prom_devices(memlord_i_report *r) {
+    size_t stat;
+    uint32_t i;
+    for (stat = 0; stat < MEMLORD_I_STAT_COUNT; stat++) {
+        const char *name = memlord_i_prom_names[stat][0];
+        uint64_t rest = *memlord_i_stat_of(&r->total, stat);
+        int lost = stat == MEMLORD_I_STAT_dropped_allocs || stat == MEMLORD_I_STAT_dropped_bytes ||
+                   stat == MEMLORD_I_STAT_dropped_events;
+        if (!*name || !r->devices) continue;
+        memlord_i_prom_head(r->o, name, memlord_i_prom_names[stat][1]);
+        for (i = 0; i < r->devices; i++) {
+            uint64_t v = *memlord_i_stat_of(&r->stat[i], stat);
+            if (v != UINT64_MAX)
+                memlord_i_prom_u64(r->o, name, &memlord_i_device_at(r->lord, i + 1)->device,
+                                     NULL, v);
+            rest -= v;
+        }
+        if (lost && rest) memlord_i_prom_u64(r->o, name, NULL, NULL, rest); /* of no device */
+    }
+}
+
+enum { MEMLORD_I_OF_TOTAL, MEMLORD_I_OF_USED, MEMLORD_I_OF_SELF, MEMLORD_I_OF_REST,
+       MEMLORD_I_OF_OTHERS, MEMLORD_I_OF_UNACCOUNTED, MEMLORD_I_OF_LIMIT, MEMLORD_I_OF_HELD,
+       MEMLORD_I_OF_AGE, MEMLORD_I_OF_COUNT };
+static const char *const memlord_i_prom_of_place[][2] = {
+    {"capacity_bytes", "bytes of a physical device"},
+    {"capacity_used_bytes", "bytes of it in use, whoever uses them"},
+    {"self_bytes", "bytes of it the ledger knows; files mapped are not in it"},
+    {"process_rest_bytes", "bytes of it this process uses and the ledger does not know"},
+    {"others_bytes", "bytes of it others use"},
+    {"unaccounted_bytes", "capacity_used_bytes - self_bytes; may be below 0"},
+    {"limit_bytes", "bytes allowed of it; no sample: no limit"},
+    {"held_bytes", "bytes of the limit that reservations keep"},
+    {"capacity_age_seconds", "age of these samples"}};
+
+/* The value of a place's metric; 0: there is none. */
+static int memlord_i_prom_place_value(const memlord_i_place_line *line, size_t what, uint64_t *v) {
+    const memlord_capacity *s = &line->sample;
+    const uint64_t all[MEMLORD_I_OF_COUNT] = {s->total, s->used, line->self, line->rest,
+                                              line->others, s->used - line->self, line->limit,
+                                              line->held, s->age_ns};
+    *v = all[what];
+    if (what == MEMLORD_I_OF_LIMIT) return *v != 0;
+    return s->known || what == MEMLORD_I_OF_SELF || what == MEMLORD_I_OF_HELD;
+}
+
+static void memlord_i_prom_places(memlord_i_report *r) {
+    size_t what, i;
+    for (what = 0; what < MEMLORD_I_OF_COUNT; what++) {
+        const char *name = memlord_i_prom_of_place[what][0];
+        int first = 1;
+        for (i = 0; i < r->places; i++) {
+            uint64_t v;
+            if (!memlord_i_prom_place_value(&r->place[i], what, &v)) continue;
+            if (first) memlord_i_prom_head(r->o, name, memlord_i_prom_of_place[what][1]);
+            first = 0;
+            memlord_i_prom_sample(r->o, name, &r->place[i].device, NULL, NULL);
+            if (what == MEMLORD_I_OF_AGE)
+                memlord_i_put_fixed(r->o, v, 9);
+            else if (what == MEMLORD_I_OF_UNACCOUNTED)
+                memlord_i_put_i64(r->o, (int64_t)v);
+            else
+                memlord_i_put_u64(r->o, v);
+            memlord_i_puts(r->o, "\n");
+        }
+    }
+}
+
+enum { MEMLORD_I_TAG_BYTES, MEMLORD_I_TAG_PEAK, MEMLORD_I_TAG_BLOCKS, MEMLORD_I_TAG_EXPECTED,
+       MEMLORD_I_TAG_COUNT };
+static const char *const memlord_i_prom_of_tag[][2] = {
+    {"tag_bytes", "bytes live by what they are for; an empty tag: those without one"},
+    {"tag_peak_bytes", "highest tag_bytes"},
+    {"tag_blocks", "storages live by what they are for"},
+    {"tag_expected_bytes", "bytes planned for a tag"}};
+
+static void memlord_i_prom_tags(memlord_i_export *x) {
+    uint32_t what, row;
+    for (what = 0; what < MEMLORD_I_TAG_COUNT && x->devices; what++) {
+        const char *name = memlord_i_prom_of_tag[what][0];
+        memlord_i_prom_head(x->o, name, memlord_i_prom_of_tag[what][1]);
+        for (row = 1; row <= x->tags; row++) {
+            uint32_t slot = memlord_i_row_at(x->lord, MEMLORD_I_TAG, row)->slot;
+            memlord_tag_stat s;
+            uint64_t v;
+            memlord_i_tag_stat(x->lord, row, &s);
+            v = what == MEMLORD_I_TAG_BYTES    ? s.allocated
+                : what == MEMLORD_I_TAG_PEAK   ? s.peak
+                : what == MEMLORD_I_TAG_BLOCKS ? s.blocks
+                                               : s.expected;
+            if (what == MEMLORD_I_TAG_EXPECTED && !v) continue;
+            if (what == MEMLORD_I_TAG_BYTES) x->sum[slot] += v;
+            memlord_i_prom_u64(x->o, name, &memlord_i_device_at(x->lord, slot)->device, s.tag, v);
+        }
+        for (row = 1; row <= x->devices && what == MEMLORD_I_TAG_BYTES; row++) {
+            uint64_t live = x->r->stat[row - 1].allocated;
+            memlord_i_prom_u64(x->o, name, &memlord_i_device_at(x->lord, row)->device, "",
+                                 live > x->sum[row] ? live - x->sum[row] : 0);
+        }
+    }
+}
+
+static void memlord_i_prometheus(memlord_i_export *x) {
+    memlord_i_out *o = x->o;
+    memlord_i_prom_devices(x->r);
+    memlord_i_prom_places(x->r);
+    memlord_i_prom_tags(x);
+    memlord_i_prom_head(o, "accounts_open", "accounts open now");
+    memlord_i_prom_u64(o, "accounts_open", NULL, NULL, x->r->accounts);
+    memlord_i_prom_head(o, "own_bytes", "bytes the ledger itself takes");
+    memlord_i_prom_u64(o, "own_bytes", NULL, NULL, memlord_i_u64_load(&x->lord->own_bytes));
+    memlord_i_prom_head(o, "uptime_seconds", "age of the ledger");
+    memlord_i_prom_sample(o, "uptime_seconds", NULL, NULL, NULL);
+    memlord_i_put_fixed(o, x->r->uptime, 9);
+    memlord_i_puts(o, "\n");
+    memlord_i_prom_head(o, "build_info", "1, with the version of memlord.h");
+    memlord_i_prom_sample(o, "build_info", NULL, "version", MEMLORD_VERSION);
+    memlord_i_puts(o, "1\n");
+}
+
+/* -- CSV, RFC 4180: one table, the live blocks.
+   A line a block, ended by CR LF, below a line of names. Text is as in TEXT: controls and what is
+   not UTF-8 are question marks, so that a block stays one line. What a spreadsheet would take for
+   a formula (= + - @ in front; names come from model files) has an apostrophe before it, as has
+   what begins with one: who reads it takes one off. `shape` reads as JSON. -- */
+
+static void memlord_i_csv_text(memlord_i_out *o, const char *text) {
+    memlord_i_puts(o, ",");
+    if (!text || !*text) return;
+    memlord_i_puts(o, "\"");
+    if (strchr("=+-@'", *text)) memlord_i_puts(o, "'");
+    memlord_i_put_word(o, text, '"', "\"\"");
+    memlord_i_puts(o, "\"");
+}
+static void memlord_i_csv_u64(memlord_i_out *o, uint64_t v) {
+    memlord_i_puts(o, ",");
+    memlord_i_put_u64(o, v);
+}
+
+static int memlord_i_csv_block(void *user, const memlord_block_info *b) {
+    memlord_i_export *x = (memlord_i_export *)user;
+    memlord_i_out *o = x->o;
+    uint32_t i;
+    memlord_i_put_device(o, b->device);
+    memlord_i_puts(o, ",0x");
+    memlord_i_put_hex_short(o, b->storage);
+    memlord_i_csv_u64(o, b->bytes);
+    memlord_i_csv_u64(o, b->refs);
+    memlord_i_csv_u64(o, b->born);
+    memlord_i_csv_u64(o, b->pending != 0);
+    memlord_i_csv_text(o, b->tag);
+    memlord_i_csv_text(o, b->scope);
+    memlord_i_csv_text(o, b->meta.name);
+    memlord_i_csv_text(o, b->meta.dtype);
+    memlord_i_puts(o, b->meta.rank ? ",\"" : ",");
+    for (i = 0; i < b->meta.rank; i++) {
+        memlord_i_puts(o, i ? "," : "[");
+        memlord_i_put_i64(o, b->meta.shape[i]);
+    }
+    if (b->meta.rank) memlord_i_puts(o, "]\"");
+    memlord_i_csv_u64(o, b->meta.flags);
+    memlord_i_csv_text(o, b->site ? b->site->file : NULL);
+    memlord_i_csv_u64(o, b->site && b->site->line > 0 ? (uint64_t)b->site->line : 0);
+    memlord_i_csv_text(o, b->site ? b->site->function : NULL);
+    memlord_i_puts(o, "\r\n");
+    return o->failed;
+}
+
+static void memlord_i_csv(memlord_i_export *x) {
+    memlord_i_query all;
+    size_t seen = 0;
+    memset(&all, 0, sizeof all);
+    all.sel = memlord_device_all();
+    memlord_i_puts(x->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
+                         "flags,file,line,function\r\n");
+    x->r->result = memlord_i_each(x->lord, &all, memlord_i_csv_block, x, &seen);
+}
+
+/* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
+      stackcollapse): "device;tag;site bytes", a line each.
+   The bytes live now. A frame that is not known is left out; in the others a semicolon becomes a
+   colon. Equal stacks may come on several lines, which readers add up. -- */
+
+static void memlord_i_folded_group(memlord_i_export *x, const memlord_i_group *g) {
+    memlord_i_out *o = x->o;
+    const memlord_site *site = g->of.site ? memlord_i_export_site(x, g->of.site) : NULL;
+    if (!g->bytes) return;
+    memlord_i_put_device(o, memlord_i_export_device(x, g->of.slot));
+    memlord_i_puts(o, ";");
+    if (g->of.tag) {
+        memlord_i_put_word(o, memlord_i_export_tag(x, g->of.tag), ';', ":");
+        memlord_i_puts(o, ";");
+    }
+    if (!site || (!site->function[0] && !site->file[0])) {
+        memlord_i_puts(o, "(unknown)");
+    } else {
+        memlord_i_put_word(o, site->function, ';', ":");
+        memlord_i_puts(o, site->function[0] && site->file[0] ? " " : "");
+        memlord_i_put_word(o, site->file, ';', ":");
+        if (site->line > 0) {
+            memlord_i_puts(o, ":");
+            memlord_i_put_u64(o, (uint64_t)site->line);
+        }
+    }
+    memlord_i_puts(o, " ");
+    memlord_i_put_u64(o, g->bytes);
+    memlord_i_puts(o, "\n");
+}
+
+static void memlord_i_folded(memlord_i_export *x) {
+    uint32_t slot;
+    memlord_i_groups_each(x, memlord_i_folded_group);
+    for (slot = 1; slot <= x->devices; slot++) {
+        uint64_t arena = memlord_i_u64_load(&memlord_i_device_at(x->lord, slot)->arena);
+        if (!arena) continue;
+        memlord_i_put_device(x->o, memlord_i_export_device(x, slot));
+        memlord_i_puts(x->o, ";(arena) ");
+        memlord_i_put_u64(x->o, arena);
+        memlord_i_puts(x->o, "\n");
+    }
+}
+
+/* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
+      profile.proto).
+   Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
+   live blocks (inuse_...), with labels for the device and, where blocks have one, the tag. What
+   has no site is "(unknown)", an arena's balance "(arena)". Numbers of functions and locations
+   are those of site rows; strings are numbered in the order of memlord_i_pprof_strings. -- */
+
+static const char *const memlord_i_pprof_words[] = {
+    "", "alloc_objects", "count", "alloc_space", "bytes", "inuse_objects", "inuse_space", "space",
+    "device", "tag", "(unknown)", "(arena)"};
+enum { MEMLORD_I_WORD_DEVICE = 8, MEMLORD_I_WORD_TAG, MEMLORD_I_WORD_UNKNOWN,
+       MEMLORD_I_WORD_ARENA, MEMLORD_I_WORDS };
+
+/* Fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
+static void memlord_i_pb_varint(memlord_i_out *o, uint64_t v) {
+    for (; v >= 128; v >>= 7) memlord_i_put_le(o, (v & 127) | 128, 1);
+    memlord_i_put_le(o, v, 1);
+}
+static void memlord_i_pb_u64(memlord_i_out *o, unsigned field, uint64_t v) {
+    memlord_i_pb_varint(o, field << 3);
+    memlord_i_pb_varint(o, v);
+}
+static void memlord_i_pb_size(memlord_i_out *o, unsigned field, uint64_t size) {
+    memlord_i_pb_varint(o, field << 3 | 2);
+    memlord_i_pb_varint(o, size);
+}
+/* What was put into a buffer, as a field. */
+static void memlord_i_pb_message(memlord_i_out *o, unsigned field, const memlord_i_out *message) {
+    memlord_i_pb_size(o, field, message->used);
+    memlord_i_put(o, message->buf, message->used);
+}
+static void memlord_i_pb_string(memlord_i_out *o, const char *text) {
+    memlord_i_pb_size(o, 6, memlord_i_utf8_size(text));
+    memlord_i_put_utf8(o, text, "");
+}
+static void memlord_i_pb_pair(memlord_i_out *o, unsigned field, uint64_t first, uint64_t second) {
+    char buf[32];
+    memlord_i_out m;
+    memlord_i_out_buffer(&m, buf, sizeof buf);
+    memlord_i_pb_u64(&m, 1, first);
+    memlord_i_pb_u64(&m, 2, second);
+    memlord_i_pb_message(o, field, &m);
+}
+
+/* A sample of a location: allocations, their bytes, live blocks, theirs. */
+static void memlord_i_pprof_sample(memlord_i_export *x, uint32_t location, uint32_t slot,
+                                   uint32_t tag, const uint64_t value[4]) {
+    char buf[128], values[48];
+    memlord_i_out m, v;
+    unsigned i;
+    memlord_i_out_buffer(&m, buf, sizeof buf);
+    memlord_i_out_buffer(&v, values, sizeof values);
+    for (i = 0; i < 4; i++) memlord_i_pb_varint(&v, value[i] > INT64_MAX ? INT64_MAX : value[i]);
+    memlord_i_pb_u64(&m, 1, location);
+    memlord_i_pb_message(&m, 2, &v);
+    memlord_i_pb_pair(&m, 3, MEMLORD_I_WORD_DEVICE, MEMLORD_I_WORDS + slot - 1);
+    if (tag) memlord_i_pb_pair(&m, 3, MEMLORD_I_WORD_TAG, MEMLORD_I_WORDS + x->devices + tag - 1);
+    memlord_i_pb_message(x->o, 2, &m);
+}
+static void memlord_i_pprof_group(memlord_i_export *x, const memlord_i_group *g) {
+    uint64_t value[4] = {0, 0, 0, 0};
+    value[2] = g->blocks;
+    value[3] = g->bytes;
+    memlord_i_pprof_sample(x, g->of.site ? g->of.site : x->sites + 1, g->of.slot, g->of.tag, value);
+}
+
+/* What was allocated: by sites, and on each device beyond them. */
+static void memlord_i_pprof_allocated(memlord_i_export *x) {
+    uint32_t i;
+    for (i = 1; i <= x->sites && !x->o->failed; i++) {
+        uint32_t slot = memlord_i_row_at(x->lord, MEMLORD_I_SITE, i)->slot;
+        memlord_site_stat s;
+        uint64_t value[4] = {0, 0, 0, 0};
+        memlord_i_site_stat(x->lord, i, &s);
+        value[0] = s.allocs;
+        value[1] = s.alloc_bytes;
+        x->sum[slot] += s.allocs;
+        x->more[slot] += s.alloc_bytes;
+        if (s.allocs | s.alloc_bytes) memlord_i_pprof_sample(x, i, slot, 0, value);
+    }
+    for (i = 1; i <= x->devices; i++) {
+        const memlord_stats *s = &x->r->stat[i - 1];
+        uint64_t value[4] = {0, 0, 0, 0};
+        if (s->allocs > x->sum[i]) value[0] = s->allocs - x->sum[i];
+        if (s->total_allocated > x->more[i]) value[1] = s->total_allocated - x->more[i];
+        if (value[0] | value[1]) memlord_i_pprof_sample(x, x->sites + 1, i, 0, value);
+        value[0] = value[1] = 0;
+        value[3] = memlord_i_u64_load(&memlord_i_device_at(x->lord, i)->arena);
+        if (value[3]) memlord_i_pprof_sample(x, x->sites + 2, i, 0, value);
+    }
+}
+
+/* Location and function `id`, named by strings. */
+static void memlord_i_pprof_function(memlord_i_out *o, uint32_t id, uint64_t name, uint64_t file,
+                                     uint64_t line) {
+    char buf[64], inner[32];
+    memlord_i_out m, l;
+    memlord_i_out_buffer(&m, buf, sizeof buf);
+    memlord_i_out_buffer(&l, inner, sizeof inner);
+    memlord_i_pb_u64(&l, 1, id);
+    memlord_i_pb_u64(&l, 2, line);
+    memlord_i_pb_u64(&m, 1, id);
+    memlord_i_pb_message(&m, 4, &l);
+    memlord_i_pb_message(o, 4, &m);
+    memlord_i_out_buffer(&m, buf, sizeof buf);
+    memlord_i_pb_u64(&m, 1, id);
+    memlord_i_pb_u64(&m, 2, name);
+    memlord_i_pb_u64(&m, 4, file);
+    memlord_i_pb_message(o, 5, &m);
+}
+static void memlord_i_pprof_strings(memlord_i_export *x) {
+    uint32_t i;
+    for (i = 0; i < MEMLORD_I_WORDS; i++) memlord_i_pb_string(x->o, memlord_i_pprof_words[i]);
+    for (i = 1; i <= x->devices; i++) {
+        char name[32];
+        (void)memlord_device_name(memlord_i_export_device(x, i), name, sizeof name);
+        memlord_i_pb_string(x->o, name);
+    }
+    for (i = 1; i <= x->tags; i++) memlord_i_pb_string(x->o, memlord_i_export_tag(x, i));
+    for (i = 1; i <= x->sites && !x->o->failed; i++) {
+        const memlord_site *site = memlord_i_export_site(x, i);
+        memlord_i_pb_string(x->o, site->function[0] ? site->function
+                                  : site->file[0]   ? site->file
+                                                    : "(unknown)");
+        memlord_i_pb_string(x->o, site->file);
+    }
+}
+
+static void memlord_i_pprof(memlord_i_export *x) {
+    uint64_t at = MEMLORD_I_WORDS + (uint64_t)x->devices + x->tags;
+    uint32_t i;
+    for (i = 1; i <= 5; i += 2) memlord_i_pb_pair(x->o, 1, i, i == 1 || i == 5 ? 2 : 4);
+    memlord_i_pb_pair(x->o, 1, 6, 4);
+    memlord_i_pprof_allocated(x);
+    memlord_i_groups_each(x, memlord_i_pprof_group);
+    for (i = 1; i <= x->sites && !x->o->failed; i++) {
+        int line = memlord_i_export_site(x, i)->line;
+        memlord_i_pprof_function(x->o, i, at, at + 1, line > 0 ? (uint64_t)line : 0);
+        at += 2;
+    }
+    memlord_i_pprof_function(x->o, x->sites + 1, MEMLORD_I_WORD_UNKNOWN, 0, 0);
+    memlord_i_pprof_function(x->o, x->sites + 2, MEMLORD_I_WORD_ARENA, 0, 0);
+    memlord_i_pprof_strings(x);
+    memlord_i_pb_u64(x->o, 9, memlord_i_wall_now());
+    memlord_i_pb_pair(x->o, 11, 7, 4);
+    memlord_i_pb_u64(x->o, 12, 1);
+    memlord_i_pb_u64(x->o, 14, 6);
+}
+
+/* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
+      1.4 reads it).
+   The heap of a program with one allocation after the other, made from sums: what a site
+   allocated and is gone, in pieces of its average size (never two in a row, which would read as
+   a temporary); then every live block; then what each device lacks to its peak, as one block
+   that is freed again. So calls, what is consumed at the peak, and what leaks (is live) are the
+   ledger's own; times are not. At most MEMLORD_I_GONE pieces, fewer for each site in the same
+   measure. Modules are devices. -- */
+
+#define MEMLORD_I_GONE 1048576u
+
+/* "c a b ..." in hexadecimal. */
+static void memlord_i_heap_line(memlord_i_out *o, const char *mode, const uint64_t *v, unsigned n) {
+    memlord_i_puts(o, mode);
+    while (n--) {
+        memlord_i_puts(o, " ");
+        memlord_i_put_hex_short(o, *v++);
+    }
+    memlord_i_puts(o, "\n");
+}
+static void memlord_i_heap_line1(memlord_i_out *o, const char *mode, uint64_t v) {
+    memlord_i_heap_line(o, mode, &v, 1);
+}
+static void memlord_i_heap_line2(memlord_i_out *o, const char *mode, uint64_t a, uint64_t b) {
+    uint64_t v[2];
+    v[0] = a;
+    v[1] = b;
+    memlord_i_heap_line(o, mode, v, 2);
+}
+static void memlord_i_heap_string(memlord_i_out *o, const char *text) {
+    memlord_i_puts(o, "s ");
+    memlord_i_put_word(o, text, 0, "");
+    memlord_i_puts(o, "\n");
+}
+
+/* Traces: site rows, then of each device what has no site, its arena, what is gone. */
+enum { MEMLORD_I_HEAP_UNKNOWN, MEMLORD_I_HEAP_ARENA, MEMLORD_I_HEAP_GONE, MEMLORD_I_HEAP_KINDS };
+static uint64_t memlord_i_heap_trace(const memlord_i_export *x, uint32_t slot, uint32_t kind) {
+    return (uint64_t)x->sites + (uint64_t)(slot - 1) * MEMLORD_I_HEAP_KINDS + kind + 1;
+}
+
+static void memlord_i_heap_place(memlord_i_out *o, uint64_t trace, uint32_t slot, uint64_t function,
+                                 uint64_t file, uint64_t line) {
+    uint64_t v[5];
+    v[0] = 0x1000 + 16 * trace;
+    v[1] = slot;
+    v[2] = function;
+    v[3] = file;
+    v[4] = line;
+    memlord_i_heap_line(o, "i", v, 5);
+    memlord_i_heap_line2(o, "t", trace, 0);
+}
+static void memlord_i_heap_places(memlord_i_export *x) {
+    static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
+    uint64_t at = x->devices + MEMLORD_I_HEAP_KINDS + 1;
+    uint32_t i, kind;
+    for (i = 1; i <= x->devices; i++) {
+        char name[32];
+        (void)memlord_device_name(memlord_i_export_device(x, i), name, sizeof name);
+        memlord_i_heap_string(x->o, name);
+    }
+    for (kind = 0; kind < MEMLORD_I_HEAP_KINDS; kind++) memlord_i_heap_string(x->o, kinds[kind]);
+    for (i = 1; i <= x->sites && !x->o->failed; i++) {
+        const memlord_site *site = memlord_i_export_site(x, i);
+        memlord_i_heap_string(x->o, site->function[0] ? site->function : "(unknown)");
+        memlord_i_heap_string(x->o, site->file);
+        memlord_i_heap_place(x->o, i, memlord_i_row_at(x->lord, MEMLORD_I_SITE, i)->slot, at,
+                             at + 1, site->line > 0 ? (uint64_t)site->line : 0);
+        at += 2;
+    }
+    for (i = 1; i <= x->devices; i++)
+        for (kind = 0; kind < MEMLORD_I_HEAP_KINDS; kind++)
+            memlord_i_heap_place(x->o, memlord_i_heap_trace(x, i, kind), i,
+                                 x->devices + kind + 1, 0, 0);
+}
+
+/* Describes an allocation; answers its number. */
+static uint64_t memlord_i_heap_info(memlord_i_export *x, uint64_t bytes, uint64_t trace) {
+    memlord_i_heap_line2(x->o, "a", bytes, trace);
+    return x->written++;
+}
+
+static void memlord_i_heap_alloc(memlord_i_export *x, uint64_t bytes, uint64_t trace) {
+    memlord_i_heap_line1(x->o, "+", memlord_i_heap_info(x, bytes, trace));
+}
+
+/* What a trace allocated less what is live of it. */
+typedef struct memlord_i_gone {
+    uint64_t allocs, bytes;
+} memlord_i_gone;
+
+/* n allocations of one size that are freed again. Each outlives the beginning of the next, of
+   whatever trace, unless the two are more than the peak. */
+static void memlord_i_heap_gone(memlord_i_export *x, uint64_t trace, const memlord_i_gone *gone,
+                                double measure) {
+    uint64_t n = (uint64_t)((double)gone->allocs * measure), info[2], i;
+    uint64_t peak = x->r->total.peak, bytes = gone->allocs ? gone->bytes / gone->allocs : 0;
+    if (!n && gone->allocs) n = 1;
+    if (bytes > peak) bytes = peak; /* it was set back since */
+    info[0] = info[1] = memlord_i_heap_info(x, bytes, trace);
+    if (n > 1) info[1] = memlord_i_heap_info(x, bytes, trace);
+    for (i = 0; i < n && !x->o->failed; i++) {
+        uint64_t last = x->last;
+        if (last && x->last_bytes > peak - bytes) memlord_i_heap_line1(x->o, "-", last);
+        memlord_i_heap_line1(x->o, "+", info[i % 2]);
+        if (last && x->last_bytes <= peak - bytes) memlord_i_heap_line1(x->o, "-", last);
+        x->last = info[i % 2];
+        x->last_bytes = bytes;
+    }
+}
+
+static uint64_t memlord_i_heap_trace_of(const memlord_i_export *x, const memlord_i_alive *b) {
+    return b->site ? b->site : memlord_i_heap_trace(x, b->slot, MEMLORD_I_HEAP_UNKNOWN);
+}
+static void memlord_i_heap_count(memlord_i_export *x, const memlord_i_alive *b) {
+    memlord_i_gone *gone = (memlord_i_gone *)x->table;
+    uint64_t trace = memlord_i_heap_trace_of(x, b);
+    gone[trace].allocs++;
+    gone[trace].bytes += b->bytes;
+}
+static void memlord_i_heap_block(memlord_i_export *x, const memlord_i_alive *b) {
+    x->sum[b->slot] += b->bytes;
+    memlord_i_heap_alloc(x, b->bytes, memlord_i_heap_trace_of(x, b));
+}
+
+/* What is gone of each trace: what was allocated (x->sum and x->more: by the sites of a device)
+   less what is live. Answers how many allocations. */
+static uint64_t memlord_i_heap_sums(memlord_i_export *x, memlord_i_gone *gone) {
+    uint64_t total = 0;
+    uint32_t i;
+    for (i = 1; i <= x->sites + x->devices; i++) {
+        uint32_t slot = i <= x->sites ? memlord_i_row_at(x->lord, MEMLORD_I_SITE, i)->slot
+                                      : i - x->sites;
+        uint64_t allocs = x->r->stat[slot - 1].allocs, bytes = x->r->stat[slot - 1].total_allocated;
+        memlord_i_gone *g = &gone[memlord_i_heap_trace(x, slot, MEMLORD_I_HEAP_UNKNOWN)];
+        if (i <= x->sites) {
+            memlord_site_stat s;
+            memlord_i_site_stat(x->lord, i, &s);
+            allocs = s.allocs;
+            bytes = s.alloc_bytes;
+            x->sum[slot] += allocs;
+            x->more[slot] += bytes;
+            g = &gone[i];
+        } else {
+            g->allocs += x->sum[slot];
+            g->bytes += x->more[slot];
+            x->sum[slot] = x->more[slot] = 0;
+        }
+        g->allocs = allocs > g->allocs ? allocs - g->allocs : 0;
+        g->bytes = bytes > g->bytes ? bytes - g->bytes : 0;
+        total = memlord_i_add(total, g->allocs);
+    }
+    return total;
+}
+
+/* What is live of arenas, and the way up to the peak and down again. */
+static void memlord_i_heap_peaks(memlord_i_export *x) {
+    uint64_t at;
+    uint32_t i;
+    for (i = 1; i <= x->devices; i++) {
+        uint64_t arena = memlord_i_u64_load(&memlord_i_device_at(x->lord, i)->arena);
+        x->sum[i] += arena;
+        if (arena) memlord_i_heap_alloc(x, arena, memlord_i_heap_trace(x, i, MEMLORD_I_HEAP_ARENA));
+    }
+    at = x->written;
+    for (i = 1; i <= x->devices; i++) {
+        uint64_t peak = x->r->stat[i - 1].peak, trace;
+        trace = memlord_i_heap_trace(x, i, MEMLORD_I_HEAP_GONE);
+        if (peak > x->sum[i]) memlord_i_heap_alloc(x, peak - x->sum[i], trace);
+    }
+    memlord_i_heap_line1(x->o, "c", x->r->uptime / 1000000u);
+    for (; at < x->written; at++) memlord_i_heap_line1(x->o, "-", at);
+}
+
+static void memlord_i_heaptrack(memlord_i_export *x) {
+    size_t size = ((size_t)x->sites + x->devices * MEMLORD_I_HEAP_KINDS + 1) *
+                  sizeof(memlord_i_gone);
+    memlord_i_gone *gone = (memlord_i_gone *)memlord_i_alloc(x->lord, size);
+    uint64_t total, trace;
+    if (!gone) {
+        x->r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    x->table = gone;
+    memlord_i_heap_line2(x->o, "v", 0x10400, 2);
+    memlord_i_puts(x->o, "X memlord " MEMLORD_VERSION "\n");
+    memlord_i_heap_places(x);
+    memlord_i_heap_line1(x->o, "c", 0);
+    if (x->devices) (void)memlord_i_heap_info(x, 0, 1); /* 0 reads as "no allocation before" */
+    memlord_i_alive_each(x, memlord_i_heap_count);
+    total = memlord_i_heap_sums(x, gone);
+    for (trace = 1; trace * sizeof *gone < size; trace++)
+        memlord_i_heap_gone(x, trace, &gone[trace],
+                            total > MEMLORD_I_GONE ? MEMLORD_I_GONE / (double)total : 1);
+    if (x->last) memlord_i_heap_line1(x->o, "-", x->last);
+    memlord_i_alive_each(x, memlord_i_heap_block);
+    memlord_i_free(x->lord, gone, size);
+    memlord_i_heap_peaks(x);
+}
+
+/* -- MEMORY_VIZ, what torch.cuda.memory._snapshot() gives, pickled by protocol 2
+      (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
+   Every block is a segment of its own, so that its bytes lie in one at every step; a device's
+   arena is one too, at an address no block has. Blocks of no bytes are left out. A block's site
+   is its frame, its tag its category. CUDA devices keep their index; the others come after them,
+   as "memlord" lists. Memo: the words, then the tags and the frames by row. -- */
+
+#define MEMLORD_I_VIZ_WORDS(X)                                                                \
+    X(device_traces) X(segments) X(allocator_settings) X(memlord) X(device) X(address)        \
+    X(total_size) X(allocated_size) X(active_size) X(requested_size) X(stream)                \
+    X(segment_type) X(large) X(small) X(segment_pool_id) X(is_expandable) X(frames)           \
+    X(blocks) X(size) X(state) X(active_allocated) X(active_pending_free) X(action) X(addr)   \
+    X(time_us) X(category) X(alloc) X(free_requested) X(free_completed) X(segment_alloc)      \
+    X(segment_free) X(snapshot) X(oom) X(device_free) X(name) X(filename) X(line) X(unknown)  \
+    X(version) X(devices) X(tags) X(sites)
+enum {
+#define MEMLORD_I_X(word) MEMLORD_I_VIZ_##word,
+    MEMLORD_I_VIZ_WORDS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    MEMLORD_I_VIZ_COUNT
+};
+static const char *const memlord_i_viz_words[] = {
+#define MEMLORD_I_X(word) #word,
+    MEMLORD_I_VIZ_WORDS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+};
+
+#define MEMLORD_I_VIZ_BATCH 1000 /* the viewer takes a batch of a list as arguments */
+
+static void memlord_i_viz_u64(memlord_i_out *o, uint64_t v) {
+    unsigned n = v >> 63 ? 9 : 8;
+    if (v < 256) {
+        memlord_i_puts(o, "K");
+        memlord_i_put_le(o, v, 1);
+    } else if (v <= INT32_MAX) {
+        memlord_i_puts(o, "J");
+        memlord_i_put_le(o, v, 4);
+    } else {
+        memlord_i_puts(o, "\x8a");
+        memlord_i_put_le(o, n, 1);
+        memlord_i_put_le(o, v, 8);
+        if (n == 9) memlord_i_put_le(o, 0, 1);
+    }
+}
+static void memlord_i_viz_text(memlord_i_out *o, const char *text) {
+    memlord_i_puts(o, "X");
+    memlord_i_put_le(o, memlord_i_utf8_size(text), 4);
+    memlord_i_put_utf8(o, text, "");
+}
+static void memlord_i_viz_put(memlord_i_out *o, uint32_t memo) {
+    memlord_i_puts(o, "r");
+    memlord_i_put_le(o, memo, 4);
+}
+static void memlord_i_viz_get(memlord_i_out *o, uint32_t memo) {
+    memlord_i_puts(o, "j");
+    memlord_i_put_le(o, memo, 4);
+}
+/* A word: in full once, then by its number. */
+static void memlord_i_viz_word(memlord_i_export *x, int word) {
+    if (x->words >> word & 1) {
+        memlord_i_puts(x->o, "h");
+    } else {
+        x->words |= (uint64_t)1 << word;
+        memlord_i_viz_text(x->o, memlord_i_viz_words[word]);
+        memlord_i_puts(x->o, "q");
+    }
+    memlord_i_put_le(x->o, (unsigned)word, 1);
+}
+static void memlord_i_viz_pair(memlord_i_export *x, int key, uint64_t v) {
+    memlord_i_viz_word(x, key);
+    memlord_i_viz_u64(x->o, v);
+}
+static void memlord_i_viz_words2(memlord_i_export *x, int key, int value) {
+    memlord_i_viz_word(x, key);
+    memlord_i_viz_word(x, value);
+}
+
+/* Lists are written in batches: before an item, and at the end. */
+static void memlord_i_viz_item(memlord_i_out *o, uint64_t i) {
+    memlord_i_puts(o, i % MEMLORD_I_VIZ_BATCH ? "" : i ? "e(" : "(");
+}
+static void memlord_i_viz_list_end(memlord_i_out *o, uint64_t n) { memlord_i_puts(o, n ? "e" : ""); }
+
+static uint32_t memlord_i_viz_memo_tag(uint32_t row) { return MEMLORD_I_VIZ_COUNT + row; }
+static uint32_t memlord_i_viz_memo_site(const memlord_i_export *x, uint32_t row) {
+    return MEMLORD_I_VIZ_COUNT + x->tags + row;
+}
+static void memlord_i_viz_frames(memlord_i_export *x, uint32_t site) {
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_frames);
+    if (site)
+        memlord_i_viz_get(x->o, memlord_i_viz_memo_site(x, site));
+    else
+        memlord_i_puts(x->o, "]");
+}
+
+/* "memlord": what the rest refers to. */
+static void memlord_i_viz_names(memlord_i_export *x) {
+    memlord_i_out *o = x->o;
+    uint32_t i;
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_memlord);
+    memlord_i_puts(o, "}(");
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_version);
+    memlord_i_viz_text(o, MEMLORD_VERSION);
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_devices);
+    memlord_i_puts(o, "}");
+    for (i = 1; i <= x->devices; i++) {
+        char name[32];
+        (void)memlord_device_name(memlord_i_export_device(x, i), name, sizeof name);
+        memlord_i_viz_text(o, name);
+        memlord_i_viz_u64(o, (uint64_t)x->number[i]);
+        memlord_i_puts(o, "s");
+    }
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_tags);
+    memlord_i_puts(o, "]");
+    for (i = 1; i <= x->tags; i++) {
+        memlord_i_viz_item(o, i - 1);
+        memlord_i_viz_text(o, memlord_i_export_tag(x, i));
+        memlord_i_viz_put(o, memlord_i_viz_memo_tag(i));
+    }
+    memlord_i_viz_list_end(o, x->tags);
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_sites);
+    memlord_i_puts(o, "]");
+    for (i = 1; i <= x->sites && !o->failed; i++) {
+        const memlord_site *site = memlord_i_export_site(x, i);
+        memlord_i_viz_item(o, i - 1);
+        memlord_i_puts(o, "]}(");
+        memlord_i_viz_word(x, MEMLORD_I_VIZ_name);
+        memlord_i_viz_text(o, site->function);
+        memlord_i_viz_word(x, MEMLORD_I_VIZ_filename);
+        memlord_i_viz_text(o, site->file);
+        memlord_i_viz_pair(x, MEMLORD_I_VIZ_line, site->line > 0 ? (uint64_t)site->line : 0);
+        memlord_i_puts(o, "ua");
+        memlord_i_viz_put(o, memlord_i_viz_memo_site(x, i));
+    }
+    memlord_i_viz_list_end(o, x->sites);
+    memlord_i_puts(o, "u");
+}
+
+/* A segment with its block. */
+static void memlord_i_viz_segment(memlord_i_export *x, const memlord_i_alive *b) {
+    memlord_i_out *o = x->o;
+    if (!b->bytes) return;
+    memlord_i_viz_item(o, x->written++);
+    memlord_i_puts(o, "}(");
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_device, (uint64_t)x->number[b->slot]);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_address, b->storage);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_total_size, b->bytes);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_allocated_size, b->pending ? 0 : b->bytes);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_active_size, b->bytes);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_requested_size, b->bytes);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_stream, 0);
+    memlord_i_viz_words2(x, MEMLORD_I_VIZ_segment_type,
+                         b->bytes >> 20 ? MEMLORD_I_VIZ_large : MEMLORD_I_VIZ_small);
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_segment_pool_id);
+    memlord_i_puts(o, "K");
+    memlord_i_put_le(o, 0, 1);
+    memlord_i_puts(o, "K");
+    memlord_i_put_le(o, 0, 1);
+    memlord_i_puts(o, "\x86");
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_is_expandable);
+    memlord_i_puts(o, "\x89");
+    memlord_i_viz_frames(x, b->site);
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_blocks);
+    memlord_i_puts(o, "]}(");
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_address, b->storage);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_size, b->bytes);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_requested_size, b->bytes);
+    memlord_i_viz_words2(x, MEMLORD_I_VIZ_state, b->pending ? MEMLORD_I_VIZ_active_pending_free
+                                                            : MEMLORD_I_VIZ_active_allocated);
+    memlord_i_viz_frames(x, b->site);
+    memlord_i_puts(o, "uau");
+}
+
+/* The arena of a device, as a block. */
+static void memlord_i_viz_arena(memlord_i_export *x, uint32_t slot) {
+    memlord_i_alive b;
+    memset(&b, 0, sizeof b);
+    b.slot = slot;
+    b.storage = ((uint64_t)1 << 62) + ((uint64_t)slot << 50);
+    b.bytes = memlord_i_u64_load(&memlord_i_device_at(x->lord, slot)->arena);
+    memlord_i_viz_segment(x, &b);
+}
+
+/* Up to where its frames go. */
+static void memlord_i_viz_event(memlord_i_export *x, int action, uint64_t addr, uint64_t size,
+                                uint64_t time_us) {
+    memlord_i_viz_item(x->o, x->written++);
+    memlord_i_puts(x->o, "}(");
+    memlord_i_viz_words2(x, MEMLORD_I_VIZ_action, action);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_addr, addr);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_size, size);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_stream, 0);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_time_us, time_us);
+}
+
+/* A device's events. The last one's category is what viewers call blocks that have none. */
+static void memlord_i_viz_trace(memlord_i_export *x, uint32_t slot) {
+    (void)slot;
+    x->written = 0;
+    memlord_i_viz_event(x, MEMLORD_I_VIZ_snapshot, 0, 0, memlord_i_wall_now() / 1000u);
+    memlord_i_viz_frames(x, 0);
+    memlord_i_viz_words2(x, MEMLORD_I_VIZ_category, MEMLORD_I_VIZ_unknown);
+    memlord_i_puts(x->o, "u");
+    memlord_i_viz_list_end(x->o, x->written);
+}
+
+/* Gives devices their numbers; answers how many lists of events that makes. */
+static int32_t memlord_i_viz_number(memlord_i_export *x) {
+    int32_t n = 0;
+    uint32_t slot;
+    int cuda;
+    for (cuda = 1; cuda >= 0; cuda--)
+        for (slot = 1; slot <= x->devices; slot++) {
+            memlord_device d = memlord_i_export_device(x, slot);
+            if ((d.type == MEMLORD_DEVICE_CUDA) != cuda) continue;
+            x->number[slot] = cuda ? d.index : n++;
+            if (cuda && d.index >= n) n = d.index + 1;
+        }
+    return n;
+}
+
+static void memlord_i_memory_viz(memlord_i_export *x) {
+    int32_t n, lists = memlord_i_viz_number(x);
+    uint32_t slot;
+    memlord_i_puts(x->o, "\x80\x02}(");
+    memlord_i_viz_names(x);
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_segments);
+    memlord_i_puts(x->o, "]");
+    memlord_i_alive_each(x, memlord_i_viz_segment);
+    for (slot = 1; slot <= x->devices; slot++) memlord_i_viz_arena(x, slot);
+    memlord_i_viz_list_end(x->o, x->written);
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_device_traces);
+    memlord_i_puts(x->o, "]");
+    for (n = 0; n < lists; n++) {
+        memlord_i_puts(x->o, "]");
+        for (slot = 1; slot <= x->devices; slot++)
+            if (x->number[slot] == n) memlord_i_viz_trace(x, slot);
+        memlord_i_puts(x->o, "a");
+    }
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_allocator_settings);
+    memlord_i_puts(x->o, "}u.");
+}
+
+static void memlord_i_export_with(memlord_i_report *r, void (*writer)(memlord_i_export *x)) {
+    memlord *lord = r->lord;
+    memlord_i_export *x = (memlord_i_export *)memlord_i_alloc(lord, sizeof *x);
+    if (!x) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    x->r = r;
+    x->lord = lord;
+    x->o = r->o;
+    x->devices = r->devices;
+    x->sites = memlord_i_rows(lord, MEMLORD_I_SITE) - 1;
+    x->tags = memlord_i_rows(lord, MEMLORD_I_TAG) - 1;
+    writer(x);
+    memlord_i_free(lord, x->alive, x->alive_cap * sizeof *x->alive);
+    memlord_i_free(lord, x, sizeof *x);
+}
+
+#endif /* !MEMLORD_NO_REPORTS */
+
+/* -- what writes each format -- */
+
+struct memlord_i_export;
+
+/* In the order of MEMLORD_I_FORMATS: from the report alone, or from it and an export. */
+static const struct {
+    void (*report)(memlord_i_report *r);
+    void (*other)(struct memlord_i_export *x);
+} memlord_i_writers[MEMLORD_FORMAT_COUNT] = {
+    {memlord_i_text, NULL},
+    {memlord_i_json, NULL},
+#if !defined(MEMLORD_NO_REPORTS)
+    {NULL, NULL}, /* HTML: not yet */
+    {NULL, NULL}, /* TRACE: not yet */
+    {NULL, memlord_i_prometheus},
+    {NULL, memlord_i_pprof},
+    {NULL, memlord_i_heaptrack},
+    {NULL, memlord_i_folded},
+    {NULL, memlord_i_memory_viz},
+    {NULL, memlord_i_csv},
+#endif
+};
+
+static int memlord_i_format_known(memlord_format format) {
+    if ((unsigned)format >= MEMLORD_FORMAT_COUNT) return 0;
+    return memlord_i_writers[format].report || memlord_i_writers[format].other;
+}
+
+static void memlord_i_format_write(memlord_i_report *r, memlord_format format) {
+    if (memlord_i_writers[format].report) memlord_i_writers[format].report(r);
+#if !defined(MEMLORD_NO_REPORTS)
+    if (memlord_i_writers[format].other)
+        memlord_i_export_with(r, memlord_i_writers[format].other);
+#endif
 }
 
 /* ----------------------------------------------------------------------- >>retry --
@@ -16004,14 +17172,14 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
                                          memlord_write_fn fn, void *user) {
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
-    if ((unsigned)format >= MEMLORD_FORMAT_COUNT) return MEMLORD_E_UNSUPPORTED;
+    if (!memlord_i_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     return memlord_i_report_write(lord, format, fn, user);
 }
 
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
     if (!lord) return MEMLORD_OK;
     if (!path || !*path) return MEMLORD_E_INVALID;
-    if ((unsigned)format >= MEMLORD_FORMAT_COUNT) return MEMLORD_E_UNSUPPORTED;
+    if (!memlord_i_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     return memlord_i_report_save(lord, format, path);
 }
 
@@ -16020,7 +17188,7 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
     const char *kept;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    if ((unsigned)format >= MEMLORD_FORMAT_COUNT) return MEMLORD_E_UNSUPPORTED;
+    if (!memlord_i_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     if (directory && strlen(directory) > MEMLORD_I_PATH_MAX - 100) return MEMLORD_E_INVALID;
     r = memlord_i_name(lord, directory && *directory ? directory : NULL, &kept);
     if (r == MEMLORD_OK) r = memlord_i_at_exit_once();

@@ -1,0 +1,123 @@
+/* A ledger as an inference server would have it, saved in every format: what consumers.sh hands to
+   the programs that read them. consumers DIRECTORY; prints what they have to find. */
+#define MEMLORD_IMPLEMENTATION
+#include "memlord.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static memlord *lord;
+
+static int capacity(void *user, memlord_device device, memlord_capacity *out) {
+    (void)user;
+    out->total = (uint64_t)80 << 30;
+    out->used = ((uint64_t)40 + (uint64_t)device.index) << 30;
+    out->process = 0;
+    return 0;
+}
+
+static int never(void *user) {
+    (void)user;
+    return 0;
+}
+
+/* Two cards: layers of weights through pinned memory, caches that grow, scratch that comes and
+   goes. Storages repeat from card to card only where a real allocator's could. */
+static void load(memlord_device card, uint64_t base) {
+    uint64_t i;
+    MEMLORD_TAG(lord, "weights") {
+        for (i = 0; i < 48; i++) {
+            memlord_meta meta;
+            char name[64];
+            snprintf(name, sizeof name, "blk.%d.attn_q.weight", (int)i);
+            memset(&meta, 0, sizeof meta);
+            meta.name = name;
+            meta.dtype = "f16";
+            meta.shape[0] = 4096;
+            meta.shape[1] = 4096 + (int64_t)i;
+            meta.rank = 2;
+            memlord_alloc(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), 0x10000, 32 << 20,
+                          MEMLORD_SITE());
+            memlord_alloc(lord, card, base + (i << 28), 8192 * (4096 + i), MEMLORD_SITE());
+            memlord_block_describe(lord, card, base + (i << 28), &meta);
+            memlord_free(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), 0x10000,
+                         MEMLORD_SITE());
+        }
+    }
+}
+
+static void decode(memlord_device card, uint64_t base, int steps) {
+    int i;
+    for (i = 0; i < steps; i++) {
+        uint64_t key = base + ((uint64_t)i << 24);
+        MEMLORD_TAG(lord, "kv_cache") {
+            memlord_alloc(lord, card, key, (2 << 20) + (uint64_t)i, MEMLORD_SITE());
+        }
+        memlord_alloc(lord, card, base - 4096, (uint64_t)(16 + i % 7) << 20, MEMLORD_SITE());
+        memlord_free(lord, card, base - 4096, MEMLORD_SITE());
+        if (i % 4 == 3) memlord_free(lord, card, key - ((uint64_t)2 << 24), NULL);
+    }
+}
+
+static void odds_and_ends(memlord_device cpu, memlord_device card) {
+    memlord_fence fence;
+    memset(&fence, 0, sizeof fence);
+    fence.done = never;
+    memlord_device_label(lord, card, "the \"first\" card");
+    memlord_arena_add(lord, cpu, 12345678, MEMLORD_SITE());
+    memlord_alloc(lord, cpu, UINT64_MAX - 1, (uint64_t)1 << 33, NULL);
+    memlord_alloc(lord, card, 77, 0, MEMLORD_SITE());
+    memlord_alloc(lord, card, 99, 5 << 20, MEMLORD_SITE());
+    memlord_free_deferred(lord, card, 99, fence, MEMLORD_SITE());
+    memlord_expect(lord, card, "kv_cache", (uint64_t)1 << 30);
+    memlord_free(lord, card, 123456789, MEMLORD_SITE());
+    MEMLORD_TAG(lord, "a;b \"c\"\\\n=1+1,\xff\xe2\x80\xa8</script>%n") {
+        memlord_alloc(lord, cpu, 0x5000, 4321, MEMLORD_SITE());
+    }
+}
+
+static int save_all(const char *directory) {
+    static const char *const names[] = {"txt",     "json",      "html",   "trace", "prom",
+                                        "pb",      "heaptrack", "folded", "pickle", "csv"};
+    int format, bad = 0;
+    for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
+        char path[512];
+        memlord_result r;
+        snprintf(path, sizeof path, "%s/ledger.%s", directory, names[format]);
+        r = memlord_save(lord, (memlord_format)format, path);
+        if (r && r != MEMLORD_E_UNSUPPORTED) {
+            fprintf(stderr, "%s: %s\n", path, memlord_result_text(r));
+            bad = 1;
+        }
+    }
+    return bad;
+}
+
+/* name=value, a line each, of all devices. */
+static void print_stats(void) {
+    memlord_stats s;
+    memlord_stats_get(lord, memlord_device_all(), &s);
+#define PRINT(name, kind, text) printf(#name "=%llu\n", (unsigned long long)s.name);
+    MEMLORD_I_STATS(PRINT)
+#undef PRINT
+}
+
+int main(int argc, char **argv) {
+    memlord_desc desc;
+    int i;
+    if (argc != 2) return 2;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_THREADS;
+    if (memlord_create(&desc, &lord)) return 1;
+    memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, capacity, NULL);
+    for (i = 0; i < 2; i++) {
+        memlord_device card = memlord_device_cuda(i);
+        uint64_t base = (uint64_t)0x7f0000000000 + ((uint64_t)(unsigned)i << 40);
+        load(card, base);
+        decode(card, base + ((uint64_t)1 << 38), 64);
+        memlord_capacity_sample(lord, card);
+    }
+    odds_and_ends(memlord_device_cpu(), memlord_device_cuda(0));
+    print_stats();
+    return save_all(argv[1]);
+}
