@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.2.0, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.3.0, C99 and C++11, SPDX-License-Identifier: MIT
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
     device (cpu, pinned, mapped, cuda:0, ...), who put them there, what the peak was
@@ -228,9 +228,9 @@
 
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
-#define MEMLORD_VERSION_MINOR 2
+#define MEMLORD_VERSION_MINOR 3
 #define MEMLORD_VERSION_PATCH 0
-#define MEMLORD_VERSION "0.2.0"
+#define MEMLORD_VERSION "0.3.0"
 
 #if defined(__GNUC__)
 #define MEMLORD_I_INLINE static inline __attribute__((unused))

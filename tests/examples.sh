@@ -44,8 +44,38 @@ tags = {t["tag"]: t for t in report["tags"]}
 assert tags["kv_cache"]["expected"] == tags["kv_cache"]["allocated"] > 0, tags
 assert sum(t["allocated"] for t in report["tags"]) <= report["total"]["allocated"]
 assert report["total"]["unknown_frees"] == report["total"]["implicit_frees"] == 0
+scopes = {s["path"]: s for s in report["scopes"]}
+assert scopes["load"]["live_bytes"] > 2**20 and scopes["load"]["count"] == 1, scopes["load"]
+assert scopes["decode/attention"]["count"] == 4 * scopes["decode"]["count"] > 0, scopes["decode"]
+assert scopes["decode"]["delta_bytes"]["total"] == 0
+assert report["summary"]["checkpoints"] == ["after_model_load", "after_prompt"]
+parts = [b["parts"] for b in report["largest_blocks"]["blocks"] if b["parts"]]
+assert [p["name"] for p in parts[0]["listed"]][:2] == ["embedding", "rms_attention"]
+kinds = report["events"]["kinds"]
+ends = sum(kinds[e[1]] == "scope_end" for e in report["events"]["list"])
+assert ends == sum(s["count"] for s in scopes.values()), ends
 PY
-verdict $? 'and its report agrees with its plan' "$out/llama.why"
+verdict $? 'and its report agrees with its plan, phase by phase' "$out/llama.why"
+
+# A signal is served by the loop, and the second one ends it: a report each, none torn.
+mkdir -p "$out/signals"
+(cd "$out/signals" && exec ../../llama -n 256 >llama.out 2>&1) &
+llama=$!
+for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    [ -s "$out/signals/llama.out" ] && break
+    sleep 0.05
+done
+kill -USR1 $llama && sleep 0.2 && kill -TERM $llama
+wait $llama
+[ $? -eq 143 ] && python3 - "$out/signals" >"$out/signals.why" 2>&1 <<'PY'
+import glob, json, sys
+names = sorted(glob.glob(sys.argv[1] + "/memory_profile_*.json"))
+assert len(names) == 2, names
+for name in names:
+    assert json.load(open(name))["summary"]["checkpoints"], name
+assert not glob.glob(sys.argv[1] + "/.memlord*")
+PY
+verdict $? 'a signal makes it write a report, and another ends it with one' "$out/signals.why"
 
 build/bands 8MiB >"$out/bands" 2>&1 &&
     says "$out/bands" 'collection 1 of cpu: band 0, 8 MiB >= 8 MiB' '^[2-9][0-9]* collections' cache
@@ -215,6 +245,30 @@ if (!isMainThread) {
 }
 JS
 unharmed node 1 node "$out/script.js"
+
+# Everything that records is on, and its reports are of one piece.
+(
+    export MEMLORD_EVENTS=20000 MEMLORD_SNAPSHOTS=10
+    LD_PRELOAD=$so MEMLORD_REPORT="$out/recorded-%p.json" python3 "$out/script.py"
+) >"$out/recorded.out" 2>"$out/recorded.err"
+[ $? -eq 3 ] && cmp "$out/python.bare" "$out/recorded.out" >"$out/recorded.why" 2>&1 &&
+    python3 - "$out" >"$out/recorded.why" 2>&1 <<'PY'
+import glob, json, sys
+paths = glob.glob(sys.argv[1] + "/recorded-*.json")
+reports = [json.load(open(path)) for path in paths]
+reports = [r for r in reports if r["events"]["lost"]] # python may be a script that starts it
+assert len(reports) >= 1, paths
+for report in reports:
+    events, cpu = report["events"]["list"], report["devices"][0]
+    assert 15000 < len(events) <= 20000, len(events)
+    assert all(a[0] <= b[0] for a, b in zip(events, events[1:]))
+    assert sum(cpu["lifetimes"].values()) > 1000, cpu["lifetimes"]
+    assert len(report["snapshots"]) >= 2, report["snapshots"]
+    holders = report["peak_holders"][0]
+    assert cpu["stats"]["peak"] * 15 / 16 - 300000 < holders["bytes"] <= cpu["stats"]["peak"], holders
+    assert holders["sites"], holders
+PY
+verdict $? 'a program runs as before while all of its allocations are recorded' "$out/recorded.why"
 
 # -- what is installed --
 
