@@ -13222,11 +13222,11 @@ static MEMLORD_I_COLD memlord_result memlord_i_at_exit_once(void) {
 /* A block as it stood when its shard was read. Row 0: none, or one without a number. */
 typedef struct memlord_i_alive {
     uint64_t storage, bytes;
-    uint32_t slot, site, tag;
+    uint32_t slot, site, tag, scope;
     int pending;
 } memlord_i_alive;
 
-/* Live blocks of one site, tag and device. */
+/* Live blocks of one site, tag, scope and device. */
 typedef struct memlord_i_group {
     memlord_i_alive of;
     uint64_t blocks, bytes;
@@ -13238,26 +13238,31 @@ typedef struct memlord_i_export {
     memlord_i_report *r;
     memlord *lord;
     memlord_i_out *o;
-    uint32_t devices, sites, tags;     /* rows that have a number: 1 to these */
-    memlord_i_alive *alive;              /* of a shard */
+    uint32_t devices, sites, tags, scopes; /* rows that have a number: 1 to these */
+    memlord_i_alive *alive;                /* of a shard */
     size_t alive_count, alive_cap;
     void (*put_group)(struct memlord_i_export *x, const memlord_i_group *group);
     memlord_i_group group[MEMLORD_I_GROUPS];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], more[MEMLORD_MAX_DEVICES + 1]; /* by slot */
-    uint64_t written;                  /* pieces of a format that numbers them */
-    void *table;                       /* of the format at hand */
-    uint64_t last, last_bytes;         /* HEAPTRACK: the allocation that is freed next; 0: none */
-    uint64_t words;                    /* MEMORY_VIZ: bit a word that was written once */
+    uint64_t written;                        /* pieces of a format that numbers them */
+    void *table;                             /* of the format at hand */
+    struct memlord_i_fate *fate;             /* TRACE, MEMORY_VIZ: what the ring says of storages */
+    uint64_t fates, fates_used;              /* places, a power of two, and those taken */
+    uint64_t first;                          /* ns: the first event's */
+    int scoped;                              /* the ring has events of scopes */
+    uint64_t due[MEMLORD_MAX_DEVICES + 1];   /* TRACE, by slot: ns of the next sample */
+    uint64_t shown[MEMLORD_MAX_DEVICES + 1]; /* the level of the last */
+    unsigned char *depth;                    /* by thread, of scopes */
+    uint32_t threads;
+    uint32_t only;             /* MEMORY_VIZ: the slot whose events are written */
+    uint64_t traces;           /* HEAPTRACK: so far */
+    uint64_t last, last_bytes; /* HEAPTRACK: the allocation that is freed next; 0: none */
+    uint64_t words;            /* MEMORY_VIZ: bit a word that was written once */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ: a slot's device */
 } memlord_i_export;
 
 static memlord_device memlord_i_export_device(const memlord_i_export *x, uint32_t slot) {
     return memlord_i_device_at(x->lord, slot)->device;
-}
-/* A site row's place, with the names a return address has by now. */
-static const memlord_site *memlord_i_export_site(const memlord_i_export *x, uint32_t row) {
-    return memlord_i_site_shown(
-        x->lord, (memlord_i_site *)memlord_i_row_at(x->lord, MEMLORD_I_SITE, row)->subject);
 }
 static const char *memlord_i_export_tag(const memlord_i_export *x, uint32_t row) {
     return (const char *)memlord_i_row_at(x->lord, MEMLORD_I_TAG, row)->subject;
@@ -13268,12 +13273,11 @@ static const char *memlord_i_export_tag(const memlord_i_export *x, uint32_t row)
 typedef void (*memlord_i_alive_fn)(memlord_i_export *x, const memlord_i_alive *block);
 
 static MEMLORD_I_COLD int memlord_i_visit_alive(memlord *lord, const memlord_i_entry *e,
-                                               void *user) {
+                                                void *user) {
     memlord_i_export *x = (memlord_i_export *)user;
     uint64_t plain = memlord_i_word2_of(e->word2);
     uint32_t slot = MEMLORD_I_SLOT(e->word1);
     memlord_i_alive *b;
-    (void)lord;
     if (slot > x->devices) return 0; /* it came meanwhile */
     if (x->alive_count++ >= x->alive_cap) return 0;
     b = &x->alive[x->alive_count - 1];
@@ -13282,6 +13286,8 @@ static MEMLORD_I_COLD int memlord_i_visit_alive(memlord *lord, const memlord_i_e
     b->slot = slot;
     b->site = MEMLORD_I_SITE_ROW(plain) <= x->sites ? MEMLORD_I_SITE_ROW(plain) : 0;
     b->tag = MEMLORD_I_TAG_ROW(plain) <= x->tags ? MEMLORD_I_TAG_ROW(plain) : 0;
+    b->scope = memlord_i_scope_of(lord, plain);
+    if (b->scope > x->scopes) b->scope = 0;
     b->pending = memlord_i_is_pending(e->word2);
     return 0;
 }
@@ -13319,12 +13325,16 @@ static MEMLORD_I_COLD void memlord_i_alive_each(memlord_i_export *x, memlord_i_a
     }
 }
 
+static memlord_i_group *memlord_i_group_at(memlord_i_export *x, const memlord_i_alive *b) {
+    uint64_t key = (uint64_t)b->site << 24 ^ (uint64_t)b->tag << 8 ^ b->slot;
+    return &x->group[((key ^ (uint64_t)b->scope << 44) * 0x9e3779b97f4a7c15u) >> 56];
+}
 /* Adds a block to its group. There is room for so many groups; one that has to make way is
    written, and may come again: readers of the formats that have groups add equal ones up. */
-static void memlord_i_group_add(memlord_i_export *x, const memlord_i_alive *b) {
-    uint64_t key = (uint64_t)b->site << 24 ^ (uint64_t)b->tag << 8 ^ b->slot;
-    memlord_i_group *g = &x->group[(key * 0x9e3779b97f4a7c15u) >> 56];
-    if (g->of.site != b->site || g->of.tag != b->tag || g->of.slot != b->slot) {
+static MEMLORD_I_COLD void memlord_i_group_add(memlord_i_export *x, const memlord_i_alive *b) {
+    memlord_i_group *g = memlord_i_group_at(x, b);
+    if (g->of.site != b->site || g->of.tag != b->tag || g->of.scope != b->scope ||
+        g->of.slot != b->slot) {
         if (g->blocks) x->put_group(x, g);
         g->of = *b;
         g->blocks = g->bytes = 0;
@@ -13332,14 +13342,122 @@ static void memlord_i_group_add(memlord_i_export *x, const memlord_i_alive *b) {
     g->blocks++;
     g->bytes += b->bytes;
 }
-static void memlord_i_groups_each(memlord_i_export *x,
-                                  void (*put)(memlord_i_export *, const memlord_i_group *)) {
+static MEMLORD_I_COLD void memlord_i_groups_each(memlord_i_export *x,
+                                                 void (*put)(memlord_i_export *,
+                                                             const memlord_i_group *)) {
     uint32_t i;
     x->put_group = put;
     memset(x->group, 0, sizeof x->group);
     memlord_i_alive_each(x, memlord_i_group_add);
     for (i = 0; i < MEMLORD_I_GROUPS; i++)
         if (x->group[i].blocks) put(x, &x->group[i]);
+}
+
+/* -- what the ring of events says, up to the moment of the report -- */
+
+/* A storage in the ring: its last event. Open addressing by device type and address; what 0: none.
+   Above `what` are bits of who walks. */
+typedef struct memlord_i_fate {
+    uint64_t storage, what, where;
+} memlord_i_fate;
+/* At most; events of further storages are left out. */
+#define MEMLORD_I_FATES     ((uint64_t)1 << 20)
+#define MEMLORD_I_FATE_OPEN ((uint64_t)1 << 63)
+#define MEMLORD_I_FATE_DONE ((uint64_t)1 << 62)
+
+static memlord_i_fate *memlord_i_fate_at(const memlord_i_export *x, uint32_t slot,
+                                         uint64_t storage) {
+    uint16_t type = x->lord->slot_type[slot];
+    uint64_t at = (storage ^ (uint64_t)(type + 1u) << 57) * 0x9e3779b97f4a7c15u >> 20;
+    for (; x->fates; at++) {
+        memlord_i_fate *f = &x->fate[at & (x->fates - 1)];
+        uint32_t of = MEMLORD_I_NOTE_SLOT(f->what);
+        if (!f->what || (f->storage == storage && x->lord->slot_type[of] == type)) return f;
+    }
+    return NULL;
+}
+/* The same of one that is there. */
+static memlord_i_fate *memlord_i_fate_find(const memlord_i_export *x, uint32_t slot,
+                                           uint64_t storage) {
+    memlord_i_fate *f = memlord_i_fate_at(x, slot, storage);
+    return f && f->what ? f : NULL;
+}
+static int memlord_i_fate_lives(const memlord_i_fate *f) {
+    return MEMLORD_I_NOTE_KIND(f->what) != MEMLORD_EVENT_FREE;
+}
+
+/* Calls fn for the ring's events of devices and rows that have a number, the oldest first. */
+typedef void (*memlord_i_event_each)(memlord_i_export *x, const memlord_i_read *e, uint64_t ns);
+static MEMLORD_I_COLD void memlord_i_ring_each(memlord_i_export *x, memlord_i_event_each fn) {
+    memlord_i_reading reading;
+    memlord_i_read e;
+    if (!memlord_i_reading_begin(x->lord, &reading)) {
+        x->r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    while (!x->o->failed && memlord_i_reading_next(&reading, &e)) {
+        uint64_t ns = memlord_i_since_ns(&x->r->scale, e.stamp);
+        if (ns > x->r->uptime || MEMLORD_I_NOTE_SLOT(e.what) > x->devices) continue;
+        if ((e.where & MEMLORD_I_SITE_ROWS_MAX) > x->sites)
+            e.where &= ~(uint64_t)MEMLORD_I_SITE_ROWS_MAX;
+        if ((e.where >> 20 & MEMLORD_I_TAG_ROWS_MAX) > x->tags)
+            e.where &= ~((uint64_t)MEMLORD_I_TAG_ROWS_MAX << 20);
+        if (e.where >> 36 > x->scopes) e.where &= ((uint64_t)1 << 36) - 1;
+        fn(x, &e, ns);
+    }
+    memlord_i_reading_end(&reading);
+}
+
+/* What an event adds to the live bytes of its device. */
+static int64_t memlord_i_event_delta(const memlord_i_read *e) {
+    int64_t bytes = (int64_t)MEMLORD_I_BYTES(e->what);
+    switch (MEMLORD_I_NOTE_KIND(e->what)) {
+    case MEMLORD_EVENT_ALLOC:
+    case MEMLORD_EVENT_MOVE:
+    case MEMLORD_EVENT_ARENA_ADD: return bytes;
+    case MEMLORD_EVENT_FREE:
+    case MEMLORD_EVENT_ARENA_SUB: return -bytes;
+    default: return 0;
+    }
+}
+static int memlord_i_event_of_block(const memlord_i_read *e) {
+    uint32_t kind = MEMLORD_I_NOTE_KIND(e->what);
+    return kind == MEMLORD_EVENT_ALLOC || kind == MEMLORD_EVENT_FREE ||
+           kind == MEMLORD_EVENT_PEND || kind == MEMLORD_EVENT_MOVE;
+}
+
+static MEMLORD_I_COLD void memlord_i_fate_event(memlord_i_export *x, const memlord_i_read *e,
+                                                uint64_t ns) {
+    uint32_t slot = MEMLORD_I_NOTE_SLOT(e->what);
+    memlord_i_fate *f;
+    if (ns < x->first) x->first = ns;
+    x->scoped |= MEMLORD_I_NOTE_KIND(e->what) == MEMLORD_EVENT_SCOPE_BEGIN;
+    if (!slot) return;
+    x->sum[slot] += (uint64_t)memlord_i_event_delta(e);
+    x->more[slot]++;
+    if (!memlord_i_event_of_block(e)) return;
+    f = memlord_i_fate_at(x, slot, e->storage);
+    if (!f || (!f->what && x->fates_used >= x->fates - x->fates / 8)) return;
+    x->fates_used += !f->what;
+    if (!f->what || MEMLORD_I_NOTE_KIND(e->what) != MEMLORD_EVENT_PEND) f->where = e->where;
+    f->storage = e->storage;
+    f->what = e->what;
+}
+
+/* Reads the ring once: what becomes of each storage, and what each device gains (x->sum) in how
+   many events (x->more). */
+static MEMLORD_I_COLD void memlord_i_fates_begin(memlord_i_export *x) {
+    const memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&x->lord->ring);
+    if (!ring) return;
+    for (x->fates = 64; x->fates < ring->capacity + ring->capacity / 4;) x->fates *= 2;
+    if (x->fates > MEMLORD_I_FATES) x->fates = MEMLORD_I_FATES;
+    x->fate = (memlord_i_fate *)memlord_i_alloc(x->lord, (size_t)x->fates * sizeof *x->fate);
+    if (x->fate) {
+        memlord_i_ring_each(x, memlord_i_fate_event);
+    } else {
+        x->fates = 0;
+        x->r->result = MEMLORD_E_NOMEM;
+    }
 }
 
 /* -- strings and numbers -- */
@@ -13388,7 +13506,7 @@ static MEMLORD_I_COLD void memlord_i_put_word(memlord_i_out *o, const char *text
 }
 
 /* v / 10^digits, in full. */
-static void memlord_i_put_fixed(memlord_i_out *o, uint64_t v, unsigned digits) {
+static MEMLORD_I_COLD void memlord_i_put_fixed(memlord_i_out *o, uint64_t v, unsigned digits) {
     uint64_t unit = 1;
     unsigned i;
     for (i = 0; i < digits; i++) unit *= 10;
@@ -13413,56 +13531,354 @@ static void memlord_i_put_le(memlord_i_out *o, uint64_t v, unsigned n) {
     }
 }
 
+/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document; read
+      by ui.perfetto.dev and chrome://tracing).
+   Times are microseconds since the ledger was created. A counter "DEVICE live" has an argument a
+   tag, in bytes, which add up to the device's live bytes (what a change of tag moved counts
+   under the new one from the beginning); it has a sample for each 64th of the peak that the level
+   moves, and 2048 more. "DEVICE snapshots" are those of the ledger. Scopes are slices of their
+   threads: B and E from the ring, or, where it has none, X for the invocations that are
+   remembered. A block whose beginning is in the ring is an async slice; one that lives on ends
+   with the file. All but X come in the order of their time. -- */
+
+#define MEMLORD_I_TRACE_TAGS    32
+#define MEMLORD_I_TRACE_SAMPLES 2048
+
+/* By tag row, and behind them by slot for what has no tag. */
+typedef struct memlord_i_series {
+    int64_t level;
+    uint32_t next; /* row of the same device; 0: none */
+} memlord_i_series;
+
+/* Up to where the name goes. */
+static MEMLORD_I_COLD void memlord_i_trace_open(memlord_i_export *x, const char *phase, uint64_t ns,
+                                                uint32_t thread) {
+    memlord_i_puts(x->o, x->written++ ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
+    memlord_i_puts(x->o, phase);
+    memlord_i_puts(x->o, "\",\"pid\":");
+    memlord_i_put_u64(x->o, memlord_i_pid());
+    memlord_i_puts(x->o, ",\"tid\":");
+    memlord_i_put_u64(x->o, thread);
+    memlord_i_puts(x->o, ",\"ts\":");
+    memlord_i_put_fixed(x->o, ns, 3);
+    memlord_i_puts(x->o, ",\"name\":");
+}
+static void memlord_i_trace_close(memlord_i_export *x) { memlord_i_puts(x->o, "}}"); }
+
+static MEMLORD_I_COLD void memlord_i_trace_device(memlord_i_export *x, uint32_t slot,
+                                                  const char *what) {
+    memlord_i_puts(x->o, "\"");
+    memlord_i_put_device(x->o, memlord_i_export_device(x, slot));
+    memlord_i_puts(x->o, what);
+    memlord_i_puts(x->o, "\",\"args\":{");
+}
+
+static MEMLORD_I_COLD void memlord_i_trace_names(memlord_i_export *x) {
+    const memlord_i_thread *t =
+        (const memlord_i_thread *)memlord_i_ptr_load_acquire(&x->lord->threads);
+    memlord_i_trace_open(x, "M", 0, 0);
+    memlord_i_puts(x->o, "\"process_name\",\"args\":{\"name\":\"memlord " MEMLORD_VERSION "\"");
+    memlord_i_trace_close(x);
+    for (; t; t = (const memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+        memlord_i_trace_open(x, "M", 0, t->id / 2 - 1);
+        memlord_i_puts(x->o, "\"thread_name\",\"args\":{\"name\":\"thread ");
+        memlord_i_put_u64(x->o, t->id / 2 - 1);
+        memlord_i_puts(x->o, "\"");
+        memlord_i_trace_close(x);
+    }
+}
+
+static MEMLORD_I_COLD void memlord_i_trace_snapshot(memlord_i_export *x,
+                                                    const memlord_i_snapshot *s) {
+    uint32_t slot;
+    for (slot = 1; slot <= s->devices && slot <= x->devices; slot++) {
+        const memlord_i_held *held = &memlord_i_snapshot_held(s)[slot - 1];
+        memlord_i_trace_open(x, "C", s->at, 0);
+        memlord_i_trace_device(x, slot, " snapshots");
+        memlord_i_json_u64(x->o, "live", held->live, 1);
+        memlord_i_json_u64(x->o, "pending", held->pending, 0);
+        memlord_i_json_u64(x->o, "reserved", held->reserved, 0);
+        memlord_i_trace_close(x);
+    }
+    if (!s->name) return;
+    memlord_i_trace_open(x, "i", s->at, 0);
+    memlord_i_put_json(x->o, s->name);
+    memlord_i_puts(x->o, ",\"s\":\"g\",\"cat\":\"checkpoint\",\"args\":{");
+    memlord_i_json_u64(x->o, "live", s->live, 1);
+    memlord_i_trace_close(x);
+}
+
+/* The invocations of a scope that one thread remembers. */
+static MEMLORD_I_COLD void memlord_i_trace_stint(memlord_i_export *x, const memlord_i_scope *scope,
+                                                 const memlord_i_stint *s) {
+    size_t i, n = memlord_i_stint_read(x->lord, s, x->r->effort);
+    for (i = 0; i < n; i++) {
+        const memlord_i_effort *v = &x->r->effort[i];
+        memlord_i_trace_open(x, "X", memlord_i_since_ns(&x->r->scale, v->start), s->thread / 2 - 1);
+        memlord_i_put_json(x->o, scope->name);
+        memlord_i_puts(x->o, ",\"dur\":");
+        memlord_i_put_fixed(x->o, memlord_i_span_ns(&x->r->scale, v->stamps), 3);
+        memlord_i_puts(x->o, ",\"cat\":\"scope\",\"args\":{");
+        memlord_i_json_text(x->o, "path", scope->path, 1);
+        memlord_i_key(x->o, "delta_bytes", 0);
+        memlord_i_put_i64(x->o, (int64_t)v->bytes);
+        memlord_i_key(x->o, "delta_blocks", 0);
+        memlord_i_put_i64(x->o, (int64_t)v->blocks);
+        memlord_i_json_u64(x->o, "peak_bytes", v->peak, 0);
+        memlord_i_json_text(x->o, "shapes", v->shapes, 0);
+        memlord_i_trace_close(x);
+    }
+}
+
+/* -- of the ring -- */
+
+static MEMLORD_I_COLD void memlord_i_trace_counter(memlord_i_export *x, uint32_t slot,
+                                                   uint64_t ns) {
+    const memlord_i_series *series = (const memlord_i_series *)x->table;
+    uint32_t row = series[x->tags + slot].next, n = 0;
+    int64_t others = 0, level = series[x->tags + slot].level;
+    memlord_i_trace_open(x, "C", ns, 0);
+    memlord_i_trace_device(x, slot, " live");
+    memlord_i_json_u64(x->o, "(untagged)", level > 0 ? (uint64_t)level : 0, 1);
+    for (; row; row = series[row].next) {
+        level = series[row].level > 0 ? series[row].level : 0;
+        if (n++ >= MEMLORD_I_TRACE_TAGS) {
+            others += level;
+            continue;
+        }
+        memlord_i_puts(x->o, ",");
+        memlord_i_put_json(x->o, memlord_i_export_tag(x, row));
+        memlord_i_puts(x->o, ":");
+        memlord_i_put_i64(x->o, level);
+    }
+    if (n > MEMLORD_I_TRACE_TAGS) memlord_i_json_u64(x->o, "(other tags)", (uint64_t)others, 0);
+    memlord_i_trace_close(x);
+    x->due[slot] = ns + (x->r->uptime - x->first) / MEMLORD_I_TRACE_SAMPLES;
+    x->shown[slot] = x->sum[slot];
+}
+
+static MEMLORD_I_COLD void memlord_i_trace_level(memlord_i_export *x, const memlord_i_read *e,
+                                                 uint64_t ns) {
+    memlord_i_series *series = (memlord_i_series *)x->table;
+    uint32_t slot = MEMLORD_I_NOTE_SLOT(e->what);
+    uint32_t tag = (uint32_t)(e->where >> 20) & MEMLORD_I_TAG_ROWS_MAX;
+    int64_t delta = memlord_i_event_delta(e), moved;
+    if (!delta) return;
+    series[tag ? tag : x->tags + slot].level += delta;
+    x->sum[slot] += (uint64_t)delta;
+    moved = (int64_t)(x->sum[slot] - x->shown[slot]);
+    if (ns >= x->due[slot] ||
+        (uint64_t)(moved < 0 ? -moved : moved) > x->r->stat[slot - 1].peak / 64)
+        memlord_i_trace_counter(x, slot, ns);
+}
+
+/* A block's slice begins (b), ends (e) or has something happen to it (n). */
+static MEMLORD_I_COLD void memlord_i_trace_life(memlord_i_export *x, const char *phase,
+                                                uint64_t what, uint64_t where, uint64_t storage,
+                                                uint32_t thread, uint64_t ns) {
+    uint32_t slot = MEMLORD_I_NOTE_SLOT(what),
+             tag = (uint32_t)(where >> 20) & MEMLORD_I_TAG_ROWS_MAX;
+    const memlord_site *site =
+        memlord_i_row_site(x->lord, (uint32_t)where & MEMLORD_I_SITE_ROWS_MAX);
+    const char *tagged = tag ? memlord_i_export_tag(x, tag) : NULL;
+    uint64_t scope = where >> 36;
+    memlord_i_trace_open(x, phase, ns, thread);
+    memlord_i_put_json(x->o, tagged                      ? tagged
+                             : site && site->function[0] ? site->function
+                                                         : "block");
+    memlord_i_puts(x->o, ",\"cat\":\"block\",\"id\":\"");
+    memlord_i_puts(x->o, memlord_i_type_names[x->lord->slot_type[slot]]);
+    memlord_i_puts(x->o, " 0x");
+    memlord_i_put_hex_short(x->o, storage);
+    memlord_i_puts(x->o, "\",\"args\":{");
+    if (*phase == 'b') {
+        memlord_i_json_device(x->o, memlord_i_export_device(x, slot), 1);
+        memlord_i_json_u64(x->o, "bytes", MEMLORD_I_BYTES(what), 0);
+        memlord_i_json_text(x->o, "tag", tagged, 0);
+        memlord_i_json_text(x->o, "scope",
+                            scope ? memlord_i_scope_at(x->lord, (uint32_t)scope)->path : NULL, 0);
+        memlord_i_json_site(x->o, site, 0);
+    }
+    memlord_i_trace_close(x);
+}
+static MEMLORD_I_COLD void memlord_i_trace_block(memlord_i_export *x, const memlord_i_read *e,
+                                                 uint64_t ns) {
+    uint32_t kind = MEMLORD_I_NOTE_KIND(e->what);
+    memlord_i_fate *f = memlord_i_fate_find(x, MEMLORD_I_NOTE_SLOT(e->what), e->storage);
+    if (!f) return;
+    if ((f->what & MEMLORD_I_FATE_OPEN) && kind == MEMLORD_EVENT_PEND) {
+        memlord_i_trace_life(x, "n", f->what, f->where, f->storage, e->thread, ns);
+        return;
+    }
+    if (f->what & MEMLORD_I_FATE_OPEN)
+        memlord_i_trace_life(x, "e", f->what, f->where, f->storage, e->thread, ns);
+    f->what &= ~MEMLORD_I_FATE_OPEN;
+    if (kind != MEMLORD_EVENT_ALLOC && kind != MEMLORD_EVENT_MOVE) return;
+    f->what = e->what | MEMLORD_I_FATE_OPEN;
+    f->where = e->where;
+    memlord_i_trace_life(x, "b", f->what, f->where, f->storage, e->thread, ns);
+}
+
+/* Threads by their number: how deep in scopes. */
+static MEMLORD_I_COLD void memlord_i_trace_scope(memlord_i_export *x, const memlord_i_read *e,
+                                                 uint64_t ns) {
+    uint64_t scope = e->where >> 36;
+    int begins = MEMLORD_I_NOTE_KIND(e->what) == MEMLORD_EVENT_SCOPE_BEGIN;
+    if (e->thread >= x->threads || (!begins && !x->depth[e->thread]) || (begins && !scope)) return;
+    memlord_i_trace_open(x, begins ? "B" : "E", ns, e->thread);
+    memlord_i_put_json(x->o, scope ? memlord_i_scope_at(x->lord, (uint32_t)scope)->name : "");
+    memlord_i_puts(x->o, ",\"cat\":\"scope\",\"args\":{");
+    if (begins)
+        memlord_i_json_text(x->o, "path", memlord_i_scope_at(x->lord, (uint32_t)scope)->path, 1);
+    memlord_i_trace_close(x);
+    x->depth[e->thread] = (unsigned char)(x->depth[e->thread] + (begins ? 1 : -1));
+}
+
+static MEMLORD_I_COLD void memlord_i_trace_event(memlord_i_export *x, const memlord_i_read *e,
+                                                 uint64_t ns) {
+    uint32_t kind = MEMLORD_I_NOTE_KIND(e->what), slot = MEMLORD_I_NOTE_SLOT(e->what);
+    if (kind == MEMLORD_EVENT_SCOPE_BEGIN || kind == MEMLORD_EVENT_SCOPE_END)
+        memlord_i_trace_scope(x, e, ns);
+    if (!slot) return;
+    memlord_i_trace_level(x, e, ns);
+    if (memlord_i_event_of_block(e)) memlord_i_trace_block(x, e, ns);
+    if (kind != MEMLORD_EVENT_GC && kind != MEMLORD_EVENT_OOM) return;
+    memlord_i_trace_open(x, "i", ns, e->thread);
+    memlord_i_trace_device(x, slot, kind == MEMLORD_EVENT_GC ? " gc" : " out of memory");
+    memlord_i_json_u64(x->o, "bytes", MEMLORD_I_BYTES(e->what), 1);
+    memlord_i_puts(x->o, "},\"s\":\"p\",\"cat\":\"memory\"}");
+}
+
+/* What the levels were when the ring begins, from what they are and what it adds. */
+static MEMLORD_I_COLD void memlord_i_trace_untag(memlord_i_export *x, const memlord_i_read *e,
+                                                 uint64_t ns) {
+    uint32_t tag = (uint32_t)(e->where >> 20) & MEMLORD_I_TAG_ROWS_MAX;
+    (void)ns;
+    if (tag) ((memlord_i_series *)x->table)[tag].level -= memlord_i_event_delta(e);
+}
+static MEMLORD_I_COLD void memlord_i_trace_levels(memlord_i_export *x) {
+    memlord_i_series *series = (memlord_i_series *)x->table;
+    uint32_t i;
+    for (i = 1; i <= x->devices; i++) {
+        x->sum[i] = x->shown[i] = x->r->stat[i - 1].allocated - x->sum[i];
+        series[x->tags + i].level = (int64_t)x->sum[i];
+    }
+    for (i = x->tags; i >= 1; i--) {
+        uint32_t slot = memlord_i_row_at(x->lord, MEMLORD_I_TAG, i)->slot;
+        series[i].level = (int64_t)memlord_i_row_live(x->lord, MEMLORD_I_TAG, i);
+        series[i].next = series[x->tags + slot].next;
+        series[x->tags + slot].next = i;
+    }
+    memlord_i_ring_each(x, memlord_i_trace_untag);
+    for (i = 1; i <= x->tags; i++) {
+        uint32_t slot = memlord_i_row_at(x->lord, MEMLORD_I_TAG, i)->slot;
+        series[x->tags + slot].level -= series[i].level;
+    }
+}
+
+/* What is still open ends with the file. */
+static MEMLORD_I_COLD void memlord_i_trace_end(memlord_i_export *x) {
+    uint64_t i, now = x->r->uptime;
+    for (i = 0; i < x->threads; i++)
+        for (; x->depth[i]; x->depth[i]--) {
+            memlord_i_trace_open(x, "E", now, (uint32_t)i);
+            memlord_i_puts(x->o, "\"\",\"cat\":\"scope\",\"args\":{");
+            memlord_i_trace_close(x);
+        }
+    for (i = 0; i < x->fates; i++) {
+        const memlord_i_fate *f = &x->fate[i];
+        if (f->what & MEMLORD_I_FATE_OPEN)
+            memlord_i_trace_life(x, "e", f->what, f->where, f->storage, 0, now);
+    }
+    for (i = 1; i <= x->devices; i++) memlord_i_trace_counter(x, (uint32_t)i, now);
+}
+
+static MEMLORD_I_COLD void memlord_i_trace_scopes(memlord_i_export *x) {
+    uint32_t id;
+    for (id = 1; id <= x->scopes && !x->o->failed; id++) {
+        const memlord_i_scope *scope = memlord_i_scope_at(x->lord, id);
+        const memlord_i_stint *s =
+            (const memlord_i_stint *)memlord_i_ptr_load_acquire(&scope->stints);
+        for (; s; s = s->next) memlord_i_trace_stint(x, scope, s);
+    }
+}
+
+static MEMLORD_I_COLD void memlord_i_trace_json(memlord_i_export *x) {
+    size_t size = ((size_t)x->tags + x->devices + 1) * sizeof(memlord_i_series);
+    uint32_t i;
+    x->threads = memlord_i_u32_load(&x->lord->next_id) / 2;
+    x->table = memlord_i_alloc(x->lord, size);
+    x->depth = (unsigned char *)memlord_i_alloc(x->lord, x->threads + 1);
+    memlord_i_puts(x->o, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+    memlord_i_trace_names(x);
+    for (i = 0; i < x->r->snapshots; i++) memlord_i_trace_snapshot(x, x->r->snapshot[i]);
+    if (x->table && x->depth) {
+        x->first = x->r->uptime;
+        memlord_i_fates_begin(x);
+        if (!x->scoped) memlord_i_trace_scopes(x);
+        memlord_i_trace_levels(x);
+        for (i = 1; i <= x->devices && x->fates; i++) memlord_i_trace_counter(x, i, x->first);
+        memlord_i_ring_each(x, memlord_i_trace_event);
+        memlord_i_trace_end(x);
+    } else {
+        x->r->result = MEMLORD_E_NOMEM;
+    }
+    memlord_i_puts(x->o, "\n]}\n");
+    memlord_i_free(x->lord, x->depth, x->threads + 1);
+    memlord_i_free(x->lord, x->table, size);
+}
+
 /* -- PROMETHEUS, text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
    Units are bytes and seconds. Every sample is of one device or place, never of a sum, so that
    sum() in a query is right; an empty tag is what no tag holds. Counters start over at
    memlord_reset, as counters may. Sites are left out: they would be a series each. -- */
 
-#define MEMLORD_I_PROM_allocated "live_bytes"
-#define MEMLORD_I_PROM_pending "pending_bytes"
-#define MEMLORD_I_PROM_freed "freed_since_gc_bytes"
-#define MEMLORD_I_PROM_peak "peak_bytes"
-#define MEMLORD_I_PROM_peak_error "peak_error_bytes"
-#define MEMLORD_I_PROM_live_blocks "live_blocks"
-#define MEMLORD_I_PROM_allocs "allocs_total"
-#define MEMLORD_I_PROM_frees "frees_total"
-#define MEMLORD_I_PROM_total_allocated "allocated_bytes_total"
-#define MEMLORD_I_PROM_total_freed "freed_bytes_total"
-#define MEMLORD_I_PROM_moves "moves_total"
-#define MEMLORD_I_PROM_moved_bytes "moved_bytes_total"
-#define MEMLORD_I_PROM_reserved "reserved_bytes"
-#define MEMLORD_I_PROM_reserved_peak "reserved_peak_bytes"
-#define MEMLORD_I_PROM_cached "cached_bytes"
-#define MEMLORD_I_PROM_largest_free "largest_free_bytes"
-#define MEMLORD_I_PROM_cache_hits "cache_hits_total"
-#define MEMLORD_I_PROM_cache_misses "cache_misses_total"
-#define MEMLORD_I_PROM_limit "" /* a place's, and written with those */
-#define MEMLORD_I_PROM_gc_runs "gc_runs_total"
-#define MEMLORD_I_PROM_gc_failed "gc_failures_total"
-#define MEMLORD_I_PROM_gc_reclaimed "gc_reclaimed_bytes_total"
-#define MEMLORD_I_PROM_oom_attempts "oom_attempts_total"
-#define MEMLORD_I_PROM_oom_failures "oom_failures_total"
-#define MEMLORD_I_PROM_retries "retries_total"
-#define MEMLORD_I_PROM_recoveries "recoveries_total"
-#define MEMLORD_I_PROM_implicit_frees "implicit_frees_total"
-#define MEMLORD_I_PROM_unknown_frees "unknown_frees_total"
+#define MEMLORD_I_PROM_allocated          "live_bytes"
+#define MEMLORD_I_PROM_pending            "pending_bytes"
+#define MEMLORD_I_PROM_freed              "freed_since_gc_bytes"
+#define MEMLORD_I_PROM_peak               "peak_bytes"
+#define MEMLORD_I_PROM_peak_error         "peak_error_bytes"
+#define MEMLORD_I_PROM_live_blocks        "live_blocks"
+#define MEMLORD_I_PROM_allocs             "allocs_total"
+#define MEMLORD_I_PROM_frees              "frees_total"
+#define MEMLORD_I_PROM_total_allocated    "allocated_bytes_total"
+#define MEMLORD_I_PROM_total_freed        "freed_bytes_total"
+#define MEMLORD_I_PROM_moves              "moves_total"
+#define MEMLORD_I_PROM_moved_bytes        "moved_bytes_total"
+#define MEMLORD_I_PROM_reserved           "reserved_bytes"
+#define MEMLORD_I_PROM_reserved_peak      "reserved_peak_bytes"
+#define MEMLORD_I_PROM_cached             "cached_bytes"
+#define MEMLORD_I_PROM_largest_free       "largest_free_bytes"
+#define MEMLORD_I_PROM_cache_hits         "cache_hits_total"
+#define MEMLORD_I_PROM_cache_misses       "cache_misses_total"
+#define MEMLORD_I_PROM_limit              "" /* a place's, and written with those */
+#define MEMLORD_I_PROM_gc_runs            "gc_runs_total"
+#define MEMLORD_I_PROM_gc_failed          "gc_failures_total"
+#define MEMLORD_I_PROM_gc_reclaimed       "gc_reclaimed_bytes_total"
+#define MEMLORD_I_PROM_oom_attempts       "oom_attempts_total"
+#define MEMLORD_I_PROM_oom_failures       "oom_failures_total"
+#define MEMLORD_I_PROM_retries            "retries_total"
+#define MEMLORD_I_PROM_recoveries         "recoveries_total"
+#define MEMLORD_I_PROM_implicit_frees     "implicit_frees_total"
+#define MEMLORD_I_PROM_unknown_frees      "unknown_frees_total"
 #define MEMLORD_I_PROM_freed_while_shared "freed_while_shared_total"
-#define MEMLORD_I_PROM_underflows "underflows_total"
-#define MEMLORD_I_PROM_fence_failures "fence_failures_total"
-#define MEMLORD_I_PROM_dropped_allocs "dropped_allocs_total"
-#define MEMLORD_I_PROM_dropped_bytes "dropped_bytes_total"
-#define MEMLORD_I_PROM_dropped_sites "dropped_sites_total"
-#define MEMLORD_I_PROM_dropped_events "dropped_events_total"
+#define MEMLORD_I_PROM_underflows         "underflows_total"
+#define MEMLORD_I_PROM_fence_failures     "fence_failures_total"
+#define MEMLORD_I_PROM_dropped_allocs     "dropped_allocs_total"
+#define MEMLORD_I_PROM_dropped_bytes      "dropped_bytes_total"
+#define MEMLORD_I_PROM_dropped_sites      "dropped_sites_total"
+#define MEMLORD_I_PROM_dropped_events     "dropped_events_total"
 
-static const char *const memlord_i_prom_names[][2] = { /* name, help */
+static const char *const memlord_i_prom_names[][2] = {/* name, help */
 #define MEMLORD_I_X(name, kind, text) {MEMLORD_I_PROM_##name, text},
-    MEMLORD_I_STATS(MEMLORD_I_X)
+                                                      MEMLORD_I_STATS(MEMLORD_I_X)
 #undef MEMLORD_I_X
 };
 
 /* What only grows is a counter, and only that ends so. */
-static void memlord_i_prom_head(memlord_i_out *o, const char *name, const char *help) {
+static MEMLORD_I_COLD void memlord_i_prom_head(memlord_i_out *o, const char *name,
+                                               const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
     memlord_i_puts(o, "# HELP memlord_");
@@ -13474,8 +13890,9 @@ static void memlord_i_prom_head(memlord_i_out *o, const char *name, const char *
     memlord_i_puts(o, counter ? " counter\n" : " gauge\n");
 }
 /* Up to where the number goes. `key` NULL: the device alone; `d` NULL: no label. */
-static void memlord_i_prom_sample(memlord_i_out *o, const char *name, const memlord_device *d,
-                             const char *key, const char *value) {
+static MEMLORD_I_COLD void memlord_i_prom_sample(memlord_i_out *o, const char *name,
+                                                 const memlord_device *d, const char *key,
+                                                 const char *value) {
     memlord_i_puts(o, "memlord_");
     memlord_i_puts(o, name);
     if (d || key) memlord_i_puts(o, "{");
@@ -13493,15 +13910,16 @@ static void memlord_i_prom_sample(memlord_i_out *o, const char *name, const meml
     }
     memlord_i_puts(o, d || key ? "} " : " ");
 }
-static void memlord_i_prom_u64(memlord_i_out *o, const char *name, const memlord_device *d,
-                                 const char *tag, uint64_t v) {
+static MEMLORD_I_COLD void memlord_i_prom_u64(memlord_i_out *o, const char *name,
+                                              const memlord_device *d, const char *tag,
+                                              uint64_t v) {
     memlord_i_prom_sample(o, name, d, tag ? "tag" : NULL, tag);
     memlord_i_put_u64(o, v);
     memlord_i_puts(o, "\n");
 }
 
 /* A family is a contiguous group. UINT64_MAX is not known, and has no sample. */
-static void memlord_i_prom_devices(memlord_i_report *r) {
+static MEMLORD_I_COLD void memlord_i_prom_devices(memlord_i_report *r) {
     size_t stat;
     uint32_t i;
     for (stat = 0; stat < MEMLORD_I_STAT_COUNT; stat++) {
@@ -13514,17 +13932,26 @@ static void memlord_i_prom_devices(memlord_i_report *r) {
         for (i = 0; i < r->devices; i++) {
             uint64_t v = *memlord_i_stat_of(&r->stat[i], stat);
             if (v != UINT64_MAX)
-                memlord_i_prom_u64(r->o, name, &memlord_i_device_at(r->lord, i + 1)->device,
-                                     NULL, v);
+                memlord_i_prom_u64(r->o, name, &memlord_i_device_at(r->lord, i + 1)->device, NULL,
+                                   v);
             rest -= v;
         }
         if (lost && rest) memlord_i_prom_u64(r->o, name, NULL, NULL, rest); /* of no device */
     }
 }
 
-enum { MEMLORD_I_OF_TOTAL, MEMLORD_I_OF_USED, MEMLORD_I_OF_SELF, MEMLORD_I_OF_REST,
-       MEMLORD_I_OF_OTHERS, MEMLORD_I_OF_UNACCOUNTED, MEMLORD_I_OF_LIMIT, MEMLORD_I_OF_HELD,
-       MEMLORD_I_OF_AGE, MEMLORD_I_OF_COUNT };
+enum {
+    MEMLORD_I_OF_TOTAL,
+    MEMLORD_I_OF_USED,
+    MEMLORD_I_OF_SELF,
+    MEMLORD_I_OF_REST,
+    MEMLORD_I_OF_OTHERS,
+    MEMLORD_I_OF_UNACCOUNTED,
+    MEMLORD_I_OF_LIMIT,
+    MEMLORD_I_OF_HELD,
+    MEMLORD_I_OF_AGE,
+    MEMLORD_I_OF_COUNT
+};
 static const char *const memlord_i_prom_of_place[][2] = {
     {"capacity_bytes", "bytes of a physical device"},
     {"capacity_used_bytes", "bytes of it in use, whoever uses them"},
@@ -13539,15 +13966,15 @@ static const char *const memlord_i_prom_of_place[][2] = {
 /* The value of a place's metric; 0: there is none. */
 static int memlord_i_prom_place_value(const memlord_i_place_line *line, size_t what, uint64_t *v) {
     const memlord_capacity *s = &line->sample;
-    const uint64_t all[MEMLORD_I_OF_COUNT] = {s->total, s->used, line->self, line->rest,
-                                              line->others, s->used - line->self, line->limit,
-                                              line->held, s->age_ns};
+    const uint64_t all[MEMLORD_I_OF_COUNT] = {s->total,    s->used,      line->self,
+                                              line->rest,  line->others, s->used - line->self,
+                                              line->limit, line->held,   s->age_ns};
     *v = all[what];
     if (what == MEMLORD_I_OF_LIMIT) return *v != 0;
     return s->known || what == MEMLORD_I_OF_SELF || what == MEMLORD_I_OF_HELD;
 }
 
-static void memlord_i_prom_places(memlord_i_report *r) {
+static MEMLORD_I_COLD void memlord_i_prom_places(memlord_i_report *r) {
     size_t what, i;
     for (what = 0; what < MEMLORD_I_OF_COUNT; what++) {
         const char *name = memlord_i_prom_of_place[what][0];
@@ -13569,15 +13996,20 @@ static void memlord_i_prom_places(memlord_i_report *r) {
     }
 }
 
-enum { MEMLORD_I_TAG_BYTES, MEMLORD_I_TAG_PEAK, MEMLORD_I_TAG_BLOCKS, MEMLORD_I_TAG_EXPECTED,
-       MEMLORD_I_TAG_COUNT };
+enum {
+    MEMLORD_I_TAG_BYTES,
+    MEMLORD_I_TAG_PEAK,
+    MEMLORD_I_TAG_BLOCKS,
+    MEMLORD_I_TAG_EXPECTED,
+    MEMLORD_I_TAG_COUNT
+};
 static const char *const memlord_i_prom_of_tag[][2] = {
     {"tag_bytes", "bytes live by what they are for; an empty tag: those without one"},
     {"tag_peak_bytes", "highest tag_bytes"},
     {"tag_blocks", "storages live by what they are for"},
     {"tag_expected_bytes", "bytes planned for a tag"}};
 
-static void memlord_i_prom_tags(memlord_i_export *x) {
+static MEMLORD_I_COLD void memlord_i_prom_tags(memlord_i_export *x) {
     uint32_t what, row;
     for (what = 0; what < MEMLORD_I_TAG_COUNT && x->devices; what++) {
         const char *name = memlord_i_prom_of_tag[what][0];
@@ -13598,12 +14030,12 @@ static void memlord_i_prom_tags(memlord_i_export *x) {
         for (row = 1; row <= x->devices && what == MEMLORD_I_TAG_BYTES; row++) {
             uint64_t live = x->r->stat[row - 1].allocated;
             memlord_i_prom_u64(x->o, name, &memlord_i_device_at(x->lord, row)->device, "",
-                                 live > x->sum[row] ? live - x->sum[row] : 0);
+                               live > x->sum[row] ? live - x->sum[row] : 0);
         }
     }
 }
 
-static void memlord_i_prometheus(memlord_i_export *x) {
+static MEMLORD_I_COLD void memlord_i_prometheus(memlord_i_export *x) {
     memlord_i_out *o = x->o;
     memlord_i_prom_devices(x->r);
     memlord_i_prom_places(x->r);
@@ -13627,7 +14059,7 @@ static void memlord_i_prometheus(memlord_i_export *x) {
    a formula (= + - @ in front; names come from model files) has an apostrophe before it, as has
    what begins with one: who reads it takes one off. `shape` reads as JSON. -- */
 
-static void memlord_i_csv_text(memlord_i_out *o, const char *text) {
+static MEMLORD_I_COLD void memlord_i_csv_text(memlord_i_out *o, const char *text) {
     memlord_i_puts(o, ",");
     if (!text || !*text) return;
     memlord_i_puts(o, "\"");
@@ -13640,7 +14072,7 @@ static void memlord_i_csv_u64(memlord_i_out *o, uint64_t v) {
     memlord_i_put_u64(o, v);
 }
 
-static int memlord_i_csv_block(void *user, const memlord_block_info *b) {
+static MEMLORD_I_COLD int memlord_i_csv_block(void *user, const memlord_block_info *b) {
     memlord_i_export *x = (memlord_i_export *)user;
     memlord_i_out *o = x->o;
     uint32_t i;
@@ -13669,7 +14101,7 @@ static int memlord_i_csv_block(void *user, const memlord_block_info *b) {
     return o->failed;
 }
 
-static void memlord_i_csv(memlord_i_export *x) {
+static MEMLORD_I_COLD void memlord_i_csv(memlord_i_export *x) {
     memlord_i_query all;
     size_t seen = 0;
     memset(&all, 0, sizeof all);
@@ -13680,13 +14112,25 @@ static void memlord_i_csv(memlord_i_export *x) {
 }
 
 /* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
-      stackcollapse): "device;tag;site bytes", a line each.
+      stackcollapse): "device;tag;scope;inner scope;site bytes", a line each.
    The bytes live now. A frame that is not known is left out; in the others a semicolon becomes a
    colon. Equal stacks may come on several lines, which readers add up. -- */
 
-static void memlord_i_folded_group(memlord_i_export *x, const memlord_i_group *g) {
+/* From the outermost on; a path is at most as deep as scopes nest. */
+static MEMLORD_I_COLD void memlord_i_folded_scopes(memlord_i_export *x, uint32_t id) {
+    const memlord_i_scope *path[MEMLORD_I_SCOPE_DEPTH], *scope;
+    uint32_t n = 0;
+    for (scope = memlord_i_scope_at(x->lord, id); scope && n < MEMLORD_I_SCOPE_DEPTH;
+         scope = scope->parent)
+        path[n++] = scope;
+    while (n--) {
+        memlord_i_put_word(x->o, path[n]->name, ';', ":");
+        memlord_i_puts(x->o, ";");
+    }
+}
+static MEMLORD_I_COLD void memlord_i_folded_group(memlord_i_export *x, const memlord_i_group *g) {
     memlord_i_out *o = x->o;
-    const memlord_site *site = g->of.site ? memlord_i_export_site(x, g->of.site) : NULL;
+    const memlord_site *site = memlord_i_row_site(x->lord, g->of.site);
     if (!g->bytes) return;
     memlord_i_put_device(o, memlord_i_export_device(x, g->of.slot));
     memlord_i_puts(o, ";");
@@ -13694,6 +14138,7 @@ static void memlord_i_folded_group(memlord_i_export *x, const memlord_i_group *g
         memlord_i_put_word(o, memlord_i_export_tag(x, g->of.tag), ';', ":");
         memlord_i_puts(o, ";");
     }
+    if (g->of.scope) memlord_i_folded_scopes(x, g->of.scope);
     if (!site || (!site->function[0] && !site->file[0])) {
         memlord_i_puts(o, "(unknown)");
     } else {
@@ -13710,7 +14155,7 @@ static void memlord_i_folded_group(memlord_i_export *x, const memlord_i_group *g
     memlord_i_puts(o, "\n");
 }
 
-static void memlord_i_folded(memlord_i_export *x) {
+static MEMLORD_I_COLD void memlord_i_folded(memlord_i_export *x) {
     uint32_t slot;
     memlord_i_groups_each(x, memlord_i_folded_group);
     for (slot = 1; slot <= x->devices; slot++) {
@@ -13726,18 +14171,24 @@ static void memlord_i_folded(memlord_i_export *x) {
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
       profile.proto).
    Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
-   live blocks (inuse_...), with labels for the device and, where blocks have one, the tag. What
-   has no site is "(unknown)", an arena's balance "(arena)". Numbers of functions and locations
-   are those of site rows; strings are numbered in the order of memlord_i_pprof_strings. -- */
+   live blocks (inuse_...), with labels for the device and, where blocks have one, the tag; the
+   scopes a block was allocated in are the callers of its site. What has no site is "(unknown)",
+   an arena's balance "(arena)". Functions and locations are numbered as site rows are, scopes
+   behind them; strings in the order of memlord_i_pprof_strings. -- */
 
 static const char *const memlord_i_pprof_words[] = {
-    "", "alloc_objects", "count", "alloc_space", "bytes", "inuse_objects", "inuse_space", "space",
-    "device", "tag", "(unknown)", "(arena)"};
-enum { MEMLORD_I_WORD_DEVICE = 8, MEMLORD_I_WORD_TAG, MEMLORD_I_WORD_UNKNOWN,
-       MEMLORD_I_WORD_ARENA, MEMLORD_I_WORDS };
+    "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
+    "space", "device",        "tag",   "(unknown)",   "(arena)"};
+enum {
+    MEMLORD_I_WORD_DEVICE = 8,
+    MEMLORD_I_WORD_TAG,
+    MEMLORD_I_WORD_UNKNOWN,
+    MEMLORD_I_WORD_ARENA,
+    MEMLORD_I_WORDS
+};
 
 /* Fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
-static void memlord_i_pb_varint(memlord_i_out *o, uint64_t v) {
+static MEMLORD_I_COLD void memlord_i_pb_varint(memlord_i_out *o, uint64_t v) {
     for (; v >= 128; v >>= 7) memlord_i_put_le(o, (v & 127) | 128, 1);
     memlord_i_put_le(o, v, 1);
 }
@@ -13754,11 +14205,12 @@ static void memlord_i_pb_message(memlord_i_out *o, unsigned field, const memlord
     memlord_i_pb_size(o, field, message->used);
     memlord_i_put(o, message->buf, message->used);
 }
-static void memlord_i_pb_string(memlord_i_out *o, const char *text) {
+static MEMLORD_I_COLD void memlord_i_pb_string(memlord_i_out *o, const char *text) {
     memlord_i_pb_size(o, 6, memlord_i_utf8_size(text));
     memlord_i_put_utf8(o, text, "");
 }
-static void memlord_i_pb_pair(memlord_i_out *o, unsigned field, uint64_t first, uint64_t second) {
+static MEMLORD_I_COLD void memlord_i_pb_pair(memlord_i_out *o, unsigned field, uint64_t first,
+                                             uint64_t second) {
     char buf[32];
     memlord_i_out m;
     memlord_i_out_buffer(&m, buf, sizeof buf);
@@ -13767,57 +14219,67 @@ static void memlord_i_pb_pair(memlord_i_out *o, unsigned field, uint64_t first, 
     memlord_i_pb_message(o, field, &m);
 }
 
-/* A sample of a location: allocations, their bytes, live blocks, theirs. */
-static void memlord_i_pprof_sample(memlord_i_export *x, uint32_t location, uint32_t slot,
-                                   uint32_t tag, const uint64_t value[4]) {
-    char buf[128], values[48];
-    memlord_i_out m, v;
+/* A sample: allocations, their bytes, live blocks, theirs. Locations 1 and 2 behind the sites are
+   "(unknown)" and "(arena)", then come scopes. */
+static MEMLORD_I_COLD void memlord_i_pprof_sample(memlord_i_export *x, uint32_t location,
+                                                  const memlord_i_alive *of,
+                                                  const uint64_t value[4]) {
+    char buf[512], values[48], places[(MEMLORD_I_SCOPE_DEPTH + 2) * 5];
+    const memlord_i_scope *scope = of->scope ? memlord_i_scope_at(x->lord, of->scope) : NULL;
+    memlord_i_out m, v, p;
     unsigned i;
     memlord_i_out_buffer(&m, buf, sizeof buf);
     memlord_i_out_buffer(&v, values, sizeof values);
+    memlord_i_out_buffer(&p, places, sizeof places);
     for (i = 0; i < 4; i++) memlord_i_pb_varint(&v, value[i] > INT64_MAX ? INT64_MAX : value[i]);
-    memlord_i_pb_u64(&m, 1, location);
+    memlord_i_pb_varint(&p, location);
+    for (; scope; scope = scope->parent) memlord_i_pb_varint(&p, x->sites + 2 + scope->id);
+    memlord_i_pb_message(&m, 1, &p);
     memlord_i_pb_message(&m, 2, &v);
-    memlord_i_pb_pair(&m, 3, MEMLORD_I_WORD_DEVICE, MEMLORD_I_WORDS + slot - 1);
-    if (tag) memlord_i_pb_pair(&m, 3, MEMLORD_I_WORD_TAG, MEMLORD_I_WORDS + x->devices + tag - 1);
+    memlord_i_pb_pair(&m, 3, MEMLORD_I_WORD_DEVICE, MEMLORD_I_WORDS + of->slot - 1);
+    if (of->tag)
+        memlord_i_pb_pair(&m, 3, MEMLORD_I_WORD_TAG, MEMLORD_I_WORDS + x->devices + of->tag - 1);
     memlord_i_pb_message(x->o, 2, &m);
 }
-static void memlord_i_pprof_group(memlord_i_export *x, const memlord_i_group *g) {
+static MEMLORD_I_COLD void memlord_i_pprof_group(memlord_i_export *x, const memlord_i_group *g) {
     uint64_t value[4] = {0, 0, 0, 0};
     value[2] = g->blocks;
     value[3] = g->bytes;
-    memlord_i_pprof_sample(x, g->of.site ? g->of.site : x->sites + 1, g->of.slot, g->of.tag, value);
+    memlord_i_pprof_sample(x, g->of.site ? g->of.site : x->sites + 1, &g->of, value);
 }
 
 /* What was allocated: by sites, and on each device beyond them. */
-static void memlord_i_pprof_allocated(memlord_i_export *x) {
+static MEMLORD_I_COLD void memlord_i_pprof_allocated(memlord_i_export *x) {
+    memlord_i_alive of;
     uint32_t i;
+    memset(&of, 0, sizeof of);
     for (i = 1; i <= x->sites && !x->o->failed; i++) {
-        uint32_t slot = memlord_i_row_at(x->lord, MEMLORD_I_SITE, i)->slot;
         memlord_site_stat s;
         uint64_t value[4] = {0, 0, 0, 0};
+        of.slot = memlord_i_row_at(x->lord, MEMLORD_I_SITE, i)->slot;
         memlord_i_site_stat(x->lord, i, &s);
         value[0] = s.allocs;
         value[1] = s.alloc_bytes;
-        x->sum[slot] += s.allocs;
-        x->more[slot] += s.alloc_bytes;
-        if (s.allocs | s.alloc_bytes) memlord_i_pprof_sample(x, i, slot, 0, value);
+        x->sum[of.slot] += s.allocs;
+        x->more[of.slot] += s.alloc_bytes;
+        if (s.allocs | s.alloc_bytes) memlord_i_pprof_sample(x, i, &of, value);
     }
     for (i = 1; i <= x->devices; i++) {
         const memlord_stats *s = &x->r->stat[i - 1];
         uint64_t value[4] = {0, 0, 0, 0};
+        of.slot = i;
         if (s->allocs > x->sum[i]) value[0] = s->allocs - x->sum[i];
         if (s->total_allocated > x->more[i]) value[1] = s->total_allocated - x->more[i];
-        if (value[0] | value[1]) memlord_i_pprof_sample(x, x->sites + 1, i, 0, value);
+        if (value[0] | value[1]) memlord_i_pprof_sample(x, x->sites + 1, &of, value);
         value[0] = value[1] = 0;
         value[3] = memlord_i_u64_load(&memlord_i_device_at(x->lord, i)->arena);
-        if (value[3]) memlord_i_pprof_sample(x, x->sites + 2, i, 0, value);
+        if (value[3]) memlord_i_pprof_sample(x, x->sites + 2, &of, value);
     }
 }
 
 /* Location and function `id`, named by strings. */
-static void memlord_i_pprof_function(memlord_i_out *o, uint32_t id, uint64_t name, uint64_t file,
-                                     uint64_t line) {
+static MEMLORD_I_COLD void memlord_i_pprof_function(memlord_i_out *o, uint32_t id, uint64_t name,
+                                                    uint64_t file, uint64_t line) {
     char buf[64], inner[32];
     memlord_i_out m, l;
     memlord_i_out_buffer(&m, buf, sizeof buf);
@@ -13833,7 +14295,7 @@ static void memlord_i_pprof_function(memlord_i_out *o, uint32_t id, uint64_t nam
     memlord_i_pb_u64(&m, 4, file);
     memlord_i_pb_message(o, 5, &m);
 }
-static void memlord_i_pprof_strings(memlord_i_export *x) {
+static MEMLORD_I_COLD void memlord_i_pprof_strings(memlord_i_export *x) {
     uint32_t i;
     for (i = 0; i < MEMLORD_I_WORDS; i++) memlord_i_pb_string(x->o, memlord_i_pprof_words[i]);
     for (i = 1; i <= x->devices; i++) {
@@ -13843,15 +14305,17 @@ static void memlord_i_pprof_strings(memlord_i_export *x) {
     }
     for (i = 1; i <= x->tags; i++) memlord_i_pb_string(x->o, memlord_i_export_tag(x, i));
     for (i = 1; i <= x->sites && !x->o->failed; i++) {
-        const memlord_site *site = memlord_i_export_site(x, i);
+        const memlord_site *site = memlord_i_row_site(x->lord, i);
         memlord_i_pb_string(x->o, site->function[0] ? site->function
                                   : site->file[0]   ? site->file
                                                     : "(unknown)");
         memlord_i_pb_string(x->o, site->file);
     }
+    for (i = 1; i <= x->scopes && !x->o->failed; i++)
+        memlord_i_pb_string(x->o, memlord_i_scope_at(x->lord, i)->name);
 }
 
-static void memlord_i_pprof(memlord_i_export *x) {
+static MEMLORD_I_COLD void memlord_i_pprof(memlord_i_export *x) {
     uint64_t at = MEMLORD_I_WORDS + (uint64_t)x->devices + x->tags;
     uint32_t i;
     for (i = 1; i <= 5; i += 2) memlord_i_pb_pair(x->o, 1, i, i == 1 || i == 5 ? 2 : 4);
@@ -13859,12 +14323,13 @@ static void memlord_i_pprof(memlord_i_export *x) {
     memlord_i_pprof_allocated(x);
     memlord_i_groups_each(x, memlord_i_pprof_group);
     for (i = 1; i <= x->sites && !x->o->failed; i++) {
-        int line = memlord_i_export_site(x, i)->line;
+        int line = memlord_i_row_site(x->lord, i)->line;
         memlord_i_pprof_function(x->o, i, at, at + 1, line > 0 ? (uint64_t)line : 0);
         at += 2;
     }
     memlord_i_pprof_function(x->o, x->sites + 1, MEMLORD_I_WORD_UNKNOWN, 0, 0);
     memlord_i_pprof_function(x->o, x->sites + 2, MEMLORD_I_WORD_ARENA, 0, 0);
+    for (i = 1; i <= x->scopes; i++) memlord_i_pprof_function(x->o, x->sites + 2 + i, at++, 0, 0);
     memlord_i_pprof_strings(x);
     memlord_i_pb_u64(x->o, 9, memlord_i_wall_now());
     memlord_i_pb_pair(x->o, 11, 7, 4);
@@ -13879,12 +14344,13 @@ static void memlord_i_pprof(memlord_i_export *x) {
    a temporary); then every live block; then what each device lacks to its peak, as one block
    that is freed again. So calls, what is consumed at the peak, and what leaks (is live) are the
    ledger's own; times are not. At most MEMLORD_I_GONE pieces, fewer for each site in the same
-   measure. Modules are devices. -- */
+   measure. Modules are devices; the scopes a live block was allocated in are its callers. -- */
 
 #define MEMLORD_I_GONE 1048576u
 
 /* "c a b ..." in hexadecimal. */
-static void memlord_i_heap_line(memlord_i_out *o, const char *mode, const uint64_t *v, unsigned n) {
+static MEMLORD_I_COLD void memlord_i_heap_line(memlord_i_out *o, const char *mode,
+                                               const uint64_t *v, unsigned n) {
     memlord_i_puts(o, mode);
     while (n--) {
         memlord_i_puts(o, " ");
@@ -13907,24 +14373,30 @@ static void memlord_i_heap_string(memlord_i_out *o, const char *text) {
     memlord_i_puts(o, "\n");
 }
 
-/* Traces: site rows, then of each device what has no site, its arena, what is gone. */
+/* Traces: site rows; of each device what has no site, its arena, what is gone; scopes. What comes
+   behind is a site in a scope, numbered as it comes up. */
 enum { MEMLORD_I_HEAP_UNKNOWN, MEMLORD_I_HEAP_ARENA, MEMLORD_I_HEAP_GONE, MEMLORD_I_HEAP_KINDS };
 static uint64_t memlord_i_heap_trace(const memlord_i_export *x, uint32_t slot, uint32_t kind) {
     return (uint64_t)x->sites + (uint64_t)(slot - 1) * MEMLORD_I_HEAP_KINDS + kind + 1;
 }
 
-static void memlord_i_heap_place(memlord_i_out *o, uint64_t trace, uint32_t slot, uint64_t function,
-                                 uint64_t file, uint64_t line) {
+static uint64_t memlord_i_heap_scope(const memlord_i_export *x, uint32_t id) {
+    return (uint64_t)x->sites + (uint64_t)x->devices * MEMLORD_I_HEAP_KINDS + id;
+}
+
+/* The next trace: a place of its own below a parent, 0 none. */
+static MEMLORD_I_COLD void memlord_i_heap_place(memlord_i_export *x, uint64_t parent, uint32_t slot,
+                                                uint64_t function, uint64_t file, uint64_t line) {
     uint64_t v[5];
-    v[0] = 0x1000 + 16 * trace;
+    v[0] = 0x1000 + 16 * ++x->traces;
     v[1] = slot;
     v[2] = function;
     v[3] = file;
     v[4] = line;
-    memlord_i_heap_line(o, "i", v, 5);
-    memlord_i_heap_line2(o, "t", trace, 0);
+    memlord_i_heap_line(x->o, "i", v, 5);
+    memlord_i_heap_line2(x->o, "t", x->traces, parent);
 }
-static void memlord_i_heap_places(memlord_i_export *x) {
+static MEMLORD_I_COLD void memlord_i_heap_places(memlord_i_export *x) {
     static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
     uint64_t at = x->devices + MEMLORD_I_HEAP_KINDS + 1;
     uint32_t i, kind;
@@ -13935,17 +14407,22 @@ static void memlord_i_heap_places(memlord_i_export *x) {
     }
     for (kind = 0; kind < MEMLORD_I_HEAP_KINDS; kind++) memlord_i_heap_string(x->o, kinds[kind]);
     for (i = 1; i <= x->sites && !x->o->failed; i++) {
-        const memlord_site *site = memlord_i_export_site(x, i);
+        const memlord_site *site = memlord_i_row_site(x->lord, i);
         memlord_i_heap_string(x->o, site->function[0] ? site->function : "(unknown)");
         memlord_i_heap_string(x->o, site->file);
-        memlord_i_heap_place(x->o, i, memlord_i_row_at(x->lord, MEMLORD_I_SITE, i)->slot, at,
-                             at + 1, site->line > 0 ? (uint64_t)site->line : 0);
+        memlord_i_heap_place(x, 0, memlord_i_row_at(x->lord, MEMLORD_I_SITE, i)->slot, at, at + 1,
+                             site->line > 0 ? (uint64_t)site->line : 0);
         at += 2;
     }
     for (i = 1; i <= x->devices; i++)
         for (kind = 0; kind < MEMLORD_I_HEAP_KINDS; kind++)
-            memlord_i_heap_place(x->o, memlord_i_heap_trace(x, i, kind), i,
-                                 x->devices + kind + 1, 0, 0);
+            memlord_i_heap_place(x, 0, i, x->devices + kind + 1, 0, 0);
+    for (i = 1; i <= x->scopes; i++) {
+        const memlord_i_scope *scope = memlord_i_scope_at(x->lord, i);
+        memlord_i_heap_string(x->o, scope->name);
+        memlord_i_heap_place(x, scope->parent ? memlord_i_heap_scope(x, scope->parent->id) : 0, 0,
+                             at++, 0, 0);
+    }
 }
 
 /* Describes an allocation; answers its number. */
@@ -13965,8 +14442,8 @@ typedef struct memlord_i_gone {
 
 /* n allocations of one size that are freed again. Each outlives the beginning of the next, of
    whatever trace, unless the two are more than the peak. */
-static void memlord_i_heap_gone(memlord_i_export *x, uint64_t trace, const memlord_i_gone *gone,
-                                double measure) {
+static MEMLORD_I_COLD void memlord_i_heap_gone(memlord_i_export *x, uint64_t trace,
+                                               const memlord_i_gone *gone, double measure) {
     uint64_t n = (uint64_t)((double)gone->allocs * measure), info[2], i;
     uint64_t peak = x->r->total.peak, bytes = gone->allocs ? gone->bytes / gone->allocs : 0;
     if (!n && gone->allocs) n = 1;
@@ -13992,19 +14469,30 @@ static void memlord_i_heap_count(memlord_i_export *x, const memlord_i_alive *b) 
     gone[trace].allocs++;
     gone[trace].bytes += b->bytes;
 }
-static void memlord_i_heap_block(memlord_i_export *x, const memlord_i_alive *b) {
+static MEMLORD_I_COLD void memlord_i_heap_block(memlord_i_export *x, const memlord_i_alive *b) {
+    uint64_t trace = memlord_i_heap_trace_of(x, b);
     x->sum[b->slot] += b->bytes;
-    memlord_i_heap_alloc(x, b->bytes, memlord_i_heap_trace_of(x, b));
+    if (b->scope) { /* groups remember the last trace of their kind */
+        memlord_i_group *g = memlord_i_group_at(x, b);
+        if (!g->bytes || g->of.site != b->site || g->of.scope != b->scope ||
+            g->of.slot != b->slot) {
+            memlord_i_heap_line2(x->o, "t", trace, memlord_i_heap_scope(x, b->scope));
+            g->of = *b;
+            g->bytes = ++x->traces;
+        }
+        trace = g->bytes;
+    }
+    memlord_i_heap_alloc(x, b->bytes, trace);
 }
 
 /* What is gone of each trace: what was allocated (x->sum and x->more: by the sites of a device)
    less what is live. Answers how many allocations. */
-static uint64_t memlord_i_heap_sums(memlord_i_export *x, memlord_i_gone *gone) {
+static MEMLORD_I_COLD uint64_t memlord_i_heap_sums(memlord_i_export *x, memlord_i_gone *gone) {
     uint64_t total = 0;
     uint32_t i;
     for (i = 1; i <= x->sites + x->devices; i++) {
-        uint32_t slot = i <= x->sites ? memlord_i_row_at(x->lord, MEMLORD_I_SITE, i)->slot
-                                      : i - x->sites;
+        uint32_t slot =
+            i <= x->sites ? memlord_i_row_at(x->lord, MEMLORD_I_SITE, i)->slot : i - x->sites;
         uint64_t allocs = x->r->stat[slot - 1].allocs, bytes = x->r->stat[slot - 1].total_allocated;
         memlord_i_gone *g = &gone[memlord_i_heap_trace(x, slot, MEMLORD_I_HEAP_UNKNOWN)];
         if (i <= x->sites) {
@@ -14028,7 +14516,7 @@ static uint64_t memlord_i_heap_sums(memlord_i_export *x, memlord_i_gone *gone) {
 }
 
 /* What is live of arenas, and the way up to the peak and down again. */
-static void memlord_i_heap_peaks(memlord_i_export *x) {
+static MEMLORD_I_COLD void memlord_i_heap_peaks(memlord_i_export *x) {
     uint64_t at;
     uint32_t i;
     for (i = 1; i <= x->devices; i++) {
@@ -14046,9 +14534,9 @@ static void memlord_i_heap_peaks(memlord_i_export *x) {
     for (; at < x->written; at++) memlord_i_heap_line1(x->o, "-", at);
 }
 
-static void memlord_i_heaptrack(memlord_i_export *x) {
-    size_t size = ((size_t)x->sites + x->devices * MEMLORD_I_HEAP_KINDS + 1) *
-                  sizeof(memlord_i_gone);
+static MEMLORD_I_COLD void memlord_i_heaptrack(memlord_i_export *x) {
+    size_t size =
+        ((size_t)x->sites + x->devices * MEMLORD_I_HEAP_KINDS + 1) * sizeof(memlord_i_gone);
     memlord_i_gone *gone = (memlord_i_gone *)memlord_i_alloc(x->lord, size);
     uint64_t total, trace;
     if (!gone) {
@@ -14076,22 +14564,25 @@ static void memlord_i_heaptrack(memlord_i_export *x) {
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
    Every block is a segment of its own, so that its bytes lie in one at every step; a device's
    arena is one too, at an address no block has. Blocks of no bytes are left out. A block's site
-   is its frame, its tag its category. CUDA devices keep their index; the others come after them,
-   as "memlord" lists. Memo: the words, then the tags and the frames by row. -- */
+   is its frame, with its scopes as callers, its tag its category. CUDA devices keep their index;
+   the others come after them, as "memlord" lists. Traces are of the ring; where it knows a
+   storage, what it says last is what the segments say, so that viewers can walk back from them.
+   Memo: the words, then tags, sites and scopes by number. -- */
 
-#define MEMLORD_I_VIZ_WORDS(X)                                                                \
-    X(device_traces) X(segments) X(allocator_settings) X(memlord) X(device) X(address)        \
-    X(total_size) X(allocated_size) X(active_size) X(requested_size) X(stream)                \
-    X(segment_type) X(large) X(small) X(segment_pool_id) X(is_expandable) X(frames)           \
-    X(blocks) X(size) X(state) X(active_allocated) X(active_pending_free) X(action) X(addr)   \
-    X(time_us) X(category) X(alloc) X(free_requested) X(free_completed) X(segment_alloc)      \
-    X(segment_free) X(snapshot) X(oom) X(device_free) X(name) X(filename) X(line) X(unknown)  \
-    X(version) X(devices) X(tags) X(sites)
+#define MEMLORD_I_VIZ_WORDS(X)                                                                     \
+    X(device_traces)                                                                               \
+    X(segments) X(allocator_settings) X(memlord) X(device) X(address) X(total_size)                \
+        X(allocated_size) X(active_size) X(requested_size) X(stream) X(segment_type) X(large)      \
+            X(small) X(segment_pool_id) X(is_expandable) X(frames) X(blocks) X(size) X(state)      \
+                X(active_allocated) X(active_pending_free) X(action) X(addr) X(time_us)            \
+                    X(category) X(alloc) X(free_requested) X(free_completed) X(segment_alloc)      \
+                        X(segment_free) X(snapshot) X(oom) X(device_free) X(name) X(filename)      \
+                            X(line) X(unknown) X(version) X(devices) X(tags) X(sites) X(scopes)
 enum {
 #define MEMLORD_I_X(word) MEMLORD_I_VIZ_##word,
     MEMLORD_I_VIZ_WORDS(MEMLORD_I_X)
 #undef MEMLORD_I_X
-    MEMLORD_I_VIZ_COUNT
+        MEMLORD_I_VIZ_COUNT
 };
 static const char *const memlord_i_viz_words[] = {
 #define MEMLORD_I_X(word) #word,
@@ -14101,7 +14592,7 @@ static const char *const memlord_i_viz_words[] = {
 
 #define MEMLORD_I_VIZ_BATCH 1000 /* the viewer takes a batch of a list as arguments */
 
-static void memlord_i_viz_u64(memlord_i_out *o, uint64_t v) {
+static MEMLORD_I_COLD void memlord_i_viz_u64(memlord_i_out *o, uint64_t v) {
     unsigned n = v >> 63 ? 9 : 8;
     if (v < 256) {
         memlord_i_puts(o, "K");
@@ -14116,7 +14607,7 @@ static void memlord_i_viz_u64(memlord_i_out *o, uint64_t v) {
         if (n == 9) memlord_i_put_le(o, 0, 1);
     }
 }
-static void memlord_i_viz_text(memlord_i_out *o, const char *text) {
+static MEMLORD_I_COLD void memlord_i_viz_text(memlord_i_out *o, const char *text) {
     memlord_i_puts(o, "X");
     memlord_i_put_le(o, memlord_i_utf8_size(text), 4);
     memlord_i_put_utf8(o, text, "");
@@ -14130,7 +14621,7 @@ static void memlord_i_viz_get(memlord_i_out *o, uint32_t memo) {
     memlord_i_put_le(o, memo, 4);
 }
 /* A word: in full once, then by its number. */
-static void memlord_i_viz_word(memlord_i_export *x, int word) {
+static MEMLORD_I_COLD void memlord_i_viz_word(memlord_i_export *x, int word) {
     if (x->words >> word & 1) {
         memlord_i_puts(x->o, "h");
     } else {
@@ -14153,22 +14644,42 @@ static void memlord_i_viz_words2(memlord_i_export *x, int key, int value) {
 static void memlord_i_viz_item(memlord_i_out *o, uint64_t i) {
     memlord_i_puts(o, i % MEMLORD_I_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
-static void memlord_i_viz_list_end(memlord_i_out *o, uint64_t n) { memlord_i_puts(o, n ? "e" : ""); }
+static void memlord_i_viz_list_end(memlord_i_out *o, uint64_t n) {
+    memlord_i_puts(o, n ? "e" : "");
+}
 
 static uint32_t memlord_i_viz_memo_tag(uint32_t row) { return MEMLORD_I_VIZ_COUNT + row; }
 static uint32_t memlord_i_viz_memo_site(const memlord_i_export *x, uint32_t row) {
     return MEMLORD_I_VIZ_COUNT + x->tags + row;
 }
-static void memlord_i_viz_frames(memlord_i_export *x, uint32_t site) {
+static uint32_t memlord_i_viz_memo_scope(const memlord_i_export *x, uint32_t id) {
+    return MEMLORD_I_VIZ_COUNT + x->tags + x->sites + id;
+}
+static MEMLORD_I_COLD void memlord_i_viz_frames(memlord_i_export *x, uint32_t site,
+                                                uint32_t scope) {
+    const memlord_i_scope *of = scope ? memlord_i_scope_at(x->lord, scope) : NULL;
     memlord_i_viz_word(x, MEMLORD_I_VIZ_frames);
-    if (site)
-        memlord_i_viz_get(x->o, memlord_i_viz_memo_site(x, site));
-    else
-        memlord_i_puts(x->o, "]");
+    memlord_i_puts(x->o, site || of ? "](" : "]");
+    if (site) memlord_i_viz_get(x->o, memlord_i_viz_memo_site(x, site));
+    for (; of; of = of->parent) memlord_i_viz_get(x->o, memlord_i_viz_memo_scope(x, of->id));
+    if (site || scope) memlord_i_puts(x->o, "e");
+}
+
+/* The next item of a list: a frame. */
+static MEMLORD_I_COLD void memlord_i_viz_frame(memlord_i_export *x, uint32_t i, const char *name,
+                                               const char *file, int line) {
+    memlord_i_viz_item(x->o, i - 1);
+    memlord_i_puts(x->o, "}(");
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_name);
+    memlord_i_viz_text(x->o, name);
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_filename);
+    memlord_i_viz_text(x->o, file);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_line, line > 0 ? (uint64_t)line : 0);
+    memlord_i_puts(x->o, "u");
 }
 
 /* "memlord": what the rest refers to. */
-static void memlord_i_viz_names(memlord_i_export *x) {
+static MEMLORD_I_COLD void memlord_i_viz_names(memlord_i_export *x) {
     memlord_i_out *o = x->o;
     uint32_t i;
     memlord_i_viz_word(x, MEMLORD_I_VIZ_memlord);
@@ -14195,23 +14706,24 @@ static void memlord_i_viz_names(memlord_i_export *x) {
     memlord_i_viz_word(x, MEMLORD_I_VIZ_sites);
     memlord_i_puts(o, "]");
     for (i = 1; i <= x->sites && !o->failed; i++) {
-        const memlord_site *site = memlord_i_export_site(x, i);
-        memlord_i_viz_item(o, i - 1);
-        memlord_i_puts(o, "]}(");
-        memlord_i_viz_word(x, MEMLORD_I_VIZ_name);
-        memlord_i_viz_text(o, site->function);
-        memlord_i_viz_word(x, MEMLORD_I_VIZ_filename);
-        memlord_i_viz_text(o, site->file);
-        memlord_i_viz_pair(x, MEMLORD_I_VIZ_line, site->line > 0 ? (uint64_t)site->line : 0);
-        memlord_i_puts(o, "ua");
+        const memlord_site *site = memlord_i_row_site(x->lord, i);
+        memlord_i_viz_frame(x, i, site->function, site->file, site->line);
         memlord_i_viz_put(o, memlord_i_viz_memo_site(x, i));
     }
     memlord_i_viz_list_end(o, x->sites);
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_scopes);
+    memlord_i_puts(o, "]");
+    for (i = 1; i <= x->scopes && !o->failed; i++) {
+        const memlord_i_scope *scope = memlord_i_scope_at(x->lord, i);
+        memlord_i_viz_frame(x, i, scope->name, "scope", 0);
+        memlord_i_viz_put(o, memlord_i_viz_memo_scope(x, i));
+    }
+    memlord_i_viz_list_end(o, x->scopes);
     memlord_i_puts(o, "u");
 }
 
 /* A segment with its block. */
-static void memlord_i_viz_segment(memlord_i_export *x, const memlord_i_alive *b) {
+static MEMLORD_I_COLD void memlord_i_viz_segment(memlord_i_export *x, const memlord_i_alive *b) {
     memlord_i_out *o = x->o;
     if (!b->bytes) return;
     memlord_i_viz_item(o, x->written++);
@@ -14233,31 +14745,59 @@ static void memlord_i_viz_segment(memlord_i_export *x, const memlord_i_alive *b)
     memlord_i_puts(o, "\x86");
     memlord_i_viz_word(x, MEMLORD_I_VIZ_is_expandable);
     memlord_i_puts(o, "\x89");
-    memlord_i_viz_frames(x, b->site);
+    memlord_i_viz_frames(x, b->site, b->scope);
     memlord_i_viz_word(x, MEMLORD_I_VIZ_blocks);
     memlord_i_puts(o, "]}(");
     memlord_i_viz_pair(x, MEMLORD_I_VIZ_address, b->storage);
     memlord_i_viz_pair(x, MEMLORD_I_VIZ_size, b->bytes);
     memlord_i_viz_pair(x, MEMLORD_I_VIZ_requested_size, b->bytes);
-    memlord_i_viz_words2(x, MEMLORD_I_VIZ_state, b->pending ? MEMLORD_I_VIZ_active_pending_free
-                                                            : MEMLORD_I_VIZ_active_allocated);
-    memlord_i_viz_frames(x, b->site);
+    memlord_i_viz_words2(x, MEMLORD_I_VIZ_state,
+                         b->pending ? MEMLORD_I_VIZ_active_pending_free
+                                    : MEMLORD_I_VIZ_active_allocated);
+    memlord_i_viz_frames(x, b->site, b->scope);
     memlord_i_puts(o, "uau");
 }
 
-/* The arena of a device, as a block. */
-static void memlord_i_viz_arena(memlord_i_export *x, uint32_t slot) {
+/* What the ring knows of a storage goes before what the map says a moment later. */
+static MEMLORD_I_COLD void memlord_i_viz_alive(memlord_i_export *x, const memlord_i_alive *b) {
+    memlord_i_fate *f = memlord_i_fate_find(x, b->slot, b->storage);
+    memlord_i_alive known = *b;
+    if (f) {
+        if (f->what & MEMLORD_I_FATE_DONE || !memlord_i_fate_lives(f)) return;
+        f->what |= MEMLORD_I_FATE_DONE;
+        known.bytes = MEMLORD_I_BYTES(f->what);
+        known.slot = MEMLORD_I_NOTE_SLOT(f->what);
+        known.pending = MEMLORD_I_NOTE_KIND(f->what) == MEMLORD_EVENT_PEND;
+    }
+    memlord_i_viz_segment(x, &known);
+}
+/* What the map had no more, and arenas. */
+static MEMLORD_I_COLD void memlord_i_viz_others(memlord_i_export *x) {
     memlord_i_alive b;
+    uint64_t i;
     memset(&b, 0, sizeof b);
-    b.slot = slot;
-    b.storage = ((uint64_t)1 << 62) + ((uint64_t)slot << 50);
-    b.bytes = memlord_i_u64_load(&memlord_i_device_at(x->lord, slot)->arena);
-    memlord_i_viz_segment(x, &b);
+    for (i = 0; i < x->fates; i++) {
+        const memlord_i_fate *f = &x->fate[i];
+        if (!f->what || f->what & MEMLORD_I_FATE_DONE || !memlord_i_fate_lives(f)) continue;
+        b.storage = f->storage;
+        b.bytes = MEMLORD_I_BYTES(f->what);
+        b.slot = MEMLORD_I_NOTE_SLOT(f->what);
+        b.site = (uint32_t)f->where & MEMLORD_I_SITE_ROWS_MAX;
+        b.scope = (uint32_t)(f->where >> 36);
+        b.pending = MEMLORD_I_NOTE_KIND(f->what) == MEMLORD_EVENT_PEND;
+        memlord_i_viz_segment(x, &b);
+    }
+    memset(&b, 0, sizeof b);
+    for (b.slot = 1; b.slot <= x->devices; b.slot++) {
+        b.storage = ((uint64_t)1 << 62) + ((uint64_t)b.slot << 50);
+        b.bytes = memlord_i_u64_load(&memlord_i_device_at(x->lord, b.slot)->arena);
+        memlord_i_viz_segment(x, &b);
+    }
 }
 
-/* Up to where its frames go. */
-static void memlord_i_viz_event(memlord_i_export *x, int action, uint64_t addr, uint64_t size,
-                                uint64_t time_us) {
+static MEMLORD_I_COLD void memlord_i_viz_event(memlord_i_export *x, int action, uint64_t addr,
+                                               uint64_t size, uint64_t time_us, uint64_t where) {
+    uint32_t tag = (uint32_t)(where >> 20) & MEMLORD_I_TAG_ROWS_MAX;
     memlord_i_viz_item(x->o, x->written++);
     memlord_i_puts(x->o, "}(");
     memlord_i_viz_words2(x, MEMLORD_I_VIZ_action, action);
@@ -14265,21 +14805,68 @@ static void memlord_i_viz_event(memlord_i_export *x, int action, uint64_t addr, 
     memlord_i_viz_pair(x, MEMLORD_I_VIZ_size, size);
     memlord_i_viz_pair(x, MEMLORD_I_VIZ_stream, 0);
     memlord_i_viz_pair(x, MEMLORD_I_VIZ_time_us, time_us);
+    if (action == MEMLORD_I_VIZ_oom) memlord_i_viz_pair(x, MEMLORD_I_VIZ_device_free, addr);
+    memlord_i_viz_frames(x, (uint32_t)where & MEMLORD_I_SITE_ROWS_MAX, (uint32_t)(where >> 36));
+    if (tag) {
+        memlord_i_viz_word(x, MEMLORD_I_VIZ_category);
+        memlord_i_viz_get(x->o, memlord_i_viz_memo_tag(tag));
+    } else if (action == MEMLORD_I_VIZ_snapshot) {
+        memlord_i_viz_words2(x, MEMLORD_I_VIZ_category, MEMLORD_I_VIZ_unknown);
+    }
+    memlord_i_puts(x->o, "u");
+}
+
+/* Bytes free where a device is; 0: not known. */
+static uint64_t memlord_i_viz_free(const memlord_i_export *x, uint32_t slot) {
+    size_t i;
+    for (i = 0; i < x->r->places; i++) {
+        const memlord_i_place_line *line = &x->r->place[i];
+        if (line->place == memlord_i_place_at(x->lord, slot) && line->sample.known)
+            return line->sample.total > line->sample.used ? line->sample.total - line->sample.used
+                                                          : 0;
+    }
+    return 0;
+}
+
+static MEMLORD_I_COLD void memlord_i_viz_ring(memlord_i_export *x, const memlord_i_read *e,
+                                              uint64_t ns) {
+    uint64_t bytes = MEMLORD_I_BYTES(e->what), us = (x->lord->started_wall + ns) / 1000;
+    uint32_t kind = MEMLORD_I_NOTE_KIND(e->what);
+    memlord_i_fate *f;
+    if (MEMLORD_I_NOTE_SLOT(e->what) != x->only) return;
+    if (kind == MEMLORD_EVENT_OOM)
+        memlord_i_viz_event(x, MEMLORD_I_VIZ_oom, memlord_i_viz_free(x, x->only), bytes, us,
+                            e->where);
+    f = memlord_i_event_of_block(e) ? memlord_i_fate_find(x, x->only, e->storage) : NULL;
+    if (!f || !bytes) return;
+    if (kind == MEMLORD_EVENT_PEND ||
+        (kind == MEMLORD_EVENT_FREE && !(f->what & MEMLORD_I_FATE_OPEN)))
+        memlord_i_viz_event(x, MEMLORD_I_VIZ_free_requested, e->storage, bytes, us, e->where);
+    if (kind == MEMLORD_EVENT_PEND) {
+        f->what |= MEMLORD_I_FATE_OPEN; /* asked to be freed */
+        return;
+    }
+    f->what &= ~MEMLORD_I_FATE_OPEN;
+    if (kind == MEMLORD_EVENT_FREE) {
+        memlord_i_viz_event(x, MEMLORD_I_VIZ_free_completed, e->storage, bytes, us, e->where);
+        memlord_i_viz_event(x, MEMLORD_I_VIZ_segment_free, e->storage, bytes, us, e->where);
+    } else {
+        memlord_i_viz_event(x, MEMLORD_I_VIZ_segment_alloc, e->storage, bytes, us, e->where);
+        memlord_i_viz_event(x, MEMLORD_I_VIZ_alloc, e->storage, bytes, us, e->where);
+    }
 }
 
 /* A device's events. The last one's category is what viewers call blocks that have none. */
-static void memlord_i_viz_trace(memlord_i_export *x, uint32_t slot) {
-    (void)slot;
+static MEMLORD_I_COLD void memlord_i_viz_trace(memlord_i_export *x, uint32_t slot) {
     x->written = 0;
-    memlord_i_viz_event(x, MEMLORD_I_VIZ_snapshot, 0, 0, memlord_i_wall_now() / 1000u);
-    memlord_i_viz_frames(x, 0);
-    memlord_i_viz_words2(x, MEMLORD_I_VIZ_category, MEMLORD_I_VIZ_unknown);
-    memlord_i_puts(x->o, "u");
+    x->only = slot;
+    if (x->more[slot]) memlord_i_ring_each(x, memlord_i_viz_ring);
+    memlord_i_viz_event(x, MEMLORD_I_VIZ_snapshot, 0, 0, memlord_i_wall_now() / 1000, 0);
     memlord_i_viz_list_end(x->o, x->written);
 }
 
 /* Gives devices their numbers; answers how many lists of events that makes. */
-static int32_t memlord_i_viz_number(memlord_i_export *x) {
+static MEMLORD_I_COLD int32_t memlord_i_viz_number(memlord_i_export *x) {
     int32_t n = 0;
     uint32_t slot;
     int cuda;
@@ -14293,15 +14880,16 @@ static int32_t memlord_i_viz_number(memlord_i_export *x) {
     return n;
 }
 
-static void memlord_i_memory_viz(memlord_i_export *x) {
+static MEMLORD_I_COLD void memlord_i_memory_viz(memlord_i_export *x) {
     int32_t n, lists = memlord_i_viz_number(x);
     uint32_t slot;
     memlord_i_puts(x->o, "\x80\x02}(");
     memlord_i_viz_names(x);
     memlord_i_viz_word(x, MEMLORD_I_VIZ_segments);
     memlord_i_puts(x->o, "]");
-    memlord_i_alive_each(x, memlord_i_viz_segment);
-    for (slot = 1; slot <= x->devices; slot++) memlord_i_viz_arena(x, slot);
+    memlord_i_fates_begin(x);
+    memlord_i_alive_each(x, memlord_i_viz_alive);
+    memlord_i_viz_others(x);
     memlord_i_viz_list_end(x->o, x->written);
     memlord_i_viz_word(x, MEMLORD_I_VIZ_device_traces);
     memlord_i_puts(x->o, "]");
@@ -14315,7 +14903,8 @@ static void memlord_i_memory_viz(memlord_i_export *x) {
     memlord_i_puts(x->o, "}u.");
 }
 
-static void memlord_i_export_with(memlord_i_report *r, void (*writer)(memlord_i_export *x)) {
+static MEMLORD_I_COLD void memlord_i_export_with(memlord_i_report *r,
+                                                 void (*writer)(memlord_i_export *x)) {
     memlord *lord = r->lord;
     memlord_i_export *x = (memlord_i_export *)memlord_i_alloc(lord, sizeof *x);
     if (!x) {
@@ -14326,10 +14915,12 @@ static void memlord_i_export_with(memlord_i_report *r, void (*writer)(memlord_i_
     x->lord = lord;
     x->o = r->o;
     x->devices = r->devices;
-    x->sites = memlord_i_rows(lord, MEMLORD_I_SITE) - 1;
-    x->tags = memlord_i_rows(lord, MEMLORD_I_TAG) - 1;
+    x->sites = r->site_rows;
+    x->tags = (uint32_t)r->tags;
+    x->scopes = r->scopes;
     writer(x);
     memlord_i_free(lord, x->alive, x->alive_cap * sizeof *x->alive);
+    memlord_i_free(lord, x->fate, (size_t)x->fates * sizeof *x->fate);
     memlord_i_free(lord, x, sizeof *x);
 }
 
@@ -14348,7 +14939,7 @@ static const struct {
     {memlord_i_json, NULL},
 #if !defined(MEMLORD_NO_REPORTS)
     {NULL, NULL}, /* HTML: not yet */
-    {NULL, NULL}, /* TRACE: not yet */
+    {NULL, memlord_i_trace_json},
     {NULL, memlord_i_prometheus},
     {NULL, memlord_i_pprof},
     {NULL, memlord_i_heaptrack},
@@ -14366,8 +14957,7 @@ static int memlord_i_format_known(memlord_format format) {
 static void memlord_i_format_write(memlord_i_report *r, memlord_format format) {
     if (memlord_i_writers[format].report) memlord_i_writers[format].report(r);
 #if !defined(MEMLORD_NO_REPORTS)
-    if (memlord_i_writers[format].other)
-        memlord_i_export_with(r, memlord_i_writers[format].other);
+    if (memlord_i_writers[format].other) memlord_i_export_with(r, memlord_i_writers[format].other);
 #endif
 }
 

@@ -1,8 +1,10 @@
 /* A ledger as an inference server would have it, saved in every format: what consumers.sh hands to
-   the programs that read them. consumers DIRECTORY; prints what they have to find. */
+   the programs that read them. consumers DIRECTORY EVENTS: with a ring of so many, 0 none; prints
+   what they have to find. */
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -46,17 +48,37 @@ static void load(memlord_device card, uint64_t base) {
     }
 }
 
+static void attention(memlord_device card, uint64_t key, uint64_t scratch, uint64_t i) {
+    MEMLORD_SCOPE(lord, "attention; \"heads\"") {
+        MEMLORD_TAG(lord, "kv_cache") {
+            memlord_alloc(lord, card, key, (2 << 20) + i, MEMLORD_SITE());
+        }
+        memlord_alloc(lord, card, scratch, (uint64_t)(16 + i % 7) << 20, MEMLORD_SITE());
+        memlord_free(lord, card, scratch, MEMLORD_SITE());
+    }
+}
+
 static void decode(memlord_device card, uint64_t base, int steps) {
     int i;
     for (i = 0; i < steps; i++) {
         uint64_t key = base + ((uint64_t)i << 24);
-        MEMLORD_TAG(lord, "kv_cache") {
-            memlord_alloc(lord, card, key, (2 << 20) + (uint64_t)i, MEMLORD_SITE());
+        MEMLORD_SCOPE(lord, "decode") {
+            attention(card, key, base - 4096, (uint64_t)i);
+            if (i % 4 == 3) memlord_free(lord, card, key - ((uint64_t)2 << 24), NULL);
+            if (i % 8 == 0) memlord_scope_shapes(lord, "q[1,32,128]");
         }
-        memlord_alloc(lord, card, base - 4096, (uint64_t)(16 + i % 7) << 20, MEMLORD_SITE());
-        memlord_free(lord, card, base - 4096, MEMLORD_SITE());
-        if (i % 4 == 3) memlord_free(lord, card, key - ((uint64_t)2 << 24), NULL);
     }
+}
+
+/* A card's work, on a thread of its own. */
+static void *work(void *user) {
+    memlord_device card = *(const memlord_device *)user;
+    uint64_t base = (uint64_t)0x7f0000000000 + ((uint64_t)(unsigned)card.index << 40);
+    MEMLORD_SCOPE(lord, "load") { load(card, base); }
+    memlord_checkpoint(lord, card.index ? "second card loaded" : "first card loaded");
+    decode(card, base + ((uint64_t)1 << 38), 64);
+    memlord_capacity_sample(lord, card);
+    return NULL;
 }
 
 static void odds_and_ends(memlord_device cpu, memlord_device card) {
@@ -77,13 +99,16 @@ static void odds_and_ends(memlord_device cpu, memlord_device card) {
 }
 
 static int save_all(const char *directory) {
-    static const char *const names[] = {"txt",     "json",      "html",   "trace", "prom",
-                                        "pb",      "heaptrack", "folded", "pickle", "csv"};
+    static const char *const suffixes[] = {
+#define SUFFIX(name, suffix, text) suffix,
+        MEMLORD_I_FORMATS(SUFFIX)
+#undef SUFFIX
+    };
     int format, bad = 0;
     for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
         char path[512];
         memlord_result r;
-        snprintf(path, sizeof path, "%s/ledger.%s", directory, names[format]);
+        snprintf(path, sizeof path, "%s/ledger.%s", directory, suffixes[format]);
         r = memlord_save(lord, (memlord_format)format, path);
         if (r && r != MEMLORD_E_UNSUPPORTED) {
             fprintf(stderr, "%s: %s\n", path, memlord_result_text(r));
@@ -103,21 +128,25 @@ static void print_stats(void) {
 }
 
 int main(int argc, char **argv) {
+    memlord_device card[2] = {memlord_device_cuda(0), memlord_device_cuda(1)};
+    pthread_t thread[2];
     memlord_desc desc;
     int i;
-    if (argc != 2) return 2;
+    if (argc != 3) return 2;
     memset(&desc, 0, sizeof desc);
     desc.flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_THREADS;
     if (memlord_create(&desc, &lord)) return 1;
     memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, capacity, NULL);
-    for (i = 0; i < 2; i++) {
-        memlord_device card = memlord_device_cuda(i);
-        uint64_t base = (uint64_t)0x7f0000000000 + ((uint64_t)(unsigned)i << 40);
-        load(card, base);
-        decode(card, base + ((uint64_t)1 << 38), 64);
-        memlord_capacity_sample(lord, card);
-    }
-    odds_and_ends(memlord_device_cpu(), memlord_device_cuda(0));
+    memlord_alloc(lord, card[1], 0x600000000000, 123 << 20, MEMLORD_SITE()); /* the ring's past */
+    memlord_alloc(lord, card[1], 0x610000000000, 45 << 20, MEMLORD_SITE());
+    if (strtoul(argv[2], NULL, 10)) memlord_events_start(lord, strtoul(argv[2], NULL, 10));
+    memlord_snapshots_start(lord, 0);
+    for (i = 0; i < 2; i++)
+        if (pthread_create(&thread[i], NULL, work, &card[i])) return 1;
+    for (i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    memlord_free(lord, card[1], 0x610000000000, MEMLORD_SITE());
+    odds_and_ends(memlord_device_cpu(), card[0]);
+    memlord_scope_begin(lord, "never ended");
     print_stats();
     return save_all(argv[1]);
 }

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""consumers.py WHAT DIRECTORY: reads a file of tests/consumers.c as its consumers do, and says
+nothing when all that must hold of it does. WHAT is pickle, json, csv, folded or heaptrack."""
+import collections
+import csv
+import json
+import pickle
+import sys
+
+directory = sys.argv[2]
+
+
+def path(suffix):
+    return f"{directory}/ledger.{suffix}"
+
+
+stats = {k: int(v) for k, v in (line.strip().split("=") for line in open(f"{directory}/stats"))}
+
+
+def same(what, found, wanted):
+    assert found == wanted, f"{what}: {found} instead of {wanted}"
+
+
+def check_json():
+    report = json.load(open(path("json")))
+    same("allocated", report["total"]["allocated"], stats["allocated"])
+
+
+def check_csv():
+    rows = list(csv.DictReader(open(path("csv"), newline=""), strict=True))
+    same("blocks", len(rows), stats["live_blocks"])
+    arenas = sum(d["arena"] for d in json.load(open(path("json")))["devices"])
+    same("bytes", sum(int(r["bytes"]) for r in rows) + arenas, stats["allocated"])
+    same("pending", sum(int(r["bytes"]) for r in rows if r["pending"] == "1"), stats["pending"])
+    assert open(path("csv"), newline="").read().count("\r\n") == len(rows) + 1
+    for row in rows:
+        assert None not in row and None not in row.values(), row
+        assert not row["tag"].startswith(("=", "+", "-", "@")), row
+        if row["shape"]:
+            same("rank", len(json.loads(row["shape"])), 2)
+        assert row["storage"].startswith("0x"), row
+
+
+def check_folded():
+    total, frames = 0, set()
+    for line in open(path("folded"), newline="\n"):
+        stack, size = line.rstrip("\n").rsplit(" ", 1)
+        assert all(stack.split(";")), line
+        frames.update(stack.split(";"))
+        total += int(size)
+    same("bytes", total, stats["allocated"])
+    for frame in "cuda:0", "cuda:1", "cpu", "weights", "decode", "(arena)", "(unknown)":
+        assert frame in frames, frame
+
+
+# heaptrack_print -F has written what is allocated and what leaks, by stack. It adds stacks up in
+# 32 bits in some versions; its own summary has three digits.
+def check_heaptrack():
+    units = {"B": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+    seen = {}
+    for line in open(f"{directory}/heaptrack.out"):
+        for key in "calls to allocation functions", "peak heap memory consumption", \
+                "total memory leaked":
+            if line.startswith(key + ":"):
+                word = line.split(":")[1].split()[0]
+                seen[key] = float(word[:-1]) * units[word[-1]] if word[-1] in units else float(word)
+    near = lambda a, b: abs(a - b) <= 0.006 * b
+    assert near(seen["total memory leaked"], stats["allocated"]), seen
+    assert near(seen["peak heap memory consumption"], stats["peak"]), seen
+    calls = seen["calls to allocation functions"]
+    assert stats["allocs"] <= calls <= stats["allocs"] + 10, (seen, stats["allocs"])
+    # to the byte: as the file itself adds up
+    infos, live, peak, numbers = [], 0, 0, collections.Counter()
+    for line in open(path("heaptrack")):
+        mode, rest = line[0], line[2:].split()
+        if mode == "a":
+            infos.append(int(rest[0], 16))
+        elif mode in "+-":
+            i = int(rest[0], 16)
+            numbers[i] += 1 if mode == "+" else -1
+            assert numbers[i] in (0, 1) or mode == "+", line
+            live += infos[i] if mode == "+" else -infos[i]
+            peak = max(peak, live)
+    same("live", live, stats["allocated"])
+    same("peak", peak, stats["peak"])
+
+
+def snapshot_blocks(snapshot):
+    """What is live at the end, by device: address -> (size, pending); checks the segments."""
+    devices = collections.defaultdict(dict)
+    for s in snapshot["segments"]:
+        same("segment", sum(b["size"] for b in s["blocks"]), s["total_size"])
+        at = s["address"]
+        for b in s["blocks"]:
+            same("address", b["address"], at)
+            at += b["size"]
+            assert b["state"] in ("active_allocated", "active_pending_free"), b
+            assert b["address"] not in devices[s["device"]], b
+            devices[s["device"]][b["address"]] = (b["size"], b["state"] == "active_pending_free")
+        active = sum(b["size"] for b in s["blocks"])
+        same("active", s["active_size"], active)
+        pending = s["blocks"][0]["state"] == "active_pending_free"
+        same("allocated", s["allocated_size"], 0 if pending else active)
+        for key in "stream", "segment_type", "segment_pool_id", "is_expandable", "frames":
+            assert key in s, key
+    return devices
+
+
+def walk_back(trace, blocks):
+    """As the viewer does: from the end to the beginning, every block in a segment."""
+    segments = {a: size for a, (size, _) in blocks.items()}
+    live = {a: pending for a, (_, pending) in blocks.items()}
+    for e in reversed(trace):
+        a, size, action = e["addr"], e["size"], e["action"]
+        if action == "alloc":
+            assert a in live and segments[a] == size, e
+            assert not live.pop(a), e
+        elif action == "segment_alloc":
+            assert a not in live, e
+            same("segment", segments.pop(a), size)
+        elif action == "segment_free":
+            assert a not in segments, e
+            segments[a] = size
+        elif action == "free_completed":
+            assert a not in live and segments[a] == size, e
+            live[a] = True
+        elif action == "free_requested":
+            assert live[a], e
+            live[a] = False
+    assert set(live) == set(segments)
+
+
+def check_pickle():
+    data = open(path("pickle"), "rb").read()
+    same("protocol", data[:2], b"\x80\x02")
+    import pickletools
+    size = 0
+    names = set()
+    for op, argument, _ in pickletools.genops(data):
+        names.add(op.name)
+        size = 0 if op.name == "MARK" else size + 1
+        if op.name == "LONG1":
+            assert argument > 0x7fffffff, argument
+    allowed = "PROTO MARK STOP BININT BININT1 LONG1 BINUNICODE EMPTY_DICT EMPTY_LIST APPEND " \
+              "APPENDS SETITEM SETITEMS TUPLE2 BINGET LONG_BINGET BINPUT LONG_BINPUT NEWFALSE"
+    assert names <= set(allowed.split()), names - set(allowed.split())
+    snapshot = pickle.loads(data)
+    blocks = snapshot_blocks(snapshot)
+    same("live", sum(s for d in blocks.values() for s, _ in d.values()), stats["allocated"])
+    same("pending", sum(s for d in blocks.values() for s, p in d.values() if p), stats["pending"])
+    numbers = snapshot["memlord"]["devices"]
+    same("cuda:1", numbers["cuda:1"], 1)
+    assert numbers["cpu"] > 1, numbers
+    categories = set()
+    for number, trace in enumerate(snapshot["device_traces"]):
+        same("last action", trace[-1]["action"], "snapshot")
+        same("its category", trace[-1]["category"], "unknown")
+        times = [e["time_us"] for e in trace]
+        same("order", times, sorted(times))
+        for e in trace:
+            categories.add(e.get("category"))
+            for frame in e["frames"]:
+                assert set(frame) == {"name", "filename", "line"}, frame
+        walk_back(trace, blocks[number])
+    if int(directory.rsplit("/", 1)[1]) >= 4096:
+        assert {"weights", "kv_cache", "unknown"} <= categories, categories
+
+
+try:
+    globals()["check_" + sys.argv[1]]()
+except AssertionError as e:
+    sys.exit(f"{sys.argv[1]}: {e or 'does not hold'} (line {e.__traceback__.tb_next.tb_lineno})")
