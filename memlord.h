@@ -3459,7 +3459,7 @@ typedef struct memlord_i_saver {
 
 #define MEMLORD_I_HOLDERS 32
 typedef struct memlord_i_holders {
-    uint64_t at, bytes, epoch; /* ns since create; live then; which */
+    uint64_t at, bytes; /* ns since create; live then */
     size_t tags, sites;
     memlord_tag_stat tag[MEMLORD_I_HOLDERS];
     memlord_site_stat site[MEMLORD_I_HOLDERS];
@@ -10942,10 +10942,9 @@ static MEMLORD_I_COLD void memlord_i_holders_take(memlord *lord, uint32_t slot, 
                                    MEMLORD_I_HOLDERS, 0);
     memlord_i_lock_take(&lord->snapshots_lock);
     old = device->holders;
-    if (old && old->bytes > live && old->epoch == memlord_i_u64_load(&lord->epoch)) {
+    if (old && old->bytes > live) {
         old = h; /* another thread saw more */
     } else {
-        h->epoch = memlord_i_u64_load(&lord->epoch);
         device->holders = h;
         memlord_i_u64_store(&device->watch.holders_at, live + live / 16 + 1);
     }
@@ -10957,6 +10956,19 @@ static void memlord_i_holders_look(memlord *lord, uint32_t slot) {
     if (live && live >= memlord_i_u64_load(&memlord_i_device_at(lord, slot)->watch.holders_at))
         memlord_i_holders_take(lord, slot, live);
 }
+/* The peak is what is live now. Not inside. */
+static void memlord_i_holders_restart(memlord *lord, uint32_t slot) {
+    memlord_i_device *device = memlord_i_device_at(lord, slot);
+    memlord_i_holders *old;
+    if (memlord_i_self.busy) return;
+    memlord_i_lock_take(&lord->snapshots_lock);
+    old = device->holders;
+    device->holders = NULL;
+    memlord_i_u64_store(&device->watch.holders_at, 0);
+    memlord_i_lock_drop(&lord->snapshots_lock);
+    memlord_i_free(lord, old, sizeof *old);
+    memlord_i_holders_look(lord, slot);
+}
 /* Copies who held it; 0: not known. */
 static int memlord_i_holders_get(memlord *lord, uint32_t slot, memlord_i_holders *out) {
     const memlord_i_holders *h;
@@ -10964,7 +10976,7 @@ static int memlord_i_holders_get(memlord *lord, uint32_t slot, memlord_i_holders
     h = memlord_i_device_at(lord, slot)->holders;
     if (h) *out = *h;
     memlord_i_lock_drop(&lord->snapshots_lock);
-    return h && out->epoch == memlord_i_u64_load(&lord->epoch);
+    return h != NULL;
 }
 
 static MEMLORD_I_COLD void memlord_i_snapshots_close(memlord *lord) {
@@ -16675,6 +16687,7 @@ MEMLORD_API void memlord_reset(memlord *lord) {
         memlord_i_u64_store(&memlord_i_scope_at(lord, i)->device_ns, 0);
     memlord_i_lock_drop(&memlord_i_process.cold);
     memlord_i_thread_put(lord, t);
+    for (i = 1; i < n; i++) memlord_i_holders_restart(lord, i);
     memlord_i_place_review(lord, NULL);
     memlord_i_log(lord, MEMLORD_LOG_INFO, "[reset] a new epoch: totals 0, peaks at what is live");
 }
@@ -16687,8 +16700,10 @@ MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
     if (!t) return;
     n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     for (i = 1; i < n; i++)
-        if (memlord_i_selects(sel, memlord_i_device_at(lord, i)->device))
+        if (memlord_i_selects(sel, memlord_i_device_at(lord, i)->device)) {
             memlord_i_row_peak_reset(lord, t, MEMLORD_I_DEVICE, i);
+            memlord_i_holders_restart(lord, i);
+        }
     memlord_i_thread_put(lord, t);
 }
 

@@ -248,7 +248,7 @@ unharmed node 1 node "$out/script.js"
 
 # Everything that records is on, and its reports are of one piece.
 (
-    export MEMLORD_EVENTS=20000 MEMLORD_SNAPSHOTS=10
+    export MEMLORD_EVENTS=2000 MEMLORD_SNAPSHOTS=10
     LD_PRELOAD=$so MEMLORD_REPORT="$out/recorded-%p.json" python3 "$out/script.py"
 ) >"$out/recorded.out" 2>"$out/recorded.err"
 [ $? -eq 3 ] && cmp "$out/python.bare" "$out/recorded.out" >"$out/recorded.why" 2>&1 &&
@@ -260,9 +260,9 @@ reports = [r for r in reports if r["events"]["lost"]] # python may be a script t
 assert len(reports) >= 1, paths
 for report in reports:
     events, cpu = report["events"]["list"], report["devices"][0]
-    assert 15000 < len(events) <= 20000, len(events)
+    assert 1000 < len(events) <= 2000, len(events)
     assert all(a[0] <= b[0] for a, b in zip(events, events[1:]))
-    assert sum(cpu["lifetimes"].values()) > 1000, cpu["lifetimes"]
+    assert sum(cpu["lifetimes"].values()) > 100, cpu["lifetimes"]
     assert len(report["snapshots"]) >= 2, report["snapshots"]
     holders = report["peak_holders"][0]
     assert cpu["stats"]["peak"] * 15 / 16 - 300000 < holders["bytes"] <= cpu["stats"]["peak"], holders
