@@ -8043,6 +8043,33 @@ static MEMLORD_I_COLD void memlord_i_parts_trim(memlord *lord, memlord_i_parts *
     }
 }
 
+/* Hands the parts of a block that is pending now to the one it was moved to, as far as they are
+   inside. */
+static MEMLORD_I_COLD void memlord_i_parts_move(memlord *lord, memlord_i_thread *t,
+                                                uint32_t from_type, uint64_t from_key,
+                                                uint32_t type, uint64_t key, uint64_t bytes) {
+    memlord_i_parts *parts = NULL;
+    memlord_i_side *side;
+    memlord_i_spot spot;
+    (void)memlord_i_spot_find(lord, t, from_type, from_key, 0, &spot);
+    side = spot.entry ? memlord_i_side_of(spot.entry->word2) : NULL;
+    if (side) {
+        parts = side->parts;
+        side->parts = NULL;
+    }
+    memlord_i_spot_leave(t, &spot);
+    if (!parts) return;
+    memlord_i_parts_trim(lord, parts, bytes);
+    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
+    side = spot.entry ? memlord_i_side_of(spot.entry->word2) : NULL;
+    if (side && !side->parts) {
+        side->parts = parts;
+        parts = NULL;
+    }
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_parts_free(lord, parts); /* somebody else has that key already */
+}
+
 /* Copies up to `cap` parts from an offset on; answers how many. *count and *bytes are of all. */
 static MEMLORD_I_COLD size_t memlord_i_parts_copy(memlord *lord, uint32_t type, uint64_t key,
                                                   uint64_t offset, memlord_part_info *out,
@@ -9732,6 +9759,8 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
         memlord_i_unopen(lord, t, slot, key);
         return r;
     }
+    memlord_i_parts_move(lord, t, (uint32_t)from.type, from_key, lord->slot_type[slot], key,
+                         bytes);
     memlord_i_note_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
     memlord_i_note_add(lord, t, MEMLORD_EVENT_MOVE, slot, key, bytes, rows);
     memlord_i_move_count(lord, MEMLORD_I_SLOT(e.word1), slot, bytes);
