@@ -7939,7 +7939,7 @@ static memlord_result memlord_i_part_try(memlord *lord, memlord_i_thread *t, uin
     memlord_result r = memlord_i_spot_side(lord, t, type, key, &spot, &unused);
     if (r) return r;
     side = memlord_i_side_of(spot.entry->word2);
-    *room = side->parts ? side->parts->room * 2 : 4;
+    *room = side->parts && side->parts->room ? side->parts->room * 2 : 4;
     if (side->serial) {
         r = MEMLORD_E_UNKNOWN;
     } else if (kit->part->offset + kit->part->bytes > MEMLORD_I_BYTES(spot.entry->word1)) {
