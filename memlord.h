@@ -3213,6 +3213,7 @@ typedef struct memlord_i_frame {
 typedef struct memlord_i_recent_scope {
     const void *given; /* how the host says it */
     uint32_t parent;
+    int planted;       /* by a place; else by name */
     memlord_i_scope *scope;
     memlord_i_stint *stint;
 } memlord_i_recent_scope;
@@ -10319,6 +10320,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_look_up(memlord *lord, meml
     if (!stint) return MEMLORD_E_NOMEM;
     recent->given = given;
     recent->parent = t->scope;
+    recent->planted = origin != NULL;
     recent->scope = scope;
     recent->stint = stint;
     return MEMLORD_OK;
@@ -10600,6 +10602,7 @@ static memlord_result memlord_i_scope_open(memlord *lord, memlord_i_thread *t, c
     if (t->nest->depth == MEMLORD_I_SCOPE_DEPTH) return MEMLORD_E_STATE;
     recent = memlord_i_recent_at(t->nest, given, t->scope);
     if (MEMLORD_I_UNLIKELY(recent->given != given || recent->parent != t->scope ||
+                           recent->planted != (place != NULL) ||
                            (name && strncmp(recent->scope->name, name, MEMLORD_I_SCOPE_NAME)))) {
         r = memlord_i_scope_look_up(lord, t, place ? place->name : name, given,
                                     place ? &place->site : NULL, recent);
