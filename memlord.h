@@ -5581,6 +5581,7 @@ static MEMLORD_I_COLD void memlord_i_row_peak_reset(memlord *lord, memlord_i_thr
                                                     uint32_t number) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
     memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
+    if (cell && book == MEMLORD_I_DEVICE) memlord_i_high_tell(lord, number, cell);
     memlord_i_lock_take(&row->lock);
     memlord_i_u64_store(&row->peak, memlord_i_row_live(lord, book, number));
     memlord_i_u64_store(&row->turn, memlord_i_u64_load(&row->turn) + 1);
