@@ -3206,6 +3206,7 @@ typedef struct memlord_i_frame {
     int adopted;
     uint32_t devices;           /* of `at` that are set */
     uint64_t start, before, blocks;
+    uint64_t least;             /* its peak, from what others did in a scope inside */
     const char *shapes;
     memlord_i_level *at;        /* by slot */
 } memlord_i_frame;
@@ -5338,9 +5339,22 @@ static memlord_i_level *memlord_i_frame_level(memlord_i_frame *f, uint32_t slot)
     }
     return &f->at[slot];
 }
+/* From one level to another: cells are folded by 2^63, so the rest says it all. */
+static int64_t memlord_i_level_rise(uint64_t from, uint64_t to) {
+    uint64_t rise = (to - from) & (UINT64_MAX >> 1);
+    return (int64_t)(rise | (rise & (uint64_t)1 << 62) << 1);
+}
 static void memlord_i_frame_raise(memlord_i_frame *f, uint32_t slot, uint64_t level) {
     memlord_i_level *at = memlord_i_frame_level(f, slot);
-    if ((int64_t)level > (int64_t)at->high) at->high = level;
+    if (memlord_i_level_rise(at->high, level) > 0) at->high = level;
+}
+/* Others' cells rose by so much for this frame: as if it had begun with that much less. */
+static void memlord_i_frame_shift(memlord_i_frame *f, uint32_t slot, uint64_t rise,
+                                  uint64_t level) {
+    memlord_i_level *at = memlord_i_frame_level(f, slot);
+    at->from -= rise;
+    at->high -= rise;
+    memlord_i_frame_raise(f, slot, level);
 }
 /* A cell's high is about to begin anew. */
 static void memlord_i_high_tell(memlord *lord, uint32_t slot, const memlord_i_cell *cell) {
@@ -5450,8 +5464,20 @@ static void memlord_i_cell_change(memlord *lord, memlord_i_cell *cell, const mem
     if (c->out) memlord_i_cell_out(lord, c->book, c->number, cell, c->out);
 }
 
-/* Counts on the thread's own cell, or, when that could not be made, on the orphan's, which
-   every row has from its start. Inside the map: takes no lock but the innermost two. */
+/* What a thread did and had no cell for: its scopes are told. */
+static MEMLORD_I_COLD void memlord_i_frames_tell(memlord_i_thread *t, const memlord_i_change *c) {
+    const memlord_i_cell *cell = memlord_i_cell_own(t, c->number);
+    uint64_t sign = c->undo ? UINT64_MAX : 1;
+    memlord_i_frame *f = t->nest->frame;
+    for (; f < t->nest->frame + t->nest->depth; f++) {
+        memlord_i_frame_shift(f, c->number, (c->in - c->out) * sign,
+                              cell ? memlord_i_u64_own(&cell->level) : 0);
+        f->blocks -= (c->allocs - c->frees) * sign;
+    }
+}
+
+/* Counts on the thread's own cell, or, when there is none, on the orphan's, which every row has
+   from its start. Inside the map: takes no lock but the innermost two. */
 static void memlord_i_count(memlord *lord, memlord_i_thread *t, const memlord_i_change *c) {
     memlord_i_cell *cell = memlord_i_cell_at(t, c->book, c->number);
     if (MEMLORD_I_LIKELY(cell && t != lord->orphan)) {
@@ -5461,6 +5487,7 @@ static void memlord_i_count(memlord *lord, memlord_i_thread *t, const memlord_i_
     memlord_i_lock_take(&lord->count_lock);
     memlord_i_cell_change(lord, memlord_i_cell_at(lord->orphan, c->book, c->number), c);
     memlord_i_lock_drop(&lord->count_lock);
+    if (MEMLORD_I_UNLIKELY(t->scope) && c->book == MEMLORD_I_DEVICE) memlord_i_frames_tell(t, c);
 }
 
 /* -- reading -- */
@@ -10370,7 +10397,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_frame_open(memlord *lord, memlord_
     f->handoff = NULL;
     f->adopted = 0;
     f->shapes = NULL;
-    f->blocks = 0;
+    f->blocks = f->least = 0;
     for (i = 1; i < n; i++) {
         memlord_i_cell *cell = memlord_i_cell_own(t, i);
         f->at[i].from = f->at[i].high = 0;
@@ -10402,20 +10429,19 @@ static MEMLORD_I_HOT void memlord_i_frame_sum(memlord *lord, memlord_i_thread *t
     v->stamps = memlord_i_stamp(lord) - f->start;
     for (i = 1; i < n; i++) {
         const memlord_i_cell *cell = memlord_i_cell_own(t, i);
-        const memlord_i_level *at;
+        const memlord_i_level *at = memlord_i_frame_level(f, i);
         uint64_t delta;
-        if (!cell) continue;
-        memlord_i_frame_raise(f, i, memlord_i_u64_own(&cell->high));
-        at = &f->at[i];
-        delta = memlord_i_u64_own(&cell->level) - at->from;
+        if (cell) memlord_i_frame_raise(f, i, memlord_i_u64_own(&cell->high));
+        delta = (uint64_t)memlord_i_level_rise(at->from,
+                                               cell ? memlord_i_u64_own(&cell->level) : 0);
         bytes += delta;
         if (delta) memlord_i_u64_own_add(&devices[i], delta);
-        peak += at->high - at->from;
-        blocks += memlord_i_u64_own(&cell->allocs) - memlord_i_u64_own(&cell->frees);
+        peak += (uint64_t)memlord_i_level_rise(at->from, at->high);
+        if (cell) blocks += memlord_i_u64_own(&cell->allocs) - memlord_i_u64_own(&cell->frees);
         if (f != t->nest->frame) memlord_i_frame_raise(f - 1, i, at->high);
     }
     v->bytes = bytes;
-    v->peak = peak;
+    v->peak = peak > f->least ? peak : f->least;
     v->blocks = blocks - f->blocks;
     v->start = f->start;
     v->before = f->before;
@@ -10530,14 +10556,26 @@ static void memlord_i_handoff_spare(memlord *lord, memlord_i_handoff *h) {
     memlord_i_lock_drop(&lord->scopes_lock);
 }
 
-/* The frames around the owner's hold what the others did by now, too. Under the scopes lock. */
-static void memlord_i_handoff_around(memlord_i_frame *around, const memlord_i_handoff *h) {
+/* The frames around the owner's hold what the others did by now, too: it is as if they had begun
+   with so much less. `peak` is that of all. Under the scopes lock. */
+static void memlord_i_handoff_around(const memlord_i_thread *t, memlord_i_frame *f,
+                                     const memlord_i_handoff *h, uint64_t peak) {
+    memlord_i_frame *g;
     uint32_t i;
-    for (i = 1; i <= MEMLORD_MAX_DEVICES; i++) {
-        uint64_t others = memlord_i_u64_load(&h->devices[i]);
-        if (others) memlord_i_frame_level(around, i)->from -= others;
+    for (g = t->nest->frame; g < f; g++) {
+        int64_t start = 0;
+        for (i = 1; i <= MEMLORD_MAX_DEVICES; i++) {
+            const memlord_i_cell *cell = memlord_i_cell_own(t, i);
+            uint64_t level = cell ? memlord_i_u64_own(&cell->level) : 0;
+            uint64_t from = memlord_i_frame_level(f, i)->from;
+            int64_t own = memlord_i_level_rise(from, level);
+            start += memlord_i_level_rise(memlord_i_frame_level(g, i)->from, from);
+            memlord_i_frame_shift(g, i, memlord_i_u64_load(&h->devices[i]) - (uint64_t)own,
+                                  level);
+        }
+        if (start + (int64_t)peak > (int64_t)g->least) g->least = (uint64_t)start + peak;
+        g->blocks -= h->all.blocks;
     }
-    around->blocks -= h->all.blocks;
 }
 
 /* Ends a frame that has a handoff. */
@@ -10548,8 +10586,8 @@ static MEMLORD_I_COLD void memlord_i_frame_close_handed(memlord *lord, memlord_i
     memlord_i_effort v;
     uint32_t i;
     memlord_i_lock_take(&lord->scopes_lock);
-    if (!f->adopted && f != t->nest->frame) memlord_i_handoff_around(f - 1, h);
     memlord_i_frame_sum(lord, t, f, h->devices, &v);
+    if (!f->adopted) memlord_i_handoff_around(t, f, h, v.peak + h->all.peak);
     memlord_i_lock_drop(&lord->scopes_lock);
     if (!memlord_i_handoff_leave(lord, h, t, &v)) return;
     memlord_i_stint_ready(lord, s);
