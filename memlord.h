@@ -10782,6 +10782,24 @@ static MEMLORD_I_COLD size_t memlord_i_stint_read(memlord *lord, const memlord_i
     return kept - gone;
 }
 
+/* Invocations that no ring remembers any more, those that were lost included. */
+static MEMLORD_I_COLD uint64_t memlord_i_invocations_gone(memlord *lord) {
+    uint64_t gone = memlord_i_u64_load(&lord->lost_invocations);
+    uint32_t i;
+    for (i = 1; i < memlord_i_scopes(lord); i++) {
+        const memlord_i_stint *s = (const memlord_i_stint *)memlord_i_ptr_load_acquire(
+            &memlord_i_scope_at(lord, i)->stints);
+        for (; s; s = s->next) {
+            uint64_t n = memlord_i_u64_load(&s->count);
+            memlord_i_lock_take(&lord->scopes_lock);
+            if (memlord_i_u64_load(&s->epoch) == memlord_i_u64_load(&lord->epoch))
+                gone += n > s->history->cap ? n - s->history->cap : 0;
+            memlord_i_lock_drop(&lord->scopes_lock);
+        }
+    }
+    return gone;
+}
+
 static void memlord_i_scopes_end(memlord *lord) {
     uint32_t i;
     for (i = 1; i < memlord_i_scopes(lord); i++) {
@@ -12179,7 +12197,7 @@ static void memlord_i_text_balance(memlord_i_report *r, const memlord_i_place_li
 /* What was lost of what is not a device's. */
 static void memlord_i_text_lost(memlord_i_report *r) {
     const uint64_t lost[] = {memlord_i_u64_load(&r->lord->lost_scopes),
-                             memlord_i_u64_load(&r->lord->lost_invocations),
+                             memlord_i_invocations_gone(r->lord),
                              memlord_i_u64_load(&r->lord->lost_snapshots)};
     static const char *const what[] = {" scopes", " invocations of scopes", " snapshots"};
     size_t i, shown = 0;
@@ -12372,7 +12390,7 @@ static void memlord_i_json_metadata(memlord_i_report *r) {
                         (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS) != 0);
     memlord_i_puts(r->o, ",\"dropped\":{");
     memlord_i_json_u64(r->o, "scopes", memlord_i_u64_load(&lord->lost_scopes), 1);
-    memlord_i_json_u64(r->o, "scope_invocations", memlord_i_u64_load(&lord->lost_invocations), 0);
+    memlord_i_json_u64(r->o, "scope_invocations", memlord_i_invocations_gone(lord), 0);
     memlord_i_json_u64(r->o, "snapshots", memlord_i_u64_load(&lord->lost_snapshots), 0);
     memlord_i_json_u64(r->o, "events", r->total.dropped_events, 0);
     memlord_i_puts(r->o, "}}");
