@@ -1480,7 +1480,8 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0
 
 /* Writes what happens into a ring of at most `capacity` events (0: 65536; 32 bytes each), over
    the oldest; those are counted in dropped_events. A later start goes on in the same ring, or with
-   another capacity in a new one. Cost: one branch a call when off.
+   another capacity in a new one: what the old one held counts as dropped. Cost: one branch a call
+   when off.
    Errors: E_INVALID over 2^26; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -6486,12 +6487,6 @@ static memlord_i_burst *memlord_i_burst_at(const memlord_i_ring *ring, uint64_t 
                                        (i % ring->bursts) * ring->stride);
 }
 
-/* Lets go of the burst a thread writes. Release: pairs with the exchange of who takes it. */
-static void memlord_i_burst_leave(memlord_i_thread *t) {
-    if (t->burst) memlord_i_u32_store_release(&t->burst->taken, 0);
-    t->burst = NULL;
-}
-
 static void memlord_i_events_lost(memlord *lord, uint32_t slot, uint64_t n) {
     if (slot)
         memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_events, n);
@@ -6508,6 +6503,26 @@ static void memlord_i_burst_lose(memlord *lord, const memlord_i_burst *b) {
     }
     for (i = 0; i < n; i++)
         memlord_i_events_lost(lord, MEMLORD_I_NOTE_SLOT(memlord_i_u64_load(&b->at[i].what)), 1);
+}
+
+/* Lets go of the burst a thread writes; in a ring that was replaced, its events are lost. The
+   exchange pairs with that of who takes it, or retires its ring: one of the two counts. */
+static void memlord_i_burst_leave(memlord_i_thread *t) {
+    memlord_i_burst *b = t->burst;
+    t->burst = NULL;
+    if (!b) return;
+    (void)memlord_i_u32_exchange_seqcst(&b->taken, 0);
+    if (!memlord_i_u32_load(&b->most) && !memlord_i_u32_exchange_seqcst(&b->taken, 1))
+        memlord_i_burst_lose(t->lord, b);
+}
+/* A ring has been replaced: what it held is lost, and its bursts are taken for good. */
+static MEMLORD_I_COLD void memlord_i_ring_retire(memlord *lord, const memlord_i_ring *ring) {
+    uint64_t i;
+    for (i = 0; ring && i < ring->bursts; i++) {
+        memlord_i_burst *b = memlord_i_burst_at(ring, i);
+        memlord_i_u32_store(&b->most, 0); /* who writes there comes over */
+        if (!memlord_i_u32_exchange_seqcst(&b->taken, 1)) memlord_i_burst_lose(lord, b);
+    }
 }
 
 /* The next burst for a thread, whose first event is on `slot`; NULL: all are being written. */
@@ -6615,16 +6630,14 @@ static memlord_i_ring *memlord_i_ring_new(memlord *lord, size_t capacity) {
 
 static MEMLORD_I_COLD memlord_result memlord_i_events_begin(memlord *lord, size_t capacity) {
     memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&lord->ring), *fresh;
-    uint64_t i;
     if (!ring || ring->capacity != capacity) {
         if (memlord_i_self.busy) return MEMLORD_E_STATE;
         fresh = memlord_i_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         memlord_i_lock_take(&memlord_i_process.lock);
-        ring = fresh->older = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
+        fresh->older = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
         memlord_i_ptr_store_release(&lord->ring, fresh);
-        for (i = 0; ring && i < ring->bursts; i++) /* who writes there comes over */
-            memlord_i_u32_store(&memlord_i_burst_at(ring, i)->most, 0);
+        memlord_i_ring_retire(lord, fresh->older);
         memlord_i_lock_drop(&memlord_i_process.lock);
     }
     memlord_i_alert(lord, MEMLORD_I_ALERT_EVENTS, 1);
