@@ -6539,7 +6539,7 @@ static MEMLORD_I_NOINLINE memlord_i_burst *memlord_i_burst_next(memlord *lord, m
         memlord_i_u64_store(&b->turn, turn + 1); /* before any new event: those are releases */
         memlord_i_burst_lose(lord, b);
         memlord_i_u32_store_release(&b->count, 0);
-        memlord_i_u32_store(&b->thread, t->id / 2 - 1);
+        memlord_i_u32_store_release(&b->thread, t->id / 2 - 1);
         b->slot = slot;
         return t->burst = b;
     }
@@ -6725,7 +6725,7 @@ static MEMLORD_I_COLD int memlord_i_reading_next(memlord_i_reading *r, memlord_i
         out->storage = memlord_i_u64_load_acquire(&note->storage);
         out->what = memlord_i_u64_load_acquire(&note->what);
         out->where = memlord_i_u64_load_acquire(&note->where);
-        out->thread = memlord_i_u32_load(&b->thread);
+        out->thread = memlord_i_u32_load_acquire(&b->thread);
         if (++s->at < s->count) s->stamp = memlord_i_u64_load_acquire(&b->at[s->at].stamp);
         whole = memlord_i_u64_load(&b->turn) == s->turn;
         if (!whole || s->at == s->count) *s = r->heap[--r->n];
