@@ -7505,12 +7505,14 @@ static memlord_result memlord_i_attach(memlord *lord, memlord_i_thread *t, memlo
 
 static void memlord_i_parts_trim(memlord *lord, memlord_i_parts *parts, uint64_t bytes);
 
-/* A realloc: same device, another key and size. */
+/* A realloc: same device, another key and size. *plain_rows is what its word2 is then, without a
+   side record: that may be gone as soon as the block is on the map. */
 static memlord_result memlord_i_resize(memlord *lord, memlord_i_thread *t, memlord_i_entry *e,
-                                       uint64_t key, uint64_t bytes, const memlord_site *site) {
+                                       uint64_t key, uint64_t bytes, const memlord_site *site,
+                                       uint64_t *plain_rows) {
     uint32_t slot = MEMLORD_I_SLOT(e->word1);
     uint64_t had = MEMLORD_I_BYTES(e->word1), plain = memlord_i_word2_of(e->word2);
-    uint64_t rows = memlord_i_rows_moved(lord, plain, slot, site, 1);
+    uint64_t rows = *plain_rows = memlord_i_rows_moved(lord, plain, slot, site, 1);
     uint64_t up = bytes > had ? bytes - had : 0, down = had > bytes ? had - bytes : 0;
     memlord_i_change c[MEMLORD_I_BOOKS + 1];
     unsigned n;
@@ -16235,6 +16237,7 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
     memlord_i_thread *t;
     memlord_i_entry e;
     memlord_i_cover cover = {NULL, 0, 0};
+    uint64_t rows = 0;
     uint32_t state, slot;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
@@ -16262,16 +16265,15 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
     } else if (new_storage) {
         if (t->open_tickets && bytes > MEMLORD_I_BYTES(e.word1))
             cover = memlord_i_cover_begin(lord, t, slot, bytes - MEMLORD_I_BYTES(e.word1));
-        r = memlord_i_resize(lord, t, &e, new_storage, bytes, site);
+        r = memlord_i_resize(lord, t, &e, new_storage, bytes, site, &rows);
     } else { /* the real call failed: as it was */
         bytes = MEMLORD_I_BYTES(e.word1);
         new_storage = e.key;
-        r = memlord_i_attach(lord, t, &e, e.key, slot, bytes, memlord_i_word2_of(e.word2), NULL,
-                             0);
+        rows = memlord_i_word2_of(e.word2);
+        r = memlord_i_attach(lord, t, &e, e.key, slot, bytes, rows, NULL, 0);
     }
     if (r == MEMLORD_OK)
-        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, new_storage, bytes,
-                           memlord_i_word2_of(e.word2));
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, new_storage, bytes, rows);
     memlord_i_thread_put(lord, t);
     if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
     memlord_i_call_end(lord, t, slot, 1);
