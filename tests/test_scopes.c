@@ -370,8 +370,6 @@ static void more_scopes_than_fit_are_counted(void **state) {
 
 /* -- deltas and peaks -- */
 
-static void only_what_its_own_thread_did_counts(void **state);
-
 static void every_way_to_change_bytes_counts(void **state) {
     memlord *lord = test_lord(state);
     memlord_block two[2] = {{{0, 0}, 0x8000, 10}, {{0, 0}, 0x9000, 20}};
@@ -614,7 +612,7 @@ static void blocks_with_tag_and_site_remember_their_scope(void **state) {
     int i;
     assert_ok(memlord_tag_begin(lord, "kv"));
     for (i = 0; i < 3; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "s%d", i);
         assert_ok(memlord_scope_begin(lord, name));
         assert_ok(memlord_alloc(lord, cuda(0), 0x1000 + (uint64_t)i * 64, 10, MEMLORD_SITE()));
@@ -1239,8 +1237,6 @@ static void the_next_thread_does_not_inherit_scopes(void **state) {
         close_block(lord, 0x2000);
     }
 }
-
-static void an_owner_who_exits_leaves_the_rest_to_his_helpers(void **state);
 
 typedef struct owner {
     memlord *lord;
