@@ -27,10 +27,10 @@ q := $(if $(V),,@)
 suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites)))
 examples := $(addprefix build/,quickstart llama bands oom server pool libmemlord_preload.so)
-scripts := tests/matrix.sh tests/examples.sh
+scripts := tests/matrix.sh tests/examples.sh tests/consumers.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-.PHONY: help demo test test-all bench install deps clean deps-demo deps-test deps-bench
+.PHONY: help demo test test-all bench install deps clean deps-demo deps-test deps-bench deps-reports
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -102,9 +102,9 @@ install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: header, interposer, me
 		'Version: $(version)' 'Cflags: -I$${prefix}/include' 'Libs: -pthread' \
 		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/memlord.pc
 
-deps: deps-demo deps-test deps-bench ## looks for all that any target needs, and installs it
+deps: deps-demo deps-test deps-bench deps-reports ## looks for all that any target needs, and installs it
 
-deps-demo deps-test deps-bench: deps-%:
+deps-demo deps-test deps-bench deps-reports: deps-%:
 	@sh tests/deps.sh $*
 
 clean: ## removes build/

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/deps.sh demo|test|bench: looks for what a target needs. What is missing is installed
+# tests/deps.sh demo|test|bench|reports: looks for what a target needs. What is missing is installed
 # with apt-get if that is allowed, else the command to type is printed and the status is 1.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -41,6 +41,15 @@ look_for_test() {
     look sqlite3 has sqlite3
     look nodejs has node
     look locales eval 'command -v localedef && test -e /usr/share/i18n/locales/de_DE'
+}
+
+look_for_reports() { # the programs that read them; without one its tests are skipped
+    look_for_test
+    look prometheus has promtool
+    look golang-go eval 'command -v go && go tool -n pprof'
+    look heaptrack has heaptrack_print
+    look libdevel-nytprof-perl test -e /usr/share/perl5/Devel/NYTProf/flamegraph.pl
+    look jq has jq
 }
 
 look_for_bench() {

@@ -57,6 +57,8 @@ every_mode() { # COMPILER STANDARD
     check "$1 $2: with a prefix" \
         "$cmd -DMEMLORD_PREFIX=p_$w -DMEMLORD_IMPLEMENTATION -DUSE=prefix_$w -c $m/use.c \
              -o ${o}_prefix.o"
+    check "$1 $2: without the reports for other tools" \
+        "$cmd -O0 -DMEMLORD_NO_REPORTS -c $m/impl.c -o ${o}_few.o"
     check "$1 $2: the shim" "$cmd -DUSE=shim_$w -c $m/shim.c -o ${o}_shim.o"
     for mode in use off static prefix shim; do uses="$uses X(${mode}_$w)"; done
     objects="$objects ${o}_use.o ${o}_off.o ${o}_static.o ${o}_prefix.o ${o}_shim.o"
@@ -112,6 +114,14 @@ nothing_left() { # COMPILER STANDARD
         "size -A $o.o | awk '/^\\.(ro)?data|^\\.bss/ && \$2 > 0'"
 }
 
+# What is left without the reports for other tools reads and writes no other's format.
+few() { # COMPILER STANDARD
+    o=$out/$1_$(word "$2")
+    check "$1 $2: without those reports, their code is gone" \
+        "strings ${o}_few.o | grep -E 'traceEvents|segment_alloc|alloc_objects|# TYPE' || true;
+         strings ${o}_impl.o | grep -q traceEvents"
+}
+
 stb_first() {
     check "$1: stb_ds.h included first is an error with its cure" \
         "if $(compiler "$1" c99) -c $m/stb_first.c -o $out/never.o 2>$out/$1_stb.txt; then
@@ -130,6 +140,7 @@ main() {
     run_checks
     for_each_standard link_and_run
     for_each_standard symbols
+    for_each_standard few
     run_checks
     for_each_standard nothing_left
     xargs -d '\n' -n 1 sh "$0" one <$list # in turn: the second of each reads what the first made
