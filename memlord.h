@@ -12269,7 +12269,7 @@ static void memlord_i_text_plan(const memlord_i_report *r, size_t most[MEMLORD_I
     }
 }
 
-static void memlord_i_text(memlord_i_report *r) {
+static MEMLORD_I_COLD void memlord_i_text(memlord_i_report *r) {
     size_t most[MEMLORD_I_LISTS], k;
     uint64_t more;
     uint32_t i;
@@ -13085,7 +13085,7 @@ static void memlord_i_json_block(memlord_i_report *r, const memlord_block_info *
     memlord_i_puts(o, "}");
 }
 
-static void memlord_i_json(memlord_i_report *r) {
+static MEMLORD_I_COLD void memlord_i_json(memlord_i_report *r) {
     size_t i;
     uint64_t sum = 0;
     memlord_i_json_metadata(r);
