@@ -1,0 +1,1532 @@
+/* The report page: reads one profile of schema memlord/1 and draws it. No part of a profile
+   is trusted: text reaches the page through textContent and fillText alone, numbers through
+   num(), and whatever is missing or null is left out. */
+'use strict';
+
+// -- values out of a profile --
+
+const arr = x => Array.isArray(x) ? x : [];
+const obj = x => x && typeof x === 'object' && !Array.isArray(x) ? x : {};
+const objs = x => arr(x).map(obj);
+const num = x => typeof x === 'number' && isFinite(x) ? x : null;
+const zero = x => num(x) || 0;
+const clamp = (x, low, high) => x < low ? low : x > high ? high : x;
+const sum = (list, get) => list.reduce((total, x) => total + zero(get(x)), 0);
+const most = (list, get) => list.reduce((top, x) => Math.max(top, zero(get(x))), 0);
+
+/* Names are shown as they are, but bounded, with control characters as pictures, and without
+   what would reorder the text around them. */
+function text(s, max) {
+    if (typeof s === 'number') return String(s);
+    if (typeof s !== 'string') return '';
+    max = max || 240;
+    if (s.length > max) s = s.slice(0, max).replace(/[\ud800-\udbff]$/, '') + '…';
+    return s.replace(/[\x00-\x1f]/g, c => String.fromCharCode(0x2400 + c.charCodeAt(0)))
+        .replace(/[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/g, '\ufffd');
+}
+
+function siteText(site) {
+    if (typeof site === 'string') return text(site);
+    const s = obj(site), line = zero(s.line) ? ':' + s.line : '';
+    return [text(s.function), text(s.file) + line].filter(Boolean).join('  ');
+}
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
+
+/* As memlord_format_bytes: two places at most, none that are zero. */
+function bytes(n) {
+    if (n === null) return '–';
+    if (n < 0) return '−' + bytes(-n);
+    let unit = 0;
+    while (unit < 6 && n >= Math.pow(1024, unit + 1)) unit++;
+    let hundredths = Math.round(n / Math.pow(1024, unit) * 100);
+    if (hundredths === 102400 && unit < 6) hundredths = 100, unit++;
+    return hundredths / 100 + ' ' + UNITS[unit];
+}
+
+const group = n => String(n).replace(/\B(?=(\d{3})+(?!\d))/g, ',');
+const count = n => n === null ? '–' : n < 0 ? '−' + group(-n) : group(n);
+const exact = n => n === null ? '' : count(n) + ' bytes';
+const plus = n => n > 0 ? '+' : '';
+const signed = n => n === null ? '–' : plus(n) + bytes(n);
+const percent = x => x === null ? '–' : Math.round(x * 1000) / 10 + ' %';
+
+function duration(ns) {
+    if (ns === null) return '–';
+    if (ns < 0) return '−' + duration(-ns);
+    const three = (x, unit) => (x < 100 ? Number(x.toPrecision(3)) : Math.round(x)) + unit;
+    if (ns < 1e3) return three(ns, ' ns');
+    if (ns < 999500) return three(ns / 1e3, ' µs');
+    if (ns < 999.5e6) return three(ns / 1e6, ' ms');
+    if (ns < 120e9) return three(ns / 1e9, ' s');
+    const s = Math.round(ns / 1e9);
+    if (s < 7200) return Math.floor(s / 60) + ' min ' + s % 60 + ' s';
+    return count(Math.floor(s / 3600)) + ' h ' + Math.floor(s % 3600 / 60) + ' min';
+}
+
+/* A point in time, as precise as `step` asks. */
+function instant(ns, step) {
+    const unit = view.to < 1e6 ? 1e3 : view.to < 1e9 ? 1e6 : 1e9;
+    const places = clamp(Math.ceil(-Math.log10(step / unit) - 1e-9), 0, 9);
+    return (ns / unit).toFixed(places) + (unit === 1e3 ? ' µs' : unit === 1e6 ? ' ms' : ' s');
+}
+
+/* The first index in [low, high) whose value is above `x`, in an ascending array. */
+function above(values, x, low, high) {
+    while (low < high) {
+        const mid = (low + high) >> 1;
+        if (values[mid] > x) high = mid;
+        else low = mid + 1;
+    }
+    return low;
+}
+
+// -- elements and colours --
+
+const $ = id => document.getElementById(id);
+
+/* An element; attributes whose value is null are left out, functions are handlers. Children
+   that are not elements become text. */
+function el(tag, attributes, ...children) {
+    const e = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {}))
+        if (typeof value === 'function') e.addEventListener(name, value);
+        else if (value !== null && value !== undefined) e.setAttribute(name, value);
+    e.append(...children.filter(c => c !== null && c !== undefined));
+    return e;
+}
+
+function fill(parent, ...children) {
+    parent.textContent = '';
+    parent.append(...children.filter(Boolean));
+}
+
+const sized = (n, show) => el('span', { title: exact(n) }, (show || bytes)(n));
+const facts = pairs => el('dl', { class: 'facts' }, ...pairs.filter(Boolean).map(([name, value, title]) =>
+    el('div', { title }, el('dt', null, name), el('dd', null, value))));
+
+/* A name has the same hue in every report, unless another one of this report took it first. */
+const HUES = 24;
+const hues = new Map();
+function hue(name) {
+    if (hues.has(name)) return hues.get(name);
+    const taken = new Set(hues.values());
+    let h = 0;
+    for (let i = 0; i < name.length; i++) h = Math.imul(h ^ name.charCodeAt(i), 0x01000193) >>> 0;
+    h = ((h ^ h >>> 15) >>> 0) % HUES;
+    for (let i = 0; i < HUES && taken.has(h); i++) h = (h + 7) % HUES;
+    hues.set(name, h);
+    return h;
+}
+const shade = h => `oklch(${ink.dark ? '0.48 0.095' : '0.83 0.085'} ${h * 360 / HUES})`;
+
+function coloured(e, name) {
+    e.classList.add('hue');
+    e.style.setProperty('--hue', hue(name) * 360 / HUES);
+    return e;
+}
+
+/* The theme's colours, for canvases. */
+const ink = {};
+function readTheme() {
+    const root = document.documentElement.classList, probe = $('live');
+    ink.dark = root.contains('dark') && !root.contains('print') ||
+        !root.contains('light') && !root.contains('print') &&
+        matchMedia('(prefers-color-scheme: dark)').matches;
+    for (const name of ['paper', 'panel', 'ink', 'soft', 'rule', 'grid', 'accent', 'fill', 'warn', 'good', 'other']) {
+        probe.style.color = `var(--${name})`;
+        ink[name] = getComputedStyle(probe).color;
+    }
+    ink.shades = Array.from({ length: HUES }, (_, h) => shade(h));
+}
+
+// -- the model --
+
+const KINDS = ['alloc', 'free', 'pend', 'move', 'arena_add', 'arena_sub', 'gc', 'oom', 'scope_begin',
+    'scope_end', 'checkpoint'];
+const [ALLOC, FREE, , MOVE, ADD, SUB, GC, OOM, BEGIN, END, CHECKPOINT] = KINDS.keys();
+
+/* Events in columns. The writer sorts them by time; a profile that did not is sorted here. */
+function readEvents(raw, strings) {
+    const source = obj(raw);
+    let list = arr(source.list).filter(Array.isArray);
+    const names = arr(source.kinds).length ? source.kinds : KINDS;
+    const codes = names.map(name => KINDS.indexOf(name));
+    for (let i = 1; i < list.length; i++)
+        if (!(list[i][0] >= list[i - 1][0])) {
+            list = list.slice().sort((a, b) => zero(a[0]) - zero(b[0]));
+            break;
+        }
+    const n = list.length;
+    const e = { n, lost: zero(source.lost), recorded: num(source.recorded), time: new Float64Array(n),
+        kind: new Int8Array(n), thread: new Int32Array(n), device: new Int32Array(n),
+        bytes: new Float64Array(n), scope: new Float64Array(n), label: i => text(arr(strings)[list[i][7]]) };
+    for (let i = 0; i < n; i++) {
+        const [time, kind, thread, device, , size, , , scope] = list[i];
+        e.time[i] = zero(time);
+        e.kind[i] = typeof kind === 'string' ? KINDS.indexOf(kind) : kind in codes ? codes[kind] : -1;
+        e.thread[i] = thread;
+        e.device[i] = num(device) === null ? -1 : device;
+        e.bytes[i] = zero(size);
+        e.scope[i] = zero(scope);
+    }
+    return e;
+}
+
+/* By how much an event changes what is live on its device, and is charged to its thread. */
+function change(e, i) {
+    const kind = e.kind[i];
+    if (kind === ALLOC || kind === MOVE || kind === ADD) return e.bytes[i];
+    return kind === FREE || kind === SUB ? -e.bytes[i] : 0;
+}
+
+function readSnapshots(raw) {
+    const list = objs(raw).filter(s => num(s.time_ns) !== null).map(s => ({
+        time: s.time_ns, stamp: text(s.timestamp), name: text(s.checkpoint_name),
+        bytes: num(s.total_bytes), blocks: num(s.tensor_count),
+        devices: new Map(Object.entries(obj(s.device_breakdown)).map(([k, v]) => [k, obj(v)])),
+    }));
+    return list.sort((a, b) => a.time - b.time);
+}
+
+/* The level of a device over time: straight lines between snapshots, then, from index `fine`,
+   a step per event, found backwards from the level at the end. */
+function readCurve(p, d, total) {
+    const e = p.events, since = e.n ? e.time[0] : Infinity;
+    const early = p.snapshots.filter(s => s.time < since), fine = early.length + 1;
+    const n = p.snapshots.length || e.n ? fine + (e.n ? 1 : 0) + total + 1 : 0;
+    const t = new Float64Array(n), v = new Float64Array(n);
+    early.forEach((s, i) => {
+        t[i + 1] = s.time;
+        v[i + 1] = zero(obj(s.devices.get(d.key)).total_bytes);
+    });
+    let at = n - 1, level = zero(d.stats.allocated);
+    t[at] = p.end;
+    v[at] = level;
+    for (let i = e.n; i-- > 0;) {
+        const by = e.device[i] === d.index ? change(e, i) : 0;
+        if (!by) continue;
+        at--;
+        t[at] = e.time[i];
+        v[at] = level;
+        level = Math.max(level - by, 0);
+    }
+    if (e.n) t[fine] = since, v[fine] = level;
+    return { t, v, fine: e.n ? fine : n };
+}
+
+function levelAt(c, time) {
+    const i = above(c.t, time, 0, c.t.length) - 1;
+    if (i < 0) return null;
+    if (i >= c.fine || i + 1 >= c.t.length) return c.v[i];
+    return c.v[i] + (c.v[i + 1] - c.v[i]) * (time - c.t[i]) / (c.t[i + 1] - c.t[i] || 1);
+}
+
+/* Where the peak stands in the picture: at the curve's top if that is it, else where the
+   ledger last looked at who held it. */
+function findPeak(d, holder) {
+    const c = d.curve, height = Math.max(zero(d.stats.peak), 0);
+    let top = 0;
+    for (let i = 1; i < c.t.length; i++) if (c.v[i] > c.v[top]) top = i;
+    const seen = c.t.length ? c.v[top] : -1;
+    const at = num(obj(holder).time_ns);
+    if (seen < height * 0.999 && at !== null) return { time: at, bytes: height, drawn: false };
+    return c.t.length ? { time: c.t[top], bytes: Math.max(height, seen), drawn: seen >= height * 0.999 } : null;
+}
+
+function readScopes(raw) {
+    const list = objs(raw).map((s, i) => ({
+        id: num(s.id), parent: zero(s.parent), name: text(s.name) || text(s.path) || 'scope', path: text(s.path) || text(s.name),
+        index: i, site: siteText(s.site), count: num(s.count), delta: obj(s.delta_bytes),
+        blocks: obj(s.delta_blocks), peak: num(s.peak_bytes), time: obj(s.time_ns),
+        device: num(s.device_time_ns), live: num(s.live_bytes), running: num(s.running),
+        calls: arr(s.invocations).filter(Array.isArray), depth: 0, kids: [],
+    }));
+    const byId = new Map(list.map(s => [s.id, s]));
+    for (const s of list) {
+        let up = byId.get(s.parent), hops = 0;
+        for (let a = up; a && hops < 1000; a = byId.get(a.parent)) hops = a === s ? 1000 : hops + 1;
+        s.up = hops < 1000 && up !== s ? up : undefined; // a profile may claim a cycle
+        s.depth = s.up ? hops : 0;
+        if (s.up) s.up.kids.push(s);
+    }
+    return { list, byId };
+}
+
+function readDevices(p, raw) {
+    const capacity = new Map(objs(raw.capacity).map(c => [c.device, c]));
+    const holders = new Map(objs(raw.peak_holders).map(h => [h.device, h]));
+    const totals = new Map();
+    for (let i = 0; i < p.events.n; i++)
+        if (change(p.events, i)) totals.set(p.events.device[i], (totals.get(p.events.device[i]) || 0) + 1);
+    return objs(raw.devices).map((s, index) => {
+        const d = { index, key: s.device, name: text(s.device) || 'device ' + index, label: text(s.label),
+            stats: obj(s.stats), source: s, capacity: obj(capacity.get(s.device)), holder: holders.get(s.device),
+            tags: objs(raw.tags).filter(t => t.device === s.device) };
+        d.curve = readCurve(p, d, totals.get(index) || 0);
+        d.peak = findPeak(d, d.holder);
+        return d;
+    });
+}
+
+function readMarks(p) {
+    const e = p.events, named = p.snapshots.filter(s => s.name).map(s => ({ time: s.time, name: s.name }));
+    const known = new Set(named.map(m => m.name));
+    const marks = [];
+    for (let i = 0; i < e.n; i++) {
+        if (e.kind[i] === GC || e.kind[i] === OOM)
+            marks.push({ time: e.time[i], oom: e.kind[i] === OOM, device: e.device[i], bytes: e.bytes[i] });
+        else if (e.kind[i] === CHECKPOINT && !known.has(e.label(i)))
+            named.push({ time: e.time[i], name: e.label(i) });
+    }
+    p.marks = marks;
+    p.checkpoints = named.sort((a, b) => a.time - b.time);
+}
+
+function read(raw) {
+    const p = { raw, meta: obj(raw.metadata), total: obj(raw.total) };
+    p.events = readEvents(raw.events, raw.strings);
+    p.snapshots = readSnapshots(raw.snapshots);
+    p.scopes = readScopes(raw.scopes);
+    const calls = most(p.scopes.list, s => most(s.calls, c => zero(c[0]) + zero(c[1])));
+    p.end = Math.max(zero(p.meta.uptime_ns), p.events.n ? p.events.time[p.events.n - 1] : 0,
+        most(p.snapshots, s => s.time), calls, 1);
+    p.devices = readDevices(p, raw);
+    readMarks(p);
+    p.slices = readSlices(p);
+    return p;
+}
+
+// -- the model: slices of the timeline --
+
+const MAX_ROWS = 128; // per thread; what overlaps more deeply shares the last one
+
+/* Invocations by the moment they ended, for each scope: what an event of that end is about. */
+function callsByEnd(p) {
+    const calls = new Map();
+    for (const s of p.scopes.list) {
+        const list = s.calls.filter(c => num(c[0]) !== null && zero(c[1]) >= 0)
+            .map(c => ({ call: c, end: c[0] + zero(c[1]), used: false })).sort((a, b) => a.end - b.end);
+        calls.set(s.id, { list, ends: list.map(c => c.end) });
+    }
+    return calls;
+}
+
+function takeCall(calls, id, end) {
+    const c = calls.get(id), near = 2000; // ns between two readings of the clock
+    if (!c) return null;
+    for (let i = above(c.ends, end - near - 1, 0, c.list.length); i < c.list.length && c.ends[i] <= end + near; i++)
+        if (!c.list[i].used) {
+            c.list[i].used = true;
+            return c.list[i].call;
+        }
+    return null;
+}
+
+/* Pairs begins with ends: of the same thread if there is one, else the scope was handed over.
+   What has no end is running, what has no begin began before the events did. */
+function eachPair(e, found) {
+    const open = new Map(), sums = new Map();
+    for (let i = 0; i < e.n; i++) {
+        const thread = e.thread[i], id = e.scope[i], kind = e.kind[i];
+        if (change(e, i)) sums.set(thread, (sums.get(thread) || 0) + change(e, i));
+        if (kind !== BEGIN && kind !== END) continue;
+        if (!open.has(id)) open.set(id, new Map());
+        const threads = open.get(id);
+        if (kind === BEGIN) {
+            if (!threads.has(thread)) threads.set(thread, []);
+            threads.get(thread).push({ time: e.time[i], sum: sums.get(thread) || 0 });
+            continue;
+        }
+        let owner = thread, stack = threads.get(thread);
+        if (!stack) for (owner of threads.keys()) { stack = threads.get(owner); break; }
+        const begin = stack && stack.pop();
+        if (stack && !stack.length) threads.delete(owner);
+        found(id, begin ? owner : thread, begin ? begin.time : null, e.time[i],
+            begin && owner === thread ? (sums.get(thread) || 0) - begin.sum : NaN);
+    }
+    for (const [id, threads] of open)
+        for (const [thread, stack] of threads)
+            for (const begin of stack) found(id, thread, begin.time, null, (sums.get(thread) || 0) - begin.sum);
+}
+
+function readSlices(p) {
+    const out = [], calls = callsByEnd(p), e = p.events;
+    const add = (id, thread, start, end, delta, call) => {
+        if (!p.scopes.byId.has(id))
+            p.scopes.byId.set(id, { id, name: 'scope ' + id, path: 'scope ' + id, depth: 0 });
+        out.push({ scope: p.scopes.byId.get(id), thread, start, end: Math.max(end, start), delta, call });
+    };
+    eachPair(e, (id, thread, start, end, delta) => {
+        const call = end === null ? null : takeCall(calls, id, end);
+        if (start === null) start = call ? call[0] : e.time[0];
+        add(id, thread, start, end === null ? p.end : end, call && num(call[3]) !== null ? call[3] : delta, call);
+        if (end === null) out[out.length - 1].running = true;
+    });
+    p.paired = out.length;
+    for (const [id, c] of calls)
+        for (const { call, end, used } of c.list)
+            if (!used) add(id, zero(call[2]), call[0], end, num(call[3]), call);
+    return layOut(out);
+}
+
+/* Gives each slice a row: below those that contain it, and in the first that is free there. */
+function layOut(list) {
+    list.sort((a, b) => a.thread - b.thread || a.start - b.start || b.end - a.end || a.scope.depth - b.scope.depth);
+    const threads = [];
+    let first = 0, group = null;
+    for (const s of list) {
+        if (!group || group.thread !== s.thread) {
+            first += group ? group.ends.length : 0;
+            group = { thread: s.thread, first, ends: [] };
+            threads.push(group);
+        }
+        const ends = group.ends;
+        let row = ends.length;
+        while (row > 0 && !(ends[row - 1] >= s.end && ends[row - 1] > s.start)) row--;
+        while (row < ends.length && ends[row] > s.start) row++;
+        row = Math.min(row, MAX_ROWS - 1);
+        ends[row] = Math.max(s.end, ends[row] || 0);
+        s.row = group.first + row;
+    }
+    return pack(list, threads, first + (group ? group.ends.length : 0));
+}
+
+/* Rows one after the other in flat arrays: what is drawn each frame touches no object. */
+function pack(list, threads, rows) {
+    const n = list.length, from = new Int32Array(rows + 1);
+    for (const s of list) from[s.row + 1]++;
+    for (let r = 0; r < rows; r++) from[r + 1] += from[r];
+    const next = from.slice(), all = new Array(n);
+    const start = new Float64Array(n), end = new Float64Array(n), hueOf = new Uint8Array(n);
+    for (const s of list) {
+        const i = next[s.row]++;
+        all[i] = s;
+        start[i] = s.start;
+        end[i] = s.end;
+        hueOf[i] = hue(s.scope.name);
+        s.at = i;
+    }
+    return { n, rows, from, all, start, end, hueOf, threads, order: null };
+}
+
+// -- charts: the time they share --
+
+const view = { from: 0, to: 1, end: 1, charts: [], due: false };
+
+function redraw() {
+    if (view.due) return;
+    view.due = true;
+    requestAnimationFrame(drawNow);
+}
+
+function drawNow() {
+    view.due = false;
+    for (const chart of view.charts) chart.draw();
+}
+
+function look(from, to) {
+    const span = clamp(to - from, Math.min(100, view.end), view.end);
+    view.from = clamp(from, 0, view.end - span);
+    view.to = view.from + span;
+    redraw();
+    const all = view.to - view.from > view.end * 0.999999;
+    $('range').textContent = all ? 'all ' + duration(view.end)
+        : duration(span) + ' from ' + instant(view.from, span / 100);
+}
+
+const zoom = (at, factor) => look(at - (at - view.from) * factor, at + (view.to - at) * factor);
+const pan = part => look(view.from + part * (view.to - view.from), view.to + part * (view.to - view.from));
+
+/* A canvas in its chart: `frame` maps between time and pixels, and is as wide as the page. */
+function prepare(chart, height) {
+    const c = chart.canvas, width = c.parentElement.clientWidth, ratio = window.devicePixelRatio || 1;
+    if (chart.width !== width || chart.height !== height || chart.ratio !== ratio) {
+        c.width = Math.round(width * ratio);
+        c.height = Math.round(height * ratio);
+        c.style.height = height + 'px';
+        Object.assign(chart, { width, height, ratio });
+    }
+    chart.left = width < 600 ? 58 : 92;
+    const g = c.getContext('2d');
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    g.clearRect(0, 0, width, height);
+    g.font = '11px system-ui, "Liberation Sans", sans-serif';
+    g.textBaseline = 'middle';
+    g.lineWidth = 1;
+    c.dataset.from = view.from;
+    c.dataset.to = view.to;
+    return g;
+}
+
+const xOf = (chart, t) => chart.left + (t - view.from) / (view.to - view.from) * (chart.width - chart.left - 1);
+const timeAt = (chart, x) =>
+    view.from + (x - chart.left) / Math.max(chart.width - chart.left - 1, 1) * (view.to - view.from);
+
+/* As much of a name as fits; measuring each one would cost more than drawing it. */
+function fitted(name, width) {
+    const fits = Math.floor(width / 6.1);
+    return name.length <= fits ? name : fits < 3 ? '' : name.slice(0, fits - 1) + '…';
+}
+
+function drawAxis(g, chart, top, bottom) {
+    const span = view.to - view.from, room = (chart.width - chart.left) / 100;
+    const raw = span / Math.max(room, 1), ten = Math.pow(10, Math.floor(Math.log10(raw)));
+    const step = [1, 2, 5, 10].find(k => k * ten >= raw) * ten;
+    g.fillStyle = ink.soft;
+    g.strokeStyle = ink.grid;
+    g.textAlign = 'left';
+    g.beginPath();
+    for (let k = Math.ceil(view.from / step); k * step <= view.to; k++) {
+        const x = Math.round(xOf(chart, k * step)) + 0.5;
+        g.moveTo(x, top);
+        g.lineTo(x, bottom);
+        if (x < chart.width - 40) g.fillText(instant(k * step, step), x + 4, top + 9);
+    }
+    g.stroke();
+}
+
+function chartKeys(chart, event) {
+    const middle = chart.focus ? chart.focus() : (view.from + view.to) / 2;
+    if (event.ctrlKey || event.metaKey || event.altKey) return false;
+    if (event.key === '+' || event.key === '=') zoom(middle, 1 / 1.5);
+    else if (event.key === '-' || event.key === '_') zoom(middle, 1.5);
+    else if (event.key === '0' || event.key === 'Home') look(0, view.end);
+    else return false;
+    return true;
+}
+
+/* Mouse, touch, wheel and keys of a chart. Handlers: hover(x, y), leave(), tap(x, y), key(event)
+   and scroll(dy); `drags` says whether one finger pans or moves the cursor. */
+function navigate(chart, on) {
+    const c = chart.canvas, down = new Map();
+    const spot = e => {
+        const r = c.getBoundingClientRect();
+        return { x: e.clientX - r.left, y: e.clientY - r.top, moved: 0, type: e.pointerType };
+    };
+    c.addEventListener('pointerdown', e => {
+        if (e.button) return;
+        c.setPointerCapture(e.pointerId);
+        down.set(e.pointerId, spot(e));
+        if (e.pointerType !== 'mouse') on.hover(spot(e).x, spot(e).y);
+    });
+    c.addEventListener('pointermove', e => {
+        const now = spot(e), was = down.get(e.pointerId);
+        if (!was) return on.hover(now.x, now.y);
+        now.moved = was.moved + Math.abs(now.x - was.x) + Math.abs(now.y - was.y);
+        down.set(e.pointerId, now);
+        if (down.size === 2) pinch(chart, down, e.pointerId, was);
+        else if (was.type !== 'mouse' && !on.drags) on.hover(now.x, now.y);
+        else if (now.moved > 3) {
+            on.leave();
+            pan((was.x - now.x) / (chart.width - chart.left));
+            if (on.scroll) on.scroll(was.y - now.y);
+        }
+    });
+    const up = e => {
+        const was = down.get(e.pointerId);
+        down.delete(e.pointerId);
+        if (was && was.moved <= 3 && e.type === 'pointerup' && on.tap) on.tap(was.x, was.y);
+    };
+    c.addEventListener('pointerup', up);
+    c.addEventListener('pointercancel', up);
+    c.addEventListener('pointerleave', () => down.size || on.leave());
+    c.addEventListener('blur', on.leave);
+    c.addEventListener('wheel', e => wheel(chart, e, on, spot(e).x), { passive: false });
+    c.addEventListener('keydown', e => (on.key(e) || chartKeys(chart, e)) && e.preventDefault());
+}
+
+function pinch(chart, down, id, was) {
+    const [a, b] = down.values(), now = down.get(id), other = now === a ? b : a;
+    const before = Math.abs(was.x - other.x), after = Math.abs(now.x - other.x);
+    if (before < 8 || after < 8) return;
+    const held = timeAt(chart, (was.x + other.x) / 2);
+    const scale = (view.to - view.from) * before / after / (chart.width - chart.left);
+    const from = held - ((now.x + other.x) / 2 - chart.left) * scale;
+    look(from, from + scale * (chart.width - chart.left));
+}
+
+/* Zooms around the pointer. Where all is shown already, scrolling down scrolls the page. */
+function wheel(chart, e, on, x) {
+    const lines = e.deltaMode === 1 ? 16 : e.deltaMode === 2 ? 400 : 1;
+    const dx = e.deltaX * lines, dy = e.deltaY * lines;
+    if (e.shiftKey && on.scroll) on.scroll(dx || dy);
+    else if (Math.abs(dx) > Math.abs(dy)) pan(dx / (chart.width - chart.left));
+    else if (dy > 0 && view.to - view.from >= view.end) return;
+    else zoom(timeAt(chart, Math.max(x, chart.left)), Math.exp(clamp(dy, -240, 240) / 400));
+    e.preventDefault();
+    on.hover(x, e.clientY - chart.canvas.getBoundingClientRect().top);
+}
+
+function showTip(chart, x, y, title, pairs) {
+    const tip = $('tip'), r = chart.canvas.getBoundingClientRect();
+    fill(tip, el('b', null, title), el('dl', null, ...[].concat(...pairs.map(([name, value, tip]) =>
+        [el('dt', null, name), el('dd', { title: tip }, value)]))));
+    tip.hidden = false;
+    const w = tip.offsetWidth, h = tip.offsetHeight;
+    let left = r.left + x + 14, top = r.top + y + 14;
+    if (left + w > innerWidth - 8) left = r.left + x - w - 14;
+    if (top + h > innerHeight - 8) top = r.top + y - h - 14;
+    tip.style.transform = `translate(${Math.max(left, 8)}px, ${Math.max(top, 8)}px)`;
+}
+const hideTip = () => $('tip').hidden = true;
+const say = words => $('live').textContent = words;
+
+// -- memory over time --
+
+const LANE = 92, HEAD = 40;
+const curves = { shown: 8, cursor: null, draw: drawCurves };
+
+function drawCurves() {
+    const p = curves.profile, lanes = curves.lanes.slice(0, curves.shown);
+    const g = prepare(curves, HEAD + lanes.length * LANE + 2);
+    drawAxis(g, curves, 0, curves.height);
+    lanes.forEach((d, i) => drawLane(g, d, HEAD + i * LANE));
+    drawCheckpoints(g, p.checkpoints);
+    g.clearRect(0, 0, curves.left, curves.height);
+    lanes.forEach((d, i) => drawScale(g, d, HEAD + i * LANE));
+    if (curves.cursor === null) return;
+    const x = xOf(curves, curves.cursor);
+    g.strokeStyle = g.fillStyle = ink.ink;
+    g.beginPath();
+    g.moveTo(x, 14);
+    g.lineTo(x, curves.height);
+    g.stroke();
+    lanes.forEach((d, i) => {
+        const level = levelAt(d.curve, curves.cursor);
+        if (level === null) return;
+        g.beginPath();
+        g.arc(x, yOf(d, HEAD + i * LANE, level), 3, 0, 7);
+        g.fill();
+    });
+}
+
+/* A lane's scale ends a little above all that it shows. */
+function scaleOf(d) {
+    const high = Math.max(d.curve.v.reduce((a, b) => Math.max(a, b), 1), zero(d.stats.peak)), limit = zero(d.stats.limit);
+    return (limit > 0 && limit < high * 2 ? Math.max(limit, high) : high) * 1.12;
+}
+const yOf = (d, top, level) => top + LANE - 1 - level / d.scale * (LANE - 10);
+
+function drawLane(g, d, top) {
+    const base = top + LANE - 1, right = curves.width;
+    g.save();
+    g.beginPath();
+    g.rect(curves.left, top, right - curves.left, LANE);
+    g.clip();
+    g.strokeStyle = ink.accent;
+    g.fillStyle = ink.fill;
+    g.lineWidth = 1.5;
+    tracePath(g, d, top);
+    g.stroke();
+    g.lineTo(right, base);
+    g.lineTo(curves.left, base);
+    g.fill();
+    g.lineWidth = 1;
+    const limit = zero(d.stats.limit);
+    if (limit > 0 && limit <= d.scale) dashes(g, yOf(d, top, limit), ink.warn);
+    drawMarks(g, d, top);
+    if (d.peak) drawPeak(g, d, top);
+    g.restore();
+    g.strokeStyle = ink.rule;
+    g.beginPath();
+    g.moveTo(0, base + 0.5);
+    g.lineTo(right, base + 0.5);
+    g.stroke();
+}
+
+function dashes(g, y, colour) {
+    g.strokeStyle = colour;
+    g.setLineDash([4, 4]);
+    g.beginPath();
+    g.moveTo(curves.left, y);
+    g.lineTo(curves.width, y);
+    g.stroke();
+    g.setLineDash([]);
+}
+
+/* One vertical stroke per pixel column at most, however many events fall into it. */
+function tracePath(g, d, top) {
+    const { t, v, fine } = d.curve, n = t.length;
+    let i = Math.max(above(t, view.from, 0, n) - 1, 0), column = -1, low = 0, high = 0, last = 0;
+    g.beginPath();
+    for (let begun = false; i < n; i++) {
+        const x = clamp(xOf(curves, t[i]), -1e5, 1e5), y = yOf(d, top, v[i]);
+        if (!begun) {
+            g.moveTo(x, y);
+            begun = true;
+        } else if (i > fine && Math.floor(x) === column) {
+            low = Math.min(low, y);
+            high = Math.max(high, y);
+        } else {
+            if (column >= 0) g.lineTo(column + 0.5, low), g.lineTo(column + 0.5, high), g.lineTo(column + 0.5, last);
+            if (i > fine) g.lineTo(x, last);
+            g.lineTo(x, y);
+            column = i >= fine ? Math.floor(x) : -1;
+            low = high = y;
+        }
+        last = y;
+        if (t[i] > view.to) break;
+    }
+    if (column >= 0) g.lineTo(column + 0.5, low), g.lineTo(column + 0.5, high), g.lineTo(column + 0.5, last);
+}
+
+function drawMarks(g, d, top) {
+    let last = [-9, -9];
+    for (const m of curves.profile.marks) {
+        if (m.device !== d.index || m.time < view.from || m.time > view.to) continue;
+        const x = xOf(curves, m.time), kind = Number(m.oom);
+        if (x - last[kind] < 2) continue;
+        last[kind] = x;
+        g.fillStyle = m.oom ? ink.warn : ink.good;
+        g.fillRect(x - 0.5, top + 8, 1, LANE - 9);
+        g.beginPath();
+        g.moveTo(x - 4, top + 8);
+        g.lineTo(x + 4, top + 8);
+        g.lineTo(x, m.oom ? top + 1 : top + 15);
+        g.fill();
+    }
+}
+
+function drawPeak(g, d, top) {
+    const x = xOf(curves, d.peak.time), y = yOf(d, top, d.peak.bytes), label = 'peak ' + bytes(d.peak.bytes);
+    if (x < curves.left - 5 || x > curves.width + 5) return;
+    g.strokeStyle = g.fillStyle = ink.accent;
+    g.beginPath();
+    g.arc(x, y, 3.5, 0, 7);
+    if (d.peak.drawn) g.fill();
+    else g.stroke();
+    const right = x > curves.width - 110;
+    g.textAlign = right ? 'right' : 'left';
+    g.lineWidth = 3;
+    g.strokeStyle = ink.paper;
+    g.fillStyle = ink.ink;
+    const at = [label, x + (right ? -8 : 8), Math.max(y + 1, top + 7)];
+    g.strokeText(...at);
+    g.fillText(...at);
+    g.lineWidth = 1;
+}
+
+function drawScale(g, d, top) {
+    const step = Math.pow(2, Math.ceil(Math.log2(d.scale / 3.2)));
+    const wide = curves.left > 60;
+    g.textAlign = 'left';
+    g.fillStyle = ink.ink;
+    g.font = '600 11px system-ui, "Liberation Sans", sans-serif';
+    g.fillText(fitted(d.name, curves.left - 6), 0, top + 10);
+    g.font = '11px system-ui, "Liberation Sans", sans-serif';
+    g.fillStyle = ink.soft;
+    g.textAlign = 'right';
+    for (let level = step; level < d.scale; level += step) {
+        const y = yOf(d, top, level);
+        if (y < top + 22) break;
+        g.fillText(bytes(level), curves.left - 6, y);
+        g.fillRect(curves.left - 4, y, 4, 1);
+    }
+    if (wide && d.label) g.textAlign = 'left', g.fillText(fitted(d.label, curves.left - 6), 0, top + 24);
+}
+
+/* Names that would run into their neighbour are left to the cursor. */
+function drawCheckpoints(g, list) {
+    let free = -1, line = -9;
+    g.textAlign = 'left';
+    list.forEach(m => {
+        const x = Math.round(xOf(curves, m.time)) + 0.5;
+        if (x < curves.left || x > curves.width || x - line < 2) return;
+        line = x;
+        g.strokeStyle = ink.soft;
+        g.setLineDash([2, 3]);
+        g.beginPath();
+        g.moveTo(x, 24);
+        g.lineTo(x, curves.height);
+        g.stroke();
+        g.setLineDash([]);
+        const name = fitted(m.name, 160), w = g.measureText(name).width, at = Math.min(x, curves.width - w - 2);
+        if (at < free + 8) return;
+        free = at + w;
+        g.fillStyle = ink.ink;
+        g.fillText(name, at, 30);
+    });
+}
+
+function pointAt(time, x, y, aloud) {
+    const c = curves, p = c.profile, near = (view.to - view.from) / c.width * 4;
+    c.cursor = clamp(time, view.from, view.to);
+    const pairs = c.lanes.slice(0, Math.min(c.shown, 16)).map(d => {
+        const level = levelAt(d.curve, c.cursor);
+        return [d.name, level === null ? '–' : bytes(Math.round(level))];
+    });
+    const close = list => list.filter(m => Math.abs(m.time - c.cursor) <= near).slice(0, 3);
+    for (const m of close(p.checkpoints)) pairs.push(['checkpoint', m.name]);
+    for (const m of close(p.marks))
+        pairs.push([m.oom ? 'out of memory, wanted' : 'collected', bytes(m.bytes)]);
+    const title = instant(c.cursor, (view.to - view.from) / 1000);
+    showTip(c, x === null ? xOf(c, c.cursor) : x, y, title, pairs);
+    if (aloud) say(title + ': ' + pairs.map(q => q.join(' ')).join(', '));
+    redraw();
+}
+
+function curveKey(event) {
+    const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (event.key === 'Escape') return leaveCurves(), true;
+    if (!way || event.ctrlKey || event.metaKey || event.altKey) return false;
+    const span = view.to - view.from, step = span / (event.shiftKey ? 10 : 100);
+    const to = clamp((curves.cursor === null ? (view.from + view.to) / 2 : curves.cursor) + way * step, 0, view.end);
+    if (to < view.from || to > view.to) look(view.from + way * span / 4, view.to + way * span / 4);
+    pointAt(to, null, HEAD, true);
+    return true;
+}
+
+function leaveCurves() {
+    curves.cursor = null;
+    hideTip();
+    redraw();
+}
+
+function showMemory(p, body) {
+    const lanes = p.devices.filter(d => d.curve.t.length).sort((a, b) => zero(b.stats.peak) - zero(a.stats.peak));
+    if (!lanes.length) return false;
+    for (const d of lanes) d.scale = scaleOf(d);
+    const canvas = el('canvas', { tabindex: 0, role: 'application', 'aria-label':
+        'Live bytes per device over time. Left and right move the cursor and read the values.' });
+    Object.assign(curves, { canvas, profile: p, lanes, shown: 8, cursor: null, width: 0,
+        focus: () => curves.cursor === null ? (view.from + view.to) / 2 : curves.cursor });
+    view.charts.push(curves);
+    navigate(curves, { hover: (x, y) => x >= curves.left ? pointAt(timeAt(curves, x), x, y) : leaveCurves(),
+        leave: leaveCurves, key: curveKey });
+    const more = el('button', { type: 'button', click: () => {
+        curves.shown = Math.min(curves.shown + 16, 120, lanes.length);
+        more.hidden = curves.shown >= Math.min(120, lanes.length);
+        redraw();
+    } }, `More of ${count(lanes.length)} devices`);
+    more.hidden = lanes.length <= curves.shown;
+    const key = (mark, words, kind) => el('li', null, el('i', { class: kind }, mark), words);
+    const oom = p.marks.some(m => m.oom), gc = p.marks.some(m => !m.oom);
+    fill(body, el('div', null, canvas), el('ul', { class: 'keys' }, key('●', 'peak'),
+        lanes.some(d => d.peak && !d.peak.drawn) && key('○', 'peak that no snapshot saw'),
+        p.checkpoints.length ? key('┊', 'checkpoint') : null, gc ? key('▼', 'collection', 'g') : null,
+        oom ? key('▲', 'out of memory', 'w') : null,
+        el('li', null, p.events.n ? `${count(p.events.n)} events since ${duration(p.events.time[0])}` +
+            (p.events.lost ? `, ${count(p.events.lost)} older ones overwritten` : '')
+            : `${count(p.snapshots.length)} snapshots`)), el('p', { class: 'tools' }, more));
+    return true;
+}
+
+// -- timeline of scopes --
+
+const ROW = 18, TOP = 22, GAP = 8;
+const timeline = { selected: -1, draw: drawTimeline };
+
+/* The top of each row: a gap above each thread's first. */
+function rowTops(s) {
+    const tops = new Float64Array(s.rows + 1);
+    let group = 0, y = TOP;
+    for (let r = 0; r < s.rows; r++) {
+        while (group < s.threads.length && s.threads[group].first === r) group++, y += GAP;
+        tops[r] = y;
+        y += ROW;
+    }
+    tops[s.rows] = y + GAP;
+    return tops;
+}
+
+function drawTimeline() {
+    const c = timeline, s = c.slices, box = $('lanes');
+    const g = prepare(c, Math.max(Math.min(c.tops[s.rows], innerHeight * 0.7), 60));
+    const scroll = box.scrollTop;
+    let row = above(c.tops, scroll + TOP - ROW, 0, s.rows);
+    const first = row;
+    g.textAlign = 'left';
+    for (; row < s.rows && c.tops[row] - scroll < c.height; row++) drawRow(g, s, row, c.tops[row] - scroll);
+    if (c.selected >= 0) outline(g, s.all[c.selected], scroll);
+    g.clearRect(0, 0, c.width, TOP);
+    g.clearRect(0, 0, c.left, c.height);
+    drawAxis(g, c, 0, TOP);
+    drawThreads(g, s, first, row, scroll);
+}
+
+function drawThreads(g, s, first, last, scroll) {
+    g.textAlign = 'left';
+    s.threads.forEach((t, i) => {
+        const end = i + 1 < s.threads.length ? s.threads[i + 1].first : s.rows;
+        if (end <= first || t.first >= last) return;
+        const y = timeline.tops[t.first] - scroll, low = timeline.tops[end - 1] - scroll;
+        g.fillStyle = ink.rule;
+        if (y > TOP) g.fillRect(0, Math.round(y - GAP / 2), timeline.width, 1);
+        g.fillStyle = ink.soft;
+        const name = timeline.left > 60 ? 'thread ' + t.thread : 'thr ' + t.thread;
+        g.fillText(fitted(name, timeline.left - 4), 0, clamp(TOP + 9, y + 9, low + 9));
+    });
+}
+
+/* What is narrower than a pixel shares one with all that follows it there: a row costs as many
+   strokes as it has pixels at most, and a binary search for each. */
+function drawRow(g, s, row, y) {
+    const c = timeline, high = s.from[row + 1];
+    let i = above(s.end, view.from, s.from[row], high), run = null;
+    const flush = () => {
+        if (run) g.fillStyle = ink.shades[run.hue], g.fillRect(run.x, y, run.w, ROW - 2);
+        run = null;
+    };
+    while (i < high && s.start[i] < view.to) {
+        const x0 = Math.max(xOf(c, s.start[i]), c.left), x1 = Math.min(xOf(c, s.end[i]), c.width);
+        if (x1 - x0 >= 1) {
+            flush();
+            g.fillStyle = ink.shades[s.hueOf[i]];
+            g.fillRect(x0, y, Math.max(x1 - x0 - 0.5, 1), ROW - 2);
+            if (x1 - x0 > 26) {
+                g.fillStyle = ink.ink;
+                g.fillText(fitted(s.all[i].scope.name, x1 - x0 - 8), x0 + 4, y + ROW / 2);
+            }
+            i++;
+            continue;
+        }
+        const x = Math.floor(x0);
+        if (run && run.hue === s.hueOf[i] && run.x + run.w === x) run.w++;
+        else flush(), run = { x, w: 1, hue: s.hueOf[i] };
+        i = above(s.end, timeAt(c, x + 1), i + 1, high);
+    }
+    flush();
+}
+
+function outline(g, slice, scroll) {
+    const c = timeline, x0 = Math.max(xOf(c, slice.start), c.left - 3), x1 = Math.min(xOf(c, slice.end), c.width + 3);
+    g.strokeStyle = ink.ink;
+    g.lineWidth = 2;
+    g.strokeRect(x0 - 0.5, c.tops[slice.row] - scroll - 1, Math.max(x1 - x0, 2), ROW);
+    g.lineWidth = 1;
+}
+
+function sliceAt(x, y) {
+    const c = timeline, s = c.slices, at = y + $('lanes').scrollTop;
+    const row = above(c.tops, at, 0, s.rows) - 1;
+    if (y < TOP || x < c.left || row < 0 || at > c.tops[row] + ROW) return -1;
+    const i = above(s.end, timeAt(c, x - 1), s.from[row], s.from[row + 1]);
+    return i < s.from[row + 1] && s.start[i] <= timeAt(c, x + 1) ? i : -1;
+}
+
+function sliceFacts(s) {
+    const call = s.call || [], step = Math.max(s.end - s.start, 1000) / 1000;
+    const delta = num(s.delta), peak = num(call[7]);
+    return [['duration', duration(s.end - s.start) + (s.running ? ', running' : '')],
+        delta !== null && ['delta', signed(delta), exact(delta)],
+        num(call[4]) !== null && ['blocks', plus(call[4]) + count(call[4])],
+        peak !== null && ['peak inside', bytes(peak)],
+        num(call[5]) !== null && ['before, after', bytes(call[5]) + ', ' + bytes(num(call[6]))],
+        ['start', instant(s.start, step)], ['end', instant(s.end, step)],
+        ['thread', String(s.thread)], call[8] && ['shapes', text(call[8])]].filter(Boolean);
+}
+
+function select(i, aloud) {
+    const c = timeline, s = c.slices.all[i];
+    c.selected = i;
+    redraw();
+    if (i < 0) return hideTip();
+    if (aloud) {
+        const span = view.to - view.from, long = s.end - s.start;
+        if (s.end < view.from || s.start > view.to || long < span / 400)
+            look(s.start - Math.min(span, long * 50) / 4, s.start + Math.min(span, Math.max(long * 50, 1e3)) * 3 / 4);
+        const box = $('lanes'), y = c.tops[s.row];
+        box.scrollTop = clamp(box.scrollTop, y + ROW - c.height + GAP, y - TOP - GAP);
+        say(s.scope.path + ', ' + sliceFacts(s).map(f => f[0] + ' ' + f[1]).join(', '));
+    }
+    showTip(c, clamp(xOf(c, s.start), c.left, c.width), c.tops[s.row] - $('lanes').scrollTop + ROW, s.scope.path, sliceFacts(s));
+}
+
+/* The next or previous scope in order of time; the order is made when first asked for. */
+function walk(way) {
+    const s = timeline.slices;
+    if (!s.order) {
+        s.order = Uint32Array.from(s.all.keys()).sort((a, b) => s.start[a] - s.start[b] || s.all[a].row - s.all[b].row);
+        s.order.forEach((i, rank) => s.all[i].rank = rank);
+    }
+    const here = timeline.selected >= 0 ? s.all[timeline.selected].rank + way
+        : s.order.findIndex(i => s.start[i] >= view.from);
+    select(s.order[clamp(here, 0, s.n - 1)], true);
+}
+
+/* The slice above or below the selected one. */
+function step(way) {
+    const s = timeline.slices, now = s.all[timeline.selected], row = now ? now.row + way : -1;
+    if (!now || row < 0 || row >= s.rows) return;
+    const i = Math.min(above(s.end, now.start, s.from[row], s.from[row + 1]), s.from[row + 1] - 1);
+    if (i >= s.from[row]) select(i, true);
+}
+
+function timelineKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return false;
+    const far = event.shiftKey ? 0.8 : 0.15;
+    if (event.key === 'ArrowLeft') pan(-far);
+    else if (event.key === 'ArrowRight') pan(far);
+    else if (event.key === 'Enter') walk(event.shiftKey ? -1 : 1);
+    else if (event.key === 'Escape') select(-1);
+    else if (event.key === 'ArrowUp' && timeline.selected >= 0) step(-1);
+    else if (event.key === 'ArrowDown' && timeline.selected >= 0) step(1);
+    else return false;
+    return true;
+}
+
+function hoverSlice(x, y) {
+    const i = sliceAt(x, y), s = timeline.slices.all[i];
+    timeline.canvas.style.cursor = s ? 'pointer' : '';
+    if (s) showTip(timeline, x, y, s.scope.path, sliceFacts(s));
+    else hideTip();
+}
+
+function showTimeline(p, body) {
+    const s = p.slices;
+    if (!s.n) return false;
+    const canvas = el('canvas', { tabindex: 0, role: 'application', 'aria-label': 'Timeline of scopes, ' +
+        count(s.n) + ' on ' + s.threads.length + ' threads. Enter walks from scope to scope.' });
+    Object.assign(timeline, { canvas, slices: s, tops: rowTops(s), selected: -1, width: 0,
+        focus: () => timeline.selected >= 0 ? s.start[timeline.selected] : (view.from + view.to) / 2 });
+    view.charts.push(timeline);
+    const high = el('div', null, canvas), box = el('div', { id: 'lanes', scroll: redraw }, high);
+    high.style.height = timeline.tops[s.rows] + 'px';
+    navigate(timeline, { drags: true, hover: hoverSlice, leave: hideTip, key: timelineKey,
+        tap: (x, y) => select(sliceAt(x, y)), scroll: dy => box.scrollTop += dy });
+    canvas.addEventListener('dblclick', e => {
+        const now = s.all[timeline.selected];
+        if (now) look(now.start - (now.end - now.start) * 0.1, now.end + (now.end - now.start) * 0.1);
+    });
+    const late = p.paired < s.n ? 'Each scope keeps its last invocations; the event ring keeps all that fit.' : '';
+    fill(body, box, el('p', { class: 'keys' }, `${count(s.n)} invocations on ${count(s.threads.length)} threads. ${late}`));
+    return true;
+}
+
+// -- tables --
+
+/* How a kind of cell is shown, and what its title says. */
+const SHOW = {
+    text: [x => x, x => x.length > 28 ? x : null], bytes: [bytes, exact], signed: [signed, exact], count: [count],
+    time: [duration, x => x === null ? null : count(x) + ' ns'], share: [percent],
+};
+const FIRST = 200; // rows that are rendered until more are asked for
+const order = new Intl.Collator('en', { numeric: true });
+
+const compare = (a, b) => typeof a === 'string' ? order.compare(a, b) : a - b;
+
+/* Rows in the order of a column; what is not known comes last either way. In a tree, children
+   follow their parent. */
+function sorted(rows, get, down, tree) {
+    const keys = new Map(rows.map(r => [r, get(r)])), blank = x => x === null || x === '';
+    const by = (a, b) => {
+        const x = keys.get(a), y = keys.get(b);
+        return blank(x) || blank(y) ? blank(x) - blank(y) : down ? compare(y, x) : compare(x, y);
+    };
+    if (!tree) return rows.slice().sort(by);
+    const out = [], open = rows.filter(r => !r.up).sort(by).reverse();
+    for (let r; (r = open.pop());) {
+        out.push(r);
+        open.push(...r.kids.filter(k => keys.has(k)).sort(by).reverse());
+    }
+    return out;
+}
+
+function cell(column, row, tops) {
+    const value = column.get(row), [show, title] = SHOW[column.kind], words = show(value);
+    const td = el('td', { class: column.kind === 'text' ? 't' : 'n', title: title && value !== null ? title(value) : null }, words);
+    if (column.mono) td.classList.add('mono');
+    if (column.indent && row.depth) td.style.paddingLeft = 0.7 + Math.min(row.depth, 12) * 1.1 + 'rem';
+    if (column.tone && value) td.classList.add(value < 0 ? 'minus' : 'over');
+    if (column.share && value > 0) {
+        td.classList.add('share');
+        td.style.setProperty('--share', value / tops.get(column) * 100 + '%');
+    }
+    return td;
+}
+
+/* Columns: [title, kind, get(row), options]. Options of the table: name, sort (a column's
+   number, from 1; negative: descending), tree, inner(row): what a row opens. */
+function table(columns, rows, options) {
+    columns = columns.map(([title, kind, get, more]) => Object.assign({ title, kind, get }, more))
+        .filter(c => c.keep || rows.some(r => c.get(r) !== null && c.get(r) !== ''));
+    const state = { rows, limit: FIRST, sort: null, down: false, filter: '' };
+    const tops = new Map(columns.filter(c => c.share).map(c => [c, most(rows, c.get) || 1]));
+    const body = el('tbody'), shown = el('output'), heads = columns.map(c => el('th', { scope: 'col' },
+        el('button', { type: 'button', class: c.kind === 'text' ? null : 'n', click: () => sortBy(c) }, c.title)));
+    const more = el('button', { type: 'button', click: () => { state.limit += FIRST * 5; render(); } }, 'Show more');
+    const words = new Map(), texts = columns.filter(c => c.kind === 'text');
+    const matches = r => {
+        if (!words.has(r)) words.set(r, texts.map(c => c.get(r)).join('\n').toLowerCase());
+        return words.get(r).includes(state.filter);
+    };
+    function render() {
+        const found = state.filter ? state.rows.filter(matches) : state.rows;
+        const list = found.slice(0, state.limit).map(r => line(columns, r, tops, options));
+        fill(body, ...[].concat(...list));
+        shown.textContent = found.length < rows.length || rows.length > FIRST
+            ? `${count(Math.min(found.length, state.limit))} of ${count(found.length)}` : '';
+        more.parentElement.hidden = found.length <= state.limit;
+    }
+    function sortBy(c, down) {
+        state.down = down === undefined ? state.sort === c ? !state.down : c.kind !== 'text' : down;
+        state.sort = c;
+        state.rows = sorted(rows, c.get, state.down, options.tree);
+        columns.forEach((other, i) => other === c
+            ? heads[i].setAttribute('aria-sort', state.down ? 'descending' : 'ascending')
+            : heads[i].removeAttribute('aria-sort'));
+        render();
+    }
+    const filter = el('input', { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter ' + options.name,
+        input: () => { state.filter = filter.value.toLowerCase(); state.limit = FIRST; render(); } });
+    const box = el('div', { class: 'box', tabindex: 0, role: 'region', 'aria-label': options.name },
+        el('table', null, el('thead', null, el('tr', null, ...heads)), body), el('div', { class: 'more' }, more));
+    const start = columns.find(c => c.title === options.sort) || columns[0];
+    sortBy(start, start.kind !== 'text');
+    return el('div', null, rows.length > 8 ? el('div', { class: 'tools' }, filter, shown) : null, box);
+}
+
+function line(columns, row, tops, options) {
+    const tr = el('tr', null, ...columns.map(c => cell(c, row, tops)));
+    if (!options.inner || !options.inner(row, true)) return [tr];
+    let open = null;
+    const button = el('button', { type: 'button', class: 'toggle', 'aria-expanded': 'false', 'aria-label': 'Parts', click: () => {
+        if (open) open.remove(), open = null;
+        else tr.after(open = el('tr', null, el('td', { class: 'inner', colspan: columns.length }, options.inner(row))));
+        button.setAttribute('aria-expanded', String(!!open));
+        button.textContent = open ? '▾' : '▸';
+    } }, '▸');
+    tr.firstChild.prepend(button, ' ');
+    return [tr];
+}
+
+/* Columns that many tables have. */
+const T = (title, key, more) => [title, 'text', r => text(r[key]), more];
+const N = kind => (title, key, more) => [title, kind, r => num(r[key]), more];
+const [B, C] = [N('bytes'), N('count')];
+const share = { share: true }, mono = { mono: true };
+const site = ['Site', 'text', r => siteText(r.site), mono];
+
+function showTable(rows, body, columns, options) {
+    if (!rows.length) return false;
+    fill(body, table(columns, rows, options));
+    return true;
+}
+
+const of = (s, part, key) => num(s[part][key]);
+
+const TABLES = {
+    scopes: (p, body) => showTable(p.scopes.list, body, [
+        ['Scope', 'text', s => s.depth ? s.name : s.path, { indent: true }], ['Path', 'text', s => s.depth ? s.path : '', mono],
+        ['Count', 'count', s => s.count], ['Delta', 'signed', s => of(s, 'delta', 'total'), { tone: true }],
+        ['avg', 'signed', s => of(s, 'delta', 'avg')], ['min', 'signed', s => of(s, 'delta', 'min')],
+        ['max', 'signed', s => of(s, 'delta', 'max')], ['Peak inside', 'bytes', s => s.peak, share],
+        ['Time', 'time', s => of(s, 'time', 'total'), share], ['avg time', 'time', s => of(s, 'time', 'avg')],
+        ['max time', 'time', s => of(s, 'time', 'max')], ['Device time', 'time', s => s.device || null],
+        ['Still held', 'bytes', s => s.live], ['Running', 'count', s => s.running || null], ['Site', 'text', s => s.site, mono],
+    ], { name: 'scopes', sort: 'Time', tree: true }),
+
+    tags: (p, body) => showTable(objs(p.raw.tags), body, [
+        T('Tag', 'tag'), T('Device', 'device'), B('Live', 'allocated', share), B('Peak', 'peak'), C('Blocks', 'blocks'),
+        ['Planned', 'bytes', t => num(t.expected) || null],
+        ['Variance', 'signed', t => num(t.expected) ? num(t.variance) : null, { tone: true }],
+    ], { name: 'tags', sort: 'Live' }),
+
+    sites: (p, body) => showTable(objs(p.raw.sites), body, [
+        ['Function', 'text', r => text(obj(r.site).function) || '(not known)'],
+        ['Place', 'text', r => siteText({ file: obj(r.site).file, line: obj(r.site).line }), mono], T('Device', 'device'),
+        B('Live', 'live_bytes', share), B('Peak', 'peak_bytes'), C('Allocs', 'allocs'), B('Allocated', 'alloc_bytes'),
+        C('Frees', 'frees'), B('Freed', 'free_bytes'),
+    ], { name: 'sites', sort: 'Live' }),
+
+    blocks: (p, body) => showTable(objs(obj(p.raw.largest_blocks).blocks), body, [
+        ['Name', 'text', r => text(r.name) || text(r.storage), { keep: true }], T('Tag', 'tag'), B('Bytes', 'bytes', share),
+        T('Device', 'device'), T('Type', 'dtype'), ['Shape', 'text', shape], C('Refs', 'refs'),
+        ['Parts', 'count', r => num(obj(r.parts).count)], T('Scope', 'scope'), site, T('Storage', 'storage', mono),
+        ['Flags', 'count', r => num(r.flags) || null], ['Born', 'count', r => num(r.born) || null],
+        ['State', 'text', r => r.pending === true || zero(r.pending) ? 'waits for its device' : ''],
+    ], { name: 'largest blocks', sort: 'Bytes', inner: parts }),
+
+    leaks: (p, body) => showTable(objs(obj(p.raw.leaks).by_site), body, [
+        site, T('Tag', 'tag'), T('Scope', 'scope'), T('Device', 'device'), B('Bytes', 'bytes', share), C('Blocks', 'count'),
+    ], { name: 'blocks that are still there', sort: 'Bytes' }),
+
+    accounts: (p, body) => showTable(objs(obj(p.raw.accounts).largest), body, [
+        T('Account', 'name'), T('Device', 'device'), B('Held', 'bytes', share), B('Peak', 'peak'), B('Limit', 'limit'),
+        C('Refused', 'refused'),
+    ], { name: 'accounts', sort: 'Held' }),
+
+    moves: (p, body) => showTable(objs(p.raw.moves), body, [
+        T('From', 'from'), T('To', 'to'), C('Count', 'count'), B('Bytes', 'bytes', share),
+    ], { name: 'moves', sort: 'Bytes' }),
+
+    snapshots: (p, body) => showTable(p.snapshots, body, [
+        ['At', 'time', s => s.time], ['Checkpoint', 'text', s => s.name], ['Live', 'bytes', s => s.bytes, share],
+        ['Blocks', 'count', s => s.blocks], ...p.devices.slice(0, 12).map(d =>
+            [d.name, 'bytes', s => num(obj(s.devices.get(d.key)).total_bytes)]), ['Time', 'text', s => s.stamp],
+    ], { name: 'snapshots', sort: '' }),
+
+    threads: (p, body) => showTable(objs(p.raw.threads), body, [
+        C('Thread', 'id'), C('Allocs', 'allocs'), C('Frees', 'frees'), B('Allocated', 'bytes_allocated', share),
+        B('Freed', 'bytes_freed'),
+    ], { name: 'threads', sort: 'Allocated' }),
+};
+
+const shape = r => arr(r.shape).length ? arr(r.shape).slice(0, 16).map(n => text(n)).join(' × ') : '';
+
+function parts(block, ask) {
+    const inside = obj(block.parts), rows = objs(inside.listed);
+    if (ask || !rows.length) return rows.length;
+    const rest = zero(inside.count) - rows.length;
+    return el('div', null, table([
+        T('Name', 'name'), C('Offset', 'offset'), B('Bytes', 'bytes', share), T('Type', 'dtype'), ['Shape', 'text', shape], T('Tag', 'tag'),
+    ], rows, { name: 'parts of ' + (text(block.name) || text(block.storage)), sort: '' }),
+    rest > 0 ? el('p', { class: 'soft' }, count(rest) + ' more are not listed') : null);
+}
+
+// -- who held the peak --
+
+/* Squarified: rows along the shorter side, each filled as long as its tiles grow squarer
+   (Bruls, Huizing, van Wijk 2000). Tiles come largest first. */
+function squarify(tiles, w, h) {
+    const out = [], total = sum(tiles, t => t.bytes), scale = total ? w * h / total : 0;
+    let x = 0, y = 0, i = 0;
+    while (i < tiles.length && w > 0 && h > 0) {
+        const side = Math.min(w, h);
+        let area = 0, end = i, worst = Infinity;
+        for (; end < tiles.length; end++) {
+            const grown = area + tiles[end].bytes * scale, big = tiles[i].bytes * scale, small = tiles[end].bytes * scale;
+            const ratio = Math.max(side * side * big / (grown * grown), grown * grown / (side * side * small));
+            if (ratio > worst) break;
+            worst = ratio;
+            area = grown;
+        }
+        const thick = area / side;
+        for (let along = 0; i < end; i++) {
+            const long = tiles[i].bytes * scale / thick;
+            out.push(w < h ? [x + along, y, long, thick] : [x, y + along, thick, long]);
+            along += long;
+        }
+        if (w < h) y += thick, h -= thick;
+        else x += thick, w -= thick;
+    }
+    return out;
+}
+
+function holderTiles(d, by) {
+    const list = objs(obj(d.holder)[by]).map(t => ({ bytes: Math.max(zero(t.bytes), 0),
+        name: by === 'tags' ? text(t.tag) || 'untagged' : siteText(t.site) || 'site not known' }))
+        .filter(t => t.bytes > 0).sort((a, b) => b.bytes - a.bytes);
+    const rest = zero(d.holder.bytes) - sum(list, t => t.bytes);
+    if (rest > 0) list.push({ name: by === 'tags' ? 'other tags' : 'other sites', bytes: rest, rest: true });
+    return list;
+}
+
+/* One tab stop; arrow keys walk the tiles. */
+function treemap(tiles, total, width, height) {
+    const boxes = squarify(tiles, width, height);
+    const map = el('div', { class: 'map', role: 'list', keydown: e => {
+        const way = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
+        const all = [...map.children], next = all[all.indexOf(e.target) + way];
+        if (!way || !next) return;
+        e.preventDefault();
+        e.target.tabIndex = -1;
+        next.tabIndex = 0;
+        next.focus();
+    } });
+    boxes.forEach(([x, y, w, h], i) => {
+        const t = tiles[i], words = bytes(t.bytes) + ', ' + percent(total ? t.bytes / total : null);
+        const tile = el('div', { role: 'listitem', tabindex: i ? -1 : 0, title: `${t.name}\n${exact(t.bytes)}`,
+            'aria-label': t.name + ' ' + words }, w > 44 && h > 20 ? el('b', null, t.name) : null, w > 60 && h > 40 ? words : null);
+        Object.assign(tile.style, { left: x / width * 100 + '%', top: y / height * 100 + '%',
+            width: w / width * 100 + '%', height: h / height * 100 + '%' });
+        map.append(t.rest ? (tile.classList.add('rest'), tile) : coloured(tile, t.name));
+    });
+    return map;
+}
+
+function showPeak(p, body) {
+    const held = p.devices.filter(d => d.holder && (holderTiles(d, 'tags').length || holderTiles(d, 'sites').length))
+        .sort((a, b) => zero(b.holder.bytes) - zero(a.holder.bytes));
+    if (!held.length) return false;
+    let d = held[0], by = 'tags';
+    const area = el('div'), when = el('output');
+    const pick = el('select', { 'aria-label': 'Device', change: () => { d = held[pick.selectedIndex]; render(); } },
+        ...held.map(h => el('option', null, h.name)));
+    const toggles = ['tags', 'sites'].map(kind => el('button', { type: 'button', click: () => { by = kind; render(); } }, 'by ' + kind.slice(0, -1)));
+    function render() {
+        const tiles = holderTiles(d, by), width = body.clientWidth || 1000;
+        toggles.forEach((b, i) => b.setAttribute('aria-pressed', String(by === ['tags', 'sites'][i])));
+        const at = num(d.holder.time_ns);
+        when.textContent = bytes(num(d.holder.bytes)) + (at === null ? '' : ' at ' + duration(at)) +
+            (num(d.stats.peak) !== null ? ', peak ' + bytes(num(d.stats.peak)) : '');
+        const total = sum(tiles, t => t.bytes);
+        fill(area, treemap(tiles, total, width, width < 600 ? 416 : 352), el('details', null, el('summary', null, 'As a table'),
+            table([['Name', 'text', t => t.name, mono], ['Bytes', 'bytes', t => t.bytes, share],
+                ['Share', 'share', t => t.bytes / total]], tiles, { name: 'holders of the peak', sort: 'Bytes' })));
+    }
+    fill(body, el('div', { class: 'tools' }, held.length > 1 ? pick : el('b', null, d.name), el('span', { class: 'group' }, ...toggles), when), area);
+    render();
+    return true;
+}
+
+// -- devices --
+
+/* What the total is made of. The parts may exceed it: what is unaccounted is signed. */
+function composition(d) {
+    const c = d.capacity, total = num(c.total), used = num(c.used);
+    const self = num(c.self) === null ? zero(d.stats.allocated) : c.self;
+    const tags = d.tags.map(t => ({ name: text(t.tag), bytes: Math.max(zero(t.allocated), 0) }))
+        .filter(t => t.bytes).sort((a, b) => b.bytes - a.bytes);
+    const shown = tags.slice(0, 7).map(t => ({ name: t.name, bytes: t.bytes, tag: true }));
+    const others = sum(tags.slice(7), t => t.bytes), rest = self - sum(tags, t => t.bytes);
+    if (others > 0) shown.push({ name: `${tags.length - 7} other tags`, bytes: others, grey: true });
+    if (rest > 0) shown.push({ name: 'untagged', bytes: rest, grey: true });
+    if (total === null || used === null) return { shown, self, total: null };
+    const unaccounted = used - self, free = Math.max(total - used, 0);
+    shown.push({ name: 'unaccounted', bytes: unaccounted, hatch: true });
+    shown.push({ name: 'free', bytes: free, free: true });
+    return { shown, self, total, free, unaccounted };
+}
+
+function paint(e, part) {
+    if (part.tag) return coloured(e, part.name);
+    if (part.hatch) e.classList.add('hatch');
+    if (part.free) e.classList.add('free');
+    if (part.grey) e.style.background = 'var(--other)';
+    return e;
+}
+
+function stackedBar(made) {
+    const whole = sum(made.shown, s => Math.max(s.bytes, 0));
+    const bar = el('div', { class: 'stack', role: 'img', 'aria-label': made.shown.map(s => s.name + ' ' + bytes(s.bytes)).join(', ') });
+    for (const s of made.shown) {
+        if (s.bytes <= 0 || s.free || !whole) continue;
+        const part = paint(el('i', { title: `${s.name}: ${exact(s.bytes)}` }), s);
+        part.style.width = s.bytes / whole * 100 + '%';
+        bar.append(part);
+    }
+    return el('div', null, bar, el('ul', { class: 'legend' }, ...made.shown.map(s =>
+        el('li', null, paint(el('i'), s), el('span', { title: s.name }, s.name), sized(s.bytes)))));
+}
+
+function capacityWords(d, made) {
+    if (made.total === null) return 'The capacity of this device is not known.';
+    const c = d.capacity, parts = [];
+    const words = `${bytes(made.total)} = ${bytes(made.free)} free + ${bytes(made.self)} self ` +
+        (made.unaccounted < 0 ? '− ' + bytes(-made.unaccounted) : '+ ' + bytes(made.unaccounted)) + ' unaccounted';
+    if (num(c.process) !== null) parts.push('the rest of this process ' + bytes(c.process - made.self));
+    if (num(c.others) !== null) parts.push('others ' + bytes(c.others));
+    if (num(d.stats.cached)) parts.push('the host’s pool holds ' + bytes(d.stats.cached) + ' unused');
+    if (num(c.age_ns) > 1e9) parts.push('sampled ' + duration(c.age_ns) + ' ago');
+    return words + (parts.length ? ': ' + parts.join(', ') : '') + '.';
+}
+
+function deviceFacts(d) {
+    const s = d.stats, fact = (name, key, show) => num(s[key]) ? [name, (show || bytes)(s[key]), exact(s[key])] : null;
+    const times = (name, key) => num(s[key]) ? [name, count(s[key])] : null;
+    return facts([['peak', bytes(num(s.peak)) + (zero(s.peak_error) ? ', low by at most ' + bytes(s.peak_error) : ''), exact(num(s.peak))],
+        fact('pending', 'pending'), fact('reserved', 'reserved'), fact('limit', 'limit'),
+        num(d.capacity.limit) && num(s.limit) !== d.capacity.limit ? ['limit', bytes(d.capacity.limit)] : null,
+        num(d.capacity.held) ? ['held for requests', bytes(d.capacity.held)] : null,
+        num(d.source.arena) ? ['in arenas', bytes(d.source.arena)] : null, times('blocks', 'live_blocks'), times('allocs', 'allocs'),
+        times('frees', 'frees'), times('arrived by move', 'moves'), times('collections', 'gc_runs'), fact('reclaimed', 'gc_reclaimed'),
+        num(d.source.fragmentation) !== null ? ['fragmentation', percent(d.source.fragmentation)] : null,
+        zero(s.cache_hits) + zero(s.cache_misses) ? ['pool hits', percent(s.cache_hits / (zero(s.cache_hits) + zero(s.cache_misses)))] : null,
+        times('requests saved by a retry', 'recoveries')]);
+}
+
+/* Bars: [label, value, title]; the axis names the first, the middle and the last. */
+function bars(caption, list) {
+    const top = most(list, b => b[1]);
+    if (!top) return null;
+    const plot = el('div', { class: 'plot' }, ...list.map(([name, value, title]) => {
+        const bar = el('i', { title: `${title || name}: ${count(value)} blocks` });
+        bar.style.height = value > 0 ? Math.max(value / top * 100, 3) + '%' : 0;
+        return bar;
+    }));
+    const ends = list.length > 4 ? [0, list.length >> 1, list.length - 1] : [...list.keys()];
+    return el('figure', { class: 'bars', role: 'img', 'aria-label': caption + ': ' + list.filter(b => b[1]).map(b => `${b[0]} ${b[1]}`).join(', ') },
+        el('figcaption', null, caption), plot, el('div', { class: 'axis' }, ...ends.map(i => el('span', null, list[i][0]))));
+}
+
+function sizeBars(d) {
+    const found = new Map(objs(d.source.sizes).filter(s => zero(s.blocks) > 0 && zero(s.from) >= 0)
+        .map(s => [zero(s.from) < 1 ? -1 : Math.floor(Math.log2(s.from)), s.blocks]));
+    const logs = [...found.keys()].sort((a, b) => a - b), list = [];
+    for (let k = logs[0]; k <= logs[logs.length - 1]; k++) {
+        const from = bytes(k < 0 ? 0 : Math.pow(2, k));
+        list.push([from, found.get(k) || 0, k < 0 ? 'empty' : `${from} to ${bytes(Math.pow(2, k + 1))}`]);
+    }
+    return bars('live blocks by size', list);
+}
+
+function lifeBars(d) {
+    const life = obj(d.source.lifetimes), part = (name, key, title) => [name, zero(life[key]), title];
+    return bars('lifetime when freed', [part('<0.1', 'under_100ms', 'less than 100 ms'), part('<1', 'under_1s', '0.1 to 1 s'),
+        part('<10', 'under_10s', '1 to 10 s'), part('10 s+', 'longer', '10 s and longer')]);
+}
+
+function card(d) {
+    const made = composition(d), oom = obj(d.source.last_oom);
+    return el('article', { class: 'card' },
+        el('header', null, el('h3', null, d.name), el('span', { class: 'soft', title: d.label }, d.label), el('b', null, sized(num(d.stats.allocated)))),
+        stackedBar(made), el('p', { class: 'sum' }, capacityWords(d, made)), deviceFacts(d),
+        el('div', { class: 'charts' }, sizeBars(d), lifeBars(d)),
+        d.source.last_oom ? el('p', { class: 'bad' }, `Last found no memory: wanted ${bytes(num(oom.bytes))} with ` +
+            `${bytes(num(oom.live))} live${oom.site ? ', at ' + siteText(oom.site) : ''}.`) : null);
+}
+
+function showDevices(p, body) {
+    if (!p.devices.length) return false;
+    const list = p.devices.slice().sort((a, b) => zero(b.stats.peak) - zero(a.stats.peak)), grid = el('div', { class: 'cards' });
+    let shown = 0;
+    const more = el('button', { type: 'button', click: () => {
+        grid.append(...list.slice(shown, shown + 12).map(card));
+        shown += 12;
+        more.parentElement.hidden = shown >= list.length;
+    } }, `More of ${count(list.length)} devices`);
+    fill(body, grid, el('p', { class: 'tools' }, more));
+    more.click();
+    return true;
+}
+
+// -- overview --
+
+const ODD = { implicit_frees: 'allocs over a live storage', unknown_frees: 'frees of a storage that was not live',
+    freed_while_shared: 'frees of a storage with views', underflows: 'arena_sub below the balance',
+    fence_failures: 'fences that failed', oom_failures: 'requests that found no memory in the end',
+    gc_failed: 'collections that did not run', dropped_allocs: 'allocs the map had no room for: totals are too low',
+    dropped_bytes: 'bytes of those', dropped_sites: 'site or tag records without room', dropped_events: 'events the ring had no room for' };
+const DROPPED = { scopes: 'scopes without room', scope_invocations: 'scope invocations without room',
+    snapshots: 'snapshots thinned out or without room', events: 'events without room' };
+
+function alarms(p) {
+    const list = [], dropped = obj(p.meta.dropped);
+    for (const key of Object.keys(ODD)) if (zero(p.total[key])) list.push([p.total[key], ODD[key]]);
+    for (const key of Object.keys(DROPPED))
+        if (zero(dropped[key]) && !(key === 'events' && zero(p.total.dropped_events))) list.push([dropped[key], DROPPED[key]]);
+    return list.length ? el('div', { class: 'alarm', id: 'alarm' }, el('b', null, 'Worth a look'),
+        el('ul', null, ...list.map(([n, words]) => el('li', null, count(n) + ' ' + words)))) : null;
+}
+
+function showOverview(p, body) {
+    const t = p.total, meta = p.meta, leaks = obj(p.raw.leaks), at = text(obj(p.raw.summary).peak_memory_checkpoint);
+    const figure = (name, value, small) => el('div', null, el('dt', null, name), el('dd', null, value, small ? el('small', null, small) : null));
+    const e = p.events;
+    fill(body, el('dl', { class: 'figures' },
+        figure('Live', sized(num(t.allocated)), count(num(t.live_blocks)) + ' blocks'),
+        figure('Peak', sized(num(t.peak)), at ? 'at ' + at : 'all devices'),
+        figure('Allocated in all', sized(num(t.total_allocated)), count(num(t.allocs)) + ' allocs, ' + count(num(t.frees)) + ' frees'),
+        num(leaks.bytes) !== null ? figure(zero(leaks.since_mark) ? 'Not freed since the mark' : 'Not freed', sized(leaks.bytes),
+            count(num(leaks.count)) + ' blocks') : null),
+    facts([text(meta.labels) && ['of', text(meta.labels)], meta.generated_at && ['written', text(meta.generated_at)],
+        num(meta.uptime_ns) && ['after', duration(meta.uptime_ns)], num(meta.pid) && ['pid', String(meta.pid)],
+        p.raw.version && ['MemLord', text(p.raw.version)],
+        num(meta.own_bytes) !== null && ['its own memory', bytes(meta.own_bytes), exact(meta.own_bytes)],
+        num(meta.pair_ns) && ['an alloc and its free cost', duration(meta.pair_ns)],
+        meta.sites_enabled === false && ['sites', 'off'], meta.operation_tracking_enabled === false && ['scopes', 'none used'],
+        (meta.events_enabled === false || !e.n) && ['event ring', 'off'],
+        e.n && ['events', count(e.n) + (e.lost ? `, ${count(e.lost)} older ones overwritten` : '')]]), alarms(p));
+    return true;
+}
+
+// -- the page --
+
+const DRAW = Object.assign({ overview: showOverview, devices: showDevices, memory: showMemory, timeline: showTimeline, peak: showPeak }, TABLES);
+
+/* A section that cannot be drawn says so, and costs no other one. */
+function drawSection(id, p) {
+    const section = $(id), body = section.querySelector('.body');
+    try {
+        section.hidden = !DRAW[id](p, body);
+    } catch (error) {
+        fill(body, el('p', { class: 'soft' }, 'This section could not be drawn: ' + text(error.message)));
+        section.hidden = false;
+    }
+    return section.hidden ? null : section;
+}
+
+function rangeTools() {
+    const middle = () => (view.from + view.to) / 2, button = (words, name, click) => el('button', { type: 'button', 'aria-label': name, click }, words);
+    return el('div', { class: 'tools' }, el('span', { class: 'group' }, button('−', 'Zoom out', () => zoom(middle(), 2)),
+        button('+', 'Zoom in', () => zoom(middle(), 0.5)), button('All', 'Show all', () => look(0, view.end))), el('output', { id: 'range' }));
+}
+
+function show(raw) {
+    const p = read(raw);
+    hideTip();
+    view.charts = [];
+    view.end = p.end;
+    $('empty').hidden = true;
+    $('report').hidden = false;
+    const shown = Object.keys(DRAW).map(id => drawSection(id, p)).filter(Boolean);
+    const first = $(view.charts.includes(curves) ? 'memory' : 'timeline').querySelector('.body');
+    first.prepend(rangeTools());
+    look(0, p.end);
+    fill($('nav'), ...shown.filter(s => s.dataset.nav).map(s => el('a', { href: '#' + s.id }, s.dataset.nav)));
+    fill($('foot'), 'Bytes are IEC: 1 KiB is 1024 B. Titles carry exact figures. Nothing on this page was fetched, and nothing leaves it.');
+    document.title = ['MemLord', text(p.meta.labels, 60), num(p.meta.pid) && 'pid ' + p.meta.pid].filter(Boolean).join(' · ');
+}
+
+const complain = words => {
+    $('message').textContent = words;
+    $('message').hidden = !words;
+};
+
+/* Reads a profile's text. What cannot be shown is said, and what was shown before stays. */
+function load(source, name) {
+    const still = $('report').hidden ? '' : ' The report below is still the one before.';
+    let raw;
+    try {
+        raw = JSON.parse(source);
+    } catch (error) {
+        return complain(`${name} is not JSON: ${text(error.message)}.${still}`);
+    }
+    const schema = text(obj(raw).schema);
+    if (schema !== 'memlord/1')
+        return complain(`${name} is not a profile of MemLord that this page can read: its schema is ` +
+            `${schema ? '“' + schema + '”' : 'missing'}, not “memlord/1”.${still}`);
+    complain('');
+    show(raw);
+}
+
+function takeFile(file) {
+    if (!file) return;
+    const reader = new FileReader();
+    reader.onload = () => load(reader.result, text(file.name));
+    reader.onerror = () => complain(text(file.name) + ' could not be read.');
+    reader.readAsText(file);
+}
+
+function retheme(change) {
+    change(document.documentElement.classList);
+    readTheme();
+    if (view.charts.length) drawNow();
+}
+
+function listen() {
+    const over = on => e => {
+        e.preventDefault();
+        document.body.classList.toggle('over', on);
+    };
+    addEventListener('dragover', over(true));
+    addEventListener('dragleave', over(false));
+    addEventListener('drop', e => {
+        over(false)(e);
+        takeFile(e.dataTransfer.files[0]);
+    });
+    $('open').addEventListener('click', () => $('file').click());
+    $('file').addEventListener('change', e => {
+        takeFile(e.target.files[0]);
+        e.target.value = '';
+    });
+    $('theme').addEventListener('click', () => retheme(c => {
+        const dark = ink.dark;
+        c.toggle('dark', !dark);
+        c.toggle('light', dark);
+    }));
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => retheme(() => 0));
+    addEventListener('resize', redraw);
+    addEventListener('beforeprint', () => retheme(c => c.add('print')));
+    addEventListener('afterprint', () => retheme(c => c.remove('print')));
+}
+
+readTheme();
+listen();
+const embedded = $('profile').textContent.trim();
+$('profile').remove();
+$('hint').textContent = 'Drop a profile.json here, or open one. It is read on this machine and goes nowhere.';
+if (embedded) load(embedded, 'The profile in this page');
+performance.mark('interactive');

@@ -1,0 +1,406 @@
+#!/usr/bin/env python3
+"""profiles.py DIR: writes the profiles that the report page is tested with, the same each time.
+
+A small simulation of an inference server keeps books the way the library does, so levels,
+events, snapshots and scopes of a profile agree with each other.
+"""
+import json
+import os
+import random
+import sys
+
+MS = 1000000
+KINDS = ["alloc", "free", "pend", "move", "arena_add", "arena_sub", "gc", "oom", "scope_begin", "scope_end",
+         "checkpoint"]
+STATS = """allocated pending freed peak peak_error live_blocks allocs frees total_allocated total_freed moves moved_bytes
+reserved reserved_peak cached largest_free cache_hits cache_misses limit gc_runs gc_failed gc_reclaimed oom_attempts
+oom_failures retries recoveries implicit_frees unknown_frees freed_while_shared underflows fence_failures dropped_allocs
+dropped_bytes dropped_sites dropped_events""".split()
+
+
+def iso(ns):
+    ms = ns // MS
+    return "2026-11-21T07:%02d:%02d.%03dZ" % (ms // 60000 % 60, ms // 1000 % 60, ms % 1000)
+
+
+class Run:
+    """A run of a program under a ledger; `now` is its clock."""
+
+    def __init__(self, seed, devices, ring):
+        self.r = random.Random(seed)
+        self.now = 0
+        self.names = devices
+        self.live = [0] * len(devices)
+        self.stats = [dict.fromkeys(STATS, 0) for _ in devices]
+        self.blocks, self.tags, self.sites = {}, {}, {}
+        self.strings, self.events, self.ring = {"": 0}, [], ring
+        self.scopes, self.open, self.snaps = {}, {}, []
+        self.holders = [None] * len(devices)
+        self.key = 0x7f0000000000
+
+    def string(self, s):
+        return self.strings.setdefault(s, len(self.strings))
+
+    def event(self, kind, thread, device=-1, storage=0, size=0, site="", tag="", scope=0):
+        if self.ring:
+            self.events.append([self.now, KINDS.index(kind), thread, device, storage, size, self.string(site),
+                                self.string(tag), scope])
+
+    def change(self, device, size):
+        s = self.stats[device]
+        self.live[device] += size
+        s["allocated"] = self.live[device]
+        s["total_allocated" if size > 0 else "total_freed"] += abs(size)
+        s["allocs" if size > 0 else "frees"] += 1
+        s["live_blocks"] += 1 if size > 0 else -1
+        if self.live[device] > s["peak"]:
+            s["peak"] = self.live[device]
+            held = self.holders[device]
+            if not held or s["peak"] > held["bytes"] * 17 / 16:
+                self.holders[device] = self.hold(device)
+        for stack in self.open.values():
+            for f in stack:
+                f["peak"] = max(f["peak"], sum(self.live) - f["pre"])
+
+    def hold(self, device):
+        def top(books, name):
+            rows = [{name: k[0] if name == "tag" else site(k[0]), "bytes": v[0]} for k, v in books.items()
+                    if k[1] == device and v[0] > 0]
+            return sorted(rows, key=lambda x: -x["bytes"])[:32]
+        return {"device": self.names[device], "bytes": self.live[device], "time_ns": self.now,
+                "tags": top(self.tags, "tag"), "sites": top(self.sites, "site")}
+
+    def count(self, block, size):
+        for books, name in ((self.tags, "tag"), (self.sites, "site")):
+            row = books.setdefault((block[name], block["device"]), [0, 0, 0, 0, 0, 0])
+            row[0] += size
+            row[1] = max(row[1], row[0])
+            row[2 if size > 0 else 3] += 1
+            row[4 if size > 0 else 5] += abs(size)
+
+    def alloc(self, thread, device, size, tag, where, **more):
+        self.key += 0x10000
+        stack = self.open.get(thread) or []
+        block = dict(more, device=device, bytes=size, tag=tag, site=where, thread=thread,
+                     scope=stack[-1]["path"] if stack else None)
+        self.blocks[self.key] = block
+        self.count(block, size)
+        self.change(device, size)
+        for f in stack:
+            f["delta"] += size
+            f["blocks"] += 1
+        self.event("alloc", thread, device, hex(self.key), size, where, tag or "")
+        return self.key
+
+    def free(self, thread, key):
+        block = self.blocks.pop(key)
+        self.count(block, -block["bytes"])
+        self.change(block["device"], -block["bytes"])
+        for f in self.open.get(thread) or []:
+            f["delta"] -= block["bytes"]
+            f["blocks"] -= 1
+        self.event("free", thread, block["device"], hex(key), block["bytes"], block["site"], block["tag"] or "")
+
+    def begin(self, thread, name, shapes=None):
+        stack = self.open.setdefault(thread, [])
+        path = (stack[-1]["path"] + "/" if stack else "") + name
+        if path not in self.scopes:
+            self.scopes[path] = {"id": len(self.scopes) + 1, "parent": self.scopes[stack[-1]["path"]]["id"] if stack else 0,
+                                 "name": name, "path": path, "calls": [], "peak": 0}
+        stack.append({"path": path, "start": self.now, "pre": sum(self.live), "delta": 0, "blocks": 0, "peak": 0,
+                      "shapes": shapes})
+        self.event("scope_begin", thread, scope=self.scopes[path]["id"])
+
+    def end(self, thread):
+        f = self.open[thread].pop()
+        self.scopes[f["path"]]["calls"].append([f["start"], self.now - f["start"], thread, f["delta"], f["blocks"], f["pre"],
+                                                sum(self.live), f["peak"], f["shapes"]])
+        self.event("scope_end", thread, scope=self.scopes[f["path"]]["id"])
+
+    def snapshot(self, name=None):
+        self.snaps.append({"timestamp": iso(self.now), "time_ns": self.now, "checkpoint_name": name,
+                           "total_mb": mb(sum(self.live)), "total_bytes": sum(self.live), "tensor_count": len(self.blocks),
+                           "device_breakdown": {d: {"total_mb": mb(self.live[i]), "total_bytes": self.live[i],
+                                                    "pending_bytes": 0, "reserved_bytes": 0, "peak_bytes": self.stats[i]["peak"],
+                                                    "count": self.stats[i]["live_blocks"]} for i, d in enumerate(self.names)}})
+        if name:
+            self.event("checkpoint", 1, tag=name)
+
+    def profile(self, capacity, keep=None):
+        events = self.events[-keep:] if keep else self.events
+        total = {k: sum(s[k] for s in self.stats) for k in STATS}
+        blocks = sorted(self.blocks.items(), key=lambda b: -b[1]["bytes"])
+        return {
+            "schema": "memlord/1", "version": "0.3.0",
+            "metadata": {"generated_at": iso(self.now)[:19] + "Z", "pid": 4711, "uptime_ns": self.now, "own_bytes": 1890432,
+                         "mark": 1, "labels": "host=a1,model=llama-8b", "num_snapshots": len(self.snaps),
+                         "operation_tracking_enabled": True, "sites_enabled": True, "events_enabled": bool(events),
+                         "pair_ns": 61.4, "dropped": {"scopes": 0, "scope_invocations": 0, "snapshots": 0, "events": 0}},
+            "summary": {"num_snapshots": len(self.snaps), "checkpoints": [s["checkpoint_name"] for s in self.snaps if s["checkpoint_name"]],
+                        "peak_memory_bytes": total["peak"], "peak_memory_checkpoint": None},
+            "total": total, "devices": [self.device(i) for i in range(len(self.names))], "capacity": capacity,
+            "accounts": {"open": 3, "largest": [
+                {"name": "request %d" % i, "device": self.names[0], "bytes": (9 - i) << 24, "peak": (12 - i) << 24,
+                 "limit": 1 << 28, "refused": i} for i in range(3)]},
+            "tags": [{"tag": t, "device": self.names[d], "allocated": v[0], "peak": v[1], "blocks": v[2] - v[3],
+                      "expected": v[0] - 4096 * 977 if t == "kv_cache" else 0,
+                      "variance": 4096 * 977 if t == "kv_cache" else 0} for (t, d), v in self.tags.items() if t],
+            "sites": [{"site": site(s), "device": self.names[d], "alloc_bytes": v[4], "free_bytes": v[5], "allocs": v[2],
+                       "frees": v[3], "live_bytes": v[0], "peak_bytes": v[1]} for (s, d), v in self.sites.items()],
+            "peak_holders": [h for h in self.holders if h],
+            "leaks": self.leaks(), "scopes": [self.scope(s) for s in self.scopes.values()], "snapshots": self.snaps,
+            "threads": [{"id": t, "allocs": 1000 * t, "frees": 990 * t, "bytes_allocated": t << 28, "bytes_freed": t << 27}
+                        for t in (1, 2, 3)],
+            "largest_blocks": {"count": 10, "of": len(blocks), "bytes": sum(self.live),
+                               "blocks": [self.block(k, b) for k, b in blocks[:10]]},
+            "moves": [{"from": "cpu", "to": self.names[0], "count": 3, "bytes": 1 << 27}],
+            "strings": list(self.strings),
+            "events": {"capacity": 1 << 17, "recorded": len(self.events), "lost": len(self.events) - len(events), "kinds": KINDS[:],
+                       "list": events}}
+
+    def device(self, i):
+        sizes = {}
+        for b in self.blocks.values():
+            if b["device"] == i:
+                sizes[1 << b["bytes"].bit_length() - 1] = sizes.get(1 << b["bytes"].bit_length() - 1, 0) + 1
+        return {"device": self.names[i], "label": "H200 80%" if i == 0 else None, "arena": 0, "stats": self.stats[i], "cached_ratio": 0.0,
+                "fragmentation": None, "sizes": [{"from": k, "blocks": v} for k, v in sorted(sizes.items())],
+                "lifetimes": {"under_100ms": 6120, "under_1s": 811, "under_10s": 96, "longer": 4}, "last_oom": None}
+
+    def leaks(self):
+        rows = {}
+        for b in self.blocks.values():
+            row = rows.setdefault((b["site"], b["tag"], b["scope"], b["device"]), [0, 0])
+            row[0] += 1
+            row[1] += b["bytes"]
+        by = [{"site": site(s), "tag": t, "scope": o, "device": self.names[d], "count": n, "bytes": b}
+              for (s, t, o, d), (n, b) in rows.items()]
+        return {"since_mark": 1, "count": len(self.blocks), "bytes": sum(self.live), "by_site": sorted(by, key=lambda r: -r["bytes"])[:100]}
+
+    def scope(self, s):
+        calls, n = s["calls"], max(len(s["calls"]), 1)
+        spread = lambda k: {"total": sum(c[k] for c in calls), "avg": sum(c[k] for c in calls) // n,
+                            "min": min([c[k] for c in calls] or [0]), "max": max([c[k] for c in calls] or [0])}
+        held = [b["bytes"] for b in self.blocks.values() if b["scope"] == s["path"]]
+        return {"id": s["id"], "parent": s["parent"], "name": s["name"], "path": s["path"], "site": site("src/run.c:%d %s" % (s["id"] * 17, s["name"])),
+                "count": len(calls), "delta_bytes": spread(3), "delta_blocks": spread(4),
+                "peak_bytes": max([c[7] for c in calls] or [0]), "time_ns": spread(1), "device_time_ns": 0, "live_bytes": sum(held),
+                "live_blocks": len(held), "running": 0, "devices": {}, "invocations": calls[-64:]}
+
+    def block(self, key, b):
+        return {"device": self.names[b["device"]], "storage": hex(key), "bytes": b["bytes"], "refs": 1, "born": 1, "tag": b["tag"],
+                "site": site(b["site"]), "scope": b["scope"], "name": b.get("name"), "dtype": b.get("dtype"), "shape": b.get("shape", []),
+                "flags": 0, "pending": 0, "parts": b.get("parts")}
+
+
+def mb(n):
+    return round(n / 1048576, 2)
+
+
+def site(s):
+    place, function = s.split(" ")
+    file, line = place.rsplit(":", 1)
+    return {"file": file, "function": function, "line": int(line)}
+
+
+def load_model(run):
+    run.begin(1, "load")
+    for i in range(12):
+        run.now += 40 * MS
+        staged = run.alloc(1, 1, 96 << 20, "staging", "src/load.c:88 stage")
+        run.now += 60 * MS
+        names = [{"offset": k << 24, "bytes": 1 << 24, "name": "blk.%d.ffn_%s.weight" % (i, n), "dtype": "f16", "shape": [4096, 2048],
+                  "tag": "weights"} for k, n in enumerate(("gate", "up", "down", "norm"))]
+        run.alloc(1, 0, (1 << 30) + i * 4096, "weights", "src/load.c:91 load_layer", name="layers %d" % i, dtype="f16",
+                  shape=[4096, 131072], parts={"count": 4, "bytes": 1 << 26, "listed": names})
+        run.now += 15 * MS
+        run.free(1, staged)
+        if i % 3 == 0:
+            run.snapshot()
+    run.alloc(1, 2, 180 << 20, "tokenizer", "src/tokenizer.c:31 tokenizer_open", name="vocabulary")
+    run.end(1)
+    run.snapshot("after_model_load")
+
+
+def serve(run, requests, steps, every, sites):
+    """Requests that keep a KV cache for a while; two threads, the second one samples."""
+    caches = []
+    for request in range(requests):
+        run.now += run.r.randrange(2, 40) * MS
+        run.begin(1, "request")
+        run.begin(1, "prefill", "[1, %d]" % run.r.randrange(16, 4096))
+        caches.append(run.alloc(1, 0, run.r.randrange(40, 300) << 20, "kv_cache", "src/kv.c:57 kv_open", name="cache of request %d" % request,
+                                dtype="f16", shape=[2, 32, 1024, 128]))
+        scratch = run.alloc(1, 0, run.r.randrange(200, 900) << 20, "activations", "src/graph.c:144 graph_plan")
+        run.now += run.r.randrange(20, 90) * MS
+        run.free(1, scratch)
+        run.end(1)
+        for _ in range(steps):
+            run.begin(1, "decode", "[1, 1]")
+            for part in ("attention", "mlp"):
+                run.begin(1, part)
+                where = "src/ops_%d.c:%d %s_%d" % (run.r.randrange(sites // 10), run.r.randrange(1, 400), part, run.r.randrange(sites))
+                block = run.alloc(1, 0, run.r.randrange(1, 4096) << 12, "activations", where)
+                run.now += run.r.randrange(30, 700) * 1000
+                run.free(1, block)
+                run.end(1)
+            run.end(1)
+            run.begin(2, "sample")
+            logits = run.alloc(2, 2, 512 << 10, None, "src/sample.c:20 sample")
+            run.now += run.r.randrange(10, 200) * 1000
+            run.free(2, logits)
+            run.end(2)
+        run.end(1)
+        while len(caches) > 10:
+            run.free(1, caches.pop(0))
+            if run.r.random() < 0.1:
+                run.event("gc", 1, 0, size=run.r.randrange(1, 99) << 20)
+                run.stats[0]["gc_runs"] += 1
+        if request % every == 0:
+            run.snapshot("step_%d" % request if request % (every * 3) == 0 else None)
+        if request == requests * 2 // 3:
+            run.event("oom", 1, 0, size=1 << 31)
+            run.stats[0]["oom_attempts"] += 1
+    run.snapshot("end")
+
+
+DEVICES = ["cuda:0", "pinned", "cpu"]
+
+
+def capacity(run):
+    return [{"device": "cuda:0", "total": 25757220864, "used": run.live[0] + 1300000000, "self": run.live[0], "process": run.live[0] + 500000000,
+             "others": 800000000, "age_ns": 150000, "limit": 24 << 30, "held": 0},
+            {"device": "cpu", "total": 67 << 30, "used": 9 << 30, "self": run.live[2], "process": run.live[2] + (1 << 30), "others": 7 << 30,
+             "age_ns": 2500000000, "limit": None, "held": 0}]
+
+
+def simulated(seed, requests, steps, every, sites, ring=True, keep=None):
+    run = Run(seed, DEVICES, ring)
+    run.snapshot()
+    load_model(run)
+    serve(run, requests, steps, every, sites)
+    run.now += 30 * MS
+    return run.profile(capacity(run), keep)
+
+
+def small():
+    return simulated(1, 40, 6, 5, 20)
+
+
+def snapshots_only():
+    return simulated(2, 40, 6, 2, 20, ring=False)
+
+
+def large():
+    """100,000 events, of scopes for the greater part, 1000 sites and 50 scopes."""
+    p = simulated(3, 420, 24, 21, 1000, keep=100000)
+    assert len(p["events"]["list"]) == 100000
+    p["sites"] = p["sites"][:1000]
+    run = p["scopes"]
+    while len(run) < 50:
+        k = len(run) + 1
+        calls = [[c[0] + k * 7 * MS, 12 * MS, 3] + c[3:] for c in run[1]["invocations"]]
+        run.append(dict(run[1], id=k, name="copy_%d" % k, path="copy_%d" % k, parent=0, invocations=calls[k % 8::8]))
+    return p
+
+
+HOSTILE = ["</script><script>window.harm=1</script>", "<img src=x onerror=window.harm=1>", "\u2028\u2029 lines", "\u202egnp.exe\u202c",
+           "\u0000\u0001\u001b[31mred\u0007", "\"'`${window.harm=1}", "__proto__", "constructor", "", "%n%s%n", "\ud800 alone", "<!--<script>",
+           "e\u0301\u0302" * 40, "javascript:window.harm=1"]
+
+
+def hostile():
+    p = small()
+    words = HOSTILE + ["x" * 1000]
+    pick = lambda i: words[i % len(words)]
+    for i, d in enumerate(p["devices"]):
+        d["label"] = pick(i)
+    p["metadata"]["labels"] = HOSTILE[0]
+    p["largest_blocks"]["blocks"][0]["scope"] = "x" * 10000000
+    for key, name in (("tags", "tag"), ("scopes", "name"), ("scopes", "path")):
+        for i, row in enumerate(p[key]):
+            row[name] = pick(i)
+    for i, row in enumerate(p["sites"]):
+        row["site"] = {"file": pick(i), "function": pick(i + 1), "line": i}
+    for i, b in enumerate(p["largest_blocks"]["blocks"]):
+        b["name"], b["dtype"], b["tag"] = pick(i), pick(i + 2), pick(i + 3)
+    for h in p["peak_holders"]:
+        for i, t in enumerate(h["tags"] + h["sites"]):
+            t["tag"] = pick(i)
+    for i, s in enumerate(s for s in p["snapshots"] if s["checkpoint_name"]):
+        s["checkpoint_name"] = pick(i)
+    for s in p["scopes"]:
+        for c in s["invocations"]:
+            c[8] = HOSTILE[1]
+    p["strings"] = [pick(i) for i in range(len(p["strings"]))]
+    return p
+
+
+def empty():
+    return {"schema": "memlord/1"}
+
+
+def wild():
+    """Everything of a wrong type, sign or size that JSON can carry."""
+    p = small()
+    junk = [-1, 1e308, None, "7", [], {}, True, 0, -9007199254740993, 0.5]
+    k = 0
+
+    def spoil(x, depth):
+        nonlocal k
+        for key in (list(x) if isinstance(x, dict) else range(len(x))):
+            k += 1
+            if isinstance(x[key], (dict, list)) and (depth < 2 or k % 7):
+                spoil(x[key], depth + 1)
+            elif key != "schema" and k % 3 == 0:
+                x[key] = junk[k // 3 % len(junk)]
+
+    spoil(p, 0)
+    return p
+
+
+def early():
+    """What 0.2.0 wrote: no scopes, snapshots, events."""
+    p = small()
+    for key in ("scopes", "snapshots", "events", "strings", "peak_holders", "summary", "threads", "moves"):
+        p.pop(key)
+    for key in ("labels", "pair_ns", "dropped", "events_enabled"):
+        p["metadata"].pop(key)
+    return p
+
+
+def crowd():
+    """250 devices, 3000 scopes of which many overlap, no capacity, one snapshot, no duration."""
+    p = small()
+    names = ["cuda:%d" % i for i in range(250)]
+    p["devices"] = [dict(p["devices"][0], device=n, label=None) for n in names]
+    p["capacity"], p["peak_holders"] = [], [dict(p["peak_holders"][0], device=n) for n in names]
+    p["snapshots"] = p["snapshots"][:1]
+    p["scopes"] = [{"id": i + 1, "parent": i if i % 50 else 0, "name": "s%d" % i, "path": "p/s%d" % i,
+                    "invocations": [[1000 + i, 5000000 - i % 1000 * 7, 1 + i % 40, i, 1, 0, 0, 0, None]]} for i in range(3000)]
+    p["scopes"][1]["parent"] = 2
+    p["scopes"][3]["parent"], p["scopes"][4]["parent"] = 5, 4
+    return p
+
+
+def instant():
+    """A program that ended as it began: one event, one snapshot, all at 0."""
+    p = small()
+    p["metadata"]["uptime_ns"] = 0
+    p["snapshots"] = [dict(p["snapshots"][0], time_ns=0)]
+    p["events"]["list"] = [[0, 0, 1, 0, "0x1", 4096, 0, 0, 0]]
+    for s in p["scopes"]:
+        s["invocations"] = [[0, 0, 1, 5, 1, 0, 5, 5, None]]
+    return p
+
+
+def main():
+    out = sys.argv[1]
+    os.makedirs(out, exist_ok=True)
+    for make in (small, snapshots_only, large, hostile, empty, wild, early, crowd, instant):
+        with open(os.path.join(out, make.__name__ + ".json"), "w") as f:
+            json.dump(make(), f)
+
+
+if __name__ == "__main__":
+    main()
