@@ -27,10 +27,11 @@ q := $(if $(V),,@)
 suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites)))
 examples := $(addprefix build/,quickstart llama bands oom server pool libmemlord_preload.so)
-scripts := tests/matrix.sh tests/examples.sh tests/consumers.sh
+scripts := tests/matrix.sh tests/examples.sh tests/consumers.sh tests/page.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-.PHONY: help demo test test-all bench install deps clean deps-demo deps-test deps-bench deps-reports
+.PHONY: help demo report test test-all bench install deps clean deps-demo deps-test deps-bench \
+	deps-reports
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -53,6 +54,12 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 	@seq 200000 -1 1 >build/numbers
 	@LD_PRELOAD=$$PWD/build/libmemlord_preload.so MEMLORD_REPORT=- \
 		sort -n build/numbers 2>&1 >/dev/null | head -n 18
+
+report: ## JSON=profile.json: build/report.html, a saved profile as a page
+	@test -n '$(JSON)' || { echo 'usage: make report JSON=profile.json' >&2; exit 2; }
+	@mkdir -p build && python3 examples/report/assemble.py profile '$(JSON)' >build/report.html.tmp || \
+		{ rm -f build/report.html.tmp; exit 1; }
+	@mv build/report.html.tmp build/report.html && echo 'open build/report.html'
 
 # -- tests --
 

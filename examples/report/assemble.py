@@ -19,8 +19,8 @@ MARK = "@DATA@"
 PIECE = 3900  # characters of a literal; C99 promises 4095
 COLUMNS = 100
 
-BANNER = "/* %s >>page --\n" % ("-" * 73)
-BEFORE = "/* ------------------------------------------------------------------------ >>retry --\n"
+BANNER = "/* " + " >>page --\n".rjust(83, "-")
+BEFORE = "/* " + " >>retry --\n".rjust(83, "-")  # where a header without the section takes it
 END = "#endif /* >>page */\n\n"
 
 

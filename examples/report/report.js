@@ -92,7 +92,7 @@ function el(tag, attributes, ...children) {
     for (const [name, value] of Object.entries(attributes || {}))
         if (typeof value === 'function') e.addEventListener(name, value);
         else if (value !== null && value !== undefined) e.setAttribute(name, value);
-    e.append(...children.filter(c => c !== null && c !== undefined));
+    e.append(...children.filter(c => c || c === 0 || c === ''));
     return e;
 }
 
@@ -162,13 +162,13 @@ function readEvents(raw, strings) {
         kind: new Int8Array(n), thread: new Int32Array(n), device: new Int32Array(n),
         bytes: new Float64Array(n), scope: new Float64Array(n), label: i => text(arr(strings)[list[i][7]]) };
     for (let i = 0; i < n; i++) {
-        const [time, kind, thread, device, , size, , , scope] = list[i];
-        e.time[i] = zero(time);
-        e.kind[i] = typeof kind === 'string' ? KINDS.indexOf(kind) : kind in codes ? codes[kind] : -1;
-        e.thread[i] = thread;
-        e.device[i] = num(device) === null ? -1 : device;
-        e.bytes[i] = zero(size);
-        e.scope[i] = zero(scope);
+        const event = list[i], kind = codes[event[1]];
+        e.time[i] = zero(event[0]);
+        e.kind[i] = kind === undefined ? KINDS.indexOf(event[1]) : kind;
+        e.thread[i] = event[2];
+        e.device[i] = num(event[3]) === null ? -1 : event[3];
+        e.bytes[i] = zero(event[5]);
+        e.scope[i] = zero(event[8]);
     }
     return e;
 }
@@ -333,15 +333,15 @@ function eachPair(e, found) {
         if (kind !== BEGIN && kind !== END) continue;
         if (!open.has(id)) open.set(id, new Map());
         const threads = open.get(id);
+        let owner = thread, stack = threads.get(thread);
         if (kind === BEGIN) {
-            if (!threads.has(thread)) threads.set(thread, []);
-            threads.get(thread).push({ time: e.time[i], sum: sums.get(thread) || 0 });
+            if (!stack) threads.set(thread, stack = []);
+            stack.push({ time: e.time[i], sum: sums.get(thread) || 0 });
             continue;
         }
-        let owner = thread, stack = threads.get(thread);
-        if (!stack) for (owner of threads.keys()) { stack = threads.get(owner); break; }
+        if (!stack || !stack.length)
+            for (const [other, theirs] of threads) if (theirs.length) owner = other, stack = theirs;
         const begin = stack && stack.pop();
-        if (stack && !stack.length) threads.delete(owner);
         found(id, begin ? owner : thread, begin ? begin.time : null, e.time[i],
             begin && owner === thread ? (sums.get(thread) || 0) - begin.sum : NaN);
     }
@@ -601,12 +601,12 @@ function drawCurves() {
     });
 }
 
-/* A lane's scale ends a little above all that it shows. */
+/* The highest level a lane has to show; names stand in the room above it. */
 function scaleOf(d) {
     const high = Math.max(d.curve.v.reduce((a, b) => Math.max(a, b), 1), zero(d.stats.peak)), limit = zero(d.stats.limit);
-    return (limit > 0 && limit < high * 2 ? Math.max(limit, high) : high) * 1.12;
+    return limit > 0 && limit < high * 2 ? Math.max(limit, high) : high;
 }
-const yOf = (d, top, level) => top + LANE - 1 - level / d.scale * (LANE - 10);
+const yOf = (d, top, level) => top + LANE - 1 - level / d.scale * (LANE - 24);
 
 function drawLane(g, d, top) {
     const base = top + LANE - 1, right = curves.width;
@@ -679,11 +679,11 @@ function drawMarks(g, d, top) {
         if (x - last[kind] < 2) continue;
         last[kind] = x;
         g.fillStyle = m.oom ? ink.warn : ink.good;
-        g.fillRect(x - 0.5, top + 8, 1, LANE - 9);
+        g.fillRect(x - 0.5, top + 20, 1, LANE - 21);
         g.beginPath();
-        g.moveTo(x - 4, top + 8);
-        g.lineTo(x + 4, top + 8);
-        g.lineTo(x, m.oom ? top + 1 : top + 15);
+        g.moveTo(x - 4, top + LANE - (m.oom ? 2 : 9));
+        g.lineTo(x + 4, top + LANE - (m.oom ? 2 : 9));
+        g.lineTo(x, top + LANE - (m.oom ? 9 : 2));
         g.fill();
     }
 }
@@ -701,7 +701,7 @@ function drawPeak(g, d, top) {
     g.lineWidth = 3;
     g.strokeStyle = ink.paper;
     g.fillStyle = ink.ink;
-    const at = [label, x + (right ? -8 : 8), Math.max(y + 1, top + 7)];
+    const at = [label, x + (right ? 4 : -4), y - 11];
     g.strokeText(...at);
     g.fillText(...at);
     g.lineWidth = 1;
@@ -717,9 +717,9 @@ function drawScale(g, d, top) {
     g.font = '11px system-ui, "Liberation Sans", sans-serif';
     g.fillStyle = ink.soft;
     g.textAlign = 'right';
-    for (let level = step; level < d.scale; level += step) {
+    for (let level = step; level <= d.scale; level += step) {
         const y = yOf(d, top, level);
-        if (y < top + 22) break;
+        if (y < top + (d.label ? 30 : 18)) break;
         g.fillText(bytes(level), curves.left - 6, y);
         g.fillRect(curves.left - 4, y, 4, 1);
     }
@@ -737,7 +737,7 @@ function drawCheckpoints(g, list) {
         g.strokeStyle = ink.soft;
         g.setLineDash([2, 3]);
         g.beginPath();
-        g.moveTo(x, 24);
+        g.moveTo(x, HEAD - 4);
         g.lineTo(x, curves.height);
         g.stroke();
         g.setLineDash([]);
@@ -745,7 +745,7 @@ function drawCheckpoints(g, list) {
         if (at < free + 8) return;
         free = at + w;
         g.fillStyle = ink.ink;
-        g.fillText(name, at, 30);
+        g.fillText(name, at, HEAD - 11);
     });
 }
 
@@ -1108,13 +1108,14 @@ const of = (s, part, key) => num(s[part][key]);
 
 const TABLES = {
     scopes: (p, body) => showTable(p.scopes.list, body, [
-        ['Scope', 'text', s => s.depth ? s.name : s.path, { indent: true }], ['Path', 'text', s => s.depth ? s.path : '', mono],
-        ['Count', 'count', s => s.count], ['Delta', 'signed', s => of(s, 'delta', 'total'), { tone: true }],
+        ['Scope', 'text', s => s.depth ? s.name : s.path, { indent: true }],
+        ['Count', 'count', s => s.count], ['Delta', 'signed', s => of(s, 'delta', 'total')],
         ['avg', 'signed', s => of(s, 'delta', 'avg')], ['min', 'signed', s => of(s, 'delta', 'min')],
         ['max', 'signed', s => of(s, 'delta', 'max')], ['Peak inside', 'bytes', s => s.peak, share],
         ['Time', 'time', s => of(s, 'time', 'total'), share], ['avg time', 'time', s => of(s, 'time', 'avg')],
         ['max time', 'time', s => of(s, 'time', 'max')], ['Device time', 'time', s => s.device || null],
-        ['Still held', 'bytes', s => s.live], ['Running', 'count', s => s.running || null], ['Site', 'text', s => s.site, mono],
+        ['Still held', 'bytes', s => s.live], ['Running', 'count', s => s.running || null], ['Path', 'text', s => s.depth ? s.path : '', mono],
+        ['Site', 'text', s => s.site, mono],
     ], { name: 'scopes', sort: 'Time', tree: true }),
 
     tags: (p, body) => showTable(objs(p.raw.tags), body, [
@@ -1226,9 +1227,10 @@ function treemap(tiles, total, width, height) {
         next.focus();
     } });
     boxes.forEach(([x, y, w, h], i) => {
-        const t = tiles[i], words = bytes(t.bytes) + ', ' + percent(total ? t.bytes / total : null);
+        const t = tiles[i], words = [bytes(t.bytes), percent(t.bytes / total)];
         const tile = el('div', { role: 'listitem', tabindex: i ? -1 : 0, title: `${t.name}\n${exact(t.bytes)}`,
-            'aria-label': t.name + ' ' + words }, w > 44 && h > 20 ? el('b', null, t.name) : null, w > 60 && h > 40 ? words : null);
+            'aria-label': t.name + ' ' + words.join(', ') }, w > 44 && h > 20 && el('b', null, t.name),
+            ...words.map(word => w > 60 && h > 60 && el('span', null, word)));
         Object.assign(tile.style, { left: x / width * 100 + '%', top: y / height * 100 + '%',
             width: w / width * 100 + '%', height: h / height * 100 + '%' });
         map.append(t.rest ? (tile.classList.add('rest'), tile) : coloured(tile, t.name));
@@ -1310,7 +1312,7 @@ function capacityWords(d, made) {
     if (num(c.others) !== null) parts.push('others ' + bytes(c.others));
     if (num(d.stats.cached)) parts.push('the host’s pool holds ' + bytes(d.stats.cached) + ' unused');
     if (num(c.age_ns) > 1e9) parts.push('sampled ' + duration(c.age_ns) + ' ago');
-    return words + (parts.length ? ': ' + parts.join(', ') : '') + '.';
+    return (words + (parts.length ? ': ' + parts.join(', ') : '') + '.').replace(/(\d) (?=[KMGTPE]?i?B)/g, '$1\u00a0');
 }
 
 function deviceFacts(d) {
@@ -1411,7 +1413,7 @@ function showOverview(p, body) {
         figure('Allocated in all', sized(num(t.total_allocated)), count(num(t.allocs)) + ' allocs, ' + count(num(t.frees)) + ' frees'),
         num(leaks.bytes) !== null ? figure(zero(leaks.since_mark) ? 'Not freed since the mark' : 'Not freed', sized(leaks.bytes),
             count(num(leaks.count)) + ' blocks') : null),
-    facts([text(meta.labels) && ['of', text(meta.labels)], meta.generated_at && ['written', text(meta.generated_at)],
+    facts([text(meta.labels) && ['labels', text(meta.labels)], meta.generated_at && ['written', text(meta.generated_at)],
         num(meta.uptime_ns) && ['after', duration(meta.uptime_ns)], num(meta.pid) && ['pid', String(meta.pid)],
         p.raw.version && ['MemLord', text(p.raw.version)],
         num(meta.own_bytes) !== null && ['its own memory', bytes(meta.own_bytes), exact(meta.own_bytes)],
@@ -1444,20 +1446,28 @@ function rangeTools() {
         button('+', 'Zoom in', () => zoom(middle(), 0.5)), button('All', 'Show all', () => look(0, view.end))), el('output', { id: 'range' }));
 }
 
+/* What is seen first is drawn at once, the tables in turns, so that the page answers meanwhile. */
 function show(raw) {
-    const p = read(raw);
+    const p = read(raw), sections = Object.keys(DRAW), nav = $('nav');
+    const link = section => section && section.dataset.nav && nav.append(el('a', { href: '#' + section.id }, section.dataset.nav));
     hideTip();
     view.charts = [];
     view.end = p.end;
+    view.profile = p;
     $('empty').hidden = true;
     $('report').hidden = false;
-    const shown = Object.keys(DRAW).map(id => drawSection(id, p)).filter(Boolean);
-    const first = $(view.charts.includes(curves) ? 'memory' : 'timeline').querySelector('.body');
-    first.prepend(rangeTools());
+    nav.textContent = '';
+    for (const id of sections) $(id).hidden = true;
+    sections.splice(0, 5).map(id => drawSection(id, p)).forEach(link);
+    $(view.charts.includes(curves) ? 'memory' : 'timeline').querySelector('.body').prepend(rangeTools());
     look(0, p.end);
-    fill($('nav'), ...shown.filter(s => s.dataset.nav).map(s => el('a', { href: '#' + s.id }, s.dataset.nav)));
-    fill($('foot'), 'Bytes are IEC: 1 KiB is 1024 B. Titles carry exact figures. Nothing on this page was fetched, and nothing leaves it.');
     document.title = ['MemLord', text(p.meta.labels, 60), num(p.meta.pid) && 'pid ' + p.meta.pid].filter(Boolean).join(' · ');
+    setTimeout(function next() {
+        if (view.profile !== p) return;
+        link(drawSection(sections.shift(), p));
+        if (sections.length) setTimeout(next);
+        else performance.mark('complete');
+    });
 }
 
 const complain = words => {

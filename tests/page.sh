@@ -1,0 +1,89 @@
+#!/bin/sh
+# tests/page.sh: the report page in headless Chromium, without a network. Speaks TAP; what needs
+# a browser is skipped where there is none (`make deps-reports` installs it).
+set -u
+cd "$(dirname "$0")/.." || exit 1
+out=$PWD/build/page
+assemble=examples/report/assemble.py
+mkdir -p "$out"
+n=0
+
+verdict() { # STATUS NAME [FILE]: the file says why not
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok - $2"
+    else
+        echo "not ok - $2"
+        [ -z "${3:-}" ] || tail -n 15 "$3" | cut -c1-200 | sed 's/^/#   /'
+    fi
+}
+
+# -- the assembler --
+
+python3 $assemble check >"$out/why" 2>&1
+verdict $? 'memlord.h carries the page of examples/report' "$out/why"
+
+python3 $assemble page >"$out/page.html" 2>"$out/why" && [ "$(wc -c <"$out/page.html")" -le 67584 ] &&
+    ! LC_ALL=C grep -q '[^ -~]' "$out/page.html"
+verdict $? 'the page is small and plain ASCII' "$out/why"
+
+# The literals as a strict C99 compiler reads them, with the data between them.
+{
+    echo '#include <stdio.h>'
+    sed -n '/ >>page --$/,/^#endif .* >>page /p' memlord.h
+    cat <<'C'
+int main(void) {
+    size_t i;
+    for (i = 0; i < sizeof memlord_i_page_head / sizeof *memlord_i_page_head; i++)
+        fputs(memlord_i_page_head[i], stdout);
+    fputs("@DATA@", stdout);
+    for (i = 0; i < sizeof memlord_i_page_tail / sizeof *memlord_i_page_tail; i++)
+        fputs(memlord_i_page_tail[i], stdout);
+    return 0;
+}
+C
+} >"$out/literals.c"
+"${CC:-gcc}" -std=c99 -Wall -Wextra -pedantic -Wtrigraphs -Werror "$out/literals.c" -o "$out/literals" \
+    >"$out/why" 2>&1 && "$out/literals" >"$out/literals.html" && cmp "$out/literals.html" "$out/page.html" >"$out/why" 2>&1
+verdict $? 'and its literals are C99 that says the same' "$out/why"
+
+python3 tests/page/profiles.py "$out" >"$out/why" 2>&1 &&
+    for profile in "$out"/*.json; do
+        case $profile in */package*.json) continue ;; esac
+        python3 $assemble profile "$profile" >"${profile%.json}.html" 2>>"$out/why" || break
+        profile=
+    done && [ -z "$profile" ]
+verdict $? 'a saved profile becomes a page' "$out/why"
+
+echo '{"schema": "memlord/1", "total": NaN}' >"$out/nan"
+echo '{"schema": "memlord/1"' >"$out/torn"
+echo '[1, 2]' >"$out/other"
+for wrong in nan torn other missing; do
+    python3 $assemble profile "$out/$wrong" >"$out/wrong" 2>"$out/why"
+    [ $? -eq 1 ] && [ ! -s "$out/wrong" ] && grep -q "$wrong: " "$out/why" || break
+    wrong=
+done
+[ -z "$wrong" ]
+verdict $? "what is not a profile is refused${wrong:+: $wrong}" "$out/why"
+
+(
+    unset MAKEFLAGS MAKELEVEL MFLAGS
+    make -s report JSON="$out/small.json" >"$out/why" 2>&1 && [ -s build/report.html ] &&
+        cmp build/report.html "$out/small.html" && ! make -s report >"$out/why" 2>&1 && grep -q 'usage: make report' "$out/why"
+)
+verdict $? 'make report writes the page, and says how it is used' "$out/why"
+
+# -- the browser --
+
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
+if [ -n "$browser" ] && command -v node >/dev/null && [ -d build/reports/node_modules/playwright-core ]; then
+    CHROMIUM=$browser NODE_PATH=$PWD/build/reports/node_modules node tests/page/browse.js "$out" >"$out/tap" 2>"$out/why"
+    verdict $? 'the browser ran to its end' "$out/why"
+    cat "$out/tap"
+    n=$((n + $(grep -cE '^(not )?ok ' "$out/tap")))
+else
+    n=$((n + 1))
+    echo "ok - the page in a browser # SKIP no chromium, node or playwright-core: make deps-reports"
+fi
+
+echo "1..$n"

@@ -1,0 +1,353 @@
+// browse.js DIR: opens the pages in DIR in Chromium and uses them as a reader would. Speaks TAP.
+'use strict';
+const assert = require('assert');
+const fs = require('fs');
+const path = require('path');
+const { chromium } = require('playwright-core');
+
+const dir = process.argv[2];
+const BUDGET = 2000; // ms until 100,000 events can be worked with
+
+let browser;
+const faults = []; // of the page in use: errors, requests, dialogs
+
+async function open(name, options) {
+    const context = await browser.newContext(Object.assign({ viewport: { width: 1280, height: 900 }, reducedMotion: 'reduce' }, options));
+    const page = await context.newPage();
+    faults.length = 0;
+    await context.setOffline(true);
+    page.on('console', m => ['error', 'warning'].includes(m.type()) && faults.push('console: ' + m.text()));
+    page.on('pageerror', e => faults.push('error: ' + e.message));
+    page.on('dialog', d => { faults.push('dialog: ' + d.message()); d.dismiss(); });
+    page.on('request', r => /^(file|data):/.test(r.url()) || faults.push('request: ' + r.url()));
+    await page.goto('file://' + path.join(dir, name + '.html'));
+    return page;
+}
+
+const drawn = page => page.waitForFunction(() => performance.getEntriesByName('complete').length > 0);
+const frame = page => page.evaluate(() => new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r))));
+const range = page => page.$eval('#lanes canvas', c => [Number(c.dataset.from), Number(c.dataset.to)]);
+const tip = page => page.$eval('#tip', t => t.hidden ? '' : t.textContent);
+const cells = (page, section, n) => page.$$eval(`#${section} tbody tr td:nth-child(${n})`, all => all.map(td => td.textContent));
+const amount = s => {
+    const [n, unit] = s.replace('−', '-').split(' ');
+    return Number(n) * Math.pow(1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB'].indexOf(unit));
+};
+
+/* The place of a canvas, scrolled into view. */
+async function place(page, selector) {
+    const canvas = await page.$(selector);
+    await canvas.scrollIntoViewIfNeeded();
+    await frame(page);
+    return canvas.boundingBox();
+}
+
+async function dropFile(page, name, body) {
+    const data = await page.evaluateHandle(([name, body]) => {
+        const t = new DataTransfer();
+        t.items.add(new File([body], name));
+        return t;
+    }, [name, body]);
+    await page.dispatchEvent('body', 'drop', { dataTransfer: data });
+    await page.waitForTimeout(50);
+}
+
+const tests = {};
+
+tests['every kind of profile opens without an error and without a request'] = async () => {
+    const seen = [];
+    for (const name of ['small', 'snapshots_only', 'early', 'empty', 'wild', 'crowd', 'instant', 'page']) {
+        const page = await open(name);
+        if (name === 'page') // its marker is not JSON
+            await page.waitForSelector('#message:not([hidden])');
+        else await drawn(page);
+        const broken = await page.evaluate(() => document.body.innerText.includes('could not be drawn'));
+        const tall = await page.evaluate(() => document.body.innerText.trim().length);
+        if (faults.length || broken || tall < 40) seen.push(name + ': ' + (faults.join('; ') || (broken ? 'a section broke' : 'blank')));
+        await page.context().close();
+    }
+    assert.deepStrictEqual(seen, []);
+};
+
+tests['the policy of the page refuses a request'] = async () => {
+    const page = await open('small');
+    assert.strictEqual(await page.evaluate(() => fetch('https://example.org/').then(() => 'sent', () => 'refused')), 'refused');
+    assert(faults.some(f => f.includes('Content Security Policy')), faults.join());
+    await page.context().close();
+};
+
+tests['the numbers are those of the profile'] = async () => {
+    const page = await open('small'), raw = JSON.parse(fs.readFileSync(path.join(dir, 'small.json')));
+    await drawn(page);
+    const of = await page.evaluate(list => list.map(n => bytes(n)), [0, 1, 1023, 1024, 1536, 1073741824, 1048575, 12.5 * 1048576, -2048]);
+    assert.deepStrictEqual(of, ['0 B', '1 B', '1023 B', '1 KiB', '1.5 KiB', '1 GiB', '1 MiB', '12.5 MiB', '−2 KiB']);
+    assert.strictEqual(await page.$eval('#overview dd span', e => e.title), raw.total.allocated.toLocaleString('en') + ' bytes');
+    const card = await page.$eval('#devices .card .sum', e => e.textContent.replace(/\u00a0/g, ' '));
+    const [total, free, self, rest] = card.match(/[\d.]+ [KMGT]?i?B/g).map(amount);
+    assert(Math.abs(total - free - self - rest) < total / 500, card);
+    await page.context().close();
+};
+
+tests['the curve that is replayed from events meets the snapshots'] = async () => {
+    const page = await open('small');
+    const off = await page.evaluate(() => curves.profile.snapshots.filter(s => s.time > 0).map(s => curves.lanes.map(d =>
+        Math.abs(levelAt(d.curve, s.time) - s.devices.get(d.key).total_bytes))).reduce((a, b) => a.concat(b), []).filter(x => x > 0));
+    assert.deepStrictEqual(off, []);
+    await page.context().close();
+};
+
+tests['hovering over a curve shows time and values of every device'] = async () => {
+    const page = await open('small'), box = await place(page, '#memory canvas');
+    await page.mouse.move(box.x + box.width / 2, box.y + 80);
+    assert.match(await tip(page), /^2\.\d+ s.*cuda:0[\d.]+ GiB.*cpu[\d.]+ MiB.*pinned/);
+    await page.focus('#memory canvas');
+    const before = await tip(page);
+    await page.keyboard.press('ArrowRight');
+    assert.notStrictEqual(await tip(page), before);
+    assert.match(await page.textContent('#live'), /cuda:0 [\d.]+ GiB/);
+    await page.context().close();
+};
+
+tests['hovering over the timeline shows a scope with its times and delta'] = async () => {
+    const page = await open('small'), box = await place(page, '#lanes canvas');
+    await page.mouse.move(box.x + 150, box.y + 22 + 8 + 8);
+    assert.match(await tip(page), /^loadduration1\.38 sdelta\+12\.18 GiB.*start0.*end1\.38/);
+    await page.context().close();
+};
+
+tests['the wheel zooms around the pointer, a drag pans'] = async () => {
+    const page = await open('small'), box = await place(page, '#lanes canvas');
+    const [from, to] = await range(page), x = box.x + box.width * 0.6;
+    const held = () => page.evaluate(x => timeAt(timeline, x), x - box.x);
+    const under = await held();
+    await page.mouse.move(x, box.y + 40);
+    await page.mouse.wheel(0, -480);
+    await frame(page);
+    const near = await range(page);
+    assert(near[1] - near[0] < (to - from) / 2, `${near}`);
+    assert(Math.abs(await held() - under) < (to - from) / 1000);
+    await page.mouse.down();
+    await page.mouse.move(x - 200, box.y + 40, { steps: 4 });
+    await page.mouse.up();
+    await frame(page);
+    const moved = await range(page);
+    assert(moved[0] > near[0] && Math.abs(moved[1] - moved[0] - (near[1] - near[0])) < 1, `${near} ${moved}`);
+    await page.context().close();
+};
+
+tests['two fingers zoom'] = async () => {
+    const page = await open('small', { hasTouch: true }), box = await place(page, '#lanes canvas');
+    const before = await range(page), client = await page.context().newCDPSession(page);
+    const touch = (type, ...xs) => client.send('Input.dispatchTouchEvent', { type,
+        touchPoints: xs.map((x, id) => ({ x: box.x + x, y: box.y + 40, id })) });
+    await touch('touchStart', 500, 600);
+    for (let k = 1; k <= 5; k++) await touch('touchMove', 500 - 40 * k, 600 + 40 * k);
+    await touch('touchEnd');
+    await frame(page);
+    const after = await range(page);
+    assert(after[1] - after[0] < (before[1] - before[0]) / 2, `${before} ${after}`);
+    await page.context().close();
+};
+
+tests['keys pan, zoom, fit, and walk from scope to scope'] = async () => {
+    const page = await open('small');
+    const all = await range(page), press = async key => { await page.keyboard.press(key); await frame(page); return range(page); };
+    await page.focus('#lanes canvas');
+    const near = await press('+');
+    assert(near[1] - near[0] < all[1] - all[0]);
+    assert((await press('ArrowRight'))[0] > near[0]);
+    assert((await press('ArrowLeft'))[0] <= near[0] + 1);
+    assert((await press('-'))[1] > near[1]);
+    assert.deepStrictEqual(await press('0'), all);
+    await press('Enter');
+    assert.match(await tip(page), /^load/);
+    await press('Enter');
+    assert.match(await tip(page), /^request/);
+    assert.match(await page.textContent('#live'), /request, duration/);
+    await press('Shift+Enter');
+    assert.match(await tip(page), /^load/);
+    await press('Escape');
+    assert.strictEqual(await tip(page), '');
+    await page.keyboard.press('Tab'); // the chart lets go of the focus
+    assert.notStrictEqual(await page.evaluate(() => document.activeElement.tagName), 'CANVAS');
+    await page.context().close();
+};
+
+tests['tables sort by click and by key, numbers as numbers'] = async () => {
+    const page = await open('small');
+    await drawn(page);
+    const head = await page.$('#sites th:nth-child(5) button'); // Peak
+    await head.click();
+    const down = (await cells(page, 'sites', 5)).map(amount);
+    assert(down.length > 50 && down.every((x, i) => !i || x <= down[i - 1] * 1.01), 'descending');
+    assert.strictEqual(await page.$eval('#sites th:nth-child(5)', e => e.getAttribute('aria-sort')), 'descending');
+    await head.focus();
+    await page.keyboard.press('Enter');
+    const up = (await cells(page, 'sites', 5)).map(amount);
+    assert(up.every((x, i) => !i || x >= up[i - 1] * 0.99), 'ascending');
+    assert.strictEqual(await page.$$eval('#sites th[aria-sort]', all => all.length), 1);
+    await page.context().close();
+};
+
+tests['a filter narrows, 200 rows are shown until more are asked for'] = async () => {
+    const page = await open('large');
+    await drawn(page);
+    assert.strictEqual((await cells(page, 'sites', 1)).length, 200);
+    await page.click('#sites .more button');
+    assert.strictEqual((await cells(page, 'sites', 1)).length, 1000);
+    await page.fill('#sites input', 'kv_open');
+    assert.deepStrictEqual(await cells(page, 'sites', 1), ['kv_open']);
+    await page.context().close();
+};
+
+tests['scopes are a tree, blocks open to show their parts'] = async () => {
+    const page = await open('small');
+    await drawn(page);
+    const names = await cells(page, 'scopes', 1);
+    assert(names.indexOf('prefill') > names.indexOf('request') && names.indexOf('mlp') > names.indexOf('decode'), names.join());
+    await page.click('#blocks .toggle');
+    assert.match(await page.textContent('#blocks .inner'), /ffn_gate\.weight.*16 MiB/);
+    await page.context().close();
+};
+
+tests['the treemap tells who held the peak, to the eye and to keys'] = async () => {
+    const page = await open('small');
+    assert.match(await page.textContent('#peak .map'), /weights12 GiB81\.\d %kv_cache/);
+    await page.focus('#peak .map div');
+    await page.keyboard.press('ArrowRight');
+    assert.match(await page.evaluate(() => document.activeElement.getAttribute('aria-label')), /^kv_cache/);
+    await page.click('#peak button:text("by site")');
+    assert.match(await page.textContent('#peak .map'), /load_layer/);
+    await page.selectOption('#peak select', 'cpu');
+    assert.match(await page.textContent('#peak .map'), /tokenizer_open/);
+    assert(await page.$$eval('#peak details tbody tr', all => all.length) > 0);
+    const area = await page.$$eval('#peak .map div', all => all.reduce((s, e) => s + e.offsetWidth * e.offsetHeight, 0));
+    const whole = await page.$eval('#peak .map', e => e.offsetWidth * e.offsetHeight);
+    assert(Math.abs(area / whole - 1) < 0.02, `${area} of ${whole}`);
+    await page.context().close();
+};
+
+tests['light, dark and the toggle between them'] = async () => {
+    const page = await open('small', { colorScheme: 'dark' });
+    const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const dark = await paper();
+    await page.click('#theme');
+    const light = await paper();
+    assert.notStrictEqual(dark, light);
+    await page.click('#theme');
+    assert.strictEqual(await paper(), dark);
+    await page.emulateMedia({ colorScheme: 'light' });
+    assert.strictEqual(await paper(), dark); // what was chosen stays
+    await page.context().close();
+};
+
+tests['a profile that is dropped replaces the one shown'] = async () => {
+    const page = await open('empty');
+    await dropFile(page, 'profile.json', fs.readFileSync(path.join(dir, 'small.json'), 'utf8'));
+    await page.waitForSelector('#devices .card');
+    assert.match(await page.textContent('#overview'), /13\.\d+ GiB/);
+    assert.match(await page.title(), /pid 4711/);
+    await page.setInputFiles('#file', path.join(dir, 'crowd.json'));
+    await page.waitForFunction(() => document.querySelector('#devices').textContent.includes('250 devices'));
+    assert.deepStrictEqual(faults, []);
+    await page.context().close();
+};
+
+tests['what is no profile is answered with a reason, and what was shown stays'] = async () => {
+    const page = await open('small');
+    await dropFile(page, 'torn.json', '{"schema": "memlord/1"');
+    assert.match(await page.textContent('#message'), /torn\.json is not JSON.*still the one before/);
+    for (const [body, said] of [['[]', 'missing'], ['{"schema":"memlord/9"}', 'memlord/9'], ['null', 'missing'], ['{"schema":1}', 'not .memlord/1']]) {
+        await dropFile(page, 'other.json', body);
+        assert.match(await page.textContent('#message'), new RegExp('other\\.json is not a profile.*' + said));
+    }
+    assert(await page.isVisible('#devices .card'));
+    await dropFile(page, 'good.json', '{"schema":"memlord/1"}');
+    assert(!await page.isVisible('#message'));
+    await page.context().close();
+};
+
+tests['labels of an attacker are text and nothing else'] = async () => {
+    const page = await open('hostile');
+    await drawn(page);
+    assert.deepStrictEqual(faults, []);
+    assert.strictEqual(await page.evaluate(() => window.harm), undefined);
+    assert.strictEqual(await page.$$eval('script', all => all.length), 1);
+    assert.strictEqual(await page.$$eval('img, iframe, object, form, svg', all => all.length), 0);
+    const shown = await page.textContent('body');
+    assert(shown.includes('</script><script>window.harm=1</script>') && shown.includes('<img src=x onerror=window.harm=1>'));
+    assert(!/[\u0000\u0007\u001b\u2028\u2029\u202e]/.test(shown), 'controls are shown as pictures');
+    assert(shown.length < 2e6, 'long names are cut');
+    const box = await place(page, '#lanes canvas');
+    await page.mouse.move(box.x + 150, box.y + 38);
+    await page.context().close();
+};
+
+tests['a phone scrolls in one direction only'] = async () => {
+    for (const name of ['small', 'hostile', 'crowd', 'wild']) {
+        const page = await open(name, { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+        await drawn(page);
+        const wide = await page.evaluate(() => {
+            scrollTo(1000, 0);
+            return [scrollX, document.documentElement.scrollWidth, innerWidth];
+        });
+        assert.deepStrictEqual(wide, [0, 390, 390], name);
+        if (name === 'small') {
+            const box = await place(page, '#memory canvas');
+            await page.touchscreen.tap(box.x + 200, box.y + 80);
+            assert.match(await tip(page), /cuda:0/);
+        }
+        await page.context().close();
+    }
+};
+
+tests['paper gets every row and the light theme'] = async () => {
+    const page = await open('small', { colorScheme: 'dark' });
+    await drawn(page);
+    await page.emulateMedia({ media: 'print', colorScheme: 'dark' });
+    await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+    assert.strictEqual(await page.evaluate(() => getComputedStyle(document.querySelector('.box')).overflow), 'visible');
+    assert.match(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), /^rgb\(25\d/);
+    await page.context().close();
+};
+
+tests['100,000 events can be worked with within 2 s'] = async () => {
+    const times = [];
+    for (let k = 0; k < 3; k++) {
+        const page = await open('large');
+        await page.click('#theme');
+        times.push(await page.evaluate(() => Math.round(performance.getEntriesByName('interactive')[0].startTime)));
+        if (k === 2) {
+            await drawn(page);
+            assert.deepStrictEqual(faults, []);
+            const each = await page.evaluate(() => {
+                const t = performance.now();
+                for (let i = 0; i < 20; i++) look(view.end * i / 100, view.end * (0.5 + i / 100)), drawNow();
+                return (performance.now() - t) / 20;
+            });
+            console.log(`# interactive after ${times.join(', ')} ms; ${each.toFixed(1)} ms for a picture`);
+            assert(each < 50, each + ' ms for a picture');
+        }
+        await page.context().close();
+    }
+    assert(Math.min(...times) <= BUDGET, times.join(', ') + ' ms');
+};
+
+(async () => {
+    browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: process.getuid() ? [] : ['--no-sandbox'] });
+    const only = process.argv[3];
+    for (const [name, run] of Object.entries(tests)) {
+        if (only && !name.includes(only)) continue;
+        try {
+            await run();
+            console.log('ok - ' + name);
+        } catch (error) {
+            console.log('not ok - ' + name);
+            console.log(String(error.stack).split('\n').slice(0, 12).map(l => '#   ' + l.slice(0, 200)).join('\n'));
+        }
+    }
+    await browser.close();
+})().catch(error => {
+    console.error(error);
+    process.exit(1);
+});
