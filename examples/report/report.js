@@ -8,7 +8,7 @@
 const arr = x => Array.isArray(x) ? x : [];
 const obj = x => x && typeof x === 'object' && !Array.isArray(x) ? x : {};
 const objs = x => arr(x).map(obj);
-const num = x => typeof x === 'number' && isFinite(x) ? x : null;
+const num = x => typeof x === 'number' && Math.abs(x) <= 2e19 ? x : null; // a uint64_t, or not known
 const zero = x => num(x) || 0;
 const clamp = (x, low, high) => x < low ? low : x > high ? high : x;
 const sum = (list, get) => list.reduce((total, x) => total + zero(get(x)), 0);
@@ -426,7 +426,7 @@ function drawNow() {
 }
 
 function look(from, to) {
-    const span = clamp(to - from, Math.min(100, view.end), view.end);
+    const span = clamp(to - from, Math.min(Math.max(100, view.end * 1e-9), view.end), view.end);
     view.from = clamp(from, 0, view.end - span);
     view.to = view.from + span;
     redraw();
@@ -530,7 +530,7 @@ function navigate(chart, on) {
     };
     c.addEventListener('pointerup', up);
     c.addEventListener('pointercancel', up);
-    c.addEventListener('pointerleave', () => down.size || on.leave());
+    c.addEventListener('pointerleave', e => e.pointerType === 'mouse' && !down.size && on.leave());
     c.addEventListener('blur', on.leave);
     c.addEventListener('wheel', e => wheel(chart, e, on, spot(e).x), { passive: false });
     c.addEventListener('keydown', e => (on.key(e) || chartKeys(chart, e)) && e.preventDefault());
@@ -1529,6 +1529,7 @@ function listen() {
     }));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => retheme(() => 0));
     addEventListener('resize', redraw);
+    addEventListener('scroll', hideTip, { passive: true });
     addEventListener('beforeprint', () => retheme(c => c.add('print')));
     addEventListener('afterprint', () => retheme(c => c.remove('print')));
 }

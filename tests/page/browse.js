@@ -121,7 +121,8 @@ tests['the wheel zooms around the pointer, a drag pans'] = async () => {
     const held = () => page.evaluate(x => timeAt(timeline, x), x - box.x);
     const under = await held();
     await page.mouse.move(x, box.y + 40);
-    await page.mouse.wheel(0, -480);
+    for (let k = 0; k < 3; k++) await page.mouse.wheel(0, -200);
+    await page.waitForTimeout(100);
     await frame(page);
     const near = await range(page);
     assert(near[1] - near[0] < (to - from) / 2, `${near}`);
