@@ -50,19 +50,14 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look heaptrack has heaptrack_print
     look libdevel-nytprof-perl test -e /usr/share/perl5/Devel/NYTProf/flamegraph.pl
     look jq has jq
+    look npm has npm
+    look 'chromium fonts-liberation' eval 'has chromium || has chromium-browser || has google-chrome'
 }
 
 look_for_bench() {
     look_for_demo
     look g++ builds ${CXX:-g++} -x c++
     for package in $(sh bench/run.sh deps); do look "$package" installed "$package"; done
-}
-
-look_for_reports() {
-    look python3 has python3
-    look nodejs has node
-    look npm has npm
-    look 'chromium fonts-liberation' eval 'has chromium || has chromium-browser || has google-chrome'
 }
 
 # What does not come from Debian, in the version of the lock file, into build/.

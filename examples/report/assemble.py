@@ -20,7 +20,7 @@ PIECE = 3900  # characters of a literal; C99 promises 4095
 COLUMNS = 100
 
 BANNER = "/* " + " >>page --\n".rjust(83, "-")
-BEFORE = "/* " + " >>retry --\n".rjust(83, "-")  # where a header without the section takes it
+BEFORE = re.compile(r"/\* -+ >>formats --\n")  # where a header without the section takes it
 END = "#endif /* >>page */\n\n"
 
 
@@ -125,7 +125,7 @@ def header(write):
         start = text.index(BANNER)
         end = text.index(END, start) + len(END)
     else:
-        start = end = text.index(BEFORE)
+        start = end = BEFORE.search(text).start()
     new = text[:start] + section() + text[end:]
     if write:
         with open(HEADER, "w", encoding="utf-8", newline="") as f:
