@@ -49,6 +49,7 @@ def squeeze_js(text):
         part = re.sub(r"[ ]+// .*$", "", parts[i], flags=re.M)
         part = re.sub(r" ?([{}()\[\]=<>,;:?&|*!]) ?", r"\1", part)
         part = re.sub(r"(?<![+]) ?([+]) ?(?![+])|(?<!-) ?(-) ?(?!-)", r"\1\2", part)
+        part = re.sub(r"(?<=[\w)]) / (?=[\w(])", "/", part).replace(";}", "}")
         parts[i] = re.sub(r"([{(\[,;:?&|=])\n|\n(?=[})\].?:&|=])", r"\1", part)
     return "".join(parts)
 

@@ -47,6 +47,7 @@ function bytes(n) {
 const group = n => String(n).replace(/\B(?=(\d{3})+(?!\d))/g, ',');
 const count = n => n === null ? '–' : n < 0 ? '−' + group(-n) : group(n);
 const exact = n => n === null ? '' : count(n) + ' bytes';
+const many = (n, word) => count(n) + ' ' + word + (n === 1 ? '' : 's');
 const plus = n => n > 0 ? '+' : '';
 const signed = n => n === null ? '–' : plus(n) + bytes(n);
 const percent = x => x === null ? '–' : Math.round(x * 1000) / 10 + ' %';
@@ -66,9 +67,9 @@ function duration(ns) {
 
 /* A point in time, as precise as `step` asks. */
 function instant(ns, step) {
-    const unit = view.to < 1e6 ? 1e3 : view.to < 1e9 ? 1e6 : 1e9;
+    const [unit, name] = view.to < 1e3 ? [1, ' ns'] : view.to < 1e6 ? [1e3, ' µs'] : view.to < 1e9 ? [1e6, ' ms'] : [1e9, ' s'];
     const places = clamp(Math.ceil(-Math.log10(step / unit) - 1e-9), 0, 9);
-    return (ns / unit).toFixed(places) + (unit === 1e3 ? ' µs' : unit === 1e6 ? ' ms' : ' s');
+    return (ns / unit).toFixed(places) + name;
 }
 
 /* The first index in [low, high) whose value is above `x`, in an ascending array. */
@@ -85,10 +86,11 @@ function above(values, x, low, high) {
 
 const $ = id => document.getElementById(id);
 
-/* An element; attributes whose value is null are left out, functions are handlers. Children
-   that are not elements become text. */
+/* An element, 'tag' or 'tag.class'. Attributes that are null are left out, those that are functions
+   are handlers; children that are not elements become text, and those that are not there nothing. */
 function el(tag, attributes, ...children) {
-    const e = document.createElement(tag);
+    const [type, kind] = tag.split('.'), e = document.createElement(type);
+    if (kind) e.className = kind;
     for (const [name, value] of Object.entries(attributes || {}))
         if (typeof value === 'function') e.addEventListener(name, value);
         else if (value !== null && value !== undefined) e.setAttribute(name, value);
@@ -101,8 +103,9 @@ function fill(parent, ...children) {
     parent.append(...children.filter(Boolean));
 }
 
+const button = (words, click, more) => el('button', Object.assign({ type: 'button', click }, more), words);
 const sized = (n, show) => el('span', { title: exact(n) }, (show || bytes)(n));
-const facts = pairs => el('dl', { class: 'facts' }, ...pairs.filter(Boolean).map(([name, value, title]) =>
+const facts = pairs => el('dl.facts', null, ...pairs.filter(Boolean).map(([name, value, title]) =>
     el('div', { title }, el('dt', null, name), el('dd', null, value))));
 
 /* A name has the same hue in every report, unless another one of this report took it first. */
@@ -412,6 +415,24 @@ function pack(list, threads, rows) {
 
 // -- charts: the time they share --
 
+const FONT = '11px system-ui, "Liberation Sans", sans-serif';
+
+function stroke(g, colour, x0, y0, x1, y1, dash) {
+    g.strokeStyle = colour;
+    g.setLineDash(dash || []);
+    g.beginPath();
+    g.moveTo(x0, y0);
+    g.lineTo(x1, y1);
+    g.stroke();
+    g.setLineDash([]);
+}
+
+function write(g, colour, words, x, y, align) {
+    g.fillStyle = colour;
+    g.textAlign = align || 'left';
+    g.fillText(words, x, y);
+}
+
 const view = { from: 0, to: 1, end: 1, charts: [], due: false };
 
 function redraw() {
@@ -451,7 +472,7 @@ function prepare(chart, height) {
     const g = c.getContext('2d');
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     g.clearRect(0, 0, width, height);
-    g.font = '11px system-ui, "Liberation Sans", sans-serif';
+    g.font = FONT;
     g.textBaseline = 'middle';
     g.lineWidth = 1;
     c.dataset.from = view.from;
@@ -473,17 +494,11 @@ function drawAxis(g, chart, top, bottom) {
     const span = view.to - view.from, room = (chart.width - chart.left) / 100;
     const raw = span / Math.max(room, 1), ten = Math.pow(10, Math.floor(Math.log10(raw)));
     const step = [1, 2, 5, 10].find(k => k * ten >= raw) * ten;
-    g.fillStyle = ink.soft;
-    g.strokeStyle = ink.grid;
-    g.textAlign = 'left';
-    g.beginPath();
     for (let k = Math.ceil(view.from / step); k * step <= view.to; k++) {
         const x = Math.round(xOf(chart, k * step)) + 0.5;
-        g.moveTo(x, top);
-        g.lineTo(x, bottom);
-        if (x < chart.width - 40) g.fillText(instant(k * step, step), x + 4, top + 9);
+        stroke(g, ink.grid, x, top, x, bottom);
+        if (x < chart.width - 40) write(g, ink.soft, instant(k * step, step), x + 4, top + 9);
     }
-    g.stroke();
 }
 
 function chartKeys(chart, event) {
@@ -587,11 +602,8 @@ function drawCurves() {
     lanes.forEach((d, i) => drawScale(g, d, HEAD + i * LANE));
     if (curves.cursor === null) return;
     const x = xOf(curves, curves.cursor);
-    g.strokeStyle = g.fillStyle = ink.ink;
-    g.beginPath();
-    g.moveTo(x, 14);
-    g.lineTo(x, curves.height);
-    g.stroke();
+    stroke(g, ink.ink, x, 14, x, curves.height);
+    g.fillStyle = ink.ink;
     lanes.forEach((d, i) => {
         const level = levelAt(d.curve, curves.cursor);
         if (level === null) return;
@@ -624,25 +636,11 @@ function drawLane(g, d, top) {
     g.fill();
     g.lineWidth = 1;
     const limit = zero(d.stats.limit);
-    if (limit > 0 && limit <= d.scale) dashes(g, yOf(d, top, limit), ink.warn);
+    if (limit > 0 && limit <= d.scale) stroke(g, ink.warn, curves.left, yOf(d, top, limit), right, yOf(d, top, limit), [4, 4]);
     drawMarks(g, d, top);
     if (d.peak) drawPeak(g, d, top);
     g.restore();
-    g.strokeStyle = ink.rule;
-    g.beginPath();
-    g.moveTo(0, base + 0.5);
-    g.lineTo(right, base + 0.5);
-    g.stroke();
-}
-
-function dashes(g, y, colour) {
-    g.strokeStyle = colour;
-    g.setLineDash([4, 4]);
-    g.beginPath();
-    g.moveTo(curves.left, y);
-    g.lineTo(curves.width, y);
-    g.stroke();
-    g.setLineDash([]);
+    stroke(g, ink.rule, 0, base + 0.5, right, base + 0.5);
 }
 
 /* One vertical stroke per pixel column at most, however many events fall into it. */
@@ -708,44 +706,31 @@ function drawPeak(g, d, top) {
 }
 
 function drawScale(g, d, top) {
-    const step = Math.pow(2, Math.ceil(Math.log2(d.scale / 3.2)));
-    const wide = curves.left > 60;
-    g.textAlign = 'left';
-    g.fillStyle = ink.ink;
-    g.font = '600 11px system-ui, "Liberation Sans", sans-serif';
-    g.fillText(fitted(d.name, curves.left - 6), 0, top + 10);
-    g.font = '11px system-ui, "Liberation Sans", sans-serif';
-    g.fillStyle = ink.soft;
-    g.textAlign = 'right';
+    const step = Math.pow(2, Math.ceil(Math.log2(d.scale / 4)));
+    g.font = '600 ' + FONT;
+    write(g, ink.ink, fitted(d.name, curves.left - 6), 0, top + 10);
+    g.font = FONT;
     for (let level = step; level <= d.scale; level += step) {
         const y = yOf(d, top, level);
         if (y < top + (d.label ? 30 : 18)) break;
-        g.fillText(bytes(level), curves.left - 6, y);
+        write(g, ink.soft, bytes(level), curves.left - 6, y, 'right');
         g.fillRect(curves.left - 4, y, 4, 1);
     }
-    if (wide && d.label) g.textAlign = 'left', g.fillText(fitted(d.label, curves.left - 6), 0, top + 24);
+    if (d.label && curves.left > 60) write(g, ink.soft, fitted(d.label, curves.left - 6), 0, top + 24);
 }
 
 /* Names that would run into their neighbour are left to the cursor. */
 function drawCheckpoints(g, list) {
     let free = -1, line = -9;
-    g.textAlign = 'left';
     list.forEach(m => {
         const x = Math.round(xOf(curves, m.time)) + 0.5;
         if (x < curves.left || x > curves.width || x - line < 2) return;
         line = x;
-        g.strokeStyle = ink.soft;
-        g.setLineDash([2, 3]);
-        g.beginPath();
-        g.moveTo(x, HEAD - 4);
-        g.lineTo(x, curves.height);
-        g.stroke();
-        g.setLineDash([]);
+        stroke(g, ink.soft, x, HEAD - 4, x, curves.height, [2, 3]);
         const name = fitted(m.name, 160), w = g.measureText(name).width, at = Math.min(x, curves.width - w - 2);
         if (at < free + 8) return;
         free = at + w;
-        g.fillStyle = ink.ink;
-        g.fillText(name, at, HEAD - 11);
+        write(g, ink.ink, name, at, HEAD - 11);
     });
 }
 
@@ -794,21 +779,21 @@ function showMemory(p, body) {
     view.charts.push(curves);
     navigate(curves, { hover: (x, y) => x >= curves.left ? pointAt(timeAt(curves, x), x, y) : leaveCurves(),
         leave: leaveCurves, key: curveKey });
-    const more = el('button', { type: 'button', click: () => {
+    const more = button(`More of ${count(lanes.length)} devices`, () => {
         curves.shown = Math.min(curves.shown + 16, 120, lanes.length);
         more.hidden = curves.shown >= Math.min(120, lanes.length);
         redraw();
-    } }, `More of ${count(lanes.length)} devices`);
+    });
     more.hidden = lanes.length <= curves.shown;
     const key = (mark, words, kind) => el('li', null, el('i', { class: kind }, mark), words);
     const oom = p.marks.some(m => m.oom), gc = p.marks.some(m => !m.oom);
-    fill(body, el('div', null, canvas), el('ul', { class: 'keys' }, key('●', 'peak'),
+    fill(body, el('div', null, canvas), el('ul.keys', null, key('●', 'peak'),
         lanes.some(d => d.peak && !d.peak.drawn) && key('○', 'peak that no snapshot saw'),
         p.checkpoints.length ? key('┊', 'checkpoint') : null, gc ? key('▼', 'collection', 'g') : null,
         oom ? key('▲', 'out of memory', 'w') : null,
-        el('li', null, p.events.n ? `${count(p.events.n)} events since ${duration(p.events.time[0])}` +
+        el('li', null, p.events.n ? `${many(p.events.n, 'event')} since ${duration(p.events.time[0])}` +
             (p.events.lost ? `, ${count(p.events.lost)} older ones overwritten` : '')
-            : `${count(p.snapshots.length)} snapshots`)), el('p', { class: 'tools' }, more));
+            : many(p.snapshots.length, 'snapshot'))), el('p.tools', null, more));
     return true;
 }
 
@@ -846,16 +831,14 @@ function drawTimeline() {
 }
 
 function drawThreads(g, s, first, last, scroll) {
-    g.textAlign = 'left';
     s.threads.forEach((t, i) => {
         const end = i + 1 < s.threads.length ? s.threads[i + 1].first : s.rows;
         if (end <= first || t.first >= last) return;
         const y = timeline.tops[t.first] - scroll, low = timeline.tops[end - 1] - scroll;
         g.fillStyle = ink.rule;
         if (y > TOP) g.fillRect(0, Math.round(y - GAP / 2), timeline.width, 1);
-        g.fillStyle = ink.soft;
-        const name = timeline.left > 60 ? 'thread ' + t.thread : 'thr ' + t.thread;
-        g.fillText(fitted(name, timeline.left - 4), 0, clamp(TOP + 9, y + 9, low + 9));
+        const name = (timeline.left > 60 ? 'thread ' : 'thr ') + t.thread;
+        write(g, ink.soft, fitted(name, timeline.left - 4), 0, clamp(TOP + 9, y + 9, low + 9));
     });
 }
 
@@ -863,7 +846,7 @@ function drawThreads(g, s, first, last, scroll) {
    strokes as it has pixels at most, and a binary search for each. */
 function drawRow(g, s, row, y) {
     const c = timeline, high = s.from[row + 1];
-    let i = above(s.end, view.from, s.from[row], high), run = null;
+    let i = above(s.end, view.from - 0.5, s.from[row], high), run = null; // one that ended there shows
     const flush = () => {
         if (run) g.fillStyle = ink.shades[run.hue], g.fillRect(run.x, y, run.w, ROW - 2);
         run = null;
@@ -874,10 +857,7 @@ function drawRow(g, s, row, y) {
             flush();
             g.fillStyle = ink.shades[s.hueOf[i]];
             g.fillRect(x0, y, Math.max(x1 - x0 - 0.5, 1), ROW - 2);
-            if (x1 - x0 > 26) {
-                g.fillStyle = ink.ink;
-                g.fillText(fitted(s.all[i].scope.name, x1 - x0 - 8), x0 + 4, y + ROW / 2);
-            }
+            if (x1 - x0 > 26) write(g, ink.ink, fitted(s.all[i].scope.name, x1 - x0 - 8), x0 + 4, y + ROW / 2);
             i++;
             continue;
         }
@@ -976,8 +956,8 @@ function hoverSlice(x, y) {
 function showTimeline(p, body) {
     const s = p.slices;
     if (!s.n) return false;
-    const canvas = el('canvas', { tabindex: 0, role: 'application', 'aria-label': 'Timeline of scopes, ' +
-        count(s.n) + ' on ' + s.threads.length + ' threads. Enter walks from scope to scope.' });
+    const canvas = el('canvas', { tabindex: 0, role: 'application', 'aria-label':
+        'Timeline of scopes, ' + many(s.n, 'invocation') + '. Enter walks from scope to scope.' });
     Object.assign(timeline, { canvas, slices: s, tops: rowTops(s), selected: -1, width: 0,
         focus: () => timeline.selected >= 0 ? s.start[timeline.selected] : (view.from + view.to) / 2 });
     view.charts.push(timeline);
@@ -990,7 +970,7 @@ function showTimeline(p, body) {
         if (now) look(now.start - (now.end - now.start) * 0.1, now.end + (now.end - now.start) * 0.1);
     });
     const late = p.paired < s.n ? 'Each scope keeps its last invocations; the event ring keeps all that fit.' : '';
-    fill(body, box, el('p', { class: 'keys' }, `${count(s.n)} invocations on ${count(s.threads.length)} threads. ${late}`));
+    fill(body, box, el('p.keys', null, `${many(s.n, 'invocation')} on ${many(s.threads.length, 'thread')}. ${late}`));
     return true;
 }
 
@@ -1044,8 +1024,8 @@ function table(columns, rows, options) {
     const state = { rows, limit: FIRST, sort: null, down: false, filter: '' };
     const tops = new Map(columns.filter(c => c.share).map(c => [c, most(rows, c.get) || 1]));
     const body = el('tbody'), shown = el('output'), heads = columns.map(c => el('th', { scope: 'col' },
-        el('button', { type: 'button', class: c.kind === 'text' ? null : 'n', click: () => sortBy(c) }, c.title)));
-    const more = el('button', { type: 'button', click: () => { state.limit += FIRST * 5; render(); } }, 'Show more');
+        button(c.title, () => sortBy(c), { class: c.kind === 'text' ? null : 'n' })));
+    const more = button('Show more', () => { state.limit += FIRST * 5; render(); });
     const words = new Map(), texts = columns.filter(c => c.kind === 'text');
     const matches = r => {
         if (!words.has(r)) words.set(r, texts.map(c => c.get(r)).join('\n').toLowerCase());
@@ -1070,24 +1050,24 @@ function table(columns, rows, options) {
     }
     const filter = el('input', { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter ' + options.name,
         input: () => { state.filter = filter.value.toLowerCase(); state.limit = FIRST; render(); } });
-    const box = el('div', { class: 'box', tabindex: 0, role: 'region', 'aria-label': options.name },
-        el('table', null, el('thead', null, el('tr', null, ...heads)), body), el('div', { class: 'more' }, more));
+    const box = el('div.box', { tabindex: 0, role: 'region', 'aria-label': options.name },
+        el('table', null, el('thead', null, el('tr', null, ...heads)), body), el('div.more', null, more));
     const start = columns.find(c => c.title === options.sort) || columns[0];
     sortBy(start, start.kind !== 'text');
-    return el('div', null, rows.length > 8 ? el('div', { class: 'tools' }, filter, shown) : null, box);
+    return el('div', null, rows.length > 8 ? el('div.tools', null, filter, shown) : null, box);
 }
 
 function line(columns, row, tops, options) {
     const tr = el('tr', null, ...columns.map(c => cell(c, row, tops)));
     if (!options.inner || !options.inner(row, true)) return [tr];
     let open = null;
-    const button = el('button', { type: 'button', class: 'toggle', 'aria-expanded': 'false', 'aria-label': 'Parts', click: () => {
+    const toggle = button('▸', () => {
         if (open) open.remove(), open = null;
-        else tr.after(open = el('tr', null, el('td', { class: 'inner', colspan: columns.length }, options.inner(row))));
-        button.setAttribute('aria-expanded', String(!!open));
-        button.textContent = open ? '▾' : '▸';
-    } }, '▸');
-    tr.firstChild.prepend(button, ' ');
+        else tr.after(open = el('tr', null, el('td.inner', { colspan: columns.length }, options.inner(row))));
+        toggle.setAttribute('aria-expanded', String(!!open));
+        toggle.textContent = open ? '▾' : '▸';
+    }, { class: 'toggle', 'aria-expanded': 'false', 'aria-label': 'Parts' });
+    tr.firstChild.prepend(toggle, ' ');
     return [tr];
 }
 
@@ -1173,7 +1153,7 @@ function parts(block, ask) {
     return el('div', null, table([
         T('Name', 'name'), C('Offset', 'offset'), B('Bytes', 'bytes', share), T('Type', 'dtype'), ['Shape', 'text', shape], T('Tag', 'tag'),
     ], rows, { name: 'parts of ' + (text(block.name) || text(block.storage)), sort: '' }),
-    rest > 0 ? el('p', { class: 'soft' }, count(rest) + ' more are not listed') : null);
+    rest > 0 ? el('p.soft', null, count(rest) + ' more are not listed') : null);
 }
 
 // -- who held the peak --
@@ -1217,7 +1197,7 @@ function holderTiles(d, by) {
 /* One tab stop; arrow keys walk the tiles. */
 function treemap(tiles, total, width, height) {
     const boxes = squarify(tiles, width, height);
-    const map = el('div', { class: 'map', role: 'list', keydown: e => {
+    const map = el('div.map', { role: 'list', keydown: e => {
         const way = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
         const all = [...map.children], next = all[all.indexOf(e.target) + way];
         if (!way || !next) return;
@@ -1246,7 +1226,7 @@ function showPeak(p, body) {
     const area = el('div'), when = el('output');
     const pick = el('select', { 'aria-label': 'Device', change: () => { d = held[pick.selectedIndex]; render(); } },
         ...held.map(h => el('option', null, h.name)));
-    const toggles = ['tags', 'sites'].map(kind => el('button', { type: 'button', click: () => { by = kind; render(); } }, 'by ' + kind.slice(0, -1)));
+    const toggles = ['tags', 'sites'].map(kind => button('by ' + kind.slice(0, -1), () => { by = kind; render(); }));
     function render() {
         const tiles = holderTiles(d, by), width = body.clientWidth || 1000;
         toggles.forEach((b, i) => b.setAttribute('aria-pressed', String(by === ['tags', 'sites'][i])));
@@ -1258,7 +1238,7 @@ function showPeak(p, body) {
             table([['Name', 'text', t => t.name, mono], ['Bytes', 'bytes', t => t.bytes, share],
                 ['Share', 'share', t => t.bytes / total]], tiles, { name: 'holders of the peak', sort: 'Bytes' })));
     }
-    fill(body, el('div', { class: 'tools' }, held.length > 1 ? pick : el('b', null, d.name), el('span', { class: 'group' }, ...toggles), when), area);
+    fill(body, el('div.tools', null, held.length > 1 ? pick : el('b', null, d.name), el('span.group', null, ...toggles), when), area);
     render();
     return true;
 }
@@ -1292,14 +1272,14 @@ function paint(e, part) {
 
 function stackedBar(made) {
     const whole = sum(made.shown, s => Math.max(s.bytes, 0));
-    const bar = el('div', { class: 'stack', role: 'img', 'aria-label': made.shown.map(s => s.name + ' ' + bytes(s.bytes)).join(', ') });
+    const bar = el('div.stack', { role: 'img', 'aria-label': made.shown.map(s => s.name + ' ' + bytes(s.bytes)).join(', ') });
     for (const s of made.shown) {
         if (s.bytes <= 0 || s.free || !whole) continue;
         const part = paint(el('i', { title: `${s.name}: ${exact(s.bytes)}` }), s);
         part.style.width = s.bytes / whole * 100 + '%';
         bar.append(part);
     }
-    return el('div', null, bar, el('ul', { class: 'legend' }, ...made.shown.map(s =>
+    return el('div', null, bar, el('ul.legend', null, ...made.shown.map(s =>
         el('li', null, paint(el('i'), s), el('span', { title: s.name }, s.name), sized(s.bytes)))));
 }
 
@@ -1333,14 +1313,14 @@ function deviceFacts(d) {
 function bars(caption, list) {
     const top = most(list, b => b[1]);
     if (!top) return null;
-    const plot = el('div', { class: 'plot' }, ...list.map(([name, value, title]) => {
+    const plot = el('div.plot', null, ...list.map(([name, value, title]) => {
         const bar = el('i', { title: `${title || name}: ${count(value)} blocks` });
         bar.style.height = value > 0 ? Math.max(value / top * 100, 3) + '%' : 0;
         return bar;
     }));
     const ends = list.length > 4 ? [0, list.length >> 1, list.length - 1] : [...list.keys()];
-    return el('figure', { class: 'bars', role: 'img', 'aria-label': caption + ': ' + list.filter(b => b[1]).map(b => `${b[0]} ${b[1]}`).join(', ') },
-        el('figcaption', null, caption), plot, el('div', { class: 'axis' }, ...ends.map(i => el('span', null, list[i][0]))));
+    return el('figure.bars', { role: 'img', 'aria-label': caption + ': ' + list.filter(b => b[1]).map(b => `${b[0]} ${b[1]}`).join(', ') },
+        el('figcaption', null, caption), plot, el('div.axis', null, ...ends.map(i => el('span', null, list[i][0]))));
 }
 
 function sizeBars(d) {
@@ -1362,24 +1342,24 @@ function lifeBars(d) {
 
 function card(d) {
     const made = composition(d), oom = obj(d.source.last_oom);
-    return el('article', { class: 'card' },
-        el('header', null, el('h3', null, d.name), el('span', { class: 'soft', title: d.label }, d.label), el('b', null, sized(num(d.stats.allocated)))),
-        stackedBar(made), el('p', { class: 'sum' }, capacityWords(d, made)), deviceFacts(d),
-        el('div', { class: 'charts' }, sizeBars(d), lifeBars(d)),
-        d.source.last_oom ? el('p', { class: 'bad' }, `Last found no memory: wanted ${bytes(num(oom.bytes))} with ` +
+    return el('article.card', null,
+        el('header', null, el('h3', null, d.name), el('span.soft', { title: d.label }, d.label), el('b', null, sized(num(d.stats.allocated)))),
+        stackedBar(made), el('p.sum', null, capacityWords(d, made)), deviceFacts(d),
+        el('div.charts', null, sizeBars(d), lifeBars(d)),
+        d.source.last_oom ? el('p.bad', null, `Last found no memory: wanted ${bytes(num(oom.bytes))} with ` +
             `${bytes(num(oom.live))} live${oom.site ? ', at ' + siteText(oom.site) : ''}.`) : null);
 }
 
 function showDevices(p, body) {
     if (!p.devices.length) return false;
-    const list = p.devices.slice().sort((a, b) => zero(b.stats.peak) - zero(a.stats.peak)), grid = el('div', { class: 'cards' });
+    const list = p.devices.slice().sort((a, b) => zero(b.stats.peak) - zero(a.stats.peak)), grid = el('div.cards', null);
     let shown = 0;
-    const more = el('button', { type: 'button', click: () => {
+    const more = button(`More of ${count(list.length)} devices`, () => {
         grid.append(...list.slice(shown, shown + 12).map(card));
         shown += 12;
         more.parentElement.hidden = shown >= list.length;
-    } }, `More of ${count(list.length)} devices`);
-    fill(body, grid, el('p', { class: 'tools' }, more));
+    });
+    fill(body, grid, el('p.tools', null, more));
     more.click();
     return true;
 }
@@ -1399,7 +1379,7 @@ function alarms(p) {
     for (const key of Object.keys(ODD)) if (zero(p.total[key])) list.push([p.total[key], ODD[key]]);
     for (const key of Object.keys(DROPPED))
         if (zero(dropped[key]) && !(key === 'events' && zero(p.total.dropped_events))) list.push([dropped[key], DROPPED[key]]);
-    return list.length ? el('div', { class: 'alarm', id: 'alarm' }, el('b', null, 'Worth a look'),
+    return list.length ? el('div.alarm', { id: 'alarm' }, el('b', null, 'Worth a look'),
         el('ul', null, ...list.map(([n, words]) => el('li', null, count(n) + ' ' + words)))) : null;
 }
 
@@ -1407,12 +1387,12 @@ function showOverview(p, body) {
     const t = p.total, meta = p.meta, leaks = obj(p.raw.leaks), at = text(obj(p.raw.summary).peak_memory_checkpoint);
     const figure = (name, value, small) => el('div', null, el('dt', null, name), el('dd', null, value, small ? el('small', null, small) : null));
     const e = p.events;
-    fill(body, el('dl', { class: 'figures' },
-        figure('Live', sized(num(t.allocated)), count(num(t.live_blocks)) + ' blocks'),
+    fill(body, el('dl.figures', null,
+        figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
         figure('Peak', sized(num(t.peak)), at ? 'at ' + at : 'all devices'),
-        figure('Allocated in all', sized(num(t.total_allocated)), count(num(t.allocs)) + ' allocs, ' + count(num(t.frees)) + ' frees'),
+        figure('Allocated in all', sized(num(t.total_allocated)), many(num(t.allocs), 'alloc') + ', ' + many(num(t.frees), 'free')),
         num(leaks.bytes) !== null ? figure(zero(leaks.since_mark) ? 'Not freed since the mark' : 'Not freed', sized(leaks.bytes),
-            count(num(leaks.count)) + ' blocks') : null),
+            many(num(leaks.count), 'block')) : null),
     facts([text(meta.labels) && ['labels', text(meta.labels)], meta.generated_at && ['written', text(meta.generated_at)],
         num(meta.uptime_ns) && ['after', duration(meta.uptime_ns)], num(meta.pid) && ['pid', String(meta.pid)],
         p.raw.version && ['MemLord', text(p.raw.version)],
@@ -1434,16 +1414,16 @@ function drawSection(id, p) {
     try {
         section.hidden = !DRAW[id](p, body);
     } catch (error) {
-        fill(body, el('p', { class: 'soft' }, 'This section could not be drawn: ' + text(error.message)));
+        fill(body, el('p.soft', null, 'This section could not be drawn: ' + text(error.message)));
         section.hidden = false;
     }
     return section.hidden ? null : section;
 }
 
 function rangeTools() {
-    const middle = () => (view.from + view.to) / 2, button = (words, name, click) => el('button', { type: 'button', 'aria-label': name, click }, words);
-    return el('div', { class: 'tools' }, el('span', { class: 'group' }, button('−', 'Zoom out', () => zoom(middle(), 2)),
-        button('+', 'Zoom in', () => zoom(middle(), 0.5)), button('All', 'Show all', () => look(0, view.end))), el('output', { id: 'range' }));
+    const about = factor => () => zoom((view.from + view.to) / 2, factor), key = (words, name, click) => button(words, click, { 'aria-label': name });
+    return el('div.tools', null, el('span.group', null, key('−', 'Zoom out', about(2)),
+        key('+', 'Zoom in', about(0.5)), key('All', 'Show all', () => look(0, view.end))), el('output', { id: 'range' }));
 }
 
 /* What is seen first is drawn at once, the tables in turns, so that the page answers meanwhile. */
