@@ -18576,6 +18576,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
     if (!name || !*name) return MEMLORD_E_INVALID;
     if (memlord_i_self.busy) return MEMLORD_OK;
     r = memlord_i_name(lord, name, &kept);
+    if (r == MEMLORD_E_NOMEM) (void)memlord_i_u64_add(&lord->lost_snapshots, 1);
     if (r == MEMLORD_OK) r = memlord_i_snapshot_take(lord, kept, 0);
     if (r == MEMLORD_OK)
         memlord_i_note_other(lord, MEMLORD_EVENT_CHECKPOINT, 0, (uint64_t)(uintptr_t)kept, 0);
