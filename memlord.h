@@ -10980,6 +10980,15 @@ static MEMLORD_I_COLD void memlord_i_recorder_run(void *user) {
     }
 }
 
+/* Has the thread wait anew, by another interval. */
+static MEMLORD_I_COLD void memlord_i_recorder_wake(memlord *lord) {
+    memlord_i_recorder *r = &lord->recorder;
+    uint32_t seen = MEMLORD_I_POLLER_RUNS;
+    if (!memlord_i_u32_cas_seqcst(&r->state, &seen, MEMLORD_I_POLLER_BUSY)) return;
+    memlord_i_event_set(&r->wake); /* nobody closes it meanwhile */
+    memlord_i_u32_store_release(&r->state, MEMLORD_I_POLLER_RUNS);
+}
+
 /* Starts the thread; without one, safe points do its work. */
 static MEMLORD_I_COLD void memlord_i_recorder_begin(memlord *lord) {
     memlord_i_recorder *r = &lord->recorder;
@@ -11006,8 +11015,11 @@ static int memlord_i_recorder_end(memlord *lord) {
     memlord_i_recorder *r = &lord->recorder;
     uint32_t was = memlord_i_u32_exchange_seqcst(&r->wanted, 0);
     uint32_t seen = MEMLORD_I_POLLER_RUNS;
-    while (memlord_i_u32_load(&r->state) == MEMLORD_I_POLLER_BUSY) memlord_i_yield();
-    if (!memlord_i_u32_cas_seqcst(&r->state, &seen, MEMLORD_I_POLLER_BUSY)) return (int)was;
+    while (!memlord_i_u32_cas_seqcst(&r->state, &seen, MEMLORD_I_POLLER_BUSY)) {
+        if (seen != MEMLORD_I_POLLER_BUSY) return (int)was;
+        memlord_i_yield();
+        seen = MEMLORD_I_POLLER_RUNS;
+    }
     memlord_i_u32_store_release(&r->stop, 1);
     memlord_i_event_set(&r->wake);
     memlord_i_worker_join(r->worker);
@@ -18593,7 +18605,7 @@ MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t inter
     memlord_i_u32_store(&r->interval, interval_ms ? interval_ms : 5000);
     memlord_i_u64_store(&r->due, memlord_i_clock(lord) +
                                      (uint64_t)memlord_i_u32_load(&r->interval) * 1000000u);
-    (void)memlord_i_u32_exchange_seqcst(&r->wanted, 1);
+    if (memlord_i_u32_exchange_seqcst(&r->wanted, 1)) memlord_i_recorder_wake(lord);
     memlord_i_recorder_begin(lord);
     return memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
 }
