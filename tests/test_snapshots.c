@@ -1,0 +1,574 @@
+/* Snapshots: named and periodic, bounded, the first and the last of them always there; and who
+   held a device at its peak. Only the tests of the thread wait for time to pass. */
+#include "support.h"
+
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "json.h"
+
+#define MS ((uint64_t)1000000)
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+
+static void open_block(memlord *lord, uint64_t key, uint64_t bytes) {
+    assert_ok(memlord_alloc(lord, cuda(0), key, bytes, NULL));
+}
+static void close_block(memlord *lord, uint64_t key) {
+    assert_ok(memlord_free(lord, cuda(0), key, NULL));
+}
+
+static char *json_of(memlord *lord) {
+    char *json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_true(json_valid(json));
+    return json;
+}
+/* A number of a report made now. */
+static uint64_t number(memlord *lord, const char *path) {
+    char *json = json_of(lord);
+    uint64_t v = json_u64(json, path);
+    free(json);
+    return v;
+}
+static uint64_t snapshots(memlord *lord) { return number(lord, "summary.num_snapshots"); }
+static uint64_t at(const char *json, unsigned i, const char *key) {
+    char path[128];
+    snprintf(path, sizeof path, "snapshots[%u].%s", i, key);
+    return json_u64(json, path);
+}
+
+/* -- checkpoints -- */
+
+static void a_checkpoint_keeps_what_every_device_holds(void **state) {
+    test_case *t = (test_case *)*state;
+    char *json;
+    open_block(t->lord, 0x1000, 3 * MIB);
+    assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 1000, NULL));
+    t->now += 7 * MS;
+    assert_ok(memlord_checkpoint(t->lord, "after_model_load"));
+    close_block(t->lord, 0x1000);
+    json = json_of(t->lord);
+    assert_int_equal(json_u64(json, "summary.num_snapshots"), 1);
+    assert_int_equal(json_u64(json, "metadata.num_snapshots"), 1);
+    assert_true(json_is(json, "summary.checkpoints[0]", "after_model_load"));
+    assert_true(json_is(json, "summary.peak_memory_checkpoint", "after_model_load"));
+    assert_true(json_is(json, "snapshots[0].checkpoint_name", "after_model_load"));
+    assert_int_equal(at(json, 0, "time_ns"), 7 * MS);
+    assert_int_equal(at(json, 0, "total_bytes"), 3 * MIB + 1000);
+    assert_int_equal(at(json, 0, "tensor_count"), 2);
+    assert_int_equal(at(json, 0, "device_breakdown.cuda:0.total_bytes"), 3 * MIB);
+    assert_int_equal(at(json, 0, "device_breakdown.cuda:0.peak_bytes"), 3 * MIB);
+    assert_int_equal(at(json, 0, "device_breakdown.cuda:0.count"), 1);
+    assert_int_equal(at(json, 0, "device_breakdown.cpu.total_bytes"), 1000);
+    assert_non_null(strstr(json, "\"total_mb\":3.00,\"total_bytes\":3145728"));
+    free(json);
+}
+
+static void names_that_are_none_are_refused(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_checkpoint(lord, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_checkpoint(lord, ""), MEMLORD_E_INVALID);
+    assert_int_equal(snapshots(lord), 0);
+}
+
+static void a_checkpoint_of_an_empty_ledger(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    assert_ok(memlord_checkpoint(lord, "start"));
+    json = json_of(lord);
+    assert_int_equal(at(json, 0, "total_bytes"), 0);
+    assert_int_equal(at(json, 0, "tensor_count"), 0);
+    free(json);
+}
+
+static void hostile_names_are_harmless(void **state) {
+    static const char *const names[] = {"\" \\ \n\x01\x7f", "\xff\xfe\xc0\x80", "\xe2\x80\xa8",
+                                        "</script><img onerror=x>", "%n%s%99999999d", " "};
+    memlord *lord = test_lord(state);
+    size_t i;
+    int f;
+    for (i = 0; i < sizeof names / sizeof *names; i++)
+        assert_ok(memlord_checkpoint(lord, names[i]));
+    for (f = 0; f < MEMLORD_FORMAT_COUNT; f++) free(report_of(lord, (memlord_format)f));
+    assert_int_equal(snapshots(lord), 6);
+}
+
+static void a_name_of_ten_megabytes(void **state) {
+    memlord *lord = test_lord(state);
+    size_t size = 10 * 1000 * 1000;
+    char *name = (char *)malloc(size + 1);
+    memlord_result r;
+    assert_non_null(name);
+    memset(name, 'n', size);
+    name[size] = 0;
+    r = memlord_checkpoint(lord, name);
+    assert_true(r == MEMLORD_OK || r == MEMLORD_E_NOMEM);
+    free(json_of(lord));
+    free(name);
+}
+
+/* -- bounds -- */
+
+static void more_than_fit_thin_out_and_are_counted(void **state) {
+    test_case *t = (test_case *)*state;
+    char *json, text[32];
+    unsigned i, n, named = 0;
+    uint64_t before = 0;
+    assert_ok(memlord_snapshots_start(t->lord, 10));
+    for (i = 0; i < 5000; i++) {
+        t->now += 10 * MS;
+        if (i % 100 == 50) {
+            snprintf(text, sizeof text, "c%u", i);
+            assert_ok(memlord_checkpoint(t->lord, text));
+        }
+        assert_ok(memlord_gc_poll(t->lord, all()));
+    }
+    memlord_snapshots_stop(t->lord);
+    json = json_of(t->lord);
+    n = (unsigned)json_u64(json, "summary.num_snapshots");
+    assert_true(n <= 256 && n >= 128);
+    assert_int_equal(n + json_u64(json, "metadata.dropped.snapshots"), 5000 + 50 + 2);
+    assert_int_equal(at(json, 0, "time_ns"), 0);
+    assert_int_equal(at(json, n - 1, "time_ns"), 50000 * MS);
+    for (i = 0; i < n; i++) {
+        char path[64];
+        assert_true(!i || at(json, i, "time_ns") >= before);
+        before = at(json, i, "time_ns");
+        snprintf(path, sizeof path, "snapshots[%u].checkpoint_name", i);
+        snprintf(text, sizeof text, "c%u", 50 + 100 * named);
+        named += (unsigned)json_is(json, path, text);
+    }
+    assert_int_equal(named, 50);
+    free(json);
+}
+
+static void named_ones_alone_are_bounded_too(void **state) {
+    memlord *lord = test_lord(state);
+    char name[32], *json;
+    unsigned i, n;
+    for (i = 0; i < 2000; i++) {
+        snprintf(name, sizeof name, "c%u", i);
+        assert_ok(memlord_checkpoint(lord, name));
+    }
+    json = json_of(lord);
+    n = (unsigned)json_u64(json, "summary.num_snapshots");
+    assert_true(n <= 256 && n >= 128);
+    assert_int_equal(n + json_u64(json, "metadata.dropped.snapshots"), 2000);
+    assert_true(json_is(json, "snapshots[0].checkpoint_name", "c0"));
+    snprintf(name, sizeof name, "snapshots[%u].checkpoint_name", n - 1);
+    assert_true(json_is(json, name, "c1999"));
+    free(json);
+}
+
+/* -- periodic, by the clock -- */
+
+static void without_threads_a_poll_takes_those_that_are_due(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_snapshots_start(t->lord, 100));
+    assert_int_equal(snapshots(t->lord), 2); /* the first, and one for the report */
+    memlord_snapshots_stop(t->lord);
+    assert_int_equal(snapshots(t->lord), 3);
+    assert_ok(memlord_snapshots_start(t->lord, 100));
+    t->now += 99 * MS;
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    t->now += 1 * MS;
+    assert_ok(memlord_gc_poll(t->lord, all())); /* due */
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    memlord_snapshots_stop(t->lord);
+    assert_int_equal(snapshots(t->lord), 3 + 1 + 1 + 1);
+    t->now += 1000 * MS;
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(snapshots(t->lord), 6);
+}
+
+static void a_run_shorter_than_the_interval_has_its_first_and_last(void **state) {
+    test_case *t = (test_case *)*state;
+    char *json;
+    open_block(t->lord, 0x1000, 5);
+    assert_ok(memlord_snapshots_start(t->lord, 0));
+    open_block(t->lord, 0x2000, 6);
+    t->now += 1;
+    memlord_snapshots_stop(t->lord);
+    memlord_snapshots_stop(t->lord);
+    json = json_of(t->lord);
+    assert_int_equal(json_u64(json, "summary.num_snapshots"), 2);
+    assert_int_equal(at(json, 0, "total_bytes"), 5);
+    assert_int_equal(at(json, 1, "total_bytes"), 11);
+    free(json);
+}
+
+static void hours_of_standing_still_bring_one_snapshot(void **state) {
+    test_case *t = (test_case *)*state;
+    int i;
+    assert_ok(memlord_snapshots_start(t->lord, 10));
+    t->now += (uint64_t)5 * 3600 * 1000 * MS;
+    for (i = 0; i < 10; i++) assert_ok(memlord_gc_poll(t->lord, all()));
+    memlord_snapshots_stop(t->lord);
+    assert_int_equal(snapshots(t->lord), 3);
+}
+
+static void the_interval_is_checked(void **state) {
+    memlord *lord = test_lord(state), *other;
+    memlord_desc desc;
+    assert_int_equal(memlord_snapshots_start(lord, 1), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_snapshots_start(lord, 9), MEMLORD_E_INVALID);
+    assert_int_equal(snapshots(lord), 0);
+    assert_ok(memlord_snapshots_start(lord, UINT32_MAX));
+    memlord_snapshots_stop(lord);
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_NO_ENV;
+    desc.snapshot_ms = 9;
+    assert_int_equal(memlord_create(&desc, &other), MEMLORD_E_INVALID);
+    assert_null(other);
+    desc.snapshot_ms = 5000;
+    assert_ok(memlord_create(&desc, &other));
+    assert_int_equal(snapshots(other), 2);
+    memlord_destroy(other);
+}
+
+static void periodic_ones_list_the_largest_blocks(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_meta meta;
+    char *json;
+    uint64_t i;
+    memset(&meta, 0, sizeof meta);
+    meta.name = "w";
+    meta.dtype = "f16";
+    meta.rank = 1;
+    meta.shape[0] = 12;
+    assert_ok(memlord_scope_begin(t->lord, "load"));
+    for (i = 0; i < 30; i++) open_block(t->lord, 0x1000 + i * 64, i);
+    assert_ok(memlord_scope_end(t->lord));
+    assert_ok(memlord_block_describe(t->lord, cuda(0), 0x1000 + 29 * 64, &meta));
+    assert_ok(memlord_snapshots_start(t->lord, 0));
+    memlord_snapshots_stop(t->lord);
+    for (i = 0; i < 30; i++) close_block(t->lord, 0x1000 + i * 64); /* they are copies */
+    json = json_of(t->lord);
+    assert_int_equal(at(json, 0, "device_breakdown.cuda:0.tensors[0].size_bytes"), 29);
+    assert_int_equal(at(json, 0, "device_breakdown.cuda:0.tensors[0].shape[0]"), 12);
+    assert_int_equal(at(json, 0, "device_breakdown.cuda:0.tensors[9].size_bytes"), 20);
+    assert_int_equal(at(json, 0, "device_breakdown.cuda:0.tensors[10].size_bytes"), UINT64_MAX);
+    assert_true(json_is(json, "snapshots[0].device_breakdown.cuda:0.tensors[0].operation",
+                        "load"));
+    free(json);
+}
+
+/* -- the thread -- */
+
+/* 1: so many came within a minute. */
+static int came(memlord *lord, uint64_t n) {
+    time_t until = time(NULL) + 60;
+    for (;;) {
+        char *json = json_of(lord);
+        uint64_t have = json_u64(json, "summary.num_snapshots");
+        uint64_t lost = json_u64(json, "metadata.dropped.snapshots");
+        free(json);
+        if (have + lost >= n) return 1;
+        if (time(NULL) > until) return 0;
+        sched_yield();
+    }
+}
+/* A report takes one, too: those that came by themselves show in what they hold. */
+static int taken_alone(memlord *lord, uint64_t bytes) {
+    char *json;
+    unsigned i, n, found = 0;
+    struct timespec nap = {0, 60 * 1000 * 1000};
+    nanosleep(&nap, NULL);
+    open_block(lord, 0x77777740, 1);
+    json = json_of(lord);
+    n = (unsigned)json_u64(json, "summary.num_snapshots");
+    for (i = 0; i < n; i++) found += at(json, i, "total_bytes") == bytes;
+    free(json);
+    close_block(lord, 0x77777740);
+    return (int)found;
+}
+
+static void a_thread_takes_them_in_real_time(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_snapshots_start(lord, 10));
+    open_block(lord, 0x1000, 1234);
+    assert_true(taken_alone(lord, 1234) >= 1);
+    memlord_snapshots_stop(lord);
+    memlord_snapshots_stop(lord);
+    assert_ok(memlord_snapshots_start(lord, 10));
+    assert_true(came(lord, 5));
+} /* destroyed while it runs */
+
+static void another_interval_holds_from_now_on(void **state) {
+    memlord *lord = test_lord(state);
+    struct timespec nap = {0, 30 * 1000 * 1000};
+    assert_ok(memlord_snapshots_start(lord, 600000));
+    nanosleep(&nap, NULL); /* it waits by now */
+    assert_ok(memlord_snapshots_start(lord, 10));
+    open_block(lord, 0x1000, 1234);
+    assert_true(taken_alone(lord, 1234) >= 1);
+}
+
+static void *start_and_stop(void *user) {
+    memlord *lord = (memlord *)user;
+    int i;
+    for (i = 0; i < 20; i++) {
+        assert_ok(memlord_snapshots_start(lord, 10));
+        assert_ok(memlord_checkpoint(lord, "between"));
+        memlord_snapshots_stop(lord);
+    }
+    return NULL;
+}
+static void starts_and_stops_on_many_threads(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread[4];
+    int i;
+    open_block(lord, 0x1000, 1);
+    for (i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, start_and_stop, lord), 0);
+    for (i = 0; i < 10; i++) free(json_of(lord));
+    for (i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+    memlord_snapshots_stop(lord);
+    assert_true(snapshots(lord) >= 80);
+}
+
+static void a_child_takes_its_own(void **state) {
+    memlord *lord = test_lord(state);
+    int status = 0;
+    pid_t child;
+    assert_ok(memlord_snapshots_start(lord, 10));
+    open_block(lord, 0x1000, 1);
+    child = fork();
+    if (!child) {
+        struct timespec nap = {0, 20 * 1000 * 1000};
+        int round, seen = 0;
+        for (round = 0; round < 200 && !seen; round++) {
+            char *json;
+            unsigned i, n;
+            if (memlord_alloc(lord, cuda(0), 0x2000, 500, NULL)) _exit(2);
+            nanosleep(&nap, NULL);
+            if (memlord_free(lord, cuda(0), 0x2000, NULL)) _exit(3);
+            json = json_of(lord);
+            n = (unsigned)json_u64(json, "summary.num_snapshots");
+            for (i = 0; i < n; i++) seen |= at(json, i, "total_bytes") == 501;
+            free(json);
+        }
+        memlord_snapshots_stop(lord);
+        _exit(seen ? 0 : 4);
+    }
+    assert_true(waitpid(child, &status, 0) == child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    memlord_snapshots_stop(lord);
+}
+
+/* -- failing allocators -- */
+
+static void an_allocator_that_fails_at_any_call(void **state) {
+    uint64_t n;
+    int done = 0;
+    (void)state;
+    for (n = 1; !done; n++) {
+        test_heap heap;
+        memlord_desc desc;
+        memlord *lord;
+        uint64_t taken = 0, failed = 0, now = 1, i;
+        memset(&heap, 0, sizeof heap);
+        desc = test_desc(&heap, MEMLORD_FLAG_NO_THREADS);
+        desc.clock.fn = test_now;
+        desc.clock.user = &now;
+        assert_ok(memlord_create(&desc, &lord));
+        open_block(lord, 0x1000, 1);
+        heap.fail_at = heap.calls + n;
+        for (i = 0; i < 300; i++) {
+            char name[16];
+            memlord_result r;
+            snprintf(name, sizeof name, "c%d", (int)i);
+            r = i == 7 ? memlord_snapshots_start(lord, 0) : memlord_checkpoint(lord, name);
+            assert_true(r == MEMLORD_OK || (r == MEMLORD_E_NOMEM && heap.failed));
+            taken += r == MEMLORD_OK;
+            failed += r != MEMLORD_OK;
+        }
+        done = !heap.failed;
+        heap.fail_at = 0;
+        memlord_snapshots_stop(lord);
+        {
+            char *json = json_of(lord);
+            assert_int_equal(json_u64(json, "summary.num_snapshots") +
+                                 json_u64(json, "metadata.dropped.snapshots"),
+                             taken + 1 + failed);
+            free(json);
+        }
+        memlord_destroy(lord);
+        assert_int_equal(heap.blocks, 0);
+        assert_int_equal(heap.bad_frees, 0);
+    }
+}
+
+/* -- who held it at the peak -- */
+
+static void tagged(memlord *lord, const char *tag, uint64_t key, uint64_t bytes) {
+    assert_ok(memlord_tag_begin(lord, tag));
+    open_block(lord, key, bytes);
+    assert_ok(memlord_tag_end(lord));
+}
+static uint64_t held_by(const char *json, const char *tag) {
+    char path[80];
+    unsigned i;
+    for (i = 0; i < 32; i++) {
+        snprintf(path, sizeof path, "peak_holders[0].tags[%u].tag", i);
+        if (tag ? json_is(json, path, tag) : 0) {
+            snprintf(path, sizeof path, "peak_holders[0].tags[%u].bytes", i);
+            return json_u64(json, path);
+        }
+    }
+    return 0;
+}
+
+/* 1: within a sixteenth, and not above. */
+static int near(uint64_t v, uint64_t of) { return v <= of && v + of / 16 + 1 >= of; }
+
+static void who_held_the_peak(memlord *lord, uint64_t unit) {
+    char *json;
+    uint64_t i;
+    for (i = 0; i < 40; i++) tagged(lord, "weights", 0x1000 + i * 64, 10 * unit);
+    for (i = 0; i < 60; i++) tagged(lord, "kv", 0x10000 + i * 64, 10 * unit);
+    json = json_of(lord);
+    assert_true(near(json_u64(json, "peak_holders[0].bytes"), 1000 * unit));
+    assert_int_equal(held_by(json, "weights"), 400 * unit);
+    assert_true(held_by(json, "kv") <= 600 * unit);
+    assert_true(held_by(json, "kv") + 1000 * unit / 16 + 1 >= 600 * unit);
+    free(json);
+    for (i = 0; i < 60; i++) close_block(lord, 0x10000 + i * 64);
+    for (i = 0; i < 5; i++) tagged(lord, "small", 0x20000 + i * 64, unit);
+    json = json_of(lord);
+    assert_true(near(json_u64(json, "peak_holders[0].bytes"), 1000 * unit)); /* not now */
+    assert_int_equal(held_by(json, "small"), 0);
+    free(json);
+}
+static void who_held_the_peak_is_known_by_tag(void **state) {
+    who_held_the_peak(test_lord(state), 64 * KIB);
+}
+static void who_held_the_peak_of_a_small_ledger(void **state) {
+    who_held_the_peak(test_lord(state), 3);
+}
+static void who_held_the_peak_with_flag_exact(void **state) {
+    who_held_the_peak(test_lord(state), 100);
+}
+
+static void who_held_the_peak_is_known_by_site(void **state) {
+    static const memlord_site one = {"a.c", "one", 1}, two = {"b.c", "two", 2};
+    memlord *lord = test_lord(state);
+    char *json;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 700, &one));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 300, &two));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, &one));
+    json = json_of(lord);
+    assert_int_equal(json_u64(json, "peak_holders[0].sites[0].bytes"), 700);
+    assert_true(json_is(json, "peak_holders[0].sites[0].site.function", "one"));
+    assert_int_equal(json_u64(json, "peak_holders[0].sites[1].bytes"), 300);
+    free(json);
+}
+
+static void in_one_step_up_and_down(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    tagged(lord, "w", 0x1000, 100 * MIB);
+    tagged(lord, "burst", 0x2000, 500 * MIB);
+    close_block(lord, 0x2000);
+    json = json_of(lord);
+    assert_int_equal(json_u64(json, "peak_holders[0].bytes"), 600 * MIB);
+    assert_int_equal(held_by(json, "burst"), 500 * MIB);
+    free(json);
+}
+
+static void a_reset_forgets_who_held_it(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    tagged(lord, "old", 0x1000, 100 * MIB);
+    close_block(lord, 0x1000);
+    memlord_reset(lord);
+    tagged(lord, "new", 0x2000, MIB);
+    json = json_of(lord);
+    assert_int_equal(held_by(json, "old"), 0);
+    assert_int_equal(held_by(json, "new"), MIB);
+    assert_int_equal(json_u64(json, "peak_holders[0].bytes"), MIB);
+    free(json);
+}
+
+static void a_peak_reset_forgets_who_held_it(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    tagged(lord, "old", 0x1000, 100 * MIB);
+    close_block(lord, 0x1000);
+    memlord_peak_reset(lord, all());
+    tagged(lord, "new", 0x2000, MIB);
+    json = json_of(lord);
+    assert_int_equal(held_by(json, "old"), 0);
+    assert_int_equal(held_by(json, "new"), MIB);
+    free(json);
+}
+
+typedef struct grower {
+    memlord *lord;
+    uint64_t key;
+} grower;
+static void *grow_much(void *user) {
+    grower *g = (grower *)user;
+    uint64_t i;
+    for (i = 0; i < 500; i++) tagged(g->lord, "crew", g->key + i * 64, 64 * KIB);
+    return NULL;
+}
+static void threads_that_grow_at_once(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread[4];
+    grower g[4];
+    char *json;
+    uint64_t i;
+    for (i = 0; i < 4; i++) {
+        g[i].lord = lord;
+        g[i].key = (i + 1) << 32;
+        assert_int_equal(pthread_create(&thread[i], NULL, grow_much, &g[i]), 0);
+    }
+    for (i = 0; i < 20; i++) free(json_of(lord));
+    for (i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+    json = json_of(lord);
+    assert_true(near(json_u64(json, "peak_holders[0].bytes"), 2000 * 64 * KIB));
+    assert_true(near(held_by(json, "crew"), 2000 * 64 * KIB));
+    free(json);
+}
+
+static void a_null_ledger_has_no_snapshots(void **state) {
+    (void)state;
+    assert_ok(memlord_checkpoint(NULL, NULL));
+    assert_ok(memlord_snapshots_start(NULL, 1));
+    memlord_snapshots_stop(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_FAKES(a_checkpoint_keeps_what_every_device_holds),
+        TEST(names_that_are_none_are_refused),
+        TEST(a_checkpoint_of_an_empty_ledger),
+        TEST(hostile_names_are_harmless),
+        TEST(a_name_of_ten_megabytes),
+        TEST_FAKES(more_than_fit_thin_out_and_are_counted),
+        TEST(named_ones_alone_are_bounded_too),
+        TEST_FAKES(without_threads_a_poll_takes_those_that_are_due),
+        TEST_FAKES(a_run_shorter_than_the_interval_has_its_first_and_last),
+        TEST_FAKES(hours_of_standing_still_bring_one_snapshot),
+        TEST(the_interval_is_checked),
+        TEST_FAKES(periodic_ones_list_the_largest_blocks),
+        TEST(a_thread_takes_them_in_real_time),
+        TEST(another_interval_holds_from_now_on),
+        TEST(starts_and_stops_on_many_threads),
+        TEST(a_child_takes_its_own),
+        cmocka_unit_test(an_allocator_that_fails_at_any_call),
+        TEST(who_held_the_peak_is_known_by_tag),
+        TEST(who_held_the_peak_of_a_small_ledger),
+        TEST_EXACT(who_held_the_peak_with_flag_exact),
+        TEST_SITES(who_held_the_peak_is_known_by_site),
+        TEST(in_one_step_up_and_down),
+        TEST(a_reset_forgets_who_held_it),
+        TEST(a_peak_reset_forgets_who_held_it),
+        TEST(threads_that_grow_at_once),
+        cmocka_unit_test(a_null_ledger_has_no_snapshots),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
