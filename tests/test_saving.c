@@ -1,0 +1,636 @@
+/* Saving at the end, or when a signal asks: a whole report under a name of its own, or none and
+   a word in the log. */
+#include "support.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "json.h"
+
+static char folder[64];
+
+static int open_folder(void **state) {
+    (void)state;
+    strcpy(folder, "/tmp/memlord-saving-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static char *in_folder(const char *name) {
+    static char paths[4][512];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+/* What lies in the folder, up to 64 names. */
+typedef struct listing {
+    size_t n;
+    char name[64][256];
+} listing;
+static listing files(void) {
+    listing l;
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    memset(&l, 0, sizeof l);
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] == '.' && strlen(entry->d_name) < 3) continue;
+        if (l.n < 64) snprintf(l.name[l.n], sizeof l.name[0], "%s", entry->d_name);
+        l.n++;
+    }
+    closedir(dir);
+    return l;
+}
+static void clear(void) {
+    listing l = files();
+    size_t i;
+    for (i = 0; i < l.n && i < 64; i++)
+        if (unlink(in_folder(l.name[i]))) (void)rmdir(in_folder(l.name[i]));
+}
+static int close_folder(void **state) {
+    (void)state;
+    clear();
+    return rmdir(folder);
+}
+static int teardown(void **state) {
+    int bad = test_teardown(state); /* it may save once more */
+    clear();
+    return bad;
+}
+
+/* memory_profile_YYYYMMDD_HHMMSS, then maybe _pid and _n, and the suffix. */
+static int is_dated(const char *name, const char *suffix) {
+    const char *digits = "memory_profile_dddddddd_dddddd";
+    size_t i, n = strlen(digits), end = strlen(name) - strlen(suffix);
+    if (strlen(name) < n + strlen(suffix) || strcmp(name + end, suffix)) return 0;
+    for (i = 0; i < n; i++)
+        if (i >= 15 && digits[i] == 'd' ? name[i] < '0' || name[i] > '9' : name[i] != digits[i])
+            return 0;
+    return name[n] == '.' || name[n] == '_';
+}
+
+static void assert_whole(const char *name, uint64_t bytes) {
+    char *text = file_text(in_folder(name));
+    assert_non_null(text);
+    assert_true(json_valid(text));
+    assert_int_equal(json_u64(text, "total.allocated"), bytes);
+    free(text);
+}
+static void assert_one_whole(uint64_t bytes) {
+    listing l = files();
+    assert_int_equal(l.n, 1);
+    assert_true(is_dated(l.name[0], ".json"));
+    assert_whole(l.name[0], bytes);
+}
+
+static void open_block(memlord *lord, uint64_t key, uint64_t bytes) {
+    assert_ok(memlord_alloc(lord, cuda(0), key, bytes, NULL));
+}
+
+/* -- at exit -- */
+
+/* What a child leaves that runs fn and exits as a program does. */
+static void run_child(void (*fn)(memlord *)) {
+    int status = 0;
+    pid_t child;
+    fflush(NULL);
+    child = fork();
+    if (!child) {
+        memlord *lord;
+        if (memlord_create(NULL, &lord)) _exit(9);
+        fn(lord);
+        exit(0);
+    }
+    assert_true(waitpid(child, &status, 0) == child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void save_json(memlord *lord) {
+    if (memlord_alloc(lord, cuda(0), 0x1000, 777, NULL)) _exit(2);
+    if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, folder)) _exit(3);
+    if (memlord_alloc(lord, cuda(0), 0x2000, 223, NULL)) _exit(4);
+}
+static void a_process_that_exits_saves(void **state) {
+    (void)state;
+    run_child(save_json);
+    assert_one_whole(1000);
+}
+
+static void save_text_last(memlord *lord) {
+    if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, "/nonexistent")) _exit(2);
+    if (memlord_save_at_exit(lord, MEMLORD_FORMAT_TEXT, folder)) _exit(3);
+}
+static void the_last_call_counts(void **state) {
+    listing l;
+    (void)state;
+    run_child(save_text_last);
+    l = files();
+    assert_int_equal(l.n, 1);
+    assert_true(is_dated(l.name[0], ".txt"));
+}
+
+static void save_two_ledgers(memlord *lord) {
+    memlord *other;
+    save_json(lord);
+    if (memlord_create(NULL, &other)) _exit(5);
+    save_json(other);
+}
+static void every_ledger_saves_its_own(void **state) {
+    listing l;
+    (void)state;
+    run_child(save_two_ledgers);
+    l = files();
+    assert_int_equal(l.n, 2);
+    assert_whole(l.name[0], 1000);
+    assert_whole(l.name[1], 1000);
+}
+
+static void destroy_first(memlord *lord) {
+    save_json(lord);
+    memlord_destroy(lord);
+}
+static void a_ledger_destroyed_before_the_exit_saves_once(void **state) {
+    (void)state;
+    run_child(destroy_first);
+    assert_one_whole(1000);
+}
+
+static void close_them(memlord *lord) {
+    save_json(lord);
+    close(0);
+    close(1);
+    close(2);
+}
+static void with_files_0_to_2_closed(void **state) {
+    (void)state;
+    run_child(close_them);
+    assert_one_whole(1000);
+}
+
+static void save_where_nothing_is(memlord *lord) {
+    if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, in_folder("no/such"))) _exit(2);
+}
+static void without_the_directory_the_process_exits_all_the_same(void **state) {
+    (void)state;
+    run_child(save_where_nothing_is);
+    assert_int_equal(files().n, 0);
+}
+
+static void *allocate_for_ever(void *user) {
+    uint64_t i;
+    for (i = 1;; i++) {
+        (void)memlord_alloc((memlord *)user, cuda(1), i % 1000 * 64 + 64, 64, NULL);
+        (void)memlord_free((memlord *)user, cuda(1), i % 1000 * 64 + 64, NULL);
+    }
+    return NULL;
+}
+static void exit_with_threads_running(memlord *lord) {
+    pthread_t thread;
+    if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, folder)) _exit(3);
+    if (memlord_snapshots_start(lord, 10)) _exit(4);
+    if (pthread_create(&thread, NULL, allocate_for_ever, lord)) _exit(5);
+}
+static void an_exit_while_threads_run_saves_a_whole_report(void **state) {
+    listing l;
+    char *text;
+    (void)state;
+    run_child(exit_with_threads_running);
+    l = files();
+    assert_int_equal(l.n, 1);
+    text = file_text(in_folder(l.name[0]));
+    assert_true(json_valid(text));
+    free(text);
+}
+
+/* -- at destroy -- */
+
+static void a_destroy_saves_and_says_so(void **state) {
+    static test_log log;
+    memlord_desc desc;
+    memlord *lord;
+    (void)state;
+    pthread_mutex_init(&log.lock, NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.logger.fn = test_log_line;
+    desc.logger.user = &log;
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    desc.output_dir = folder;
+    assert_ok(memlord_create(&desc, &lord));
+    open_block(lord, 0x1000, 5);
+    assert_ok(memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, NULL)); /* output_dir */
+    assert_int_equal(files().n, 0);
+    memlord_destroy(lord);
+    assert_one_whole(5);
+    assert_non_null(strstr(log.text, "memory_profile_"));
+    assert_int_equal(log.lines[MEMLORD_LOG_ERROR], 0);
+}
+
+static void a_directory_that_is_missing_is_an_error_in_the_log(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, in_folder("missing")));
+    memlord_request_save(t->lord);
+    open_block(t->lord, 0x1000, 5);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 1);
+    assert_non_null(strstr(t->log.text, "missing"));
+    assert_int_equal(files().n, 0);
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+}
+
+static void never_over_a_file_that_is_there(void **state) {
+    test_case *t = (test_case *)*state;
+    listing l;
+    size_t i;
+    uint64_t sum = 0;
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    for (i = 0; i < 20; i++) {
+        memlord_request_save(t->lord);
+        open_block(t->lord, 0x1000 + i * 64, 1);
+    }
+    l = files();
+    assert_int_equal(l.n, 20);
+    for (i = 0; i < l.n; i++) {
+        char *text = file_text(in_folder(l.name[i]));
+        assert_true(is_dated(l.name[i], ".json"));
+        assert_true(json_valid(text));
+        sum += json_u64(text, "total.allocated");
+        free(text);
+    }
+    assert_int_equal(sum, 20 * 21 / 2); /* each its own */
+}
+
+static void links_and_the_like_under_the_name_stay(void **state) {
+    test_case *t = (test_case *)*state;
+    listing l;
+    char name[64];
+    time_t now = time(NULL);
+    int i, there = 0;
+    for (i = 0; i < 5; i++) { /* the seconds to come */
+        time_t second = now + i;
+        struct tm tm;
+        gmtime_r(&second, &tm);
+        strftime(name, sizeof name, "memory_profile_%Y%m%d_%H%M%S.json", &tm);
+        if (i % 3 == 0) assert_int_equal(symlink("/nonexistent/x", in_folder(name)), 0);
+        if (i % 3 == 1) assert_int_equal(mkfifo(in_folder(name), 0600), 0);
+        if (i % 3 == 2) assert_int_equal(mkdir(in_folder(name), 0700), 0);
+    }
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    memlord_request_save(t->lord);
+    open_block(t->lord, 0x1000, 9);
+    l = files();
+    assert_int_equal(l.n, 6);
+    for (i = 0; i < 6; i++) {
+        struct stat st;
+        assert_int_equal(lstat(in_folder(l.name[i]), &st), 0);
+        if (!S_ISREG(st.st_mode)) continue;
+        there++;
+        assert_whole(l.name[i], 9);
+    }
+    assert_int_equal(there, 1);
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    char path[8000];
+    memset(path, 'x', sizeof path);
+    path[sizeof path - 1] = 0;
+    assert_int_equal(memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, path), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_save_at_exit(lord, MEMLORD_FORMAT_COUNT, NULL),
+                     MEMLORD_E_UNSUPPORTED);
+    assert_ok(memlord_save_at_exit(NULL, MEMLORD_FORMAT_COUNT, NULL));
+    memlord_request_save(NULL);
+} /* and nothing is saved at destroy */
+
+static void without_memory_the_log_says_so(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    open_block(t->lord, 0x1000, 9);
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    memlord_request_save(t->lord);
+    assert_ok(memlord_free(t->lord, cuda(0), 0x1000, NULL));
+    t->heap.fail_at = 0;
+    if (files().n == 0) assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 1);
+    clear();
+}
+
+static void a_full_disk_leaves_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    struct rlimit old, small;
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = old;
+    small.rlim_cur = 1000;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    memlord_request_save(t->lord);
+    open_block(t->lord, 0x1000, 9);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(files().n, 0);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 1);
+}
+
+/* -- when a signal asks -- */
+
+static memlord *signalled;
+static void on_signal(int number) {
+    int before = errno;
+    (void)number;
+    memlord_request_save(signalled);
+    errno = before;
+}
+static void install(memlord *lord) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    signalled = lord;
+    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+}
+
+static void a_handler_asks_and_the_next_call_serves(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    install(t->lord);
+    open_block(t->lord, 0x1000, 9);
+    raise(SIGUSR1);
+    raise(SIGUSR1);
+    assert_int_equal(files().n, 0);
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x2000, 1, NULL));
+    assert_one_whole(10);
+    assert_ok(memlord_free(t->lord, cuda(0), 0x2000, NULL));
+    assert_int_equal(files().n, 1); /* once */
+}
+
+/* Every call that records something. */
+static void served_by(memlord *lord, int how) {
+    memlord_realloc_token token;
+    memlord_block block;
+    block.device = cuda(0);
+    block.storage = 0x9000;
+    block.bytes = 0;
+    switch (how) {
+    case 0: assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 0, NULL)); break;
+    case 1: assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL)); break;
+    case 2: assert_ok(memlord_track(lord, cuda(0), 0x2000, 0, NULL)); break;
+    case 3: assert_ok(memlord_release(lord, cuda(0), 0x2000, NULL)); break;
+    case 4: assert_ok(memlord_arena_add(lord, cuda(0), 0, NULL)); break;
+    case 5: assert_ok(memlord_alloc_n(lord, &block, 1, NULL)); break;
+    case 6: assert_ok(memlord_free_n(lord, &block, 1, NULL)); break;
+    case 7: assert_ok(memlord_gc_poll(lord, all())); break;
+    case 8: (void)memlord_retire(lord, all()); break;
+    case 9: assert_ok(memlord_checkpoint(lord, "c")); break;
+    case 10:
+        assert_ok(memlord_realloc_begin(lord, cuda(0), 0, &token));
+        assert_ok(memlord_realloc_end(lord, &token, 0x3000, 0, NULL));
+        break;
+    case 11: assert_ok(memlord_realloc(lord, cuda(0), 0x3000, 0x4000, 0, NULL)); break;
+    default: assert_ok(memlord_move(lord, cuda(0), 0x4000, cpu(), 0x4000, 0, NULL, NULL));
+    }
+}
+static void every_call_that_records_serves(void **state) {
+    test_case *t = (test_case *)*state;
+    int how;
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    for (how = 0; how < 13; how++) {
+        memlord_request_save(t->lord);
+        served_by(t->lord, how);
+        if (files().n != 1) fail_msg("call %d: %u files", how, (unsigned)files().n);
+        clear();
+    }
+}
+
+static void with_defer_safe_points_alone_serve(void **state) {
+    test_case *t = (test_case *)*state;
+    int how;
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    memlord_request_save(t->lord);
+    for (how = 0; how < 7; how++) served_by(t->lord, how);
+    for (how = 10; how < 13; how++) served_by(t->lord, how);
+    assert_int_equal(files().n, 0);
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(files().n, 1);
+    clear();
+    memlord_request_save(t->lord);
+    (void)memlord_retire(t->lord, all());
+    assert_int_equal(files().n, 1);
+}
+
+static void a_poller_serves_a_host_that_is_idle(void **state) {
+    test_case *t = (test_case *)*state;
+    time_t until = time(NULL) + 60;
+    struct timespec nap = {0, 5 * 1000 * 1000};
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    test_capacity(t, 1000000, 0);
+    assert_ok(memlord_poller_start(t->lord, 10));
+    open_block(t->lord, 0x1000, 9);
+    memlord_request_save(t->lord);
+    while (files().n == 0 && time(NULL) < until) nanosleep(&nap, NULL);
+    memlord_poller_stop(t->lord);
+    assert_one_whole(9);
+}
+static int setup_threads(void **state) { return test_open_fakes(state, 0); }
+
+static void the_thread_of_snapshots_serves_too(void **state) {
+    test_case *t = (test_case *)*state;
+    time_t until = time(NULL) + 60;
+    struct timespec nap = {0, 5 * 1000 * 1000};
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    assert_ok(memlord_snapshots_start(t->lord, 10));
+    memlord_request_save(t->lord);
+    while (files().n == 0 && time(NULL) < until) nanosleep(&nap, NULL);
+    memlord_snapshots_stop(t->lord);
+    assert_one_whole(0);
+}
+
+static void without_a_format_it_is_json_in_output_dir(void **state) {
+    memlord_desc desc;
+    memlord *lord;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.output_dir = folder;
+    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_THREADS;
+    assert_ok(memlord_create(&desc, &lord));
+    memlord_request_save(lord);
+    open_block(lord, 0x1000, 42);
+    memlord_destroy(lord);
+    assert_one_whole(42);
+}
+
+typedef struct busy {
+    memlord *lord;
+    uint32_t stop;
+    uint64_t from;
+} busy;
+static void *keep_busy(void *user) {
+    busy *b = (busy *)user;
+    uint64_t i;
+    for (i = 0; !__atomic_load_n(&b->stop, __ATOMIC_RELAXED); i++) {
+        uint64_t key = b->from + i % 100 * 64;
+        (void)memlord_alloc(b->lord, cuda(0), key, 64, NULL);
+        (void)memlord_free(b->lord, cuda(0), key, NULL);
+    }
+    return NULL;
+}
+static void signals_in_the_middle_of_calls(void **state) {
+    test_case *t = (test_case *)*state;
+    pthread_t thread[2];
+    busy b[2];
+    listing l;
+    size_t i;
+    struct timespec nap = {0, 3 * 1000 * 1000};
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    install(t->lord);
+    alarm(60); /* a deadlock is a failure too */
+    for (i = 0; i < 2; i++) {
+        b[i].lord = t->lord;
+        b[i].stop = 0;
+        b[i].from = (i + 1) << 32;
+        assert_int_equal(pthread_create(&thread[i], NULL, keep_busy, &b[i]), 0);
+    }
+    for (i = 0; i < 20; i++) {
+        pthread_kill(thread[i % 2], SIGUSR1);
+        nanosleep(&nap, NULL);
+    }
+    for (i = 0; i < 2; i++) {
+        __atomic_store_n(&b[i].stop, 1, __ATOMIC_RELAXED);
+        pthread_join(thread[i], NULL);
+    }
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    alarm(0);
+    l = files();
+    assert_true(l.n >= 1 && l.n <= 20);
+    for (i = 0; i < l.n; i++) {
+        char *text = file_text(in_folder(l.name[i]));
+        assert_true(is_dated(l.name[i], ".json"));
+        assert_true(json_valid(text));
+        free(text);
+    }
+}
+
+/* -- a writer that fails at any byte, with everything in the report -- */
+
+static void fill_everything(test_case *t) {
+    memlord *lord = t->lord;
+    memlord_meta meta;
+    uint64_t i;
+    memset(&meta, 0, sizeof meta);
+    meta.name = "tensor";
+    assert_ok(memlord_events_start(lord, 64));
+    assert_ok(memlord_snapshots_start(lord, 0));
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    for (i = 0; i < 10; i++) {
+        assert_ok(memlord_scope_begin(lord, "step"));
+        assert_ok(memlord_scope_begin(lord, "layer"));
+        assert_ok(memlord_scope_shapes(lord, "q[1]"));
+        assert_ok(memlord_alloc(lord, cuda((int)(i % 2)), 0x10000 + i * 0x1000, 100, NULL));
+        assert_ok(memlord_part_add(lord, cuda(0), 0x10000 + i * 0x1000, i, 10, &meta));
+        assert_ok(memlord_scope_end(lord));
+        assert_ok(memlord_scope_end(lord));
+    }
+    assert_ok(memlord_tag_end(lord));
+    (void)memlord_mark(lord);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x50000, 100, NULL));
+    assert_ok(memlord_move(lord, cuda(0), 0x50000, cpu(), 0x50000, 100, NULL, NULL));
+    assert_ok(memlord_checkpoint(lord, "filled"));
+}
+
+typedef struct sink {
+    uint64_t left, got;
+    int failed, after;
+} sink;
+static int fail_at_byte(void *user, const void *data, size_t size) {
+    sink *s = (sink *)user;
+    (void)data;
+    if (s->failed) s->after++; /* not called again */
+    s->got += size;
+    if (size > s->left) return s->failed = 1;
+    s->left -= size;
+    return 0;
+}
+static void a_writer_may_fail_at_any_byte(void **state) {
+    test_case *t = (test_case *)*state;
+    int f;
+    fill_everything(t);
+    memlord_snapshots_stop(t->lord);
+    for (f = 0; f < MEMLORD_FORMAT_COUNT; f++) {
+        uint64_t n, step;
+        sink s;
+        memset(&s, 0, sizeof s);
+        s.left = UINT64_MAX;
+        if (memlord_write(t->lord, (memlord_format)f, fail_at_byte, &s)) continue;
+        step = s.got / (TEST_SANITIZED ? 40 : 150) + 1;
+        for (n = 0;; n += step) { /* until it does not fail */
+            memlord_result r;
+            memset(&s, 0, sizeof s);
+            s.left = n;
+            r = memlord_write(t->lord, (memlord_format)f, fail_at_byte, &s);
+            assert_int_equal(s.after, 0);
+            assert_int_equal(r, s.failed ? MEMLORD_E_IO : MEMLORD_OK);
+            if (!s.failed) break;
+        }
+    }
+}
+
+static void the_allocator_may_fail_at_any_call_of_a_report(void **state) {
+    test_case *t = (test_case *)*state;
+    int f;
+    fill_everything(t);
+    memlord_snapshots_stop(t->lord);
+    for (f = 0; f < MEMLORD_FORMAT_COUNT; f++) {
+        uint64_t n;
+        for (n = 1; n < 200; n++) {
+            test_text text;
+            memlord_result r;
+            memset(&text, 0, sizeof text);
+            t->heap.failed = 0;
+            t->heap.fail_at = t->heap.calls + n;
+            r = memlord_write(t->lord, (memlord_format)f, test_text_write, &text);
+            t->heap.fail_at = 0;
+            if (r == MEMLORD_OK && f == MEMLORD_FORMAT_JSON) assert_true(json_valid(text.data));
+            if (r != MEMLORD_OK)
+                assert_true(r == MEMLORD_E_UNSUPPORTED || r == MEMLORD_E_NOMEM);
+            free(text.data);
+            if (!t->heap.failed) break;
+        }
+    }
+}
+
+#define SAVING(name) cmocka_unit_test_setup_teardown(name, test_setup_fakes, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        SAVING(a_process_that_exits_saves),
+        SAVING(the_last_call_counts),
+        SAVING(every_ledger_saves_its_own),
+        SAVING(a_ledger_destroyed_before_the_exit_saves_once),
+        SAVING(with_files_0_to_2_closed),
+        SAVING(without_the_directory_the_process_exits_all_the_same),
+        SAVING(an_exit_while_threads_run_saves_a_whole_report),
+        SAVING(a_destroy_saves_and_says_so),
+        SAVING(a_directory_that_is_missing_is_an_error_in_the_log),
+        SAVING(never_over_a_file_that_is_there),
+        SAVING(links_and_the_like_under_the_name_stay),
+        SAVING(what_cannot_be_is_refused),
+        SAVING(without_memory_the_log_says_so),
+        SAVING(a_full_disk_leaves_nothing),
+        SAVING(a_handler_asks_and_the_next_call_serves),
+        SAVING(every_call_that_records_serves),
+        cmocka_unit_test_setup_teardown(with_defer_safe_points_alone_serve, test_setup_defer,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_poller_serves_a_host_that_is_idle, setup_threads,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_thread_of_snapshots_serves_too, setup_threads,
+                                        teardown),
+        SAVING(without_a_format_it_is_json_in_output_dir),
+        SAVING(signals_in_the_middle_of_calls),
+        SAVING(a_writer_may_fail_at_any_byte),
+        SAVING(the_allocator_may_fail_at_any_call_of_a_report),
+    };
+    return cmocka_run_group_tests(tests, open_folder, close_folder);
+}
