@@ -14407,7 +14407,7 @@ static void memlord_i_put_le(memlord_i_out *o, uint64_t v, unsigned n) {
    under the new one from the beginning); it has a sample for each 64th of the peak that the level
    moves, and 2048 more. "DEVICE snapshots" are those of the ledger. Scopes are slices of their
    threads: B and E from the ring, or, where it has none, X for the invocations that are
-   remembered. A block whose beginning is in the ring is an async slice; one that lives on ends
+   remembered. Names are cut to 200 bytes. A block whose beginning is in the ring is an async slice; one that lives on ends
    with the file. All but X come in the order of their time. -- */
 
 #define MEMLORD_I_TRACE_TAGS    32
@@ -14433,6 +14433,19 @@ static MEMLORD_I_COLD void memlord_i_trace_open(memlord_i_export *x, const char 
     memlord_i_puts(x->o, ",\"name\":");
 }
 static void memlord_i_trace_close(memlord_i_export *x) { memlord_i_puts(x->o, "}}"); }
+/* A name, cut where a character begins: it comes with every event. NULL is null. */
+static MEMLORD_I_COLD void memlord_i_trace_text(memlord_i_export *x, const char *text) {
+    char buf[MEMLORD_I_SCOPE_NAME + 1];
+    size_t n = text ? memlord_i_scope_cut(text) : 0;
+    if (n) memcpy(buf, text, n);
+    buf[n] = 0;
+    memlord_i_put_json(x->o, text ? buf : NULL);
+}
+static MEMLORD_I_COLD void memlord_i_trace_pair(memlord_i_export *x, const char *key,
+                                                const char *text, int first) {
+    memlord_i_key(x->o, key, first);
+    memlord_i_trace_text(x, text);
+}
 
 static MEMLORD_I_COLD void memlord_i_trace_device(memlord_i_export *x, uint32_t slot,
                                                   const char *what) {
@@ -14471,7 +14484,7 @@ static MEMLORD_I_COLD void memlord_i_trace_snapshot(memlord_i_export *x,
     }
     if (!s->name) return;
     memlord_i_trace_open(x, "i", s->at, 0);
-    memlord_i_put_json(x->o, s->name);
+    memlord_i_trace_text(x, s->name);
     memlord_i_puts(x->o, ",\"s\":\"g\",\"cat\":\"checkpoint\",\"args\":{");
     memlord_i_json_u64(x->o, "live", s->live, 1);
     memlord_i_trace_close(x);
@@ -14484,17 +14497,17 @@ static MEMLORD_I_COLD void memlord_i_trace_stint(memlord_i_export *x, const meml
     for (i = 0; i < n; i++) {
         const memlord_i_effort *v = &x->r->effort[i];
         memlord_i_trace_open(x, "X", memlord_i_since_ns(&x->r->scale, v->start), s->thread / 2 - 1);
-        memlord_i_put_json(x->o, scope->name);
+        memlord_i_trace_text(x, scope->name);
         memlord_i_puts(x->o, ",\"dur\":");
         memlord_i_put_fixed(x->o, memlord_i_span_ns(&x->r->scale, v->stamps), 3);
         memlord_i_puts(x->o, ",\"cat\":\"scope\",\"args\":{");
-        memlord_i_json_text(x->o, "path", scope->path, 1);
+        memlord_i_trace_pair(x, "path", scope->path, 1);
         memlord_i_key(x->o, "delta_bytes", 0);
         memlord_i_put_i64(x->o, (int64_t)v->bytes);
         memlord_i_key(x->o, "delta_blocks", 0);
         memlord_i_put_i64(x->o, (int64_t)v->blocks);
         memlord_i_json_u64(x->o, "peak_bytes", v->peak, 0);
-        memlord_i_json_text(x->o, "shapes", v->shapes, 0);
+        memlord_i_trace_pair(x, "shapes", v->shapes, 0);
         memlord_i_trace_close(x);
     }
 }
@@ -14516,7 +14529,7 @@ static MEMLORD_I_COLD void memlord_i_trace_counter(memlord_i_export *x, uint32_t
             continue;
         }
         memlord_i_puts(x->o, ",");
-        memlord_i_put_json(x->o, memlord_i_export_tag(x, row));
+        memlord_i_trace_text(x, memlord_i_export_tag(x, row));
         memlord_i_puts(x->o, ":");
         memlord_i_put_i64(x->o, level);
     }
@@ -14552,7 +14565,7 @@ static MEMLORD_I_COLD void memlord_i_trace_life(memlord_i_export *x, const char 
     const char *tagged = tag ? memlord_i_export_tag(x, tag) : NULL;
     uint64_t scope = where >> 36;
     memlord_i_trace_open(x, phase, ns, thread);
-    memlord_i_put_json(x->o, tagged                      ? tagged
+    memlord_i_trace_text(x, tagged                      ? tagged
                              : site && site->function[0] ? site->function
                                                          : "block");
     memlord_i_puts(x->o, ",\"cat\":\"block\",\"id\":\"");
@@ -14563,10 +14576,12 @@ static MEMLORD_I_COLD void memlord_i_trace_life(memlord_i_export *x, const char 
     if (*phase == 'b') {
         memlord_i_json_device(x->o, memlord_i_export_device(x, slot), 1);
         memlord_i_json_u64(x->o, "bytes", MEMLORD_I_BYTES(what), 0);
-        memlord_i_json_text(x->o, "tag", tagged, 0);
-        memlord_i_json_text(x->o, "scope",
+        memlord_i_trace_pair(x, "tag", tagged, 0);
+        memlord_i_trace_pair(x, "scope",
                             scope ? memlord_i_scope_at(x->lord, (uint32_t)scope)->path : NULL, 0);
-        memlord_i_json_site(x->o, site, 0);
+        memlord_i_trace_pair(x, "file", site ? site->file : NULL, 0);
+        memlord_i_json_u64(x->o, "line", site && site->line > 0 ? (uint64_t)site->line : 0, 0);
+        memlord_i_trace_pair(x, "function", site ? site->function : NULL, 0);
     }
     memlord_i_trace_close(x);
 }
@@ -14595,10 +14610,10 @@ static MEMLORD_I_COLD void memlord_i_trace_scope(memlord_i_export *x, const meml
     int begins = MEMLORD_I_NOTE_KIND(e->what) == MEMLORD_EVENT_SCOPE_BEGIN;
     if (e->thread >= x->threads || (!begins && !x->depth[e->thread]) || (begins && !scope)) return;
     memlord_i_trace_open(x, begins ? "B" : "E", ns, e->thread);
-    memlord_i_put_json(x->o, scope ? memlord_i_scope_at(x->lord, (uint32_t)scope)->name : "");
+    memlord_i_trace_text(x, scope ? memlord_i_scope_at(x->lord, (uint32_t)scope)->name : "");
     memlord_i_puts(x->o, ",\"cat\":\"scope\",\"args\":{");
     if (begins)
-        memlord_i_json_text(x->o, "path", memlord_i_scope_at(x->lord, (uint32_t)scope)->path, 1);
+        memlord_i_trace_pair(x, "path", memlord_i_scope_at(x->lord, (uint32_t)scope)->path, 1);
     memlord_i_trace_close(x);
     x->depth[e->thread] = (unsigned char)(x->depth[e->thread] + (begins ? 1 : -1));
 }

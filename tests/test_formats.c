@@ -1,0 +1,1014 @@
+/* The formats other tools read: each as its readers take it, here by readers as small as can be;
+   tests/consumers.sh has the real ones. */
+#include "support.h"
+
+#include <ctype.h>
+#include <locale.h>
+
+#include "json.h"
+
+static const memlord_format formats[] = {
+    MEMLORD_FORMAT_TRACE,  MEMLORD_FORMAT_PROMETHEUS, MEMLORD_FORMAT_PPROF, MEMLORD_FORMAT_HEAPTRACK,
+    MEMLORD_FORMAT_FOLDED, MEMLORD_FORMAT_MEMORY_VIZ, MEMLORD_FORMAT_CSV};
+#define FORMATS (sizeof formats / sizeof formats[0])
+
+/* As test_text_write, for megabytes: `largest` is what there is room for, and doubles. */
+static int keep(void *user, const void *data, size_t size) {
+    test_text *text = (test_text *)user;
+    while (text->size + size >= text->largest) {
+        char *grown = (char *)realloc(text->data, text->largest = text->largest * 2 + 4096);
+        if (!grown) return 1;
+        text->data = grown;
+    }
+    memcpy(text->data + text->size, data, size);
+    text->size += size;
+    text->data[text->size] = 0;
+    return 0;
+}
+
+/* The caller frees its data, which ends with a 0 that is not counted. */
+static test_text written(memlord *lord, memlord_format format) {
+    test_text text;
+    memset(&text, 0, sizeof text);
+    keep(&text, "", 0);
+    assert_ok(memlord_write(lord, format, keep, &text));
+    return text;
+}
+
+/* What a reader finds; NULL instead of `bad` when nothing is wrong. */
+typedef struct reading {
+    const char *bad;
+    uint64_t bytes;     /* live */
+    uint64_t peak;      /* HEAPTRACK */
+    uint64_t value[4];  /* PPROF */
+    uint64_t rows;      /* CSV, segments of MEMORY_VIZ, events of TRACE */
+} reading;
+
+#define EXPECT(condition)                                                                     \
+    do {                                                                                      \
+        if (!(condition)) {                                                                   \
+            r->bad = #condition;                                                              \
+            return;                                                                           \
+        }                                                                                     \
+    } while (0)
+
+static const char *line_end(const char *s) {
+    const char *end = strchr(s, '\n');
+    return end ? end : s + strlen(s);
+}
+
+/* -- PROMETHEUS: families in one piece, with help and type; series once; labels closed -- */
+
+static const char *prom_labels(const char *s, reading *r) {
+    for (s++; *s && *s != '}'; s += *s == ',') {
+        while (isalpha((unsigned char)*s) || *s == '_') s++;
+        if (s[0] != '=' || s[1] != '"') break;
+        for (s += 2; *s && *s != '"'; s++) {
+            if (*s == '\n') break;
+            if (*s == '\\' && !strchr("\\\"n", *++s)) break;
+        }
+        if (*s++ != '"') break;
+        if (*s != ',' && *s != '}') break;
+    }
+    if (*s != '}') r->bad = "a label";
+    return s + 1;
+}
+
+static void read_prometheus(const test_text *text, reading *r) {
+    const char *s = text->data, *end, *name = "";
+    size_t length = 0;
+    int counter = 0;
+    for (; *s; s = end + 1) {
+        end = line_end(s);
+        EXPECT(*end == '\n');
+        if (!strncmp(s, "# HELP ", 7)) {
+            name = s + 7;
+            length = strcspn(name, " \n");
+            EXPECT(name[length] == ' ');
+            counter = !strncmp(name + length - 6, "_total", 6);
+            EXPECT(!strncmp(end + 1, "# TYPE ", 7) && !strncmp(end + 8, name, length));
+            EXPECT(!strncmp(end + 8 + length, counter ? " counter\n" : " gauge\n", counter ? 9 : 7));
+            end = line_end(end + 1);
+            continue;
+        }
+        EXPECT(length && !strncmp(s, name, length));
+        EXPECT(!strstr(s, "device=\"all\"") || strstr(s, "device=\"all\"") > end);
+        if (!strncmp(name, "memlord_live_bytes", length))
+            r->bytes += strtoull(strrchr(s, ' ') ? s + strcspn(s, " ") + 1 : s, NULL, 10);
+        s += length;
+        if (*s == '{') s = prom_labels(s, r);
+        EXPECT(!r->bad && *s == ' ');
+        s += 1 + (s[1] == '-');
+        EXPECT(isdigit((unsigned char)*s));
+        s += strspn(s, "0123456789.");
+        EXPECT(s == end);
+    }
+}
+
+/* -- CSV: as many fields in every line; quotes doubled -- */
+
+#define CSV_FIELDS 15
+
+/* The n-th field of a line, unquoted; answers where the next line begins. */
+static const char *csv_line(const char *s, char field[CSV_FIELDS][256], size_t *n) {
+    size_t size = 0;
+    int quoted = 0;
+    *n = 0;
+    for (;; s++) {
+        if (!*s) return NULL;
+        if (*s == '"' && quoted && s[1] == '"') {
+            s++;
+        } else if (*s == '"') {
+            quoted = !quoted;
+            continue;
+        } else if (!quoted && (*s == ',' || *s == '\r')) {
+            if (*n < CSV_FIELDS) field[*n][size < 255 ? size : 255] = 0;
+            ++*n;
+            size = 0;
+            if (*s == '\r') return s[1] == '\n' ? s + 2 : NULL;
+            continue;
+        }
+        if (*s == '\n' || *s == '\r') return NULL; /* a line a block */
+        if (*n < CSV_FIELDS && size < 255) field[*n][size] = *s;
+        size++;
+    }
+}
+
+static void read_csv(const test_text *text, reading *r) {
+    char field[CSV_FIELDS][256];
+    const char *s = text->data;
+    size_t n, i;
+    for (; *s; r->rows++) {
+        s = csv_line(s, field, &n);
+        EXPECT(s && n == CSV_FIELDS);
+        for (i = 0; i < n; i++) EXPECT(!field[i][0] || !strchr("=+-@", field[i][0]));
+        if (r->rows) r->bytes += strtoull(field[2], NULL, 10);
+    }
+}
+
+/* -- FOLDED: frames, a space, a number -- */
+
+static void read_folded(const test_text *text, reading *r) {
+    const char *s = text->data, *end, *space;
+    for (; *s; s = end + 1, r->rows++) {
+        end = line_end(s);
+        EXPECT(*end == '\n' && *s != ';' && *s != ' ');
+        for (space = end; space > s && space[-1] != ' ';) space--;
+        EXPECT(space > s && isdigit((unsigned char)*space));
+        EXPECT(memchr(s, ';', (size_t)(space - s)) && space[-2] != ';');
+        r->bytes += strtoull(space, NULL, 10);
+        EXPECT(space + strspn(space, "0123456789") == end);
+    }
+}
+
+/* -- PPROF: fields, and what they refer to -- */
+
+typedef struct pb {
+    const unsigned char *at, *end;
+    int bad;
+} pb;
+static uint64_t pb_varint(pb *p) {
+    uint64_t v = 0;
+    unsigned shift = 0;
+    for (; p->at < p->end && shift < 64; shift += 7) {
+        unsigned char c = *p->at++;
+        v |= (uint64_t)(c & 127) << shift;
+        if (c < 128) return v;
+    }
+    p->bad = 1;
+    return 0;
+}
+/* The next field; a number is in *v, the rest is in *inner. */
+static unsigned pb_field(pb *p, pb *inner, uint64_t *v) {
+    uint64_t key;
+    if (p->bad || p->at >= p->end) return 0;
+    key = pb_varint(p);
+    *v = pb_varint(p);
+    inner->at = inner->end = p->at;
+    inner->bad = 0;
+    if ((key & 7) == 2) {
+        if (*v > (uint64_t)(p->end - p->at)) p->bad = 1;
+        if (p->bad) return 0;
+        inner->end = p->at += *v;
+        inner->at = p->at - *v;
+    } else if (key & 7) {
+        p->bad = 1;
+    }
+    return p->bad ? 0 : (unsigned)(key >> 3);
+}
+
+typedef struct profile {
+    uint64_t strings, locations, functions, types;
+    uint64_t string_max, location_max, function_max;
+} profile;
+
+static void pprof_sample(pb sample, profile *of, reading *r) {
+    pb in, pair;
+    uint64_t v, n, values = 0, places = 0;
+    unsigned field;
+    while ((field = pb_field(&sample, &in, &v)) != 0) {
+        for (; field == 1 && in.at < in.end; places++)
+            if ((n = pb_varint(&in)) > of->location_max) of->location_max = n;
+        for (; field == 2 && in.at < in.end && values < 4; values++) r->value[values] += pb_varint(&in);
+        while (field == 3 && pb_field(&in, &pair, &n))
+            if (n > of->string_max) of->string_max = n;
+        EXPECT(!in.bad && in.at == in.end);
+    }
+    EXPECT(!sample.bad && values == 4 && places);
+}
+
+static void read_pprof(const test_text *text, reading *r) {
+    pb file, in, line;
+    profile of;
+    uint64_t v, n;
+    unsigned field, f;
+    memset(&of, 0, sizeof of);
+    file.at = (const unsigned char *)text->data;
+    file.end = file.at + text->size;
+    file.bad = 0;
+    while ((field = pb_field(&file, &in, &v)) != 0) {
+        if (field == 1) of.types++;
+        if (field == 2) pprof_sample(in, &of, r);
+        if (r->bad) return;
+        if (field == 4) {
+            EXPECT(pb_field(&in, &line, &n) == 1 && n == ++of.locations);
+            EXPECT(pb_field(&in, &line, &n) == 4);
+            EXPECT(pb_field(&line, &in, &n) == 1 && n);
+            if (n > of.function_max) of.function_max = n;
+        } else if (field == 5) {
+            EXPECT(pb_field(&in, &line, &n) == 1 && n == ++of.functions);
+            while ((f = pb_field(&in, &line, &n)) != 0)
+                if (n > of.string_max) of.string_max = n;
+        } else if (field == 6) {
+            EXPECT(of.strings++ || !v);
+            while (in.at < in.end) {
+                EXPECT(json_utf8(in.at));
+                in.at += json_utf8(in.at);
+            }
+            EXPECT(in.at == in.end);
+        }
+    }
+    EXPECT(!file.bad && of.types == 4 && of.location_max <= of.locations);
+    EXPECT(of.function_max <= of.functions && of.string_max < of.strings);
+    r->bytes = r->value[3];
+}
+
+/* -- HEAPTRACK: numbers that refer to what came before; played through -- */
+
+typedef struct heap_info {
+    uint64_t bytes, live;
+} heap_info;
+
+static size_t heap_numbers(const char *s, uint64_t v[5]) {
+    size_t n = 0;
+    char *end;
+    while (*s == ' ' && n < 5) {
+        v[n++] = strtoull(s + 1, &end, 16);
+        if (end == s + 1) return 0;
+        s = end;
+    }
+    return *s == '\n' ? n : 0;
+}
+
+static void read_heaptrack(const test_text *text, reading *r) {
+    heap_info *info = (heap_info *)calloc(text->size / 4 + 1, sizeof *info);
+    uint64_t strings = 0, places = 0, traces = 0, infos = 0, v[5];
+    const char *s, *bad = NULL;
+    assert_non_null(info);
+    for (s = text->data; *s && !bad; s = line_end(s) + 1) {
+        size_t n = *s == 's' || *s == 'X' ? 0 : heap_numbers(s + 1, v);
+        if (*line_end(s) != '\n' || s[1] != ' ') bad = "a line";
+        if (*s == 'v' && (n != 2 || v[1] != 2)) bad = "version";
+        if (*s == 'i' && (n != 5 || v[1] > strings || v[2] > strings || v[3] > strings)) bad = "i";
+        if (*s == 't' && (n != 2 || !v[0] || v[0] > places || v[1] > traces)) bad = "t";
+        if (*s == 'a' && (n != 2 || !v[1] || v[1] > traces)) bad = "a";
+        if (*s == 'a') info[infos++].bytes = v[0];
+        if ((*s == '+' || *s == '-') && (n != 1 || v[0] >= infos)) bad = "index";
+        if (*s == '+' && !bad) info[v[0]].live++, r->bytes += info[v[0]].bytes;
+        if (*s == '-' && !bad && !info[v[0]].live--) bad = "freed twice";
+        if (*s == '-' && !bad) r->bytes -= info[v[0]].bytes;
+        if (r->bytes > r->peak) r->peak = r->bytes;
+        if (!strchr("vXsitac+-", *s)) bad = "mode";
+        strings += *s == 's';
+        places += *s == 'i';
+        traces += *s == 't';
+    }
+    free(info);
+    r->bad = bad;
+}
+
+/* -- MEMORY_VIZ: a pickle machine that keeps what sums are made of -- */
+
+typedef struct pickle {
+    const unsigned char *at, *end;
+    struct {
+        char kind; /* 'i'nteger, 's'tring, other */
+        uint64_t number;
+        const unsigned char *text;
+    } stack[4096];
+    size_t depth, mark[64], marks;
+    unsigned char known[1 << 16]; /* memo */
+} pickle;
+
+static uint64_t pickle_number(pickle *p, size_t n) {
+    uint64_t v = 0;
+    size_t i;
+    for (i = 0; i < n && p->at < p->end; i++, p->at++)
+        if (i < 8) v |= (uint64_t)*p->at << (8 * i);
+    return v;
+}
+static void pickle_push(pickle *p, char kind, uint64_t number, const unsigned char *text) {
+    if (p->depth == 4096) return;
+    p->stack[p->depth].kind = kind;
+    p->stack[p->depth].text = text;
+    p->stack[p->depth++].number = number;
+}
+static int pickle_is(const pickle *p, size_t at, const char *word) {
+    return p->stack[at].kind == 's' && p->stack[at].number == strlen(word) &&
+           !memcmp(p->stack[at].text, word, strlen(word));
+}
+
+/* One step; answers NULL, or what is wrong. Words come out of the memo as what they went in. */
+static const char *pickle_step(pickle *p, reading *r, int op) {
+    static struct {
+        const unsigned char *text;
+        uint64_t size;
+    } memo[256]; /* the words */
+    size_t i, base;
+    uint64_t n;
+    switch (op) {
+    case '}': case ']': case 0x89: pickle_push(p, 'o', 0, NULL); break;
+    case '(':
+        if (p->marks == 64) return "marks";
+        p->mark[p->marks++] = p->depth;
+        break;
+    case 'K': pickle_push(p, 'i', pickle_number(p, 1), NULL); break;
+    case 'J': pickle_push(p, 'i', pickle_number(p, 4), NULL); break;
+    case 0x8a:
+        n = pickle_number(p, 1);
+        if (n != 8 && n != 9) return "LONG1";
+        pickle_push(p, 'i', pickle_number(p, n), NULL);
+        break;
+    case 'X':
+        n = pickle_number(p, 4);
+        if (n > (uint64_t)(p->end - p->at)) return "string";
+        pickle_push(p, 's', n, p->at);
+        for (i = 0; i < n; i += (size_t)json_utf8(p->at + i))
+            if (!json_utf8(p->at + i)) return "UTF-8";
+        p->at += n;
+        break;
+    case 'q': case 'r':
+        n = pickle_number(p, op == 'q' ? 1 : 4);
+        if (!p->depth || n >= sizeof p->known) return "memo";
+        p->known[n] = 1;
+        if (n < 256) memo[n].text = p->stack[p->depth - 1].text;
+        if (n < 256) memo[n].size = p->stack[p->depth - 1].number;
+        break;
+    case 'h': case 'j':
+        n = pickle_number(p, op == 'h' ? 1 : 4);
+        if (n >= sizeof p->known || !p->known[n]) return "memo";
+        pickle_push(p, op == 'h' ? 's' : 'o', n < 256 ? memo[n].size : 0,
+                    n < 256 ? memo[n].text : NULL);
+        break;
+    case 'a': case 0x86:
+        if (p->depth < 2) return "depth";
+        p->depth--;
+        if (op == 0x86) p->stack[p->depth - 1].kind = 'o';
+        break;
+    case 's':
+        if (p->depth < 3) return "depth";
+        p->depth -= 2;
+        break;
+    case 'e': case 'u':
+        if (!p->marks) return "marks";
+        base = p->mark[--p->marks];
+        if (!base || p->depth - base > (op == 'e' ? 1000u : 64u) || p->depth == base) return "batch";
+        if (op == 'u' && (p->depth - base) % 2) return "pairs";
+        for (i = base; op == 'u' && i < p->depth; i += 2) {
+            if (p->stack[i].kind != 's') return "key";
+            if (pickle_is(p, i, "total_size")) r->bytes += p->stack[i + 1].number, r->rows++;
+        }
+        p->depth = base;
+        break;
+    default: return "opcode";
+    }
+    return NULL;
+}
+
+static void read_memory_viz(const test_text *text, reading *r) {
+    pickle *p = (pickle *)calloc(1, sizeof *p);
+    assert_non_null(p);
+    p->at = (const unsigned char *)text->data;
+    p->end = p->at + text->size;
+    if (text->size < 4 || pickle_number(p, 2) != 0x280) r->bad = "PROTO 2";
+    while (!r->bad && p->at < p->end && *p->at != '.') {
+        int op = *p->at++;
+        r->bad = pickle_step(p, r, op);
+    }
+    if (!r->bad && (p->at + 1 != p->end || p->depth != 1 || p->marks)) r->bad = "STOP";
+    free(p);
+}
+
+/* -- TRACE -- */
+
+static void read_trace(const test_text *text, reading *r) {
+    const char *s;
+    int64_t async = 0, slices = 0;
+    EXPECT(json_valid(text->data));
+    for (s = text->data; (s = strstr(s, "\n{\"ph\":\"")) != NULL; s++) {
+        r->rows++;
+        async += s[8] == 'b' ? 1 : s[8] == 'e' ? -1 : 0;
+        slices += s[8] == 'B' ? 1 : s[8] == 'E' ? -1 : 0;
+        EXPECT(async >= 0 && slices >= 0);
+    }
+    EXPECT(!async && !slices && r->rows);
+}
+
+static void read_format(memlord_format format, const test_text *text, reading *r) {
+    memset(r, 0, sizeof *r);
+    switch (format) {
+    case MEMLORD_FORMAT_PROMETHEUS: read_prometheus(text, r); break;
+    case MEMLORD_FORMAT_PPROF: read_pprof(text, r); break;
+    case MEMLORD_FORMAT_HEAPTRACK: read_heaptrack(text, r); break;
+    case MEMLORD_FORMAT_FOLDED: read_folded(text, r); break;
+    case MEMLORD_FORMAT_MEMORY_VIZ: read_memory_viz(text, r); break;
+    case MEMLORD_FORMAT_CSV: read_csv(text, r); break;
+    default: read_trace(text, r); break;
+    }
+}
+
+static const char *const names[MEMLORD_FORMAT_COUNT] = {
+#define NAME(name, suffix, text) #name,
+    MEMLORD_I_FORMATS(NAME)
+#undef NAME
+};
+
+/* Reads a format of a ledger; fails when its reader would. */
+static reading read_of(memlord *lord, memlord_format format) {
+    test_text text = written(lord, format);
+    reading r;
+    read_format(format, &text, &r);
+    if (r.bad) {
+        FILE *file = fopen("build/bad_format", "wb");
+        if (file) (void)!fwrite(text.data, 1, text.size, file), fclose(file);
+        fail_msg("%s: %s (see build/bad_format)", names[format], r.bad);
+    }
+    free(text.data);
+    return r;
+}
+static void read_all(memlord *lord) {
+    size_t i;
+    for (i = 0; i < FORMATS; i++) (void)read_of(lord, formats[i]);
+}
+
+static int contains(memlord *lord, memlord_format format, const char *piece) {
+    test_text text = written(lord, format);
+    int found = strstr(text.data, piece) != NULL;
+    free(text.data);
+    return found;
+}
+
+/* -- a small ledger -- */
+
+static const memlord_site load_site = {"src/load.c", "load", 10};
+static const memlord_site step_site = {"src/step.c", "step", 20};
+
+static int never(void *user) {
+    (void)user;
+    return 0;
+}
+
+/* 1000 + 300 (pending) on cuda:1, 77 without a site and 50 of an arena on the cpu; 4000 gone. */
+static void fill(memlord *lord) {
+    memlord_fence fence;
+    memset(&fence, 0, sizeof fence);
+    fence.done = never;
+    assert_ok(memlord_events_start(lord, 1024));
+    assert_ok(memlord_scope_begin(lord, "forward"));
+    assert_ok(memlord_tag_begin(lord, "weights"));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 1000, &load_site));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x9000, 4000, &step_site));
+    assert_ok(memlord_free(lord, cuda(1), 0x9000, &step_site));
+    assert_ok(memlord_scope_end(lord));
+    assert_ok(memlord_checkpoint(lord, "loaded"));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 300, &step_site));
+    assert_ok(memlord_free_deferred(lord, cuda(1), 0x2000, fence, &step_site));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 77, NULL));
+    assert_ok(memlord_arena_add(lord, cpu(), 50, NULL));
+}
+
+static void live_bytes_are_the_ledgers(void **state) {
+    memlord *lord = test_lord(state);
+    fill(lord);
+    assert_int_equal(memlord_allocated(lord, all()), 1427);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_PROMETHEUS).bytes, 1427);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_PPROF).bytes, 1427);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_HEAPTRACK).bytes, 1427);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_FOLDED).bytes, 1427);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_MEMORY_VIZ).bytes, 1427);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_CSV).bytes, 1427 - 50); /* an arena is no block */
+    (void)read_of(lord, MEMLORD_FORMAT_TRACE);
+}
+
+static void every_statistic_is_a_metric_of_its_device(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    char line[128];
+    test_text text;
+    size_t found = 0, i;
+    fill(lord);
+    s = stats_of(lord, cuda(1));
+    text = written(lord, MEMLORD_FORMAT_PROMETHEUS);
+#define METRIC(name, stat)                                                                    \
+    snprintf(line, sizeof line, "\nmemlord_" name "{device=\"cuda:1\"} %llu\n",               \
+             (unsigned long long)s.stat);                                                     \
+    assert_non_null(strstr(text.data, line));
+    METRIC("live_bytes", allocated)
+    METRIC("pending_bytes", pending)
+    METRIC("peak_bytes", peak)
+    METRIC("allocs_total", allocs)
+    METRIC("frees_total", frees)
+    METRIC("allocated_bytes_total", total_allocated)
+    METRIC("freed_bytes_total", total_freed)
+    METRIC("unknown_frees_total", unknown_frees)
+    METRIC("dropped_events_total", dropped_events)
+#undef METRIC
+    for (i = 0; i + 20 < text.size; i++) found += !strncmp(text.data + i, "{device=\"cuda:1\"} ", 18);
+    /* all but the limit, and the largest free piece, which nobody told */
+#define ONE(name, kind, text) +1
+    assert_int_equal(found, 0 MEMLORD_I_STATS(ONE) - 2);
+#undef ONE
+    free(text.data);
+}
+
+static void a_place_is_free_self_and_unaccounted(void **state) {
+    test_case *t = (test_case *)*state;
+    test_capacity(t, 10000, 4000);
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 5000, NULL)); /* more than is used */
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 9000));
+    assert_true(contains(t->lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_capacity_bytes{device=\"cuda:0\"} 10000\n"));
+    assert_true(contains(t->lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_unaccounted_bytes{device=\"cuda:0\"} -1000\n"));
+    assert_true(contains(t->lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_limit_bytes{device=\"cuda:0\"} 9000\n"));
+    (void)read_of(t->lord, MEMLORD_FORMAT_PROMETHEUS);
+}
+
+static void tags_and_what_has_none_add_up_to_a_device(void **state) {
+    memlord *lord = test_lord(state);
+    fill(lord);
+    assert_ok(memlord_expect(lord, cuda(1), "weights", 5000));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_tag_bytes{device=\"cuda:1\",tag=\"weights\"} 1000\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_tag_bytes{device=\"cuda:1\",tag=\"\"} 300\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_tag_expected_bytes{device=\"cuda:1\",tag=\"weights\"} 5000\n"));
+}
+
+static void samples_of_a_profile_are_the_statistics(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    reading r;
+    fill(lord);
+    r = read_of(lord, MEMLORD_FORMAT_PPROF);
+    s = stats_of(lord, all());
+    assert_int_equal(r.value[0], s.allocs);
+    assert_int_equal(r.value[1], s.total_allocated);
+    assert_int_equal(r.value[2], s.live_blocks);
+    assert_int_equal(r.value[3], s.allocated);
+}
+
+static void heaptrack_ends_with_what_is_live_and_peaks_with_the_peak(void **state) {
+    memlord *lord = test_lord(state);
+    reading r;
+    fill(lord);
+    r = read_of(lord, MEMLORD_FORMAT_HEAPTRACK);
+    assert_int_equal(r.bytes, memlord_allocated(lord, all()));
+    assert_int_equal(r.peak, memlord_peak(lord, all()));
+    memlord_peak_reset(lord, all());
+    r = read_of(lord, MEMLORD_FORMAT_HEAPTRACK);
+    assert_int_equal(r.peak, 1427);
+    assert_int_equal(r.bytes, 1427);
+}
+
+static void more_pieces_than_heaptrack_gets_are_fewer_of_each(void **state) {
+    memlord *lord = test_lord(state);
+    test_text text;
+    uint64_t i;
+    for (i = 0; i < 1300000; i++) {
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 64, i % 4 ? &load_site : &step_site));
+        assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    }
+    text = written(lord, MEMLORD_FORMAT_HEAPTRACK);
+    assert_true(text.size < (size_t)10 << 20);
+    free(text.data);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_HEAPTRACK).peak, 64);
+}
+
+static void stacks_are_device_tag_scope_and_site(void **state) {
+    memlord *lord = test_lord(state);
+    fill(lord);
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED,
+                         "cuda:1;weights;forward;load src/load.c:10 1000\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cuda:1;step src/step.c:20 300\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;(unknown) 77\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;(arena) 50\n"));
+}
+
+static void a_table_has_a_line_a_block(void **state) {
+    memlord *lord = test_lord(state);
+    char field[CSV_FIELDS][256];
+    test_text text;
+    memlord_meta meta;
+    const char *s;
+    size_t n;
+    memset(&meta, 0, sizeof meta);
+    meta.name = "=1+\"1\",\n";
+    meta.dtype = "f16";
+    meta.shape[0] = -1;
+    meta.shape[1] = 32;
+    meta.rank = 2;
+    assert_ok(memlord_alloc(lord, cuda(0), 0xabc, 1000, &load_site));
+    assert_ok(memlord_block_describe(lord, cuda(0), 0xabc, &meta));
+    text = written(lord, MEMLORD_FORMAT_CSV);
+    s = csv_line(text.data, field, &n);
+    assert_string_equal(field[8], "name");
+    s = csv_line(s, field, &n);
+    assert_string_equal(field[0], "cuda:0");
+    assert_string_equal(field[1], "0xabc");
+    assert_string_equal(field[2], "1000");
+    assert_string_equal(field[8], "'=1+\"1\",?");
+    assert_string_equal(field[10], "[-1,32]");
+    assert_string_equal(field[12], "src/load.c");
+    assert_string_equal(field[13], "10");
+    assert_string_equal(field[14], "load");
+    assert_string_equal(s, "");
+    free(text.data);
+}
+
+static size_t count_of(const test_text *text, const char *piece) {
+    size_t i, n = 0, size = strlen(piece);
+    for (i = 0; i + size <= text->size; i++) n += !memcmp(text->data + i, piece, size);
+    return n;
+}
+
+static void a_timeline_has_lives_scopes_levels_and_checkpoints(void **state) {
+    memlord *lord = test_lord(state);
+    test_text text;
+    fill(lord);
+    text = written(lord, MEMLORD_FORMAT_TRACE);
+    assert_int_equal(count_of(&text, "{\"ph\":\"b\""), 4);
+    assert_int_equal(count_of(&text, "{\"ph\":\"n\""), 1);
+    assert_int_equal(count_of(&text, "{\"ph\":\"B\""), 1);
+    assert_int_equal(count_of(&text, "\"name\":\"loaded\",\"s\":\"g\""), 1);
+    assert_true(count_of(&text, "\"name\":\"cuda:1 live\",\"args\":{\"(untagged)\":300,\"weights\":1000}"));
+    assert_true(count_of(&text, "\"id\":\"cuda 0x1000\""));
+    free(text.data);
+}
+
+static void without_events_a_timeline_has_what_scopes_remember(void **state) {
+    memlord *lord = test_lord(state);
+    test_text text;
+    assert_ok(memlord_scope_begin(lord, "forward"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_scope_end(lord));
+    text = written(lord, MEMLORD_FORMAT_TRACE);
+    assert_int_equal(count_of(&text, "{\"ph\":\"X\""), 1);
+    assert_int_equal(count_of(&text, "\"path\":\"forward\",\"delta_bytes\":100"), 1);
+    free(text.data);
+}
+
+static void a_pending_block_is_one_a_viewer_shows_as_such(void **state) {
+    memlord *lord = test_lord(state);
+    test_text text;
+    fill(lord);
+    text = written(lord, MEMLORD_FORMAT_MEMORY_VIZ);
+    assert_int_equal(count_of(&text, "active_pending_free"), 1);
+    assert_int_equal(count_of(&text, "free_completed"), 1); /* words come once */
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_MEMORY_VIZ).rows, 4);
+    free(text.data);
+}
+
+/* -- what is odd -- */
+
+static void an_empty_ledger_is_read(void **state) {
+    memlord *lord = test_lord(state);
+    size_t i;
+    for (i = 0; i < FORMATS; i++) assert_int_equal(read_of(lord, formats[i]).bytes, 0);
+}
+
+static int refuse(void *user, const void *data, size_t size) {
+    (void)user;
+    (void)data;
+    (void)size;
+    return 1;
+}
+
+static void no_ledger_writes_nothing(void **state) {
+    size_t i;
+    (void)state;
+    for (i = 0; i < FORMATS; i++) assert_ok(memlord_write(NULL, formats[i], refuse, NULL));
+}
+
+typedef struct limited {
+    size_t left; /* calls that succeed */
+    size_t after;
+    size_t calls;
+} limited;
+static int fail_later(void *user, const void *data, size_t size) {
+    limited *l = (limited *)user;
+    (void)data;
+    (void)size;
+    if (l->calls++ < l->left) return 0;
+    l->after++;
+    return -1;
+}
+
+/* Pieces go out when 2 KiB are full: names of every length up to that move the cuts to any byte. */
+static void a_write_that_fails_anywhere_is_an_error_and_the_last(void **state) {
+    memlord *lord = test_lord(state);
+    char name[256];
+    size_t i, n;
+    uint64_t k;
+    fill(lord);
+    for (k = 0; k < 60; k++) {
+        memset(name, 'x', sizeof name);
+        name[(k * 37) % 200] = 0;
+        assert_ok(memlord_tag_begin(lord, name[0] ? name : "x"));
+        assert_ok(memlord_alloc(lord, cuda((int)(k % 3)), 0x100000 + k * 4096, k, &load_site));
+        assert_ok(memlord_tag_end(lord));
+    }
+    for (i = 0; i < FORMATS; i++)
+        for (n = 0;; n++) {
+            limited l = {0, 0, 0};
+            l.left = n;
+            if (memlord_write(lord, formats[i], fail_later, &l) == MEMLORD_OK) {
+                assert_true(n > 0 && l.after == 0);
+                break;
+            }
+            assert_int_equal(memlord_write(lord, formats[i], fail_later, &l), MEMLORD_E_IO);
+            assert_int_equal(l.after, 2); /* once a write */
+        }
+}
+
+static void without_memory_a_format_is_an_error_and_nothing_is_kept(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t i;
+    uint64_t n;
+    fill(t->lord);
+    for (i = 0; i < FORMATS; i++)
+        for (n = 1;; n++) {
+            test_text text;
+            memlord_result r;
+            uint64_t failed = t->heap.failed;
+            memset(&text, 0, sizeof text);
+            t->heap.fail_at = t->heap.calls + n;
+            t->heap.fail_from = 1;
+            r = memlord_write(t->lord, formats[i], test_text_write, &text);
+            t->heap.fail_at = 0;
+            free(text.data);
+            assert_true(r == MEMLORD_OK || r == MEMLORD_E_NOMEM);
+            if (t->heap.failed == failed) break;
+        }
+    read_all(t->lord);
+}
+
+static const char *const hostile[] = {
+    "quotes \" and ' and \\ and \\\"", "controls \x01\x02\x1b[31m\x7f\t\r\n\b\f",
+    "bad utf-8 \xff\xfe \xc0\x80 \xed\xa0\x80 \xf5\x80\x80\x80 cut \xe2\x82",
+    "line separators \xe2\x80\xa8 and \xe2\x80\xa9", "%n%s%n%s%x%99999999d",
+    "</script><img src=x onerror=alert(1)>", ";;;", " ", "=cmd|' /C calc'!A0", "+1", "-1", "@x",
+    "# HELP x\n# TYPE x counter\nx{a=\"b\"} 1\n", "a,b\r\nc,d", "s 1\nt 1 1\n", "1 2 3", "\n", "'"};
+#define HOSTILE (sizeof hostile / sizeof hostile[0])
+
+/* One name in every field there is. */
+static void name_all(memlord *lord, memlord_site *site, uint64_t key, const char *name) {
+    memlord_device device = cuda((int)(key % 7));
+    memlord_meta meta;
+    memset(&meta, 0, sizeof meta);
+    meta.name = meta.dtype = name;
+    site->file = site->function = name;
+    site->line = (int)key;
+    (void)memlord_scope_begin(lord, name);
+    (void)memlord_tag_begin(lord, name);
+    assert_ok(memlord_alloc(lord, device, 0x1000 + key * 64, 100 + key, site));
+    assert_ok(memlord_tag_end(lord));
+    (void)memlord_scope_shapes(lord, name);
+    (void)memlord_scope_end(lord);
+    assert_ok(memlord_block_describe(lord, device, 0x1000 + key * 64, &meta));
+    assert_ok(memlord_device_label(lord, device, name));
+    (void)memlord_checkpoint(lord, name);
+}
+
+static void hostile_names_are_only_names(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site sites[HOSTILE];
+    size_t i;
+    assert_ok(memlord_events_start(lord, 1024));
+    for (i = 0; i < HOSTILE; i++) name_all(lord, &sites[i], i, hostile[i]);
+    read_all(lord);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_CSV).rows, HOSTILE + 1);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_FOLDED).bytes, memlord_allocated(lord, all()));
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_PPROF).bytes, memlord_allocated(lord, all()));
+}
+
+static void a_name_of_10_megabytes_is_survived(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site site;
+    size_t n = (size_t)10 << 20;
+    char *name = (char *)malloc(n + 1);
+    assert_non_null(name);
+    memset(name, '"', n);
+    name[n] = 0;
+    assert_ok(memlord_events_start(lord, 64));
+    name_all(lord, &site, 1, name);
+    read_all(lord);
+    free(name);
+}
+
+static void random_names_are_only_names(void **state) {
+    memlord *lord = test_lord(state);
+    static memlord_site sites[300];
+    const char *given = getenv("MEMLORD_TEST_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL), x;
+    size_t i, k;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    x = seed * 2 + 1;
+    assert_ok(memlord_events_start(lord, 2048));
+    for (i = 0; i < 300; i++) {
+        char name[64];
+        size_t size = 1 + i % 40;
+        for (k = 0; k < size; k++) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            name[k] = (char)(x >> 33 & 255);
+            if (!name[k]) name[k] = '"';
+        }
+        name[size] = 0;
+        name_all(lord, &sites[i], i, name);
+        if (i % 50 == 49) read_all(lord);
+    }
+}
+
+static void a_locale_with_a_comma_changes_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    size_t i;
+    fill(lord);
+    assert_true(setlocale(LC_ALL, "de_DE.UTF-8") || setlocale(LC_ALL, "de_DE"));
+    read_all(lord);
+    for (i = 0; i < FORMATS; i++)
+        if (formats[i] != MEMLORD_FORMAT_TRACE && formats[i] != MEMLORD_FORMAT_CSV &&
+            formats[i] != MEMLORD_FORMAT_PPROF && formats[i] != MEMLORD_FORMAT_MEMORY_VIZ &&
+            formats[i] != MEMLORD_FORMAT_PROMETHEUS)
+            assert_false(contains(lord, formats[i], ","));
+    setlocale(LC_ALL, "C");
+}
+
+static void the_largest_of_everything_is_read(void **state) {
+    memlord *lord = test_lord(state);
+    int i;
+    assert_ok(memlord_events_start(lord, 4096));
+    for (i = 0; i < 128; i++) {
+        assert_ok(memlord_alloc(lord, cuda(250 * i), UINT64_MAX - 1 - (uint64_t)i, TEST_MAX_BYTES,
+                                i % 2 ? &load_site : NULL));
+        assert_ok(memlord_alloc(lord, cuda(250 * i), 5 + (uint64_t)i, 0, NULL));
+    }
+    assert_int_equal(memlord_alloc(lord, cpu(), 1, 1, NULL), MEMLORD_E_DEVICE);
+    read_all(lord);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_PPROF).bytes, 128 * TEST_MAX_BYTES);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_HEAPTRACK).bytes, 128 * TEST_MAX_BYTES);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_MEMORY_VIZ).rows, 128);
+}
+
+/* -- while others work -- */
+
+typedef struct worker {
+    memlord *lord;
+    uint64_t base;
+    int *stop;
+} worker;
+static void *work(void *user) {
+    worker *w = (worker *)user;
+    static const char *const tags[] = {"a", "b", "c", "d", "e"};
+    uint64_t i = 0;
+    while (!__atomic_load_n(w->stop, __ATOMIC_RELAXED)) {
+        uint64_t key = w->base + i % 64 * 4096;
+        (void)memlord_scope_begin(w->lord, tags[i / 3 % 5]);
+        (void)memlord_tag_begin(w->lord, tags[i % 5]);
+        (void)memlord_alloc(w->lord, cuda((int)(i % 3)), key, 1 + i % 5000,
+                            i % 2 ? &load_site : &step_site);
+        (void)memlord_tag_end(w->lord);
+        if (i % 3) (void)memlord_free(w->lord, cuda(0), key, &step_site);
+        (void)memlord_scope_end(w->lord);
+        i++;
+    }
+    return NULL;
+}
+
+static void what_is_written_while_threads_work_is_in_itself_right(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t threads[8];
+    worker workers[8];
+    int stop = 0, round;
+    size_t i;
+    const char *scale = getenv("MEMLORD_TEST_SCALE");
+    int rounds = 2 * (scale ? atoi(scale) : 1);
+    assert_ok(memlord_events_start(lord, 2048));
+    for (i = 0; i < 8; i++) {
+        workers[i].lord = lord;
+        workers[i].base = (i + 1) << 32;
+        workers[i].stop = &stop;
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    for (round = 0; round < rounds; round++) read_all(lord);
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    for (i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_FOLDED).bytes, memlord_allocated(lord, all()));
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_MEMORY_VIZ).bytes, memlord_allocated(lord, all()));
+}
+
+static int allocate_meanwhile(void *user, const void *data, size_t size) {
+    memlord *lord = (memlord *)user;
+    static uint64_t key = 0x10000000;
+    (void)data;
+    (void)size;
+    key += 64;
+    return memlord_alloc(lord, cuda((int)(key / 64 % 5)), key, 1, &step_site) != MEMLORD_OK;
+}
+
+static void a_writer_may_call_the_ledger(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    size_t k;
+    fill(lord);
+    for (i = 0; i < 3000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x200000 + i * 64, i, &load_site));
+    for (k = 0; k < FORMATS; k++)
+        assert_ok(memlord_write(lord, formats[k], allocate_meanwhile, lord));
+    read_all(lord);
+}
+
+typedef struct watched {
+    test_heap *heap;
+    uint64_t highest;
+    size_t largest;
+} watched;
+static int watch(void *user, const void *data, size_t size) {
+    watched *w = (watched *)user;
+    (void)data;
+    if (w->heap->bytes > w->highest) w->highest = w->heap->bytes;
+    if (size > w->largest) w->largest = size;
+    return 0;
+}
+
+static void a_hundred_thousand_blocks_take_no_more_memory(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t i, before;
+    size_t k;
+    for (i = 0; i < 100000; i++)
+        assert_ok(memlord_alloc(t->lord, cuda((int)(i % 4)), 0x10000 + i * 64, i, &load_site));
+    (void)read_of(t->lord, MEMLORD_FORMAT_CSV); /* the first time makes room */
+    before = t->heap.bytes;
+    for (k = 0; k < FORMATS; k++) {
+        watched w;
+        memset(&w, 0, sizeof w);
+        w.heap = &t->heap;
+        assert_ok(memlord_write(t->lord, formats[k], watch, &w));
+        assert_true(w.highest - before <= (uint64_t)4 << 20);
+        assert_true(w.largest <= 8192);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_SITES(live_bytes_are_the_ledgers),
+        TEST_SITES(every_statistic_is_a_metric_of_its_device),
+        TEST_FAKES(a_place_is_free_self_and_unaccounted),
+        TEST_SITES(tags_and_what_has_none_add_up_to_a_device),
+        TEST_SITES(samples_of_a_profile_are_the_statistics),
+        TEST_SITES(heaptrack_ends_with_what_is_live_and_peaks_with_the_peak),
+        TEST_SITES(more_pieces_than_heaptrack_gets_are_fewer_of_each),
+        TEST_SITES(stacks_are_device_tag_scope_and_site),
+        TEST_SITES(a_table_has_a_line_a_block),
+        TEST_SITES(a_timeline_has_lives_scopes_levels_and_checkpoints),
+        TEST_SITES(without_events_a_timeline_has_what_scopes_remember),
+        TEST_SITES(a_pending_block_is_one_a_viewer_shows_as_such),
+        TEST(an_empty_ledger_is_read),
+        TEST(no_ledger_writes_nothing),
+        TEST_SITES(a_write_that_fails_anywhere_is_an_error_and_the_last),
+        TEST_SITES(without_memory_a_format_is_an_error_and_nothing_is_kept),
+        TEST_SITES(hostile_names_are_only_names),
+        TEST_SITES(a_name_of_10_megabytes_is_survived),
+        TEST_SITES(random_names_are_only_names),
+        TEST_SITES(a_locale_with_a_comma_changes_nothing),
+        TEST_SITES(the_largest_of_everything_is_read),
+        TEST_SITES(what_is_written_while_threads_work_is_in_itself_right),
+        TEST_SITES(a_writer_may_call_the_ledger),
+        TEST_SITES(a_hundred_thousand_blocks_take_no_more_memory),
+    };
+    return cmocka_run_group_tests_name("formats", tests, NULL, NULL);
+}
