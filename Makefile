@@ -24,7 +24,14 @@ endif
 
 q := $(if $(V),,@)
 
-suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
+# Where CUDA is. Without it the suites compile against a header of our own, and run all the same.
+CUDA_HOME ?= /usr/local/cuda
+export CUDA_HOME
+cuda_include := $(firstword $(patsubst %/cuda_runtime_api.h,%,\
+	$(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h)) tests/fake_cuda/include)
+ptsz := CUDA_API_PER_THREAD_DEFAULT_STREAM
+
+suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) ptsz_test_cuda_alloc
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites)))
 examples := $(addprefix build/,quickstart llama bands oom server pool libmemlord_preload.so)
 scripts := tests/matrix.sh tests/examples.sh tests/consumers.sh tests/page.sh
@@ -84,6 +91,37 @@ build/$(1)/test_%: tests/test_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o
 endef
 $(foreach c,release debug asan tsan,$(eval $(call suite_rules,$(c))))
 
+# The CUDA layer runs on a fake runtime, in place of -lcudart; the fake's driver and NVML are
+# libraries beside it. Twice: with the legacy default stream, and with the per-thread one.
+define cuda_rules
+build/$(1)/$(2)cuda.o: tests/matrix/cuda_impl.c memlord.h memlord_cuda.h | deps-test
+	@mkdir -p build/$(1)
+	@echo '  $$@'
+	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -I. -isystem $$(cuda_include) -c $$< -o $$@
+
+build/$(1)/$(2)fake_cuda.o: tests/fake_cuda/fake_cuda.c tests/fake_cuda/fake_cuda.h | deps-test
+	@mkdir -p build/$(1)
+	@echo '  $$@'
+	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) -c $$< -o $$@
+
+build/$(1)/$(2)test_cuda_%: tests/test_cuda_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o \
+		build/$(1)/$(2)cuda.o build/$(1)/$(2)fake_cuda.o | $$(fakes)
+	@echo '  $$@'
+	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) $$(filter %.c %.o,$$^) \
+		-o $$@ -rdynamic -Wl,--disable-new-dtags,-rpath,$$(CURDIR)/build/fake -lcmocka -ldl
+endef
+fakes := $(addprefix build/fake/,libcuda.so.1 libnvml-v1.so libnvml-v2.so)
+$(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),,)))
+$(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz))))
+
+build/fake/libcuda.so.1: tests/fake_cuda/libcuda.c
+build/fake/libnvml-v1.so build/fake/libnvml-v2.so: tests/fake_cuda/libnvml.c
+build/fake/libnvml-v2.so: fake_flags := -DFAKE_NVML_V2
+$(fakes): tests/fake_cuda/fake_cuda.h | deps-test
+	@mkdir -p build/fake && echo '  $@'
+	$(q)$(CC) -std=c99 -O1 $(warn) $(fake_flags) -isystem $(cuda_include) -fPIC -shared \
+		$(filter %.c,$^) -o $@
+
 # -- examples --
 
 build/%: examples/%.c memlord.h | deps-demo
@@ -100,9 +138,9 @@ build/libmemlord_preload.so: examples/preload.c memlord.h | deps-demo
 bench: deps-bench ## measures MemLord beside its peers; takes minutes
 	@sh bench/run.sh
 
-install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: header, interposer, memlord.pc
+install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, memlord.pc
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	install -m 644 memlord.h $(DESTDIR)$(PREFIX)/include/memlord.h
+	install -m 644 memlord.h memlord_cuda.h $(DESTDIR)$(PREFIX)/include
 	install -m 755 $< $(DESTDIR)$(PREFIX)/lib/libmemlord_preload.so
 	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: memlord' \
 		'Description: memory accounting for programs with more than one kind of memory' \

@@ -1,0 +1,2144 @@
+/*
+    memlord_cuda.h - MemLord for programs that hold their memory on NVIDIA GPUs
+                     v0.2.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
+
+    What the device says, what the program holds, and a way to give memory back, without one
+    byte of the program behaving otherwise: capacity and collection for cuda devices, the
+    runtime's allocation functions with the books kept, frees in the order of a stream.
+
+    Do this in *one* C or C++ file (it may be the one with MEMLORD_IMPLEMENTATION):
+
+        #include "memlord.h"
+        #define MEMLORD_CUDA_IMPLEMENTATION
+        #include "memlord_cuda.h"
+
+    and include both headers without the define wherever you call it. The host compiler is
+    enough, nvcc works too. Link the runtime you have (-lcudart or -lcudart_static) and, on
+    C libraries before glibc 2.34, -ldl. Pass CUDA's headers with -isystem: under -I they do
+    not pass a strict C99 compiler.
+
+    Contents: search for the tag to jump there
+        >>example        a complete program
+        >>concepts       what is asked of whom, and where bytes are counted
+        >>knobs          what can be configured, and where
+        >>threading      what may run at the same time
+        >>errors         what happens when something goes wrong
+        >>costs          what a call costs; what is not counted
+        >>wrapping       three ways to get at the calls: by name, by macro, by linker
+        >>api            types and functions
+        >>implementation then >>platform, >>driver, >>nvml, >>seats, >>capacity, >>collection,
+                         >>events, >>requests, >>frees, >>public, >>wrap; last >>shim
+
+    ---------------------------------------------------------------- >>example ---
+
+        #define MEMLORD_IMPLEMENTATION
+        #include "memlord.h"
+        #define MEMLORD_CUDA_IMPLEMENTATION
+        #include "memlord_cuda.h"
+        #include <stdio.h>
+
+        static int to_stdout(void *user, const void *data, size_t size) {
+            (void)user;
+            return fwrite(data, 1, size, stdout) != size;
+        }
+
+        int main(void) {
+            memlord *lord = memlord_global();
+            void *cache = NULL;
+            memlord_result r = memlord_cuda_attach(lord, NULL);
+            if (r != MEMLORD_OK) return printf("%s\n", memlord_result_text(r)), 1;
+
+            MEMLORD_TAG(lord, "kv_cache") {
+                if (memlord_cuda_malloc(lord, &cache, 1 << 20, MEMLORD_SITE())) return 1;
+            }
+            memlord_write(lord, MEMLORD_FORMAT_TEXT, to_stdout, NULL);
+            memlord_cuda_free(lord, cache, MEMLORD_SITE());
+            return memlord_cuda_detach(lord) != MEMLORD_OK;
+        }
+
+    --------------------------------------------------------------- >>concepts ---
+
+    Runtime   the functions the host calls, and the wrappers call for it: exactly once each
+              (but for a retry that was asked for), and their answer is passed on.
+    Driver    what the layer itself asks goes to libcuda, which the runtime has loaded, and
+              not to the runtime: the driver has no last error that a probe could leave or
+              eat, and a context that is pushed and popped changes no current device.
+    Active    a device whose primary context exists. No other is ever entered, so that none
+              comes to be: a context costs hundreds of MB. Devices that are not active are
+              asked of NVML, or not known.
+    Device    cuda:i is the runtime's device i. Device memory is counted on the device the
+              runtime took it from: the current one, or the stream's. Managed memory too, as
+              cudaFree does not say which it is; where its pages are is the driver's business.
+    Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
+              Registered memory was there before: record its malloc as well, and it counts
+              on the cpu and on pinned.
+    Pool      the current memory pool of a device (cudaDeviceGetMemPool), which a host may
+              have set, and the memory of its graphs. Its bytes are shown as `reserved`.
+    Collection of a cuda device trims both; what that gave is the reserved bytes before less
+              those after. Callbacks of the host's own run beside it, in the order they came.
+    Capture   while a stream is captured no event is recorded on it. Between
+              memlord_cuda_stream_begin_capture and _end_capture no event is asked for at all;
+              captures begun otherwise are left alone too, as what the layer does is done with
+              the thread's capture mode relaxed.
+
+    ------------------------------------------------------------------ >>knobs ---
+
+    Define before including; "all files" and "one file" as in memlord.h, whose
+    MEMLORD_STATIC, MEMLORD_PREFIX and MEMLORD_API hold here too. With MEMLORD_DISABLE the
+    wrappers are the runtime's functions, the rest no-ops.
+
+        MEMLORD_CUDA_SHIM          redirect the wrapped functions' plain names in this file;
+                                   include memlord_cuda.h last                (that file)
+        MEMLORD_CUDA_SHIM_LORD     the ledger of the shim and of __wrap_ functions, default
+                                   memlord_global()                (that file, one file)
+        MEMLORD_CUDA_WRAP          emit a __wrap_ function for each of them   (one file)
+        MEMLORD_CUDA_NVTX          ranges and marks for NVIDIA's profilers, with
+                                   <nvtx3/nvToolsExt.h>                       (one file)
+        MEMLORD_CUDA_DRIVER        what is loaded for the driver, "libcuda.so.1"
+                                                                              (one file)
+        MEMLORD_CUDA_MAX_LEDGERS   attached at a time, default 16             (one file)
+        MEMLORD_CUDA_MAX_DEVICES   known of, default 64; further ones are counted but have no
+                                   capacity                                   (one file)
+        MEMLORD_CUDA_MAX_EVENTS    kept for reuse per device, default 256     (one file)
+
+    With CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread) compile the
+    one file with the same define as those that call it.
+
+    -------------------------------------------------------------- >>threading ---
+
+    Every function may be called from any thread at any time. Attaching and detaching one
+    ledger on two threads at once is refused on one of them (MEMLORD_E_STATE). Detach waits
+    for samples and collections of the layer's in progress. Detach before memlord_destroy, and
+    before cudaDeviceReset, which takes the events away. Attach after fork: CUDA does not
+    survive one. Nothing here blocks but what the host calls, what it asks for (retries, and
+    collections with MEMLORD_CUDA_FLAG_SYNC) and a collection's trim.
+
+    ----------------------------------------------------------------- >>errors ---
+
+    A wrapper answers what the runtime answered. The ledger records what became true: an
+    allocation after it succeeded, a free only if it succeeded (the block is off the books
+    while the runtime works on it, so that another thread may get the address, and comes back
+    as it was if that failed). A pointer never seen is counted in unknown_frees, and the
+    runtime's answer passed on.
+    Other functions answer a memlord_result. No driver, or no device, is
+    MEMLORD_E_UNSUPPORTED from memlord_cuda_attach, and nothing is attached; the wrappers go
+    on passing the runtime's answers through. What the driver refuses later is an unknown
+    capacity, a collection that did not run, a fence that failed (its block is credited and
+    counted in fence_failures).
+    The runtime's last error is what it would be without MemLord. After a retry that succeeded
+    it is as clean as before; after one that failed it is that of the last attempt, but when a
+    limit of the ledger refused, no attempt was made.
+
+    ------------------------------------------------------------------ >>costs ---
+
+    An allocation costs what memlord_alloc costs, and with more than one device a question to
+    the driver. A free costs four calls of the ledger, some 100 ns, as it can be taken back.
+    Recording an event costs the driver's microsecond, and so does each poll of one: once per
+    stream that has something pending. A sample is a few driver calls and, with NVML, up to
+    some hundred microseconds: pollers take it, no call waits for it.
+    Memory: 48 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events.
+    memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
+    milliseconds; without a driver it returns in a fraction of one.
+
+    Not counted: contexts, modules and local memory; what libraries allocate through their own
+    copy of the runtime; cuMemCreate, cuMemAlloc and arrays (cudaMallocArray); memory of graphs,
+    but for their pool. unaccounted in a report is all of these.
+
+    --------------------------------------------------------------- >>wrapping ---
+
+    By name   call memlord_cuda_malloc(lord, &p, n, MEMLORD_SITE()) where you would have called
+              cudaMalloc(&p, n). Complete, exact, and each file and line is known.
+    By macro  #define MEMLORD_CUDA_SHIM, include this header last: in that file the plain names
+              are the wrappers. Sites are the lines. Function pointers, and calls in other files,
+              are not redirected; (cudaFree)(p) is the real one. In C++ the pointer may be of
+              any type, as with the runtime's templates.
+    By linker define MEMLORD_CUDA_WRAP in the one file and link with
+
+                -Wl,--wrap=cudaMalloc,--wrap=cudaMallocPitch,--wrap=cudaMalloc3D
+                -Wl,--wrap=cudaMallocManaged,--wrap=cudaMallocAsync
+                -Wl,--wrap=cudaMallocFromPoolAsync,--wrap=cudaFree,--wrap=cudaFreeAsync
+                -Wl,--wrap=cudaMallocHost,--wrap=cudaHostAlloc,--wrap=cudaFreeHost
+                -Wl,--wrap=cudaHostRegister,--wrap=cudaHostUnregister
+                -Wl,--wrap=cudaStreamBeginCapture,--wrap=cudaStreamEndCapture
+                -Wl,--wrap=cudaStreamSynchronize,--wrap=cudaEventSynchronize
+                -Wl,--wrap=cudaDeviceSynchronize
+
+              (nvcc: -Xlinker --wrap=...; with the per-thread default stream the names end in
+              _ptsz where the runtime's do). Sites are return addresses. It reaches objects and
+              static libraries of this link, against either runtime. It does not reach calls
+              inside shared libraries, calls within the file that defines the function, nor any
+              when the defining object is itself part of a link-time optimisation: that fails
+              silently. Two checks: a name left out does not link (undefined __real_...), and
+              memlord_cuda_wrap_check tells which names the linker did not redirect.
+*/
+#ifndef MEMLORD_CUDA_H
+#define MEMLORD_CUDA_H
+
+#if !defined(MEMLORD_H)
+#error "include memlord.h before memlord_cuda.h"
+#endif
+
+/* The runtime's header has anonymous unions, which C99 has not. */
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#endif
+#include <cuda_runtime_api.h>
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+#if CUDART_VERSION < 11020
+#error "memlord_cuda.h needs CUDA 11.2 or later: memory pools came with it"
+#endif
+
+#if defined(__GNUC__)
+#define MEMLORD_CUDA_I_INLINE static inline __attribute__((unused))
+#else
+#define MEMLORD_CUDA_I_INLINE static inline
+#endif
+
+/* What a function is when MemLord is compiled out; see memlord.h. */
+#if defined(MEMLORD_DISABLE)
+#define MEMLORD_CUDA_I_API MEMLORD_CUDA_I_INLINE
+#define MEMLORD_CUDA_I_OFF(value) { return value; }
+#define MEMLORD_CUDA_I_OFF_SET(set, value) { set; return value; }
+#define MEMLORD_CUDA_I_OFF_VOID {}
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#endif
+#else
+#define MEMLORD_CUDA_I_API MEMLORD_API
+#define MEMLORD_CUDA_I_OFF(value) ;
+#define MEMLORD_CUDA_I_OFF_SET(set, value) ;
+#define MEMLORD_CUDA_I_OFF_VOID ;
+#endif
+
+#if defined(MEMLORD_PREFIX)
+#define MEMLORD_CUDA_I_PREFIX2(prefix, name) prefix##_##name
+#define MEMLORD_CUDA_I_PREFIX1(prefix, name) MEMLORD_CUDA_I_PREFIX2(prefix, name)
+#define MEMLORD_CUDA_I_PREFIXED(name) MEMLORD_CUDA_I_PREFIX1(MEMLORD_PREFIX, name)
+#define memlord_cuda_attach MEMLORD_CUDA_I_PREFIXED(memlord_cuda_attach)
+#define memlord_cuda_detach MEMLORD_CUDA_I_PREFIXED(memlord_cuda_detach)
+#define memlord_cuda_attached MEMLORD_CUDA_I_PREFIXED(memlord_cuda_attached)
+#define memlord_cuda_pool_get MEMLORD_CUDA_I_PREFIXED(memlord_cuda_pool_get)
+#define memlord_cuda_pool_refresh MEMLORD_CUDA_I_PREFIXED(memlord_cuda_pool_refresh)
+#define memlord_cuda_malloc MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc)
+#define memlord_cuda_malloc_pitch MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_pitch)
+#define memlord_cuda_malloc_3d MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_3d)
+#define memlord_cuda_malloc_managed MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_managed)
+#define memlord_cuda_malloc_async MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_async)
+#define memlord_cuda_malloc_from_pool_async \
+    MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_from_pool_async)
+#define memlord_cuda_malloc_retry MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_retry)
+#define memlord_cuda_free MEMLORD_CUDA_I_PREFIXED(memlord_cuda_free)
+#define memlord_cuda_free_async MEMLORD_CUDA_I_PREFIXED(memlord_cuda_free_async)
+#define memlord_cuda_malloc_host MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_host)
+#define memlord_cuda_host_alloc MEMLORD_CUDA_I_PREFIXED(memlord_cuda_host_alloc)
+#define memlord_cuda_free_host MEMLORD_CUDA_I_PREFIXED(memlord_cuda_free_host)
+#define memlord_cuda_host_register MEMLORD_CUDA_I_PREFIXED(memlord_cuda_host_register)
+#define memlord_cuda_host_unregister MEMLORD_CUDA_I_PREFIXED(memlord_cuda_host_unregister)
+#define memlord_cuda_stream_begin_capture \
+    MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_begin_capture)
+#define memlord_cuda_stream_end_capture \
+    MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_end_capture)
+#define memlord_cuda_stream_synchronize \
+    MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_synchronize)
+#define memlord_cuda_event_synchronize MEMLORD_CUDA_I_PREFIXED(memlord_cuda_event_synchronize)
+#define memlord_cuda_device_synchronize \
+    MEMLORD_CUDA_I_PREFIXED(memlord_cuda_device_synchronize)
+#define memlord_cuda_free_on_stream MEMLORD_CUDA_I_PREFIXED(memlord_cuda_free_on_stream)
+#define memlord_cuda_record_use MEMLORD_CUDA_I_PREFIXED(memlord_cuda_record_use)
+#define memlord_cuda_events_release MEMLORD_CUDA_I_PREFIXED(memlord_cuda_events_release)
+#define memlord_cuda_wrap_check MEMLORD_CUDA_I_PREFIXED(memlord_cuda_wrap_check)
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------------- >>api -- */
+
+/* -- attach -- */
+
+enum {
+    MEMLORD_CUDA_FLAG_RETRY = 1,       /* wrapped allocations go through memlord_alloc_retry */
+    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for its device; not for
+                                          hosts that capture streams */
+    MEMLORD_CUDA_FLAG_NO_CAPACITY = 4, /* the host has a capacity source of its own */
+    MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* no collection */
+    MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host says itself what its pools hold */
+    MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* nothing is known before a context exists, nor of
+                                          this process's share */
+    MEMLORD_CUDA_FLAG_TAG_STREAMS = 64 /* stream-ordered allocations are tagged with their
+                                          stream, whatever tag is open: totals per stream */
+};
+
+/* Everything at zero is the default. Copied. */
+typedef struct memlord_cuda_desc {
+    uint32_t flags;            /* MEMLORD_CUDA_FLAG_... */
+    uint64_t keep_bytes;       /* what a collection leaves in a pool, 0 */
+    const memlord_retry *retry; /* for FLAG_RETRY; the policy memlord_alloc_retry has */
+    const char *nvml;          /* what is loaded for NVML, "libnvidia-ml.so.1"; while another
+                                  ledger is attached, what that one loaded */
+} memlord_cuda_desc;
+
+/* Teaches a ledger its cuda devices: a capacity source, a collection callback that trims. An
+   integrated GPU shares the cpu's memory from then on (memlord_device_share), so its capacity
+   is what is available there. Attached already, it takes the new description. `desc` NULL is
+   the default.
+   Errors: E_UNSUPPORTED no driver or no device; E_INVALID the retry policy; E_STATE another
+           thread is at it, or MEMLORD_CUDA_MAX_LEDGERS are; E_NOMEM. Nothing is attached then.
+   Cost:   initialises the driver and NVML; creates no context. */
+MEMLORD_CUDA_I_API memlord_result memlord_cuda_attach(memlord *lord,
+                                                      const memlord_cuda_desc *desc)
+    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+
+/* Takes the source and the callback off, and undoes the sharing. Blocks stay on the books, and
+   the wrappers go on. The last one of a process also gives up the pooled events and NVML.
+   Threads: waits for samples and collections of the layer in progress.
+   Errors:  E_UNKNOWN not attached; E_STATE. */
+MEMLORD_CUDA_I_API memlord_result memlord_cuda_detach(memlord *lord)
+    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+
+/* 1: attached. */
+MEMLORD_CUDA_I_API int memlord_cuda_attached(memlord *lord) MEMLORD_CUDA_I_OFF(0)
+
+/* -- pools -- */
+
+/* Bytes of a device's current memory pool, and of the memory its graphs own. The highs are
+   since somebody last reset them. */
+typedef struct memlord_cuda_pool {
+    uint64_t reserved, reserved_high; /* held from the device */
+    uint64_t used, used_high;         /* allocated out of it */
+    uint64_t graph_reserved, graph_reserved_high;
+    uint64_t graph_used, graph_used_high;
+} memlord_cuda_pool;
+
+/* Reads them. Errors: E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no driver, or
+   no pools there; E_STATE the device is not active; E_UNKNOWN the driver refused. *out is 0 then.
+   Cost: some driver calls. */
+MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
+                                                        memlord_cuda_pool *out)
+    MEMLORD_CUDA_I_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+
+/* Says memlord_reserved_set what the pool and the graphs hold. Samples and collections do it by
+   themselves, once a pool has ever held something. Errors: as pool_get. */
+MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
+    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+
+/* -- wrapped functions --
+   cudaError_t memlord_cuda_NAME(memlord *lord, the runtime's own parameters,
+                                 const memlord_site *site)
+
+   each do the real call and answer what it answered. A NULL ledger is that call alone.
+     malloc*, host_alloc    record what was allocated: with a pitch, pitch x height x depth. A
+                            pointer that came out NULL is no storage.
+     free, free_async       end it: at the call, or when the uses recorded of it are done. A block
+                            that is pending already (free_on_stream) is left alone: this is then
+                            its release.
+     host_register          record it as pinned; host_unregister ends that.
+     *_capture              keep all polling back between begin and end. Wrap both or none.
+     *_synchronize          then retire, as what they waited for may be what is pending.
+   With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
+   as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the answer. A
+   limit's refusal is cudaErrorMemoryAllocation. Other errors, sticky ones first of all, end it at
+   once. Cost: >>costs. */
+
+/* the real one, ours, parameters, arguments; and one without parameters: real, ours */
+#define MEMLORD_CUDA_I_WRAPPED(X, X0)                                                         \
+    X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes))                           \
+    X(cudaMallocPitch, malloc_pitch,                                                          \
+      (void **ptr, size_t *pitch, size_t width, size_t height), (ptr, pitch, width, height))  \
+    X(cudaMalloc3D, malloc_3d, (struct cudaPitchedPtr *ptr, struct cudaExtent extent),        \
+      (ptr, extent))                                                                          \
+    X(cudaMallocManaged, malloc_managed, (void **ptr, size_t bytes, unsigned int flags),      \
+      (ptr, bytes, flags))                                                                    \
+    X(cudaMallocAsync, malloc_async, (void **ptr, size_t bytes, cudaStream_t stream),         \
+      (ptr, bytes, stream))                                                                   \
+    X(cudaMallocFromPoolAsync, malloc_from_pool_async,                                        \
+      (void **ptr, size_t bytes, cudaMemPool_t pool, cudaStream_t stream),                    \
+      (ptr, bytes, pool, stream))                                                             \
+    X(cudaFree, free, (void *ptr), (ptr))                                                     \
+    X(cudaFreeAsync, free_async, (void *ptr, cudaStream_t stream), (ptr, stream))             \
+    X(cudaMallocHost, malloc_host, (void **ptr, size_t bytes), (ptr, bytes))                  \
+    X(cudaHostAlloc, host_alloc, (void **ptr, size_t bytes, unsigned int flags),              \
+      (ptr, bytes, flags))                                                                    \
+    X(cudaFreeHost, free_host, (void *ptr), (ptr))                                            \
+    X(cudaHostRegister, host_register, (void *ptr, size_t bytes, unsigned int flags),         \
+      (ptr, bytes, flags))                                                                    \
+    X(cudaHostUnregister, host_unregister, (void *ptr), (ptr))                                \
+    X(cudaStreamBeginCapture, stream_begin_capture,                                           \
+      (cudaStream_t stream, enum cudaStreamCaptureMode mode), (stream, mode))                 \
+    X(cudaStreamEndCapture, stream_end_capture, (cudaStream_t stream, cudaGraph_t *graph),    \
+      (stream, graph))                                                                        \
+    X(cudaStreamSynchronize, stream_synchronize, (cudaStream_t stream), (stream))             \
+    X(cudaEventSynchronize, event_synchronize, (cudaEvent_t event), (event))                  \
+    X0(cudaDeviceSynchronize, device_synchronize)
+
+#define MEMLORD_CUDA_I_ITEMS(...) __VA_ARGS__
+#if defined(MEMLORD_DISABLE)
+#define MEMLORD_CUDA_I_BODY(call) { return call; }
+#else
+#define MEMLORD_CUDA_I_BODY(call) ;
+#endif
+#define MEMLORD_CUDA_I_X(real, ours, params, args)                                            \
+    MEMLORD_CUDA_I_API cudaError_t memlord_cuda_##ours(                                       \
+        memlord *lord, MEMLORD_CUDA_I_ITEMS params, const memlord_site *site)                 \
+        MEMLORD_CUDA_I_BODY(real args)
+#define MEMLORD_CUDA_I_X0(real, ours)                                                         \
+    MEMLORD_CUDA_I_API cudaError_t memlord_cuda_##ours(memlord *lord, const memlord_site *site) \
+        MEMLORD_CUDA_I_BODY(real())
+MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
+#undef MEMLORD_CUDA_I_X
+#undef MEMLORD_CUDA_I_X0
+
+/* Does memlord_cuda_malloc as with MEMLORD_CUDA_FLAG_RETRY, under a policy of its own (NULL: the
+   one memlord_alloc_retry has); attached or not. */
+MEMLORD_CUDA_I_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
+                                                         const memlord_retry *policy,
+                                                         const memlord_site *site)
+    MEMLORD_CUDA_I_BODY(cudaMalloc(ptr, bytes))
+
+/* -- stream-ordered frees: what another stream still uses -- */
+
+/* Says that the host is done with a block once `stream` is done with what it was given so far: the
+   block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
+   itself goes back as the host sees fit, to a pool of its own, or by memlord_cuda_free_async after
+   this call. An event is recorded on the stream here; while that is captured, at the first poll
+   after the capture. Where no event is to be had the block is credited at once; if the stream
+   refused it (destroyed), that is counted in fence_failures. NULL is a no-op.
+   Errors: E_UNKNOWN not live, counted. */
+MEMLORD_CUDA_I_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void *ptr,
+                                                              cudaStream_t stream,
+                                                              const memlord_site *site)
+    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+
+/* Says that a stream other than the one the block was allocated on uses it (PyTorch's
+   record_stream): a free of it, later, leaves it pending until that stream is done with what it was
+   given up to the free (with MEMLORD_FLAG_DEFER up to the next poll, and with a per-thread default
+   stream up to this call). A host that makes the one stream wait for the other does not need it.
+   Errors: E_UNKNOWN not live; E_NOMEM. */
+MEMLORD_CUDA_I_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
+                                                          cudaStream_t stream)
+    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+
+/* Destroys the events kept for reuse: before cudaDeviceReset, when no free is pending. */
+MEMLORD_CUDA_I_API void memlord_cuda_events_release(void) MEMLORD_CUDA_I_OFF_VOID
+
+/* -- the linker's --wrap -- */
+
+/* Counts the functions that --wrap does not redirect in this program; *first, if not NULL, is the
+   name of the first of them, or NULL. Without MEMLORD_CUDA_WRAP that is all of them. */
+MEMLORD_CUDA_I_API int memlord_cuda_wrap_check(const char **first)
+    MEMLORD_CUDA_I_OFF_SET(if (first) *first = NULL, 0)
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+/* MEMLORD_CUDA_ATTACHED(lord, desc) { ... } attaches for the block, if that is possible. Under
+   GNU C and C++ it ends however the block is left; elsewhere break, return and goto skip the end. */
+typedef struct memlord_cuda_i_guard {
+    memlord *lord;
+    int open, once;
+} memlord_cuda_i_guard;
+
+MEMLORD_CUDA_I_INLINE memlord_cuda_i_guard memlord_cuda_i_enter(memlord *lord,
+                                                                const memlord_cuda_desc *desc) {
+    memlord_cuda_i_guard guard;
+    guard.lord = lord;
+    guard.open = memlord_cuda_attach(lord, desc) == MEMLORD_OK;
+    guard.once = 1;
+    return guard;
+}
+
+MEMLORD_CUDA_I_INLINE void memlord_cuda_i_leave(memlord_cuda_i_guard *guard) {
+    if (guard->open) (void)memlord_cuda_detach(guard->lord);
+    guard->open = 0;
+}
+
+#define MEMLORD_CUDA_I_JOIN2(a, b) a##b
+#define MEMLORD_CUDA_I_JOIN(a, b) MEMLORD_CUDA_I_JOIN2(a, b)
+#if defined(__GNUC__)
+#define MEMLORD_CUDA_I_ON_LEAVE(fn) __attribute__((cleanup(fn)))
+#else
+#define MEMLORD_CUDA_I_ON_LEAVE(fn)
+#endif
+#define MEMLORD_CUDA_I_ATTACHED(guard, lord, desc)                                            \
+    for (memlord_cuda_i_guard guard MEMLORD_CUDA_I_ON_LEAVE(memlord_cuda_i_leave) =           \
+             memlord_cuda_i_enter(lord, desc);                                                \
+         guard.once; guard.once = 0, memlord_cuda_i_leave(&guard))
+#define MEMLORD_CUDA_ATTACHED(lord, desc)                                                     \
+    MEMLORD_CUDA_I_ATTACHED(MEMLORD_CUDA_I_JOIN(memlord_cuda_i_at_, __LINE__), lord, desc)
+
+#if defined(MEMLORD_DISABLE) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+
+#endif /* MEMLORD_CUDA_H */
+
+/* ------------------------- stop here if you only want the API ---------------------------- */
+
+/* --------------------------------------------------------------- >>implementation -- */
+#if defined(MEMLORD_CUDA_IMPLEMENTATION) && !defined(MEMLORD_DISABLE) &&                      \
+    !defined(MEMLORD_CUDA_I_EMITTED)
+#define MEMLORD_CUDA_I_EMITTED
+
+#ifndef MEMLORD_CUDA_MAX_LEDGERS
+#define MEMLORD_CUDA_MAX_LEDGERS 16
+#endif
+#ifndef MEMLORD_CUDA_MAX_DEVICES
+#define MEMLORD_CUDA_MAX_DEVICES 64
+#endif
+#ifndef MEMLORD_CUDA_MAX_EVENTS
+#define MEMLORD_CUDA_MAX_EVENTS 256
+#endif
+#if MEMLORD_CUDA_MAX_LEDGERS < 1 || MEMLORD_CUDA_MAX_DEVICES < 1 || MEMLORD_CUDA_MAX_EVENTS < 0
+#error "MEMLORD_CUDA_MAX_LEDGERS and _DEVICES are at least 1, _EVENTS at least 0"
+#endif
+#ifndef MEMLORD_CUDA_SHIM_LORD
+#define MEMLORD_CUDA_SHIM_LORD memlord_global()
+#endif
+#if defined(MEMLORD_CUDA_WRAP) && !defined(__GNUC__)
+#error "MEMLORD_CUDA_WRAP is for linkers that know --wrap, and their compilers"
+#endif
+
+#if defined(MEMLORD_CUDA_NVTX)
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic" /* C: it casts objects to functions */
+#endif
+#include <nvtx3/nvToolsExt.h>
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+#endif
+
+/* --------------------------------------------------------------------- >>platform --
+   Owns what differs between systems: shared libraries, a lock, the process and thread ids,
+   atomics. The order of an atomic is in its name. Locks: none. */
+
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+#ifndef MEMLORD_CUDA_DRIVER
+#define MEMLORD_CUDA_DRIVER "nvcuda.dll"
+#endif
+#define MEMLORD_CUDA_I_NVML "nvml.dll"
+typedef SRWLOCK memlord_cuda_i_lock;
+#define MEMLORD_CUDA_I_LOCK SRWLOCK_INIT
+static void memlord_cuda_i_lock_take(memlord_cuda_i_lock *l) { AcquireSRWLockExclusive(l); }
+static void memlord_cuda_i_lock_drop(memlord_cuda_i_lock *l) { ReleaseSRWLockExclusive(l); }
+static void *memlord_cuda_i_library_open(const char *name) {
+    return (void *)LoadLibraryExA(name, NULL, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
+}
+static void memlord_cuda_i_library_close(void *library) { FreeLibrary((HMODULE)library); }
+static void memlord_cuda_i_library_find(void *library, const char *name, void *fn, size_t size) {
+    FARPROC found = GetProcAddress((HMODULE)library, name);
+    memcpy(fn, &found, size);
+}
+static uint64_t memlord_cuda_i_process_id(void) { return GetCurrentProcessId(); }
+static uint64_t memlord_cuda_i_thread_id(void) { return GetCurrentThreadId(); }
+#else
+#include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h> /* getpid */
+#ifndef MEMLORD_CUDA_DRIVER
+#define MEMLORD_CUDA_DRIVER "libcuda.so.1"
+#endif
+#define MEMLORD_CUDA_I_NVML "libnvidia-ml.so.1"
+typedef pthread_mutex_t memlord_cuda_i_lock;
+#define MEMLORD_CUDA_I_LOCK PTHREAD_MUTEX_INITIALIZER
+static void memlord_cuda_i_lock_take(memlord_cuda_i_lock *l) { (void)pthread_mutex_lock(l); }
+static void memlord_cuda_i_lock_drop(memlord_cuda_i_lock *l) { (void)pthread_mutex_unlock(l); }
+static void *memlord_cuda_i_library_open(const char *name) {
+    return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+static void memlord_cuda_i_library_close(void *library) { (void)dlclose(library); }
+/* Copies the address: ISO C has no way from an object's to a function's. */
+static void memlord_cuda_i_library_find(void *library, const char *name, void *fn, size_t size) {
+    void *found = dlsym(library, name);
+    memcpy(fn, &found, size);
+}
+static uint64_t memlord_cuda_i_process_id(void) { return (uint64_t)getpid(); }
+static uint64_t memlord_cuda_i_thread_id(void) {
+    uint64_t id = 0;
+    pthread_t self = pthread_self();
+    memcpy(&id, &self, sizeof self < sizeof id ? sizeof self : sizeof id);
+    return id;
+}
+#endif
+
+typedef struct memlord_cuda_i_u64 {
+    uint64_t v;
+} memlord_cuda_i_u64;
+
+#if defined(__GNUC__)
+static uint64_t memlord_cuda_i_load(memlord_cuda_i_u64 *a) {
+    return __atomic_load_n(&a->v, __ATOMIC_RELAXED);
+}
+static uint64_t memlord_cuda_i_load_acquire(memlord_cuda_i_u64 *a) {
+    return __atomic_load_n(&a->v, __ATOMIC_ACQUIRE);
+}
+static void memlord_cuda_i_store(memlord_cuda_i_u64 *a, uint64_t v) {
+    __atomic_store_n(&a->v, v, __ATOMIC_RELAXED);
+}
+static void memlord_cuda_i_store_release(memlord_cuda_i_u64 *a, uint64_t v) {
+    __atomic_store_n(&a->v, v, __ATOMIC_RELEASE);
+}
+static uint64_t memlord_cuda_i_add(memlord_cuda_i_u64 *a, uint64_t v) {
+    return __atomic_fetch_add(&a->v, v, __ATOMIC_RELAXED);
+}
+static int memlord_cuda_i_cas(memlord_cuda_i_u64 *a, uint64_t *expected, uint64_t v) {
+    return __atomic_compare_exchange_n(&a->v, expected, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+#elif defined(_MSC_VER) && defined(_WIN64)
+#include <intrin.h>
+static uint64_t memlord_cuda_i_load(memlord_cuda_i_u64 *a) { return *(volatile uint64_t *)&a->v; }
+static uint64_t memlord_cuda_i_load_acquire(memlord_cuda_i_u64 *a) {
+    return (uint64_t)_InterlockedOr64((volatile __int64 *)&a->v, 0);
+}
+static void memlord_cuda_i_store(memlord_cuda_i_u64 *a, uint64_t v) {
+    *(volatile uint64_t *)&a->v = v;
+}
+static void memlord_cuda_i_store_release(memlord_cuda_i_u64 *a, uint64_t v) {
+    (void)_InterlockedExchange64((volatile __int64 *)&a->v, (__int64)v);
+}
+static uint64_t memlord_cuda_i_add(memlord_cuda_i_u64 *a, uint64_t v) {
+    return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)&a->v, (__int64)v);
+}
+static int memlord_cuda_i_cas(memlord_cuda_i_u64 *a, uint64_t *expected, uint64_t v) {
+    __int64 was = _InterlockedCompareExchange64((volatile __int64 *)&a->v, (__int64)v,
+                                                (__int64)*expected);
+    int same = was == (__int64)*expected;
+    *expected = (uint64_t)was;
+    return same;
+}
+#else
+#error "memlord_cuda.h needs 64-bit atomics: GNU C, clang, or MSVC for x64 or arm64"
+#endif
+
+/* Under --wrap the plain names of this file, too, are the wrappers. Two steps, so that the names
+   the per-thread default stream gives them are those that are pasted. */
+#if defined(MEMLORD_CUDA_WRAP)
+#define MEMLORD_CUDA_I_PASTE(prefix, name) prefix##name
+#define MEMLORD_CUDA_I_REAL(name) MEMLORD_CUDA_I_PASTE(__real_, name)
+#define MEMLORD_CUDA_I_WRAP(name) MEMLORD_CUDA_I_PASTE(__wrap_, name)
+#ifdef __cplusplus
+extern "C" {
+#endif
+#define MEMLORD_CUDA_I_X(real, ours, params, args)                                            \
+    cudaError_t MEMLORD_CUDA_I_REAL(real)(MEMLORD_CUDA_I_ITEMS params);                       \
+    cudaError_t MEMLORD_CUDA_I_WRAP(real)(MEMLORD_CUDA_I_ITEMS params);
+#define MEMLORD_CUDA_I_X0(real, ours)                                                         \
+    cudaError_t MEMLORD_CUDA_I_REAL(real)(void);                                              \
+    cudaError_t MEMLORD_CUDA_I_WRAP(real)(void);
+MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
+#undef MEMLORD_CUDA_I_X
+#undef MEMLORD_CUDA_I_X0
+#ifdef __cplusplus
+}
+#endif
+#else
+#define MEMLORD_CUDA_I_REAL(name) name
+#endif
+
+/* ----------------------------------------------------------------------- >>driver --
+   Owns the table of driver functions and who may be entered. The driver is asked, not the
+   runtime, as it keeps no last error, changes no current device and creates no context
+   unless told to. Written out here, so that neither cuda.h nor -lcuda is needed. Locks: its
+   own, while it loads. */
+
+/* field, symbol, 1: nothing goes without it, parameters. CUdevice and enums are ints, CUcontext
+   is a pointer; streams, events and pools are the runtime's own types. */
+#define MEMLORD_CUDA_I_FUNCTIONS(X)                                                           \
+    X(init, "cuInit", 1, (unsigned flags))                                                    \
+    X(device_count, "cuDeviceGetCount", 1, (int *count))                                      \
+    X(device_get, "cuDeviceGet", 1, (int *device, int ordinal))                               \
+    X(device_attribute, "cuDeviceGetAttribute", 1, (int *value, int attribute, int device))   \
+    X(device_pci, "cuDeviceGetPCIBusId", 1, (char *text, int size, int device))               \
+    X(primary_state, "cuDevicePrimaryCtxGetState", 1,                                         \
+      (int device, unsigned *flags, int *active))                                             \
+    X(primary_retain, "cuDevicePrimaryCtxRetain", 1, (void **context, int device))            \
+    X(primary_release, "cuDevicePrimaryCtxRelease_v2", 1, (int device))                       \
+    X(context_push, "cuCtxPushCurrent_v2", 1, (void *context))                                \
+    X(context_pop, "cuCtxPopCurrent_v2", 1, (void **context))                                 \
+    X(context_current, "cuCtxGetCurrent", 1, (void **context))                                \
+    X(context_device, "cuCtxGetDevice", 1, (int *device))                                     \
+    X(context_wait, "cuCtxSynchronize", 1, (void))                                            \
+    X(memory_info, "cuMemGetInfo_v2", 1, (size_t *unused, size_t *total))                     \
+    X(pointer_attribute, "cuPointerGetAttribute", 1,                                          \
+      (void *value, int attribute, unsigned long long pointer))                               \
+    X(pool_current, "cuDeviceGetMemPool", 0, (cudaMemPool_t *pool, int device))               \
+    X(pool_attribute, "cuMemPoolGetAttribute", 0,                                             \
+      (cudaMemPool_t pool, int attribute, void *value))                                       \
+    X(pool_trim, "cuMemPoolTrimTo", 0, (cudaMemPool_t pool, size_t keep))                     \
+    X(graph_attribute, "cuDeviceGetGraphMemAttribute", 0,                                     \
+      (int device, int attribute, void *value))                                               \
+    X(graph_trim, "cuDeviceGraphMemTrim", 0, (int device))                                    \
+    X(capture_mode, "cuThreadExchangeStreamCaptureMode", 1, (int *mode))                      \
+    X(stream_capturing, "cuStreamIsCapturing", 1, (cudaStream_t stream, int *status))         \
+    X(stream_context, "cuStreamGetCtx", 1, (cudaStream_t stream, void **context))             \
+    X(event_create, "cuEventCreate", 1, (cudaEvent_t *event, unsigned flags))                 \
+    X(event_destroy, "cuEventDestroy_v2", 1, (cudaEvent_t event))                             \
+    X(event_record, "cuEventRecord", 1, (cudaEvent_t event, cudaStream_t stream))             \
+    X(event_query, "cuEventQuery", 1, (cudaEvent_t event))
+
+enum { /* of cuda.h */
+    MEMLORD_CUDA_I_NOT_READY = 600,
+    MEMLORD_CUDA_I_CAPTURE_FIRST = 900, /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED .. */
+    MEMLORD_CUDA_I_CAPTURE_LAST = 908,  /* .. CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
+    MEMLORD_CUDA_I_MODE_RELAXED = 2,
+    MEMLORD_CUDA_I_ATTRIBUTE_INTEGRATED = 18,
+    MEMLORD_CUDA_I_ATTRIBUTE_POOLS = 115,
+    MEMLORD_CUDA_I_POINTER_DEVICE = 9,
+    MEMLORD_CUDA_I_EVENT_PLAIN = 2, /* CU_EVENT_DISABLE_TIMING */
+    MEMLORD_CUDA_I_POOL_RESERVED = 5, /* then its high, used, its high */
+    MEMLORD_CUDA_I_GRAPH_USED = 0     /* then its high, reserved, its high */
+};
+
+typedef struct memlord_cuda_i_driver {
+#define MEMLORD_CUDA_I_X(field, symbol, needed, params) int (*field) params;
+    MEMLORD_CUDA_I_FUNCTIONS(MEMLORD_CUDA_I_X)
+#undef MEMLORD_CUDA_I_X
+    int devices; /* that are visible */
+    int known;   /* of them; their handles and properties follow */
+    int handle[MEMLORD_CUDA_MAX_DEVICES];
+    int integrated[MEMLORD_CUDA_MAX_DEVICES];
+    int pools[MEMLORD_CUDA_MAX_DEVICES];
+} memlord_cuda_i_driver;
+
+enum { MEMLORD_CUDA_I_UNTRIED, MEMLORD_CUDA_I_READY, MEMLORD_CUDA_I_ABSENT };
+
+static memlord_cuda_i_lock memlord_cuda_i_loaded_lock = MEMLORD_CUDA_I_LOCK;
+static struct {
+    memlord_cuda_i_u64 state; /* READY is stored with release after the table is filled */
+    memlord_cuda_i_driver table;
+} memlord_cuda_i_loaded;
+
+static int memlord_cuda_i_driver_load(memlord_cuda_i_driver *d) {
+    void *library = memlord_cuda_i_library_open(MEMLORD_CUDA_DRIVER);
+    int whole = 1, i;
+    if (!library) return 0;
+#define MEMLORD_CUDA_I_X(field, symbol, needed, params)                                       \
+    memlord_cuda_i_library_find(library, symbol, (void *)&d->field, sizeof d->field);         \
+    if (needed && !d->field) whole = 0;
+    MEMLORD_CUDA_I_FUNCTIONS(MEMLORD_CUDA_I_X)
+#undef MEMLORD_CUDA_I_X
+    if (!whole || d->init(0) || d->device_count(&d->devices) || d->devices < 1) {
+        memlord_cuda_i_library_close(library);
+        return 0;
+    }
+    for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
+        if (d->device_get(&d->handle[i], i)) break;
+        if (d->device_attribute(&d->integrated[i], MEMLORD_CUDA_I_ATTRIBUTE_INTEGRATED,
+                                d->handle[i]))
+            d->integrated[i] = 0;
+        if (!d->pool_current || !d->pool_attribute || !d->pool_trim ||
+            d->device_attribute(&d->pools[i], MEMLORD_CUDA_I_ATTRIBUTE_POOLS, d->handle[i]))
+            d->pools[i] = 0;
+    }
+    d->known = i;
+    return 1;
+}
+
+/* NULL: there is none, or no device. Asked once a process. */
+static const memlord_cuda_i_driver *memlord_cuda_i_driver_get(void) {
+    uint64_t state = memlord_cuda_i_load_acquire(&memlord_cuda_i_loaded.state);
+    if (state == MEMLORD_CUDA_I_UNTRIED) {
+        memlord_cuda_i_lock_take(&memlord_cuda_i_loaded_lock);
+        state = memlord_cuda_i_load(&memlord_cuda_i_loaded.state);
+        if (state == MEMLORD_CUDA_I_UNTRIED) {
+            state = memlord_cuda_i_driver_load(&memlord_cuda_i_loaded.table)
+                        ? MEMLORD_CUDA_I_READY
+                        : MEMLORD_CUDA_I_ABSENT;
+            memlord_cuda_i_store_release(&memlord_cuda_i_loaded.state, state);
+        }
+        memlord_cuda_i_lock_drop(&memlord_cuda_i_loaded_lock);
+    }
+    return state == MEMLORD_CUDA_I_READY ? &memlord_cuda_i_loaded.table : NULL;
+}
+
+/* The runtime's number of a driver's device; they are the same wherever anybody has looked. */
+static int memlord_cuda_i_ordinal(const memlord_cuda_i_driver *d, int handle) {
+    int i = 0;
+    while (i < d->known && d->handle[i] != handle) i++;
+    return i < d->known ? i : handle;
+}
+
+static int memlord_cuda_i_active(const memlord_cuda_i_driver *d, int device) {
+    unsigned flags;
+    int active = 0;
+    return device >= 0 && device < d->known &&
+           d->primary_state(d->handle[device], &flags, &active) == 0 && active;
+}
+
+/* Makes a context current, and the thread's capture mode relaxed, until leave; `mode` keeps the
+   old one. A push that failed has changed nothing. */
+static int memlord_cuda_i_enter_context(const memlord_cuda_i_driver *d, void *context, int *mode) {
+    *mode = MEMLORD_CUDA_I_MODE_RELAXED;
+    if (!context || d->context_push(context)) return 0;
+    if (d->capture_mode(mode)) *mode = -1;
+    return 1;
+}
+
+static void memlord_cuda_i_leave_context(const memlord_cuda_i_driver *d, int *mode) {
+    void *context;
+    if (*mode >= 0) (void)d->capture_mode(mode);
+    (void)d->context_pop(&context);
+}
+
+/* The same with the primary context of an active device. Retaining it keeps it while we are in. */
+static int memlord_cuda_i_enter_device(const memlord_cuda_i_driver *d, int device, int *mode) {
+    void *context = NULL;
+    if (!memlord_cuda_i_active(d, device)) return 0;
+    if (d->primary_retain(&context, d->handle[device])) return 0;
+    if (memlord_cuda_i_enter_context(d, context, mode)) return 1;
+    (void)d->primary_release(d->handle[device]);
+    return 0;
+}
+
+static void memlord_cuda_i_leave_device(const memlord_cuda_i_driver *d, int device, int *mode) {
+    memlord_cuda_i_leave_context(d, mode);
+    (void)d->primary_release(d->handle[device]);
+}
+
+/* ------------------------------------------------------------------------- >>nvml --
+   Owns the table of NVML's functions and a handle per device. Found by PCI id, as NVML counts all
+   devices of the machine, in another order. Loaded with the first seat, let go with the last:
+   between, nothing of it changes. Locks: none of its own; the seats'. */
+
+#define MEMLORD_CUDA_I_NVML_FUNCTIONS(X)                                                      \
+    X(init, "nvmlInit_v2", 1, (void))                                                         \
+    X(shutdown, "nvmlShutdown", 1, (void))                                                    \
+    X(by_pci, "nvmlDeviceGetHandleByPciBusId_v2", 1, (const char *id, void **device))         \
+    X(memory, "nvmlDeviceGetMemoryInfo", 1, (void *device, void *info))                       \
+    X(memory_v2, "nvmlDeviceGetMemoryInfo_v2", 0, (void *device, void *info))                 \
+    X(mig, "nvmlDeviceGetMigMode", 0, (void *device, unsigned *current, unsigned *pending))   \
+    X(processes, "nvmlDeviceGetComputeRunningProcesses_v3", 0,                                \
+      (void *device, unsigned *n, void *info))
+
+typedef struct memlord_cuda_i_nvml {
+#define MEMLORD_CUDA_I_X(field, symbol, needed, params) int (*field) params;
+    MEMLORD_CUDA_I_NVML_FUNCTIONS(MEMLORD_CUDA_I_X)
+#undef MEMLORD_CUDA_I_X
+    void *library;                          /* NULL: not there */
+    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or cut up (MIG) */
+} memlord_cuda_i_nvml;
+
+typedef struct memlord_cuda_i_nvml_memory {
+    unsigned long long total, unused, used;
+} memlord_cuda_i_nvml_memory;
+
+typedef struct memlord_cuda_i_nvml_memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, unused, used;
+} memlord_cuda_i_nvml_memory_v2;
+
+typedef struct memlord_cuda_i_nvml_process {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+} memlord_cuda_i_nvml_process;
+
+/* All instances of a MIG device have its PCI id, and it answers for all of them: not for us. */
+static void *memlord_cuda_i_nvml_find(const memlord_cuda_i_nvml *n,
+                                      const memlord_cuda_i_driver *d, int i) {
+    char id[32] = "";
+    unsigned cut = 0, pending;
+    void *device = NULL;
+    if (d->device_pci(id, (int)sizeof id, d->handle[i]) || n->by_pci(id, &device)) return NULL;
+    if (n->mig && n->mig(device, &cut, &pending) == 0 && cut) return NULL;
+    return device;
+}
+
+static void memlord_cuda_i_nvml_load(memlord_cuda_i_nvml *n, const memlord_cuda_i_driver *d,
+                                     const char *name) {
+    int whole = 1, i;
+    memset(n, 0, sizeof *n);
+    n->library = memlord_cuda_i_library_open(name ? name : MEMLORD_CUDA_I_NVML);
+    if (!n->library) return;
+#define MEMLORD_CUDA_I_X(field, symbol, needed, params)                                       \
+    memlord_cuda_i_library_find(n->library, symbol, (void *)&n->field, sizeof n->field);      \
+    if (needed && !n->field) whole = 0;
+    MEMLORD_CUDA_I_NVML_FUNCTIONS(MEMLORD_CUDA_I_X)
+#undef MEMLORD_CUDA_I_X
+    if (!whole || n->init()) {
+        memlord_cuda_i_library_close(n->library);
+        memset(n, 0, sizeof *n);
+        return;
+    }
+    for (i = 0; i < d->known; i++) n->device[i] = memlord_cuda_i_nvml_find(n, d, i);
+}
+
+static void memlord_cuda_i_nvml_unload(memlord_cuda_i_nvml *n) {
+    if (!n->library) return;
+    (void)n->shutdown();
+    memlord_cuda_i_library_close(n->library);
+    memset(n, 0, sizeof *n);
+}
+
+/* `used` is what is not free: versions of NVML disagree about what else it means. */
+static int memlord_cuda_i_nvml_ask(const memlord_cuda_i_nvml *n, int i, uint64_t *total,
+                                   uint64_t *unused) {
+    memlord_cuda_i_nvml_memory_v2 v2;
+    memlord_cuda_i_nvml_memory v1;
+    if (!n->device[i]) return 0;
+    memset(&v2, 0, sizeof v2);
+    v2.version = (unsigned)sizeof v2 | 2u << 24;
+    if (n->memory_v2 && n->memory_v2(n->device[i], &v2) == 0 && v2.total) {
+        *total = v2.total;
+        *unused = v2.unused;
+        return 1;
+    }
+    memset(&v1, 0, sizeof v1);
+    if (n->memory(n->device[i], &v1) || !v1.total) return 0;
+    *total = v1.total;
+    *unused = v1.unused;
+    return 1;
+}
+
+/* This process's bytes; 0: NVML cannot tell. In a container it knows us by another number. */
+static uint64_t memlord_cuda_i_nvml_share(const memlord_cuda_i_nvml *n, int i) {
+    memlord_cuda_i_nvml_process list[128];
+    unsigned count = sizeof list / sizeof *list, k;
+    uint64_t sum = 0;
+    if (!n->device[i] || !n->processes || n->processes(n->device[i], &count, list)) return 0;
+    for (k = 0; k < count && k < sizeof list / sizeof *list; k++)
+        if (list[k].pid == memlord_cuda_i_process_id() && list[k].used != UINT64_MAX)
+            sum += list[k].used;
+    return sum;
+}
+
+/* ------------------------------------------------------------------------ >>seats --
+   Owns which ledgers are attached, and how. Seats are never freed, so callbacks may hold one.
+   Locks: seats_lock, never while the ledger is called. */
+
+enum { MEMLORD_CUDA_I_EMPTY, MEMLORD_CUDA_I_CHANGING, MEMLORD_CUDA_I_TAKEN };
+
+typedef struct memlord_cuda_i_seat {
+    int state;
+    memlord *lord;
+    memlord_cuda_i_u64 key;   /* the ledger's address, for those that look without the lock; the
+                                 flags are stored before it, released by it */
+    memlord_cuda_i_u64 flags; /* MEMLORD_CUDA_FLAG_... */
+    uint64_t keep_bytes;      /* and the policy: under the lock */
+    memlord_retry retry;
+    int has_retry;
+    unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
+    memlord_cuda_i_u64 pooled[MEMLORD_CUDA_MAX_DEVICES]; /* whose `reserved` we say */
+} memlord_cuda_i_seat;
+
+static memlord_cuda_i_lock memlord_cuda_i_process_lock = MEMLORD_CUDA_I_LOCK;
+static struct {
+    memlord_cuda_i_seat seats[MEMLORD_CUDA_MAX_LEDGERS];
+    int taken;
+    memlord_cuda_i_u64 special; /* seats whose flags a wrapped call must know */
+    memlord_cuda_i_nvml nvml;
+} memlord_cuda_i_process;
+
+#define MEMLORD_CUDA_I_SPECIAL (MEMLORD_CUDA_FLAG_RETRY | MEMLORD_CUDA_FLAG_TAG_STREAMS)
+
+/* The flags of a ledger that change a wrapped call. Most processes have none: one load. */
+static uint64_t memlord_cuda_i_flags_of(memlord *lord) {
+    int i;
+    if (!memlord_cuda_i_load(&memlord_cuda_i_process.special)) return 0;
+    for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++) {
+        memlord_cuda_i_seat *seat = &memlord_cuda_i_process.seats[i];
+        if (memlord_cuda_i_load_acquire(&seat->key) == (uint64_t)(uintptr_t)lord)
+            return memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_I_SPECIAL;
+    }
+    return 0;
+}
+
+/* Under the lock. */
+static memlord_cuda_i_seat *memlord_cuda_i_seat_find(memlord *lord) {
+    int i;
+    for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++)
+        if (memlord_cuda_i_process.seats[i].state != MEMLORD_CUDA_I_EMPTY &&
+            memlord_cuda_i_process.seats[i].lord == lord)
+            return &memlord_cuda_i_process.seats[i];
+    return NULL;
+}
+
+/* Takes a ledger's seat, or an empty one, to change it. *was is what it had been. */
+static memlord_cuda_i_seat *memlord_cuda_i_seat_claim(memlord *lord, int *was) {
+    memlord_cuda_i_seat *seat;
+    int i;
+    memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
+    seat = memlord_cuda_i_seat_find(lord);
+    for (i = 0; !seat && i < MEMLORD_CUDA_MAX_LEDGERS; i++)
+        if (memlord_cuda_i_process.seats[i].state == MEMLORD_CUDA_I_EMPTY)
+            seat = &memlord_cuda_i_process.seats[i];
+    if (seat && seat->state == MEMLORD_CUDA_I_CHANGING) seat = NULL;
+    if (seat) {
+        *was = seat->state;
+        seat->state = MEMLORD_CUDA_I_CHANGING;
+        seat->lord = lord;
+    }
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
+    return seat;
+}
+
+static void memlord_cuda_i_seat_state(memlord_cuda_i_seat *seat, int state) {
+    memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
+    seat->state = state;
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
+}
+
+/* Gives a claimed seat its description; NULL takes it off. NVML comes and goes while nobody else is
+   there who could be reading it. 1: nobody is left. */
+static int memlord_cuda_i_seat_fill(memlord_cuda_i_seat *seat, int was,
+                                    const memlord_cuda_i_driver *d,
+                                    const memlord_cuda_desc *desc) {
+    uint64_t old = memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_I_SPECIAL;
+    uint64_t fresh = desc ? desc->flags & (uint32_t)MEMLORD_CUDA_I_SPECIAL : 0;
+    int alone;
+    memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
+    if (was == MEMLORD_CUDA_I_TAKEN) memlord_cuda_i_process.taken--;
+    alone = memlord_cuda_i_process.taken == 0;
+    if (alone) memlord_cuda_i_nvml_unload(&memlord_cuda_i_process.nvml);
+    if (desc) memlord_cuda_i_process.taken++;
+    if (alone && desc && !(desc->flags & MEMLORD_CUDA_FLAG_NO_NVML))
+        memlord_cuda_i_nvml_load(&memlord_cuda_i_process.nvml, d, desc->nvml);
+    memlord_cuda_i_store(&seat->flags, desc ? desc->flags : 0);
+    seat->keep_bytes = desc ? desc->keep_bytes : 0;
+    seat->has_retry = desc && desc->retry;
+    if (seat->has_retry) seat->retry = *desc->retry;
+    if (!fresh != !old) memlord_cuda_i_add(&memlord_cuda_i_process.special, fresh ? 1 : UINT64_MAX);
+    /* pairs with the acquire in flags_of */
+    memlord_cuda_i_store_release(&seat->key, desc ? (uint64_t)(uintptr_t)seat->lord : 0);
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
+    return alone && !desc;
+}
+
+/* -------------------------------------------------------------------- >>capacity --
+   Owns what a ledger is told of a device: capacity, this process's share, what its pools hold.
+   Runs on pollers and on who asks. Locks: none. */
+
+static int memlord_cuda_i_pool_read(const memlord_cuda_i_driver *d, int device,
+                                    memlord_cuda_pool *out) {
+    uint64_t pool[4] = {0, 0, 0, 0}, graph[4] = {0, 0, 0, 0};
+    cudaMemPool_t current = NULL;
+    int k, failed = d->pool_current(&current, d->handle[device]);
+    for (k = 0; k < 4 && !failed; k++)
+        failed = d->pool_attribute(current, MEMLORD_CUDA_I_POOL_RESERVED + k, &pool[k]);
+    for (k = 0; k < 4 && d->graph_attribute; k++) /* since 11.4; without it they stay 0 */
+        if (d->graph_attribute(d->handle[device], MEMLORD_CUDA_I_GRAPH_USED + k, &graph[k]))
+            graph[k] = 0;
+    if (failed) return 0;
+    out->reserved = pool[0], out->reserved_high = pool[1];
+    out->used = pool[2], out->used_high = pool[3];
+    out->graph_used = graph[0], out->graph_used_high = graph[1];
+    out->graph_reserved = graph[2], out->graph_reserved_high = graph[3];
+    return 1;
+}
+
+/* Inside the device. A host whose pool never held a byte may have one of its own, and says itself
+   what that holds. */
+static void memlord_cuda_i_pool_tell(const memlord_cuda_i_driver *d, memlord_cuda_i_seat *seat,
+                                     int device) {
+    memlord_cuda_pool pool;
+    if (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_NO_RESERVED) return;
+    if (!d->pools[device] || !memlord_cuda_i_pool_read(d, device, &pool)) return;
+    if (!memlord_cuda_i_load(&seat->pooled[device])) {
+        if (!pool.reserved_high && !pool.graph_reserved_high) return;
+        memlord_cuda_i_store(&seat->pooled[device], 1); /* only ever goes up: order is nobody's */
+    }
+    (void)memlord_reserved_set(seat->lord, memlord_device_cuda(device),
+                               pool.reserved + pool.graph_reserved, UINT64_MAX);
+}
+
+/* An integrated GPU that could not share the cpu's place: what is available there all the same, not
+   what the driver calls free, which leaves out the page cache. */
+static int memlord_cuda_i_capacity_cpu(memlord *lord, memlord_capacity *out) {
+    memlord_capacity cpu;
+    (void)memlord_capacity_sample(lord, memlord_device_cpu());
+    if (memlord_capacity_get(lord, memlord_device_cpu(), &cpu) || !cpu.known) return -1;
+    out->total = cpu.total;
+    out->used = cpu.used;
+    out->process = cpu.process;
+    return 0;
+}
+
+static int memlord_cuda_i_capacity(void *user, memlord_device device, memlord_capacity *out) {
+    memlord_cuda_i_seat *seat = (memlord_cuda_i_seat *)user;
+    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+    const memlord_cuda_i_nvml *nvml = &memlord_cuda_i_process.nvml;
+    int no_nvml = (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_NO_NVML) != 0;
+    int i = device.index, mode, known = 0;
+    size_t unused = 0, total = 0;
+    uint64_t nvml_unused = 0, nvml_total = 0;
+    if (!d || i < 0 || i >= d->known) return -1;
+    if (d->integrated[i]) return memlord_cuda_i_capacity_cpu(seat->lord, out);
+    if (memlord_cuda_i_enter_device(d, i, &mode)) {
+        known = d->memory_info(&unused, &total) == 0 && total > 0;
+        memlord_cuda_i_pool_tell(d, seat, i);
+        memlord_cuda_i_leave_device(d, i, &mode);
+    }
+    if (known) {
+        out->total = total;
+        out->used = total - unused;
+    } else if (!no_nvml && memlord_cuda_i_nvml_ask(nvml, i, &nvml_total, &nvml_unused)) {
+        out->total = nvml_total; /* never mixed with the driver's: it counts another total */
+        out->used = nvml_total - nvml_unused;
+    } else {
+        return -1;
+    }
+    out->process = no_nvml ? 0 : memlord_cuda_i_nvml_share(nvml, i);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ >>collection --
+   Owns giving back what a device's pools hold and nobody uses. Locks: seats_lock, to read how much
+   to keep. */
+
+#if defined(MEMLORD_CUDA_NVTX)
+static void memlord_cuda_i_nvtx_begin(const char *what, memlord_device device) {
+    char text[96], name[32];
+    size_t n = strlen(what);
+    (void)memlord_device_name(device, name, sizeof name);
+    if (n > sizeof text - sizeof name - 2) n = sizeof text - sizeof name - 2;
+    memcpy(text, what, n);
+    text[n++] = ' ';
+    memcpy(text + n, name, strlen(name) + 1);
+    (void)nvtxRangePushA(text);
+}
+static void memlord_cuda_i_nvtx_mark(const char *what, uint64_t bytes) {
+    nvtxEventAttributes_t event;
+    memset(&event, 0, sizeof event);
+    event.version = NVTX_VERSION;
+    event.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    event.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
+    event.payload.ullValue = bytes;
+    event.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    event.message.ascii = what;
+    nvtxMarkEx(&event);
+}
+static void memlord_cuda_i_nvtx_end(void) { (void)nvtxRangePop(); }
+#else
+static void memlord_cuda_i_nvtx_begin(const char *what, memlord_device device) {
+    (void)what, (void)device;
+}
+static void memlord_cuda_i_nvtx_mark(const char *what, uint64_t bytes) { (void)what, (void)bytes; }
+static void memlord_cuda_i_nvtx_end(void) {}
+#endif
+
+/* Inside the device: trims both, and answers the bytes; 0 in *ran: it could not. */
+static uint64_t memlord_cuda_i_trim(const memlord_cuda_i_driver *d, int device, uint64_t keep,
+                                    int *ran) {
+    memlord_cuda_pool before, after;
+    cudaMemPool_t pool = NULL;
+    uint64_t had, has;
+    *ran = 0;
+    memset(&before, 0, sizeof before);
+    memset(&after, 0, sizeof after);
+    if (!memlord_cuda_i_pool_read(d, device, &before)) return 0;
+    if (d->pool_current(&pool, d->handle[device]) == 0)
+        *ran |= d->pool_trim(pool, keep > SIZE_MAX ? SIZE_MAX : (size_t)keep) == 0;
+    if (d->graph_trim) *ran |= d->graph_trim(d->handle[device]) == 0;
+    if (!*ran || !memlord_cuda_i_pool_read(d, device, &after)) return 0;
+    had = before.reserved + before.graph_reserved;
+    has = after.reserved + after.graph_reserved;
+    return had > has ? had - has : 0;
+}
+
+static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
+                                                const memlord_gc_event *event) {
+    memlord_cuda_i_seat *seat = (memlord_cuda_i_seat *)user;
+    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+    memlord_gc_result result = {0, 0, 0};
+    int i = event->device.index, mode;
+    uint64_t keep;
+    (void)lord;
+    if (!d || i < 0 || i >= d->known || !d->pools[i]) return result;
+    memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
+    keep = seat->keep_bytes;
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
+    memlord_cuda_i_nvtx_begin("memlord collection", event->device);
+    if (memlord_cuda_i_enter_device(d, i, &mode)) {
+        if (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_SYNC) (void)d->context_wait();
+        result.reclaimed = memlord_cuda_i_trim(d, i, keep, &result.ran);
+        memlord_cuda_i_pool_tell(d, seat, i);
+        memlord_cuda_i_leave_device(d, i, &mode);
+    }
+    memlord_cuda_i_nvtx_mark("memlord reclaimed", result.reclaimed);
+    memlord_cuda_i_nvtx_end();
+    return result;
+}
+
+/* ---------------------------------------------------------------------- >>events --
+   Owns fences made of events, and the events between uses: a list per context, since an event
+   serves the streams of its own alone. Fences come from pages that are kept. Locks:
+   events_lock, never while the driver or the ledger is called. */
+
+typedef struct memlord_cuda_i_fence {
+    struct memlord_cuda_i_fence *next;
+    cudaStream_t stream;
+    cudaEvent_t event; /* of `context`; NULL: none yet */
+    void *context;     /* the stream's; NULL: the stream has none, and the fence fails */
+    int recorded;
+} memlord_cuda_i_fence;
+
+typedef struct memlord_cuda_i_bin {
+    void *context;
+    memlord_cuda_i_fence *first; /* with events */
+    unsigned n;
+} memlord_cuda_i_bin;
+
+static memlord_cuda_i_lock memlord_cuda_i_events_lock = MEMLORD_CUDA_I_LOCK;
+static struct {
+    memlord_cuda_i_bin bins[MEMLORD_CUDA_MAX_DEVICES];
+    memlord_cuda_i_fence *spare;  /* without */
+    memlord_cuda_i_u64 capturing; /* captures begun and not ended: a level, nothing hangs on it */
+} memlord_cuda_i_events;
+
+/* Under the lock. */
+static memlord_cuda_i_bin *memlord_cuda_i_bin_of(void *context) {
+    int i;
+    for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++) {
+        memlord_cuda_i_bin *bin = &memlord_cuda_i_events.bins[i];
+        if (!bin->first) bin->context = context; /* an empty one is anybody's */
+        if (bin->context == context) return bin;
+    }
+    return NULL;
+}
+
+/* Cuts pages into fences; the operating system's, so that no malloc of the host's is called. */
+static void memlord_cuda_i_fences_make(void) {
+    enum { PIECE = 16384 };
+    memlord_allocator pages;
+    memlord_cuda_i_fence *made;
+    size_t i, n = PIECE / sizeof *made;
+    memlord_os_allocator(&pages);
+    made = (memlord_cuda_i_fence *)pages.alloc(pages.user, PIECE);
+    if (!made) return;
+    memset(made, 0, PIECE);
+    for (i = 0; i + 1 < n; i++) made[i].next = &made[i + 1];
+    memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
+    made[n - 1].next = memlord_cuda_i_events.spare;
+    memlord_cuda_i_events.spare = made;
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_events_lock);
+}
+
+/* With an event of the context, if one is kept. NULL: no memory. */
+static memlord_cuda_i_fence *memlord_cuda_i_fence_take(void *context) {
+    memlord_cuda_i_fence *fence = NULL;
+    memlord_cuda_i_bin *bin;
+    int round;
+    for (round = 0; round < 2 && !fence; round++) {
+        if (round) memlord_cuda_i_fences_make();
+        memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
+        bin = context ? memlord_cuda_i_bin_of(context) : NULL;
+        if (bin && bin->first) {
+            fence = bin->first;
+            bin->first = fence->next;
+            bin->n--;
+        } else if (memlord_cuda_i_events.spare) {
+            fence = memlord_cuda_i_events.spare;
+            memlord_cuda_i_events.spare = fence->next;
+        }
+        memlord_cuda_i_lock_drop(&memlord_cuda_i_events_lock);
+    }
+    if (fence) {
+        fence->next = NULL;
+        fence->context = context;
+        fence->recorded = 0;
+    }
+    return fence;
+}
+
+static void memlord_cuda_i_event_end(void *context, cudaEvent_t event) {
+    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+    int mode;
+    if (!d || !event || !memlord_cuda_i_enter_context(d, context, &mode)) return;
+    (void)d->event_destroy(event);
+    memlord_cuda_i_leave_context(d, &mode);
+}
+
+static void memlord_cuda_i_fence_give(memlord_cuda_i_fence *fence) {
+    cudaEvent_t event = fence->event;
+    void *context = fence->context;
+    memlord_cuda_i_bin *bin = NULL;
+    memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
+    if (event) bin = memlord_cuda_i_bin_of(context);
+    if (bin && bin->n < MEMLORD_CUDA_MAX_EVENTS) {
+        fence->next = bin->first;
+        bin->first = fence;
+        bin->n++;
+        event = NULL;
+    } else {
+        fence->event = NULL;
+        fence->next = memlord_cuda_i_events.spare;
+        memlord_cuda_i_events.spare = fence;
+    }
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_events_lock);
+    memlord_cuda_i_event_end(context, event);
+}
+
+/* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
+static int memlord_cuda_i_is_default(cudaStream_t stream) { return (uintptr_t)stream <= 2; }
+
+static cudaStream_t memlord_cuda_i_stream(cudaStream_t stream) {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+    if (!stream) return cudaStreamPerThread;
+#endif
+    return stream;
+}
+
+/* The context of a stream. A thread that never called the runtime has none current: then it is
+   that of the block's device. */
+static void *memlord_cuda_i_context_of(const memlord_cuda_i_driver *d, cudaStream_t stream,
+                                       memlord *lord, uint64_t storage) {
+    memlord_block_info info;
+    void *context = NULL;
+    int device;
+    if (!memlord_cuda_i_is_default(stream))
+        return d->stream_context(stream, &context) ? NULL : context;
+    if (d->context_current(&context) == 0 && context) return context;
+    if (memlord_block_find(lord, memlord_device_cuda(0), storage, &info)) return NULL;
+    device = info.device.index;
+    if (!memlord_cuda_i_active(d, device)) return NULL;
+    if (d->primary_retain(&context, d->handle[device])) return NULL;
+    (void)d->primary_release(d->handle[device]); /* others hold it: it was active */
+    return context;
+}
+
+static int memlord_cuda_i_is_capture(int error) {
+    return error >= MEMLORD_CUDA_I_CAPTURE_FIRST && error <= MEMLORD_CUDA_I_CAPTURE_LAST;
+}
+
+/* Inside the fence's context. An event that was kept may be gone with a reset of the device: then
+   one try with a fresh one. */
+static int memlord_cuda_i_event_record(const memlord_cuda_i_driver *d,
+                                       memlord_cuda_i_fence *fence) {
+    int r = 1;
+    if (fence->event) {
+        r = d->event_record(fence->event, fence->stream);
+        if (r == 0 || memlord_cuda_i_is_capture(r)) return r;
+        (void)d->event_destroy(fence->event);
+        fence->event = NULL;
+    }
+    r = d->event_create(&fence->event, MEMLORD_CUDA_I_EVENT_PLAIN);
+    if (r) {
+        fence->event = NULL;
+        return r;
+    }
+    return d->event_record(fence->event, fence->stream);
+}
+
+/* 1: recorded; 0: not while the stream is captured; -1: it cannot be. */
+static int memlord_cuda_i_fence_record(memlord_cuda_i_fence *fence) {
+    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+    int mode, status = 0, r;
+    if (fence->recorded) return 1;
+    if (!d || !memlord_cuda_i_enter_context(d, fence->context, &mode)) return -1;
+    r = d->stream_capturing(fence->stream, &status);
+    if (!r && !status) {
+        r = memlord_cuda_i_event_record(d, fence);
+        fence->recorded = r == 0;
+    }
+    memlord_cuda_i_leave_context(d, &mode);
+    if (fence->recorded) return 1;
+    return !r || memlord_cuda_i_is_capture(r) ? 0 : -1;
+}
+
+/* What the ledger asks: memlord_fence.done. */
+static int memlord_cuda_i_fence_done(void *user) {
+    memlord_cuda_i_fence *fence = (memlord_cuda_i_fence *)user;
+    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+    int mode, r;
+    if (memlord_cuda_i_load(&memlord_cuda_i_events.capturing)) return 0;
+    r = memlord_cuda_i_fence_record(fence);
+    if (r <= 0) return r;
+    if (!memlord_cuda_i_enter_context(d, fence->context, &mode)) return -1;
+    r = d->event_query(fence->event);
+    memlord_cuda_i_leave_context(d, &mode);
+    if (r == 0) return 1;
+    return r == MEMLORD_CUDA_I_NOT_READY || memlord_cuda_i_is_capture(r) ? 0 : -1;
+}
+
+static void memlord_cuda_i_fence_drop(void *user) {
+    memlord_cuda_i_fence_give((memlord_cuda_i_fence *)user);
+}
+
+/* A fence on what a stream was given so far. Per-thread streams share a handle, and are told apart
+   by the thread. 0: no memory. */
+static int memlord_cuda_i_fence_make(memlord *lord, const void *ptr, cudaStream_t stream,
+                                     memlord_fence *out) {
+    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+    memlord_cuda_i_fence *fence;
+    void *context = NULL;
+    stream = memlord_cuda_i_stream(stream);
+    if (d) context = memlord_cuda_i_context_of(d, stream, lord, MEMLORD_KEY(ptr));
+    fence = memlord_cuda_i_fence_take(context);
+    if (!fence) return 0;
+    fence->stream = stream;
+    out->done = memlord_cuda_i_fence_done;
+    out->user = fence;
+    out->drop = memlord_cuda_i_fence_drop;
+    out->queue = (uint64_t)(uintptr_t)stream;
+    if (stream == cudaStreamPerThread) out->queue |= memlord_cuda_i_thread_id() << 2;
+    return 1;
+}
+
+/* -------------------------------------------------------------------- >>requests --
+   Owns the way of an allocation: the real call, its device, its record, and the retry.
+   Locks: seats_lock, to read a policy. */
+
+enum {
+    MEMLORD_CUDA_I_PLAIN,
+    MEMLORD_CUDA_I_PITCH,
+    MEMLORD_CUDA_I_3D,
+    MEMLORD_CUDA_I_MANAGED,
+    MEMLORD_CUDA_I_ASYNC,
+    MEMLORD_CUDA_I_POOL,
+    MEMLORD_CUDA_I_HOST,
+    MEMLORD_CUDA_I_HOST_FLAGS
+};
+
+typedef struct memlord_cuda_i_request {
+    int kind;
+    unsigned flags;
+    void **ptr;
+    size_t *pitch;
+    struct cudaPitchedPtr *pitched;
+    size_t bytes; /* of a row, where there are rows */
+    size_t height, depth;
+    cudaMemPool_t pool;
+    cudaStream_t stream;
+    int clean; /* the runtime had no last error before */
+    cudaError_t answer;
+} memlord_cuda_i_request;
+
+static cudaError_t memlord_cuda_i_call(const memlord_cuda_i_request *q) {
+    struct cudaExtent extent;
+    switch (q->kind) {
+    case MEMLORD_CUDA_I_PLAIN: return MEMLORD_CUDA_I_REAL(cudaMalloc)(q->ptr, q->bytes);
+    case MEMLORD_CUDA_I_PITCH:
+        return MEMLORD_CUDA_I_REAL(cudaMallocPitch)(q->ptr, q->pitch, q->bytes, q->height);
+    case MEMLORD_CUDA_I_3D:
+        extent.width = q->bytes;
+        extent.height = q->height;
+        extent.depth = q->depth;
+        return MEMLORD_CUDA_I_REAL(cudaMalloc3D)(q->pitched, extent);
+    case MEMLORD_CUDA_I_MANAGED:
+        return MEMLORD_CUDA_I_REAL(cudaMallocManaged)(q->ptr, q->bytes, q->flags);
+    case MEMLORD_CUDA_I_ASYNC:
+        return MEMLORD_CUDA_I_REAL(cudaMallocAsync)(q->ptr, q->bytes, q->stream);
+    case MEMLORD_CUDA_I_POOL:
+        return MEMLORD_CUDA_I_REAL(cudaMallocFromPoolAsync)(q->ptr, q->bytes, q->pool, q->stream);
+    case MEMLORD_CUDA_I_HOST: return MEMLORD_CUDA_I_REAL(cudaMallocHost)(q->ptr, q->bytes);
+    default: return MEMLORD_CUDA_I_REAL(cudaHostAlloc)(q->ptr, q->bytes, q->flags);
+    }
+}
+
+/* What came out of a call that succeeded. */
+static void *memlord_cuda_i_made(const memlord_cuda_i_request *q) {
+    if (q->kind == MEMLORD_CUDA_I_3D) return q->pitched ? q->pitched->ptr : NULL;
+    return q->ptr ? *q->ptr : NULL;
+}
+
+static uint64_t memlord_cuda_i_size(const memlord_cuda_i_request *q) {
+    if (q->kind == MEMLORD_CUDA_I_PITCH) return (uint64_t)*q->pitch * q->height;
+    if (q->kind == MEMLORD_CUDA_I_3D) return (uint64_t)q->pitched->pitch * q->height * q->depth;
+    return q->bytes;
+}
+
+/* The current device as the runtime has it, when there is no driver to ask. */
+static int memlord_cuda_i_device_runtime(void) {
+    int clean = cudaPeekAtLastError() == cudaSuccess, device = 0;
+    if (cudaGetDevice(&device) == cudaSuccess) return device;
+    if (clean) (void)cudaGetLastError();
+    return 0;
+}
+
+static int memlord_cuda_i_device_current(const memlord_cuda_i_driver *d) {
+    int handle;
+    return d->context_device(&handle) ? memlord_cuda_i_device_runtime()
+                                      : memlord_cuda_i_ordinal(d, handle);
+}
+
+static int memlord_cuda_i_device_stream(const memlord_cuda_i_driver *d, cudaStream_t stream) {
+    void *context = NULL;
+    int mode, device;
+    if (memlord_cuda_i_is_default(stream) || d->stream_context(stream, &context) ||
+        !memlord_cuda_i_enter_context(d, context, &mode))
+        return memlord_cuda_i_device_current(d);
+    device = memlord_cuda_i_device_current(d);
+    memlord_cuda_i_leave_context(d, &mode);
+    return device;
+}
+
+/* Where a request is, or was, served. A pool may be another device's than its stream: what came out
+   of it is known to the driver. */
+static memlord_device memlord_cuda_i_where(const memlord_cuda_i_request *q, const void *made) {
+    const memlord_cuda_i_driver *d;
+    int ordinal = 0;
+    if (q->kind == MEMLORD_CUDA_I_HOST || q->kind == MEMLORD_CUDA_I_HOST_FLAGS)
+        return memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    d = memlord_cuda_i_driver_get();
+    if (!d) return memlord_device_cuda(memlord_cuda_i_device_runtime());
+    if (d->devices == 1) return memlord_device_cuda(0);
+    if (q->kind == MEMLORD_CUDA_I_POOL && made &&
+        !d->pointer_attribute(&ordinal, MEMLORD_CUDA_I_POINTER_DEVICE, MEMLORD_KEY(made)))
+        return memlord_device_cuda(ordinal);
+    if (q->kind == MEMLORD_CUDA_I_POOL || q->kind == MEMLORD_CUDA_I_ASYNC)
+        return memlord_device_cuda(memlord_cuda_i_device_stream(d, q->stream));
+    return memlord_device_cuda(memlord_cuda_i_device_current(d));
+}
+
+/* "stream 0x7f12", "default stream": the tag of FLAG_TAG_STREAMS. */
+static int memlord_cuda_i_tag_stream(memlord *lord, const memlord_cuda_i_request *q,
+                                     uint64_t flags) {
+    char text[32] = "default stream";
+    uintptr_t v = (uintptr_t)q->stream;
+    int i = 9, shift = (int)(sizeof v * 8) - 4;
+    if (!(flags & MEMLORD_CUDA_FLAG_TAG_STREAMS)) return 0;
+    if (q->kind != MEMLORD_CUDA_I_ASYNC && q->kind != MEMLORD_CUDA_I_POOL) return 0;
+    if (!memlord_cuda_i_is_default(q->stream)) {
+        memcpy(text, "stream 0x", 9);
+        while (!(v >> shift)) shift -= 4;
+        for (; shift >= 0; shift -= 4) text[i++] = "0123456789abcdef"[(v >> shift) & 15];
+        text[i] = 0;
+    }
+    return memlord_tag_begin(lord, text) == MEMLORD_OK;
+}
+
+static cudaError_t memlord_cuda_i_alloc_plain(memlord *lord, memlord_cuda_i_request *q,
+                                              uint64_t flags, const memlord_site *site) {
+    cudaError_t r = memlord_cuda_i_call(q);
+    void *made = r == cudaSuccess ? memlord_cuda_i_made(q) : NULL;
+    int tagged;
+    if (!made) return r;
+    tagged = memlord_cuda_i_tag_stream(lord, q, flags);
+    (void)memlord_alloc(lord, memlord_cuda_i_where(q, made), MEMLORD_KEY(made),
+                        memlord_cuda_i_size(q), site);
+    if (tagged) (void)memlord_tag_end(lord);
+    return r;
+}
+
+/* memlord_try_fn. Out of memory is no sticky error: it is taken out of the slot, if that was clean,
+   so that neither the callbacks of a collection nor the host, after a success, see it. */
+static int memlord_cuda_i_try(void *user, uint64_t bytes, uint64_t *storage) {
+    memlord_cuda_i_request *q = (memlord_cuda_i_request *)user;
+    (void)bytes;
+    q->answer = memlord_cuda_i_call(q);
+    if (q->answer == cudaSuccess) *storage = MEMLORD_KEY(memlord_cuda_i_made(q));
+    if (q->answer == cudaErrorMemoryAllocation && q->clean) (void)cudaGetLastError();
+    return q->answer == cudaSuccess ? 0 : q->answer == cudaErrorMemoryAllocation ? 1 : -1;
+}
+
+/* Rows get longer by the pitch, which is known only afterwards; and a pool's device is. */
+static void memlord_cuda_i_settle(memlord *lord, const memlord_cuda_i_request *q,
+                                  memlord_device device, uint64_t asked, uint64_t storage,
+                                  const memlord_site *site) {
+    memlord_device where = q->kind == MEMLORD_CUDA_I_POOL
+                               ? memlord_cuda_i_where(q, memlord_cuda_i_made(q))
+                               : device;
+    uint64_t bytes = memlord_cuda_i_size(q);
+    if (where.index != device.index) {
+        (void)memlord_free(lord, device, storage, site);
+        (void)memlord_alloc(lord, where, storage, bytes, site);
+    } else if (bytes != asked) {
+        (void)memlord_realloc(lord, device, storage, storage, bytes, site);
+    }
+}
+
+static cudaError_t memlord_cuda_i_alloc_retry(memlord *lord, memlord_cuda_i_request *q,
+                                              const memlord_retry *policy, uint64_t flags,
+                                              const memlord_site *site) {
+    memlord_device device = memlord_cuda_i_where(q, NULL);
+    uint64_t storage = 0, asked = (uint64_t)q->bytes * q->height * q->depth;
+    memlord_result r;
+    int tagged;
+    /* what asks for nothing, or for more than there is address space, the runtime may answer */
+    if (!asked || asked >> 48 || asked / q->height / q->depth != q->bytes)
+        return memlord_cuda_i_alloc_plain(lord, q, flags, site);
+    q->clean = cudaPeekAtLastError() == cudaSuccess;
+    q->answer = cudaErrorMemoryAllocation;
+    tagged = memlord_cuda_i_tag_stream(lord, q, flags);
+    r = memlord_alloc_retry(lord, device, asked, memlord_cuda_i_try, q, policy, &storage, site);
+    if (r == MEMLORD_OK) memlord_cuda_i_settle(lord, q, device, asked, storage, site);
+    if (tagged) (void)memlord_tag_end(lord);
+    if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
+    if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
+    /* once more, for the answer and the last error the host expects; and where the ledger has no
+       room for a request, as if nothing had been asked of it */
+    return memlord_cuda_i_alloc_plain(lord, q, flags, site);
+}
+
+/* The policy of a ledger's seat; NULL: the ledger's own. */
+static const memlord_retry *memlord_cuda_i_policy(memlord *lord, memlord_retry *copy) {
+    memlord_cuda_i_seat *seat;
+    const memlord_retry *policy = NULL;
+    memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
+    seat = memlord_cuda_i_seat_find(lord);
+    if (seat && seat->has_retry) {
+        *copy = seat->retry;
+        policy = copy;
+    }
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
+    return policy;
+}
+
+static cudaError_t memlord_cuda_i_alloc(memlord *lord, memlord_cuda_i_request *q,
+                                        const memlord_site *site) {
+    memlord_retry copy;
+    uint64_t flags;
+    if (!lord) return memlord_cuda_i_call(q);
+    flags = memlord_cuda_i_flags_of(lord);
+    if (!(flags & MEMLORD_CUDA_FLAG_RETRY)) return memlord_cuda_i_alloc_plain(lord, q, flags, site);
+    return memlord_cuda_i_alloc_retry(lord, q, memlord_cuda_i_policy(lord, &copy), flags, site);
+}
+
+static memlord_cuda_i_request memlord_cuda_i_request_of(int kind, void **ptr, size_t bytes) {
+    memlord_cuda_i_request q;
+    memset(&q, 0, sizeof q);
+    q.kind = kind;
+    q.ptr = ptr;
+    q.bytes = bytes;
+    q.height = q.depth = 1;
+    return q;
+}
+
+/* ----------------------------------------------------------------------- >>frees --
+   Owns the way of a free: off the map before the real one, as another thread may get the address
+   while that runs; freed when it succeeded, back as it was when it failed. Locks: none. */
+
+typedef struct memlord_cuda_i_ending {
+    memlord_realloc_token token;
+    memlord_device device;
+    uint64_t bytes;
+    int off; /* it is off the map */
+} memlord_cuda_i_ending;
+
+/* What pends is the ledger's already, and what it does not know is an unknown free. */
+static void memlord_cuda_i_free_begin(memlord *lord, int type, const void *ptr,
+                                      memlord_cuda_i_ending *end, const memlord_site *site) {
+    memlord_block_info info;
+    end->device = memlord_device_make(type, 0);
+    end->off = 0;
+    if (!lord || !ptr) return;
+    if (memlord_block_find(lord, end->device, MEMLORD_KEY(ptr), &info)) {
+        (void)memlord_free(lord, end->device, MEMLORD_KEY(ptr), site);
+        return;
+    }
+    if (info.pending) return;
+    end->bytes = info.bytes;
+    if (memlord_realloc_begin(lord, end->device, MEMLORD_KEY(ptr), &end->token) == MEMLORD_OK)
+        end->off = 1;
+    else
+        (void)memlord_realloc_end(lord, &end->token, 0, 0, NULL);
+}
+
+/* The free is that of another key, which nobody else can have: an address of the upper half, of
+   some sixty thousand that go round. */
+static cudaError_t memlord_cuda_i_free_end(memlord *lord, memlord_cuda_i_ending *end,
+                                           cudaError_t answer, const memlord_site *site) {
+    static memlord_cuda_i_u64 turn;
+    uint64_t key;
+    if (!end->off) return answer;
+    if (answer != cudaSuccess) {
+        (void)memlord_realloc_end(lord, &end->token, 0, 0, NULL);
+        return answer;
+    }
+    key = (uint64_t)1 << 63 | ((memlord_cuda_i_add(&turn, 1) & 0xffff) + 1) << 8;
+    (void)memlord_realloc_end(lord, &end->token, key, end->bytes, NULL);
+    (void)memlord_free(lord, end->device, key, site);
+    return answer;
+}
+
+/* ---------------------------------------------------------------------- >>public --
+   The functions of the API. */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* -- attach -- */
+
+/* An integrated GPU's memory is the cpu's, so that what is known of that, containers' limits
+   included, holds for it. Reservations in the way leave it a place of its own. */
+static void memlord_cuda_i_share(memlord_cuda_i_seat *seat, const memlord_cuda_i_driver *d,
+                                 int on) {
+    int i;
+    for (i = 0; i < d->known; i++) {
+        memlord_device device = memlord_device_cuda(i);
+        if (on && d->integrated[i])
+            seat->shared[i] =
+                memlord_device_share(seat->lord, device, memlord_device_cpu()) == MEMLORD_OK;
+        if (!on && seat->shared[i]) {
+            (void)memlord_device_share(seat->lord, device, device);
+            seat->shared[i] = 0;
+        }
+        if (!on) memlord_cuda_i_store(&seat->pooled[i], 0);
+    }
+}
+
+/* Takes everything off the ledger that a seat has put there. */
+static void memlord_cuda_i_unhook(memlord_cuda_i_seat *seat, const memlord_cuda_i_driver *d) {
+    uint64_t flags = memlord_cuda_i_load(&seat->flags);
+    (void)memlord_gc_callback_remove(seat->lord, MEMLORD_DEVICE_CUDA, memlord_cuda_i_collect, seat);
+    if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY))
+        (void)memlord_capacity_source(seat->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
+    memlord_cuda_i_share(seat, d, 0);
+}
+
+static memlord_result memlord_cuda_i_hook(memlord_cuda_i_seat *seat,
+                                          const memlord_cuda_i_driver *d) {
+    uint64_t flags = memlord_cuda_i_load(&seat->flags);
+    memlord_result r = MEMLORD_OK;
+    if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY)) {
+        memlord_cuda_i_share(seat, d, 1);
+        r = memlord_capacity_source(seat->lord, MEMLORD_DEVICE_CUDA, memlord_cuda_i_capacity, seat);
+    }
+    if (r == MEMLORD_OK && !(flags & MEMLORD_CUDA_FLAG_NO_TRIM))
+        r = memlord_gc_callback(seat->lord, MEMLORD_DEVICE_CUDA, memlord_cuda_i_collect, seat);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda_desc *desc) {
+    const memlord_cuda_i_driver *d;
+    memlord_cuda_i_seat *seat;
+    memlord_cuda_desc plain;
+    memlord_result r;
+    int was = MEMLORD_CUDA_I_EMPTY;
+    memset(&plain, 0, sizeof plain);
+    if (!desc) desc = &plain;
+    if (!lord) return MEMLORD_OK;
+    if (desc->retry && memlord_retry_check(desc->retry)) return MEMLORD_E_INVALID;
+    d = memlord_cuda_i_driver_get();
+    if (!d) return MEMLORD_E_UNSUPPORTED;
+    seat = memlord_cuda_i_seat_claim(lord, &was);
+    if (!seat) return MEMLORD_E_STATE;
+    if (was == MEMLORD_CUDA_I_TAKEN) memlord_cuda_i_unhook(seat, d);
+    (void)memlord_cuda_i_seat_fill(seat, was, d, desc);
+    r = memlord_cuda_i_hook(seat, d);
+    if (r) {
+        memlord_cuda_i_unhook(seat, d);
+        if (memlord_cuda_i_seat_fill(seat, MEMLORD_CUDA_I_TAKEN, d, NULL))
+            memlord_cuda_events_release();
+    }
+    memlord_cuda_i_seat_state(seat, r ? MEMLORD_CUDA_I_EMPTY : MEMLORD_CUDA_I_TAKEN);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord) {
+    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+    memlord_cuda_i_seat *seat;
+    int was = MEMLORD_CUDA_I_EMPTY;
+    if (!lord) return MEMLORD_OK;
+    if (!d) return MEMLORD_E_UNKNOWN;
+    seat = memlord_cuda_i_seat_claim(lord, &was);
+    if (!seat) return MEMLORD_E_STATE;
+    if (was == MEMLORD_CUDA_I_TAKEN) {
+        memlord_cuda_i_unhook(seat, d);
+        if (memlord_cuda_i_seat_fill(seat, was, d, NULL)) memlord_cuda_events_release();
+    }
+    memlord_cuda_i_seat_state(seat, MEMLORD_CUDA_I_EMPTY);
+    return was == MEMLORD_CUDA_I_TAKEN ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MEMLORD_API int memlord_cuda_attached(memlord *lord) {
+    memlord_cuda_i_seat *seat;
+    int attached;
+    if (!lord) return 0;
+    memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
+    seat = memlord_cuda_i_seat_find(lord);
+    attached = seat && seat->state == MEMLORD_CUDA_I_TAKEN;
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
+    return attached;
+}
+
+/* -- pools -- */
+
+MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
+                                                 memlord_cuda_pool *out) {
+    const memlord_cuda_i_driver *d;
+    int mode, read;
+    if (out) memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!out) return MEMLORD_E_INVALID;
+    d = memlord_cuda_i_driver_get();
+    if (!d) return MEMLORD_E_UNSUPPORTED;
+    if (device < 0 || device >= d->known) return MEMLORD_E_DEVICE;
+    if (!d->pools[device]) return MEMLORD_E_UNSUPPORTED;
+    if (!memlord_cuda_i_active(d, device)) return MEMLORD_E_STATE;
+    if (!memlord_cuda_i_enter_device(d, device, &mode)) return MEMLORD_E_UNKNOWN;
+    read = memlord_cuda_i_pool_read(d, device, out);
+    memlord_cuda_i_leave_device(d, device, &mode);
+    return read ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device) {
+    memlord_cuda_pool pool;
+    memlord_result r = memlord_cuda_pool_get(lord, device, &pool);
+    if (r) return r;
+    return memlord_reserved_set(lord, memlord_device_cuda(device),
+                                pool.reserved + pool.graph_reserved, UINT64_MAX);
+}
+
+/* -- wrapped functions: allocations -- */
+
+MEMLORD_API cudaError_t memlord_cuda_malloc(memlord *lord, void **ptr, size_t bytes,
+                                            const memlord_site *site) {
+    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_PLAIN, ptr, bytes);
+    return memlord_cuda_i_alloc(lord, &q, site);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
+                                                  const memlord_retry *policy,
+                                                  const memlord_site *site) {
+    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_PLAIN, ptr, bytes);
+    if (!lord) return memlord_cuda_i_call(&q);
+    return memlord_cuda_i_alloc_retry(lord, &q, policy, 0, site);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_malloc_pitch(memlord *lord, void **ptr, size_t *pitch,
+                                                  size_t width, size_t height,
+                                                  const memlord_site *site) {
+    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_PITCH, ptr, width);
+    q.pitch = pitch;
+    q.height = height;
+    return memlord_cuda_i_alloc(lord, &q, site);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_malloc_3d(memlord *lord, struct cudaPitchedPtr *ptr,
+                                               struct cudaExtent extent,
+                                               const memlord_site *site) {
+    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_3D, NULL, extent.width);
+    q.pitched = ptr;
+    q.height = extent.height;
+    q.depth = extent.depth;
+    return memlord_cuda_i_alloc(lord, &q, site);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_malloc_managed(memlord *lord, void **ptr, size_t bytes,
+                                                    unsigned int flags, const memlord_site *site) {
+    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_MANAGED, ptr, bytes);
+    q.flags = flags;
+    return memlord_cuda_i_alloc(lord, &q, site);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_malloc_async(memlord *lord, void **ptr, size_t bytes,
+                                                  cudaStream_t stream, const memlord_site *site) {
+    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_ASYNC, ptr, bytes);
+    q.stream = stream;
+    return memlord_cuda_i_alloc(lord, &q, site);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_malloc_from_pool_async(memlord *lord, void **ptr,
+                                                            size_t bytes, cudaMemPool_t pool,
+                                                            cudaStream_t stream,
+                                                            const memlord_site *site) {
+    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_POOL, ptr, bytes);
+    q.pool = pool;
+    q.stream = stream;
+    return memlord_cuda_i_alloc(lord, &q, site);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_malloc_host(memlord *lord, void **ptr, size_t bytes,
+                                                 const memlord_site *site) {
+    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_HOST, ptr, bytes);
+    return memlord_cuda_i_alloc(lord, &q, site);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_host_alloc(memlord *lord, void **ptr, size_t bytes,
+                                                unsigned int flags, const memlord_site *site) {
+    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_HOST_FLAGS, ptr, bytes);
+    q.flags = flags;
+    return memlord_cuda_i_alloc(lord, &q, site);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_host_register(memlord *lord, void *ptr, size_t bytes,
+                                                   unsigned int flags, const memlord_site *site) {
+    cudaError_t r = MEMLORD_CUDA_I_REAL(cudaHostRegister)(ptr, bytes, flags);
+    if (r == cudaSuccess && ptr)
+        (void)memlord_alloc(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), MEMLORD_KEY(ptr),
+                            bytes, site);
+    return r;
+}
+
+/* -- wrapped functions: frees -- */
+
+MEMLORD_API cudaError_t memlord_cuda_free(memlord *lord, void *ptr, const memlord_site *site) {
+    memlord_cuda_i_ending end;
+    memlord_cuda_i_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
+    return memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaFree)(ptr), site);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaStream_t stream,
+                                                const memlord_site *site) {
+    memlord_cuda_i_ending end;
+    memlord_cuda_i_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
+    return memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaFreeAsync)(ptr, stream),
+                                   site);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_free_host(memlord *lord, void *ptr,
+                                               const memlord_site *site) {
+    memlord_cuda_i_ending end;
+    memlord_cuda_i_free_begin(lord, MEMLORD_DEVICE_PINNED, ptr, &end, site);
+    return memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaFreeHost)(ptr), site);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_host_unregister(memlord *lord, void *ptr,
+                                                     const memlord_site *site) {
+    memlord_cuda_i_ending end;
+    memlord_cuda_i_free_begin(lord, MEMLORD_DEVICE_PINNED, ptr, &end, site);
+    return memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaHostUnregister)(ptr), site);
+}
+
+/* -- wrapped functions: streams -- */
+
+static cudaError_t memlord_cuda_i_synchronized(memlord *lord, cudaError_t answer) {
+    (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
+    return answer;
+}
+
+MEMLORD_API cudaError_t memlord_cuda_stream_synchronize(memlord *lord, cudaStream_t stream,
+                                                        const memlord_site *site) {
+    (void)site;
+    return memlord_cuda_i_synchronized(lord, MEMLORD_CUDA_I_REAL(cudaStreamSynchronize)(stream));
+}
+
+MEMLORD_API cudaError_t memlord_cuda_event_synchronize(memlord *lord, cudaEvent_t event,
+                                                       const memlord_site *site) {
+    (void)site;
+    return memlord_cuda_i_synchronized(lord, MEMLORD_CUDA_I_REAL(cudaEventSynchronize)(event));
+}
+
+MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const memlord_site *site) {
+    (void)site;
+    return memlord_cuda_i_synchronized(lord, MEMLORD_CUDA_I_REAL(cudaDeviceSynchronize)());
+}
+
+static int memlord_cuda_i_capturing(cudaStream_t stream) {
+    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+    int status = 0;
+    return d && !d->stream_capturing(memlord_cuda_i_stream(stream), &status) && status;
+}
+
+/* Before the real one: a poll on another thread must not come between. */
+MEMLORD_API cudaError_t memlord_cuda_stream_begin_capture(memlord *lord, cudaStream_t stream,
+                                                          enum cudaStreamCaptureMode mode,
+                                                          const memlord_site *site) {
+    cudaError_t r;
+    (void)lord, (void)site;
+    memlord_cuda_i_add(&memlord_cuda_i_events.capturing, 1);
+    r = MEMLORD_CUDA_I_REAL(cudaStreamBeginCapture)(stream, mode);
+    if (r != cudaSuccess) memlord_cuda_i_add(&memlord_cuda_i_events.capturing, UINT64_MAX);
+    return r;
+}
+
+/* An error may have ended the capture, or not: the stream knows. */
+MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStream_t stream,
+                                                        cudaGraph_t *graph,
+                                                        const memlord_site *site) {
+    int was = memlord_cuda_i_capturing(stream);
+    cudaError_t r = MEMLORD_CUDA_I_REAL(cudaStreamEndCapture)(stream, graph);
+    uint64_t n = memlord_cuda_i_load(&memlord_cuda_i_events.capturing);
+    (void)lord, (void)site;
+    if (r == cudaSuccess || (was && !memlord_cuda_i_capturing(stream)))
+        while (n && !memlord_cuda_i_cas(&memlord_cuda_i_events.capturing, &n, n - 1)) continue;
+    return r;
+}
+
+/* -- stream-ordered frees -- */
+
+MEMLORD_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void *ptr,
+                                                       cudaStream_t stream,
+                                                       const memlord_site *site) {
+    memlord_fence fence;
+    memlord_device device = memlord_device_cuda(0);
+    memlord_result r = MEMLORD_E_NOMEM;
+    if (!lord || !ptr) return MEMLORD_OK;
+    if (memlord_cuda_i_fence_make(lord, ptr, stream, &fence)) {
+        memlord_cuda_i_fence *own = (memlord_cuda_i_fence *)fence.user;
+        /* now, and not in the ledger's first question, which a deferring one asks later */
+        (void)memlord_cuda_i_fence_record(own);
+        r = memlord_free_deferred(lord, device, MEMLORD_KEY(ptr), fence, site);
+        if (r) memlord_cuda_i_fence_give(own);
+    }
+    return r == MEMLORD_E_NOMEM ? memlord_free(lord, device, MEMLORD_KEY(ptr), site) : r;
+}
+
+MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
+                                                   cudaStream_t stream) {
+    memlord_fence fence;
+    memlord_cuda_i_fence *own;
+    memlord_result r;
+    if (!lord || !ptr) return MEMLORD_OK;
+    if (!memlord_cuda_i_fence_make(lord, ptr, stream, &fence)) return MEMLORD_E_NOMEM;
+    own = (memlord_cuda_i_fence *)fence.user;
+    if (own->stream == cudaStreamPerThread) (void)memlord_cuda_i_fence_record(own);
+    r = memlord_block_use(lord, memlord_device_cuda(0), MEMLORD_KEY(ptr), fence);
+    if (r) memlord_cuda_i_fence_give(own);
+    return r;
+}
+
+MEMLORD_API void memlord_cuda_events_release(void) {
+    memlord_cuda_i_fence *fence;
+    int i;
+    do {
+        fence = NULL;
+        memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
+        for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES && !fence; i++) {
+            memlord_cuda_i_bin *bin = &memlord_cuda_i_events.bins[i];
+            fence = bin->first;
+            if (!fence) continue;
+            bin->first = fence->next;
+            bin->n--;
+        }
+        memlord_cuda_i_lock_drop(&memlord_cuda_i_events_lock);
+        if (fence) {
+            memlord_cuda_i_event_end(fence->context, fence->event);
+            fence->event = NULL;
+            memlord_cuda_i_fence_give(fence);
+        }
+    } while (fence);
+}
+
+/* ------------------------------------------------------------------------ >>wrap --
+   Emits what --wrap redirects to. Their names are the linker's. Sites are the callers' return
+   addresses. */
+
+#if defined(MEMLORD_CUDA_WRAP)
+#define MEMLORD_CUDA_I_HERE                                                                   \
+    memlord_site_at(MEMLORD_CUDA_SHIM_LORD, __builtin_return_address(0))
+#define MEMLORD_CUDA_I_X(real, ours, params, args)                                            \
+    cudaError_t MEMLORD_CUDA_I_WRAP(real)(MEMLORD_CUDA_I_ITEMS params) {                      \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MEMLORD_CUDA_I_ITEMS args,         \
+                                   MEMLORD_CUDA_I_HERE);                                      \
+    }
+#define MEMLORD_CUDA_I_X0(real, ours)                                                         \
+    cudaError_t MEMLORD_CUDA_I_WRAP(real)(void) {                                             \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MEMLORD_CUDA_I_HERE);              \
+    }
+MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
+#undef MEMLORD_CUDA_I_X
+#undef MEMLORD_CUDA_I_X0
+#undef MEMLORD_CUDA_I_HERE
+#endif
+
+/* Read through volatile pointers: compilers take two names for two functions. */
+MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
+    int missing = 0;
+    const char *name = NULL;
+#if defined(MEMLORD_CUDA_WRAP)
+#define MEMLORD_CUDA_I_CHECK(real, params)                                                    \
+    {                                                                                         \
+        cudaError_t (*volatile plain) params = real;                                          \
+        cudaError_t (*volatile wrapped) params = MEMLORD_CUDA_I_WRAP(real);                   \
+        if (plain != wrapped && !missing++) name = #real;                                     \
+    }
+#else
+#define MEMLORD_CUDA_I_CHECK(real, params) if (!missing++) name = #real;
+#endif
+#define MEMLORD_CUDA_I_X(real, ours, params, args) MEMLORD_CUDA_I_CHECK(real, params)
+#define MEMLORD_CUDA_I_X0(real, ours) MEMLORD_CUDA_I_CHECK(real, (void))
+    MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
+#undef MEMLORD_CUDA_I_X
+#undef MEMLORD_CUDA_I_X0
+#undef MEMLORD_CUDA_I_CHECK
+    if (first) *first = name;
+    return missing;
+}
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#undef MEMLORD_CUDA_I_FUNCTIONS
+#undef MEMLORD_CUDA_I_NVML_FUNCTIONS
+#undef MEMLORD_CUDA_I_NVML
+#undef MEMLORD_CUDA_I_LOCK
+#undef MEMLORD_CUDA_I_SPECIAL
+#undef MEMLORD_CUDA_I_REAL
+#undef MEMLORD_CUDA_I_WRAP
+#undef MEMLORD_CUDA_I_PASTE
+#endif /* MEMLORD_CUDA_IMPLEMENTATION */
+
+/* ------------------------------------------------------------------------- >>shim --
+   Last, so that nothing above is redirected; outside the guard, as another header may have
+   included memlord_cuda.h plainly before. The casts are for C++, whose runtime header takes
+   pointers of any type; so are the forms with more or fewer arguments. */
+#if defined(MEMLORD_CUDA_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MEMLORD_CUDA_I_SHIMMED)
+#define MEMLORD_CUDA_I_SHIMMED
+#ifndef MEMLORD_CUDA_SHIM_LORD
+#define MEMLORD_CUDA_SHIM_LORD memlord_global()
+#endif
+#undef cudaMalloc
+#undef cudaMallocPitch
+#undef cudaMalloc3D
+#undef cudaMallocManaged
+#undef cudaMallocAsync
+#undef cudaMallocFromPoolAsync
+#undef cudaFree
+#undef cudaFreeAsync
+#undef cudaMallocHost
+#undef cudaHostAlloc
+#undef cudaFreeHost
+#undef cudaHostRegister
+#undef cudaHostUnregister
+#undef cudaStreamBeginCapture
+#undef cudaStreamEndCapture
+#undef cudaStreamSynchronize
+#undef cudaEventSynchronize
+#undef cudaDeviceSynchronize
+#define cudaMalloc(ptr, bytes)                                                                \
+    memlord_cuda_malloc(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), bytes, MEMLORD_SITE())
+#define cudaMallocPitch(ptr, pitch, width, height)                                            \
+    memlord_cuda_malloc_pitch(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), pitch, width, height,   \
+                              MEMLORD_SITE())
+#define cudaMalloc3D(ptr, extent)                                                             \
+    memlord_cuda_malloc_3d(MEMLORD_CUDA_SHIM_LORD, ptr, extent, MEMLORD_SITE())
+#define cudaMallocManaged(ptr, ...)                                                           \
+    MEMLORD_CUDA_I_MANAGED_FORM(ptr, __VA_ARGS__, cudaMemAttachGlobal, 0)
+#define MEMLORD_CUDA_I_MANAGED_FORM(ptr, bytes, flags, ...)                                   \
+    memlord_cuda_malloc_managed(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), bytes, flags,         \
+                                MEMLORD_SITE())
+#define cudaMallocAsync(ptr, bytes, ...)                                                      \
+    MEMLORD_CUDA_I_ASYNC_FORM(ptr, bytes, __VA_ARGS__, MEMLORD_CUDA_I_ASYNC4,                 \
+                              MEMLORD_CUDA_I_ASYNC3, 0)
+#define MEMLORD_CUDA_I_ASYNC_FORM(ptr, bytes, a, b, form, ...) form(ptr, bytes, a, b)
+#define MEMLORD_CUDA_I_ASYNC3(ptr, bytes, stream, unused)                                     \
+    memlord_cuda_malloc_async(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), bytes, stream,          \
+                              MEMLORD_SITE())
+#define MEMLORD_CUDA_I_ASYNC4(ptr, bytes, pool, stream)                                       \
+    memlord_cuda_malloc_from_pool_async(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), bytes, pool,  \
+                                        stream, MEMLORD_SITE())
+#define cudaMallocFromPoolAsync(ptr, bytes, pool, stream)                                     \
+    MEMLORD_CUDA_I_ASYNC4(ptr, bytes, pool, stream)
+#define cudaFree(ptr) memlord_cuda_free(MEMLORD_CUDA_SHIM_LORD, ptr, MEMLORD_SITE())
+#define cudaFreeAsync(ptr, stream)                                                            \
+    memlord_cuda_free_async(MEMLORD_CUDA_SHIM_LORD, ptr, stream, MEMLORD_SITE())
+#define cudaMallocHost(ptr, ...)                                                              \
+    MEMLORD_CUDA_I_HOST_FORM(ptr, __VA_ARGS__, MEMLORD_CUDA_I_HOST3, MEMLORD_CUDA_I_HOST2, 0)
+#define MEMLORD_CUDA_I_HOST_FORM(ptr, bytes, flags, form, ...) form(ptr, bytes, flags)
+#define MEMLORD_CUDA_I_HOST2(ptr, bytes, unused)                                              \
+    memlord_cuda_malloc_host(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), bytes, MEMLORD_SITE())
+#define MEMLORD_CUDA_I_HOST3(ptr, bytes, flags)                                               \
+    memlord_cuda_host_alloc(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), bytes, flags,             \
+                            MEMLORD_SITE())
+#define cudaHostAlloc(ptr, bytes, flags) MEMLORD_CUDA_I_HOST3(ptr, bytes, flags)
+#define cudaFreeHost(ptr) memlord_cuda_free_host(MEMLORD_CUDA_SHIM_LORD, ptr, MEMLORD_SITE())
+#define cudaHostRegister(ptr, bytes, flags)                                                   \
+    memlord_cuda_host_register(MEMLORD_CUDA_SHIM_LORD, ptr, bytes, flags, MEMLORD_SITE())
+#define cudaHostUnregister(ptr)                                                               \
+    memlord_cuda_host_unregister(MEMLORD_CUDA_SHIM_LORD, ptr, MEMLORD_SITE())
+#define cudaStreamBeginCapture(stream, mode)                                                  \
+    memlord_cuda_stream_begin_capture(MEMLORD_CUDA_SHIM_LORD, stream, mode, MEMLORD_SITE())
+#define cudaStreamEndCapture(stream, graph)                                                   \
+    memlord_cuda_stream_end_capture(MEMLORD_CUDA_SHIM_LORD, stream, graph, MEMLORD_SITE())
+#define cudaStreamSynchronize(stream)                                                         \
+    memlord_cuda_stream_synchronize(MEMLORD_CUDA_SHIM_LORD, stream, MEMLORD_SITE())
+#define cudaEventSynchronize(event)                                                           \
+    memlord_cuda_event_synchronize(MEMLORD_CUDA_SHIM_LORD, event, MEMLORD_SITE())
+#define cudaDeviceSynchronize()                                                               \
+    memlord_cuda_device_synchronize(MEMLORD_CUDA_SHIM_LORD, MEMLORD_SITE())
+#endif
+
+/* MIT license: its text is at the end of memlord.h. */

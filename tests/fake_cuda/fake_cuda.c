@@ -1,0 +1,887 @@
+/* The fake of fake_cuda.h. One lock over all of it; what a thread has of its own is in `self`. */
+#include "fake_cuda.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STORAGES = 1 << 16, STREAMS = 256, EVENTS = 1 << 14, DEPTH = 64, NAMES = 96, QUEUED = 64 };
+enum { PLAIN = 1, POOL, GRAPH, HOST, REGISTERED };
+
+typedef struct storage {
+    int kind, device;
+    uint64_t bytes;
+    void *host;
+} storage;
+
+struct CUstream_st {
+    int device, alive, blocking;
+    int capturing; /* 0, 1 active, 2 invalidated */
+    int mode;
+    uint64_t given, done;
+    cudaHostFn_t fn[QUEUED]; /* run by who waits for the stream */
+    void *user[QUEUED];
+    int queued;
+};
+struct CUevent_st {
+    int device, alive, captured;
+    struct CUstream_st *stream;
+    uint64_t at;
+};
+
+fake_cuda fake;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static storage storages[STORAGES];
+static struct CUstream_st streams[STREAMS];
+static struct CUevent_st events[EVENTS];
+static struct CUstream_st defaults[FAKE_DEVICES];
+static int n_storages, n_streams, n_events;
+static char contexts[FAKE_DEVICES]; /* their addresses are the contexts */
+static struct {
+    const char *name;
+    uint64_t n;
+} counts[NAMES];
+static __thread struct {
+    int error, device, mode, depth;
+    int stack[DEPTH]; /* devices whose contexts were pushed */
+    int top;          /* 1 + the device the runtime made current, under the stack */
+} self;
+
+/* -- calls -- */
+
+static int begin(const char *name) {
+    int i = 0;
+    pthread_mutex_lock(&lock);
+    while (i < NAMES - 1 && counts[i].name && strcmp(counts[i].name, name)) i++;
+    counts[i].name = name;
+    counts[i].n++;
+    if (++fake.calls == fake.fail_at) return fake.fail_error ? fake.fail_error : 999;
+    if (fake.fail_name && fake.fail_times && !strcmp(fake.fail_name, name)) {
+        if (fake.fail_times > 0) fake.fail_times--;
+        return fake.fail_error ? fake.fail_error : 999;
+    }
+    return 0;
+}
+
+static int runtime(const char *name) {
+    int r = begin(name);
+    if (!r && fake.no_driver) r = cudaErrorInsufficientDriver;
+    if (!r && fake.sticky) r = fake.sticky;
+    return r;
+}
+
+static int leave(int r) {
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static cudaError_t end(int r) {
+    pthread_mutex_unlock(&lock);
+    if (r) self.error = r;
+    return (cudaError_t)r;
+}
+
+uint64_t fake_count(const char *name) {
+    uint64_t n = 0;
+    int i;
+    pthread_mutex_lock(&lock);
+    for (i = 0; i < NAMES; i++)
+        if (counts[i].name && !strcmp(counts[i].name, name)) n = counts[i].n;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+void fake_reset(int devices) {
+    int i;
+    pthread_mutex_lock(&lock);
+    for (i = 0; i < n_storages; i++)
+        if (storages[i].kind == HOST) free(storages[i].host);
+    memset(&fake, 0, sizeof fake);
+    memset(storages, 0, sizeof storages);
+    memset(streams, 0, sizeof streams);
+    memset(events, 0, sizeof events);
+    memset(counts, 0, sizeof counts);
+    memset(defaults, 0, sizeof defaults);
+    memset(&self, 0, sizeof self);
+    n_storages = n_streams = n_events = 0;
+    fake.devices = devices;
+    for (i = 0; i < FAKE_DEVICES; i++) {
+        fake_device *d = &fake.device[i];
+        d->total = FAKE_GIB;
+        d->pools = 1;
+        d->nvml_total = d->total + (16 << 20);
+        snprintf(d->pci, sizeof d->pci, "0000:%02x:00.0", 0x80 - i * 16);
+        defaults[i].device = i;
+        defaults[i].alive = defaults[i].blocking = 1;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* -- devices and contexts -- */
+
+static void activate(int device) {
+    if (!fake.device[device].active) fake.contexts++;
+    fake.device[device].active = 1;
+}
+
+void fake_activate(int device) {
+    pthread_mutex_lock(&lock);
+    fake.device[device].active = 1;
+    pthread_mutex_unlock(&lock);
+}
+
+int fake_depth(void) { return self.depth; }
+
+/* What a call of the runtime that needs one works on. */
+static int current(void) {
+    int device = self.depth ? self.stack[self.depth - 1] : self.device;
+    activate(device);
+    if (!self.depth) self.top = device + 1;
+    return device;
+}
+
+static uint64_t used(int device) {
+    const fake_device *d = &fake.device[device];
+    return d->others + d->plain + d->reserved + d->graph_reserved;
+}
+
+cudaError_t cudaGetDevice(int *device) {
+    int r = runtime("cudaGetDevice");
+    if (!r) *device = self.depth ? self.stack[self.depth - 1] : self.device;
+    return end(r);
+}
+
+cudaError_t cudaSetDevice(int device) {
+    int r = runtime("cudaSetDevice");
+    if (!r && (device < 0 || device >= fake.devices)) r = cudaErrorInvalidDevice;
+    if (!r) {
+        fake.set_devices++;
+        self.device = device;
+        self.top = device + 1;
+        activate(device);
+    }
+    return end(r);
+}
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    int r = runtime("cudaGetDeviceCount");
+    *count = r ? 0 : fake.devices;
+    return end(r);
+}
+
+cudaError_t cudaDriverGetVersion(int *version) {
+    *version = fake.no_driver ? 0 : 13000;
+    return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int *version) {
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void) {
+    int was = self.error;
+    int r = begin("cudaGetLastError");
+    (void)r;
+    self.error = fake.sticky;
+    leave(0);
+    return (cudaError_t)was;
+}
+
+cudaError_t cudaPeekAtLastError(void) { return (cudaError_t)self.error; }
+
+const char *cudaGetErrorString(cudaError_t error) {
+    return error == cudaSuccess ? "no error" : "an error of the fake";
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device) {
+    int r = runtime("cudaDeviceGetPCIBusId");
+    if (!r && (device < 0 || device >= fake.devices)) r = cudaErrorInvalidDevice;
+    if (!r) snprintf(text, (size_t)size, "%s", fake.device[device].pci);
+    return end(r);
+}
+
+cudaError_t cudaMemGetInfo(size_t *unused, size_t *total) {
+    int r = runtime("cudaMemGetInfo"), d;
+    if (!r) {
+        d = current();
+        *total = (size_t)fake.device[d].total;
+        *unused = (size_t)(fake.device[d].total - used(d));
+    }
+    return end(r);
+}
+
+/* -- capture -- */
+
+/* Calls that a capture forbids, unless the thread says it knows what it does. */
+static int unsafe(void) {
+    int i;
+    if (!fake.captures || self.mode == cudaStreamCaptureModeRelaxed) return 0;
+    fake.violated++;
+    for (i = 0; i < n_streams; i++)
+        if (streams[i].capturing) streams[i].capturing = 2;
+    return cudaErrorStreamCaptureUnsupported;
+}
+
+static struct CUstream_st *stream_of(cudaStream_t stream) {
+    int i;
+    if ((uintptr_t)stream <= 2) {
+        i = self.depth ? self.stack[self.depth - 1] : self.top ? self.top - 1 : self.device;
+        return &defaults[i];
+    }
+    return stream->alive ? stream : NULL;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
+    int r = runtime("cudaStreamBeginCapture");
+    struct CUstream_st *s = stream_of(stream);
+    if (!r && (!s || s->capturing || s == &defaults[s->device])) r = cudaErrorInvalidValue;
+    if (!r) {
+        s->capturing = 1;
+        s->mode = (int)mode;
+        fake.captures++;
+    }
+    return end(r);
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+    int r = runtime("cudaStreamEndCapture");
+    struct CUstream_st *s = stream_of(stream);
+    *graph = NULL;
+    if (!r && (!s || !s->capturing)) r = cudaErrorIllegalState;
+    if (!r) {
+        if (s->capturing == 2) r = cudaErrorStreamCaptureInvalidated;
+        s->capturing = 0;
+        fake.captures--;
+        if (!r) *graph = (cudaGraph_t)s;
+    }
+    return end(r);
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    (void)graph;
+    return end(runtime("cudaGraphDestroy"));
+}
+
+/* -- memory -- */
+
+static void *address_of(int i) {
+    return storages[i].host ? storages[i].host : (void *)(uintptr_t)(0x700000000000u + ((uint64_t)i << 21));
+}
+
+static storage *find(const void *ptr) {
+    int i;
+    uint64_t at = (uint64_t)(uintptr_t)ptr;
+    if (at >= 0x700000000000u && at < 0x700000000000u + ((uint64_t)STORAGES << 21))
+        if (storages[(at - 0x700000000000u) >> 21].kind) return &storages[(at - 0x700000000000u) >> 21];
+    for (i = 0; i < n_storages; i++)
+        if (storages[i].kind >= HOST && storages[i].host == ptr) return &storages[i];
+    return NULL;
+}
+
+static int alloc(int kind, int device, uint64_t bytes, void **ptr) {
+    fake_device *d = &fake.device[device];
+    uint64_t more = bytes;
+    int i = n_storages;
+    void *host = NULL;
+    if (!ptr) return cudaErrorInvalidValue;
+    if (!bytes) {
+        *ptr = NULL;
+        return 0;
+    }
+    if (kind == POOL) more = d->used + bytes > d->reserved ? d->used + bytes - d->reserved : 0;
+    if (kind < HOST && (bytes > d->total || used(device) + more > d->total))
+        return cudaErrorMemoryAllocation;
+    if (kind == HOST && !(host = malloc((size_t)bytes))) return cudaErrorMemoryAllocation;
+    if (i == STORAGES) /* the pool of numbers is used up: addresses come again */
+        for (i = 0; i < STORAGES - 1 && storages[i].kind;) i++;
+    else
+        n_storages++;
+    storages[i].kind = kind;
+    storages[i].device = device;
+    storages[i].bytes = bytes;
+    storages[i].host = host;
+    *ptr = address_of(i);
+    if (kind == PLAIN) d->plain += bytes;
+    if (kind == POOL) {
+        d->used += bytes, d->reserved += more;
+        if (d->used > d->used_high) d->used_high = d->used;
+        if (d->reserved > d->reserved_high) d->reserved_high = d->reserved;
+    }
+    if (kind == GRAPH) {
+        d->graph_used += bytes, d->graph_reserved += bytes;
+        if (d->graph_used > d->graph_used_high) d->graph_used_high = d->graph_used;
+        if (d->graph_reserved > d->graph_reserved_high)
+            d->graph_reserved_high = d->graph_reserved;
+    }
+    return 0;
+}
+
+static int release(const void *ptr, int host) {
+    storage *s = find(ptr);
+    fake_device *d;
+    if (!ptr) return 0;
+    if (!s || (host ? s->kind != host : s->kind >= HOST)) return cudaErrorInvalidValue;
+    d = &fake.device[s->device];
+    if (s->kind == PLAIN) d->plain -= s->bytes;
+    if (s->kind == POOL) d->used -= s->bytes;
+    if (s->kind == GRAPH) d->graph_used -= s->bytes;
+    if (s->kind == HOST) free(s->host);
+    memset(s, 0, sizeof *s);
+    return 0;
+}
+
+uint64_t fake_live(void) {
+    uint64_t n = 0;
+    int i;
+    pthread_mutex_lock(&lock);
+    for (i = 0; i < n_storages; i++) n += storages[i].kind != 0;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+cudaError_t cudaMalloc(void **ptr, size_t bytes) {
+    int r = runtime("cudaMalloc");
+    if (!r) r = unsafe();
+    if (!r) r = alloc(PLAIN, current(), bytes, ptr);
+    return end(r);
+}
+
+cudaError_t cudaMallocManaged(void **ptr, size_t bytes, unsigned int flags) {
+    int r = runtime("cudaMallocManaged");
+    (void)flags;
+    if (!r) r = unsafe();
+    if (!r) r = alloc(PLAIN, current(), bytes, ptr);
+    return end(r);
+}
+
+cudaError_t cudaMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height) {
+    int r = runtime("cudaMallocPitch");
+    size_t row = (width + 511) / 512 * 512;
+    if (!r) r = alloc(PLAIN, current(), (uint64_t)row * height, ptr);
+    if (!r) *pitch = row;
+    return end(r);
+}
+
+cudaError_t cudaMalloc3D(struct cudaPitchedPtr *ptr, struct cudaExtent extent) {
+    int r = runtime("cudaMalloc3D");
+    size_t row = (extent.width + 511) / 512 * 512;
+    if (!r) r = alloc(PLAIN, current(), (uint64_t)row * extent.height * extent.depth, &ptr->ptr);
+    if (!r) {
+        ptr->pitch = row;
+        ptr->xsize = extent.width;
+        ptr->ysize = extent.height;
+    }
+    return end(r);
+}
+
+static int alloc_async(cudaStream_t stream, int device, size_t bytes, void **ptr) {
+    struct CUstream_st *s = stream_of(stream);
+    if (!s) return cudaErrorInvalidResourceHandle;
+    if (!fake.device[s->device].pools) return cudaErrorNotSupported;
+    activate(s->device);
+    return alloc(s->capturing ? GRAPH : POOL, device < 0 ? s->device : device, bytes, ptr);
+}
+
+cudaError_t cudaMallocAsync(void **ptr, size_t bytes, cudaStream_t stream) {
+    int r = runtime("cudaMallocAsync");
+    if (!r && (uintptr_t)stream <= 2) (void)current();
+    if (!r) r = alloc_async(stream, -1, bytes, ptr);
+    return end(r);
+}
+
+/* A pool is the device it is of. */
+cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t bytes, cudaMemPool_t pool,
+                                    cudaStream_t stream) {
+    int r = runtime("cudaMallocFromPoolAsync");
+    int device = (int)((fake_device *)(void *)pool - fake.device);
+    if (!r && (device < 0 || device >= fake.devices)) r = cudaErrorInvalidValue;
+    if (!r && (uintptr_t)stream <= 2) (void)current();
+    if (!r) r = alloc_async(stream, device, bytes, ptr);
+    return end(r);
+}
+
+cudaError_t cudaFree(void *ptr) {
+    int r = runtime("cudaFree");
+    if (!r) r = unsafe();
+    if (!r) (void)current();
+    if (!r) r = release(ptr, 0);
+    return end(r);
+}
+
+cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream) {
+    int r = runtime("cudaFreeAsync");
+    if (!r && !stream_of(stream)) r = cudaErrorInvalidResourceHandle;
+    if (!r) r = ptr ? release(ptr, 0) : cudaErrorInvalidValue;
+    return end(r);
+}
+
+cudaError_t cudaMallocHost(void **ptr, size_t bytes) {
+    int r = runtime("cudaMallocHost");
+    if (!r) r = alloc(HOST, current(), bytes, ptr);
+    return end(r);
+}
+
+cudaError_t cudaHostAlloc(void **ptr, size_t bytes, unsigned int flags) {
+    int r = runtime("cudaHostAlloc");
+    (void)flags;
+    if (!r) r = alloc(HOST, current(), bytes, ptr);
+    return end(r);
+}
+
+cudaError_t cudaFreeHost(void *ptr) {
+    int r = runtime("cudaFreeHost");
+    if (!r) r = release(ptr, HOST);
+    return end(r);
+}
+
+cudaError_t cudaHostRegister(void *ptr, size_t bytes, unsigned int flags) {
+    int r = runtime("cudaHostRegister"), i;
+    (void)flags;
+    if (!r && (!ptr || !bytes || find(ptr))) r = cudaErrorInvalidValue;
+    if (!r) {
+        i = n_storages < STORAGES ? n_storages++ : STORAGES - 1;
+        storages[i].kind = REGISTERED;
+        storages[i].bytes = bytes;
+        storages[i].host = ptr;
+    }
+    return end(r);
+}
+
+cudaError_t cudaHostUnregister(void *ptr) {
+    int r = runtime("cudaHostUnregister");
+    if (!r) r = ptr ? release(ptr, REGISTERED) : cudaErrorInvalidValue;
+    return end(r);
+}
+
+cudaError_t cudaMemsetAsync(void *ptr, int value, size_t bytes, cudaStream_t stream) {
+    int r = runtime("cudaMemsetAsync");
+    storage *s = r ? NULL : find(ptr);
+    (void)value;
+    if (!r && (!s || bytes > s->bytes)) r = cudaErrorInvalidValue;
+    if (!r && !stream_of(stream)) r = cudaErrorInvalidResourceHandle;
+    return end(r);
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
+    int r = runtime("cudaDeviceGetDefaultMemPool");
+    if (!r && (device < 0 || device >= fake.devices)) r = cudaErrorInvalidDevice;
+    if (!r) *pool = (cudaMemPool_t)(void *)&fake.device[device];
+    return end(r);
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attr, void *value) {
+    int r = runtime("cudaMemPoolSetAttribute");
+    if (!r && attr == cudaMemPoolAttrReleaseThreshold)
+        memcpy(&((fake_device *)(void *)pool)->threshold, value, sizeof(uint64_t));
+    return end(r);
+}
+
+/* -- streams and events -- */
+
+void fake_stream_work(cudaStream_t stream) {
+    pthread_mutex_lock(&lock);
+    stream_of(stream)->given++;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_stream_finish(cudaStream_t stream) {
+    pthread_mutex_lock(&lock);
+    stream_of(stream)->done = stream_of(stream)->given;
+    pthread_mutex_unlock(&lock);
+}
+
+/* What is asked of the host happens when somebody waits. */
+static void wait_for(struct CUstream_st *s) {
+    while (s->queued) {
+        cudaHostFn_t fn = s->fn[0];
+        void *user = s->user[0];
+        memmove(s->fn, s->fn + 1, sizeof s->fn - sizeof s->fn[0]);
+        memmove(s->user, s->user + 1, sizeof s->user - sizeof s->user[0]);
+        s->queued--;
+        pthread_mutex_unlock(&lock);
+        fn(user);
+        pthread_mutex_lock(&lock);
+    }
+    s->done = s->given;
+    /* a pool gives back what it need not keep */
+    if (fake.device[s->device].reserved > fake.device[s->device].threshold) {
+        fake_device *d = &fake.device[s->device];
+        d->reserved = d->used > d->threshold ? d->used : d->threshold;
+    }
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user) {
+    int r = runtime("cudaLaunchHostFunc");
+    struct CUstream_st *s = stream_of(stream);
+    if (!r && (!s || s->queued == QUEUED)) r = cudaErrorInvalidResourceHandle;
+    if (!r) {
+        s->fn[s->queued] = fn;
+        s->user[s->queued++] = user;
+        s->given++;
+    }
+    return end(r);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags) {
+    int r = runtime("cudaStreamCreateWithFlags");
+    if (!r && n_streams == STREAMS) r = cudaErrorMemoryAllocation;
+    if (!r) {
+        struct CUstream_st *s = &streams[n_streams++];
+        s->device = current();
+        s->alive = 1;
+        s->blocking = !(flags & cudaStreamNonBlocking);
+        *stream = s;
+    }
+    return end(r);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    int r = runtime("cudaStreamDestroy");
+    if (!r && (!stream_of(stream) || (uintptr_t)stream <= 2)) r = cudaErrorInvalidResourceHandle;
+    if (!r) {
+        wait_for(stream);
+        stream->alive = 0;
+    }
+    return end(r);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    int r = runtime("cudaStreamSynchronize");
+    struct CUstream_st *s = stream_of(stream);
+    if (!r && !s) r = cudaErrorInvalidResourceHandle;
+    if (!r) wait_for(s);
+    return end(r);
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+    int r = runtime("cudaDeviceSynchronize"), i;
+    if (!r) {
+        int device = current();
+        wait_for(&defaults[device]);
+        for (i = 0; i < n_streams; i++)
+            if (streams[i].device == device) wait_for(&streams[i]);
+    }
+    return end(r);
+}
+
+static int event_make(cudaEvent_t *event, int device) {
+    if (n_events == EVENTS) return cudaErrorMemoryAllocation;
+    *event = &events[n_events++];
+    (*event)->device = device;
+    (*event)->alive = 1;
+    fake.events++;
+    fake.events_made++;
+    return 0;
+}
+
+static int event_end(cudaEvent_t event) {
+    if (!event || !event->alive) return cudaErrorInvalidResourceHandle;
+    event->alive = 0;
+    fake.events--;
+    return 0;
+}
+
+static int event_record(cudaEvent_t event, cudaStream_t stream) {
+    struct CUstream_st *s = stream_of(stream);
+    if (!s || !event || !event->alive || event->device != s->device)
+        return cudaErrorInvalidResourceHandle;
+    event->captured = s->capturing != 0;
+    if (s->capturing) fake.captured_records++;
+    event->stream = s;
+    event->at = s->given;
+    return 0;
+}
+
+static int event_query(cudaEvent_t event) {
+    if (!event || !event->alive) return cudaErrorInvalidResourceHandle;
+    if (event->captured) {
+        fake.violated++;
+        return cudaErrorCapturedEvent;
+    }
+    return !event->stream || event->stream->done >= event->at ? 0 : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
+    int r = runtime("cudaEventCreateWithFlags");
+    (void)flags;
+    if (!r) r = event_make(event, current());
+    return end(r);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    int r = runtime("cudaEventDestroy");
+    if (!r) r = event_end(event);
+    return end(r);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    int r = runtime("cudaEventRecord");
+    if (!r) r = event_record(event, stream);
+    return end(r);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    int r = runtime("cudaEventSynchronize");
+    if (!r && (!event || !event->alive)) r = cudaErrorInvalidResourceHandle;
+    if (!r && event->stream) wait_for(event->stream);
+    return end(r);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
+    int r = runtime("cudaStreamWaitEvent");
+    (void)flags;
+    if (!r && (!stream_of(stream) || !event || !event->alive)) r = cudaErrorInvalidResourceHandle;
+    return end(r);
+}
+
+/* -- the driver: no last error -- */
+
+static int valid(int device) { return device >= 0 && device < fake.devices; }
+
+int fake_cuInit(unsigned flags) {
+    int r = begin("cuInit");
+    (void)flags;
+    return leave(r ? r : fake.no_driver ? cudaErrorNoDevice : 0);
+}
+int fake_cuDeviceGetCount(int *count) {
+    int r = begin("cuDeviceGetCount");
+    *count = fake.devices;
+    return leave(r);
+}
+int fake_cuDeviceGet(int *device, int ordinal) {
+    int r = begin("cuDeviceGet");
+    *device = ordinal;
+    return leave(r ? r : valid(ordinal) ? 0 : 101);
+}
+int fake_cuDeviceGetAttribute(int *value, int attribute, int device) {
+    int r = begin("cuDeviceGetAttribute");
+    if (!r) *value = attribute == 18 ? fake.device[device].integrated : fake.device[device].pools;
+    return leave(r);
+}
+int fake_cuDeviceGetPCIBusId(char *text, int size, int device) {
+    int r = begin("cuDeviceGetPCIBusId");
+    if (!r) snprintf(text, (size_t)size, "%s", fake.device[device].pci);
+    return leave(r);
+}
+int fake_cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
+    int r = begin("cuDevicePrimaryCtxGetState");
+    if (!r) *flags = 0, *active = fake.device[device].active;
+    return leave(r);
+}
+int fake_cuDevicePrimaryCtxRetain(void **context, int device) {
+    int r = begin("cuDevicePrimaryCtxRetain");
+    if (!r) {
+        activate(device);
+        fake.device[device].retained++;
+        fake.retains++;
+        *context = &contexts[device];
+    }
+    return leave(r);
+}
+/* Releases what was retained even when told to fail: else a test of failures could not tell a leak
+   of ours from its own. */
+int fake_cuDevicePrimaryCtxRelease_v2(int device) {
+    int r = begin("cuDevicePrimaryCtxRelease_v2");
+    fake.device[device].retained--;
+    fake.retains--;
+    return leave(r);
+}
+int fake_cuCtxPushCurrent_v2(void *context) {
+    int r = begin("cuCtxPushCurrent_v2");
+    char *at = (char *)context;
+    if (!r && (at < contexts || at >= contexts + FAKE_DEVICES || self.depth == DEPTH)) r = 201;
+    if (!r) self.stack[self.depth++] = (int)(at - contexts);
+    return leave(r);
+}
+int fake_cuCtxPopCurrent_v2(void **context) {
+    int r = begin("cuCtxPopCurrent_v2");
+    if (!self.depth) {
+        fake.depth_errors++;
+        return leave(201);
+    }
+    *context = &contexts[self.stack[--self.depth]];
+    return leave(r);
+}
+int fake_cuCtxGetCurrent(void **context) {
+    int r = begin("cuCtxGetCurrent");
+    if (!r)
+        *context = self.depth ? &contexts[self.stack[self.depth - 1]]
+                   : self.top ? &contexts[self.top - 1]
+                              : NULL;
+    return leave(r);
+}
+int fake_cuCtxGetDevice(int *device) {
+    int r = begin("cuCtxGetDevice");
+    if (!r && !self.depth && !self.top) r = 201;
+    if (!r) *device = self.depth ? self.stack[self.depth - 1] : self.top - 1;
+    return leave(r);
+}
+int fake_cuCtxSynchronize(void) {
+    int r = begin("cuCtxSynchronize"), i;
+    if (!r && !self.depth && !self.top) r = 201;
+    if (!r) {
+        int device = self.depth ? self.stack[self.depth - 1] : self.top - 1;
+        for (i = 0; i < n_streams; i++)
+            if (streams[i].device == device) wait_for(&streams[i]);
+    }
+    return leave(r);
+}
+int fake_cuMemGetInfo_v2(size_t *unused, size_t *total) {
+    int r = begin("cuMemGetInfo_v2");
+    if (!r && !self.depth && !self.top) r = 201;
+    if (!r) r = unsafe();
+    if (!r) {
+        int device = self.depth ? self.stack[self.depth - 1] : self.top - 1;
+        *total = (size_t)fake.device[device].total;
+        *unused = (size_t)(fake.device[device].total - used(device));
+    }
+    return leave(r);
+}
+int fake_cuPointerGetAttribute(void *value, int attribute, unsigned long long ptr) {
+    int r = begin("cuPointerGetAttribute");
+    storage *s = find((void *)(uintptr_t)ptr);
+    if (!r && (!s || attribute != 9)) r = 1;
+    if (!r) memcpy(value, &s->device, sizeof s->device);
+    return leave(r);
+}
+int fake_cuDeviceGetMemPool(cudaMemPool_t *pool, int device) {
+    int r = begin("cuDeviceGetMemPool");
+    if (!r) *pool = (cudaMemPool_t)(void *)&fake.device[device];
+    return leave(r);
+}
+int fake_cuMemPoolGetAttribute(cudaMemPool_t pool, int attribute, void *value) {
+    int r = begin("cuMemPoolGetAttribute");
+    fake_device *d = (fake_device *)(void *)pool;
+    if (!r && (attribute < 5 || attribute > 8)) r = 1;
+    if (!r) memcpy(value, &(&d->reserved)[attribute - 5], sizeof(uint64_t));
+    return leave(r);
+}
+int fake_cuMemPoolTrimTo(cudaMemPool_t pool, size_t keep) {
+    int r = begin("cuMemPoolTrimTo");
+    fake_device *d = (fake_device *)(void *)pool;
+    if (!r) r = unsafe();
+    if (!r && d->reserved > keep) d->reserved = d->used > keep ? d->used : keep;
+    return leave(r);
+}
+int fake_cuDeviceGetGraphMemAttribute(int device, int attribute, void *value) {
+    int r = begin("cuDeviceGetGraphMemAttribute");
+    const fake_device *d = &fake.device[device];
+    const uint64_t values[] = {d->graph_used, d->graph_used_high, d->graph_reserved,
+                               d->graph_reserved_high};
+    if (!r) memcpy(value, &values[attribute & 3], sizeof values[0]);
+    return leave(r);
+}
+int fake_cuDeviceGraphMemTrim(int device) {
+    int r = begin("cuDeviceGraphMemTrim");
+    if (!r) r = unsafe();
+    if (!r) fake.device[device].graph_reserved = fake.device[device].graph_used;
+    return leave(r);
+}
+int fake_cuThreadExchangeStreamCaptureMode(int *mode) {
+    int r = begin("cuThreadExchangeStreamCaptureMode");
+    int was = self.mode;
+    if (r) return leave(r);
+    self.mode = *mode;
+    *mode = was;
+    return leave(0);
+}
+int fake_cuStreamIsCapturing(cudaStream_t stream, int *status) {
+    int r = begin("cuStreamIsCapturing"), i;
+    struct CUstream_st *s = stream_of(stream);
+    if (!r && !s) r = cudaErrorInvalidResourceHandle;
+    if (!r && s == &defaults[s->device])
+        for (i = 0; i < n_streams; i++)
+            if (streams[i].capturing && streams[i].blocking) r = 906;
+    if (!r) *status = s->capturing;
+    return leave(r);
+}
+int fake_cuStreamGetCtx(cudaStream_t stream, void **context) {
+    int r = begin("cuStreamGetCtx");
+    struct CUstream_st *s = stream_of(stream);
+    if (!r && !s) r = cudaErrorInvalidResourceHandle;
+    if (!r) *context = &contexts[s->device];
+    return leave(r);
+}
+int fake_cuEventCreate(cudaEvent_t *event, unsigned flags) {
+    int r = begin("cuEventCreate");
+    (void)flags;
+    if (!r && !self.depth && !self.top) r = 201;
+    if (!r) r = event_make(event, self.depth ? self.stack[self.depth - 1] : self.top - 1);
+    return leave(r);
+}
+int fake_cuEventDestroy_v2(cudaEvent_t event) {
+    int r = begin("cuEventDestroy_v2");
+    return leave(r ? r : event_end(event));
+}
+int fake_cuEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    int r = begin("cuEventRecord");
+    return leave(r ? r : event_record(event, stream));
+}
+int fake_cuEventQuery(cudaEvent_t event) {
+    int r = begin("cuEventQuery");
+    if (!r) r = unsafe();
+    return leave(r ? r : event_query(event));
+}
+/* A millisecond for each thing the stream was given between the two. */
+int fake_cuEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t stop) {
+    int r = begin("cuEventElapsedTime");
+    if (!r) r = event_query(stop);
+    if (!r) *ms = (float)(stop->at - start->at);
+    return leave(r);
+}
+
+/* -- NVML: devices in its own order, totals of its own -- */
+
+int fake_nvml_init(void) {
+    int r = begin("nvmlInit_v2");
+    if (!r) fake.nvml_inits++;
+    return leave(r);
+}
+int fake_nvml_shutdown(void) {
+    int r = begin("nvmlShutdown");
+    fake.nvml_inits--;
+    return leave(r);
+}
+int fake_nvml_by_pci(const char *id, void **device) {
+    int r = begin("nvmlDeviceGetHandleByPciBusId_v2"), i;
+    if (!r) r = 6;
+    for (i = 0; i < fake.devices && r == 6; i++)
+        if (!strcmp(fake.device[i].pci, id)) *device = &fake.device[i], r = 0;
+    return leave(r);
+}
+int fake_nvml_memory(void *device, void *info, int version) {
+    int r = begin(version == 2 ? "nvmlDeviceGetMemoryInfo_v2" : "nvmlDeviceGetMemoryInfo");
+    fake_device *d = (fake_device *)device;
+    unsigned long long free_bytes = d->nvml_total - used((int)(d - fake.device)) - (16 << 20);
+    unsigned v;
+    if (version == 2) {
+        unsigned long long v2[5] = {0, d->nvml_total, 16 << 20, free_bytes,
+                                    d->nvml_total - free_bytes - (16 << 20)};
+        memcpy(&v, info, sizeof v);
+        if (!r && v != 0x02000028) r = 25;
+        if (!r) memcpy((char *)info + 8, &v2[1], 4 * sizeof v2[0]);
+    } else if (!r) {
+        unsigned long long v1[3] = {d->nvml_total, free_bytes, d->nvml_total - free_bytes};
+        memcpy(info, v1, sizeof v1);
+    }
+    return leave(r);
+}
+int fake_nvml_mig(void *device, unsigned *current_mode, unsigned *pending) {
+    int r = begin("nvmlDeviceGetMigMode");
+    if (!r) *current_mode = *pending = ((fake_device *)device)->mig != 0;
+    return leave(r);
+}
+int fake_nvml_processes(void *device, unsigned *n, void *info) {
+    int r = begin("nvmlDeviceGetComputeRunningProcesses_v3");
+    const fake_device *d = (fake_device *)device;
+    struct {
+        unsigned pid;
+        unsigned long long bytes;
+        unsigned gpu, compute;
+    } one = {d->nvml_pid, d->nvml_used, 0, 0};
+    if (r) return leave(r);
+    *n = d->nvml_pid ? 1 : 0;
+    if (*n) memcpy(info, &one, sizeof one);
+    return leave(0);
+}

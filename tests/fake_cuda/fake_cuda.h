@@ -1,0 +1,118 @@
+/* A CUDA runtime, and the driver and NVML under it, that do what a test tells them to. Linked in
+   place of -lcudart; the driver and NVML are shared libraries that call back into it. Everything
+   may be used from any thread. Devices have memory that is only counted; host memory is real. */
+#ifndef FAKE_CUDA_H
+#define FAKE_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#endif
+#include <cuda_runtime_api.h>
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+
+enum { FAKE_DEVICES = 4, FAKE_GIB = 1 << 30 };
+
+typedef struct fake_device {
+    uint64_t total;
+    uint64_t others;       /* bytes of other processes */
+    int integrated, pools; /* attributes */
+    int active;            /* the primary context exists */
+    int retained;          /* by the driver's clients */
+    uint64_t plain;        /* bytes of cudaMalloc and its like */
+    uint64_t reserved, reserved_high, used, used_high; /* of the pool */
+    uint64_t threshold;                                /* its release threshold */
+    uint64_t graph_reserved, graph_reserved_high, graph_used, graph_used_high;
+    char pci[16];
+    uint64_t nvml_total; /* NVML counts another one */
+    int mig;
+    unsigned nvml_pid; /* who NVML says holds nvml_used of it */
+    uint64_t nvml_used;
+} fake_device;
+
+typedef struct fake_cuda {
+    int devices;
+    int no_driver;
+    fake_device device[FAKE_DEVICES];
+    uint64_t calls;       /* of anything */
+    uint64_t fail_at;     /* the number of the call that fails; 0: none */
+    int fail_error;       /* with this, 999 if 0 */
+    const char *fail_name; /* calls of this name fail ... */
+    int fail_times;        /* ... so often, -1: always */
+    int sticky;            /* every call of the runtime answers this */
+    int contexts;          /* primary contexts that came to be */
+    int retains;           /* of the driver's, not yet released */
+    int set_devices;       /* calls of cudaSetDevice */
+    int captures;          /* under way */
+    int violated;          /* unsafe calls, or queries of captured events, during them */
+    int captured_records;  /* events recorded on a stream that was captured */
+    int events, events_made; /* that exist; that were ever made */
+    int nvml_inits;        /* that were not shut down */
+    int depth_errors;      /* pops of a context that was not pushed */
+} fake_cuda;
+
+extern fake_cuda fake;
+
+/* Starts over: `devices` of 1 GiB, nothing active, this thread's state clean. */
+void fake_reset(int devices);
+uint64_t fake_count(const char *name);      /* calls of that name since */
+uint64_t fake_live(void);                   /* storages of all kinds */
+void fake_stream_work(cudaStream_t stream); /* gives it something to do */
+void fake_stream_finish(cudaStream_t stream);
+int fake_depth(void); /* contexts pushed on this thread */
+void fake_activate(int device);
+
+/* What the shared libraries call. */
+int fake_nvml_init(void);
+int fake_nvml_shutdown(void);
+int fake_nvml_by_pci(const char *id, void **device);
+int fake_nvml_memory(void *device, void *info, int version);
+int fake_nvml_mig(void *device, unsigned *current, unsigned *pending);
+int fake_nvml_processes(void *device, unsigned *n, void *info);
+
+/* name, parameters, arguments */
+#define FAKE_DRIVER(X)                                                                        \
+    X(cuInit, (unsigned flags), (flags))                                                      \
+    X(cuDeviceGetCount, (int *count), (count))                                                \
+    X(cuDeviceGet, (int *device, int ordinal), (device, ordinal))                             \
+    X(cuDeviceGetAttribute, (int *value, int attribute, int device),                          \
+      (value, attribute, device))                                                             \
+    X(cuDeviceGetPCIBusId, (char *text, int size, int device), (text, size, device))          \
+    X(cuDevicePrimaryCtxGetState, (int device, unsigned *flags, int *active),                 \
+      (device, flags, active))                                                                \
+    X(cuDevicePrimaryCtxRetain, (void **context, int device), (context, device))              \
+    X(cuDevicePrimaryCtxRelease_v2, (int device), (device))                                   \
+    X(cuCtxPushCurrent_v2, (void *context), (context))                                        \
+    X(cuCtxPopCurrent_v2, (void **context), (context))                                        \
+    X(cuCtxGetCurrent, (void **context), (context))                                           \
+    X(cuCtxGetDevice, (int *device), (device))                                                \
+    X(cuCtxSynchronize, (void), ())                                                           \
+    X(cuMemGetInfo_v2, (size_t *unused, size_t *total), (unused, total))                      \
+    X(cuPointerGetAttribute, (void *value, int attribute, unsigned long long ptr),            \
+      (value, attribute, ptr))                                                                \
+    X(cuDeviceGetMemPool, (cudaMemPool_t *pool, int device), (pool, device))                  \
+    X(cuMemPoolGetAttribute, (cudaMemPool_t pool, int attribute, void *value),                \
+      (pool, attribute, value))                                                               \
+    X(cuMemPoolTrimTo, (cudaMemPool_t pool, size_t keep), (pool, keep))                       \
+    X(cuDeviceGetGraphMemAttribute, (int device, int attribute, void *value),                 \
+      (device, attribute, value))                                                             \
+    X(cuDeviceGraphMemTrim, (int device), (device))                                           \
+    X(cuThreadExchangeStreamCaptureMode, (int *mode), (mode))                                 \
+    X(cuStreamIsCapturing, (cudaStream_t stream, int *status), (stream, status))              \
+    X(cuStreamGetCtx, (cudaStream_t stream, void **context), (stream, context))               \
+    X(cuEventCreate, (cudaEvent_t *event, unsigned flags), (event, flags))                    \
+    X(cuEventDestroy_v2, (cudaEvent_t event), (event))                                        \
+    X(cuEventRecord, (cudaEvent_t event, cudaStream_t stream), (event, stream))               \
+    X(cuEventQuery, (cudaEvent_t event), (event))                                             \
+    X(cuEventElapsedTime, (float *ms, cudaEvent_t start, cudaEvent_t end), (ms, start, end))
+
+#define FAKE_X(name, params, args) int fake_##name params;
+FAKE_DRIVER(FAKE_X)
+#undef FAKE_X
+
+#endif /* FAKE_CUDA_H */

@@ -1,0 +1,276 @@
+/* What a ledger is told of its devices, and what asking leaves untouched. */
+#include "support_cuda.h"
+
+static memlord_capacity capacity_of(memlord *lord, int device) {
+    memlord_capacity now;
+    assert_ok(memlord_capacity_get(lord, cuda(device), &now));
+    return now;
+}
+
+static void an_active_device_is_asked_of_the_driver(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_capacity now;
+    fake_activate(1);
+    fake.device[1].others = 100 * MIB;
+    assert_ok(memlord_capacity_sample(lord, cuda(1)));
+    now = capacity_of(lord, 1);
+    assert_int_equal(now.total, FAKE_GIB);
+    assert_int_equal(now.used, 100 * MIB);
+    assert_int_equal(now.process, 0);
+}
+
+static void an_untouched_device_is_asked_of_nvml_and_stays_untouched(void **state) {
+    memlord *lord = test_lord(state);
+    fake.device[1].others = 300 * MIB;
+    assert_ok(memlord_capacity_sample(lord, cuda(1)));
+    assert_int_equal(capacity_of(lord, 1).total, FAKE_GIB + 16 * MIB);
+    assert_int_equal(capacity_of(lord, 1).used, 316 * MIB); /* what NVML keeps included */
+    assert_int_equal(fake.contexts, 0);
+    assert_int_equal(fake_count("cuMemGetInfo_v2"), 0);
+    assert_int_equal(fake_count("nvmlDeviceGetMemoryInfo_v2"), 1);
+}
+
+static void nvml_finds_devices_by_their_pci_id(void **state) {
+    memlord *lord = test_lord(state);
+    int i;
+    for (i = 0; i < DEVICES; i++) fake.device[i].others = (uint64_t)(i + 1) * 64 * MIB;
+    for (i = 0; i < DEVICES; i++) {
+        assert_ok(memlord_capacity_sample(lord, cuda(i)));
+        assert_int_equal(capacity_of(lord, i).used, (uint64_t)(i + 1) * 64 * MIB + 16 * MIB);
+    }
+}
+
+static void attach_with(memlord *lord, uint32_t flags, const char *nvml) {
+    memlord_cuda_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = flags;
+    desc.nvml = nvml;
+    assert_ok(memlord_cuda_attach(lord, &desc));
+}
+
+static void an_older_nvml_says_the_same(void **state) {
+    memlord *lord = test_lord(state);
+    attach_with(lord, 0, "libnvml-v1.so");
+    fake.device[0].others = 300 * MIB;
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_int_equal(capacity_of(lord, 0).used, 316 * MIB);
+    assert_int_equal(fake_count("nvmlDeviceGetMemoryInfo"), 1);
+}
+
+static void an_nvml_whose_newer_call_fails_is_asked_the_older_way(void **state) {
+    memlord *lord = test_lord(state);
+    fake.fail_name = "nvmlDeviceGetMemoryInfo_v2";
+    fake.fail_times = -1;
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_int_equal(capacity_of(lord, 0).used, 16 * MIB);
+}
+
+static void without_nvml_an_untouched_device_is_unknown(void **state) {
+    memlord *lord = test_lord(state);
+    attach_with(lord, 0, "libabsent.so.1");
+    assert_int_equal(memlord_capacity_sample(lord, cuda(0)), MEMLORD_E_UNKNOWN);
+    attach_with(lord, MEMLORD_CUDA_FLAG_NO_NVML, "libnvml-v2.so");
+    assert_int_equal(memlord_capacity_sample(lord, cuda(0)), MEMLORD_E_UNKNOWN);
+    assert_int_equal(fake.nvml_inits, 0);
+    assert_int_equal(fake.contexts, 0);
+    fake_activate(0);
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+}
+
+static void a_mig_instance_is_asked_of_the_driver_alone(void **state) {
+    memlord *lord = test_lord(state);
+    fake.device[0].mig = 1;
+    fake.device[0].nvml_pid = (unsigned)getpid();
+    fake.device[0].nvml_used = 5 * MIB;
+    attach_with(lord, 0, "libnvml-v2.so");
+    assert_int_equal(memlord_capacity_sample(lord, cuda(0)), MEMLORD_E_UNKNOWN);
+    fake_activate(0);
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_int_equal(capacity_of(lord, 0).process, 0);
+}
+
+static void the_process_share_is_ours_or_unknown(void **state) {
+    memlord *lord = test_lord(state);
+    fake_activate(0);
+    fake.device[0].others = 50 * MIB;
+    fake.device[0].nvml_used = 20 * MIB;
+    fake.device[0].nvml_pid = (unsigned)getpid();
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_int_equal(capacity_of(lord, 0).process, 20 * MIB);
+    fake.device[0].nvml_pid++; /* a container's host knows us by another number */
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_int_equal(capacity_of(lord, 0).process, 0);
+    fake.device[0].nvml_pid--;
+    fake.device[0].nvml_used = UINT64_MAX; /* not available */
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_int_equal(capacity_of(lord, 0).process, 0);
+}
+
+static void a_device_out_of_range_is_unknown(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_capacity_sample(lord, cuda(DEVICES)), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_capacity_sample(lord, cuda(90)), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_gc_run(lord, cuda(DEVICES), MEMLORD_REASON_HOST, NULL),
+                     MEMLORD_E_STATE);
+}
+
+static void a_sample_leaves_the_current_device_and_the_last_error(void **state) {
+    memlord *lord = test_lord(state);
+    int device = -1;
+    assert_cuda(cudaSetDevice(1));
+    fake_activate(0);
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_cuda(cudaGetDevice(&device));
+    assert_int_equal(device, 1);
+    assert_int_equal(fake.set_devices, 1);
+    assert_int_equal(cudaFree((void *)64), cudaErrorInvalidValue); /* the host's own error */
+    fake.fail_name = "cuMemGetInfo_v2";
+    fake.fail_times = -1;
+    assert_ok(memlord_capacity_sample(lord, cuda(0))); /* from NVML */
+    assert_ok(memlord_capacity_sample(lord, cuda(2)));
+    assert_slot(cudaErrorInvalidValue);
+    assert_int_equal(cudaGetLastError(), cudaErrorInvalidValue);
+    assert_int_equal(fake_count("cudaGetLastError"), 1);
+}
+
+static void a_sample_disturbs_no_capture(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_cuda(cudaStreamEndCapture(stream, &graph));
+    assert_int_equal(fake.violated, 0);
+}
+
+static void any_call_of_a_sample_may_fail(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t n, before;
+    memlord_result r;
+    int failed = 0;
+    fake_activate(0);
+    fake.device[0].reserved = fake.device[0].reserved_high = MIB;
+    for (n = 1;; n++) {
+        before = fake.calls;
+        fake.fail_at = before + n;
+        r = memlord_capacity_sample(lord, cuda(0));
+        fake.fail_at = 0;
+        assert_true(r == MEMLORD_OK || r == MEMLORD_E_UNKNOWN);
+        failed += r != MEMLORD_OK;
+        assert_int_equal(fake_depth(), 0);
+        assert_int_equal(fake.retains, 0);
+        assert_slot(cudaSuccess);
+        if (fake.calls < before + n) break;
+    }
+    assert_true(n > 10);
+    assert_int_equal(failed, 0); /* NVML answers where the driver does not, and the other way */
+    assert_int_equal(fake.contexts, 0);
+}
+
+static void pollers_touch_no_device(void **state) {
+    memlord *lord = test_lord(state);
+    int i;
+    assert_ok(memlord_poller_start(lord, 10));
+    for (i = 0; i < DEVICES; i++) assert_ok(memlord_alloc(lord, cuda(i), 64, 4096, NULL));
+    for (i = 0; i < 500 && !capacity_of(lord, 2).known; i++) usleep(10000);
+    assert_true(capacity_of(lord, 2).known);
+    memlord_poller_stop(lord);
+    assert_int_equal(fake.contexts, 0);
+    assert_int_equal(fake.set_devices, 0);
+}
+
+/* -- pools -- */
+
+static void what_the_pool_holds_is_reserved(void **state) {
+    memlord *lord = test_lord(state);
+    void *ptr;
+    uint64_t keep = UINT64_MAX;
+    cudaMemPool_t pool;
+    assert_cuda(cudaDeviceGetDefaultMemPool(&pool, 0));
+    assert_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    assert_cuda(memlord_cuda_malloc_async(lord, &ptr, 8 * MIB, NULL, NULL));
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, 8 * MIB);
+    assert_cuda(memlord_cuda_free_async(lord, ptr, NULL, NULL));
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, 8 * MIB);
+    assert_int_equal(stats_of(lord, cuda(0)).cached, 8 * MIB);
+}
+
+static void what_the_host_says_of_its_own_pool_is_left_alone(void **state) {
+    memlord *lord = test_lord(state);
+    fake_activate(0);
+    assert_ok(memlord_reserved_set(lord, cuda(0), 77, UINT64_MAX));
+    assert_ok(memlord_capacity_sample(lord, cuda(0))); /* the device's pool was never used */
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, 77);
+    fake.device[0].reserved = fake.device[0].reserved_high = MIB;
+    attach_with(lord, MEMLORD_CUDA_FLAG_NO_RESERVED, "libnvml-v2.so");
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, 77);
+}
+
+static void a_pool_can_be_read(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_cuda_pool pool;
+    fake_activate(0);
+    fake.device[0].reserved = 5, fake.device[0].reserved_high = 6;
+    fake.device[0].used = 3, fake.device[0].used_high = 4;
+    fake.device[0].graph_reserved = 20, fake.device[0].graph_reserved_high = 21;
+    fake.device[0].graph_used = 10, fake.device[0].graph_used_high = 11;
+    assert_ok(memlord_cuda_pool_get(lord, 0, &pool));
+    assert_int_equal(pool.reserved, 5);
+    assert_int_equal(pool.reserved_high, 6);
+    assert_int_equal(pool.used, 3);
+    assert_int_equal(pool.used_high, 4);
+    assert_int_equal(pool.graph_reserved, 20);
+    assert_int_equal(pool.graph_reserved_high, 21);
+    assert_int_equal(pool.graph_used, 10);
+    assert_int_equal(pool.graph_used_high, 11);
+    assert_ok(memlord_cuda_pool_refresh(lord, 0));
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, 25);
+}
+
+static void pools_that_cannot_be_read_say_why(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_cuda_pool pool, zero;
+    memset(&zero, 0, sizeof zero);
+    memset(&pool, 0xee, sizeof pool);
+    assert_int_equal(memlord_cuda_pool_get(lord, 0, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_cuda_pool_get(lord, 0, &pool), MEMLORD_E_STATE);
+    assert_memory_equal(&pool, &zero, sizeof pool);
+    assert_int_equal(memlord_cuda_pool_get(lord, -1, &pool), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_cuda_pool_get(lord, DEVICES, &pool), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_cuda_pool_get(lord, 2, &pool), MEMLORD_E_UNSUPPORTED);
+    assert_int_equal(memlord_cuda_pool_refresh(lord, 1), MEMLORD_E_STATE);
+    fake_activate(0);
+    fake.fail_name = "cuMemPoolGetAttribute";
+    fake.fail_times = -1;
+    assert_int_equal(memlord_cuda_pool_get(lord, 0, &pool), MEMLORD_E_UNKNOWN);
+    assert_memory_equal(&pool, &zero, sizeof pool);
+    assert_int_equal(fake.contexts, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_CUDA(an_active_device_is_asked_of_the_driver),
+        TEST_CUDA(an_untouched_device_is_asked_of_nvml_and_stays_untouched),
+        TEST_CUDA(nvml_finds_devices_by_their_pci_id),
+        TEST_CUDA(an_older_nvml_says_the_same),
+        TEST_CUDA(an_nvml_whose_newer_call_fails_is_asked_the_older_way),
+        TEST_CUDA(without_nvml_an_untouched_device_is_unknown),
+        TEST_CUDA(a_mig_instance_is_asked_of_the_driver_alone),
+        TEST_CUDA(the_process_share_is_ours_or_unknown),
+        TEST_CUDA(a_device_out_of_range_is_unknown),
+        TEST_CUDA(a_sample_leaves_the_current_device_and_the_last_error),
+        TEST_CUDA(a_sample_disturbs_no_capture),
+        TEST_CUDA(any_call_of_a_sample_may_fail),
+        TEST_CUDA_WITH(pollers_touch_no_device, cuda_setup_threads),
+        TEST_CUDA(what_the_pool_holds_is_reserved),
+        TEST_CUDA(what_the_host_says_of_its_own_pool_is_left_alone),
+        TEST_CUDA(a_pool_can_be_read),
+        TEST_CUDA(pools_that_cannot_be_read_say_why),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
