@@ -31,7 +31,7 @@ cuda_include := $(firstword $(patsubst %/cuda_runtime_api.h,%,\
 	$(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h)) tests/fake_cuda/include)
 ptsz := CUDA_API_PER_THREAD_DEFAULT_STREAM
 
-suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) ptsz_test_cuda_alloc
+suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) ptsz_test_cuda_alloc ptsz_test_cuda_streams
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites)))
 examples := $(addprefix build/,quickstart llama bands oom server pool libmemlord_preload.so)
 scripts := tests/matrix.sh tests/examples.sh tests/consumers.sh tests/page.sh

@@ -358,6 +358,7 @@ cudaError_t cudaMallocManaged(void **ptr, size_t bytes, unsigned int flags) {
 cudaError_t cudaMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height) {
     int r = runtime("cudaMallocPitch");
     size_t row = (width + 511) / 512 * 512;
+    if (!r && width > FAKE_GIB) r = cudaErrorMemoryAllocation;
     if (!r) r = alloc(PLAIN, current(), (uint64_t)row * height, ptr);
     if (!r) *pitch = row;
     return end(r);

@@ -1,0 +1,472 @@
+/* Frees in the order of a stream: events, captures, streams that go away. */
+#include "support_cuda.h"
+
+static cudaStream_t stream_on(int device) {
+    cudaStream_t stream = NULL;
+    assert_cuda(cudaSetDevice(device));
+    assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return stream;
+}
+
+static void *block(memlord *lord, size_t bytes) {
+    void *ptr = NULL;
+    assert_cuda(memlord_cuda_malloc(lord, &ptr, bytes, NULL));
+    return ptr;
+}
+
+static uint64_t pending(memlord *lord) { return memlord_pending(lord, all()); }
+
+static void a_free_on_a_stream_pends_until_the_stream_is_done(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    void *ptr = block(lord, 1000);
+    fake_stream_work(stream);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, stream, NULL));
+    assert_int_equal(pending(lord), 1000);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 1000);
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    fake_stream_finish(stream);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+    assert_int_equal(pending(lord), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+    assert_int_equal(fake_live(), 1); /* the memory is the host's to return */
+    assert_cuda(cudaFree(ptr));
+    assert_slot(cudaSuccess);
+}
+
+static void the_release_of_a_pending_block_changes_no_books(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    void *ptr = block(lord, 1000);
+    fake_stream_work(stream);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, stream, NULL));
+    assert_cuda(memlord_cuda_free_async(lord, ptr, stream, NULL));
+    assert_int_equal(pending(lord), 1000);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
+    fake_stream_finish(stream);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+}
+
+static void an_idle_stream_credits_at_once(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    void *ptr = block(lord, 1000);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, stream, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(fake.events, 1); /* kept */
+}
+
+static void events_are_used_again(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t a = stream_on(0), b = stream_on(1);
+    int i;
+    for (i = 0; i < 100; i++) {
+        assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 8), a, NULL));
+        assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 8), b, NULL));
+    }
+    assert_int_equal(fake.events_made, 2); /* one for each device */
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_ok(memlord_cuda_detach(lord));
+    assert_int_equal(fake.events, 0);
+}
+
+static void no_more_events_are_kept_than_there_may_be(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    int i;
+    fake_stream_work(stream);
+    for (i = 0; i < 1000; i++)
+        assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 8), stream, NULL));
+    assert_int_equal(fake.events, 1000);
+    fake_stream_finish(stream);
+    assert_int_equal(memlord_retire(lord, all()), 8000);
+    assert_int_equal(fake.events, 256);
+}
+
+static void a_use_holds_back_a_free_until_its_stream_is_done(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t side = stream_on(0);
+    void *ptr = block(lord, 1000);
+    assert_ok(memlord_cuda_record_use(lord, ptr, side));
+    assert_int_equal(fake_count("cuEventRecord"), 0);
+    fake_stream_work(side); /* the use: the event comes after it, at the free */
+    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    assert_int_equal(fake_count("cuEventRecord"), 1);
+    assert_int_equal(pending(lord), 1000);
+    assert_int_equal(fake_live(), 0);
+    fake_stream_finish(side);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+    assert_int_equal(stats_of(lord, all()).frees, 1);
+    assert_balanced(lord, all());
+}
+
+static void every_stream_that_used_it_holds_it_back(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t a = stream_on(0), b = stream_on(0), c = stream_on(1);
+    void *ptr = block(lord, 1000);
+    assert_ok(memlord_cuda_record_use(lord, ptr, a));
+    assert_ok(memlord_cuda_record_use(lord, ptr, b));
+    assert_ok(memlord_cuda_record_use(lord, ptr, c));
+    assert_ok(memlord_cuda_record_use(lord, ptr, a)); /* takes the place of the first */
+    fake_stream_work(a), fake_stream_work(b), fake_stream_work(c);
+    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    fake_stream_finish(c);
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    fake_stream_finish(a);
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    fake_stream_finish(b);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+}
+
+static void a_failed_free_keeps_the_uses(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t side = stream_on(0);
+    void *ptr = block(lord, 1000);
+    assert_ok(memlord_cuda_record_use(lord, ptr, side));
+    fake_stream_work(side);
+    fake.fail_name = "cudaFree";
+    fake.fail_times = 1;
+    assert_int_equal(memlord_cuda_free(lord, ptr, NULL), 999);
+    assert_int_equal(pending(lord), 0);
+    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    assert_int_equal(pending(lord), 1000);
+    fake_stream_finish(side);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+    cudaGetLastError();
+}
+
+static void an_address_that_comes_again_ends_what_was_pending(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    void *ptr = block(lord, 1000);
+    fake_stream_work(stream);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, stream, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), MEMLORD_KEY(ptr), 300, NULL));
+    assert_int_equal(pending(lord), 0);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 300);
+    assert_int_equal(stats_of(lord, all()).implicit_frees, 0);
+    assert_ok(memlord_free(lord, cuda(0), MEMLORD_KEY(ptr), NULL));
+    fake_stream_finish(stream);
+}
+
+/* -- what is not there -- */
+
+static void a_block_never_seen_is_unknown(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    assert_int_equal(memlord_cuda_free_on_stream(lord, (void *)4096, stream, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_cuda_record_use(lord, (void *)4096, stream), MEMLORD_E_UNKNOWN);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 1);
+    assert_ok(memlord_cuda_free_on_stream(lord, NULL, stream, NULL));
+    assert_ok(memlord_cuda_free_on_stream(NULL, (void *)4096, stream, NULL));
+    assert_ok(memlord_cuda_record_use(NULL, (void *)4096, stream));
+}
+
+static void a_destroyed_stream_credits_at_once_and_is_counted(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    void *a = block(lord, 1000), *b = block(lord, 20);
+    assert_ok(memlord_cuda_record_use(lord, b, stream));
+    assert_cuda(cudaStreamDestroy(stream));
+    assert_ok(memlord_cuda_free_on_stream(lord, a, stream, NULL));
+    assert_cuda(memlord_cuda_free(lord, b, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 2);
+    assert_slot(cudaSuccess);
+}
+
+static void a_stream_destroyed_after_the_free_is_not_asked_again(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    void *ptr = block(lord, 1000);
+    uint64_t asked;
+    fake_stream_work(stream);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, stream, NULL));
+    assert_cuda(cudaStreamDestroy(stream)); /* waits, as the runtime's resources do */
+    asked = fake_count("cuStreamIsCapturing") + fake_count("cuStreamGetCtx");
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+    assert_int_equal(fake_count("cuStreamIsCapturing") + fake_count("cuStreamGetCtx"), asked);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+static void events_gone_with_a_reset_are_replaced(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 8), stream, NULL));
+    fake.fail_name = "cuEventRecord";
+    fake.fail_times = 1;
+    fake.fail_error = cudaErrorInvalidResourceHandle;
+    fake_stream_work(stream);
+    assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 1000), stream, NULL));
+    assert_int_equal(pending(lord), 1000);
+    assert_int_equal(fake.events_made, 2);
+    fake_stream_finish(stream);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+static void the_default_stream_is_that_of_the_current_context(void **state) {
+    memlord *lord = test_lord(state);
+    void *a, *b;
+    assert_cuda(cudaSetDevice(1));
+    a = block(lord, 1000);
+    assert_cuda(cudaSetDevice(0));
+    b = block(lord, 20);
+    fake_stream_work(NULL); /* device 0's */
+    assert_ok(memlord_cuda_free_on_stream(lord, b, NULL, NULL));
+    assert_int_equal(pending(lord), 20);
+    assert_cuda(cudaSetDevice(1));
+    assert_ok(memlord_cuda_free_on_stream(lord, a, NULL, NULL)); /* is idle, and is not held up */
+    assert_int_equal(memlord_allocated(lord, cuda(1)), 0);
+    assert_int_equal(pending(lord), 20);
+    assert_cuda(cudaSetDevice(0));
+    fake_stream_finish(NULL);
+    assert_int_equal(memlord_retire(lord, all()), 20);
+}
+
+static void *free_from_elsewhere(void *user) {
+    void **args = (void **)user;
+    args[2] = memlord_cuda_free_on_stream((memlord *)args[0], args[1], NULL, NULL) == MEMLORD_OK
+                  ? args
+                  : NULL;
+    return NULL;
+}
+
+static void a_thread_without_a_context_uses_that_of_the_blocks_device(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    void *args[3];
+    assert_cuda(cudaSetDevice(1));
+    args[0] = lord;
+    args[1] = block(lord, 1000);
+    assert_int_equal(pthread_create(&thread, NULL, free_from_elsewhere, args), 0);
+    pthread_join(thread, NULL);
+    assert_non_null(args[2]);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+    assert_int_equal(fake.contexts, 1); /* and none on device 0 */
+}
+
+/* -- captures -- */
+
+static void a_captured_stream_gets_its_event_after_the_capture(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    cudaGraph_t graph;
+    void *ptr = block(lord, 1000);
+    assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal)); /* not wrapped */
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, stream, NULL));
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    assert_int_equal(fake_count("cuEventRecord"), 0);
+    assert_int_equal(pending(lord), 1000);
+    assert_cuda(cudaStreamEndCapture(stream, &graph));
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+    assert_int_equal(fake_count("cuEventRecord"), 1);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+static void polling_during_a_capture_that_is_not_known_disturbs_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t work = stream_on(0), captured = stream_on(0);
+    cudaGraph_t graph;
+    void *ptr = block(lord, 1000);
+    fake_stream_work(work);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, work, NULL));
+    assert_cuda(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    fake_stream_finish(work);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+    assert_cuda(cudaStreamEndCapture(captured, &graph)); /* not invalidated */
+}
+
+static void nothing_is_polled_during_a_wrapped_capture(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t work = stream_on(0), captured = stream_on(0);
+    cudaGraph_t graph;
+    void *ptr = block(lord, 1000);
+    uint64_t calls;
+    fake_stream_work(work);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, work, NULL));
+    fake_stream_finish(work);
+    assert_cuda(memlord_cuda_stream_begin_capture(lord, captured, cudaStreamCaptureModeGlobal, NULL));
+    calls = fake.calls;
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    assert_int_equal(fake.calls, calls);
+    assert_cuda(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL));
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+}
+
+static void captures_that_fail_do_not_stop_the_polling(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t work = stream_on(0), captured = stream_on(0);
+    cudaGraph_t graph;
+    void *ptr = block(lord, 1000);
+    assert_int_equal(
+        memlord_cuda_stream_begin_capture(lord, NULL, cudaStreamCaptureModeGlobal, NULL),
+        cudaErrorInvalidValue);
+    assert_int_equal(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL),
+                     cudaErrorIllegalState);
+    assert_cuda(memlord_cuda_stream_begin_capture(lord, captured, cudaStreamCaptureModeGlobal, NULL));
+    assert_int_equal(cudaFree((void *)4096), cudaErrorStreamCaptureUnsupported); /* invalidates it */
+    assert_int_equal(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL),
+                     cudaErrorStreamCaptureInvalidated);
+    fake.violated = 0; /* that was the host */
+    fake_stream_work(work);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, work, NULL));
+    fake_stream_finish(work);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+    cudaGetLastError();
+}
+
+/* -- synchronisation -- */
+
+static void synchronising_retires(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    cudaEvent_t event;
+    int i;
+    for (i = 0; i < 3; i++) {
+        fake_stream_work(stream);
+        assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 1000), stream, NULL));
+        assert_int_equal(pending(lord), 1000);
+        if (i == 0) assert_cuda(memlord_cuda_stream_synchronize(lord, stream, NULL));
+        if (i == 1) assert_cuda(memlord_cuda_device_synchronize(lord, NULL));
+        if (i == 2) {
+            assert_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+            assert_cuda(cudaEventRecord(event, stream));
+            assert_cuda(memlord_cuda_event_synchronize(lord, event, NULL));
+            assert_cuda(cudaEventDestroy(event));
+        }
+        assert_int_equal(pending(lord), 0);
+    }
+}
+
+static void a_last_error_of_the_hosts_survives_polling(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    void *ptr = block(lord, 1000);
+    assert_int_equal(cudaFree((void *)4096), cudaErrorInvalidValue);
+    fake_stream_work(stream);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, stream, NULL));
+    assert_int_equal(memlord_retire(lord, all()), 0); /* not ready: an error, for the runtime */
+    assert_slot(cudaErrorInvalidValue);
+    fake_stream_finish(stream);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+    assert_int_equal(cudaGetLastError(), cudaErrorInvalidValue);
+}
+
+static void a_deferring_ledger_has_its_event_from_the_free(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    void *ptr = block(lord, 1000);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, stream, NULL));
+    assert_int_equal(fake_count("cuEventRecord"), 1);
+    fake_stream_work(stream); /* later, and nothing to wait for */
+    assert_int_equal(pending(lord), 1000);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+}
+
+/* -- failures -- */
+
+static void any_call_may_fail_and_no_byte_is_lost(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t a = stream_on(0), b = stream_on(1);
+    uint64_t n;
+    for (n = 1;; n++) {
+        uint64_t before;
+        void *x = block(lord, 1000), *y = block(lord, 20);
+        int k, reached;
+        fake_stream_work(a), fake_stream_work(b);
+        before = fake.calls;
+        fake.fail_at = before + n;
+        (void)memlord_cuda_record_use(lord, y, b);
+        (void)memlord_cuda_free_on_stream(lord, x, a, NULL);
+        for (k = 0; k < 2; k++)
+            if (memlord_cuda_free(lord, y, NULL) == cudaSuccess) break;
+        (void)memlord_retire(lord, all());
+        fake_stream_finish(a), fake_stream_finish(b);
+        (void)memlord_retire(lord, all());
+        reached = fake.calls >= before + n;
+        fake.fail_at = 0;
+        (void)memlord_retire(lord, all());
+        assert_int_equal(memlord_allocated(lord, all()), 0);
+        assert_int_equal(pending(lord), 0);
+        assert_int_equal(fake_depth(), 0);
+        assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
+        assert_cuda(cudaFree(x));
+        cudaGetLastError();
+        if (!reached) break;
+    }
+    assert_true(n > 15);
+    assert_balanced(lord, all());
+}
+
+static void *churn(void *user) {
+    memlord *lord = (memlord *)user;
+    cudaStream_t stream = NULL, side = NULL;
+    int i;
+    (void)cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    (void)cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);
+    for (i = 0; i < 500; i++) {
+        void *ptr = NULL;
+        (void)memlord_cuda_malloc_async(lord, &ptr, 4096, stream, NULL);
+        fake_stream_work(side);
+        if (i % 2) {
+            (void)memlord_cuda_record_use(lord, ptr, side);
+        } else {
+            (void)memlord_cuda_free_on_stream(lord, ptr, side, NULL);
+        }
+        (void)memlord_cuda_free_async(lord, ptr, stream, NULL);
+        if (i % 16 == 0) (void)memlord_cuda_stream_synchronize(lord, side, NULL);
+    }
+    (void)memlord_cuda_stream_synchronize(lord, side, NULL);
+    return NULL;
+}
+
+static void threads_lose_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t threads[6];
+    memlord_stats s;
+    int i;
+    for (i = 0; i < 6; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, lord), 0);
+    for (i = 0; i < 6; i++) pthread_join(threads[i], NULL);
+    (void)memlord_retire(lord, all());
+    s = stats_of(lord, all());
+    assert_int_equal(s.allocated, 0);
+    assert_int_equal(s.frees, 6 * 500);
+    assert_int_equal(s.unknown_frees, 0);
+    assert_int_equal(s.fence_failures, 0);
+    assert_int_equal(fake_live(), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_CUDA(a_free_on_a_stream_pends_until_the_stream_is_done),
+        TEST_CUDA(the_release_of_a_pending_block_changes_no_books),
+        TEST_CUDA(an_idle_stream_credits_at_once),
+        TEST_CUDA(events_are_used_again),
+        TEST_CUDA(no_more_events_are_kept_than_there_may_be),
+        TEST_CUDA(a_use_holds_back_a_free_until_its_stream_is_done),
+        TEST_CUDA(every_stream_that_used_it_holds_it_back),
+        TEST_CUDA(a_failed_free_keeps_the_uses),
+        TEST_CUDA(an_address_that_comes_again_ends_what_was_pending),
+        TEST_CUDA(a_block_never_seen_is_unknown),
+        TEST_CUDA(a_destroyed_stream_credits_at_once_and_is_counted),
+        TEST_CUDA(a_stream_destroyed_after_the_free_is_not_asked_again),
+        TEST_CUDA(events_gone_with_a_reset_are_replaced),
+        TEST_CUDA(the_default_stream_is_that_of_the_current_context),
+        TEST_CUDA(a_thread_without_a_context_uses_that_of_the_blocks_device),
+        TEST_CUDA(a_captured_stream_gets_its_event_after_the_capture),
+        TEST_CUDA(polling_during_a_capture_that_is_not_known_disturbs_nothing),
+        TEST_CUDA(nothing_is_polled_during_a_wrapped_capture),
+        TEST_CUDA(captures_that_fail_do_not_stop_the_polling),
+        TEST_CUDA(synchronising_retires),
+        TEST_CUDA(a_last_error_of_the_hosts_survives_polling),
+        TEST_CUDA_WITH(a_deferring_ledger_has_its_event_from_the_free, cuda_setup_defer),
+        TEST_CUDA(any_call_may_fail_and_no_byte_is_lost),
+        TEST_CUDA_WITH(threads_lose_nothing, cuda_setup_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
