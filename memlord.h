@@ -12221,20 +12221,22 @@ static void memlord_i_text_balance(memlord_i_report *r, const memlord_i_place_li
     memlord_i_puts(r->o, used < line->self ? " (less is in use than was recorded)\n" : "\n");
 }
 
-/* What was lost of what is not a device's. */
+/* What is not a device's and is not there: without room, or no longer kept. */
 static void memlord_i_text_lost(memlord_i_report *r) {
-    const uint64_t lost[] = {memlord_i_u64_load(&r->lord->lost_scopes),
-                             memlord_i_invocations_gone(r->lord),
-                             memlord_i_u64_load(&r->lord->lost_snapshots)};
-    static const char *const what[] = {" scopes", " invocations of scopes", " snapshots"};
-    size_t i, shown = 0;
-    for (i = 0; i < 3; i++) {
-        if (!lost[i]) continue;
-        memlord_i_puts(r->o, shown++ ? ", " : "no room for ");
-        memlord_i_put_u64(r->o, lost[i]);
-        memlord_i_puts(r->o, what[i]);
+    const uint64_t scopes = memlord_i_u64_load(&r->lord->lost_scopes);
+    const uint64_t invocations = memlord_i_invocations_gone(r->lord);
+    const uint64_t snapshots = memlord_i_u64_load(&r->lord->lost_snapshots);
+    if (scopes) {
+        memlord_i_puts(r->o, "no room for ");
+        memlord_i_put_u64(r->o, scopes);
+        memlord_i_puts(r->o, " scopes\n");
     }
-    if (shown) memlord_i_puts(r->o, "\n");
+    if (!(invocations | snapshots)) return;
+    memlord_i_puts(r->o, "no longer kept: ");
+    memlord_i_put_u64(r->o, invocations);
+    memlord_i_puts(r->o, " invocations of scopes, ");
+    memlord_i_put_u64(r->o, snapshots);
+    memlord_i_puts(r->o, " snapshots\n");
 }
 
 enum { MEMLORD_I_KIND_LIVE, MEMLORD_I_KIND_PEAK, MEMLORD_I_KIND_COUNT, MEMLORD_I_KIND_ODD };
@@ -13348,7 +13350,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_at_exit_once(void) {
 static const char *const memlord_i_page_head[] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-aUtnmeNHruHy8n3eehWGz6"
-    "H9duhiJwVjbIOvLH/FCSo='; script-src 'sha256-2SuVYQc2D9kcWlfsHjktfVOVf29mk/LtJDaXWfWtJYY='; ba"
+    "H9duhiJwVjbIOvLH/FCSo='; script-src 'sha256-hMUHNmpN2N1M6LnocSGa2fNllzZoQWMFHaYsKZJuy7s='; ba"
     "se-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, i"
     "nitial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>MemLord report</t"
     "itle>\n<style>:root{color-scheme:light dark;--paper:light-dark(#fcfcfa,#15171b);--panel:light"
@@ -14015,69 +14017,70 @@ static const char *const memlord_i_page_tail[] = {
     "_sub below the balance',fence_failures:'fences that failed',oom_failures:'requests that found"
     " no memory in the end',gc_failed:'collections that did not run',dropped_allocs:'allocs the ma"
     "p had no room for: totals are too low',dropped_bytes:'bytes of those',dropped_sites:'site or "
-    "tag records without room',dropped_events:'events the ring had no room for'};const DROPPED={sc"
-    "opes:'scopes without room',scope_invocations:'scope invocations without room',snapshots:'snap"
-    "shots thinned out or without room',events:'events without room'};function alarms(p){const lis"
-    "t=[],dropped=obj(p.meta.dropped);for(const key of Object.keys(ODD))if(zero(p.total[key]))list"
-    ".push([p.total[key],ODD[key]]);for(const key of Object.keys(DROPPED))\nif(zero(dropped[key])&"
-    "&!(key==='events'&&zero(p.total.dropped_events)))list.push([dropped[key],DROPPED[key]]);retur"
-    "n list.length?el('div.alarm',{id:'alarm'},el('b',null,'Worth a look'),el('ul',null,...list.ma"
-    "p(([n,words])=>el('li',null,count(n)+' '+words)))):null;}\nfunction showOverview(p,body){cons"
-    "t t=p.total,meta=p.meta,leaks=obj(p.raw.leaks),at=text(obj(p.raw.summary).peak_memory_checkpo"
-    "int);const figure=(name,value,small)=>el('div',null,el('dt',null,name),el('dd',null,value,sma"
-    "ll?el('small',null,small):null));const e=p.events;fill(body,el('dl.figures',null,figure('Live"
-    "',sized(num(t.allocated)),many(num(t.live_blocks),'block')),figure('Peak',sized(num(t.peak)),"
-    "at?'at '+at:'all devices'),figure('Allocated in all',sized(num(t.total_allocated)),many(num(t"
-    ".allocs),'alloc')+', '+many(num(t.frees),'free')),num(leaks.bytes)!==null?figure(zero(leaks.s"
-    "ince_mark)?'Not freed since the mark':'Not freed',sized(leaks.bytes),many(num(leaks.count),'b"
-    "lock')):null),facts([text(meta.labels)&&['labels',text(meta.labels)],meta.generated_at&&['wri"
-    "tten',text(meta.generated_at)],num(meta.uptime_ns)&&['after',duration(meta.uptime_ns)],num(me"
-    "ta.pid)&&['pid',String(meta.pid)],p.raw.version&&['MemLord',text(p.raw.version)],num(meta.own"
-    "_bytes)!==null&&['its own memory',bytes(meta.own_bytes),exact(meta.own_bytes)],num(meta.pair_"
-    "ns)&&['an alloc and its free cost',duration(meta.pair_ns)],meta.sites_enabled===false&&['site"
-    "s','off'],meta.operation_tracking_enabled===false&&['scopes','none used'],(meta.events_enable"
-    "d===false||!e.n)&&['event ring','off'],e.n&&['events',count(e.n)+(e.lost?`, ${count(e.lost)} "
-    "older ones overwritten`:'')]]),alarms(p));return true;}\nconst DRAW=Object.assign({overview:s"
-    "howOverview,devices:showDevices,memory:showMemory,timeline:showTimeline,peak:showPeak},TABLES"
-    ");function drawSection(id,p){const section=$(id),body=section.querySelector('.body');try{sect"
-    "ion.hidden=!DRAW[id](p,body);}catch(error){fill(body,el('p.soft',null,'This section could not"
-    " be drawn: '+text(error.message)));section.hidden=false;}\nreturn section.hidden?null:section"
-    ";}\nfunction rangeTools(){const about=factor=>()=>zoom((view.from+view.to)/ 2,factor),key=(wo"
-    "rds,name,click)=>button(words,click,{'aria-label':name});return el('div.tools',null,el('span."
-    "group',null,key('\\u2212','Zoom out',about(2)),key('+','Zoom in',about(0.5)),key('All','Show "
-    "all",
-    "',()=>look(0,view.end))),el('output',{id:'range'}));}\nfunction show(raw){const p=read(raw),s"
-    "ections=Object.keys(DRAW),nav=$('nav');const link=section=>section&&section.dataset.nav&&nav."
-    "append(el('a',{href:'#'+section.id},section.dataset.nav));hideTip();view.charts=[];view.end=p"
-    ".end;view.profile=p;$('empty').hidden=true;$('report').hidden=false;nav.textContent='';for(co"
-    "nst id of sections)$(id).hidden=true;sections.splice(0,5).map(id=>drawSection(id,p)).forEach("
-    "link);$(view.charts.includes(curves)?'memory':'timeline').querySelector('.body').prepend(rang"
-    "eTools());look(0,p.end);document.title=['MemLord',text(p.meta.labels,60),num(p.meta.pid)&&'pi"
-    "d '+p.meta.pid].filter(Boolean).join(' \\u00b7 ');setTimeout(function next(){if(view.profile!"
-    "==p)return;link(drawSection(sections.shift(),p));if(sections.length)setTimeout(next);else per"
-    "formance.mark('complete');});}\nconst complain=words=>{$('message').textContent=words;$('mess"
-    "age').hidden=!words;};function load(source,name){const still=$('report').hidden?'':' The repo"
-    "rt below is still the one before.';let raw;try{raw=JSON.parse(source);}catch(error){return co"
-    "mplain(`${name} is not JSON: ${text(error.message)}.${still}`);}\nconst schema=text(obj(raw)."
-    "schema);if(schema!=='memlord/1')\nreturn complain(`${name} is not a profile of MemLord that t"
-    "his page can read: its schema is `+\n`${schema ? '\\u201c' + schema + '\\u201d' : 'missing'},"
-    " not \\u201cmemlord/1\\u201d.${still}`);complain('');show(raw);}\nfunction takeFile(file){if("
-    "!file)return;const reader=new FileReader();reader.onload=()=>load(reader.result,text(file.nam"
-    "e));reader.onerror=()=>complain(text(file.name)+' could not be read.');reader.readAsText(file"
-    ");}\nfunction retheme(change){change(document.documentElement.classList);readTheme();if(view."
-    "charts.length)drawNow();}\nfunction listen(){const over=on=>e=>{e.preventDefault();document.b"
-    "ody.classList.toggle('over',on);};addEventListener('dragover',over(true));addEventListener('d"
-    "ragleave',over(false));addEventListener('drop',e=>{over(false)(e);takeFile(e.dataTransfer.fil"
-    "es[0]);});$('open').addEventListener('click',()=>$('file').click());$('file').addEventListene"
-    "r('change',e=>{takeFile(e.target.files[0]);e.target.value='';});$('theme').addEventListener('"
-    "click',()=>retheme(c=>{const dark=ink.dark;c.toggle('dark',!dark);c.toggle('light',dark);}));"
-    "matchMedia('(prefers-color-scheme: dark)').addEventListener('change',()=>retheme(()=>0));addE"
-    "ventListener('resize',redraw);addEventListener('scroll',hideTip,{passive:true});addEventListe"
-    "ner('beforeprint',()=>retheme(c=>c.add('print')));addEventListener('afterprint',()=>retheme(c"
-    "=>c.remove('print')));}\nreadTheme();listen();const embedded=$('profile').textContent.trim();"
-    "$('profile').remove();$('hint').textContent='Drop a profile.json here, or open one. It is rea"
-    "d on this machine and goes nowhere.';if(embedded)load(embedded,'The profile in this page');pe"
-    "rformance.mark('interactive');</script>\n</body>\n</html>\n"};
+    "tag records without room'};const DROPPED={scopes:'scopes without room'};const PASSED={scope_i"
+    "nvocations:'scope invocations',snapshots:'snapshots'};function alarms(p){const list=[],droppe"
+    "d=obj(p.meta.dropped);for(const key of Object.keys(ODD))if(zero(p.total[key]))list.push([p.to"
+    "tal[key],ODD[key]]);for(const key of Object.keys(DROPPED))\nif(zero(dropped[key]))list.push(["
+    "dropped[key],DROPPED[key]]);return list.length?el('div.alarm',{id:'alarm'},el('b',null,'Worth"
+    " a look'),el('ul',null,...list.map(([n,words])=>el('li',null,count(n)+' '+words)))):null;}\nf"
+    "unction showOverview(p,body){const t=p.total,meta=p.meta,leaks=obj(p.raw.leaks),at=text(obj(p"
+    ".raw.summary).peak_memory_checkpoint);const figure=(name,value,small)=>el('div',null,el('dt',"
+    "null,name),el('dd',null,value,small?el('small',null,small):null));const e=p.events,dropped=ob"
+    "j(meta.dropped);const passed=Object.keys(PASSED).filter((key)=>zero(dropped[key])).map((key)="
+    ">count(dropped[key])+' '+PASSED[key]);fill(body,el('dl.figures',null,figure('Live',sized(num("
+    "t.allocated)),many(num(t.live_blocks),'block')),figure('Peak',sized(num(t.peak)),at?'at '+at:"
+    "'all devices'),figure('Allocated in all',sized(num(t.total_allocated)),many(num(t.allocs),'al"
+    "loc')+', '+many(num(t.frees),'free')),num(leaks.bytes)!==null?figure(zero(leaks.since_mark)?'"
+    "Not freed since the mark':'Not freed',sized(leaks.bytes),many(num(leaks.count),'block')):null"
+    "),facts([text(meta.labels)&&['labels',text(meta.labels)],meta.generated_at&&['written',text(m"
+    "eta.generated_at)],num(meta.uptime_ns)&&['after',duration(meta.uptime_ns)],num(meta.pid)&&['p"
+    "id',String(meta.pid)],p.raw.version&&['MemLord',text(p.raw.version)],num(meta.own_bytes)!==nu"
+    "ll&&['its own memory',bytes(meta.own_bytes),exact(meta.own_bytes)],num(meta.pair_ns)&&['an al"
+    "loc and its free cost',duration(meta.pair_ns)],meta.sites_enabled===false&&['sites','off'],me"
+    "ta.operation_tracking_enabled===false&&['scopes','none used'],(meta.events_enabled===false||!"
+    "e.n)&&['event ring','off'],passed.length&&['no longer kept',passed.join(', ')],e.n&&['events'"
+    ",count(e.n)+(e.lost?`, ${count(e.lost)} older ones overwritten`:'')]]),alarms(p));return true"
+    ";}\nconst DRAW=Object.assign({overview:showOverview,devices:showDevices,memory:showMemory,tim"
+    "eline:showTimeline,peak:showPeak},TABLES);function drawSection(id,p){const section=$(id),body"
+    "=section.querySelector('.body');try{section.hidden=!DRAW[id](p,body);}catch(error){fill(body,"
+    "el('p.soft',null,'This section could not be drawn: '+text(error.message)));section.hidden=fal"
+    "se;}\nreturn section.hidden?null:section;}\nfunction rangeTools(){const about=factor=>()=>zoo"
+    "m((view.from+view.to)/ 2,factor),key=(words,name,click)=>button(words,click,{'aria-label':nam"
+    "e});return el('div.tools',null,el('span.group',null,key('\\u2212','Zoom out',about(2)),key('+"
+    "','",
+    "Zoom in',about(0.5)),key('All','Show all',()=>look(0,view.end))),el('output',{id:'range'}));}"
+    "\nfunction show(raw){const p=read(raw),sections=Object.keys(DRAW),nav=$('nav');const link=sec"
+    "tion=>section&&section.dataset.nav&&nav.append(el('a',{href:'#'+section.id},section.dataset.n"
+    "av));hideTip();view.charts=[];view.end=p.end;view.profile=p;$('empty').hidden=true;$('report'"
+    ").hidden=false;nav.textContent='';for(const id of sections)$(id).hidden=true;sections.splice("
+    "0,5).map(id=>drawSection(id,p)).forEach(link);$(view.charts.includes(curves)?'memory':'timeli"
+    "ne').querySelector('.body').prepend(rangeTools());look(0,p.end);document.title=['MemLord',tex"
+    "t(p.meta.labels,60),num(p.meta.pid)&&'pid '+p.meta.pid].filter(Boolean).join(' \\u00b7 ');set"
+    "Timeout(function next(){if(view.profile!==p)return;link(drawSection(sections.shift(),p));if(s"
+    "ections.length)setTimeout(next);else performance.mark('complete');});}\nconst complain=words="
+    ">{$('message').textContent=words;$('message').hidden=!words;};function load(source,name){cons"
+    "t still=$('report').hidden?'':' The report below is still the one before.';let raw;try{raw=JS"
+    "ON.parse(source);}catch(error){return complain(`${name} is not JSON: ${text(error.message)}.$"
+    "{still}`);}\nconst schema=text(obj(raw).schema);if(schema!=='memlord/1')\nreturn complain(`${"
+    "name} is not a profile of MemLord that this page can read: its schema is `+\n`${schema ? '\\u"
+    "201c' + schema + '\\u201d' : 'missing'}, not \\u201cmemlord/1\\u201d.${still}`);complain('');"
+    "show(raw);}\nfunction takeFile(file){if(!file)return;const reader=new FileReader();reader.onl"
+    "oad=()=>load(reader.result,text(file.name));reader.onerror=()=>complain(text(file.name)+' cou"
+    "ld not be read.');reader.readAsText(file);}\nfunction retheme(change){change(document.documen"
+    "tElement.classList);readTheme();if(view.charts.length)drawNow();}\nfunction listen(){const ov"
+    "er=on=>e=>{e.preventDefault();document.body.classList.toggle('over',on);};addEventListener('d"
+    "ragover',over(true));addEventListener('dragleave',over(false));addEventListener('drop',e=>{ov"
+    "er(false)(e);takeFile(e.dataTransfer.files[0]);});$('open').addEventListener('click',()=>$('f"
+    "ile').click());$('file').addEventListener('change',e=>{takeFile(e.target.files[0]);e.target.v"
+    "alue='';});$('theme').addEventListener('click',()=>retheme(c=>{const dark=ink.dark;c.toggle('"
+    "dark',!dark);c.toggle('light',dark);}));matchMedia('(prefers-color-scheme: dark)').addEventLi"
+    "stener('change',()=>retheme(()=>0));addEventListener('resize',redraw);addEventListener('scrol"
+    "l',hideTip,{passive:true});addEventListener('beforeprint',()=>retheme(c=>c.add('print')));add"
+    "EventListener('afterprint',()=>retheme(c=>c.remove('print')));}\nreadTheme();listen();const e"
+    "mbedded=$('profile').textContent.trim();$('profile').remove();$('hint').textContent='Drop a p"
+    "rofile.json here, or open one. It is read on this machine and goes nowhere.';if(embedded)load"
+    "(embedded,'The profile in this page');performance.mark('interactive');</script>\n</body>\n</h"
+    "tml>\n"};
 
 #endif /* >>page */
 

@@ -1370,15 +1370,16 @@ const ODD = { implicit_frees: 'allocs over a live storage', unknown_frees: 'free
     freed_while_shared: 'frees of a storage with views', underflows: 'arena_sub below the balance',
     fence_failures: 'fences that failed', oom_failures: 'requests that found no memory in the end',
     gc_failed: 'collections that did not run', dropped_allocs: 'allocs the map had no room for: totals are too low',
-    dropped_bytes: 'bytes of those', dropped_sites: 'site or tag records without room', dropped_events: 'events the ring had no room for' };
-const DROPPED = { scopes: 'scopes without room', scope_invocations: 'scope invocations without room',
-    snapshots: 'snapshots thinned out or without room', events: 'events without room' };
+    dropped_bytes: 'bytes of those', dropped_sites: 'site or tag records without room' };
+const DROPPED = { scopes: 'scopes without room' };
+// Written over or thinned out: bounded, and no fault.
+const PASSED = { scope_invocations: 'scope invocations', snapshots: 'snapshots' };
 
 function alarms(p) {
     const list = [], dropped = obj(p.meta.dropped);
     for (const key of Object.keys(ODD)) if (zero(p.total[key])) list.push([p.total[key], ODD[key]]);
     for (const key of Object.keys(DROPPED))
-        if (zero(dropped[key]) && !(key === 'events' && zero(p.total.dropped_events))) list.push([dropped[key], DROPPED[key]]);
+        if (zero(dropped[key])) list.push([dropped[key], DROPPED[key]]);
     return list.length ? el('div.alarm', { id: 'alarm' }, el('b', null, 'Worth a look'),
         el('ul', null, ...list.map(([n, words]) => el('li', null, count(n) + ' ' + words)))) : null;
 }
@@ -1386,7 +1387,8 @@ function alarms(p) {
 function showOverview(p, body) {
     const t = p.total, meta = p.meta, leaks = obj(p.raw.leaks), at = text(obj(p.raw.summary).peak_memory_checkpoint);
     const figure = (name, value, small) => el('div', null, el('dt', null, name), el('dd', null, value, small ? el('small', null, small) : null));
-    const e = p.events;
+    const e = p.events, dropped = obj(meta.dropped);
+    const passed = Object.keys(PASSED).filter((key) => zero(dropped[key])).map((key) => count(dropped[key]) + ' ' + PASSED[key]);
     fill(body, el('dl.figures', null,
         figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
         figure('Peak', sized(num(t.peak)), at ? 'at ' + at : 'all devices'),
@@ -1400,6 +1402,7 @@ function showOverview(p, body) {
         num(meta.pair_ns) && ['an alloc and its free cost', duration(meta.pair_ns)],
         meta.sites_enabled === false && ['sites', 'off'], meta.operation_tracking_enabled === false && ['scopes', 'none used'],
         (meta.events_enabled === false || !e.n) && ['event ring', 'off'],
+        passed.length && ['no longer kept', passed.join(', ')],
         e.n && ['events', count(e.n) + (e.lost ? `, ${count(e.lost)} older ones overwritten` : '')]]), alarms(p));
     return true;
 }
