@@ -48,7 +48,7 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 	@echo '== quickstart: tags, views counted once, and the report they give'
 	@build/quickstart
 	@echo '== llama: an inference loop on a small random model, every buffer accounted for'
-	@build/llama
+	@build/llama -r build/llama.html
 	@echo '== bands: a cache that shrinks, and gives back its pages, when a threshold is reached'
 	@build/bands
 	@echo '== oom: a workload that overruns a device of 64 MiB, and completes'
