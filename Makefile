@@ -23,6 +23,7 @@ $(error config=$(config) is none of release, debug, asan, tsan)
 endif
 
 q := $(if $(V),,@)
+comma := ,
 
 # Where CUDA is. Without it the suites compile against a header of our own, and run all the same.
 CUDA_HOME ?= /usr/local/cuda
@@ -33,8 +34,8 @@ ptsz := CUDA_API_PER_THREAD_DEFAULT_STREAM
 
 suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) ptsz_test_cuda_alloc ptsz_test_cuda_streams
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites)))
-examples := $(addprefix build/,quickstart llama bands oom server pool libmemlord_preload.so)
-scripts := tests/matrix.sh tests/examples.sh tests/consumers.sh tests/page.sh
+examples := $(addprefix build/,quickstart llama bands oom server pool cuda_inference libmemlord_preload.so)
+scripts := tests/matrix.sh tests/examples.sh tests/cuda.sh tests/consumers.sh tests/page.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 .PHONY: help demo report test test-all bench install deps clean deps-demo deps-test deps-bench \
@@ -57,6 +58,8 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 	@build/server
 	@echo '== pool: a caching allocator that MemLord tells when it is fragmented, and that compacts'
 	@build/pool
+	@echo '== cuda_inference: weights, KV cache and workspace on a GPU, over two streams'
+	@build/cuda_inference || [ $$? = 77 ]
 	@echo '== preload: who allocates in a program that knows nothing of MemLord, here sort'
 	@seq 200000 -1 1 >build/numbers
 	@LD_PRELOAD=$$PWD/build/libmemlord_preload.so MEMLORD_REPORT=- \
@@ -105,7 +108,7 @@ build/$(1)/$(2)fake_cuda.o: tests/fake_cuda/fake_cuda.c tests/fake_cuda/fake_cud
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) -c $$< -o $$@
 
 build/$(1)/$(2)test_cuda_%: tests/test_cuda_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o \
-		build/$(1)/$(2)cuda.o build/$(1)/$(2)fake_cuda.o | $$(fakes)
+		build/$(1)/$(2)cuda.o build/$(1)/$(2)fake_cuda.o | $$(fakes) build/fake/libmemlord_torch.so
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) $$(filter %.c %.o,$$^) \
 		-o $$@ -rdynamic -Wl,--disable-new-dtags,-rpath,$$(CURDIR)/build/fake -lcmocka -ldl
@@ -114,6 +117,11 @@ fakes := $(addprefix build/fake/,libcuda.so.1 libnvml-v1.so libnvml-v2.so)
 $(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),,)))
 $(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz))))
 
+# The example, on the runtime of the program that loads it.
+build/fake/libmemlord_torch.so: examples/torch_allocator.c memlord.h memlord_cuda.h | deps-test
+	@mkdir -p build/fake && echo '  $@'
+	$(q)$(CC) -std=c99 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
+		-isystem $(cuda_include) $< -o $@ -Wl,--disable-new-dtags,-rpath,$(CURDIR)/build/fake -pthread
 build/fake/libcuda.so.1: tests/fake_cuda/libcuda.c
 build/fake/libnvml-v1.so build/fake/libnvml-v2.so: tests/fake_cuda/libnvml.c
 build/fake/libnvml-v2.so: fake_flags := -DFAKE_NVML_V2
@@ -127,6 +135,21 @@ $(fakes): tests/fake_cuda/fake_cuda.h | deps-test
 build/%: examples/%.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
 	$(q)$(CC) -std=c99 -O2 $(warn) -I. $< -o $@ -lm -pthread
+
+# With the CUDA toolkit; without it, a program that says so.
+cuda_flags := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),-isystem $(CUDA_HOME)/include \
+	-L$(CUDA_HOME)/lib64 -Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib64,-DWITHOUT_CUDA)
+cuda_libs := $(if $(filter -DWITHOUT_CUDA,$(cuda_flags)),,-lcudart -ldl)
+
+build/cuda_inference: examples/cuda_inference.c memlord.h memlord_cuda.h | deps-demo
+	@mkdir -p build && echo '  $@'
+	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(cuda_flags) $< -o $@ $(cuda_libs) -lm -pthread
+
+build/libmemlord_torch.so: examples/torch_allocator.c memlord.h memlord_cuda.h | deps-demo
+	@mkdir -p build && echo '  $@'
+	$(q)$(CC) -std=c99 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
+		-isystem $(cuda_include) $(filter-out -DWITHOUT_CUDA,$(cuda_flags)) $< -o $@ \
+		$(cuda_libs) -pthread
 
 build/libmemlord_preload.so: examples/preload.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'

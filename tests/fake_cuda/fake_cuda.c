@@ -118,6 +118,12 @@ void fake_reset(int devices) {
     pthread_mutex_unlock(&lock);
 }
 
+/* For programs that know nothing of the fake. */
+__attribute__((constructor)) static void from_environment(void) {
+    const char *devices = getenv("FAKE_CUDA_DEVICES");
+    if (devices) fake_reset(atoi(devices));
+}
+
 /* -- devices and contexts -- */
 
 static void activate(int device) {
