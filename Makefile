@@ -38,8 +38,8 @@ examples := $(addprefix build/,quickstart llama bands oom server pool cuda_infer
 scripts := tests/matrix.sh tests/examples.sh tests/cuda.sh tests/consumers.sh tests/page.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-.PHONY: help demo report test test-all bench install deps clean deps-demo deps-test deps-bench \
-	deps-reports
+.PHONY: help demo report test test-all test-gpu bench bench-gpu install deps clean deps-demo \
+	deps-test deps-bench deps-reports
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -160,6 +160,12 @@ build/libmemlord_preload.so: examples/preload.c memlord.h | deps-demo
 
 bench: deps-bench ## measures MemLord beside its peers; takes minutes
 	@sh bench/run.sh
+
+test-gpu: build/libmemlord_torch.so ## what only a GPU shows; status 77 without one
+	@sh tests/gpu.sh test
+
+bench-gpu: | deps-demo ## what the wrapped CUDA calls cost, on a GPU; kept in bench/results
+	@sh tests/gpu.sh bench
 
 install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, memlord.pc
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig

@@ -1,0 +1,175 @@
+#!/bin/sh
+# tests/cuda.sh: every way to compile memlord_cuda.h, to get at the calls, and to run without a
+# driver. Speaks TAP. What needs the CUDA toolkit is skipped, by name, where there is none
+# (CUDA_HOME, /usr/local/cuda).
+set -u
+cd "$(dirname "$0")/.." || exit 1
+home=${CUDA_HOME:-/usr/local/cuda}
+out=$PWD/build/cuda fake=$PWD/build/fake
+lib=$home/lib64
+warn="-Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror"
+n=0
+
+toolkit=
+[ -r "$home/include/cuda_runtime_api.h" ] && toolkit=yes
+include=tests/fake_cuda/include
+[ -n "$toolkit" ] && include=$home/include
+flags="-I. -isystem $include -pthread"
+
+# A test is a command: it passes when it succeeds and says nothing. They run side by side.
+check() { # NAME COMMAND
+    n=$((n + 1))
+    printf '%s\t%s\n' "$1" "$(printf %s "$2" | tr '\n' ' ')" >>"$out/list"
+}
+
+one() {
+    name=${1%%	*}
+    if said=$(sh -c "set -e; ${1#*	}" 2>&1) && [ -z "$said" ]; then
+        printf 'ok - %s\n' "$name"
+    else
+        printf 'not ok - %s\n%s\n' "$name" \
+            "$(printf '%s\n' "$said" | head -n 15 | cut -c1-200 | sed 's/^/#   /')"
+    fi
+}
+
+with_toolkit() { # NAME COMMAND
+    [ -n "$toolkit" ] && { check "$1" "$2"; return; }
+    n=$((n + 1))
+    echo "ok - $1 # SKIP no CUDA toolkit"
+}
+
+[ "${1:-}" = one ] && { one "$2"; exit; }
+rm -rf "$out"
+mkdir -p "$out"
+
+compiler() { # COMPILER STANDARD
+    case $2 in
+    c++*) echo "$(echo "$1" | sed 's/gcc/g++/;s/clang/clang++/') -std=$2 $warn -x c++" ;;
+    *) echo "$1 -std=$2 $warn -Wsign-conversion -Wcast-qual -Wstrict-prototypes -x c" ;;
+    esac
+}
+
+# -- what is compiled --
+
+both="-DMEMLORD_IMPLEMENTATION -DMEMLORD_CUDA_IMPLEMENTATION -include memlord.h"
+modes() { # COMPILER STANDARD
+    cmd="$(compiler "$1" "$2") $flags"
+    o=$out/$1_$(echo "$2" | sed 's/+/x/g')
+    check "$1 $2: the API, then the implementation" \
+        "$cmd -include memlord.h -c memlord_cuda.h -o $o.api.o;
+         $cmd -DMEMLORD_CUDA_IMPLEMENTATION -include memlord.h -c memlord_cuda.h -o $o.o;
+         nm -g --defined-only -f posix $o.o | awk '\$2 !~ /[vVwW]/' | grep -v '^memlord_cuda_' || true"
+    check "$1 $2: compiled out, the wrappers are the runtime's functions" \
+        "$cmd -DMEMLORD_DISABLE -c tests/matrix/cuda_use.c -o $o.off.o;
+         nm -u $o.off.o | grep -q ' cudaMalloc'; nm $o.off.o | grep memlord_alloc || true"
+    check "$1 $2: with the per-thread default stream" \
+        "$cmd -DCUDA_API_PER_THREAD_DEFAULT_STREAM -DMEMLORD_CUDA_IMPLEMENTATION \
+             -include memlord.h -c memlord_cuda.h -o $o.ptsz.o;
+         nm -u $o.ptsz.o | grep -q 'cudaMallocAsync_ptsz'"
+    [ "$2" = c++20 ] || check "$1 $2: private to a file, and with a prefix" \
+        "$cmd -DMEMLORD_STATIC $both -c tests/matrix/cuda_use.c -o $o.static.o;
+         nm -g --defined-only -f posix $o.static.o | awk '\$2 !~ /[vVwW]/' | grep memlord || true;
+         $cmd -DMEMLORD_PREFIX=p $both -c tests/matrix/cuda_use.c -o $o.prefix.o;
+         nm $o.prefix.o | grep ' [TU] memlord_' || true"
+    check "$1 $2: the shim" "$cmd -c tests/matrix/cuda_shim.c -o $o.shim.o;
+         nm -u $o.shim.o | grep -E 'U cuda(Malloc|Free|Host)' || true"
+}
+for cc in gcc clang; do
+    for std in c99 c++11 c++20; do modes $cc $std; done
+done
+
+check "alone it is an error with its cure" \
+    "! gcc -std=c99 $flags -fsyntax-only -x c memlord_cuda.h 2>$out/alone;
+     grep -q 'include memlord.h before' $out/alone"
+
+# -- what is run, on the fake --
+
+objects="build/release/memlord.o build/release/fake_cuda.o"
+link="$objects -rdynamic -Wl,--disable-new-dtags,-rpath,$fake -ldl -pthread"
+
+check "the shim counts what plain names allocate, from C and from C++" \
+    "for cc in 'gcc -std=c99 -x c' 'g++ -std=c++11 -x c++'; do
+         \$cc $flags -DUSE_MAIN tests/matrix/cuda_shim.c -x none build/release/cuda.o $link -o $out/shim;
+         FAKE_CUDA_DEVICES=2 $out/shim;
+     done"
+
+names=$(sed -n 's/^ *X0*(\(cuda[A-Za-z0-9]*\),.*/\1/p' memlord_cuda.h)
+wraps=$(for name in $names; do printf ' -Wl,--wrap=%s' "$name"; done)
+wrapped="gcc -std=c99 $flags -DMEMLORD_CUDA_WRAP tests/matrix/cuda_impl.c tests/matrix/cuda_wrap.c"
+check "the recipe in the header names every wrapped function" \
+    "for name in $(echo $names); do grep -q -e \"--wrap=\$name\\b\" memlord_cuda.h || echo \$name; done"
+check "--wrap counts what an object calls that knows nothing of MemLord" \
+    "$wrapped $link $wraps -o $out/wrap; FAKE_CUDA_DEVICES=1 $out/wrap 0"
+check "a name left out of it does not link" \
+    "! $wrapped $link $(echo "$wraps" | sed 's/-Wl,--wrap=cudaFreeAsync//') -o $out/never 2>$out/never.txt;
+     grep -q '__real_cudaFreeAsync' $out/never.txt"
+check "without it the check names what is missing" \
+    "gcc -std=c99 $flags tests/matrix/cuda_impl.c tests/matrix/cuda_wrap.c $link -o $out/plain;
+     FAKE_CUDA_DEVICES=1 $out/plain $(echo $names | wc -w)"
+
+check "the inference example trims, ends with nothing live, and says so where there is no driver" \
+    "gcc -std=c99 -O2 $warn $flags examples/cuda_inference.c build/release/fake_cuda.o -rdynamic \
+         -Wl,--disable-new-dtags,-rpath,$fake -ldl -pthread -o $out/inference;
+     FAKE_CUDA_DEVICES=1 $out/inference >$out/inference.txt;
+     grep -qE '^64 tokens; .* 0 B now; [1-9][0-9]* collections gave back [1-9]' $out/inference.txt;
+     grep -q kv_cache $out/inference.txt;
+     $out/inference >$out/none.txt 2>&1 && exit 1 || [ \$? = 77 ];
+     grep -q 'no NVIDIA driver' $out/none.txt; [ \$(wc -l <$out/none.txt) = 1 ]"
+check "and where there was no toolkit when it was built" \
+    "gcc -std=c99 -DWITHOUT_CUDA examples/cuda_inference.c -o $out/without;
+     $out/without 2>$out/without.txt && exit 1 || [ \$? = 77 ]; grep -q toolkit $out/without.txt"
+
+# -- the GPU's tests and bench, as far as they go without one --
+
+check "make test-gpu and bench-gpu say in one line that there is no GPU, status 77" \
+    "for what in test bench; do
+         CUDA_VISIBLE_DEVICES= sh tests/gpu.sh \$what >$out/gpu.txt 2>&1 && exit 1 || [ \$? = 77 ];
+         [ \$(wc -l <$out/gpu.txt) = 1 ]; grep -q 'no GPU' $out/gpu.txt;
+     done"
+check "the GPU's tests pass on the fake, and its bench runs there" \
+    "sh tests/gpu.sh fake test >$out/gpu_test.txt; ! grep FAILED $out/gpu_test.txt;
+     [ \$(grep -c ' passed' $out/gpu_test.txt) -ge 8 ];
+     sh tests/gpu.sh fake bench >$out/gpu_bench.txt; grep -q 'cudaMallocAsync' $out/gpu_bench.txt"
+
+# -- the real runtime, without a driver --
+
+program="gcc -std=c99 $warn $flags tests/matrix/cuda_real.c build/release/memlord.o"
+with_toolkit "the shared runtime without a driver: its answers, a clean last error, under 1 ms" \
+    "$program -L$lib -lcudart -Wl,-rpath,$lib -ldl -o $out/shared; $out/shared"
+with_toolkit "the static runtime likewise" \
+    "$program -L$lib -lcudart_static -lrt -ldl -o $out/static; $out/static"
+with_toolkit "--wrap on the static runtime" \
+    "$wrapped build/release/memlord.o -DREAL $wraps -L$lib -lcudart_static -lrt -ldl -o $out/wrap_static;
+     $out/wrap_static 0"
+with_toolkit "--wrap on the shared runtime" \
+    "$wrapped build/release/memlord.o -DREAL $wraps -L$lib -lcudart -Wl,-rpath,$lib -ldl -o $out/wrap_shared;
+     $out/wrap_shared 0"
+with_toolkit "the runtime knows every function of the fake's header" \
+    "for inc in $home/include tests/fake_cuda/include; do
+         gcc -std=c99 $warn -isystem \$inc -fsyntax-only tests/fake_cuda/fake_cuda.c;
+     done"
+with_toolkit "the driver has every symbol that is looked for" \
+    "nm -D --defined-only $lib/stubs/libcuda.so | awk '{ print \$3 }' >$out/driver;
+     for name in $(sed -n 's/^ *X(.*"\(cu[A-Z][A-Za-z0-9_]*\)".*/\1/p' memlord_cuda.h | tr '\n' ' '); do
+         grep -qx \$name $out/driver || echo \$name; done"
+nvcc=$home/bin/nvcc
+if [ -n "$toolkit" ] && [ -x "$nvcc" ]; then
+    check "nvcc compiles and links a .cu with both headers" \
+        "$nvcc -std=c++17 -I. -x cu tests/matrix/cuda_use.c $both -o $out/nvcc -Xlinker -lpthread -DUSE_MAIN;
+         $out/nvcc"
+    check "nvcc with the per-thread default stream, and the shim" \
+        "$nvcc -std=c++17 -I. --default-stream per-thread -x cu -c tests/matrix/cuda_shim.c -o $out/nvcc_shim.o;
+         nm -u $out/nvcc_shim.o | grep -E 'U cuda(Malloc|Free)' || true"
+else
+    toolkit=
+    with_toolkit "nvcc compiles and links a .cu with both headers" true
+    with_toolkit "nvcc with the per-thread default stream, and the shim" true
+fi
+with_toolkit "NVTX compiles in C and in C++" \
+    "for cc in 'gcc -std=c99 -x c' 'g++ -std=c++11 -x c++' 'clang -std=c99 -x c'; do
+         \$cc $warn $flags -DMEMLORD_CUDA_NVTX -DMEMLORD_CUDA_IMPLEMENTATION -include memlord.h \
+             -c memlord_cuda.h -o $out/nvtx.o;
+     done"
+
+xargs -d '\n' -P "$(nproc)" -n 1 sh "$0" one <"$out/list"
+echo "1..$n"
