@@ -27,7 +27,7 @@
         >>wrapping       three ways to get at the calls: by name, by macro, by linker
         >>api            types and functions
         >>implementation then >>platform, >>driver, >>nvml, >>seats, >>capacity, >>collection,
-                         >>events, >>requests, >>frees, >>public, >>wrap; last >>shim
+                         >>events, >>scopes, >>requests, >>frees, >>public, >>wrap; last >>shim
 
     ---------------------------------------------------------------- >>example ---
 
@@ -136,7 +136,8 @@
     Recording an event costs the driver's microsecond, and so does each poll of one: once per
     stream that has something pending. A sample is a few driver calls and, with NVML, up to
     some hundred microseconds: pollers take it, no call waits for it.
-    Memory: 48 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events.
+    Memory: 48 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events. A timed
+    scope is two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
     milliseconds; without a driver it returns in a fraction of one.
 
@@ -250,6 +251,9 @@
 #define memlord_cuda_free_on_stream MEMLORD_CUDA_I_PREFIXED(memlord_cuda_free_on_stream)
 #define memlord_cuda_record_use MEMLORD_CUDA_I_PREFIXED(memlord_cuda_record_use)
 #define memlord_cuda_events_release MEMLORD_CUDA_I_PREFIXED(memlord_cuda_events_release)
+#define memlord_cuda_scope_begin MEMLORD_CUDA_I_PREFIXED(memlord_cuda_scope_begin)
+#define memlord_cuda_scope_end MEMLORD_CUDA_I_PREFIXED(memlord_cuda_scope_end)
+#define memlord_cuda_checkpoint MEMLORD_CUDA_I_PREFIXED(memlord_cuda_checkpoint)
 #define memlord_cuda_wrap_check MEMLORD_CUDA_I_PREFIXED(memlord_cuda_wrap_check)
 #endif
 
@@ -270,8 +274,9 @@ enum {
     MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host says itself what its pools hold */
     MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* nothing is known before a context exists, nor of
                                           this process's share */
-    MEMLORD_CUDA_FLAG_TAG_STREAMS = 64 /* stream-ordered allocations are tagged with their
-                                          stream, whatever tag is open: totals per stream */
+    MEMLORD_CUDA_FLAG_TAG_STREAMS = 64, /* stream-ordered allocations are tagged with their
+                                           stream, whatever tag is open: totals per stream */
+    MEMLORD_CUDA_FLAG_TIME_SCOPES = 128 /* memlord_cuda_scope_begin measures its stream's time */
 };
 
 /* Everything at zero is the default. Copied. */
@@ -426,6 +431,33 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_record_use(memlord *lord, const v
 /* Destroys the events kept for reuse: before cudaDeviceReset, when no free is pending. */
 MEMLORD_CUDA_I_API void memlord_cuda_events_release(void) MEMLORD_CUDA_I_OFF_VOID
 
+/* -- scopes: what the device took -- */
+
+/* What begin hands to end. Its fields are the library's. */
+typedef struct memlord_cuda_scope {
+    cudaStream_t stream;
+    void *start;
+    uint64_t id;
+    int begun;
+} memlord_cuda_scope;
+
+/* Begins a scope as memlord_scope_begin does, with a range for the profiler (MEMLORD_CUDA_NVTX).
+   With MEMLORD_CUDA_FLAG_TIME_SCOPES events on `stream` at its begin and end give the device's time,
+   which is added once they are done: later begins and ends look, and wrapped synchronisations. A
+   scope that begins or ends while its stream is captured is not timed, nor one with 4096 others in
+   flight. Errors: E_INVALID `scope` NULL; as memlord_scope_begin. */
+MEMLORD_CUDA_I_API memlord_result memlord_cuda_scope_begin(memlord *lord,
+                                                           memlord_cuda_scope *scope,
+                                                           const char *name, cudaStream_t stream)
+    MEMLORD_CUDA_I_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
+/* Ends it, on the thread that began it. Errors: E_INVALID; E_STATE it was not begun, or ended. */
+MEMLORD_CUDA_I_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
+    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+
+/* Does memlord_checkpoint, with a mark for the profiler. Errors: as that. */
+MEMLORD_CUDA_I_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name)
+    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+
 /* -- the linker's --wrap -- */
 
 /* Counts the functions that --wrap does not redirect in this program; *first, if not NULL, is the
@@ -438,7 +470,8 @@ MEMLORD_CUDA_I_API int memlord_cuda_wrap_check(const char **first)
 #endif
 
 /* MEMLORD_CUDA_ATTACHED(lord, desc) { ... } attaches for the block, if that is possible. Under
-   GNU C and C++ it ends however the block is left; elsewhere break, return and goto skip the end. */
+   GNU C and C++ it ends however the block is left; elsewhere break, return and goto skip the
+   end. */
 typedef struct memlord_cuda_i_guard {
     memlord *lord;
     int open, once;
@@ -683,7 +716,9 @@ MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
     X(event_create, "cuEventCreate", 1, (cudaEvent_t *event, unsigned flags))                 \
     X(event_destroy, "cuEventDestroy_v2", 1, (cudaEvent_t event))                             \
     X(event_record, "cuEventRecord", 1, (cudaEvent_t event, cudaStream_t stream))             \
-    X(event_query, "cuEventQuery", 1, (cudaEvent_t event))
+    X(event_query, "cuEventQuery", 1, (cudaEvent_t event))                                    \
+    X(event_elapsed, "cuEventElapsedTime", 1,                                                 \
+      (float *ms, cudaEvent_t start, cudaEvent_t stop))
 
 enum { /* of cuda.h */
     MEMLORD_CUDA_I_NOT_READY = 600,
@@ -938,7 +973,8 @@ static struct {
     memlord_cuda_i_nvml nvml;
 } memlord_cuda_i_process;
 
-#define MEMLORD_CUDA_I_SPECIAL (MEMLORD_CUDA_FLAG_RETRY | MEMLORD_CUDA_FLAG_TAG_STREAMS)
+#define MEMLORD_CUDA_I_SPECIAL                                                                \
+    (MEMLORD_CUDA_FLAG_RETRY | MEMLORD_CUDA_FLAG_TAG_STREAMS | MEMLORD_CUDA_FLAG_TIME_SCOPES)
 
 /* The flags of a ledger that change a wrapped call. Most processes have none: one load. */
 static uint64_t memlord_cuda_i_flags_of(memlord *lord) {
@@ -1116,12 +1152,14 @@ static void memlord_cuda_i_nvtx_mark(const char *what, uint64_t bytes) {
     event.message.ascii = what;
     nvtxMarkEx(&event);
 }
+static void memlord_cuda_i_nvtx_push(const char *what) { (void)nvtxRangePushA(what); }
 static void memlord_cuda_i_nvtx_end(void) { (void)nvtxRangePop(); }
 #else
 static void memlord_cuda_i_nvtx_begin(const char *what, memlord_device device) {
     (void)what, (void)device;
 }
 static void memlord_cuda_i_nvtx_mark(const char *what, uint64_t bytes) { (void)what, (void)bytes; }
+static void memlord_cuda_i_nvtx_push(const char *what) { (void)what; }
 static void memlord_cuda_i_nvtx_end(void) {}
 #endif
 
@@ -1173,36 +1211,45 @@ static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
    serves the streams of its own alone. Fences come from pages that are kept. Locks:
    events_lock, never while the driver or the ledger is called. */
 
+enum { MEMLORD_CUDA_I_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without */
+
 typedef struct memlord_cuda_i_fence {
     struct memlord_cuda_i_fence *next;
     cudaStream_t stream;
     cudaEvent_t event; /* of `context`; NULL: none yet */
     void *context;     /* the stream's; NULL: the stream has none, and the fence fails */
     int recorded;
+    int timed;         /* its event keeps the time */
 } memlord_cuda_i_fence;
 
 typedef struct memlord_cuda_i_bin {
     void *context;
+    int timed;
     memlord_cuda_i_fence *first; /* with events */
     unsigned n;
 } memlord_cuda_i_bin;
 
 static memlord_cuda_i_lock memlord_cuda_i_events_lock = MEMLORD_CUDA_I_LOCK;
 static struct {
-    memlord_cuda_i_bin bins[MEMLORD_CUDA_MAX_DEVICES];
+    memlord_cuda_i_bin bins[MEMLORD_CUDA_I_BINS];
     memlord_cuda_i_fence *spare;  /* without */
     memlord_cuda_i_u64 capturing; /* captures begun and not ended: a level, nothing hangs on it */
 } memlord_cuda_i_events;
 
 /* Under the lock. */
-static memlord_cuda_i_bin *memlord_cuda_i_bin_of(void *context) {
+static memlord_cuda_i_bin *memlord_cuda_i_bin_of(void *context, int timed) {
+    memlord_cuda_i_bin *empty = NULL;
     int i;
-    for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++) {
+    for (i = 0; i < MEMLORD_CUDA_I_BINS; i++) {
         memlord_cuda_i_bin *bin = &memlord_cuda_i_events.bins[i];
-        if (!bin->first) bin->context = context; /* an empty one is anybody's */
-        if (bin->context == context) return bin;
+        if (bin->first && bin->context == context && bin->timed == timed) return bin;
+        if (!bin->first && !empty) empty = bin;
     }
-    return NULL;
+    if (empty) {
+        empty->context = context;
+        empty->timed = timed;
+    }
+    return empty;
 }
 
 /* Cuts pages into fences; the operating system's, so that no malloc of the host's is called. */
@@ -1223,14 +1270,14 @@ static void memlord_cuda_i_fences_make(void) {
 }
 
 /* With an event of the context, if one is kept. NULL: no memory. */
-static memlord_cuda_i_fence *memlord_cuda_i_fence_take(void *context) {
+static memlord_cuda_i_fence *memlord_cuda_i_fence_take(void *context, int timed) {
     memlord_cuda_i_fence *fence = NULL;
     memlord_cuda_i_bin *bin;
     int round;
     for (round = 0; round < 2 && !fence; round++) {
         if (round) memlord_cuda_i_fences_make();
         memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
-        bin = context ? memlord_cuda_i_bin_of(context) : NULL;
+        bin = context ? memlord_cuda_i_bin_of(context, timed) : NULL;
         if (bin && bin->first) {
             fence = bin->first;
             bin->first = fence->next;
@@ -1245,6 +1292,7 @@ static memlord_cuda_i_fence *memlord_cuda_i_fence_take(void *context) {
         fence->next = NULL;
         fence->context = context;
         fence->recorded = 0;
+        fence->timed = timed;
     }
     return fence;
 }
@@ -1262,7 +1310,7 @@ static void memlord_cuda_i_fence_give(memlord_cuda_i_fence *fence) {
     void *context = fence->context;
     memlord_cuda_i_bin *bin = NULL;
     memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
-    if (event) bin = memlord_cuda_i_bin_of(context);
+    if (event) bin = memlord_cuda_i_bin_of(context, fence->timed);
     if (bin && bin->n < MEMLORD_CUDA_MAX_EVENTS) {
         fence->next = bin->first;
         bin->first = fence;
@@ -1320,7 +1368,7 @@ static int memlord_cuda_i_event_record(const memlord_cuda_i_driver *d,
         (void)d->event_destroy(fence->event);
         fence->event = NULL;
     }
-    r = d->event_create(&fence->event, MEMLORD_CUDA_I_EVENT_PLAIN);
+    r = d->event_create(&fence->event, fence->timed ? 0 : MEMLORD_CUDA_I_EVENT_PLAIN);
     if (r) {
         fence->event = NULL;
         return r;
@@ -1372,7 +1420,7 @@ static int memlord_cuda_i_fence_make(memlord *lord, const void *ptr, cudaStream_
     void *context = NULL;
     stream = memlord_cuda_i_stream(stream);
     if (d) context = memlord_cuda_i_context_of(d, stream, lord, MEMLORD_KEY(ptr));
-    fence = memlord_cuda_i_fence_take(context);
+    fence = memlord_cuda_i_fence_take(context, 0);
     if (!fence) return 0;
     fence->stream = stream;
     out->done = memlord_cuda_i_fence_done;
@@ -1381,6 +1429,100 @@ static int memlord_cuda_i_fence_make(memlord *lord, const void *ptr, cudaStream_
     out->queue = (uint64_t)(uintptr_t)stream;
     if (stream == cudaStreamPerThread) out->queue |= memlord_cuda_i_thread_id() << 2;
     return 1;
+}
+
+/* ---------------------------------------------------------------------- >>scopes --
+   Owns the pairs of events that measure scopes, from the end of one to the reading of its time.
+   Locks: times_lock, never while the driver or the ledger is called. */
+
+enum { MEMLORD_CUDA_I_TIMES = 4096 };
+
+typedef struct memlord_cuda_i_time {
+    memlord *lord;
+    uint64_t scope;
+    memlord_cuda_i_fence *start, *stop;
+} memlord_cuda_i_time;
+
+static memlord_cuda_i_lock memlord_cuda_i_times_lock = MEMLORD_CUDA_I_LOCK;
+static struct {
+    memlord_cuda_i_u64 n; /* in use: who finds 0 takes no lock, and has missed nothing of its own */
+    uint64_t turn;        /* where the next search begins, so that all have their turn */
+    memlord_cuda_i_time list[MEMLORD_CUDA_I_TIMES];
+} memlord_cuda_i_times;
+
+/* An event on a stream, now; NULL: it cannot be, or not while the stream is captured. */
+static memlord_cuda_i_fence *memlord_cuda_i_time_mark(memlord *lord, cudaStream_t stream) {
+    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+    memlord_cuda_i_fence *fence;
+    void *context;
+    if (!d || memlord_cuda_i_load(&memlord_cuda_i_events.capturing)) return NULL;
+    stream = memlord_cuda_i_stream(stream);
+    context = memlord_cuda_i_context_of(d, stream, lord, 0);
+    fence = context ? memlord_cuda_i_fence_take(context, 1) : NULL;
+    if (!fence) return NULL;
+    fence->stream = stream;
+    if (memlord_cuda_i_fence_record(fence) == 1) return fence;
+    memlord_cuda_i_fence_give(fence);
+    return NULL;
+}
+
+/* 1: it is kept; 0: there is no room. */
+static int memlord_cuda_i_time_push(const memlord_cuda_i_time *time) {
+    uint64_t n;
+    memlord_cuda_i_lock_take(&memlord_cuda_i_times_lock);
+    n = memlord_cuda_i_load(&memlord_cuda_i_times.n);
+    if (n < MEMLORD_CUDA_I_TIMES) {
+        memlord_cuda_i_times.list[n] = *time;
+        memlord_cuda_i_store(&memlord_cuda_i_times.n, n + 1);
+    }
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_times_lock);
+    return n < MEMLORD_CUDA_I_TIMES;
+}
+
+/* Takes one of a ledger's; what belongs to others is left where it is. */
+static int memlord_cuda_i_time_pop(memlord *lord, memlord_cuda_i_time *time) {
+    uint64_t n, i, at = 0;
+    int found = 0;
+    memlord_cuda_i_lock_take(&memlord_cuda_i_times_lock);
+    n = memlord_cuda_i_load(&memlord_cuda_i_times.n);
+    for (i = 0; i < n && !found; i++) {
+        at = (memlord_cuda_i_times.turn + i) % n;
+        found = memlord_cuda_i_times.list[at].lord == lord;
+    }
+    if (found) {
+        *time = memlord_cuda_i_times.list[at];
+        memlord_cuda_i_times.list[at] = memlord_cuda_i_times.list[n - 1];
+        memlord_cuda_i_times.turn = at;
+        memlord_cuda_i_store(&memlord_cuda_i_times.n, n - 1);
+    }
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_times_lock);
+    return found;
+}
+
+static void memlord_cuda_i_time_end(memlord_cuda_i_time *time) {
+    memlord_cuda_i_fence_give(time->start);
+    memlord_cuda_i_fence_give(time->stop);
+}
+
+/* Reads those of a ledger that are done, looking at `most`. With `last`, the others end unread. */
+static void memlord_cuda_i_times_read(memlord *lord, uint64_t most, int last) {
+    const memlord_cuda_i_driver *d;
+    memlord_cuda_i_time time;
+    uint64_t n = memlord_cuda_i_load(&memlord_cuda_i_times.n);
+    if (!n) return;
+    d = memlord_cuda_i_driver_get();
+    if (n > most) n = most;
+    for (; d && n && memlord_cuda_i_time_pop(lord, &time); n--) {
+        int mode, done = memlord_cuda_i_fence_done(time.stop);
+        float ms = 0;
+        if (!done && !last && memlord_cuda_i_time_push(&time)) continue;
+        if (done == 1 && memlord_cuda_i_enter_context(d, time.stop->context, &mode)) {
+            if (d->event_elapsed(&ms, time.start->event, time.stop->event)) ms = 0;
+            memlord_cuda_i_leave_context(d, &mode);
+        }
+        if (ms > 0) (void)memlord_scope_device_time(lord, time.scope, (uint64_t)((double)ms * 1e6));
+        memlord_cuda_i_time_end(&time);
+    }
 }
 
 /* -------------------------------------------------------------------- >>requests --
@@ -1735,6 +1877,7 @@ MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord) {
     if (!seat) return MEMLORD_E_STATE;
     if (was == MEMLORD_CUDA_I_TAKEN) {
         memlord_cuda_i_unhook(seat, d);
+        memlord_cuda_i_times_read(lord, UINT64_MAX, 1);
         if (memlord_cuda_i_seat_fill(seat, was, d, NULL)) memlord_cuda_events_release();
     }
     memlord_cuda_i_seat_state(seat, MEMLORD_CUDA_I_EMPTY);
@@ -1895,6 +2038,7 @@ MEMLORD_API cudaError_t memlord_cuda_host_unregister(memlord *lord, void *ptr,
 
 static cudaError_t memlord_cuda_i_synchronized(memlord *lord, cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
+    if (lord) memlord_cuda_i_times_read(lord, UINT64_MAX, 0);
     return answer;
 }
 
@@ -1985,7 +2129,7 @@ MEMLORD_API void memlord_cuda_events_release(void) {
     do {
         fence = NULL;
         memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
-        for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES && !fence; i++) {
+        for (i = 0; i < MEMLORD_CUDA_I_BINS && !fence; i++) {
             memlord_cuda_i_bin *bin = &memlord_cuda_i_events.bins[i];
             fence = bin->first;
             if (!fence) continue;
@@ -1999,6 +2143,54 @@ MEMLORD_API void memlord_cuda_events_release(void) {
             memlord_cuda_i_fence_give(fence);
         }
     } while (fence);
+}
+
+/* -- scopes -- */
+
+MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_scope *scope,
+                                                    const char *name, cudaStream_t stream) {
+    memlord_result r;
+    if (scope) memset(scope, 0, sizeof *scope);
+    if (!lord) return MEMLORD_OK;
+    if (!scope) return MEMLORD_E_INVALID;
+    r = memlord_scope_begin(lord, name);
+    if (r) return r;
+    memlord_cuda_i_nvtx_push(name);
+    scope->begun = 1;
+    scope->stream = stream;
+    memlord_cuda_i_times_read(lord, 8, 0);
+    if (!(memlord_cuda_i_flags_of(lord) & MEMLORD_CUDA_FLAG_TIME_SCOPES)) return MEMLORD_OK;
+    scope->id = memlord_scope_current(lord);
+    scope->start = memlord_cuda_i_time_mark(lord, stream);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope) {
+    memlord_cuda_i_time time;
+    if (!lord) return MEMLORD_OK;
+    if (!scope) return MEMLORD_E_INVALID;
+    if (!scope->begun) return MEMLORD_E_STATE;
+    scope->begun = 0;
+    memlord_cuda_i_nvtx_end();
+    time.lord = lord;
+    time.scope = scope->id;
+    time.start = (memlord_cuda_i_fence *)scope->start;
+    if (time.start) {
+        time.stop = memlord_cuda_i_time_mark(lord, scope->stream);
+        if (!time.stop)
+            memlord_cuda_i_fence_give(time.start);
+        else if (!memlord_cuda_attached(lord) || !memlord_cuda_i_time_push(&time))
+            memlord_cuda_i_time_end(&time);
+    }
+    memlord_cuda_i_times_read(lord, 8, 0);
+    return memlord_scope_end(lord);
+}
+
+MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name) {
+    memlord_result r = memlord_checkpoint(lord, name);
+    if (r == MEMLORD_OK && lord)
+        memlord_cuda_i_nvtx_mark(name, memlord_allocated(lord, memlord_device_all()));
+    return r;
 }
 
 /* ------------------------------------------------------------------------ >>wrap --

@@ -12,8 +12,9 @@
         torch.cuda.memory.change_current_allocator(alloc)      # before anything is on the GPU
         lib.memlord_torch_allocated.restype = ctypes.c_uint64  # and so on: the functions below
 
-    Environment: MEMLORD_TORCH_REPORT=file writes a report when the process ends (.json: for programs;
-    %p in it is the process), MEMLORD_TORCH_RETRIES=n how often to try again (5).
+    Environment: MEMLORD_TORCH_REPORT=file writes a report when the process ends, in the format its
+    suffix names as with memlord_format_for (%p in it is the process); MEMLORD_TORCH_RETRIES=n how
+    often to try again (5).
 */
 #define _GNU_SOURCE
 #define MEMLORD_IMPLEMENTATION
@@ -35,7 +36,7 @@ EXPORT uint64_t memlord_torch_peak(int device);
 EXPORT uint64_t memlord_torch_reserved(int device);
 EXPORT uint64_t memlord_torch_recoveries(int device); /* allocations that a retry saved */
 EXPORT void memlord_torch_peak_reset(int device);
-EXPORT int memlord_torch_save(const char *path); /* 0: written; .json, else text */
+EXPORT int memlord_torch_save(const char *path); /* 0: written */
 
 /* -- the ledger, made by the first call -- */
 
@@ -173,14 +174,8 @@ uint64_t memlord_torch_recoveries(int device) {
     return memlord_stats_get(lord(), gpu(device), &s) == MEMLORD_OK ? s.recoveries : 0;
 }
 
-static int ends_in(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 int memlord_torch_save(const char *path) {
-    memlord_format format = ends_in(path, ".json") ? MEMLORD_FORMAT_JSON : MEMLORD_FORMAT_TEXT;
-    return memlord_save(lord(), format, path) != MEMLORD_OK;
+    return memlord_save(lord(), memlord_format_for(path), path) != MEMLORD_OK;
 }
 
 __attribute__((destructor)) static void finish(void) {

@@ -171,5 +171,13 @@ with_toolkit "NVTX compiles in C and in C++" \
              -c memlord_cuda.h -o $out/nvtx.o;
      done"
 
+with_toolkit "a profiler sees scopes, checkpoints and collections" \
+    "gcc -std=c99 $flags -fPIC -shared tests/matrix/cuda_nvtx.c -o $out/nvtx.so;
+     gcc -std=c99 $flags -DMEMLORD_CUDA_NVTX -DPROGRAM tests/matrix/cuda_nvtx.c tests/matrix/cuda_impl.c \
+         $link -o $out/nvtx;
+     FAKE_CUDA_DEVICES=1 NVTX_INJECTION64_PATH=$out/nvtx.so $out/nvtx >$out/nvtx.txt;
+     printf '%s\n' 'push forward' 'push memlord collection cuda:0' 'mark memlord reclaimed 1048576' pop \
+         'mark loaded 64' pop | cmp - $out/nvtx.txt"
+
 xargs -d '\n' -P "$(nproc)" -n 1 sh "$0" one <"$out/list"
 echo "1..$n"
