@@ -1010,8 +1010,8 @@ static memlord_cuda_i_seat *memlord_cuda_i_seat_claim(memlord *lord, int *was) {
     if (seat && seat->state == MEMLORD_CUDA_I_CHANGING) seat = NULL;
     if (seat) {
         *was = seat->state;
+        if (*was == MEMLORD_CUDA_I_EMPTY) seat->lord = lord; /* else callbacks may be reading it */
         seat->state = MEMLORD_CUDA_I_CHANGING;
-        seat->lord = lord;
     }
     memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
     return seat;

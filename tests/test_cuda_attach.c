@@ -272,6 +272,8 @@ static void attach_may_race_with_samples_collections_and_calls(void **state) {
     pthread_t threads[4];
     int i;
     fake_activate(0);
+    fake_activate(1);
+    fake.device[0].reserved_high = fake.device[1].reserved_high = MIB; /* so that pools are told */
     for (i = 0; i < 4; i++)
         assert_int_equal(
             pthread_create(&threads[i], NULL, i < 2 ? attach_and_detach : sample_and_collect, &r), 0);

@@ -28,6 +28,7 @@ static void an_untouched_device_is_asked_of_nvml_and_stays_untouched(void **stat
     assert_int_equal(fake.contexts, 0);
     assert_int_equal(fake_count("cuMemGetInfo_v2"), 0);
     assert_int_equal(fake_count("nvmlDeviceGetMemoryInfo_v2"), 1);
+    assert_int_equal(fake_count("nvmlDeviceGetMemoryInfo"), 0);
 }
 
 static void nvml_finds_devices_by_their_pci_id(void **state) {

@@ -248,6 +248,29 @@ static void a_thread_without_a_context_uses_that_of_the_blocks_device(void **sta
     assert_int_equal(fake.contexts, 1); /* and none on device 0 */
 }
 
+static void *use_on_own_stream(void *user) {
+    void **args = (void **)user;
+    (void)cudaSetDevice(0);
+    (void)memlord_cuda_record_use((memlord *)args[0], args[1], cudaStreamPerThread);
+    return NULL;
+}
+
+static void per_thread_streams_of_two_threads_are_two(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t other = stream_on(0);
+    pthread_t thread;
+    void *args[2];
+    args[0] = lord;
+    args[1] = block(lord, 1000);
+    use_on_own_stream(args);
+    assert_int_equal(pthread_create(&thread, NULL, use_on_own_stream, args), 0);
+    pthread_join(thread, NULL);
+    assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 8), other, NULL));
+    assert_int_equal(fake.events_made, 3); /* neither took the other's place */
+    assert_cuda(memlord_cuda_free(lord, args[1], NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
 /* -- captures -- */
 
 static void a_captured_stream_gets_its_event_after_the_capture(void **state) {
@@ -458,6 +481,7 @@ int main(void) {
         TEST_CUDA(events_gone_with_a_reset_are_replaced),
         TEST_CUDA(the_default_stream_is_that_of_the_current_context),
         TEST_CUDA(a_thread_without_a_context_uses_that_of_the_blocks_device),
+        TEST_CUDA(per_thread_streams_of_two_threads_are_two),
         TEST_CUDA(a_captured_stream_gets_its_event_after_the_capture),
         TEST_CUDA(polling_during_a_capture_that_is_not_known_disturbs_nothing),
         TEST_CUDA(nothing_is_polled_during_a_wrapped_capture),
