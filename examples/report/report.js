@@ -1017,7 +1017,7 @@ function cell(column, row, tops) {
 }
 
 /* Columns: [title, kind, get(row), options]. Options of the table: name, sort (a column's
-   number, from 1; negative: descending), tree, inner(row): what a row opens. */
+   title), up: from the least, tree, inner(row): what a row opens. */
 function table(columns, rows, options) {
     columns = columns.map(([title, kind, get, more]) => Object.assign({ title, kind, get }, more))
         .filter(c => c.keep || rows.some(r => c.get(r) !== null && c.get(r) !== ''));
@@ -1053,7 +1053,7 @@ function table(columns, rows, options) {
     const box = el('div.box', { tabindex: 0, role: 'region', 'aria-label': options.name },
         el('table', null, el('thead', null, el('tr', null, ...heads)), body), el('div.more', null, more));
     const start = columns.find(c => c.title === options.sort) || columns[0];
-    sortBy(start, start.kind !== 'text');
+    sortBy(start, options.up ? false : start.kind !== 'text');
     return el('div', null, rows.length > 8 ? el('div.tools', null, filter, shown) : null, box);
 }
 
@@ -1136,7 +1136,7 @@ const TABLES = {
         ['At', 'time', s => s.time], ['Checkpoint', 'text', s => s.name], ['Live', 'bytes', s => s.bytes, share],
         ['Blocks', 'count', s => s.blocks], ...p.devices.slice(0, 12).map(d =>
             [d.name, 'bytes', s => num(obj(s.devices.get(d.key)).total_bytes)]), ['Time', 'text', s => s.stamp],
-    ], { name: 'snapshots', sort: '' }),
+    ], { name: 'snapshots', sort: 'At', up: true }),
 
     threads: (p, body) => showTable(objs(p.raw.threads), body, [
         C('Thread', 'id'), C('Allocs', 'allocs'), C('Frees', 'frees'), B('Allocated', 'bytes_allocated', share),
@@ -1152,7 +1152,7 @@ function parts(block, ask) {
     const rest = zero(inside.count) - rows.length;
     return el('div', null, table([
         T('Name', 'name'), C('Offset', 'offset'), B('Bytes', 'bytes', share), T('Type', 'dtype'), ['Shape', 'text', shape], T('Tag', 'tag'),
-    ], rows, { name: 'parts of ' + (text(block.name) || text(block.storage)), sort: '' }),
+    ], rows, { name: 'parts of ' + (text(block.name) || text(block.storage)), sort: 'Offset', up: true }),
     rest > 0 ? el('p.soft', null, count(rest) + ' more are not listed') : null);
 }
 
