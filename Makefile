@@ -39,7 +39,7 @@ scripts := tests/matrix.sh tests/examples.sh tests/cuda.sh tests/consumers.sh te
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 .PHONY: help demo report test test-all test-gpu bench bench-gpu install deps clean deps-demo \
-	deps-test deps-bench deps-reports
+	deps-test deps-bench deps-reports try-reports
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -64,6 +64,7 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 	@seq 200000 -1 1 >build/numbers
 	@LD_PRELOAD=$$PWD/build/libmemlord_preload.so MEMLORD_REPORT=- \
 		sort -n build/numbers 2>&1 >/dev/null | head -n 18
+	@echo '== open build/llama.html in a browser: the inference loop, phase by phase'
 
 report: ## JSON=profile.json: build/report.html, a saved profile as a page
 	@test -n '$(JSON)' || { echo 'usage: make report JSON=profile.json' >&2; exit 2; }
@@ -74,13 +75,17 @@ report: ## JSON=profile.json: build/report.html, a saved profile as a page
 # -- tests --
 
 tested = $(call programs,$(configs)) $(if $(config),,$(scripts))
-test: $(call programs,$(configs)) $(if $(config),,$(examples)) ## all suites; ends with "N passed, N failed"
+test: $(call programs,$(configs)) $(if $(config),,$(examples) try-reports) ## all suites; ends with "N passed, N failed"
 	@sh tests/run.sh $(tested)
 
 test-all: configs := release debug asan tsan
 test-all: export MEMLORD_TEST_ALL = 1
-test-all: $(call programs,release debug asan tsan) $(examples) ## the same under more load, in every standard
+test-all: $(call programs,release debug asan tsan) $(examples) try-reports ## the same under more load, in every standard
 	@sh tests/run.sh $(call programs,$(configs)) $(scripts)
+
+# What reads our formats is wanted, but no condition: what cannot be had is skipped, and said so.
+try-reports: | deps-test
+	@timeout 600 sh tests/deps.sh reports || echo 'some readers of reports are missing: make deps-reports'
 
 define suite_rules
 build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | deps-test

@@ -70,7 +70,7 @@ fetch_reports() {
             npm ci --ignore-scripts --no-audit --no-fund >../npm.log 2>&1) && return
     tail -n 20 build/npm.log >&2
     rm -rf build/reports
-    exit 1
+    return 1
 }
 
 apt_install() {
@@ -78,25 +78,38 @@ apt_install() {
     # shellcheck disable=SC2086 # a list of packages
     apt-get install -y -q --no-install-recommends $missing && return
     apt-get update -q &&
-        apt-get install -y -q --no-install-recommends $missing
+        apt-get install -y -q --no-install-recommends $missing && return
+    for package in $missing; do # one that is not to be had keeps no other away
+        apt-get install -y -q --no-install-recommends "$package"
+    done
 }
 
 refuse() {
     echo "missing:$missing" >&2
     echo "install with: sudo apt-get update && sudo apt-get install$missing" >&2
-    exit 1
+    return 1
 }
 
-for round in 1 2 3; do # a compiler that was missing hides what its libraries lack
+get() {
+    for round in 1 2 3; do # a compiler that was missing hides what its libraries lack
+        missing=
+        "look_for_$1"
+        [ -n "$missing" ] || return 0
+        if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+            refuse
+            return
+        fi
+        echo "installing:$missing"
+        apt_install >build/apt.log 2>&1 || { tail -n 20 build/apt.log >&2; refuse; return; }
+    done
     missing=
     "look_for_$1"
-    [ -n "$missing" ] || break
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || refuse
-    echo "installing:$missing"
-    apt_install >build/apt.log 2>&1 || { tail -n 20 build/apt.log >&2; refuse; }
-done
-if [ -n "$missing" ]; then
+    [ -n "$missing" ] || return 0
     echo "still not usable after installing:$missing (round $round)" >&2
-    exit 1
-fi
-[ "$1" != reports ] || fetch_reports
+    return 1
+}
+
+get "$1"
+status=$?
+if [ "$1" = reports ] && has npm >/dev/null; then (fetch_reports) || status=1; fi
+exit $status
