@@ -11449,6 +11449,7 @@ typedef struct memlord_i_report {
     size_t sites, blocks, tags, tag_lines, places, accounts, account_lines;
     int by_peak; /* the order of sites */
     memlord_result result; /* what went wrong beside the writing */
+    int whole; /* the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
     uint32_t device_order[MEMLORD_MAX_DEVICES]; /* the fullest first */
     memlord_i_tag_line tag[MEMLORD_I_TOP_TAGS]; /* those off their plan first, then the fullest */
@@ -11707,6 +11708,7 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
     memlord_i_report_accounts(r);
     memlord_i_stats_lost(lord, &r->total);
     memlord_i_report_order(r);
+    if (!r->whole) return;
     /* When little is left alive, who held it is the question. */
     r->by_peak = r->total.allocated < r->total.peak / 4;
     r->sites = memlord_i_sites_top(
@@ -13131,6 +13133,7 @@ static MEMLORD_I_COLD void memlord_i_json(memlord_i_report *r) {
     memlord_i_puts(r->o, "]}}\n");
 }
 
+static int memlord_i_format_whole(memlord_format format);
 static void memlord_i_format_write(memlord_i_report *r, memlord_format format);
 
 static memlord_result memlord_i_report_write(memlord *lord, memlord_format format,
@@ -13145,6 +13148,7 @@ static memlord_result memlord_i_report_write(memlord *lord, memlord_format forma
     r->out.buf = r->buf;
     r->out.cap = sizeof r->buf;
     r->o = &r->out;
+    r->whole = memlord_i_format_whole(format);
     memlord_i_report_capture(lord, r);
     memlord_i_format_write(r, format);
     memlord_i_flush(r->o);
@@ -14334,8 +14338,9 @@ static MEMLORD_I_COLD void memlord_i_fates_begin(memlord_i_export *x) {
 
 /* -- strings and numbers -- */
 
-/* Text as UTF-8: what is not becomes U+FFFD. Characters of `escaped`, and a newline with them,
-   get a backslash. */
+/* Text as UTF-8: what is not becomes U+FFFD. Characters of `escaped`, if there are any, and a
+   newline get a backslash, and a bad byte is told in hexadecimal, so that no two labels become
+   one. */
 static MEMLORD_I_COLD void memlord_i_put_utf8(memlord_i_out *o, const char *text,
                                               const char *escaped) {
     const unsigned char *s = (const unsigned char *)text;
@@ -14348,7 +14353,8 @@ static MEMLORD_I_COLD void memlord_i_put_utf8(memlord_i_out *o, const char *text
         } else if (n) {
             memlord_i_put(o, (const char *)s, n);
         } else {
-            memlord_i_puts(o, "\xef\xbf\xbd");
+            memlord_i_puts(o, *escaped ? "\\\\x" : "\xef\xbf\xbd");
+            if (*escaped) memlord_i_put_hex(o, *s, 2);
         }
         s += n ? n : 1;
     }
@@ -14410,8 +14416,8 @@ static void memlord_i_put_le(memlord_i_out *o, uint64_t v, unsigned n) {
    under the new one from the beginning); it has a sample for each 64th of the peak that the level
    moves, and 2048 more. "DEVICE snapshots" are those of the ledger. Scopes are slices of their
    threads: B and E from the ring, or, where it has none, X for the invocations that are
-   remembered. Names are cut to 200 bytes. A block whose beginning is in the ring is an async slice; one that lives on ends
-   with the file. All but X come in the order of their time. -- */
+   remembered. A block whose beginning is in the ring is an async slice; one that lives on ends
+   with the file. Names are cut to 200 bytes. All but X come in the order of their time. -- */
 
 #define MEMLORD_I_TRACE_TAGS    32
 #define MEMLORD_I_TRACE_SAMPLES 2048
@@ -14888,36 +14894,82 @@ enum {
     MEMLORD_I_TAG_PEAK,
     MEMLORD_I_TAG_BLOCKS,
     MEMLORD_I_TAG_EXPECTED,
+    MEMLORD_I_TAG_VARIANCE,
     MEMLORD_I_TAG_COUNT
 };
 static const char *const memlord_i_prom_of_tag[][2] = {
     {"tag_bytes", "bytes live by what they are for; an empty tag: those without one"},
     {"tag_peak_bytes", "highest tag_bytes"},
     {"tag_blocks", "storages live by what they are for"},
-    {"tag_expected_bytes", "bytes planned for a tag"}};
+    {"tag_expected_bytes", "bytes planned for a tag"},
+    {"tag_variance_bytes", "tag_bytes - tag_expected_bytes; may be below 0"}};
 
+static MEMLORD_I_COLD void memlord_i_prom_tag(memlord_i_export *x, uint32_t row, size_t what) {
+    uint32_t slot = memlord_i_row_at(x->lord, MEMLORD_I_TAG, row)->slot;
+    memlord_device d = memlord_i_export_device(x, slot);
+    memlord_tag_stat s;
+    memlord_i_tag_stat(x->lord, row, &s);
+    if (!s.expected && what >= MEMLORD_I_TAG_EXPECTED) return;
+    if (what == MEMLORD_I_TAG_BYTES) x->sum[slot] += s.allocated;
+    memlord_i_prom_sample(x->o, memlord_i_prom_of_tag[what][0], &d, "tag", s.tag);
+    if (what == MEMLORD_I_TAG_VARIANCE)
+        memlord_i_put_i64(x->o, s.variance);
+    else
+        memlord_i_put_u64(x->o, what == MEMLORD_I_TAG_BYTES    ? s.allocated
+                                : what == MEMLORD_I_TAG_PEAK   ? s.peak
+                                : what == MEMLORD_I_TAG_BLOCKS ? s.blocks
+                                                               : s.expected);
+    memlord_i_puts(x->o, "\n");
+}
 static MEMLORD_I_COLD void memlord_i_prom_tags(memlord_i_export *x) {
-    uint32_t what, row;
+    size_t what;
+    uint32_t i;
     for (what = 0; what < MEMLORD_I_TAG_COUNT && x->devices; what++) {
         const char *name = memlord_i_prom_of_tag[what][0];
         memlord_i_prom_head(x->o, name, memlord_i_prom_of_tag[what][1]);
-        for (row = 1; row <= x->tags; row++) {
-            uint32_t slot = memlord_i_row_at(x->lord, MEMLORD_I_TAG, row)->slot;
-            memlord_tag_stat s;
-            uint64_t v;
-            memlord_i_tag_stat(x->lord, row, &s);
-            v = what == MEMLORD_I_TAG_BYTES    ? s.allocated
-                : what == MEMLORD_I_TAG_PEAK   ? s.peak
-                : what == MEMLORD_I_TAG_BLOCKS ? s.blocks
-                                               : s.expected;
-            if (what == MEMLORD_I_TAG_EXPECTED && !v) continue;
-            if (what == MEMLORD_I_TAG_BYTES) x->sum[slot] += v;
-            memlord_i_prom_u64(x->o, name, &memlord_i_device_at(x->lord, slot)->device, s.tag, v);
+        for (i = 1; i <= x->tags && !x->o->failed; i++) memlord_i_prom_tag(x, i, what);
+        for (i = 1; i <= x->devices && what == MEMLORD_I_TAG_BYTES; i++) {
+            memlord_device d = memlord_i_export_device(x, i);
+            uint64_t live = x->r->stat[i - 1].allocated;
+            memlord_i_prom_u64(x->o, name, &d, "", live > x->sum[i] ? live - x->sum[i] : 0);
         }
-        for (row = 1; row <= x->devices && what == MEMLORD_I_TAG_BYTES; row++) {
-            uint64_t live = x->r->stat[row - 1].allocated;
-            memlord_i_prom_u64(x->o, name, &memlord_i_device_at(x->lord, row)->device, "",
-                               live > x->sum[row] ? live - x->sum[row] : 0);
+    }
+}
+
+enum {
+    MEMLORD_I_SCOPE_COUNT,
+    MEMLORD_I_SCOPE_RUNNING,
+    MEMLORD_I_SCOPE_SECONDS,
+    MEMLORD_I_SCOPE_DELTA,
+    MEMLORD_I_SCOPE_PEAK,
+    MEMLORD_I_SCOPE_METRICS
+};
+static const char *const memlord_i_prom_of_scope[][2] = {
+    {"scope_invocations_total", "invocations of a scope that are over"},
+    {"scope_running", "invocations of a scope that are not"},
+    {"scope_seconds_total", "time of the host in a scope"},
+    {"scope_delta_bytes", "bytes a scope allocated less those it freed; may be below 0"},
+    {"scope_peak_bytes", "highest in one invocation, above where that began"}};
+
+static MEMLORD_I_COLD void memlord_i_prom_scopes(memlord_i_export *x) {
+    size_t what;
+    uint32_t id;
+    for (what = 0; what < MEMLORD_I_SCOPE_METRICS && x->scopes; what++) {
+        memlord_i_prom_head(x->o, memlord_i_prom_of_scope[what][0],
+                            memlord_i_prom_of_scope[what][1]);
+        for (id = 1; id <= x->scopes && !x->o->failed; id++) {
+            memlord_scope_stat s;
+            memlord_i_scope_sum(x->lord, memlord_i_scope_at(x->lord, id), &x->r->scale, &s, NULL);
+            memlord_i_prom_sample(x->o, memlord_i_prom_of_scope[what][0], NULL, "scope", s.path);
+            if (what == MEMLORD_I_SCOPE_SECONDS)
+                memlord_i_put_fixed(x->o, s.ns.total, 9);
+            else if (what == MEMLORD_I_SCOPE_DELTA)
+                memlord_i_put_i64(x->o, s.bytes.total);
+            else
+                memlord_i_put_u64(x->o, what == MEMLORD_I_SCOPE_COUNT     ? s.count
+                                        : what == MEMLORD_I_SCOPE_RUNNING ? s.running
+                                                                          : s.peak);
+            memlord_i_puts(x->o, "\n");
         }
     }
 }
@@ -14927,6 +14979,7 @@ static MEMLORD_I_COLD void memlord_i_prometheus(memlord_i_export *x) {
     memlord_i_prom_devices(x->r);
     memlord_i_prom_places(x->r);
     memlord_i_prom_tags(x);
+    memlord_i_prom_scopes(x);
     memlord_i_prom_head(o, "accounts_open", "accounts open now");
     memlord_i_prom_u64(o, "accounts_open", NULL, NULL, x->r->accounts);
     memlord_i_prom_head(o, "own_bytes", "bytes the ledger itself takes");
@@ -15850,6 +15903,11 @@ static const struct {
 static int memlord_i_format_known(memlord_format format) {
     if ((unsigned)format >= MEMLORD_FORMAT_COUNT) return 0;
     return memlord_i_writers[format].report || memlord_i_writers[format].other;
+}
+
+/* The others walk on their own, if at all: who scrapes metrics does it often. */
+static int memlord_i_format_whole(memlord_format format) {
+    return memlord_i_writers[format].report != NULL;
 }
 
 static void memlord_i_format_write(memlord_i_report *r, memlord_format format) {

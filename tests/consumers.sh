@@ -149,8 +149,8 @@ trace_holds() {
     [ "$live" = "$(value allocated)" ] || echo "ends with $live live"
     jq -r '[.traceEvents[] | select(.ph == "i") | .name] | join(",")' $d/ledger.trace.json |
         grep -q 'first card loaded' || echo 'no checkpoint'
-    [ "$(jq '[.traceEvents[] | select(.cat == "scope")] | length' $d/ledger.trace.json)" -gt 100 ] ||
-        echo 'no scopes'
+    scopes=$(jq '[.traceEvents[] | select(.cat == "scope")] | length' $d/ledger.trace.json)
+    [ "$scopes" -gt 100 ] || echo 'no scopes'
 }
 
 consumers() { # of one directory
@@ -166,7 +166,8 @@ consumers() { # of one directory
     else
         skip "$1: flamegraph.pl reads FOLDED" "no libdevel-nytprof-perl"
     fi
-    check "$1: pickle reads MEMORY_VIZ, and a viewer can walk it" python3 tests/consumers.py pickle $d
+    check "$1: pickle reads MEMORY_VIZ, and a viewer can walk it" \
+        python3 tests/consumers.py pickle $d
     with jq "$1: jq finds TRACE in order, balanced and numeric" trace_holds
     check "$1: Python reads JSON" python3 tests/consumers.py json $d
     check "$1: Python reads CSV" python3 tests/consumers.py csv $d

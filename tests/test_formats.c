@@ -8,8 +8,9 @@
 #include "json.h"
 
 static const memlord_format formats[] = {
-    MEMLORD_FORMAT_TRACE,  MEMLORD_FORMAT_PROMETHEUS, MEMLORD_FORMAT_PPROF, MEMLORD_FORMAT_HEAPTRACK,
-    MEMLORD_FORMAT_FOLDED, MEMLORD_FORMAT_MEMORY_VIZ, MEMLORD_FORMAT_CSV};
+    MEMLORD_FORMAT_TRACE,     MEMLORD_FORMAT_PROMETHEUS, MEMLORD_FORMAT_PPROF,
+    MEMLORD_FORMAT_HEAPTRACK, MEMLORD_FORMAT_FOLDED,     MEMLORD_FORMAT_MEMORY_VIZ,
+    MEMLORD_FORMAT_CSV};
 #define FORMATS (sizeof formats / sizeof formats[0])
 
 /* As test_text_write, for megabytes: `largest` is what there is room for, and doubles. */
@@ -87,7 +88,8 @@ static void read_prometheus(const test_text *text, reading *r) {
             EXPECT(name[length] == ' ');
             counter = !strncmp(name + length - 6, "_total", 6);
             EXPECT(!strncmp(end + 1, "# TYPE ", 7) && !strncmp(end + 8, name, length));
-            EXPECT(!strncmp(end + 8 + length, counter ? " counter\n" : " gauge\n", counter ? 9 : 7));
+            EXPECT(!strncmp(end + 8 + length, counter ? " counter\n" : " gauge\n",
+                            counter ? 9 : 7));
             end = line_end(end + 1);
             continue;
         }
@@ -209,7 +211,8 @@ static void pprof_sample(pb sample, profile *of, reading *r) {
     while ((field = pb_field(&sample, &in, &v)) != 0) {
         for (; field == 1 && in.at < in.end; places++)
             if ((n = pb_varint(&in)) > of->location_max) of->location_max = n;
-        for (; field == 2 && in.at < in.end && values < 4; values++) r->value[values] += pb_varint(&in);
+        for (; field == 2 && in.at < in.end && values < 4; values++)
+            r->value[values] += pb_varint(&in);
         while (field == 3 && pb_field(&in, &pair, &n))
             if (n > of->string_max) of->string_max = n;
         EXPECT(!in.bad && in.at == in.end);
@@ -382,7 +385,8 @@ static const char *pickle_step(pickle *p, reading *r, int op) {
     case 'e': case 'u':
         if (!p->marks) return "marks";
         base = p->mark[--p->marks];
-        if (!base || p->depth - base > (op == 'e' ? 1000u : 64u) || p->depth == base) return "batch";
+        if (!base || p->depth - base > (op == 'e' ? 1000u : 64u) || p->depth == base)
+            return "batch";
         if (op == 'u' && (p->depth - base) % 2) return "pairs";
         for (i = base; op == 'u' && i < p->depth; i += 2) {
             if (p->stack[i].kind != 's') return "key";
@@ -534,7 +538,8 @@ static void every_statistic_is_a_metric_of_its_device(void **state) {
     METRIC("unknown_frees_total", unknown_frees)
     METRIC("dropped_events_total", dropped_events)
 #undef METRIC
-    for (i = 0; i + 20 < text.size; i++) found += !strncmp(text.data + i, "{device=\"cuda:1\"} ", 18);
+    for (i = 0; i + 20 < text.size; i++)
+        found += !strncmp(text.data + i, "{device=\"cuda:1\"} ", 18);
     /* all but the limit, and the largest free piece, which nobody told */
 #define ONE(name, kind, text) +1
     assert_int_equal(found, 0 MEMLORD_I_STATS(ONE) - 2);
@@ -566,6 +571,35 @@ static void tags_and_what_has_none_add_up_to_a_device(void **state) {
                          "\nmemlord_tag_bytes{device=\"cuda:1\",tag=\"\"} 300\n"));
     assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
                          "\nmemlord_tag_expected_bytes{device=\"cuda:1\",tag=\"weights\"} 5000\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_tag_variance_bytes{device=\"cuda:1\",tag=\"weights\"} "
+                         "-4000\n"));
+}
+
+static void scopes_are_metrics(void **state) {
+    memlord *lord = test_lord(state);
+    fill(lord);
+    assert_ok(memlord_scope_begin(lord, "shrink"));
+    assert_ok(memlord_free(lord, cuda(1), 0x1000, NULL));
+    assert_ok(memlord_scope_end(lord));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_scope_invocations_total{scope=\"forward\"} 1\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_scope_peak_bytes{scope=\"forward\"} 5000\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_scope_delta_bytes{scope=\"shrink\"} -1000\n"));
+    (void)read_of(lord, MEMLORD_FORMAT_PROMETHEUS);
+}
+
+/* Two samples of one series are an error to who scrapes them. */
+static void labels_that_differ_in_bad_bytes_stay_two(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_tag_begin(lord, "a\xff"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+    assert_ok(memlord_tag_begin(lord, "a\xfe"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 2, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS, "tag=\"a\\\\xff\"} 1\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS, "tag=\"a\\\\xfe\"} 2\n"));
 }
 
 static void samples_of_a_profile_are_the_statistics(void **state) {
@@ -664,7 +698,8 @@ static void a_timeline_has_lives_scopes_levels_and_checkpoints(void **state) {
     assert_int_equal(count_of(&text, "{\"ph\":\"n\""), 1);
     assert_int_equal(count_of(&text, "{\"ph\":\"B\""), 1);
     assert_int_equal(count_of(&text, "\"name\":\"loaded\",\"s\":\"g\""), 1);
-    assert_true(count_of(&text, "\"name\":\"cuda:1 live\",\"args\":{\"(untagged)\":300,\"weights\":1000}"));
+    assert_true(count_of(&text, "\"name\":\"cuda:1 live\",\"args\":"
+                                "{\"(untagged)\":300,\"weights\":1000}"));
     assert_true(count_of(&text, "\"id\":\"cuda 0x1000\""));
     free(text.data);
 }
@@ -928,7 +963,8 @@ static void what_is_written_while_threads_work_is_in_itself_right(void **state) 
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     for (i = 0; i < 8; i++) pthread_join(threads[i], NULL);
     assert_int_equal(read_of(lord, MEMLORD_FORMAT_FOLDED).bytes, memlord_allocated(lord, all()));
-    assert_int_equal(read_of(lord, MEMLORD_FORMAT_MEMORY_VIZ).bytes, memlord_allocated(lord, all()));
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_MEMORY_VIZ).bytes,
+                     memlord_allocated(lord, all()));
 }
 
 static int allocate_meanwhile(void *user, const void *data, size_t size) {
@@ -989,6 +1025,8 @@ int main(void) {
         TEST_SITES(every_statistic_is_a_metric_of_its_device),
         TEST_FAKES(a_place_is_free_self_and_unaccounted),
         TEST_SITES(tags_and_what_has_none_add_up_to_a_device),
+        TEST_SITES(scopes_are_metrics),
+        TEST(labels_that_differ_in_bad_bytes_stay_two),
         TEST_SITES(samples_of_a_profile_are_the_statistics),
         TEST_SITES(heaptrack_ends_with_what_is_live_and_peaks_with_the_peak),
         TEST_SITES(more_pieces_than_heaptrack_gets_are_fewer_of_each),
