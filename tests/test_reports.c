@@ -288,6 +288,95 @@ static void a_locale_with_a_comma_changes_nothing(void **state) {
     free(plain);
 }
 
+/* What readers of profiles look for, and what stands there: n a number, s a string, a an array,
+   o an object, b true or false, 0 null. */
+static void the_json_report_has_the_keys_of_a_profile(void **state) {
+    static const char *const keys[] = {
+        "s schema", "s version", "o metadata", "s metadata.generated_at", "n metadata.pid",
+        "n metadata.num_snapshots", "b metadata.operation_tracking_enabled",
+        "b metadata.sites_enabled", "b metadata.events_enabled", "n metadata.dropped.scopes",
+        "n metadata.dropped.scope_invocations", "n metadata.dropped.snapshots",
+        "n metadata.dropped.events", "n total.allocated", "a devices", "a capacity",
+        "n summary.num_snapshots", "s summary.checkpoints[0]", "n summary.peak_memory_mb",
+        "n summary.peak_memory_bytes", "s summary.peak_memory_checkpoint",
+        "n summary.final_memory_mb", "n summary.final_memory_bytes", "s peak_holders[0].device",
+        "n peak_holders[0].bytes", "n peak_holders[0].time_ns", "s peak_holders[0].tags[0].tag",
+        "n peak_holders[0].tags[0].bytes", "a peak_holders[0].sites", "n leaks.since_mark",
+        "n leaks.count", "n leaks.bytes", "s leaks.by_site[0].device", "s moves[0].from",
+        "s moves[0].to", "n moves[0].count", "n moves[0].bytes", "n threads[0].id",
+        "n threads[0].allocs", "n threads[0].bytes_freed", "s snapshots[0].timestamp",
+        "n snapshots[0].time_ns", "s snapshots[0].checkpoint_name", "n snapshots[0].total_mb",
+        "n snapshots[0].total_bytes", "n snapshots[0].tensor_count",
+        "n snapshots[0].device_breakdown.cuda:0.total_mb",
+        "n snapshots[0].device_breakdown.cuda:0.count",
+        "a snapshots[0].device_breakdown.cuda:0.tensors",
+        "n snapshots[1].device_breakdown.cuda:0.tensors[0].size_mb",
+        "a snapshots[1].device_breakdown.cuda:0.tensors[0].shape",
+        "0 snapshots[1].device_breakdown.cuda:0.tensors[0].dtype",
+        "s snapshots[1].device_breakdown.cuda:0.tensors[0].device",
+        "0 snapshots[1].device_breakdown.cuda:0.tensors[0].requires_grad",
+        "s snapshots[1].device_breakdown.cuda:0.tensors[0].operation",
+        "0 snapshots[1].checkpoint_name", "n scopes[0].id", "n scopes[1].parent",
+        "s scopes[1].name", "s scopes[1].path", "n scopes[0].count", "n scopes[0].running",
+        "n scopes[0].delta_bytes.total", "n scopes[0].delta_bytes.avg",
+        "n scopes[0].delta_bytes.min", "n scopes[0].delta_bytes.max",
+        "n scopes[0].delta_blocks.total", "n scopes[0].peak_bytes", "n scopes[0].time_ns.total",
+        "n scopes[0].device_time_ns", "n scopes[0].live_bytes", "n scopes[0].live_blocks",
+        "n scopes[0].devices.cuda:0", "n scopes[0].invocations[0][7]",
+        "s scopes[1].invocations[0][8]", "n operation_allocations.decode[0].memory_delta_mb",
+        "n operation_allocations.decode[0].tensor_delta",
+        "n operation_allocations.decode[0].pre_total_mb",
+        "n operation_allocations.decode[0].post_total_mb",
+        "s operation_allocations.decode[0].timestamp",
+        "n operation_summary.decode.invocation_count",
+        "n operation_summary.decode.total_memory_delta_mb",
+        "n operation_summary.decode.avg_memory_delta_mb",
+        "n operation_summary.decode.max_memory_delta_mb", "a strings", "n events.capacity",
+        "n events.recorded", "n events.lost", "s events.kinds[10]", "n events.list[0][0]",
+        "n largest_blocks.count", "s largest_blocks.blocks[0].scope",
+        "n largest_blocks.blocks[0].parts.count",
+        "n largest_blocks.blocks[0].parts.listed[0].offset"};
+    memlord *lord = test_lord(state);
+    char *json;
+    size_t i;
+    assert_ok(memlord_events_start(lord, 100));
+    assert_ok(memlord_scope_begin(lord, "decode"));
+    assert_ok(memlord_scope_begin(lord, "attention"));
+    assert_ok(memlord_scope_shapes(lord, "q[1,32]"));
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    (void)memlord_mark(lord);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3 << 20, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 1 << 20, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_part_add(lord, cuda(0), 0x1000, 64, 64, NULL));
+    assert_ok(memlord_move(lord, cuda(0), 0x2000, cpu(), 0x3000, 1 << 20, NULL, NULL));
+    assert_ok(memlord_scope_end(lord));
+    assert_ok(memlord_scope_end(lord));
+    assert_ok(memlord_checkpoint(lord, "decoded"));
+    assert_ok(memlord_snapshots_start(lord, 0));
+    memlord_snapshots_stop(lord);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        json_reader r;
+        int kind;
+        assert_true(json_read(&r, json, keys[i] + 2));
+        if (!r.found) fail_msg("no %s", keys[i] + 2);
+        kind = *r.found == '"'                      ? 's'
+               : *r.found == '['                    ? 'a'
+               : *r.found == '{'                    ? 'o'
+               : *r.found == 't' || *r.found == 'f' ? 'b'
+               : *r.found == 'n'                    ? '0'
+                                                    : 'n';
+        if (kind != keys[i][0]) fail_msg("%s is %c", keys[i], kind);
+    }
+    assert_int_equal(json_u64(json, "scopes[0].delta_bytes.total"), 4 << 20);
+    assert_int_equal(json_u64(json, "scopes[0].live_bytes"), 0);
+    assert_int_equal(json_u64(json, "scopes[1].live_bytes"), 4 << 20);
+    assert_int_equal(json_u64(json, "scopes[1].live_blocks"), 2);
+    assert_non_null(strstr(json, "\"peak_memory_mb\":"));
+    free(json);
+}
+
 /* -- files -- */
 
 static char folder[64];
@@ -620,6 +709,7 @@ int main(void) {
         TEST(a_writer_that_fails_is_an_io_error_and_left_alone),
         TEST(bad_calls_are_refused),
         TEST(a_writer_may_call_the_ledger),
+        TEST(the_json_report_has_the_keys_of_a_profile),
         TEST(a_locale_with_a_comma_changes_nothing),
         FILES(a_report_is_saved_whole),
         FILES(p_is_the_process_and_two_percents_are_one),
