@@ -120,10 +120,49 @@ static int use_readers(memlord *lord) {
     return bad;
 }
 
+static int part(void *user, const memlord_part_info *info) {
+    (void)user;
+    return info->bytes == 0;
+}
+static int event(void *user, const memlord_event *info) {
+    (void)user;
+    return info->kind == MEMLORD_EVENT_CHECKPOINT;
+}
+static int use_phases(memlord *lord) {
+    memlord_device cuda = memlord_device_cuda(0);
+    memlord_scope_token token;
+    memlord_scope_stat scope;
+    int bad = FAILS(memlord_events_start(lord, 100)), inside = 0;
+    MEMLORD_SCOPE(lord, "outer") {
+        MEMLORD_SCOPE(lord, "inner") { inside++; }
+        MEMLORD_TAG(lord, "tag") MEMLORD_SCOPE(lord, "tagged") { inside++; }
+        bad += FAILS(memlord_scope_shapes(lord, "[1,2]"));
+        bad += FAILS(memlord_scope_export(lord, &token));
+        (void)memlord_scope_adopt(lord, &token);
+        (void)memlord_scope_return(lord, &token);
+    }
+    bad += FAILS(memlord_scope_begin(lord, "named")) + FAILS(memlord_scope_end(lord));
+    bad += FAILS(memlord_scope_get(lord, "outer/inner", &scope)) + (inside != 2);
+    (void)memlord_scope_device_time(lord, memlord_scope_current(lord), 1);
+    bad += FAILS(memlord_alloc(lord, cuda, 64, 10, NULL));
+    bad += FAILS(memlord_part_add(lord, cuda, 64, 2, 3, NULL));
+    (void)memlord_parts_each(lord, cuda, 64, part, NULL);
+    bad += FAILS(memlord_part_remove(lord, cuda, 64, 2));
+    bad += FAILS(memlord_free(lord, cuda, 64, NULL));
+    bad += FAILS(memlord_checkpoint(lord, "checkpoint"));
+    bad += FAILS(memlord_snapshots_start(lord, 0));
+    memlord_snapshots_stop(lord);
+    bad += FAILS(memlord_events_each(lord, event, NULL));
+    memlord_events_stop(lord);
+    bad += FAILS(memlord_save_at_exit(NULL, MEMLORD_FORMAT_JSON, "."));
+    memlord_request_save(NULL);
+    return bad;
+}
+
 int USE(void) {
     memlord *lord = NULL;
     int bad = FAILS(memlord_create(NULL, &lord));
-    bad += use_macros(lord) + use_records(lord) + use_readers(lord);
+    bad += use_macros(lord) + use_records(lord) + use_phases(lord) + use_readers(lord);
     memlord_destroy(lord);
     (void)memlord_global();
     return bad;
