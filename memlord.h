@@ -282,6 +282,8 @@
 #define memlord_realloc MEMLORD_I_PREFIXED(memlord_realloc)
 #define memlord_realloc_begin MEMLORD_I_PREFIXED(memlord_realloc_begin)
 #define memlord_realloc_end MEMLORD_I_PREFIXED(memlord_realloc_end)
+#define memlord_free_begin MEMLORD_I_PREFIXED(memlord_free_begin)
+#define memlord_free_end MEMLORD_I_PREFIXED(memlord_free_end)
 #define memlord_alloc_n MEMLORD_I_PREFIXED(memlord_alloc_n)
 #define memlord_free_n MEMLORD_I_PREFIXED(memlord_free_n)
 #define memlord_move MEMLORD_I_PREFIXED(memlord_move)
@@ -785,6 +787,20 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site)
+    MEMLORD_I_OFF(MEMLORD_OK)
+
+/* Begin and end a free whose real call may fail: begin takes the storage off the map, its bytes
+   still counted, before that call; end credits it, or, if the call `failed`, brings it back as it
+   was. A storage with recorded uses is freed by begin, pending until they are done, and comes back
+   without them, its views and its description. Storage 0 is a no-op. Every begin that answered
+   MEMLORD_OK needs one end. Errors: begin: E_UNKNOWN not live, counted; E_STATE it pends already,
+   nothing to do; end: E_STATE the token was used already; E_NOMEM as realloc_end. */
+MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
+                                              uint64_t storage, memlord_realloc_token *token,
+                                              const memlord_site *site)
+    MEMLORD_I_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
+MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
+                                            int failed, const memlord_site *site)
     MEMLORD_I_OFF(MEMLORD_OK)
 
 /* Record n at once: all arguments are checked and room is reserved first, so an error has
@@ -17034,7 +17050,8 @@ enum { /* memlord_realloc_token.state */
     MEMLORD_I_TOKEN_USED,
     MEMLORD_I_TOKEN_NEW,    /* there was no old storage */
     MEMLORD_I_TOKEN_LIVE,
-    MEMLORD_I_TOKEN_PASSED  /* begun inside our own allocator call */
+    MEMLORD_I_TOKEN_PASSED, /* begun inside our own allocator call */
+    MEMLORD_I_TOKEN_FREED   /* by free_begin, as it had uses */
 };
 
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
@@ -17117,6 +17134,114 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
     memlord_i_thread_put(lord, t);
     if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
     memlord_i_call_end(lord, t, slot, 1);
+    return r;
+}
+
+/* -- track: frees that may fail -- */
+
+/* What free_begin finds: 1 a pending block, 2 one with uses (its words without the side record in
+   *e), 0 any other, or none. */
+static MEMLORD_I_COLD int memlord_i_free_kind(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                              uint64_t key, memlord_i_entry *e) {
+    memlord_i_spot spot;
+    int kind = 0;
+    if (!memlord_i_u64_load(&lord->fences)) return 0;
+    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
+    if (spot.entry && (spot.entry->word2 & 1)) {
+        e->word1 = spot.entry->word1;
+        e->word2 = memlord_i_word2_of(spot.entry->word2);
+        kind = memlord_i_is_pending(spot.entry->word2)             ? 1
+               : memlord_i_side_of(spot.entry->word2)->fences ? 2
+                                                                   : 0;
+    }
+    memlord_i_spot_leave(t, &spot);
+    return kind;
+}
+
+MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
+                                              uint64_t storage, memlord_realloc_token *token,
+                                              const memlord_site *site) {
+    memlord_i_thread *t;
+    memlord_i_entry e;
+    int kind, gone = 0;
+    memlord_result r;
+    if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    if (!lord || !memlord_i_key_valid(storage) || !memlord_i_type_valid(device))
+        return memlord_realloc_begin(lord, device, storage, token);
+    memset(token, 0, sizeof *token);
+    t = memlord_i_thread_get(lord);
+    if (!t) return memlord_realloc_begin(lord, device, storage, token);
+    kind = memlord_i_free_kind(lord, t, (uint32_t)device.type, storage, &e);
+    r = kind ? MEMLORD_E_STATE : memlord_i_detach(lord, t, (uint32_t)device.type, storage, &e);
+    gone = r == MEMLORD_OK;
+    if (gone)
+        memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
+                           memlord_i_word2_of(e.word2), site);
+    else if (!kind)
+        r = memlord_i_unknown(lord, device);
+    memlord_i_thread_put(lord, t);
+    if (kind == 2) gone = (r = memlord_free(lord, device, storage, site)) == MEMLORD_OK;
+    if (!gone) { /* of what was dropped there is nothing to end */
+        token->state = MEMLORD_I_TOKEN_NEW;
+        return r;
+    }
+    token->device = device;
+    token->storage = storage;
+    token->state = kind ? MEMLORD_I_TOKEN_FREED : MEMLORD_I_TOKEN_LIVE;
+    token->word[0] = e.word1;
+    token->word[1] = e.word2;
+    return MEMLORD_OK;
+}
+
+/* The real call failed for a block with uses, which begin has freed: it is opened again. */
+static MEMLORD_I_COLD memlord_result memlord_i_free_reopen(memlord *lord, memlord_i_thread *t,
+                                                           memlord_i_entry *e) {
+    memlord_i_change c[MEMLORD_I_BOOKS];
+    uint32_t slot = MEMLORD_I_SLOT(e->word1);
+    uint64_t bytes = MEMLORD_I_BYTES(e->word1), rows = e->word2;
+    memlord_result r;
+    e->word1 = memlord_i_word1(bytes, slot);
+    r = memlord_i_attach(lord, t, e, e->key, slot, bytes, rows, c,
+                         memlord_i_changes(c, slot, rows, bytes, 0, 1, 0));
+    if (r == MEMLORD_OK)
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, e->key, bytes, rows);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
+                                            int failed, const memlord_site *site) {
+    memlord_i_thread *t;
+    memlord_i_entry e;
+    uint32_t state, slot;
+    uint64_t refs;
+    memlord_result r = MEMLORD_OK;
+    if (!lord) return MEMLORD_OK;
+    if (!token) return MEMLORD_E_INVALID;
+    state = token->state;
+    if (state != MEMLORD_I_TOKEN_FREED && (failed || state != MEMLORD_I_TOKEN_LIVE))
+        return memlord_realloc_end(lord, token, 0, 0, NULL);
+    token->state = MEMLORD_I_TOKEN_USED;
+    t = memlord_i_thread_get(lord);
+    if (!t || (state == MEMLORD_I_TOKEN_FREED && !failed)) {
+        if (t) memlord_i_thread_put(lord, t);
+        return MEMLORD_OK;
+    }
+    e.key = token->storage;
+    e.word1 = token->word[0];
+    e.word2 = token->word[1];
+    slot = MEMLORD_I_SLOT(e.word1);
+    if (state == MEMLORD_I_TOKEN_FREED) {
+        r = memlord_i_free_reopen(lord, t, &e);
+    } else {
+        refs = memlord_i_refs_of(e.word1, e.word2);
+        memlord_i_abandon(lord, t, &e);
+        memlord_i_count_here(lord, t, slot, site, MEMLORD_I_BYTES(e.word1));
+        if (refs > 1) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_freed_while_shared, 1);
+    }
+    memlord_i_thread_put(lord, t);
+    if (!failed && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE))
+        memlord_i_trace(lord, "[free]", token->device, e.key, MEMLORD_I_BYTES(e.word1), site);
+    memlord_i_call_end(lord, t, slot, failed);
     return r;
 }
 

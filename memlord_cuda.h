@@ -116,9 +116,9 @@
     ----------------------------------------------------------------- >>errors ---
 
     A wrapper answers what the runtime answered. The ledger records what became true: an
-    allocation after it succeeded, a free only if it succeeded (the block is off the books
-    while the runtime works on it, so that another thread may get the address, and comes back
-    as it was if that failed). A pointer never seen is counted in unknown_frees, and the
+    allocation after it succeeded, a free only if it succeeded (memlord_free_begin and _end:
+    the block is off the map while the runtime works on it, as another thread may get the
+    address, and comes back if that failed; one with recorded uses comes back without them). A pointer never seen is counted in unknown_frees, and the
     runtime's answer passed on.
     Other functions answer a memlord_result. No driver, or no device, is
     MEMLORD_E_UNSUPPORTED from memlord_cuda_attach, and nothing is attached; the wrappers go
@@ -132,7 +132,7 @@
     ------------------------------------------------------------------ >>costs ---
 
     An allocation costs what memlord_alloc costs, and with more than one device a question to
-    the driver. A free costs four calls of the ledger, some 100 ns, as it can be taken back.
+    the driver. A free costs two or three times memlord_free, as it can be taken back.
     Recording an event costs the driver's microsecond, and so does each poll of one: once per
     stream that has something pending. A sample is a few driver calls and, with NVML, up to
     some hundred microseconds: pollers take it, no call waits for it.
@@ -1747,48 +1747,24 @@ static memlord_cuda_i_request memlord_cuda_i_request_of(int kind, void **ptr, si
 
 /* ----------------------------------------------------------------------- >>frees --
    Owns the way of a free: off the map before the real one, as another thread may get the address
-   while that runs; freed when it succeeded, back as it was when it failed. Locks: none. */
+   while that runs; credited when it succeeded, back as it was when it failed. Locks: none. */
 
 typedef struct memlord_cuda_i_ending {
     memlord_realloc_token token;
-    memlord_device device;
-    uint64_t bytes;
-    int off; /* it is off the map */
+    int begun;
 } memlord_cuda_i_ending;
 
-/* What pends is the ledger's already, and what it does not know is an unknown free. */
+/* What pends is the ledger's already, and what it does not know it has counted. */
 static void memlord_cuda_i_free_begin(memlord *lord, int type, const void *ptr,
                                       memlord_cuda_i_ending *end, const memlord_site *site) {
-    memlord_block_info info;
-    end->device = memlord_device_make(type, 0);
-    end->off = 0;
-    if (!lord || !ptr) return;
-    if (memlord_block_find(lord, end->device, MEMLORD_KEY(ptr), &info)) {
-        (void)memlord_free(lord, end->device, MEMLORD_KEY(ptr), site);
-        return;
-    }
-    if (info.pending) return;
-    end->bytes = info.bytes;
-    if (memlord_realloc_begin(lord, end->device, MEMLORD_KEY(ptr), &end->token) == MEMLORD_OK)
-        end->off = 1;
-    else
-        (void)memlord_realloc_end(lord, &end->token, 0, 0, NULL);
+    end->begun = lord && ptr &&
+                 memlord_free_begin(lord, memlord_device_make(type, 0), MEMLORD_KEY(ptr),
+                                    &end->token, site) == MEMLORD_OK;
 }
 
-/* The free is that of another key, which nobody else can have: an address of the upper half, of
-   some sixty thousand that go round. */
 static cudaError_t memlord_cuda_i_free_end(memlord *lord, memlord_cuda_i_ending *end,
                                            cudaError_t answer, const memlord_site *site) {
-    static memlord_cuda_i_u64 turn;
-    uint64_t key;
-    if (!end->off) return answer;
-    if (answer != cudaSuccess) {
-        (void)memlord_realloc_end(lord, &end->token, 0, 0, NULL);
-        return answer;
-    }
-    key = (uint64_t)1 << 63 | ((memlord_cuda_i_add(&turn, 1) & 0xffff) + 1) << 8;
-    (void)memlord_realloc_end(lord, &end->token, key, end->bytes, NULL);
-    (void)memlord_free(lord, end->device, key, site);
+    if (end->begun) (void)memlord_free_end(lord, &end->token, answer != cudaSuccess, site);
     return answer;
 }
 

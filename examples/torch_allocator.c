@@ -13,8 +13,8 @@
         lib.memlord_torch_allocated.restype = ctypes.c_uint64  # and so on: the functions below
 
     Environment: MEMLORD_TORCH_REPORT=file writes a report when the process ends, in the format its
-    suffix names as with memlord_format_for (%p in it is the process); MEMLORD_TORCH_RETRIES=n how
-    often to try again (5).
+    suffix names as with memlord_format_for: .json, .html, .pickle for pytorch.org/memory_viz and so
+    on (%p in it is the process). MEMLORD_TORCH_RETRIES=n is how often to try again (5).
 */
 #define _GNU_SOURCE
 #define MEMLORD_IMPLEMENTATION
@@ -51,6 +51,7 @@ static void start(void) {
     memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_RETRY | MEMLORD_CUDA_FLAG_SYNC, 0, &policy, NULL};
     memlord_desc ledger = {0};
     ledger.flags = MEMLORD_FLAG_SITES;
+    ledger.event_capacity = 1 << 16; /* what a timeline, and memory_viz, are made of: 2 MiB */
     if (retries) policy.max_retries = (uint32_t)strtoul(retries, NULL, 10);
     if (memlord_create(&ledger, &torch.lord) != MEMLORD_OK) return;
     if (memlord_cuda_attach(torch.lord, &desc) != MEMLORD_OK)

@@ -131,6 +131,26 @@ static void sites_are_the_callers(void **state) {
     assert_int_equal(top.site->line, line + 4);
 }
 
+static int count_event(void *user, const memlord_event *event) {
+    uint64_t *n = (uint64_t *)user;
+    n[event->kind]++;
+    n[MEMLORD_EVENT_COUNT] += event->storage >> 63;
+    return 0;
+}
+
+static void events_show_an_alloc_and_a_free_and_nothing_else(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t n[MEMLORD_EVENT_COUNT + 1] = {0};
+    void *ptr = NULL;
+    assert_ok(memlord_events_start(lord, 100));
+    assert_cuda(memlord_cuda_malloc(lord, &ptr, 64, NULL));
+    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    assert_ok(memlord_events_each(lord, count_event, n));
+    assert_int_equal(n[MEMLORD_EVENT_ALLOC], 1);
+    assert_int_equal(n[MEMLORD_EVENT_FREE], 1);
+    assert_int_equal(n[MEMLORD_EVENT_COUNT], 0); /* of no address nobody knows */
+}
+
 /* -- what fails -- */
 
 static cudaError_t call(memlord *lord, int which, void **ptr) {
@@ -403,6 +423,7 @@ int main(void) {
         TEST_CUDA(what_comes_out_null_is_no_storage),
         TEST_CUDA(a_null_ledger_is_the_runtime_alone),
         TEST_CUDA_WITH(sites_are_the_callers, cuda_setup_sites),
+        TEST_CUDA(events_show_an_alloc_and_a_free_and_nothing_else),
         TEST_CUDA(any_call_may_fail_and_the_books_stay_true),
         TEST_CUDA(an_alloc_whose_device_nobody_knows_is_counted),
         TEST_CUDA(a_failed_free_leaves_the_block_as_it_was),

@@ -118,20 +118,26 @@ static void every_stream_that_used_it_holds_it_back(void **state) {
     assert_int_equal(memlord_retire(lord, all()), 1000);
 }
 
-static void a_failed_free_keeps_the_uses(void **state) {
+static void a_failed_free_of_a_used_block_brings_it_back_without_its_uses(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t side = stream_on(0);
-    void *ptr = block(lord, 1000);
+    void *ptr = NULL;
+    memlord_block_info info;
+    MEMLORD_TAG(lord, "weights") ptr = block(lord, 1000);
     assert_ok(memlord_cuda_record_use(lord, ptr, side));
     fake_stream_work(side);
     fake.fail_name = "cudaFree";
     fake.fail_times = 1;
     assert_int_equal(memlord_cuda_free(lord, ptr, NULL), 999);
     assert_int_equal(pending(lord), 0);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 1000);
+    assert_ok(memlord_block_find(lord, cuda(0), MEMLORD_KEY(ptr), &info));
+    assert_string_equal(info.tag, "weights");
+    assert_true_books(lord);
     assert_cuda(memlord_cuda_free(lord, ptr, NULL));
-    assert_int_equal(pending(lord), 1000);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_balanced(lord, all());
     fake_stream_finish(side);
-    assert_int_equal(memlord_retire(lord, all()), 1000);
     cudaGetLastError();
 }
 
@@ -473,7 +479,7 @@ int main(void) {
         TEST_CUDA(no_more_events_are_kept_than_there_may_be),
         TEST_CUDA(a_use_holds_back_a_free_until_its_stream_is_done),
         TEST_CUDA(every_stream_that_used_it_holds_it_back),
-        TEST_CUDA(a_failed_free_keeps_the_uses),
+        TEST_CUDA(a_failed_free_of_a_used_block_brings_it_back_without_its_uses),
         TEST_CUDA(an_address_that_comes_again_ends_what_was_pending),
         TEST_CUDA(a_block_never_seen_is_unknown),
         TEST_CUDA(a_destroyed_stream_credits_at_once_and_is_counted),

@@ -122,6 +122,7 @@ static void child_report(void *user) {
     void *ptr = p.alloc(1000, 0, NULL);
     (void)user;
     child_check(ptr && p.save("build/torch.txt") == 0 && p.save("build/none/torch.json") != 0);
+    child_check(p.save("build/torch.pickle") == 0);
     exit(0); /* not _exit: the report is written now */
 }
 
@@ -137,6 +138,11 @@ static void a_report_is_written_when_the_process_ends(void **state) {
     assert_non_null(strstr(text, "\"memlord/1\""));
     assert_non_null(strstr(text, "cuda:0"));
     free(text);
+    assert_int_equal(system("python3 -c \"import pickle\n"
+                            "s = pickle.load(open('build/torch.pickle', 'rb'))\n"
+                            "assert sum(x['total_size'] for x in s['segments']) == 1000, s\n"
+                            "assert 'alloc' in [e['action'] for e in s['device_traces'][0]], s\""),
+                     0);
     text = file_text("build/torch.txt");
     assert_non_null(text);
     assert_non_null(strstr(text, "1000 B"));

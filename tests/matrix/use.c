@@ -77,6 +77,8 @@ static int use_records(memlord *lord) {
     bad += FAILS(memlord_expect(lord, other, "tag", 9));
     bad += FAILS(memlord_arena_add(lord, cuda, 7, NULL));
     bad += FAILS(memlord_arena_sub(lord, cuda, 7, NULL));
+    bad += FAILS(memlord_free_begin(lord, other, 192, &token, NULL));
+    bad += FAILS(memlord_free_end(lord, &token, 1, NULL)) + LIVE(lord, 6u);
     bad += FAILS(memlord_free(lord, other, 192, NULL));
     bad += FAILS(memlord_free_n(lord, blocks + 1, 1, NULL));
     return bad + LIVE(lord, 0u);
