@@ -718,6 +718,11 @@ static int count_live(void *user, const memlord_block_info *info) {
     return 0;
 }
 
+static memlord_device any_device(uint64_t *seed) {
+    uint64_t dice = test_random(seed);
+    return dice & 1 ? cuda((int)(dice / 2 % 3)) : cpu();
+}
+
 static void replaying_the_events_gives_what_is_live(void **state) {
     test_case *t = (test_case *)*state;
     memlord *lord = t->lord;
@@ -729,8 +734,7 @@ static void replaying_the_events_gives_what_is_live(void **state) {
     memset(&m, 0, sizeof m);
     assert_ok(memlord_events_start(lord, 1 << 20));
     for (i = 0; i < steps; i++) {
-        memlord_device device = test_random(&seed) & 1 ? cuda((int)(test_random(&seed) % 3)) : cpu();
-        memlord_device to = test_random(&seed) & 1 ? cuda((int)(test_random(&seed) % 3)) : cpu();
+        memlord_device device = any_device(&seed), to = any_device(&seed);
         uint64_t key = (1 + test_random(&seed) % (KEYS - 1)) * 64, bytes = test_random(&seed) % 99;
         uint64_t other = (1 + test_random(&seed) % (KEYS - 1)) * 64;
         memlord_fence fence = {fence_done, NULL, 0, NULL};
