@@ -507,7 +507,8 @@ typedef struct memlord_logger {
     void *user;
 } memlord_logger;
 
-/* Nanoseconds that never go back. NULL is the platform's monotonic clock. */
+/* Nanoseconds that never go back. NULL is the platform's monotonic clock. May be called with locks
+   of ours held: it may not call MemLord. */
 typedef struct memlord_clock {
     uint64_t (*fn)(void *user);
     void *user;
@@ -1396,12 +1397,14 @@ MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scop
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MEMLORD_I_OFF(MEMLORD_OK)
 
 /* Notes what the innermost scope works on, "q[1,32,128] k[1,8,128]", shown with this
-   invocation. NULL forgets it. Errors: E_STATE no scope; E_NOMEM. */
+   invocation. NULL forgets it. Kept until destroy, each text once, and with the names of
+   checkpoints in half of MEMLORD_MAX_STRINGS. Errors: E_STATE no scope; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes)
     MEMLORD_I_OFF(MEMLORD_OK)
 
 /* Lets other threads work for this thread's innermost scope: each adopts the token, and returns
-   it when it is done; what it does between counts there too. An invocation is over when all who
+   it when it is done; what it does between counts there too, and in the scopes around if it is back
+   before the scope ends; peaks add up to an upper bound. An invocation is over when all who
    have a part in it are. A token is good until its scope has ended and all have returned it; any
    number of threads may have it, by copies if they like.
    Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
@@ -1496,9 +1499,9 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0
 
 /* Writes what happens into a ring of at most `capacity` events (0: 65536; 32 bytes each), over
    the oldest; those are counted in dropped_events. A later start goes on in the same ring, or with
-   another capacity in a new one: what the old one held counts as dropped. Cost: one branch a call
-   when off.
-   Errors: E_INVALID over 2^26; E_NOMEM. */
+   another capacity in a new one, 15 times at most: what the old one held counts as dropped.
+   Errors: E_INVALID over 2^26; E_STATE another capacity once more; E_NOMEM.
+   Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MEMLORD_I_OFF(MEMLORD_OK)
 /* Stops writing; the ring can still be read. */
@@ -1527,7 +1530,8 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first, as
    memory_profile_YYYYMMDD_HHMMSS and the format's suffix (UTC), in `directory` (NULL: the
    ledger's output_dir, else the current one). Never over a file that is there: the process id
-   and a number are put behind the time then. The last call counts.
+   and a number are put behind the time then. The last call counts. A forked child that exits
+   writes one of its own.
    Errors: E_INVALID the path is too long; E_UNSUPPORTED; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MEMLORD_I_OFF(MEMLORD_OK)
@@ -3257,6 +3261,7 @@ typedef struct memlord_i_ring {
     size_t size, stride, capacity;
     uint64_t bursts;
     uint32_t most;      /* events a burst */
+    uint32_t number;    /* the first is 1 */
     memlord_i_u64 turn; /* bursts asked for so far; they follow */
 } memlord_i_ring;
 
@@ -5936,6 +5941,19 @@ static MEMLORD_I_COLD memlord_result memlord_i_name(memlord *lord, const char *t
     return r;
 }
 
+/* The same for what may be another each time: leaves half of the room to tags and sites. */
+static MEMLORD_I_COLD memlord_result memlord_i_name_spare(memlord *lord, const char *text,
+                                                          const char **kept) {
+    uint64_t used;
+    *kept = NULL;
+    if (memlord_i_self.busy) return MEMLORD_E_STATE;
+    memlord_i_lock_take(&memlord_i_process.cold);
+    used = lord->name_bytes;
+    memlord_i_lock_drop(&memlord_i_process.cold);
+    if (text && used + strlen(text) > MEMLORD_MAX_STRINGS / 2) return MEMLORD_E_NOMEM;
+    return memlord_i_name(lord, text, kept);
+}
+
 static MEMLORD_I_COLD void memlord_i_names_end(memlord *lord) {
     size_t i;
     memlord_result done = MEMLORD_OK;
@@ -6609,6 +6627,20 @@ static MEMLORD_I_NOINLINE void memlord_i_note_end(memlord *lord, memlord_i_threa
         rows |= (uint64_t)memlord_i_site_row(lord, t, site, slot) << 1;
     memlord_i_note_far(lord, t, kind, slot, storage, MEMLORD_I_BYTES(word1), rows);
 }
+#if MEMLORD_I_POSIX
+/* In a forked child: no burst but this thread's is being written. */
+static MEMLORD_I_COLD void memlord_i_bursts_gone(memlord *lord) {
+    const memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
+    const memlord_i_thread *t = memlord_i_self.chain;
+    uint64_t i;
+    while (t && t->lord != lord) t = t->sibling;
+    for (i = 0; ring && i < ring->bursts; i++) {
+        memlord_i_burst *b = memlord_i_burst_at(ring, i);
+        if (!t || t->burst != b) memlord_i_u32_store(&b->taken, 0);
+    }
+}
+#endif
+
 /* What no block did. Nothing is held. */
 static MEMLORD_I_COLD void memlord_i_note_other(memlord *lord, int kind, uint32_t slot,
                                                 uint64_t storage, uint64_t bytes) {
@@ -6624,6 +6656,7 @@ static MEMLORD_I_COLD void memlord_i_note_other(memlord *lord, int kind, uint32_
 /* -- starting and ending -- */
 
 #define MEMLORD_I_EVENTS_MAX ((size_t)1 << 26)
+#define MEMLORD_I_RINGS_MAX 16u /* those that were replaced stay: threads may be in them */
 
 static memlord_i_ring *memlord_i_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
@@ -6647,11 +6680,13 @@ static memlord_i_ring *memlord_i_ring_new(memlord *lord, size_t capacity) {
 static MEMLORD_I_COLD memlord_result memlord_i_events_begin(memlord *lord, size_t capacity) {
     memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&lord->ring), *fresh;
     if (!ring || ring->capacity != capacity) {
+        if (ring && ring->number == MEMLORD_I_RINGS_MAX) return MEMLORD_E_STATE;
         if (memlord_i_self.busy) return MEMLORD_E_STATE;
         fresh = memlord_i_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         memlord_i_lock_take(&memlord_i_process.lock);
         fresh->older = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
+        fresh->number = fresh->older ? fresh->older->number + 1 : 1;
         memlord_i_ptr_store_release(&lord->ring, fresh);
         memlord_i_ring_retire(lord, fresh->older);
         memlord_i_lock_drop(&memlord_i_process.lock);
@@ -10110,6 +10145,7 @@ static void memlord_i_others_gone(memlord *lord) {
         if (lord->shards[i].table)
             (void)memlord_i_shard_each(&lord->shards[i], memlord_i_visit_asked, lord);
     lord->waiters = NULL;
+    memlord_i_bursts_gone(lord);
     lord->snapshot_readers = 0;
     memlord_i_u32_store(&lord->recorder.state, MEMLORD_I_POLLER_NONE);
     if (memlord_i_u32_load(&lord->polling) == MEMLORD_I_POLLING_ALL ||
@@ -10654,7 +10690,12 @@ static MEMLORD_I_COLD void memlord_i_nest_forget(memlord_i_thread *t) {
     for (; t->nest && t->nest->depth; memlord_i_frame_pop(t)) {
         memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
         if (!f->adopted) memlord_i_u64_own_add(&f->stint->running, (uint64_t)0 - 1);
-        if (f->handoff) f->handoff->holders--; /* at 0 it is lost: once a fork, in the child */
+        if (f->handoff && !--f->handoff->holders) { /* fork holds the locks */
+            memset(f->handoff->devices, 0, sizeof f->handoff->devices);
+            f->handoff->turn++;
+            f->handoff->next = t->lord->spare_handoff;
+            t->lord->spare_handoff = f->handoff;
+        }
     }
 }
 #endif
@@ -18709,7 +18750,7 @@ MEMLORD_API memlord_result memlord_scope_shapes(memlord *lord, const char *shape
     if (!lord) return MEMLORD_OK;
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    r = t->scope ? memlord_i_name(lord, shapes, &kept) : MEMLORD_E_STATE;
+    r = t->scope ? memlord_i_name_spare(lord, shapes, &kept) : MEMLORD_E_STATE;
     if (r == MEMLORD_OK) t->nest->frame[t->nest->depth - 1].shapes = kept;
     memlord_i_thread_put(lord, t);
     return r;
@@ -18788,7 +18829,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
     if (!lord) return MEMLORD_OK;
     if (!name || !*name) return MEMLORD_E_INVALID;
     if (memlord_i_self.busy) return MEMLORD_OK;
-    r = memlord_i_name(lord, name, &kept);
+    r = memlord_i_name_spare(lord, name, &kept);
     if (r == MEMLORD_E_NOMEM) (void)memlord_i_u64_add(&lord->lost_snapshots, 1);
     if (r == MEMLORD_OK) r = memlord_i_snapshot_take(lord, kept, 0);
     if (r == MEMLORD_OK)
