@@ -1499,8 +1499,9 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0
 
 /* Writes what happens into a ring of at most `capacity` events (0: 65536; 32 bytes each), over
    the oldest; those are counted in dropped_events. A later start goes on in the same ring, or with
-   another capacity in a new one, 15 times at most: what the old one held counts as dropped.
-   Errors: E_INVALID over 2^26; E_STATE another capacity once more; E_NOMEM.
+   another capacity in another one, of which there are 16 at most: what the old one held counts
+   as dropped.
+   Errors: E_INVALID over 2^26; E_STATE a seventeenth capacity; E_NOMEM.
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -3252,6 +3253,7 @@ typedef struct memlord_i_burst {
     memlord_i_u32 taken;  /* a thread writes it */
     memlord_i_u32 count, thread;
     memlord_i_u32 most;   /* events it has room for; 0 once there is another ring */
+    memlord_i_u32 retired; /* so it is, and nobody writes it */
     uint32_t slot;        /* of all events in it; MEMLORD_I_SLOTS_DIFFER: look at each */
     memlord_i_note at[1]; /* as many as ring->most */
 } memlord_i_burst;
@@ -3261,7 +3263,6 @@ typedef struct memlord_i_ring {
     size_t size, stride, capacity;
     uint64_t bursts;
     uint32_t most;      /* events a burst */
-    uint32_t number;    /* the first is 1 */
     memlord_i_u64 turn; /* bursts asked for so far; they follow */
 } memlord_i_ring;
 
@@ -3629,6 +3630,7 @@ struct memlord {
     memlord_i_u64 lost_allocs, lost_bytes; /* dropped, on devices there was no memory for */
     memlord_i_u64 lost_events;  /* of no device */
     memlord_i_ptr ring;         /* memlord_i_ring * */
+    uint32_t rings;             /* under the registry lock */
     uint32_t ticking;           /* stamps are the processor's */
     memlord_i_ptr routes;       /* memlord_i_route *; push only, under the cold lock */
     memlord_i_u64 pair_ps;      /* what an alloc and a free cost; 0: not yet measured */
@@ -6539,6 +6541,12 @@ static void memlord_i_burst_lose(memlord *lord, const memlord_i_burst *b) {
         memlord_i_events_lost(lord, MEMLORD_I_NOTE_SLOT(memlord_i_u64_load(&b->at[i].what)), 1);
 }
 
+/* Loses what a burst of a replaced ring held. Release: pairs with memlord_i_ring_revive. */
+static void memlord_i_burst_retire(memlord *lord, memlord_i_burst *b) {
+    memlord_i_burst_lose(lord, b);
+    memlord_i_u32_store_release(&b->count, 0);
+    memlord_i_u32_store_release(&b->retired, 1);
+}
 /* Lets go of the burst a thread writes; in a ring that was replaced, its events are lost. The
    exchange pairs with that of who takes it, or retires its ring: one of the two counts. */
 static void memlord_i_burst_leave(memlord_i_thread *t) {
@@ -6547,15 +6555,26 @@ static void memlord_i_burst_leave(memlord_i_thread *t) {
     if (!b) return;
     (void)memlord_i_u32_exchange_seqcst(&b->taken, 0);
     if (!memlord_i_u32_load(&b->most) && !memlord_i_u32_exchange_seqcst(&b->taken, 1))
-        memlord_i_burst_lose(t->lord, b);
+        memlord_i_burst_retire(t->lord, b);
 }
-/* A ring has been replaced: what it held is lost, and its bursts are taken for good. */
+/* A ring has been replaced: what it held is lost, and its bursts are taken. */
 static MEMLORD_I_COLD void memlord_i_ring_retire(memlord *lord, const memlord_i_ring *ring) {
     uint64_t i;
     for (i = 0; ring && i < ring->bursts; i++) {
         memlord_i_burst *b = memlord_i_burst_at(ring, i);
         memlord_i_u32_store(&b->most, 0); /* who writes there comes over */
-        if (!memlord_i_u32_exchange_seqcst(&b->taken, 1)) memlord_i_burst_lose(lord, b);
+        if (!memlord_i_u32_exchange_seqcst(&b->taken, 1)) memlord_i_burst_retire(lord, b);
+    }
+}
+/* The same ring once more. A burst that a thread has not left yet goes on. */
+static MEMLORD_I_COLD void memlord_i_ring_revive(const memlord_i_ring *ring) {
+    uint64_t i;
+    for (i = 0; i < ring->bursts; i++) {
+        memlord_i_burst *b = memlord_i_burst_at(ring, i);
+        memlord_i_u32_store(&b->most, ring->most);
+        if (!memlord_i_u32_load_acquire(&b->retired)) continue;
+        memlord_i_u32_store(&b->retired, 0);
+        memlord_i_u32_store_release(&b->taken, 0);
     }
 }
 
@@ -6677,22 +6696,47 @@ static memlord_i_ring *memlord_i_ring_new(memlord *lord, size_t capacity) {
     return ring;
 }
 
-static MEMLORD_I_COLD memlord_result memlord_i_events_begin(memlord *lord, size_t capacity) {
-    memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&lord->ring), *fresh;
-    if (!ring || ring->capacity != capacity) {
-        if (ring && ring->number == MEMLORD_I_RINGS_MAX) return MEMLORD_E_STATE;
-        if (memlord_i_self.busy) return MEMLORD_E_STATE;
-        fresh = memlord_i_ring_new(lord, capacity);
-        if (!fresh) return MEMLORD_E_NOMEM;
-        memlord_i_lock_take(&memlord_i_process.lock);
-        fresh->older = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
-        fresh->number = fresh->older ? fresh->older->number + 1 : 1;
-        memlord_i_ptr_store_release(&lord->ring, fresh);
-        memlord_i_ring_retire(lord, fresh->older);
-        memlord_i_lock_drop(&memlord_i_process.lock);
+/* Takes a ring of that capacity out of those that were replaced. Under the registry lock. */
+static memlord_i_ring *memlord_i_ring_again(memlord *lord, size_t capacity) {
+    memlord_i_ring *newer = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring), *ring;
+    for (; newer; newer = ring) {
+        ring = newer->older;
+        if (!ring || ring->capacity != capacity) continue;
+        newer->older = ring->older;
+        return ring;
     }
-    memlord_i_alert(lord, MEMLORD_I_ALERT_EVENTS, 1);
-    return MEMLORD_OK;
+    return NULL;
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_events_begin(memlord *lord, size_t capacity) {
+    memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&lord->ring);
+    memlord_i_ring *fresh = NULL, *again;
+    memlord_result r = MEMLORD_OK;
+    if (memlord_i_self.busy) return MEMLORD_E_STATE;
+    if (!ring || ring->capacity != capacity) fresh = memlord_i_ring_new(lord, capacity);
+    if (!fresh && (!ring || ring->capacity != capacity)) return MEMLORD_E_NOMEM;
+    memlord_i_lock_take(&memlord_i_process.lock);
+    ring = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
+    if (fresh && (!ring || ring->capacity != capacity)) {
+        again = memlord_i_ring_again(lord, capacity);
+        if (again || lord->rings < MEMLORD_I_RINGS_MAX) {
+            if (again) memlord_i_ring_revive(again);
+            lord->rings += !again;
+            if (!again) {
+                again = fresh;
+                fresh = NULL;
+            }
+            again->older = ring;
+            memlord_i_ptr_store_release(&lord->ring, again);
+            memlord_i_ring_retire(lord, ring);
+        } else {
+            r = MEMLORD_E_STATE;
+        }
+    }
+    memlord_i_lock_drop(&memlord_i_process.lock);
+    if (fresh) memlord_i_free(lord, fresh, fresh->size);
+    if (r == MEMLORD_OK) memlord_i_alert(lord, MEMLORD_I_ALERT_EVENTS, 1);
+    return r;
 }
 
 static void memlord_i_rings_end(memlord *lord) {
