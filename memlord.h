@@ -14302,20 +14302,29 @@ static MEMLORD_I_COLD void memlord_i_alive_each(memlord_i_export *x, memlord_i_a
     }
 }
 
-static memlord_i_group *memlord_i_group_at(memlord_i_export *x, const memlord_i_alive *b) {
-    uint64_t key = (uint64_t)b->site << 24 ^ (uint64_t)b->tag << 8 ^ b->slot;
-    return &x->group[((key ^ (uint64_t)b->scope << 44) * 0x9e3779b97f4a7c15u) >> 56];
-}
-/* Adds a block to its group. There is room for so many groups; one that has to make way is
+/* The group of a block, empty if it is new. There is room for so many; one that has to make way is
    written, and may come again: readers of the formats that have groups add equal ones up. */
+static MEMLORD_I_COLD memlord_i_group *memlord_i_group_at(memlord_i_export *x,
+                                                          const memlord_i_alive *b) {
+    uint64_t key = (uint64_t)b->site << 24 ^ (uint64_t)b->tag << 8 ^ b->slot;
+    uint64_t at = ((key ^ (uint64_t)b->scope << 44) * 0x9e3779b97f4a7c15u) >> 56;
+    memlord_i_group *g;
+    unsigned tries;
+    for (tries = 0; tries < 8; tries++) {
+        g = &x->group[(at + tries) % MEMLORD_I_GROUPS];
+        if (!g->blocks) break;
+        if (g->of.site == b->site && g->of.tag == b->tag && g->of.scope == b->scope &&
+            g->of.slot == b->slot)
+            return g;
+    }
+    if (tries == 8) g = &x->group[at];
+    if (g->blocks && x->put_group) x->put_group(x, g);
+    g->of = *b;
+    g->blocks = g->bytes = 0;
+    return g;
+}
 static MEMLORD_I_COLD void memlord_i_group_add(memlord_i_export *x, const memlord_i_alive *b) {
     memlord_i_group *g = memlord_i_group_at(x, b);
-    if (g->of.site != b->site || g->of.tag != b->tag || g->of.scope != b->scope ||
-        g->of.slot != b->slot) {
-        if (g->blocks) x->put_group(x, g);
-        g->of = *b;
-        g->blocks = g->bytes = 0;
-    }
     g->blocks++;
     g->bytes += b->bytes;
 }
@@ -15515,10 +15524,9 @@ static MEMLORD_I_COLD void memlord_i_heap_block(memlord_i_export *x, const memlo
     x->sum[b->slot] += b->bytes;
     if (b->scope) { /* groups remember the last trace of their kind */
         memlord_i_group *g = memlord_i_group_at(x, b);
-        if (!g->bytes || g->of.site != b->site || g->of.scope != b->scope ||
-            g->of.slot != b->slot) {
+        if (!g->blocks) {
             memlord_i_heap_line2(x->o, "t", trace, memlord_i_heap_scope(x, b->scope));
-            g->of = *b;
+            g->blocks = 1;
             g->bytes = ++x->traces;
         }
         trace = g->bytes;
