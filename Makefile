@@ -166,10 +166,10 @@ build/libmemlord_preload.so: examples/preload.c memlord.h | deps-demo
 bench: deps-bench ## measures MemLord beside its peers; takes minutes
 	@sh bench/run.sh
 
-test-gpu: build/libmemlord_torch.so ## what only a GPU shows; status 77 without one
+test-gpu: build/libmemlord_torch.so build/release/memlord.o build/release/cuda.o ## what only a GPU shows; status 77 without one
 	@sh tests/gpu.sh test
 
-bench-gpu: | deps-demo ## what the wrapped CUDA calls cost, on a GPU; kept in bench/results
+bench-gpu: build/release/memlord.o build/release/cuda.o ## what the wrapped CUDA calls cost, on a GPU; kept in bench/results
 	@sh tests/gpu.sh bench
 
 install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, memlord.pc

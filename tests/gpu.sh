@@ -30,14 +30,10 @@ else
 fi
 flags="-O2 -g -I. -isystem $include -pthread"
 
+objects="build/release/memlord.o build/release/cuda.o" # of the Makefile
+
 # shellcheck disable=SC2086 # lists of flags
-build() { # the programs
-    ${CC:-gcc} -std=c99 $flags tests/gpu/test_gpu.c $link -o "$out/test_gpu" &&
-        ${CC:-gcc} -std=c99 $flags -DMEMLORD_IMPLEMENTATION -x c -c memlord.h -o "$out/memlord.o" &&
-        ${CC:-gcc} -std=c99 $flags -c tests/matrix/cuda_impl.c -o "$out/cuda.o" &&
-        ${CXX:-g++} -std=c++17 $flags bench/gpu.cpp "$out/memlord.o" "$out/cuda.o" $link -o "$out/bench_gpu"
-}
-build || exit 1
+${CC:-gcc} -std=c99 $flags tests/gpu/test_gpu.c $objects $link -o "$out/test_gpu" || exit 1
 
 row() { printf '%-60s %s\n' "$1" "$2"; }
 
@@ -102,6 +98,8 @@ test)
 bench)
     file=bench/results/$(date -u +%Y-%m-%dT%H%MZ)-gpu.txt
     [ -n "$fake" ] && file=$out/bench.txt
+    # shellcheck disable=SC2086
+    ${CXX:-g++} -std=c++17 $flags bench/gpu.cpp $objects $link -o "$out/bench_gpu" || exit 1
     { machine; echo; "$out/bench_gpu"; } >"$file.part" && mv "$file.part" "$file" && cat "$file" || exit 1
     [ -n "$fake" ] || echo "kept in $file"
     ;;

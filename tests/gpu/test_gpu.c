@@ -3,9 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
-#define MEMLORD_CUDA_IMPLEMENTATION
 #include "memlord_cuda.h"
 #include <dlfcn.h>
 #include <pthread.h>
