@@ -118,8 +118,8 @@
     A wrapper answers what the runtime answered. The ledger records what became true: an
     allocation after it succeeded, a free only if it succeeded (memlord_free_begin and _end:
     the block is off the map while the runtime works on it, as another thread may get the
-    address, and comes back if that failed; one with recorded uses comes back without them). A pointer never seen is counted in unknown_frees, and the
-    runtime's answer passed on.
+    address, and comes back if that failed; one with recorded uses comes back without them).
+    A pointer never seen is counted in unknown_frees, and the runtime's answer passed on.
     Other functions answer a memlord_result. No driver, or no device, is
     MEMLORD_E_UNSUPPORTED from memlord_cuda_attach, and nothing is attached; the wrappers go
     on passing the runtime's answers through. What the driver refuses later is an unknown
@@ -442,10 +442,10 @@ typedef struct memlord_cuda_scope {
 } memlord_cuda_scope;
 
 /* Begins a scope as memlord_scope_begin does, with a range for the profiler (MEMLORD_CUDA_NVTX).
-   With MEMLORD_CUDA_FLAG_TIME_SCOPES events on `stream` at its begin and end give the device's time,
-   which is added once they are done: later begins and ends look, and wrapped synchronisations. A
-   scope that begins or ends while its stream is captured is not timed, nor one with 4096 others in
-   flight. Errors: E_INVALID `scope` NULL; as memlord_scope_begin. */
+   With MEMLORD_CUDA_FLAG_TIME_SCOPES events on `stream` at its begin and end give the device's
+   time, which is added once they are done: later begins and ends look, and the wrapped
+   synchronisations. A scope that begins or ends while its stream is captured is not timed, nor
+   one with 4096 others in flight. Errors: E_INVALID `scope` NULL; as memlord_scope_begin. */
 MEMLORD_CUDA_I_API memlord_result memlord_cuda_scope_begin(memlord *lord,
                                                            memlord_cuda_scope *scope,
                                                            const char *name, cudaStream_t stream)

@@ -50,7 +50,7 @@ void measure(const pair_of_calls &p) {
     std::vector<void *> ptr(static_cast<size_t>(p.count));
     for (int round = -2; round < ROUNDS; round++) {
         for (int wrapped = 0; wrapped < 2; wrapped++) {
-            memlord *l = (wrapped + round) & 1 ? lord : nullptr; /* a NULL ledger is the bare call */
+            memlord *l = (wrapped + round) & 1 ? lord : nullptr; /* NULL: the bare call */
             double start = now_ns();
             for (int i = 0; i < p.count; i++)
                 must(p.make(l, &ptr[static_cast<size_t>(i)], i), p.alloc);
@@ -84,10 +84,13 @@ void wrappers() {
     cudaMemPool_t pool;
     uint64_t keep = UINT64_MAX;
     must(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess, "the pool");
-    must(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep) == cudaSuccess, "its threshold");
+    must(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep) == cudaSuccess,
+         "its threshold");
     std::printf("%-28s %10s %10s %8s %9s\n", "ns a call", "bare", "wrapped", "more", "share");
     measure({"cudaMalloc 4 MiB", "cudaFree", 64, 1,
-             [=](memlord *l, void **p, int) { return !memlord_cuda_malloc(l, p, 4096 * KIB, MEMLORD_SITE()); },
+             [=](memlord *l, void **p, int) {
+                 return !memlord_cuda_malloc(l, p, 4096 * KIB, MEMLORD_SITE());
+             },
              [](memlord *l, void *p) { return !memlord_cuda_free(l, p, nullptr); }});
     measure({"cudaMallocAsync 256 KiB", "cudaFreeAsync", 512, 5,
              [=](memlord *l, void **p, int) {
@@ -96,28 +99,34 @@ void wrappers() {
              [=](memlord *l, void *p) { return !memlord_cuda_free_async(l, p, stream, nullptr); }});
     measure({"cudaMallocManaged 1 MiB", "cudaFree of it", 64, 0,
              [=](memlord *l, void **p, int) {
-                 return !memlord_cuda_malloc_managed(l, p, 1024 * KIB, cudaMemAttachGlobal, MEMLORD_SITE());
+                 return !memlord_cuda_malloc_managed(l, p, 1024 * KIB, cudaMemAttachGlobal,
+                                                     MEMLORD_SITE());
              },
              [](memlord *l, void *p) { return !memlord_cuda_free(l, p, nullptr); }});
     measure({"cudaMallocHost 1 MiB", "cudaFreeHost", 64, 0,
-             [=](memlord *l, void **p, int) { return !memlord_cuda_malloc_host(l, p, 1024 * KIB, MEMLORD_SITE()); },
+             [=](memlord *l, void **p, int) {
+                 return !memlord_cuda_malloc_host(l, p, 1024 * KIB, MEMLORD_SITE());
+             },
              [](memlord *l, void *p) { return !memlord_cuda_free_host(l, p, nullptr); }});
     measure({"cudaHostRegister 4 KiB", "cudaHostUnregister", 64, 0,
              [](memlord *l, void **p, int i) {
                  *p = host[i];
-                 return !memlord_cuda_host_register(l, *p, 4096, cudaHostRegisterDefault, MEMLORD_SITE());
+                 return !memlord_cuda_host_register(l, *p, 4096, cudaHostRegisterDefault,
+                                                    MEMLORD_SITE());
              },
              [](memlord *l, void *p) { return !memlord_cuda_host_unregister(l, p, nullptr); }});
 
     void *ptr = nullptr;
     must(!memlord_cuda_malloc(lord, &ptr, 4096, nullptr), "cudaMalloc");
     double start = now_ns();
-    for (int i = 0; i < 200; i++) must(!memlord_capacity_sample(lord, memlord_device_cuda(0)), "a sample");
+    for (int i = 0; i < 200; i++)
+        must(!memlord_capacity_sample(lord, memlord_device_cuda(0)), "a sample");
     double sample = (now_ns() - start) / 200;
     start = now_ns();
     for (int i = 0; i < 200; i++) {
         must(!memlord_alloc(lord, memlord_device_cuda(0), 64, 1, nullptr), "a block");
-        must(!memlord_cuda_free_on_stream(lord, reinterpret_cast<void *>(64), stream, nullptr), "a free");
+        must(!memlord_cuda_free_on_stream(lord, reinterpret_cast<void *>(64), stream, nullptr),
+             "a free");
         (void)memlord_retire(lord, memlord_device_cuda(0));
     }
     std::printf("%-28s %10.0f\n%-28s %10.0f\n", "a sample of the capacity", sample,
@@ -161,15 +170,16 @@ template <class Peer> double peer_ns(int n) {
 
 double lord_ns(int n) {
     return threads_ns(
-        n, [](uint64_t key) { (void)memlord_alloc(lord, memlord_device_cuda(0), key, 4096, nullptr); },
+        n,
+        [](uint64_t key) { (void)memlord_alloc(lord, memlord_device_cuda(0), key, 4096, nullptr); },
         [](uint64_t key) { (void)memlord_free(lord, memlord_device_cuda(0), key, nullptr); });
 }
 
 void scaling() {
     using mutex_map = locked_map<std::unordered_map<uint64_t, entry>, std::mutex>;
     using rmm_map = locked_map<std::map<uint64_t, entry>, std::shared_mutex>;
-    std::printf("\n%-28s %8s %8s %8s %8s %8s   (%u processors)\n", "ns a pair, threads:", "1", "2", "4", "8",
-                "16", std::thread::hardware_concurrency());
+    std::printf("\n%-28s %8s %8s %8s %8s %8s   (%u processors)\n", "ns a pair, threads:", "1", "2",
+                "4", "8", "16", std::thread::hardware_concurrency());
     const struct {
         const char *name;
         double (*run)(int);
@@ -178,7 +188,8 @@ void scaling() {
                 {"RMM: shared_mutex + map", peer_ns<rmm_map>}};
     for (const auto &row : rows) {
         std::printf("%-28s", row.name);
-        for (int n : {1, 2, 4, 8, 16}) std::printf(" %8.1f", median({row.run(n), row.run(n), row.run(n)}));
+        for (int n : {1, 2, 4, 8, 16})
+            std::printf(" %8.1f", median({row.run(n), row.run(n), row.run(n)}));
         std::printf("\n");
     }
 }

@@ -1,9 +1,9 @@
 /*
     cuda_inference.c - weights, KV cache and workspace on a GPU, over two streams
 
-    One stream computes, another copies. The KV cache grows from the device's memory pool; workspaces
-    are handed from the one stream to the other and are pending until that is done with them. The
-    pool keeps what was freed, until a band of 256 MiB says that it has to go back to the device.
+    One stream computes, another copies. The KV cache grows from the device's memory pool;
+    workspaces are handed from the one stream to the other and are pending until that is done with
+    them. The pool keeps what was freed, until a band of 256 MiB says that it has to go back.
     Build and run (status 77: there is no GPU):
 
         cc -std=c99 -O2 -I. -isystem /usr/local/cuda/include examples/cuda_inference.c \
@@ -22,7 +22,8 @@ int main(void) {
 #include "memlord_cuda.h"
 #include <stdio.h>
 
-enum { WEIGHTS = 512 << 20, STEPS = 64, KV = 4 << 20, WORK = 32 << 20, BAND = 256 << 20, KEPT = 16 };
+enum { MIB = 1 << 20, WEIGHTS = 512 * MIB, KV = 4 * MIB, WORK = 32 * MIB, BAND = 256 * MIB };
+enum { STEPS = 64, KEPT = 16 };
 
 typedef struct engine {
     memlord *lord;
@@ -45,7 +46,8 @@ static void keep_pool(engine *e) {
     uint64_t all_of_it = UINT64_MAX;
     cudaMemPool_t pool;
     if (check(e, cudaDeviceGetDefaultMemPool(&pool, 0), "the memory pool"))
-        check(e, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all_of_it), "its threshold");
+        check(e, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all_of_it),
+              "its threshold");
 }
 
 static void load(engine *e) {
@@ -63,16 +65,18 @@ static void step(engine *e, int i) {
     if (*kv) check(e, memlord_cuda_free_async(e->lord, *kv, e->compute, MEMLORD_SITE()), "KV free");
     *kv = NULL;
     MEMLORD_TAG(e->lord, "kv_cache") {
-        check(e, memlord_cuda_malloc_async(e->lord, kv, KV, e->compute, MEMLORD_SITE()), "KV cache");
+        check(e, memlord_cuda_malloc_async(e->lord, kv, KV, e->compute, MEMLORD_SITE()),
+              "KV cache");
     }
     MEMLORD_TAG(e->lord, "workspace") {
-        check(e, memlord_cuda_malloc_async(e->lord, &work, WORK, e->compute, MEMLORD_SITE()), "workspace");
+        check(e, memlord_cuda_malloc_async(e->lord, &work, WORK, e->compute, MEMLORD_SITE()),
+              "workspace");
     }
     if (!*kv || !work) return;
     check(e, cudaMemsetAsync(work, i, WORK, e->compute), "compute");
     check(e, cudaStreamSynchronize(e->compute), "waiting"); /* the copy reads what was computed */
     check(e, cudaMemsetAsync(work, 0, WORK, e->copy), "copy");
-    /* for the books: the copy stream still uses it. And for the memory itself: freed in its order */
+    /* for the books: the copy stream still uses it; and for the memory: freed in its order */
     check(e, (int)memlord_cuda_free_on_stream(e->lord, work, e->copy, MEMLORD_SITE()), "hand-over");
     check(e, memlord_cuda_free_async(e->lord, work, e->copy, MEMLORD_SITE()), "workspace free");
     now = memlord_pending(e->lord, e->gpu);
@@ -89,7 +93,8 @@ static void report(engine *e) {
     char a[32], b[32], c[32];
     memlord_stats_get(e->lord, e->gpu, &s);
     printf("%d tokens; %s pending at most, %s now; %d collections gave back %s\n", (int)STEPS,
-           memlord_format_bytes(e->most_pending, a, sizeof a), memlord_format_bytes(s.pending, b, sizeof b),
+           memlord_format_bytes(e->most_pending, a, sizeof a),
+           memlord_format_bytes(s.pending, b, sizeof b),
            (int)s.gc_runs, memlord_format_bytes(s.gc_reclaimed, c, sizeof c));
     memlord_capacity_sample(e->lord, e->gpu);
     memlord_write(e->lord, MEMLORD_FORMAT_TEXT, to_stdout, NULL);
@@ -119,7 +124,8 @@ int main(void) {
     check(&e, memlord_cuda_device_synchronize(e.lord, MEMLORD_SITE()), "waiting");
     report(&e);
     for (int i = 0; i < KEPT; i++)
-        if (e.kv[i]) check(&e, memlord_cuda_free_async(e.lord, e.kv[i], e.compute, MEMLORD_SITE()), "KV free");
+        if (e.kv[i])
+            check(&e, memlord_cuda_free_async(e.lord, e.kv[i], e.compute, NULL), "KV free");
     check(&e, memlord_cuda_free(e.lord, e.weights, MEMLORD_SITE()), "weights free");
     check(&e, cudaStreamDestroy(e.compute), "a stream");
     check(&e, cudaStreamDestroy(e.copy), "a stream");

@@ -276,7 +276,8 @@ static void attach_may_race_with_samples_collections_and_calls(void **state) {
     fake.device[0].reserved_high = fake.device[1].reserved_high = MIB; /* so that pools are told */
     for (i = 0; i < 4; i++)
         assert_int_equal(
-            pthread_create(&threads[i], NULL, i < 2 ? attach_and_detach : sample_and_collect, &r), 0);
+            pthread_create(&threads[i], NULL, i < 2 ? attach_and_detach : sample_and_collect, &r),
+            0);
     for (i = 0; i < 4; i++) pthread_join(threads[i], NULL);
     assert_true(r.attached > 0);
     assert_int_equal(memlord_allocated(r.lord, all()), 0);

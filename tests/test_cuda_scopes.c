@@ -1,5 +1,5 @@
-/* Scopes with the device's time. The fake's events are a millisecond apart for each thing their stream
-   was given between them. */
+/* Scopes with the device's time. The fake's events are a millisecond apart for each thing their
+   stream was given between them. */
 #include "support_cuda.h"
 
 static int setup_timed(void **state) {

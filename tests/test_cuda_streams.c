@@ -318,7 +318,8 @@ static void nothing_is_polled_during_a_wrapped_capture(void **state) {
     fake_stream_work(work);
     assert_ok(memlord_cuda_free_on_stream(lord, ptr, work, NULL));
     fake_stream_finish(work);
-    assert_cuda(memlord_cuda_stream_begin_capture(lord, captured, cudaStreamCaptureModeGlobal, NULL));
+    assert_cuda(
+        memlord_cuda_stream_begin_capture(lord, captured, cudaStreamCaptureModeGlobal, NULL));
     calls = fake.calls;
     assert_int_equal(memlord_retire(lord, all()), 0);
     assert_int_equal(fake.calls, calls);
@@ -336,8 +337,9 @@ static void captures_that_fail_do_not_stop_the_polling(void **state) {
         cudaErrorInvalidValue);
     assert_int_equal(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL),
                      cudaErrorIllegalState);
-    assert_cuda(memlord_cuda_stream_begin_capture(lord, captured, cudaStreamCaptureModeGlobal, NULL));
-    assert_int_equal(cudaFree((void *)4096), cudaErrorStreamCaptureUnsupported); /* invalidates it */
+    assert_cuda(
+        memlord_cuda_stream_begin_capture(lord, captured, cudaStreamCaptureModeGlobal, NULL));
+    assert_int_equal(cudaFree((void *)4096), cudaErrorStreamCaptureUnsupported); /* ends it */
     assert_int_equal(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL),
                      cudaErrorStreamCaptureInvalidated);
     fake.violated = 0; /* that was the host */

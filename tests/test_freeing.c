@@ -48,7 +48,7 @@ static void another_may_have_the_address_meanwhile(void **state) {
     memlord_realloc_token token;
     assert_ok(memlord_alloc(lord, cuda(0), 64, 1000, NULL));
     assert_ok(memlord_free_begin(lord, cuda(0), 64, &token, NULL));
-    assert_ok(memlord_alloc(lord, cuda(0), 64, 30, NULL)); /* the real free has returned elsewhere */
+    assert_ok(memlord_alloc(lord, cuda(0), 64, 30, NULL)); /* the real free has returned */
     assert_int_equal(memlord_allocated(lord, cuda(0)), 1030);
     assert_ok(memlord_free_end(lord, &token, 0, NULL));
     assert_int_equal(memlord_allocated(lord, cuda(0)), 30);

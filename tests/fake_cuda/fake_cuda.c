@@ -271,15 +271,17 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 
 /* -- memory -- */
 
+#define FIRST UINT64_C(0x700000000000) /* address of what is on devices */
+
 static void *address_of(int i) {
-    return storages[i].host ? storages[i].host : (void *)(uintptr_t)(0x700000000000u + ((uint64_t)i << 21));
+    return storages[i].host ? storages[i].host : (void *)(uintptr_t)(FIRST + ((uint64_t)i << 21));
 }
 
 static storage *find(const void *ptr) {
     int i;
     uint64_t at = (uint64_t)(uintptr_t)ptr;
-    if (at >= 0x700000000000u && at < 0x700000000000u + ((uint64_t)STORAGES << 21))
-        if (storages[(at - 0x700000000000u) >> 21].kind) return &storages[(at - 0x700000000000u) >> 21];
+    if (at >= FIRST && at < FIRST + ((uint64_t)STORAGES << 21))
+        if (storages[(at - FIRST) >> 21].kind) return &storages[(at - FIRST) >> 21];
     for (i = 0; i < n_storages; i++)
         if (storages[i].kind >= HOST && storages[i].host == ptr) return &storages[i];
     return NULL;

@@ -100,7 +100,10 @@ static int capacity_against_smi(void) {
     EXPECT(now.used + 64 * MIB > all - unused && now.used < all - unused + 64 * MIB);
     if (!smi("memory.used", &used) || !smi("memory.total", &total)) why = "no nvidia-smi";
     /* the two count another total: so what is used may differ by that, and by others' doing */
-    if (!why) EXPECT(now.used / MIB < used + 256 && (double)(now.used / MIB) > used - (total - (double)now.total / MIB) - 256);
+    if (!why) {
+        double mib = (double)now.used / MIB, more = total - (double)now.total / MIB;
+        EXPECT(mib < used + 256 && mib > used - more - 256);
+    }
     CUDA(memlord_cuda_free(lord, ptr, NULL));
     return 0;
 }

@@ -1,5 +1,5 @@
-/* With PROGRAM a host with a scope, a checkpoint and a collection; else what a profiler injects into
-   it (NVTX_INJECTION64_PATH): says what it sees. */
+/* With PROGRAM a host with a scope, a checkpoint and a collection; else what a profiler injects
+   into it (NVTX_INJECTION64_PATH): says what it sees. */
 #include "memlord.h"
 #include "memlord_cuda.h"
 #include <stdio.h>
@@ -40,7 +40,8 @@ int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get) {
         (const NvtxExportTableCallbacks *)get(NVTX_ETID_CALLBACKS);
     NvtxFunctionTable table;
     unsigned size = 0;
-    if (!callbacks || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size)) return 0;
+    if (!callbacks || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size))
+        return 0;
     *table[NVTX_CBID_CORE_RangePushA] = (NvtxFunctionPointer)push;
     *table[NVTX_CBID_CORE_RangePop] = (NvtxFunctionPointer)pop;
     *table[NVTX_CBID_CORE_MarkEx] = (NvtxFunctionPointer)mark;

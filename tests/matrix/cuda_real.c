@@ -1,6 +1,6 @@
-/* Linked to a real runtime on a machine without a driver (with one, there is nothing to show). There
-   cudaPeekAtLastError itself answers that there is none, whatever was called before: that the layer
-   leaves no error of its own is shown on the fake. */
+/* Linked to a real runtime on a machine without a driver (with one, there is nothing to show).
+   There cudaPeekAtLastError itself answers that there is none, whatever was called before: that
+   the layer leaves no error of its own is shown on the fake. */
 #include "memlord.h"
 #define MEMLORD_CUDA_IMPLEMENTATION
 #include "memlord_cuda.h"
