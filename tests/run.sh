@@ -33,7 +33,7 @@ run() {
         MEMLORD_TEST_SCALE=$((MEMLORD_TEST_SCALE * 4)) limit=1800
     fi
     case $1 in
-    *.sh) timeout $limit sh "$1" ;;
+    *.sh) timeout $((limit * 5)) sh "$1" ;;
     *) timeout $limit $wrap "$1" ;;
     esac
 }
