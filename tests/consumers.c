@@ -27,6 +27,7 @@ static int never(void *user) {
    goes. Storages repeat from card to card only where a real allocator's could. */
 static void load(memlord_device card, uint64_t base) {
     uint64_t i;
+    const uint64_t staging = UINT64_C(0x10000) + ((uint64_t)card.index << 32); /* its own */
     MEMLORD_TAG(lord, "weights") {
         for (i = 0; i < 48; i++) {
             memlord_meta meta;
@@ -38,11 +39,11 @@ static void load(memlord_device card, uint64_t base) {
             meta.shape[0] = 4096;
             meta.shape[1] = 4096 + (int64_t)i;
             meta.rank = 2;
-            memlord_alloc(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), 0x10000, 32 << 20,
+            memlord_alloc(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), staging, 32 << 20,
                           MEMLORD_SITE());
             memlord_alloc(lord, card, base + (i << 28), 8192 * (4096 + i), MEMLORD_SITE());
             memlord_block_describe(lord, card, base + (i << 28), &meta);
-            memlord_free(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), 0x10000,
+            memlord_free(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), staging,
                          MEMLORD_SITE());
         }
     }

@@ -61,7 +61,7 @@ verdict $? 'and its report agrees with its plan, phase by phase' "$out/llama.why
 mkdir -p "$out/signals"
 (cd "$out/signals" && exec ../../llama -n 256 >llama.out 2>&1) &
 llama=$!
-for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     [ -s "$out/signals/llama.out" ] && break
     sleep 0.05
 done
