@@ -153,6 +153,42 @@ trace_holds() {
     [ "$scopes" -gt 100 ] || echo 'no scopes'
 }
 
+# In a ring of 100,000 events the first ten thousand stand for all: they take seconds.
+follows() { # PROFILE...
+    python3 - "$@" <<'END'
+import itertools, json, jsonschema, sys
+schema = json.load(open("tests/profile.schema.json"))
+jsonschema.Draft7Validator.check_schema(schema)
+rules = jsonschema.Draft7Validator(schema)
+for path in sys.argv[1:]:
+    profile = json.load(open(path))
+    del profile.get("events", {}).get("list", [])[10000:]
+    for e in itertools.islice(rules.iter_errors(profile), 5):
+        print(path, "/".join(map(str, e.absolute_path)), e.message[:200])
+END
+}
+llama_follows() {
+    build/llama -r $out/llama.json >$out/llama.txt 2>&1 || cat $out/llama.txt
+    follows $out/llama.json
+}
+samples_follow() { # and what is no profile, or not of this version, does not
+    python3 tests/page/profiles.py $out/samples || return
+    for sample in small snapshots_only large hostile crowd instant; do
+        follows $out/samples/$sample.json
+    done
+    for sample in empty wild early; do
+        [ -n "$(follows $out/samples/$sample.json)" ] || echo "$sample is taken for a profile"
+    done
+}
+
+schema() { # NAME COMMAND...
+    if python3 -c 'import jsonschema' 2>/dev/null; then
+        check "$@"
+    else
+        skip "$1" "no python3-jsonschema"
+    fi
+}
+
 consumers() { # of one directory
     with promtool "$1: promtool reads PROMETHEUS" promtool_reads
     check "$1: PROMETHEUS adds up to the statistics" prometheus_adds_up
@@ -170,6 +206,7 @@ consumers() { # of one directory
         python3 tests/consumers.py pickle $d
     with jq "$1: jq finds TRACE in order, balanced and numeric" trace_holds
     check "$1: Python reads JSON" python3 tests/consumers.py json $d
+    schema "$1: a profile is what tests/profile.schema.json says" follows $d/ledger.json
     check "$1: Python reads CSV" python3 tests/consumers.py csv $d
 }
 
@@ -180,4 +217,10 @@ for events in 0 256 4096; do
     d=$out/$events
     consumers "ring of $events"
 done
+if [ -x build/llama ]; then
+    schema 'llama: a profile is what tests/profile.schema.json says' llama_follows
+else
+    skip 'llama: a profile is what tests/profile.schema.json says' 'no build/llama'
+fi
+schema 'the samples of tests/page are what tests/profile.schema.json says' samples_follow
 echo "1..$planned"

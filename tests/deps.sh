@@ -50,6 +50,7 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look heaptrack has heaptrack_print
     look libdevel-nytprof-perl test -e /usr/share/perl5/Devel/NYTProf/flamegraph.pl
     look jq has jq
+    look python3-jsonschema python3 -c 'import jsonschema'
     look npm has npm
     look 'chromium fonts-liberation' eval 'has chromium || has chromium-browser || has google-chrome'
 }

@@ -2,7 +2,8 @@
 """profiles.py DIR: writes the profiles that the report page is tested with, the same each time.
 
 A small simulation of an inference server keeps books the way the library does, so levels,
-events, snapshots and scopes of a profile agree with each other.
+events, snapshots and scopes of a profile agree with each other. All but empty, wild
+and early are what ../profile.schema.json says: keep them so.
 """
 import json
 import os
@@ -43,8 +44,9 @@ class Run:
 
     def event(self, kind, thread, device=-1, storage=0, size=0, site="", tag="", scope=0):
         if self.ring:
-            self.events.append([self.now, KINDS.index(kind), thread, device, storage, size, self.string(site),
-                                self.string(tag), scope])
+            self.events.append([self.now, KINDS.index(kind), thread, device, storage, size,
+                                self.string(" ".join(reversed(site.split(" ")))),
+                                tag if kind == "checkpoint" else self.string(tag), scope])
 
     def change(self, device, size):
         s = self.stats[device]
@@ -122,22 +124,33 @@ class Run:
                            "total_mb": mb(sum(self.live)), "total_bytes": sum(self.live), "tensor_count": len(self.blocks),
                            "device_breakdown": {d: {"total_mb": mb(self.live[i]), "total_bytes": self.live[i],
                                                     "pending_bytes": 0, "reserved_bytes": 0, "peak_bytes": self.stats[i]["peak"],
-                                                    "count": self.stats[i]["live_blocks"]} for i, d in enumerate(self.names)}})
+                                                    "count": self.stats[i]["live_blocks"], "tensors": [] if name else self.tensors(i)}
+                                                for i, d in enumerate(self.names)}})
         if name:
             self.event("checkpoint", 1, tag=name)
+
+    def tensors(self, i):
+        top = sorted(self.blocks.values(), key=lambda b: -b["bytes"])[:10]
+        return [{**both("size", b["bytes"]), "shape": b.get("shape", []), "dtype": b.get("dtype"), "device": self.names[i],
+                 "name": b.get("name"), "tag": b["tag"], "operation": b["scope"], "requires_grad": None}
+                for b in top if b["device"] == i]
 
     def profile(self, capacity, keep=None):
         events = self.events[-keep:] if keep else self.events
         total = {k: sum(s[k] for s in self.stats) for k in STATS}
         blocks = sorted(self.blocks.items(), key=lambda b: -b[1]["bytes"])
+        named = [s for s in self.snaps if s["checkpoint_name"]]
         return {
             "schema": "memlord/1", "version": "0.3.0",
-            "metadata": {"generated_at": iso(self.now)[:19] + "Z", "pid": 4711, "uptime_ns": self.now, "own_bytes": 1890432,
+            "metadata": {"generated_at": iso(self.now), "pid": 4711, "uptime_ns": self.now, "own_bytes": 1890432,
                          "mark": 1, "labels": "host=a1,model=llama-8b", "num_snapshots": len(self.snaps),
                          "operation_tracking_enabled": True, "sites_enabled": True, "events_enabled": bool(events),
-                         "pair_ns": 61.4, "dropped": {"scopes": 0, "scope_invocations": 0, "snapshots": 0, "events": 0}},
-            "summary": {"num_snapshots": len(self.snaps), "checkpoints": [s["checkpoint_name"] for s in self.snaps if s["checkpoint_name"]],
-                        "peak_memory_bytes": total["peak"], "peak_memory_checkpoint": None},
+                         "pair_ns": 61,
+                         "dropped": {"scopes": 0, "scope_invocations": 0, "snapshots": 0, "events": len(self.events) - len(events)}},
+            "summary": {"num_snapshots": len(self.snaps), "checkpoints": [s["checkpoint_name"] for s in named],
+                        **both("peak_memory", total["peak"]),
+                        "peak_memory_checkpoint": max(named, key=lambda s: s["total_bytes"])["checkpoint_name"],
+                        **both("final_memory", total["allocated"])},
             "total": total, "devices": [self.device(i) for i in range(len(self.names))], "capacity": capacity,
             "accounts": {"open": 3, "largest": [
                 {"name": "request %d" % i, "device": self.names[0], "bytes": (9 - i) << 24, "peak": (12 - i) << 24,
@@ -149,13 +162,17 @@ class Run:
                        "frees": v[3], "live_bytes": v[0], "peak_bytes": v[1]} for (s, d), v in self.sites.items()],
             "peak_holders": [h for h in self.holders if h],
             "leaks": self.leaks(), "scopes": [self.scope(s) for s in self.scopes.values()], "snapshots": self.snaps,
+            "operation_allocations": {path: [
+                {**both("memory_delta", c[3]), "tensor_delta": c[4], **both("pre_total", c[5]), **both("post_total", c[6]),
+                 "timestamp": iso(c[0])} for c in s["calls"][-64:]] for path, s in self.scopes.items()},
+            "operation_summary": {path: self.operation(s["calls"]) for path, s in self.scopes.items()},
             "threads": [{"id": t, "allocs": 1000 * t, "frees": 990 * t, "bytes_allocated": t << 28, "bytes_freed": t << 27}
                         for t in (1, 2, 3)],
             "largest_blocks": {"count": 10, "of": len(blocks), "bytes": sum(self.live),
                                "blocks": [self.block(k, b) for k, b in blocks[:10]]},
             "moves": [{"from": "cpu", "to": self.names[0], "count": 3, "bytes": 1 << 27}],
             "strings": list(self.strings),
-            "events": {"capacity": 1 << 17, "recorded": len(self.events), "lost": len(self.events) - len(events), "kinds": KINDS[:],
+            "events": {"capacity": 1 << 17, "recorded": len(events), "lost": len(self.events) - len(events), "kinds": KINDS[:],
                        "list": events}}
 
     def device(self, i):
@@ -187,6 +204,11 @@ class Run:
                 "peak_bytes": max([c[7] for c in calls] or [0]), "time_ns": spread(1), "device_time_ns": 0, "live_bytes": sum(held),
                 "live_blocks": len(held), "running": 0, "devices": {}, "invocations": calls[-64:]}
 
+    def operation(self, calls):
+        deltas = [c[3] for c in calls] or [0]
+        return {"invocation_count": len(calls), **both("total_memory_delta", sum(deltas)),
+                **both("avg_memory_delta", sum(deltas) // len(deltas)), **both("max_memory_delta", max(deltas))}
+
     def block(self, key, b):
         return {"device": self.names[b["device"]], "storage": hex(key), "bytes": b["bytes"], "refs": 1, "born": 1, "tag": b["tag"],
                 "site": site(b["site"]), "scope": b["scope"], "name": b.get("name"), "dtype": b.get("dtype"), "shape": b.get("shape", []),
@@ -195,6 +217,10 @@ class Run:
 
 def mb(n):
     return round(n / 1048576, 2)
+
+
+def both(name, n):
+    return {name + "_mb": mb(n), name + "_bytes": n}
 
 
 def site(s):
@@ -325,13 +351,17 @@ def hostile():
     for i, b in enumerate(p["largest_blocks"]["blocks"]):
         b["name"], b["dtype"], b["tag"] = pick(i), pick(i + 2), pick(i + 3)
     for h in p["peak_holders"]:
-        for i, t in enumerate(h["tags"] + h["sites"]):
+        for i, t in enumerate(h["tags"]):
             t["tag"] = pick(i)
+        for i, t in enumerate(h["sites"]):
+            t["site"] = {"file": pick(i), "function": pick(i + 1), "line": i}
     for i, s in enumerate(s for s in p["snapshots"] if s["checkpoint_name"]):
         s["checkpoint_name"] = pick(i)
     for s in p["scopes"]:
         for c in s["invocations"]:
             c[8] = HOSTILE[1]
+    for key in ("operation_allocations", "operation_summary"):
+        p[key] = dict(zip(HOSTILE, p[key].values()))
     p["strings"] = [pick(i) for i in range(len(p["strings"]))]
     return p
 
@@ -376,8 +406,8 @@ def crowd():
     p["devices"] = [dict(p["devices"][0], device=n, label=None) for n in names]
     p["capacity"], p["peak_holders"] = [], [dict(p["peak_holders"][0], device=n) for n in names]
     p["snapshots"] = p["snapshots"][:1]
-    p["scopes"] = [{"id": i + 1, "parent": i if i % 50 else 0, "name": "s%d" % i, "path": "p/s%d" % i,
-                    "invocations": [[1000 + i, 5000000 - i % 1000 * 7, 1 + i % 40, i, 1, 0, 0, 0, None]]} for i in range(3000)]
+    p["scopes"] = [dict(p["scopes"][0], id=i + 1, parent=i if i % 50 else 0, name="s%d" % i, path="p/s%d" % i, count=1,
+                        invocations=[[1000 + i, 5000000 - i % 1000 * 7, 1 + i % 40, i, 1, 0, 0, 0, None]]) for i in range(3000)]
     p["scopes"][1]["parent"] = 2
     p["scopes"][3]["parent"], p["scopes"][4]["parent"] = 5, 4
     return p
