@@ -163,7 +163,8 @@ function readEvents(raw, strings) {
     const n = list.length;
     const e = { n, lost: zero(source.lost), recorded: num(source.recorded), time: new Float64Array(n),
         kind: new Int8Array(n), thread: new Int32Array(n), device: new Int32Array(n),
-        bytes: new Float64Array(n), scope: new Float64Array(n), label: i => text(arr(strings)[list[i][7]]) };
+        bytes: new Float64Array(n), scope: new Float64Array(n), // a checkpoint says its name itself
+        label: i => text(typeof list[i][7] === 'string' ? list[i][7] : arr(strings)[list[i][7]]) };
     for (let i = 0; i < n; i++) {
         const event = list[i], kind = codes[event[1]];
         e.time[i] = zero(event[0]);

@@ -96,6 +96,14 @@ tests['the curve that is replayed from events meets the snapshots'] = async () =
     await page.context().close();
 };
 
+tests['every checkpoint has its name, once, from snapshots and from events'] = async () => {
+    const page = await open('small');
+    const names = await page.evaluate(() => curves.profile.checkpoints.map(c => c.name));
+    assert(names.length > 0 && names.every(name => name), JSON.stringify(names));
+    assert.strictEqual(new Set(names).size, names.length, JSON.stringify(names));
+    await page.context().close();
+};
+
 tests['hovering over a curve shows time and values of every device'] = async () => {
     const page = await open('small'), box = await place(page, '#memory canvas');
     await page.mouse.move(box.x + box.width / 2, box.y + 80);
