@@ -85,7 +85,7 @@ test-all: $(call programs,release debug asan tsan) $(examples) try-reports ## th
 
 # What reads our formats is wanted, but no condition: what cannot be had is skipped, and said so.
 try-reports: | deps-test
-	@timeout 600 sh tests/deps.sh reports || echo 'some readers of reports are missing: make deps-reports'
+	@timeout 300 sh tests/deps.sh reports || echo 'some readers of reports are missing: make deps-reports'
 
 define suite_rules
 build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | deps-test
