@@ -107,9 +107,11 @@ def literal(text):
 
 
 def array(name, text):
-    pieces = [text[i:i + PIECE] for i in range(0, len(text), PIECE)]
-    return "static const char *const memlord_i_page_%s[] = {\n%s};\n" % (
-        name, ",\n".join(literal(piece) for piece in pieces))
+    """Characters, not pointers to them: a linker can leave out what no program asks for."""
+    size = -(-len(text) // -(-len(text) // PIECE))  # all as long as the longest needs to be
+    pieces = [text[i:i + size] for i in range(0, len(text), size)]
+    return "static const char memlord_i_page_%s[][%d] = {\n%s};\n" % (
+        name, size + 1, ",\n".join(literal(piece) for piece in pieces))
 
 
 def section():
