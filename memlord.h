@@ -5008,6 +5008,87 @@ static MEMLORD_I_NOINLINE int memlord_i_map_take_any(memlord *lord, memlord_i_th
     return memlord_i_map_take(lord, t, type, key, out, 0);
 }
 
+/* -- the shortest way: the first place of a table of one's own. A look changes nothing -- */
+
+typedef struct memlord_i_seat {
+    memlord_i_shard *shard;
+    memlord_i_entry *entry;
+    memlord_i_bucket *bucket; /* NULL: in a sparse table */
+    uint64_t header;          /* what it will be */
+} memlord_i_seat;
+
+/* 1: a key that is not live may go there. */
+static MEMLORD_I_HOT int memlord_i_seat_vacant(const memlord_i_thread *t, memlord_i_shard *s,
+                                               uint32_t state, uint64_t key,
+                                               memlord_i_seat *seat) {
+    uint64_t hash, header, vacant;
+    unsigned i;
+    seat->shard = s;
+    seat->bucket = NULL;
+    seat->header = 0;
+    if (state == t->sparse_id) {
+        seat->entry = memlord_i_sparse_at(s, memlord_i_sparse_home(s, key));
+        return !seat->entry->key && (int32_t)memlord_i_u32_load(&s->displaced) > 0;
+    }
+    if (MEMLORD_I_UNLIKELY(state != t->id)) return 0;
+    hash = memlord_i_hash(key);
+    seat->bucket = memlord_i_home(s, hash);
+    MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
+    header = memlord_i_u64_load(&seat->bucket->header);
+    vacant = memlord_i_vacant(header);
+    if (MEMLORD_I_UNLIKELY(((header >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) |
+                           memlord_i_match_first(header, MEMLORD_I_HASH_TAG(hash))) ||
+        MEMLORD_I_UNLIKELY(!vacant))
+        return 0;
+    i = memlord_i_first(vacant);
+    seat->entry = &seat->bucket->at[i];
+    seat->header = header | MEMLORD_I_HASH_TAG(hash) << (8 * i);
+    return 1;
+}
+static MEMLORD_I_HOT void memlord_i_seat_take(const memlord_i_seat *seat, uint64_t key,
+                                              uint64_t word1, uint64_t word2) {
+    seat->entry->key = key;
+    seat->entry->word1 = word1;
+    seat->entry->word2 = word2;
+    if (seat->bucket)
+        memlord_i_u64_store(&seat->bucket->header, seat->header);
+    else
+        (void)memlord_i_u32_own_take(&seat->shard->displaced);
+}
+
+/* 1: the key is there. */
+static MEMLORD_I_HOT int memlord_i_seat_held(const memlord_i_thread *t, memlord_i_shard *s,
+                                             uint32_t state, uint64_t key, memlord_i_seat *seat) {
+    uint64_t hash, header, match;
+    unsigned i;
+    seat->shard = s;
+    seat->bucket = NULL;
+    seat->header = 0;
+    if (state == t->sparse_id) {
+        seat->entry = memlord_i_sparse_at(s, memlord_i_sparse_home(s, key));
+        return seat->entry->key == key && !seat->entry[1].key;
+    }
+    if (MEMLORD_I_UNLIKELY(state != t->id)) return 0;
+    hash = memlord_i_hash(key);
+    seat->bucket = memlord_i_home(s, hash);
+    MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
+    header = memlord_i_u64_load(&seat->bucket->header);
+    match = memlord_i_match_first(header, MEMLORD_I_HASH_TAG(hash));
+    if (MEMLORD_I_UNLIKELY(!match)) return 0;
+    i = memlord_i_first(match);
+    seat->entry = &seat->bucket->at[i];
+    seat->header = header ^ (MEMLORD_I_HASH_TAG(hash) << (8 * i));
+    return seat->entry->key == key;
+}
+static MEMLORD_I_HOT void memlord_i_seat_clear(const memlord_i_seat *seat) {
+    if (seat->bucket) {
+        memlord_i_u64_store(&seat->bucket->header, seat->header);
+    } else {
+        seat->entry->key = 0;
+        memlord_i_u32_own_add(&seat->shard->displaced, 1);
+    }
+}
+
 /* -- the general path: a key's whole window, locked -- */
 
 typedef struct memlord_i_spot {
@@ -16640,8 +16721,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     return r;
 }
 
-/* An alloc that is plain but for its rows, and not into a sparse table of one's own, or with more
-   to do than memlord_i_alloc_rows. */
+/* An alloc that is plain but for its rows, and not to the first place in a table of one's own, or
+   with more to do than memlord_i_alloc_rows and _alloc_dense. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, memlord_i_thread *t,
                                                               uint32_t slot, uint64_t storage,
                                                               uint64_t bytes, uint64_t rows) {
@@ -16701,8 +16782,9 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
     const memlord_i_known *known = memlord_i_known_at(t, site, slot);
     memlord_i_cell *cell = memlord_i_cell_own(t, slot), *of_site = NULL, *of_tag = NULL;
     memlord_i_shard *s;
-    memlord_i_entry *e;
+    memlord_i_seat seat;
     uint64_t rows = memlord_i_u64_load(&lord->born);
+    uint32_t state;
     if (MEMLORD_I_UNLIKELY((special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS) |
                            bytes >> MEMLORD_I_PLAIN_BITS))
         return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage,
@@ -16728,18 +16810,13 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
                                            bytes, site);
     }
     s = memlord_i_shard_of(lord, storage, 1);
-    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
-    e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
-    if (MEMLORD_I_UNLIKELY(e->key || (int32_t)memlord_i_u32_load(&s->displaced) <= 0 ||
-                           !memlord_i_cell_fits(cell, bytes)) ||
+    state = memlord_i_enter(t, s, 1);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(t, s, state, storage, &seat)) ||
+        MEMLORD_I_UNLIKELY(!memlord_i_cell_fits(cell, bytes)) ||
         MEMLORD_I_UNLIKELY(of_site && !memlord_i_cell_fits(of_site, bytes)) ||
         MEMLORD_I_UNLIKELY(of_tag && !memlord_i_cell_fits(of_tag, bytes)))
         return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
-    e->key = storage;
-    e->word1 = memlord_i_word1(bytes, slot);
-    e->word2 = rows;
-    (void)memlord_i_u32_own_take(&s->displaced);
+    memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
     memlord_i_cell_opened(cell, bytes);
     if (of_site) memlord_i_cell_opened(of_site, bytes);
     if (of_tag) memlord_i_cell_opened(of_tag, bytes);
@@ -16828,10 +16905,31 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_next(memlord *lord, mem
     return r;
 }
 
+/* A plain alloc into a dense table of one's own; a shared one is for memlord_i_alloc_near. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, memlord_i_thread *t,
+                                                               uint32_t slot, uint64_t storage,
+                                                               uint64_t bytes,
+                                                               memlord_i_shard *s) {
+    memlord_i_cell *cell = memlord_i_cell_own(t, slot);
+    uint64_t rows = memlord_i_u64_load(&lord->born);
+    memlord_i_seat seat;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(t, s, memlord_i_enter(t, s, 1), storage, &seat) ||
+                           !memlord_i_cell_fits(cell, bytes)))
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
+    memlord_i_cell_opened(cell, bytes);
+    memlord_i_leave(t);
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
+        return memlord_i_alloc_alert(lord, t, slot, storage, bytes, 0);
+    return MEMLORD_OK;
+}
+
 /* The least a call can do is written out here and in memlord_i_end: nothing hooked, no tag, a
    device and a thread seen before, an address, the first slot of a sparse table of one's own.
-   memlord_i_alloc_rows and _end_rows are the same with sites and tags; _next, a slot further.
-   All else is the tail of the function, so that this takes no stack. */
+   memlord_i_alloc_dense and _end_dense are the same with a dense table; _rows, with sites and
+   tags; _next, a slot further. All else is the tail of the function, so that this takes no stack.
+   Short, above all: of a ledger that no cache holds every call misses, and how many of those
+   misses overlap is how many calls the processor can look ahead. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_i_thread *t = memlord_i_self.thread;
@@ -16849,8 +16947,7 @@ MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, u
         return memlord_i_alloc_rows(lord, t, slot, storage, bytes, site);
     s = memlord_i_shard_of(lord, storage, 1);
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes,
-                                    memlord_i_u64_load(&lord->born));
+        return memlord_i_alloc_dense(lord, t, slot, storage, bytes, s);
     e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
     if (MEMLORD_I_UNLIKELY(e->key != 0))
         return memlord_i_alloc_next(lord, t, slot, storage, bytes, e);
@@ -16915,8 +17012,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
     return r;
 }
 
-/* A free that is plain but for its rows, and not from a sparse table of one's own, or with more to
-   do than memlord_i_end_rows. */
+/* A free that is plain but for its rows, and not from the first place in a table of one's own, or
+   with more to do than memlord_i_end_rows and _end_dense. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlord_i_thread *t,
                                                             memlord_device device,
                                                             uint64_t storage, int how,
@@ -16947,6 +17044,16 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlo
     return r;
 }
 
+/* The device of a block with one reference: the one named, or another of its type. A guess that is
+   compared, so that what is counted need not wait until the block has come from memory. */
+static MEMLORD_I_HOT int memlord_i_slot_held(const memlord *lord, memlord_device device,
+                                             uint64_t word1, uint32_t *slot) {
+    *slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
+    if (MEMLORD_I_LIKELY(word1 >> 49 == *slot + 256u)) return 1;
+    *slot = (uint32_t)(word1 >> 49) - 256u; /* under 256 if there is one reference */
+    return *slot < 256 && lord->slot_type[*slot] == (uint16_t)device.type;
+}
+
 /* What is left for a plain free to do on one more cell. */
 static MEMLORD_I_HOT int memlord_i_cell_holds(const memlord_i_cell *cell, uint64_t bytes) {
     return cell && (int64_t)(memlord_i_u64_own(&cell->level) - bytes) >=
@@ -16967,20 +17074,17 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlo
     const memlord_i_known *known = NULL;
     memlord_i_cell *cell, *of_site = NULL, *of_tag = NULL;
     memlord_i_shard *s;
-    memlord_i_entry *e;
+    memlord_i_seat seat;
     uint64_t word1, word2, bytes;
     uint32_t slot;
     if (MEMLORD_I_UNLIKELY(special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS))
         return memlord_i_end_general(lord, device, storage, how, site);
     s = memlord_i_shard_of(lord, storage, 1);
-    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(t, s, memlord_i_enter(t, s, 1), storage, &seat)))
         return memlord_i_end_near(lord, t, device, storage, how, site);
-    e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
-    word1 = e->word1;
-    word2 = e->word2;
-    slot = (uint32_t)(word1 >> 49) - (1u << 8); /* under 2^8 if there is one reference */
-    if (MEMLORD_I_UNLIKELY(e->key != storage || (e[1].key | (word2 & 1)) || slot > 255 ||
-                           lord->slot_type[slot] != (uint16_t)device.type))
+    word1 = seat.entry->word1;
+    word2 = seat.entry->word2;
+    if (MEMLORD_I_UNLIKELY((word2 & 1) || !memlord_i_slot_held(lord, device, word1, &slot)))
         return memlord_i_end_near(lord, t, device, storage, how, site);
     bytes = MEMLORD_I_BYTES(word1);
     cell = memlord_i_cell_own(t, slot);
@@ -16996,8 +17100,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlo
         MEMLORD_I_UNLIKELY(MEMLORD_I_TAG_ROW(word2) && !memlord_i_cell_holds(of_tag, bytes)) ||
         MEMLORD_I_UNLIKELY(known && known->key != memlord_i_index_key(site, slot)))
         return memlord_i_end_near(lord, t, device, storage, how, site);
-    e->key = 0;
-    memlord_i_u32_own_add(&s->displaced, 1);
+    memlord_i_seat_clear(&seat);
     memlord_i_u64_own_add(&cell->frees, 1);
     memlord_i_cell_closed(cell, bytes);
     if (of_site) memlord_i_cell_closed(of_site, bytes);
@@ -17058,6 +17161,37 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_low(memlord *lord, memlor
     return MEMLORD_OK;
 }
 
+/* A plain free from a dense table of one's own; a shared one is for memlord_i_end_near. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, memlord_i_thread *t,
+                                                             memlord_device device,
+                                                             uint64_t storage, int how,
+                                                             memlord_i_shard *s) {
+    memlord_i_cell *cell;
+    memlord_i_seat seat;
+    uint64_t word1, bytes;
+    uint32_t slot;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_key_plain(storage) ||
+                           !memlord_i_seat_held(t, s, memlord_i_enter(t, s, 1), storage, &seat)))
+        return memlord_i_end_near(lord, t, device, storage, how, NULL);
+    word1 = seat.entry->word1;
+    if (MEMLORD_I_UNLIKELY((seat.entry->word2 << MEMLORD_I_BORN_BITS) ||
+                           !memlord_i_slot_held(lord, device, word1, &slot)))
+        return memlord_i_end_near(lord, t, device, storage, how, NULL);
+    bytes = MEMLORD_I_BYTES(word1);
+    cell = memlord_i_cell_own(t, slot);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_cell_holds(cell, bytes) ||
+                           memlord_i_u64_own(&cell->out) + bytes >
+                               memlord_i_u64_load(memlord_i_cell_trip(cell))))
+        return memlord_i_end_near(lord, t, device, storage, how, NULL);
+    memlord_i_seat_clear(&seat);
+    memlord_i_u64_own_add(&cell->frees, 1);
+    memlord_i_cell_closed(cell, bytes);
+    memlord_i_leave(t);
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
+        return memlord_i_end_alert(lord, t, slot, storage, bytes, 0);
+    return MEMLORD_OK;
+}
+
 /* As memlord_alloc; only that a handle is not looked for: it is not found where addresses are. */
 static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device device,
                                                   uint64_t storage, int how,
@@ -17074,13 +17208,12 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
         return memlord_i_end_rows(lord, t, device, storage, how, site);
     s = memlord_i_shard_of(lord, storage, 1);
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_end_near(lord, t, device, storage, how, site);
+        return memlord_i_end_dense(lord, t, device, storage, how, s);
     e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
     word1 = e->word1;
     word2 = e->word2;
-    slot = (uint32_t)(word1 >> 49) - (1u << 8); /* under 2^8 if there is one reference */
     if (MEMLORD_I_UNLIKELY(e->key != storage || (e[1].key | word2 << MEMLORD_I_BORN_BITS) ||
-                           slot > 255 || lord->slot_type[slot] != (uint16_t)device.type))
+                           !memlord_i_slot_held(lord, device, word1, &slot)))
         return memlord_i_end_next(lord, t, device, storage, how, e);
     e->key = 0;
     memlord_i_u32_own_add(&s->displaced, 1);
