@@ -4338,7 +4338,7 @@ static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *
    - A dense entry whose home bucket is full goes to a later one, and every bucket it passed
      counts it in one of four nibbles, by two bits of the hash. A look-up stops at a bucket whose
      nibble is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
-   - A dense table grows (1, 2, 3, 4, 6, 8, 12 ... buckets) when 6/16 to 9/16 of its buckets have
+   - A dense table grows (1, 2, 3, 4, 6, 8, 12 ... buckets) when 3/16 to 9/16 of its buckets have
      sent an entry away: not all shards at once, so that what one gives back the next can use. The
      memory is taken before the shard is stopped. Only this shard's users wait.
 
@@ -4706,7 +4706,7 @@ static int memlord_i_shard_crowded(const memlord_i_shard *s, memlord_i_was *was)
     if (was) *was = memlord_i_shard_was(s);
     if (s->shift) return (int32_t)n < 0;
     stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3;
-    return (uint64_t)n * 16 >= (uint64_t)s->size * (6 + stagger) + (s->size < 16 ? 48 : 0);
+    return (uint64_t)n * 16 >= (uint64_t)s->size * (3 + 2 * stagger) + (s->size < 16 ? 48 : 0);
 }
 
 /* Another thread's shard: from now on shared, and dense. Not inside. -1: it is sparse, and there
