@@ -4401,9 +4401,10 @@ static MEMLORD_I_HOT uint64_t memlord_i_hash(uint64_t key) {
 #define MEMLORD_I_HASH_NIBBLE(h) (40 + ((unsigned)((h) >> 8) & 12))
 
 /* Small keys are handles, spread finer; they never take the plain path, which therefore need
-   not look. */
+   not look. 4 MiB on 64 bits: a program that is not position independent begins there, and its
+   heap soon after. */
 #if UINTPTR_MAX > 0xffffffffu
-#define MEMLORD_I_HANDLE_BITS 32
+#define MEMLORD_I_HANDLE_BITS 22
 #else
 #define MEMLORD_I_HANDLE_BITS 20
 #endif
@@ -16826,12 +16827,9 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
     return MEMLORD_OK;
 }
 
-/* 1: neither a handle nor a refused key. */
+/* 1: neither a handle nor a refused key; nor one of the last, which wrap around. */
 static MEMLORD_I_HOT int memlord_i_key_plain(uint64_t key) {
-#if MEMLORD_I_HANDLE_BITS == 32 /* the same, in less: a refused key has a high half of ones */
-    return (uint32_t)(key >> 32) + 1u > 1;
-#endif
-    return (key >> MEMLORD_I_HANDLE_BITS) - 1 < (UINT64_MAX >> MEMLORD_I_HANDLE_BITS) - 1;
+    return (key + ((uint64_t)1 << MEMLORD_I_HANDLE_BITS)) >> MEMLORD_I_HANDLE_BITS > 1;
 }
 
 /* A plain alloc that has raised its thread's level: the end of it. */

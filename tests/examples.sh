@@ -57,17 +57,31 @@ assert ends == sum(s["count"] for s in scopes.values()), ends
 PY
 verdict $? 'and its report agrees with its plan, phase by phase' "$out/llama.why"
 
-# A signal is served by the loop, and the second one ends it: a report each, none torn.
-mkdir -p "$out/signals"
-(cd "$out/signals" && exec ../../llama -n 256 >llama.out 2>&1) &
-llama=$!
-for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    [ -s "$out/signals/llama.out" ] && break
-    sleep 0.05
+# A signal is served by the loop, and the second one ends it: a report each, none torn. The loop is
+# short: where it was over before the second came, once more.
+until_true() { # COMMAND...: tries for three seconds
+    for try in $(seq 300); do
+        "$@" && return
+        sleep 0.01
+    done
+    return 1
+}
+saved() { ls "$out/signals"/memory_profile_*.json >/dev/null 2>&1; }
+signal_llama() {
+    rm -rf "$out/signals"
+    mkdir -p "$out/signals"
+    (cd "$out/signals" && exec ../../llama -n 256 >llama.out 2>&1) &
+    llama=$!
+    until_true [ -s "$out/signals/llama.out" ] && kill -USR1 $llama && until_true saved &&
+        kill -TERM $llama
+    wait $llama
+}
+for attempt in 1 2 3 4 5; do
+    signal_llama 2>/dev/null
+    ended=$?
+    [ $ended -eq 0 ] || break
 done
-kill -USR1 $llama && sleep 0.2 && kill -TERM $llama
-wait $llama
-[ $? -eq 143 ] && python3 - "$out/signals" >"$out/signals.why" 2>&1 <<'PY'
+[ $ended -eq 143 ] && python3 - "$out/signals" >"$out/signals.why" 2>&1 <<'PY'
 import glob, json, sys
 names = sorted(glob.glob(sys.argv[1] + "/memory_profile_*.json"))
 assert len(names) == 2, names

@@ -1,0 +1,323 @@
+/* The map: a block is found again whatever its key, however many there are, and whatever table
+   its shard has by then. Other suites use few blocks and small keys, which are handles; here they
+   are addresses, and so many that every shard has grown. */
+#include "support.h"
+
+enum { BLOCKS = 20000, STEPS = TEST_SANITIZED ? 20000 : 100000 };
+/* So few that tables stay sparse, and so many that none does. */
+static const uint64_t counts[] = {1000, BLOCKS};
+enum { COUNTS = sizeof counts / sizeof *counts };
+
+/* -- keys -- */
+
+typedef uint64_t (*key_of)(uint64_t i);
+
+/* Of a heap, uneven as those are: even ones would never meet. The heap of a program that is not
+   position independent begins low. */
+static uint64_t uneven(uint64_t i) {
+    uint64_t random = i;
+    return i * 736 + test_random(&random) % 46 * 16;
+}
+static uint64_t in_a_heap(uint64_t i) { return 0x7f5500000010u + uneven(i); }
+static uint64_t in_a_low_heap(uint64_t i) { return 0x0063a010u + uneven(i); }
+static uint64_t on_a_device(uint64_t i) { return 0x7e0000000000u + (i << 21); }
+static uint64_t as_a_handle(uint64_t i) { return i + 1; }
+static uint64_t at_the_top(uint64_t i) { return UINT64_MAX - 1 - i; }
+
+static const key_of kinds[] = {in_a_heap, in_a_low_heap, on_a_device, as_a_handle, at_the_top};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+/* -- a ledger and what should be in it -- */
+
+static const memlord_site here = {"tests/test_map.c", "replace", 1};
+
+typedef struct books {
+    memlord *lord;
+    const memlord_site *site; /* NULL: none */
+    uint64_t count, bytes[BLOCKS]; /* 0: dead */
+    uint64_t live, allocated;
+} books;
+
+static void opens(books *b, key_of key, uint64_t i, uint64_t bytes) {
+    assert_ok(memlord_alloc(b->lord, cuda((int)(i % 3)), key(i), bytes, b->site));
+    b->bytes[i] = bytes;
+    b->live++;
+    b->allocated += bytes;
+}
+/* Every fifth by another index of its type, which is no mistake. */
+static void closes(books *b, key_of key, uint64_t i) {
+    assert_ok(memlord_free(b->lord, cuda((int)(i % 5 ? i % 3 : 7)), key(i), b->site));
+    b->live--;
+    b->allocated -= b->bytes[i];
+    b->bytes[i] = 0;
+}
+static void compare(const books *b) {
+    memlord_stats s = stats_of(b->lord, all());
+    assert_int_equal(s.allocated, b->allocated);
+    assert_int_equal(s.live_blocks, b->live);
+    assert_int_equal(s.unknown_frees + s.implicit_frees, 0);
+    assert_int_equal(s.total_allocated - s.total_freed, s.allocated);
+}
+static void compare_blocks(const books *b, key_of key) {
+    memlord_block_info info;
+    uint64_t i;
+    for (i = 0; i < b->count; i++) {
+        memlord_result r = memlord_block_find(b->lord, cuda(0), key(i), &info);
+        assert_int_equal(r, b->bytes[i] ? MEMLORD_OK : MEMLORD_E_UNKNOWN);
+        if (r) continue;
+        assert_int_equal(info.bytes, b->bytes[i]);
+        assert_int_equal(info.device.index, (int)(i % 3));
+    }
+}
+
+/* Closes and opens blocks at random, of the first so many. */
+static void churn(books *b, key_of key, uint64_t count, uint64_t *random) {
+    uint64_t i;
+    for (i = 0; i < STEPS; i++) {
+        uint64_t one = test_random(random) % count;
+        if (b->bytes[one]) closes(b, key, one);
+        else opens(b, key, one, 1 + test_random(random) % 4096);
+    }
+}
+static void fill(books *b, key_of key, uint64_t count, uint64_t *random) {
+    uint64_t i;
+    for (i = 0; i < count; i++)
+        if (!b->bytes[i]) opens(b, key, i, 1 + test_random(random) % 4096);
+}
+
+/* Fills the map with keys of a kind, half and whole, replaces them each time, and empties it. */
+static void replace(memlord *lord, const memlord_site *site, key_of key, uint64_t count) {
+    books *b = (books *)calloc(1, sizeof *b);
+    uint64_t random = test_env("MEMLORD_TEST_SEED", 1), half, i;
+    assert_non_null(b);
+    b->lord = lord;
+    b->site = site;
+    b->count = count;
+    for (half = 1; half <= 2; half++) {
+        fill(b, key, count / 2 * half, &random);
+        compare(b);
+        churn(b, key, count / 2 * half, &random);
+        compare(b);
+        compare_blocks(b, key);
+    }
+    for (i = 0; i < count; i++)
+        if (b->bytes[i]) closes(b, key, i);
+    compare(b);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    free(b);
+}
+
+static void every_kind_of_key_is_found_again(void **state) {
+    size_t k, n;
+    for (n = 0; n < COUNTS; n++)
+        for (k = 0; k < KINDS; k++) replace(test_lord(state), NULL, kinds[k], counts[n]);
+}
+
+static void and_so_it_is_with_sites(void **state) {
+    memlord_site_stat top[4];
+    uint64_t in = 0, out = 0;
+    size_t k, n;
+    for (n = 0; n < COUNTS; n++)
+        for (k = 0; k < KINDS; k++) replace(test_lord(state), &here, kinds[k], counts[n]);
+    k = memlord_sites_top(test_lord(state), all(), MEMLORD_SITE_ORDER_ALLOC_BYTES, top, 4);
+    assert_int_equal(k, 3); /* one of each device */
+    while (k--) {
+        in += top[k].alloc_bytes;
+        out += top[k].free_bytes;
+        assert_int_equal(top[k].live_bytes, 0);
+        assert_int_equal(top[k].allocs, top[k].frees);
+    }
+    assert_int_equal(in, stats_of(test_lord(state), all()).total_allocated);
+    assert_int_equal(out, in);
+}
+
+/* Bytes the ledger takes for so many blocks, replaced at random. */
+static uint64_t bytes_taken(uint32_t flags, uint64_t count) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord;
+    uint64_t taken;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, flags);
+    assert_ok(memlord_create(&desc, &lord));
+    replace(lord, &here, in_a_heap, count);
+    taken = heap.bytes;
+    memlord_destroy(lord);
+    assert_int_equal(heap.bytes, 0);
+    return taken;
+}
+/* A shard that lost count of what is in it would grow too soon, or never. */
+static void sites_make_no_table_larger_or_fuller(void **state) {
+    size_t n;
+    (void)state;
+    for (n = 0; n < COUNTS; n++) {
+        uint64_t without = bytes_taken(0, counts[n]);
+        uint64_t with = bytes_taken(MEMLORD_FLAG_SITES, counts[n]);
+        assert_in_range(with, without, without + 4096);
+    }
+}
+
+static void with_a_tag_and_in_a_scope(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_tag_stat tag;
+    memlord_scope_stat scope;
+    assert_ok(memlord_tag_begin(lord, "weights"));
+    assert_ok(memlord_scope_begin(lord, "load"));
+    replace(lord, &here, in_a_heap, counts[0]);
+    replace(lord, &here, in_a_heap, counts[1]);
+    assert_ok(memlord_scope_end(lord));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_tag_get(lord, all(), "weights", &tag));
+    assert_int_equal(tag.allocated, 0);
+    assert_true(tag.peak > 0);
+    assert_ok(memlord_scope_get(lord, "load", &scope));
+    assert_int_equal(scope.bytes.total, 0);
+}
+
+static void and_while_events_are_kept(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_events_start(lord, 1000));
+    replace(lord, NULL, in_a_heap, counts[0]);
+    replace(lord, NULL, in_a_heap, counts[1]);
+    memlord_events_stop(lord);
+}
+
+/* -- the rules of a storage, where tables are full -- */
+
+enum { LIVE = 5000 };
+/* So many blocks of 10 bytes each; answers the key of the one that is asked about. */
+static uint64_t crowd(memlord *lord) {
+    uint64_t i;
+    for (i = 0; i < LIVE; i++) assert_ok(memlord_alloc(lord, cuda(0), in_a_heap(i), 10, NULL));
+    return in_a_heap(LIVE / 2);
+}
+
+static void a_double_free_in_a_crowd_is_credited_once(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t key = crowd(lord);
+    assert_ok(memlord_free(lord, cuda(0), key, NULL));
+    assert_int_equal(memlord_free(lord, cuda(0), key, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 10 * (LIVE - 1));
+    assert_int_equal(stats_of(lord, cuda(0)).unknown_frees, 1);
+}
+
+static void a_free_by_another_type_finds_nothing_there(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t key = crowd(lord);
+    assert_ok(memlord_alloc(lord, cpu(), in_a_heap(LIVE), 10, NULL));
+    assert_int_equal(memlord_free(lord, cpu(), key, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 10 * LIVE);
+    assert_int_equal(memlord_allocated(lord, cpu()), 10);
+    assert_int_equal(stats_of(lord, cpu()).unknown_frees, 1);
+}
+
+static void a_free_by_another_index_ends_it_where_it_lives(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t key = crowd(lord);
+    assert_ok(memlord_alloc(lord, cuda(1), in_a_heap(LIVE), 10, NULL));
+    assert_ok(memlord_free(lord, cuda(1), key, NULL));
+    assert_ok(memlord_free(lord, memlord_device_cuda(MEMLORD_ANY), in_a_heap(1), NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 10 * (LIVE - 2));
+    assert_int_equal(memlord_allocated(lord, cuda(1)), 10);
+    assert_int_equal(stats_of(lord, cuda(1)).frees, 0);
+}
+
+static void an_alloc_over_one_of_a_crowd_closes_it(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t key = crowd(lord);
+    assert_ok(memlord_alloc(lord, cuda(0), key, 25, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 10 * (LIVE - 1) + 25);
+    assert_int_equal(stats_of(lord, cuda(0)).implicit_frees, 1);
+    assert_int_equal(stats_of(lord, cuda(0)).live_blocks, LIVE);
+}
+
+static void a_view_keeps_one_of_a_crowd_alive(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t key = crowd(lord);
+    assert_ok(memlord_retain(lord, cuda(0), key, NULL));
+    assert_ok(memlord_release(lord, cuda(0), key, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 10 * LIVE);
+    assert_ok(memlord_release(lord, cuda(0), key, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 10 * (LIVE - 1));
+}
+
+static void a_described_one_is_freed_as_any(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t key = crowd(lord);
+    memlord_meta meta = {"tensor", "f32", {5}, 1, 0, NULL};
+    assert_ok(memlord_block_describe(lord, cuda(0), key, &meta));
+    assert_ok(memlord_free(lord, cuda(0), key, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 10 * (LIVE - 1));
+}
+
+static void a_tagged_one_is_taken_off_its_tag_after_its_end(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_tag_stat tag;
+    (void)crowd(lord);
+    assert_ok(memlord_tag_begin(lord, "weights"));
+    assert_ok(memlord_alloc(lord, cuda(0), in_a_heap(LIVE), 10, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_free(lord, cuda(0), in_a_heap(LIVE), NULL));
+    assert_ok(memlord_tag_get(lord, all(), "weights", &tag));
+    assert_int_equal(tag.allocated, 0);
+    assert_int_equal(tag.blocks, 0);
+    assert_int_equal(tag.peak, 10);
+}
+
+static void the_peak_of_a_crowd_is_exact(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t key = crowd(lord), i;
+    for (i = 0; i < 100; i++) {
+        assert_ok(memlord_free(lord, cuda(0), key, NULL));
+        assert_ok(memlord_alloc(lord, cuda(0), key, 10 + i, NULL));
+        assert_int_equal(memlord_peak(lord, cuda(0)), 10 * LIVE + i);
+    }
+    assert_int_equal(memlord_peak(lord, cuda(0)), 10 * LIVE + 99);
+}
+
+/* -- two threads, each with blocks of its own, and then with the other's -- */
+
+static void *free_the_odd_ones(void *user) {
+    memlord *lord = (memlord *)user;
+    uint64_t i;
+    for (i = 1; i < LIVE; i += 2)
+        if (memlord_free(lord, cuda(0), in_a_heap(i), NULL)) return user;
+    return NULL;
+}
+
+static void what_one_thread_made_another_can_free(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    void *failed = lord;
+    uint64_t i;
+    (void)crowd(lord);
+    assert_int_equal(pthread_create(&thread, NULL, free_the_odd_ones, lord), 0);
+    for (i = 0; i < LIVE; i += 2) assert_ok(memlord_free(lord, cuda(0), in_a_heap(i), NULL));
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_int_equal(stats_of(lord, cuda(0)).unknown_frees, 0);
+    assert_ok(memlord_alloc(lord, cuda(0), in_a_heap(0), 10, NULL));
+    assert_ok(memlord_free(lord, cuda(0), in_a_heap(0), NULL));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(every_kind_of_key_is_found_again),
+        TEST_EXACT(every_kind_of_key_is_found_again),
+        TEST_SITES(and_so_it_is_with_sites),
+        TEST(sites_make_no_table_larger_or_fuller),
+        TEST_SITES(with_a_tag_and_in_a_scope),
+        TEST(and_while_events_are_kept),
+        TEST(a_double_free_in_a_crowd_is_credited_once),
+        TEST(a_free_by_another_type_finds_nothing_there),
+        TEST(a_free_by_another_index_ends_it_where_it_lives),
+        TEST(an_alloc_over_one_of_a_crowd_closes_it),
+        TEST(a_view_keeps_one_of_a_crowd_alive),
+        TEST(a_described_one_is_freed_as_any),
+        TEST(a_tagged_one_is_taken_off_its_tag_after_its_end),
+        TEST(the_peak_of_a_crowd_is_exact),
+        TEST(what_one_thread_made_another_can_free),
+    };
+    return cmocka_run_group_tests_name("map", tests, NULL, NULL);
+}
