@@ -6626,15 +6626,17 @@ static void memlord_i_burst_retire(memlord *lord, memlord_i_burst *b) {
     memlord_i_u32_store_release(&b->count, 0);
     memlord_i_u32_store_release(&b->retired, 1);
 }
-/* Lets go of the burst a thread writes; in a ring that was replaced, its events are lost. The
+/* Lets go of a burst that was taken; in a ring that was replaced, its events are lost. The
    exchange pairs with that of who takes it, or retires its ring: one of the two counts. */
+static void memlord_i_burst_drop(memlord *lord, memlord_i_burst *b) {
+    (void)memlord_i_u32_exchange_seqcst(&b->taken, 0);
+    if (!memlord_i_u32_load(&b->most) && !memlord_i_u32_exchange_seqcst(&b->taken, 1))
+        memlord_i_burst_retire(lord, b);
+}
 static void memlord_i_burst_leave(memlord_i_thread *t) {
     memlord_i_burst *b = t->burst;
     t->burst = NULL;
-    if (!b) return;
-    (void)memlord_i_u32_exchange_seqcst(&b->taken, 0);
-    if (!memlord_i_u32_load(&b->most) && !memlord_i_u32_exchange_seqcst(&b->taken, 1))
-        memlord_i_burst_retire(t->lord, b);
+    if (b) memlord_i_burst_drop(t->lord, b);
 }
 /* A ring has been replaced: what it held is lost, and its bursts are taken. */
 static MEMLORD_I_COLD void memlord_i_ring_retire(memlord *lord, const memlord_i_ring *ring) {
@@ -6668,6 +6670,10 @@ static MEMLORD_I_NOINLINE memlord_i_burst *memlord_i_burst_next(memlord *lord, m
         memlord_i_burst *b = memlord_i_burst_at(ring, turn);
         if (memlord_i_u32_load(&b->taken) || memlord_i_u32_exchange_acquire(&b->taken, 1))
             continue;
+        if (memlord_i_u64_load(&b->turn) > turn) { /* we slept since: it is not the oldest now */
+            memlord_i_burst_drop(lord, b);
+            continue;
+        }
         memlord_i_u64_store(&b->turn, turn + 1); /* before any new event: those are releases */
         memlord_i_burst_lose(lord, b);
         memlord_i_u32_store_release(&b->count, 0);
@@ -7799,12 +7805,14 @@ typedef struct memlord_i_query {
     uint64_t min_bytes, min_born;
     uint64_t address; /* of a containing storage; `containing` says whether */
     int containing;
+    size_t part, parts; /* so many times a shard is walked, each time for others; 0: once */
 } memlord_i_query;
 
 static int memlord_i_wanted(memlord *lord, const memlord_i_query *q, const memlord_i_entry *e) {
     uint64_t bytes = MEMLORD_I_BYTES(e->word1);
     memlord_device d = memlord_i_device_at(lord, MEMLORD_I_SLOT(e->word1))->device;
     if (!memlord_i_selects(q->sel, d) || bytes < q->min_bytes) return 0;
+    if (q->parts && memlord_i_hash(e->key) % q->parts != q->part) return 0;
     if (q->containing) return q->address >= e->key && q->address - e->key < bytes;
     return memlord_i_mark_of(lord, memlord_i_word2_of(e->word2)) >= q->min_born;
 }
@@ -7863,9 +7871,20 @@ static MEMLORD_I_COLD int memlord_i_visit_copy(memlord *lord, const memlord_i_en
     return 0;
 }
 
-/* Copies what a shard has of a query, with room made for it while it is not held. */
+/* 1: a shard has more for a query than should be copied at once, as small blocks lie close: from
+   now on it asks for a part of them. By the hash of its key a block stays in one part, however the
+   table moves from walk to walk. */
+#define MEMLORD_I_COPY 4096u
+static int memlord_i_query_split(memlord_i_query *q, size_t count) {
+    if (q->parts || count <= MEMLORD_I_COPY) return 0;
+    q->parts = (count + MEMLORD_I_COPY - 1) / MEMLORD_I_COPY;
+    return 1;
+}
+
+/* Copies what a shard has of a query, or of its part, with room made for it while it is not
+   held. */
 static MEMLORD_I_COLD memlord_result memlord_i_shard_copy(memlord *lord, memlord_i_shard *s,
-                                                          const memlord_i_query *q,
+                                                          memlord_i_query *q,
                                                           memlord_i_copy *copy) {
     for (;;) {
         size_t count = 0, cap;
@@ -7874,6 +7893,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_shard_copy(memlord *lord, memlord
         (void)memlord_i_shard_visit(lord, s, q, memlord_i_visit_count, &count);
         if (count <= copy->cap) (void)memlord_i_shard_visit(lord, s, q, memlord_i_visit_copy, copy);
         memlord_i_shard_resume(s);
+        if (memlord_i_query_split(q, count)) continue;
         if (count <= copy->cap) return MEMLORD_OK;
         memlord_i_free(lord, copy->at, copy->cap * sizeof *copy->at);
         for (cap = copy->cap ? copy->cap : 64; cap < count;) cap *= 2;
@@ -7892,12 +7912,15 @@ static MEMLORD_I_COLD memlord_result memlord_i_each(memlord *lord, const memlord
     size_t k;
     int stop = 0;
     for (i = 0; i < MEMLORD_I_SHARDS && !stop && r == MEMLORD_OK; i++) {
-        r = memlord_i_shard_copy(lord, &lord->shards[i], q, &copy);
-        for (k = 0; k < copy.count && !stop && r == MEMLORD_OK; k++) {
-            memlord_i_info_finish(lord, &copy.at[k]);
-            ++*seen;
-            stop = fn(user, &copy.at[k]);
-        }
+        memlord_i_query some = *q;
+        do {
+            r = memlord_i_shard_copy(lord, &lord->shards[i], &some, &copy);
+            for (k = 0; k < copy.count && !stop && r == MEMLORD_OK; k++) {
+                memlord_i_info_finish(lord, &copy.at[k]);
+                ++*seen;
+                stop = fn(user, &copy.at[k]);
+            }
+        } while (++some.part < some.parts && !stop && r == MEMLORD_OK);
     }
     memlord_i_free(lord, copy.at, copy.cap * sizeof *copy.at);
     return r;
@@ -14367,17 +14390,16 @@ static MEMLORD_I_COLD int memlord_i_visit_alive(memlord *lord, const memlord_i_e
     return 0;
 }
 
-/* Copies a shard out, with room made for it while it is not held; 0: no memory. */
-static MEMLORD_I_COLD int memlord_i_alive_copy(memlord_i_export *x, memlord_i_shard *s) {
-    memlord_i_query all;
+/* Copies a shard out, as memlord_i_shard_copy; 0: no memory. */
+static MEMLORD_I_COLD int memlord_i_alive_copy(memlord_i_export *x, memlord_i_shard *s,
+                                               memlord_i_query *q) {
     size_t cap;
-    memset(&all, 0, sizeof all);
-    all.sel = memlord_device_all();
     for (;;) {
         x->alive_count = 0;
         if (!memlord_i_shard_hold(x->lord, s)) return 1;
-        (void)memlord_i_shard_visit(x->lord, s, &all, memlord_i_visit_alive, x);
+        (void)memlord_i_shard_visit(x->lord, s, q, memlord_i_visit_alive, x);
         memlord_i_shard_resume(s);
+        if (memlord_i_query_split(q, x->alive_count)) continue;
         if (x->alive_count <= x->alive_cap) return 1;
         memlord_i_free(x->lord, x->alive, x->alive_cap * sizeof *x->alive);
         for (cap = x->alive_cap ? x->alive_cap : 128; cap < x->alive_count;) cap *= 2;
@@ -14391,12 +14413,18 @@ static MEMLORD_I_COLD int memlord_i_alive_copy(memlord_i_export *x, memlord_i_sh
 static MEMLORD_I_COLD void memlord_i_alive_each(memlord_i_export *x, memlord_i_alive_fn fn) {
     uint32_t i;
     size_t k;
-    for (i = 0; i < MEMLORD_I_SHARDS && !x->o->failed; i++) {
-        if (!memlord_i_alive_copy(x, &x->lord->shards[i])) {
-            x->r->result = MEMLORD_E_NOMEM;
-            return;
-        }
-        for (k = 0; k < x->alive_count; k++) fn(x, &x->alive[k]);
+    for (i = 0; i < MEMLORD_I_SHARDS; i++) {
+        memlord_i_query q;
+        memset(&q, 0, sizeof q);
+        q.sel = memlord_device_all();
+        do {
+            if (x->o->failed) return;
+            if (!memlord_i_alive_copy(x, &x->lord->shards[i], &q)) {
+                x->r->result = MEMLORD_E_NOMEM;
+                return;
+            }
+            for (k = 0; k < x->alive_count; k++) fn(x, &x->alive[k]);
+        } while (++q.part < q.parts);
     }
 }
 

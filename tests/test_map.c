@@ -275,6 +275,57 @@ static void the_peak_of_a_crowd_is_exact(void **state) {
     assert_int_equal(memlord_peak(lord, cuda(0)), 10 * LIVE + 99);
 }
 
+/* -- walks -- */
+
+enum { CLOSE = 65536 }; /* blocks of 32 bytes in one region of 2 MiB, and so in one shard */
+typedef struct met {
+    memlord *lord;
+    test_heap *heap;
+    uint64_t most; /* bytes the ledger had meanwhile */
+    unsigned char times[CLOSE];
+} met;
+
+static uint64_t in_one_region(uint64_t i) { return 0x7f5500000000u + i * 32; }
+
+static int meet(void *user, const memlord_block_info *info) {
+    met *m = (met *)user;
+    uint64_t i = (info->storage - in_one_region(0)) / 32;
+    if (i < CLOSE) m->times[i]++;
+    if (m->heap->bytes > m->most) m->most = m->heap->bytes;
+    return 0;
+}
+/* Frees every other block it meets, and makes the table grow. */
+static int meet_and_change(void *user, const memlord_block_info *info) {
+    met *m = (met *)user;
+    uint64_t i = (info->storage - in_one_region(0)) / 32;
+    (void)meet(user, info);
+    if (i < CLOSE && i % 2) (void)memlord_free(m->lord, cpu(), info->storage, NULL);
+    return memlord_alloc(m->lord, cuda(0), in_one_region(i) + 16, 1, NULL) != MEMLORD_OK;
+}
+
+static void meet_all(void **state, memlord_block_fn fn, memlord_device sel) {
+    test_case *t = (test_case *)*state;
+    met *m = (met *)calloc(1, sizeof *m);
+    uint64_t i, before;
+    assert_non_null(m);
+    m->lord = t->lord;
+    m->heap = &t->heap;
+    for (i = 0; i < CLOSE; i++)
+        assert_ok(memlord_alloc(t->lord, cpu(), in_one_region(i), 32, NULL));
+    before = t->heap.bytes;
+    assert_ok(memlord_blocks_each(t->lord, sel, 0, fn, m));
+    for (i = 0; i < CLOSE; i++) assert_int_equal(m->times[i], 1);
+    if (fn == meet) assert_in_range(m->most, before, before + (2u << 20));
+    free(m);
+}
+
+static void a_walk_meets_every_block_of_a_close_crowd_once(void **state) {
+    meet_all(state, meet, all());
+}
+static void and_so_it_does_while_the_crowd_changes(void **state) {
+    meet_all(state, meet_and_change, cpu());
+}
+
 /* -- two threads, each with blocks of its own, and then with the other's -- */
 
 static void *free_the_odd_ones(void *user) {
@@ -317,6 +368,8 @@ int main(void) {
         TEST(a_described_one_is_freed_as_any),
         TEST(a_tagged_one_is_taken_off_its_tag_after_its_end),
         TEST(the_peak_of_a_crowd_is_exact),
+        TEST(a_walk_meets_every_block_of_a_close_crowd_once),
+        TEST(and_so_it_does_while_the_crowd_changes),
         TEST(what_one_thread_made_another_can_free),
     };
     return cmocka_run_group_tests_name("map", tests, NULL, NULL);
