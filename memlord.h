@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.3.0, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.3.1, C99 and C++11, SPDX-License-Identifier: MIT
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
     device (cpu, pinned, mapped, cuda:0, ...), who put them there, what the peak was
@@ -229,8 +229,8 @@
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 3
-#define MEMLORD_VERSION_PATCH 0
-#define MEMLORD_VERSION "0.3.0"
+#define MEMLORD_VERSION_PATCH 1
+#define MEMLORD_VERSION "0.3.1"
 
 #if defined(__GNUC__)
 #define MEMLORD_I_INLINE static inline __attribute__((unused))
@@ -3245,7 +3245,7 @@ typedef struct memlord_i_nest { /* a thread's scopes */
 
 /* Events of one thread, in a row. */
 typedef struct memlord_i_burst {
-    memlord_i_u64 turn;   /* another each time it is given out; 0: never */
+    memlord_i_u64 turn;   /* another each time it is given out; 0: not yet, or just now */
     memlord_i_u32 taken;  /* a thread writes it */
     memlord_i_u32 count, thread;
     memlord_i_u32 most;   /* events it has room for; 0 once there is another ring */
@@ -6674,11 +6674,12 @@ static MEMLORD_I_NOINLINE memlord_i_burst *memlord_i_burst_next(memlord *lord, m
             memlord_i_burst_drop(lord, b);
             continue;
         }
-        memlord_i_u64_store(&b->turn, turn + 1); /* before any new event: those are releases */
+        memlord_i_u64_store(&b->turn, 0); /* before the count, which is a release as events are */
         memlord_i_burst_lose(lord, b);
         memlord_i_u32_store_release(&b->count, 0);
         memlord_i_u32_store_release(&b->thread, t->id / 2 - 1);
         b->slot = slot;
+        memlord_i_u64_store_release(&b->turn, turn + 1); /* pairs with memlord_i_stream_first */
         return t->burst = b;
     }
     memlord_i_events_lost(lord, slot, 1);
