@@ -723,6 +723,7 @@ MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
 enum { /* of cuda.h */
     MEMLORD_CUDA_I_NOT_READY = 600,
     MEMLORD_CUDA_I_CAPTURE_FIRST = 900, /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED .. */
+    MEMLORD_CUDA_I_CAPTURED_EVENT = 907,
     MEMLORD_CUDA_I_CAPTURE_LAST = 908,  /* .. CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
     MEMLORD_CUDA_I_MODE_RELAXED = 2,
     MEMLORD_CUDA_I_ATTRIBUTE_INTEGRATED = 18,
@@ -1404,6 +1405,7 @@ static int memlord_cuda_i_fence_done(void *user) {
     r = d->event_query(fence->event);
     memlord_cuda_i_leave_context(d, &mode);
     if (r == 0) return 1;
+    if (r == MEMLORD_CUDA_I_CAPTURED_EVENT) fence->recorded = 0; /* a capture took it: once more */
     return r == MEMLORD_CUDA_I_NOT_READY || memlord_cuda_i_is_capture(r) ? 0 : -1;
 }
 
@@ -1411,8 +1413,8 @@ static void memlord_cuda_i_fence_drop(void *user) {
     memlord_cuda_i_fence_give((memlord_cuda_i_fence *)user);
 }
 
-/* A fence on what a stream was given so far. Per-thread streams share a handle, and are told apart
-   by the thread. 0: no memory. */
+/* A fence on what a stream was given so far. Default streams share a handle, and are told apart
+   by their context, and per-thread ones by the thread. 0: no memory. */
 static int memlord_cuda_i_fence_make(memlord *lord, const void *ptr, cudaStream_t stream,
                                      memlord_fence *out) {
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
@@ -1428,6 +1430,8 @@ static int memlord_cuda_i_fence_make(memlord *lord, const void *ptr, cudaStream_
     out->drop = memlord_cuda_i_fence_drop;
     out->queue = (uint64_t)(uintptr_t)stream;
     if (stream == cudaStreamPerThread) out->queue |= memlord_cuda_i_thread_id() << 2;
+    if (memlord_cuda_i_is_default(stream)) /* golden ratio: keeps contexts and threads apart */
+        out->queue += (uint64_t)(uintptr_t)context * 0x9e3779b97f4a7c15u;
     return 1;
 }
 

@@ -117,7 +117,18 @@ static cudaError_t stream_after(cudaStream_t later, cudaStream_t earlier) {
     return r;
 }
 
-/* -- what PyTorch calls -- */
+/* -- what PyTorch calls: it names a device, but does not make it current, and NULL is the stream of
+   the device that is -- */
+
+/* Answers which was current before, -1: that one, or none. */
+static int device_enter(int device) {
+    int before;
+    if (device < 0 || cudaGetDevice(&before) != cudaSuccess || before == device) return -1;
+    return cudaSetDevice(device) == cudaSuccess ? before : -1;
+}
+static void device_leave(int before) {
+    if (before >= 0) (void)cudaSetDevice(before);
+}
 
 /* PyTorch does not look at a NULL: say why there is one. */
 void *memlord_torch_alloc(ssize_t size, int device, cudaStream_t stream) {
@@ -125,8 +136,11 @@ void *memlord_torch_alloc(ssize_t size, int device, cudaStream_t stream) {
     void *ptr = NULL;
     char text[512];
     cudaError_t r;
+    int before;
     if (size <= 0) return NULL;
+    before = device_enter(device);
     r = memlord_cuda_malloc_async(lord(), &ptr, (size_t)size, stream, site);
+    device_leave(before);
     if (r == cudaSuccess) return ptr;
     memlord_explain(lord(), gpu(device < 0 ? 0 : device), (uint64_t)size, text, sizeof text);
     fprintf(stderr, "memlord_torch: %s: %s\n", cudaGetErrorString(r), text);
@@ -135,17 +149,25 @@ void *memlord_torch_alloc(ssize_t size, int device, cudaStream_t stream) {
 
 void memlord_torch_free(void *ptr, ssize_t size, int device, cudaStream_t stream) {
     cudaStream_t other;
-    (void)size, (void)device;
+    int before;
+    (void)size;
     if (!ptr) return;
+    before = device_enter(device);
     while (use_take(ptr, &other))
         if (stream_after(stream, other) != cudaSuccess) (void)cudaStreamSynchronize(other);
     if (memlord_cuda_free_async(lord(), ptr, stream, NULL) != cudaSuccess)
         fprintf(stderr, "memlord_torch: a block could not be freed\n");
+    device_leave(before);
 }
 
 void memlord_torch_record_stream(void *ptr, cudaStream_t stream) {
+    memlord_block_info block;
+    int before = -1;
+    if (memlord_block_find(lord(), gpu(0), MEMLORD_KEY(ptr), &block) == MEMLORD_OK)
+        before = device_enter(block.device.index);
     (void)memlord_cuda_record_use(lord(), ptr, stream);
     if (!use_add(ptr, stream)) (void)cudaStreamSynchronize(stream); /* no room to remember it */
+    device_leave(before);
 }
 
 void memlord_torch_empty_cache(void) {

@@ -231,6 +231,22 @@ static void the_default_stream_is_that_of_the_current_context(void **state) {
     assert_int_equal(memlord_retire(lord, all()), 20);
 }
 
+static void the_default_streams_of_two_devices_are_two(void **state) {
+    memlord *lord = test_lord(state);
+    void *ptr;
+    assert_cuda(cudaSetDevice(0));
+    ptr = block(lord, 1000);
+    fake_stream_work(NULL);
+    assert_ok(memlord_cuda_record_use(lord, ptr, NULL));
+    assert_cuda(cudaSetDevice(1));
+    assert_ok(memlord_cuda_record_use(lord, ptr, NULL)); /* not in place of the first */
+    assert_cuda(cudaSetDevice(0));
+    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    assert_int_equal(pending(lord), 1000);
+    fake_stream_finish(NULL);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+}
+
 static void *free_from_elsewhere(void *user) {
     void **args = (void **)user;
     args[2] = memlord_cuda_free_on_stream((memlord *)args[0], args[1], NULL, NULL) == MEMLORD_OK
@@ -488,6 +504,7 @@ int main(void) {
         TEST_CUDA(a_stream_destroyed_after_the_free_is_not_asked_again),
         TEST_CUDA(events_gone_with_a_reset_are_replaced),
         TEST_CUDA(the_default_stream_is_that_of_the_current_context),
+        TEST_CUDA(the_default_streams_of_two_devices_are_two),
         TEST_CUDA(a_thread_without_a_context_uses_that_of_the_blocks_device),
         TEST_CUDA(per_thread_streams_of_two_threads_are_two),
         TEST_CUDA(a_captured_stream_gets_its_event_after_the_capture),

@@ -68,6 +68,29 @@ static void child_totals(void *user) {
     child_check(p.reserved(0) == 0 && fake_live() == 0);
 }
 
+static void child_two_devices(void *user) {
+    plugin p = load();
+    int current = -1;
+    void *ptr;
+    (void)user;
+    cudaSetDevice(1);
+    fake_stream_work(NULL); /* device 1's default stream */
+    cudaSetDevice(0);
+    ptr = p.alloc(1000, 1, NULL);
+    child_check(ptr && p.allocated(1) == 1000 && p.allocated(0) == 0);
+    p.record_stream(ptr, NULL);
+    p.free(ptr, 1000, 1, NULL);
+    child_check(p.pending(1) == 1000); /* device 0's is idle, and has nothing to do with it */
+    child_check(cudaGetDevice(&current) == cudaSuccess && current == 0);
+    cudaSetDevice(1);
+    fake_stream_finish(NULL);
+    child_check(p.pending(1) == 0 && p.allocated(1) == 0);
+}
+static void a_device_that_is_not_current_has_its_own_stream(void **state) {
+    (void)state;
+    in_child(child_two_devices, NULL);
+}
+
 static void its_totals_are_what_torch_asked_for(void **state) {
     (void)state;
     in_child(child_totals, NULL);
@@ -152,6 +175,7 @@ static void a_report_is_written_when_the_process_ends(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(its_totals_are_what_torch_asked_for),
+        cmocka_unit_test(a_device_that_is_not_current_has_its_own_stream),
         cmocka_unit_test(a_recorded_stream_holds_back_block_and_memory),
         cmocka_unit_test(an_allocation_that_finds_no_memory_is_tried_again),
         cmocka_unit_test(a_report_is_written_when_the_process_ends),
