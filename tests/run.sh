@@ -1,6 +1,6 @@
 #!/bin/sh
-# tests/run.sh SUITE...: runs programs and scripts that speak TAP, shows what failed, and ends
-# with one line, "N passed, N failed". No test run is a failure, and so is a suite that ended
+# tests/run.sh SUITE...: runs programs and scripts that speak TAP, shows what failed and why what
+# was skipped was, and ends with one line, "N passed, N failed". No test run is a failure, and so is a suite that ended
 # badly or ran fewer tests than it planned.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -55,6 +55,7 @@ suite() {
     printf '%-32s %4d passed, %d failed' "$1" "$passed" "$failed"
     [ "$skipped" -eq 0 ] || printf ', %d skipped' "$skipped"
     printf ' (%d s)\n' "$(($(date +%s) - started))"
+    sed -n 's/^ok .*# SKIP *//p' $log | sort | uniq -c | sed 's/^ *\([0-9]*\) /  skipped \1: /'
     [ "$failed" -eq 0 ] || grep -v '^ok ' $log | cut -c1-300 | tail -n 60
 }
 
