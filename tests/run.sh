@@ -1,7 +1,7 @@
 #!/bin/sh
 # tests/run.sh SUITE...: runs programs and scripts that speak TAP, shows what failed and why what
-# was skipped was, and ends with one line, "N passed, N failed". No test run is a failure, and so is a suite that ended
-# badly or ran fewer tests than it planned.
+# was skipped was, and ends with one line, "N passed, N failed". No test run is a failure, and so
+# is a suite that ended badly or ran fewer tests than it planned.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 log=build/test.log
