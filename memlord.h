@@ -5015,35 +5015,46 @@ typedef struct memlord_i_seat {
     memlord_i_shard *shard;
     memlord_i_entry *entry;
     memlord_i_bucket *bucket; /* NULL: in a sparse table */
-    uint64_t header;          /* what it will be */
+    uint64_t hash, header;    /* of a bucket: as it is, then as it will be */
 } memlord_i_seat;
+
+/* Where to look; 0: the table is not one's own. */
+static MEMLORD_I_HOT int memlord_i_seat_of(const memlord_i_thread *t, memlord_i_shard *s,
+                                           uint32_t state, uint64_t key, memlord_i_seat *seat) {
+    seat->shard = s;
+    seat->bucket = NULL;
+    seat->entry = NULL;
+    seat->hash = seat->header = 0;
+    if (state == t->sparse_id) {
+        seat->entry = memlord_i_sparse_at(s, memlord_i_sparse_home(s, key));
+        return 1;
+    }
+    if (MEMLORD_I_UNLIKELY(state != t->id)) return 0;
+    seat->hash = memlord_i_hash(key);
+    seat->bucket = memlord_i_home(s, seat->hash);
+    MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
+    seat->header = memlord_i_u64_load(&seat->bucket->header);
+    return 1;
+}
 
 /* 1: a key that is not live may go there. */
 static MEMLORD_I_HOT int memlord_i_seat_vacant(const memlord_i_thread *t, memlord_i_shard *s,
                                                uint32_t state, uint64_t key,
                                                memlord_i_seat *seat) {
-    uint64_t hash, header, vacant;
+    uint64_t tag, vacant;
     unsigned i;
-    seat->shard = s;
-    seat->bucket = NULL;
-    seat->header = 0;
-    if (state == t->sparse_id) {
-        seat->entry = memlord_i_sparse_at(s, memlord_i_sparse_home(s, key));
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_of(t, s, state, key, seat))) return 0;
+    if (!seat->bucket)
         return !seat->entry->key && (int32_t)memlord_i_u32_load(&s->displaced) > 0;
-    }
-    if (MEMLORD_I_UNLIKELY(state != t->id)) return 0;
-    hash = memlord_i_hash(key);
-    seat->bucket = memlord_i_home(s, hash);
-    MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
-    header = memlord_i_u64_load(&seat->bucket->header);
-    vacant = memlord_i_vacant(header);
-    if (MEMLORD_I_UNLIKELY(((header >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) |
-                           memlord_i_match_first(header, MEMLORD_I_HASH_TAG(hash))) ||
+    tag = MEMLORD_I_HASH_TAG(seat->hash);
+    vacant = memlord_i_vacant(seat->header);
+    if (MEMLORD_I_UNLIKELY(((seat->header >> MEMLORD_I_HASH_NIBBLE(seat->hash)) & 15) |
+                           memlord_i_match_first(seat->header, tag)) ||
         MEMLORD_I_UNLIKELY(!vacant))
         return 0;
     i = memlord_i_first(vacant);
     seat->entry = &seat->bucket->at[i];
-    seat->header = header | MEMLORD_I_HASH_TAG(hash) << (8 * i);
+    seat->header |= tag << (8 * i);
     return 1;
 }
 static MEMLORD_I_HOT void memlord_i_seat_take(const memlord_i_seat *seat, uint64_t key,
@@ -5060,25 +5071,16 @@ static MEMLORD_I_HOT void memlord_i_seat_take(const memlord_i_seat *seat, uint64
 /* 1: the key is there. */
 static MEMLORD_I_HOT int memlord_i_seat_held(const memlord_i_thread *t, memlord_i_shard *s,
                                              uint32_t state, uint64_t key, memlord_i_seat *seat) {
-    uint64_t hash, header, match;
+    uint64_t tag, match;
     unsigned i;
-    seat->shard = s;
-    seat->bucket = NULL;
-    seat->header = 0;
-    if (state == t->sparse_id) {
-        seat->entry = memlord_i_sparse_at(s, memlord_i_sparse_home(s, key));
-        return seat->entry->key == key && !seat->entry[1].key;
-    }
-    if (MEMLORD_I_UNLIKELY(state != t->id)) return 0;
-    hash = memlord_i_hash(key);
-    seat->bucket = memlord_i_home(s, hash);
-    MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
-    header = memlord_i_u64_load(&seat->bucket->header);
-    match = memlord_i_match_first(header, MEMLORD_I_HASH_TAG(hash));
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_of(t, s, state, key, seat))) return 0;
+    if (!seat->bucket) return seat->entry->key == key && !seat->entry[1].key;
+    tag = MEMLORD_I_HASH_TAG(seat->hash);
+    match = memlord_i_match_first(seat->header, tag);
     if (MEMLORD_I_UNLIKELY(!match)) return 0;
     i = memlord_i_first(match);
     seat->entry = &seat->bucket->at[i];
-    seat->header = header ^ (MEMLORD_I_HASH_TAG(hash) << (8 * i));
+    seat->header ^= tag << (8 * i);
     return seat->entry->key == key;
 }
 static MEMLORD_I_HOT void memlord_i_seat_clear(const memlord_i_seat *seat) {
@@ -17197,8 +17199,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, meml
     memlord_i_seat seat;
     uint64_t word1, bytes;
     uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_key_plain(storage) ||
-                           !memlord_i_seat_held(t, s, memlord_i_enter(t, s, 1), storage, &seat)))
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(t, s, memlord_i_enter(t, s, 1), storage, &seat)))
         return memlord_i_end_near(lord, t, device, storage, how, NULL);
     word1 = seat.entry->word1;
     if (MEMLORD_I_UNLIKELY((seat.entry->word2 << MEMLORD_I_BORN_BITS) ||

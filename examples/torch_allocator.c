@@ -163,7 +163,7 @@ void memlord_torch_free(void *ptr, ssize_t size, int device, cudaStream_t stream
 void memlord_torch_record_stream(void *ptr, cudaStream_t stream) {
     memlord_block_info block;
     int before = -1;
-    if (memlord_block_find(lord(), gpu(0), MEMLORD_KEY(ptr), &block) == MEMLORD_OK)
+    if (lord() && memlord_block_find(lord(), gpu(0), MEMLORD_KEY(ptr), &block) == MEMLORD_OK)
         before = device_enter(block.device.index);
     (void)memlord_cuda_record_use(lord(), ptr, stream);
     if (!use_add(ptr, stream)) (void)cudaStreamSynchronize(stream); /* no room to remember it */
