@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.3.1, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.3.2, C99 and C++11, SPDX-License-Identifier: MIT
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
     device (cpu, pinned, mapped, cuda:0, ...), who put them there, what the peak was
@@ -230,7 +230,7 @@
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 3
 #define MEMLORD_VERSION_PATCH 1
-#define MEMLORD_VERSION "0.3.1"
+#define MEMLORD_VERSION "0.3.2"
 
 #if defined(__GNUC__)
 #define MEMLORD_I_INLINE static inline __attribute__((unused))
@@ -9393,7 +9393,7 @@ static void memlord_i_watch_set(memlord *lord, uint32_t slot, memlord_i_watch *w
         up = again > t ? again : t;
         low = v->metric == MEMLORD_METRIC_FREED ? 0 : t - t / 8;
     }
-    v->nearby = v->due || published < memlord_i_signed(low);
+    v->nearby = v->due || (w->spent && published < memlord_i_signed(low));
     if (v->metric != MEMLORD_METRIC_FREED && v->live + twice * margin >= up) v->nearby = 1;
     if (v->metric != MEMLORD_METRIC_ALLOCATED && v->freed + twice * unseen >= up) v->nearby = 1;
     memlord_i_u64_store(&w->soon_up, v->metric == MEMLORD_METRIC_FREED

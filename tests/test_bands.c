@@ -519,6 +519,12 @@ static void a_call_that_fails_fires_nothing(void **state) {
 
 /* -- never a call late, however little each call adds -- */
 
+static int setup_fakes_sites(void **state) {
+    return test_open_fakes(state, MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_SITES);
+}
+#define TEST_FAKES_SITES(name)                                                                \
+    cmocka_unit_test_setup_teardown(name, setup_fakes_sites, test_teardown)
+
 /* Blocks of one size, up to a threshold of live bytes and then to one of freed ones. */
 static void cross_with_blocks_of(test_case *t, uint64_t bytes, uint64_t threshold) {
     uint64_t runs = t->gc.runs, live = 0, freed, first = t->key + 64, key;
@@ -629,6 +635,29 @@ static void nor_two_threads_close_to_the_threshold(void **state) {
 
 static void nor_are_their_frees(void **state) {
     cross_with_threads((test_case *)*state, FREED, 8, 4 * MIB);
+}
+
+/* Blocks of a table that is small, then of one that is large: each takes a way of its own. */
+static void nor_is_one_block_freed_again_and_again(void **state) {
+    enum { BLOCKS = 5000, TRIED = 5, BYTES = 4000 };
+    test_case *t = (test_case *)*state;
+    const uint64_t threshold = 32 * MIB, heap = (uint64_t)1 << 40;
+    uint64_t blocks, made = 0, i, freed, runs;
+    for (blocks = TRIED; blocks <= BLOCKS; blocks += BLOCKS - TRIED) {
+        for (; made < blocks; made++)
+            assert_ok(memlord_alloc(t->lord, cuda(0), heap + made * 48, BYTES, NULL));
+        for (i = 0; i < TRIED; i++) {
+            test_threshold(t->lord, FREED, threshold);
+            runs = t->gc.runs;
+            for (freed = 0; freed < threshold; freed += BYTES) {
+                if (t->gc.runs != runs) fail_msg("fired at %d freed bytes", (int)freed);
+                memlord_free(t->lord, cuda(0), heap + i * 48, NULL);
+                memlord_alloc(t->lord, cuda(0), heap + i * 48, BYTES, NULL);
+            }
+            assert_int_equal(t->gc.runs, runs + 1);
+            assert_int_equal(t->gc.last.value, freed);
+        }
+    }
 }
 
 /* Threads that come one after another, and stay or go. */
@@ -1236,6 +1265,10 @@ int main(void) {
         TEST_FAKES(several_threads_are_never_a_call_late),
         TEST_FAKES(nor_two_threads_close_to_the_threshold),
         TEST_FAKES(nor_are_their_frees),
+        TEST_FAKES_SITES(several_threads_are_never_a_call_late),
+        TEST_FAKES(nor_is_one_block_freed_again_and_again),
+        TEST_FAKES_SITES(nor_are_their_frees),
+        TEST_FAKES_SITES(nor_is_one_block_freed_again_and_again),
         TEST_FAKES(nor_when_threads_come_and_go),
         TEST_FAKES(a_new_strategy_counts_what_threads_hold_back),
         TEST_FAKES(a_strategy_switched_on_counts_what_threads_hold_back),
