@@ -229,7 +229,7 @@
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 3
-#define MEMLORD_VERSION_PATCH 1
+#define MEMLORD_VERSION_PATCH 2
 #define MEMLORD_VERSION "0.3.2"
 
 #if defined(__GNUC__)
@@ -3277,12 +3277,13 @@ typedef struct memlord_i_thread {
     uint32_t id, sparse_id; /* 4, 6, 8 ... and 1 more: the state of the shards it owns */
     memlord_i_u32 special; /* what keeps a call off the plain path */
     const char *tag;       /* the innermost, a kept name; NULL: none */
-    uint32_t tag_slot;     /* the device tag_row is for */
-    uint32_t tag_row;      /* 0: look it up */
-    uint32_t tag_depth;
-    memlord_i_cell *tag_cell; /* of tag_row; NULL: none */
+    uint32_t tag_slot;     /* the device tag_row and tag_cell are for; 0: look them up */
+    uint32_t tag_row;
+    memlord_i_cell *tag_cell; /* NULL with slot 0 */
     memlord_i_known *known;   /* 2^(64 - shift), each where its key leads to */
     uint32_t known_shift;
+    uint32_t tag_depth;
+    memlord_i_cell *site_cell; /* of the call under way on a short way; NULL: none */
     memlord_i_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* cells of devices, by slot; 0: none */
     memlord_i_book books[MEMLORD_I_BOOKS];          /* cells of sites and tags */
     memlord_i_ptr next;    /* all records of the ledger; push only */
@@ -4075,11 +4076,16 @@ static void memlord_i_nest_close(memlord_i_thread *t);
 static void memlord_i_nest_forget(memlord_i_thread *t);
 #endif
 
+static void memlord_i_tag_forget(memlord_i_thread *t) {
+    t->tag_slot = 0;
+    t->tag_cell = NULL;
+}
 /* Forgets what the thread was in the middle of. */
 static void memlord_i_thread_clear(memlord_i_thread *t) {
     memlord_i_burst_leave(t);
     t->tag = NULL;
-    t->tag_depth = t->tag_row = 0;
+    t->tag_depth = 0;
+    memlord_i_tag_forget(t);
     t->open_tickets = 0;
     t->retrying = 0;
     memlord_i_special(
@@ -5009,52 +5015,30 @@ static MEMLORD_I_NOINLINE int memlord_i_map_take_any(memlord *lord, memlord_i_th
     return memlord_i_map_take(lord, t, type, key, out, 0);
 }
 
-/* -- the shortest way: the first place of a table of one's own. A look changes nothing -- */
+/* -- the shortest way: the first bucket of a dense table of one's own. A look changes nothing -- */
 
 typedef struct memlord_i_seat {
-    memlord_i_shard *shard;
+    memlord_i_bucket *bucket;
     memlord_i_entry *entry;
-    memlord_i_bucket *bucket; /* NULL: in a sparse table */
-    uint64_t hash, header;    /* of a bucket: as it is, then as it will be */
+    uint64_t header; /* as it will be */
 } memlord_i_seat;
 
-/* Where to look; 0: the table is not one's own. */
-static MEMLORD_I_HOT int memlord_i_seat_of(const memlord_i_thread *t, memlord_i_shard *s,
-                                           uint32_t state, uint64_t key, memlord_i_seat *seat) {
-    seat->shard = s;
-    seat->bucket = NULL;
-    seat->entry = NULL;
-    seat->hash = seat->header = 0;
-    if (state == t->sparse_id) {
-        seat->entry = memlord_i_sparse_at(s, memlord_i_sparse_home(s, key));
-        return 1;
-    }
-    if (MEMLORD_I_UNLIKELY(state != t->id)) return 0;
-    seat->hash = memlord_i_hash(key);
-    seat->bucket = memlord_i_home(s, seat->hash);
-    MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
-    seat->header = memlord_i_u64_load(&seat->bucket->header);
-    return 1;
-}
-
 /* 1: a key that is not live may go there. */
-static MEMLORD_I_HOT int memlord_i_seat_vacant(const memlord_i_thread *t, memlord_i_shard *s,
-                                               uint32_t state, uint64_t key,
+static MEMLORD_I_HOT int memlord_i_seat_vacant(const memlord_i_shard *s, uint64_t key,
                                                memlord_i_seat *seat) {
-    uint64_t tag, vacant;
+    uint64_t hash = memlord_i_hash(key), tag = MEMLORD_I_HASH_TAG(hash), header, vacant;
     unsigned i;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_of(t, s, state, key, seat))) return 0;
-    if (!seat->bucket)
-        return !seat->entry->key && (int32_t)memlord_i_u32_load(&s->displaced) > 0;
-    tag = MEMLORD_I_HASH_TAG(seat->hash);
-    vacant = memlord_i_vacant(seat->header);
-    if (MEMLORD_I_UNLIKELY(((seat->header >> MEMLORD_I_HASH_NIBBLE(seat->hash)) & 15) |
-                           memlord_i_match_first(seat->header, tag)) ||
+    seat->bucket = memlord_i_home(s, hash);
+    MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
+    header = memlord_i_u64_load(&seat->bucket->header);
+    vacant = memlord_i_vacant(header);
+    if (MEMLORD_I_UNLIKELY(((header >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) |
+                           memlord_i_match_first(header, tag)) ||
         MEMLORD_I_UNLIKELY(!vacant))
         return 0;
     i = memlord_i_first(vacant);
     seat->entry = &seat->bucket->at[i];
-    seat->header |= tag << (8 * i);
+    seat->header = header | tag << (8 * i);
     return 1;
 }
 static MEMLORD_I_HOT void memlord_i_seat_take(const memlord_i_seat *seat, uint64_t key,
@@ -5062,34 +5046,26 @@ static MEMLORD_I_HOT void memlord_i_seat_take(const memlord_i_seat *seat, uint64
     seat->entry->key = key;
     seat->entry->word1 = word1;
     seat->entry->word2 = word2;
-    if (seat->bucket)
-        memlord_i_u64_store(&seat->bucket->header, seat->header);
-    else
-        (void)memlord_i_u32_own_take(&seat->shard->displaced);
+    memlord_i_u64_store(&seat->bucket->header, seat->header);
 }
 
 /* 1: the key is there. */
-static MEMLORD_I_HOT int memlord_i_seat_held(const memlord_i_thread *t, memlord_i_shard *s,
-                                             uint32_t state, uint64_t key, memlord_i_seat *seat) {
-    uint64_t tag, match;
+static MEMLORD_I_HOT int memlord_i_seat_held(const memlord_i_shard *s, uint64_t key,
+                                             memlord_i_seat *seat) {
+    uint64_t hash = memlord_i_hash(key), tag = MEMLORD_I_HASH_TAG(hash), header, match;
     unsigned i;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_of(t, s, state, key, seat))) return 0;
-    if (!seat->bucket) return seat->entry->key == key && !seat->entry[1].key;
-    tag = MEMLORD_I_HASH_TAG(seat->hash);
-    match = memlord_i_match_first(seat->header, tag);
+    seat->bucket = memlord_i_home(s, hash);
+    MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
+    header = memlord_i_u64_load(&seat->bucket->header);
+    match = memlord_i_match_first(header, tag);
     if (MEMLORD_I_UNLIKELY(!match)) return 0;
     i = memlord_i_first(match);
     seat->entry = &seat->bucket->at[i];
-    seat->header ^= tag << (8 * i);
+    seat->header = header ^ tag << (8 * i);
     return seat->entry->key == key;
 }
 static MEMLORD_I_HOT void memlord_i_seat_clear(const memlord_i_seat *seat) {
-    if (seat->bucket) {
-        memlord_i_u64_store(&seat->bucket->header, seat->header);
-    } else {
-        seat->entry->key = 0;
-        memlord_i_u32_own_add(&seat->shard->displaced, 1);
-    }
+    memlord_i_u64_store(&seat->bucket->header, seat->header);
 }
 
 /* -- the general path: a key's whole window, locked -- */
@@ -6538,6 +6514,15 @@ static uint32_t memlord_i_scope_of(memlord *lord, uint64_t word2) {
     return memlord_i_birth_at(lord, (uint32_t)(born & MEMLORD_I_MARK_MAX))->scope;
 }
 
+/* Looks up the row and the cell of the thread's tag on a device. Not inside. */
+static MEMLORD_I_COLD void memlord_i_tag_known(memlord *lord, memlord_i_thread *t, uint32_t slot) {
+    t->tag_row = memlord_i_row_of(lord, MEMLORD_I_TAG, t->tag, slot);
+    t->tag_cell = NULL;
+    if (t->tag_row)
+        t->tag_cell = memlord_i_cell_make(lord, t, MEMLORD_I_TAG, t->tag_row, memlord_i_alloc);
+    t->tag_slot = t->tag_cell ? slot : 0;
+}
+
 /* The word2 of an allocation by this thread, here; makes the thread's cells for its rows. Not
    inside. */
 static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t slot,
@@ -6548,14 +6533,8 @@ static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t 
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
         site_row = memlord_i_site_row(lord, t, site, slot);
     if (t->tag) {
-        if (!t->tag_row || t->tag_slot != slot) {
-            t->tag_row = memlord_i_row_of(lord, MEMLORD_I_TAG, t->tag, slot);
-            t->tag_slot = slot;
-        }
+        if (t->tag_slot != slot) memlord_i_tag_known(lord, t, slot);
         tag_row = t->tag_row;
-        t->tag_cell = NULL;
-        if (tag_row)
-            t->tag_cell = memlord_i_cell_make(lord, t, MEMLORD_I_TAG, tag_row, memlord_i_alloc);
     }
     return memlord_i_born_of(lord, t) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
 }
@@ -16804,6 +16783,75 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_alert(memlord *lord, meml
     return memlord_i_duty(lord, t, slot, 0);
 }
 
+/* 1: a plain alloc raises none of its levels to a new height. */
+static MEMLORD_I_HOT int memlord_i_rows_fit(const memlord_i_thread *t, uint32_t slot,
+                                            uint64_t bytes) {
+    return memlord_i_cell_fits(memlord_i_cell_own(t, slot), bytes) &&
+           (!t->site_cell || memlord_i_cell_fits(t->site_cell, bytes)) &&
+           (!t->tag_cell || memlord_i_cell_fits(t->tag_cell, bytes));
+}
+/* Counts a plain alloc, and ends it. */
+static MEMLORD_I_HOT memlord_result memlord_i_rows_opened(memlord *lord, memlord_i_thread *t,
+                                                          uint32_t slot, uint64_t storage,
+                                                          uint64_t bytes, uint64_t rows) {
+    memlord_i_cell_opened(memlord_i_cell_own(t, slot), bytes);
+    if (t->site_cell) memlord_i_cell_opened(t->site_cell, bytes);
+    if (t->tag_cell) memlord_i_cell_opened(t->tag_cell, bytes);
+    memlord_i_leave(t);
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
+        return memlord_i_alloc_alert(lord, t, slot, storage, bytes, rows);
+    return MEMLORD_OK;
+}
+
+/* The slot after another: after the last comes the one that is marked taken, then the first. */
+static MEMLORD_I_HOT memlord_i_entry *memlord_i_sparse_after(const memlord_i_shard *s,
+                                                             memlord_i_entry *e) {
+    return e[1].key == UINT64_MAX ? memlord_i_sparse_at(s, 0) : e + 1;
+}
+
+/* memlord_i_alloc_rows in a sparse table, and in a dense one. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_sparse(memlord *lord,
+                                                                     memlord_i_thread *t,
+                                                                     uint32_t slot,
+                                                                     uint64_t storage,
+                                                                     uint64_t bytes,
+                                                                     uint64_t rows) {
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    memlord_i_entry *e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
+    if (MEMLORD_I_UNLIKELY((int32_t)memlord_i_u32_load(&s->displaced) <= 0 ||
+                           !memlord_i_rows_fit(t, slot, bytes)))
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    for (; MEMLORD_I_UNLIKELY(e->key != 0); e = memlord_i_sparse_after(s, e))
+        if (MEMLORD_I_UNLIKELY(e->key == storage))
+            return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    e->key = storage;
+    e->word1 = memlord_i_word1(bytes, slot);
+    e->word2 = rows;
+    (void)memlord_i_u32_own_take(&s->displaced);
+    return memlord_i_rows_opened(lord, t, slot, storage, bytes, rows);
+}
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lord,
+                                                                    memlord_i_thread *t,
+                                                                    uint32_t slot,
+                                                                    uint64_t storage,
+                                                                    uint64_t bytes,
+                                                                    uint64_t rows) {
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    memlord_i_seat seat;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(s, storage, &seat) ||
+                           !memlord_i_rows_fit(t, slot, bytes)))
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
+    return memlord_i_rows_opened(lord, t, slot, storage, bytes, rows);
+}
+
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_odd(memlord *lord, uint32_t slot,
+                                                             uint64_t storage, uint64_t bytes,
+                                                             const memlord_site *site) {
+    return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage, bytes,
+                                   site);
+}
+
 /* A plain alloc but for its site and its tag, which the thread knows. Looks at everything
    before it does anything, so that what is not as simple can begin anew. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, memlord_i_thread *t,
@@ -16811,51 +16859,35 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
                                                               uint64_t bytes,
                                                               const memlord_site *site) {
     const uint32_t special = memlord_i_u32_load(&t->special);
-    const memlord_i_known *known = memlord_i_known_at(t, site, slot);
-    memlord_i_cell *cell = memlord_i_cell_own(t, slot), *of_site = NULL, *of_tag = NULL;
-    memlord_i_shard *s;
-    memlord_i_seat seat;
     uint64_t rows = memlord_i_u64_load(&lord->born);
     uint32_t state;
     if (MEMLORD_I_UNLIKELY((special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS) |
                            bytes >> MEMLORD_I_PLAIN_BITS))
-        return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage,
-                                       bytes, site);
+        return memlord_i_alloc_odd(lord, slot, storage, bytes, site);
     if (special & MEMLORD_I_SPECIAL_SCOPE) {
         if (MEMLORD_I_UNLIKELY(!t->born_in || t->born_of != rows))
-            return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage,
-                                           bytes, site);
+            return memlord_i_alloc_odd(lord, slot, storage, bytes, site);
         rows = t->born_in;
     }
+    t->site_cell = NULL;
     if (site && (special & MEMLORD_I_SPECIAL_SITES)) {
-        of_site = known->cell;
-        rows |= (uint64_t)known->row << 1;
+        const memlord_i_known *known = memlord_i_known_at(t, site, slot);
         if (MEMLORD_I_UNLIKELY(known->key != memlord_i_index_key(site, slot)))
-            return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage,
-                                           bytes, site);
+            return memlord_i_alloc_odd(lord, slot, storage, bytes, site);
+        t->site_cell = known->cell;
+        rows |= (uint64_t)known->row << 1;
     }
     if (special & MEMLORD_I_SPECIAL_TAG) {
-        of_tag = t->tag_cell;
+        if (MEMLORD_I_UNLIKELY(t->tag_slot != slot))
+            return memlord_i_alloc_odd(lord, slot, storage, bytes, site);
         rows |= (uint64_t)t->tag_row << 21;
-        if (MEMLORD_I_UNLIKELY(!t->tag_row || t->tag_slot != slot || !of_tag))
-            return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage,
-                                           bytes, site);
     }
-    s = memlord_i_shard_of(lord, storage, 1);
-    state = memlord_i_enter(t, s, 1);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(t, s, state, storage, &seat)) ||
-        MEMLORD_I_UNLIKELY(!memlord_i_cell_fits(cell, bytes)) ||
-        MEMLORD_I_UNLIKELY(of_site && !memlord_i_cell_fits(of_site, bytes)) ||
-        MEMLORD_I_UNLIKELY(of_tag && !memlord_i_cell_fits(of_tag, bytes)))
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
-    memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
-    memlord_i_cell_opened(cell, bytes);
-    if (of_site) memlord_i_cell_opened(of_site, bytes);
-    if (of_tag) memlord_i_cell_opened(of_tag, bytes);
-    memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_alloc_alert(lord, t, slot, storage, bytes, rows);
-    return MEMLORD_OK;
+    state = memlord_i_enter(t, memlord_i_shard_of(lord, storage, 1), 1);
+    if (MEMLORD_I_LIKELY(state == t->id))
+        return memlord_i_alloc_rows_dense(lord, t, slot, storage, bytes, rows);
+    if (MEMLORD_I_LIKELY(state == t->sparse_id))
+        return memlord_i_alloc_rows_sparse(lord, t, slot, storage, bytes, rows);
+    return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
 }
 
 /* 1: neither a handle nor a refused key; nor one of the last, which wrap around. */
@@ -16910,12 +16942,6 @@ static MEMLORD_I_HOT memlord_result memlord_i_alloc_into(memlord *lord, memlord_
     return MEMLORD_OK;
 }
 
-/* The slot after another: after the last comes the one that is marked taken, then the first. */
-static MEMLORD_I_HOT memlord_i_entry *memlord_i_sparse_after(const memlord_i_shard *s,
-                                                             memlord_i_entry *e) {
-    return e[1].key == UINT64_MAX ? memlord_i_sparse_at(s, 0) : e + 1;
-}
-
 /* A plain alloc whose first slot `e` is taken, as one in ten is. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_next(memlord *lord, memlord_i_thread *t,
                                                               uint32_t slot, uint64_t storage,
@@ -16942,7 +16968,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, me
     memlord_i_cell *cell = memlord_i_cell_own(t, slot);
     uint64_t rows = memlord_i_u64_load(&lord->born);
     memlord_i_seat seat;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(t, s, memlord_i_enter(t, s, 1), storage, &seat) ||
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
+                           !memlord_i_seat_vacant(s, storage, &seat) ||
                            !memlord_i_cell_fits(cell, bytes)))
         return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
@@ -17093,60 +17120,120 @@ static MEMLORD_I_HOT void memlord_i_cell_closed(memlord_i_cell *cell, uint64_t b
     memlord_i_u64_store_release(&cell->level, memlord_i_u64_own(&cell->level) - bytes);
 }
 
+/* What a plain free of a block that has rows, or in a thread that counts sites, changes. */
+typedef struct memlord_i_parting {
+    memlord_i_cell *cell, *of_site, *of_tag;
+    const memlord_i_known *here; /* the site that frees; NULL: not counted */
+    uint64_t bytes;
+    uint32_t slot;
+} memlord_i_parting;
+
+/* 0: it is not as simple. Looks at everything, changes nothing. */
+static MEMLORD_I_HOT int memlord_i_parting_of(const memlord *lord, const memlord_i_thread *t,
+                                              memlord_device device, uint64_t word1,
+                                              uint64_t word2, const memlord_site *site,
+                                              memlord_i_parting *p) {
+    if (MEMLORD_I_UNLIKELY((word2 & 1) || !memlord_i_slot_held(lord, device, word1, &p->slot)))
+        return 0;
+    p->bytes = MEMLORD_I_BYTES(word1);
+    p->cell = memlord_i_cell_own(t, p->slot);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_cell_holds(p->cell, p->bytes) ||
+                           memlord_i_u64_own(&p->cell->out) + p->bytes >
+                               memlord_i_u64_load(memlord_i_cell_trip(p->cell))))
+        return 0;
+    p->of_site = p->of_tag = NULL;
+    p->here = NULL;
+    if (MEMLORD_I_SITE_ROW(word2)) {
+        p->of_site = memlord_i_cell_at(t, MEMLORD_I_SITE, MEMLORD_I_SITE_ROW(word2));
+        if (MEMLORD_I_UNLIKELY(!memlord_i_cell_holds(p->of_site, p->bytes))) return 0;
+    }
+    if (MEMLORD_I_TAG_ROW(word2)) {
+        p->of_tag = memlord_i_cell_at(t, MEMLORD_I_TAG, MEMLORD_I_TAG_ROW(word2));
+        if (MEMLORD_I_UNLIKELY(!memlord_i_cell_holds(p->of_tag, p->bytes))) return 0;
+    }
+    if (site && (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES)) {
+        p->here = memlord_i_known_at(t, site, p->slot);
+        return p->here->key == memlord_i_index_key(site, p->slot);
+    }
+    return 1;
+}
+/* Counts it, and ends the call. */
+static MEMLORD_I_HOT memlord_result memlord_i_parting_end(memlord *lord, memlord_i_thread *t,
+                                                          uint64_t storage, uint64_t word2,
+                                                          const memlord_i_parting *p) {
+    memlord_i_u64_own_add(&p->cell->frees, 1);
+    memlord_i_cell_closed(p->cell, p->bytes);
+    if (p->of_site) memlord_i_cell_closed(p->of_site, p->bytes);
+    if (p->of_tag) {
+        memlord_i_u64_own_add(&p->of_tag->frees, 1);
+        memlord_i_cell_closed(p->of_tag, p->bytes);
+    }
+    if (p->here) {
+        memlord_i_u64_own_add(&p->here->cell->frees, 1);
+        memlord_i_u64_own_add(&p->here->cell->here, p->bytes);
+    }
+    memlord_i_leave(t);
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
+        return memlord_i_end_alert(lord, t, p->slot, storage, p->bytes,
+                                   (word2 & MEMLORD_I_TAG_BITS_OF_ROWS) |
+                                       (p->here ? (uint64_t)p->here->row << 1 : 0));
+    return MEMLORD_OK;
+}
+
+/* memlord_i_end_rows in a sparse table, and in a dense one. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_sparse(memlord *lord,
+                                                                   memlord_i_thread *t,
+                                                                   memlord_device device,
+                                                                   uint64_t storage, int how,
+                                                                   const memlord_site *site) {
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    memlord_i_entry *e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
+    memlord_i_parting p;
+    uint64_t word2;
+    while (MEMLORD_I_UNLIKELY(e->key && e->key != storage)) e = memlord_i_sparse_after(s, e);
+    word2 = e->word2;
+    if (MEMLORD_I_UNLIKELY(!e->key ||
+                           !memlord_i_parting_of(lord, t, device, e->word1, word2, site, &p)))
+        return memlord_i_end_near(lord, t, device, storage, how, site);
+    if (e[1].key) memlord_i_sparse_erase(s, (uint32_t)(e - memlord_i_sparse_at(s, 0)));
+    else e->key = 0;
+    memlord_i_u32_own_add(&s->displaced, 1);
+    return memlord_i_parting_end(lord, t, storage, word2, &p);
+}
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_dense(memlord *lord,
+                                                                  memlord_i_thread *t,
+                                                                  memlord_device device,
+                                                                  uint64_t storage, int how,
+                                                                  const memlord_site *site) {
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    memlord_i_seat seat;
+    memlord_i_parting p;
+    uint64_t word2;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(s, storage, &seat)))
+        return memlord_i_end_near(lord, t, device, storage, how, site);
+    word2 = seat.entry->word2;
+    if (MEMLORD_I_UNLIKELY(
+            !memlord_i_parting_of(lord, t, device, seat.entry->word1, word2, site, &p)))
+        return memlord_i_end_near(lord, t, device, storage, how, site);
+    memlord_i_seat_clear(&seat);
+    return memlord_i_parting_end(lord, t, storage, word2, &p);
+}
+
 /* A plain free of a block that has rows, or in a thread that counts sites. As
    memlord_i_alloc_rows. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlord_i_thread *t,
                                                             memlord_device device,
                                                             uint64_t storage, int how,
                                                             const memlord_site *site) {
-    const uint32_t special = memlord_i_u32_load(&t->special);
-    const memlord_i_known *known = NULL;
-    memlord_i_cell *cell, *of_site = NULL, *of_tag = NULL;
-    memlord_i_shard *s;
-    memlord_i_seat seat;
-    uint64_t word1, word2, bytes;
-    uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS))
+    uint32_t state;
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special) & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS))
         return memlord_i_end_general(lord, device, storage, how, site);
-    s = memlord_i_shard_of(lord, storage, 1);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(t, s, memlord_i_enter(t, s, 1), storage, &seat)))
-        return memlord_i_end_near(lord, t, device, storage, how, site);
-    word1 = seat.entry->word1;
-    word2 = seat.entry->word2;
-    if (MEMLORD_I_UNLIKELY((word2 & 1) || !memlord_i_slot_held(lord, device, word1, &slot)))
-        return memlord_i_end_near(lord, t, device, storage, how, site);
-    bytes = MEMLORD_I_BYTES(word1);
-    cell = memlord_i_cell_own(t, slot);
-    if (MEMLORD_I_SITE_ROW(word2))
-        of_site = memlord_i_cell_at(t, MEMLORD_I_SITE, MEMLORD_I_SITE_ROW(word2));
-    if (MEMLORD_I_TAG_ROW(word2))
-        of_tag = memlord_i_cell_at(t, MEMLORD_I_TAG, MEMLORD_I_TAG_ROW(word2));
-    if (site && (special & MEMLORD_I_SPECIAL_SITES)) known = memlord_i_known_at(t, site, slot);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_cell_holds(cell, bytes)) ||
-        MEMLORD_I_UNLIKELY(memlord_i_u64_own(&cell->out) + bytes >
-                           memlord_i_u64_load(memlord_i_cell_trip(cell))) ||
-        MEMLORD_I_UNLIKELY(MEMLORD_I_SITE_ROW(word2) && !memlord_i_cell_holds(of_site, bytes)) ||
-        MEMLORD_I_UNLIKELY(MEMLORD_I_TAG_ROW(word2) && !memlord_i_cell_holds(of_tag, bytes)) ||
-        MEMLORD_I_UNLIKELY(known && known->key != memlord_i_index_key(site, slot)))
-        return memlord_i_end_near(lord, t, device, storage, how, site);
-    memlord_i_seat_clear(&seat);
-    memlord_i_u64_own_add(&cell->frees, 1);
-    memlord_i_cell_closed(cell, bytes);
-    if (of_site) memlord_i_cell_closed(of_site, bytes);
-    if (of_tag) {
-        memlord_i_u64_own_add(&of_tag->frees, 1);
-        memlord_i_cell_closed(of_tag, bytes);
-    }
-    if (known) {
-        memlord_i_u64_own_add(&known->cell->frees, 1);
-        memlord_i_u64_own_add(&known->cell->here, bytes);
-    }
-    memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_end_alert(lord, t, slot, storage, bytes,
-                                   (word2 & MEMLORD_I_TAG_BITS_OF_ROWS) |
-                                       (known ? (uint64_t)known->row << 1 : 0));
-    return MEMLORD_OK;
+    state = memlord_i_enter(t, memlord_i_shard_of(lord, storage, 1), 1);
+    if (MEMLORD_I_LIKELY(state == t->id))
+        return memlord_i_end_rows_dense(lord, t, device, storage, how, site);
+    if (MEMLORD_I_LIKELY(state == t->sparse_id))
+        return memlord_i_end_rows_sparse(lord, t, device, storage, how, site);
+    return memlord_i_end_near(lord, t, device, storage, how, site);
 }
 
 /* A plain free whose first slot `e` is another's, or has one behind it. A handle ends here too,
@@ -17199,7 +17286,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, meml
     memlord_i_seat seat;
     uint64_t word1, bytes;
     uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(t, s, memlord_i_enter(t, s, 1), storage, &seat)))
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
+                           !memlord_i_seat_held(s, storage, &seat)))
         return memlord_i_end_near(lord, t, device, storage, how, NULL);
     word1 = seat.entry->word1;
     if (MEMLORD_I_UNLIKELY((seat.entry->word2 << MEMLORD_I_BORN_BITS) ||
@@ -18333,7 +18421,7 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
         t->recent[i].kept = kept;
         t->tags[t->tag_depth++] = t->tag;
         t->tag = kept;
-        t->tag_row = 0;
+        memlord_i_tag_forget(t);
         memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 1);
     }
     memlord_i_thread_put(lord, t);
@@ -18348,7 +18436,7 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
     if (!t) return MEMLORD_OK;
     if (t->tag_depth) {
         t->tag = t->tags[--t->tag_depth];
-        t->tag_row = 0;
+        memlord_i_tag_forget(t);
         if (!t->tag) memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 0);
         r = MEMLORD_OK;
     }

@@ -182,9 +182,164 @@ static void and_while_events_are_kept(void **state) {
     memlord_events_stop(lord);
 }
 
+/* -- whose bytes they are: sites and tags of blocks in tables -- */
+
+enum { LIVE = 5000, SITES = 5000 }; /* more sites than a thread remembers */
+
+/* Of the only site there is. */
+static memlord_site_stat site_stat(memlord *lord) {
+    memlord_site_stat top[2];
+    assert_int_equal(memlord_sites_top(lord, all(), MEMLORD_SITE_ORDER_ALLOCS, top, 2), 1);
+    return top[0];
+}
+
+static void each_of_many_sites_counts_its_own(void **state) {
+    static memlord_site sites[SITES];
+    static memlord_site_stat top[SITES + 1];
+    memlord *lord = test_lord(state);
+    uint64_t i, round;
+    for (i = 0; i < SITES; i++) {
+        sites[i].file = "tests/test_map.c";
+        sites[i].function = "each";
+        sites[i].line = (int)i;
+    }
+    for (round = 0; round < 3; round++) {
+        for (i = 0; i < SITES; i++)
+            assert_ok(memlord_alloc(lord, cuda(0), in_a_heap(i), i + 1, &sites[i]));
+        for (i = 0; i < SITES; i++) /* every other by its neighbour */
+            assert_ok(memlord_free(lord, cuda(0), in_a_heap(i), &sites[i ^ 1]));
+    }
+    assert_int_equal(memlord_sites_top(lord, all(), MEMLORD_SITE_ORDER_ALLOCS, top, SITES + 1),
+                     SITES);
+    for (i = 0; i < SITES; i++) {
+        uint64_t n = (uint64_t)top[i].site->line;
+        assert_int_equal(top[i].allocs, 3);
+        assert_int_equal(top[i].frees, 3);
+        assert_int_equal(top[i].alloc_bytes, 3 * (n + 1));
+        assert_int_equal(top[i].free_bytes, 3 * ((n ^ 1) + 1));
+        assert_int_equal(top[i].live_bytes, 0);
+        assert_int_equal(top[i].peak_bytes, n + 1);
+    }
+}
+
+/* Leaves 100,000 bytes, and a height of 30,000 above that. */
+static void was_higher(memlord *lord, const memlord_site *site) {
+    const uint64_t key = in_a_heap(2 * BLOCKS);
+    assert_ok(memlord_alloc(lord, cuda(0), key, 100000, site));
+    assert_ok(memlord_alloc(lord, cuda(0), key + 16, 30000, site));
+    assert_ok(memlord_free(lord, cuda(0), key + 16, NULL));
+}
+
+static void a_block_without_a_site_is_no_sites(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    was_higher(lord, &here);
+    for (i = 0; i < 2000; i++)
+        assert_ok(memlord_alloc(lord, cuda(0), in_a_heap(i), 10, i % 2 ? &here : NULL));
+    assert_int_equal(site_stat(lord).allocs, 2 + 1000);
+    for (i = 0; i < 2000; i++)
+        assert_ok(memlord_free(lord, cuda(0), in_a_heap(i), i % 4 ? NULL : &here));
+    assert_int_equal(site_stat(lord).frees, 500);
+    assert_int_equal(site_stat(lord).live_bytes, 100000);
+}
+
+static void a_block_is_of_the_tag_it_was_allocated_under(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_tag_stat kv, weights;
+    uint64_t i;
+    for (i = 0; i < 3000; i++) {
+        if (i % 3) assert_ok(memlord_tag_begin(lord, i % 3 == 1 ? "kv" : "weights"));
+        assert_ok(memlord_alloc(lord, cuda((int)(i % 2)), in_a_heap(i), 10, NULL));
+        assert_ok(memlord_alloc(lord, cuda(0), in_a_heap(3000 + i), 1, NULL));
+        if (i % 3) assert_ok(memlord_tag_end(lord));
+    }
+    assert_ok(memlord_tag_get(lord, all(), "kv", &kv));
+    assert_ok(memlord_tag_get(lord, cuda(1), "weights", &weights));
+    assert_int_equal(kv.blocks, 2000);
+    assert_int_equal(kv.allocated, 11000);
+    assert_int_equal(weights.blocks, 500);
+    assert_int_equal(weights.allocated, 5000);
+}
+
+/* 20,000 bytes more, and at once fewer: nobody looks while they are most. */
+static void rises_and_falls(memlord *lord) {
+    uint64_t i;
+    for (i = 0; i < 2000; i++)
+        assert_ok(memlord_alloc(lord, cuda(0), in_a_heap(i), 10, &here));
+    for (i = 0; i < 1000; i++) assert_ok(memlord_free(lord, cuda(0), in_a_heap(i), NULL));
+}
+static void the_peak_of_a_site_is_its_own(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    was_higher(lord, NULL);
+    rises_and_falls(lord);
+    assert_ok(memlord_tag_end(lord));
+    assert_int_equal(site_stat(lord).peak_bytes, 20000);
+    assert_int_equal(memlord_peak(lord, all()), 130000);
+}
+static void the_peak_of_a_tag_is_its_own(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_tag_stat tag;
+    was_higher(lord, &here);
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    rises_and_falls(lord);
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_tag_get(lord, all(), "kv", &tag));
+    assert_int_equal(tag.peak, 20000);
+    assert_int_equal(site_stat(lord).peak_bytes, 130000);
+}
+
+typedef struct holder {
+    memlord *lord;
+    const memlord_site *site;
+    const char *tag;
+} holder;
+static memlord_result give(holder *h, uint64_t i, uint64_t bytes) {
+    return memlord_alloc(h->lord, cuda(0), in_a_heap(i), bytes, h->site);
+}
+static memlord_result take(holder *h, uint64_t i) {
+    return memlord_free(h->lord, cuda(0), in_a_heap(i), NULL);
+}
+/* Ten blocks of 10,000 bytes, then none. Much else comes and goes meanwhile, so that the device's
+   level is made known at other times than the tag's or the site's. */
+static void *hold_and_let_go(void *user) {
+    enum { HELD = 10 };
+    holder *h = (holder *)user, other = {h->lord, NULL, NULL};
+    uint64_t i;
+    if (give(&other, HELD, 1u << 30) || (h->tag && memlord_tag_begin(h->lord, h->tag))) return user;
+    for (i = 0; i < HELD; i++)
+        if (give(h, i, 10000)) return user;
+    if (h->tag && memlord_tag_end(h->lord)) return user;
+    for (i = 0; i < HELD; i++)
+        if (give(&other, HELD + 1, 1u << 20) || take(&other, HELD + 1) || take(h, i)) return user;
+    return take(&other, HELD) ? user : NULL;
+}
+/* First this thread, then another: never both. */
+static void hold_in_turn(memlord *lord, const memlord_site *site, const char *tag) {
+    holder h;
+    pthread_t thread;
+    void *failed = lord;
+    h.lord = lord;
+    h.site = site;
+    h.tag = tag;
+    assert_null(hold_and_let_go(&h));
+    assert_int_equal(pthread_create(&thread, NULL, hold_and_let_go, &h), 0);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+}
+static void what_a_thread_let_go_is_in_no_later_peak_of_its_site(void **state) {
+    hold_in_turn(test_lord(state), &here, NULL);
+    assert_in_range(site_stat(test_lord(state)).peak_bytes, 1, 100000);
+}
+static void what_a_thread_let_go_is_in_no_later_peak_of_its_tag(void **state) {
+    memlord_tag_stat tag;
+    hold_in_turn(test_lord(state), NULL, "kv");
+    assert_ok(memlord_tag_get(test_lord(state), all(), "kv", &tag));
+    assert_in_range(tag.peak, 1, 100000);
+}
+
 /* -- the rules of a storage, where tables are full -- */
 
-enum { LIVE = 5000 };
 /* So many blocks of 10 bytes each; answers the key of the one that is asked about. */
 static uint64_t crowd(memlord *lord) {
     uint64_t i;
@@ -360,13 +515,28 @@ int main(void) {
         TEST(sites_make_no_table_larger_or_fuller),
         TEST_SITES(with_a_tag_and_in_a_scope),
         TEST(and_while_events_are_kept),
+        TEST_SITES(each_of_many_sites_counts_its_own),
+        TEST_SITES(a_block_without_a_site_is_no_sites),
+        TEST(a_block_is_of_the_tag_it_was_allocated_under),
+        TEST_SITES(a_block_is_of_the_tag_it_was_allocated_under),
+        TEST_SITES(the_peak_of_a_site_is_its_own),
+        TEST_SITES(the_peak_of_a_tag_is_its_own),
+        TEST_SITES(what_a_thread_let_go_is_in_no_later_peak_of_its_site),
+        TEST(what_a_thread_let_go_is_in_no_later_peak_of_its_tag),
+        TEST_SITES(what_a_thread_let_go_is_in_no_later_peak_of_its_tag),
         TEST(a_double_free_in_a_crowd_is_credited_once),
+        TEST_SITES(a_double_free_in_a_crowd_is_credited_once),
         TEST(a_free_by_another_type_finds_nothing_there),
         TEST(a_free_by_another_index_ends_it_where_it_lives),
+        TEST_SITES(a_free_by_another_index_ends_it_where_it_lives),
         TEST(an_alloc_over_one_of_a_crowd_closes_it),
+        TEST_SITES(an_alloc_over_one_of_a_crowd_closes_it),
         TEST(a_view_keeps_one_of_a_crowd_alive),
+        TEST_SITES(a_view_keeps_one_of_a_crowd_alive),
         TEST(a_described_one_is_freed_as_any),
+        TEST_SITES(a_described_one_is_freed_as_any),
         TEST(a_tagged_one_is_taken_off_its_tag_after_its_end),
+        TEST_SITES(a_tagged_one_is_taken_off_its_tag_after_its_end),
         TEST(the_peak_of_a_crowd_is_exact),
         TEST(a_walk_meets_every_block_of_a_close_crowd_once),
         TEST(and_so_it_does_while_the_crowd_changes),
