@@ -151,8 +151,9 @@
               cudaMalloc(&p, n). Complete, exact, and each file and line is known.
     By macro  #define MEMLORD_CUDA_SHIM, include this header last: in that file the plain names
               are the wrappers. Sites are the lines. Function pointers, and calls in other files,
-              are not redirected; (cudaFree)(p) is the real one. In C++ the pointer may be of
-              any type, as with the runtime's templates.
+              are not redirected; (cudaFree)(p) is the real one. The arguments are those of the
+              runtime: in C++ the pointer may be of any type, as with its templates, in C it is a
+              void **, and an initialiser with commas in it may stand where the runtime takes it.
     By linker define MEMLORD_CUDA_WRAP in the one file and link with
 
                 -Wl,--wrap=cudaMalloc,--wrap=cudaMallocPitch,--wrap=cudaMalloc3D
@@ -2235,13 +2236,48 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 
 /* ------------------------------------------------------------------------- >>shim --
    Last, so that nothing above is redirected; outside the guard, as another header may have
-   included memlord_cuda.h plainly before. The casts are for C++, whose runtime header takes
-   pointers of any type; so are the forms with more or fewer arguments. */
+   included memlord_cuda.h plainly before. Variadic, as a preprocessor takes the commas of
+   sizeof(std::pair<int, int>) and of compound literals for its own; and functions beneath, so that
+   the compiler sees the types. In C++ these have the forms of cuda_runtime.h as well: pointers of
+   any type, more or fewer arguments. */
 #if defined(MEMLORD_CUDA_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MEMLORD_CUDA_I_SHIMMED)
 #define MEMLORD_CUDA_I_SHIMMED
 #ifndef MEMLORD_CUDA_SHIM_LORD
 #define MEMLORD_CUDA_SHIM_LORD memlord_global()
 #endif
+
+#ifdef __cplusplus
+#define MEMLORD_CUDA_I_FORM(name, params, call)                                               \
+    template <class T>                                                                        \
+    inline cudaError_t memlord_cuda_##name(memlord *lord, T **ptr, MEMLORD_CUDA_I_ITEMS params, \
+                                           const memlord_site *site) {                        \
+        void **made = (void **)(void *)ptr; /* T may be const */                              \
+        return call;                                                                          \
+    }
+MEMLORD_CUDA_I_FORM(malloc, (size_t bytes), memlord_cuda_malloc(lord, made, bytes, site))
+MEMLORD_CUDA_I_FORM(malloc_pitch, (size_t *pitch, size_t width, size_t height),
+                    memlord_cuda_malloc_pitch(lord, made, pitch, width, height, site))
+MEMLORD_CUDA_I_FORM(malloc_managed, (size_t bytes, unsigned int flags),
+                    memlord_cuda_malloc_managed(lord, made, bytes, flags, site))
+MEMLORD_CUDA_I_FORM(malloc_managed, (size_t bytes),
+                    memlord_cuda_malloc_managed(lord, made, bytes, cudaMemAttachGlobal, site))
+MEMLORD_CUDA_I_FORM(malloc_async, (size_t bytes, cudaStream_t stream),
+                    memlord_cuda_malloc_async(lord, made, bytes, stream, site))
+MEMLORD_CUDA_I_FORM(malloc_async, (size_t bytes, cudaMemPool_t pool, cudaStream_t stream),
+                    memlord_cuda_malloc_from_pool_async(lord, made, bytes, pool, stream, site))
+MEMLORD_CUDA_I_FORM(malloc_from_pool_async,
+                    (size_t bytes, cudaMemPool_t pool, cudaStream_t stream),
+                    memlord_cuda_malloc_from_pool_async(lord, made, bytes, pool, stream, site))
+MEMLORD_CUDA_I_FORM(malloc_host, (size_t bytes), memlord_cuda_malloc_host(lord, made, bytes, site))
+MEMLORD_CUDA_I_FORM(malloc_host, (size_t bytes, unsigned int flags),
+                    memlord_cuda_host_alloc(lord, made, bytes, flags, site))
+MEMLORD_CUDA_I_FORM(host_alloc, (size_t bytes, unsigned int flags),
+                    memlord_cuda_host_alloc(lord, made, bytes, flags, site))
+#undef MEMLORD_CUDA_I_FORM
+#endif
+
+#define MEMLORD_CUDA_I_SHIM(name, ...)                                                        \
+    memlord_cuda_##name(MEMLORD_CUDA_SHIM_LORD, __VA_ARGS__, MEMLORD_SITE())
 #undef cudaMalloc
 #undef cudaMallocPitch
 #undef cudaMalloc3D
@@ -2260,55 +2296,23 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 #undef cudaStreamSynchronize
 #undef cudaEventSynchronize
 #undef cudaDeviceSynchronize
-#define cudaMalloc(ptr, bytes)                                                                \
-    memlord_cuda_malloc(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), bytes, MEMLORD_SITE())
-#define cudaMallocPitch(ptr, pitch, width, height)                                            \
-    memlord_cuda_malloc_pitch(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), pitch, width, height,   \
-                              MEMLORD_SITE())
-#define cudaMalloc3D(ptr, extent)                                                             \
-    memlord_cuda_malloc_3d(MEMLORD_CUDA_SHIM_LORD, ptr, extent, MEMLORD_SITE())
-#define cudaMallocManaged(ptr, ...)                                                           \
-    MEMLORD_CUDA_I_MANAGED_FORM(ptr, __VA_ARGS__, cudaMemAttachGlobal, 0)
-#define MEMLORD_CUDA_I_MANAGED_FORM(ptr, bytes, flags, ...)                                   \
-    memlord_cuda_malloc_managed(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), bytes, flags,         \
-                                MEMLORD_SITE())
-#define cudaMallocAsync(ptr, bytes, ...)                                                      \
-    MEMLORD_CUDA_I_ASYNC_FORM(ptr, bytes, __VA_ARGS__, MEMLORD_CUDA_I_ASYNC4,                 \
-                              MEMLORD_CUDA_I_ASYNC3, 0)
-#define MEMLORD_CUDA_I_ASYNC_FORM(ptr, bytes, a, b, form, ...) form(ptr, bytes, a, b)
-#define MEMLORD_CUDA_I_ASYNC3(ptr, bytes, stream, unused)                                     \
-    memlord_cuda_malloc_async(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), bytes, stream,          \
-                              MEMLORD_SITE())
-#define MEMLORD_CUDA_I_ASYNC4(ptr, bytes, pool, stream)                                       \
-    memlord_cuda_malloc_from_pool_async(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), bytes, pool,  \
-                                        stream, MEMLORD_SITE())
-#define cudaMallocFromPoolAsync(ptr, bytes, pool, stream)                                     \
-    MEMLORD_CUDA_I_ASYNC4(ptr, bytes, pool, stream)
-#define cudaFree(ptr) memlord_cuda_free(MEMLORD_CUDA_SHIM_LORD, ptr, MEMLORD_SITE())
-#define cudaFreeAsync(ptr, stream)                                                            \
-    memlord_cuda_free_async(MEMLORD_CUDA_SHIM_LORD, ptr, stream, MEMLORD_SITE())
-#define cudaMallocHost(ptr, ...)                                                              \
-    MEMLORD_CUDA_I_HOST_FORM(ptr, __VA_ARGS__, MEMLORD_CUDA_I_HOST3, MEMLORD_CUDA_I_HOST2, 0)
-#define MEMLORD_CUDA_I_HOST_FORM(ptr, bytes, flags, form, ...) form(ptr, bytes, flags)
-#define MEMLORD_CUDA_I_HOST2(ptr, bytes, unused)                                              \
-    memlord_cuda_malloc_host(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), bytes, MEMLORD_SITE())
-#define MEMLORD_CUDA_I_HOST3(ptr, bytes, flags)                                               \
-    memlord_cuda_host_alloc(MEMLORD_CUDA_SHIM_LORD, (void **)(ptr), bytes, flags,             \
-                            MEMLORD_SITE())
-#define cudaHostAlloc(ptr, bytes, flags) MEMLORD_CUDA_I_HOST3(ptr, bytes, flags)
-#define cudaFreeHost(ptr) memlord_cuda_free_host(MEMLORD_CUDA_SHIM_LORD, ptr, MEMLORD_SITE())
-#define cudaHostRegister(ptr, bytes, flags)                                                   \
-    memlord_cuda_host_register(MEMLORD_CUDA_SHIM_LORD, ptr, bytes, flags, MEMLORD_SITE())
-#define cudaHostUnregister(ptr)                                                               \
-    memlord_cuda_host_unregister(MEMLORD_CUDA_SHIM_LORD, ptr, MEMLORD_SITE())
-#define cudaStreamBeginCapture(stream, mode)                                                  \
-    memlord_cuda_stream_begin_capture(MEMLORD_CUDA_SHIM_LORD, stream, mode, MEMLORD_SITE())
-#define cudaStreamEndCapture(stream, graph)                                                   \
-    memlord_cuda_stream_end_capture(MEMLORD_CUDA_SHIM_LORD, stream, graph, MEMLORD_SITE())
-#define cudaStreamSynchronize(stream)                                                         \
-    memlord_cuda_stream_synchronize(MEMLORD_CUDA_SHIM_LORD, stream, MEMLORD_SITE())
-#define cudaEventSynchronize(event)                                                           \
-    memlord_cuda_event_synchronize(MEMLORD_CUDA_SHIM_LORD, event, MEMLORD_SITE())
+#define cudaMalloc(...) MEMLORD_CUDA_I_SHIM(malloc, __VA_ARGS__)
+#define cudaMallocPitch(...) MEMLORD_CUDA_I_SHIM(malloc_pitch, __VA_ARGS__)
+#define cudaMalloc3D(...) MEMLORD_CUDA_I_SHIM(malloc_3d, __VA_ARGS__)
+#define cudaMallocManaged(...) MEMLORD_CUDA_I_SHIM(malloc_managed, __VA_ARGS__)
+#define cudaMallocAsync(...) MEMLORD_CUDA_I_SHIM(malloc_async, __VA_ARGS__)
+#define cudaMallocFromPoolAsync(...) MEMLORD_CUDA_I_SHIM(malloc_from_pool_async, __VA_ARGS__)
+#define cudaFree(...) MEMLORD_CUDA_I_SHIM(free, __VA_ARGS__)
+#define cudaFreeAsync(...) MEMLORD_CUDA_I_SHIM(free_async, __VA_ARGS__)
+#define cudaMallocHost(...) MEMLORD_CUDA_I_SHIM(malloc_host, __VA_ARGS__)
+#define cudaHostAlloc(...) MEMLORD_CUDA_I_SHIM(host_alloc, __VA_ARGS__)
+#define cudaFreeHost(...) MEMLORD_CUDA_I_SHIM(free_host, __VA_ARGS__)
+#define cudaHostRegister(...) MEMLORD_CUDA_I_SHIM(host_register, __VA_ARGS__)
+#define cudaHostUnregister(...) MEMLORD_CUDA_I_SHIM(host_unregister, __VA_ARGS__)
+#define cudaStreamBeginCapture(...) MEMLORD_CUDA_I_SHIM(stream_begin_capture, __VA_ARGS__)
+#define cudaStreamEndCapture(...) MEMLORD_CUDA_I_SHIM(stream_end_capture, __VA_ARGS__)
+#define cudaStreamSynchronize(...) MEMLORD_CUDA_I_SHIM(stream_synchronize, __VA_ARGS__)
+#define cudaEventSynchronize(...) MEMLORD_CUDA_I_SHIM(event_synchronize, __VA_ARGS__)
 #define cudaDeviceSynchronize()                                                               \
     memlord_cuda_device_synchronize(MEMLORD_CUDA_SHIM_LORD, MEMLORD_SITE())
 #endif

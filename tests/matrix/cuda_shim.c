@@ -1,4 +1,7 @@
 /* A host that knows only the runtime's names, and its C++ forms: counted by the shim. */
+#ifdef __cplusplus
+#include <utility> /* pair */
+#endif
 #include "memlord.h"
 #define MEMLORD_CUDA_SHIM
 #include "memlord_cuda.h"
@@ -15,6 +18,27 @@ static int wrong(uint64_t expected) {
     return memlord_allocated(memlord_global(), memlord_device_all()) != expected;
 }
 
+/* A preprocessor has no idea of what is inside < > or { }. */
+static int with_commas(void) {
+    int bad = 0, line;
+    memlord_site_stat top;
+#ifdef __cplusplus
+    const double *p = nullptr;
+    line = __LINE__ + 1;
+    bad |= cudaMalloc(&p, 4 * sizeof(std::pair<int, int>)) != cudaSuccess;
+    bad |= wrong(4 * sizeof(std::pair<int, int>));
+    bad |= cudaFree(const_cast<double *>(p)) != cudaSuccess;
+#else
+    struct cudaPitchedPtr p;
+    line = __LINE__ + 1;
+    bad |= cudaMalloc3D(&p, (struct cudaExtent){64, 2, 2}) != cudaSuccess;
+    bad |= wrong(p.pitch * 4);
+    bad |= cudaFree(p.ptr) != cudaSuccess;
+#endif
+    bad |= !memlord_site_top_alloc(memlord_global(), memlord_device_all(), &top);
+    return bad || top.site->line != line || strcmp(top.site->function, __func__);
+}
+
 int USE(void) {
     float *a = NULL;
     void *b = NULL, *c = NULL, *d = NULL, *e = NULL, *f = NULL;
@@ -24,15 +48,20 @@ int USE(void) {
     struct cudaExtent extent = {64, 2, 2};
     cudaStream_t stream = NULL;
     cudaGraph_t graph = NULL;
-    int bad = 0;
+    cudaMemPool_t pool = NULL;
+    int bad = memlord_sites_enable(memlord_global(), 1) != MEMLORD_OK || with_commas();
 #ifdef __cplusplus
     bad |= cudaMalloc(&a, 100) != cudaSuccess;
     bad |= cudaMallocManaged(&b, 20) != cudaSuccess;
     bad |= cudaMallocHost(&c, 3, 0) != cudaSuccess;
+    bad |= cudaDeviceGetDefaultMemPool(&pool, 0) != cudaSuccess;
+    bad |= cudaMallocAsync(&d, 1000, pool, NULL) != cudaSuccess || cudaFreeAsync(d, NULL);
 #else
     bad |= cudaMalloc((void **)&a, 100) != cudaSuccess;
     bad |= cudaMallocManaged(&b, 20, cudaMemAttachGlobal) != cudaSuccess;
     bad |= cudaMallocHost(&c, 3) != cudaSuccess;
+    bad |= cudaDeviceGetDefaultMemPool(&pool, 0) != cudaSuccess;
+    bad |= cudaMallocFromPoolAsync(&d, 1000, pool, NULL) != cudaSuccess || cudaFreeAsync(d, NULL);
 #endif
     bad |= wrong(123);
     bad |= cudaMallocAsync(&d, 1000, NULL) != cudaSuccess;
