@@ -349,7 +349,7 @@ static void captures_that_fail_do_not_stop_the_polling(void **state) {
     cudaGraph_t graph;
     void *ptr = block(lord, 1000);
     assert_int_equal(
-        memlord_cuda_stream_begin_capture(lord, NULL, cudaStreamCaptureModeGlobal, NULL),
+        memlord_cuda_stream_begin_capture(lord, cudaStreamLegacy, cudaStreamCaptureModeGlobal, NULL),
         cudaErrorInvalidValue);
     assert_int_equal(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL),
                      cudaErrorIllegalState);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { STORAGES = 1 << 16, STREAMS = 256, EVENTS = 1 << 14, DEPTH = 64, NAMES = 96, QUEUED = 64 };
+enum { THREADS = 64 };
 enum { PLAIN = 1, POOL, GRAPH, HOST, REGISTERED };
 
 typedef struct storage {
@@ -20,6 +21,7 @@ struct CUstream_st {
     int capturing; /* 0, 1 active, 2 invalidated */
     int mode;
     uint64_t given, done;
+    uint64_t since; /* when the first of what is not done was given; 0: all is */
     cudaHostFn_t fn[QUEUED]; /* run by who waits for the stream */
     void *user[QUEUED];
     int queued;
@@ -27,7 +29,7 @@ struct CUstream_st {
 struct CUevent_st {
     int device, alive, captured;
     struct CUstream_st *stream;
-    uint64_t at;
+    uint64_t at, when;
 };
 
 fake_cuda fake;
@@ -36,7 +38,9 @@ static storage storages[STORAGES];
 static struct CUstream_st streams[STREAMS];
 static struct CUevent_st events[EVENTS];
 static struct CUstream_st defaults[FAKE_DEVICES];
-static int n_storages, n_streams, n_events;
+static struct CUstream_st own[THREADS][FAKE_DEVICES]; /* default streams of threads */
+static int n_storages, n_streams, n_events, n_threads;
+static uint64_t now; /* things given to any stream */
 static char contexts[FAKE_DEVICES]; /* their addresses are the contexts */
 static struct {
     const char *name;
@@ -46,6 +50,7 @@ static __thread struct {
     int error, device, mode, depth;
     int stack[DEPTH]; /* devices whose contexts were pushed */
     int top;          /* 1 + the device the runtime made current, under the stack */
+    int number;       /* 1 + its place in own */
 } self;
 
 /* -- calls -- */
@@ -103,6 +108,7 @@ void fake_reset(int devices) {
     memset(events, 0, sizeof events);
     memset(counts, 0, sizeof counts);
     memset(defaults, 0, sizeof defaults);
+    memset(own, 0, sizeof own);
     memset(&self, 0, sizeof self);
     n_storages = n_streams = n_events = 0;
     fake.devices = devices;
@@ -164,8 +170,10 @@ cudaError_t cudaSetDevice(int device) {
     if (!r) {
         fake.set_devices++;
         self.device = device;
-        self.top = device + 1;
-        activate(device);
+        if (!fake.lazy) {
+            self.top = device + 1;
+            activate(device);
+        }
     }
     return end(r);
 }
@@ -219,35 +227,66 @@ cudaError_t cudaMemGetInfo(size_t *unused, size_t *total) {
 
 /* -- capture -- */
 
-/* Calls that a capture forbids, unless the thread says it knows what it does. */
-static int unsafe(void) {
+/* Every stream there is, in turn; NULL after the last. */
+static struct CUstream_st *stream_number(int i) {
+    if (i < n_streams) return &streams[i];
+    i -= n_streams;
+    if (i < FAKE_DEVICES) return &defaults[i];
+    i -= FAKE_DEVICES;
+    return i < THREADS * FAKE_DEVICES ? &own[i / FAKE_DEVICES][i % FAKE_DEVICES] : NULL;
+}
+
+/* Ends what is captured on a device, or on any (-1), with an error. */
+static int invalidate(int device) {
+    struct CUstream_st *s;
     int i;
-    if (!fake.captures || self.mode == cudaStreamCaptureModeRelaxed) return 0;
     fake.violated++;
-    for (i = 0; i < n_streams; i++)
-        if (streams[i].capturing) streams[i].capturing = 2;
+    for (i = 0; (s = stream_number(i)); i++)
+        if (s->capturing && (device < 0 || s->device == device)) s->capturing = 2;
     return cudaErrorStreamCaptureUnsupported;
 }
 
+/* Calls that a capture forbids, unless the thread says it knows what it does. */
+static int unsafe(void) {
+    return fake.captures && self.mode != cudaStreamCaptureModeRelaxed ? invalidate(-1) : 0;
+}
+
 static struct CUstream_st *stream_of(cudaStream_t stream) {
-    int i;
-    if ((uintptr_t)stream <= 2) {
-        i = self.depth ? self.stack[self.depth - 1] : self.top ? self.top - 1 : self.device;
-        return &defaults[i];
-    }
-    return stream->alive ? stream : NULL;
+    int device = self.depth ? self.stack[self.depth - 1] : self.top ? self.top - 1 : self.device;
+    struct CUstream_st *s;
+    if ((uintptr_t)stream > 2) return stream->alive ? stream : NULL;
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+    if (!stream) stream = cudaStreamPerThread;
+#endif
+    if (stream != cudaStreamPerThread) return &defaults[device];
+    if (!self.number) self.number = 1 + n_threads++ % THREADS;
+    s = &own[self.number - 1][device];
+    s->device = device;
+    s->alive = s->blocking = 1;
+    return s;
+}
+
+static int capture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
+    struct CUstream_st *s = stream_of(stream);
+    if (!s || s->capturing || s == &defaults[s->device]) return cudaErrorInvalidValue;
+    s->capturing = 1;
+    s->mode = (int)mode;
+    fake.captures++;
+    return 0;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
     int r = runtime("cudaStreamBeginCapture");
-    struct CUstream_st *s = stream_of(stream);
-    if (!r && (!s || s->capturing || s == &defaults[s->device])) r = cudaErrorInvalidValue;
-    if (!r) {
-        s->capturing = 1;
-        s->mode = (int)mode;
-        fake.captures++;
-    }
-    return end(r);
+    return end(r ? r : capture(stream, mode));
+}
+
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
+                                          const cudaGraphNode_t *after,
+                                          const cudaGraphEdgeData *edges, size_t n,
+                                          enum cudaStreamCaptureMode mode) {
+    int r = runtime("cudaStreamBeginCaptureToGraph");
+    (void)graph, (void)after, (void)edges, (void)n;
+    return end(r ? r : capture(stream, mode));
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
@@ -488,15 +527,26 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr att
 
 /* -- streams and events -- */
 
+static void give(struct CUstream_st *s) {
+    s->given++;
+    now++;
+    if (!s->since) s->since = now;
+}
+
+static void finish(struct CUstream_st *s) {
+    s->done = s->given;
+    s->since = 0;
+}
+
 void fake_stream_work(cudaStream_t stream) {
     pthread_mutex_lock(&lock);
-    stream_of(stream)->given++;
+    give(stream_of(stream));
     pthread_mutex_unlock(&lock);
 }
 
 void fake_stream_finish(cudaStream_t stream) {
     pthread_mutex_lock(&lock);
-    stream_of(stream)->done = stream_of(stream)->given;
+    finish(stream_of(stream));
     pthread_mutex_unlock(&lock);
 }
 
@@ -512,7 +562,7 @@ static void wait_for(struct CUstream_st *s) {
         fn(user);
         pthread_mutex_lock(&lock);
     }
-    s->done = s->given;
+    finish(s);
     /* a pool gives back what it need not keep */
     if (fake.device[s->device].reserved > fake.device[s->device].threshold) {
         fake_device *d = &fake.device[s->device];
@@ -527,7 +577,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user)
     if (!r) {
         s->fn[s->queued] = fn;
         s->user[s->queued++] = user;
-        s->given++;
+        give(s);
     }
     return end(r);
 }
@@ -550,6 +600,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     if (!r && (!stream_of(stream) || (uintptr_t)stream <= 2)) r = cudaErrorInvalidResourceHandle;
     if (!r) {
         wait_for(stream);
+        if (stream->capturing) fake.captures--;
+        stream->capturing = 0;
         stream->alive = 0;
     }
     return end(r);
@@ -563,15 +615,20 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return end(r);
 }
 
+/* Waiting for a device that a stream of is captured ends the capture, whatever the thread's mode. */
+static int wait_for_device(int device) {
+    struct CUstream_st *s;
+    int i;
+    for (i = 0; (s = stream_number(i)); i++)
+        if (s->device == device && s->capturing) return invalidate(device);
+    for (i = 0; (s = stream_number(i)); i++)
+        if (s->device == device) wait_for(s);
+    return 0;
+}
+
 cudaError_t cudaDeviceSynchronize(void) {
-    int r = runtime("cudaDeviceSynchronize"), i;
-    if (!r) {
-        int device = current();
-        wait_for(&defaults[device]);
-        for (i = 0; i < n_streams; i++)
-            if (streams[i].device == device) wait_for(&streams[i]);
-    }
-    return end(r);
+    int r = runtime("cudaDeviceSynchronize");
+    return end(r ? r : wait_for_device(current()));
 }
 
 static int event_make(cudaEvent_t *event, int device) {
@@ -599,7 +656,19 @@ static int event_record(cudaEvent_t event, cudaStream_t stream) {
     if (s->capturing) fake.captured_records++;
     event->stream = s;
     event->at = s->given;
+    event->when = now;
     return 0;
+}
+
+/* The legacy default stream comes after all that blocking streams were given before. */
+static int is_done(cudaEvent_t event) {
+    struct CUstream_st *s = event->stream;
+    int i, device = event->device;
+    if (!s) return 1;
+    if (s != &defaults[device]) return s->done >= event->at;
+    for (i = 0; (s = stream_number(i)); i++)
+        if (s->device == device && s->blocking && s->since && s->since <= event->when) return 0;
+    return 1;
 }
 
 static int event_query(cudaEvent_t event) {
@@ -608,7 +677,7 @@ static int event_query(cudaEvent_t event) {
         fake.violated++;
         return cudaErrorCapturedEvent;
     }
-    return !event->stream || event->stream->done >= event->at ? 0 : cudaErrorNotReady;
+    return is_done(event) ? 0 : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
@@ -727,13 +796,9 @@ int fake_cuCtxGetDevice(int *device) {
     return leave(r);
 }
 int fake_cuCtxSynchronize(void) {
-    int r = begin("cuCtxSynchronize"), i;
+    int r = begin("cuCtxSynchronize");
     if (!r && !self.depth && !self.top) r = 201;
-    if (!r) {
-        int device = self.depth ? self.stack[self.depth - 1] : self.top - 1;
-        for (i = 0; i < n_streams; i++)
-            if (streams[i].device == device) wait_for(&streams[i]);
-    }
+    if (!r) r = wait_for_device(self.depth ? self.stack[self.depth - 1] : self.top - 1);
     return leave(r);
 }
 int fake_cuMemGetInfo_v2(size_t *unused, size_t *total) {
@@ -795,19 +860,26 @@ int fake_cuThreadExchangeStreamCaptureMode(int *mode) {
     *mode = was;
     return leave(0);
 }
+/* A stream that is gone may be anything by now: who asks it is counted. */
+static struct CUstream_st *asked(cudaStream_t stream) {
+    struct CUstream_st *s = stream_of(stream);
+    if (!s) fake.dead_asked++;
+    return s;
+}
+
 int fake_cuStreamIsCapturing(cudaStream_t stream, int *status) {
     int r = begin("cuStreamIsCapturing"), i;
-    struct CUstream_st *s = stream_of(stream);
+    struct CUstream_st *s = asked(stream), *other;
     if (!r && !s) r = cudaErrorInvalidResourceHandle;
     if (!r && s == &defaults[s->device])
-        for (i = 0; i < n_streams; i++)
-            if (streams[i].capturing && streams[i].blocking) r = 906;
+        for (i = 0; (other = stream_number(i)); i++)
+            if (other->capturing && other->blocking && other->device == s->device) r = 906;
     if (!r) *status = s->capturing;
     return leave(r);
 }
 int fake_cuStreamGetCtx(cudaStream_t stream, void **context) {
     int r = begin("cuStreamGetCtx");
-    struct CUstream_st *s = stream_of(stream);
+    struct CUstream_st *s = asked(stream);
     if (!r && !s) r = cudaErrorInvalidResourceHandle;
     if (!r) *context = &contexts[s->device];
     return leave(r);
@@ -825,6 +897,7 @@ int fake_cuEventDestroy_v2(cudaEvent_t event) {
 }
 int fake_cuEventRecord(cudaEvent_t event, cudaStream_t stream) {
     int r = begin("cuEventRecord");
+    if (!r && !asked(stream)) r = cudaErrorInvalidResourceHandle;
     return leave(r ? r : event_record(event, stream));
 }
 int fake_cuEventQuery(cudaEvent_t event) {

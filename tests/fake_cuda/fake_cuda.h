@@ -38,6 +38,7 @@ typedef struct fake_device {
 typedef struct fake_cuda {
     int devices;
     int no_driver;
+    int lazy; /* as before CUDA 12: cudaSetDevice makes no context, and none current */
     fake_device device[FAKE_DEVICES];
     uint64_t calls;       /* of anything */
     uint64_t fail_at;     /* the number of the call that fails; 0: none */
@@ -51,6 +52,7 @@ typedef struct fake_cuda {
     int captures;          /* under way */
     int violated;          /* unsafe calls, or queries of captured events, during them */
     int captured_records;  /* events recorded on a stream that was captured */
+    int dead_asked;        /* questions to the driver about a stream that is destroyed */
     int events, events_made; /* that exist; that were ever made */
     int nvml_inits;        /* that were not shut down */
     int depth_errors;      /* pops of a context that was not pushed */

@@ -5,7 +5,9 @@
 
 #include <stddef.h>
 
-#define CUDART_VERSION 12000
+#ifndef CUDART_VERSION /* an older one, for who asks */
+#define CUDART_VERSION 12030
+#endif
 #define CUDART_CB
 #define CUDARTAPI
 
@@ -30,6 +32,7 @@ typedef enum cudaError {
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
 typedef struct CUgraph_st *cudaGraph_t;
+typedef struct CUgraphNode_st *cudaGraphNode_t;
 typedef struct CUmemPoolHandle_st *cudaMemPool_t;
 typedef void (*cudaHostFn_t)(void *user);
 
@@ -55,12 +58,18 @@ struct cudaPitchedPtr {
 struct cudaExtent {
     size_t width, height, depth;
 };
+#if CUDART_VERSION >= 12030
+typedef struct cudaGraphEdgeData {
+    unsigned char from_port, to_port, type, reserved[5];
+} cudaGraphEdgeData;
+#endif
 
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
 #define cudaMallocAsync cudaMallocAsync_ptsz
 #define cudaMallocFromPoolAsync cudaMallocFromPoolAsync_ptsz
 #define cudaFreeAsync cudaFreeAsync_ptsz
 #define cudaStreamBeginCapture cudaStreamBeginCapture_ptsz
+#define cudaStreamBeginCaptureToGraph cudaStreamBeginCaptureToGraph_ptsz
 #define cudaStreamEndCapture cudaStreamEndCapture_ptsz
 #define cudaStreamSynchronize cudaStreamSynchronize_ptsz
 #define cudaLaunchHostFunc cudaLaunchHostFunc_ptsz
@@ -90,6 +99,12 @@ cudaError_t cudaFreeHost(void *ptr);
 cudaError_t cudaHostRegister(void *ptr, size_t bytes, unsigned int flags);
 cudaError_t cudaHostUnregister(void *ptr);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+#if CUDART_VERSION >= 12030
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
+                                          const cudaGraphNode_t *after,
+                                          const cudaGraphEdgeData *edges, size_t n,
+                                          enum cudaStreamCaptureMode mode);
+#endif
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
