@@ -162,6 +162,7 @@
                 -Wl,--wrap=cudaMallocHost,--wrap=cudaHostAlloc,--wrap=cudaFreeHost
                 -Wl,--wrap=cudaHostRegister,--wrap=cudaHostUnregister
                 -Wl,--wrap=cudaStreamBeginCapture,--wrap=cudaStreamEndCapture
+                -Wl,--wrap=cudaStreamBeginCaptureToGraph
                 -Wl,--wrap=cudaStreamSynchronize,--wrap=cudaEventSynchronize
                 -Wl,--wrap=cudaDeviceSynchronize
 
@@ -242,6 +243,8 @@
 #define memlord_cuda_host_unregister MEMLORD_CUDA_I_PREFIXED(memlord_cuda_host_unregister)
 #define memlord_cuda_stream_begin_capture \
     MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_begin_capture)
+#define memlord_cuda_stream_begin_capture_to_graph \
+    MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_begin_capture_to_graph)
 #define memlord_cuda_stream_end_capture \
     MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_end_capture)
 #define memlord_cuda_stream_synchronize \
@@ -344,7 +347,9 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int d
                             that is pending already (free_on_stream) is left alone: this is then
                             its release.
      host_register          record it as pinned; host_unregister ends that.
-     *_capture              keep all polling back between begin and end. Wrap both or none.
+     *_capture*             keep all polling back between begin and end (of up to 64 at a time).
+                            Begin and end count if both are wrapped. The one into a graph is
+                            CUDA 12.3's.
      *_synchronize          then retire, as what they waited for may be what is pending.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
    as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the answer. A
@@ -352,6 +357,15 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int d
    once. Cost: >>costs. */
 
 /* the real one, ours, parameters, arguments; and one without parameters: real, ours */
+#if CUDART_VERSION >= 12030
+#define MEMLORD_CUDA_I_WRAPPED_12_3(X)                                                        \
+    X(cudaStreamBeginCaptureToGraph, stream_begin_capture_to_graph,                           \
+      (cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *after,                  \
+       const cudaGraphEdgeData *edges, size_t n, enum cudaStreamCaptureMode mode),            \
+      (stream, graph, after, edges, n, mode))
+#else
+#define MEMLORD_CUDA_I_WRAPPED_12_3(X)
+#endif
 #define MEMLORD_CUDA_I_WRAPPED(X, X0)                                                         \
     X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes))                           \
     X(cudaMallocPitch, malloc_pitch,                                                          \
@@ -376,6 +390,7 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int d
     X(cudaHostUnregister, host_unregister, (void *ptr), (ptr))                                \
     X(cudaStreamBeginCapture, stream_begin_capture,                                           \
       (cudaStream_t stream, enum cudaStreamCaptureMode mode), (stream, mode))                 \
+    MEMLORD_CUDA_I_WRAPPED_12_3(X)                                                            \
     X(cudaStreamEndCapture, stream_end_capture, (cudaStream_t stream, cudaGraph_t *graph),    \
       (stream, graph))                                                                        \
     X(cudaStreamSynchronize, stream_synchronize, (cudaStream_t stream), (stream))             \
@@ -624,9 +639,6 @@ static void memlord_cuda_i_store_release(memlord_cuda_i_u64 *a, uint64_t v) {
 static uint64_t memlord_cuda_i_add(memlord_cuda_i_u64 *a, uint64_t v) {
     return __atomic_fetch_add(&a->v, v, __ATOMIC_RELAXED);
 }
-static int memlord_cuda_i_cas(memlord_cuda_i_u64 *a, uint64_t *expected, uint64_t v) {
-    return __atomic_compare_exchange_n(&a->v, expected, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-}
 #elif defined(_MSC_VER) && defined(_WIN64)
 #include <intrin.h>
 static uint64_t memlord_cuda_i_load(memlord_cuda_i_u64 *a) { return *(volatile uint64_t *)&a->v; }
@@ -641,13 +653,6 @@ static void memlord_cuda_i_store_release(memlord_cuda_i_u64 *a, uint64_t v) {
 }
 static uint64_t memlord_cuda_i_add(memlord_cuda_i_u64 *a, uint64_t v) {
     return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)&a->v, (__int64)v);
-}
-static int memlord_cuda_i_cas(memlord_cuda_i_u64 *a, uint64_t *expected, uint64_t v) {
-    __int64 was = _InterlockedCompareExchange64((volatile __int64 *)&a->v, (__int64)v,
-                                                (__int64)*expected);
-    int same = was == (__int64)*expected;
-    *expected = (uint64_t)was;
-    return same;
 }
 #else
 #error "memlord_cuda.h needs 64-bit atomics: GNU C, clang, or MSVC for x64 or arm64"
@@ -1214,6 +1219,7 @@ static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
    events_lock, never while the driver or the ledger is called. */
 
 enum { MEMLORD_CUDA_I_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without */
+enum { MEMLORD_CUDA_I_CAPTURES = 64 };
 
 typedef struct memlord_cuda_i_fence {
     struct memlord_cuda_i_fence *next;
@@ -1236,6 +1242,7 @@ static struct {
     memlord_cuda_i_bin bins[MEMLORD_CUDA_I_BINS];
     memlord_cuda_i_fence *spare;  /* without */
     memlord_cuda_i_u64 capturing; /* captures begun and not ended: a level, nothing hangs on it */
+    uint64_t captured[MEMLORD_CUDA_I_CAPTURES]; /* so many: keys of their streams */
 } memlord_cuda_i_events;
 
 /* Under the lock. */
@@ -1337,6 +1344,12 @@ static cudaStream_t memlord_cuda_i_stream(cudaStream_t stream) {
     return stream;
 }
 
+/* What tells a stream from every other; those of threads have one handle. */
+static uint64_t memlord_cuda_i_stream_key(cudaStream_t stream) {
+    uint64_t key = (uint64_t)(uintptr_t)stream;
+    return stream == cudaStreamPerThread ? key | memlord_cuda_i_thread_id() << 2 : key;
+}
+
 /* The context of a stream. A thread that never called the runtime has none current: then it is
    that of the block's device. */
 static void *memlord_cuda_i_context_of(const memlord_cuda_i_driver *d, cudaStream_t stream,
@@ -1429,8 +1442,7 @@ static int memlord_cuda_i_fence_make(memlord *lord, const void *ptr, cudaStream_
     out->done = memlord_cuda_i_fence_done;
     out->user = fence;
     out->drop = memlord_cuda_i_fence_drop;
-    out->queue = (uint64_t)(uintptr_t)stream;
-    if (stream == cudaStreamPerThread) out->queue |= memlord_cuda_i_thread_id() << 2;
+    out->queue = memlord_cuda_i_stream_key(stream);
     if (memlord_cuda_i_is_default(stream)) /* golden ratio: keeps contexts and threads apart */
         out->queue += (uint64_t)(uintptr_t)context * 0x9e3779b97f4a7c15u;
     return 1;
@@ -2046,17 +2058,60 @@ static int memlord_cuda_i_capturing(cudaStream_t stream) {
     return d && !d->stream_capturing(memlord_cuda_i_stream(stream), &status) && status;
 }
 
-/* Before the real one: a poll on another thread must not come between. */
+/* An end is the end of what was begun here: another may have begun behind our back. More captures
+   at a time than there is room for are left to themselves. */
+static int memlord_cuda_i_capture_add(uint64_t key) {
+    uint64_t n;
+    int room;
+    memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
+    n = memlord_cuda_i_load(&memlord_cuda_i_events.capturing);
+    room = n < MEMLORD_CUDA_I_CAPTURES;
+    if (room) {
+        memlord_cuda_i_events.captured[n] = key;
+        memlord_cuda_i_store(&memlord_cuda_i_events.capturing, n + 1);
+    }
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_events_lock);
+    return room;
+}
+
+static void memlord_cuda_i_capture_drop(uint64_t key) {
+    uint64_t n, i = 0;
+    memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
+    n = memlord_cuda_i_load(&memlord_cuda_i_events.capturing);
+    while (i < n && memlord_cuda_i_events.captured[i] != key) i++;
+    if (i < n) {
+        memlord_cuda_i_events.captured[i] = memlord_cuda_i_events.captured[n - 1];
+        memlord_cuda_i_store(&memlord_cuda_i_events.capturing, n - 1);
+    }
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_events_lock);
+}
+
+/* Counted before the real one: a poll on another thread must not come between. */
 MEMLORD_API cudaError_t memlord_cuda_stream_begin_capture(memlord *lord, cudaStream_t stream,
                                                           enum cudaStreamCaptureMode mode,
                                                           const memlord_site *site) {
-    cudaError_t r;
+    uint64_t key = memlord_cuda_i_stream_key(memlord_cuda_i_stream(stream));
+    int counted = memlord_cuda_i_capture_add(key);
+    cudaError_t r = MEMLORD_CUDA_I_REAL(cudaStreamBeginCapture)(stream, mode);
     (void)lord, (void)site;
-    memlord_cuda_i_add(&memlord_cuda_i_events.capturing, 1);
-    r = MEMLORD_CUDA_I_REAL(cudaStreamBeginCapture)(stream, mode);
-    if (r != cudaSuccess) memlord_cuda_i_add(&memlord_cuda_i_events.capturing, UINT64_MAX);
+    if (r != cudaSuccess && counted) memlord_cuda_i_capture_drop(key);
     return r;
 }
+
+#if CUDART_VERSION >= 12030
+MEMLORD_API cudaError_t memlord_cuda_stream_begin_capture_to_graph(
+    memlord *lord, cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *after,
+    const cudaGraphEdgeData *edges, size_t n, enum cudaStreamCaptureMode mode,
+    const memlord_site *site) {
+    uint64_t key = memlord_cuda_i_stream_key(memlord_cuda_i_stream(stream));
+    int counted = memlord_cuda_i_capture_add(key);
+    cudaError_t r = MEMLORD_CUDA_I_REAL(cudaStreamBeginCaptureToGraph)(stream, graph, after, edges,
+                                                                       n, mode);
+    (void)lord, (void)site;
+    if (r != cudaSuccess && counted) memlord_cuda_i_capture_drop(key);
+    return r;
+}
+#endif
 
 /* An error may have ended the capture, or not: the stream knows. */
 MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStream_t stream,
@@ -2064,10 +2119,9 @@ MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStrea
                                                         const memlord_site *site) {
     int was = memlord_cuda_i_capturing(stream);
     cudaError_t r = MEMLORD_CUDA_I_REAL(cudaStreamEndCapture)(stream, graph);
-    uint64_t n = memlord_cuda_i_load(&memlord_cuda_i_events.capturing);
     (void)lord, (void)site;
     if (r == cudaSuccess || (was && !memlord_cuda_i_capturing(stream)))
-        while (n && !memlord_cuda_i_cas(&memlord_cuda_i_events.capturing, &n, n - 1)) continue;
+        memlord_cuda_i_capture_drop(memlord_cuda_i_stream_key(memlord_cuda_i_stream(stream)));
     return r;
 }
 
@@ -2292,6 +2346,7 @@ MEMLORD_CUDA_I_FORM(host_alloc, (size_t bytes, unsigned int flags),
 #undef cudaHostRegister
 #undef cudaHostUnregister
 #undef cudaStreamBeginCapture
+#undef cudaStreamBeginCaptureToGraph
 #undef cudaStreamEndCapture
 #undef cudaStreamSynchronize
 #undef cudaEventSynchronize
@@ -2310,6 +2365,10 @@ MEMLORD_CUDA_I_FORM(host_alloc, (size_t bytes, unsigned int flags),
 #define cudaHostRegister(...) MEMLORD_CUDA_I_SHIM(host_register, __VA_ARGS__)
 #define cudaHostUnregister(...) MEMLORD_CUDA_I_SHIM(host_unregister, __VA_ARGS__)
 #define cudaStreamBeginCapture(...) MEMLORD_CUDA_I_SHIM(stream_begin_capture, __VA_ARGS__)
+#if CUDART_VERSION >= 12030
+#define cudaStreamBeginCaptureToGraph(...)                                                    \
+    MEMLORD_CUDA_I_SHIM(stream_begin_capture_to_graph, __VA_ARGS__)
+#endif
 #define cudaStreamEndCapture(...) MEMLORD_CUDA_I_SHIM(stream_end_capture, __VA_ARGS__)
 #define cudaStreamSynchronize(...) MEMLORD_CUDA_I_SHIM(stream_synchronize, __VA_ARGS__)
 #define cudaEventSynchronize(...) MEMLORD_CUDA_I_SHIM(event_synchronize, __VA_ARGS__)

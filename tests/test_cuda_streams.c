@@ -343,6 +343,68 @@ static void nothing_is_polled_during_a_wrapped_capture(void **state) {
     assert_int_equal(memlord_retire(lord, all()), 1000);
 }
 
+#if CUDART_VERSION >= 12030
+static void nor_during_one_into_a_graph(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t work = stream_on(0), captured = stream_on(0);
+    cudaGraph_t graph = NULL;
+    uint64_t calls;
+    fake_stream_work(work);
+    assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 1000), work, NULL));
+    fake_stream_finish(work);
+    assert_cuda(memlord_cuda_stream_begin_capture_to_graph(
+        lord, captured, graph, NULL, NULL, 0, cudaStreamCaptureModeGlobal, NULL));
+    assert_int_equal(memlord_cuda_stream_begin_capture_to_graph(
+                         lord, captured, graph, NULL, NULL, 0, cudaStreamCaptureModeGlobal, NULL),
+                     cudaErrorInvalidValue); /* and changes nothing */
+    calls = fake.calls;
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    assert_int_equal(fake.calls, calls);
+    assert_cuda(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL));
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+    cudaGetLastError();
+}
+#endif
+
+static void the_end_of_a_capture_not_known_of_ends_no_other(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t work = stream_on(0), known = stream_on(0), unknown = stream_on(0);
+    cudaGraph_t graph;
+    uint64_t calls;
+    fake_stream_work(work);
+    assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 1000), work, NULL));
+    fake_stream_finish(work);
+    assert_cuda(cudaStreamBeginCapture(unknown, cudaStreamCaptureModeGlobal));
+    assert_cuda(memlord_cuda_stream_begin_capture(lord, known, cudaStreamCaptureModeGlobal, NULL));
+    assert_cuda(memlord_cuda_stream_end_capture(lord, unknown, &graph, NULL));
+    calls = fake.calls;
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    assert_int_equal(fake.calls, calls);
+    assert_cuda(memlord_cuda_stream_end_capture(lord, known, &graph, NULL));
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+}
+
+static void more_captures_than_are_counted_end_as_well(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t work = stream_on(0), captured[70];
+    cudaGraph_t graph;
+    void *ptr = block(lord, 1000);
+    int i;
+    for (i = 0; i < 70; i++) {
+        captured[i] = stream_on(0);
+        assert_cuda(memlord_cuda_stream_begin_capture(lord, captured[i],
+                                                      cudaStreamCaptureModeGlobal, NULL));
+    }
+    fake_stream_work(work);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, work, NULL));
+    fake_stream_finish(work);
+    for (i = 0; i < 70; i++) {
+        assert_int_equal(memlord_retire(lord, all()), 0);
+        assert_cuda(memlord_cuda_stream_end_capture(lord, captured[69 - i], &graph, NULL));
+    }
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+}
+
 static void captures_that_fail_do_not_stop_the_polling(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t work = stream_on(0), captured = stream_on(0);
@@ -510,6 +572,11 @@ int main(void) {
         TEST_CUDA(a_captured_stream_gets_its_event_after_the_capture),
         TEST_CUDA(polling_during_a_capture_that_is_not_known_disturbs_nothing),
         TEST_CUDA(nothing_is_polled_during_a_wrapped_capture),
+#if CUDART_VERSION >= 12030
+        TEST_CUDA(nor_during_one_into_a_graph),
+#endif
+        TEST_CUDA(the_end_of_a_capture_not_known_of_ends_no_other),
+        TEST_CUDA(more_captures_than_are_counted_end_as_well),
         TEST_CUDA(captures_that_fail_do_not_stop_the_polling),
         TEST_CUDA(synchronising_retires),
         TEST_CUDA(a_last_error_of_the_hosts_survives_polling),
