@@ -80,6 +80,10 @@
               memlord_cuda_stream_begin_capture and _end_capture no event is asked for at all;
               captures begun otherwise are left alone too, as what the layer does is done with
               the thread's capture mode relaxed.
+    Streams   an event that waits to be recorded, of a use until the free, of a free until the
+              end of a capture, needs its stream: memlord_cuda_stream_destroy records it before
+              that is gone. A stream destroyed otherwise must have none, as asking it is
+              undefined; drivers mostly refuse, and the fence has failed.
 
     ------------------------------------------------------------------ >>knobs ---
 
@@ -136,7 +140,7 @@
     Recording an event costs the driver's microsecond, and so does each poll of one: once per
     stream that has something pending. A sample is a few driver calls and, with NVML, up to
     some hundred microseconds: pollers take it, no call waits for it.
-    Memory: 48 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events. A timed
+    Memory: 64 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events. A timed
     scope is two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
     milliseconds; without a driver it returns in a fraction of one.
@@ -162,7 +166,7 @@
                 -Wl,--wrap=cudaMallocHost,--wrap=cudaHostAlloc,--wrap=cudaFreeHost
                 -Wl,--wrap=cudaHostRegister,--wrap=cudaHostUnregister
                 -Wl,--wrap=cudaStreamBeginCapture,--wrap=cudaStreamEndCapture
-                -Wl,--wrap=cudaStreamBeginCaptureToGraph
+                -Wl,--wrap=cudaStreamBeginCaptureToGraph,--wrap=cudaStreamDestroy
                 -Wl,--wrap=cudaStreamSynchronize,--wrap=cudaEventSynchronize
                 -Wl,--wrap=cudaDeviceSynchronize
 
@@ -247,6 +251,7 @@
     MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_begin_capture_to_graph)
 #define memlord_cuda_stream_end_capture \
     MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_end_capture)
+#define memlord_cuda_stream_destroy MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_destroy)
 #define memlord_cuda_stream_synchronize \
     MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_synchronize)
 #define memlord_cuda_event_synchronize MEMLORD_CUDA_I_PREFIXED(memlord_cuda_event_synchronize)
@@ -350,6 +355,7 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int d
      *_capture*             keep all polling back between begin and end (of up to 64 at a time).
                             Begin and end count if both are wrapped. The one into a graph is
                             CUDA 12.3's.
+     stream_destroy         first record what waits for the stream, whatever ledger it is of.
      *_synchronize          then retire, as what they waited for may be what is pending.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
    as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the answer. A
@@ -393,6 +399,7 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int d
     MEMLORD_CUDA_I_WRAPPED_12_3(X)                                                            \
     X(cudaStreamEndCapture, stream_end_capture, (cudaStream_t stream, cudaGraph_t *graph),    \
       (stream, graph))                                                                        \
+    X(cudaStreamDestroy, stream_destroy, (cudaStream_t stream), (stream))                     \
     X(cudaStreamSynchronize, stream_synchronize, (cudaStream_t stream), (stream))             \
     X(cudaEventSynchronize, event_synchronize, (cudaEvent_t event), (event))                  \
     X0(cudaDeviceSynchronize, device_synchronize)
@@ -427,8 +434,9 @@ MEMLORD_CUDA_I_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **p
    block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
    itself goes back as the host sees fit, to a pool of its own, or by memlord_cuda_free_async after
    this call. An event is recorded on the stream here; while that is captured, at the first poll
-   after the capture. Where no event is to be had the block is credited at once; if the stream
-   refused it (destroyed), that is counted in fence_failures. NULL is a no-op.
+   after the capture (of a per-thread default stream: by that thread, or on the legacy default
+   stream, which waits for all of them). Where no event is to be had the block is credited at once;
+   if the stream refused it (destroyed), that is counted in fence_failures. NULL is a no-op.
    Errors: E_UNKNOWN not live, counted. */
 MEMLORD_CUDA_I_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void *ptr,
                                                               cudaStream_t stream,
@@ -1215,20 +1223,38 @@ static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
 
 /* ---------------------------------------------------------------------- >>events --
    Owns fences made of events, and the events between uses: a list per context, since an event
-   serves the streams of its own alone. Fences come from pages that are kept. Locks:
-   events_lock, never while the driver or the ledger is called. */
+   serves the streams of its own alone. Fences come from pages that are kept; those whose event is
+   still to be recorded are in a list by their stream, so that its end finds them. Locks:
+   events_lock, never while the driver or the ledger is called; a list's, while an event of it is
+   recorded, so that no stream ends meanwhile. */
 
 enum { MEMLORD_CUDA_I_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without */
 enum { MEMLORD_CUDA_I_CAPTURES = 64 };
 
+enum { MEMLORD_CUDA_I_LISTS = 8 };
+enum { MEMLORD_CUDA_I_UNRECORDED, MEMLORD_CUDA_I_RECORDED, MEMLORD_CUDA_I_LOST };
+
 typedef struct memlord_cuda_i_fence {
-    struct memlord_cuda_i_fence *next;
+    struct memlord_cuda_i_fence *next, *previous;
+    memlord_cuda_i_u64 state; /* what is not listed is its owner's alone */
     cudaStream_t stream;
+    uint64_t thread;   /* whose stream it is, if that is the per-thread one */
     cudaEvent_t event; /* of `context`; NULL: none yet */
     void *context;     /* the stream's; NULL: the stream has none, and the fence fails */
-    int recorded;
-    int timed;         /* its event keeps the time */
+    unsigned char listed;
+    unsigned char timed; /* its event keeps the time */
 } memlord_cuda_i_fence;
+
+typedef struct memlord_cuda_i_list {
+    memlord_cuda_i_lock lock;
+    memlord_cuda_i_fence *first;
+} memlord_cuda_i_list;
+
+#define MEMLORD_CUDA_I_LIST {MEMLORD_CUDA_I_LOCK, NULL}
+static memlord_cuda_i_list memlord_cuda_i_lists[MEMLORD_CUDA_I_LISTS] = {
+    MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST,
+    MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST};
+#undef MEMLORD_CUDA_I_LIST
 
 typedef struct memlord_cuda_i_bin {
     void *context;
@@ -1300,8 +1326,8 @@ static memlord_cuda_i_fence *memlord_cuda_i_fence_take(void *context, int timed)
     if (fence) {
         fence->next = NULL;
         fence->context = context;
-        fence->recorded = 0;
-        fence->timed = timed;
+        fence->timed = (unsigned char)timed;
+        memlord_cuda_i_store(&fence->state, MEMLORD_CUDA_I_UNRECORDED);
     }
     return fence;
 }
@@ -1314,10 +1340,41 @@ static void memlord_cuda_i_event_end(void *context, cudaEvent_t event) {
     memlord_cuda_i_leave_context(d, &mode);
 }
 
+static memlord_cuda_i_list *memlord_cuda_i_list_of(cudaStream_t stream) {
+    uint64_t hash = (uint64_t)(uintptr_t)stream * 0x9e3779b97f4a7c15u;
+    return &memlord_cuda_i_lists[hash >> 61];
+}
+
+/* Under the list's lock. */
+static void memlord_cuda_i_list_put(memlord_cuda_i_list *list, memlord_cuda_i_fence *fence) {
+    if (fence->listed) return;
+    fence->previous = NULL;
+    fence->next = list->first;
+    if (list->first) list->first->previous = fence;
+    list->first = fence;
+    fence->listed = 1;
+}
+static void memlord_cuda_i_list_take(memlord_cuda_i_list *list, memlord_cuda_i_fence *fence) {
+    if (!fence->listed) return;
+    if (fence->next) fence->next->previous = fence->previous;
+    if (fence->previous)
+        fence->previous->next = fence->next;
+    else
+        list->first = fence->next;
+    fence->listed = 0;
+}
+
 static void memlord_cuda_i_fence_give(memlord_cuda_i_fence *fence) {
-    cudaEvent_t event = fence->event;
+    memlord_cuda_i_list *list = memlord_cuda_i_list_of(fence->stream);
+    cudaEvent_t event;
     void *context = fence->context;
     memlord_cuda_i_bin *bin = NULL;
+    if (memlord_cuda_i_load_acquire(&fence->state) != MEMLORD_CUDA_I_RECORDED) {
+        memlord_cuda_i_lock_take(&list->lock);
+        memlord_cuda_i_list_take(list, fence);
+        memlord_cuda_i_lock_drop(&list->lock);
+    }
+    event = fence->event;
     memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
     if (event) bin = memlord_cuda_i_bin_of(context, fence->timed);
     if (bin && bin->n < MEMLORD_CUDA_MAX_EVENTS) {
@@ -1375,10 +1432,10 @@ static int memlord_cuda_i_is_capture(int error) {
 /* Inside the fence's context. An event that was kept may be gone with a reset of the device: then
    one try with a fresh one. */
 static int memlord_cuda_i_event_record(const memlord_cuda_i_driver *d,
-                                       memlord_cuda_i_fence *fence) {
+                                       memlord_cuda_i_fence *fence, cudaStream_t stream) {
     int r = 1;
     if (fence->event) {
-        r = d->event_record(fence->event, fence->stream);
+        r = d->event_record(fence->event, stream);
         if (r == 0 || memlord_cuda_i_is_capture(r)) return r;
         (void)d->event_destroy(fence->event);
         fence->event = NULL;
@@ -1388,38 +1445,96 @@ static int memlord_cuda_i_event_record(const memlord_cuda_i_driver *d,
         fence->event = NULL;
         return r;
     }
-    return d->event_record(fence->event, fence->stream);
+    return d->event_record(fence->event, stream);
 }
 
-/* 1: recorded; 0: not while the stream is captured; -1: it cannot be. */
+/* 1: recorded; 0: not while the stream is captured; -1: it cannot be. The default stream of another
+   thread cannot be named: the legacy one, which waits for all of those, stands for it. */
 static int memlord_cuda_i_fence_record(memlord_cuda_i_fence *fence) {
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
-    int mode, status = 0, r;
-    if (fence->recorded) return 1;
+    cudaStream_t stream = fence->stream;
+    int mode, status = 0, captured, r;
+    if (stream == cudaStreamPerThread && fence->thread != memlord_cuda_i_thread_id())
+        stream = cudaStreamLegacy;
     if (!d || !memlord_cuda_i_enter_context(d, fence->context, &mode)) return -1;
-    r = d->stream_capturing(fence->stream, &status);
-    if (!r && !status) {
-        r = memlord_cuda_i_event_record(d, fence);
-        fence->recorded = r == 0;
-    }
+    r = d->stream_capturing(stream, &status);
+    captured = !r && status;
+    if (!r && !captured) r = memlord_cuda_i_event_record(d, fence, stream);
     memlord_cuda_i_leave_context(d, &mode);
-    if (fence->recorded) return 1;
-    return !r || memlord_cuda_i_is_capture(r) ? 0 : -1;
+    if (captured || memlord_cuda_i_is_capture(r)) return 0;
+    return r ? -1 : 1;
 }
 
-/* What the ledger asks: memlord_fence.done. */
+/* The same of a fence that nobody else knows of yet; what is not recorded is listed. */
+static void memlord_cuda_i_fence_begin(memlord_cuda_i_fence *fence, int now) {
+    memlord_cuda_i_list *list = memlord_cuda_i_list_of(fence->stream);
+    if (now && memlord_cuda_i_fence_record(fence) == 1) {
+        memlord_cuda_i_store(&fence->state, MEMLORD_CUDA_I_RECORDED);
+        return;
+    }
+    memlord_cuda_i_lock_take(&list->lock);
+    memlord_cuda_i_store(&fence->state, MEMLORD_CUDA_I_UNRECORDED);
+    memlord_cuda_i_list_put(list, fence);
+    memlord_cuda_i_lock_drop(&list->lock);
+}
+
+/* Under the list's lock. Off the list before the state says so: then the ledger may give it back. */
+static void memlord_cuda_i_fence_end(memlord_cuda_i_list *list, memlord_cuda_i_fence *fence,
+                                     uint64_t state) {
+    memlord_cuda_i_list_take(list, fence);
+    memlord_cuda_i_store_release(&fence->state, state);
+}
+
+/* Whether its event is recorded, now or before. The ledger asks one fence on one thread at a time;
+   only the end of its stream comes between. */
+static int memlord_cuda_i_fence_settle(memlord_cuda_i_fence *fence) {
+    memlord_cuda_i_list *list = memlord_cuda_i_list_of(fence->stream);
+    uint64_t state = memlord_cuda_i_load_acquire(&fence->state);
+    int r = state == MEMLORD_CUDA_I_RECORDED ? 1 : -1;
+    if (state != MEMLORD_CUDA_I_UNRECORDED) return r;
+    memlord_cuda_i_lock_take(&list->lock);
+    state = memlord_cuda_i_load(&fence->state);
+    if (state == MEMLORD_CUDA_I_RECORDED) r = 1;
+    if (state == MEMLORD_CUDA_I_UNRECORDED) {
+        r = memlord_cuda_i_fence_record(fence);
+        if (r == 1) memlord_cuda_i_fence_end(list, fence, MEMLORD_CUDA_I_RECORDED);
+    }
+    memlord_cuda_i_lock_drop(&list->lock);
+    return r;
+}
+
+/* Records what waits for a stream of this thread's to be recorded. When the stream ends, what it
+   would not record is lost. */
+static void memlord_cuda_i_stream_settle(cudaStream_t stream, int ends) {
+    memlord_cuda_i_list *list = memlord_cuda_i_list_of(stream);
+    uint64_t self = memlord_cuda_i_thread_id();
+    memlord_cuda_i_fence *fence, *next;
+    memlord_cuda_i_lock_take(&list->lock);
+    for (fence = list->first; fence; fence = next) {
+        int recorded;
+        next = fence->next;
+        if (fence->stream != stream) continue;
+        if (stream == cudaStreamPerThread && fence->thread != self) continue;
+        recorded = memlord_cuda_i_fence_record(fence) == 1;
+        if (recorded || ends)
+            memlord_cuda_i_fence_end(list, fence, recorded ? MEMLORD_CUDA_I_RECORDED
+                                                           : MEMLORD_CUDA_I_LOST);
+    }
+    memlord_cuda_i_lock_drop(&list->lock);
+}
+
+/* What the ledger asks: memlord_fence.done. Recording disturbs no capture, asking may. */
 static int memlord_cuda_i_fence_done(void *user) {
     memlord_cuda_i_fence *fence = (memlord_cuda_i_fence *)user;
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
-    int mode, r;
-    if (memlord_cuda_i_load(&memlord_cuda_i_events.capturing)) return 0;
-    r = memlord_cuda_i_fence_record(fence);
+    int mode, r = memlord_cuda_i_fence_settle(fence);
     if (r <= 0) return r;
-    if (!memlord_cuda_i_enter_context(d, fence->context, &mode)) return -1;
+    if (memlord_cuda_i_load(&memlord_cuda_i_events.capturing)) return 0;
+    if (!d || !memlord_cuda_i_enter_context(d, fence->context, &mode)) return -1;
     r = d->event_query(fence->event);
     memlord_cuda_i_leave_context(d, &mode);
     if (r == 0) return 1;
-    if (r == MEMLORD_CUDA_I_CAPTURED_EVENT) fence->recorded = 0; /* a capture took it: once more */
+    if (r == MEMLORD_CUDA_I_CAPTURED_EVENT) memlord_cuda_i_fence_begin(fence, 0); /* once more */
     return r == MEMLORD_CUDA_I_NOT_READY || memlord_cuda_i_is_capture(r) ? 0 : -1;
 }
 
@@ -1439,6 +1554,7 @@ static int memlord_cuda_i_fence_make(memlord *lord, const void *ptr, cudaStream_
     fence = memlord_cuda_i_fence_take(context, 0);
     if (!fence) return 0;
     fence->stream = stream;
+    fence->thread = memlord_cuda_i_thread_id();
     out->done = memlord_cuda_i_fence_done;
     out->user = fence;
     out->drop = memlord_cuda_i_fence_drop;
@@ -1478,7 +1594,11 @@ static memlord_cuda_i_fence *memlord_cuda_i_time_mark(memlord *lord, cudaStream_
     fence = context ? memlord_cuda_i_fence_take(context, 1) : NULL;
     if (!fence) return NULL;
     fence->stream = stream;
-    if (memlord_cuda_i_fence_record(fence) == 1) return fence;
+    fence->thread = memlord_cuda_i_thread_id();
+    if (memlord_cuda_i_fence_record(fence) == 1) {
+        memlord_cuda_i_store(&fence->state, MEMLORD_CUDA_I_RECORDED);
+        return fence;
+    }
     memlord_cuda_i_fence_give(fence);
     return NULL;
 }
@@ -2120,8 +2240,21 @@ MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStrea
     int was = memlord_cuda_i_capturing(stream);
     cudaError_t r = MEMLORD_CUDA_I_REAL(cudaStreamEndCapture)(stream, graph);
     (void)lord, (void)site;
+    stream = memlord_cuda_i_stream(stream);
     if (r == cudaSuccess || (was && !memlord_cuda_i_capturing(stream)))
-        memlord_cuda_i_capture_drop(memlord_cuda_i_stream_key(memlord_cuda_i_stream(stream)));
+        memlord_cuda_i_capture_drop(memlord_cuda_i_stream_key(stream));
+    if (stream == cudaStreamPerThread) memlord_cuda_i_stream_settle(stream, 0);
+    return r;
+}
+
+/* A capture that was under way ends with its stream. */
+MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t stream,
+                                                    const memlord_site *site) {
+    cudaError_t r;
+    (void)lord, (void)site;
+    if (!memlord_cuda_i_is_default(stream)) memlord_cuda_i_stream_settle(stream, 1);
+    r = MEMLORD_CUDA_I_REAL(cudaStreamDestroy)(stream);
+    if (r == cudaSuccess) memlord_cuda_i_capture_drop(memlord_cuda_i_stream_key(stream));
     return r;
 }
 
@@ -2137,7 +2270,7 @@ MEMLORD_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void
     if (memlord_cuda_i_fence_make(lord, ptr, stream, &fence)) {
         memlord_cuda_i_fence *own = (memlord_cuda_i_fence *)fence.user;
         /* now, and not in the ledger's first question, which a deferring one asks later */
-        (void)memlord_cuda_i_fence_record(own);
+        memlord_cuda_i_fence_begin(own, 1);
         r = memlord_free_deferred(lord, device, MEMLORD_KEY(ptr), fence, site);
         if (r) memlord_cuda_i_fence_give(own);
     }
@@ -2152,7 +2285,7 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
     if (!lord || !ptr) return MEMLORD_OK;
     if (!memlord_cuda_i_fence_make(lord, ptr, stream, &fence)) return MEMLORD_E_NOMEM;
     own = (memlord_cuda_i_fence *)fence.user;
-    if (own->stream == cudaStreamPerThread) (void)memlord_cuda_i_fence_record(own);
+    memlord_cuda_i_fence_begin(own, own->stream == cudaStreamPerThread);
     r = memlord_block_use(lord, memlord_device_cuda(0), MEMLORD_KEY(ptr), fence);
     if (r) memlord_cuda_i_fence_give(own);
     return r;
@@ -2348,6 +2481,7 @@ MEMLORD_CUDA_I_FORM(host_alloc, (size_t bytes, unsigned int flags),
 #undef cudaStreamBeginCapture
 #undef cudaStreamBeginCaptureToGraph
 #undef cudaStreamEndCapture
+#undef cudaStreamDestroy
 #undef cudaStreamSynchronize
 #undef cudaEventSynchronize
 #undef cudaDeviceSynchronize
@@ -2370,6 +2504,7 @@ MEMLORD_CUDA_I_FORM(host_alloc, (size_t bytes, unsigned int flags),
     MEMLORD_CUDA_I_SHIM(stream_begin_capture_to_graph, __VA_ARGS__)
 #endif
 #define cudaStreamEndCapture(...) MEMLORD_CUDA_I_SHIM(stream_end_capture, __VA_ARGS__)
+#define cudaStreamDestroy(...) MEMLORD_CUDA_I_SHIM(stream_destroy, __VA_ARGS__)
 #define cudaStreamSynchronize(...) MEMLORD_CUDA_I_SHIM(stream_synchronize, __VA_ARGS__)
 #define cudaEventSynchronize(...) MEMLORD_CUDA_I_SHIM(event_synchronize, __VA_ARGS__)
 #define cudaDeviceSynchronize()                                                               \

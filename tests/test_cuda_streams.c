@@ -428,6 +428,167 @@ static void captures_that_fail_do_not_stop_the_polling(void **state) {
     cudaGetLastError();
 }
 
+static void a_use_has_its_event_from_the_free_even_during_a_capture(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t side = stream_on(0), captured = stream_on(0);
+    cudaGraph_t graph;
+    void *ptr = NULL;
+    assert_cuda(memlord_cuda_malloc_async(lord, &ptr, 1000, side, NULL));
+    assert_ok(memlord_cuda_record_use(lord, ptr, side));
+    fake_stream_work(side);
+    assert_cuda(
+        memlord_cuda_stream_begin_capture(lord, captured, cudaStreamCaptureModeGlobal, NULL));
+    assert_cuda(memlord_cuda_free_async(lord, ptr, side, NULL));
+    assert_int_equal(fake_count("cuEventRecord"), 1);
+    assert_int_equal(fake_count("cuEventQuery"), 0);
+    assert_int_equal(pending(lord), 1000);
+    assert_cuda(cudaStreamDestroy(side)); /* of whatever part of the host that knows nothing of us */
+    assert_cuda(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL));
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+    assert_int_equal(fake.dead_asked, 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+/* -- streams that end -- */
+
+static void a_stream_that_ends_records_what_waits_for_it(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t side = stream_on(0), captured = stream_on(0);
+    cudaGraph_t graph;
+    void *used = block(lord, 1000), *freed = block(lord, 20), *other = block(lord, 3);
+    assert_ok(memlord_cuda_record_use(lord, used, side));
+    assert_ok(memlord_cuda_record_use(lord, other, captured));
+    assert_cuda(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
+    assert_ok(memlord_cuda_free_on_stream(lord, freed, captured, NULL));
+    assert_cuda(cudaStreamEndCapture(captured, &graph));
+    assert_int_equal(fake_count("cuEventRecord"), 0);
+    assert_cuda(memlord_cuda_stream_destroy(lord, side, NULL));
+    assert_int_equal(fake_count("cuEventRecord"), 1);
+    assert_cuda(memlord_cuda_stream_destroy(NULL, captured, NULL)); /* whatever the ledger */
+    assert_int_equal(fake_count("cuEventRecord"), 3);
+    assert_cuda(memlord_cuda_free(lord, used, NULL));
+    assert_cuda(memlord_cuda_free(lord, other, NULL));
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(fake.dead_asked, 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+    assert_slot(cudaSuccess);
+}
+
+static void a_stream_that_ends_in_its_capture_is_not_asked_again(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t work = stream_on(0), captured = stream_on(0);
+    void *a = block(lord, 1000), *b = block(lord, 20);
+    assert_cuda(
+        memlord_cuda_stream_begin_capture(lord, captured, cudaStreamCaptureModeGlobal, NULL));
+    assert_ok(memlord_cuda_free_on_stream(lord, a, captured, NULL));
+    assert_cuda(memlord_cuda_stream_destroy(lord, captured, NULL));
+    assert_ok(memlord_cuda_free_on_stream(lord, b, work, NULL)); /* and nothing is held back */
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(fake.dead_asked, 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 1);
+}
+
+static void a_stream_that_does_not_end_is_the_runtimes_to_answer(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    assert_int_equal(memlord_cuda_stream_destroy(lord, NULL, NULL), cudaErrorInvalidResourceHandle);
+    assert_cuda(memlord_cuda_stream_destroy(lord, stream, NULL));
+    assert_int_equal(memlord_cuda_stream_destroy(lord, stream, NULL),
+                     cudaErrorInvalidResourceHandle);
+    assert_int_equal(cudaGetLastError(), cudaErrorInvalidResourceHandle);
+}
+
+static void *streams_that_end(void *user) {
+    memlord *lord = (memlord *)user;
+    cudaStream_t side;
+    int i, k;
+    for (i = 0; i < 40; i++) {
+        (void)cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);
+        for (k = 0; k < 20; k++) {
+            void *ptr = NULL;
+            (void)memlord_cuda_malloc_async(lord, &ptr, 4096, NULL, NULL);
+            (void)memlord_cuda_record_use(lord, ptr, side);
+            if (k == 10) (void)memlord_cuda_stream_destroy(lord, side, NULL);
+            if (k == 10) (void)cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);
+            fake_stream_work(side);
+            (void)memlord_cuda_free_async(lord, ptr, NULL, NULL);
+        }
+        (void)memlord_cuda_stream_destroy(lord, side, NULL);
+    }
+    return NULL;
+}
+
+static void *polls(void *user) {
+    int i;
+    for (i = 0; i < 3000; i++) (void)memlord_retire((memlord *)user, all());
+    return NULL;
+}
+
+static void streams_may_end_while_others_poll(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t threads[5];
+    int i;
+    for (i = 0; i < 5; i++)
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, i < 3 ? streams_that_end : polls, lord), 0);
+    for (i = 0; i < 5; i++) pthread_join(threads[i], NULL);
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+    assert_int_equal(fake.dead_asked, 0);
+}
+
+/* -- default streams of threads -- */
+
+static void *retire_elsewhere(void *user) {
+    void **args = (void **)user;
+    (void)cudaSetDevice(0);
+    args[1] = (void *)(uintptr_t)memlord_retire((memlord *)args[0], all());
+    return NULL;
+}
+
+static uint64_t retired_elsewhere(memlord *lord) {
+    pthread_t thread;
+    void *args[2] = {NULL, NULL};
+    args[0] = lord;
+    assert_int_equal(pthread_create(&thread, NULL, retire_elsewhere, args), 0);
+    pthread_join(thread, NULL);
+    return (uint64_t)(uintptr_t)args[1];
+}
+
+static void a_threads_own_stream_is_not_mistaken_for_the_pollers(void **state) {
+    memlord *lord = test_lord(state);
+    cudaGraph_t graph;
+    void *ptr = block(lord, 1000);
+    fake_stream_work(cudaStreamPerThread);
+    assert_cuda(cudaStreamBeginCapture(cudaStreamPerThread, cudaStreamCaptureModeThreadLocal));
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, cudaStreamPerThread, NULL));
+    assert_int_equal(retired_elsewhere(lord), 0);
+    assert_cuda(cudaStreamEndCapture(cudaStreamPerThread, &graph));
+    assert_int_equal(retired_elsewhere(lord), 0); /* that thread's own is idle, this one's is not */
+    assert_int_equal(fake_count("cuEventRecord"), 1);
+    fake_stream_finish(cudaStreamPerThread);
+    assert_int_equal(retired_elsewhere(lord), 1000);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+static void a_threads_own_stream_is_asked_by_itself_when_its_capture_ends(void **state) {
+    memlord *lord = test_lord(state);
+    cudaGraph_t graph;
+    void *ptr = block(lord, 1000);
+    fake_stream_work(cudaStreamLegacy); /* would hold back an event of the legacy stream */
+    assert_cuda(memlord_cuda_stream_begin_capture(lord, cudaStreamPerThread,
+                                                  cudaStreamCaptureModeThreadLocal, NULL));
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, cudaStreamPerThread, NULL));
+    assert_int_equal(fake_count("cuEventRecord"), 0);
+    assert_cuda(memlord_cuda_stream_end_capture(lord, cudaStreamPerThread, &graph, NULL));
+    assert_int_equal(fake_count("cuEventRecord"), 1);
+    assert_int_equal(retired_elsewhere(lord), 1000);
+    fake_stream_finish(cudaStreamLegacy);
+}
+
 /* -- synchronisation -- */
 
 static void synchronising_retires(void **state) {
@@ -578,6 +739,13 @@ int main(void) {
         TEST_CUDA(the_end_of_a_capture_not_known_of_ends_no_other),
         TEST_CUDA(more_captures_than_are_counted_end_as_well),
         TEST_CUDA(captures_that_fail_do_not_stop_the_polling),
+        TEST_CUDA(a_use_has_its_event_from_the_free_even_during_a_capture),
+        TEST_CUDA(a_stream_that_ends_records_what_waits_for_it),
+        TEST_CUDA(a_stream_that_ends_in_its_capture_is_not_asked_again),
+        TEST_CUDA(a_stream_that_does_not_end_is_the_runtimes_to_answer),
+        TEST_CUDA_WITH(streams_may_end_while_others_poll, cuda_setup_threads),
+        TEST_CUDA(a_threads_own_stream_is_not_mistaken_for_the_pollers),
+        TEST_CUDA(a_threads_own_stream_is_asked_by_itself_when_its_capture_ends),
         TEST_CUDA(synchronising_retires),
         TEST_CUDA(a_last_error_of_the_hosts_survives_polling),
         TEST_CUDA_WITH(a_deferring_ledger_has_its_event_from_the_free, cuda_setup_defer),
