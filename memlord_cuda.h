@@ -1809,13 +1809,21 @@ static int memlord_cuda_i_try(void *user, uint64_t bytes, uint64_t *storage) {
     return q->answer == cudaSuccess ? 0 : q->answer == cudaErrorMemoryAllocation ? 1 : -1;
 }
 
+/* Before the call the runtime is asked which device is current, as the driver may still have the
+   one before: until CUDA 12 cudaSetDevice only says what the next call is to work on. */
+static memlord_device memlord_cuda_i_whereto(const memlord_cuda_i_request *q) {
+    int stream = q->kind == MEMLORD_CUDA_I_POOL || q->kind == MEMLORD_CUDA_I_ASYNC;
+    if (q->kind == MEMLORD_CUDA_I_HOST || q->kind == MEMLORD_CUDA_I_HOST_FLAGS ||
+        (stream && !memlord_cuda_i_is_default(q->stream)))
+        return memlord_cuda_i_where(q, NULL);
+    return memlord_device_cuda(memlord_cuda_i_device_runtime());
+}
+
 /* Rows get longer by the pitch, which is known only afterwards; and a pool's device is. */
 static void memlord_cuda_i_settle(memlord *lord, const memlord_cuda_i_request *q,
                                   memlord_device device, uint64_t asked, uint64_t storage,
                                   const memlord_site *site) {
-    memlord_device where = q->kind == MEMLORD_CUDA_I_POOL
-                               ? memlord_cuda_i_where(q, memlord_cuda_i_made(q))
-                               : device;
+    memlord_device where = memlord_cuda_i_where(q, memlord_cuda_i_made(q));
     uint64_t bytes = memlord_cuda_i_size(q);
     if (where.index != device.index) {
         (void)memlord_free(lord, device, storage, site);
@@ -1828,7 +1836,7 @@ static void memlord_cuda_i_settle(memlord *lord, const memlord_cuda_i_request *q
 static cudaError_t memlord_cuda_i_alloc_retry(memlord *lord, memlord_cuda_i_request *q,
                                               const memlord_retry *policy, uint64_t flags,
                                               const memlord_site *site) {
-    memlord_device device = memlord_cuda_i_where(q, NULL);
+    memlord_device device = memlord_cuda_i_whereto(q);
     uint64_t storage = 0, asked = (uint64_t)q->bytes * q->height * q->depth;
     memlord_result r;
     int tagged;

@@ -260,6 +260,27 @@ static void a_pool_of_another_device_is_counted_there_after_a_retry(void **state
     assert_cuda(memlord_cuda_free_async(lord, ptr, NULL, NULL));
 }
 
+/* As before CUDA 12: the runtime knows of the device, the driver still has the one before. */
+static void a_device_not_yet_begun_is_where_a_retry_is_counted(void **state) {
+    memlord *lord = test_lord(state);
+    int slept = 0;
+    void *ptr = NULL;
+    attach_retrying(lord, 0, 3, &slept);
+    assert_cuda(cudaSetDevice(0));
+    fake.lazy = 1;
+    assert_cuda(cudaSetDevice(1));
+    assert_ok(memlord_limit_set(lord, cuda(0), 10)); /* nothing to this device */
+    assert_ok(memlord_limit_set(lord, cuda(1), 2000));
+    assert_int_equal(memlord_cuda_malloc(lord, &ptr, 3000, NULL), cudaErrorMemoryAllocation);
+    assert_int_equal(fake.contexts, 1); /* asking has begun nothing */
+    assert_int_equal(fake_count("cudaMalloc"), 0);
+    assert_cuda(memlord_cuda_malloc(lord, &ptr, 1000, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(1)), 1000);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    assert_slot(cudaSuccess);
+}
+
 static void what_asks_for_nothing_or_far_too_much_is_the_runtimes_to_answer(void **state) {
     memlord *lord = test_lord(state);
     int slept = 0;
@@ -334,6 +355,7 @@ int main(void) {
         TEST_CUDA(a_limit_refuses_before_the_runtime_is_asked),
         TEST_CUDA(rows_retried_are_counted_with_their_pitch),
         TEST_CUDA(a_pool_of_another_device_is_counted_there_after_a_retry),
+        TEST_CUDA(a_device_not_yet_begun_is_where_a_retry_is_counted),
         TEST_CUDA(what_asks_for_nothing_or_far_too_much_is_the_runtimes_to_answer),
         TEST_CUDA_WITH(one_call_may_be_retried_without_attaching, cuda_setup_bare),
         TEST_CUDA(any_call_of_a_retry_may_fail),
