@@ -26,8 +26,8 @@
         >>costs          what a call costs; what is not counted
         >>wrapping       three ways to get at the calls: by name, by macro, by linker
         >>api            types and functions
-        >>implementation then >>platform, >>driver, >>nvml, >>seats, >>capacity, >>collection,
-                         >>events, >>scopes, >>requests, >>frees, >>public, >>wrap; last >>shim
+        >>implementation then >>platform, >>driver, >>nvml, >>seats, >>capacity, >>captures,
+                         >>collection, >>events, >>scopes, >>requests, >>frees, >>public, >>wrap; last >>shim
 
     ---------------------------------------------------------------- >>example ---
 
@@ -79,7 +79,10 @@
     Capture   while a stream is captured no event is recorded on it. Between
               memlord_cuda_stream_begin_capture and _end_capture no event is asked for at all;
               captures begun otherwise are left alone too, as what the layer does is done with
-              the thread's capture mode relaxed.
+              the thread's capture mode relaxed. To wait for the device would end one in any
+              mode: with MEMLORD_CUDA_FLAG_SYNC nothing does between those two, nor while a
+              blocking stream, or the stream of an allocation under way, is captured. Captures
+              of non-blocking streams have to be wrapped, as nobody can list them.
     Streams   an event that waits to be recorded, of a use until the free, of a free until the
               end of a capture, needs its stream: memlord_cuda_stream_destroy records it before
               that is gone. A stream destroyed otherwise must have none, as asking it is
@@ -276,8 +279,8 @@ extern "C" {
 
 enum {
     MEMLORD_CUDA_FLAG_RETRY = 1,       /* wrapped allocations go through memlord_alloc_retry */
-    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for its device; not for
-                                          hosts that capture streams */
+    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for its device, unless a
+                                          capture is known of: see >>concepts */
     MEMLORD_CUDA_FLAG_NO_CAPACITY = 4, /* the host has a capacity source of its own */
     MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* no collection */
     MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host says itself what its pools hold */
@@ -1141,6 +1144,81 @@ static int memlord_cuda_i_capacity(void *user, memlord_device device, memlord_ca
     return 0;
 }
 
+/* -------------------------------------------------------------------- >>captures --
+   Owns which streams are known to be captured. Locks: captures_lock, never while the driver or
+   the ledger is called. */
+
+enum { MEMLORD_CUDA_I_CAPTURES = 64 };
+
+static memlord_cuda_i_lock memlord_cuda_i_captures_lock = MEMLORD_CUDA_I_LOCK;
+static struct {
+    memlord_cuda_i_u64 n; /* begun and not ended: a level, nothing hangs on it */
+    uint64_t stream[MEMLORD_CUDA_I_CAPTURES]; /* their keys */
+} memlord_cuda_i_captures;
+
+/* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
+static int memlord_cuda_i_is_default(cudaStream_t stream) { return (uintptr_t)stream <= 2; }
+
+static cudaStream_t memlord_cuda_i_stream(cudaStream_t stream) {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+    if (!stream) return cudaStreamPerThread;
+#endif
+    return stream;
+}
+
+/* What tells a stream from every other; those of threads have one handle. */
+static uint64_t memlord_cuda_i_stream_key(cudaStream_t stream) {
+    uint64_t key = (uint64_t)(uintptr_t)stream;
+    return stream == cudaStreamPerThread ? key | memlord_cuda_i_thread_id() << 2 : key;
+}
+
+static int memlord_cuda_i_is_capture(int error) {
+    return error >= MEMLORD_CUDA_I_CAPTURE_FIRST && error <= MEMLORD_CUDA_I_CAPTURE_LAST;
+}
+
+static int memlord_cuda_i_capturing(cudaStream_t stream) {
+    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+    int status = 0;
+    return d && !d->stream_capturing(memlord_cuda_i_stream(stream), &status) && status;
+}
+
+/* An end is the end of what was begun here: another may have begun behind our back. More captures
+   at a time than there is room for are left to themselves. */
+static int memlord_cuda_i_capture_add(uint64_t key) {
+    uint64_t n;
+    int room;
+    memlord_cuda_i_lock_take(&memlord_cuda_i_captures_lock);
+    n = memlord_cuda_i_load(&memlord_cuda_i_captures.n);
+    room = n < MEMLORD_CUDA_I_CAPTURES;
+    if (room) {
+        memlord_cuda_i_captures.stream[n] = key;
+        memlord_cuda_i_store(&memlord_cuda_i_captures.n, n + 1);
+    }
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_captures_lock);
+    return room;
+}
+
+static void memlord_cuda_i_capture_drop(uint64_t key) {
+    uint64_t n, i = 0;
+    memlord_cuda_i_lock_take(&memlord_cuda_i_captures_lock);
+    n = memlord_cuda_i_load(&memlord_cuda_i_captures.n);
+    while (i < n && memlord_cuda_i_captures.stream[i] != key) i++;
+    if (i < n) {
+        memlord_cuda_i_captures.stream[i] = memlord_cuda_i_captures.stream[n - 1];
+        memlord_cuda_i_store(&memlord_cuda_i_captures.n, n - 1);
+    }
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_captures_lock);
+}
+
+/* Inside the device: waits for it, if nothing is captured there. The legacy stream cannot be asked
+   while a blocking one is captured: that is how one hears of it. An error is nobody's: a capture
+   that began meanwhile, or work of the host's, which will hear of it itself. */
+static void memlord_cuda_i_wait(const memlord_cuda_i_driver *d) {
+    int status = 0;
+    if (memlord_cuda_i_load(&memlord_cuda_i_captures.n)) return;
+    if (d->stream_capturing(cudaStreamLegacy, &status) == 0 && !status) (void)d->context_wait();
+}
+
 /* ------------------------------------------------------------------ >>collection --
    Owns giving back what a device's pools hold and nobody uses. Locks: seats_lock, to read how much
    to keep. */
@@ -1178,9 +1256,10 @@ static void memlord_cuda_i_nvtx_push(const char *what) { (void)what; }
 static void memlord_cuda_i_nvtx_end(void) {}
 #endif
 
-/* Inside the device: trims both, and answers the bytes; 0 in *ran: it could not. */
+/* Inside the device: trims both, and answers the bytes; 0 in *ran: it could not. To wait may give
+   back what the pool does not keep, so that is in them. */
 static uint64_t memlord_cuda_i_trim(const memlord_cuda_i_driver *d, int device, uint64_t keep,
-                                    int *ran) {
+                                    int sync, int *ran) {
     memlord_cuda_pool before, after;
     cudaMemPool_t pool = NULL;
     uint64_t had, has;
@@ -1188,6 +1267,7 @@ static uint64_t memlord_cuda_i_trim(const memlord_cuda_i_driver *d, int device, 
     memset(&before, 0, sizeof before);
     memset(&after, 0, sizeof after);
     if (!memlord_cuda_i_pool_read(d, device, &before)) return 0;
+    if (sync) memlord_cuda_i_wait(d);
     if (d->pool_current(&pool, d->handle[device]) == 0)
         *ran |= d->pool_trim(pool, keep > SIZE_MAX ? SIZE_MAX : (size_t)keep) == 0;
     if (d->graph_trim) *ran |= d->graph_trim(d->handle[device]) == 0;
@@ -1203,6 +1283,7 @@ static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
     memlord_gc_result result = {0, 0, 0};
     int i = event->device.index, mode;
+    int sync = (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_SYNC) != 0;
     uint64_t keep;
     (void)lord;
     if (!d || i < 0 || i >= d->known || !d->pools[i]) return result;
@@ -1211,8 +1292,7 @@ static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
     memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
     memlord_cuda_i_nvtx_begin("memlord collection", event->device);
     if (memlord_cuda_i_enter_device(d, i, &mode)) {
-        if (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_SYNC) (void)d->context_wait();
-        result.reclaimed = memlord_cuda_i_trim(d, i, keep, &result.ran);
+        result.reclaimed = memlord_cuda_i_trim(d, i, keep, sync, &result.ran);
         memlord_cuda_i_pool_tell(d, seat, i);
         memlord_cuda_i_leave_device(d, i, &mode);
     }
@@ -1229,7 +1309,6 @@ static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
    recorded, so that no stream ends meanwhile. */
 
 enum { MEMLORD_CUDA_I_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without */
-enum { MEMLORD_CUDA_I_CAPTURES = 64 };
 
 enum { MEMLORD_CUDA_I_LISTS = 8 };
 enum { MEMLORD_CUDA_I_UNRECORDED, MEMLORD_CUDA_I_RECORDED, MEMLORD_CUDA_I_LOST };
@@ -1267,8 +1346,6 @@ static memlord_cuda_i_lock memlord_cuda_i_events_lock = MEMLORD_CUDA_I_LOCK;
 static struct {
     memlord_cuda_i_bin bins[MEMLORD_CUDA_I_BINS];
     memlord_cuda_i_fence *spare;  /* without */
-    memlord_cuda_i_u64 capturing; /* captures begun and not ended: a level, nothing hangs on it */
-    uint64_t captured[MEMLORD_CUDA_I_CAPTURES]; /* so many: keys of their streams */
 } memlord_cuda_i_events;
 
 /* Under the lock. */
@@ -1391,22 +1468,6 @@ static void memlord_cuda_i_fence_give(memlord_cuda_i_fence *fence) {
     memlord_cuda_i_event_end(context, event);
 }
 
-/* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
-static int memlord_cuda_i_is_default(cudaStream_t stream) { return (uintptr_t)stream <= 2; }
-
-static cudaStream_t memlord_cuda_i_stream(cudaStream_t stream) {
-#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
-    if (!stream) return cudaStreamPerThread;
-#endif
-    return stream;
-}
-
-/* What tells a stream from every other; those of threads have one handle. */
-static uint64_t memlord_cuda_i_stream_key(cudaStream_t stream) {
-    uint64_t key = (uint64_t)(uintptr_t)stream;
-    return stream == cudaStreamPerThread ? key | memlord_cuda_i_thread_id() << 2 : key;
-}
-
 /* The context of a stream. A thread that never called the runtime has none current: then it is
    that of the block's device. */
 static void *memlord_cuda_i_context_of(const memlord_cuda_i_driver *d, cudaStream_t stream,
@@ -1423,10 +1484,6 @@ static void *memlord_cuda_i_context_of(const memlord_cuda_i_driver *d, cudaStrea
     if (d->primary_retain(&context, d->handle[device])) return NULL;
     (void)d->primary_release(d->handle[device]); /* others hold it: it was active */
     return context;
-}
-
-static int memlord_cuda_i_is_capture(int error) {
-    return error >= MEMLORD_CUDA_I_CAPTURE_FIRST && error <= MEMLORD_CUDA_I_CAPTURE_LAST;
 }
 
 /* Inside the fence's context. An event that was kept may be gone with a reset of the device: then
@@ -1529,7 +1586,7 @@ static int memlord_cuda_i_fence_done(void *user) {
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
     int mode, r = memlord_cuda_i_fence_settle(fence);
     if (r <= 0) return r;
-    if (memlord_cuda_i_load(&memlord_cuda_i_events.capturing)) return 0;
+    if (memlord_cuda_i_load(&memlord_cuda_i_captures.n)) return 0;
     if (!d || !memlord_cuda_i_enter_context(d, fence->context, &mode)) return -1;
     r = d->event_query(fence->event);
     memlord_cuda_i_leave_context(d, &mode);
@@ -1588,7 +1645,7 @@ static memlord_cuda_i_fence *memlord_cuda_i_time_mark(memlord *lord, cudaStream_
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
     memlord_cuda_i_fence *fence;
     void *context;
-    if (!d || memlord_cuda_i_load(&memlord_cuda_i_events.capturing)) return NULL;
+    if (!d || memlord_cuda_i_load(&memlord_cuda_i_captures.n)) return NULL;
     stream = memlord_cuda_i_stream(stream);
     context = memlord_cuda_i_context_of(d, stream, lord, 0);
     fence = context ? memlord_cuda_i_fence_take(context, 1) : NULL;
@@ -1840,8 +1897,12 @@ static cudaError_t memlord_cuda_i_alloc_retry(memlord *lord, memlord_cuda_i_requ
     uint64_t storage = 0, asked = (uint64_t)q->bytes * q->height * q->depth;
     memlord_result r;
     int tagged;
-    /* what asks for nothing, or for more than there is address space, the runtime may answer */
+    /* what asks for nothing, or for more than there is address space, the runtime may answer; and
+       what is captured allocates nothing yet, but a collection might end the capture */
     if (!asked || asked >> 48 || asked / q->height / q->depth != q->bytes)
+        return memlord_cuda_i_alloc_plain(lord, q, flags, site);
+    if ((q->kind == MEMLORD_CUDA_I_ASYNC || q->kind == MEMLORD_CUDA_I_POOL) &&
+        memlord_cuda_i_capturing(q->stream))
         return memlord_cuda_i_alloc_plain(lord, q, flags, site);
     q->clean = cudaPeekAtLastError() == cudaSuccess;
     q->answer = cudaErrorMemoryAllocation;
@@ -2178,40 +2239,6 @@ MEMLORD_API cudaError_t memlord_cuda_event_synchronize(memlord *lord, cudaEvent_
 MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const memlord_site *site) {
     (void)site;
     return memlord_cuda_i_synchronized(lord, MEMLORD_CUDA_I_REAL(cudaDeviceSynchronize)());
-}
-
-static int memlord_cuda_i_capturing(cudaStream_t stream) {
-    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
-    int status = 0;
-    return d && !d->stream_capturing(memlord_cuda_i_stream(stream), &status) && status;
-}
-
-/* An end is the end of what was begun here: another may have begun behind our back. More captures
-   at a time than there is room for are left to themselves. */
-static int memlord_cuda_i_capture_add(uint64_t key) {
-    uint64_t n;
-    int room;
-    memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
-    n = memlord_cuda_i_load(&memlord_cuda_i_events.capturing);
-    room = n < MEMLORD_CUDA_I_CAPTURES;
-    if (room) {
-        memlord_cuda_i_events.captured[n] = key;
-        memlord_cuda_i_store(&memlord_cuda_i_events.capturing, n + 1);
-    }
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_events_lock);
-    return room;
-}
-
-static void memlord_cuda_i_capture_drop(uint64_t key) {
-    uint64_t n, i = 0;
-    memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
-    n = memlord_cuda_i_load(&memlord_cuda_i_events.capturing);
-    while (i < n && memlord_cuda_i_events.captured[i] != key) i++;
-    if (i < n) {
-        memlord_cuda_i_events.captured[i] = memlord_cuda_i_events.captured[n - 1];
-        memlord_cuda_i_store(&memlord_cuda_i_events.capturing, n - 1);
-    }
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_events_lock);
 }
 
 /* Counted before the real one: a poll on another thread must not come between. */

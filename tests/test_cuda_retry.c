@@ -67,6 +67,60 @@ static void a_collection_waits_for_the_device_only_when_asked(void **state) {
     assert_int_equal(fake_count("cuCtxSynchronize"), 1);
 }
 
+static void collect_with_sync(memlord *lord, uint64_t waited) {
+    uint64_t reclaimed = 0;
+    pool_keeps(MIB);
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed));
+    assert_int_equal(reclaimed, MIB); /* it trims all the same */
+    assert_int_equal(fake_count("cuCtxSynchronize"), waited);
+    assert_int_equal(fake.violated, 0);
+    assert_slot(cudaSuccess);
+}
+
+static void nor_while_it_knows_of_a_capture(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_SYNC, 0, NULL, "libnvml-v2.so"};
+    cudaStream_t plain, blocking;
+    cudaGraph_t graph;
+    assert_ok(memlord_cuda_attach(lord, &desc));
+    assert_cuda(cudaStreamCreateWithFlags(&plain, cudaStreamNonBlocking));
+    assert_cuda(cudaStreamCreateWithFlags(&blocking, 0));
+    assert_cuda(memlord_cuda_stream_begin_capture(lord, plain, cudaStreamCaptureModeGlobal, NULL));
+    collect_with_sync(lord, 0);
+    assert_cuda(memlord_cuda_stream_end_capture(lord, plain, &graph, NULL));
+    assert_cuda(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeGlobal));
+    collect_with_sync(lord, 0);
+    assert_cuda(cudaStreamEndCapture(blocking, &graph));
+    collect_with_sync(lord, 1);
+    fake.fail_name = "cuCtxSynchronize"; /* a capture that nobody knows of */
+    fake.fail_times = 1;
+    fake.fail_error = cudaErrorStreamCaptureUnsupported;
+    collect_with_sync(lord, 2);
+}
+
+/* The stream of an allocation is one it does know. */
+static void an_allocation_that_is_captured_is_not_tried_again(void **state) {
+    memlord *lord = test_lord(state);
+    int slept = 0;
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    void *ptr = NULL;
+    attach_retrying(lord, MEMLORD_CUDA_FLAG_SYNC, 3, &slept);
+    assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    fake.fail_name = "cudaMallocAsync";
+    fake.fail_times = 1;
+    fake.fail_error = cudaErrorMemoryAllocation;
+    assert_int_equal(memlord_cuda_malloc_async(lord, &ptr, 1000, stream, NULL),
+                     cudaErrorMemoryAllocation);
+    assert_int_equal(cudaGetLastError(), cudaErrorMemoryAllocation);
+    assert_int_equal(slept, 0);
+    assert_cuda(memlord_cuda_malloc_async(lord, &ptr, 1000, stream, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 1000);
+    assert_cuda(memlord_cuda_free_async(lord, ptr, stream, NULL));
+    assert_cuda(cudaStreamEndCapture(stream, &graph));
+}
+
 static void an_untouched_device_is_not_collected(void **state) {
     memlord *lord = test_lord(state);
     assert_int_equal(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL), MEMLORD_E_STATE);
@@ -341,6 +395,8 @@ int main(void) {
         TEST_CUDA(a_collection_trims_and_says_what_that_gave),
         TEST_CUDA(a_collection_keeps_what_it_is_told_to),
         TEST_CUDA(a_collection_waits_for_the_device_only_when_asked),
+        TEST_CUDA(nor_while_it_knows_of_a_capture),
+        TEST_CUDA(an_allocation_that_is_captured_is_not_tried_again),
         TEST_CUDA(an_untouched_device_is_not_collected),
         TEST_CUDA(a_hosts_callback_runs_beside_it),
         TEST_CUDA(a_band_of_the_device_trims_its_pool),
