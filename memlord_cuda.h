@@ -73,7 +73,11 @@
               Registered memory was there before: record its malloc as well, and it counts
               on the cpu and on pinned.
     Pool      the current memory pool of a device (cudaDeviceGetMemPool), which a host may
-              have set, and the memory of its graphs. Its bytes are shown as `reserved`.
+              have set, and the memory of its graphs.
+    Reserved  what pool and graphs hold, and what is live outside of them, so that `cached`,
+              which is `reserved` less what is allocated, is what they hold and nobody uses.
+              Live outside is what is live on the books and not pending, less what pool and
+              graphs say is used. Cached is never more than there is: what pends is none.
     Collection of a cuda device trims both; what that gave is the reserved bytes before less
               those after. Callbacks of the host's own run beside it, in the order they came.
     Capture   while a stream is captured no event is recorded on it. Between
@@ -339,8 +343,10 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_get(memlord *lord, int devic
                                                         memlord_cuda_pool *out)
     MEMLORD_CUDA_I_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Says memlord_reserved_set what the pool and the graphs hold. Samples and collections do it by
-   themselves, once a pool has ever held something. Errors: as pool_get. */
+/* Says memlord_reserved_set what is reserved. Samples and collections do it by themselves, once a
+   pool has ever held something, and between them cudaMalloc, cudaFree and their like add what they
+   change. An integrated GPU is sampled as the cpu: there one in 64 of the wrapped stream-ordered
+   calls does it, and each wrapped synchronisation. Errors: as pool_get. */
 MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     MEMLORD_CUDA_I_OFF(MEMLORD_OK)
 
@@ -758,6 +764,7 @@ typedef struct memlord_cuda_i_driver {
     int devices; /* that are visible */
     int known;   /* of them; their handles and properties follow */
     int handle[MEMLORD_CUDA_MAX_DEVICES];
+    int any_integrated;
     int integrated[MEMLORD_CUDA_MAX_DEVICES];
     int pools[MEMLORD_CUDA_MAX_DEVICES];
 } memlord_cuda_i_driver;
@@ -788,6 +795,7 @@ static int memlord_cuda_i_driver_load(memlord_cuda_i_driver *d) {
         if (d->device_attribute(&d->integrated[i], MEMLORD_CUDA_I_ATTRIBUTE_INTEGRATED,
                                 d->handle[i]))
             d->integrated[i] = 0;
+        d->any_integrated |= d->integrated[i];
         if (!d->pool_current || !d->pool_attribute || !d->pool_trim ||
             d->device_attribute(&d->pools[i], MEMLORD_CUDA_I_ATTRIBUTE_POOLS, d->handle[i]))
             d->pools[i] = 0;
@@ -981,12 +989,13 @@ typedef struct memlord_cuda_i_seat {
     int has_retry;
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
     memlord_cuda_i_u64 pooled[MEMLORD_CUDA_MAX_DEVICES]; /* whose `reserved` we say */
+    memlord_cuda_i_u64 calls; /* stream-ordered ones, where those have to look at the pool */
 } memlord_cuda_i_seat;
 
 static memlord_cuda_i_lock memlord_cuda_i_process_lock = MEMLORD_CUDA_I_LOCK;
 static struct {
     memlord_cuda_i_seat seats[MEMLORD_CUDA_MAX_LEDGERS];
-    int taken;
+    memlord_cuda_i_u64 taken;   /* so many; changed under the lock */
     memlord_cuda_i_u64 special; /* seats whose flags a wrapped call must know */
     memlord_cuda_i_nvml nvml;
 } memlord_cuda_i_process;
@@ -994,16 +1003,22 @@ static struct {
 #define MEMLORD_CUDA_I_SPECIAL                                                                \
     (MEMLORD_CUDA_FLAG_RETRY | MEMLORD_CUDA_FLAG_TAG_STREAMS | MEMLORD_CUDA_FLAG_TIME_SCOPES)
 
+/* The seat of a ledger that is attached, without the lock; NULL: it is not. */
+static memlord_cuda_i_seat *memlord_cuda_i_seat_of(memlord *lord) {
+    int i;
+    if (!lord || !memlord_cuda_i_load(&memlord_cuda_i_process.taken)) return NULL;
+    for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++)
+        if (memlord_cuda_i_load_acquire(&memlord_cuda_i_process.seats[i].key) ==
+            (uint64_t)(uintptr_t)lord)
+            return &memlord_cuda_i_process.seats[i];
+    return NULL;
+}
+
 /* The flags of a ledger that change a wrapped call. Most processes have none: one load. */
 static uint64_t memlord_cuda_i_flags_of(memlord *lord) {
-    int i;
-    if (!memlord_cuda_i_load(&memlord_cuda_i_process.special)) return 0;
-    for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++) {
-        memlord_cuda_i_seat *seat = &memlord_cuda_i_process.seats[i];
-        if (memlord_cuda_i_load_acquire(&seat->key) == (uint64_t)(uintptr_t)lord)
-            return memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_I_SPECIAL;
-    }
-    return 0;
+    memlord_cuda_i_seat *seat = NULL;
+    if (memlord_cuda_i_load(&memlord_cuda_i_process.special)) seat = memlord_cuda_i_seat_of(lord);
+    return seat ? memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_I_SPECIAL : 0;
 }
 
 /* Under the lock. */
@@ -1050,10 +1065,10 @@ static int memlord_cuda_i_seat_fill(memlord_cuda_i_seat *seat, int was,
     uint64_t fresh = desc ? desc->flags & (uint32_t)MEMLORD_CUDA_I_SPECIAL : 0;
     int alone;
     memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
-    if (was == MEMLORD_CUDA_I_TAKEN) memlord_cuda_i_process.taken--;
-    alone = memlord_cuda_i_process.taken == 0;
+    if (was == MEMLORD_CUDA_I_TAKEN) memlord_cuda_i_add(&memlord_cuda_i_process.taken, UINT64_MAX);
+    alone = memlord_cuda_i_load(&memlord_cuda_i_process.taken) == 0;
     if (alone) memlord_cuda_i_nvml_unload(&memlord_cuda_i_process.nvml);
-    if (desc) memlord_cuda_i_process.taken++;
+    if (desc) memlord_cuda_i_add(&memlord_cuda_i_process.taken, 1);
     if (alone && desc && !(desc->flags & MEMLORD_CUDA_FLAG_NO_NVML))
         memlord_cuda_i_nvml_load(&memlord_cuda_i_process.nvml, d, desc->nvml);
     memlord_cuda_i_store(&seat->flags, desc ? desc->flags : 0);
@@ -1089,10 +1104,18 @@ static int memlord_cuda_i_pool_read(const memlord_cuda_i_driver *d, int device,
     return 1;
 }
 
+static uint64_t memlord_cuda_i_pool_reserved(memlord *lord, int device,
+                                             const memlord_cuda_pool *pool) {
+    uint64_t live = memlord_allocated(lord, memlord_device_cuda(device));
+    uint64_t inside = memlord_pending(lord, memlord_device_cuda(device));
+    inside += pool->used + pool->graph_used;
+    return pool->reserved + pool->graph_reserved + (live > inside ? live - inside : 0);
+}
+
 /* Inside the device. A host whose pool never held a byte may have one of its own, and says itself
    what that holds. */
 static void memlord_cuda_i_pool_tell(const memlord_cuda_i_driver *d, memlord_cuda_i_seat *seat,
-                                     int device) {
+                                     memlord *lord, int device) {
     memlord_cuda_pool pool;
     if (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_NO_RESERVED) return;
     if (!d->pools[device] || !memlord_cuda_i_pool_read(d, device, &pool)) return;
@@ -1100,8 +1123,33 @@ static void memlord_cuda_i_pool_tell(const memlord_cuda_i_driver *d, memlord_cud
         if (!pool.reserved_high && !pool.graph_reserved_high) return;
         memlord_cuda_i_store(&seat->pooled[device], 1); /* only ever goes up: order is nobody's */
     }
-    (void)memlord_reserved_set(seat->lord, memlord_device_cuda(device),
-                               pool.reserved + pool.graph_reserved, UINT64_MAX);
+    (void)memlord_reserved_set(lord, memlord_device_cuda(device),
+                               memlord_cuda_i_pool_reserved(lord, device, &pool), UINT64_MAX);
+}
+
+/* Bytes came to a device, or went, that are of no pool. A cudaFree of what was one's is taken for
+   such: the next sample puts that right. */
+static void memlord_cuda_i_pool_beside(memlord *lord, memlord_device device, int64_t delta) {
+    memlord_cuda_i_seat *seat = memlord_cuda_i_seat_of(lord);
+    if (seat && delta && device.index < MEMLORD_CUDA_MAX_DEVICES &&
+        memlord_cuda_i_load(&seat->pooled[device.index]))
+        (void)memlord_reserved_add(lord, device, delta);
+}
+
+/* Integrated GPUs have no samples of their own, the cpu being asked for both: the calls that fill
+   and empty a pool look at it, `now` or one of 64 times. */
+static void memlord_cuda_i_pool_look(memlord *lord, int now) {
+    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+    memlord_cuda_i_seat *seat;
+    int i, mode;
+    if (!d || !d->any_integrated) return;
+    seat = memlord_cuda_i_seat_of(lord);
+    if (!seat || (!now && memlord_cuda_i_add(&seat->calls, 1) % 64)) return;
+    for (i = 0; i < d->known; i++) {
+        if (!d->integrated[i] || !memlord_cuda_i_enter_device(d, i, &mode)) continue;
+        memlord_cuda_i_pool_tell(d, seat, lord, i);
+        memlord_cuda_i_leave_device(d, i, &mode);
+    }
 }
 
 /* An integrated GPU that could not share the cpu's place: what is available there all the same, not
@@ -1125,10 +1173,13 @@ static int memlord_cuda_i_capacity(void *user, memlord_device device, memlord_ca
     size_t unused = 0, total = 0;
     uint64_t nvml_unused = 0, nvml_total = 0;
     if (!d || i < 0 || i >= d->known) return -1;
-    if (d->integrated[i]) return memlord_cuda_i_capacity_cpu(seat->lord, out);
+    if (d->integrated[i]) {
+        memlord_cuda_i_pool_look(seat->lord, 1);
+        return memlord_cuda_i_capacity_cpu(seat->lord, out);
+    }
     if (memlord_cuda_i_enter_device(d, i, &mode)) {
         known = d->memory_info(&unused, &total) == 0 && total > 0;
-        memlord_cuda_i_pool_tell(d, seat, i);
+        memlord_cuda_i_pool_tell(d, seat, seat->lord, i);
         memlord_cuda_i_leave_device(d, i, &mode);
     }
     if (known) {
@@ -1285,7 +1336,6 @@ static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
     int i = event->device.index, mode;
     int sync = (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_SYNC) != 0;
     uint64_t keep;
-    (void)lord;
     if (!d || i < 0 || i >= d->known || !d->pools[i]) return result;
     memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
     keep = seat->keep_bytes;
@@ -1293,7 +1343,7 @@ static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
     memlord_cuda_i_nvtx_begin("memlord collection", event->device);
     if (memlord_cuda_i_enter_device(d, i, &mode)) {
         result.reclaimed = memlord_cuda_i_trim(d, i, keep, sync, &result.ran);
-        memlord_cuda_i_pool_tell(d, seat, i);
+        memlord_cuda_i_pool_tell(d, seat, lord, i);
         memlord_cuda_i_leave_device(d, i, &mode);
     }
     memlord_cuda_i_nvtx_mark("memlord reclaimed", result.reclaimed);
@@ -1842,16 +1892,27 @@ static int memlord_cuda_i_tag_stream(memlord *lord, const memlord_cuda_i_request
     return memlord_tag_begin(lord, text) == MEMLORD_OK;
 }
 
+/* What was recorded may have to be in `reserved`. */
+static void memlord_cuda_i_recorded(memlord *lord, const memlord_cuda_i_request *q,
+                                    memlord_device device) {
+    if (q->kind == MEMLORD_CUDA_I_ASYNC || q->kind == MEMLORD_CUDA_I_POOL)
+        memlord_cuda_i_pool_look(lord, 0);
+    else if (device.type == MEMLORD_DEVICE_CUDA)
+        memlord_cuda_i_pool_beside(lord, device, (int64_t)memlord_cuda_i_size(q));
+}
+
 static cudaError_t memlord_cuda_i_alloc_plain(memlord *lord, memlord_cuda_i_request *q,
                                               uint64_t flags, const memlord_site *site) {
     cudaError_t r = memlord_cuda_i_call(q);
     void *made = r == cudaSuccess ? memlord_cuda_i_made(q) : NULL;
+    memlord_device device;
     int tagged;
     if (!made) return r;
+    device = memlord_cuda_i_where(q, made);
     tagged = memlord_cuda_i_tag_stream(lord, q, flags);
-    (void)memlord_alloc(lord, memlord_cuda_i_where(q, made), MEMLORD_KEY(made),
-                        memlord_cuda_i_size(q), site);
+    (void)memlord_alloc(lord, device, MEMLORD_KEY(made), memlord_cuda_i_size(q), site);
     if (tagged) (void)memlord_tag_end(lord);
+    memlord_cuda_i_recorded(lord, q, device);
     return r;
 }
 
@@ -1888,6 +1949,7 @@ static void memlord_cuda_i_settle(memlord *lord, const memlord_cuda_i_request *q
     } else if (bytes != asked) {
         (void)memlord_realloc(lord, device, storage, storage, bytes, site);
     }
+    memlord_cuda_i_recorded(lord, q, where);
 }
 
 static cudaError_t memlord_cuda_i_alloc_retry(memlord *lord, memlord_cuda_i_request *q,
@@ -2102,7 +2164,7 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device) 
     memlord_result r = memlord_cuda_pool_get(lord, device, &pool);
     if (r) return r;
     return memlord_reserved_set(lord, memlord_device_cuda(device),
-                                pool.reserved + pool.graph_reserved, UINT64_MAX);
+                                memlord_cuda_i_pool_reserved(lord, device, &pool), UINT64_MAX);
 }
 
 /* -- wrapped functions: allocations -- */
@@ -2190,16 +2252,26 @@ MEMLORD_API cudaError_t memlord_cuda_host_register(memlord *lord, void *ptr, siz
 
 MEMLORD_API cudaError_t memlord_cuda_free(memlord *lord, void *ptr, const memlord_site *site) {
     memlord_cuda_i_ending end;
+    memlord_block_info block;
+    cudaError_t r;
+    memset(&block, 0, sizeof block);
+    if (ptr && memlord_cuda_i_seat_of(lord))
+        (void)memlord_block_find(lord, memlord_device_cuda(0), MEMLORD_KEY(ptr), &block);
     memlord_cuda_i_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
-    return memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaFree)(ptr), site);
+    r = memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaFree)(ptr), site);
+    if (r == cudaSuccess)
+        memlord_cuda_i_pool_beside(lord, block.device, -(int64_t)block.bytes);
+    return r;
 }
 
 MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaStream_t stream,
                                                 const memlord_site *site) {
     memlord_cuda_i_ending end;
+    cudaError_t r;
     memlord_cuda_i_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
-    return memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaFreeAsync)(ptr, stream),
-                                   site);
+    r = memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaFreeAsync)(ptr, stream), site);
+    memlord_cuda_i_pool_look(lord, 0);
+    return r;
 }
 
 MEMLORD_API cudaError_t memlord_cuda_free_host(memlord *lord, void *ptr,
@@ -2221,6 +2293,7 @@ MEMLORD_API cudaError_t memlord_cuda_host_unregister(memlord *lord, void *ptr,
 static cudaError_t memlord_cuda_i_synchronized(memlord *lord, cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
     if (lord) memlord_cuda_i_times_read(lord, UINT64_MAX, 0);
+    memlord_cuda_i_pool_look(lord, 1);
     return answer;
 }
 

@@ -209,6 +209,39 @@ static void an_integrated_gpu_has_what_is_available_on_the_host(void **state) {
     in_child(child_integrated, NULL);
 }
 
+static uint64_t reserved_of(memlord *lord, int device) {
+    memlord_stats s;
+    child_check(memlord_stats_get(lord, memlord_device_cuda(device), &s) == MEMLORD_OK);
+    return s.reserved;
+}
+
+static void child_integrated_pool(void *user) {
+    memlord *lord = NULL;
+    void *ptr[64];
+    int i;
+    (void)user;
+    fake_reset(2);
+    fake.device[1].integrated = 1;
+    child_check(memlord_create(NULL, &lord) == MEMLORD_OK);
+    child_check(memlord_cuda_attach(lord, NULL) == MEMLORD_OK);
+    child_check(cudaSetDevice(1) == cudaSuccess);
+    for (i = 0; i < 64; i++) {
+        child_check(memlord_cuda_malloc_async(lord, &ptr[i], MIB, NULL, NULL) == cudaSuccess);
+        if (i == 0) child_check(reserved_of(lord, 1) == MIB);
+    }
+    child_check(memlord_cuda_free_async(lord, ptr[0], NULL, NULL) == cudaSuccess);
+    child_check(reserved_of(lord, 1) == 64 * MIB);
+    child_check(memlord_cuda_device_synchronize(lord, NULL) == cudaSuccess); /* it gives back */
+    child_check(reserved_of(lord, 1) == 63 * MIB && fake.contexts == 1);
+    child_check(memlord_cuda_detach(lord) == MEMLORD_OK);
+    memlord_destroy(lord);
+}
+
+static void the_pool_of_an_integrated_gpu_is_seen_by_who_fills_it(void **state) {
+    (void)state;
+    in_child(child_integrated_pool, NULL);
+}
+
 static void child_integrated_held(void *user) {
     memlord *lord = NULL;
     memlord_ticket ticket;
@@ -290,6 +323,7 @@ int main(void) {
         TEST_CUDA_WITH(any_call_of_the_first_attach_may_fail, cuda_setup_bare),
         TEST_CUDA_WITH(with_one_device_no_call_asks_which, cuda_setup_bare),
         TEST_CUDA_WITH(an_integrated_gpu_has_what_is_available_on_the_host, cuda_setup_bare),
+        TEST_CUDA_WITH(the_pool_of_an_integrated_gpu_is_seen_by_who_fills_it, cuda_setup_bare),
         TEST_CUDA_WITH(also_where_it_cannot_share_the_hosts_place, cuda_setup_bare),
         TEST_CUDA_WITH(a_null_ledger_is_attached_to_nothing, cuda_setup_bare),
         TEST_CUDA(attach_creates_no_context),

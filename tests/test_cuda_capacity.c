@@ -200,12 +200,96 @@ static void what_the_pool_holds_is_reserved(void **state) {
     assert_int_equal(stats_of(lord, cuda(0)).cached, 8 * MIB);
 }
 
+static void assert_reserved(memlord *lord, uint64_t reserved, uint64_t cached) {
+    memlord_stats s = stats_of(lord, cuda(0));
+    assert_int_equal(s.reserved, reserved * MIB);
+    assert_int_equal(s.cached, cached * MIB);
+}
+
+/* 8 MiB of the pool are in use, 4 are not. */
+static void *pool_in_part(memlord *lord) {
+    uint64_t keep = UINT64_MAX;
+    cudaMemPool_t pool;
+    void *a, *b;
+    assert_cuda(cudaDeviceGetDefaultMemPool(&pool, 0));
+    assert_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    assert_cuda(memlord_cuda_malloc_async(lord, &a, 8 * MIB, NULL, NULL));
+    assert_cuda(memlord_cuda_malloc_async(lord, &b, 4 * MIB, NULL, NULL));
+    assert_cuda(memlord_cuda_free_async(lord, b, NULL, NULL));
+    return a;
+}
+
+static void what_is_of_no_pool_is_reserved_too(void **state) {
+    memlord *lord = test_lord(state);
+    void *weights, *more, *pooled = pool_in_part(lord);
+    assert_cuda(memlord_cuda_malloc(lord, &weights, 100 * MIB, NULL));
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_reserved(lord, 112, 4);
+    assert_cuda(memlord_cuda_malloc(lord, &more, 50 * MIB, NULL)); /* known before the next one */
+    assert_reserved(lord, 162, 4);
+    fake.fail_name = "cudaFree";
+    fake.fail_times = 1;
+    assert_int_equal(memlord_cuda_free(lord, weights, NULL), 999);
+    assert_reserved(lord, 162, 4);
+    assert_cuda(memlord_cuda_free(lord, weights, NULL));
+    assert_reserved(lord, 62, 4);
+    assert_ok(memlord_cuda_pool_refresh(lord, 0));
+    assert_reserved(lord, 62, 4);
+    assert_cuda(memlord_cuda_free(lord, pooled, NULL)); /* cudaFree may, and none can tell */
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_reserved(lord, 50, 0);
+    assert_cuda(memlord_cuda_free(lord, more, NULL));
+    assert_reserved(lord, 0, 0);
+    cudaGetLastError();
+}
+
+static void nor_is_it_forgotten_by_another_kind_of_call(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_RETRY, 0, NULL, "libnvml-v2.so"};
+    void *rows, *managed, *pooled = pool_in_part(lord);
+    size_t pitch;
+    assert_ok(memlord_cuda_attach(lord, &desc));
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_cuda(memlord_cuda_malloc_pitch(lord, &rows, &pitch, 1000, 1024, NULL));
+    assert_cuda(memlord_cuda_malloc_managed(lord, &managed, 2 * MIB, cudaMemAttachGlobal, NULL));
+    assert_reserved(lord, 15, 4);
+    assert_cuda(memlord_cuda_malloc_async(lord, &pooled, 4 * MIB, NULL, NULL)); /* from the cache */
+    assert_reserved(lord, 15, 0);
+    assert_cuda(memlord_cuda_free(lord, rows, NULL));
+    assert_cuda(memlord_cuda_free(lord, managed, NULL));
+    assert_reserved(lord, 12, 0);
+}
+
+static void what_others_use_of_the_pool_and_what_pends_is_not_cached(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream;
+    void *weights, *library, *pooled = pool_in_part(lord);
+    assert_cuda(memlord_cuda_malloc(lord, &weights, 100 * MIB, NULL));
+    assert_cuda(cudaMallocAsync(&library, 3 * MIB, NULL)); /* not through a wrapper */
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_int_equal(stats_of(lord, cuda(0)).cached, MIB);
+    assert_cuda(cudaFreeAsync(library, NULL));
+    assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    fake_stream_work(stream);
+    assert_ok(memlord_cuda_free_on_stream(lord, pooled, stream, NULL));
+    assert_cuda(memlord_cuda_free_async(lord, pooled, stream, NULL));
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_reserved(lord, 112, 4); /* the pool has 12 unused, of which 8 pend */
+    fake_stream_finish(stream);
+    assert_int_equal(memlord_retire(lord, all()), 8 * MIB);
+    assert_reserved(lord, 112, 12);
+}
+
 static void what_the_host_says_of_its_own_pool_is_left_alone(void **state) {
     memlord *lord = test_lord(state);
+    void *ptr;
     fake_activate(0);
     assert_ok(memlord_reserved_set(lord, cuda(0), 77, UINT64_MAX));
     assert_ok(memlord_capacity_sample(lord, cuda(0))); /* the device's pool was never used */
     assert_int_equal(stats_of(lord, cuda(0)).reserved, 77);
+    assert_cuda(memlord_cuda_malloc(lord, &ptr, 64, NULL));
+    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    assert_int_equal(stats_of(lord, cuda(0)).reserved_peak, 77);
     fake.device[0].reserved = fake.device[0].reserved_high = MIB;
     attach_with(lord, MEMLORD_CUDA_FLAG_NO_RESERVED, "libnvml-v2.so");
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
@@ -269,6 +353,9 @@ int main(void) {
         TEST_CUDA(any_call_of_a_sample_may_fail),
         TEST_CUDA_WITH(pollers_touch_no_device, cuda_setup_threads),
         TEST_CUDA(what_the_pool_holds_is_reserved),
+        TEST_CUDA(what_is_of_no_pool_is_reserved_too),
+        TEST_CUDA(nor_is_it_forgotten_by_another_kind_of_call),
+        TEST_CUDA(what_others_use_of_the_pool_and_what_pends_is_not_cached),
         TEST_CUDA(what_the_host_says_of_its_own_pool_is_left_alone),
         TEST_CUDA(a_pool_can_be_read),
         TEST_CUDA(pools_that_cannot_be_read_say_why),
