@@ -786,10 +786,12 @@ static int memlord_cuda_i_driver_load(memlord_cuda_i_driver *d) {
     if (needed && !d->field) whole = 0;
     MEMLORD_CUDA_I_FUNCTIONS(MEMLORD_CUDA_I_X)
 #undef MEMLORD_CUDA_I_X
-    if (!whole || d->init(0) || d->device_count(&d->devices) || d->devices < 1) {
+    if (!whole) {
         memlord_cuda_i_library_close(library);
         return 0;
     }
+    /* from cuInit on it stays, whatever that says: it may have threads and handlers by then */
+    if (d->init(0) || d->device_count(&d->devices) || d->devices < 1) return 0;
     for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
         if (d->device_get(&d->handle[i], i)) break;
         if (d->device_attribute(&d->integrated[i], MEMLORD_CUDA_I_ATTRIBUTE_INTEGRATED,

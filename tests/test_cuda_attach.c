@@ -1,6 +1,8 @@
 /* Attaching and detaching: who may, what it leaves, what happens without a driver. */
 #include "support_cuda.h"
 
+#include <dlfcn.h>
+
 static void a_null_ledger_is_attached_to_nothing(void **state) {
     (void)state;
     assert_ok(memlord_cuda_attach(NULL, NULL));
@@ -134,6 +136,24 @@ static void child_without_driver(void *user) {
 static void without_a_driver_attach_says_so_and_wrappers_pass_through(void **state) {
     (void)state;
     in_child(child_without_driver, NULL);
+}
+
+static int driver_is_loaded(void) { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL; }
+
+static void child_with_no_device(void *user) {
+    memlord *lord = NULL;
+    (void)user;
+    fake_reset(0);
+    child_check(!driver_is_loaded());
+    child_check(memlord_create(NULL, &lord) == MEMLORD_OK);
+    child_check(memlord_cuda_attach(lord, NULL) == MEMLORD_E_UNSUPPORTED);
+    child_check(fake_count("cuInit") == 1 && driver_is_loaded());
+    memlord_destroy(lord);
+}
+
+static void a_driver_that_was_begun_is_not_unloaded(void **state) {
+    (void)state;
+    in_child(child_with_no_device, NULL);
 }
 
 static void child_with_failing_load(void *user) {
@@ -320,6 +340,7 @@ static void attach_may_race_with_samples_collections_and_calls(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_CUDA_WITH(without_a_driver_attach_says_so_and_wrappers_pass_through, cuda_setup_bare),
+        TEST_CUDA_WITH(a_driver_that_was_begun_is_not_unloaded, cuda_setup_bare),
         TEST_CUDA_WITH(any_call_of_the_first_attach_may_fail, cuda_setup_bare),
         TEST_CUDA_WITH(with_one_device_no_call_asks_which, cuda_setup_bare),
         TEST_CUDA_WITH(an_integrated_gpu_has_what_is_available_on_the_host, cuda_setup_bare),
