@@ -153,8 +153,12 @@
     milliseconds; without a driver it returns in a fraction of one.
 
     Not counted: contexts, modules and local memory; what libraries allocate through their own
-    copy of the runtime; cuMemCreate, cuMemAlloc and arrays (cudaMallocArray); memory of graphs,
-    but for their pool. unaccounted in a report is all of these.
+    copy of the runtime; cuMemCreate, cuMemAlloc and arrays (cudaMallocArray). unaccounted in a
+    report is all of these.
+    Memory of graphs: a wrapped allocation on a captured stream is counted from then on and once,
+    though the graph takes it each time it runs and not before; freed in the capture it is over,
+    freed after a run that free ends it. Nodes added by hand (cudaGraphAddMemAllocNode) are not
+    counted. What graphs hold and use, in truth, is in memlord_cuda_pool and in `reserved`.
 
     --------------------------------------------------------------- >>wrapping ---
 
