@@ -305,7 +305,7 @@ typedef struct memlord_cuda_desc {
     uint64_t keep_bytes;       /* what a collection leaves in a pool, 0 */
     const memlord_retry *retry; /* for FLAG_RETRY; the policy memlord_alloc_retry has */
     const char *nvml;          /* what is loaded for NVML, "libnvidia-ml.so.1"; while another
-                                  ledger is attached, what that one loaded */
+                                  ledger uses it, what that one loaded */
 } memlord_cuda_desc;
 
 /* Teaches a ledger its cuda devices: a capacity source, a collection callback that trims. An
@@ -320,7 +320,8 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_attach(memlord *lord,
     MEMLORD_CUDA_I_OFF(MEMLORD_OK)
 
 /* Takes the source and the callback off, and undoes the sharing. Blocks stay on the books, and
-   the wrappers go on. The last one of a process also gives up the pooled events and NVML.
+   the wrappers go on. The last one of a process also gives up the pooled events, the last one
+   that used it NVML.
    Threads: waits for samples and collections of the layer in progress.
    Errors:  E_UNKNOWN not attached; E_STATE. */
 MEMLORD_CUDA_I_API memlord_result memlord_cuda_detach(memlord *lord)
@@ -873,8 +874,8 @@ static void memlord_cuda_i_leave_device(const memlord_cuda_i_driver *d, int devi
 
 /* ------------------------------------------------------------------------- >>nvml --
    Owns the table of NVML's functions and a handle per device. Found by PCI id, as NVML counts all
-   devices of the machine, in another order. Loaded with the first seat, let go with the last:
-   between, nothing of it changes. Locks: none of its own; the seats'. */
+   devices of the machine, in another order. Loaded with the first seat that wants it, let go with
+   the last: between, nothing of it changes. Locks: nvml_lock, while it comes or goes. */
 
 #define MEMLORD_CUDA_I_NVML_FUNCTIONS(X)                                                      \
     X(init, "nvmlInit_v2", 1, (void))                                                         \
@@ -946,6 +947,21 @@ static void memlord_cuda_i_nvml_unload(memlord_cuda_i_nvml *n) {
     memset(n, 0, sizeof *n);
 }
 
+static memlord_cuda_i_lock memlord_cuda_i_nvml_lock = MEMLORD_CUDA_I_LOCK;
+static memlord_cuda_i_nvml memlord_cuda_i_nvml_table;
+static int memlord_cuda_i_nvml_users;
+
+static void memlord_cuda_i_nvml_join(const memlord_cuda_i_driver *d, const char *name) {
+    memlord_cuda_i_lock_take(&memlord_cuda_i_nvml_lock);
+    if (!memlord_cuda_i_nvml_users++) memlord_cuda_i_nvml_load(&memlord_cuda_i_nvml_table, d, name);
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_nvml_lock);
+}
+static void memlord_cuda_i_nvml_part(void) {
+    memlord_cuda_i_lock_take(&memlord_cuda_i_nvml_lock);
+    if (!--memlord_cuda_i_nvml_users) memlord_cuda_i_nvml_unload(&memlord_cuda_i_nvml_table);
+    memlord_cuda_i_lock_drop(&memlord_cuda_i_nvml_lock);
+}
+
 /* `used` is what is not free: versions of NVML disagree about what else it means. */
 static int memlord_cuda_i_nvml_ask(const memlord_cuda_i_nvml *n, int i, uint64_t *total,
                                    uint64_t *unused) {
@@ -993,6 +1009,7 @@ typedef struct memlord_cuda_i_seat {
     uint64_t keep_bytes;      /* and the policy: under the lock */
     memlord_retry retry;
     int has_retry;
+    int has_nvml; /* is one of its users: who changes the seat's alone */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
     memlord_cuda_i_u64 pooled[MEMLORD_CUDA_MAX_DEVICES]; /* whose `reserved` we say */
     memlord_cuda_i_u64 calls; /* stream-ordered ones, where those have to look at the pool */
@@ -1003,7 +1020,6 @@ static struct {
     memlord_cuda_i_seat seats[MEMLORD_CUDA_MAX_LEDGERS];
     memlord_cuda_i_u64 taken;   /* so many; changed under the lock */
     memlord_cuda_i_u64 special; /* seats whose flags a wrapped call must know */
-    memlord_cuda_i_nvml nvml;
 } memlord_cuda_i_process;
 
 #define MEMLORD_CUDA_I_SPECIAL                                                                \
@@ -1062,21 +1078,21 @@ static void memlord_cuda_i_seat_state(memlord_cuda_i_seat *seat, int state) {
     memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
 }
 
-/* Gives a claimed seat its description; NULL takes it off. NVML comes and goes while nobody else is
-   there who could be reading it. 1: nobody is left. */
+/* Gives a claimed seat, of which nothing is hooked, its description; NULL takes it off. NVML takes
+   its time to come, and nobody has to wait for that but who attaches. 1: nobody is left. */
 static int memlord_cuda_i_seat_fill(memlord_cuda_i_seat *seat, int was,
                                     const memlord_cuda_i_driver *d,
                                     const memlord_cuda_desc *desc) {
     uint64_t old = memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_I_SPECIAL;
     uint64_t fresh = desc ? desc->flags & (uint32_t)MEMLORD_CUDA_I_SPECIAL : 0;
     int alone;
+    if (seat->has_nvml) memlord_cuda_i_nvml_part();
+    seat->has_nvml = desc && !(desc->flags & MEMLORD_CUDA_FLAG_NO_NVML);
+    if (seat->has_nvml) memlord_cuda_i_nvml_join(d, desc->nvml);
     memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
     if (was == MEMLORD_CUDA_I_TAKEN) memlord_cuda_i_add(&memlord_cuda_i_process.taken, UINT64_MAX);
     alone = memlord_cuda_i_load(&memlord_cuda_i_process.taken) == 0;
-    if (alone) memlord_cuda_i_nvml_unload(&memlord_cuda_i_process.nvml);
     if (desc) memlord_cuda_i_add(&memlord_cuda_i_process.taken, 1);
-    if (alone && desc && !(desc->flags & MEMLORD_CUDA_FLAG_NO_NVML))
-        memlord_cuda_i_nvml_load(&memlord_cuda_i_process.nvml, d, desc->nvml);
     memlord_cuda_i_store(&seat->flags, desc ? desc->flags : 0);
     seat->keep_bytes = desc ? desc->keep_bytes : 0;
     seat->has_retry = desc && desc->retry;
@@ -1173,7 +1189,7 @@ static int memlord_cuda_i_capacity_cpu(memlord *lord, memlord_capacity *out) {
 static int memlord_cuda_i_capacity(void *user, memlord_device device, memlord_capacity *out) {
     memlord_cuda_i_seat *seat = (memlord_cuda_i_seat *)user;
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
-    const memlord_cuda_i_nvml *nvml = &memlord_cuda_i_process.nvml;
+    const memlord_cuda_i_nvml *nvml = &memlord_cuda_i_nvml_table;
     int no_nvml = (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_NO_NVML) != 0;
     int i = device.index, mode, known = 0;
     size_t unused = 0, total = 0;

@@ -78,6 +78,50 @@ static void without_nvml_an_untouched_device_is_unknown(void **state) {
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
 }
 
+static void a_ledger_that_does_without_nvml_keeps_it_from_no_other(void **state) {
+    memlord *lord = test_lord(state), *other;
+    attach_with(lord, MEMLORD_CUDA_FLAG_NO_NVML, NULL);
+    assert_ok(memlord_create(NULL, &other));
+    attach_with(other, 0, "libnvml-v2.so");
+    assert_ok(memlord_capacity_sample(other, cuda(0)));
+    assert_int_equal(memlord_capacity_sample(lord, cuda(0)), MEMLORD_E_UNKNOWN);
+    attach_with(lord, 0, "libnvml-v2.so");
+    assert_ok(memlord_cuda_detach(other));
+    assert_int_equal(fake.nvml_inits, 1); /* the other one has it yet */
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    attach_with(lord, MEMLORD_CUDA_FLAG_NO_NVML, NULL);
+    assert_int_equal(fake.nvml_inits, 0);
+    memlord_destroy(other);
+}
+
+static memlord *asked;
+static int answered;
+static pthread_t asks;
+
+static void *ask_who_is_attached(void *user) {
+    (void)user;
+    (void)memlord_cuda_attached(asked);
+    __atomic_store_n(&answered, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void slow_nvml(void) {
+    int i;
+    fake.on_nvml_init = NULL;
+    assert_int_equal(pthread_create(&asks, NULL, ask_who_is_attached, NULL), 0);
+    for (i = 0; i < 500 && !__atomic_load_n(&answered, __ATOMIC_ACQUIRE); i++) usleep(10000);
+    answered |= i < 500 ? 2 : 4;
+}
+
+static void nobody_waits_for_nvml_but_who_attaches(void **state) {
+    asked = test_lord(state);
+    answered = 0;
+    fake.on_nvml_init = slow_nvml;
+    attach_with(asked, 0, "libnvml-v2.so");
+    pthread_join(asks, NULL);
+    assert_int_equal(answered, 3);
+}
+
 static void a_mig_instance_is_asked_of_the_driver_alone(void **state) {
     memlord *lord = test_lord(state);
     fake.device[0].mig = 1;
@@ -345,6 +389,8 @@ int main(void) {
         TEST_CUDA(an_older_nvml_says_the_same),
         TEST_CUDA(an_nvml_whose_newer_call_fails_is_asked_the_older_way),
         TEST_CUDA(without_nvml_an_untouched_device_is_unknown),
+        TEST_CUDA(a_ledger_that_does_without_nvml_keeps_it_from_no_other),
+        TEST_CUDA(nobody_waits_for_nvml_but_who_attaches),
         TEST_CUDA(a_mig_instance_is_asked_of_the_driver_alone),
         TEST_CUDA(the_process_share_is_ours_or_unknown),
         TEST_CUDA(a_device_out_of_range_is_unknown),

@@ -55,6 +55,7 @@ typedef struct fake_cuda {
     int dead_asked;        /* questions to the driver about a stream that is destroyed */
     int events, events_made; /* that exist; that were ever made */
     int nvml_inits;        /* that were not shut down */
+    void (*on_nvml_init)(void); /* may take its time */
     int depth_errors;      /* pops of a context that was not pushed */
 } fake_cuda;
 
