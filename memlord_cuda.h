@@ -1732,17 +1732,20 @@ static memlord_cuda_i_fence *memlord_cuda_i_time_mark(memlord *lord, cudaStream_
     return NULL;
 }
 
-/* 1: it is kept; 0: there is no room. */
+/* 1: it is kept; 0: there is no room, or the ledger is not attached. Detaching takes the key off the
+   seat and then everything off the list, so what it has missed finds no key here. */
 static int memlord_cuda_i_time_push(const memlord_cuda_i_time *time) {
     uint64_t n;
+    int kept;
     memlord_cuda_i_lock_take(&memlord_cuda_i_times_lock);
     n = memlord_cuda_i_load(&memlord_cuda_i_times.n);
-    if (n < MEMLORD_CUDA_I_TIMES) {
+    kept = n < MEMLORD_CUDA_I_TIMES && memlord_cuda_i_seat_of(time->lord);
+    if (kept) {
         memlord_cuda_i_times.list[n] = *time;
         memlord_cuda_i_store(&memlord_cuda_i_times.n, n + 1);
     }
     memlord_cuda_i_lock_drop(&memlord_cuda_i_times_lock);
-    return n < MEMLORD_CUDA_I_TIMES;
+    return kept;
 }
 
 /* Takes one of a ledger's; what belongs to others is left where it is. */
@@ -1775,9 +1778,9 @@ static void memlord_cuda_i_times_read(memlord *lord, uint64_t most, int last) {
     const memlord_cuda_i_driver *d;
     memlord_cuda_i_time time;
     uint64_t n = memlord_cuda_i_load(&memlord_cuda_i_times.n);
-    if (!n) return;
+    if (!n && !last) return;
     d = memlord_cuda_i_driver_get();
-    if (n > most) n = most;
+    if (n > most || last) n = most; /* with the last, the list itself says when it is empty */
     for (; d && n && memlord_cuda_i_time_pop(lord, &time); n--) {
         int mode, done = memlord_cuda_i_fence_done(time.stop);
         float ms = 0;
@@ -2142,9 +2145,11 @@ MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord) {
     seat = memlord_cuda_i_seat_claim(lord, &was);
     if (!seat) return MEMLORD_E_STATE;
     if (was == MEMLORD_CUDA_I_TAKEN) {
+        int last;
         memlord_cuda_i_unhook(seat, d);
+        last = memlord_cuda_i_seat_fill(seat, was, d, NULL);
         memlord_cuda_i_times_read(lord, UINT64_MAX, 1);
-        if (memlord_cuda_i_seat_fill(seat, was, d, NULL)) memlord_cuda_events_release();
+        if (last) memlord_cuda_events_release();
     }
     memlord_cuda_i_seat_state(seat, MEMLORD_CUDA_I_EMPTY);
     return was == MEMLORD_CUDA_I_TAKEN ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -2477,7 +2482,7 @@ MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_sc
         time.stop = memlord_cuda_i_time_mark(lord, scope->stream);
         if (!time.stop)
             memlord_cuda_i_fence_give(time.start);
-        else if (!memlord_cuda_attached(lord) || !memlord_cuda_i_time_push(&time))
+        else if (!memlord_cuda_i_time_push(&time))
             memlord_cuda_i_time_end(&time);
     }
     memlord_cuda_i_times_read(lord, 8, 0);

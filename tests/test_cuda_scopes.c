@@ -175,6 +175,42 @@ static void threads_add_up(void **state) {
     assert_int_equal(scope_of(lord, "forward").device_ns, 6 * 300 * UINT64_C(1000000));
 }
 
+static void *short_scopes(void *user) {
+    memlord *lord = (memlord *)user;
+    memlord_cuda_scope scope;
+    cudaStream_t stream = NULL;
+    int i;
+    (void)cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    for (i = 0; i < 3000; i++) {
+        (void)memlord_cuda_scope_begin(lord, &scope, "forward", stream);
+        (void)memlord_cuda_scope_end(lord, &scope);
+    }
+    return NULL;
+}
+
+static void *attaches(void *user) {
+    memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_TIME_SCOPES | MEMLORD_CUDA_FLAG_NO_NVML, 0, NULL,
+                              NULL};
+    int i;
+    for (i = 0; i < 3000; i++) {
+        (void)memlord_cuda_detach((memlord *)user);
+        (void)memlord_cuda_attach((memlord *)user, &desc);
+    }
+    (void)memlord_cuda_detach((memlord *)user);
+    return NULL;
+}
+
+/* What a scope hands over too late stays with nobody: the teardown finds no event. */
+static void scopes_may_end_while_their_ledger_is_detached(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t threads[4];
+    int i;
+    for (i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, i ? short_scopes : attaches, lord), 0);
+    for (i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(scope_of(lord, "forward").count, 3 * 3000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_CUDA_WITH(a_scope_gets_the_time_of_its_stream, setup_timed),
@@ -187,6 +223,7 @@ int main(void) {
         TEST_CUDA_WITH(what_does_not_match_is_refused, setup_timed),
         TEST_CUDA_WITH(any_call_may_fail_and_no_event_is_lost, setup_timed),
         TEST_CUDA_WITH(threads_add_up, setup_timed),
+        TEST_CUDA_WITH(scopes_may_end_while_their_ledger_is_detached, setup_timed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
