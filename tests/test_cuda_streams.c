@@ -189,7 +189,9 @@ static void a_stream_destroyed_after_the_free_is_not_asked_again(void **state) {
     uint64_t asked;
     fake_stream_work(stream);
     assert_ok(memlord_cuda_free_on_stream(lord, ptr, stream, NULL));
-    assert_cuda(cudaStreamDestroy(stream)); /* waits, as the runtime's resources do */
+    assert_cuda(cudaStreamDestroy(stream)); /* does not wait */
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    fake_stream_finish(stream);
     asked = fake_count("cuStreamIsCapturing") + fake_count("cuStreamGetCtx");
     assert_int_equal(memlord_retire(lord, all()), 1000);
     assert_int_equal(fake_count("cuStreamIsCapturing") + fake_count("cuStreamGetCtx"), asked);
@@ -444,6 +446,8 @@ static void a_use_has_its_event_from_the_free_even_during_a_capture(void **state
     assert_int_equal(pending(lord), 1000);
     assert_cuda(cudaStreamDestroy(side)); /* of whatever part of the host that knows nothing of us */
     assert_cuda(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL));
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    fake_stream_finish(side);
     assert_int_equal(memlord_retire(lord, all()), 1000);
     assert_int_equal(fake.dead_asked, 0);
     assert_int_equal(stats_of(lord, all()).fence_failures, 0);
@@ -458,6 +462,7 @@ static void a_stream_that_ends_records_what_waits_for_it(void **state) {
     void *used = block(lord, 1000), *freed = block(lord, 20), *other = block(lord, 3);
     assert_ok(memlord_cuda_record_use(lord, used, side));
     assert_ok(memlord_cuda_record_use(lord, other, captured));
+    fake_stream_work(side);
     assert_cuda(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
     assert_ok(memlord_cuda_free_on_stream(lord, freed, captured, NULL));
     assert_cuda(cudaStreamEndCapture(captured, &graph));
@@ -469,7 +474,9 @@ static void a_stream_that_ends_records_what_waits_for_it(void **state) {
     assert_cuda(memlord_cuda_free(lord, used, NULL));
     assert_cuda(memlord_cuda_free(lord, other, NULL));
     (void)memlord_retire(lord, all());
-    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(memlord_allocated(lord, all()), 1000); /* its work goes on */
+    fake_stream_finish(side);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
     assert_int_equal(fake.dead_asked, 0);
     assert_int_equal(stats_of(lord, all()).fence_failures, 0);
     assert_slot(cudaSuccess);
@@ -511,11 +518,13 @@ static void *streams_that_end(void *user) {
             (void)memlord_cuda_malloc_async(lord, &ptr, 4096, NULL, NULL);
             (void)memlord_cuda_record_use(lord, ptr, side);
             if (k == 10) (void)memlord_cuda_stream_destroy(lord, side, NULL);
+            if (k == 10) fake_stream_finish(side);
             if (k == 10) (void)cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);
             fake_stream_work(side);
             (void)memlord_cuda_free_async(lord, ptr, NULL, NULL);
         }
         (void)memlord_cuda_stream_destroy(lord, side, NULL);
+        fake_stream_finish(side);
     }
     return NULL;
 }
