@@ -2,6 +2,7 @@
 # bench/run.sh: measures MemLord beside its peers and checks what the contract demands.
 #   sh bench/run.sh        builds what it needs into build/bench, runs, prints (`make bench`)
 #   sh bench/run.sh deps   the Debian packages of the peers, on one line; installs nothing
+#   sh bench/run.sh peers  the flags for those that are there, and their libraries, a line each
 # CC and CXX choose the compilers. MEMLORD_BENCH_QUICK=1: a minute instead of six, fewer rounds
 # and no row of millions. MEMLORD_BENCH_STRICT=1: exit 1 when a demand is missed or was not
 # measured. bench/README.md says how to read it.
@@ -74,6 +75,12 @@ find_peers() {
         missing 'stb_ds' libstb-dev
     fi
 }
+
+if [ "${1:-}" = peers ]; then
+    find_peers >&2
+    printf '%s\n%s\n' "$flags" "$libs"
+    exit 0
+fi
 
 # -- demands --
 

@@ -1,7 +1,9 @@
 #!/bin/sh
 # tests/gpu.sh test|bench       what only a GPU can show; `make test-gpu`, `make bench-gpu`
 # tests/gpu.sh fake test|bench  the same programs on the fake runtime, to try the programs
-# Without a GPU, or the CUDA toolkit (CUDA_HOME), one line says so and the status is 77: not run.
+# The table is printed, and kept in bench/results. Without a GPU, or the CUDA toolkit (CUDA_HOME),
+# one line says so and the status is 77: not run. (make turns the status of any recipe that fails
+# into its own, 2, and prints this one.)
 set -u
 cd "$(dirname "$0")/.." || exit 1
 home=${CUDA_HOME:-/usr/local/cuda}
@@ -13,95 +15,129 @@ none() {
     exit 77
 }
 
-fake=
-[ "$1" = fake ] && { fake=yes FAKE_CUDA_DEVICES=1; export FAKE_CUDA_DEVICES; shift; }
-what=$1
+# Where the toolkit keeps its libraries; a runtime without a plain name is one of pip's.
+cudart() {
+    for dir in "$home/lib64" "$home/lib" "$home/targets/$(uname -m)-linux/lib" \
+        "$home/targets/sbsa-linux/lib" "$home/lib/$(uname -m)-linux-gnu"; do
+        for file in "$dir"/libcudart.so "$dir"/libcudart.so.*; do
+            [ -e "$file" ] || continue
+            echo "-L$dir -l:$(basename "$file") -Wl,-rpath,$dir"
+            return
+        done
+    done
+    echo -lcudart
+}
 
+fake=
+[ "${1:-}" = fake ] && { fake=yes FAKE_CUDA_DEVICES=1; export FAKE_CUDA_DEVICES; shift; }
+what=${1:-}
+case $what in
+test | bench) ;;
+*) echo "usage: tests/gpu.sh [fake] test|bench" >&2 && exit 2 ;;
+esac
+
+include=$home/include
+results=bench/results
+objects="build/gpu/memlord.o build/gpu/cuda.o" # of the Makefile
 if [ -n "$fake" ]; then
-    include=tests/fake_cuda/include
-    [ -r "$home/include/cuda_runtime_api.h" ] && include=$home/include
+    [ -r "$include/cuda_runtime_api.h" ] || include=tests/fake_cuda/include
     link="build/release/fake_cuda.o -rdynamic -Wl,--disable-new-dtags,-rpath,$PWD/build/fake -ldl"
+    objects="build/release/memlord.o build/release/cuda.o"
     out=$out/fake
+    results=$out
     mkdir -p "$out"
 else
-    [ -r "$home/include/cuda_runtime_api.h" ] || none "no CUDA toolkit in $home"
-    include=$home/include
-    link="-L$home/lib64 -lcudart -Wl,-rpath,$home/lib64 -ldl"
+    [ -r "$include/cuda_runtime_api.h" ] || none "no CUDA toolkit in $home"
+    link="$(cudart) -ldl"
 fi
-flags="-O2 -g -I. -isystem $include -pthread"
-
-objects="build/release/memlord.o build/release/cuda.o" # of the Makefile
+flags="-O2 -g -I. -pthread"
+[ "$include" = /usr/include ] || flags="$flags -isystem $include" # C++ loses its way if told twice
 
 # shellcheck disable=SC2086 # lists of flags
-${CC:-gcc} -std=c99 $flags tests/gpu/test_gpu.c $objects $link -o "$out/test_gpu" || exit 1
-
-row() { printf '%-60s %s\n' "$1" "$2"; }
-
-# PyTorch through the pluggable allocator, if it is there and finds the GPU.
-torch() {
-    python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1 ||
-        { row "PyTorch: totals are those of its own tensors" "not run: no PyTorch with CUDA"; return; }
-    if python3 tests/gpu/torch_totals.py build/libmemlord_torch.so >"$out/torch.txt" 2>&1; then
-        row "PyTorch: totals are those of its own tensors" passed
-    else
-        row "PyTorch: totals are those of its own tensors" FAILED
-        sed 's/^/    /' "$out/torch.txt" | tail -n 20
-        return 1
-    fi
-}
-
-sanitizer() {
-    tool=$(command -v compute-sanitizer || ls "$home/bin/compute-sanitizer" 2>/dev/null)
-    [ -n "$tool" ] && [ -z "$fake" ] || { row "compute-sanitizer finds nothing" "not run: not there"; return; }
-    if "$tool" --leak-check full --error-exitcode 9 "$out/test_gpu" short >"$out/sanitizer.txt" 2>&1; then
-        row "compute-sanitizer finds nothing" passed
-    else
-        row "compute-sanitizer finds nothing" FAILED
-        tail -n 20 "$out/sanitizer.txt" | sed 's/^/    /'
-        return 1
-    fi
-}
-
-machine() {
-    echo "MemLord on a GPU, $(date -u '+%Y-%m-%d %H:%M UTC')"
-    echo "memlord.h $(sed -n 's/^#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h), cksum $(cksum <memlord.h)"
-    echo "memlord_cuda.h cksum $(cksum <memlord_cuda.h)"
-    if [ -n "$fake" ]; then
-        echo "device    none: the fake runtime, whose times mean nothing"
-    else
-        nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null |
-            sed 's/^/device    /'
-        echo "toolkit   $(sed -n 's/^#define CUDART_VERSION *//p' "$include/cuda_runtime_api.h")"
-    fi
-    echo "kernel    $(uname -sr)"
-}
-
-"$out/test_gpu" probe >"$out/probe.txt" 2>&1
+${CC:-gcc} -std=c99 $flags tests/gpu/probe.c $link -o "$out/probe" || exit 1
+"$out/probe" >"$out/probe.txt" 2>&1
 case $? in
 0) ;;
 77) none "$(head -n 1 "$out/probe.txt")" ;;
 *) cat "$out/probe.txt" && exit 1 ;;
 esac
 
-case $what in
-test)
-    status=0
-    machine
-    echo
-    "$out/test_gpu" || status=1
-    if [ -z "$fake" ]; then
-        torch || status=1
-        sanitizer || status=1
+row() { printf '%-60s %s\n' "$1" "$2"; }
+
+# PyTorch through the pluggable allocator, if it is there and finds the GPU.
+torch() {
+    name="PyTorch: totals are those of its own tensors"
+    python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1 ||
+        { row "$name" "not run: no PyTorch with CUDA"; return; }
+    if CUDA_HOME=$home make -s build/libmemlord_torch.so >"$out/torch.txt" 2>&1 &&
+        python3 tests/gpu/torch_totals.py build/libmemlord_torch.so >>"$out/torch.txt" 2>&1; then
+        row "$name" passed
+    else
+        row "$name" FAILED
+        sed 's/^/    /' "$out/torch.txt" | tail -n 20
+        return 1
     fi
-    exit $status
-    ;;
-bench)
-    file=bench/results/$(date -u +%Y-%m-%dT%H%MZ)-gpu.txt
-    [ -n "$fake" ] && file=$out/bench.txt
-    # shellcheck disable=SC2086
-    ${CXX:-g++} -std=c++17 $flags bench/gpu.cpp $objects $link -o "$out/bench_gpu" || exit 1
-    { machine; echo; "$out/bench_gpu"; } >"$file.part" && mv "$file.part" "$file" && cat "$file" || exit 1
-    [ -n "$fake" ] || echo "kept in $file"
-    ;;
-*) echo "usage: tests/gpu.sh [fake] test|bench" >&2 && exit 2 ;;
-esac
+}
+
+# Errors that calls answer are no finding: a row is about those.
+sanitizer() {
+    name="compute-sanitizer finds nothing"
+    tool=$(command -v compute-sanitizer || ls "$home/bin/compute-sanitizer" 2>/dev/null)
+    [ -n "$tool" ] || { row "$name" "not run: not there"; return; }
+    if "$tool" --leak-check full --report-api-errors no --error-exitcode 9 "$out/test_gpu" short \
+        >"$out/sanitizer.txt" 2>&1; then
+        row "$name" passed
+    else
+        row "$name" FAILED
+        tail -n 20 "$out/sanitizer.txt" | sed 's/^/    /'
+        return 1
+    fi
+}
+
+machine() {
+    echo "MemLord on a GPU: $what, $(date -u '+%Y-%m-%d %H:%M UTC')"
+    echo "memlord.h $(sed -n 's/^#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h), cksum $(cksum <memlord.h)"
+    echo "memlord_cuda.h cksum $(cksum <memlord_cuda.h)"
+    if [ -n "$fake" ]; then
+        echo "device    none: the fake runtime, whose times mean nothing"
+    else
+        echo "device    $(cat "$out/probe.txt")"
+        nvidia-smi --query-gpu=index,name,driver_version,memory.total,mig.mode.current \
+            --format=csv,noheader 2>/dev/null | sed 's/^/smi       /'
+    fi
+    echo "cpu       $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1), $(nproc) online"
+    echo "kernel    $(uname -sr)"
+    echo "compiler  $(${CC:-gcc} --version | head -n 1)"
+}
+
+tests() {
+    bad=0
+    "$out/test_gpu" || bad=1
+    if [ -z "$fake" ]; then
+        torch || bad=1
+        sanitizer || bad=1
+    fi
+    return $bad
+}
+
+# shellcheck disable=SC2046,SC2086
+if [ $what = test ]; then
+    ${CC:-gcc} -std=c99 $flags tests/gpu/test_gpu.c $objects $link -o "$out/test_gpu" || exit 1
+else
+    peers=$(sh bench/run.sh peers 2>"$out/left_out.txt")
+    ${CXX:-g++} -std=c++17 $flags $(echo "$peers" | sed -n 1p) bench/gpu.cpp $objects $link \
+        $(echo "$peers" | sed -n 2p) -o "$out/bench_gpu" || exit 1
+fi
+
+# A run with failures is kept as well.
+file=$results/$(date -u +%Y-%m-%dT%H%MZ)-gpu-$what.txt
+{
+    machine
+    [ $what = test ] || cat "$out/left_out.txt"
+    echo
+    if [ $what = test ]; then tests; else "$out/bench_gpu"; fi
+    echo $? >"$out/status"
+} | tee "$file.part"
+mv "$file.part" "$file"
+[ -n "$fake" ] || echo "kept in $file"
+exit "$(cat "$out/status")"

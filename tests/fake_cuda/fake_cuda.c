@@ -71,7 +71,7 @@ static int begin(const char *name) {
 
 static int runtime(const char *name) {
     int r = begin(name);
-    if (!r && fake.no_driver) r = cudaErrorInsufficientDriver;
+    if (!r && (fake.no_driver || fake.old_driver)) r = cudaErrorInsufficientDriver;
     if (!r && fake.sticky) r = fake.sticky;
     return r;
 }
@@ -128,6 +128,7 @@ void fake_reset(int devices) {
 __attribute__((constructor)) static void from_environment(void) {
     const char *devices = getenv("FAKE_CUDA_DEVICES");
     if (devices) fake_reset(atoi(devices));
+    fake.old_driver = getenv("FAKE_CUDA_OLD_DRIVER") != NULL;
 }
 
 /* -- devices and contexts -- */
@@ -185,7 +186,7 @@ cudaError_t cudaGetDeviceCount(int *count) {
 }
 
 cudaError_t cudaDriverGetVersion(int *version) {
-    *version = fake.no_driver ? 0 : 13000;
+    *version = fake.no_driver ? 0 : fake.old_driver ? 11020 : 13000;
     return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int *version) {

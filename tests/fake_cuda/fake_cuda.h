@@ -38,6 +38,7 @@ typedef struct fake_device {
 typedef struct fake_cuda {
     int devices;
     int no_driver;
+    int old_driver; /* older than the runtime can do with */
     int lazy; /* as before CUDA 12: cudaSetDevice makes no context, and none current */
     fake_device device[FAKE_DEVICES];
     uint64_t calls;       /* of anything */
