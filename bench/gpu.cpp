@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +18,7 @@
 namespace {
 
 memlord *lord;
+int steps = 200000; /* of the scaling, a thread; bench_gpu short: fewer */
 
 double now_ns() {
     using namespace std::chrono;
@@ -76,38 +78,65 @@ void measure(const pair_of_calls &p) {
     }
 }
 
-void wrappers() {
-    const int KIB = 1024;
-    static char host[64][4096] __attribute__((aligned(4096)));
-    cudaStream_t stream;
-    must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
-    cudaMemPool_t pool;
-    uint64_t keep = UINT64_MAX;
-    must(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess, "the pool");
-    must(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep) == cudaSuccess,
-         "its threshold");
-    std::printf("%-28s %10s %10s %8s %9s\n", "ns a call", "bare", "wrapped", "more", "share");
+const size_t KIB = 1024;
+
+void memory_of_the_device() {
     measure({"cudaMalloc 4 MiB", "cudaFree", 64, 1,
-             [=](memlord *l, void **p, int) {
+             [](memlord *l, void **p, int) {
                  return !memlord_cuda_malloc(l, p, 4096 * KIB, MEMLORD_SITE());
              },
              [](memlord *l, void *p) { return !memlord_cuda_free(l, p, nullptr); }});
-    measure({"cudaMallocAsync 256 KiB", "cudaFreeAsync", 512, 5,
-             [=](memlord *l, void **p, int) {
-                 return !memlord_cuda_malloc_async(l, p, 256 * KIB, stream, MEMLORD_SITE());
+    measure({"cudaMallocPitch 1000 x 1000", "cudaFree of it", 64, 1,
+             [](memlord *l, void **p, int) {
+                 size_t pitch;
+                 return !memlord_cuda_malloc_pitch(l, p, &pitch, 1000, 1000, MEMLORD_SITE());
              },
-             [=](memlord *l, void *p) { return !memlord_cuda_free_async(l, p, stream, nullptr); }});
+             [](memlord *l, void *p) { return !memlord_cuda_free(l, p, nullptr); }});
+    measure({"cudaMalloc3D 100 x 100 x 100", "cudaFree of it", 64, 1,
+             [](memlord *l, void **p, int) {
+                 cudaPitchedPtr box = {nullptr, 0, 0, 0};
+                 bool made = !memlord_cuda_malloc_3d(l, &box, {100, 100, 100}, MEMLORD_SITE());
+                 *p = box.ptr;
+                 return made;
+             },
+             [](memlord *l, void *p) { return !memlord_cuda_free(l, p, nullptr); }});
     measure({"cudaMallocManaged 1 MiB", "cudaFree of it", 64, 0,
-             [=](memlord *l, void **p, int) {
+             [](memlord *l, void **p, int) {
                  return !memlord_cuda_malloc_managed(l, p, 1024 * KIB, cudaMemAttachGlobal,
                                                      MEMLORD_SITE());
              },
              [](memlord *l, void *p) { return !memlord_cuda_free(l, p, nullptr); }});
-    measure({"cudaMallocHost 1 MiB", "cudaFreeHost", 64, 0,
+}
+
+void memory_of_a_stream(cudaStream_t stream, cudaMemPool_t pool) {
+    auto give = [=](memlord *l, void *p) { return !memlord_cuda_free_async(l, p, stream, nullptr); };
+    measure({"cudaMallocAsync 256 KiB", "cudaFreeAsync", 512, 5,
              [=](memlord *l, void **p, int) {
+                 return !memlord_cuda_malloc_async(l, p, 256 * KIB, stream, MEMLORD_SITE());
+             },
+             give});
+    measure({"cudaMallocFromPoolAsync", "cudaFreeAsync of it", 512, 5,
+             [=](memlord *l, void **p, int) {
+                 return !memlord_cuda_malloc_from_pool_async(l, p, 256 * KIB, pool, stream,
+                                                             MEMLORD_SITE());
+             },
+             give});
+}
+
+void memory_of_the_host() {
+    static char host[64][4096] __attribute__((aligned(4096)));
+    auto give = [](memlord *l, void *p) { return !memlord_cuda_free_host(l, p, nullptr); };
+    measure({"cudaMallocHost 1 MiB", "cudaFreeHost", 64, 0,
+             [](memlord *l, void **p, int) {
                  return !memlord_cuda_malloc_host(l, p, 1024 * KIB, MEMLORD_SITE());
              },
-             [](memlord *l, void *p) { return !memlord_cuda_free_host(l, p, nullptr); }});
+             give});
+    measure({"cudaHostAlloc 1 MiB", "cudaFreeHost of it", 64, 0,
+             [](memlord *l, void **p, int) {
+                 return !memlord_cuda_host_alloc(l, p, 1024 * KIB, cudaHostAllocDefault,
+                                                 MEMLORD_SITE());
+             },
+             give});
     measure({"cudaHostRegister 4 KiB", "cudaHostUnregister", 64, 0,
              [](memlord *l, void **p, int i) {
                  *p = host[i];
@@ -115,7 +144,56 @@ void wrappers() {
                                                     MEMLORD_SITE());
              },
              [](memlord *l, void *p) { return !memlord_cuda_host_unregister(l, p, nullptr); }});
+}
 
+/* Nothing is waited for, so that what is left is the call. */
+void waiting(cudaStream_t stream) {
+    cudaEvent_t event;
+    must(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess, "an event");
+    must(cudaEventRecord(event, stream) == cudaSuccess, "an event");
+    measure({"cudaStreamSynchronize, idle", "cudaEventSynchronize, done", 512, 0,
+             [=](memlord *l, void **, int) {
+                 return !memlord_cuda_stream_synchronize(l, stream, nullptr);
+             },
+             [=](memlord *l, void *) { return !memlord_cuda_event_synchronize(l, event, nullptr); }});
+    measure({"cudaDeviceSynchronize, idle", "and again", 512, 0,
+             [](memlord *l, void **, int) { return !memlord_cuda_device_synchronize(l, nullptr); },
+             [](memlord *l, void *) { return !memlord_cuda_device_synchronize(l, nullptr); }});
+    must(cudaEventDestroy(event) == cudaSuccess, "an event");
+}
+
+/* The graph's end is in the end of its capture, bare and wrapped. */
+void capturing() {
+    static cudaStream_t streams[32];
+    for (cudaStream_t &s : streams)
+        must(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess, "a stream");
+    measure({"cudaStreamBeginCapture", "cudaStreamEndCapture", 32, 0,
+             [](memlord *l, void **p, int i) {
+                 *p = streams[i];
+                 if (!l) return !cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed);
+                 return !memlord_cuda_stream_begin_capture(
+                     l, streams[i], cudaStreamCaptureModeRelaxed, nullptr);
+             },
+             [](memlord *l, void *p) {
+                 cudaStream_t stream = static_cast<cudaStream_t>(p);
+                 cudaGraph_t graph = nullptr;
+                 if (l ? memlord_cuda_stream_end_capture(l, stream, &graph, nullptr)
+                       : cudaStreamEndCapture(stream, &graph))
+                     return false;
+                 return !cudaGraphDestroy(graph);
+             }});
+    for (cudaStream_t s : streams) must(cudaStreamDestroy(s) == cudaSuccess, "a stream");
+    measure({"cudaStreamCreateWithFlags", "cudaStreamDestroy", 4, 0,
+             [](memlord *, void **p, int) {
+                 return !cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t *>(p),
+                                                   cudaStreamNonBlocking);
+             },
+             [](memlord *l, void *p) {
+                 return !memlord_cuda_stream_destroy(l, static_cast<cudaStream_t>(p), nullptr);
+             }});
+}
+
+void what_is_no_call_of_the_runtime(cudaStream_t stream) {
     void *ptr = nullptr;
     must(!memlord_cuda_malloc(lord, &ptr, 4096, nullptr), "cudaMalloc");
     double start = now_ns();
@@ -132,12 +210,29 @@ void wrappers() {
     std::printf("%-28s %10.0f\n%-28s %10.0f\n", "a sample of the capacity", sample,
                 "a free on a stream", (now_ns() - start) / 200);
     must(!memlord_cuda_free(lord, ptr, nullptr), "cudaFree");
+}
+
+void wrappers() {
+    cudaStream_t stream;
+    cudaMemPool_t pool;
+    uint64_t keep = UINT64_MAX;
+    must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
+    must(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess, "the pool");
+    must(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep) == cudaSuccess,
+         "its threshold");
+    std::printf("%-28s %10s %10s %8s %9s\n", "ns a call", "bare", "wrapped", "more", "share");
+    memory_of_the_device();
+    memory_of_a_stream(stream, pool);
+    memory_of_the_host();
+    waiting(stream);
+    capturing();
+    what_is_no_call_of_the_runtime(stream);
     must(cudaStreamDestroy(stream) == cudaSuccess, "a stream");
 }
 
 /* Each thread its own 1,000 blocks; ns of a pair on each of them. */
 template <class Open, class Close> double threads_ns(int n, Open open, Close close) {
-    enum { LIVE = 1000, STEPS = 200000 };
+    enum { LIVE = 1000 };
     std::vector<std::thread> crowd;
     std::vector<double> took(static_cast<size_t>(n));
     std::atomic<int> ready{0};
@@ -148,13 +243,13 @@ template <class Open, class Close> double threads_ns(int n, Open open, Close clo
             ready++;
             while (ready < n) std::this_thread::yield();
             double start = now_ns();
-            for (int i = 0; i < STEPS; i++) {
+            for (int i = 0; i < steps; i++) {
                 turn = turn * 6364136223846793005u + 1442695040888963407u;
                 uint64_t key = base + (turn >> 33) % LIVE * 4096;
                 close(key);
                 open(key);
             }
-            took[static_cast<size_t>(t)] = (now_ns() - start) / STEPS;
+            took[static_cast<size_t>(t)] = (now_ns() - start) / steps;
             for (uint64_t i = 0; i < LIVE; i++) close(base + i * 4096);
         });
     for (std::thread &t : crowd) t.join();
@@ -168,6 +263,19 @@ template <class Peer> double peer_ns(int n) {
         [](uint64_t key) { peer.close(key); });
 }
 
+#if PEER_TBB
+/* TBB's hash of an integer is the integer, of which it takes the low bits: those of memory that is
+   allocated by pages are all the same, and its table a list. Another hash is what one would use. */
+struct mixed_tbb : tbb_map<std::allocator> {
+    static uint64_t mix(uint64_t key) {
+        key *= 0x9e3779b97f4a7c15u;
+        return key >> 32 | key << 32;
+    }
+    void open(uint64_t key, const entry &fresh) { tbb_map::open(mix(key), fresh); }
+    void close(uint64_t key) { tbb_map::close(mix(key)); }
+};
+#endif
+
 double lord_ns(int n) {
     return threads_ns(
         n,
@@ -176,16 +284,26 @@ double lord_ns(int n) {
 }
 
 void scaling() {
-    using mutex_map = locked_map<std::unordered_map<uint64_t, entry>, std::mutex>;
-    using rmm_map = locked_map<std::map<uint64_t, entry>, std::shared_mutex>;
     std::printf("\n%-28s %8s %8s %8s %8s %8s   (%u processors)\n", "ns a pair, threads:", "1", "2",
                 "4", "8", "16", std::thread::hardware_concurrency());
     const struct {
         const char *name;
         double (*run)(int);
     } rows[] = {{"memlord", lord_ns},
-                {"mutex + std::unordered_map", peer_ns<mutex_map>},
-                {"RMM: shared_mutex + map", peer_ns<rmm_map>}};
+#if PEER_TBB
+                {"tbb::concurrent_hash_map", peer_ns<mixed_tbb>},
+#endif
+#if PEER_BOOST
+                {"mutex + boost flat_map", peer_ns<boost_flat<std::allocator>>},
+#endif
+#if PEER_ABSL
+                {"mutex + absl flat_hash_map", peer_ns<absl_flat<std::allocator>>},
+#endif
+#if PEER_STB
+                {"mutex + stb_ds", peer_ns<stb_hashmap>},
+#endif
+                {"mutex + std::unordered_map", peer_ns<std_unordered<std::allocator>>},
+                {"RMM: shared_mutex + map", peer_ns<rmm_scheme<std::allocator>>}};
     for (const auto &row : rows) {
         std::printf("%-28s", row.name);
         for (int n : {1, 2, 4, 8, 16})
@@ -196,7 +314,8 @@ void scaling() {
 
 } // namespace
 
-int main() {
+int main(int argc, char **) {
+    if (argc > 1) steps /= 20;
     must(memlord_create(nullptr, &lord) == MEMLORD_OK, "a ledger");
     must(memlord_cuda_attach(lord, nullptr) == MEMLORD_OK, "attach");
     wrappers();

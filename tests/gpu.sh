@@ -135,7 +135,7 @@ file=$results/$(date -u +%Y-%m-%dT%H%MZ)-gpu-$what.txt
     machine
     [ $what = test ] || cat "$out/left_out.txt"
     echo
-    if [ $what = test ]; then tests; else "$out/bench_gpu"; fi
+    if [ $what = test ]; then tests; else "$out/bench_gpu" ${fake:+short}; fi
     echo $? >"$out/status"
 } | tee "$file.part"
 mv "$file.part" "$file"

@@ -327,10 +327,18 @@ static storage *find(const void *ptr) {
     return NULL;
 }
 
+/* When the pool of numbers is used up, addresses come again. */
+static int unused(void) {
+    int i = n_storages;
+    if (i < STORAGES) return n_storages++;
+    for (i = 0; i < STORAGES - 1 && storages[i].kind;) i++;
+    return i;
+}
+
 static int alloc(int kind, int device, uint64_t bytes, void **ptr) {
     fake_device *d = &fake.device[device];
     uint64_t more = bytes;
-    int i = n_storages;
+    int i;
     void *host = NULL;
     if (!ptr) return cudaErrorInvalidValue;
     if (!bytes) {
@@ -341,10 +349,7 @@ static int alloc(int kind, int device, uint64_t bytes, void **ptr) {
     if (kind < HOST && (bytes > d->total || used(device) + more > d->total))
         return cudaErrorMemoryAllocation;
     if (kind == HOST && !(host = malloc((size_t)bytes))) return cudaErrorMemoryAllocation;
-    if (i == STORAGES) /* the pool of numbers is used up: addresses come again */
-        for (i = 0; i < STORAGES - 1 && storages[i].kind;) i++;
-    else
-        n_storages++;
+    i = unused();
     storages[i].kind = kind;
     storages[i].device = device;
     storages[i].bytes = bytes;
@@ -489,7 +494,7 @@ cudaError_t cudaHostRegister(void *ptr, size_t bytes, unsigned int flags) {
     (void)flags;
     if (!r && (!ptr || !bytes || find(ptr))) r = cudaErrorInvalidValue;
     if (!r) {
-        i = n_storages < STORAGES ? n_storages++ : STORAGES - 1;
+        i = unused();
         storages[i].kind = REGISTERED;
         storages[i].bytes = bytes;
         storages[i].host = ptr;
@@ -584,10 +589,13 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user)
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags) {
-    int r = runtime("cudaStreamCreateWithFlags");
-    if (!r && n_streams == STREAMS) r = cudaErrorMemoryAllocation;
+    int r = runtime("cudaStreamCreateWithFlags"), i = n_streams;
+    if (i == STREAMS) /* handles come again, too */
+        for (i = 0; i < STREAMS && (streams[i].alive || streams[i].since);) i++;
+    if (!r && i == STREAMS) r = cudaErrorMemoryAllocation;
     if (!r) {
-        struct CUstream_st *s = &streams[n_streams++];
+        struct CUstream_st *s = &streams[i];
+        n_streams += i == n_streams;
         s->device = current();
         s->alive = 1;
         s->blocking = !(flags & cudaStreamNonBlocking);
