@@ -27,7 +27,8 @@
         >>wrapping       three ways to get at the calls: by name, by macro, by linker
         >>api            types and functions
         >>implementation then >>platform, >>driver, >>nvml, >>seats, >>capacity, >>captures,
-                         >>collection, >>events, >>scopes, >>requests, >>frees, >>public, >>wrap; last >>shim
+                         >>collection, >>events, >>scopes, >>requests, >>frees, >>public,
+                         >>wrap; last >>shim
 
     ---------------------------------------------------------------- >>example ---
 
@@ -1607,7 +1608,7 @@ static void memlord_cuda_i_fence_begin(memlord_cuda_i_fence *fence, int now) {
     memlord_cuda_i_lock_drop(&list->lock);
 }
 
-/* Under the list's lock. Off the list before the state says so: then the ledger may give it back. */
+/* Under the list's lock. Off it before the state says so: then the ledger may give it back. */
 static void memlord_cuda_i_fence_end(memlord_cuda_i_list *list, memlord_cuda_i_fence *fence,
                                      uint64_t state) {
     memlord_cuda_i_list_take(list, fence);
@@ -1732,8 +1733,8 @@ static memlord_cuda_i_fence *memlord_cuda_i_time_mark(memlord *lord, cudaStream_
     return NULL;
 }
 
-/* 1: it is kept; 0: there is no room, or the ledger is not attached. Detaching takes the key off the
-   seat and then everything off the list, so what it has missed finds no key here. */
+/* 1: it is kept; 0: there is no room, or the ledger is not attached. Detaching takes the key off
+   the seat and then everything off the list, so what it has missed finds no key here. */
 static int memlord_cuda_i_time_push(const memlord_cuda_i_time *time) {
     uint64_t n;
     int kept;

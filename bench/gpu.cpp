@@ -109,7 +109,9 @@ void memory_of_the_device() {
 }
 
 void memory_of_a_stream(cudaStream_t stream, cudaMemPool_t pool) {
-    auto give = [=](memlord *l, void *p) { return !memlord_cuda_free_async(l, p, stream, nullptr); };
+    auto give = [=](memlord *l, void *p) {
+        return !memlord_cuda_free_async(l, p, stream, nullptr);
+    };
     measure({"cudaMallocAsync 256 KiB", "cudaFreeAsync", 512, 5,
              [=](memlord *l, void **p, int) {
                  return !memlord_cuda_malloc_async(l, p, 256 * KIB, stream, MEMLORD_SITE());
@@ -155,7 +157,9 @@ void waiting(cudaStream_t stream) {
              [=](memlord *l, void **, int) {
                  return !memlord_cuda_stream_synchronize(l, stream, nullptr);
              },
-             [=](memlord *l, void *) { return !memlord_cuda_event_synchronize(l, event, nullptr); }});
+             [=](memlord *l, void *) {
+                 return !memlord_cuda_event_synchronize(l, event, nullptr);
+             }});
     measure({"cudaDeviceSynchronize, idle", "and again", 512, 0,
              [](memlord *l, void **, int) { return !memlord_cuda_device_synchronize(l, nullptr); },
              [](memlord *l, void *) { return !memlord_cuda_device_synchronize(l, nullptr); }});

@@ -412,9 +412,9 @@ static void captures_that_fail_do_not_stop_the_polling(void **state) {
     cudaStream_t work = stream_on(0), captured = stream_on(0);
     cudaGraph_t graph;
     void *ptr = block(lord, 1000);
-    assert_int_equal(
-        memlord_cuda_stream_begin_capture(lord, cudaStreamLegacy, cudaStreamCaptureModeGlobal, NULL),
-        cudaErrorInvalidValue);
+    assert_int_equal(memlord_cuda_stream_begin_capture(lord, cudaStreamLegacy,
+                                                       cudaStreamCaptureModeGlobal, NULL),
+                     cudaErrorInvalidValue);
     assert_int_equal(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL),
                      cudaErrorIllegalState);
     assert_cuda(
@@ -444,7 +444,7 @@ static void a_use_has_its_event_from_the_free_even_during_a_capture(void **state
     assert_int_equal(fake_count("cuEventRecord"), 1);
     assert_int_equal(fake_count("cuEventQuery"), 0);
     assert_int_equal(pending(lord), 1000);
-    assert_cuda(cudaStreamDestroy(side)); /* of whatever part of the host that knows nothing of us */
+    assert_cuda(cudaStreamDestroy(side)); /* by a part of the host that knows nothing of us */
     assert_cuda(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL));
     assert_int_equal(memlord_retire(lord, all()), 0);
     fake_stream_finish(side);

@@ -623,7 +623,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return end(r);
 }
 
-/* Waiting for a device that a stream of is captured ends the capture, whatever the thread's mode. */
+/* Waiting for a device ends what is captured on it, whatever the thread's mode. */
 static int wait_for_device(int device) {
     struct CUstream_st *s;
     int i;

@@ -83,7 +83,7 @@ static int untouched_device(void) {
     EXPECT(context_active() == 0);
     OK(memlord_capacity_get(lord, gpu(), &now));
     printf("    NVML: %.0f of %.0f MiB used\n", (double)now.used / MIB, (double)now.total / MIB);
-    if (!smi("memory.total", &total)) return why = "no nvidia-smi", 0; /* asks the runtime its name */
+    if (!smi("memory.total", &total)) return why = "no nvidia-smi", 0; /* the runtime is asked */
     EXPECT((double)now.total / MIB > total - 2 && (double)now.total / MIB < total + 2);
     return 0;
 }
@@ -165,13 +165,13 @@ static int a_threads_own_stream(void) {
     cudaGraph_t graph = NULL;
     void *ptr = NULL;
     CUDA(memlord_cuda_malloc(lord, &ptr, MIB, NULL));
+    CUDA(cudaLaunchHostFunc(cudaStreamPerThread, wait_a_while, NULL));
     CUDA(cudaStreamBeginCapture(cudaStreamPerThread, cudaStreamCaptureModeThreadLocal));
     OK(memlord_cuda_free_on_stream(lord, ptr, cudaStreamPerThread, NULL));
     EXPECT(!retire_elsewhere());
     EXPECT(memlord_pending(lord, gpu()) == MIB);
     CUDA(cudaStreamEndCapture(cudaStreamPerThread, &graph));
     if (graph) CUDA(cudaGraphDestroy(graph));
-    CUDA(cudaLaunchHostFunc(cudaStreamPerThread, wait_a_while, NULL));
     EXPECT(!retire_elsewhere());
     EXPECT(quick || memlord_pending(lord, gpu()) == MIB);
     CUDA(cudaStreamSynchronize(cudaStreamPerThread));
@@ -188,13 +188,12 @@ static int a_collection_that_waits(void) {
     cudaGraph_t graph = NULL;
     int wrapped;
     OK(memlord_cuda_attach(lord, &desc));
-    for (wrapped = 0; wrapped < 2; wrapped++) { /* a blocking stream is found out, others are told */
+    for (wrapped = 0; wrapped < 2; wrapped++) { /* a blocking stream is found out */
         CUDA(cudaStreamCreateWithFlags(&stream, wrapped ? cudaStreamNonBlocking : 0));
-        if (wrapped)
-            CUDA(memlord_cuda_stream_begin_capture(lord, stream, cudaStreamCaptureModeGlobal, NULL));
-        else
-            CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-        OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, NULL));
+        CUDA(wrapped ? memlord_cuda_stream_begin_capture(lord, stream, cudaStreamCaptureModeGlobal,
+                                                         NULL)
+                     : cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+        (void)memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, NULL); /* may have been refused */
         CUDA(memlord_cuda_stream_end_capture(lord, stream, &graph, NULL));
         if (graph) CUDA(cudaGraphDestroy(graph));
         CUDA(memlord_cuda_stream_destroy(lord, stream, NULL));
@@ -419,7 +418,7 @@ static int nothing_is_left(void) {
 static const struct {
     const char *name;
     int (*fn)(void);
-    int whole; /* takes all of the device's memory, or none of it yet: not under compute-sanitizer */
+    int whole; /* wants all of the device, or none of it yet: not under compute-sanitizer */
 } rows[] = {
     {"an untouched device: capacity by NVML, and no context", untouched_device, 1},
     {"an active device: capacity against nvidia-smi", capacity_against_smi, 0},
