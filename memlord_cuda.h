@@ -1024,7 +1024,8 @@ static struct {
 } memlord_cuda_i_process;
 
 #define MEMLORD_CUDA_I_SPECIAL                                                                \
-    (MEMLORD_CUDA_FLAG_RETRY | MEMLORD_CUDA_FLAG_TAG_STREAMS | MEMLORD_CUDA_FLAG_TIME_SCOPES)
+    (MEMLORD_CUDA_FLAG_RETRY | MEMLORD_CUDA_FLAG_SYNC | MEMLORD_CUDA_FLAG_TAG_STREAMS |       \
+     MEMLORD_CUDA_FLAG_TIME_SCOPES)
 
 /* The seat of a ledger that is attached, without the lock; NULL: it is not. */
 static memlord_cuda_i_seat *memlord_cuda_i_seat_of(memlord *lord) {
@@ -1956,9 +1957,10 @@ static int memlord_cuda_i_try(void *user, uint64_t bytes, uint64_t *storage) {
 /* Before the call the runtime is asked which device is current, as the driver may still have the
    one before: until CUDA 12 cudaSetDevice only says what the next call is to work on. */
 static memlord_device memlord_cuda_i_whereto(const memlord_cuda_i_request *q) {
+    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
     int stream = q->kind == MEMLORD_CUDA_I_POOL || q->kind == MEMLORD_CUDA_I_ASYNC;
     if (q->kind == MEMLORD_CUDA_I_HOST || q->kind == MEMLORD_CUDA_I_HOST_FLAGS ||
-        (stream && !memlord_cuda_i_is_default(q->stream)))
+        (stream && !memlord_cuda_i_is_default(q->stream)) || (d && d->devices == 1))
         return memlord_cuda_i_where(q, NULL);
     return memlord_device_cuda(memlord_cuda_i_device_runtime());
 }
@@ -1986,10 +1988,11 @@ static cudaError_t memlord_cuda_i_alloc_retry(memlord *lord, memlord_cuda_i_requ
     memlord_result r;
     int tagged;
     /* what asks for nothing, or for more than there is address space, the runtime may answer; and
-       what is captured allocates nothing yet, but a collection might end the capture */
+       what is captured allocates nothing yet, but a collection that waits would end the capture */
     if (!asked || asked >> 48 || asked / q->height / q->depth != q->bytes)
         return memlord_cuda_i_alloc_plain(lord, q, flags, site);
-    if ((q->kind == MEMLORD_CUDA_I_ASYNC || q->kind == MEMLORD_CUDA_I_POOL) &&
+    if ((flags & MEMLORD_CUDA_FLAG_SYNC) &&
+        (q->kind == MEMLORD_CUDA_I_ASYNC || q->kind == MEMLORD_CUDA_I_POOL) &&
         memlord_cuda_i_capturing(q->stream))
         return memlord_cuda_i_alloc_plain(lord, q, flags, site);
     q->clean = cudaPeekAtLastError() == cudaSuccess;
