@@ -78,7 +78,8 @@
     Reserved  what pool and graphs hold, and what is live outside of them, so that `cached`,
               which is `reserved` less what is allocated, is what they hold and nobody uses.
               Live outside is what is live on the books and not pending, less what pool and
-              graphs say is used. Cached is never more than there is: what pends is none.
+              graphs say is used. What others use of a pool, unseen by the wrappers, is taken
+              for cached only as far as it is more than what is live outside.
     Collection of a cuda device trims both; what that gave is the reserved bytes before less
               those after. Callbacks of the host's own run beside it, in the order they came.
     Capture   while a stream is captured no event is recorded on it. Between

@@ -121,7 +121,7 @@ tests() {
 }
 
 # shellcheck disable=SC2046,SC2086
-if [ $what = test ]; then
+if [ "$what" = test ]; then
     ${CC:-gcc} -std=c99 $flags tests/gpu/test_gpu.c $objects $link -o "$out/test_gpu" || exit 1
 else
     peers=$(sh bench/run.sh peers 2>"$out/left_out.txt")
@@ -133,9 +133,9 @@ fi
 file=$results/$(date -u +%Y-%m-%dT%H%MZ)-gpu-$what.txt
 {
     machine
-    [ $what = test ] || cat "$out/left_out.txt"
+    [ "$what" = test ] || cat "$out/left_out.txt"
     echo
-    if [ $what = test ]; then tests; else "$out/bench_gpu" ${fake:+short}; fi
+    if [ "$what" = test ]; then tests; else "$out/bench_gpu" ${fake:+short}; fi
     echo $? >"$out/status"
 } | tee "$file.part"
 mv "$file.part" "$file"

@@ -216,6 +216,14 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device) {
     return end(r);
 }
 
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    int r = runtime("cudaDeviceGetAttribute");
+    if (!r && (device < 0 || device >= fake.devices)) r = cudaErrorInvalidDevice;
+    if (!r && attribute != cudaDevAttrIntegrated) r = cudaErrorInvalidValue;
+    if (!r) *value = fake.device[device].integrated;
+    return end(r);
+}
+
 cudaError_t cudaMemGetInfo(size_t *unused, size_t *total) {
     int r = runtime("cudaMemGetInfo"), d;
     if (!r) {

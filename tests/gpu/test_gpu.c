@@ -93,6 +93,9 @@ static int capacity_against_smi(void) {
     size_t unused = 0, all = 0;
     double used, total;
     void *ptr = NULL;
+    int integrated = 0;
+    CUDA(cudaDeviceGetAttribute(&integrated, cudaDevAttrIntegrated, 0));
+    if (integrated) return why = "it is the host's memory that is asked for", 0;
     CUDA(memlord_cuda_malloc(lord, &ptr, 256 * MIB, NULL));
     OK(memlord_capacity_sample(lord, gpu()));
     OK(memlord_capacity_get(lord, gpu(), &now));
