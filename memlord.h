@@ -10327,8 +10327,8 @@ static uint32_t memlord_i_scopes(memlord *lord) {
 
 /* -- making a scope -- */
 
-static uint32_t memlord_i_scope_bin(uint32_t parent, const char *kept) {
-    uint64_t h = ((uint64_t)(uintptr_t)kept ^ (uint64_t)parent << 40) * 0x9e3779b97f4a7c15u;
+static uint32_t memlord_i_scope_bin(const char *kept_path) {
+    uint64_t h = (uint64_t)(uintptr_t)kept_path * 0x9e3779b97f4a7c15u;
     return (uint32_t)(h >> 56) % MEMLORD_I_SCOPE_BINS;
 }
 
@@ -10356,7 +10356,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_path_locked(memlord *lord,
     return memlord_i_name_locked(lord, buf, kept);
 }
 
-/* Finds or makes the scope of a name under a parent. */
+/* Finds or makes the scope of a name under a parent. It is its path: "a/b" is b in a. */
 static MEMLORD_I_COLD memlord_result memlord_i_scope_locked(memlord *lord, memlord_i_scope *parent,
                                                             const char *name, char *path,
                                                             const memlord_site *origin,
@@ -10367,15 +10367,15 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_locked(memlord *lord, memlo
     memlord_i_ptr *at;
     const char *kept, *kept_path;
     memlord_result r = memlord_i_name_locked(lord, name, &kept);
+    if (r == MEMLORD_OK) r = memlord_i_scope_path_locked(lord, parent, kept, path, &kept_path);
     if (r) return r;
-    bin = memlord_i_scope_bin(parent ? parent->id : 0, kept);
+    bin = memlord_i_scope_bin(kept_path);
     for (scope = lord->scope_bins[bin]; scope; scope = scope->next)
-        if (scope->parent == parent && scope->name == kept) break;
+        if (scope->path == kept_path) break;
     *out = scope;
     if (scope) return MEMLORD_OK;
     if (id > MEMLORD_MAX_SCOPES) return MEMLORD_E_NOMEM;
-    r = memlord_i_scope_path_locked(lord, parent, kept, path, &kept_path);
-    if (r == MEMLORD_OK && origin) r = memlord_i_site_locked(lord, origin, NULL, &site);
+    if (origin) r = memlord_i_site_locked(lord, origin, NULL, &site);
     if (r) return r;
     at = (memlord_i_ptr *)memlord_i_book_make(lord, &lord->scopes, id, sizeof *at,
                                               memlord_i_cold_alloc);

@@ -115,6 +115,23 @@ static void scopes_nest_by_path(void **state) {
     assert_string_equal(c.name, "attention");
 }
 
+/* Readers of reports know nothing but the path. */
+static void a_name_with_a_slash_is_the_path_it_reads_as(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_scope_stat s;
+    int i;
+    for (i = 0; i < 2; i++) {
+        MEMLORD_SCOPE(lord, "decode") {
+            MEMLORD_SCOPE(lord, "layer") { open_block(lord, 0x1000 + (uint64_t)i * 64, 10); }
+        }
+        MEMLORD_SCOPE(lord, "decode/layer") { open_block(lord, 0x9000 + (uint64_t)i * 64, 700); }
+    }
+    s = scope_of(lord, "decode/layer");
+    assert_int_equal(s.count, 4);
+    assert_int_equal(s.bytes.total, 1420);
+    assert_int_equal(scope_of(lord, "decode").bytes.total, 20);
+}
+
 static void one_name_under_two_parents_is_two_scopes(void **state) {
     memlord *lord = test_lord(state);
     int i;
@@ -1579,6 +1596,7 @@ int main(void) {
         TEST(a_scope_begun_by_name_has_no_site),
         TEST(invocations_add_up_and_keep_their_extremes),
         TEST(scopes_nest_by_path),
+        TEST(a_name_with_a_slash_is_the_path_it_reads_as),
         TEST(one_name_under_two_parents_is_two_scopes),
         TEST(a_scope_may_recur_under_itself),
         TEST(one_place_and_one_name_are_one_scope),
