@@ -190,7 +190,8 @@
         underflows             arena_sub of more than the balance: now 0
         fence_failures         fences that failed: taken for done
     What did not fit is counted too, and never silently lost:
-        dropped_allocs/_bytes  the map could not grow; raise the allocator's limit
+        dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
+                               device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
         dropped_sites          more sites or tags than fit
         dropped_events         written over in the ring, or no room there
     and, of the ledger as a whole, scopes, invocations and snapshots that are no longer
@@ -643,7 +644,7 @@ typedef enum memlord_site_order {
     X(freed_while_shared, ODD, "frees of a storage with views")                               \
     X(underflows, ODD, "arena_sub below the balance")                                         \
     X(fence_failures, ODD, "fences that failed")                                              \
-    X(dropped_allocs, ODD, "allocs the map had no room for")                                  \
+    X(dropped_allocs, ODD, "allocs there was no room for, in the map or among devices")       \
     X(dropped_bytes, ODD, "their bytes")                                                      \
     X(dropped_sites, ODD, "site or tag records without room")                                 \
     X(dropped_events, ODD, "events the ring had no room for")
@@ -7271,10 +7272,10 @@ static void memlord_i_drop_count(memlord *lord, uint32_t slot, uint64_t bytes) {
     memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_bytes, bytes);
     (void)memlord_i_u64_add(&lord->dropped[lord->slot_type[slot]], 1);
 }
-/* The same when the device itself could not be made known. */
+/* The same when the device itself could not be made known: no memory, or one too many. */
 static memlord_result memlord_i_drop_lost(memlord *lord, memlord_result r, memlord_device d,
                                           uint64_t bytes) {
-    if (r != MEMLORD_E_NOMEM) return r;
+    if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !memlord_i_device_valid(d))) return r;
     (void)memlord_i_u64_add(&lord->lost_allocs, 1);
     (void)memlord_i_u64_add(&lord->lost_bytes, bytes);
     (void)memlord_i_u64_add(&lord->dropped[d.type], 1);
@@ -17696,7 +17697,9 @@ static MEMLORD_I_COLD void memlord_i_drop_n(memlord *lord, const memlord_block *
                                             memlord_result r) {
     uint32_t slot;
     size_t i;
-    for (i = 0; i < n && r == MEMLORD_E_NOMEM; i++) {
+    for (i = 0; i < n && r == MEMLORD_E_DEVICE; i++) /* not a device, or one too many? */
+        if (!memlord_i_device_valid(blocks[i].device)) return;
+    for (i = 0; i < n && (r == MEMLORD_E_NOMEM || r == MEMLORD_E_DEVICE); i++) {
         if (memlord_i_slot(lord, blocks[i].device, &slot) == MEMLORD_OK)
             memlord_i_drop_count(lord, slot, blocks[i].bytes);
         else

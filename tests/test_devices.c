@@ -195,9 +195,10 @@ static void every_device_seen_is_listed_once(void **state) {
     assert_int_equal(out[0].index + out[1].index, 3);
 }
 
-static void one_more_than_the_maximum_is_refused(void **state) {
+static void one_more_than_the_maximum_is_refused_and_counted(void **state) {
     memlord *lord = test_lord(state);
     memlord_stats before, after;
+    memlord_block two[2] = {{{0, 0}, 0x910000, 10}, {{0, 0}, 0x920000, 20}};
     int i;
     for (i = 0; i < MAX_DEVICES; i++)
         assert_ok(memlord_alloc(lord, cuda(i), (uint64_t)(i + 1) * 64, 10, NULL));
@@ -206,8 +207,15 @@ static void one_more_than_the_maximum_is_refused(void **state) {
                      MEMLORD_E_DEVICE);
     assert_int_equal(memlord_arena_add(lord, cpu(), 10, NULL), MEMLORD_E_DEVICE);
     assert_int_equal(memlord_device_label(lord, cpu(), "x"), MEMLORD_E_DEVICE);
+    two[0].device = cuda(0);
+    two[1].device = cuda(MAX_DEVICES);
+    assert_int_equal(memlord_alloc_n(lord, two, 2, NULL), MEMLORD_E_DEVICE);
     after = stats_of(lord, all());
+    assert_int_equal(after.dropped_allocs, 3);
+    assert_int_equal(after.dropped_bytes, 10 + 10 + 20);
+    after.dropped_allocs = after.dropped_bytes = 0;
     assert_same_books(&before, &after);
+    assert_ok(memlord_free(lord, cuda(MAX_DEVICES), 0x900000, NULL)); /* one of those dropped */
     assert_int_equal(memlord_devices(lord, NULL, 0), MAX_DEVICES);
     assert_int_equal(memlord_allocated(lord, cuda(MAX_DEVICES - 1)), 10);
     assert_ok(memlord_alloc(lord, cuda(7), 0x900000, 10, NULL));
@@ -259,7 +267,7 @@ int main(void) {
         TEST(a_selector_that_matches_none_reads_zeros),
         TEST(a_wide_selector_sums),
         TEST(every_device_seen_is_listed_once),
-        TEST(one_more_than_the_maximum_is_refused),
+        TEST(one_more_than_the_maximum_is_refused_and_counted),
         TEST(a_label_shows_in_the_reports_people_read),
         TEST(a_label_of_null_takes_it_away),
     };
