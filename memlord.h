@@ -11628,11 +11628,6 @@ static MEMLORD_I_COLD void memlord_i_cost_measure(memlord *lord) {
 #define MEMLORD_I_LEAKS 512       /* groups of them */
 #define MEMLORD_I_LEAKS_SHOWN 100
 #define MEMLORD_I_PARTS_SHOWN 1024
-typedef struct memlord_i_tag_line {
-    memlord_tag_stat stat;
-    memlord_device device;
-    const memlord_i_place *place;
-} memlord_i_tag_line;
 typedef struct memlord_i_tally {
     uint64_t bytes, blocks;
 } memlord_i_tally;
@@ -11647,7 +11642,14 @@ typedef struct memlord_i_place_line {
     memlord_capacity sample;
     uint64_t limit, held;
     uint64_t self, rest, others; /* of what is used */
+    uint64_t tagged;             /* of self */
+    double full;                 /* percent; -1: not known */
 } memlord_i_place_line;
+typedef struct memlord_i_tag_line {
+    memlord_tag_stat stat;
+    uint32_t slot;
+    memlord_i_place_line *place; /* NULL: not shown */
+} memlord_i_tag_line;
 typedef struct memlord_i_report {
     memlord *lord;
     memlord_i_out *o, out;
@@ -11815,6 +11817,52 @@ static int memlord_i_tag_before(const memlord_tag_stat *a, const memlord_tag_sta
     return a->allocated != b->allocated ? a->allocated > b->allocated : a->peak > b->peak;
 }
 
+/* 1: its bytes are in the place it belongs to. Files mapped are page cache, and not. */
+static int memlord_i_slot_fills(const memlord *lord, uint32_t slot) {
+    return lord->slot_type[slot] != MEMLORD_DEVICE_MAPPED;
+}
+
+/* How what is used of a place is shared out: what the ledger knows, the rest of this process,
+   the others. The fullest first, those last of which that is not known. */
+static void memlord_i_report_places(memlord_i_report *r) {
+    uint32_t i, k;
+    for (i = 0; i <= r->devices; i++) {
+        memlord_i_place *place = memlord_i_place_number(r->lord, i);
+        memlord_i_place_line line;
+        uint64_t now = memlord_i_clock(r->lord), mine;
+        size_t at;
+        if (!place) continue;
+        memset(&line, 0, sizeof line);
+        memlord_i_lock_take(&place->lock);
+        line.place = place;
+        line.device = place->device;
+        line.sample = place->sample;
+        line.sample.age_ns = now > place->sampled ? now - place->sampled : 0;
+        line.limit = place->limit;
+        line.held = place->held;
+        memlord_i_lock_drop(&place->lock);
+        if (!line.sample.known && !line.limit) continue;
+        for (k = 1; k <= r->devices; k++)
+            if (memlord_i_place_at(r->lord, k) == place && memlord_i_slot_fills(r->lord, k))
+                line.self = memlord_i_add(line.self, r->stat[k - 1].allocated);
+        mine = line.sample.process > line.self ? line.sample.process : line.self;
+        line.rest = mine - line.self;
+        line.others = line.sample.used > mine ? line.sample.used - mine : 0;
+        line.full = line.sample.known ? memlord_i_used_percent(&line.sample) : -1;
+        for (at = r->places++; at && r->place[at - 1].full < line.full; at--)
+            r->place[at] = r->place[at - 1];
+        r->place[at] = line;
+    }
+}
+/* The place of a device among those shown; NULL: neither its capacity nor a limit is known. */
+static memlord_i_place_line *memlord_i_report_place(memlord_i_report *r, uint32_t slot) {
+    const memlord_i_place *place = memlord_i_place_at(r->lord, slot);
+    size_t i;
+    for (i = 0; i < r->places; i++)
+        if (r->place[i].place == place) return &r->place[i];
+    return NULL;
+}
+
 static void memlord_i_report_order(memlord_i_report *r) {
     uint32_t i, at;
     size_t k;
@@ -11828,8 +11876,10 @@ static void memlord_i_report_order(memlord_i_report *r) {
         memlord_i_tag_line line;
         uint32_t slot = memlord_i_row_at(r->lord, MEMLORD_I_TAG, i)->slot;
         memlord_i_tag_stat(r->lord, i, &line.stat);
-        line.device = memlord_i_device_at(r->lord, slot)->device;
-        line.place = memlord_i_place_at(r->lord, slot);
+        line.slot = slot;
+        line.place = memlord_i_report_place(r, slot);
+        if (line.place && memlord_i_slot_fills(r->lord, slot))
+            line.place->tagged += line.stat.allocated;
         k = r->tag_lines;
         if (k == MEMLORD_I_TOP_TAGS && !memlord_i_tag_before(&line.stat, &r->tag[k - 1].stat))
             continue;
@@ -11837,36 +11887,6 @@ static void memlord_i_report_order(memlord_i_report *r) {
         for (; k && memlord_i_tag_before(&line.stat, &r->tag[k - 1].stat); k--)
             r->tag[k] = r->tag[k - 1];
         r->tag[k] = line;
-    }
-}
-
-/* How what is used of a place is shared out: what the ledger knows, the rest of this process,
-   the others. Files mapped are page cache, and not in it. */
-static void memlord_i_report_places(memlord_i_report *r) {
-    uint32_t i, k;
-    for (i = 0; i <= r->devices; i++) {
-        memlord_i_place *place = memlord_i_place_number(r->lord, i);
-        memlord_i_place_line *line = &r->place[r->places];
-        uint64_t now = memlord_i_clock(r->lord), mine;
-        if (!place) continue;
-        memset(line, 0, sizeof *line);
-        memlord_i_lock_take(&place->lock);
-        line->place = place;
-        line->device = place->device;
-        line->sample = place->sample;
-        line->sample.age_ns = now > place->sampled ? now - place->sampled : 0;
-        line->limit = place->limit;
-        line->held = place->held;
-        memlord_i_lock_drop(&place->lock);
-        if (!line->sample.known && !line->limit) continue;
-        for (k = 1; k <= r->devices; k++)
-            if (memlord_i_place_at(r->lord, k) == place &&
-                r->lord->slot_type[k] != MEMLORD_DEVICE_MAPPED)
-                line->self = memlord_i_add(line->self, r->stat[k - 1].allocated);
-        mine = line->sample.process > line->self ? line->sample.process : line->self;
-        line->rest = mine - line->self;
-        line->others = line->sample.used > mine ? line->sample.used - mine : 0;
-        r->places++;
     }
 }
 
@@ -12002,7 +12022,7 @@ static void memlord_i_text_tag(memlord_i_report *r, const memlord_i_tag_line *li
         memlord_i_pad(r->o, 24);
     }
     memlord_i_puts(r->o, "  ");
-    memlord_i_put_device(r->o, line->device);
+    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, line->slot)->device);
     memlord_i_puts(r->o, "\n");
 }
 
@@ -12407,23 +12427,48 @@ static void memlord_i_text_leaks(memlord_i_report *r) {
     }
 }
 
+/* The largest tag of a place after `last` (NULL: of all); NULL: there is none. */
+static const memlord_i_tag_line *memlord_i_text_tag_after(const memlord_i_report *r,
+                                                          const memlord_i_place_line *place,
+                                                          const memlord_i_tag_line *last) {
+    const memlord_i_tag_line *best = NULL, *tag;
+    for (tag = r->tag; tag < r->tag + r->tag_lines; tag++) {
+        uint64_t bytes = tag->stat.allocated;
+        if (!bytes || tag->place != place || !memlord_i_slot_fills(r->lord, tag->slot)) continue;
+        if (last && (bytes > last->stat.allocated ||
+                     (bytes == last->stat.allocated && tag <= last)))
+            continue;
+        if (!best || bytes > best->stat.allocated) best = tag;
+    }
+    return best;
+}
+/* " (weights 40 GiB, ..., untagged 1 GiB)": what a place holds of ours. */
+static void memlord_i_text_self(memlord_i_report *r, const memlord_i_place_line *line) {
+    const memlord_i_tag_line *tag = NULL;
+    uint64_t left = line->tagged;
+    unsigned shown = 0;
+    if (!line->tagged) return;
+    while (shown < 6 && (tag = memlord_i_text_tag_after(r, line, tag)) != NULL) {
+        memlord_i_puts(r->o, shown++ ? ", " : " (");
+        memlord_i_put_plain(r->o, tag->stat.tag);
+        memlord_i_put_labelled(r->o, " ", tag->stat.allocated);
+        left -= tag->stat.allocated;
+    }
+    if (left) memlord_i_put_labelled(r->o, shown ? ", other tags " : " (other tags ", left);
+    if (line->self > line->tagged)
+        memlord_i_put_labelled(r->o, ", untagged ", line->self - line->tagged);
+    memlord_i_puts(r->o, ")");
+}
+
 /* "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + unaccounted 10 GiB" */
 static void memlord_i_text_balance(memlord_i_report *r, const memlord_i_place_line *line) {
     uint64_t used = line->sample.used;
-    size_t i, shown = 0;
     if (!line->sample.known) return;
     memlord_i_put_device(r->o, line->device);
     memlord_i_put_labelled(r->o, ": total ", line->sample.total);
     memlord_i_put_labelled(r->o, " = free ", line->sample.total - used);
     memlord_i_put_labelled(r->o, " + self ", line->self);
-    for (i = 0; i < r->tag_lines; i++) {
-        const memlord_i_tag_line *tag = &r->tag[i];
-        if (!tag->stat.allocated || tag->place != line->place || shown == 6) continue;
-        memlord_i_puts(r->o, shown++ ? ", " : " (");
-        memlord_i_put_plain(r->o, tag->stat.tag);
-        memlord_i_put_labelled(r->o, " ", tag->stat.allocated);
-    }
-    memlord_i_puts(r->o, shown ? ")" : "");
+    memlord_i_text_self(r, line);
     memlord_i_puts(r->o, used < line->self ? " - " : " + ");
     memlord_i_puts(r->o, "unaccounted ");
     memlord_i_put_bytes(r->o, used < line->self ? line->self - used : used - line->self);
@@ -12565,6 +12610,10 @@ static void memlord_i_json_u64(memlord_i_out *o, const char *name, uint64_t v, i
         memlord_i_puts(o, "null");
     else
         memlord_i_put_u64(o, v);
+}
+static void memlord_i_json_i64(memlord_i_out *o, const char *name, int64_t v, int first) {
+    memlord_i_key(o, name, first);
+    memlord_i_put_i64(o, v);
 }
 static void memlord_i_json_text(memlord_i_out *o, const char *name, const char *text, int first) {
     memlord_i_key(o, name, first);
@@ -12717,6 +12766,21 @@ static void memlord_i_json_devices(memlord_i_report *r) {
     memlord_i_puts(r->o, "]");
 }
 
+/* The devices whose bytes are in a place. */
+static void memlord_i_json_members(memlord_i_report *r, const memlord_i_place_line *line) {
+    uint32_t slot, n = 0;
+    memlord_i_key(r->o, "devices", 0);
+    memlord_i_puts(r->o, "[");
+    for (slot = 1; slot <= r->devices; slot++) {
+        if (memlord_i_report_place(r, slot) != line || !memlord_i_slot_fills(r->lord, slot))
+            continue;
+        memlord_i_puts(r->o, n++ ? ",\"" : "\"");
+        memlord_i_put_device(r->o, memlord_i_device_at(r->lord, slot)->device);
+        memlord_i_puts(r->o, "\"");
+    }
+    memlord_i_puts(r->o, "]");
+}
+
 static void memlord_i_json_places(memlord_i_report *r) {
     size_t i;
     memlord_i_puts(r->o, ",\n\"capacity\":[");
@@ -12727,7 +12791,16 @@ static void memlord_i_json_places(memlord_i_report *r) {
         memlord_i_json_device(r->o, line->device, 1);
         memlord_i_json_u64(r->o, "total", known ? line->sample.total : UINT64_MAX, 0);
         memlord_i_json_u64(r->o, "used", known ? line->sample.used : UINT64_MAX, 0);
+        memlord_i_json_u64(r->o, "free", known ? line->sample.total - line->sample.used : UINT64_MAX,
+                           0);
         memlord_i_json_u64(r->o, "self", line->self, 0);
+        memlord_i_json_u64(r->o, "untagged",
+                           line->self > line->tagged ? line->self - line->tagged : 0, 0);
+        if (known)
+            memlord_i_json_i64(r->o, "unaccounted", (int64_t)(line->sample.used - line->self), 0);
+        else
+            memlord_i_json_u64(r->o, "unaccounted", UINT64_MAX, 0);
+        memlord_i_json_members(r, line);
         memlord_i_json_u64(r->o, "process",
                            known && line->sample.process ? line->sample.process : UINT64_MAX, 0);
         memlord_i_json_u64(r->o, "others", known ? line->others : UINT64_MAX, 0);
@@ -12821,10 +12894,6 @@ static MEMLORD_I_COLD void memlord_i_json_mb(memlord_i_out *o, const char *name,
     memlord_i_puts(o, name);
     memlord_i_puts(o, "_bytes\":");
     memlord_i_put_i64(o, bytes);
-}
-static void memlord_i_json_i64(memlord_i_out *o, const char *name, int64_t v, int first) {
-    memlord_i_key(o, name, first);
-    memlord_i_put_i64(o, v);
 }
 /* When something was, as a clock on the wall showed it. */
 static void memlord_i_json_instant(memlord_i_report *r, const char *name, uint64_t ns, int first) {

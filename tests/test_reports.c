@@ -150,6 +150,56 @@ static void json_tells_what_statistics_tell(void **state) {
     free(json);
 }
 
+static int source_of_16_gib(void *user, memlord_device device, memlord_capacity *out) {
+    (void)user, (void)device;
+    out->total = (uint64_t)16 << 30;
+    out->used = (uint64_t)8 << 30;
+    return 0;
+}
+/* Memory for one tag after another, on a device. */
+static void hold(memlord *lord, memlord_device d, const char *tag, uint64_t mib) {
+    static uint64_t key = 0x1000;
+    if (tag) assert_ok(memlord_tag_begin(lord, tag));
+    assert_ok(memlord_alloc(lord, d, key++, mib << 20, NULL));
+    if (tag) assert_ok(memlord_tag_end(lord));
+}
+static void what_a_place_holds_adds_up_whatever_devices_it_is_of(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_device gpu = memlord_device_make(MEMLORD_DEVICE_VULKAN, 0);
+    char *text, *json;
+    assert_ok(memlord_capacity_source(lord, MEMLORD_DEVICE_CPU, source_of_16_gib, NULL));
+    assert_ok(memlord_device_share(lord, gpu, cpu()));
+    hold(lord, memlord_device_make(MEMLORD_DEVICE_MAPPED, 0), "weights", 6144);
+    hold(lord, cpu(), "a heap", 1024);
+    hold(lord, cpu(), NULL, 256);
+    hold(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), "staging", 2048);
+    hold(lord, gpu, "gpu", 3072);
+    assert_ok(memlord_capacity_sample(lord, cpu()));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(text, "cpu: total 16 GiB = free 8 GiB + self 6.25 GiB (gpu 3 GiB, "
+                                 "staging 2 GiB, a heap 1 GiB, untagged 256 MiB) + "
+                                 "unaccounted 1.75 GiB\n"));
+    assert_non_null(strstr(json, "\"free\":8589934592,\"self\":6710886400,\"untagged\":268435456,"
+                                 "\"unaccounted\":1879048192,\"devices\":["));
+    assert_non_null(strstr(json, "\"vulkan:0\""));
+    free(text);
+    free(json);
+}
+static void the_largest_tags_of_a_place_come_first_and_none_is_left_out(void **state) {
+    static const char *const tags[] = {"1", "2", "3", "4", "5", "6", "7", "8"};
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    char *text;
+    assert_ok(memlord_capacity_source(lord, MEMLORD_DEVICE_CPU, source_of_16_gib, NULL));
+    for (i = 0; i < 8; i++) hold(lord, cpu(), tags[i], 1024 + i / 2 * 1024);
+    assert_ok(memlord_capacity_sample(lord, cpu()));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, " + self 20 GiB (7 4 GiB, 8 4 GiB, 5 3 GiB, 6 3 GiB, 3 2 GiB, "
+                                 "4 2 GiB, other tags 2 GiB) - unaccounted 12 GiB "));
+    free(text);
+}
+
 static void the_largest_numbers_are_written_in_full(void **state) {
     memlord *lord = test_lord(state);
     char *json;
@@ -700,6 +750,8 @@ int main(void) {
         TEST(empty_sections_are_absent),
         TEST(anomalies_are_shown),
         TEST(an_empty_ledger_has_reports),
+        TEST(what_a_place_holds_adds_up_whatever_devices_it_is_of),
+        TEST(the_largest_tags_of_a_place_come_first_and_none_is_left_out),
         TEST(json_tells_what_statistics_tell),
         TEST(the_largest_numbers_are_written_in_full),
         TEST_SITES(hostile_names_leave_json_valid),
