@@ -3111,6 +3111,13 @@ typedef struct memlord_i_sum {
 
 enum { MEMLORD_I_DEVICE, MEMLORD_I_SITE, MEMLORD_I_TAG, MEMLORD_I_BOOKS };
 
+/* All rows at one moment, so that those of a report add up. */
+typedef struct memlord_i_moment {
+    const struct memlord *lord;
+    uint32_t rows[MEMLORD_I_BOOKS]; /* below these; 0: none of the book */
+    memlord_i_sum *sum[MEMLORD_I_BOOKS];
+} memlord_i_moment;
+
 /* Rows and cells come in chunks of 16 behind an array that grows by being replaced; the older
    arrays stay readable until the ledger ends. */
 #define MEMLORD_I_CHUNK_BITS 4
@@ -3728,6 +3735,7 @@ static MEMLORD_THREAD_LOCAL struct {
     const void *retiring;    /* the ledger in whose fences it is */
     const char *retiring_at; /* where on the stack: gone, if that is no longer above */
     uint32_t leaving;        /* its exit hook has run */
+    const memlord_i_moment *moment; /* of the report it writes; NULL: it writes none */
 } memlord_i_self;
 
 typedef char memlord_i_check_cell[sizeof(memlord_i_cell) == 64 ? 1 : -1];
@@ -4517,8 +4525,7 @@ static void memlord_i_shard_resume(memlord_i_shard *s) {
     memlord_i_lock_drop(&s->lock);
 }
 
-#if MEMLORD_I_POSIX
-/* Fork: all shards at once, with one barrier. */
+/* All shards at once, with one barrier: for a fork, and to read all counters of one moment. */
 static void memlord_i_map_freeze(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MEMLORD_I_SHARDS; i++) {
@@ -4534,7 +4541,6 @@ static void memlord_i_map_thaw(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MEMLORD_I_SHARDS; i++) memlord_i_shard_resume(&lord->shards[i]);
 }
-#endif
 
 /* -- tables -- */
 
@@ -5603,8 +5609,13 @@ static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t n
                                              memlord_i_sum *sum) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
     memlord_i_thread *t;
+    const memlord_i_moment *m = memlord_i_self.moment;
     uint64_t allocs = 0, frees = 0, cells = 0;
     int64_t peak, published;
+    if (m && m->lord == lord && number < m->rows[book]) {
+        *sum = m->sum[book][number];
+        return;
+    }
     memset(sum, 0, sizeof *sum);
     memlord_i_lock_take(&row->lock);
     published = (int64_t)memlord_i_u64_load(&row->published);
@@ -5682,6 +5693,35 @@ static MEMLORD_I_COLD void memlord_i_row_level(memlord *lord, uint32_t slot, uin
     }
     *live = (int64_t)sum > 0 ? sum : 0;
     *freed = memlord_i_wide_since(out, base);
+}
+
+#define MEMLORD_I_MOMENT_ROWS 8192 /* in all, of some 120 bytes */
+
+/* Reads every row while no call is inside the map, so none is half counted. Of more rows than
+   there is room for, sites first, and without memory, each is read when it is asked for. */
+static MEMLORD_I_COLD void memlord_i_moment_take(memlord *lord, memlord_i_moment *m) {
+    static const int order[MEMLORD_I_BOOKS] = {MEMLORD_I_DEVICE, MEMLORD_I_TAG, MEMLORD_I_SITE};
+    uint32_t room = MEMLORD_I_MOMENT_ROWS, n, i, k;
+    memset(m, 0, sizeof *m);
+    m->lord = lord;
+    for (k = 0; k < MEMLORD_I_BOOKS; k++) {
+        n = memlord_i_u32_load_acquire(&lord->row_count[order[k]]);
+        if (n > room) break;
+        m->sum[order[k]] = (memlord_i_sum *)memlord_i_alloc(lord, n * sizeof(memlord_i_sum));
+        if (!m->sum[order[k]]) break;
+        m->rows[order[k]] = n;
+        room -= n;
+    }
+    memlord_i_map_freeze(lord);
+    for (k = 0; k < MEMLORD_I_BOOKS; k++)
+        for (i = 1; i < m->rows[k]; i++)
+            memlord_i_row_sum(lord, (int)k, i, 1, &m->sum[k][i]);
+    memlord_i_map_thaw(lord);
+}
+static void memlord_i_moment_end(memlord *lord, memlord_i_moment *m) {
+    uint32_t k;
+    for (k = 0; k < MEMLORD_I_BOOKS; k++)
+        memlord_i_free(lord, m->sum[k], m->rows[k] * sizeof(memlord_i_sum));
 }
 
 /* Sets a row's peak to what is live. The caller's own cell stays exact; other threads' highs
@@ -8337,8 +8377,12 @@ typedef struct memlord_i_out {
     int failed;
 } memlord_i_out;
 
+/* The host's function may ask the ledger, and then hears of the present. */
 static void memlord_i_flush(memlord_i_out *o) {
+    const memlord_i_moment *moment = memlord_i_self.moment;
+    memlord_i_self.moment = NULL;
     if (o->used && !o->failed && o->fn(o->user, o->buf, o->used)) o->failed = 1;
+    memlord_i_self.moment = moment;
     o->used = 0;
 }
 static void memlord_i_put(memlord_i_out *o, const char *text, size_t n) {
@@ -13415,6 +13459,7 @@ static void memlord_i_format_write(memlord_i_report *r, memlord_format format);
 static memlord_result memlord_i_report_write(memlord *lord, memlord_format format,
                                              memlord_write_fn fn, void *user) {
     memlord_i_report *r = (memlord_i_report *)memlord_i_alloc(lord, sizeof *r);
+    memlord_i_moment moment;
     memlord_result result;
     if (!r) return MEMLORD_E_NOMEM;
     memlord_i_cost_measure(lord);
@@ -13425,9 +13470,13 @@ static memlord_result memlord_i_report_write(memlord *lord, memlord_format forma
     r->out.cap = sizeof r->buf;
     r->o = &r->out;
     r->whole = memlord_i_format_whole(format);
+    memlord_i_moment_take(lord, &moment);
+    memlord_i_self.moment = &moment;
     memlord_i_report_capture(lord, r);
     memlord_i_format_write(r, format);
     memlord_i_flush(r->o);
+    memlord_i_self.moment = NULL;
+    memlord_i_moment_end(lord, &moment);
     result = r->out.failed ? MEMLORD_E_IO : r->result;
     memlord_i_snapshots_end(lord);
     memlord_i_free(lord, r->scoped, (r->scopes + 1) * sizeof *r->scoped);
@@ -14939,6 +14988,7 @@ static MEMLORD_I_COLD void memlord_i_trace_untag(memlord_i_export *x, const meml
 }
 static MEMLORD_I_COLD void memlord_i_trace_levels(memlord_i_export *x) {
     memlord_i_series *series = (memlord_i_series *)x->table;
+    memlord_i_sum sum;
     uint32_t i;
     for (i = 1; i <= x->devices; i++) {
         x->sum[i] = x->shown[i] = x->r->stat[i - 1].allocated - x->sum[i];
@@ -14946,7 +14996,8 @@ static MEMLORD_I_COLD void memlord_i_trace_levels(memlord_i_export *x) {
     }
     for (i = x->tags; i >= 1; i--) {
         uint32_t slot = memlord_i_row_at(x->lord, MEMLORD_I_TAG, i)->slot;
-        series[i].level = (int64_t)memlord_i_row_live(x->lord, MEMLORD_I_TAG, i);
+        memlord_i_row_sum(x->lord, MEMLORD_I_TAG, i, 0, &sum);
+        series[i].level = (int64_t)sum.live;
         series[i].next = series[x->tags + slot].next;
         series[x->tags + slot].next = i;
     }

@@ -200,6 +200,64 @@ static void the_largest_tags_of_a_place_come_first_and_none_is_left_out(void **s
     free(text);
 }
 
+enum { MUTATORS = 3 };
+typedef struct mutator {
+    memlord *lord;
+    uint64_t first, stop;
+} mutator;
+/* Everything it allocates has the tag and the site that it began with. */
+static void *mutate(void *user) {
+    static const memlord_site place = {"tests/test_reports.c", "mutate", 1};
+    mutator *m = (mutator *)user;
+    uint64_t i, random = m->first;
+    if (memlord_tag_begin(m->lord, m->first % 2 ? "odd" : "even")) return user;
+    for (i = 0; !__atomic_load_n(&m->stop, __ATOMIC_RELAXED); i++) {
+        uint64_t key = ((uint64_t)1 << 40) + (m->first << 24) + i % 512 * 64;
+        if (i >= 512 && memlord_free(m->lord, cuda(0), key, &place)) return user;
+        if (memlord_alloc(m->lord, cuda(0), key, 1 + test_random(&random) % 9999, &place))
+            return user;
+    }
+    return memlord_tag_end(m->lord) ? user : NULL;
+}
+/* The sum of a number that stands in each object of a list. */
+static uint64_t sum_of(const char *json, const char *list, const char *name) {
+    const char *at = strstr(json, list), *end;
+    uint64_t sum = 0;
+    assert_non_null(at);
+    end = strchr(at, ']');
+    assert_non_null(end);
+    while ((at = strstr(at, name)) != NULL && at < end)
+        sum += strtoull(at += strlen(name), NULL, 10);
+    return sum;
+}
+static void what_a_report_says_adds_up_while_threads_count(void **state) {
+    memlord *lord = test_lord(state);
+    mutator m[MUTATORS];
+    pthread_t threads[MUTATORS];
+    void *failed;
+    uint64_t i;
+    for (i = 0; i < MUTATORS; i++) {
+        m[i].lord = lord;
+        m[i].first = i + 1;
+        m[i].stop = 0;
+        assert_int_equal(pthread_create(&threads[i], NULL, mutate, &m[i]), 0);
+    }
+    while (memlord_allocated(lord, cuda(0)) < 100000) continue;
+    for (i = 0; i < (TEST_SANITIZED ? 20 : 100); i++) {
+        char *json = report_of(lord, MEMLORD_FORMAT_JSON);
+        const char *total = strstr(json, "\"allocated\":");
+        uint64_t live = strtoull(total + strlen("\"allocated\":"), NULL, 10);
+        assert_int_equal(sum_of(json, "\n\"tags\":[", "\"allocated\":"), live);
+        assert_int_equal(sum_of(json, "\n\"sites\":[", "\"live_bytes\":"), live);
+        free(json);
+    }
+    for (i = 0; i < MUTATORS; i++) __atomic_store_n(&m[i].stop, 1, __ATOMIC_RELAXED);
+    for (i = 0; i < MUTATORS; i++) {
+        assert_int_equal(pthread_join(threads[i], &failed), 0);
+        assert_null(failed);
+    }
+}
+
 static void the_largest_numbers_are_written_in_full(void **state) {
     memlord *lord = test_lord(state);
     char *json;
@@ -752,6 +810,7 @@ int main(void) {
         TEST(an_empty_ledger_has_reports),
         TEST(what_a_place_holds_adds_up_whatever_devices_it_is_of),
         TEST(the_largest_tags_of_a_place_come_first_and_none_is_left_out),
+        TEST_SITES(what_a_report_says_adds_up_while_threads_count),
         TEST(json_tells_what_statistics_tell),
         TEST(the_largest_numbers_are_written_in_full),
         TEST_SITES(hostile_names_leave_json_valid),
