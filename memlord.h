@@ -784,8 +784,9 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
     MEMLORD_I_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
 /* Records what the real realloc did. new_storage 0 says it failed: the old entry comes
-   back as it was. Every begin needs one end.
-   Errors: E_STATE the token was used already; E_NOMEM the block is counted as dropped. */
+   back as it was. Every begin needs one end, of the token itself: a copy is not known from it.
+   Errors: E_STATE the token was used already, or is another ledger's; E_NOMEM the block is
+   counted as dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site)
@@ -17547,6 +17548,7 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
     token->device = device;
     token->storage = old_storage;
     token->state = MEMLORD_I_TOKEN_NEW;
+    token->word[2] = lord->generation;
     if (!old_storage) return MEMLORD_OK;
     t = memlord_i_thread_get(lord);
     if (!t) {
@@ -17580,7 +17582,9 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
     if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (new_storage && bytes > MEMLORD_I_BYTES_MAX) return MEMLORD_E_INVALID;
     state = token->state;
-    if (state == MEMLORD_I_TOKEN_USED || state > MEMLORD_I_TOKEN_PASSED) return MEMLORD_E_STATE;
+    if (state == MEMLORD_I_TOKEN_USED || state > MEMLORD_I_TOKEN_PASSED ||
+        token->word[2] != lord->generation)
+        return MEMLORD_E_STATE;
     if (state == MEMLORD_I_TOKEN_NEW) {
         if (token->device.index < 0) token->device.index = 0;
         r = new_storage ? memlord_alloc(lord, token->device, new_storage, bytes, site) : MEMLORD_OK;
@@ -17660,6 +17664,7 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
         r = memlord_i_unknown(lord, device);
     memlord_i_thread_put(lord, t);
     if (kind == 2) gone = (r = memlord_free(lord, device, storage, site)) == MEMLORD_OK;
+    token->word[2] = lord->generation;
     if (!gone) { /* of what was dropped there is nothing to end */
         token->state = MEMLORD_I_TOKEN_NEW;
         return r;
@@ -17699,6 +17704,7 @@ MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token
     state = token->state;
     if (state != MEMLORD_I_TOKEN_FREED && (failed || state != MEMLORD_I_TOKEN_LIVE))
         return memlord_realloc_end(lord, token, 0, 0, NULL);
+    if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
     token->state = MEMLORD_I_TOKEN_USED;
     t = memlord_i_thread_get(lord);
     if (!t || (state == MEMLORD_I_TOKEN_FREED && !failed)) {

@@ -269,6 +269,23 @@ static void many_tokens_can_be_open_at_once(void **state) {
     assert_int_equal(stats_of(lord, cpu()).live_blocks, 200);
 }
 
+static void an_end_on_another_ledger_is_refused(void **state) {
+    memlord *lord = test_lord(state), *other = NULL;
+    memlord_realloc_token moved, freed;
+    assert_ok(memlord_create(NULL, &other));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 10, NULL));
+    assert_ok(memlord_realloc_begin(lord, cuda(0), 0x1000, &moved));
+    assert_ok(memlord_free_begin(lord, cuda(0), 0x2000, &freed, NULL));
+    assert_int_equal(memlord_realloc_end(other, &moved, 0x3000, 5, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_free_end(other, &freed, 0, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_devices(other, NULL, 0), 0);
+    memlord_destroy(other);
+    assert_ok(memlord_realloc_end(lord, &moved, 0x3000, 5, NULL));
+    assert_ok(memlord_free_end(lord, &freed, 0, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(growth_goes_to_total_allocated),
@@ -284,6 +301,7 @@ int main(void) {
         TEST(between_begin_and_end_the_bytes_stay_counted),
         TEST(between_begin_and_end_the_old_key_is_another_s),
         TEST(a_second_end_is_refused),
+        TEST(an_end_on_another_ledger_is_refused),
         TEST(a_failed_realloc_may_have_asked_for_any_size),
         TEST(an_end_that_is_refused_may_be_tried_again),
         TEST(a_begin_of_the_unknown_still_opens_at_its_end),
