@@ -17761,16 +17761,20 @@ static MEMLORD_I_COLD memlord_result memlord_i_admit_n(memlord *lord, const meml
     size_t i;
     memlord_result r;
     if (n && !blocks) return MEMLORD_E_INVALID;
-    for (i = 0; i < n; i++) {
-        if (!opens) {
-            if (blocks[i].storage == UINT64_MAX) return MEMLORD_E_INVALID;
-            if (!memlord_i_type_valid(blocks[i].device)) return MEMLORD_E_DEVICE;
-            continue;
-        }
+    for (i = 0; i < n; i++) { /* before a device is made known: what is refused makes none */
+        const memlord_block *b = &blocks[i];
+        if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MEMLORD_I_BYTES_MAX)))
+            return MEMLORD_E_INVALID;
+        if (!(opens ? memlord_i_device_valid(b->device) : memlord_i_type_valid(b->device)))
+            return MEMLORD_E_DEVICE;
+        sum += b->bytes;
+        if (opens && sum > (uint64_t)1 << 62) return MEMLORD_E_INVALID;
+    }
+    for (i = 0, sum = 0; i < n && opens; i++) {
         r = memlord_i_admit(lord, blocks[i].device, blocks[i].storage, blocks[i].bytes, &slot);
         if (r) return r;
         sum += blocks[i].bytes;
-        if (sum > (uint64_t)1 << 62 || memlord_i_beyond(lord, slot, sum)) return MEMLORD_E_INVALID;
+        if (memlord_i_beyond(lord, slot, sum)) return MEMLORD_E_INVALID;
     }
     return MEMLORD_OK;
 }
@@ -17895,6 +17899,15 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
     return lord ? memlord_i_end_n(lord, blocks, n, MEMLORD_I_RELEASE, site) : MEMLORD_OK;
 }
 
+/* 1: no such block, and only its move would make its destination known. */
+static int memlord_i_moves_nothing(memlord *lord, memlord_device from, uint64_t storage,
+                                   memlord_device to) {
+    memlord_block_info block;
+    return memlord_i_device_valid(to) && !memlord_i_slot_known(lord, to) &&
+           !memlord_i_self.busy &&
+           memlord_block_find(lord, from, storage, &block) == MEMLORD_E_UNKNOWN;
+}
+
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -17908,6 +17921,7 @@ MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint
     if (fence && !fence->done) return MEMLORD_E_INVALID;
     if (!memlord_i_key_valid(from_storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(from)) return MEMLORD_E_DEVICE;
+    if (memlord_i_moves_nothing(lord, from, from_storage, to)) return memlord_i_unknown(lord, from);
     r = memlord_i_admit(lord, to, to_storage, bytes, &slot);
     if (r) return r;
     if (memlord_i_beyond(lord, slot, bytes)) return MEMLORD_E_INVALID;
@@ -18643,6 +18657,10 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (memlord_i_self.busy) return MEMLORD_E_STATE;
+    if (memlord_i_device_valid(device) && !memlord_i_source_of(lord, device.type).fn)
+        return memlord_i_place_of(lord, device, 0, &place) == MEMLORD_OK
+                   ? memlord_i_sample(lord, place)
+                   : MEMLORD_E_UNSUPPORTED;
     r = memlord_i_place_of(lord, device, 1, &place);
     return r ? r : memlord_i_sample(lord, place);
 }
@@ -18716,7 +18734,9 @@ MEMLORD_API memlord_result memlord_limit_fraction(memlord *lord, memlord_device 
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (!(fraction > 0 && fraction <= 1)) return MEMLORD_E_INVALID;
-    r = memlord_i_place_of(lord, device, 1, &place);
+    r = memlord_i_place_of(lord, device, 0, &place);
+    if (r == MEMLORD_E_UNKNOWN && memlord_i_source_of(lord, device.type).fn)
+        r = memlord_i_place_of(lord, device, 1, &place);
     if (r) return r;
     (void)memlord_capacity_get(lord, device, &c);
     if (!c.known && memlord_i_sample(lord, place)) return MEMLORD_E_UNKNOWN;
@@ -18994,6 +19014,8 @@ MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, 
     if (!lord) return MEMLORD_OK;
     if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
     if (memlord_i_self.busy) return MEMLORD_E_STATE;
+    if (memlord_i_device_valid(device) && !memlord_i_gc_registered(lord, device.type))
+        return MEMLORD_E_UNKNOWN; /* and makes no device known */
     r = memlord_i_slot(lord, device, &slot);
     return r ? r : memlord_i_collect(lord, slot, reason, 0, reclaimed ? reclaimed : &ignored);
 }
@@ -19070,9 +19092,12 @@ static MEMLORD_I_COLD memlord_result memlord_i_reserved(memlord *lord, memlord_d
     const uint64_t most = (uint64_t)1 << 62;
     memlord_i_u64 *count, had;
     uint64_t now;
-    memlord_result r = memlord_i_slot(lord, device, slot);
+    memlord_result r;
+    if (memlord_i_device_valid(device) &&
+        ((set != UINT64_MAX && set > most) || (delta < 0 && !memlord_i_slot_known(lord, device))))
+        return MEMLORD_E_INVALID;
+    r = memlord_i_slot(lord, device, slot);
     if (r) return r;
-    if (set != UINT64_MAX && set > most) return MEMLORD_E_INVALID;
     count = memlord_i_device_at(lord, *slot)->count;
     had.v = memlord_i_u64_load(&count[MEMLORD_I_STAT_reserved]);
     do {

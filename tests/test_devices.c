@@ -223,6 +223,30 @@ static void one_more_than_the_maximum_is_refused_and_counted(void **state) {
     free(report_of(lord, MEMLORD_FORMAT_JSON));
 }
 
+static void a_call_that_is_refused_makes_no_device_known(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block bad[2] = {{{0, 0}, 0x1000, 10}, {{0, 0}, 0, 10}};
+    memlord_capacity c;
+    assert_ok(memlord_alloc(lord, cpu(), 0x5000, 1, NULL));
+    bad[0].device = bad[1].device = cuda(1);
+    assert_int_equal(memlord_alloc_n(lord, bad, 2, NULL), MEMLORD_E_INVALID);
+    bad[1].storage = 0x2000;
+    bad[1].device = memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0);
+    assert_int_equal(memlord_track_n(lord, bad, 2, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_move(lord, cpu(), 0x6000, cuda(1), 0x7000, 1, NULL, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_gc_run(lord, cuda(1), MEMLORD_REASON_HOST, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserved_add(lord, cuda(1), -5), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_reserved_set(lord, cuda(1), (uint64_t)1 << 63, 0),
+                     MEMLORD_E_INVALID);
+    assert_int_equal(memlord_capacity_sample(lord, cuda(1)), MEMLORD_E_UNSUPPORTED);
+    assert_int_equal(memlord_limit_fraction(lord, cuda(1), 0.5), MEMLORD_E_UNKNOWN);
+    (void)memlord_capacity_get(lord, cuda(1), &c);
+    assert_int_equal(memlord_devices(lord, NULL, 0), 1);
+    assert_int_equal(stats_of(lord, cpu()).unknown_frees, 1);
+}
+
 static void a_label_shows_in_the_reports_people_read(void **state) {
     static const memlord_format formats[] = {MEMLORD_FORMAT_TEXT, MEMLORD_FORMAT_JSON};
     memlord *lord = test_lord(state);
@@ -268,6 +292,7 @@ int main(void) {
         TEST(a_wide_selector_sums),
         TEST(every_device_seen_is_listed_once),
         TEST(one_more_than_the_maximum_is_refused_and_counted),
+        TEST(a_call_that_is_refused_makes_no_device_known),
         TEST(a_label_shows_in_the_reports_people_read),
         TEST(a_label_of_null_takes_it_away),
     };
