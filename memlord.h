@@ -3380,6 +3380,7 @@ typedef struct memlord_i_fence {
     struct memlord_i_fence *across, *back; /* a queue's first: those of other queues */
     uint64_t key, serial;            /* of the pending block */
     uint64_t round;                  /* when it was last asked */
+    uint64_t order;                  /* when it was handed over */
     uint32_t slot;
     uint32_t state;
     void *asker;       /* who is in its functions */
@@ -6974,6 +6975,7 @@ static memlord_i_fence *memlord_i_fence_new(memlord *lord, const memlord_fence *
     memlord_i_fence *f = (memlord_i_fence *)memlord_i_alloc(lord, sizeof *f);
     if (!f) return NULL;
     f->fence = *fence;
+    f->order = memlord_i_u64_add(&lord->serial, 1);
     (void)memlord_i_u64_add(&lord->fences, 1);
     return f;
 }
@@ -7041,19 +7043,27 @@ static uint32_t memlord_i_queue_skip(const memlord *lord, uint32_t list) {
     return MEMLORD_I_QUEUES;
 }
 
+/* Behind those that were handed over before it; but looks past so many only, as blocks are freed
+   in another order than they were used. One that stays too far behind is credited later. */
 static void memlord_i_queue_push(memlord *lord, memlord_i_fence *f) {
+    uint32_t list = memlord_i_queue_list(f->slot, f->fence.queue), looks = 64;
     memlord_i_fence *first = memlord_i_queue_first(lord, f->slot, f->fence.queue);
+    memlord_i_fence *before = first ? first->last : NULL;
     f->state = MEMLORD_I_FENCE_QUEUED;
-    f->next = f->previous = NULL;
     (void)memlord_i_u64_add(&lord->queued, 1);
-    if (first) {
-        f->previous = first->last;
-        first->last->next = f;
-        first->last = f;
+    while (before && before->order > f->order && looks--) before = before->previous;
+    if (before && before->order > f->order) before = first->last;
+    f->previous = before;
+    f->next = before ? before->next : first;
+    if (f->next) f->next->previous = f;
+    if (before) {
+        before->next = f;
+        if (!f->next) first->last = f;
         return;
     }
-    f->last = f;
-    memlord_i_queue_join(lord, memlord_i_queue_list(f->slot, f->fence.queue), f);
+    f->last = first ? first->last : f;
+    memlord_i_queue_join(lord, list, f);
+    if (first) memlord_i_queue_leave(lord, list, first);
 }
 
 static void memlord_i_queue_remove(memlord *lord, memlord_i_fence *f) {

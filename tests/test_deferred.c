@@ -520,6 +520,28 @@ static void one_queue_completes_in_order(void **state) {
     assert_int_equal(third->order, 3);
 }
 
+/* Blocks are freed in another order than they were used. */
+static void a_queue_goes_by_the_uses_and_not_by_the_frees(void **state) {
+    enum { BLOCKS = 40 };
+    memlord *lord = test_lord(state);
+    fake *f[BLOCKS];
+    uint64_t i, at;
+    for (i = 0; i < BLOCKS; i++) {
+        assert_ok(memlord_alloc(lord, cuda(0), 0x1000 + i * 64, 1, NULL));
+        f[i] = fake_new(0);
+        assert_ok(use(lord, cuda(0), 0x1000 + i * 64, f[i], 7));
+    }
+    for (i = 0; i < BLOCKS; i++) { /* each once, in no order: 7 and 40 share no factor */
+        at = i * 7 % BLOCKS;
+        assert_ok(memlord_free(lord, cuda(0), 0x1000 + at * 64, NULL));
+    }
+    for (i = 0; i < BLOCKS; i++) {
+        assert_int_equal(memlord_pending(lord, cuda(0)), BLOCKS - i);
+        f[i]->answer = 1;
+        assert_int_equal(memlord_retire(lord, all()), 1);
+    }
+}
+
 static void a_slow_queue_holds_up_no_other(void **state) {
     memlord *lord = test_lord(state);
     fake *slow = pend(lord, cuda(0), 0x1000, 1, 1), *fast = pend(lord, cuda(0), 0x2000, 2, 2);
@@ -1988,6 +2010,7 @@ int main(void) {
         TEST(an_address_may_go_round_many_times),
         TEST(a_completed_one_leaves_its_queue_in_order),
         TEST(one_queue_completes_in_order),
+        TEST(a_queue_goes_by_the_uses_and_not_by_the_frees),
         TEST(a_slow_queue_holds_up_no_other),
         TEST(equal_queues_of_two_devices_are_two),
         TEST(a_queue_is_asked_no_further_than_its_first_unfinished),
