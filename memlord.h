@@ -590,7 +590,8 @@ typedef struct memlord_tag_stat {
 
 /* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
    `frees` were freed here (by whomever allocated); `live_bytes` is what was allocated
-   here and is not freed yet, wherever that will be. */
+   here and is not freed yet, wherever that will be. A realloc at another site than the
+   block's is an alloc there of all its bytes, which are that site's from then on. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -1014,7 +1015,7 @@ MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device dev
 MEMLORD_API uint64_t memlord_mark(memlord *lord) MEMLORD_I_OFF(0)
 
 /* Calls fn (may be NULL) for every live block born under `since_mark` or later, answers how
-   many there were. 0 means all. Cost: walks the map. */
+   many it met until fn answered non-zero. 0 means all. Cost: walks the map. */
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MEMLORD_I_OFF(0)
 
@@ -1518,7 +1519,8 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
 
 /* Writes a report through fn, in pieces of up to a few KiB, streaming.
    Errors: E_IO fn answered non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL; E_NOMEM.
-   Cost: walks blocks and sites. */
+   Cost: walks blocks and sites. All counters are read at one moment, for which other calls wait:
+   tens of us, some ns a site, tag and thread. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
                                          memlord_write_fn fn, void *user)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -9633,6 +9635,12 @@ static MEMLORD_I_COLD void memlord_i_gc_number(memlord *lord, uint32_t slot, mem
     for (e->total_runs = 1, i = 1; i < n; i++) e->total_runs += memlord_i_gc_count(lord, i);
 }
 
+/* The host's word, so that the sum may be too much. One run at a time changes it. */
+static void memlord_i_reclaimed_add(memlord *lord, uint32_t slot, uint64_t bytes) {
+    memlord_i_u64 *sum = &memlord_i_device_at(lord, slot)->count[MEMLORD_I_STAT_gc_reclaimed];
+    memlord_i_u64_store(sum, memlord_i_add(memlord_i_u64_load(sum), bytes));
+}
+
 /* What a run leaves behind: freed starts over and, with `rest`, the bands wait until the metric
    has moved. */
 static MEMLORD_I_COLD void memlord_i_gc_ended(memlord *lord, uint32_t slot, int rest,
@@ -9643,7 +9651,7 @@ static MEMLORD_I_COLD void memlord_i_gc_ended(memlord *lord, uint32_t slot, int 
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     memlord_i_stat_add(lord, slot,
                        result->ran ? MEMLORD_I_STAT_gc_runs : MEMLORD_I_STAT_gc_failed, 1);
-    if (result->ran) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_gc_reclaimed, result->reclaimed);
+    if (result->ran) memlord_i_reclaimed_add(lord, slot, result->reclaimed);
     for (i = 1; i < n && result->ran; i++)
         if (i == slot || (result->family && lord->slot_type[i] == d.type))
             memlord_i_row_freed_reset(lord, i);
@@ -18180,6 +18188,7 @@ MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) {
 
 MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out) {
+    memlord_i_place *place;
     uint32_t i, n, found = 0;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
@@ -18198,6 +18207,8 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
             *out = s;
     }
     if (found > 1) out->limit = memlord_i_limits(lord, sel);
+    if (!found && memlord_i_place_of(lord, sel, 0, &place) == MEMLORD_OK)
+        out->limit = memlord_i_place_limit(place); /* the host's has one before its devices */
     if (sel.type == MEMLORD_ANY) memlord_i_stats_lost(lord, out);
     return MEMLORD_OK;
 }

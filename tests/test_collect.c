@@ -67,6 +67,15 @@ static void runs_and_what_they_reclaimed_are_counted(void **state) {
     assert_int_equal(stats_of(t->lord, cuda(1)).gc_runs, 0);
 }
 
+static void what_they_reclaimed_does_not_wrap(void **state) {
+    test_case *t = (test_case *)*state;
+    t->gc.answer.reclaimed = UINT64_MAX;
+    grow(t, cuda(0), 10);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_true(stats_of(t->lord, cuda(0)).gc_reclaimed == UINT64_MAX);
+}
+
 static void a_run_that_could_not_resets_nothing(void **state) {
     test_case *t = (test_case *)*state;
     t->gc.answer.ran = 0;
@@ -1532,6 +1541,7 @@ int main(void) {
         TEST_FAKES(after_a_run_freed_starts_over),
         TEST_FAKES(live_bytes_and_totals_are_untouched),
         TEST_FAKES(runs_and_what_they_reclaimed_are_counted),
+        TEST_FAKES(what_they_reclaimed_does_not_wrap),
         TEST_FAKES(a_run_that_could_not_resets_nothing),
         TEST_FAKES(other_devices_keep_what_they_freed),
         TEST_FAKES(a_family_run_starts_over_every_device_of_the_type),

@@ -23,6 +23,16 @@ static void limit(memlord *lord, uint64_t bytes) {
 
 /* -- one thread -- */
 
+static void a_limit_is_shown_before_anything_is_recorded(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_limit_set(lord, cpu(), 1000));
+    limit(lord, 2000);
+    assert_int_equal(stats_of(lord, cpu()).limit, 1000);
+    assert_int_equal(stats_of(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0)).limit, 1000);
+    assert_int_equal(stats_of(lord, cuda(0)).limit, 2000);
+    assert_int_equal(stats_of(lord, cuda(1)).limit, 0);
+}
+
 static void a_limit_never_refuses_an_alloc(void **state) {
     test_case *t = (test_case *)*state;
     memlord_block block;
@@ -798,6 +808,7 @@ static void beside_allocs_that_ask_nobody_it_stays_exact(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST_FAKES(a_limit_is_shown_before_anything_is_recorded),
         TEST_FAKES(a_limit_never_refuses_an_alloc),
         TEST_FAKES(it_refuses_a_reservation_to_the_byte),
         TEST_FAKES(a_refusal_holds_nothing),
