@@ -1452,8 +1452,10 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps what every device holds at this moment, under a name. The last 256 snapshots are kept;
-   then every other periodic one goes, the oldest first, and is counted.
+/* Keeps what every device holds at this moment, under a name. Up to 255 snapshots are kept, spread
+   over the whole run: of more the one goes, and is counted, whose neighbours are closest in time,
+   but for the first, the last, and those in which a device, or all together, held most; a
+   checkpoint only when there is nothing else.
    Errors: E_INVALID NULL or ""; E_NOMEM, counted. Cost: a tenth of a us a device and thread. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -11135,41 +11137,61 @@ static MEMLORD_I_COLD memlord_i_snapshot *memlord_i_snapshot_new(memlord *lord, 
     return s;
 }
 
-/* Takes every other snapshot out, but for the first and the last; of those without a name if
-   there are any such. Answers them, chained. */
-static memlord_i_snapshot *memlord_i_snapshots_thin(memlord *lord) {
-    memlord_i_snapshot *out = NULL;
-    uint32_t i, kept = 1, named = 1, odd = 0;
-    for (i = 1; i + 1 < lord->snapshot_count; i++) named &= lord->snapshots[i]->name != NULL;
-    for (i = 1; i < lord->snapshot_count; i++) {
-        memlord_i_snapshot *s = lord->snapshots[i];
-        int may = i + 1 < lord->snapshot_count && (named || !s->name);
-        odd += (uint32_t)may;
-        if (may && (odd & 1)) {
-            s->next = out;
-            out = s;
-            (void)memlord_i_u64_add(&lord->lost_snapshots, 1);
-        } else {
-            lord->snapshots[kept++] = s;
+/* What a device held, by slot; 0: all of them. */
+static uint64_t memlord_i_snapshot_level(const memlord_i_snapshot *s, uint32_t slot) {
+    if (!slot) return s->live;
+    return slot <= s->devices ? memlord_i_snapshot_held(s)[slot - 1].live : 0;
+}
+/* 1: some device, or all together, held more than in any other that is kept. */
+static MEMLORD_I_COLD int memlord_i_snapshot_highest(const memlord *lord,
+                                                     const memlord_i_snapshot *s) {
+    uint32_t slot, i;
+    for (slot = 0; slot <= s->devices; slot++) {
+        uint64_t level = memlord_i_snapshot_level(s, slot);
+        for (i = lord->snapshot_count; i; i--) {
+            const memlord_i_snapshot *other = lord->snapshots[i - 1];
+            if (other != s && memlord_i_snapshot_level(other, slot) >= level) break;
         }
+        if (!i) return 1;
     }
-    lord->snapshot_count = kept;
+    return 0;
+}
+
+/* Takes out the one that leaves the smallest gap, the oldest of several: so the others stay
+   spread over the whole run, however long it becomes. Never the first, the last, or the one a
+   device was highest in; one with a name only if there are no others. */
+static MEMLORD_I_COLD memlord_i_snapshot *memlord_i_snapshots_thin(memlord *lord) {
+    memlord_i_snapshot **list = lord->snapshots, *out;
+    uint64_t least = UINT64_MAX;
+    uint32_t i, at = 0;
+    int named;
+    for (named = 0; named < 2 && !at; named++)
+        for (i = 1; i + 1 < lord->snapshot_count; i++) {
+            uint64_t gap = list[i + 1]->at - list[i - 1]->at;
+            if ((list[i]->name != NULL) != named || gap >= least ||
+                memlord_i_snapshot_highest(lord, list[i]))
+                continue;
+            least = gap;
+            at = i;
+        }
+    out = list[at];
+    memmove(list + at, list + at + 1, (--lord->snapshot_count - at) * sizeof *list);
+    (void)memlord_i_u64_add(&lord->lost_snapshots, 1);
     return out;
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_snapshot_take(memlord *lord, const char *kept,
                                                              size_t tops) {
-    memlord_i_snapshot *s = memlord_i_snapshot_new(lord, kept, tops), *out = NULL, *last;
+    memlord_i_snapshot *s = memlord_i_snapshot_new(lord, kept, tops), *out = NULL;
     if (!s) {
         (void)memlord_i_u64_add(&lord->lost_snapshots, 1);
         return MEMLORD_E_NOMEM;
     }
     memlord_i_lock_take(&lord->snapshots_lock);
-    if (lord->snapshot_count == MEMLORD_I_SNAPSHOTS) out = memlord_i_snapshots_thin(lord);
     lord->snapshots[lord->snapshot_count++] = s;
+    if (lord->snapshot_count == MEMLORD_I_SNAPSHOTS) out = memlord_i_snapshots_thin(lord);
     if (out && lord->snapshot_readers) {
-        for (last = out; last->next;) last = last->next;
-        last->next = lord->snapshots_out;
+        out->next = lord->snapshots_out;
         lord->snapshots_out = out;
         out = NULL;
     }

@@ -178,6 +178,81 @@ static void named_ones_alone_are_bounded_too(void **state) {
     free(json);
 }
 
+/* So many periodic ones by polls, 10 ms apart. */
+static void periodic(test_case *t, unsigned n) {
+    while (n--) {
+        t->now += 10 * MS;
+        assert_ok(memlord_gc_poll(t->lord, all()));
+    }
+}
+static void those_kept_lie_evenly_over_the_whole_run(void **state) {
+    test_case *t = (test_case *)*state;
+    unsigned round, i, n;
+    assert_ok(memlord_snapshots_start(t->lord, 10));
+    for (round = 0; round < 12; round++) { /* at no length is there a hole */
+        char *json;
+        uint64_t whole, gap = 0;
+        periodic(t, 300 + 100 * round);
+        json = json_of(t->lord);
+        n = (unsigned)json_u64(json, "summary.num_snapshots");
+        assert_true(n >= 250 && n <= 256);
+        assert_int_equal(at(json, 0, "time_ns"), 0);
+        whole = at(json, n - 1, "time_ns");
+        assert_int_equal(whole, t->now - 1000 * MS); /* where the fakes began */
+        for (i = 1; i < n; i++) {
+            uint64_t step = at(json, i, "time_ns") - at(json, i - 1, "time_ns");
+            if (step > gap) gap = step;
+        }
+        if (gap > 3 * (whole / (n - 1)))
+            fail_msg("round %u: %u ms of %u", round, (unsigned)(gap / MS), (unsigned)(whole / MS));
+        free(json);
+    }
+}
+
+static void what_was_highest_is_not_thinned_away(void **state) {
+    test_case *t = (test_case *)*state;
+    char *json;
+    unsigned i, n, all_peak = 0, cuda_peak = 0;
+    assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 100 * MIB, NULL));
+    assert_ok(memlord_snapshots_start(t->lord, 10));
+    periodic(t, 777);
+    open_block(t->lord, 0x2000, 30 * MIB); /* seen once, while all is highest */
+    periodic(t, 1);
+    close_block(t->lord, 0x2000);
+    periodic(t, 777);
+    assert_ok(memlord_free(t->lord, cpu(), 0x1000, NULL));
+    periodic(t, 777);
+    open_block(t->lord, 0x2000, 60 * MIB); /* and once where that device is */
+    periodic(t, 1);
+    close_block(t->lord, 0x2000);
+    periodic(t, 5000);
+    json = json_of(t->lord);
+    n = (unsigned)json_u64(json, "summary.num_snapshots");
+    for (i = 0; i < n; i++) {
+        all_peak += at(json, i, "total_bytes") == 130 * MIB;
+        cuda_peak += at(json, i, "device_breakdown.cuda:0.total_bytes") == 60 * MIB;
+    }
+    assert_int_equal(all_peak, 1);
+    assert_int_equal(cuda_peak, 1);
+    free(json);
+}
+
+static void the_checkpoint_with_most_is_kept(void **state) {
+    test_case *t = (test_case *)*state;
+    char *json, name[32];
+    unsigned i;
+    for (i = 0; i < 2000; i++) {
+        t->now += MS;
+        if (i == 555) open_block(t->lord, 0x1000, MIB);
+        snprintf(name, sizeof name, "c%u", i);
+        assert_ok(memlord_checkpoint(t->lord, name));
+        if (i == 555) close_block(t->lord, 0x1000);
+    }
+    json = json_of(t->lord);
+    assert_true(json_is(json, "summary.peak_memory_checkpoint", "c555"));
+    free(json);
+}
+
 /* -- periodic, by the clock -- */
 
 static void without_threads_a_poll_takes_those_that_are_due(void **state) {
@@ -569,6 +644,9 @@ int main(void) {
         TEST(a_name_of_ten_megabytes),
         TEST_FAKES(more_than_fit_thin_out_and_are_counted),
         TEST(named_ones_alone_are_bounded_too),
+        TEST_FAKES(those_kept_lie_evenly_over_the_whole_run),
+        TEST_FAKES(what_was_highest_is_not_thinned_away),
+        TEST_FAKES(the_checkpoint_with_most_is_kept),
         TEST_FAKES(without_threads_a_poll_takes_those_that_are_due),
         TEST_FAKES(a_run_shorter_than_the_interval_has_its_first_and_last),
         TEST_FAKES(hours_of_standing_still_bring_one_snapshot),
