@@ -1461,8 +1461,9 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MEMLORD_I_OFF(MEMLORD_OK)
 
 /* Takes one now, one every interval_ms (0: 5000, at least 10) on a thread of its own, with the
-   largest blocks, and a last one at the stop, or for a report. Without threads memlord_gc_poll
-   takes those that are due.
+   largest blocks, and a last one at the stop. Until then a report that shows snapshots (TEXT, JSON,
+   HTML, TRACE) ends with one of its own, which is not kept. Without threads memlord_gc_poll takes
+   those that are due.
    Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -3468,7 +3469,7 @@ typedef struct memlord_i_oom {
 typedef struct memlord_i_held { /* by a device, at one moment */
     uint64_t live, pending, reserved, peak, blocks;
 } memlord_i_held;
-#define MEMLORD_I_SNAPSHOTS 256
+#define MEMLORD_I_SNAPSHOTS 256 /* kept: one less, which a report may add */
 /* What follows is `devices` of memlord_i_held, by slot, and `tops` of memlord_block_info. */
 typedef struct memlord_i_snapshot {
     struct memlord_i_snapshot *next; /* of those that are out */
@@ -11299,12 +11300,6 @@ static int memlord_i_recorder_end(memlord *lord) {
     return (int)was;
 }
 
-/* A report wants to end with the present. */
-static void memlord_i_snapshot_last(memlord *lord) {
-    if (memlord_i_u32_load(&lord->recorder.wanted))
-        (void)memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
-}
-
 /* -- who held a device at its peak --
    Taken at the end of a call that has raised the peak by a sixteenth since it was last. */
 
@@ -11756,6 +11751,7 @@ typedef struct memlord_i_report {
     memlord_i_scale scale;
     uint32_t scopes, site_rows, snapshots;
     const memlord_i_snapshot *snapshot[MEMLORD_I_SNAPSHOTS];
+    memlord_i_snapshot *present; /* the last of them, if it is this report's own; else NULL */
     memlord_i_tally *scoped;    /* live, by scope; NULL: no memory */
     memlord_i_tally leaks;      /* born since `mark` */
     uint64_t mark;
@@ -12006,7 +12002,6 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
     r->scoped = (memlord_i_tally *)memlord_i_alloc(lord, (r->scopes + 1) * sizeof *r->scoped);
     r->site_rows = memlord_i_rows(lord, MEMLORD_I_SITE) - 1;
     r->mark = MEMLORD_I_BORN(memlord_i_u64_load(&lord->born));
-    r->snapshots = memlord_i_snapshots_begin(lord, r->snapshot);
     r->devices = memlord_i_rows(lord, MEMLORD_I_DEVICE) - 1;
     for (i = 0; i < r->devices; i++) {
         memlord_i_stats(lord, i + 1, &r->stat[i]);
@@ -13497,6 +13492,19 @@ static MEMLORD_I_COLD void memlord_i_json(memlord_i_report *r) {
 static int memlord_i_format_whole(memlord_format format);
 static void memlord_i_format_write(memlord_i_report *r, memlord_format format);
 
+/* While snapshots are taken, a report that shows them (none after TRACE does) ends with the
+   present; that one is the report's own, so that however many are written take no place. */
+static MEMLORD_I_COLD void memlord_i_report_snapshots(memlord *lord, memlord_i_report *r,
+                                                      memlord_format format) {
+    r->snapshots = memlord_i_snapshots_begin(lord, r->snapshot);
+    if (format > MEMLORD_FORMAT_TRACE || !memlord_i_u32_load(&lord->recorder.wanted)) return;
+    r->present = memlord_i_snapshot_new(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
+    if (r->present)
+        r->snapshot[r->snapshots++] = r->present;
+    else
+        (void)memlord_i_u64_add(&lord->lost_snapshots, 1);
+}
+
 static memlord_result memlord_i_report_write(memlord *lord, memlord_format format,
                                              memlord_write_fn fn, void *user) {
     memlord_i_report *r = (memlord_i_report *)memlord_i_alloc(lord, sizeof *r);
@@ -13504,7 +13512,7 @@ static memlord_result memlord_i_report_write(memlord *lord, memlord_format forma
     memlord_result result;
     if (!r) return MEMLORD_E_NOMEM;
     memlord_i_cost_measure(lord);
-    memlord_i_snapshot_last(lord);
+    memlord_i_report_snapshots(lord, r, format);
     r->out.fn = fn;
     r->out.user = user;
     r->out.buf = r->buf;
@@ -13520,6 +13528,7 @@ static memlord_result memlord_i_report_write(memlord *lord, memlord_format forma
     memlord_i_moment_end(lord, &moment);
     result = r->out.failed ? MEMLORD_E_IO : r->result;
     memlord_i_snapshots_end(lord);
+    memlord_i_snapshots_free(lord, r->present);
     memlord_i_free(lord, r->scoped, (r->scopes + 1) * sizeof *r->scoped);
     memlord_i_free(lord, r, sizeof *r);
     return result;

@@ -258,9 +258,9 @@ static void the_checkpoint_with_most_is_kept(void **state) {
 static void without_threads_a_poll_takes_those_that_are_due(void **state) {
     test_case *t = (test_case *)*state;
     assert_ok(memlord_snapshots_start(t->lord, 100));
-    assert_int_equal(snapshots(t->lord), 2); /* the first, and one for the report */
+    assert_int_equal(snapshots(t->lord), 2); /* the first, and the report's own */
     memlord_snapshots_stop(t->lord);
-    assert_int_equal(snapshots(t->lord), 3);
+    assert_int_equal(snapshots(t->lord), 2);
     assert_ok(memlord_snapshots_start(t->lord, 100));
     t->now += 99 * MS;
     assert_ok(memlord_gc_poll(t->lord, all()));
@@ -268,10 +268,10 @@ static void without_threads_a_poll_takes_those_that_are_due(void **state) {
     assert_ok(memlord_gc_poll(t->lord, all())); /* due */
     assert_ok(memlord_gc_poll(t->lord, all()));
     memlord_snapshots_stop(t->lord);
-    assert_int_equal(snapshots(t->lord), 3 + 1 + 1 + 1);
+    assert_int_equal(snapshots(t->lord), 2 + 1 + 1 + 1);
     t->now += 1000 * MS;
     assert_ok(memlord_gc_poll(t->lord, all()));
-    assert_int_equal(snapshots(t->lord), 6);
+    assert_int_equal(snapshots(t->lord), 5);
 }
 
 static void a_run_shorter_than_the_interval_has_its_first_and_last(void **state) {
@@ -346,6 +346,32 @@ static void periodic_ones_list_the_largest_blocks(void **state) {
     free(json);
 }
 
+/* A scrape every now and then, and reports one reads, are no part of the history. */
+static void reports_leave_no_snapshots_behind(void **state) {
+    test_case *t = (test_case *)*state;
+    char *json, *text;
+    unsigned i;
+    open_block(t->lord, 0x1000, 5);
+    assert_ok(memlord_snapshots_start(t->lord, 10));
+    periodic(t, 20);
+    for (i = 0; i < 1000; i++) {
+        t->now += 1000;
+        assert_written(t->lord, MEMLORD_FORMAT_PROMETHEUS);
+        if (i % 50 == 0) assert_written(t->lord, (memlord_format)(i / 50 % MEMLORD_FORMAT_COUNT));
+    }
+    open_block(t->lord, 0x2000, 6);
+    json = json_of(t->lord);
+    assert_int_equal(json_u64(json, "summary.num_snapshots"), 1 + 20 + 1);
+    assert_int_equal(json_u64(json, "metadata.dropped.snapshots"), 0);
+    assert_int_equal(at(json, 20, "total_bytes"), 5);
+    assert_int_equal(at(json, 21, "total_bytes"), 11); /* the present */
+    assert_int_equal(at(json, 21, "device_breakdown.cuda:0.tensors[0].size_bytes"), 6);
+    free(json);
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "snapshots: 22, checkpoints 0"));
+    free(text);
+}
+
 /* -- the thread -- */
 
 /* 1: so many came within a minute. */
@@ -361,7 +387,7 @@ static int came(memlord *lord, uint64_t n) {
         sched_yield();
     }
 }
-/* A report takes one, too: those that came by themselves show in what they hold. */
+/* A report adds its own: those that came by themselves show in what they hold. */
 static int taken_alone(memlord *lord, uint64_t bytes) {
     char *json;
     unsigned i, n, found = 0;
@@ -652,6 +678,7 @@ int main(void) {
         TEST_FAKES(hours_of_standing_still_bring_one_snapshot),
         TEST(the_interval_is_checked),
         TEST_FAKES(periodic_ones_list_the_largest_blocks),
+        TEST_FAKES(reports_leave_no_snapshots_behind),
         TEST(a_thread_takes_them_in_real_time),
         TEST(another_interval_holds_from_now_on),
         TEST(starts_and_stops_on_many_threads),
