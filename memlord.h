@@ -11085,8 +11085,8 @@ static void memlord_i_scopes_end(memlord *lord) {
 
 /* ------------------------------------------------------------------ >>snapshots --
    Owns snapshots, the thread that takes them, and who held a device at its peak. A snapshot never
-   changes once it is in the list; one that is taken out while a report reads waits for the last
-   reader. Locks: snapshots, for the list and the holders; none while blocks are looked at. */
+   changes once it is in the list, which is in order of time; one that is taken out while a report
+   reads waits for the last reader. Locks: snapshots, for the list and the holders; none while blocks are looked at. */
 
 #define MEMLORD_I_SNAPSHOT_TOP 10
 #define MEMLORD_I_SNAPSHOT_LEAST 10 /* ms */
@@ -11183,13 +11183,16 @@ static MEMLORD_I_COLD memlord_i_snapshot *memlord_i_snapshots_thin(memlord *lord
 
 static MEMLORD_I_COLD memlord_result memlord_i_snapshot_take(memlord *lord, const char *kept,
                                                              size_t tops) {
-    memlord_i_snapshot *s = memlord_i_snapshot_new(lord, kept, tops), *out = NULL;
+    memlord_i_snapshot *s = memlord_i_snapshot_new(lord, kept, tops), *out = NULL, **at;
     if (!s) {
         (void)memlord_i_u64_add(&lord->lost_snapshots, 1);
         return MEMLORD_E_NOMEM;
     }
     memlord_i_lock_take(&lord->snapshots_lock);
-    lord->snapshots[lord->snapshot_count++] = s;
+    at = &lord->snapshots[lord->snapshot_count++];
+    /* by time: the clock, which may be the host's, was read before the lock was taken */
+    for (; at > lord->snapshots && at[-1]->at > s->at; at--) *at = at[-1];
+    *at = s;
     if (lord->snapshot_count == MEMLORD_I_SNAPSHOTS) out = memlord_i_snapshots_thin(lord);
     if (out && lord->snapshot_readers) {
         out->next = lord->snapshots_out;

@@ -253,6 +253,61 @@ static void the_checkpoint_with_most_is_kept(void **state) {
     free(json);
 }
 
+/* A clock of the host's that takes a snapshot itself, after it has read the time. */
+typedef struct busy_clock {
+    memlord *lord;
+    uint64_t now;
+    int again;
+} busy_clock;
+static uint64_t read_busy_clock(void *user) {
+    busy_clock *c = (busy_clock *)user;
+    uint64_t now = c->now++;
+    if (c->again-- == 1) assert_ok(memlord_checkpoint(c->lord, "inner"));
+    return now;
+}
+static void they_lie_in_order_of_time(void **state) {
+    busy_clock c = {NULL, 1000, 0};
+    memlord_desc desc;
+    char *json;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_NO_ENV;
+    desc.clock.fn = read_busy_clock;
+    desc.clock.user = &c;
+    assert_ok(memlord_create(&desc, &c.lord));
+    c.again = 1;
+    assert_ok(memlord_checkpoint(c.lord, "outer"));
+    json = json_of(c.lord);
+    assert_true(json_is(json, "snapshots[0].checkpoint_name", "outer"));
+    assert_true(json_is(json, "snapshots[1].checkpoint_name", "inner"));
+    assert_int_equal(at(json, 0, "time_ns") + 1, at(json, 1, "time_ns"));
+    free(json);
+    memlord_destroy(c.lord);
+}
+
+static void *checkpoints(void *user) {
+    int i;
+    for (i = 0; i < 60; i++) assert_ok(memlord_checkpoint((memlord *)user, "c"));
+    return NULL;
+}
+static void on_many_threads_too(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread[4];
+    char *json;
+    unsigned i, n;
+    for (i = 0; i < 100; i++) /* so that one takes its time */
+        assert_ok(memlord_alloc(lord, cuda((int)i), 0x1000 + i * 64, 8, NULL));
+    for (i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, checkpoints, lord), 0);
+    for (i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+    json = json_of(lord);
+    n = (unsigned)json_u64(json, "summary.num_snapshots");
+    assert_int_equal(n, 240);
+    for (i = 1; i < n; i++)
+        assert_true(at(json, i - 1, "time_ns") <= at(json, i, "time_ns"));
+    free(json);
+}
+
 /* -- periodic, by the clock -- */
 
 static void without_threads_a_poll_takes_those_that_are_due(void **state) {
@@ -673,6 +728,8 @@ int main(void) {
         TEST_FAKES(those_kept_lie_evenly_over_the_whole_run),
         TEST_FAKES(what_was_highest_is_not_thinned_away),
         TEST_FAKES(the_checkpoint_with_most_is_kept),
+        cmocka_unit_test(they_lie_in_order_of_time),
+        TEST(on_many_threads_too),
         TEST_FAKES(without_threads_a_poll_takes_those_that_are_due),
         TEST_FAKES(a_run_shorter_than_the_interval_has_its_first_and_last),
         TEST_FAKES(hours_of_standing_still_bring_one_snapshot),
