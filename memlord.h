@@ -1463,7 +1463,8 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
 /* Takes one now, one every interval_ms (0: 5000, at least 10) on a thread of its own, with the
    largest blocks, and a last one at the stop. Until then a report that shows snapshots (TEXT, JSON,
    HTML, TRACE) ends with one of its own, which is not kept. Without threads memlord_gc_poll takes
-   those that are due.
+   those that are due. The ledger's clock decides: while one of the host's stands still none is
+   taken, and of one that runs ahead the thread learns within a second.
    Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -3482,7 +3483,7 @@ typedef struct memlord_i_snapshot {
 
 typedef struct memlord_i_recorder { /* takes them */
     memlord_i_u32 wanted, state, stop, interval; /* state: MEMLORD_I_POLLER_...; ms */
-    memlord_i_u64 due;                           /* when no thread does it */
+    memlord_i_u64 due;                           /* by the ledger's clock */
     memlord_i_event wake;
     memlord_i_worker worker;
     memlord_i_job job;
@@ -11086,10 +11087,12 @@ static void memlord_i_scopes_end(memlord *lord) {
 /* ------------------------------------------------------------------ >>snapshots --
    Owns snapshots, the thread that takes them, and who held a device at its peak. A snapshot never
    changes once it is in the list, which is in order of time; one that is taken out while a report
-   reads waits for the last reader. Locks: snapshots, for the list and the holders; none while blocks are looked at. */
+   reads waits for the last reader. Locks: snapshots, for the list and the holders; none while
+   blocks are looked at. */
 
 #define MEMLORD_I_SNAPSHOT_TOP 10
-#define MEMLORD_I_SNAPSHOT_LEAST 10 /* ms */
+#define MEMLORD_I_SNAPSHOT_LEAST 10  /* ms */
+#define MEMLORD_I_RECORDER_MOST 1000 /* until the thread looks at the clock and for saves again */
 
 static size_t memlord_i_snapshot_size(uint32_t devices, size_t tops) {
     return sizeof(memlord_i_snapshot) + devices * sizeof(memlord_i_held) +
@@ -11228,30 +11231,35 @@ static void memlord_i_snapshots_end(memlord *lord) {
 
 /* -- taking them every now and then -- */
 
-/* Takes one if its time has come, where no thread does. */
+/* Takes one if its time has come by the ledger's clock, which may be the host's; answers for how
+   many ms to wait then. */
+static MEMLORD_I_COLD uint32_t memlord_i_recorder_look(memlord *lord) {
+    memlord_i_recorder *r = &lord->recorder;
+    uint64_t now = memlord_i_clock(lord), due = memlord_i_u64_load(&r->due), left;
+    uint64_t next = now + (uint64_t)memlord_i_u32_load(&r->interval) * 1000000u;
+    /* from now on: after a stop there is nothing to catch up with */
+    if (now >= due && memlord_i_u64_cas(&r->due, &due, next)) {
+        (void)memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
+        due = next;
+    }
+    left = due > now ? (due - now) / 1000000u + 1 : 1;
+    return left < MEMLORD_I_RECORDER_MOST ? (uint32_t)left : MEMLORD_I_RECORDER_MOST;
+}
+/* The same where no thread does. */
 static MEMLORD_I_COLD void memlord_i_recorder_poll(memlord *lord) {
     memlord_i_recorder *r = &lord->recorder;
-    uint64_t now, due;
-    if (!memlord_i_u32_load(&r->wanted) ||
-        memlord_i_u32_load_acquire(&r->state) == MEMLORD_I_POLLER_RUNS)
-        return;
-    now = memlord_i_clock(lord);
-    due = memlord_i_u64_load(&r->due);
-    if (now < due) return; /* from now on: after a stop there is nothing to catch up with */
-    if (!memlord_i_u64_cas(&r->due, &due,
-                           now + (uint64_t)memlord_i_u32_load(&r->interval) * 1000000u))
-        return;
-    (void)memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
+    if (memlord_i_u32_load(&r->wanted) &&
+        memlord_i_u32_load_acquire(&r->state) != MEMLORD_I_POLLER_RUNS)
+        (void)memlord_i_recorder_look(lord);
 }
 
 static MEMLORD_I_COLD void memlord_i_recorder_run(void *user) {
     memlord *lord = (memlord *)user;
     memlord_i_recorder *r = &lord->recorder;
-    memlord_i_event_wait(&r->wake, memlord_i_u32_load(&r->interval));
     while (!memlord_i_u32_load_acquire(&r->stop)) {
-        (void)memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
+        uint32_t ms = memlord_i_recorder_look(lord);
         memlord_i_save_serve(lord);
-        memlord_i_event_wait(&r->wake, memlord_i_u32_load(&r->interval));
+        memlord_i_event_wait(&r->wake, ms);
     }
 }
 

@@ -478,6 +478,31 @@ static void another_interval_holds_from_now_on(void **state) {
     assert_true(taken_alone(lord, 1234) >= 1);
 }
 
+static uint64_t read_shared(void *user) {
+    return __atomic_load_n((uint64_t *)user, __ATOMIC_ACQUIRE);
+}
+static void the_hosts_clock_decides_when(void **state) {
+    struct timespec nap = {0, 100 * 1000 * 1000};
+    uint64_t now = 1;
+    memlord_desc desc;
+    memlord *lord;
+    time_t until;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    desc.clock.fn = read_shared;
+    desc.clock.user = &now;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_snapshots_start(lord, 10));
+    nanosleep(&nap, NULL);
+    assert_int_equal(snapshots(lord), 1 + 1); /* the report's own */
+    __atomic_store_n(&now, 10 * MS + 1, __ATOMIC_RELEASE);
+    for (until = time(NULL) + 60; snapshots(lord) < 2 + 1 && time(NULL) < until;) sched_yield();
+    nanosleep(&nap, NULL);
+    assert_int_equal(snapshots(lord), 2 + 1);
+    memlord_destroy(lord);
+}
+
 static void *start_and_stop(void *user) {
     memlord *lord = (memlord *)user;
     int i;
@@ -738,6 +763,7 @@ int main(void) {
         TEST_FAKES(reports_leave_no_snapshots_behind),
         TEST(a_thread_takes_them_in_real_time),
         TEST(another_interval_holds_from_now_on),
+        cmocka_unit_test(the_hosts_clock_decides_when),
         TEST(starts_and_stops_on_many_threads),
 #if !TEST_SANITIZED
         TEST(a_child_takes_its_own),
