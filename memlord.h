@@ -1407,9 +1407,9 @@ MEMLORD_API memlord_result memlord_scope_shapes(memlord *lord, const char *shape
 
 /* Lets other threads work for this thread's innermost scope: each adopts the token, and returns
    it when it is done; what it does between counts there too, and in the scopes around if it is back
-   before the scope ends; peaks add up to an upper bound. An invocation is over when all who
-   have a part in it are. A token is good until its scope has ended and all have returned it; any
-   number of threads may have it, by copies if they like.
+   before the scope ends; peaks add up to an upper bound. An invocation is over when all who have a
+   part in it are: until then it is running, and its time goes on. A token is good until its scope
+   has ended and all have returned it; any number of threads may have it, by copies if they like.
    Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
    the innermost scope is not this one; E_UNKNOWN the scope is over; E_INVALID; E_NOMEM. */
 typedef struct memlord_scope_token {
@@ -3211,6 +3211,7 @@ typedef struct memlord_i_scope {
     struct memlord_i_site *site;           /* NULL: begun by name */
     memlord_i_ptr stints;                  /* memlord_i_stint *; push only */
     memlord_i_u64 device_ns;
+    memlord_i_u64 late;                    /* not over, but their owner has left; under the lock */
     memlord_i_u64 birth;                   /* the last: mark:26 | number:26 */
 } memlord_i_scope;
 
@@ -10759,6 +10760,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_frame_export(memlord *lord, memlo
         h->owner = t;
         h->scope = f->scope;
         memset(&h->all, 0, sizeof h->all);
+        h->all.start = f->start;
+        h->all.before = f->before;
         memlord_i_lock_drop(&lord->scopes_lock);
         f->handoff = h;
     }
@@ -10787,25 +10790,33 @@ static MEMLORD_I_COLD memlord_result memlord_i_handoff_join(memlord *lord, memlo
     return r;
 }
 
+/* A holder has left, the owner or another. 1: he was the last. Under the scopes lock. */
+static MEMLORD_I_COLD int memlord_i_handoff_part(memlord_i_handoff *h, int owner) {
+    int last = --h->holders == 0;
+    if (owner) h->owner = NULL;
+    /* what ran in the owner's stint runs on until the last has left */
+    if (owner != last)
+        memlord_i_u64_own_add(&h->scope->late, owner ? 1 : (uint64_t)0 - 1);
+    return last;
+}
+
 /* Leaves a handoff. 1: nobody holds it any more, *v is what all did, and the handoff ours until it
    is spared. */
 static int memlord_i_handoff_leave(memlord *lord, memlord_i_handoff *h, const memlord_i_thread *t,
                                    memlord_i_effort *v) {
-    int last;
+    uint64_t now = v->start + v->stamps;
+    int last, owner;
     memlord_i_lock_take(&lord->scopes_lock);
+    owner = h->owner == t;
     v->bytes += h->all.bytes;
     v->blocks += h->all.blocks;
     v->peak += h->all.peak;
-    if (h->owner != t) { /* the times are the owner's, if he has ended */
-        v->start = h->all.start;
-        v->stamps = h->all.stamps;
-        v->before = h->all.before;
-        v->shapes = h->all.shapes;
-    } else {
-        h->owner = NULL;
-    }
+    v->start = h->all.start;
+    v->stamps = now - v->start; /* it lasts until the last has left */
+    v->before = h->all.before;
+    if (!owner) v->shapes = h->all.shapes;
     h->all = *v;
-    last = --h->holders == 0;
+    last = memlord_i_handoff_part(h, owner);
     memlord_i_lock_drop(&lord->scopes_lock);
     return last;
 }
@@ -10864,7 +10875,6 @@ static MEMLORD_I_COLD void memlord_i_frame_close_handed(memlord *lord, memlord_i
 static void memlord_i_frame_close(memlord *lord, memlord_i_thread *t, int grow) {
     memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
     memlord_i_effort v;
-    if (!f->adopted) memlord_i_u64_own_add(&f->stint->running, (uint64_t)0 - 1);
     if (MEMLORD_I_UNLIKELY(f->handoff != NULL)) {
         memlord_i_frame_close_handed(lord, t, f, grow);
     } else {
@@ -10872,6 +10882,7 @@ static void memlord_i_frame_close(memlord *lord, memlord_i_thread *t, int grow) 
         memlord_i_frame_sum(lord, t, f, f->stint->devices, &v);
         memlord_i_stint_add(lord, f->stint, &v, grow);
     }
+    if (!f->adopted) memlord_i_u64_own_add(&f->stint->running, (uint64_t)0 - 1);
     memlord_i_frame_pop(t);
 }
 
@@ -10881,12 +10892,13 @@ static MEMLORD_I_COLD void memlord_i_nest_close(memlord_i_thread *t) {
         memlord_i_note_add(t->lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
 }
 #if MEMLORD_I_POSIX
-/* In a forked child: the scopes of a thread that is not there never ended. */
+/* In a forked child, where fork holds the locks: the scopes of a thread that is not there never
+   ended. */
 static MEMLORD_I_COLD void memlord_i_nest_forget(memlord_i_thread *t) {
     for (; t->nest && t->nest->depth; memlord_i_frame_pop(t)) {
         memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
         if (!f->adopted) memlord_i_u64_own_add(&f->stint->running, (uint64_t)0 - 1);
-        if (f->handoff && !--f->handoff->holders) { /* fork holds the locks */
+        if (f->handoff && memlord_i_handoff_part(f->handoff, !f->adopted)) {
             memset(f->handoff->devices, 0, sizeof f->handoff->devices);
             f->handoff->turn++;
             f->handoff->next = t->lord->spare_handoff;
@@ -10997,6 +11009,7 @@ static MEMLORD_I_COLD void memlord_i_scope_sum(memlord *lord, const memlord_i_sc
     out->id = scope->id;
     out->parent = scope->parent ? scope->parent->id : 0;
     out->device_ns = memlord_i_u64_load(&scope->device_ns);
+    out->running = memlord_i_u64_load(&scope->late);
     if (scope->site) out->site = memlord_i_site_shown(lord, scope->site);
     for (; s; s = s->next) {
         uint64_t n = memlord_i_u64_load_acquire(&s->count); /* pairs with memlord_i_stint_add */

@@ -1064,6 +1064,56 @@ static void a_late_return_ends_the_invocation(void **state) {
     assert_int_equal(memlord_scope_adopt(lord, &token), MEMLORD_E_UNKNOWN);
 }
 
+/* The clock stands still but for what is added to it. */
+static void until_the_last_is_back_it_runs(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gate gate = TEST_GATE;
+    helper h;
+    pthread_t thread;
+    memset(&h, 0, sizeof h);
+    assert_ok(memlord_scope_begin(t->lord, "s"));
+    assert_ok(memlord_scope_export(t->lord, &h.token));
+    assert_int_equal(scope_of(t->lord, "s").running, 1);
+    h.gate = &gate;
+    t->now += 2;
+    thread = start(&h, t->lord, 0x1000, 1000, WAIT);
+    assert_true(test_gate_came(&gate, 1));
+    assert_int_equal(scope_of(t->lord, "s").running, 1);
+    t->now += 3;
+    assert_ok(memlord_scope_end(t->lord));
+    assert_int_equal(scope_of(t->lord, "s").running, 1);
+    assert_int_equal(scope_of(t->lord, "s").count, 0);
+    assert_ok(memlord_scope_begin(t->lord, "s")); /* another one, meanwhile */
+    assert_int_equal(scope_of(t->lord, "s").running, 2);
+    assert_ok(memlord_scope_end(t->lord));
+    assert_int_equal(scope_of(t->lord, "s").running, 1);
+    t->now += 7;
+    test_gate_open(&gate);
+    pthread_join(thread, NULL);
+    assert_ok(h.returned);
+    assert_int_equal(scope_of(t->lord, "s").running, 0);
+    assert_int_equal(scope_of(t->lord, "s").count, 2);
+    assert_int_equal(scope_of(t->lord, "s").ns.max, 2 + 3 + 7);
+    assert_int_equal(scope_of(t->lord, "s").ns.min, 0);
+}
+
+static void one_that_was_back_in_time_costs_none(void **state) {
+    test_case *t = (test_case *)*state;
+    helper h;
+    memset(&h, 0, sizeof h);
+    t->now += 100;
+    assert_ok(memlord_scope_begin(t->lord, "s"));
+    assert_ok(memlord_scope_export(t->lord, &h.token));
+    t->now += 2;
+    run_helper(&h, t->lord, 0x1000, 1000, RETURN);
+    assert_int_equal(scope_of(t->lord, "s").running, 1);
+    t->now += 3;
+    assert_ok(memlord_scope_end(t->lord));
+    assert_int_equal(scope_of(t->lord, "s").running, 0);
+    assert_int_equal(scope_of(t->lord, "s").count, 1);
+    assert_int_equal(scope_of(t->lord, "s").ns.total, 2 + 3);
+}
+
 static void a_late_joiner_may_adopt_while_others_hold_it(void **state) {
     memlord *lord = test_lord(state);
     test_gate gate = TEST_GATE;
@@ -1451,6 +1501,45 @@ static void scopes_of_threads_that_a_fork_left_behind_do_not_run(void **state) {
     assert_int_equal(scope_of(lord, "elsewhere").count, 1);
 }
 
+static void *export_and_wait(void *user) {
+    helper *h = (helper *)user;
+    assert_ok(memlord_scope_begin(h->lord, "shared"));
+    assert_ok(memlord_scope_export(h->lord, &h->token));
+    test_gate_pass(h->gate);
+    assert_ok(memlord_scope_end(h->lord));
+    return NULL;
+}
+static void a_child_ends_what_only_it_still_has_a_part_in(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gate gate = TEST_GATE;
+    helper h;
+    pthread_t thread;
+    pid_t child;
+    memset(&h, 0, sizeof h);
+    h.lord = t->lord;
+    h.gate = &gate;
+    t->now += 100;
+    assert_int_equal(pthread_create(&thread, NULL, export_and_wait, &h), 0);
+    assert_true(test_gate_came(&gate, 1));
+    assert_ok(memlord_scope_adopt(t->lord, &h.token));
+    t->now += 7;
+    child = fork();
+    if (!child) {
+        memlord_scope_stat s;
+        int bad = memlord_scope_get(t->lord, "shared", &s) || s.running != 1;
+        bad |= 2 * (memlord_scope_return(t->lord, &h.token) != MEMLORD_OK);
+        (void)memlord_scope_get(t->lord, "shared", &s);
+        _exit(bad | 4 * (s.running != 0) | 8 * (s.count != 1) | 16 * (s.ns.total != 7));
+    }
+    assert_int_equal(in_child(child), 0);
+    test_gate_open(&gate);
+    pthread_join(thread, NULL);
+    assert_int_equal(scope_of(t->lord, "shared").running, 1);
+    assert_ok(memlord_scope_return(t->lord, &h.token));
+    assert_int_equal(scope_of(t->lord, "shared").running, 0);
+    assert_int_equal(scope_of(t->lord, "shared").ns.total, 7);
+}
+
 /* -- failing allocators -- */
 
 typedef struct frail {
@@ -1642,6 +1731,8 @@ int main(void) {
         TEST(the_peak_of_others_counts_in_the_scopes_around),
         TEST(a_thread_that_only_frees_has_a_delta_too),
         TEST(a_late_return_ends_the_invocation),
+        TEST_FAKES(until_the_last_is_back_it_runs),
+        TEST_FAKES(one_that_was_back_in_time_costs_none),
         TEST(a_late_joiner_may_adopt_while_others_hold_it),
         TEST(a_token_of_a_scope_that_is_over_is_unknown),
         TEST(ones_own_scope_cannot_be_adopted),
@@ -1654,6 +1745,7 @@ int main(void) {
         TEST(owners_and_helpers_at_once),
         TEST(a_child_goes_on_in_the_scope_it_was_born_in),
         TEST(scopes_of_threads_that_a_fork_left_behind_do_not_run),
+        TEST_FAKES(a_child_ends_what_only_it_still_has_a_part_in),
         cmocka_unit_test(an_allocator_that_fails_at_any_call),
         TEST(the_ring_of_invocations_keeps_the_last),
         TEST(invocations_that_are_forgotten_are_counted),
