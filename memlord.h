@@ -1547,8 +1547,10 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
 
 /* Asks for such a report now: served by the next call that records something (with
    MEMLORD_FLAG_DEFER by memlord_gc_poll, memlord_retire and memlord_alloc_retry alone), by a
-   poller or by the thread that takes snapshots. As JSON unless memlord_save_at_exit says
-   otherwise. Async-signal-safe: a handler of SIGUSR1 may call it. */
+   poller, within its interval, or by the thread that takes snapshots, within a second; at the
+   latest by memlord_destroy, or when the process exits if memlord_save_at_exit was called for any
+   ledger. Once, however often it was asked for. As JSON unless memlord_save_at_exit says otherwise.
+   Async-signal-safe: a handler of SIGUSR1 may call it. */
 MEMLORD_API void memlord_request_save(memlord *lord) MEMLORD_I_OFF_VOID
 
 /* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
@@ -10073,15 +10075,19 @@ static void memlord_i_holders_look(memlord *lord, uint32_t slot);
 static void memlord_i_pollers_think(memlord *lord);
 static memlord_result memlord_i_pollers_begin(memlord *lord);
 
-/* A report was asked for, perhaps by a signal: the first who comes along writes it. */
-static MEMLORD_I_COLD void memlord_i_save_serve(memlord *lord) {
-    const memlord_i_saver *saver;
+/* 1: a report was asked for, perhaps by a signal, and the caller is the first to come along: it
+   is his to write. */
+static MEMLORD_I_COLD int memlord_i_save_asked(memlord *lord) {
     uint32_t seen = memlord_i_u32_load(&lord->alert);
-    if (!(seen & MEMLORD_I_ALERT_SAVE) || memlord_i_self.busy) return;
     do {
-        if (!(seen & MEMLORD_I_ALERT_SAVE)) return;
+        if (!(seen & MEMLORD_I_ALERT_SAVE)) return 0;
     } while (!memlord_i_u32_cas_seqcst(&lord->alert, &seen,
                                        seen & ~(uint32_t)MEMLORD_I_ALERT_SAVE));
+    return 1;
+}
+static MEMLORD_I_COLD void memlord_i_save_serve(memlord *lord) {
+    const memlord_i_saver *saver;
+    if (memlord_i_self.busy || !memlord_i_save_asked(lord)) return;
     saver = (const memlord_i_saver *)memlord_i_ptr_load_acquire(&lord->saver);
     saver->serve(lord);
 }
@@ -13714,10 +13720,11 @@ static MEMLORD_I_COLD void memlord_i_save_dated(memlord *lord, uint32_t format) 
 static MEMLORD_I_COLD void memlord_i_save_now(memlord *lord) {
     memlord_i_save_dated(lord, memlord_i_u32_load(&lord->exit_format));
 }
-/* The end of a ledger, or of the process: saves once. */
+/* The end of a ledger, or of the process: saves once, also what was asked for and not served. */
 static MEMLORD_I_COLD void memlord_i_save_end(memlord *lord) {
     uint32_t format = memlord_i_u32_exchange_seqcst(&lord->exit_format, 0);
-    if (format) memlord_i_save_dated(lord, format);
+    int asked = memlord_i_save_asked(lord);
+    if (format || asked) memlord_i_save_dated(lord, format);
 }
 
 static const memlord_i_saver memlord_i_dated_saver = {memlord_i_save_now, memlord_i_save_end};
@@ -13730,7 +13737,9 @@ static MEMLORD_I_COLD void memlord_i_at_exit(void) {
     do {
         memlord_i_lock_take(&memlord_i_process.lock);
         for (lord = memlord_i_process.ledgers; lord; lord = lord->next)
-            if (memlord_i_u32_load(&lord->exit_format)) break;
+            if (memlord_i_u32_load(&lord->exit_format) ||
+                (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_SAVE))
+                break;
         memlord_i_lock_drop(&memlord_i_process.lock);
         if (lord) memlord_i_save_end(lord);
     } while (lord);

@@ -367,6 +367,47 @@ static void a_handler_asks_and_the_next_call_serves(void **state) {
     assert_int_equal(files().n, 1); /* once */
 }
 
+static void a_destroy_serves_what_nothing_did(void **state) {
+    memlord_desc desc;
+    memlord *lord;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.output_dir = folder;
+    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_DEFER;
+    assert_ok(memlord_create(&desc, &lord));
+    open_block(lord, 0x1000, 42);
+    memlord_request_save(lord);
+    assert_int_equal(files().n, 0);
+    memlord_destroy(lord);
+    assert_one_whole(42);
+    clear();
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, folder));
+    memlord_request_save(lord);
+    memlord_destroy(lord); /* both at once */
+    assert_one_whole(0);
+}
+
+static void ask_at_the_end(memlord *lord) {
+    memlord_desc desc;
+    memlord *other;
+    memset(&desc, 0, sizeof desc);
+    desc.output_dir = folder;
+    if (memlord_create(&desc, &other)) _exit(2);
+    if (memlord_alloc(other, cuda(0), 0x1000, 777, NULL)) _exit(3);
+    if (memlord_save_at_exit(lord, MEMLORD_FORMAT_TEXT, folder)) _exit(4);
+    memlord_request_save(lord);
+    memlord_request_save(other);
+}
+static void an_exit_serves_what_nothing_did(void **state) {
+    listing l;
+    (void)state;
+    run_child(ask_at_the_end);
+    l = files();
+    assert_int_equal(l.n, 2); /* one each */
+    assert_whole(l.name[is_dated(l.name[0], ".json") ? 0 : 1], 777);
+}
+
 /* Every call that records something. */
 static void served_by(memlord *lord, int how) {
     memlord_realloc_token token;
@@ -620,6 +661,8 @@ int main(void) {
         SAVING(without_memory_the_log_says_so),
         SAVING(a_full_disk_leaves_nothing),
         SAVING(a_handler_asks_and_the_next_call_serves),
+        SAVING(a_destroy_serves_what_nothing_did),
+        SAVING(an_exit_serves_what_nothing_did),
         SAVING(every_call_that_records_serves),
         cmocka_unit_test_setup_teardown(with_defer_safe_points_alone_serve, test_setup_defer,
                                         teardown),
