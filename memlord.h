@@ -1545,12 +1545,15 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MEMLORD_I_OFF(MEMLORD_OK)
 
-/* Asks for such a report now: served by the next call that records something (with
-   MEMLORD_FLAG_DEFER by memlord_gc_poll, memlord_retire and memlord_alloc_retry alone), by a
-   poller, within its interval, or by the thread that takes snapshots, within a second; at the
-   latest by memlord_destroy, or when the process exits if memlord_save_at_exit was called for any
-   ledger. Once, however often it was asked for. As JSON unless memlord_save_at_exit says otherwise.
-   Async-signal-safe: a handler of SIGUSR1 may call it. */
+/* Asks for such a report now; a handler of SIGUSR1 may call it, it is async-signal-safe. As JSON
+   unless memlord_save_at_exit says otherwise; once, however often it was asked for. Served by
+   whichever comes first:
+   - the next call that begins, ends, moves or resizes a block or an arena, describes, retags, adds
+     or removes a part, marks, resets, charges, reserves, sets a plan or what is reserved, begins or
+     ends a scope, takes a checkpoint, polls or retires; not one that retains, or releases a view.
+     With MEMLORD_FLAG_DEFER memlord_gc_poll, memlord_retire and memlord_alloc_retry alone;
+   - a poller, within its interval, or the thread that takes snapshots, within a second;
+   - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for any ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MEMLORD_I_OFF_VOID
 
 /* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
@@ -10092,6 +10095,14 @@ static MEMLORD_I_COLD void memlord_i_save_serve(memlord *lord) {
     saver->serve(lord);
 }
 
+/* What calls end with that record something and count no bytes; answers `r`. Nothing is held. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_record_end(memlord *lord, memlord_result r) {
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_SAVE) &&
+        !(lord->flags & MEMLORD_FLAG_DEFER))
+        memlord_i_save_serve(lord);
+    return r;
+}
+
 static MEMLORD_I_COLD void memlord_i_poller_run(void *user) {
     memlord_i_place *place = (memlord_i_place *)user;
     memlord *lord = place->lord;
@@ -18317,6 +18328,7 @@ MEMLORD_API void memlord_reset(memlord *lord) {
     uint32_t i, n;
     int book;
     if (!lord) return;
+    (void)memlord_i_record_end(lord, MEMLORD_OK); /* what was asked for is of the old epoch */
     t = memlord_i_thread_get(lord);
     if (!t) return;
     memlord_i_lock_take(&memlord_i_process.cold);
@@ -18528,7 +18540,7 @@ MEMLORD_API memlord_result memlord_block_describe(memlord *lord, memlord_device 
         memlord_i_free(lord, unused, sizeof *unused);
     }
     memlord_i_thread_put(lord, t);
-    return r;
+    return memlord_i_record_end(lord, r);
 }
 
 MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
@@ -18544,12 +18556,13 @@ MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device dev
     r = memlord_i_name(lord, tag && *tag ? tag : NULL, &kept);
     if (r == MEMLORD_OK) r = memlord_i_retag(lord, t, (uint32_t)device.type, storage, kept);
     memlord_i_thread_put(lord, t);
-    return r;
+    return memlord_i_record_end(lord, r);
 }
 
 MEMLORD_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
+    (void)memlord_i_record_end(lord, MEMLORD_OK); /* as in memlord_reset */
     born = memlord_i_u64_load(&lord->born);
     while (MEMLORD_I_BORN(born) < MEMLORD_I_MARK_MAX)
         if (memlord_i_u64_cas(&lord->born, &born, born + ((uint64_t)1 << 37)))
@@ -18592,7 +18605,7 @@ MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device
     if (r == MEMLORD_OK)
         r = memlord_i_part_add(lord, t, (uint32_t)device.type, storage, &part);
     memlord_i_thread_put(lord, t);
-    return r;
+    return memlord_i_record_end(lord, r);
 }
 
 MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
@@ -18606,7 +18619,7 @@ MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device dev
     if (!t) return MEMLORD_OK;
     r = memlord_i_part_remove(lord, t, (uint32_t)device.type, storage, offset);
     memlord_i_thread_put(lord, t);
-    return r;
+    return memlord_i_record_end(lord, r);
 }
 
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
@@ -18697,7 +18710,7 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device, 
     r = memlord_i_row_make(lord, MEMLORD_I_TAG, kept, slot, &number);
     if (r) return r;
     memlord_i_u64_store(&memlord_i_row_at(lord, MEMLORD_I_TAG, number)->expected, bytes);
-    return MEMLORD_OK;
+    return memlord_i_record_end(lord, MEMLORD_OK);
 }
 
 /* -- capacity -- */
@@ -18910,7 +18923,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r == MEMLORD_OK) memlord_i_ticket_note(lord, t, *out);
     memlord_i_thread_put(lord, t);
     if (r == MEMLORD_E_LIMIT) memlord_i_log_explain(lord, "[limit] ", device, bytes);
-    return r;
+    return memlord_i_record_end(lord, r);
 }
 
 static memlord_result memlord_i_reserve_end(memlord *lord, memlord_ticket ticket) {
@@ -18948,7 +18961,8 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
 
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) {
-    return lord ? memlord_i_account_charge(lord, account, bytes) : MEMLORD_OK;
+    if (!lord) return MEMLORD_OK;
+    return memlord_i_record_end(lord, memlord_i_account_charge(lord, account, bytes));
 }
 
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
@@ -19205,7 +19219,7 @@ MEMLORD_API memlord_result memlord_reserved_set(memlord *lord, memlord_device de
     /* kept one higher: 0, as at first, is not known */
     memlord_i_u64_store(&memlord_i_device_at(lord, slot)->count[MEMLORD_I_STAT_largest_free],
                         largest_free + 1);
-    return MEMLORD_OK;
+    return memlord_i_record_end(lord, MEMLORD_OK);
 }
 MEMLORD_API memlord_result memlord_reserved_add(memlord *lord, memlord_device device,
                                                 int64_t delta) {
@@ -19273,7 +19287,7 @@ static memlord_result memlord_i_scope_enter_as(memlord *lord, const void *given,
     if (!t) return MEMLORD_OK;
     r = memlord_i_scope_open(lord, t, given, name, place);
     memlord_i_thread_put(lord, t);
-    return r;
+    return memlord_i_record_end(lord, r);
 }
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name) {
     if (!lord) return MEMLORD_OK;
@@ -19293,7 +19307,7 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     if (!t) return MEMLORD_OK;
     r = memlord_i_scope_close(lord, t);
     memlord_i_thread_put(lord, t);
-    return r;
+    return memlord_i_record_end(lord, r);
 }
 
 MEMLORD_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes) {
@@ -19332,7 +19346,7 @@ static memlord_result memlord_i_scope_hand(memlord *lord, const memlord_scope_to
     if (!t) return MEMLORD_OK;
     r = fn(lord, t, token);
     memlord_i_thread_put(lord, t);
-    return r;
+    return memlord_i_record_end(lord, r);
 }
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
     return memlord_i_scope_hand(lord, token, memlord_i_scope_adopt);
@@ -19384,8 +19398,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
     if (r == MEMLORD_OK) r = memlord_i_snapshot_take(lord, kept, 0);
     if (r == MEMLORD_OK)
         memlord_i_note_other(lord, MEMLORD_EVENT_CHECKPOINT, 0, (uint64_t)(uintptr_t)kept, 0);
-    memlord_i_save_serve(lord);
-    return r;
+    return memlord_i_record_end(lord, r);
 }
 
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms) {
