@@ -706,8 +706,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 /* -- lifecycle -- */
 
 /* Opens a ledger. `desc` NULL is the default configuration; copied, strings too.
-   Errors: E_INVALID one of alloc and free without the other, `out` NULL, or snapshot_ms of 1 to
-   9; E_NOMEM.
+   Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9, or
+   event_capacity over 2^26; E_NOMEM. *out is NULL then.
    Owns:   *out is yours until memlord_destroy; never destroying it is legal. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MEMLORD_I_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
