@@ -3233,7 +3233,7 @@ typedef struct memlord_i_handoff {
     uint32_t holders;
     const struct memlord_i_thread *owner; /* whose scope it is; NULL: he has left */
     memlord_i_scope *scope;
-    memlord_i_effort all;           /* of those who have left */
+    memlord_i_effort all;           /* of those who have left; begins as the scope did */
     memlord_i_u64 devices[MEMLORD_MAX_DEVICES + 1];
 } memlord_i_handoff;
 
