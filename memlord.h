@@ -1453,7 +1453,7 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
 /* -- snapshots: how memory moved -- */
 
 /* Keeps what every device holds at this moment, under a name. Up to 255 snapshots are kept, spread
-   over the whole run: of more the one goes, and is counted, whose neighbours are closest in time,
+   over the whole run: beyond that the one whose neighbours are closest in time goes, and is counted,
    but for the first, the last, and those in which a device, or all together, held most; a
    checkpoint only when there is nothing else.
    Errors: E_INVALID NULL or ""; E_NOMEM, counted. Cost: a tenth of a us a device and thread. */
