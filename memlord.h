@@ -1453,9 +1453,9 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
 /* -- snapshots: how memory moved -- */
 
 /* Keeps what every device holds at this moment, under a name. Up to 255 snapshots are kept, spread
-   over the whole run: beyond that the one whose neighbours are closest in time goes, and is counted,
-   but for the first, the last, and those in which a device, or all together, held most; a
-   checkpoint only when there is nothing else.
+   over the whole run: beyond that the one whose neighbours are closest in time goes, and is
+   counted, but for the first, the last, and those in which a device, or all together, held most;
+   a checkpoint only when there is nothing else.
    Errors: E_INVALID NULL or ""; E_NOMEM, counted. Cost: a tenth of a us a device and thread. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -1553,7 +1553,7 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
      ends a scope, takes a checkpoint, polls or retires; not one that retains, or releases a view.
      With MEMLORD_FLAG_DEFER memlord_gc_poll, memlord_retire and memlord_alloc_retry alone;
    - a poller, within its interval, or the thread that takes snapshots, within a second;
-   - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for any ledger. */
+   - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MEMLORD_I_OFF_VOID
 
 /* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
