@@ -52,6 +52,7 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look jq has jq
     look python3-jsonschema python3 -c 'import jsonschema'
     look npm has npm
+    look esbuild has esbuild
     look 'chromium fonts-liberation' eval 'has chromium || has chromium-browser || has google-chrome'
 }
 

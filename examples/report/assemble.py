@@ -5,17 +5,23 @@ assemble.py page                  prints the page; @DATA@ stands where a profile
 assemble.py header                writes the page into memlord.h, section >>page
 assemble.py check                 status 1 if memlord.h holds another page than these files
 assemble.py profile FILE.json     prints the page with that profile in it
+assemble.py plain FILE.json       likewise, with script and style as they are written here
+
+esbuild minifies what is printed, where it is installed; header and check end with status 77
+where it is not, or in another version than the header's.
 """
 import base64
 import hashlib
 import json
 import os
 import re
+import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HEADER = os.path.join(HERE, "..", "..", "memlord.h")
 MARK = "@DATA@"
+MINIFIER = "0.17.0"  # of esbuild, as Debian 12 has it: another one may write another page
 PIECE = 3900  # characters of a literal; C99 promises 4095
 COLUMNS = 100
 
@@ -29,35 +35,19 @@ def source(name):
         return f.read()
 
 
-def squeeze(text):
-    """Without indentation, blank lines, and comments that begin a line."""
-    text = re.sub(r"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*$", "", text, flags=re.M | re.S)
-    lines = (line.strip() for line in text.split("\n"))
-    return "\n".join(line for line in lines if line and not line.startswith("// "))
+def version():
+    """Of the minifier; None where it is not installed."""
+    try:
+        run = subprocess.run(["esbuild", "--version"], stdout=subprocess.PIPE, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return run.stdout.decode().strip()
 
 
-# What keeps its blanks: strings, templates, and a slash that stands where an operand does.
-JS_WHOLE = re.compile(r"""('(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`
-    |(?<=[(,=:])/(?![/*])(?:\\.|\[(?:\\.|[^\]\\])*\]|[^/\\\n\[])+/)""", re.X)
-
-
-def squeeze_js(text):
-    """Also without trailing comments, and blanks that part nothing. Statements end in
-    semicolons, so a line that ends in one, or in the middle of something, needs no end."""
-    parts = JS_WHOLE.split(squeeze(text))
-    for i in range(0, len(parts), 2):
-        part = re.sub(r"[ ]+// .*$", "", parts[i], flags=re.M)
-        part = re.sub(r" ?([{}()\[\]=<>,;:?&|*!]) ?", r"\1", part)
-        part = re.sub(r"(?<![+]) ?([+]) ?(?![+])|(?<!-) ?(-) ?(?!-)", r"\1\2", part)
-        part = re.sub(r"(?<=[\w)]) / (?=[\w(])", "/", part).replace(";}", "}")
-        parts[i] = re.sub(r"([{(\[,;:?&|=])\n|\n(?=[})\].?:&|=])", r"\1", part)
-    return "".join(parts)
-
-
-def squeeze_css(text):
-    text = re.sub(r"\s*\n\s*", "\n", squeeze(text))
-    text = re.sub(r"([{},;:])[ \n]+", r"\1", text)  # none of these ends a selector or a string here
-    return re.sub(r";?\n?}", "}", re.sub(r" \{", "{", text))
+def minify(text, *options):
+    command = ["esbuild", "--minify", "--log-level=warning"] + list(options)
+    run = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, check=True)
+    return run.stdout.decode().strip()
 
 
 def ascii_js(text):
@@ -73,9 +63,15 @@ def digest(text):
     return "'sha256-%s'" % base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def page():
-    css, js = ascii_css(squeeze_css(source("report.css"))), ascii_js(squeeze_js(source("report.js")))
-    html = squeeze(source("report.html")).encode("ascii", "xmlcharrefreplace").decode()
+def page(small):
+    """The browsers that know light-dark() are the oldest; the script asks for less than they do."""
+    css, js, html = source("report.css"), source("report.js"), source("report.html")
+    if small:
+        css = minify(css, "--loader=css", "--target=chrome123,firefox120,safari17.5")
+        js = minify(js, "--loader=js", "--format=iife", "--target=es2018")
+        html = "\n".join(line.strip() for line in html.split("\n") if line.strip())
+    css, js = ascii_css(css), ascii_js(js)
+    html = html.encode("ascii", "xmlcharrefreplace").decode()
     if "</" in js or "<!--" in js or "</" in css:
         sys.exit("report.js or report.css would end its own element")
     policy = "default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'"
@@ -85,7 +81,7 @@ def page():
         html = html.replace(mark, text)
     if html.count(MARK) != 1:
         sys.exit("%s is not there once" % MARK)
-    return html + "\n"
+    return html.rstrip("\n") + "\n"
 
 
 def literal(text):
@@ -115,13 +111,16 @@ def array(name, text):
 
 
 def section():
-    head, tail = page().split(MARK)
+    head, tail = page(True).split(MARK)
     return (BANNER + "   The HTML report around its data, generated from examples/report by assemble.py: change\n"
-            "   it there. */\n#if !defined(MEMLORD_NO_REPORTS)\n\n" +
+            "   it there. Minified by esbuild " + MINIFIER + ". */\n#if !defined(MEMLORD_NO_REPORTS)\n\n" +
             array("head", head) + "\n" + array("tail", tail) + "\n" + END)
 
 
 def header(write):
+    if version() != MINIFIER:
+        sys.stderr.write("esbuild %s is needed, and here is %s\n" % (MINIFIER, version() or "none"))
+        sys.exit(77)
     with open(HEADER, encoding="utf-8", newline="") as f:
         text = f.read()
     if BANNER in text:
@@ -142,7 +141,7 @@ def refuse(constant):
     raise ValueError("%s is not JSON" % constant)
 
 
-def profile(path):
+def profile(path, small):
     try:
         with open(path, encoding="utf-8", errors="surrogatepass") as f:
             data = json.load(f, parse_constant=refuse)
@@ -153,14 +152,15 @@ def profile(path):
     if not isinstance(data, dict) or not str(data.get("schema", "")).startswith("memlord/"):
         sys.exit("%s: not a profile of MemLord: no schema memlord/1" % path)
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # all else is ASCII
-    sys.stdout.write(page().replace(MARK, text))
+    sys.stdout.write(page(small).replace(MARK, text))
 
 
 def main():
-    commands = {("page",): lambda: sys.stdout.write(page()), ("header",): lambda: header(True),
-                ("check",): lambda: header(False)}
-    if len(sys.argv) == 3 and sys.argv[1] == "profile":
-        profile(sys.argv[2])
+    commands = {("page",): lambda: sys.stdout.write(page(small)),
+                ("header",): lambda: header(True), ("check",): lambda: header(False)}
+    small = version() is not None
+    if len(sys.argv) == 3 and sys.argv[1] in ("profile", "plain"):
+        profile(sys.argv[2], small and sys.argv[1] == "profile")
     elif tuple(sys.argv[1:]) in commands:
         commands[tuple(sys.argv[1:])]()
     else:

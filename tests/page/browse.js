@@ -11,6 +11,7 @@ const BUDGET = 2000; // ms until 100,000 events can be worked with
 let browser;
 const faults = []; // of the page in use: errors, requests, dialogs
 
+/* Tests that look into the script open a page whose name begins with plain_: it is not minified. */
 async function open(name, options) {
     const context = await browser.newContext(Object.assign({ viewport: { width: 1280, height: 900 }, reducedMotion: 'reduce' }, options));
     const page = await context.newPage();
@@ -77,7 +78,7 @@ tests['the policy of the page refuses a request'] = async () => {
 };
 
 tests['the numbers are those of the profile'] = async () => {
-    const page = await open('small'), raw = JSON.parse(fs.readFileSync(path.join(dir, 'small.json')));
+    const page = await open('plain_small'), raw = JSON.parse(fs.readFileSync(path.join(dir, 'small.json')));
     await drawn(page);
     const of = await page.evaluate(list => list.map(n => bytes(n)), [0, 1, 1023, 1024, 1536, 1073741824, 1048575, 12.5 * 1048576, -2048]);
     assert.deepStrictEqual(of, ['0 B', '1 B', '1023 B', '1 KiB', '1.5 KiB', '1 GiB', '1 MiB', '12.5 MiB', '−2 KiB']);
@@ -89,7 +90,7 @@ tests['the numbers are those of the profile'] = async () => {
 };
 
 tests['the curve that is replayed from events meets the snapshots'] = async () => {
-    const page = await open('small');
+    const page = await open('plain_small');
     const off = await page.evaluate(() => curves.profile.snapshots.filter(s => s.time > 0).map(s => curves.lanes.map(d =>
         Math.abs(levelAt(d.curve, s.time) - s.devices.get(d.key).total_bytes))).reduce((a, b) => a.concat(b), []).filter(x => x > 0));
     assert.deepStrictEqual(off, []);
@@ -97,7 +98,7 @@ tests['the curve that is replayed from events meets the snapshots'] = async () =
 };
 
 tests['every checkpoint has its name, once, from snapshots and from events'] = async () => {
-    const page = await open('small');
+    const page = await open('plain_small');
     const names = await page.evaluate(() => curves.profile.checkpoints.map(c => c.name));
     assert(names.length > 0 && names.every(name => name), JSON.stringify(names));
     assert.strictEqual(new Set(names).size, names.length, JSON.stringify(names));
@@ -124,7 +125,7 @@ tests['hovering over the timeline shows a scope with its times and delta'] = asy
 };
 
 tests['the wheel zooms around the pointer, a drag pans'] = async () => {
-    const page = await open('small'), box = await place(page, '#lanes canvas');
+    const page = await open('plain_small'), box = await place(page, '#lanes canvas');
     const [from, to] = await range(page), x = box.x + box.width * 0.6;
     const held = () => page.evaluate(x => timeAt(timeline, x), x - box.x);
     const under = await held();
@@ -326,20 +327,21 @@ tests['100,000 events can be worked with within 2 s'] = async () => {
         const page = await open('large');
         await page.click('#theme');
         times.push(await page.evaluate(() => Math.round(performance.getEntriesByName('interactive')[0].startTime)));
-        if (k === 2) {
-            await drawn(page);
-            assert.deepStrictEqual(faults, []);
-            const each = await page.evaluate(() => {
-                const t = performance.now();
-                for (let i = 0; i < 20; i++) look(view.end * i / 100, view.end * (0.5 + i / 100)), drawNow();
-                return (performance.now() - t) / 20;
-            });
-            console.log(`# interactive after ${times.join(', ')} ms; ${each.toFixed(1)} ms for a picture`);
-            assert(each < 50, each + ' ms for a picture');
-        }
+        await drawn(page);
+        assert.deepStrictEqual(faults, []);
         await page.context().close();
     }
     assert(Math.min(...times) <= BUDGET, times.join(', ') + ' ms');
+    const page = await open('plain_large');
+    await drawn(page);
+    const each = await page.evaluate(() => {
+        const t = performance.now();
+        for (let i = 0; i < 20; i++) look(view.end * i / 100, view.end * (0.5 + i / 100)), drawNow();
+        return (performance.now() - t) / 20;
+    });
+    console.log(`# interactive after ${times.join(', ')} ms; ${each.toFixed(1)} ms for a picture`);
+    assert(each < 50, each + ' ms for a picture');
+    await page.context().close();
 };
 
 (async () => {
