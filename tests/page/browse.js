@@ -311,6 +311,16 @@ tests['a phone scrolls in one direction only'] = async () => {
     }
 };
 
+tests['a name of 300 characters makes no page wider than its window'] = async () => {
+    for (const width of [1280, 390]) {
+        const page = await open('long_names', { viewport: { width, height: 844 } });
+        await drawn(page);
+        await page.$$eval('section', all => all.forEach(s => s.style.contentVisibility = 'visible'));
+        assert.strictEqual(await page.evaluate(() => document.documentElement.scrollWidth), width);
+        await page.context().close();
+    }
+};
+
 tests['paper gets every row and the light theme'] = async () => {
     const page = await open('small', { colorScheme: 'dark' });
     await drawn(page);

@@ -366,6 +366,21 @@ def hostile():
     return p
 
 
+def long_names():
+    """Names without a place to break them, wherever there is one."""
+    p = small()
+    name = "phase/" + "x" * 294
+    p["summary"]["peak_memory_checkpoint"] = p["summary"]["checkpoints"][0] = name
+    for s in p["snapshots"]:
+        s["checkpoint_name"] = s["checkpoint_name"] and name
+    for key, part in (("tags", "tag"), ("scopes", "name"), ("scopes", "path"), ("devices", "label")):
+        for row in p[key]:
+            row[part] = name
+    p["strings"] = [name for _ in p["strings"]]
+    p["metadata"]["labels"] = name
+    return p
+
+
 def empty():
     return {"schema": "memlord/1"}
 
@@ -427,7 +442,7 @@ def instant():
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for make in (small, snapshots_only, large, hostile, empty, wild, early, crowd, instant):
+    for make in (small, snapshots_only, large, hostile, long_names, empty, wild, early, crowd, instant):
         with open(os.path.join(out, make.__name__ + ".json"), "w") as f:
             json.dump(make(), f)
 
