@@ -305,26 +305,47 @@ function read(raw) {
 
 const MAX_ROWS = 128; // per thread; what overlaps more deeply shares the last one
 
-/* Invocations by the moment they ended, for each scope: what an event of that end is about. */
+/* Invocations by the moment they ended, for each scope and for each thread of it: what an event of
+   that end is about. */
 function callsByEnd(p) {
     const calls = new Map();
-    for (const s of p.scopes.list) {
-        const list = s.calls.filter(c => num(c[0]) !== null && zero(c[1]) >= 0)
-            .map(c => ({ call: c, end: c[0] + zero(c[1]), used: false })).sort((a, b) => a.end - b.end);
-        calls.set(s.id, { list, ends: list.map(c => c.end) });
+    const keep = (key, c) => calls.has(key) ? calls.get(key).list.push(c) : calls.set(key, { list: [c] });
+    for (const s of p.scopes.list)
+        for (const call of s.calls) {
+            if (num(call[0]) === null || !(zero(call[1]) >= 0)) continue;
+            const c = { call, end: call[0] + zero(call[1]), used: false };
+            keep(s.id, c);
+            keep(s.id + ' ' + zero(call[2]), c);
+        }
+    for (const c of calls.values()) {
+        c.list.sort((a, b) => a.end - b.end);
+        c.ends = c.list.map(x => x.end);
     }
     return calls;
 }
 
-function takeCall(calls, id, end) {
-    const c = calls.get(id), near = 2000; // ns between two readings of the clock
-    if (!c) return null;
-    for (let i = above(c.ends, end - near - 1, 0, c.list.length); i < c.list.length && c.ends[i] <= end + near; i++)
-        if (!c.list[i].used) {
-            c.list[i].used = true;
-            return c.list[i].call;
-        }
-    return null;
+/* Of those that were there between the two, the invocation that ended nearest to `end`. */
+function nearest(calls, from, to, end) {
+    let best = null;
+    if (!calls) return null;
+    const off = c => Math.abs(c.end - end), first = above(calls.ends, from - 1, 0, calls.list.length);
+    for (const c of calls.list.slice(first, first + 64)) // no more overlap but in a profile that lies
+        if (!c.used && c.call[0] <= to && (!best || off(c) < off(best))) best = c;
+    return best;
+}
+
+/* The clock is read once for an event and once more for its invocation, and a thread can wait in
+   between as long as it likes; but a thread is in one invocation of a scope at a time. One that was
+   handed over may be another thread's, and is told by its end. */
+function takeCall(calls, id, thread, start, end) {
+    const near = 2000; // ns between two readings of the clock, as a rule
+    let c = nearest(calls.get(id + ' ' + thread), start === null ? end : start, end, end);
+    if (!c) {
+        c = nearest(calls.get(id), end - near, end, end);
+        if (!c || c.end > end + near) return null;
+    }
+    c.used = true;
+    return c.call;
 }
 
 /* Pairs begins with ends: of the same thread if there is one, else the scope was handed over.
@@ -362,15 +383,15 @@ function readSlices(p) {
         out.push({ scope: p.scopes.byId.get(id), thread, start, end: Math.max(end, start), delta, call });
     };
     eachPair(e, (id, thread, start, end, delta) => {
-        const call = end === null ? null : takeCall(calls, id, end);
+        const call = end === null ? null : takeCall(calls, id, thread, start, end);
         if (start === null) start = call ? call[0] : e.time[0];
         add(id, thread, start, end === null ? p.end : end, call && num(call[3]) !== null ? call[3] : delta, call);
         if (end === null) out[out.length - 1].running = true;
     });
     p.paired = out.length;
-    for (const [id, c] of calls)
-        for (const { call, end, used } of c.list)
-            if (!used) add(id, zero(call[2]), call[0], end, num(call[3]), call);
+    for (const s of p.scopes.list)
+        for (const { call, end, used } of calls.has(s.id) ? calls.get(s.id).list : [])
+            if (!used) add(s.id, zero(call[2]), call[0], end, num(call[3]), call);
     return layOut(out);
 }
 

@@ -124,6 +124,17 @@ tests['hovering over the timeline shows a scope with its times and delta'] = asy
     await page.context().close();
 };
 
+tests['an invocation is one with the events of its scope, however late its own time was taken'] = async () => {
+    const seen = [];
+    for (const name of ['small', 'delayed']) {
+        const page = await open(name);
+        seen.push(await page.$eval('#timeline .keys', e => e.textContent));
+        await page.context().close();
+    }
+    assert.match(seen[0], /^[\d,]+ invocations on 2 threads/);
+    assert.strictEqual(seen[1], seen[0]);
+};
+
 tests['the wheel zooms around the pointer, a drag pans'] = async () => {
     const page = await open('plain_small'), box = await place(page, '#lanes canvas');
     const [from, to] = await range(page), x = box.x + box.width * 0.6;

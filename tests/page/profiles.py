@@ -381,6 +381,15 @@ def long_names():
     return p
 
 
+def delayed():
+    """Threads that waited between an event of a scope's end and the end of the invocation."""
+    p = small()
+    for s in p["scopes"]:
+        for c in s["invocations"][::2]:
+            c[1] += 5000
+    return p
+
+
 def empty():
     return {"schema": "memlord/1"}
 
@@ -442,7 +451,7 @@ def instant():
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for make in (small, snapshots_only, large, hostile, long_names, empty, wild, early, crowd, instant):
+    for make in (small, snapshots_only, large, hostile, long_names, delayed, empty, wild, early, crowd, instant):
         with open(os.path.join(out, make.__name__ + ".json"), "w") as f:
             json.dump(make(), f)
 
