@@ -690,7 +690,7 @@ typedef int (*memlord_write_fn)(void *user, const void *data, size_t size);  /* 
     X(HEAPTRACK, "heaptrack", "calls, peak and what is live by site, for heaptrack_print")    \
     X(FOLDED, "folded", "live bytes by device, tag and site, for flamegraph.pl, speedscope")  \
     X(MEMORY_VIZ, "pickle", "a snapshot as PyTorch's, for pytorch.org/memory_viz")            \
-    X(CSV, "csv", "every live block, for a spreadsheet or a script")
+    X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")
 
 typedef enum memlord_format {
 #define MEMLORD_I_X(name, suffix, text) MEMLORD_FORMAT_##name,
@@ -1023,6 +1023,8 @@ MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_blo
 
 /* Names a piece of a live storage: a tensor in a weights buffer, a slot of a KV cache. Parts
    subdivide, they never add: no total changes. They go when removed, or with their storage.
+   Reports show them with it, but PROMETHEUS, which has no storages, and HEAPTRACK, where each
+   would be an allocation more.
    Errors: E_INVALID bytes 0, not inside the storage, or rank over 8; E_STATE it overlaps another
    part; E_UNKNOWN no such storage; E_NOMEM. Cost: under a us with 100,000 parts. */
 MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
@@ -13441,12 +13443,12 @@ static void memlord_i_json_events(memlord_i_report *r) {
 
 /* -- JSON: blocks, and all of it -- */
 
-static void memlord_i_json_parts(memlord_i_report *r, const memlord_block_info *b) {
+static MEMLORD_I_COLD void memlord_i_json_parts(memlord_i_report *r, uint32_t type,
+                                                uint64_t storage, int first) {
     uint64_t count, bytes, offset = 0;
     size_t i, n, seen = 0;
-    memlord_i_key(r->o, "parts", 0);
-    n = memlord_i_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 16, &count,
-                             &bytes);
+    memlord_i_key(r->o, "parts", first);
+    n = memlord_i_parts_copy(r->lord, type, storage, 0, r->part, 16, &count, &bytes);
     if (!n) {
         memlord_i_puts(r->o, "null");
         return;
@@ -13469,8 +13471,8 @@ static void memlord_i_json_parts(memlord_i_report *r, const memlord_block_info *
             offset = part->offset + 1;
         }
         n = n < 16 ? 0
-                   : memlord_i_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, offset,
-                                          r->part, 16, &count, &bytes);
+                   : memlord_i_parts_copy(r->lord, type, storage, offset, r->part, 16, &count,
+                                          &bytes);
     }
     memlord_i_puts(r->o, "]}");
 }
@@ -13494,7 +13496,7 @@ static void memlord_i_json_block(memlord_i_report *r, const memlord_block_info *
     memlord_i_json_shape(o, &b->meta);
     memlord_i_json_u64(o, "flags", b->meta.flags, 0);
     memlord_i_json_u64(o, "pending", b->pending != 0, 0);
-    memlord_i_json_parts(r, b);
+    memlord_i_json_parts(r, (uint32_t)b->device.type, b->storage, 0);
     memlord_i_puts(o, "}");
 }
 
@@ -14407,7 +14409,7 @@ static const char memlord_i_page_tail[][3847] = {
 typedef struct memlord_i_alive {
     uint64_t storage, bytes;
     uint32_t slot, site, tag, scope;
-    int pending;
+    int pending, parted; /* parted: it has parts */
 } memlord_i_alive;
 
 /* Live blocks of one site, tag, scope and device. */
@@ -14426,6 +14428,9 @@ typedef struct memlord_i_export {
     memlord_i_alive *alive;                /* of a shard */
     size_t alive_count, alive_cap;
     void (*put_group)(struct memlord_i_export *x, const memlord_i_group *group);
+    void (*put_part)(struct memlord_i_export *x, const memlord_part_info *part);
+    const memlord_i_alive *whole; /* whose parts these are */
+    uint64_t beside, parts;       /* its bytes no part has had so far; parts in all */
     memlord_i_group group[MEMLORD_I_GROUPS];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], more[MEMLORD_MAX_DEVICES + 1]; /* by slot */
     uint64_t written;                        /* pieces of a format that numbers them */
@@ -14473,6 +14478,7 @@ static MEMLORD_I_COLD int memlord_i_visit_alive(memlord *lord, const memlord_i_e
     b->scope = memlord_i_scope_of(lord, plain);
     if (b->scope > x->scopes) b->scope = 0;
     b->pending = memlord_i_is_pending(e->word2);
+    b->parted = (e->word2 & 1) && memlord_i_side_of(e->word2)->parts;
     return 0;
 }
 
@@ -14514,6 +14520,26 @@ static MEMLORD_I_COLD void memlord_i_alive_each(memlord_i_export *x, memlord_i_a
     }
 }
 
+/* Hands out the parts of a block; answers how many of its bytes are in none. What does not fit into
+   them is of another block, that has come there since. */
+static int memlord_i_export_part(void *user, const memlord_part_info *part) {
+    memlord_i_export *x = (memlord_i_export *)user;
+    if (part->bytes > x->beside) return 1;
+    x->beside -= part->bytes;
+    x->put_part(x, part);
+    x->parts++;
+    return x->o->failed;
+}
+static MEMLORD_I_COLD uint64_t memlord_i_export_parts(memlord_i_export *x,
+                                                      const memlord_i_alive *b) {
+    x->whole = b;
+    x->beside = b->bytes;
+    if (b->parted && x->put_part)
+        (void)memlord_parts_each(x->lord, memlord_i_export_device(x, b->slot), b->storage,
+                                 memlord_i_export_part, x);
+    return x->beside;
+}
+
 /* The group of a block, empty if it is new. There is room for so many; one that has to make way is
    written, and may come again: readers of the formats that have groups add equal ones up. */
 static MEMLORD_I_COLD memlord_i_group *memlord_i_group_at(memlord_i_export *x,
@@ -14538,7 +14564,7 @@ static MEMLORD_I_COLD memlord_i_group *memlord_i_group_at(memlord_i_export *x,
 static MEMLORD_I_COLD void memlord_i_group_add(memlord_i_export *x, const memlord_i_alive *b) {
     memlord_i_group *g = memlord_i_group_at(x, b);
     g->blocks++;
-    g->bytes += b->bytes;
+    g->bytes += memlord_i_export_parts(x, b);
 }
 static MEMLORD_I_COLD void memlord_i_groups_each(memlord_i_export *x,
                                                  void (*put)(memlord_i_export *,
@@ -14739,7 +14765,8 @@ static void memlord_i_put_le(memlord_i_out *o, uint64_t v, unsigned n) {
    moves, and 2048 more. "DEVICE snapshots" are those of the ledger. Scopes are slices of their
    threads: B and E from the ring, or, where it has none, X for the invocations that are
    remembered. A block whose beginning is in the ring is an async slice; one that lives on ends
-   with the file. Names are cut to 200 bytes. All but X come in the order of their time. -- */
+   with the file, and there has its parts, as JSON has them. Names are cut to 200 bytes. All but X
+   come in the order of their time. -- */
 
 #define MEMLORD_I_TRACE_TAGS    32
 #define MEMLORD_I_TRACE_SAMPLES 2048
@@ -14885,10 +14912,12 @@ static MEMLORD_I_COLD void memlord_i_trace_level(memlord_i_export *x, const meml
         memlord_i_trace_counter(x, slot, ns);
 }
 
-/* A block's slice begins (b), ends (e) or has something happen to it (n). */
-static MEMLORD_I_COLD void memlord_i_trace_life(memlord_i_export *x, const char *phase,
-                                                uint64_t what, uint64_t where, uint64_t storage,
-                                                uint32_t thread, uint64_t ns) {
+/* A block's slice begins (b), ends (e) or has something happen to it (n): up to the arguments that
+   only some have. */
+static MEMLORD_I_COLD void memlord_i_trace_life_open(memlord_i_export *x, const char *phase,
+                                                     uint64_t what, uint64_t where,
+                                                     uint64_t storage, uint32_t thread,
+                                                     uint64_t ns) {
     uint32_t slot = MEMLORD_I_NOTE_SLOT(what),
              tag = (uint32_t)(where >> 20) & MEMLORD_I_TAG_ROWS_MAX;
     const memlord_site *site =
@@ -14914,6 +14943,11 @@ static MEMLORD_I_COLD void memlord_i_trace_life(memlord_i_export *x, const char 
         memlord_i_json_u64(x->o, "line", site && site->line > 0 ? (uint64_t)site->line : 0, 0);
         memlord_i_trace_pair(x, "function", site ? site->function : NULL, 0);
     }
+}
+static MEMLORD_I_COLD void memlord_i_trace_life(memlord_i_export *x, const char *phase,
+                                                uint64_t what, uint64_t where, uint64_t storage,
+                                                uint32_t thread, uint64_t ns) {
+    memlord_i_trace_life_open(x, phase, what, where, storage, thread, ns);
     memlord_i_trace_close(x);
 }
 static MEMLORD_I_COLD void memlord_i_trace_block(memlord_i_export *x, const memlord_i_read *e,
@@ -15004,8 +15038,11 @@ static MEMLORD_I_COLD void memlord_i_trace_end(memlord_i_export *x) {
         }
     for (i = 0; i < x->fates; i++) {
         const memlord_i_fate *f = &x->fate[i];
-        if (f->what & MEMLORD_I_FATE_OPEN)
-            memlord_i_trace_life(x, "e", f->what, f->where, f->storage, 0, now);
+        if (!(f->what & MEMLORD_I_FATE_OPEN)) continue;
+        memlord_i_trace_life_open(x, "e", f->what, f->where, f->storage, 0, now);
+        memlord_i_json_parts(x->r, x->lord->slot_type[MEMLORD_I_NOTE_SLOT(f->what)], f->storage,
+                             1);
+        memlord_i_trace_close(x);
     }
     for (i = 1; i <= x->devices; i++) memlord_i_trace_counter(x, (uint32_t)i, now);
 }
@@ -15049,7 +15086,8 @@ static MEMLORD_I_COLD void memlord_i_trace_json(memlord_i_export *x) {
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
    Units are bytes and seconds. Every sample is of one device or place, never of a sum, so that
    sum() in a query is right; an empty tag is what no tag holds. Counters start over at
-   memlord_reset, as counters may. Sites are left out: they would be a series each. -- */
+   memlord_reset, as counters may. Sites, blocks and their parts are left out: they would be a
+   series each. -- */
 
 #define MEMLORD_I_PROM_allocated          "live_bytes"
 #define MEMLORD_I_PROM_pending            "pending_bytes"
@@ -15321,7 +15359,10 @@ static MEMLORD_I_COLD void memlord_i_prometheus(memlord_i_export *x) {
    A line a block, ended by CR LF, below a line of names. Text is as in TEXT: controls and what is
    not UTF-8 are question marks, so that a block stays one line. What a spreadsheet would take for
    a formula (= + - @ in front; names come from model files) has an apostrophe before it, as has
-   what begins with one: who reads it takes one off. `shape` reads as JSON. -- */
+   what begins with one: who reads it takes one off. `shape` reads as JSON. Below a block come its
+   parts, a line each, with its device, storage and site, and what else they have of their own:
+   those have a `part_bytes` (and where they begin), and 0 in `bytes` and `refs`, so that `bytes`
+   add up to what is live. -- */
 
 static MEMLORD_I_COLD void memlord_i_csv_text(memlord_i_out *o, const char *text) {
     memlord_i_puts(o, ",");
@@ -15336,9 +15377,9 @@ static void memlord_i_csv_u64(memlord_i_out *o, uint64_t v) {
     memlord_i_put_u64(o, v);
 }
 
-static MEMLORD_I_COLD int memlord_i_csv_block(void *user, const memlord_block_info *b) {
-    memlord_i_export *x = (memlord_i_export *)user;
-    memlord_i_out *o = x->o;
+/* A line of the table: a block, or a part as a block of no bytes. */
+static MEMLORD_I_COLD void memlord_i_csv_line(memlord_i_out *o, const memlord_block_info *b,
+                                              const memlord_part_info *part) {
     uint32_t i;
     memlord_i_put_device(o, b->device);
     memlord_i_puts(o, ",0x");
@@ -15361,8 +15402,27 @@ static MEMLORD_I_COLD int memlord_i_csv_block(void *user, const memlord_block_in
     memlord_i_csv_text(o, b->site ? b->site->file : NULL);
     memlord_i_csv_u64(o, b->site && b->site->line > 0 ? (uint64_t)b->site->line : 0);
     memlord_i_csv_text(o, b->site ? b->site->function : NULL);
-    memlord_i_puts(o, "\r\n");
-    return o->failed;
+    if (part) {
+        memlord_i_csv_u64(o, part->offset);
+        memlord_i_csv_u64(o, part->bytes);
+    }
+    memlord_i_puts(o, part ? "\r\n" : ",,\r\n");
+}
+static MEMLORD_I_COLD int memlord_i_csv_part(void *user, const memlord_part_info *part) {
+    memlord_i_export *x = (memlord_i_export *)user;
+    memlord_block_info b = *(const memlord_block_info *)x->table;
+    b.bytes = b.refs = 0;
+    b.meta = part->meta;
+    b.tag = part->meta.tag;
+    memlord_i_csv_line(x->o, &b, part);
+    return x->o->failed;
+}
+static MEMLORD_I_COLD int memlord_i_csv_block(void *user, const memlord_block_info *b) {
+    memlord_i_export *x = (memlord_i_export *)user;
+    memlord_i_csv_line(x->o, b, NULL);
+    x->table = (void *)(uintptr_t)b;
+    (void)memlord_parts_each(x->lord, b->device, b->storage, memlord_i_csv_part, x);
+    return x->o->failed;
 }
 
 static MEMLORD_I_COLD void memlord_i_csv(memlord_i_export *x) {
@@ -15371,14 +15431,15 @@ static MEMLORD_I_COLD void memlord_i_csv(memlord_i_export *x) {
     memset(&all, 0, sizeof all);
     all.sel = memlord_device_all();
     memlord_i_puts(x->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
-                         "flags,file,line,function\r\n");
+                         "flags,file,line,function,part_offset,part_bytes\r\n");
     x->r->result = memlord_i_each(x->lord, &all, memlord_i_csv_block, x, &seen);
 }
 
 /* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each.
-   The bytes live now. A frame that is not known is left out; in the others a semicolon becomes a
-   colon. Equal stacks may come on several lines, which readers add up. -- */
+   The bytes live now; those of a part have the part's name as one frame more. A frame that is not
+   known is left out; in the others a semicolon becomes a colon. Equal stacks may come on several
+   lines, which readers add up. -- */
 
 /* From the outermost on; a path is at most as deep as scopes nest. */
 static MEMLORD_I_COLD void memlord_i_folded_scopes(memlord_i_export *x, uint32_t id) {
@@ -15392,17 +15453,18 @@ static MEMLORD_I_COLD void memlord_i_folded_scopes(memlord_i_export *x, uint32_t
         memlord_i_puts(x->o, ";");
     }
 }
-static MEMLORD_I_COLD void memlord_i_folded_group(memlord_i_export *x, const memlord_i_group *g) {
+static MEMLORD_I_COLD void memlord_i_folded_line(memlord_i_export *x, const memlord_i_alive *of,
+                                                 const memlord_meta *part, uint64_t bytes) {
     memlord_i_out *o = x->o;
-    const memlord_site *site = memlord_i_row_site(x->lord, g->of.site);
-    if (!g->bytes) return;
-    memlord_i_put_device(o, memlord_i_export_device(x, g->of.slot));
+    const memlord_site *site = memlord_i_row_site(x->lord, of->site);
+    if (!bytes) return;
+    memlord_i_put_device(o, memlord_i_export_device(x, of->slot));
     memlord_i_puts(o, ";");
-    if (g->of.tag) {
-        memlord_i_put_word(o, memlord_i_export_tag(x, g->of.tag), ';', ":");
+    if (of->tag) {
+        memlord_i_put_word(o, memlord_i_export_tag(x, of->tag), ';', ":");
         memlord_i_puts(o, ";");
     }
-    if (g->of.scope) memlord_i_folded_scopes(x, g->of.scope);
+    if (of->scope) memlord_i_folded_scopes(x, of->scope);
     if (!site || (!site->function[0] && !site->file[0])) {
         memlord_i_puts(o, "(unknown)");
     } else {
@@ -15414,13 +15476,24 @@ static MEMLORD_I_COLD void memlord_i_folded_group(memlord_i_export *x, const mem
             memlord_i_put_u64(o, (uint64_t)site->line);
         }
     }
+    if (part) {
+        memlord_i_puts(o, ";");
+        memlord_i_put_word(o, part->name ? part->name : "(part)", ';', ":");
+    }
     memlord_i_puts(o, " ");
-    memlord_i_put_u64(o, g->bytes);
+    memlord_i_put_u64(o, bytes);
     memlord_i_puts(o, "\n");
+}
+static void memlord_i_folded_group(memlord_i_export *x, const memlord_i_group *g) {
+    memlord_i_folded_line(x, &g->of, NULL, g->bytes);
+}
+static void memlord_i_folded_part(memlord_i_export *x, const memlord_part_info *part) {
+    memlord_i_folded_line(x, x->whole, &part->meta, part->bytes);
 }
 
 static MEMLORD_I_COLD void memlord_i_folded(memlord_i_export *x) {
     uint32_t slot;
+    x->put_part = memlord_i_folded_part;
     memlord_i_groups_each(x, memlord_i_folded_group);
     for (slot = 1; slot <= x->devices; slot++) {
         uint64_t arena = memlord_i_u64_load(&memlord_i_device_at(x->lord, slot)->arena);
@@ -15436,9 +15509,10 @@ static MEMLORD_I_COLD void memlord_i_folded(memlord_i_export *x) {
       profile.proto).
    Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
    live blocks (inuse_...), with labels for the device and, where blocks have one, the tag; the
-   scopes a block was allocated in are the callers of its site. What has no site is "(unknown)",
-   an arena's balance "(arena)". Functions and locations are numbered as site rows are, scopes
-   behind them; strings in the order of memlord_i_pprof_strings. -- */
+   scopes a block was allocated in are the callers of its site, which calls the block's parts:
+   their bytes are theirs alone, and no object. What has no site is "(unknown)", an arena's balance
+   "(arena)". Functions and locations are numbered as site rows are, scopes behind them, then parts
+   as they come up; strings in the order of memlord_i_pprof_strings, those of parts behind. -- */
 
 static const char *const memlord_i_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -15484,11 +15558,11 @@ static MEMLORD_I_COLD void memlord_i_pb_pair(memlord_i_out *o, unsigned field, u
 }
 
 /* A sample: allocations, their bytes, live blocks, theirs. Locations 1 and 2 behind the sites are
-   "(unknown)" and "(arena)", then come scopes. */
-static MEMLORD_I_COLD void memlord_i_pprof_sample(memlord_i_export *x, uint32_t location,
-                                                  const memlord_i_alive *of,
+   "(unknown)" and "(arena)", then come scopes. `part` is a part's location, 0 none. */
+static MEMLORD_I_COLD void memlord_i_pprof_sample(memlord_i_export *x, uint64_t part,
+                                                  uint32_t location, const memlord_i_alive *of,
                                                   const uint64_t value[4]) {
-    char buf[512], values[48], places[(MEMLORD_I_SCOPE_DEPTH + 2) * 5];
+    char buf[512], values[48], places[(MEMLORD_I_SCOPE_DEPTH + 2) * 5 + 10];
     const memlord_i_scope *scope = of->scope ? memlord_i_scope_at(x->lord, of->scope) : NULL;
     memlord_i_out m, v, p;
     unsigned i;
@@ -15496,6 +15570,7 @@ static MEMLORD_I_COLD void memlord_i_pprof_sample(memlord_i_export *x, uint32_t 
     memlord_i_out_buffer(&v, values, sizeof values);
     memlord_i_out_buffer(&p, places, sizeof places);
     for (i = 0; i < 4; i++) memlord_i_pb_varint(&v, value[i] > INT64_MAX ? INT64_MAX : value[i]);
+    if (part) memlord_i_pb_varint(&p, part);
     memlord_i_pb_varint(&p, location);
     for (; scope; scope = scope->parent) memlord_i_pb_varint(&p, x->sites + 2 + scope->id);
     memlord_i_pb_message(&m, 1, &p);
@@ -15509,7 +15584,7 @@ static MEMLORD_I_COLD void memlord_i_pprof_group(memlord_i_export *x, const meml
     uint64_t value[4] = {0, 0, 0, 0};
     value[2] = g->blocks;
     value[3] = g->bytes;
-    memlord_i_pprof_sample(x, g->of.site ? g->of.site : x->sites + 1, &g->of, value);
+    memlord_i_pprof_sample(x, 0, g->of.site ? g->of.site : x->sites + 1, &g->of, value);
 }
 
 /* What was allocated: by sites, and on each device beyond them. */
@@ -15526,7 +15601,7 @@ static MEMLORD_I_COLD void memlord_i_pprof_allocated(memlord_i_export *x) {
         value[1] = s.alloc_bytes;
         x->sum[of.slot] += s.allocs;
         x->more[of.slot] += s.alloc_bytes;
-        if (s.allocs | s.alloc_bytes) memlord_i_pprof_sample(x, i, &of, value);
+        if (s.allocs | s.alloc_bytes) memlord_i_pprof_sample(x, 0, i, &of, value);
     }
     for (i = 1; i <= x->devices; i++) {
         const memlord_stats *s = &x->r->stat[i - 1];
@@ -15534,15 +15609,15 @@ static MEMLORD_I_COLD void memlord_i_pprof_allocated(memlord_i_export *x) {
         of.slot = i;
         if (s->allocs > x->sum[i]) value[0] = s->allocs - x->sum[i];
         if (s->total_allocated > x->more[i]) value[1] = s->total_allocated - x->more[i];
-        if (value[0] | value[1]) memlord_i_pprof_sample(x, x->sites + 1, &of, value);
+        if (value[0] | value[1]) memlord_i_pprof_sample(x, 0, x->sites + 1, &of, value);
         value[0] = value[1] = 0;
         value[3] = memlord_i_u64_load(&memlord_i_device_at(x->lord, i)->arena);
-        if (value[3]) memlord_i_pprof_sample(x, x->sites + 2, &of, value);
+        if (value[3]) memlord_i_pprof_sample(x, 0, x->sites + 2, &of, value);
     }
 }
 
 /* Location and function `id`, named by strings. */
-static MEMLORD_I_COLD void memlord_i_pprof_function(memlord_i_out *o, uint32_t id, uint64_t name,
+static MEMLORD_I_COLD void memlord_i_pprof_function(memlord_i_out *o, uint64_t id, uint64_t name,
                                                     uint64_t file, uint64_t line) {
     char buf[64], inner[32];
     memlord_i_out m, l;
@@ -15579,13 +15654,22 @@ static MEMLORD_I_COLD void memlord_i_pprof_strings(memlord_i_export *x) {
         memlord_i_pb_string(x->o, memlord_i_scope_at(x->lord, i)->name);
 }
 
+static MEMLORD_I_COLD void memlord_i_pprof_part(memlord_i_export *x,
+                                                const memlord_part_info *part) {
+    uint64_t id = (uint64_t)x->sites + x->scopes + 3 + x->parts, value[4] = {0, 0, 0, 0};
+    uint32_t site = x->whole->site;
+    memlord_i_pb_string(x->o, part->meta.name ? part->meta.name : "(part)");
+    memlord_i_pprof_function(x->o, id, x->written + x->parts, 0, 0);
+    value[3] = part->bytes;
+    memlord_i_pprof_sample(x, id, site ? site : x->sites + 1, x->whole, value);
+}
+
 static MEMLORD_I_COLD void memlord_i_pprof(memlord_i_export *x) {
     uint64_t at = MEMLORD_I_WORDS + (uint64_t)x->devices + x->tags;
     uint32_t i;
     for (i = 1; i <= 5; i += 2) memlord_i_pb_pair(x->o, 1, i, i == 1 || i == 5 ? 2 : 4);
     memlord_i_pb_pair(x->o, 1, 6, 4);
-    memlord_i_pprof_allocated(x);
-    memlord_i_groups_each(x, memlord_i_pprof_group);
+    memlord_i_pprof_strings(x);
     for (i = 1; i <= x->sites && !x->o->failed; i++) {
         int line = memlord_i_row_site(x->lord, i)->line;
         memlord_i_pprof_function(x->o, i, at, at + 1, line > 0 ? (uint64_t)line : 0);
@@ -15594,7 +15678,10 @@ static MEMLORD_I_COLD void memlord_i_pprof(memlord_i_export *x) {
     memlord_i_pprof_function(x->o, x->sites + 1, MEMLORD_I_WORD_UNKNOWN, 0, 0);
     memlord_i_pprof_function(x->o, x->sites + 2, MEMLORD_I_WORD_ARENA, 0, 0);
     for (i = 1; i <= x->scopes; i++) memlord_i_pprof_function(x->o, x->sites + 2 + i, at++, 0, 0);
-    memlord_i_pprof_strings(x);
+    x->written = at;
+    x->put_part = memlord_i_pprof_part;
+    memlord_i_pprof_allocated(x);
+    memlord_i_groups_each(x, memlord_i_pprof_group);
     memlord_i_pb_u64(x->o, 9, memlord_i_wall_now());
     memlord_i_pb_pair(x->o, 11, 7, 4);
     memlord_i_pb_u64(x->o, 12, 1);
@@ -15608,7 +15695,8 @@ static MEMLORD_I_COLD void memlord_i_pprof(memlord_i_export *x) {
    a temporary); then every live block; then what each device lacks to its peak, as one block
    that is freed again. So calls, what is consumed at the peak, and what leaks (is live) are the
    ledger's own; times are not. At most MEMLORD_I_GONE pieces, fewer for each site in the same
-   measure. Modules are devices; the scopes a live block was allocated in are its callers. -- */
+   measure. Modules are devices; the scopes a live block was allocated in are its callers. Parts
+   are not in it, as each would be an allocation more. -- */
 
 #define MEMLORD_I_GONE 1048576u
 
@@ -15827,7 +15915,8 @@ static MEMLORD_I_COLD void memlord_i_heaptrack(memlord_i_export *x) {
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
    Every block is a segment of its own, so that its bytes lie in one at every step; a device's
    arena is one too, at an address no block has. Blocks of no bytes are left out. A block's site
-   is its frame, with its scopes as callers, its tag its category. CUDA devices keep their index;
+   is its frame, with its scopes as callers, its tag its category; its parts are listed under
+   "parts", which viewers skip. CUDA devices keep their index;
    the others come after them, as "memlord" lists. Traces are of the ring; where it knows a
    storage, what it says last is what the segments say, so that viewers can walk back from them.
    Memo: the words, then tags, sites and scopes by number. -- */
@@ -15840,7 +15929,8 @@ static MEMLORD_I_COLD void memlord_i_heaptrack(memlord_i_export *x) {
                 X(active_allocated) X(active_pending_free) X(action) X(addr) X(time_us)            \
                     X(category) X(alloc) X(free_requested) X(free_completed) X(segment_alloc)      \
                         X(segment_free) X(snapshot) X(oom) X(device_free) X(name) X(filename)      \
-                            X(line) X(unknown) X(version) X(devices) X(tags) X(sites) X(scopes)
+                            X(line) X(unknown) X(version) X(devices) X(tags) X(sites) X(scopes)    \
+                                X(parts) X(offset)
 enum {
 #define MEMLORD_I_X(word) MEMLORD_I_VIZ_##word,
     MEMLORD_I_VIZ_WORDS(MEMLORD_I_X)
@@ -15985,6 +16075,17 @@ static MEMLORD_I_COLD void memlord_i_viz_names(memlord_i_export *x) {
     memlord_i_puts(o, "u");
 }
 
+/* The next item of a block's list. */
+static MEMLORD_I_COLD void memlord_i_viz_part(memlord_i_export *x, const memlord_part_info *part) {
+    memlord_i_viz_item(x->o, x->parts);
+    memlord_i_puts(x->o, "}(");
+    memlord_i_viz_word(x, MEMLORD_I_VIZ_name);
+    memlord_i_viz_text(x->o, part->meta.name ? part->meta.name : "");
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_offset, part->offset);
+    memlord_i_viz_pair(x, MEMLORD_I_VIZ_size, part->bytes);
+    memlord_i_puts(x->o, "u");
+}
+
 /* A segment with its block. */
 static MEMLORD_I_COLD void memlord_i_viz_segment(memlord_i_export *x, const memlord_i_alive *b) {
     memlord_i_out *o = x->o;
@@ -16018,6 +16119,13 @@ static MEMLORD_I_COLD void memlord_i_viz_segment(memlord_i_export *x, const meml
                          b->pending ? MEMLORD_I_VIZ_active_pending_free
                                     : MEMLORD_I_VIZ_active_allocated);
     memlord_i_viz_frames(x, b->site, b->scope);
+    if (b->parted) {
+        memlord_i_viz_word(x, MEMLORD_I_VIZ_parts);
+        memlord_i_puts(o, "]");
+        x->parts = 0;
+        (void)memlord_i_export_parts(x, b);
+        memlord_i_viz_list_end(o, x->parts);
+    }
     memlord_i_puts(o, "uau");
 }
 
@@ -16150,6 +16258,7 @@ static MEMLORD_I_COLD void memlord_i_memory_viz(memlord_i_export *x) {
     memlord_i_viz_names(x);
     memlord_i_viz_word(x, MEMLORD_I_VIZ_segments);
     memlord_i_puts(x->o, "]");
+    x->put_part = memlord_i_viz_part;
     memlord_i_fates_begin(x);
     memlord_i_alive_each(x, memlord_i_viz_alive);
     memlord_i_viz_others(x);

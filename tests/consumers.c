@@ -23,6 +23,19 @@ static int never(void *user) {
     return 0;
 }
 
+/* Heads of a layer, of 4096 bytes each, beside some that are in none. */
+static void parts(memlord_device card, uint64_t storage, uint64_t n) {
+    memlord_meta meta;
+    char name[64];
+    uint64_t k;
+    memset(&meta, 0, sizeof meta);
+    meta.name = name;
+    for (k = 0; k < n; k++) {
+        snprintf(name, sizeof name, "head; %d", (int)k);
+        memlord_part_add(lord, card, storage, k * 8192, 4096, &meta);
+    }
+}
+
 /* Two cards: layers of weights through pinned memory, caches that grow, scratch that comes and
    goes. Storages repeat from card to card only where a real allocator's could. */
 static void load(memlord_device card, uint64_t base) {
@@ -43,6 +56,7 @@ static void load(memlord_device card, uint64_t base) {
                           MEMLORD_SITE());
             memlord_alloc(lord, card, base + (i << 28), 8192 * (4096 + i), MEMLORD_SITE());
             memlord_block_describe(lord, card, base + (i << 28), &meta);
+            parts(card, base + (i << 28), 1 + i * 50); /* to more than a batch of a pickle */
             memlord_free(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), staging,
                          MEMLORD_SITE());
         }

@@ -21,6 +21,9 @@ def same(what, found, wanted):
     assert found == wanted, f"{what}: {found} instead of {wanted}"
 
 
+PARTS = 2 * sum(1 + 50 * i for i in range(48))  # of 4096 bytes: tests/consumers.c
+
+
 def check_json():
     report = json.load(open(path("json")))
     same("allocated", report["total"]["allocated"], stats["allocated"])
@@ -28,7 +31,11 @@ def check_json():
 
 def check_csv():
     rows = list(csv.DictReader(open(path("csv"), newline=""), strict=True))
-    same("blocks", len(rows), stats["live_blocks"])
+    parts = [r for r in rows if r["part_bytes"]]
+    same("blocks", len(rows) - len(parts), stats["live_blocks"])
+    same("parts", len(parts), PARTS)
+    same("bytes of parts", sum(int(r["part_bytes"]) for r in parts), PARTS * 4096)
+    assert parts[0]["storage"] == rows[rows.index(parts[0]) - 1]["storage"], parts[0]
     arenas = sum(d["arena"] for d in json.load(open(path("json")))["devices"])
     same("bytes", sum(int(r["bytes"]) for r in rows) + arenas, stats["allocated"])
     same("pending", sum(int(r["bytes"]) for r in rows if r["pending"] == "1"), stats["pending"])
@@ -42,13 +49,15 @@ def check_csv():
 
 
 def check_folded():
-    total, frames = 0, set()
+    total, frames, parts = 0, set(), 0
     for line in open(path("folded"), newline="\n"):
         stack, size = line.rstrip("\n").rsplit(" ", 1)
         assert all(stack.split(";")), line
         frames.update(stack.split(";"))
+        parts += ";head: " in stack
         total += int(size)
     same("bytes", total, stats["allocated"])
+    same("parts", parts, PARTS)
     for frame in "cuda:0", "cuda:1", "cpu", "weights", "decode", "(arena)", "(unknown)":
         assert frame in frames, frame
 
@@ -96,6 +105,7 @@ def snapshot_blocks(snapshot):
             at += b["size"]
             assert b["state"] in ("active_allocated", "active_pending_free"), b
             assert b["address"] not in devices[s["device"]], b
+            assert sum(p["size"] for p in b.get("parts", [])) <= b["size"], b
             devices[s["device"]][b["address"]] = (b["size"], b["state"] == "active_pending_free")
         active = sum(b["size"] for b in s["blocks"])
         same("active", s["active_size"], active)
@@ -148,6 +158,7 @@ def check_pickle():
     blocks = snapshot_blocks(snapshot)
     same("live", sum(s for d in blocks.values() for s, _ in d.values()), stats["allocated"])
     same("pending", sum(s for d in blocks.values() for s, p in d.values() if p), stats["pending"])
+    same("parts", sum(len(s["blocks"][0].get("parts", [])) for s in snapshot["segments"]), PARTS)
     numbers = snapshot["memlord"]["devices"]
     same("cuda:1", numbers["cuda:1"], 1)
     assert numbers["cpu"] > 1, numbers

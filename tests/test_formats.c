@@ -109,7 +109,7 @@ static void read_prometheus(const test_text *text, reading *r) {
 
 /* -- CSV: as many fields in every line; quotes doubled -- */
 
-#define CSV_FIELDS 15
+#define CSV_FIELDS 17
 
 /* The n-th field of a line, unquoted; answers where the next line begins. */
 static const char *csv_line(const char *s, char field[CSV_FIELDS][256], size_t *n) {
@@ -469,6 +469,12 @@ static void read_all(memlord *lord) {
     for (i = 0; i < FORMATS; i++) (void)read_of(lord, formats[i]);
 }
 
+static size_t count_of(const test_text *text, const char *piece) {
+    size_t i, n = 0, size = strlen(piece);
+    for (i = 0; i + size <= text->size; i++) n += !memcmp(text->data + i, piece, size);
+    return n;
+}
+
 static int contains(memlord *lord, memlord_format format, const char *piece) {
     test_text text = written(lord, format);
     int found = strstr(text.data, piece) != NULL;
@@ -687,14 +693,55 @@ static void a_table_has_a_line_a_block(void **state) {
     assert_string_equal(field[12], "src/load.c");
     assert_string_equal(field[13], "10");
     assert_string_equal(field[14], "load");
+    assert_string_equal(field[16], "");
     assert_string_equal(s, "");
     free(text.data);
 }
 
-static size_t count_of(const test_text *text, const char *piece) {
-    size_t i, n = 0, size = strlen(piece);
-    for (i = 0; i + size <= text->size; i++) n += !memcmp(text->data + i, piece, size);
-    return n;
+/* 1000 = 600 with a name + 100 without one + 300 that are in no part. */
+static void fill_parts(memlord *lord) {
+    memlord_meta meta;
+    fill(lord);
+    memset(&meta, 0, sizeof meta);
+    meta.name = "blk.0.attn_q";
+    meta.tag = "q4_0";
+    assert_ok(memlord_part_add(lord, cuda(1), 0x1000, 200, 600, &meta));
+    assert_ok(memlord_part_add(lord, cuda(1), 0x1000, 0, 100, NULL));
+}
+
+static void parts_divide_their_block_and_add_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    size_t i;
+    fill_parts(lord);
+    for (i = 0; i < FORMATS; i++) {
+        reading r = read_of(lord, formats[i]);
+        if (formats[i] == MEMLORD_FORMAT_TRACE) continue;
+        assert_int_equal(r.bytes, formats[i] == MEMLORD_FORMAT_CSV ? 1427 - 50 : 1427);
+        if (formats[i] == MEMLORD_FORMAT_PPROF) assert_int_equal(r.value[2], 3);
+        if (formats[i] == MEMLORD_FORMAT_CSV) assert_int_equal(r.rows, 1 + 3 + 2);
+    }
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED,
+                         "cuda:1;weights;forward;load src/load.c:10;blk.0.attn_q 600\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "src/load.c:10;(part) 100\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "src/load.c:10 300\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_CSV,
+                         "\r\ncuda:1,0x1000,0,0,0,0,\"q4_0\",\"forward\",\"blk.0.attn_q\",,,0,"
+                         "\"src/load.c\",10,\"load\",200,600\r\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_TRACE,
+                         "\"parts\":{\"count\":2,\"bytes\":700,\"listed\":["));
+}
+
+static void parts_are_in_what_has_no_lines(void **state) {
+    memlord *lord = test_lord(state);
+    test_text text;
+    fill_parts(lord);
+    text = written(lord, MEMLORD_FORMAT_PPROF);
+    assert_int_equal(count_of(&text, "blk.0.attn_q"), 1);
+    assert_int_equal(count_of(&text, "(part)"), 1);
+    free(text.data);
+    text = written(lord, MEMLORD_FORMAT_MEMORY_VIZ);
+    assert_int_equal(count_of(&text, "blk.0.attn_q"), 1);
+    free(text.data);
 }
 
 static void a_timeline_has_lives_scopes_levels_and_checkpoints(void **state) {
@@ -1076,6 +1123,26 @@ static void a_hundred_thousand_blocks_take_no_more_memory(void **state) {
     }
 }
 
+static void a_hundred_thousand_parts_take_no_more_memory(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t i, before;
+    size_t k;
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 1000000, &load_site));
+    for (i = 0; i < 100000; i++)
+        assert_ok(memlord_part_add(t->lord, cuda(0), 0x1000, i * 10, 9, NULL));
+    before = t->heap.bytes;
+    for (k = 0; k < FORMATS; k++) {
+        watched w;
+        memset(&w, 0, sizeof w);
+        w.heap = &t->heap;
+        assert_ok(memlord_write(t->lord, formats[k], watch, &w));
+        assert_true(w.highest - before <= (uint64_t)1 << 20);
+        assert_true(w.largest <= 8192);
+        if (formats[k] != MEMLORD_FORMAT_TRACE && formats[k] != MEMLORD_FORMAT_PROMETHEUS)
+            assert_int_equal(read_of(t->lord, formats[k]).bytes, 1000000);
+    }
+}
+
 static void writing_again_takes_no_more_memory(void **state) {
     test_case *t = (test_case *)*state;
     uint64_t before;
@@ -1100,6 +1167,8 @@ int main(void) {
         TEST_SITES(more_pieces_than_heaptrack_gets_are_fewer_of_each),
         TEST_SITES(stacks_are_device_tag_scope_and_site),
         TEST_SITES(a_table_has_a_line_a_block),
+        TEST_SITES(parts_divide_their_block_and_add_nothing),
+        TEST_SITES(parts_are_in_what_has_no_lines),
         TEST_SITES(a_timeline_has_lives_scopes_levels_and_checkpoints),
         TEST_SITES(without_events_a_timeline_has_what_scopes_remember),
         TEST_SITES(a_pending_block_is_one_a_viewer_shows_as_such),
@@ -1117,6 +1186,7 @@ int main(void) {
         TEST_SITES(what_is_written_while_threads_work_is_in_itself_right),
         TEST_SITES(a_writer_may_call_the_ledger),
         TEST_SITES(a_hundred_thousand_blocks_take_no_more_memory),
+        TEST_SITES(a_hundred_thousand_parts_take_no_more_memory),
         TEST_SITES(writing_again_takes_no_more_memory),
     };
     return cmocka_run_group_tests_name("formats", tests, NULL, NULL);
