@@ -183,7 +183,8 @@
     changed nothing but the anomaly and drop counters. Results may be ignored. MemLord
     never prints (unless MEMLORD_DEBUG asks for it), asserts, aborts or exits.
 
-    Mistakes of the host are anomalies: counted per device and shown in every report.
+    Mistakes of the host are anomalies: counted per device and shown in every report but
+    FOLDED and CSV, whose readers know no comments.
         unknown_frees          a free, release or realloc of a storage not live
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
@@ -11449,6 +11450,26 @@ static uint64_t *memlord_i_stat_of(memlord_stats *stats, size_t i) {
     return (uint64_t *)(void *)((char *)stats + memlord_i_stat_at[i]);
 }
 
+/* Their names and kinds; behind them what is not there of the ledger as a whole: without room, or
+   no longer kept. */
+enum { MEMLORD_I_KIND_LIVE, MEMLORD_I_KIND_PEAK, MEMLORD_I_KIND_COUNT, MEMLORD_I_KIND_ODD };
+#define MEMLORD_I_LOST 3
+static const char *const memlord_i_stat_names[] = {
+#define MEMLORD_I_X(name, kind, text) #name,
+    MEMLORD_I_STATS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    "dropped_scopes", "dropped_scope_invocations", "dropped_snapshots"};
+static const unsigned char memlord_i_stat_kinds[MEMLORD_I_STAT_COUNT] = {
+#define MEMLORD_I_X(name, kind, text) MEMLORD_I_KIND_##kind,
+    MEMLORD_I_STATS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+};
+static MEMLORD_I_COLD uint64_t memlord_i_lost(memlord *lord, size_t i) {
+    return i == 0   ? memlord_i_u64_load(&lord->lost_scopes)
+           : i == 1 ? memlord_i_invocations_gone(lord)
+                    : memlord_i_u64_load(&lord->lost_snapshots);
+}
+
 static MEMLORD_I_COLD void memlord_i_stats(memlord *lord, uint32_t slot, memlord_stats *out) {
     size_t i;
     memlord_i_device *device = memlord_i_device_at(lord, slot);
@@ -12600,9 +12621,8 @@ static void memlord_i_text_balance(memlord_i_report *r, const memlord_i_place_li
 
 /* What is not a device's and is not there: without room, or no longer kept. */
 static void memlord_i_text_lost(memlord_i_report *r) {
-    const uint64_t scopes = memlord_i_u64_load(&r->lord->lost_scopes);
-    const uint64_t invocations = memlord_i_invocations_gone(r->lord);
-    const uint64_t snapshots = memlord_i_u64_load(&r->lord->lost_snapshots);
+    const uint64_t scopes = memlord_i_lost(r->lord, 0), invocations = memlord_i_lost(r->lord, 1),
+                   snapshots = memlord_i_lost(r->lord, 2);
     if (scopes) {
         memlord_i_puts(r->o, "no room for ");
         memlord_i_put_u64(r->o, scopes);
@@ -12616,27 +12636,42 @@ static void memlord_i_text_lost(memlord_i_report *r) {
     memlord_i_puts(r->o, " snapshots\n");
 }
 
-enum { MEMLORD_I_KIND_LIVE, MEMLORD_I_KIND_PEAK, MEMLORD_I_KIND_COUNT, MEMLORD_I_KIND_ODD };
+/* The next anomaly or drop there is of a device, slot 0 of all: its name and number, *i from 0 on.
+   Before `end`: with MEMLORD_I_LOST, those of the ledger too. NULL: no more. */
+static MEMLORD_I_COLD const char *memlord_i_odd_next(memlord_i_report *r, uint32_t slot, size_t end,
+                                                     size_t *i, uint64_t *v) {
+    memlord_stats *s = slot ? &r->stat[slot - 1] : &r->total;
+    while (*i < end) {
+        size_t at = (*i)++;
+        if (at < MEMLORD_I_STAT_COUNT && memlord_i_stat_kinds[at] != MEMLORD_I_KIND_ODD) continue;
+        if (at >= MEMLORD_I_STAT_COUNT && slot) break;
+        *v = at < MEMLORD_I_STAT_COUNT ? *memlord_i_stat_of(s, at)
+                                       : memlord_i_lost(r->lord, at - MEMLORD_I_STAT_COUNT);
+        if (*v) return memlord_i_stat_names[at];
+    }
+    return NULL;
+}
+static memlord_device memlord_i_odd_device(const memlord_i_report *r, uint32_t slot) {
+    return slot ? memlord_i_device_at(r->lord, slot)->device : memlord_device_all();
+}
 
 /* One line, whatever the number of anomalies; each device's own are in the second part. */
-static void memlord_i_text_odd(memlord_i_report *r, const memlord_stats *s, const char *head,
-                               memlord_device d) {
-    const char *before = NULL;
-#define MEMLORD_I_X(name, kind, text)                                                         \
-    if (MEMLORD_I_KIND_##kind == MEMLORD_I_KIND_ODD && s->name) {                             \
-        if (!before) {                                                                        \
-            memlord_i_puts(r->o, head);                                                       \
-            memlord_i_put_device(r->o, d);                                                    \
-        }                                                                                     \
-        memlord_i_puts(r->o, before ? ", " : " ");                                            \
-        before = #name;                                                                       \
-        memlord_i_puts(r->o, before);                                                         \
-        memlord_i_puts(r->o, " ");                                                            \
-        memlord_i_put_u64(r->o, s->name);                                                     \
+static MEMLORD_I_COLD void memlord_i_text_odd(memlord_i_report *r, memlord_i_out *o,
+                                              const char *head, uint32_t slot, size_t end) {
+    const char *name;
+    size_t i = 0;
+    uint64_t v, n = 0;
+    while ((name = memlord_i_odd_next(r, slot, end, &i, &v)) != NULL) {
+        if (!n) {
+            memlord_i_puts(o, head);
+            memlord_i_put_device(o, memlord_i_odd_device(r, slot));
+        }
+        memlord_i_puts(o, n++ ? ", " : " ");
+        memlord_i_puts(o, name);
+        memlord_i_puts(o, " ");
+        memlord_i_put_u64(o, v);
     }
-    MEMLORD_I_STATS(MEMLORD_I_X)
-#undef MEMLORD_I_X
-    if (before) memlord_i_puts(r->o, "\n");
+    if (n) memlord_i_puts(o, "\n");
 }
 
 /* How many lines each list of the first screen gets: places, devices, tags, sites, blocks. Each
@@ -12688,7 +12723,7 @@ static MEMLORD_I_COLD void memlord_i_text(memlord_i_report *r) {
     memlord_i_text_tags(r, most[2]);
     memlord_i_text_sites(r, most[3]);
     memlord_i_text_blocks(r, most[4], 0);
-    memlord_i_text_odd(r, &r->total, "\nanomalies and drops, ", memlord_device_all());
+    memlord_i_text_odd(r, r->o, "\nanomalies and drops, ", 0, MEMLORD_I_STAT_COUNT);
     more = r->total.gc_runs | r->total.gc_failed | r->total.oom_attempts | r->total.reserved_peak |
            r->accounts | r->scopes | r->snapshots | (uint64_t)r->parted |
            (r->mark && r->leaks.blocks) | r->places;
@@ -12713,9 +12748,9 @@ static MEMLORD_I_COLD void memlord_i_text(memlord_i_report *r) {
     if (r->tags > most[2]) memlord_i_text_tags(r, MEMLORD_I_TOP_TAGS + 1);
     if (r->sites > most[3]) memlord_i_text_sites(r, MEMLORD_I_TOP_SITES);
     if (r->blocks > most[4] || r->parted) memlord_i_text_blocks(r, 20, 1);
-    for (i = 0; i < r->devices && r->devices > 1; i++)
-        memlord_i_text_odd(r, &r->stat[i], i ? "anomalies and drops, " : "\nanomalies and drops, ",
-                           memlord_i_device_at(r->lord, i + 1)->device);
+    for (i = 1; i <= r->devices && r->devices > 1; i++)
+        memlord_i_text_odd(r, r->o, i > 1 ? "anomalies and drops, " : "\nanomalies and drops, ", i,
+                           MEMLORD_I_STAT_COUNT);
 }
 
 /* -- JSON, schema memlord/1 -- */
@@ -12748,14 +12783,11 @@ static void memlord_i_json_device(memlord_i_out *o, memlord_device d, int first)
     memlord_i_put_device(o, d);
     memlord_i_puts(o, "\"");
 }
-static void memlord_i_json_stats(memlord_i_out *o, const memlord_stats *s) {
-    int first = 1;
+static MEMLORD_I_COLD void memlord_i_json_stats(memlord_i_out *o, memlord_stats *s) {
+    size_t i;
     memlord_i_puts(o, "{");
-#define MEMLORD_I_X(name, kind, text)                                                         \
-    memlord_i_json_u64(o, #name, s->name, first);                                             \
-    first = 0;
-    MEMLORD_I_STATS(MEMLORD_I_X)
-#undef MEMLORD_I_X
+    for (i = 0; i < MEMLORD_I_STAT_COUNT; i++)
+        memlord_i_json_u64(o, memlord_i_stat_names[i], *memlord_i_stat_of(s, i), !i);
     memlord_i_puts(o, "}");
 }
 static unsigned memlord_i_hex_digits(uint64_t v) { return v >> 48 ? 16 : v >> 32 ? 12 : 8; }
@@ -12799,9 +12831,9 @@ static void memlord_i_json_metadata(memlord_i_report *r) {
     memlord_i_json_flag(r->o, "events_enabled",
                         (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS) != 0);
     memlord_i_puts(r->o, ",\"dropped\":{");
-    memlord_i_json_u64(r->o, "scopes", memlord_i_u64_load(&lord->lost_scopes), 1);
-    memlord_i_json_u64(r->o, "scope_invocations", memlord_i_invocations_gone(lord), 0);
-    memlord_i_json_u64(r->o, "snapshots", memlord_i_u64_load(&lord->lost_snapshots), 0);
+    memlord_i_json_u64(r->o, "scopes", memlord_i_lost(lord, 0), 1);
+    memlord_i_json_u64(r->o, "scope_invocations", memlord_i_lost(lord, 1), 0);
+    memlord_i_json_u64(r->o, "snapshots", memlord_i_lost(lord, 2), 0);
     memlord_i_json_u64(r->o, "events", r->total.dropped_events, 0);
     memlord_i_puts(r->o, "}}");
 }
@@ -14453,6 +14485,11 @@ typedef struct memlord_i_export {
 static memlord_device memlord_i_export_device(const memlord_i_export *x, uint32_t slot) {
     return memlord_i_device_at(x->lord, slot)->device;
 }
+/* As memlord_i_odd_next, the ledger's own included. */
+static const char *memlord_i_export_odd(memlord_i_export *x, uint32_t slot, size_t *i,
+                                        uint64_t *v) {
+    return memlord_i_odd_next(x->r, slot, MEMLORD_I_STAT_COUNT + MEMLORD_I_LOST, i, v);
+}
 static const char *memlord_i_export_tag(const memlord_i_export *x, uint32_t row) {
     return (const char *)memlord_i_row_at(x->lord, MEMLORD_I_TAG, row)->subject;
 }
@@ -14766,7 +14803,7 @@ static void memlord_i_put_le(memlord_i_out *o, uint64_t v, unsigned n) {
    threads: B and E from the ring, or, where it has none, X for the invocations that are
    remembered. A block whose beginning is in the ring is an async slice; one that lives on ends
    with the file, and there has its parts, as JSON has them. Names are cut to 200 bytes. All but X
-   come in the order of their time. -- */
+   come in the order of their time. Anomalies and drops are in "otherData". -- */
 
 #define MEMLORD_I_TRACE_TAGS    32
 #define MEMLORD_I_TRACE_SAMPLES 2048
@@ -15057,6 +15094,24 @@ static MEMLORD_I_COLD void memlord_i_trace_scopes(memlord_i_export *x) {
     }
 }
 
+/* Anomalies and drops, of all and by device; none that is 0. */
+static MEMLORD_I_COLD void memlord_i_trace_odd(memlord_i_export *x) {
+    uint32_t slot;
+    memlord_i_puts(x->o, "\n],\"otherData\":{\"anomalies_and_drops\":{");
+    for (slot = 0; slot <= x->devices; slot++) {
+        const char *name;
+        size_t i = 0, first = 1;
+        uint64_t v;
+        memlord_i_puts(x->o, slot ? ",\"" : "\"");
+        memlord_i_put_device(x->o, memlord_i_odd_device(x->r, slot));
+        memlord_i_puts(x->o, "\":{");
+        for (; (name = memlord_i_export_odd(x, slot, &i, &v)) != NULL; first = 0)
+            memlord_i_json_u64(x->o, name, v, first != 0);
+        memlord_i_puts(x->o, "}");
+    }
+    memlord_i_puts(x->o, "}}}\n");
+}
+
 static MEMLORD_I_COLD void memlord_i_trace_json(memlord_i_export *x) {
     size_t size = ((size_t)x->tags + x->devices + 1) * sizeof(memlord_i_series);
     uint32_t i;
@@ -15077,7 +15132,7 @@ static MEMLORD_I_COLD void memlord_i_trace_json(memlord_i_export *x) {
     } else {
         x->r->result = MEMLORD_E_NOMEM;
     }
-    memlord_i_puts(x->o, "\n]}\n");
+    memlord_i_trace_odd(x);
     memlord_i_free(x->lord, x->depth, x->threads + 1);
     memlord_i_free(x->lord, x->table, size);
 }
@@ -15336,12 +15391,48 @@ static MEMLORD_I_COLD void memlord_i_prom_scopes(memlord_i_export *x) {
     }
 }
 
+/* Who held a device when it was fullest, by tag; what none of those had, under an empty one. */
+static MEMLORD_I_COLD void memlord_i_prom_holders(memlord_i_export *x) {
+    static const char name[] = "peak_holder_bytes";
+    memlord_i_holders *h = &x->r->holders;
+    uint32_t i, families = 0;
+    size_t k;
+    for (i = 1; i <= x->devices; i++) {
+        memlord_device d = memlord_i_export_device(x, i);
+        uint64_t rest;
+        if (!memlord_i_holders_get(x->lord, i, h)) continue;
+        if (!families++)
+            memlord_i_prom_head(x->o, name, "bytes live by tag when the peak was last looked at");
+        for (k = 0, rest = h->bytes; k < h->tags; k++) {
+            if (!h->tag[k].tag) continue;
+            memlord_i_prom_u64(x->o, name, &d, h->tag[k].tag, h->tag[k].allocated);
+            rest -= h->tag[k].allocated < rest ? h->tag[k].allocated : rest;
+        }
+        memlord_i_prom_u64(x->o, name, &d, "", rest);
+    }
+}
+
+/* What is not there of the ledger as a whole. */
+static MEMLORD_I_COLD void memlord_i_prom_lost(memlord_i_export *x) {
+    static const char *const of[MEMLORD_I_LOST][2] = {
+        {"dropped_scopes_total", "scopes there was no room for"},
+        {"dropped_scope_invocations_total", "invocations of scopes no longer kept"},
+        {"dropped_snapshots_total", "snapshots no longer kept"}};
+    size_t i;
+    for (i = 0; i < MEMLORD_I_LOST; i++) {
+        memlord_i_prom_head(x->o, of[i][0], of[i][1]);
+        memlord_i_prom_u64(x->o, of[i][0], NULL, NULL, memlord_i_lost(x->lord, i));
+    }
+}
+
 static MEMLORD_I_COLD void memlord_i_prometheus(memlord_i_export *x) {
     memlord_i_out *o = x->o;
     memlord_i_prom_devices(x->r);
     memlord_i_prom_places(x->r);
     memlord_i_prom_tags(x);
+    memlord_i_prom_holders(x);
     memlord_i_prom_scopes(x);
+    memlord_i_prom_lost(x);
     memlord_i_prom_head(o, "accounts_open", "accounts open now");
     memlord_i_prom_u64(o, "accounts_open", NULL, NULL, x->r->accounts);
     memlord_i_prom_head(o, "own_bytes", "bytes the ledger itself takes");
@@ -15362,7 +15453,7 @@ static MEMLORD_I_COLD void memlord_i_prometheus(memlord_i_export *x) {
    what begins with one: who reads it takes one off. `shape` reads as JSON. Below a block come its
    parts, a line each, with its device, storage and site, and what else they have of their own:
    those have a `part_bytes` (and where they begin), and 0 in `bytes` and `refs`, so that `bytes`
-   add up to what is live. -- */
+   add up to what is live. Anomalies and drops are not in it: readers know no comments. -- */
 
 static MEMLORD_I_COLD void memlord_i_csv_text(memlord_i_out *o, const char *text) {
     memlord_i_puts(o, ",");
@@ -15439,7 +15530,7 @@ static MEMLORD_I_COLD void memlord_i_csv(memlord_i_export *x) {
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each.
    The bytes live now; those of a part have the part's name as one frame more. A frame that is not
    known is left out; in the others a semicolon becomes a colon. Equal stacks may come on several
-   lines, which readers add up. -- */
+   lines, which readers add up. Anomalies and drops are not in it: readers know no comments. -- */
 
 /* From the outermost on; a path is at most as deep as scopes nest. */
 static MEMLORD_I_COLD void memlord_i_folded_scopes(memlord_i_export *x, uint32_t id) {
@@ -15512,7 +15603,8 @@ static MEMLORD_I_COLD void memlord_i_folded(memlord_i_export *x) {
    scopes a block was allocated in are the callers of its site, which calls the block's parts:
    their bytes are theirs alone, and no object. What has no site is "(unknown)", an arena's balance
    "(arena)". Functions and locations are numbered as site rows are, scopes behind them, then parts
-   as they come up; strings in the order of memlord_i_pprof_strings, those of parts behind. -- */
+   as they come up; strings in the order of memlord_i_pprof_strings, those of parts behind.
+   Comments have anomalies and drops, of all and by device: go tool pprof -comments. -- */
 
 static const char *const memlord_i_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -15664,6 +15756,21 @@ static MEMLORD_I_COLD void memlord_i_pprof_part(memlord_i_export *x,
     memlord_i_pprof_sample(x, id, site ? site : x->sites + 1, x->whole, value);
 }
 
+static MEMLORD_I_COLD void memlord_i_pprof_odd(memlord_i_export *x) {
+    uint32_t slot;
+    for (slot = 0; slot <= x->devices; slot++) {
+        char buf[1024]; /* a line of them has 20 digits and a name each */
+        memlord_i_out line;
+        memlord_i_out_buffer(&line, buf, sizeof buf);
+        memlord_i_text_odd(x->r, &line, "anomalies and drops, ", slot,
+                           MEMLORD_I_STAT_COUNT + MEMLORD_I_LOST);
+        if (!line.used) continue;
+        buf[line.used - 1] = 0;
+        memlord_i_pb_string(x->o, buf);
+        memlord_i_pb_u64(x->o, 13, x->written++);
+    }
+}
+
 static MEMLORD_I_COLD void memlord_i_pprof(memlord_i_export *x) {
     uint64_t at = MEMLORD_I_WORDS + (uint64_t)x->devices + x->tags;
     uint32_t i;
@@ -15679,6 +15786,7 @@ static MEMLORD_I_COLD void memlord_i_pprof(memlord_i_export *x) {
     memlord_i_pprof_function(x->o, x->sites + 2, MEMLORD_I_WORD_ARENA, 0, 0);
     for (i = 1; i <= x->scopes; i++) memlord_i_pprof_function(x->o, x->sites + 2 + i, at++, 0, 0);
     x->written = at;
+    memlord_i_pprof_odd(x);
     x->put_part = memlord_i_pprof_part;
     memlord_i_pprof_allocated(x);
     memlord_i_groups_each(x, memlord_i_pprof_group);
@@ -15696,7 +15804,7 @@ static MEMLORD_I_COLD void memlord_i_pprof(memlord_i_export *x) {
    that is freed again. So calls, what is consumed at the peak, and what leaks (is live) are the
    ledger's own; times are not. At most MEMLORD_I_GONE pieces, fewer for each site in the same
    measure. Modules are devices; the scopes a live block was allocated in are its callers. Parts
-   are not in it, as each would be an allocation more. -- */
+   are not in it, as each would be an allocation more. Anomalies and drops are comments. -- */
 
 #define MEMLORD_I_GONE 1048576u
 
@@ -15890,6 +15998,7 @@ static MEMLORD_I_COLD void memlord_i_heaptrack(memlord_i_export *x) {
         ((size_t)x->sites + x->devices * MEMLORD_I_HEAP_KINDS + 1) * sizeof(memlord_i_gone);
     memlord_i_gone *gone = (memlord_i_gone *)memlord_i_alloc(x->lord, size);
     uint64_t total, trace;
+    uint32_t slot;
     if (!gone) {
         x->r->result = MEMLORD_E_NOMEM;
         return;
@@ -15897,6 +16006,9 @@ static MEMLORD_I_COLD void memlord_i_heaptrack(memlord_i_export *x) {
     x->table = gone;
     memlord_i_heap_line2(x->o, "v", 0x10400, 2);
     memlord_i_puts(x->o, "X memlord " MEMLORD_VERSION "\n");
+    for (slot = 0; slot <= x->devices; slot++)
+        memlord_i_text_odd(x->r, x->o, "# anomalies and drops, ", slot,
+                           MEMLORD_I_STAT_COUNT + MEMLORD_I_LOST);
     memlord_i_heap_places(x);
     memlord_i_heap_line1(x->o, "c", 0);
     if (x->devices) (void)memlord_i_heap_info(x, 0, 1); /* 0 reads as "no allocation before" */
@@ -15919,7 +16031,8 @@ static MEMLORD_I_COLD void memlord_i_heaptrack(memlord_i_export *x) {
    "parts", which viewers skip. CUDA devices keep their index;
    the others come after them, as "memlord" lists. Traces are of the ring; where it knows a
    storage, what it says last is what the segments say, so that viewers can walk back from them.
-   Memo: the words, then tags, sites and scopes by number. -- */
+   "memlord" has anomalies and drops, of all and by device. Memo: the words, then tags, sites and
+   scopes by number. -- */
 
 #define MEMLORD_I_VIZ_WORDS(X)                                                                     \
     X(device_traces)                                                                               \
@@ -16031,6 +16144,28 @@ static MEMLORD_I_COLD void memlord_i_viz_frame(memlord_i_export *x, uint32_t i, 
     memlord_i_puts(x->o, "u");
 }
 
+/* A pair of a dictionary: another one, by device, of what is not 0. */
+static MEMLORD_I_COLD void memlord_i_viz_odd(memlord_i_export *x) {
+    uint32_t slot;
+    memlord_i_viz_text(x->o, "anomalies_and_drops");
+    memlord_i_puts(x->o, "}");
+    for (slot = 0; slot <= x->devices; slot++) {
+        char device[32];
+        const char *name;
+        size_t i = 0;
+        uint64_t v;
+        (void)memlord_device_name(memlord_i_odd_device(x->r, slot), device, sizeof device);
+        memlord_i_viz_text(x->o, device);
+        memlord_i_puts(x->o, "}");
+        while ((name = memlord_i_export_odd(x, slot, &i, &v)) != NULL) {
+            memlord_i_viz_text(x->o, name);
+            memlord_i_viz_u64(x->o, v);
+            memlord_i_puts(x->o, "s");
+        }
+        memlord_i_puts(x->o, "s");
+    }
+}
+
 /* "memlord": what the rest refers to. */
 static MEMLORD_I_COLD void memlord_i_viz_names(memlord_i_export *x) {
     memlord_i_out *o = x->o;
@@ -16072,6 +16207,7 @@ static MEMLORD_I_COLD void memlord_i_viz_names(memlord_i_export *x) {
         memlord_i_viz_put(o, memlord_i_viz_memo_scope(x, i));
     }
     memlord_i_viz_list_end(o, x->scopes);
+    memlord_i_viz_odd(x);
     memlord_i_puts(o, "u");
 }
 
@@ -18305,16 +18441,12 @@ MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
 
 /* What no cell counts: levels stay, their peaks are what they are now, the rest starts over. */
 static MEMLORD_I_COLD void memlord_i_device_reset(memlord *lord, uint32_t slot) {
-    static const unsigned char kinds[MEMLORD_I_STAT_COUNT] = {
-#define MEMLORD_I_X(name, kind, text) MEMLORD_I_KIND_##kind,
-        MEMLORD_I_STATS(MEMLORD_I_X)
-#undef MEMLORD_I_X
-    };
     memlord_i_device *device = memlord_i_device_at(lord, slot);
     memlord_i_place *place = memlord_i_place_take(lord, slot);
     int stat;
     for (stat = 0; stat < MEMLORD_I_STAT_COUNT; stat++)
-        if (kinds[stat] != MEMLORD_I_KIND_LIVE) memlord_i_u64_store(&device->count[stat], 0);
+        if (memlord_i_stat_kinds[stat] != MEMLORD_I_KIND_LIVE)
+            memlord_i_u64_store(&device->count[stat], 0);
     memlord_i_u64_store(&device->count[MEMLORD_I_STAT_reserved_peak],
                         memlord_i_u64_load(&device->count[MEMLORD_I_STAT_reserved]));
     device->watch.spent = 0;

@@ -159,6 +159,9 @@ def check_pickle():
     same("live", sum(s for d in blocks.values() for s, _ in d.values()), stats["allocated"])
     same("pending", sum(s for d in blocks.values() for s, p in d.values() if p), stats["pending"])
     same("parts", sum(len(s["blocks"][0].get("parts", [])) for s in snapshot["segments"]), PARTS)
+    odd = snapshot["memlord"]["anomalies_and_drops"]
+    same("unknown frees", [odd[d].get("unknown_frees", 0) for d in ("all", "cuda:0", "cpu")],
+         [stats["unknown_frees"]] + [1, 0])
     numbers = snapshot["memlord"]["devices"]
     same("cuda:1", numbers["cuda:1"], 1)
     assert numbers["cpu"] > 1, numbers

@@ -149,6 +149,8 @@ trace_holds() {
     [ "$live" = "$(value allocated)" ] || echo "ends with $live live"
     jq -r '[.traceEvents[] | select(.ph == "i") | .name] | join(",")' $d/ledger.trace.json |
         grep -q 'first card loaded' || echo 'no checkpoint'
+    jq -e '.otherData.anomalies_and_drops | .["cuda:0"].unknown_frees == 1' $d/ledger.trace.json \
+        >/dev/null || echo 'no anomalies'
     scopes=$(jq '[.traceEvents[] | select(.cat == "scope")] | length' $d/ledger.trace.json)
     [ "$scopes" -gt 100 ] || echo 'no scopes'
 }
@@ -195,6 +197,8 @@ consumers() { # of one directory
     with go "$1: pprof adds up to the statistics" pprof_adds_up
     with go "$1: pprof focuses on a device, and on a tag" pprof_focuses
     with go "$1: pprof shows scopes as callers" pprof_finds decode -top -cum -nodefraction=0
+    with go "$1: pprof has anomalies and drops as comments" \
+        pprof_finds 'drops, cuda:0 unknown_frees 1' -comments
     with heaptrack_print "$1: heaptrack reads HEAPTRACK, to the byte" heaptrack_reads
     check "$1: FOLDED adds up to the statistics" python3 tests/consumers.py folded $d
     if [ -e $flamegraph ]; then

@@ -249,6 +249,8 @@ static void read_pprof(const test_text *text, reading *r) {
                 in.at += json_utf8(in.at);
             }
             EXPECT(in.at == in.end);
+        } else if (field == 13 && v > of.string_max) {
+            of.string_max = v;
         }
     }
     EXPECT(!file.bad && of.types == 4 && of.location_max <= of.locations);
@@ -279,7 +281,7 @@ static void read_heaptrack(const test_text *text, reading *r) {
     const char *s, *bad = NULL;
     assert_non_null(info);
     for (s = text->data; *s && !bad; s = line_end(s) + 1) {
-        size_t n = *s == 's' || *s == 'X' ? 0 : heap_numbers(s + 1, v);
+        size_t n = strchr("sX#", *s) ? 0 : heap_numbers(s + 1, v);
         if (*line_end(s) != '\n' || s[1] != ' ') bad = "a line";
         if (*s == 'v' && (n != 2 || v[1] != 2)) bad = "version";
         if (*s == 'i' && (n != 5 || v[1] > strings || v[2] > strings || v[3] > strings)) bad = "i";
@@ -291,7 +293,7 @@ static void read_heaptrack(const test_text *text, reading *r) {
         if (*s == '-' && !bad && !info[v[0]].live--) bad = "freed twice";
         if (*s == '-' && !bad) r->bytes -= info[v[0]].bytes;
         if (r->bytes > r->peak) r->peak = r->bytes;
-        if (!strchr("vXsitac+-", *s)) bad = "mode";
+        if (!strchr("#vXsitac+-", *s)) bad = "mode";
         strings += *s == 's';
         places += *s == 'i';
         traces += *s == 't';
@@ -696,6 +698,50 @@ static void a_table_has_a_line_a_block(void **state) {
     assert_string_equal(field[16], "");
     assert_string_equal(s, "");
     free(text.data);
+}
+
+static void anomalies_and_drops_are_in_every_format_that_has_a_place(void **state) {
+    static const char line[] = "anomalies and drops, cuda:1 unknown_frees 2\n",
+                      all[] = "anomalies and drops, all unknown_frees 2, "
+                              "dropped_scope_invocations ";
+    memlord *lord = test_lord(state);
+    test_text text;
+    int i;
+    fill(lord);
+    assert_false(contains(lord, MEMLORD_FORMAT_HEAPTRACK, "#"));
+    for (i = 0; i < 2; i++)
+        assert_int_equal(memlord_free(lord, cuda(1), 0x7777, NULL), MEMLORD_E_UNKNOWN);
+    for (i = 0; i < 100; i++) { /* the last 64 are remembered */
+        assert_ok(memlord_scope_begin(lord, "forward"));
+        assert_ok(memlord_scope_end(lord));
+    }
+    read_all(lord);
+    assert_true(contains(lord, MEMLORD_FORMAT_HEAPTRACK, line));
+    assert_true(contains(lord, MEMLORD_FORMAT_HEAPTRACK, all));
+    assert_true(contains(lord, MEMLORD_FORMAT_TRACE, "\"cuda:1\":{\"unknown_frees\":2}"));
+    assert_true(contains(lord, MEMLORD_FORMAT_TRACE,
+                         "\"all\":{\"unknown_frees\":2,\"dropped_scope_invocations\":"));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS, "\nmemlord_dropped_scopes_total 0\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS, "\nmemlord_dropped_snapshots_total 0\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_dropped_scope_invocations_total "));
+    text = written(lord, MEMLORD_FORMAT_PPROF);
+    assert_int_equal(count_of(&text, all), 1);
+    assert_int_equal(count_of(&text, "anomalies and drops, cuda:1 unknown_frees 2"), 1);
+    free(text.data);
+    text = written(lord, MEMLORD_FORMAT_MEMORY_VIZ);
+    assert_int_equal(count_of(&text, "anomalies_and_drops"), 1);
+    assert_int_equal(count_of(&text, "unknown_frees"), 2);
+    assert_int_equal(count_of(&text, "dropped_scope_invocations"), 1);
+    free(text.data);
+}
+
+static void who_held_the_peak_is_a_metric(void **state) {
+    memlord *lord = test_lord(state);
+    fill(lord);
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_peak_holder_bytes{device=\"cuda:1\",tag=\"weights\"} 1000\n"
+                         "memlord_peak_holder_bytes{device=\"cuda:1\",tag=\"\"} 4000\n"));
 }
 
 /* 1000 = 600 with a name + 100 without one + 300 that are in no part. */
@@ -1167,6 +1213,8 @@ int main(void) {
         TEST_SITES(more_pieces_than_heaptrack_gets_are_fewer_of_each),
         TEST_SITES(stacks_are_device_tag_scope_and_site),
         TEST_SITES(a_table_has_a_line_a_block),
+        TEST_SITES(anomalies_and_drops_are_in_every_format_that_has_a_place),
+        TEST_SITES(who_held_the_peak_is_a_metric),
         TEST_SITES(parts_divide_their_block_and_add_nothing),
         TEST_SITES(parts_are_in_what_has_no_lines),
         TEST_SITES(a_timeline_has_lives_scopes_levels_and_checkpoints),
