@@ -8554,7 +8554,8 @@ static MEMLORD_I_COLD void memlord_i_put_device(memlord_i_out *o, memlord_device
     memlord_i_put_u64(o, (uint64_t)d.index);
 }
 
-/* Length of the well-formed UTF-8 sequence at s, 0 if there is none (RFC 3629). */
+/* Length of the well-formed UTF-8 sequence at s, 0 if there is none (RFC 3629); U+FFFD counts as
+   none, for it has a meaning of ours. */
 static size_t memlord_i_utf8(const unsigned char *s, uint32_t *code) {
     size_t i, n = s[0] < 0x80   ? 1
                   : s[0] < 0xc2 ? 0
@@ -8571,9 +8572,17 @@ static size_t memlord_i_utf8(const unsigned char *s, uint32_t *code) {
         if ((s[i] & 0xc0) != 0x80) return 0;
         *code = *code << 6 | (s[i] & 0x3fu);
     }
-    if (n == 3 && (*code < 0x800 || (*code >= 0xd800 && *code < 0xe000))) return 0;
+    if (n == 3 && (*code < 0x800 || (*code >= 0xd800 && *code < 0xe000) || *code == 0xfffd))
+        return 0;
     if (n == 4 && (*code < 0x10000 || *code > 0x10ffff)) return 0;
     return n;
+}
+
+/* A byte that may not be written as it is: U+FFFD and two hexadecimal digits, in every format, so
+   that no two names become one. */
+static MEMLORD_I_COLD void memlord_i_put_bad(memlord_i_out *o, unsigned char byte) {
+    memlord_i_puts(o, "\xef\xbf\xbd");
+    memlord_i_put_hex(o, byte, 2);
 }
 
 /* A JSON string, or null. What could end a script or a line of JavaScript is escaped too, so
@@ -8589,8 +8598,7 @@ static MEMLORD_I_COLD void memlord_i_put_json(memlord_i_out *o, const char *text
         uint32_t code;
         size_t n = memlord_i_utf8(s, &code);
         if (!n) {
-            memlord_i_puts(o, "\\ufffd");
-            s++;
+            memlord_i_put_bad(o, *s++);
             continue;
         }
         if (code < 0x20 || code == '"' || code == '\\' || code == '<' || code == '>' ||
@@ -8605,19 +8613,27 @@ static MEMLORD_I_COLD void memlord_i_put_json(memlord_i_out *o, const char *text
     memlord_i_puts(o, "\"");
 }
 
-/* A string in a line of text: controls and what is not UTF-8 become a question mark, so that
-   it cannot break the table or drive a terminal. */
-static MEMLORD_I_COLD void memlord_i_put_plain(memlord_i_out *o, const char *text) {
+/* A string in a line of text: controls are told as what is not UTF-8 is, so that it cannot break
+   the table or drive a terminal. One more character, if not 0, is replaced. */
+static MEMLORD_I_COLD void memlord_i_put_word(memlord_i_out *o, const char *text, char other,
+                                              const char *instead) {
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
         uint32_t code;
         size_t n = memlord_i_utf8(s, &code);
-        if (!n || code < 0x20 || (code >= 0x7f && code < 0xa0))
-            memlord_i_puts(o, "?");
-        else
+        if (!n || code < 0x20 || (code >= 0x7f && code < 0xa0)) {
+            memlord_i_put_bad(o, *s);
+            n = 1;
+        } else if (code == (unsigned char)other) {
+            memlord_i_puts(o, instead);
+        } else {
             memlord_i_put(o, (const char *)s, n);
-        s += n ? n : 1;
+        }
+        s += n;
     }
+}
+static MEMLORD_I_COLD void memlord_i_put_plain(memlord_i_out *o, const char *text) {
+    memlord_i_put_word(o, text, 0, "");
 }
 
 static MEMLORD_I_COLD void memlord_i_put_site(memlord_i_out *o, const memlord_site *site) {
@@ -14723,9 +14739,7 @@ static MEMLORD_I_COLD void memlord_i_fates_begin(memlord_i_export *x) {
 
 /* -- strings and numbers -- */
 
-/* Text as UTF-8: what is not becomes U+FFFD. Characters of `escaped`, if there are any, and a
-   newline get a backslash, and a bad byte is told in hexadecimal, so that no two labels become
-   one. */
+/* Text as UTF-8. Characters of `escaped`, if there are any, and a newline get a backslash. */
 static MEMLORD_I_COLD void memlord_i_put_utf8(memlord_i_out *o, const char *text,
                                               const char *escaped) {
     const unsigned char *s = (const unsigned char *)text;
@@ -14738,8 +14752,7 @@ static MEMLORD_I_COLD void memlord_i_put_utf8(memlord_i_out *o, const char *text
         } else if (n) {
             memlord_i_put(o, (const char *)s, n);
         } else {
-            memlord_i_puts(o, *escaped ? "\\\\x" : "\xef\xbf\xbd");
-            if (*escaped) memlord_i_put_hex(o, *s, 2);
+            memlord_i_put_bad(o, *s);
         }
         s += n ? n : 1;
     }
@@ -14749,23 +14762,6 @@ static size_t memlord_i_utf8_size(const char *text) {
     memlord_i_out_buffer(&count, NULL, 0);
     memlord_i_put_utf8(&count, text, "");
     return count.total;
-}
-
-/* A line of text as memlord_i_put_plain has it, with one more character replaced. */
-static MEMLORD_I_COLD void memlord_i_put_word(memlord_i_out *o, const char *text, char bad,
-                                              const char *instead) {
-    const unsigned char *s = (const unsigned char *)text;
-    while (*s) {
-        uint32_t code;
-        size_t n = memlord_i_utf8(s, &code);
-        if (!n || code < 0x20 || (code >= 0x7f && code < 0xa0))
-            memlord_i_puts(o, "?");
-        else if (code == (unsigned char)bad)
-            memlord_i_puts(o, instead);
-        else
-            memlord_i_put(o, (const char *)s, n);
-        s += n ? n : 1;
-    }
 }
 
 /* v / 10^digits, in full. */
@@ -15447,8 +15443,8 @@ static MEMLORD_I_COLD void memlord_i_prometheus(memlord_i_export *x) {
 }
 
 /* -- CSV, RFC 4180: one table, the live blocks.
-   A line a block, ended by CR LF, below a line of names. Text is as in TEXT: controls and what is
-   not UTF-8 are question marks, so that a block stays one line. What a spreadsheet would take for
+   A line a block, ended by CR LF, below a line of names. Text is as in TEXT: controls are escaped
+   as what is not UTF-8 is, so that a block stays one line. What a spreadsheet would take for
    a formula (= + - @ in front; names come from model files) has an apostrophe before it, as has
    what begins with one: who reads it takes one off. `shape` reads as JSON. Below a block come its
    parts, a line each, with its device, storage and site, and what else they have of their own:

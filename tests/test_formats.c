@@ -603,15 +603,31 @@ static void scopes_are_metrics(void **state) {
     (void)read_of(lord, MEMLORD_FORMAT_PROMETHEUS);
 }
 
-/* Two samples of one series are an error to who scrapes them. */
-static void labels_that_differ_in_bad_bytes_stay_two(void **state) {
+/* Two samples of one series are an error to who scrapes them, two equal keys to who reads JSON:
+   bytes that are not UTF-8, what they are written as, and what that is written as. */
+static void names_that_differ_in_bad_bytes_stay_apart(void **state) {
+#define BAD "\xef\xbf\xbd"
+    static const char *const odd[][2] = {{"a\xff", "a" BAD "ff"},   {"a\xfe", "a" BAD "fe"},
+                                         {"a" BAD, "a" BAD "ef" BAD "bf" BAD "bd"},
+                                         {"a" BAD "ff", "a" BAD "ef" BAD "bf" BAD "bdff"},
+                                         {"a?", "a?"},              {"a\\xff", NULL}};
+#undef BAD
     memlord *lord = test_lord(state);
-    assert_ok(memlord_tag_begin(lord, "a\xff"));
-    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
-    assert_ok(memlord_tag_begin(lord, "a\xfe"));
-    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 2, NULL));
-    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS, "tag=\"a\\\\xff\"} 1\n"));
-    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS, "tag=\"a\\\\xfe\"} 2\n"));
+    int i, k;
+    for (i = 0; i < 6; i++) {
+        assert_ok(memlord_tag_begin(lord, odd[i][0]));
+        assert_ok(memlord_scope_begin(lord, odd[i][0]));
+        assert_ok(memlord_alloc(lord, cpu(), (uint64_t)0x1000 * (unsigned)(i + 1), 1, NULL));
+        assert_ok(memlord_scope_end(lord));
+        assert_ok(memlord_tag_end(lord));
+    }
+    for (i = 0; odd[i][1]; i++)
+        for (k = 0; k < MEMLORD_FORMAT_COUNT; k++) {
+            test_text text = written(lord, (memlord_format)k);
+            if (!count_of(&text, odd[i][1])) fail_msg("%s has no %s", names[k], odd[i][1]);
+            free(text.data);
+        }
+    read_all(lord);
 }
 
 static void samples_of_a_profile_are_the_statistics(void **state) {
@@ -665,7 +681,8 @@ static void stacks_are_device_tag_scope_and_site(void **state) {
     assert_ok(memlord_tag_begin(lord, "a;b\nc"));
     assert_ok(memlord_scope_begin(lord, "d;e"));
     assert_ok(memlord_alloc(lord, cpu(), 0x2000, 7, NULL));
-    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;a:b?c;d:e;(unknown) 7\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED,
+                         "cpu;a:b\xef\xbf\xbd" "0ac;d:e;(unknown) 7\n"));
 }
 
 static void a_table_has_a_line_a_block(void **state) {
@@ -690,7 +707,7 @@ static void a_table_has_a_line_a_block(void **state) {
     assert_string_equal(field[0], "cuda:0");
     assert_string_equal(field[1], "0xabc");
     assert_string_equal(field[2], "1000");
-    assert_string_equal(field[8], "'=1+\"1\",?");
+    assert_string_equal(field[8], "'=1+\"1\",\xef\xbf\xbd" "0a");
     assert_string_equal(field[10], "[-1,32]");
     assert_string_equal(field[12], "src/load.c");
     assert_string_equal(field[13], "10");
@@ -1207,7 +1224,7 @@ int main(void) {
         TEST_FAKES(a_place_is_free_self_and_unaccounted),
         TEST_SITES(tags_and_what_has_none_add_up_to_a_device),
         TEST_SITES(scopes_are_metrics),
-        TEST(labels_that_differ_in_bad_bytes_stay_two),
+        TEST_SITES(names_that_differ_in_bad_bytes_stay_apart),
         TEST_SITES(samples_of_a_profile_are_the_statistics),
         TEST_SITES(heaptrack_ends_with_what_is_live_and_peaks_with_the_peak),
         TEST_SITES(more_pieces_than_heaptrack_gets_are_fewer_of_each),
