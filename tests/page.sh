@@ -69,7 +69,7 @@ python3 tests/page/profiles.py "$out" >"$out/why" 2>&1 &&
         case $profile in */package*.json) continue ;; esac
         python3 $assemble profile "$profile" >"${profile%.json}.html" 2>>"$out/why" || break
         profile=
-    done && [ -z "$profile" ] && for profile in small large; do # for tests that look inside
+    done && [ -z "$profile" ] && for profile in small large overwritten; do # for tests that look inside
         python3 $assemble plain "$out/$profile.json" >"$out/plain_$profile.html" 2>>"$out/why" || break
         profile=
     done && [ -z "$profile" ]

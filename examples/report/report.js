@@ -31,6 +31,7 @@ function siteText(site) {
     return [text(s.function), text(s.file) + line].filter(Boolean).join('  ');
 }
 
+const LONG = 600e9; // ns from which on times are in minutes and hours
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
 
 /* As memlord_format_bytes: two places at most, none that are zero. */
@@ -67,6 +68,11 @@ function duration(ns) {
 
 /* A point in time, as precise as `step` asks. */
 function instant(ns, step) {
+    if (view.to >= LONG) {
+        const s = ns / 1e9, m = Math.floor(s / 60 + 1e-9), rest = Math.max(s - m * 60, 0);
+        return [m >= 60 && Math.floor(m / 60) + ' h', m % 60 && m % 60 + ' min',
+            step < 60e9 && rest.toFixed(clamp(Math.ceil(9 - Math.log10(step) - 1e-9), 0, 9)) + ' s'].filter(Boolean).join(' ') || '0';
+    }
     const [unit, name] = view.to < 1e3 ? [1, ' ns'] : view.to < 1e6 ? [1e3, ' µs'] : view.to < 1e9 ? [1e6, ' ms'] : [1e9, ' s'];
     const places = clamp(Math.ceil(-Math.log10(step / unit) - 1e-9), 0, 9);
     return (ns / unit).toFixed(places) + name;
@@ -197,7 +203,9 @@ function readSnapshots(raw) {
    a step per event, found backwards from the level at the end. */
 function readCurve(p, d, total) {
     const e = p.events, since = e.n ? e.time[0] : Infinity;
-    const early = p.snapshots.filter(s => s.time < since), fine = early.length + 1;
+    const early = p.snapshots.filter(s => s.time < since);
+    const begin = early.length || !e.lost ? 1 : 0; // nothing at 0; what was overwritten is not known
+    const fine = early.length + begin;
     const n = p.snapshots.length || e.n ? fine + (e.n ? 1 : 0) + total + 1 : 0;
     const t = new Float64Array(n), v = new Float64Array(n);
     early.forEach((s, i) => {
@@ -515,7 +523,8 @@ function fitted(name, width) {
 function drawAxis(g, chart, top, bottom) {
     const span = view.to - view.from, room = (chart.width - chart.left) / 100;
     const raw = span / Math.max(room, 1), ten = Math.pow(10, Math.floor(Math.log10(raw)));
-    const step = [1, 2, 5, 10].find(k => k * ten >= raw) * ten;
+    const minutes = raw / 60e9, step = view.to < LONG || minutes < 0.5 ? [1, 2, 5, 10].find(k => k * ten >= raw) * ten
+        : ([1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720].find(k => k >= minutes) || Math.ceil(minutes / 1440) * 1440) * 60e9;
     for (let k = Math.ceil(view.from / step); k * step <= view.to; k++) {
         const x = Math.round(xOf(chart, k * step)) + 0.5;
         stroke(g, ink.grid, x, top, x, bottom);
@@ -654,7 +663,7 @@ function drawLane(g, d, top) {
     tracePath(g, d, top);
     g.stroke();
     g.lineTo(right, base);
-    g.lineTo(curves.left, base);
+    g.lineTo(Math.max(xOf(curves, d.curve.t[0]), curves.left), base);
     g.fill();
     g.lineWidth = 1;
     const limit = zero(d.stats.limit);
@@ -716,12 +725,11 @@ function drawPeak(g, d, top) {
     g.arc(x, y, 3.5, 0, 7);
     if (d.peak.drawn) g.fill();
     else g.stroke();
-    const right = x > curves.width - 110;
-    g.textAlign = right ? 'right' : 'left';
+    g.textAlign = 'left';
     g.lineWidth = 3;
     g.strokeStyle = ink.paper;
     g.fillStyle = ink.ink;
-    const at = [label, x + (right ? 4 : -4), y - 11];
+    const at = [label, clamp(x - 4, curves.left + 2, curves.width - g.measureText(label).width - 3), y - 11];
     g.strokeText(...at);
     g.fillText(...at);
     g.lineWidth = 1;
@@ -1027,7 +1035,8 @@ function sorted(rows, get, down, tree) {
 
 function cell(column, row, tops) {
     const value = column.get(row), [show, title] = SHOW[column.kind], words = show(value);
-    const td = el('td', { class: column.kind === 'text' ? 't' : 'n', title: title && value !== null ? title(value) : null }, words);
+    const tip = column.full ? column.full(row) : title && value !== null ? title(value) : null;
+    const td = el('td', { class: column.kind === 'text' ? 't' : 'n', title: tip }, words);
     if (column.mono) td.classList.add('mono');
     if (column.indent && row.depth) td.style.paddingLeft = 0.7 + Math.min(row.depth, 12) * 1.1 + 'rem';
     if (column.tone && value) td.classList.add(value < 0 ? 'minus' : 'over');
@@ -1050,7 +1059,7 @@ function table(columns, rows, options) {
     const more = button('Show more', () => { state.limit += FIRST * 5; render(); });
     const words = new Map(), texts = columns.filter(c => c.kind === 'text');
     const matches = r => {
-        if (!words.has(r)) words.set(r, texts.map(c => c.get(r)).join('\n').toLowerCase());
+        if (!words.has(r)) words.set(r, texts.map(c => (c.full || c.get)(r)).join('\n').toLowerCase());
         return words.get(r).includes(state.filter);
     };
     function render() {
@@ -1110,13 +1119,13 @@ const of = (s, part, key) => num(s[part][key]);
 
 const TABLES = {
     scopes: (p, body) => showTable(p.scopes.list, body, [
-        ['Scope', 'text', s => s.depth ? s.name : s.path, { indent: true }],
+        ['Scope', 'text', s => s.depth ? s.name : s.path, { indent: true, full: s => s.path }],
         ['Count', 'count', s => s.count], ['Delta', 'signed', s => of(s, 'delta', 'total')],
         ['avg', 'signed', s => of(s, 'delta', 'avg')], ['min', 'signed', s => of(s, 'delta', 'min')],
         ['max', 'signed', s => of(s, 'delta', 'max')], ['Peak inside', 'bytes', s => s.peak, share],
         ['Time', 'time', s => of(s, 'time', 'total'), share], ['avg time', 'time', s => of(s, 'time', 'avg')],
         ['max time', 'time', s => of(s, 'time', 'max')], ['Device time', 'time', s => s.device || null],
-        ['Still held', 'bytes', s => s.live], ['Running', 'count', s => s.running || null], ['Path', 'text', s => s.depth ? s.path : '', mono],
+        ['Still held', 'bytes', s => s.live], ['Running', 'count', s => s.running || null],
         ['Site', 'text', s => s.site, mono],
     ], { name: 'scopes', sort: 'Time', tree: true }),
 
@@ -1388,22 +1397,27 @@ function showDevices(p, body) {
 
 // -- overview --
 
-const ODD = { implicit_frees: 'allocs over a live storage', unknown_frees: 'frees of a storage that was not live',
-    freed_while_shared: 'frees of a storage with views', underflows: 'arena_sub below the balance',
-    fence_failures: 'fences that failed', oom_failures: 'requests that found no memory in the end',
-    gc_failed: 'collections that did not run', dropped_allocs: 'allocs the map had no room for: totals are too low',
-    dropped_bytes: 'bytes of those', dropped_sites: 'site or tag records without room' };
-const DROPPED = { scopes: 'scopes without room' };
+const ODD = { implicit_frees: ['alloc', 'over a live storage'], unknown_frees: ['free', 'of a storage that was not live'],
+    freed_while_shared: ['free', 'of a storage with views'], underflows: ['arena_sub', 'below the balance'],
+    fence_failures: ['fence', 'that failed'], oom_failures: ['request', 'that found no memory in the end'],
+    gc_failed: ['collection', 'that did not run'], dropped_allocs: ['alloc', 'the map had no room for: totals are too low'],
+    dropped_bytes: ['byte', 'of those'], dropped_sites: ['record', 'of sites or tags without room'] };
+const DROPPED = { scopes: ['scope', 'without room'] };
 // Written over or thinned out: bounded, and no fault.
 const PASSED = { scope_invocations: 'scope invocations', snapshots: 'snapshots' };
 
 function alarms(p) {
     const list = [], dropped = obj(p.meta.dropped);
-    for (const key of Object.keys(ODD)) if (zero(p.total[key])) list.push([p.total[key], ODD[key]]);
+    for (const key of Object.keys(ODD)) {
+        const on = p.devices.filter(d => zero(d.stats[key])), alone = p.devices.length < 2;
+        const names = on.slice(0, 4).map(d => d.name + (on.length > 1 ? ' ' + count(d.stats[key]) : ''));
+        if (on.length > 4) names.push(`${on.length - 4} more`);
+        if (zero(p.total[key])) list.push([p.total[key], ODD[key], on.length && !alone ? ': ' + names.join(', ') : '']);
+    }
     for (const key of Object.keys(DROPPED))
-        if (zero(dropped[key])) list.push([dropped[key], DROPPED[key]]);
+        if (zero(dropped[key])) list.push([dropped[key], DROPPED[key], '']);
     return list.length ? el('div.alarm', { id: 'alarm' }, el('b', null, 'Worth a look'),
-        el('ul', null, ...list.map(([n, words]) => el('li', null, count(n) + ' ' + words)))) : null;
+        el('ul', null, ...list.map(([n, [word, rest], on]) => el('li', null, `${many(n, word)} ${rest}${on}`)))) : null;
 }
 
 function showOverview(p, body) {
@@ -1413,7 +1427,7 @@ function showOverview(p, body) {
     const passed = Object.keys(PASSED).filter((key) => zero(dropped[key])).map((key) => count(dropped[key]) + ' ' + PASSED[key]);
     fill(body, el('dl.figures', null,
         figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
-        figure('Peak', sized(num(t.peak)), at ? 'at ' + at : 'all devices'),
+        figure('Peak', sized(num(t.peak)), at ? 'largest checkpoint: ' + at : 'all devices'),
         figure('Allocated in all', sized(num(t.total_allocated)), many(num(t.allocs), 'alloc') + ', ' + many(num(t.frees), 'free')),
         num(leaks.bytes) !== null ? figure(zero(leaks.since_mark) ? 'Not freed since the mark' : 'Not freed', sized(leaks.bytes),
             many(num(leaks.count), 'block')) : null),
@@ -1425,7 +1439,8 @@ function showOverview(p, body) {
         meta.sites_enabled === false && ['sites', 'off'], meta.operation_tracking_enabled === false && ['scopes', 'none used'],
         (meta.events_enabled === false || !e.n) && ['event ring', 'off'],
         passed.length && ['no longer kept', passed.join(', ')],
-        e.n && ['events', count(e.n) + (e.lost ? `, ${count(e.lost)} older ones overwritten` : '')]]), alarms(p));
+        e.n && ['events', count(e.n) + (e.lost ? `, ${count(e.lost)} older ones overwritten` : '')]]),
+    p.devices.length ? null : el('p.soft', null, 'Nothing recorded.'), alarms(p));
     return true;
 }
 
@@ -1493,6 +1508,7 @@ function load(source, name) {
     if (schema !== 'memlord/1')
         return complain(`${name} is not a profile of MemLord that this page can read: its schema is ` +
             `${schema ? '“' + schema + '”' : 'missing'}, not “memlord/1”.${still}`);
+    if (!Array.isArray(raw.devices)) return complain(`${name} says that it is a profile, but has no devices.${still}`);
     complain('');
     show(raw);
 }

@@ -57,7 +57,7 @@ const tests = {};
 
 tests['every kind of profile opens without an error and without a request'] = async () => {
     const seen = [];
-    for (const name of ['small', 'snapshots_only', 'early', 'empty', 'wild', 'crowd', 'instant', 'page']) {
+    for (const name of ['small', 'snapshots_only', 'early', 'empty', 'overwritten', 'day', 'wild', 'crowd', 'instant', 'page']) {
         const page = await open(name);
         if (name === 'page') // its marker is not JSON
             await page.waitForSelector('#message:not([hidden])');
@@ -102,6 +102,48 @@ tests['every checkpoint has its name, once, from snapshots and from events'] = a
     const names = await page.evaluate(() => curves.profile.checkpoints.map(c => c.name));
     assert(names.length > 0 && names.every(name => name), JSON.stringify(names));
     assert.strictEqual(new Set(names).size, names.length, JSON.stringify(names));
+    await page.context().close();
+};
+
+/* What charts write, and where it lies. */
+async function written(name, width) {
+    const page = await open(name, { viewport: { width, height: 844 } });
+    await page.evaluate(() => {
+        const words = window.words = [], write = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (s, x, y) {
+            const w = this.measureText(s).width, left = x - (this.textAlign === 'right' ? w : 0);
+            words.push({ s, left, right: left + w, width: this.canvas.clientWidth });
+            write.call(this, s, x, y);
+        };
+        dispatchEvent(new Event('resize'));
+    });
+    await frame(page);
+    const words = await page.evaluate(() => window.words);
+    await page.context().close();
+    return words;
+}
+
+tests['the label of a peak is all there, at either edge'] = async () => {
+    for (const name of ['small', 'snapshots_only', 'overwritten', 'day', 'early'])
+        for (const width of [1280, 390]) {
+            const left = width < 600 ? 58 : 92, seen = (await written(name, width)).filter(w => w.s.startsWith('peak '));
+            assert(seen.length || name === 'early', name);
+            for (const w of seen) assert(w.left >= left && w.right <= w.width, `${name} at ${width}: ${JSON.stringify(w)}`);
+        }
+};
+
+tests['a day is told in hours'] = async () => {
+    const axis = (await written('day', 1280)).map(w => w.s);
+    assert(axis.includes('12 h') && !axis.some(s => /\d{4} s/.test(s)), axis.join());
+};
+
+tests['what the ring has lost is a gap'] = async () => {
+    const page = await open('plain_overwritten');
+    const [since, first, before] = await page.evaluate(() => [curves.profile.events.time[0],
+        Math.min(...curves.lanes.map(d => d.curve.t[0])), levelAt(curves.lanes[0].curve, 1)]);
+    assert(since > 0 && first === since && before === null, `${since} ${first} ${before}`);
+    assert.match(await page.textContent('#alarm'), /1 free of a storage that was not live: cuda:0.*/);
+    assert.match(await page.textContent('#alarm'), /5 allocs over a live storage: cuda:0 3, cpu 2/);
     await page.context().close();
 };
 
@@ -225,6 +267,7 @@ tests['scopes are a tree, blocks open to show their parts'] = async () => {
     const page = await open('small');
     await drawn(page);
     const names = await cells(page, 'scopes', 1);
+    assert.match(await page.getAttribute('#scopes tbody tr:has-text("prefill") td', 'title'), /request\/prefill$/);
     assert(names.indexOf('prefill') > names.indexOf('request') && names.indexOf('mlp') > names.indexOf('decode'), names.join());
     await page.click('#blocks .toggle');
     assert.match(await page.textContent('#blocks .inner'), /ffn_gate\.weight.*16 MiB/);
@@ -283,8 +326,11 @@ tests['what is no profile is answered with a reason, and what was shown stays'] 
         assert.match(await page.textContent('#message'), new RegExp('other\\.json is not a profile.*' + said));
     }
     assert(await page.isVisible('#devices .card'));
-    await dropFile(page, 'good.json', '{"schema":"memlord/1"}');
+    await dropFile(page, 'bare.json', '{"schema":"memlord/1"}');
+    assert.match(await page.textContent('#message'), /bare\.json says .* no devices.*still the one before/);
+    await dropFile(page, 'good.json', '{"schema":"memlord/1","devices":[]}');
     assert(!await page.isVisible('#message'));
+    assert.match(await page.textContent('#overview'), /Nothing recorded/);
     await page.context().close();
 };
 

@@ -390,8 +390,34 @@ def delayed():
     return p
 
 
+def overwritten():
+    """A ring that lost its beginning, and no snapshot that tells of it."""
+    p = small()
+    for key in ("snapshots", "scopes"):
+        p[key] = []
+    p["events"]["lost"] = 1000
+    del p["events"]["list"][:len(p["events"]["list"]) // 2]
+    for key, n in (("unknown_frees", 1), ("implicit_frees", 5)):
+        p["total"][key] = p["devices"][0]["stats"][key] = n
+    p["devices"][2]["stats"]["implicit_frees"], p["devices"][0]["stats"]["implicit_frees"] = 2, 3
+    return p
+
+
+def day():
+    """24 hours, with a snapshot an hour."""
+    p = small()
+    hour = 3600 * 10 ** 9
+    p["metadata"]["uptime_ns"] = 24 * hour
+    p["snapshots"] = [dict(p["snapshots"][k % len(p["snapshots"])], time_ns=k * hour) for k in range(25)]
+    p["scopes"], p["events"]["list"] = [], []
+    return p
+
+
 def empty():
-    return {"schema": "memlord/1"}
+    """What a ledger writes that was told nothing."""
+    p = small()
+    return {"schema": "memlord/1", "version": p["version"], "metadata": dict(p["metadata"], events_enabled=False),
+            "total": dict.fromkeys(STATS, 0), "devices": []}
 
 
 def wild():
@@ -451,7 +477,7 @@ def instant():
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for make in (small, snapshots_only, large, hostile, long_names, delayed, empty, wild, early, crowd, instant):
+    for make in (small, snapshots_only, large, hostile, long_names, delayed, overwritten, day, empty, wild, early, crowd, instant):
         with open(os.path.join(out, make.__name__ + ".json"), "w") as f:
             json.dump(make(), f)
 
