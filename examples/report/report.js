@@ -266,15 +266,18 @@ function readScopes(raw) {
 }
 
 function readDevices(p, raw) {
-    const capacity = new Map(objs(raw.capacity).map(c => [c.device, c]));
+    const places = objs(raw.capacity), capacity = new Map(places.map(c => [c.device, c]));
+    const members = c => Array.isArray(c.devices) ? c.devices : [c.device]; // whose bytes a place has
     const holders = new Map(objs(raw.peak_holders).map(h => [h.device, h]));
     const totals = new Map();
     for (let i = 0; i < p.events.n; i++)
         if (change(p.events, i)) totals.set(p.events.device[i], (totals.get(p.events.device[i]) || 0) + 1);
     return objs(raw.devices).map((s, index) => {
         const d = { index, key: s.device, name: text(s.device) || 'device ' + index, label: text(s.label),
-            stats: obj(s.stats), source: s, capacity: obj(capacity.get(s.device)), holder: holders.get(s.device),
-            tags: objs(raw.tags).filter(t => t.device === s.device) };
+            stats: obj(s.stats), source: s, capacity: obj(capacity.get(s.device)), holder: holders.get(s.device) };
+        d.mates = capacity.has(s.device) ? members(d.capacity) : [s.device];
+        d.place = places.find(c => c.device !== s.device && members(c).includes(s.device));
+        d.tags = objs(raw.tags).filter(t => d.mates.includes(t.device));
         d.curve = readCurve(p, d, totals.get(index) || 0);
         d.peak = findPeak(d, d.holder);
         return d;
@@ -1280,10 +1283,12 @@ function showPeak(p, body) {
 function composition(d) {
     const c = d.capacity, total = num(c.total), used = num(c.used);
     const self = num(c.self) === null ? zero(d.stats.allocated) : c.self;
-    const tags = d.tags.map(t => ({ name: text(t.tag), bytes: Math.max(zero(t.allocated), 0) }))
-        .filter(t => t.bytes).sort((a, b) => b.bytes - a.bytes);
+    const held = new Map(); // a tag may be on several devices of a place
+    for (const t of d.tags) held.set(text(t.tag), (held.get(text(t.tag)) || 0) + Math.max(zero(t.allocated), 0));
+    const tags = [...held].map(([name, size]) => ({ name, bytes: size })).filter(t => t.bytes)
+        .sort((a, b) => b.bytes - a.bytes);
     const shown = tags.slice(0, 7).map(t => ({ name: t.name, bytes: t.bytes, tag: true }));
-    const others = sum(tags.slice(7), t => t.bytes), rest = self - sum(tags, t => t.bytes);
+    const others = sum(tags.slice(7), t => t.bytes), rest = num(c.untagged) === null ? self - sum(tags, t => t.bytes) : c.untagged;
     if (others > 0) shown.push({ name: `${tags.length - 7} other tags`, bytes: others, grey: true });
     if (rest > 0) shown.push({ name: 'untagged', bytes: rest, grey: true });
     if (total === null || used === null) return { shown, self, total: null };
@@ -1315,8 +1320,12 @@ function stackedBar(made) {
 }
 
 function capacityWords(d, made) {
-    if (made.total === null) return 'The capacity of this device is not known.';
-    const c = d.capacity, parts = [];
+    if (made.total === null)
+        return d.place ? `Its bytes are in the memory of ${text(d.place.device)}, and in self there.` :
+            d.key === 'mapped' ? 'Mapped files are page cache, which is in no device’s self.' :
+                'The capacity of this device is not known.';
+    const c = d.capacity, parts = [], mates = d.mates.filter(m => m !== d.key).map(text);
+    if (mates.length) parts.push('self is also of ' + mates.join(', '));
     const words = `${bytes(made.total)} = ${bytes(made.free)} free + ${bytes(made.self)} self ` +
         (made.unaccounted < 0 ? '− ' + bytes(-made.unaccounted) : '+ ' + bytes(made.unaccounted)) + ' unaccounted';
     if (num(c.process) !== null) parts.push('the rest of this process ' + bytes(c.process - made.self));

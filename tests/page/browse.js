@@ -147,6 +147,17 @@ tests['what the ring has lost is a gap'] = async () => {
     await page.context().close();
 };
 
+tests['a place has the bytes and the tags of all devices it is made of'] = async () => {
+    const page = await open('shared');
+    const cards = await page.$$eval('article.card', all => all.map(c => c.textContent.replace(/\u00a0/g, ' ')));
+    const card = name => cards.find(c => c.startsWith(name));
+    assert.match(card('cpu'), /16 GiB = 8 GiB free \+ 4\.25 GiB self \+ 3\.75 GiB unaccounted: self is also of pinned\./);
+    assert.match(card('cpu'), /staging2\.5 GiBheap1 GiBuntagged768 MiB/);
+    assert.match(card('pinned'), /Its bytes are in the memory of cpu/);
+    assert.match(card('mapped'), /page cache/);
+    await page.context().close();
+};
+
 tests['hovering over a curve shows time and values of every device'] = async () => {
     const page = await open('small'), box = await place(page, '#memory canvas');
     await page.mouse.move(box.x + box.width / 2, box.y + 80);

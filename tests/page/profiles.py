@@ -449,6 +449,23 @@ def early():
     return p
 
 
+def shared():
+    """The cpu's place is the pinned memory's, too; a mapped file is in none."""
+    p = small()
+    cpu, pinned = p["devices"][2], p["devices"][1]
+    mapped = dict(cpu, device="mapped", label=None, stats=dict(cpu["stats"], allocated=5 << 30, peak=5 << 30))
+    self = (4 << 30) + (1 << 28)
+    cpu["stats"]["allocated"], pinned["stats"]["allocated"] = (1 << 30) + (1 << 28), 3 << 30
+    p["devices"].append(mapped)
+    p["tags"] = [{"tag": t, "device": d, "allocated": n, "peak": n, "blocks": 1, "expected": 0, "variance": 0}
+                 for t, d, n in (("heap", "cpu", 1 << 29), ("heap", "pinned", 1 << 29), ("staging", "pinned", 5 << 29),
+                                 ("files", "mapped", 5 << 30))]
+    p["capacity"] = [{"device": "cpu", "total": 16 << 30, "used": 8 << 30, "free": 8 << 30, "self": self, "untagged": 3 << 28,
+                      "unaccounted": (8 << 30) - self, "devices": ["cpu", "pinned"], "process": None, "others": None,
+                      "age_ns": 1000, "limit": None, "held": 0}]
+    return p
+
+
 def crowd():
     """250 devices, 3000 scopes of which many overlap, no capacity, one snapshot, no duration."""
     p = small()
@@ -477,7 +494,8 @@ def instant():
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for make in (small, snapshots_only, large, hostile, long_names, delayed, overwritten, day, empty, wild, early, crowd, instant):
+    for make in (small, snapshots_only, large, hostile, long_names, delayed, overwritten, day, empty, wild, early, shared, crowd,
+                 instant):
         with open(os.path.join(out, make.__name__ + ".json"), "w") as f:
             json.dump(make(), f)
 
