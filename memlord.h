@@ -499,7 +499,8 @@ enum {
     MEMLORD_LOG_ERROR = 1, /* something was lost or refused */
     MEMLORD_LOG_WARNING,   /* the host did something odd */
     MEMLORD_LOG_INFO,      /* summaries, resets */
-    MEMLORD_LOG_TRACE      /* every alloc and free; only with MEMLORD_DEBUG=1 */
+    MEMLORD_LOG_TRACE      /* a line for every call that allocates, frees, resizes or moves, also
+                              of n blocks, and for every retired block; with MEMLORD_DEBUG=1 */
 };
 
 /* Where messages go. NULL is silence, or coloured stderr with MEMLORD_DEBUG=1. `text` is
@@ -3743,6 +3744,15 @@ static struct {
 #endif
 } memlord_i_process;
 
+/* What a line of MEMLORD_DEBUG says beside its own. */
+typedef struct memlord_i_told {
+    uint64_t blocks, bytes;  /* of a call of n: opened or closed */
+    uint64_t implicit, over; /* closed because another was opened there: how many, bytes */
+    uint64_t unknown;        /* not closed, as nobody knows them */
+    memlord_device from_device;
+    uint64_t from;           /* what it was before; 0: nothing */
+} memlord_i_told;
+
 /* The current thread. generation 0 matches no ledger. */
 static MEMLORD_THREAD_LOCAL struct {
     uint64_t generation;     /* of the ledger `thread` is for: the last one used */
@@ -3752,6 +3762,7 @@ static MEMLORD_THREAD_LOCAL struct {
     const void *retiring;    /* the ledger in whose fences it is */
     const char *retiring_at; /* where on the stack: gone, if that is no longer above */
     uint32_t leaving;        /* its exit hook has run */
+    memlord_i_told odd;     /* what the line of a call under way is to say: see >>log */
     const memlord_i_moment *moment; /* of the report it writes; NULL: it writes none */
 } memlord_i_self;
 
@@ -7333,6 +7344,15 @@ static MEMLORD_I_HOT int memlord_i_beyond(memlord *lord, uint32_t slot, uint64_t
                      bytes) > (int64_t)1 << 62;
 }
 
+/* 1: MEMLORD_DEBUG wants a line of a call that did something, or met with something odd. */
+static MEMLORD_I_HOT int memlord_i_tells(memlord *lord) {
+    return MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE) ? 1 : 0;
+}
+static MEMLORD_I_HOT void memlord_i_tell_from(memlord_device d, uint64_t storage) {
+    memlord_i_self.odd.from_device = d;
+    memlord_i_self.odd.from = storage;
+}
+
 static void memlord_i_drop_count(memlord *lord, uint32_t slot, uint64_t bytes) {
     memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_allocs, 1);
     memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_bytes, bytes);
@@ -7361,6 +7381,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_unknown(memlord *lord, memlord_de
     r = memlord_i_slot_named(lord, d, &slot);
     if (r) return r;
     memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_unknown_frees, 1);
+    if (memlord_i_tells(lord)) memlord_i_self.odd.unknown++;
     return MEMLORD_E_UNKNOWN;
 }
 
@@ -7457,8 +7478,13 @@ static void memlord_i_spot_replace(memlord *lord, memlord_i_thread *t, memlord_i
     memlord_i_spot_leave(t, spot);
     memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
                        memlord_i_word2_of(stale.word2), NULL);
-    if (!memlord_i_is_pending(stale.word2))
+    if (!memlord_i_is_pending(stale.word2)) {
         memlord_i_stat_add(lord, MEMLORD_I_SLOT(stale.word1), MEMLORD_I_STAT_implicit_frees, 1);
+        if (memlord_i_tells(lord)) {
+            memlord_i_self.odd.implicit++;
+            memlord_i_self.odd.over += MEMLORD_I_BYTES(stale.word1);
+        }
+    }
     memlord_i_side_free(lord, stale.word2);
 }
 
@@ -8727,27 +8753,76 @@ static MEMLORD_I_COLD void memlord_i_log_device(memlord *lord, int level, const 
     memlord_i_log(lord, level, line);
 }
 
-/* "[alloc] cpu 0x55... 1.5 KiB main file.c:12", for MEMLORD_DEBUG. */
-static MEMLORD_I_COLD void memlord_i_trace(memlord *lord, const char *verb, memlord_device d,
-                                           uint64_t storage, uint64_t bytes,
-                                           const memlord_site *site) {
+/* -- the lines of MEMLORD_DEBUG: one a call that records, once nothing of the call is held. What
+   is found under way is kept in memlord_i_self.odd until then. -- */
+
+static MEMLORD_I_COLD void memlord_i_put_storage(memlord_i_out *o, const char *before,
+                                                 memlord_device d, uint64_t storage) {
+    memlord_i_puts(o, before);
+    memlord_i_put_device(o, d);
+    memlord_i_puts(o, " 0x");
+    memlord_i_put_hex(o, storage, storage >> 32 ? 12 : 8);
+}
+
+/* ", from cpu 0x55..., unknown frees 1 main file.c:12", and logs the line. */
+static MEMLORD_I_COLD void memlord_i_tell_end(memlord *lord, memlord_i_out *o,
+                                              const memlord_site *site) {
+    memlord_i_told odd = memlord_i_self.odd;
+    memset(&memlord_i_self.odd, 0, sizeof odd);
+    if (odd.from) memlord_i_put_storage(o, ", from ", odd.from_device, odd.from);
+    if (odd.implicit) {
+        memlord_i_puts(o, ", implicit free of ");
+        memlord_i_put_bytes(o, odd.over);
+    }
+    if (odd.unknown) {
+        memlord_i_puts(o, ", unknown frees ");
+        memlord_i_put_u64(o, odd.unknown);
+    }
+    if (site) {
+        memlord_i_puts(o, " ");
+        memlord_i_put_site(o, site);
+    }
+    (void)memlord_i_out_end(o, 1);
+    memlord_i_log(lord, MEMLORD_LOG_TRACE, o->buf);
+}
+
+/* "[alloc] cpu 0x55... 1.5 KiB main file.c:12", unless a call neither did anything nor met with
+   something odd. */
+static MEMLORD_I_COLD void memlord_i_tell(memlord *lord, int did, const char *verb,
+                                          memlord_device d, uint64_t storage, uint64_t bytes,
+                                          const memlord_site *site) {
     char line[512];
     memlord_i_out o;
-    if (lord->log_level < MEMLORD_LOG_TRACE) return;
+    if (!did && !memlord_i_self.odd.implicit && !memlord_i_self.odd.unknown) return;
+    memlord_i_out_buffer(&o, line, sizeof line);
+    memlord_i_put_storage(&o, verb, d, storage);
+    memlord_i_puts(&o, " ");
+    memlord_i_put_bytes(&o, did ? bytes : 0);
+    memlord_i_tell_end(lord, &o, site);
+}
+
+/* "[alloc] cuda 12 KiB in 3 blocks main file.c:12"; the device is what those of the n have in
+   common. */
+static MEMLORD_I_COLD void memlord_i_tell_n(memlord *lord, const char *verb,
+                                            const memlord_block *blocks, size_t n,
+                                            const memlord_i_told *told, const memlord_site *site) {
+    char line[512];
+    memlord_i_out o;
+    memlord_device d = blocks[0].device;
+    while (n--) {
+        if (blocks[n].device.type != d.type) d.type = MEMLORD_ANY;
+        if (blocks[n].device.index != d.index) d.index = MEMLORD_ANY;
+    }
     memlord_i_out_buffer(&o, line, sizeof line);
     memlord_i_puts(&o, verb);
-    memlord_i_puts(&o, " ");
     memlord_i_put_device(&o, d);
-    memlord_i_puts(&o, " 0x");
-    memlord_i_put_hex(&o, storage, storage >> 32 ? 12 : 8);
     memlord_i_puts(&o, " ");
-    memlord_i_put_bytes(&o, bytes);
-    if (site) {
-        memlord_i_puts(&o, " ");
-        memlord_i_put_site(&o, site);
-    }
-    (void)memlord_i_out_end(&o, sizeof line);
-    memlord_i_log(lord, MEMLORD_LOG_TRACE, line);
+    memlord_i_put_bytes(&o, told->bytes);
+    memlord_i_puts(&o, " in ");
+    memlord_i_put_u64(&o, told->blocks);
+    memlord_i_puts(&o, " blocks");
+    memlord_i_self.odd.unknown += told->unknown;
+    memlord_i_tell_end(lord, &o, site);
 }
 
 /* -------------------------------------------------------------------- >>capacity --
@@ -9903,6 +9978,9 @@ static int memlord_i_fence_credit(memlord *lord, memlord_i_fence *f, uint64_t *c
     memlord_i_side_free(lord, gone.word2);
     memlord_i_thread_put(lord, t);
     *credited = MEMLORD_I_BYTES(gone.word1);
+    if (memlord_i_tells(lord))
+        memlord_i_tell(lord, 1, "[free retired] ", memlord_i_device_at(lord, f->slot)->device,
+                       gone.key, *credited, NULL);
     memlord_i_call_end(lord, t, f->slot, 0);
     return 1;
 }
@@ -17089,8 +17167,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_thread_put(lord, t);
     if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
-    if ((memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE) && r == MEMLORD_OK)
-        memlord_i_trace(lord, "[alloc]", device, storage, bytes, site);
+    if (memlord_i_tells(lord))
+        memlord_i_tell(lord, r == MEMLORD_OK, "[alloc] ", device, storage, bytes, site);
     memlord_i_call_end(lord, t, slot, 1);
     return r;
 }
@@ -17397,11 +17475,30 @@ static MEMLORD_I_HOT void memlord_i_end_after(memlord *lord, memlord_i_thread *t
     memlord_i_call_end(lord, t, MEMLORD_I_SLOT(gone->word1), 0);
 }
 
-/* Every free and release that is not plain. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
-                                                               memlord_device device,
-                                                               uint64_t storage, int how,
-                                                               const memlord_site *site) {
+/* Says that a block has ended, or that there was none, or adds it to what will be said. */
+static MEMLORD_I_COLD void memlord_i_end_tell(memlord *lord, memlord_device device,
+                                              const memlord_i_entry *gone, const char *verb,
+                                              uint64_t storage, const memlord_site *site,
+                                              memlord_i_told *told) {
+    if (!told) {
+        memlord_i_tell(lord, gone->key != 0, verb, device, storage, MEMLORD_I_BYTES(gone->word1),
+                       site);
+        return;
+    }
+    if (gone->key) {
+        told->blocks++;
+        told->bytes += MEMLORD_I_BYTES(gone->word1);
+    }
+    told->unknown += memlord_i_self.odd.unknown;
+    memlord_i_self.odd.unknown = 0; /* what runs before the line is written says its own */
+}
+
+/* Every free and release that is not plain, said in a line of its own or, with `told`, in one
+   for many. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_told(memlord *lord, memlord_device device,
+                                                            uint64_t storage, int how,
+                                                            const memlord_site *site,
+                                                            memlord_i_told *told) {
     memlord_i_thread *t;
     memlord_i_entry gone;
     memlord_i_fence *chain = NULL;
@@ -17425,10 +17522,17 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
                            gone.word1, gone.word2, site);
     }
     memlord_i_thread_put(lord, t);
-    if ((memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE) && gone.key && r == MEMLORD_OK)
-        memlord_i_trace(lord, "[free]", device, storage, MEMLORD_I_BYTES(gone.word1), site);
+    if (memlord_i_tells(lord))
+        memlord_i_end_tell(lord, device, &gone, chain ? "[free deferred] " : "[free] ", storage,
+                           site, told);
     if (gone.key) memlord_i_end_after(lord, t, &gone, chain);
     return r;
+}
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
+                                                               memlord_device device,
+                                                               uint64_t storage, int how,
+                                                               const memlord_site *site) {
+    return memlord_i_end_told(lord, device, storage, how, site, NULL);
 }
 
 /* A free that is plain but for its rows, and not from the first place in a table of one's own, or
@@ -17761,6 +17865,8 @@ MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, u
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_thread_put(lord, t);
     if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK && fresh);
+    if (memlord_i_tells(lord))
+        memlord_i_tell(lord, r == MEMLORD_OK && fresh, "[alloc] ", device, storage, bytes, site);
     memlord_i_call_end(lord, t, slot, 1);
     return r;
 }
@@ -17775,9 +17881,9 @@ enum { /* memlord_realloc_token.state */
     MEMLORD_I_TOKEN_FREED   /* by free_begin, as it had uses */
 };
 
-MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
-                                                 uint64_t old_storage,
-                                                 memlord_realloc_token *token) {
+static memlord_result memlord_i_realloc_begin(memlord *lord, memlord_device device,
+                                              uint64_t old_storage,
+                                              memlord_realloc_token *token) {
     memlord_i_thread *t;
     memlord_i_entry e;
     memlord_result r;
@@ -17807,6 +17913,15 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
         r = memlord_i_unknown(lord, device);
     }
     memlord_i_thread_put(lord, t);
+    return r;
+}
+MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
+                                                 uint64_t old_storage,
+                                                 memlord_realloc_token *token) {
+    memlord_result r = memlord_i_realloc_begin(lord, device, old_storage, token);
+    if (lord && token && memlord_i_tells(lord))
+        memlord_i_tell(lord, token->state == MEMLORD_I_TOKEN_LIVE, "[free realloc] ", device,
+                       old_storage, MEMLORD_I_BYTES(token->word[0]), NULL);
     return r;
 }
 
@@ -17857,6 +17972,11 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, new_storage, bytes, rows);
     memlord_i_thread_put(lord, t);
     if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
+    if (memlord_i_tells(lord)) {
+        memlord_i_tell_from(token->device, e.key);
+        memlord_i_tell(lord, r == MEMLORD_OK, "[alloc realloc] ", token->device, new_storage, bytes,
+                       site);
+    }
     memlord_i_call_end(lord, t, slot, 1);
     return r;
 }
@@ -17904,6 +18024,8 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
     else if (!kind)
         r = memlord_i_unknown(lord, device);
     memlord_i_thread_put(lord, t);
+    if (memlord_i_tells(lord))
+        memlord_i_tell(lord, gone, "[free] ", device, storage, MEMLORD_I_BYTES(e.word1), site);
     if (kind == 2) gone = (r = memlord_free(lord, device, storage, site)) == MEMLORD_OK;
     token->word[2] = lord->generation;
     if (!gone) { /* of what was dropped there is nothing to end */
@@ -17933,8 +18055,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_free_reopen(memlord *lord, memlor
     return r;
 }
 
-MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
-                                            int failed, const memlord_site *site) {
+MEMLORD_API MEMLORD_I_COLD memlord_result memlord_free_end(memlord *lord,
+                                                           memlord_realloc_token *token,
+                                                           int failed, const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_entry e;
     uint32_t state, slot;
@@ -17965,8 +18088,9 @@ MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token
         if (refs > 1) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_freed_while_shared, 1);
     }
     memlord_i_thread_put(lord, t);
-    if (!failed && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE))
-        memlord_i_trace(lord, "[free]", token->device, e.key, MEMLORD_I_BYTES(e.word1), site);
+    if (memlord_i_tells(lord)) /* else begin has said it */
+        memlord_i_tell(lord, failed && r == MEMLORD_OK, "[alloc] ", token->device, e.key,
+                       MEMLORD_I_BYTES(e.word1), NULL);
     memlord_i_call_end(lord, t, slot, failed);
     return r;
 }
@@ -17989,7 +18113,7 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                             : memlord_i_room(lord, t, slot, new_storage);
     memlord_i_thread_put(lord, t);
     if (r) return r;
-    (void)memlord_realloc_begin(lord, device, old_storage, &token);
+    (void)memlord_i_realloc_begin(lord, device, old_storage, &token); /* the end speaks of both */
     return memlord_realloc_end(lord, &token, new_storage, bytes, site);
 }
 
@@ -18026,7 +18150,8 @@ enum { MEMLORD_I_UNDO_NOTHING, MEMLORD_I_UNDO_OPEN, MEMLORD_I_UNDO_VIEW };
 static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i_thread *t,
                                                         const memlord_block *b, int track,
                                                         const memlord_site *site,
-                                                        unsigned char *undo) {
+                                                        unsigned char *undo,
+                                                        memlord_i_told *told) {
     uint32_t slot;
     uint64_t rows;
     int fresh = 0;
@@ -18038,8 +18163,11 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i
     r = track ? memlord_i_track(lord, t, slot, b->storage, b->bytes, rows, &fresh)
               : memlord_i_open(lord, t, slot, b->storage, b->bytes, rows, &fresh);
     *undo = fresh ? MEMLORD_I_UNDO_OPEN : track ? MEMLORD_I_UNDO_VIEW : MEMLORD_I_UNDO_NOTHING;
-    if (r == MEMLORD_OK && (fresh || !track))
+    if (r == MEMLORD_OK && (fresh || !track)) {
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, b->storage, b->bytes, rows);
+        told->blocks++;
+        told->bytes += b->bytes;
+    }
     if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK && (fresh || !track));
     return r;
 }
@@ -18084,9 +18212,11 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlo
                                                       size_t n, int track,
                                                       const memlord_site *site) {
     memlord_i_thread *t;
+    memlord_i_told told;
     memlord_result r = memlord_i_admit_n(lord, blocks, n, 1);
     unsigned char *undo;
     size_t i;
+    memset(&told, 0, sizeof told);
     if (r || !n) {
         memlord_i_drop_n(lord, blocks, n, r);
         return r;
@@ -18096,13 +18226,15 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlo
     undo = (unsigned char *)memlord_i_alloc(lord, n);
     r = undo ? MEMLORD_OK : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
-        r = memlord_i_open_one(lord, t, &blocks[i], track, site, &undo[i]);
+        r = memlord_i_open_one(lord, t, &blocks[i], track, site, &undo[i], &told);
     if (r) {
         if (undo && i) memlord_i_undo_n(lord, t, blocks, undo, i - 1);
         memlord_i_drop_n(lord, blocks, n, r);
     }
     memlord_i_free(lord, undo, n);
     memlord_i_thread_put(lord, t);
+    if (memlord_i_tells(lord) && r == MEMLORD_OK)
+        memlord_i_tell_n(lord, "[alloc] ", blocks, n, &told, site);
     for (i = 0; i < n; i++) {
         uint32_t slot = memlord_i_slot_known(lord, blocks[i].device);
         if (slot) memlord_i_call_end(lord, t, slot, 1);
@@ -18112,14 +18244,19 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlo
 
 static MEMLORD_I_COLD memlord_result memlord_i_end_n(memlord *lord, const memlord_block *blocks,
                                                      size_t n, int how, const memlord_site *site) {
+    memlord_i_told told;
     memlord_result r = memlord_i_admit_n(lord, blocks, n, 0), one;
+    int tells = r == MEMLORD_OK && n && memlord_i_tells(lord);
     size_t i;
+    memset(&told, 0, sizeof told);
     for (i = 0; i < n && r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE; i++) {
-        one = how == MEMLORD_I_FREE
-                  ? memlord_free(lord, blocks[i].device, blocks[i].storage, site)
-                  : memlord_release(lord, blocks[i].device, blocks[i].storage, site);
+        const memlord_block *b = &blocks[i];
+        one = tells ? memlord_i_end_told(lord, b->device, b->storage, how, site, &told)
+              : how == MEMLORD_I_FREE ? memlord_free(lord, b->device, b->storage, site)
+                                      : memlord_release(lord, b->device, b->storage, site);
         if (one) r = one;
     }
+    if (tells) memlord_i_tell_n(lord, "[free] ", blocks, n, &told, site);
     return r;
 }
 
@@ -18149,9 +18286,11 @@ static int memlord_i_moves_nothing(memlord *lord, memlord_device from, uint64_t 
            memlord_block_find(lord, from, storage, &block) == MEMLORD_E_UNKNOWN;
 }
 
-MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
-                                        memlord_device to, uint64_t to_storage, uint64_t bytes,
-                                        const memlord_fence *fence, const memlord_site *site) {
+MEMLORD_API MEMLORD_I_COLD memlord_result memlord_move(memlord *lord, memlord_device from,
+                                                       uint64_t from_storage, memlord_device to,
+                                                       uint64_t to_storage, uint64_t bytes,
+                                                       const memlord_fence *fence,
+                                                       const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_fence *f, *chain = NULL;
     memlord_i_cover cover = {NULL, 0, 0};
@@ -18180,6 +18319,10 @@ MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint
     memlord_i_thread_put(lord, t);
     if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
     if (r && f) memlord_i_fence_free(lord, f);
+    if (memlord_i_tells(lord)) {
+        memlord_i_tell_from(from, from_storage);
+        memlord_i_tell(lord, r == MEMLORD_OK, "[alloc move] ", to, to_storage, bytes, site);
+    }
     memlord_i_call_end(lord, t, slot, 1);
     memlord_i_fences_begin(lord, chain);
     /* onto itself: the source is as an alloc of a pending storage leaves it, over */
@@ -18241,8 +18384,8 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
     }
     memlord_i_thread_put(lord, t);
     if (cover.from) memlord_i_cover_end(&cover, 1);
-    if (r == MEMLORD_OK && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE))
-        memlord_i_trace(lord, "[alloc arena]", device, 0, bytes, site);
+    if (r == MEMLORD_OK && memlord_i_tells(lord))
+        memlord_i_tell(lord, 1, "[alloc arena] ", device, 0, bytes, site);
     memlord_i_call_end(lord, t, slot, 1);
     return r;
 }
@@ -18267,8 +18410,8 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
     if (take) memlord_i_arena_count(lord, t, slot, 0, take, site);
     if (take) memlord_i_note_add(lord, t, MEMLORD_EVENT_ARENA_SUB, slot, 0, take, 0);
     memlord_i_thread_put(lord, t);
-    if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE)
-        memlord_i_trace(lord, "[free arena]", device, 0, take, site);
+    if (memlord_i_tells(lord))
+        memlord_i_tell(lord, 1, "[free arena] ", device, 0, take, site);
     memlord_i_call_end(lord, t, slot, 0);
     return MEMLORD_OK;
 }
@@ -18298,6 +18441,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_fenced(memlord *lord, memlord_dev
         memlord_i_note_end(lord, t, MEMLORD_EVENT_PEND, storage, gone.word1, gone.word2, site);
     }
     memlord_i_thread_put(lord, t);
+    if (memlord_i_tells(lord))
+        memlord_i_tell(lord, r == MEMLORD_OK && end, "[free deferred] ", device, storage,
+                       MEMLORD_I_BYTES(gone.word1), site);
     if (r) {
         memlord_i_fence_free(lord, f);
         return r;

@@ -175,6 +175,109 @@ static size_t said(const logbook *book) {
     return n;
 }
 
+/* -- the lines of MEMLORD_DEBUG -- */
+
+static const memlord_site here = {"a.c", "f", 3};
+
+static int fence_says(void *user) { return *(int *)user; }
+
+static memlord *open_traced(test_log *log, uint32_t flags) {
+    memlord_desc desc;
+    memlord *lord = NULL;
+    memset(&desc, 0, sizeof desc);
+    memset(log, 0, sizeof *log);
+    pthread_mutex_init(&log->lock, NULL);
+    desc.logger.fn = test_log_line;
+    desc.logger.user = log;
+    desc.flags = flags;
+    setenv("MEMLORD_DEBUG", "1", 1);
+    assert_ok(memlord_create(&desc, &lord));
+    unsetenv("MEMLORD_DEBUG");
+    return lord;
+}
+
+/* What was logged since the last time. */
+static void said_is(test_log *log, const char *text) {
+    assert_string_equal(log->text, text);
+    test_log_clear(log);
+}
+
+static void a_trace_has_a_line_for_every_call(void **state) {
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    memlord_realloc_token token;
+    (void)state;
+    assert_ok(memlord_alloc(lord, cuda(0), 1, 100, NULL));
+    said_is(&log, "[alloc] cuda:0 0x00000001 100 B\n");
+    assert_ok(memlord_alloc(lord, cuda(0), 1, 90, &here));
+    said_is(&log, "[alloc] cuda:0 0x00000001 90 B, implicit free of 100 B f a.c:3\n");
+    assert_ok(memlord_track(lord, cuda(0), 2, 50, &here));
+    said_is(&log, "[alloc] cuda:0 0x00000002 50 B f a.c:3\n");
+    assert_ok(memlord_track(lord, cuda(0), 2, 50, NULL)); /* a view: no bytes */
+    assert_ok(memlord_release(lord, cuda(0), 2, NULL));
+    said_is(&log, "");
+    assert_ok(memlord_release(lord, cuda(0), 2, NULL));
+    said_is(&log, "[free] cuda:0 0x00000002 50 B\n");
+    assert_int_equal(memlord_free(lord, cuda(0), 2, NULL), MEMLORD_E_UNKNOWN);
+    said_is(&log, "[free] cuda:0 0x00000002 0 B, unknown frees 1\n");
+    assert_ok(memlord_realloc(lord, cuda(0), 1, 3, 200, &here));
+    said_is(&log, "[alloc realloc] cuda:0 0x00000003 200 B, from cuda:0 0x00000001 f a.c:3\n");
+    assert_ok(memlord_realloc_begin(lord, cuda(0), 3, &token));
+    said_is(&log, "[free realloc] cuda:0 0x00000003 200 B\n");
+    assert_ok(memlord_realloc_end(lord, &token, 4, 10, NULL));
+    said_is(&log, "[alloc realloc] cuda:0 0x00000004 10 B, from cuda:0 0x00000003\n");
+    assert_ok(memlord_move(lord, cuda(0), 4, cpu(), 5, 10, NULL, NULL));
+    said_is(&log, "[alloc move] cpu 0x00000005 10 B, from cuda:0 0x00000004\n");
+    assert_ok(memlord_free_begin(lord, cpu(), 5, &token, &here));
+    said_is(&log, "[free] cpu 0x00000005 10 B f a.c:3\n");
+    assert_ok(memlord_free_end(lord, &token, 1, &here));
+    said_is(&log, "[alloc realloc] cpu 0x00000005 10 B, from cpu 0x00000005\n");
+    memlord_destroy(lord);
+}
+
+static void a_trace_has_one_line_for_n_blocks(void **state) {
+    const memlord_block blocks[3] = {{cuda(0), 1, 1024}, {cuda(0), 2, 2048}, {cuda(1), 3, 3072}};
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    (void)state;
+    assert_ok(memlord_alloc_n(lord, blocks, 2, &here));
+    said_is(&log, "[alloc] cuda:0 3 KiB in 2 blocks f a.c:3\n");
+    assert_ok(memlord_track_n(lord, blocks, 3, NULL)); /* two of them are views */
+    said_is(&log, "[alloc] cuda 3 KiB in 1 blocks\n");
+    assert_ok(memlord_release_n(lord, blocks, 3, NULL));
+    said_is(&log, "[free] cuda 3 KiB in 1 blocks\n");
+    assert_int_equal(memlord_free_n(lord, blocks, 3, &here), MEMLORD_E_UNKNOWN);
+    said_is(&log, "[free] cuda 3 KiB in 2 blocks, unknown frees 1 f a.c:3\n");
+    assert_ok(memlord_alloc_n(lord, blocks, 2, NULL));
+    test_log_clear(&log);
+    assert_ok(memlord_alloc_n(lord, blocks, 2, NULL));
+    said_is(&log, "[alloc] cuda:0 3 KiB in 2 blocks, implicit free of 3 KiB\n");
+    memlord_destroy(lord);
+}
+
+static void a_trace_tells_of_deferred_and_retired_blocks(void **state) {
+    int done = 0;
+    memlord_fence fence;
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    (void)state;
+    memset(&fence, 0, sizeof fence);
+    fence.done = fence_says;
+    fence.user = &done;
+    assert_ok(memlord_alloc(lord, cuda(1), 4, 10, NULL));
+    assert_ok(memlord_alloc(lord, cuda(1), 5, 20, NULL));
+    test_log_clear(&log);
+    assert_ok(memlord_free_deferred(lord, cuda(1), 4, fence, &here));
+    said_is(&log, "[free deferred] cuda:1 0x00000004 10 B f a.c:3\n");
+    assert_ok(memlord_block_use(lord, cuda(1), 5, fence));
+    assert_ok(memlord_free(lord, cuda(1), 5, NULL));
+    said_is(&log, "[free deferred] cuda:1 0x00000005 20 B\n");
+    done = 1;
+    assert_int_equal(memlord_retire(lord, cuda(1)), 30);
+    said_is(&log, "[free retired] cuda:1 0x00000004 10 B\n[free retired] cuda:1 0x00000005 20 B\n");
+    memlord_destroy(lord);
+}
+
 static void destroy_says_what_is_still_live(void **state) {
     logbook book;
     memlord *lord = open_logged(&book);
@@ -241,6 +344,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_environment_is_read_by_create_alone),
         cmocka_unit_test(debug_goes_to_the_logger_if_there_is_one),
         cmocka_unit_test(without_debug_a_logger_gets_no_trace),
+        cmocka_unit_test(a_trace_has_a_line_for_every_call),
+        cmocka_unit_test(a_trace_has_one_line_for_n_blocks),
+        cmocka_unit_test(a_trace_tells_of_deferred_and_retired_blocks),
         cmocka_unit_test(destroy_says_what_is_still_live),
         cmocka_unit_test(a_clean_ledger_is_destroyed_without_a_word),
         cmocka_unit_test(a_logger_may_call_the_ledger),
