@@ -714,7 +714,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MEMLORD_I_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
 
-/* Closes a ledger and returns its memory; logs what is still live. NULL is fine.
+/* Closes a ledger and returns its memory; logs what is still live by device and, where tags or
+   sites are known, the ten largest groups of it by device, tag and site. NULL is fine.
    Threads: no call on it may be in flight or follow, on any thread. */
 MEMLORD_API void memlord_destroy(memlord *lord) MEMLORD_I_OFF_VOID
 
@@ -11874,6 +11875,11 @@ typedef struct memlord_i_leak {
     uint64_t bytes, blocks;
     uint32_t slot, scope;
 } memlord_i_leak;
+typedef struct memlord_i_leaks {
+    memlord_i_tally sum;
+    size_t lines; /* how many of `at` are shown */
+    memlord_i_leak at[MEMLORD_I_LEAKS];
+} memlord_i_leaks;
 typedef struct memlord_i_place_line {
     const memlord_i_place *place;
     memlord_device device;
@@ -11911,10 +11917,8 @@ typedef struct memlord_i_report {
     const memlord_i_snapshot *snapshot[MEMLORD_I_SNAPSHOTS];
     memlord_i_snapshot *present; /* the last of them, if it is this report's own; else NULL */
     memlord_i_tally *scoped;    /* live, by scope; NULL: no memory */
-    memlord_i_tally leaks;      /* born since `mark` */
+    memlord_i_leaks leaks;      /* born since `mark` */
     uint64_t mark;
-    size_t leak_lines;
-    memlord_i_leak leak[MEMLORD_I_LEAKS];
     int parted;                 /* some block has parts */
     int lifetimes;              /* known */
     uint64_t lifetime[MEMLORD_MAX_DEVICES][4];
@@ -11927,18 +11931,18 @@ typedef struct memlord_i_report {
 
 /* -- what the walk over all blocks is for, beside the largest -- */
 
-/* Blocks born since the last mark are grouped by who made them; when the groups are all taken,
-   more count in the sum alone. */
-static void memlord_i_leak_add(memlord_i_report *r, uint64_t plain, uint32_t slot,
-                               uint64_t bytes) {
-    uint32_t scope = memlord_i_scope_of(r->lord, plain);
+/* What is still alive is grouped by who made it; when the groups are all taken, more counts in the
+   sum alone. */
+static MEMLORD_I_COLD void memlord_i_leak_add(memlord *lord, memlord_i_leaks *leaks,
+                                              uint64_t plain, uint32_t slot, uint64_t bytes) {
+    uint32_t scope = memlord_i_scope_of(lord, plain);
     uint64_t key = (plain & MEMLORD_I_ROWS_MASK) | (uint64_t)slot << 40 | (uint64_t)scope << 48;
     uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 32;
     size_t i;
-    r->leaks.bytes += bytes;
-    r->leaks.blocks++;
+    leaks->sum.bytes += bytes;
+    leaks->sum.blocks++;
     for (i = 0; i < MEMLORD_I_LEAKS; i++) {
-        memlord_i_leak *leak = &r->leak[(at + i) % MEMLORD_I_LEAKS];
+        memlord_i_leak *leak = &leaks->at[(at + i) % MEMLORD_I_LEAKS];
         if (leak->blocks && leak->key != key) continue;
         leak->key = key;
         leak->slot = slot;
@@ -11949,28 +11953,45 @@ static void memlord_i_leak_add(memlord_i_report *r, uint64_t plain, uint32_t slo
     }
 }
 /* The groups in use come first, the largest before the others. */
-static void memlord_i_leaks_sort(memlord_i_report *r) {
+static MEMLORD_I_COLD void memlord_i_leaks_sort(memlord_i_leaks *leaks, size_t most) {
     size_t i, at, n = 0;
     for (i = 0; i < MEMLORD_I_LEAKS; i++) {
-        memlord_i_leak leak = r->leak[i];
+        memlord_i_leak leak = leaks->at[i];
         if (!leak.blocks) continue;
-        for (at = n++; at && r->leak[at - 1].bytes < leak.bytes; at--)
-            r->leak[at] = r->leak[at - 1];
-        r->leak[at] = leak;
+        for (at = n++; at && leaks->at[at - 1].bytes < leak.bytes; at--)
+            leaks->at[at] = leaks->at[at - 1];
+        leaks->at[at] = leak;
     }
-    r->leak_lines = n < MEMLORD_I_LEAKS_SHOWN ? n : MEMLORD_I_LEAKS_SHOWN;
+    leaks->lines = n < most ? n : most;
 }
 static const memlord_site *memlord_i_row_site(memlord *lord, uint32_t row) {
     if (!row) return NULL;
     return memlord_i_site_shown(
         lord, (memlord_i_site *)memlord_i_row_at(lord, MEMLORD_I_SITE, row)->subject);
 }
-static const memlord_site *memlord_i_leak_site(memlord_i_report *r, const memlord_i_leak *leak) {
-    return memlord_i_row_site(r->lord, MEMLORD_I_SITE_ROW(leak->key));
+static const memlord_site *memlord_i_leak_site(memlord *lord, const memlord_i_leak *leak) {
+    return memlord_i_row_site(lord, MEMLORD_I_SITE_ROW(leak->key));
 }
-static const char *memlord_i_leak_tag(memlord_i_report *r, const memlord_i_leak *leak) {
+static const char *memlord_i_leak_tag(memlord *lord, const memlord_i_leak *leak) {
     uint32_t row = MEMLORD_I_TAG_ROW(leak->key & MEMLORD_I_ROWS_MASK);
-    return row ? (const char *)memlord_i_row_at(r->lord, MEMLORD_I_TAG, row)->subject : NULL;
+    return row ? (const char *)memlord_i_row_at(lord, MEMLORD_I_TAG, row)->subject : NULL;
+}
+/* "cuda:0 [weights] in load  read_tensors loader.c:12" */
+static MEMLORD_I_COLD void memlord_i_put_leak(memlord_i_out *o, memlord *lord,
+                                              const memlord_i_leak *leak) {
+    const char *tag = memlord_i_leak_tag(lord, leak);
+    memlord_i_put_device(o, memlord_i_device_at(lord, leak->slot)->device);
+    if (tag) {
+        memlord_i_puts(o, " [");
+        memlord_i_put_plain(o, tag);
+        memlord_i_puts(o, "]");
+    }
+    if (leak->scope) {
+        memlord_i_puts(o, " in ");
+        memlord_i_put_plain(o, memlord_i_scope_at(lord, leak->scope)->path);
+    }
+    memlord_i_puts(o, "  ");
+    memlord_i_put_site(o, memlord_i_leak_site(lord, leak));
 }
 
 /* One walk: the largest blocks, how many there are of each size, who made those of late, and what
@@ -11981,7 +12002,8 @@ static int memlord_i_visit_report(memlord *lord, const memlord_i_entry *e, void 
     uint32_t slot = MEMLORD_I_SLOT(e->word1), scope = memlord_i_scope_of(lord, plain), size = 0;
     for (; bytes >> size; size++) {}
     if (slot <= r->devices) r->sizes[slot - 1][size]++; /* one may have come meanwhile */
-    if (memlord_i_mark_of(lord, plain) >= r->mark) memlord_i_leak_add(r, plain, slot, bytes);
+    if (memlord_i_mark_of(lord, plain) >= r->mark)
+        memlord_i_leak_add(lord, &r->leaks, plain, slot, bytes);
     if (scope && scope <= r->scopes && r->scoped) {
         r->scoped[scope].bytes += bytes;
         r->scoped[scope].blocks++;
@@ -12184,7 +12206,7 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
     r->top.cap = MEMLORD_I_TOP_BLOCKS;
     memlord_i_visit(lord, &all, memlord_i_visit_report, r);
     r->blocks = memlord_i_top_sort(lord, &r->top);
-    memlord_i_leaks_sort(r);
+    memlord_i_leaks_sort(&r->leaks, MEMLORD_I_LEAKS_SHOWN);
 }
 
 /* -- TEXT: a first screen of at most 25 lines, then what did not fit it -- */
@@ -12636,31 +12658,19 @@ static void memlord_i_text_lifetimes(memlord_i_report *r, uint32_t i) {
 /* Only after a mark: before one, everything is born since. */
 static void memlord_i_text_leaks(memlord_i_report *r) {
     size_t i;
-    if (!r->mark || !r->leaks.blocks) return;
+    if (!r->mark || !r->leaks.sum.blocks) return;
     memlord_i_puts(r->o, "\n       bytes     blocks  live and born since mark ");
     memlord_i_put_u64(r->o, r->mark);
     memlord_i_puts(r->o, ": ");
-    memlord_i_put_u64(r->o, r->leaks.blocks);
-    memlord_i_put_labelled(r->o, " blocks, ", r->leaks.bytes);
+    memlord_i_put_u64(r->o, r->leaks.sum.blocks);
+    memlord_i_put_labelled(r->o, " blocks, ", r->leaks.sum.bytes);
     memlord_i_puts(r->o, "\n");
-    for (i = 0; i < r->leak_lines && i < 20; i++) {
-        const memlord_i_leak *leak = &r->leak[i];
-        const char *tag = memlord_i_leak_tag(r, leak);
+    for (i = 0; i < r->leaks.lines && i < 20; i++) {
+        const memlord_i_leak *leak = &r->leaks.at[i];
         memlord_i_put_right_bytes(r->o, leak->bytes, 12);
         memlord_i_put_right_u64(r->o, leak->blocks, 11);
         memlord_i_puts(r->o, "  ");
-        memlord_i_put_device(r->o, memlord_i_device_at(r->lord, leak->slot)->device);
-        if (tag) {
-            memlord_i_puts(r->o, " [");
-            memlord_i_put_plain(r->o, tag);
-            memlord_i_puts(r->o, "]");
-        }
-        if (leak->scope) {
-            memlord_i_puts(r->o, " in ");
-            memlord_i_put_plain(r->o, memlord_i_scope_at(r->lord, leak->scope)->path);
-        }
-        memlord_i_puts(r->o, "  ");
-        memlord_i_put_site(r->o, memlord_i_leak_site(r, leak));
+        memlord_i_put_leak(r->o, r->lord, leak);
         memlord_i_puts(r->o, "\n");
     }
 }
@@ -12820,7 +12830,7 @@ static MEMLORD_I_COLD void memlord_i_text(memlord_i_report *r) {
     memlord_i_text_odd(r, r->o, "\nanomalies and drops, ", 0, MEMLORD_I_STAT_COUNT);
     more = r->total.gc_runs | r->total.gc_failed | r->total.oom_attempts | r->total.reserved_peak |
            r->accounts | r->scopes | r->snapshots | (uint64_t)r->parted |
-           (r->mark && r->leaks.blocks) | r->places;
+           (r->mark && r->leaks.sum.blocks) | r->places;
     if (r->devices <= most[1] && r->places <= most[0] && r->tags <= most[2] &&
         r->sites <= most[3] && r->blocks <= most[4] && !more)
         return;
@@ -13417,15 +13427,15 @@ static void memlord_i_json_leaks(memlord_i_report *r) {
     size_t i;
     memlord_i_puts(r->o, ",\n\"leaks\":{");
     memlord_i_json_u64(r->o, "since_mark", r->mark, 1);
-    memlord_i_json_u64(r->o, "count", r->leaks.blocks, 0);
-    memlord_i_json_u64(r->o, "bytes", r->leaks.bytes, 0);
+    memlord_i_json_u64(r->o, "count", r->leaks.sum.blocks, 0);
+    memlord_i_json_u64(r->o, "bytes", r->leaks.sum.bytes, 0);
     memlord_i_key(r->o, "by_site", 0);
     memlord_i_puts(r->o, "[");
-    for (i = 0; i < r->leak_lines; i++) {
-        const memlord_i_leak *leak = &r->leak[i];
+    for (i = 0; i < r->leaks.lines; i++) {
+        const memlord_i_leak *leak = &r->leaks.at[i];
         memlord_i_puts(r->o, i ? ",\n{" : "\n{");
-        memlord_i_json_site(r->o, memlord_i_leak_site(r, leak), 1);
-        memlord_i_json_text(r->o, "tag", memlord_i_leak_tag(r, leak), 0);
+        memlord_i_json_site(r->o, memlord_i_leak_site(r->lord, leak), 1);
+        memlord_i_json_text(r->o, "tag", memlord_i_leak_tag(r->lord, leak), 0);
         memlord_i_json_text(r->o, "scope",
                             leak->scope ? memlord_i_scope_at(r->lord, leak->scope)->path : NULL,
                             0);
@@ -16910,15 +16920,62 @@ MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **ou
     return r;
 }
 
+static MEMLORD_I_COLD int memlord_i_visit_leak(memlord *lord, const memlord_i_entry *e,
+                                               void *user) {
+    memlord_i_leak_add(lord, (memlord_i_leaks *)user,
+                       memlord_i_word2_of(e->word2) & MEMLORD_I_ROWS_MASK, MEMLORD_I_SLOT(e->word1),
+                       MEMLORD_I_BYTES(e->word1));
+    return 0;
+}
+/* "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12"; without a place, of what
+   the other lines do not tell. */
+static MEMLORD_I_COLD void memlord_i_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
+                                              const memlord_i_leak *leak) {
+    char line[512];
+    memlord_i_out o;
+    memlord_i_out_buffer(&o, line, sizeof line);
+    memlord_i_puts(&o, leak ? "[destroy]   " : "[destroy]   and ");
+    memlord_i_put_bytes(&o, bytes);
+    memlord_i_puts(&o, " in ");
+    memlord_i_put_u64(&o, blocks);
+    memlord_i_puts(&o, leak ? " blocks: " : " blocks more");
+    if (leak) memlord_i_put_leak(&o, lord, leak);
+    (void)memlord_i_out_end(&o, sizeof line);
+    memlord_i_log(lord, MEMLORD_LOG_INFO, line);
+}
+/* Where the blocks that are left come from, if that is known of any. */
+static MEMLORD_I_COLD void memlord_i_log_leaks_by(memlord *lord) {
+    memlord_i_leaks *leaks;
+    memlord_i_query all;
+    size_t i;
+    if (memlord_i_rows(lord, MEMLORD_I_SITE) + memlord_i_rows(lord, MEMLORD_I_TAG) == 2) return;
+    leaks = (memlord_i_leaks *)memlord_i_alloc(lord, sizeof *leaks);
+    if (!leaks) return;
+    memset(&all, 0, sizeof all);
+    all.sel = memlord_device_all();
+    memlord_i_visit(lord, &all, memlord_i_visit_leak, leaks);
+    memlord_i_leaks_sort(leaks, 10);
+    for (i = 0; i < leaks->lines; i++) {
+        const memlord_i_leak *leak = &leaks->at[i];
+        leaks->sum.bytes -= leak->bytes;
+        leaks->sum.blocks -= leak->blocks;
+        memlord_i_log_leak(lord, leak->bytes, leak->blocks, leak);
+    }
+    if (leaks->sum.blocks) memlord_i_log_leak(lord, leaks->sum.bytes, leaks->sum.blocks, NULL);
+    memlord_i_free(lord, leaks, sizeof *leaks);
+}
+
 static MEMLORD_I_COLD void memlord_i_log_leaks(memlord *lord) {
     char line[128];
     memlord_i_out o;
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint64_t blocks = 0;
     if (lord->log_level < MEMLORD_LOG_INFO || !lord->logger.fn) return;
     for (i = 1; i < n; i++) {
         memlord_stats s;
         memlord_i_stats(lord, i, &s);
         if (!s.live_blocks && !s.allocated) continue;
+        blocks += s.live_blocks;
         memlord_i_out_buffer(&o, line, sizeof line);
         memlord_i_puts(&o, "[destroy] ");
         memlord_i_put_device(&o, memlord_i_device_at(lord, i)->device);
@@ -16931,6 +16988,7 @@ static MEMLORD_I_COLD void memlord_i_log_leaks(memlord *lord) {
         (void)memlord_i_out_end(&o, sizeof line);
         memlord_i_log(lord, MEMLORD_LOG_INFO, line);
     }
+    if (blocks) memlord_i_log_leaks_by(lord);
 }
 
 /* Drops the fences of all blocks: nobody will ask them any more, and who seems to be asking one

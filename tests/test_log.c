@@ -289,6 +289,52 @@ static void destroy_says_what_is_still_live(void **state) {
     assert_true(said(&book) > before);
 }
 
+static void destroy_says_where_what_is_left_comes_from(void **state) {
+    static const memlord_site there = {"b.c", "g", 7};
+    test_log log;
+    memlord *lord = open_traced(&log, MEMLORD_FLAG_SITES);
+    int done = 0;
+    memlord_fence fence;
+    (void)state;
+    memset(&fence, 0, sizeof fence);
+    fence.done = fence_says;
+    fence.user = &done;
+    assert_ok(memlord_tag_begin(lord, "weights"));
+    assert_ok(memlord_alloc(lord, cuda(0), 1, 100, &here));
+    assert_ok(memlord_alloc(lord, cuda(0), 2, 200, &here));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_alloc(lord, cuda(0), 3, 1000, &there));
+    assert_ok(memlord_free_deferred(lord, cuda(0), 3, fence, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 4, 5, NULL));
+    assert_ok(memlord_arena_add(lord, cpu(), 3, NULL));
+    test_log_clear(&log);
+    memlord_destroy(lord);
+    said_is(&log, "[destroy] cuda:0 still holds 1.27 KiB in 3 blocks, pending 1000 B\n"
+                  "[destroy] cpu still holds 8 B in 1 blocks\n"
+                  "[destroy]   1000 B in 1 blocks: cuda:0  g b.c:7\n"
+                  "[destroy]   300 B in 2 blocks: cuda:0 [weights]  f a.c:3\n"
+                  "[destroy]   5 B in 1 blocks: cpu  (unknown)\n");
+}
+
+static void destroy_lists_the_ten_largest_and_counts_the_rest(void **state) {
+    static const memlord_site there = {"b.c", "g", 7};
+    test_log log;
+    memlord *lord = open_traced(&log, MEMLORD_FLAG_SITES);
+    int i;
+    (void)state;
+    for (i = 0; i < 12; i++) {
+        assert_ok(memlord_alloc(lord, cuda(i), (uint64_t)i + 1, 10 * (uint64_t)(i + 1), &here));
+        assert_ok(memlord_alloc(lord, cuda(i), (uint64_t)i + 50, 1, &there));
+    }
+    test_log_clear(&log);
+    memlord_destroy(lord);
+    assert_non_null(strstr(log.text, "[destroy]   120 B in 1 blocks: cuda:11  f a.c:3\n"));
+    assert_non_null(strstr(log.text, "[destroy]   30 B in 1 blocks: cuda:2  f a.c:3\n"));
+    assert_null(strstr(log.text, "20 B in 1 blocks: cuda:1 "));
+    assert_non_null(strstr(log.text, "[destroy]   and 42 B in 14 blocks more\n"));
+    assert_int_equal(log.lines[MEMLORD_LOG_INFO], 12 + 10 + 1);
+}
+
 static void a_clean_ledger_is_destroyed_without_a_word(void **state) {
     logbook book;
     memlord *lord = open_logged(&book);
@@ -348,6 +394,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_trace_has_one_line_for_n_blocks),
         cmocka_unit_test(a_trace_tells_of_deferred_and_retired_blocks),
         cmocka_unit_test(destroy_says_what_is_still_live),
+        cmocka_unit_test(destroy_says_where_what_is_left_comes_from),
+        cmocka_unit_test(destroy_lists_the_ten_largest_and_counts_the_rest),
         cmocka_unit_test(a_clean_ledger_is_destroyed_without_a_word),
         cmocka_unit_test(a_logger_may_call_the_ledger),
 #if !TEST_SANITIZED
