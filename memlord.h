@@ -1575,7 +1575,8 @@ MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site 
 #if !defined(_WIN32)
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site);
-/* Unmapping part of a block shrinks it, or splits it in two. */
+/* Ends every block in the range; those with more than that shrink, or are split in two, and so does
+   mmap with MAP_FIXED. Cost: walks the map, unless the range is one whole block. */
 MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
                                     const memlord_site *site);
 #endif
@@ -19866,38 +19867,101 @@ MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
 static memlord_device memlord_i_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
-MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
-                                    int fd, int64_t offset, const memlord_site *site) {
-    void *p = mmap(at, size, prot, flags, fd, (off_t)offset);
-    memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : memlord_i_device_mapped();
-    if (p != MAP_FAILED) (void)memlord_alloc(lord, d, MEMLORD_KEY(p), size, site);
-    return p;
+
+/* Pages that are to be unmapped, and what was known of them. */
+typedef struct memlord_i_unmapping {
+    uint64_t from, end;
+    uint64_t first, taken; /* where the blocks began, and their bytes in there */
+    memlord_device device; /* of one of them */
+    size_t n;              /* of `block`, a few of them at a time */
+    memlord_block_info block[8];
+} memlord_i_unmapping;
+
+static MEMLORD_I_COLD int memlord_i_visit_unmapped(memlord *lord, const memlord_i_entry *e,
+                                                   void *user) {
+    memlord_i_unmapping *u = (memlord_i_unmapping *)user;
+    uint16_t type = lord->slot_type[MEMLORD_I_SLOT(e->word1)];
+    if (type != MEMLORD_DEVICE_CPU && type != MEMLORD_DEVICE_MAPPED) return 0;
+    if (e->key >= u->end || memlord_i_is_pending(e->word2)) return 0;
+    if (e->key < u->from ? u->from - e->key >= MEMLORD_I_BYTES(e->word1)
+                         : !MEMLORD_I_BYTES(e->word1))
+        return 0;
+    memlord_i_info(lord, e, &u->block[u->n++]);
+    return u->n == sizeof u->block / sizeof u->block[0];
 }
 
-/* Takes [at, at + size) off the one block that holds `at`. */
-static void memlord_i_unmapped(memlord *lord, const memlord_block_info *b, uint64_t at,
-                               uint64_t size, const memlord_site *site) {
-    uint64_t head = at - b->storage, end = b->storage + b->bytes;
-    if (head)
-        (void)memlord_realloc(lord, b->device, b->storage, b->storage, head, site);
-    else
+/* Takes the pages off a block that has some of them; what is left of it stays whose it was. */
+static MEMLORD_I_COLD void memlord_i_unmap_block(memlord *lord, memlord_i_unmapping *u,
+                                                 const memlord_block_info *b,
+                                                 const memlord_site *site) {
+    uint64_t end = b->storage + b->bytes, head = 0, tail = end > u->end ? end - u->end : 0;
+    if (b->storage < u->from) {
+        head = u->from - b->storage;
+        (void)memlord_realloc(lord, b->device, b->storage, b->storage, head, NULL);
+    } else {
         (void)memlord_free(lord, b->device, b->storage, site);
-    if (size < end - at) (void)memlord_alloc(lord, b->device, at + size, end - at - size, site);
+    }
+    if (tail && memlord_alloc(lord, b->device, u->end, tail, b->site) == MEMLORD_OK)
+        (void)memlord_block_retag(lord, b->device, u->end, b->tag);
+    if (!u->taken || b->storage + head < u->first) u->first = b->storage + head;
+    u->taken += b->bytes - head - tail;
+    u->device = b->device;
+}
+
+/* Before pages go: takes them off every block that has some. One that is just these pages is found
+   at once, else all are walked, and again if there are many: up to a bound, as without memory a
+   block may not shrink. */
+static MEMLORD_I_COLD void memlord_i_unmap(memlord *lord, memlord_i_unmapping *u, const void *at,
+                                           size_t size, const memlord_site *site) {
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    memlord_i_query all;
+    size_t i;
+    int round;
+    memset(u, 0, sizeof *u);
+    memset(&all, 0, sizeof all);
+    all.sel = memlord_device_all();
+    u->from = MEMLORD_KEY(at);
+    u->end = u->from + (size + page - 1) / page * page;
+    if (!lord || memlord_i_self.busy || u->from % page || u->end <= u->from) return;
+    if (memlord_block_find(lord, memlord_i_device_mapped(), u->from, u->block) == MEMLORD_OK ||
+        memlord_block_find(lord, memlord_device_cpu(), u->from, u->block) == MEMLORD_OK)
+        u->n = !u->block->pending && (u->block->bytes + page - 1) / page * page == u->end - u->from;
+    for (round = u->n ? 1023 : 0; round < 1024; round++) {
+        if (!u->n) memlord_i_visit(lord, &all, memlord_i_visit_unmapped, u);
+        for (i = 0; i < u->n; i++) memlord_i_unmap_block(lord, u, &u->block[i], site);
+        if (u->n < sizeof u->block / sizeof u->block[0]) break;
+        u->n = 0;
+    }
+}
+/* They did not go: what they had is recorded as a block of its own. */
+static MEMLORD_I_COLD void memlord_i_unmap_undo(memlord *lord, const memlord_i_unmapping *u,
+                                                const memlord_site *site) {
+    int error = errno;
+    if (u->taken) (void)memlord_alloc(lord, u->device, u->first, u->taken, site);
+    errno = error;
+}
+
+MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
+                                    int fd, int64_t offset, const memlord_site *site) {
+    memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : memlord_i_device_mapped();
+    memlord_i_unmapping u;
+    void *p;
+    u.taken = 0;
+    if (flags & MAP_FIXED) memlord_i_unmap(lord, &u, at, size, site); /* it unmaps what is there */
+    p = mmap(at, size, prot, flags, fd, (off_t)offset);
+    if (p == MAP_FAILED)
+        memlord_i_unmap_undo(lord, &u, site);
+    else
+        (void)memlord_alloc(lord, d, MEMLORD_KEY(p), size, site);
+    return p;
 }
 MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
                                     const memlord_site *site) {
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), key = MEMLORD_KEY(at);
-    uint64_t whole = (size + page - 1) / page * page;
-    memlord_block_info b;
+    memlord_i_unmapping u;
     int r;
-    int found = memlord_block_find(lord, memlord_i_device_mapped(), key, &b) == MEMLORD_OK ||
-                memlord_block_find(lord, memlord_device_cpu(), key, &b) == MEMLORD_OK ||
-                memlord_block_containing(lord, memlord_i_device_mapped(), key, &b) == MEMLORD_OK ||
-                memlord_block_containing(lord, memlord_device_cpu(), key, &b) == MEMLORD_OK;
-    if (found && b.bytes) memlord_i_unmapped(lord, &b, key, whole, site);
+    memlord_i_unmap(lord, &u, at, size, site);
     r = munmap(at, size);
-    if (r && found && b.bytes) /* it failed: as it was */
-        (void)memlord_alloc(lord, b.device, b.storage, b.bytes, site);
+    if (r) memlord_i_unmap_undo(lord, &u, site);
     return r;
 }
 #endif

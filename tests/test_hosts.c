@@ -2,7 +2,9 @@
 #include "support.h"
 
 #include <pthread.h>
+#include <errno.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -397,6 +399,97 @@ static void an_exit_handler_may_use_the_global_ledger(void **state) {
     expect_child(pid);
 }
 
+/* -- the shim's pages -- */
+
+static size_t page(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+static char *map_at(memlord *lord, char *at, size_t pages, int flags, const memlord_site *site) {
+    void *p = memlord_shim_mmap(lord, at, pages * page(), PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0, site);
+    assert_true(p != MAP_FAILED);
+    return (char *)p;
+}
+static void unmap(memlord *lord, char *at, size_t pages) {
+    assert_int_equal(memlord_shim_munmap(lord, at, pages * page(), NULL), 0);
+}
+static void pages_live(memlord *lord, size_t pages, size_t blocks) {
+    memlord_stats s;
+    assert_ok(memlord_stats_get(lord, memlord_device_all(), &s));
+    assert_int_equal(s.allocated, pages * page());
+    assert_int_equal(s.live_blocks, blocks);
+    assert_int_equal(s.unknown_frees + s.implicit_frees, 0);
+}
+
+static void unmapping_ends_all_that_is_in_the_range(void **state) {
+    memlord *lord = test_lord(state);
+    char *m = map_at(lord, NULL, 64, 0, NULL);
+    size_t i;
+    unmap(lord, m + page(), 1); /* a hole */
+    pages_live(lord, 63, 2);
+    unmap(lord, m, 64);
+    pages_live(lord, 0, 0);
+    m = map_at(lord, NULL, 64, 0, NULL);
+    unmap(lord, m, 1); /* the range begins before the block */
+    pages_live(lord, 63, 1);
+    unmap(lord, m, 64);
+    pages_live(lord, 0, 0);
+    m = map_at(lord, NULL, 64, 0, NULL);
+    for (i = 1; i < 64; i += 2) unmap(lord, m + i * page(), 1); /* more than one round */
+    pages_live(lord, 32, 32);
+    unmap(lord, m + 2 * page(), 62);
+    pages_live(lord, 1, 1);
+    unmap(lord, m, 1);
+    pages_live(lord, 0, 0);
+}
+
+static void a_fixed_mapping_replaces_what_it_covers(void **state) {
+    memlord *lord = test_lord(state);
+    char *m = map_at(lord, NULL, 8, 0, NULL), *n;
+    (void)map_at(lord, m + 2 * page(), 3, MAP_FIXED, NULL);
+    pages_live(lord, 8, 3);
+    (void)map_at(lord, m, 8, MAP_FIXED, NULL);
+    pages_live(lord, 8, 1);
+    n = (char *)memlord_shim_mmap(lord, m + page(), page(), PROT_READ, MAP_PRIVATE | MAP_FIXED, -1,
+                                  0, NULL);
+    assert_true(n == (char *)MAP_FAILED && errno == EBADF);
+    assert_int_equal(memlord_allocated(lord, cpu()), 8 * page()); /* as it was, in pieces */
+    unmap(lord, m, 8);
+    pages_live(lord, 0, 0);
+}
+
+static void what_cannot_be_unmapped_stays(void **state) {
+    memlord *lord = test_lord(state);
+    char *m = map_at(lord, NULL, 2, 0, NULL);
+    assert_int_equal(memlord_shim_munmap(lord, m + 1, page(), NULL), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(memlord_shim_munmap(lord, m, 0, NULL), -1);
+    assert_int_equal(memlord_shim_munmap(lord, m, SIZE_MAX, NULL), -1);
+    assert_int_equal(memlord_shim_munmap(lord, m, SIZE_MAX / page() * page(), NULL), -1);
+    pages_live(lord, 2, 1);
+    unmap(lord, m, 2);
+    pages_live(lord, 0, 0);
+}
+
+static void what_is_left_of_a_mapping_keeps_its_site_and_tag(void **state) {
+    static const memlord_site mapper = {"map.c", "f", 1}, cutter = {"cut.c", "g", 2};
+    memlord *lord = test_lord(state);
+    memlord_block_info left;
+    char *m;
+    assert_ok(memlord_sites_enable(lord, 1));
+    assert_ok(memlord_tag_begin(lord, "weights"));
+    m = map_at(lord, NULL, 8, 0, &mapper);
+    assert_ok(memlord_tag_end(lord));
+    assert_int_equal(memlord_shim_munmap(lord, m + page(), page(), &cutter), 0);
+    assert_ok(memlord_block_find(lord, cpu(), MEMLORD_KEY(m), &left));
+    assert_string_equal(left.site->file, "map.c");
+    assert_string_equal(left.tag, "weights");
+    assert_ok(memlord_block_find(lord, cpu(), MEMLORD_KEY(m + 2 * page()), &left));
+    assert_string_equal(left.site->file, "map.c");
+    assert_string_equal(left.tag, "weights");
+    unmap(lord, m, 8);
+    pages_live(lord, 0, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_constructor_may_use_the_global_ledger),
@@ -409,6 +502,10 @@ int main(void) {
         cmocka_unit_test(an_allocator_that_calls_the_ledger_passes_through),
         TEST(a_stack_of_16_kilobytes_is_enough),
         cmocka_unit_test(an_exit_handler_may_use_the_global_ledger),
+        TEST(unmapping_ends_all_that_is_in_the_range),
+        TEST(a_fixed_mapping_replaces_what_it_covers),
+        TEST(what_cannot_be_unmapped_stays),
+        TEST(what_is_left_of_a_mapping_keeps_its_site_and_tag),
     };
     return cmocka_run_group_tests_name("hosts", tests, NULL, NULL);
 }
