@@ -1266,9 +1266,9 @@ typedef struct memlord_gc_event {
     memlord_device device;
     int reason;              /* MEMLORD_REASON_... */
     double used_percent;     /* NaN: unknown */
-    size_t band;             /* which one; SIZE_MAX but for REASON_BAND */
+    size_t band;             /* which one; SIZE_MAX: none has fired, as in memlord_gc_run */
     memlord_metric metric;
-    uint64_t value, threshold; /* of the metric; value is live bytes but for REASON_BAND */
+    uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
     uint64_t needed;         /* bytes somebody waits for; 0: no particular number */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;
@@ -9367,14 +9367,14 @@ static const memlord_band memlord_i_default_bands[MEMLORD_I_DEFAULT_BANDS] = {
 static const memlord_i_strategy memlord_i_default_strategy = {MEMLORD_I_DEFAULT_BANDS,
                                                               memlord_i_default_bands};
 
-/* What is wrong with a band; NULL: nothing. */
+/* What is wrong with a band, as said after its number; NULL: nothing. */
 static const char *memlord_i_band_fault(const memlord_band *b) {
-    if (!(b->lo >= 0 && b->lo < b->hi)) return "lo and hi must be 0 <= lo < hi";
-    if (!(b->hi <= 1e9)) return "hi must be a percentage; 101 is above everything";
-    if (!(b->percent >= 0 && b->percent <= 1e9)) return "percent must be 0 or more";
-    if ((unsigned)b->metric > MEMLORD_METRIC_MAX) return "unknown metric";
-    if ((unsigned)b->combine > MEMLORD_COMBINE_MIN) return "unknown combine";
-    if (!b->bytes && !(b->percent > 0)) return "no threshold: set bytes or percent";
+    if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
+    if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
+    if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
+    if ((unsigned)b->metric > MEMLORD_METRIC_MAX) return ": unknown metric";
+    if ((unsigned)b->combine > MEMLORD_COMBINE_MIN) return ": unknown combine";
+    if (!b->bytes && !(b->percent > 0)) return ": no threshold: set bytes or percent";
     return NULL;
 }
 
@@ -9708,7 +9708,7 @@ static MEMLORD_I_COLD void memlord_i_log_gc(memlord *lord, const memlord_gc_even
     memlord_i_put_u64(&o, e->total_runs);
     memlord_i_puts(&o, " in all): ");
     memlord_i_puts(&o, reasons[e->reason]);
-    if (e->reason == MEMLORD_REASON_BAND) {
+    if (e->band != SIZE_MAX) {
         memlord_i_puts(&o, " ");
         memlord_i_put_u64(&o, e->band);
         memlord_i_puts(&o, ", ");

@@ -278,6 +278,38 @@ static void a_trace_tells_of_deferred_and_retired_blocks(void **state) {
     memlord_destroy(lord);
 }
 
+static memlord_gc_result gives_3(void *user, memlord *lord, const memlord_gc_event *event) {
+    memlord_gc_result result = {1, 0, 3};
+    (void)user;
+    (void)lord;
+    assert_true(event->band == SIZE_MAX);
+    return result;
+}
+
+static void a_collection_of_the_host_names_no_band(void **state) {
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    (void)state;
+    assert_ok(memlord_gc_callback(lord, MEMLORD_DEVICE_CUDA, gives_3, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_BAND, NULL));
+    said_is(&log, "[gc] cuda:0 run 1 (1 in all): band, used unknown, reclaimed 3 B\n");
+    memlord_destroy(lord);
+}
+
+static void a_refused_strategy_names_band_and_reason(void **state) {
+    memlord_band band = {5, 1, MEMLORD_METRIC_MAX, 0, 10, MEMLORD_COMBINE_MAX};
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    (void)state;
+    assert_int_equal(memlord_strategy_set(lord, &band, 1), MEMLORD_E_INVALID);
+    said_is(&log, "[strategy] refused, band 0: lo and hi must be 0 <= lo < hi\n");
+    band.hi = 101;
+    band.percent = 0;
+    assert_int_equal(memlord_strategy_set(lord, &band, 1), MEMLORD_E_INVALID);
+    said_is(&log, "[strategy] refused, band 0: no threshold: set bytes or percent\n");
+    memlord_destroy(lord);
+}
+
 static void destroy_says_what_is_still_live(void **state) {
     logbook book;
     memlord *lord = open_logged(&book);
@@ -393,6 +425,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_trace_has_a_line_for_every_call),
         cmocka_unit_test(a_trace_has_one_line_for_n_blocks),
         cmocka_unit_test(a_trace_tells_of_deferred_and_retired_blocks),
+        cmocka_unit_test(a_collection_of_the_host_names_no_band),
+        cmocka_unit_test(a_refused_strategy_names_band_and_reason),
         cmocka_unit_test(destroy_says_what_is_still_live),
         cmocka_unit_test(destroy_says_where_what_is_left_comes_from),
         cmocka_unit_test(destroy_lists_the_ten_largest_and_counts_the_rest),
