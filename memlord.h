@@ -193,10 +193,12 @@
     What did not fit is counted too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
-        dropped_sites          more sites or tags than fit
+        dropped_sites          more sites or tags than fit, or names than
+                               MEMLORD_MAX_STRINGS bytes of them: blocks go without
         dropped_events         written over in the ring, or no room there
     and, of the ledger as a whole, scopes, invocations and snapshots that are no longer
-    there: reports say how many.
+    there: reports say how many. The first alloc that is dropped, and the first tag, are
+    logged as warnings.
 
     ------------------------------------------------------------------ >>costs ---
 
@@ -416,7 +418,7 @@ extern "C" {
 #define MEMLORD_I_RESULTS(X)                                                                  \
     X(OK, "ok")                                                                               \
     X(E_INVALID, "an argument is out of range")                                               \
-    X(E_NOMEM, "the ledger's allocator refused; give it more room")                           \
+    X(E_NOMEM, "no room: give the ledger's allocator more, or raise MEMLORD_MAX_STRINGS")     \
     X(E_UNKNOWN, "nothing of that name or storage is live")                                   \
     X(E_LIMIT, "over the limit set for the device")                                           \
     X(E_DEVICE, "not a device, or more devices than MEMLORD_MAX_DEVICES")                     \
@@ -1050,9 +1052,11 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
 
 /* -- tags, plan against actual -- */
 
-/* Tags what this thread allocates until the matching end. They nest; the innermost wins.
+/* Tags what this thread allocates until the matching end. They nest; the innermost wins. A tag
+   takes a record on each device it is used on, and there are 65,535: past them blocks are
+   recorded without their tag, counted in dropped_sites.
    Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin;
-   E_NOMEM. Cost: tens of ns. */
+   E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MEMLORD_I_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MEMLORD_I_OFF(MEMLORD_OK)
@@ -3653,7 +3657,8 @@ struct memlord {
     memlord_i_u32 next_id;
     memlord_i_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
     memlord_i_u64 lost_allocs, lost_bytes; /* dropped, on devices there was no memory for */
-    memlord_i_u64 lost_events;  /* of no device */
+    memlord_i_u64 lost_events, lost_tags; /* of no device */
+    memlord_i_u32 said_alloc, said_tag; /* the first of those dropped was logged */
     memlord_i_ptr ring;         /* memlord_i_ring * */
     uint32_t rings;             /* under the registry lock */
     uint32_t ticking;           /* stamps are the processor's */
@@ -7355,10 +7360,25 @@ static MEMLORD_I_HOT void memlord_i_tell_from(memlord_device d, uint64_t storage
     memlord_i_self.odd.from = storage;
 }
 
+static void memlord_i_log(memlord *lord, int level, const char *text);
+
+/* Warns once. Not by a thread without a record, which may hold the lock of those. */
+static MEMLORD_I_COLD void memlord_i_drop_say(memlord *lord, memlord_i_u32 *said,
+                                              const char *text) {
+    if (memlord_i_self.generation == lord->generation && !memlord_i_u32_exchange_acquire(said, 1))
+        memlord_i_log(lord, MEMLORD_LOG_WARNING, text);
+}
+static MEMLORD_I_COLD void memlord_i_drop_say_alloc(memlord *lord) {
+    memlord_i_drop_say(lord, &lord->said_alloc,
+                       "[drop] no room to record an alloc: give the ledger's allocator more, or "
+                       "raise MEMLORD_MAX_DEVICES; dropped_allocs has how many");
+}
+
 static void memlord_i_drop_count(memlord *lord, uint32_t slot, uint64_t bytes) {
     memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_allocs, 1);
     memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_bytes, bytes);
     (void)memlord_i_u64_add(&lord->dropped[lord->slot_type[slot]], 1);
+    memlord_i_drop_say_alloc(lord);
 }
 /* The same when the device itself could not be made known: no memory, or one too many. */
 static memlord_result memlord_i_drop_lost(memlord *lord, memlord_result r, memlord_device d,
@@ -7367,6 +7387,7 @@ static memlord_result memlord_i_drop_lost(memlord *lord, memlord_result r, memlo
     (void)memlord_i_u64_add(&lord->lost_allocs, 1);
     (void)memlord_i_u64_add(&lord->lost_bytes, bytes);
     (void)memlord_i_u64_add(&lord->dropped[d.type], 1);
+    memlord_i_drop_say_alloc(lord);
     return r;
 }
 /* 1: a storage nobody knows may be one of those dropped, and is now taken for it. */
@@ -11723,6 +11744,7 @@ static void memlord_i_stats_lost(memlord *lord, memlord_stats *out) {
     out->dropped_allocs =
         memlord_i_add(out->dropped_allocs, memlord_i_u64_load(&lord->lost_allocs));
     out->dropped_bytes = memlord_i_add(out->dropped_bytes, memlord_i_u64_load(&lord->lost_bytes));
+    out->dropped_sites = memlord_i_add(out->dropped_sites, memlord_i_u64_load(&lord->lost_tags));
     out->dropped_events =
         memlord_i_add(out->dropped_events, memlord_i_u64_load(&lord->lost_events));
 }
@@ -18691,6 +18713,7 @@ MEMLORD_API void memlord_reset(memlord *lord) {
     memlord_i_u64_store(&lord->lost_allocs, 0);
     memlord_i_u64_store(&lord->lost_bytes, 0);
     memlord_i_u64_store(&lord->lost_events, 0);
+    memlord_i_u64_store(&lord->lost_tags, 0);
     memlord_i_u64_store(&lord->lost_scopes, 0);
     memlord_i_u64_store(&lord->lost_invocations, 0);
     memlord_i_u64_store(&lord->lost_snapshots, 0);
@@ -18991,6 +19014,13 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
 
 /* -- tags -- */
 
+static MEMLORD_I_COLD void memlord_i_drop_tag(memlord *lord) {
+    (void)memlord_i_u64_add(&lord->lost_tags, 1);
+    memlord_i_drop_say(lord, &lord->said_tag,
+                       "[drop] no room for a tag: raise MEMLORD_MAX_STRINGS, or give the ledger's "
+                       "allocator more; dropped_sites has how many");
+}
+
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
     memlord_i_thread *t;
     const char *kept = NULL;
@@ -19015,6 +19045,7 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
         memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 1);
     }
     memlord_i_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) memlord_i_drop_tag(lord);
     return r;
 }
 

@@ -310,6 +310,66 @@ static void a_refused_strategy_names_band_and_reason(void **state) {
     memlord_destroy(lord);
 }
 
+static void the_first_dropped_alloc_is_said(void **state) {
+    test_heap heap;
+    test_log log;
+    memlord_desc desc;
+    memlord *lord = NULL;
+    uint64_t i;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    memset(&log, 0, sizeof log);
+    pthread_mutex_init(&log.lock, NULL);
+    desc = test_desc(&heap, 0);
+    desc.logger.fn = test_log_line;
+    desc.logger.user = &log;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_alloc(lord, cpu(), 64, 1, NULL));
+    heap.fail_at = heap.calls + 1;
+    heap.fail_from = 1;
+    for (i = 2; stats_of(lord, cpu()).dropped_allocs < 100; i++)
+        (void)memlord_alloc(lord, cpu(), i * 64, i, NULL);
+    heap.fail_at = 0;
+    assert_int_equal(log.lines[MEMLORD_LOG_WARNING], 1);
+    assert_non_null(strstr(log.text, "[drop] no room to record an alloc: give the ledger's "));
+    memlord_destroy(lord);
+}
+
+static void an_alloc_on_one_device_too_many_is_said(void **state) {
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    int i;
+    (void)state;
+    for (i = 0; i < 128; i++) assert_ok(memlord_alloc(lord, cuda(i), (uint64_t)i + 1, 1, NULL));
+    test_log_clear(&log);
+    assert_int_equal(memlord_alloc(lord, cuda(i), 500, 1, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_alloc(lord, cuda(i), 501, 1, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(log.lines[MEMLORD_LOG_WARNING], 1);
+    assert_non_null(strstr(log.text, "MEMLORD_MAX_DEVICES"));
+    memlord_destroy(lord);
+}
+
+static void a_tag_past_all_names_is_counted_and_said(void **state) {
+    const size_t most = (size_t)64 << 20; /* MEMLORD_MAX_STRINGS */
+    char *name = (char *)malloc(most + 2);
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    (void)state;
+    assert_non_null(name);
+    memset(name, 'x', most + 1);
+    name[most + 1] = 0;
+    assert_int_equal(memlord_tag_begin(lord, name), MEMLORD_E_NOMEM);
+    assert_int_equal(memlord_tag_begin(lord, name), MEMLORD_E_NOMEM);
+    assert_int_equal(stats_of(lord, memlord_device_all()).dropped_sites, 2);
+    assert_int_equal(log.lines[MEMLORD_LOG_WARNING], 1);
+    assert_non_null(strstr(log.text, "MEMLORD_MAX_STRINGS"));
+    assert_non_null(strstr(memlord_result_text(MEMLORD_E_NOMEM), "MEMLORD_MAX_STRINGS"));
+    memlord_reset(lord);
+    assert_int_equal(stats_of(lord, memlord_device_all()).dropped_sites, 0);
+    memlord_destroy(lord);
+    free(name);
+}
+
 static void destroy_says_what_is_still_live(void **state) {
     logbook book;
     memlord *lord = open_logged(&book);
@@ -427,6 +487,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_trace_tells_of_deferred_and_retired_blocks),
         cmocka_unit_test(a_collection_of_the_host_names_no_band),
         cmocka_unit_test(a_refused_strategy_names_band_and_reason),
+        cmocka_unit_test(the_first_dropped_alloc_is_said),
+        cmocka_unit_test(an_alloc_on_one_device_too_many_is_said),
+        cmocka_unit_test(a_tag_past_all_names_is_counted_and_said),
         cmocka_unit_test(destroy_says_what_is_still_live),
         cmocka_unit_test(destroy_says_where_what_is_left_comes_from),
         cmocka_unit_test(destroy_lists_the_ten_largest_and_counts_the_rest),
