@@ -18096,6 +18096,7 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
     memset(token, 0, sizeof *token);
     t = memlord_i_thread_get(lord);
     if (!t) return memlord_realloc_begin(lord, device, storage, token);
+    e.word1 = 0;
     kind = memlord_i_free_kind(lord, t, (uint32_t)device.type, storage, &e);
     r = kind ? MEMLORD_E_STATE : memlord_i_detach(lord, t, (uint32_t)device.type, storage, &e);
     gone = r == MEMLORD_OK;
@@ -18515,6 +18516,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_fenced(memlord *lord, memlord_dev
     f = memlord_i_fence_new(lord, fence);
     if (!f) return MEMLORD_E_NOMEM;
     t = memlord_i_thread_get(lord);
+    gone.word1 = 0;
     r = memlord_i_fence_attach(lord, t, device, storage, f, end, &gone, &chain);
     if (r == MEMLORD_OK && end) {
         memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
