@@ -16151,11 +16151,10 @@ static MEMLORD_I_COLD void memlord_i_heaptrack(memlord_i_export *x) {
    Every block is a segment of its own, so that its bytes lie in one at every step; a device's
    arena is one too, at an address no block has. Blocks of no bytes are left out. A block's site
    is its frame, with its scopes as callers, its tag its category; its parts are listed under
-   "parts", which viewers skip. CUDA devices keep their index;
-   the others come after them, as "memlord" lists. Traces are of the ring; where it knows a
+   "parts", which viewers skip. CUDA devices keep their index; the others come after them, as
+   "memlord" lists, which has anomalies and drops, too. Traces are of the ring; where it knows a
    storage, what it says last is what the segments say, so that viewers can walk back from them.
-   "memlord" has anomalies and drops, of all and by device. Memo: the words, then tags, sites and
-   scopes by number. -- */
+   Memo: the words, then tags, sites and scopes by number. -- */
 
 #define MEMLORD_I_VIZ_WORDS(X)                                                                     \
     X(device_traces)                                                                               \
