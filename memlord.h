@@ -10154,8 +10154,10 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
     unsigned n;
     int fresh;
     memlord_result r = side ? memlord_i_room(lord, t, slot, key) : MEMLORD_E_NOMEM;
-    int gone = r == MEMLORD_OK &&
-               memlord_i_copy_of(lord, t, (uint32_t)from.type, from_key, &e, side) != MEMLORD_OK;
+    int gone;
+    e.word1 = 0; /* copied, though not every compiler sees that */
+    gone = r == MEMLORD_OK &&
+           memlord_i_copy_of(lord, t, (uint32_t)from.type, from_key, &e, side) != MEMLORD_OK;
     if (r || gone) {
         memlord_i_free(lord, side, sizeof *side);
         return gone ? memlord_i_unknown(lord, from) : r;
@@ -13073,8 +13075,8 @@ static void memlord_i_json_places(memlord_i_report *r) {
         memlord_i_json_device(r->o, line->device, 1);
         memlord_i_json_u64(r->o, "total", known ? line->sample.total : UINT64_MAX, 0);
         memlord_i_json_u64(r->o, "used", known ? line->sample.used : UINT64_MAX, 0);
-        memlord_i_json_u64(r->o, "free", known ? line->sample.total - line->sample.used : UINT64_MAX,
-                           0);
+        memlord_i_json_u64(r->o, "free",
+                           known ? line->sample.total - line->sample.used : UINT64_MAX, 0);
         memlord_i_json_u64(r->o, "self", line->self, 0);
         memlord_i_json_u64(r->o, "untagged",
                            line->self > line->tagged ? line->self - line->tagged : 0, 0);
