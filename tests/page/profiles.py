@@ -293,11 +293,18 @@ def serve(run, requests, steps, every, sites):
 DEVICES = ["cuda:0", "pinned", "cpu"]
 
 
+def place(run, i, total, used, others, **rest):
+    """One that has the bytes of device i alone."""
+    tagged = sum(v[0] for (tag, device), v in run.tags.items() if tag and device == i)
+    return {"device": DEVICES[i], "total": total, "used": used, "free": total - used, "self": run.live[i],
+            "untagged": max(run.live[i] - tagged, 0), "unaccounted": used - run.live[i], "devices": [DEVICES[i]],
+            "others": others, "held": 0, **rest}
+
+
 def capacity(run):
-    return [{"device": "cuda:0", "total": 25757220864, "used": run.live[0] + 1300000000, "self": run.live[0], "process": run.live[0] + 500000000,
-             "others": 800000000, "age_ns": 150000, "limit": 24 << 30, "held": 0},
-            {"device": "cpu", "total": 67 << 30, "used": 9 << 30, "self": run.live[2], "process": run.live[2] + (1 << 30), "others": 7 << 30,
-             "age_ns": 2500000000, "limit": None, "held": 0}]
+    return [place(run, 0, 25757220864, run.live[0] + 1300000000, 800000000, process=run.live[0] + 500000000, age_ns=150000,
+                  limit=24 << 30),
+            place(run, 2, 67 << 30, 9 << 30, 7 << 30, process=run.live[2] + (1 << 30), age_ns=2500000000, limit=None)]
 
 
 def simulated(seed, requests, steps, every, sites, ring=True, keep=None):
