@@ -205,8 +205,9 @@
     alloc, free, retain, release, track, realloc: some ten nanoseconds to a cache miss
     (README has the measured table), no system call, no lock shared by threads that
     work on their own blocks, nothing proportional to devices, threads or blocks
-    except when a table grows (one of 1024 shards at a time). Memory: about 40 to 60
-    bytes a live block, and 100 KiB or so to begin with.
+    except when a table grows (one of 1024 shards at a time), and while a report reads
+    the counters, which stops them all for some tens of microseconds. Memory: about 40
+    to 60 bytes a live block, and 100 KiB or so to begin with.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands that are far from their thresholds cost a
     branch or two a call; near one (within 64 KiB a thread, see counter_batch) every call
@@ -11572,21 +11573,33 @@ static uint64_t *memlord_i_stat_of(memlord_stats *stats, size_t i) {
 /* Their names and kinds; behind them what is not there of the ledger as a whole: without room, or
    no longer kept. */
 enum { MEMLORD_I_KIND_LIVE, MEMLORD_I_KIND_PEAK, MEMLORD_I_KIND_COUNT, MEMLORD_I_KIND_ODD };
-#define MEMLORD_I_LOST 3
-static const char *const memlord_i_stat_names[] = {
+#define MEMLORD_I_LOSSES(X)                                                                   \
+    X(scopes, "scopes there was no room for")                                                 \
+    X(scope_invocations, "invocations of scopes no longer kept")                              \
+    X(snapshots, "snapshots no longer kept")
+enum {
+#define MEMLORD_I_X(name, text) MEMLORD_I_LOST_##name,
+    MEMLORD_I_LOSSES(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    MEMLORD_I_LOST
+};
+static const char *const memlord_i_stat_names[MEMLORD_I_STAT_COUNT + MEMLORD_I_LOST] = {
 #define MEMLORD_I_X(name, kind, text) #name,
     MEMLORD_I_STATS(MEMLORD_I_X)
 #undef MEMLORD_I_X
-    "dropped_scopes", "dropped_scope_invocations", "dropped_snapshots"};
+#define MEMLORD_I_X(name, text) "dropped_" #name,
+    MEMLORD_I_LOSSES(MEMLORD_I_X)
+#undef MEMLORD_I_X
+};
 static const unsigned char memlord_i_stat_kinds[MEMLORD_I_STAT_COUNT] = {
 #define MEMLORD_I_X(name, kind, text) MEMLORD_I_KIND_##kind,
     MEMLORD_I_STATS(MEMLORD_I_X)
 #undef MEMLORD_I_X
 };
 static MEMLORD_I_COLD uint64_t memlord_i_lost(memlord *lord, size_t i) {
-    return i == 0   ? memlord_i_u64_load(&lord->lost_scopes)
-           : i == 1 ? memlord_i_invocations_gone(lord)
-                    : memlord_i_u64_load(&lord->lost_snapshots);
+    if (i == MEMLORD_I_LOST_scope_invocations) return memlord_i_invocations_gone(lord);
+    return memlord_i_u64_load(i == MEMLORD_I_LOST_scopes ? &lord->lost_scopes
+                                                         : &lord->lost_snapshots);
 }
 
 static MEMLORD_I_COLD void memlord_i_stats(memlord *lord, uint32_t slot, memlord_stats *out) {
@@ -12750,8 +12763,9 @@ static void memlord_i_text_balance(memlord_i_report *r, const memlord_i_place_li
 
 /* What is not a device's and is not there: without room, or no longer kept. */
 static void memlord_i_text_lost(memlord_i_report *r) {
-    const uint64_t scopes = memlord_i_lost(r->lord, 0), invocations = memlord_i_lost(r->lord, 1),
-                   snapshots = memlord_i_lost(r->lord, 2);
+    const uint64_t scopes = memlord_i_lost(r->lord, MEMLORD_I_LOST_scopes);
+    const uint64_t invocations = memlord_i_lost(r->lord, MEMLORD_I_LOST_scope_invocations);
+    const uint64_t snapshots = memlord_i_lost(r->lord, MEMLORD_I_LOST_snapshots);
     if (scopes) {
         memlord_i_puts(r->o, "no room for ");
         memlord_i_put_u64(r->o, scopes);
@@ -12960,9 +12974,11 @@ static void memlord_i_json_metadata(memlord_i_report *r) {
     memlord_i_json_flag(r->o, "events_enabled",
                         (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS) != 0);
     memlord_i_puts(r->o, ",\"dropped\":{");
-    memlord_i_json_u64(r->o, "scopes", memlord_i_lost(lord, 0), 1);
-    memlord_i_json_u64(r->o, "scope_invocations", memlord_i_lost(lord, 1), 0);
-    memlord_i_json_u64(r->o, "snapshots", memlord_i_lost(lord, 2), 0);
+#define MEMLORD_I_X(name, text)                                                               \
+    memlord_i_json_u64(r->o, #name, memlord_i_lost(lord, MEMLORD_I_LOST_##name),              \
+                       !MEMLORD_I_LOST_##name);
+    MEMLORD_I_LOSSES(MEMLORD_I_X)
+#undef MEMLORD_I_X
     memlord_i_json_u64(r->o, "events", r->total.dropped_events, 0);
     memlord_i_puts(r->o, "}}");
 }
@@ -15540,9 +15556,10 @@ static MEMLORD_I_COLD void memlord_i_prom_holders(memlord_i_export *x) {
 /* What is not there of the ledger as a whole. */
 static MEMLORD_I_COLD void memlord_i_prom_lost(memlord_i_export *x) {
     static const char *const of[MEMLORD_I_LOST][2] = {
-        {"dropped_scopes_total", "scopes there was no room for"},
-        {"dropped_scope_invocations_total", "invocations of scopes no longer kept"},
-        {"dropped_snapshots_total", "snapshots no longer kept"}};
+#define MEMLORD_I_X(name, text) {"dropped_" #name "_total", text},
+        MEMLORD_I_LOSSES(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    };
     size_t i;
     for (i = 0; i < MEMLORD_I_LOST; i++) {
         memlord_i_prom_head(x->o, of[i][0], of[i][1]);
@@ -19133,16 +19150,20 @@ MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device de
     return MEMLORD_OK;
 }
 
+/* The place of a device, made known only if somebody can say how full it is; else E_UNKNOWN. */
+static memlord_result memlord_i_place_asked(memlord *lord, memlord_device d,
+                                            memlord_i_place **place) {
+    int make = memlord_i_device_valid(d) && memlord_i_source_of(lord, d.type).fn;
+    return memlord_i_place_of(lord, d, make, place);
+}
+
 MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device) {
     memlord_i_place *place;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (memlord_i_self.busy) return MEMLORD_E_STATE;
-    if (memlord_i_device_valid(device) && !memlord_i_source_of(lord, device.type).fn)
-        return memlord_i_place_of(lord, device, 0, &place) == MEMLORD_OK
-                   ? memlord_i_sample(lord, place)
-                   : MEMLORD_E_UNSUPPORTED;
-    r = memlord_i_place_of(lord, device, 1, &place);
+    r = memlord_i_place_asked(lord, device, &place);
+    if (r == MEMLORD_E_UNKNOWN) return MEMLORD_E_UNSUPPORTED;
     return r ? r : memlord_i_sample(lord, place);
 }
 
@@ -19215,9 +19236,7 @@ MEMLORD_API memlord_result memlord_limit_fraction(memlord *lord, memlord_device 
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (!(fraction > 0 && fraction <= 1)) return MEMLORD_E_INVALID;
-    r = memlord_i_place_of(lord, device, 0, &place);
-    if (r == MEMLORD_E_UNKNOWN && memlord_i_source_of(lord, device.type).fn)
-        r = memlord_i_place_of(lord, device, 1, &place);
+    r = memlord_i_place_asked(lord, device, &place);
     if (r) return r;
     (void)memlord_capacity_get(lord, device, &c);
     if (!c.known && memlord_i_sample(lord, place)) return MEMLORD_E_UNKNOWN;
@@ -19960,7 +19979,7 @@ static MEMLORD_I_COLD void memlord_i_unmap(memlord *lord, memlord_i_unmapping *u
     if (memlord_block_find(lord, memlord_i_device_mapped(), u->from, u->block) == MEMLORD_OK ||
         memlord_block_find(lord, memlord_device_cpu(), u->from, u->block) == MEMLORD_OK)
         u->n = !u->block->pending && (u->block->bytes + page - 1) / page * page == u->end - u->from;
-    for (round = u->n ? 1023 : 0; round < 1024; round++) {
+    for (round = 0; round < 1024; round++) {
         if (!u->n) memlord_i_visit(lord, &all, memlord_i_visit_unmapped, u);
         for (i = 0; i < u->n; i++) memlord_i_unmap_block(lord, u, &u->block[i], site);
         if (u->n < sizeof u->block / sizeof u->block[0]) break;
