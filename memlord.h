@@ -193,8 +193,8 @@
     What did not fit is counted too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
-        dropped_sites          more sites or tags than fit, or names than
-                               MEMLORD_MAX_STRINGS bytes of them: blocks go without
+        dropped_sites          more sites or tags than fit, or more bytes of names than
+                               MEMLORD_MAX_STRINGS: blocks are recorded without
         dropped_events         written over in the ring, or no room there
     and, of the ledger as a whole, scopes, invocations and snapshots that are no longer
     there: reports say how many. The first alloc that is dropped, and the first tag, are
@@ -11570,8 +11570,8 @@ static uint64_t *memlord_i_stat_of(memlord_stats *stats, size_t i) {
     return (uint64_t *)(void *)((char *)stats + memlord_i_stat_at[i]);
 }
 
-/* Their names and kinds; behind them what is not there of the ledger as a whole: without room, or
-   no longer kept. */
+/* Their names and kinds; behind the names what is not there of the ledger as a whole: without
+   room, or no longer kept. */
 enum { MEMLORD_I_KIND_LIVE, MEMLORD_I_KIND_PEAK, MEMLORD_I_KIND_COUNT, MEMLORD_I_KIND_ODD };
 #define MEMLORD_I_LOSSES(X)                                                                   \
     X(scopes, "scopes there was no room for")                                                 \
@@ -11583,7 +11583,8 @@ enum {
 #undef MEMLORD_I_X
     MEMLORD_I_LOST
 };
-static const char *const memlord_i_stat_names[MEMLORD_I_STAT_COUNT + MEMLORD_I_LOST] = {
+enum { MEMLORD_I_NAMED = (int)MEMLORD_I_STAT_COUNT + (int)MEMLORD_I_LOST };
+static const char *const memlord_i_stat_names[MEMLORD_I_NAMED] = {
 #define MEMLORD_I_X(name, kind, text) #name,
     MEMLORD_I_STATS(MEMLORD_I_X)
 #undef MEMLORD_I_X
@@ -12780,7 +12781,7 @@ static void memlord_i_text_lost(memlord_i_report *r) {
 }
 
 /* The next anomaly or drop there is of a device, slot 0 of all: its name and number, *i from 0 on.
-   Before `end`: with MEMLORD_I_LOST, those of the ledger too. NULL: no more. */
+   Before `end`: with MEMLORD_I_NAMED, those of the ledger too. NULL: no more. */
 static MEMLORD_I_COLD const char *memlord_i_odd_next(memlord_i_report *r, uint32_t slot, size_t end,
                                                      size_t *i, uint64_t *v) {
     memlord_stats *s = slot ? &r->stat[slot - 1] : &r->total;
@@ -12976,7 +12977,7 @@ static void memlord_i_json_metadata(memlord_i_report *r) {
     memlord_i_puts(r->o, ",\"dropped\":{");
 #define MEMLORD_I_X(name, text)                                                               \
     memlord_i_json_u64(r->o, #name, memlord_i_lost(lord, MEMLORD_I_LOST_##name),              \
-                       !MEMLORD_I_LOST_##name);
+                       MEMLORD_I_LOST_##name == 0);
     MEMLORD_I_LOSSES(MEMLORD_I_X)
 #undef MEMLORD_I_X
     memlord_i_json_u64(r->o, "events", r->total.dropped_events, 0);
@@ -14649,7 +14650,7 @@ static memlord_device memlord_i_export_device(const memlord_i_export *x, uint32_
 /* As memlord_i_odd_next, the ledger's own included. */
 static const char *memlord_i_export_odd(memlord_i_export *x, uint32_t slot, size_t *i,
                                         uint64_t *v) {
-    return memlord_i_odd_next(x->r, slot, MEMLORD_I_STAT_COUNT + MEMLORD_I_LOST, i, v);
+    return memlord_i_odd_next(x->r, slot, MEMLORD_I_NAMED, i, v);
 }
 static const char *memlord_i_export_tag(const memlord_i_export *x, uint32_t row) {
     return (const char *)memlord_i_row_at(x->lord, MEMLORD_I_TAG, row)->subject;
@@ -15904,8 +15905,7 @@ static MEMLORD_I_COLD void memlord_i_pprof_odd(memlord_i_export *x) {
         char buf[1024]; /* a line of them has 20 digits and a name each */
         memlord_i_out line;
         memlord_i_out_buffer(&line, buf, sizeof buf);
-        memlord_i_text_odd(x->r, &line, "anomalies and drops, ", slot,
-                           MEMLORD_I_STAT_COUNT + MEMLORD_I_LOST);
+        memlord_i_text_odd(x->r, &line, "anomalies and drops, ", slot, MEMLORD_I_NAMED);
         if (!line.used) continue;
         buf[line.used - 1] = 0;
         memlord_i_pb_string(x->o, buf);
@@ -16149,8 +16149,7 @@ static MEMLORD_I_COLD void memlord_i_heaptrack(memlord_i_export *x) {
     memlord_i_heap_line2(x->o, "v", 0x10400, 2);
     memlord_i_puts(x->o, "X memlord " MEMLORD_VERSION "\n");
     for (slot = 0; slot <= x->devices; slot++)
-        memlord_i_text_odd(x->r, x->o, "# anomalies and drops, ", slot,
-                           MEMLORD_I_STAT_COUNT + MEMLORD_I_LOST);
+        memlord_i_text_odd(x->r, x->o, "# anomalies and drops, ", slot, MEMLORD_I_NAMED);
     memlord_i_heap_places(x);
     memlord_i_heap_line1(x->o, "c", 0);
     if (x->devices) (void)memlord_i_heap_info(x, 0, 1); /* 0 reads as "no allocation before" */
