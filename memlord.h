@@ -3137,7 +3137,9 @@ enum { MEMLORD_I_DEVICE, MEMLORD_I_SITE, MEMLORD_I_TAG, MEMLORD_I_BOOKS };
 /* All rows at one moment, so that those of a report add up. */
 typedef struct memlord_i_moment {
     const struct memlord *lord;
+    int whole;                      /* other rows of a book that is here are newer: all 0 */
     uint32_t rows[MEMLORD_I_BOOKS]; /* below these; 0: none of the book */
+    uint32_t cap[MEMLORD_I_BOOKS];
     memlord_i_sum *sum[MEMLORD_I_BOOKS];
 } memlord_i_moment;
 
@@ -5648,11 +5650,11 @@ static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t n
     const memlord_i_moment *m = memlord_i_self.moment;
     uint64_t allocs = 0, frees = 0, cells = 0;
     int64_t peak, published;
-    if (m && m->lord == lord && number < m->rows[book]) {
-        *sum = m->sum[book][number];
+    memset(sum, 0, sizeof *sum);
+    if (m && m->lord == lord && m->rows[book] && (m->whole || number < m->rows[book])) {
+        if (number < m->rows[book]) *sum = m->sum[book][number];
         return;
     }
-    memset(sum, 0, sizeof *sum);
     memlord_i_lock_take(&row->lock);
     published = (int64_t)memlord_i_u64_load(&row->published);
     peak = (int64_t)memlord_i_u64_load(&row->peak);
@@ -5732,32 +5734,53 @@ static MEMLORD_I_COLD void memlord_i_row_level(memlord *lord, uint32_t slot, uin
 }
 
 #define MEMLORD_I_MOMENT_ROWS 8192 /* in all, of some 120 bytes */
+#define MEMLORD_I_MOMENT_MORE 16   /* of a book, that come before calls are stopped */
 
-/* Reads every row while no call is inside the map, so none is half counted. Of more rows than
-   there is room for, sites first, and without memory, each is read when it is asked for. */
-static MEMLORD_I_COLD void memlord_i_moment_take(memlord *lord, memlord_i_moment *m) {
+/* Makes room for the rows that there are, and some. Of more rows than there may be, sites first,
+   and without memory, each is read when it is asked for. */
+static MEMLORD_I_COLD void memlord_i_moment_begin(memlord *lord, memlord_i_moment *m) {
     static const int order[MEMLORD_I_BOOKS] = {MEMLORD_I_DEVICE, MEMLORD_I_TAG, MEMLORD_I_SITE};
-    uint32_t room = MEMLORD_I_MOMENT_ROWS, n, i, k;
+    uint32_t room = MEMLORD_I_MOMENT_ROWS, n, k;
     memset(m, 0, sizeof *m);
     m->lord = lord;
     for (k = 0; k < MEMLORD_I_BOOKS; k++) {
         n = memlord_i_u32_load_acquire(&lord->row_count[order[k]]);
         if (n > room) break;
+        n += n + MEMLORD_I_MOMENT_MORE < room ? MEMLORD_I_MOMENT_MORE : room - n;
         m->sum[order[k]] = (memlord_i_sum *)memlord_i_alloc(lord, n * sizeof(memlord_i_sum));
         if (!m->sum[order[k]]) break;
-        m->rows[order[k]] = n;
+        m->cap[order[k]] = n;
         room -= n;
     }
-    memlord_i_map_freeze(lord);
-    for (k = 0; k < MEMLORD_I_BOOKS; k++)
-        for (i = 1; i < m->rows[k]; i++)
-            memlord_i_row_sum(lord, (int)k, i, 1, &m->sum[k][i]);
-    memlord_i_map_thaw(lord);
 }
 static void memlord_i_moment_end(memlord *lord, memlord_i_moment *m) {
     uint32_t k;
     for (k = 0; k < MEMLORD_I_BOOKS; k++)
-        memlord_i_free(lord, m->sum[k], m->rows[k] * sizeof(memlord_i_sum));
+        memlord_i_free(lord, m->sum[k], m->cap[k] * sizeof(memlord_i_sum));
+}
+/* Reads every row while no call is inside the map, so none is half counted. 0: there are more
+   than room was made for. */
+static MEMLORD_I_COLD int memlord_i_moment_read(memlord *lord, memlord_i_moment *m) {
+    uint32_t i, k, n;
+    m->whole = 1;
+    memlord_i_map_freeze(lord);
+    for (k = 0; k < MEMLORD_I_BOOKS; k++) {
+        n = memlord_i_u32_load_acquire(&lord->row_count[k]);
+        if (n > m->cap[k] && m->cap[k]) m->whole = 0;
+        m->rows[k] = n < m->cap[k] ? n : m->cap[k];
+        for (i = 1; i < m->rows[k]; i++)
+            memlord_i_row_sum(lord, (int)k, i, 1, &m->sum[k][i]);
+    }
+    memlord_i_map_thaw(lord);
+    return m->whole;
+}
+static MEMLORD_I_COLD void memlord_i_moment_take(memlord *lord, memlord_i_moment *m) {
+    int tries = 4;
+    memlord_i_moment_begin(lord, m);
+    while (!memlord_i_moment_read(lord, m) && --tries) {
+        memlord_i_moment_end(lord, m);
+        memlord_i_moment_begin(lord, m);
+    }
 }
 
 /* Sets a row's peak to what is live. The caller's own cell stays exact; other threads' highs

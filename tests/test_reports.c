@@ -230,12 +230,17 @@ static uint64_t sum_of(const char *json, const char *list, const char *name) {
         sum += strtoull(at += strlen(name), NULL, 10);
     return sum;
 }
+static uint64_t live_of(const char *json) {
+    const char *total = strstr(json, "\"allocated\":");
+    return strtoull(total + strlen("\"allocated\":"), NULL, 10);
+}
 static void what_a_report_says_adds_up_while_threads_count(void **state) {
     memlord *lord = test_lord(state);
     mutator m[MUTATORS];
     pthread_t threads[MUTATORS];
     void *failed;
     uint64_t i;
+    int wrong = 0;
     for (i = 0; i < MUTATORS; i++) {
         m[i].lord = lord;
         m[i].first = i + 1;
@@ -245,16 +250,56 @@ static void what_a_report_says_adds_up_while_threads_count(void **state) {
     while (memlord_allocated(lord, cuda(0)) < 100000) continue;
     for (i = 0; i < (TEST_SANITIZED ? 20 : 100); i++) {
         char *json = report_of(lord, MEMLORD_FORMAT_JSON);
-        const char *total = strstr(json, "\"allocated\":");
-        uint64_t live = strtoull(total + strlen("\"allocated\":"), NULL, 10);
-        assert_int_equal(sum_of(json, "\n\"tags\":[", "\"allocated\":"), live);
-        assert_int_equal(sum_of(json, "\n\"sites\":[", "\"live_bytes\":"), live);
+        uint64_t live = live_of(json);
+        wrong += sum_of(json, "\n\"tags\":[", "\"allocated\":") != live;
+        wrong += sum_of(json, "\n\"sites\":[", "\"live_bytes\":") != live;
         free(json);
     }
     for (i = 0; i < MUTATORS; i++) __atomic_store_n(&m[i].stop, 1, __ATOMIC_RELAXED);
     for (i = 0; i < MUTATORS; i++) {
         assert_int_equal(pthread_join(threads[i], &failed), 0);
         assert_null(failed);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+/* Each of its blocks has a tag that nobody used before. */
+static void *name(void *user) {
+    mutator *m = (mutator *)user;
+    char tag[16];
+    uint64_t i;
+    for (i = 1; !__atomic_load_n(&m->stop, __ATOMIC_RELAXED) && i < 1500; i++) {
+        snprintf(tag, sizeof tag, "t%u", (unsigned)i);
+        if (memlord_tag_begin(m->lord, tag) ||
+            memlord_alloc(m->lord, cuda(0), ((uint64_t)1 << 40) + i * 64, i, NULL) ||
+            memlord_tag_end(m->lord))
+            return user;
+    }
+    return NULL;
+}
+static void what_a_report_says_adds_up_while_tags_are_new(void **state) {
+    int i, k;
+    (void)state;
+    for (i = 0; i < (TEST_SANITIZED ? 3 : 30); i++) {
+        memlord *lord = NULL;
+        mutator m = {NULL, 0, 0};
+        pthread_t thread;
+        void *failed;
+        int wrong = 0;
+        assert_ok(memlord_create(NULL, &lord));
+        m.lord = lord;
+        assert_int_equal(pthread_create(&thread, NULL, name, &m), 0);
+        for (k = 0; k < 10; k++) {
+            char *json = report_of(lord, MEMLORD_FORMAT_JSON);
+            uint64_t live = live_of(json);
+            if (live) wrong += sum_of(json, "\n\"tags\":[", "\"allocated\":") != live;
+            free(json);
+        }
+        __atomic_store_n(&m.stop, 1, __ATOMIC_RELAXED);
+        assert_int_equal(pthread_join(thread, &failed), 0);
+        assert_null(failed);
+        memlord_destroy(lord);
+        assert_int_equal(wrong, 0);
     }
 }
 
@@ -811,6 +856,7 @@ int main(void) {
         TEST(what_a_place_holds_adds_up_whatever_devices_it_is_of),
         TEST(the_largest_tags_of_a_place_come_first_and_none_is_left_out),
         TEST_SITES(what_a_report_says_adds_up_while_threads_count),
+        TEST(what_a_report_says_adds_up_while_tags_are_new),
         TEST(json_tells_what_statistics_tell),
         TEST(the_largest_numbers_are_written_in_full),
         TEST_SITES(hostile_names_leave_json_valid),
