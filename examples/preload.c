@@ -34,9 +34,9 @@
 
     Not seen: a program that brings its own malloc inside its executable, static programs,
     set-uid programs (the loader ignores LD_PRELOAD), libraries opened with RTLD_DEEPBIND (what
-    they free for others looks live), mmap. No report: after _exit, quick_exit,
-    abort or a signal, and when exit is called by a signal handler that interrupted malloc. A
-    program that closes stderr to let go of a pipe goes on holding it until it exits, unless
+    they free for others looks live), mmap. No report: after abort or a signal, of what
+    vfork or a bare clone makes until it executes, and when a signal handler that interrupted
+    malloc ends the program. A program that closes stderr to let go of a pipe goes on holding it until it exits, unless
     MEMLORD_REPORT is a path. If stderr was closed before the start, there is nowhere to write
     and nothing is written.
 */
@@ -61,6 +61,7 @@
 #include <stdio.h>     /* snprintf */
 #include <stdlib.h>    /* what is interposed, getenv, strtol */
 #include <sys/stat.h>  /* fstat: whose descriptor it is */
+#include <sys/syscall.h> /* exit_group */
 #include <sys/wait.h>  /* waitpid */
 #include <time.h>      /* clock_gettime */
 #include <unistd.h>    /* write, close, readlink */
@@ -96,6 +97,7 @@ static void first_free(void *ptr);
 static int first_posix_memalign(void **out, size_t align, size_t size);
 static void *first_aligned_alloc(size_t align, size_t size);
 static void *first_memalign(size_t align, size_t size);
+static void first_exit(int status) __attribute__((noreturn));
 
 /* Each starts as a function that finds the real ones: so a hook need not ask whether they
    are known. */
@@ -107,8 +109,9 @@ static struct {
     int (*posix_memalign)(void **out, size_t align, size_t size);
     void *(*aligned_alloc)(size_t align, size_t size);
     void *(*memalign)(size_t align, size_t size);
-} real = {first_malloc,         first_calloc,        first_realloc, first_free,
-          first_posix_memalign, first_aligned_alloc, first_memalign};
+    void (*exit)(int status) __attribute__((noreturn));
+} real = {first_malloc,         first_calloc,        first_realloc,  first_free,
+          first_posix_memalign, first_aligned_alloc, first_memalign, first_exit};
 
 static memlord *lord;
 
@@ -118,8 +121,14 @@ static __thread int inside __attribute__((tls_model("initial-exec")));
 /* Who called operator new, while that is on its way to malloc. */
 static __thread void *origin __attribute__((tls_model("initial-exec")));
 
+/* The process these books are of. A child of vfork, or of a bare clone, only borrows them. */
+static pid_t self;
+static int finished; /* 1: the report is being written, 2: it is */
+
 static void forked(void) {
     inside = 1;
+    self = getpid();
+    __atomic_store_n(&finished, 0, __ATOMIC_RELAXED);
     memlord_reset(lord);
     inside = 0;
 }
@@ -154,6 +163,7 @@ static int start(void) {
     find("posix_memalign", &real.posix_memalign);
     find("aligned_alloc", &real.aligned_alloc);
     find("memalign", &real.memalign);
+    find("_exit", &real.exit);
     __atomic_store_n(&state, 2, __ATOMIC_RELEASE);
     open_ledger();
     return 1;
@@ -194,6 +204,11 @@ static void *first_memalign(size_t align, size_t size) {
     if (start() && real.memalign != first_memalign) return real.memalign(align, size);
     errno = ENOMEM;
     return NULL;
+}
+
+static void first_exit(int status) {
+    if (start() && real.exit != first_exit) real.exit(status);
+    for (;;) (void)syscall(SYS_exit_group, status);
 }
 
 /* --------------------------------------------------------------------------- the hooks -- */
@@ -794,16 +809,30 @@ static void write_report(void) {
     (void)to_fd(&fd, line, strlen(line));
 }
 
+/* Of several threads that end the program at once, the others wait for the report. */
+static int is_first_to_finish(void) {
+    static const struct timespec a_little = {0, 1000000};
+    int64_t until = now_ms() + 2 * PATIENCE_MS;
+    int expected = 0;
+    if (inside) return 0;
+    if (__atomic_compare_exchange_n(&finished, &expected, 1, 0, __ATOMIC_ACQUIRE,
+                                    __ATOMIC_ACQUIRE)) {
+        return 1;
+    }
+    while (__atomic_load_n(&finished, __ATOMIC_ACQUIRE) == 1 && now_ms() < until)
+        (void)nanosleep(&a_little, NULL);
+    return 0;
+}
+
 /* A reader that is gone, a limit on files or a terminal in the foreground of another must not
    change how the program ends. */
 static void finish(void *unused) {
     static const int harmful[] = {SIGPIPE, SIGXFSZ, SIGTTOU};
     static const struct timespec at_once;
-    static int finished;
     sigset_t blocked, before, pending;
     size_t i;
     (void)unused;
-    if (inside || __atomic_exchange_n(&finished, 1, __ATOMIC_RELAXED)) return;
+    if (!is_first_to_finish()) return;
     inside = 1;
     (void)sigemptyset(&blocked);
     for (i = 0; i < 3; i++) (void)sigaddset(&blocked, harmful[i]);
@@ -816,7 +845,17 @@ static void finish(void *unused) {
     }
     while (sigtimedwait(&blocked, NULL, &at_once) > 0) {}
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    __atomic_store_n(&finished, 2, __ATOMIC_RELEASE);
 }
+
+static void finish_quickly(void) { finish(NULL); }
+
+/* Ends a process without its destructors, as forked children like to: the report comes first. */
+EXPORT void _exit(int status) {
+    if (getpid() == self) finish(NULL);
+    real.exit(status);
+}
+EXPORT void _Exit(int status) { _exit(status); }
 
 /* As atexit, but for no module: then it runs when every module's destructors have. */
 extern int __cxa_atexit(void (*fn)(void *), void *user, void *module);
@@ -824,10 +863,12 @@ extern int __cxa_atexit(void (*fn)(void *), void *user, void *module);
 __attribute__((constructor)) static void begin(void) {
     inside = 1;
     if (start() && lord) {
+        self = getpid();
         read_environment();
         keep_stderr(!want.path[0]);
         begin_recording();
         (void)__cxa_atexit(finish, NULL, NULL);
+        (void)at_quick_exit(finish_quickly);
     }
     inside = 0;
 }

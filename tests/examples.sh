@@ -181,7 +181,7 @@ unharmed() { # NAME REPORTS COMMAND...: runs it bare and preloaded
     shift 2
     "$@" >"$out/$name.bare" 2>"$out/$name.bare.err"
     bare=$?
-    LD_PRELOAD=$so MEMLORD_REPORT="$out/$name-%p.json" timeout 120 \
+    timeout 120 env LD_PRELOAD="$so" MEMLORD_REPORT="$out/$name-%p.json" \
         "$@" >"$out/$name.out" 2>"$out/$name.err"
     status=$?
     [ $status -eq $bare ] && cmp "$out/$name.bare" "$out/$name.out" >"$out/$name.why" 2>&1 &&
@@ -227,6 +227,57 @@ if pid == 0:
 print("parent", os.waitpid(pid, 0)[1], len(data))
 PY
 unharmed fork 2 python3 "$out/fork.py"
+
+cat >"$out/ends.c" <<'C'
+/* Processes that end in every way there is but by exit. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static volatile int status_of_both = 9;
+static void *end(void *unused) {
+    _exit(status_of_both);
+    return unused;
+}
+static void both(void) {
+    pthread_t other;
+    if (pthread_create(&other, NULL, end, NULL)) _exit(1);
+    (void)end(NULL);
+}
+static void quickly(void) { quick_exit(5); }
+static void at_once(void) { _Exit(3); }
+static void child(void (*run)(void)) {
+    int status;
+    pid_t pid = fork();
+    if (!pid) {
+        void *volatile block = malloc(1000);
+        free(block);
+        run();
+    }
+    if (waitpid(pid, &status, 0) == pid) printf("%d\n", status);
+}
+int main(void) {
+    void *kept = malloc(123456);
+    int status;
+    pid_t pid;
+    child(both);
+    child(quickly);
+    child(at_once);
+    pid = vfork();
+    if (!pid) _exit(7);
+    if (waitpid(pid, &status, 0) == pid) printf("%d\n", status);
+    fflush(stdout);
+    _exit(kept ? 4 : 1);
+}
+C
+"${CC:-gcc}" -std=c11 -O1 -pthread "$out/ends.c" -o "$out/ends"
+unharmed fork_ends 4 "$out/ends"
+set -- "$out"/fork_ends-*.json
+[ $# -eq 4 ]
+verdict $? "ends: a report of each that ends by _exit, quick_exit or _Exit, of vfork's none: $#"
 
 unharmed cc 2 "${CC:-gcc}" -std=c99 -O1 -pthread -DMEMLORD_IMPLEMENTATION -x c -c memlord.h \
     -o "$out/memlord.o"
