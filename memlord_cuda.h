@@ -372,7 +372,8 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int d
                             Begin and end count if both are wrapped. The one into a graph is
                             CUDA 12.3's.
      stream_destroy         first record what waits for the stream, whatever ledger it is of.
-     *_synchronize          then retire, as what they waited for may be what is pending.
+     *_synchronize          first record what waits for the stream, or the device, and then retire,
+                            as what they waited for may be what is pending.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
    as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the answer. A
    limit's refusal is cudaErrorMemoryAllocation. Other errors, sticky ones first of all, end it at
@@ -449,9 +450,10 @@ MEMLORD_CUDA_I_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **p
 /* Says that the host is done with a block once `stream` is done with what it was given so far: the
    block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
    itself goes back as the host sees fit, to a pool of its own, or by memlord_cuda_free_async after
-   this call. An event is recorded on the stream here; while that is captured, at the first poll
-   after the capture (of a per-thread default stream: by that thread, or on the legacy default
-   stream, which waits for all of them). Where no event is to be had the block is credited at once;
+   this call. An event is recorded on the stream here; while that is captured, at the end of the
+   capture, if that is wrapped, or before the next wrapped wait for it, or at the first poll after
+   it (of a per-thread default stream: by that thread, or on the legacy default stream, which waits
+   for all of them). Where no event is to be had the block is credited at once;
    if the stream refused it (destroyed), that is counted in fence_failures. NULL is a no-op.
    Errors: E_UNKNOWN not live, counted. */
 MEMLORD_CUDA_I_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void *ptr,
@@ -1164,12 +1166,13 @@ static void memlord_cuda_i_pool_beside(memlord *lord, memlord_device device, int
 /* Integrated GPUs have no samples of their own, the cpu being asked for both: the calls that fill
    and empty a pool look at it, `now` or one of 64 times. */
 static void memlord_cuda_i_pool_look(memlord *lord, int now) {
-    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
-    memlord_cuda_i_seat *seat;
+    const memlord_cuda_i_driver *d;
+    memlord_cuda_i_seat *seat = memlord_cuda_i_seat_of(lord);
     int i, mode;
+    if (!seat) return; /* and no driver is loaded for who has not attached */
+    d = memlord_cuda_i_driver_get();
     if (!d || !d->any_integrated) return;
-    seat = memlord_cuda_i_seat_of(lord);
-    if (!seat || (!now && memlord_cuda_i_add(&seat->calls, 1) % 64)) return;
+    if (!now && memlord_cuda_i_add(&seat->calls, 1) % 64) return;
     for (i = 0; i < d->known; i++) {
         if (!d->integrated[i] || !memlord_cuda_i_enter_device(d, i, &mode)) continue;
         memlord_cuda_i_pool_tell(d, seat, lord, i);
@@ -1396,6 +1399,7 @@ typedef struct memlord_cuda_i_fence {
     cudaEvent_t event; /* of `context`; NULL: none yet */
     void *context;     /* the stream's; NULL: the stream has none, and the fence fails */
     unsigned char listed;
+    unsigned char due;   /* to be recorded as soon as its stream allows, as its block is freed */
     unsigned char timed; /* its event keeps the time */
 } memlord_cuda_i_fence;
 
@@ -1409,6 +1413,7 @@ static memlord_cuda_i_list memlord_cuda_i_lists[MEMLORD_CUDA_I_LISTS] = {
     MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST,
     MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST};
 #undef MEMLORD_CUDA_I_LIST
+static memlord_cuda_i_u64 memlord_cuda_i_due; /* so many are listed: who finds 0 looks for none */
 
 typedef struct memlord_cuda_i_bin {
     void *context;
@@ -1479,6 +1484,7 @@ static memlord_cuda_i_fence *memlord_cuda_i_fence_take(void *context, int timed)
         fence->next = NULL;
         fence->context = context;
         fence->timed = (unsigned char)timed;
+        fence->due = 0;
         memlord_cuda_i_store(&fence->state, MEMLORD_CUDA_I_UNRECORDED);
     }
     return fence;
@@ -1505,6 +1511,7 @@ static void memlord_cuda_i_list_put(memlord_cuda_i_list *list, memlord_cuda_i_fe
     if (list->first) list->first->previous = fence;
     list->first = fence;
     fence->listed = 1;
+    if (fence->due) memlord_cuda_i_add(&memlord_cuda_i_due, 1);
 }
 static void memlord_cuda_i_list_take(memlord_cuda_i_list *list, memlord_cuda_i_fence *fence) {
     if (!fence->listed) return;
@@ -1514,6 +1521,7 @@ static void memlord_cuda_i_list_take(memlord_cuda_i_list *list, memlord_cuda_i_f
     else
         list->first = fence->next;
     fence->listed = 0;
+    if (fence->due) memlord_cuda_i_add(&memlord_cuda_i_due, UINT64_MAX);
 }
 
 static void memlord_cuda_i_fence_give(memlord_cuda_i_fence *fence) {
@@ -1600,6 +1608,7 @@ static int memlord_cuda_i_fence_record(memlord_cuda_i_fence *fence) {
 /* The same of a fence that nobody else knows of yet; what is not recorded is listed. */
 static void memlord_cuda_i_fence_begin(memlord_cuda_i_fence *fence, int now) {
     memlord_cuda_i_list *list = memlord_cuda_i_list_of(fence->stream);
+    if (now) fence->due = 1;
     if (now && memlord_cuda_i_fence_record(fence) == 1) {
         memlord_cuda_i_store(&fence->state, MEMLORD_CUDA_I_RECORDED);
         return;
@@ -1630,29 +1639,43 @@ static int memlord_cuda_i_fence_settle(memlord_cuda_i_fence *fence) {
     if (state == MEMLORD_CUDA_I_UNRECORDED) {
         r = memlord_cuda_i_fence_record(fence);
         if (r == 1) memlord_cuda_i_fence_end(list, fence, MEMLORD_CUDA_I_RECORDED);
+        if (r == 0 && fence->listed && !fence->due) { /* a use, whose block is freed now */
+            fence->due = 1;
+            memlord_cuda_i_add(&memlord_cuda_i_due, 1);
+        }
     }
     memlord_cuda_i_lock_drop(&list->lock);
     return r;
 }
 
-/* Records what waits for a stream of this thread's to be recorded. When the stream ends, what it
-   would not record is lost. */
-static void memlord_cuda_i_stream_settle(cudaStream_t stream, int ends) {
-    memlord_cuda_i_list *list = memlord_cuda_i_list_of(stream);
+/* Records what waits in a list for a stream of this thread's, or for any (NULL), to be recorded:
+   what is due, and when the stream ends all; what it would not record is lost then. */
+static void memlord_cuda_i_list_settle(memlord_cuda_i_list *list, const cudaStream_t *stream,
+                                       int ends) {
     uint64_t self = memlord_cuda_i_thread_id();
     memlord_cuda_i_fence *fence, *next;
     memlord_cuda_i_lock_take(&list->lock);
     for (fence = list->first; fence; fence = next) {
         int recorded;
         next = fence->next;
-        if (fence->stream != stream) continue;
-        if (stream == cudaStreamPerThread && fence->thread != self) continue;
+        if ((stream && fence->stream != *stream) || (!ends && !fence->due)) continue;
+        if (fence->stream == cudaStreamPerThread && fence->thread != self) continue;
         recorded = memlord_cuda_i_fence_record(fence) == 1;
         if (recorded || ends)
             memlord_cuda_i_fence_end(list, fence, recorded ? MEMLORD_CUDA_I_RECORDED
                                                            : MEMLORD_CUDA_I_LOST);
     }
     memlord_cuda_i_lock_drop(&list->lock);
+}
+
+/* What is due, before somebody waits for a stream, or for all of them (NULL), or once it is no
+   longer captured: an event that is recorded after the wait is rarely done at once. */
+static void memlord_cuda_i_settle_due(const cudaStream_t *stream) {
+    int i;
+    if (!memlord_cuda_i_load(&memlord_cuda_i_due)) return;
+    if (stream) memlord_cuda_i_list_settle(memlord_cuda_i_list_of(*stream), stream, 0);
+    for (i = 0; !stream && i < MEMLORD_CUDA_I_LISTS; i++)
+        memlord_cuda_i_list_settle(&memlord_cuda_i_lists[i], NULL, 0);
 }
 
 /* What the ledger asks: memlord_fence.done. Recording disturbs no capture, asking may. */
@@ -1666,7 +1689,10 @@ static int memlord_cuda_i_fence_done(void *user) {
     r = d->event_query(fence->event);
     memlord_cuda_i_leave_context(d, &mode);
     if (r == 0) return 1;
-    if (r == MEMLORD_CUDA_I_CAPTURED_EVENT) memlord_cuda_i_fence_begin(fence, 0); /* once more */
+    if (r == MEMLORD_CUDA_I_CAPTURED_EVENT) { /* once more */
+        fence->due = 1;
+        memlord_cuda_i_fence_begin(fence, 0);
+    }
     return r == MEMLORD_CUDA_I_NOT_READY || memlord_cuda_i_is_capture(r) ? 0 : -1;
 }
 
@@ -2331,7 +2357,9 @@ static cudaError_t memlord_cuda_i_synchronized(memlord *lord, cudaError_t answer
 
 MEMLORD_API cudaError_t memlord_cuda_stream_synchronize(memlord *lord, cudaStream_t stream,
                                                         const memlord_site *site) {
+    cudaStream_t own = memlord_cuda_i_stream(stream);
     (void)site;
+    if (lord) memlord_cuda_i_settle_due(&own);
     return memlord_cuda_i_synchronized(lord, MEMLORD_CUDA_I_REAL(cudaStreamSynchronize)(stream));
 }
 
@@ -2343,6 +2371,7 @@ MEMLORD_API cudaError_t memlord_cuda_event_synchronize(memlord *lord, cudaEvent_
 
 MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const memlord_site *site) {
     (void)site;
+    if (lord) memlord_cuda_i_settle_due(NULL);
     return memlord_cuda_i_synchronized(lord, MEMLORD_CUDA_I_REAL(cudaDeviceSynchronize)());
 }
 
@@ -2383,7 +2412,7 @@ MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStrea
     stream = memlord_cuda_i_stream(stream);
     if (r == cudaSuccess || (was && !memlord_cuda_i_capturing(stream)))
         memlord_cuda_i_capture_drop(memlord_cuda_i_stream_key(stream));
-    if (stream == cudaStreamPerThread) memlord_cuda_i_stream_settle(stream, 0);
+    memlord_cuda_i_settle_due(&stream);
     return r;
 }
 
@@ -2392,7 +2421,8 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
                                                     const memlord_site *site) {
     cudaError_t r;
     (void)lord, (void)site;
-    if (!memlord_cuda_i_is_default(stream)) memlord_cuda_i_stream_settle(stream, 1);
+    if (!memlord_cuda_i_is_default(stream))
+        memlord_cuda_i_list_settle(memlord_cuda_i_list_of(stream), &stream, 1);
     r = MEMLORD_CUDA_I_REAL(cudaStreamDestroy)(stream);
     if (r == cudaSuccess) memlord_cuda_i_capture_drop(memlord_cuda_i_stream_key(stream));
     return r;

@@ -182,6 +182,22 @@ static void any_call_of_the_first_attach_may_fail(void **state) {
     for (n = 1; n <= 16; n++) in_child(child_with_failing_load, &n);
 }
 
+static void child_with_null_ledger(void *user) {
+    void *ptr = NULL;
+    (void)user;
+    fake_reset(1);
+    child_check(memlord_cuda_malloc_async(NULL, &ptr, 64, NULL, NULL) == cudaSuccess);
+    child_check(memlord_cuda_free_async(NULL, ptr, NULL, NULL) == cudaSuccess);
+    child_check(memlord_cuda_stream_synchronize(NULL, NULL, NULL) == cudaSuccess);
+    child_check(memlord_cuda_device_synchronize(NULL, NULL) == cudaSuccess);
+    child_check(fake.calls == 4 && !driver_is_loaded());
+}
+
+static void a_null_ledger_loads_no_driver(void **state) {
+    (void)state;
+    in_child(child_with_null_ledger, NULL);
+}
+
 static void child_with_one_device(void *user) {
     memlord *lord = NULL;
     void *ptr = NULL;
@@ -342,6 +358,7 @@ int main(void) {
         TEST_CUDA_WITH(without_a_driver_attach_says_so_and_wrappers_pass_through, cuda_setup_bare),
         TEST_CUDA_WITH(a_driver_that_was_begun_is_not_unloaded, cuda_setup_bare),
         TEST_CUDA_WITH(any_call_of_the_first_attach_may_fail, cuda_setup_bare),
+        TEST_CUDA_WITH(a_null_ledger_loads_no_driver, cuda_setup_bare),
         TEST_CUDA_WITH(with_one_device_no_call_asks_which, cuda_setup_bare),
         TEST_CUDA_WITH(an_integrated_gpu_has_what_is_available_on_the_host, cuda_setup_bare),
         TEST_CUDA_WITH(the_pool_of_an_integrated_gpu_is_seen_by_who_fills_it, cuda_setup_bare),

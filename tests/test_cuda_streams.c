@@ -14,6 +14,12 @@ static void *block(memlord *lord, size_t bytes) {
     return ptr;
 }
 
+static void *block_async(memlord *lord, cudaStream_t stream) {
+    void *ptr = NULL;
+    assert_cuda(memlord_cuda_malloc_async(lord, &ptr, 8, stream, NULL));
+    return ptr;
+}
+
 static uint64_t pending(memlord *lord) { return memlord_pending(lord, all()); }
 
 static void a_free_on_a_stream_pends_until_the_stream_is_done(void **state) {
@@ -453,6 +459,49 @@ static void a_use_has_its_event_from_the_free_even_during_a_capture(void **state
     assert_int_equal(stats_of(lord, all()).fence_failures, 0);
 }
 
+/* Freed in a capture: the event is on the stream when that ends, or before one waits for it. */
+static void what_a_capture_held_back_is_awaited_by_the_next_wait(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    cudaGraph_t graph;
+    int i;
+    fake.slow_events = 1;
+    for (i = 0; i < 3; i++) {
+        fake_stream_work(stream);
+        assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 20), stream, NULL));
+        assert_cuda(i == 2 ? memlord_cuda_stream_begin_capture(
+                                 lord, stream, cudaStreamCaptureModeGlobal, NULL)
+                           : cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+        assert_ok(memlord_cuda_free_on_stream(lord, block_async(lord, stream), stream, NULL));
+        assert_cuda(i == 2 ? memlord_cuda_stream_end_capture(lord, stream, &graph, NULL)
+                           : cudaStreamEndCapture(stream, &graph));
+        assert_int_equal(memlord_retire(lord, all()), 0);
+        if (i == 2) assert_int_equal(fake_count("cuEventRecord"), 6);
+        assert_cuda(i == 1 ? memlord_cuda_device_synchronize(lord, NULL)
+                           : memlord_cuda_stream_synchronize(lord, stream, NULL));
+        assert_int_equal(pending(lord), 0);
+        assert_int_equal(fake_count("cuEventRecord"), (i + 1) * 2);
+    }
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+static void a_wait_records_no_use_before_its_block_is_freed(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    void *ptr = block(lord, 1000);
+    cudaGraph_t graph;
+    assert_ok(memlord_cuda_record_use(lord, ptr, stream));
+    assert_cuda(memlord_cuda_stream_begin_capture(lord, stream, cudaStreamCaptureModeGlobal, NULL));
+    assert_ok(memlord_cuda_free_on_stream(lord, block_async(lord, stream), stream, NULL));
+    assert_cuda(memlord_cuda_stream_end_capture(lord, stream, &graph, NULL));
+    assert_cuda(memlord_cuda_stream_synchronize(lord, stream, NULL));
+    assert_int_equal(fake_count("cuEventRecord"), 1); /* of the free */
+    fake_stream_work(stream);
+    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    assert_int_equal(pending(lord), 1000);
+    fake_stream_finish(stream);
+}
+
 /* -- streams that end -- */
 
 static void a_stream_that_ends_records_what_waits_for_it(void **state) {
@@ -749,6 +798,8 @@ int main(void) {
         TEST_CUDA(more_captures_than_are_counted_end_as_well),
         TEST_CUDA(captures_that_fail_do_not_stop_the_polling),
         TEST_CUDA(a_use_has_its_event_from_the_free_even_during_a_capture),
+        TEST_CUDA(what_a_capture_held_back_is_awaited_by_the_next_wait),
+        TEST_CUDA(a_wait_records_no_use_before_its_block_is_freed),
         TEST_CUDA(a_stream_that_ends_records_what_waits_for_it),
         TEST_CUDA(a_stream_that_ends_in_its_capture_is_not_asked_again),
         TEST_CUDA(a_stream_that_does_not_end_is_the_runtimes_to_answer),

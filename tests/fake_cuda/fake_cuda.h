@@ -40,6 +40,7 @@ typedef struct fake_cuda {
     int no_driver;
     int old_driver; /* older than the runtime can do with */
     int lazy; /* as before CUDA 12: cudaSetDevice makes no context, and none current */
+    int slow_events; /* an event is a thing its stream is given, and never done at once */
     fake_device device[FAKE_DEVICES];
     uint64_t calls;       /* of anything */
     uint64_t fail_at;     /* the number of the call that fails; 0: none */
