@@ -365,8 +365,8 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int d
      malloc*, host_alloc    record what was allocated: with a pitch, pitch x height x depth. A
                             pointer that came out NULL is no storage.
      free, free_async       end it: at the call, or when the uses recorded of it are done. A block
-                            that is pending already (free_on_stream) is left alone: this is then
-                            its release.
+                            that was ended already by free_on_stream, pending or not, is left alone:
+                            this is then its release.
      host_register          record it as pinned; host_unregister ends that.
      *_capture*             keep all polling back between begin and end (of up to 64 at a time).
                             Begin and end count if both are wrapped. The one into a graph is
@@ -2076,18 +2076,42 @@ static memlord_cuda_i_request memlord_cuda_i_request_of(int kind, void **ptr, si
 typedef struct memlord_cuda_i_ending {
     memlord_realloc_token token;
     int begun;
+    uint64_t key;
+    memlord_cuda_i_u64 *handed; /* its place below; NULL: it was not freed on a stream before */
 } memlord_cuda_i_ending;
 
-/* What pends is the ledger's already, and what it does not know it has counted. */
+/* What was freed on a stream and is to be released: by then the ledger may have it no more. One
+   that has lost its place here to another is unknown then. */
+enum { MEMLORD_CUDA_I_HANDED_BITS = 12 };
+static memlord_cuda_i_u64 memlord_cuda_i_handed[1 << MEMLORD_CUDA_I_HANDED_BITS];
+
+static memlord_cuda_i_u64 *memlord_cuda_i_handed_at(const void *ptr) {
+    uint64_t hash = MEMLORD_KEY(ptr) * 0x9e3779b97f4a7c15u;
+    return &memlord_cuda_i_handed[hash >> (64 - MEMLORD_CUDA_I_HANDED_BITS)];
+}
+
+/* What pends is the ledger's already, what was freed on a stream it has had, and what it does not
+   know it has counted. */
 static void memlord_cuda_i_free_begin(memlord *lord, int type, const void *ptr,
                                       memlord_cuda_i_ending *end, const memlord_site *site) {
-    end->begun = lord && ptr &&
-                 memlord_free_begin(lord, memlord_device_make(type, 0), MEMLORD_KEY(ptr),
-                                    &end->token, site) == MEMLORD_OK;
+    memlord_device device = memlord_device_make(type, 0);
+    memlord_block_info info;
+    end->begun = 0;
+    end->key = MEMLORD_KEY(ptr);
+    end->handed = NULL;
+    if (!lord || !ptr) return;
+    if (type == MEMLORD_DEVICE_CUDA) end->handed = memlord_cuda_i_handed_at(ptr);
+    if (end->handed && memlord_cuda_i_load(end->handed) != end->key) end->handed = NULL;
+    if (end->handed) {
+        memlord_cuda_i_store(end->handed, 0);
+        if (memlord_block_find(lord, device, end->key, &info) || info.pending) return;
+    }
+    end->begun = memlord_free_begin(lord, device, end->key, &end->token, site) == MEMLORD_OK;
 }
 
 static cudaError_t memlord_cuda_i_free_end(memlord *lord, memlord_cuda_i_ending *end,
                                            cudaError_t answer, const memlord_site *site) {
+    if (end->handed && answer != cudaSuccess) memlord_cuda_i_store(end->handed, end->key);
     if (end->begun) (void)memlord_free_end(lord, &end->token, answer != cudaSuccess, site);
     return answer;
 }
@@ -2444,6 +2468,8 @@ MEMLORD_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void
         r = memlord_free_deferred(lord, device, MEMLORD_KEY(ptr), fence, site);
         if (r) memlord_cuda_i_fence_give(own);
     }
+    if (r == MEMLORD_OK || r == MEMLORD_E_NOMEM)
+        memlord_cuda_i_store(memlord_cuda_i_handed_at(ptr), MEMLORD_KEY(ptr));
     return r == MEMLORD_E_NOMEM ? memlord_free(lord, device, MEMLORD_KEY(ptr), site) : r;
 }
 

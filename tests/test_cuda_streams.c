@@ -53,6 +53,40 @@ static void the_release_of_a_pending_block_changes_no_books(void **state) {
     assert_int_equal(memlord_retire(lord, all()), 1000);
 }
 
+/* The stream may be done before the host comes to it. */
+static void so_does_the_release_of_one_that_is_no_longer_pending(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    void *ptr = block_async(lord, stream), *plain = block(lord, 20);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, stream, NULL));
+    assert_ok(memlord_cuda_free_on_stream(lord, plain, stream, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    fake.fail_name = "cudaFreeAsync";
+    fake.fail_times = 1;
+    assert_int_equal(memlord_cuda_free_async(lord, ptr, stream, NULL), 999);
+    cudaGetLastError();
+    assert_cuda(memlord_cuda_free_async(lord, ptr, stream, NULL));
+    assert_cuda(memlord_cuda_free(lord, plain, NULL));
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
+    assert_true_books(lord);
+    assert_int_equal(memlord_cuda_free(lord, plain, NULL), cudaErrorInvalidValue); /* that was it */
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 1);
+    cudaGetLastError();
+}
+
+/* By a pool of the host's, which hands out the address again. */
+static void a_block_that_comes_again_is_freed_again(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    void *ptr = block(lord, 1000);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, stream, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), MEMLORD_KEY(ptr), 1000, NULL));
+    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
+    assert_balanced(lord, all());
+}
+
 static void an_idle_stream_credits_at_once(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t stream = stream_on(0);
@@ -773,6 +807,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_CUDA(a_free_on_a_stream_pends_until_the_stream_is_done),
         TEST_CUDA(the_release_of_a_pending_block_changes_no_books),
+        TEST_CUDA(so_does_the_release_of_one_that_is_no_longer_pending),
+        TEST_CUDA(a_block_that_comes_again_is_freed_again),
         TEST_CUDA(an_idle_stream_credits_at_once),
         TEST_CUDA(events_are_used_again),
         TEST_CUDA(no_more_events_are_kept_than_there_may_be),
