@@ -1626,28 +1626,6 @@ static void memlord_cuda_i_fence_end(memlord_cuda_i_list *list, memlord_cuda_i_f
     memlord_cuda_i_store_release(&fence->state, state);
 }
 
-/* Whether its event is recorded, now or before. The ledger asks one fence on one thread at a time;
-   only the end of its stream comes between. */
-static int memlord_cuda_i_fence_settle(memlord_cuda_i_fence *fence) {
-    memlord_cuda_i_list *list = memlord_cuda_i_list_of(fence->stream);
-    uint64_t state = memlord_cuda_i_load_acquire(&fence->state);
-    int r = state == MEMLORD_CUDA_I_RECORDED ? 1 : -1;
-    if (state != MEMLORD_CUDA_I_UNRECORDED) return r;
-    memlord_cuda_i_lock_take(&list->lock);
-    state = memlord_cuda_i_load(&fence->state);
-    if (state == MEMLORD_CUDA_I_RECORDED) r = 1;
-    if (state == MEMLORD_CUDA_I_UNRECORDED) {
-        r = memlord_cuda_i_fence_record(fence);
-        if (r == 1) memlord_cuda_i_fence_end(list, fence, MEMLORD_CUDA_I_RECORDED);
-        if (r == 0 && fence->listed && !fence->due) { /* a use, whose block is freed now */
-            fence->due = 1;
-            memlord_cuda_i_add(&memlord_cuda_i_due, 1);
-        }
-    }
-    memlord_cuda_i_lock_drop(&list->lock);
-    return r;
-}
-
 /* Records what waits in a list for a stream of this thread's, or for any (NULL), to be recorded:
    what is due, and when the stream ends all; what it would not record is lost then. */
 static void memlord_cuda_i_list_settle(memlord_cuda_i_list *list, const cudaStream_t *stream,
@@ -1676,6 +1654,30 @@ static void memlord_cuda_i_settle_due(const cudaStream_t *stream) {
     if (stream) memlord_cuda_i_list_settle(memlord_cuda_i_list_of(*stream), stream, 0);
     for (i = 0; !stream && i < MEMLORD_CUDA_I_LISTS; i++)
         memlord_cuda_i_list_settle(&memlord_cuda_i_lists[i], NULL, 0);
+}
+
+/* Whether its event is recorded, now or before. The ledger asks one fence on one thread at a time;
+   only the end of its stream comes between. */
+static int memlord_cuda_i_fence_settle(memlord_cuda_i_fence *fence) {
+    memlord_cuda_i_list *list = memlord_cuda_i_list_of(fence->stream);
+    uint64_t state = memlord_cuda_i_load_acquire(&fence->state);
+    int late = 0, r = state == MEMLORD_CUDA_I_RECORDED ? 1 : -1;
+    if (state != MEMLORD_CUDA_I_UNRECORDED) return r;
+    memlord_cuda_i_lock_take(&list->lock);
+    state = memlord_cuda_i_load(&fence->state);
+    if (state == MEMLORD_CUDA_I_RECORDED) r = 1;
+    if (state == MEMLORD_CUDA_I_UNRECORDED) {
+        r = memlord_cuda_i_fence_record(fence);
+        late = r == 1;
+        if (late) memlord_cuda_i_fence_end(list, fence, MEMLORD_CUDA_I_RECORDED);
+        if (r == 0 && fence->listed && !fence->due) { /* a use, whose block is freed now */
+            fence->due = 1;
+            memlord_cuda_i_add(&memlord_cuda_i_due, 1);
+        }
+    }
+    memlord_cuda_i_lock_drop(&list->lock);
+    if (late) memlord_cuda_i_settle_due(&fence->stream); /* a capture is over: for others as well */
+    return r;
 }
 
 /* What the ledger asks: memlord_fence.done. Recording disturbs no capture, asking may. */

@@ -519,6 +519,27 @@ static void what_a_capture_held_back_is_awaited_by_the_next_wait(void **state) {
     assert_int_equal(stats_of(lord, all()).fence_failures, 0);
 }
 
+/* The ledger asks the first of a stream alone, but they wait for the same. */
+static void after_a_capture_not_known_of_one_poll_records_all(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    cudaGraph_t graph;
+    void *used = block(lord, 1000), *freed[20];
+    int i;
+    fake.slow_events = 1;
+    for (i = 0; i < 20; i++) freed[i] = block(lord, 8);
+    assert_ok(memlord_cuda_record_use(lord, used, stream));
+    assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    for (i = 0; i < 20; i++)
+        assert_ok(memlord_cuda_free_on_stream(lord, freed[i], stream, NULL));
+    assert_cuda(memlord_cuda_free_async(lord, used, NULL, NULL));
+    assert_cuda(cudaStreamEndCapture(stream, &graph));
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    assert_int_equal(fake_count("cuEventRecord"), 21);
+    fake_stream_finish(stream);
+    assert_int_equal(memlord_retire(lord, all()), 1160);
+}
+
 static void a_wait_records_no_use_before_its_block_is_freed(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t stream = stream_on(0);
@@ -835,6 +856,7 @@ int main(void) {
         TEST_CUDA(captures_that_fail_do_not_stop_the_polling),
         TEST_CUDA(a_use_has_its_event_from_the_free_even_during_a_capture),
         TEST_CUDA(what_a_capture_held_back_is_awaited_by_the_next_wait),
+        TEST_CUDA(after_a_capture_not_known_of_one_poll_records_all),
         TEST_CUDA(a_wait_records_no_use_before_its_block_is_freed),
         TEST_CUDA(a_stream_that_ends_records_what_waits_for_it),
         TEST_CUDA(a_stream_that_ends_in_its_capture_is_not_asked_again),
