@@ -1255,10 +1255,12 @@ static int memlord_cuda_i_is_capture(int error) {
     return error >= MEMLORD_CUDA_I_CAPTURE_FIRST && error <= MEMLORD_CUDA_I_CAPTURE_LAST;
 }
 
+/* -1: the driver does not say. */
 static int memlord_cuda_i_capturing(cudaStream_t stream) {
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
     int status = 0;
-    return d && !d->stream_capturing(memlord_cuda_i_stream(stream), &status) && status;
+    if (!d) return 0;
+    return d->stream_capturing(memlord_cuda_i_stream(stream), &status) ? -1 : status != 0;
 }
 
 /* An end is the end of what was begun here: another may have begun behind our back. More captures
@@ -2022,7 +2024,7 @@ static cudaError_t memlord_cuda_i_alloc_retry(memlord *lord, memlord_cuda_i_requ
         return memlord_cuda_i_alloc_plain(lord, q, flags, site);
     if ((flags & MEMLORD_CUDA_FLAG_SYNC) &&
         (q->kind == MEMLORD_CUDA_I_ASYNC || q->kind == MEMLORD_CUDA_I_POOL) &&
-        memlord_cuda_i_capturing(q->stream))
+        memlord_cuda_i_capturing(q->stream) == 1)
         return memlord_cuda_i_alloc_plain(lord, q, flags, site);
     q->clean = cudaPeekAtLastError() == cudaSuccess;
     q->answer = cudaErrorMemoryAllocation;
@@ -2436,7 +2438,7 @@ MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStrea
     cudaError_t r = MEMLORD_CUDA_I_REAL(cudaStreamEndCapture)(stream, graph);
     (void)lord, (void)site;
     stream = memlord_cuda_i_stream(stream);
-    if (r == cudaSuccess || (was && !memlord_cuda_i_capturing(stream)))
+    if (r == cudaSuccess || (was && memlord_cuda_i_capturing(stream) != 1))
         memlord_cuda_i_capture_drop(memlord_cuda_i_stream_key(stream));
     memlord_cuda_i_settle_due(&stream);
     return r;

@@ -470,6 +470,24 @@ static void captures_that_fail_do_not_stop_the_polling(void **state) {
     cudaGetLastError();
 }
 
+static void nor_does_a_driver_that_does_not_say_what_is_captured(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t captured = stream_on(0);
+    cudaGraph_t graph;
+    void *ptr = block(lord, 1000);
+    assert_cuda(
+        memlord_cuda_stream_begin_capture(lord, captured, cudaStreamCaptureModeGlobal, NULL));
+    assert_int_equal(cudaFree((void *)4096), cudaErrorStreamCaptureUnsupported); /* ends it */
+    fake.violated = 0; /* that was the host */
+    fake.fail_name = "cuStreamIsCapturing";
+    fake.fail_times = 1;
+    assert_int_equal(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL),
+                     cudaErrorStreamCaptureInvalidated);
+    assert_ok(memlord_cuda_free_on_stream(lord, ptr, captured, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    cudaGetLastError();
+}
+
 static void a_use_has_its_event_from_the_free_even_during_a_capture(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t side = stream_on(0), captured = stream_on(0);
@@ -854,6 +872,7 @@ int main(void) {
         TEST_CUDA(the_end_of_a_capture_not_known_of_ends_no_other),
         TEST_CUDA(more_captures_than_are_counted_end_as_well),
         TEST_CUDA(captures_that_fail_do_not_stop_the_polling),
+        TEST_CUDA(nor_does_a_driver_that_does_not_say_what_is_captured),
         TEST_CUDA(a_use_has_its_event_from_the_free_even_during_a_capture),
         TEST_CUDA(what_a_capture_held_back_is_awaited_by_the_next_wait),
         TEST_CUDA(after_a_capture_not_known_of_one_poll_records_all),
