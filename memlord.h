@@ -903,7 +903,8 @@ MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device devic
     MEMLORD_I_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
 /* Credits every deferred free whose fences are done; answers the bytes. Cost: a few ns with
-   nothing pending; else one `done` for each queue and each that is done. */
+   nothing pending; else one `done` for each queue, each that is done, and each that was not asked
+   at its free (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MEMLORD_I_OFF(0)
 
 /* -- sites -- */
@@ -3403,6 +3404,7 @@ typedef struct memlord_i_fence {
     struct memlord_i_fence *previous;
     struct memlord_i_fence *last;    /* a queue's first: its last */
     struct memlord_i_fence *across, *back; /* a queue's first: those of other queues */
+    struct memlord_i_fence *fresh, **fresh_at; /* queued before it was ever asked: others that are */
     uint64_t key, serial;            /* of the pending block */
     uint64_t round;                  /* when it was last asked */
     uint64_t order;                  /* when it was handed over */
@@ -3411,6 +3413,7 @@ typedef struct memlord_i_fence {
     void *asker;       /* who is in its functions */
     uint32_t widowed;  /* its block is gone: who is in its functions frees it */
     uint32_t answered; /* done said something; drop was called, or is about to be */
+    int told;          /* what that was, when it was not its turn */
 } memlord_i_fence;
 #define MEMLORD_I_QUEUE_BITS 8 /* 256 rings of queues, by hash */
 #define MEMLORD_I_QUEUES (1u << MEMLORD_I_QUEUE_BITS)
@@ -3692,6 +3695,7 @@ struct memlord {
     memlord_i_lock fences_lock;
     uint64_t queues_used[MEMLORD_I_QUEUES / 64]; /* bit a ring */
     memlord_i_fence *queues[MEMLORD_I_QUEUES];   /* of each ring the one to ask next */
+    memlord_i_fence *fresh; /* of the queued ones those that were never asked */
     memlord_i_fence *drops; /* their blocks are gone */
     uint32_t queue_turn;
     memlord_i_u64 fences, queued, serial, epoch; /* how many; the last number; resets */
@@ -7123,9 +7127,25 @@ static void memlord_i_queue_push(memlord *lord, memlord_i_fence *f) {
     if (first) memlord_i_queue_leave(lord, list, first);
 }
 
+/* A fence may record its event when it is first asked: what is queued unasked is asked once by the
+   next full poll, its turn or not. */
+static void memlord_i_fresh_put(memlord *lord, memlord_i_fence *f) {
+    f->fresh = lord->fresh;
+    f->fresh_at = &lord->fresh;
+    if (f->fresh) f->fresh->fresh_at = &f->fresh;
+    lord->fresh = f;
+}
+static void memlord_i_fresh_take(memlord_i_fence *f) {
+    if (!f->fresh_at) return;
+    *f->fresh_at = f->fresh;
+    if (f->fresh) f->fresh->fresh_at = f->fresh_at;
+    f->fresh_at = NULL;
+}
+
 static void memlord_i_queue_remove(memlord *lord, memlord_i_fence *f) {
     uint32_t list = memlord_i_queue_list(f->slot, f->fence.queue);
     memlord_i_fence *next = f->next;
+    memlord_i_fresh_take(f);
     (void)memlord_i_u64_add(&lord->queued, (uint64_t)-1);
     if (next) next->previous = f->previous;
     if (f->previous) {
@@ -7188,7 +7208,7 @@ static void memlord_i_fence_leave(memlord_i_inside outer) {
 static MEMLORD_I_NOINLINE int memlord_i_fence_ask(memlord *lord, memlord_i_fence *f) {
     char here = 0;
     memlord_i_inside outer = memlord_i_fence_enter(lord, &here);
-    int answer = f->answered ? 1 : f->fence.done(f->fence.user);
+    int answer = f->answered ? 1 : f->told ? f->told : f->fence.done(f->fence.user);
     memlord_i_fence_leave(outer);
     return answer;
 }
@@ -10063,6 +10083,7 @@ static MEMLORD_I_COLD uint64_t memlord_i_fence_answered(memlord *lord, memlord_i
             f->state = MEMLORD_I_FENCE_QUEUED;
         else
             memlord_i_queue_push(lord, f);
+        if (!queued && (lord->flags & MEMLORD_FLAG_DEFER)) memlord_i_fresh_put(lord, f);
         memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
     }
     memlord_i_lock_drop(&lord->fences_lock);
@@ -10087,6 +10108,7 @@ static void memlord_i_fences_queue(memlord *lord, memlord_i_fence *chain) {
     for (; chain; chain = next) {
         next = chain->next;
         memlord_i_queue_push(lord, chain);
+        memlord_i_fresh_put(lord, chain);
         memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
     }
     memlord_i_lock_drop(&lord->fences_lock);
@@ -10104,12 +10126,32 @@ static memlord_i_fence *memlord_i_fence_claim(memlord *lord, uint32_t list, meml
             f->state = MEMLORD_I_FENCE_ASKED;
             f->asker = &memlord_i_self;
             f->round = round;
+            memlord_i_fresh_take(f);
             lord->queues[list] = f->across;
             return f;
         }
         f = f->across;
     } while (f != start);
     return NULL;
+}
+
+/* Asks what was never asked. What is done is so when its turn comes. Under the fences lock, which
+   it drops meanwhile. */
+static void memlord_i_fences_first(memlord *lord, memlord_device sel, uint64_t round) {
+    memlord_i_fence *f, *next;
+    for (f = lord->fresh; f; f = next) {
+        next = f->fresh;
+        if (!memlord_i_selects(sel, memlord_i_device_at(lord, f->slot)->device)) continue;
+        memlord_i_fresh_take(f);
+        f->state = MEMLORD_I_FENCE_ASKED;
+        f->asker = &memlord_i_self;
+        memlord_i_lock_drop(&lord->fences_lock);
+        f->told = memlord_i_fence_ask(lord, f);
+        if (!f->told) f->round = round;
+        (void)memlord_i_fence_answered(lord, f, 0, 1);
+        memlord_i_lock_take(&lord->fences_lock);
+        next = lord->fresh; /* it may be another by now */
+    }
 }
 
 /* Asks the first of every queue, and its next ones while they are done; at most `most`. Who asks
@@ -10125,6 +10167,7 @@ static uint64_t memlord_i_fences_poll(memlord *lord, memlord_device sel, unsigne
     else if (!memlord_i_lock_try(&lord->fences_lock))
         return 0;
     round = memlord_i_u64_add(&lord->serial, 1) + 1;
+    if (most == UINT32_MAX) memlord_i_fences_first(lord, sel, round);
     start = lord->queue_turn;
     for (i = memlord_i_queue_skip(lord, start); i < MEMLORD_I_QUEUES && most;) {
         while (most && (f = memlord_i_fence_claim(lord, (start + i) % MEMLORD_I_QUEUES, sel,
@@ -17073,6 +17116,7 @@ static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
     while (memlord_i_u64_load(&lord->fences) && round++ < 1000) { /* drops may defer frees */
         memset(lord->queues, 0, sizeof lord->queues);
         memset(lord->queues_used, 0, sizeof lord->queues_used);
+        lord->fresh = NULL;
         memlord_i_u64_store(&lord->queued, 0);
         memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
         memlord_i_fences_drain(lord);

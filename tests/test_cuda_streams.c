@@ -768,6 +768,23 @@ static void a_deferring_ledger_has_its_event_from_the_free(void **state) {
     assert_int_equal(memlord_retire(lord, all()), 1000);
 }
 
+static void a_deferring_ledger_has_the_events_of_all_uses_from_one_poll(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    int i;
+    fake.slow_events = 1;
+    for (i = 0; i < 20; i++) {
+        void *ptr = block(lord, 8);
+        assert_ok(memlord_cuda_record_use(lord, ptr, stream));
+        assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    }
+    assert_int_equal(fake_count("cuEventRecord"), 0);
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    assert_int_equal(fake_count("cuEventRecord"), 20);
+    fake_stream_finish(stream);
+    assert_int_equal(memlord_retire(lord, all()), 160);
+}
+
 /* -- failures -- */
 
 static void any_call_may_fail_and_no_byte_is_lost(void **state) {
@@ -886,6 +903,8 @@ int main(void) {
         TEST_CUDA(synchronising_retires),
         TEST_CUDA(a_last_error_of_the_hosts_survives_polling),
         TEST_CUDA_WITH(a_deferring_ledger_has_its_event_from_the_free, cuda_setup_defer),
+        TEST_CUDA_WITH(a_deferring_ledger_has_the_events_of_all_uses_from_one_poll,
+                       cuda_setup_defer),
         TEST_CUDA(any_call_may_fail_and_no_byte_is_lost),
         TEST_CUDA_WITH(threads_lose_nothing, cuda_setup_threads),
     };

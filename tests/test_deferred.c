@@ -1263,6 +1263,41 @@ static void with_defer_the_queue_still_keeps_its_order(void **state) {
     assert_int_equal(first->order, 1);
 }
 
+/* It may record its event then: one that waited for its turn would have it from far too late. */
+static void with_defer_the_next_poll_asks_all_that_is_new(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f[9];
+    int i;
+    for (i = 0; i < 9; i++) {
+        if (i % 3) {
+            f[i] = pend(lord, cuda(0), 0x1000 + (uint64_t)i * 64, 1, 1);
+            continue;
+        }
+        f[i] = fake_new(0);
+        assert_ok(memlord_alloc(lord, cuda(0), 0x1000 + (uint64_t)i * 64, 1, NULL));
+        assert_ok(use(lord, cuda(0), 0x1000 + (uint64_t)i * 64, f[i], 1));
+        assert_ok(memlord_free(lord, cuda(0), 0x1000 + (uint64_t)i * 64, NULL));
+    }
+    f[4]->answer = 1;
+    f[5]->answer = -1;
+    assert_int_equal(memlord_retire(lord, cpu()), 0); /* not of its devices */
+    assert_int_equal(f[0]->asked, 0);
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    for (i = 0; i < 9; i++) assert_int_equal(f[i]->asked, 1);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1040, 7, NULL)); /* ends what pended there */
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    assert_int_equal(f[0]->asked, 2);
+    assert_int_equal(f[1]->dropped, 1);
+    for (i = 0; i < 9; i++) f[i]->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 8);
+    assert_int_equal(f[4]->asked, 1);
+    assert_int_equal(f[5]->asked, 1);
+    assert_int_equal(f[8]->asked, 2);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 1);
+    assert_true(f[0]->order < f[4]->order);
+    assert_true(f[4]->order < f[8]->order);
+}
+
 /* -- fences that call the ledger -- */
 
 #define TOO_DEEP 6 /* however many queues there are */
@@ -2063,6 +2098,7 @@ int main(void) {
         TEST_DEFER(with_defer_a_later_use_calls_nothing),
         TEST_DEFER(with_defer_a_move_calls_nothing),
         TEST_DEFER(with_defer_the_queue_still_keeps_its_order),
+        TEST_DEFER(with_defer_the_next_poll_asks_all_that_is_new),
         TEST(done_may_call_the_ledger),
         TEST(drop_may_call_the_ledger),
         TEST(both_may_call_the_ledger),
