@@ -34,6 +34,7 @@ assert live() - base == size(tensors), (live() - base, size(tensors))
 side = torch.cuda.Stream()
 x = torch.ones(1 << 20, device="cuda")
 n = x.untyped_storage().nbytes()
+y = x + 1  # to load a kernel for the first time may wait for the device
 torch.cuda.synchronize()
 with torch.cuda.stream(side):
     torch.cuda._sleep(int(1e9))
