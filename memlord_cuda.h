@@ -87,8 +87,9 @@
               captures begun otherwise are left alone too, as what the layer does is done with
               the thread's capture mode relaxed. To wait for the device would end one in any
               mode: with MEMLORD_CUDA_FLAG_SYNC nothing does between those two, nor while a
-              blocking stream, or the stream of an allocation under way, is captured. Captures
-              of non-blocking streams have to be wrapped, as nobody can list them.
+              blocking stream is captured, nor in a wrapped allocation or free on a captured
+              stream. Captures of non-blocking streams have to be wrapped, as nobody can list
+              them.
     Streams   an event that waits to be recorded, of a use until the free, of a free until the
               end of a capture, needs its stream: memlord_cuda_stream_destroy records it before
               that is gone. A stream destroyed otherwise must have none, as asking it is
@@ -1291,6 +1292,17 @@ static void memlord_cuda_i_capture_drop(uint64_t key) {
     memlord_cuda_i_lock_drop(&memlord_cuda_i_captures_lock);
 }
 
+/* What is recorded of a captured stream may cross a band, and with FLAG_SYNC the collection waits:
+   until the end of the call that capture is a known one. 1: it needs its end. */
+static int memlord_cuda_i_capture_hold(uint64_t flags, cudaStream_t stream) {
+    if (!(flags & MEMLORD_CUDA_FLAG_SYNC) || memlord_cuda_i_capturing(stream) != 1) return 0;
+    return memlord_cuda_i_capture_add(memlord_cuda_i_stream_key(memlord_cuda_i_stream(stream)));
+}
+
+static void memlord_cuda_i_capture_let(int held, cudaStream_t stream) {
+    if (held) memlord_cuda_i_capture_drop(memlord_cuda_i_stream_key(memlord_cuda_i_stream(stream)));
+}
+
 /* Inside the device: waits for it, if nothing is captured there. The legacy stream cannot be asked
    while a blocking one is captured: that is how one hears of it. An error is nobody's: a capture
    that began meanwhile, or work of the host's, which will hear of it itself. */
@@ -1964,12 +1976,15 @@ static cudaError_t memlord_cuda_i_alloc_plain(memlord *lord, memlord_cuda_i_requ
     cudaError_t r = memlord_cuda_i_call(q);
     void *made = r == cudaSuccess ? memlord_cuda_i_made(q) : NULL;
     memlord_device device;
-    int tagged;
+    int tagged, held = 0;
     if (!made) return r;
     device = memlord_cuda_i_where(q, made);
+    if (q->kind == MEMLORD_CUDA_I_ASYNC || q->kind == MEMLORD_CUDA_I_POOL)
+        held = memlord_cuda_i_capture_hold(flags, q->stream);
     tagged = memlord_cuda_i_tag_stream(lord, q, flags);
     (void)memlord_alloc(lord, device, MEMLORD_KEY(made), memlord_cuda_i_size(q), site);
     if (tagged) (void)memlord_tag_end(lord);
+    memlord_cuda_i_capture_let(held, q->stream);
     memlord_cuda_i_recorded(lord, q, device);
     return r;
 }
@@ -2353,9 +2368,11 @@ MEMLORD_API cudaError_t memlord_cuda_free(memlord *lord, void *ptr, const memlor
 MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaStream_t stream,
                                                 const memlord_site *site) {
     memlord_cuda_i_ending end;
+    int held = memlord_cuda_i_capture_hold(memlord_cuda_i_flags_of(lord), stream);
     cudaError_t r;
     memlord_cuda_i_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
     r = memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaFreeAsync)(ptr, stream), site);
+    memlord_cuda_i_capture_let(held, stream);
     memlord_cuda_i_pool_look(lord, 0);
     return r;
 }
@@ -2434,7 +2451,7 @@ MEMLORD_API cudaError_t memlord_cuda_stream_begin_capture_to_graph(
 MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStream_t stream,
                                                         cudaGraph_t *graph,
                                                         const memlord_site *site) {
-    int was = memlord_cuda_i_capturing(stream);
+    int was = memlord_cuda_i_load(&memlord_cuda_i_captures.n) && memlord_cuda_i_capturing(stream);
     cudaError_t r = MEMLORD_CUDA_I_REAL(cudaStreamEndCapture)(stream, graph);
     (void)lord, (void)site;
     stream = memlord_cuda_i_stream(stream);

@@ -121,6 +121,30 @@ static void an_allocation_that_is_captured_is_not_tried_again(void **state) {
     assert_cuda(cudaStreamEndCapture(stream, &graph));
 }
 
+/* Nor does what it is counted for, on its way, end the capture. */
+static void a_band_crossed_on_a_captured_stream_waits_for_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_SYNC, 0, NULL, "libnvml-v2.so"};
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    void *ptr = NULL;
+    int freed;
+    assert_ok(memlord_cuda_attach(lord, &desc));
+    assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    for (freed = 0; freed < 2; freed++) {
+        pool_keeps(MIB);
+        test_threshold(lord, freed ? MEMLORD_METRIC_FREED : MEMLORD_METRIC_ALLOCATED, MIB);
+        assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+        assert_cuda(memlord_cuda_malloc_async(lord, &ptr, 2 * MIB, stream, NULL));
+        assert_cuda(memlord_cuda_free_async(lord, ptr, stream, NULL));
+        assert_true(stats_of(lord, cuda(0)).gc_runs > (uint64_t)freed);
+        assert_cuda(cudaStreamEndCapture(stream, &graph));
+    }
+    assert_int_equal(fake_count("cuCtxSynchronize"), 0);
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_int_equal(fake_count("cuCtxSynchronize"), 1);
+}
+
 static void an_untouched_device_is_not_collected(void **state) {
     memlord *lord = test_lord(state);
     assert_int_equal(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL), MEMLORD_E_STATE);
@@ -397,6 +421,7 @@ int main(void) {
         TEST_CUDA(a_collection_waits_for_the_device_only_when_asked),
         TEST_CUDA(nor_while_it_knows_of_a_capture),
         TEST_CUDA(an_allocation_that_is_captured_is_not_tried_again),
+        TEST_CUDA(a_band_crossed_on_a_captured_stream_waits_for_nothing),
         TEST_CUDA(an_untouched_device_is_not_collected),
         TEST_CUDA(a_hosts_callback_runs_beside_it),
         TEST_CUDA(a_band_of_the_device_trims_its_pool),
