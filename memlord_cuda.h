@@ -1928,7 +1928,8 @@ static int memlord_cuda_i_device_stream(const memlord_cuda_i_driver *d, cudaStre
 }
 
 /* Where a request is, or was, served. A pool may be another device's than its stream: what came out
-   of it is known to the driver. */
+   of it is known to the driver. One of the host's memory is no device's, and counted as its
+   stream's, since a free does not say which it is. */
 static memlord_device memlord_cuda_i_where(const memlord_cuda_i_request *q, const void *made) {
     const memlord_cuda_i_driver *d;
     int ordinal = 0;
@@ -1938,7 +1939,8 @@ static memlord_device memlord_cuda_i_where(const memlord_cuda_i_request *q, cons
     if (!d) return memlord_device_cuda(memlord_cuda_i_device_runtime());
     if (d->devices == 1) return memlord_device_cuda(0);
     if (q->kind == MEMLORD_CUDA_I_POOL && made &&
-        !d->pointer_attribute(&ordinal, MEMLORD_CUDA_I_POINTER_DEVICE, MEMLORD_KEY(made)))
+        !d->pointer_attribute(&ordinal, MEMLORD_CUDA_I_POINTER_DEVICE, MEMLORD_KEY(made)) &&
+        ordinal >= 0)
         return memlord_device_cuda(ordinal);
     if (q->kind == MEMLORD_CUDA_I_POOL || q->kind == MEMLORD_CUDA_I_ASYNC)
         return memlord_device_cuda(memlord_cuda_i_device_stream(d, q->stream));

@@ -73,6 +73,20 @@ static void memory_of_another_devices_pool_is_counted_there(void **state) {
     assert_true_books(lord);
 }
 
+static void memory_of_a_pool_of_the_hosts_is_counted_where_its_stream_is(void **state) {
+    memlord *lord = test_lord(state);
+    cudaMemPool_t pool;
+    void *ptr = NULL;
+    fake.host_pools = 1;
+    assert_cuda(cudaSetDevice(1));
+    assert_cuda(cudaDeviceGetDefaultMemPool(&pool, 0));
+    assert_cuda(memlord_cuda_malloc_from_pool_async(lord, &ptr, 100, pool, NULL, NULL));
+    assert_int_equal(live(lord, cuda(1)), 100);
+    assert_cuda(memlord_cuda_free_async(lord, ptr, NULL, NULL));
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
+    assert_true_books(lord);
+}
+
 static void page_locked_memory_is_counted_as_pinned(void **state) {
     memlord *lord = test_lord(state);
     void *a = NULL, *b = NULL;
@@ -419,6 +433,7 @@ int main(void) {
         TEST_CUDA(managed_memory_is_counted_on_the_current_device),
         TEST_CUDA(stream_ordered_memory_is_counted_on_the_streams_device),
         TEST_CUDA(memory_of_another_devices_pool_is_counted_there),
+        TEST_CUDA(memory_of_a_pool_of_the_hosts_is_counted_where_its_stream_is),
         TEST_CUDA(page_locked_memory_is_counted_as_pinned),
         TEST_CUDA(what_comes_out_null_is_no_storage),
         TEST_CUDA(a_null_ledger_is_the_runtime_alone),

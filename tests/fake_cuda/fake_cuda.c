@@ -832,8 +832,9 @@ int fake_cuMemGetInfo_v2(size_t *unused, size_t *total) {
 int fake_cuPointerGetAttribute(void *value, int attribute, unsigned long long ptr) {
     int r = begin("cuPointerGetAttribute");
     storage *s = find((void *)(uintptr_t)ptr);
+    const int host = -1;
     if (!r && (!s || attribute != 9)) r = 1;
-    if (!r) memcpy(value, &s->device, sizeof s->device);
+    if (!r) memcpy(value, fake.host_pools ? &host : &s->device, sizeof s->device);
     return leave(r);
 }
 int fake_cuDeviceGetMemPool(cudaMemPool_t *pool, int device) {

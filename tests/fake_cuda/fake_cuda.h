@@ -40,6 +40,7 @@ typedef struct fake_cuda {
     int no_driver;
     int old_driver; /* older than the runtime can do with */
     int lazy; /* as before CUDA 12: cudaSetDevice makes no context, and none current */
+    int host_pools;  /* what comes out of a pool is on no device: -1 */
     int slow_events; /* an event is a thing its stream is given, and never done at once */
     fake_device device[FAKE_DEVICES];
     uint64_t calls;       /* of anything */
