@@ -169,7 +169,8 @@
               cudaMalloc(&p, n). Complete, exact, and each file and line is known.
     By macro  #define MEMLORD_CUDA_SHIM, include this header last: in that file the plain names
               are the wrappers. Sites are the lines. Function pointers, and calls in other files,
-              are not redirected; (cudaFree)(p) is the real one. The arguments are those of the
+              are not redirected; (cudaFree)(p) is the real one (and cudaFreeAsync_ptsz the real
+              cudaFreeAsync with the per-thread default stream). The arguments are those of the
               runtime: in C++ the pointer may be of any type, as with its templates, in C it is a
               void **, and an initialiser with commas in it may stand where the runtime takes it.
     By linker define MEMLORD_CUDA_WRAP in the one file and link with
