@@ -62,7 +62,7 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 	@build/cuda_inference || [ $$? = 77 ]
 	@echo '== preload: who allocates in a program that knows nothing of MemLord, here sort'
 	@seq 200000 -1 1 >build/numbers
-	@LD_PRELOAD=$$PWD/build/libmemlord_preload.so MEMLORD_REPORT=- \
+	@LD_PRELOAD=build/libmemlord_preload.so MEMLORD_REPORT=- \
 		sort -n build/numbers 2>&1 >/dev/null | head -n 18
 	@echo '== open build/llama.html in a browser: the inference loop, phase by phase'
 
@@ -116,7 +116,7 @@ build/$(1)/$(2)test_cuda_%: tests/test_cuda_%.c $$(wildcard tests/*.h) build/$(1
 		build/$(1)/$(2)cuda.o build/$(1)/$(2)fake_cuda.o | $$(fakes) build/fake/libmemlord_torch.so
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) $$(filter %.c %.o,$$^) \
-		-o $$@ -rdynamic -Wl,--disable-new-dtags,-rpath,$$(CURDIR)/build/fake -lcmocka -ldl
+		-o $$@ -rdynamic '-Wl,--disable-new-dtags,-rpath,$$(CURDIR)/build/fake' -lcmocka -ldl
 endef
 fakes := $(addprefix build/fake/,libcuda.so.1 libnvml-v1.so libnvml-v2.so)
 $(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),,)))
@@ -126,7 +126,7 @@ $(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz
 build/fake/libmemlord_torch.so: examples/torch_allocator.c memlord.h memlord_cuda.h | deps-test
 	@mkdir -p build/fake && echo '  $@'
 	$(q)$(CC) -std=c99 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
-		-isystem $(cuda_include) $< -o $@ -Wl,--disable-new-dtags,-rpath,$(CURDIR)/build/fake -pthread
+		-isystem $(cuda_include) $< -o $@ '-Wl,--disable-new-dtags,-rpath,$(CURDIR)/build/fake' -pthread
 build/fake/libcuda.so.1: tests/fake_cuda/libcuda.c
 build/fake/libnvml-v1.so build/fake/libnvml-v2.so: tests/fake_cuda/libnvml.c
 build/fake/libnvml-v2.so: fake_flags := -DFAKE_NVML_V2
@@ -181,13 +181,13 @@ build/gpu/memlord.o build/gpu/cuda.o:
 	$(q)$(CC) -std=c99 -O2 -pthread -I. -isystem $(cuda_include) -c $< -o $@
 
 install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, memlord.pc
-	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	install -m 644 memlord.h memlord_cuda.h $(DESTDIR)$(PREFIX)/include
-	install -m 755 $< $(DESTDIR)$(PREFIX)/lib/libmemlord_preload.so
+	install -d '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/pkgconfig'
+	install -m 644 memlord.h memlord_cuda.h '$(DESTDIR)$(PREFIX)/include'
+	install -m 755 $< '$(DESTDIR)$(PREFIX)/lib/libmemlord_preload.so'
 	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: memlord' \
 		'Description: memory accounting for programs with more than one kind of memory' \
 		'Version: $(version)' 'Cflags: -I$${prefix}/include' 'Libs: -pthread' \
-		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/memlord.pc
+		>'$(DESTDIR)$(PREFIX)/lib/pkgconfig/memlord.pc'
 
 deps: deps-demo deps-test deps-bench deps-reports ## looks for all that any target needs, and installs it
 

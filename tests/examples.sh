@@ -7,6 +7,12 @@ out=$PWD/build/examples
 so=$PWD/build/libmemlord_preload.so
 rm -rf "$out"
 mkdir -p "$out"
+case $so in
+*[\ :]*) # LD_PRELOAD is a list, and has no way to quote
+    links=$(mktemp -d) && ln -s "$so" "$links/" && so=$links/${so##*/}
+    trap 'rm -rf "$links"' EXIT
+    ;;
+esac
 n=0
 
 verdict() { # STATUS NAME [FILE]: the file says why not
