@@ -20,6 +20,14 @@ builds() { # COMPILER FLAGS...: links a program
     echo 'int main(void) { return 0; }' >build/probe.c && "$@" build/probe.c -o build/probe
 }
 
+# The major version of clang: of what is there, else of what the package would bring.
+clang_version() {
+    version=$(clang -dumpversion 2>/dev/null | sed 's/\..*//')
+    [ -n "$version" ] || version=$(apt-cache depends clang 2>/dev/null |
+        sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
+    echo "${version:-14}"
+}
+
 installed() { dpkg-query -W -f '${Status}' "$1" | grep -q 'ok installed'; }
 
 look_for_demo() {
@@ -33,8 +41,7 @@ look_for_test() {
     look libcmocka-dev includes cmocka.h
     look g++ builds ${CXX:-g++} -x c++
     look clang builds clang
-    look "libclang-rt-$(clang -dumpversion 2>/dev/null | sed 's/\..*//;s/^$/14/')-dev" \
-        builds clang -fsanitize=thread
+    look "libclang-rt-$(clang_version)-dev" builds clang -fsanitize=thread
     look binutils has objdump
     look pkg-config has pkg-config
     look python3 python3 -c 'import json, threading, subprocess'
