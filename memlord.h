@@ -436,7 +436,8 @@ typedef enum memlord_result {
 } memlord_result;
 
 /* Names a result in a few words of English, for logs. Never NULL. */
-MEMLORD_API const char *memlord_result_text(memlord_result result) MEMLORD_I_OFF("ok")
+MEMLORD_API const char *memlord_result_text(memlord_result result)
+    MEMLORD_I_OFF(result == MEMLORD_OK ? "ok" : result == MEMLORD_E_OOM ? "no memory" : "refused")
 
 /* -- devices -- */
 
@@ -1347,8 +1348,11 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 #if defined(MEMLORD_DISABLE)
 {
     uint64_t made = 0;
-    int failed = fn ? fn(user, bytes, &made) : -1;
-    if (storage) *storage = failed ? 0 : made;
+    int failed;
+    if (storage) *storage = 0;
+    if (!storage || !fn) return MEMLORD_E_INVALID;
+    failed = fn(user, bytes, &made);
+    if (!failed) *storage = made;
     return failed ? MEMLORD_E_OOM : MEMLORD_OK;
 }
 #else
@@ -2070,7 +2074,7 @@ static int memlord_i_env(const char *name, char *buf, size_t cap) {
     if (issetugid()) return 0;
 #endif
     value = getenv(name);
-    if (!value) return 0;
+    if (!value || !*value) return 0;
     n = strlen(value);
     if (n >= cap) return -1;
     memcpy(buf, value, n + 1);
@@ -16911,8 +16915,8 @@ static MEMLORD_I_COLD void memlord_i_configure_env(memlord *lord) {
     int set = memlord_i_env("MEMLORD_RETRY", value, sizeof value);
     if (set < 0 || (set && memlord_i_retry_parse(value, &lord->retry)))
         memlord_i_log(lord, MEMLORD_LOG_WARNING,
-                      "[retry] MEMLORD_RETRY is not max=5,initial_ms=50,multiplier=1.5,"
-                      "max_ms=2000: ignored");
+                      "[retry] MEMLORD_RETRY is not like max=5,initial_ms=50,multiplier=1.5,"
+                      "max_ms=2000, or initial_ms (50) is over max_ms (2000): ignored");
     set = memlord_i_env("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
     if (!set) return;
     if (set > 0 && memlord_i_read_number(value, 0, &ms) && !strchr(value, ',') &&
@@ -16956,7 +16960,7 @@ static MEMLORD_I_COLD void memlord_i_configure(memlord *lord, const memlord_desc
     if (!(desc->flags & MEMLORD_FLAG_NO_STRATEGY))
         lord->strategy.v = (void *)(uintptr_t)&memlord_i_default_strategy;
     lord->retry = memlord_i_default_retry;
-    lord->poll_ms.v = desc->poll_ms >= MEMLORD_I_POLL_LEAST ? desc->poll_ms : 200;
+    lord->poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
     if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) memlord_i_configure_env(lord);
     lord->next_id.v = MEMLORD_I_ID_FIRST;
 }
@@ -17015,6 +17019,7 @@ MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **ou
     if (!desc) desc = &plain;
     allocator = desc->allocator;
     if (!allocator.alloc != !allocator.free) return MEMLORD_E_INVALID;
+    if (desc->poll_ms && desc->poll_ms < MEMLORD_I_POLL_LEAST) return MEMLORD_E_INVALID;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
     *out = memlord_i_make(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;

@@ -129,6 +129,13 @@ static void debug_0_is_silent(void **state) {
     free(text);
 }
 
+static void an_empty_debug_is_silent(void **state) {
+    char *text = output_of(plain_host, "");
+    (void)state;
+    assert_string_equal(text, "");
+    free(text);
+}
+
 static void the_no_env_flag_ignores_debug(void **state) {
     char *text = output_of(host_without_environment, "1");
     (void)state;
@@ -478,6 +485,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(by_default_it_is_silent),
         cmocka_unit_test(debug_prints_every_event_in_its_colour),
         cmocka_unit_test(debug_0_is_silent),
+        cmocka_unit_test(an_empty_debug_is_silent),
         cmocka_unit_test(the_no_env_flag_ignores_debug),
         cmocka_unit_test(the_environment_is_read_by_create_alone),
         cmocka_unit_test(debug_goes_to_the_logger_if_there_is_one),
