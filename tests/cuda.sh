@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 home=${CUDA_HOME:-/usr/local/cuda}
-out=$PWD/build/cuda fake=$PWD/build/fake
+out=build/cuda fake=build/fake # relative: the commands below are not quoted
 lib=$home/lib64
 warn="-Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror"
 n=0

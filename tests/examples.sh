@@ -349,9 +349,9 @@ root=$out/root
     export PKG_CONFIG_PATH=$root/opt/memlord/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
     make install DESTDIR="$root" PREFIX=/opt/memlord &&
         test -r "$root/opt/memlord/lib/libmemlord_preload.so" &&
-        cd "$out" && # shellcheck disable=SC2046 # flags
-        "${CC:-gcc}" -std=c99 ../../examples/quickstart.c -o installed \
-            $(pkg-config --cflags --libs memlord) &&
+        cd "$out" && # pkg-config quotes for a shell
+        eval "${CC:-gcc} -std=c99 ../../examples/quickstart.c -o installed \
+            $(pkg-config --cflags --libs memlord)" &&
         ./installed | grep -q weights &&
         pkg-config --modversion memlord | grep -qxE '[0-9]+\.[0-9]+\.[0-9]+'
 ) >"$out/install.why" 2>&1

@@ -41,7 +41,7 @@ results=bench/results
 objects="build/gpu/memlord.o build/gpu/cuda.o" # of the Makefile
 if [ -n "$fake" ]; then
     [ -r "$include/cuda_runtime_api.h" ] || include=tests/fake_cuda/include
-    link="build/release/fake_cuda.o -rdynamic -Wl,--disable-new-dtags,-rpath,$PWD/build/fake -ldl"
+    link="build/release/fake_cuda.o -rdynamic -Wl,--disable-new-dtags,-rpath,build/fake -ldl"
     objects="build/release/memlord.o build/release/cuda.o"
     out=$out/fake
     results=$out
