@@ -259,7 +259,8 @@ int main(int argc, char **argv) {
     int status;
 
     if (argc > 3 || *end || n < 8 || n > MOST ||
-        (argc == 3 && (memlord_parse_bytes(argv[2], &limit) != MEMLORD_OK || !limit || limit >> 40))) {
+        (argc == 3 &&
+         (memlord_parse_bytes(argv[2], &limit) != MEMLORD_OK || !limit || limit >> 40))) {
         fprintf(stderr, "usage: server [requests, 8 to %d [limit, under 1TiB]]\n", (int)MOST);
         return 2;
     }

@@ -1475,7 +1475,9 @@ static void chaos_configure(chaos *c, memlord_device device, uint64_t random) {
     case 5: memlord_gc_callback_remove(c->lord, type, run_any, c); break;
     case 6: memlord_limit_set(c->lord, device, random % (16 * MIB)); break;
     case 7: memlord_limit_fraction(c->lord, device, 0.5); break;
-    case 8: memlord_device_share(c->lord, device, random % 2 ? memlord_device_cpu() : device); break;
+    case 8:
+        memlord_device_share(c->lord, device, random % 2 ? memlord_device_cpu() : device);
+        break;
     case 9: memlord_poller_start(c->lord, 10); break;
     case 10: memlord_poller_stop(c->lord); break;
     case 11: memlord_reset(c->lord); break;

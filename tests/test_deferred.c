@@ -570,10 +570,12 @@ static void a_queue_is_asked_no_further_than_its_first_unfinished(void **state) 
 
 static void queue_numbers_are_any_64_bits(void **state) {
     memlord *lord = test_lord(state);
-    static const uint64_t queues[] = {0, 1, UINT64_MAX, UINT64_MAX - 1, (uint64_t)1 << 63, 1u << 31};
+    static const uint64_t queues[] = {0, 1, UINT64_MAX, UINT64_MAX - 1, (uint64_t)1 << 63,
+                                      1u << 31};
     fake *f[6];
     size_t i;
-    for (i = 0; i < 6; i++) f[i] = pend(lord, cuda(0), 0x1000 + i * 64, (uint64_t)1 << i, queues[i]);
+    for (i = 0; i < 6; i++)
+        f[i] = pend(lord, cuda(0), 0x1000 + i * 64, (uint64_t)1 << i, queues[i]);
     for (i = 6; i-- > 0;) {
         f[i]->answer = 1;
         assert_int_equal(memlord_retire(lord, all()), (uint64_t)1 << i);
@@ -1365,7 +1367,8 @@ static void run_reentrant(memlord *lord, uint64_t queues, int in_done, int in_dr
     memlord_retire(lord, all());
     assert_int_equal(memlord_pending(lord, all()), 0);
     assert_int_equal(memlord_allocated(lord, all()), 0);
-    if (deepest < 1 || deepest >= TOO_DEEP) fail_msg("what %d is called %d deep", (int)chosen, deepest);
+    if (deepest < 1 || deepest >= TOO_DEEP)
+        fail_msg("what %d is called %d deep", (int)chosen, deepest);
     assert_balanced(lord, all());
 }
 

@@ -875,7 +875,8 @@ static int ask_waiter(void *user) {
 static void *give_enough(void *user) {
     waiter *w = (waiter *)user;
     struct timespec nap = {0, 1000000};
-    memlord_device device = memlord_device_cuda(0), there = memlord_device_make(MEMLORD_DEVICE_NPU, 0);
+    memlord_device device = memlord_device_cuda(0);
+    memlord_device there = memlord_device_make(MEMLORD_DEVICE_NPU, 0);
     uint64_t i;
     while (!__atomic_load_n(&w->s->calls, __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
     __atomic_store_n(&w->fence_done, 1, __ATOMIC_RELEASE);
