@@ -59,7 +59,8 @@
 
     Ledger    `memlord *lord`, one independent account book. Every function takes it
               first. A NULL ledger is MemLord switched off: every call is one branch,
-              calls that record answer MEMLORD_OK, readers answer 0.
+              calls that record answer MEMLORD_OK, readers answer 0, and what asks for
+              room says that it is not known (headroom INT64_MAX, would_fit -1).
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. As a
               selector (parameters named `sel`), index MEMLORD_ANY means every index
               of the type and memlord_device_all() means every device.
@@ -128,7 +129,9 @@
         MEMLORD_API            linkage of public functions, default extern (all files)
         MEMLORD_SHIM           redirect malloc, calloc, realloc, free, mmap and munmap
                                of this C file to MEMLORD_SHIM_LORD (default
-                               memlord_global()); include memlord.h last  (that file)
+                               memlord_global()); include memlord.h last. What others
+                               allocate (strdup, getline) and this file frees is
+                               counted in unknown_frees                   (that file)
         MEMLORD_STB_DS_H       where stb_ds.h is, if neither <stb/stb_ds.h> nor
                                "stb_ds.h"                                  (one file)
         MEMLORD_MAX_DEVICES    devices a ledger can know, default 128, at most 250
@@ -143,14 +146,18 @@
         MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
 
     Environment, read once by memlord_create, ignored by set-uid programs and with
-    MEMLORD_FLAG_NO_ENV; what is not understood is logged and changes nothing:
+    MEMLORD_FLAG_NO_ENV; an empty one is as none, and what is not understood is logged
+    and changes nothing:
 
-        MEMLORD_DEBUG=1        log every event to stderr in colour, or to your logger
+        MEMLORD_DEBUG=1        log every event to stderr in colour, or to your logger;
+                               anything but 0 does
         MEMLORD_POLL_INTERVAL_MS=200
                                how often pollers sample, at least 10; goes before
                                poll_ms and memlord_poller_start
         MEMLORD_RETRY=max=5,initial_ms=50,multiplier=1.5,max_ms=2000
-                               the policy memlord_alloc_retry has by default
+                               the policy memlord_alloc_retry has by default; in any
+                               order, without blanks; what is left out is as here, and
+                               initial_ms may not be over max_ms
 
     -------------------------------------------------------------- >>threading ---
 
@@ -207,7 +214,8 @@
     work on their own blocks, nothing proportional to devices, threads or blocks
     except when a table grows (one of 1024 shards at a time), and while a report reads
     the counters, which stops them all for some tens of microseconds. Memory: about 40
-    to 60 bytes a live block, and 100 KiB or so to begin with.
+    to 60 bytes a live block, and 100 KiB or so to begin with; 160 KiB more while a
+    report is written, which shows them as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands that are far from their thresholds cost a
     branch or two a call; near one (within 64 KiB a thread, see counter_batch) every call
@@ -539,8 +547,8 @@ typedef struct memlord_desc {
     memlord_clock clock;         /* monotonic */
     uint32_t flags;              /* MEMLORD_FLAG_... */
     uint32_t poll_ms;            /* how often pollers sample, 200; at least 10 */
-    uint32_t snapshot_ms;        /* memlord_snapshots_start from the start */
-    size_t event_capacity;       /* memlord_events_start from the start */
+    uint32_t snapshot_ms;        /* memlord_snapshots_start from the start, so often; 0: not */
+    size_t event_capacity;       /* memlord_events_start from the start, so many; 0: not */
     uint64_t counter_batch;      /* bytes a thread may hold back from the peak, 65536 */
     const char *output_dir;      /* where dated reports go: memlord_save_at_exit */
     const char *proc_root;       /* put before /proc and cgroup paths; for tests */
@@ -712,8 +720,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 /* -- lifecycle -- */
 
 /* Opens a ledger. `desc` NULL is the default configuration; copied, strings too.
-   Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9, or
-   event_capacity over 2^26; E_NOMEM. *out is NULL then.
+   Errors: E_INVALID one of alloc and free without the other, `out` NULL, poll_ms or snapshot_ms of
+   1 to 9, or event_capacity over 2^26; E_NOMEM. *out is NULL then.
    Owns:   *out is yours until memlord_destroy; never destroying it is legal. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MEMLORD_I_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -735,7 +743,7 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
 
 /* -- devices -- */
 
-/* Reads "cuda:1", "CUDA1", "cuda" (any index), "cpu" (cpu:0), "all".
+/* Reads "cuda:1", "CUDA1", "cuda" (any index), "cpu" (cpu:0; so with "pinned" and "mapped"), "all".
    Errors: E_INVALID, and *out is untouched. */
 MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device *out)
     MEMLORD_I_OFF_SET(if (out) *out = memlord_device_all(), MEMLORD_OK)
@@ -872,7 +880,7 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
     MEMLORD_I_OFF(MEMLORD_OK)
 
 /* Takes from it. More than there is takes it to 0 and counts in underflows, MEMLORD_OK:
-   storages are never touched. */
+   storages are never touched. Errors: E_INVALID over 2^48 in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -967,8 +975,8 @@ MEMLORD_API void memlord_reset(memlord *lord) MEMLORD_I_OFF_VOID
 /* Sets the peak to what is live. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MEMLORD_I_OFF_VOID
 
-/* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB", two decimals at most, truncated
-   zeros. Any locale. 32 bytes always suffice. Answers buf. */
+/* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB", rounded to two decimals at most, without
+   zeros at the end. The same in every locale. 32 bytes always suffice. Answers buf. */
 MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap)
     MEMLORD_I_OFF_SET(if (buf && cap) buf[0] = 0, buf)
 /* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000); any case; B alone and
@@ -1064,8 +1072,9 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MEMLORD_I_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MEMLORD_I_OFF(MEMLORD_OK)
 
-/* Reads a tag. NULL reads what carries none (whose peak is not kept: 0). Errors: E_UNKNOWN nothing
-   was ever allocated or promised under it, *out zero. */
+/* Reads a tag on the devices of a selector. NULL reads what carries none (whose peak is not kept:
+   0). Errors: E_UNKNOWN nothing was ever allocated or promised under it on any device, *out zero;
+   E_INVALID `out` NULL; E_DEVICE not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MEMLORD_I_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
@@ -1155,7 +1164,7 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 
 /* The same for a whole plan, each block on its device (`storage` is ignored). *short_by, if
    not NULL, is how many bytes the worst device lacks; negative: all have that much to spare
-   or more; 0 with the answer -1. */
+   or more; 0 with the answer -1, which a plan with something that is no device has as well. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MEMLORD_I_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -1276,7 +1285,7 @@ typedef struct memlord_gc_event {
     size_t band;             /* which one; SIZE_MAX: none has fired, as in memlord_gc_run */
     memlord_metric metric;
     uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
-    uint64_t needed;         /* bytes somebody waits for; 0: no particular number */
+    uint64_t needed;         /* bytes somebody waits for; 0: no particular number, as of a band */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;
 
@@ -1339,8 +1348,9 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    off, again. Records the storage itself; fn must not. Over the limit it retires and collects
    once (REASON_LIMIT) and calls fn only if that made room. A NULL policy is MEMLORD_RETRY's or
    the default. The last failure is logged with memlord_explain.
-   Errors: E_INVALID; E_DEVICE; E_LIMIT; E_OOM; E_NOMEM the ledger has no room for the
-   request's reservation. *storage is 0 then. */
+   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
+   E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the request's
+   reservation. *storage is 0 then. */
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
                                                const memlord_retry *policy,
@@ -1362,7 +1372,7 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 /* -- pools the host runs itself -- */
 
 /* Says how much a pool holds of a device, and the largest free piece of it (UINT64_MAX: not
-   known). Errors: E_DEVICE; E_NOMEM; reserved_add also E_INVALID below 0 or over 2^62. */
+   known). Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, reserved_add also below 0. */
 MEMLORD_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
                                                 uint64_t reserved, uint64_t largest_free)
     MEMLORD_I_OFF(MEMLORD_OK)
