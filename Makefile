@@ -186,7 +186,7 @@ install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, m
 	install -m 755 $< '$(DESTDIR)$(PREFIX)/lib/libmemlord_preload.so'
 	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: memlord' \
 		'Description: memory accounting for programs with more than one kind of memory' \
-		'Version: $(version)' 'Cflags: -I$${prefix}/include' 'Libs: -pthread' \
+		'Version: $(version)' 'Cflags: -I"$${prefix}/include"' 'Libs: -pthread' \
 		>'$(DESTDIR)$(PREFIX)/lib/pkgconfig/memlord.pc'
 
 deps: deps-demo deps-test deps-bench deps-reports ## looks for all that any target needs, and installs it

@@ -3,7 +3,7 @@
 # with apt-get if that is allowed, else the command to type is printed and the status is 1.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-mkdir -p build
+mkdir -p build || exit 1
 exec 9>build/deps.lock && flock 9 # make may ask for two targets at once
 
 look() { # PACKAGES PROBE...
