@@ -552,7 +552,7 @@ typedef struct memlord_desc {
     uint64_t counter_batch;      /* bytes a thread may hold back from the peak, 65536 */
     const char *output_dir;      /* where dated reports go: memlord_save_at_exit */
     const char *proc_root;       /* put before /proc and cgroup paths; for tests */
-    const char *labels;          /* "host=a1,model=x": shown in reports */
+    const char *labels;          /* "host=a1,model=x": shown in JSON and HTML reports */
 } memlord_desc;
 
 /* A place in the host's source. Planted static by MEMLORD_SITE, so its address is its
@@ -753,7 +753,8 @@ MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device
 MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
     MEMLORD_I_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* Sets the host's own name for a device, shown in reports beside ours. NULL removes it.
+/* Sets the host's own name for a device, shown beside ours in TEXT, JSON and HTML reports. NULL
+   removes it.
    Errors: E_DEVICE; E_NOMEM. */
 MEMLORD_API memlord_result memlord_device_label(memlord *lord, memlord_device device,
                                                 const char *text) MEMLORD_I_OFF(MEMLORD_OK)
@@ -1613,7 +1614,7 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 
 /* The address of a static record of this place. Without statement expressions or lambdas
    (C on other compilers) it is NULL, and the macros below, being statements there, plant
-   the record themselves. */
+   the record themselves. With MEMLORD_DISABLE it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() ((const memlord_site *)NULL)
 #elif defined(__GNUC__)
@@ -5922,6 +5923,9 @@ static void memlord_i_stb_free(void *ptr);
 #if __has_include(<stb/stb_ds.h>)
 #include <stb/stb_ds.h>
 #else
+#if !__has_include("stb_ds.h")
+#error "no stb_ds.h: install libstb-dev, or copy it beside memlord.h, or define MEMLORD_STB_DS_H"
+#endif
 #include "stb_ds.h"
 #endif
 #else
