@@ -1328,8 +1328,8 @@ MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
 
 typedef struct memlord_retry {
     uint32_t max_retries;         /* after the first attempt */
-    uint32_t initial_ms, max_ms;
-    double multiplier;
+    uint32_t initial_ms, max_ms;  /* the first pause; the longest, not less than the first */
+    double multiplier;            /* at least 1: a policy of zeros is refused */
     void (*sleep_ms)(void *user, uint32_t ms); /* NULL: waits, and wakes when enough is freed */
     void *user;
 } memlord_retry;
