@@ -546,7 +546,7 @@ typedef struct memlord_desc {
     memlord_logger logger;       /* silent */
     memlord_clock clock;         /* monotonic */
     uint32_t flags;              /* MEMLORD_FLAG_... */
-    uint32_t poll_ms;            /* how often pollers sample, 200; at least 10 */
+    uint32_t poll_ms;            /* how often pollers sample, 200; 10 if less */
     uint32_t snapshot_ms;        /* memlord_snapshots_start from the start, so often; 0: not */
     size_t event_capacity;       /* memlord_events_start from the start, so many; 0: not */
     uint64_t counter_batch;      /* bytes a thread may hold back from the peak, 65536 */
@@ -720,8 +720,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 /* -- lifecycle -- */
 
 /* Opens a ledger. `desc` NULL is the default configuration; copied, strings too.
-   Errors: E_INVALID one of alloc and free without the other, `out` NULL, poll_ms or snapshot_ms of
-   1 to 9, or event_capacity over 2^26; E_NOMEM. *out is NULL then.
+   Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9, or
+   event_capacity over 2^26; E_NOMEM. *out is NULL then.
    Owns:   *out is yours until memlord_destroy; never destroying it is legal. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MEMLORD_I_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -3710,7 +3710,8 @@ struct memlord {
     memlord_i_lock fences_lock;
     uint64_t queues_used[MEMLORD_I_QUEUES / 64]; /* bit a ring */
     memlord_i_fence *queues[MEMLORD_I_QUEUES];   /* of each ring the one to ask next */
-    memlord_i_fence *fresh; /* of the queued ones those that were never asked */
+    memlord_i_fence *fresh; /* of the queued ones those that were never asked, */
+    memlord_i_fence *chosen; /* and of these those that a poll is about to ask */
     memlord_i_fence *drops; /* their blocks are gone */
     uint32_t queue_turn;
     memlord_i_u64 fences, queued, serial, epoch; /* how many; the last number; resets */
@@ -7147,11 +7148,11 @@ static void memlord_i_queue_push(memlord *lord, memlord_i_fence *f) {
 
 /* A fence may record its event when it is first asked: what is queued unasked is asked once by the
    next full poll, its turn or not. */
-static void memlord_i_fresh_put(memlord *lord, memlord_i_fence *f) {
-    f->fresh = lord->fresh;
-    f->fresh_at = &lord->fresh;
+static void memlord_i_fresh_put(memlord_i_fence **list, memlord_i_fence *f) {
+    f->fresh = *list;
+    f->fresh_at = list;
     if (f->fresh) f->fresh->fresh_at = &f->fresh;
-    lord->fresh = f;
+    *list = f;
 }
 static void memlord_i_fresh_take(memlord_i_fence *f) {
     if (!f->fresh_at) return;
@@ -10101,7 +10102,7 @@ static MEMLORD_I_COLD uint64_t memlord_i_fence_answered(memlord *lord, memlord_i
             f->state = MEMLORD_I_FENCE_QUEUED;
         else
             memlord_i_queue_push(lord, f);
-        if (!queued && (lord->flags & MEMLORD_FLAG_DEFER)) memlord_i_fresh_put(lord, f);
+        if (!queued && (lord->flags & MEMLORD_FLAG_DEFER)) memlord_i_fresh_put(&lord->fresh, f);
         memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
     }
     memlord_i_lock_drop(&lord->fences_lock);
@@ -10126,7 +10127,7 @@ static void memlord_i_fences_queue(memlord *lord, memlord_i_fence *chain) {
     for (; chain; chain = next) {
         next = chain->next;
         memlord_i_queue_push(lord, chain);
-        memlord_i_fresh_put(lord, chain);
+        memlord_i_fresh_put(&lord->fresh, chain);
         memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
     }
     memlord_i_lock_drop(&lord->fences_lock);
@@ -10154,12 +10155,16 @@ static memlord_i_fence *memlord_i_fence_claim(memlord *lord, uint32_t list, meml
 }
 
 /* Asks what was never asked. What is done is so when its turn comes. Under the fences lock, which
-   it drops meanwhile. */
+   it drops meanwhile: others may go on with what it chose. */
 static void memlord_i_fences_first(memlord *lord, memlord_device sel, uint64_t round) {
     memlord_i_fence *f, *next;
     for (f = lord->fresh; f; f = next) {
         next = f->fresh;
         if (!memlord_i_selects(sel, memlord_i_device_at(lord, f->slot)->device)) continue;
+        memlord_i_fresh_take(f);
+        memlord_i_fresh_put(&lord->chosen, f);
+    }
+    while ((f = lord->chosen) != NULL) {
         memlord_i_fresh_take(f);
         f->state = MEMLORD_I_FENCE_ASKED;
         f->asker = &memlord_i_self;
@@ -10168,7 +10173,6 @@ static void memlord_i_fences_first(memlord *lord, memlord_device sel, uint64_t r
         if (!f->told) f->round = round;
         (void)memlord_i_fence_answered(lord, f, 0, 1);
         memlord_i_lock_take(&lord->fences_lock);
-        next = lord->fresh; /* it may be another by now */
     }
 }
 
@@ -16975,6 +16979,7 @@ static MEMLORD_I_COLD void memlord_i_configure(memlord *lord, const memlord_desc
         lord->strategy.v = (void *)(uintptr_t)&memlord_i_default_strategy;
     lord->retry = memlord_i_default_retry;
     lord->poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
+    if (lord->poll_ms.v < MEMLORD_I_POLL_LEAST) lord->poll_ms.v = MEMLORD_I_POLL_LEAST;
     if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) memlord_i_configure_env(lord);
     lord->next_id.v = MEMLORD_I_ID_FIRST;
 }
@@ -17033,7 +17038,6 @@ MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **ou
     if (!desc) desc = &plain;
     allocator = desc->allocator;
     if (!allocator.alloc != !allocator.free) return MEMLORD_E_INVALID;
-    if (desc->poll_ms && desc->poll_ms < MEMLORD_I_POLL_LEAST) return MEMLORD_E_INVALID;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
     *out = memlord_i_make(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
@@ -17135,7 +17139,7 @@ static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
     while (memlord_i_u64_load(&lord->fences) && round++ < 1000) { /* drops may defer frees */
         memset(lord->queues, 0, sizeof lord->queues);
         memset(lord->queues_used, 0, sizeof lord->queues_used);
-        lord->fresh = NULL;
+        lord->fresh = lord->chosen = NULL;
         memlord_i_u64_store(&lord->queued, 0);
         memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
         memlord_i_fences_drain(lord);
