@@ -576,7 +576,7 @@ typedef struct memlord_meta {
     int64_t shape[8];
     uint32_t rank;     /* entries of shape in use, 0..8 */
     uint32_t flags;    /* the host's own bits, shown as a number */
-    const char *tag;   /* retags the block, if set */
+    const char *tag;   /* retags the block, if set; "" is not */
 } memlord_meta;
 
 /* A live block. Strings live until the ledger is destroyed. */
@@ -8157,7 +8157,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_meta_copy(memlord *lord, const me
     if (r) return r;
     r = memlord_i_name(lord, meta->dtype, &out->dtype);
     if (r) return r;
-    return memlord_i_name(lord, meta->tag, &out->tag);
+    return memlord_i_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
 /* Moves a live block to a kept tag, NULL none. The row is made for the device the block is on,

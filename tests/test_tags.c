@@ -285,6 +285,28 @@ static void a_retag_to_nothing_unties_it(void **state) {
     assert_null(info.tag);
 }
 
+/* An empty one would be a second `tag=""` of PROMETHEUS, and an empty frame of FOLDED. */
+static void a_description_with_an_empty_tag_has_none(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block_info block;
+    memlord_tag_stat stat;
+    memlord_meta meta;
+    memset(&meta, 0, sizeof meta);
+    meta.tag = "";
+    assert_ok(memlord_tag_begin(lord, "weights"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 10, NULL));
+    assert_ok(memlord_block_describe(lord, cpu(), 0x1000, &meta));
+    assert_ok(memlord_block_describe(lord, cpu(), 0x2000, &meta));
+    assert_int_equal(memlord_tag_get(lord, cpu(), "", &stat), MEMLORD_E_UNKNOWN);
+    assert_int_equal(tag_of(lord, cpu(), "weights").allocated, 100);
+    assert_int_equal(tag_of(lord, cpu(), NULL).allocated, 10);
+    assert_ok(memlord_block_find(lord, cpu(), 0x2000, &block));
+    assert_null(block.tag);
+    assert_null(block.meta.tag);
+}
+
 static void a_retag_of_the_dead_is_unknown(void **state) {
     memlord *lord = test_lord(state);
     assert_int_equal(memlord_block_retag(lord, cpu(), 0x1000, "to"), MEMLORD_E_UNKNOWN);
@@ -344,6 +366,7 @@ int main(void) {
         TEST(a_bad_promise_is_refused),
         TEST(a_retag_takes_the_bytes_along),
         TEST(a_retag_to_nothing_unties_it),
+        TEST(a_description_with_an_empty_tag_has_none),
         TEST(a_retag_of_the_dead_is_unknown),
         TEST(a_reset_sets_the_peak_to_what_lives),
         TEST(a_thousand_tags_are_kept_apart),
