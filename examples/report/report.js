@@ -25,10 +25,12 @@ function text(s, max) {
         .replace(/[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/g, '\ufffd');
 }
 
-function siteText(site) {
+/* A long path in brief is its end, which tells files apart. */
+function siteText(site, brief) {
     if (typeof site === 'string') return text(site);
-    const s = obj(site), line = zero(s.line) ? ':' + s.line : '';
-    return [text(s.function), text(s.file) + line].filter(Boolean).join('  ');
+    const s = obj(site), line = zero(s.line) ? ':' + s.line : '', file = text(s.file);
+    const cut = brief && file.length > 40 ? file.slice(-40).search(/[\\/]/) : -1;
+    return [text(s.function), (cut < 0 ? file : '…' + file.slice(cut - 40)) + line].filter(Boolean).join('  ');
 }
 
 const LONG = 600e9; // ns from which on times are in minutes and hours
@@ -249,7 +251,7 @@ function findPeak(d, holder) {
 function readScopes(raw) {
     const list = objs(raw).map((s, i) => ({
         id: num(s.id), parent: zero(s.parent), name: text(s.name) || text(s.path) || 'scope', path: text(s.path) || text(s.name),
-        index: i, site: siteText(s.site), count: num(s.count), delta: obj(s.delta_bytes),
+        index: i, site: s.site, count: num(s.count), delta: obj(s.delta_bytes),
         blocks: obj(s.delta_blocks), peak: num(s.peak_bytes), time: obj(s.time_ns),
         device: num(s.device_time_ns), live: num(s.live_bytes), running: num(s.running),
         calls: arr(s.invocations).filter(Array.isArray), depth: 0, kids: [],
@@ -283,6 +285,8 @@ function readDevices(p, raw) {
         return d;
     });
 }
+
+const byPeak = p => p.devices.slice().sort((a, b) => zero(b.stats.peak) - zero(a.stats.peak));
 
 function readMarks(p) {
     const e = p.events, named = p.snapshots.filter(s => s.name).map(s => ({ time: s.time, name: s.name }));
@@ -359,7 +363,7 @@ function takeCall(calls, id, thread, start, end) {
     return c.call;
 }
 
-/* Pairs begins with ends: of the same thread if there is one, else the scope was handed over.
+/* Pairs begins with ends of the same thread: also who takes over a scope, and gives it back, says so.
    What has no end is running, what has no begin began before the events did. */
 function eachPair(e, found) {
     const open = new Map(), sums = new Map();
@@ -369,17 +373,13 @@ function eachPair(e, found) {
         if (kind !== BEGIN && kind !== END) continue;
         if (!open.has(id)) open.set(id, new Map());
         const threads = open.get(id);
-        let owner = thread, stack = threads.get(thread);
+        if (!threads.has(thread)) threads.set(thread, []);
         if (kind === BEGIN) {
-            if (!stack) threads.set(thread, stack = []);
-            stack.push({ time: e.time[i], sum: sums.get(thread) || 0 });
+            threads.get(thread).push({ time: e.time[i], sum: sums.get(thread) || 0 });
             continue;
         }
-        if (!stack || !stack.length)
-            for (const [other, theirs] of threads) if (theirs.length) owner = other, stack = theirs;
-        const begin = stack && stack.pop();
-        found(id, begin ? owner : thread, begin ? begin.time : null, e.time[i],
-            begin && owner === thread ? (sums.get(thread) || 0) - begin.sum : NaN);
+        const begin = threads.get(thread).pop();
+        found(id, thread, begin ? begin.time : null, e.time[i], begin ? (sums.get(thread) || 0) - begin.sum : NaN);
     }
     for (const [id, threads] of open)
         for (const [thread, stack] of threads)
@@ -395,9 +395,10 @@ function readSlices(p) {
     };
     eachPair(e, (id, thread, start, end, delta) => {
         const call = end === null ? null : takeCall(calls, id, thread, start, end);
+        const cut = start === null && !call; // when it began is not known
         if (start === null) start = call ? call[0] : e.time[0];
         add(id, thread, start, end === null ? p.end : end, call && num(call[3]) !== null ? call[3] : delta, call);
-        if (end === null) out[out.length - 1].running = true;
+        Object.assign(out[out.length - 1], { cut, running: end === null });
     });
     p.paired = out.length;
     for (const s of p.scopes.list)
@@ -517,10 +518,16 @@ const xOf = (chart, t) => chart.left + (t - view.from) / (view.to - view.from) *
 const timeAt = (chart, x) =>
     view.from + (x - chart.left) / Math.max(chart.width - chart.left - 1, 1) * (view.to - view.from);
 
-/* As much of a name as fits; measuring each one would cost more than drawing it. */
+/* As much of a name as fits, by whole characters, those from U+1100 on as wide as two; measuring
+   each name would cost more than drawing it. */
 function fitted(name, width) {
-    const fits = Math.floor(width / 6.1);
-    return name.length <= fits ? name : fits < 3 ? '' : name.slice(0, fits - 1) + '…';
+    let room = width / 6.1, cut = 0;
+    for (const c of name) {
+        room -= c >= '\u1100' ? 1.9 : 1;
+        if (room < 0) return cut ? name.slice(0, cut) + '…' : '';
+        if (room >= 1) cut += c.length;
+    }
+    return name;
 }
 
 function drawAxis(g, chart, top, bottom) {
@@ -802,7 +809,7 @@ function leaveCurves() {
 }
 
 function showMemory(p, body) {
-    const lanes = p.devices.filter(d => d.curve.t.length).sort((a, b) => zero(b.stats.peak) - zero(a.stats.peak));
+    const lanes = byPeak(p).filter(d => d.curve.t.length);
     if (!lanes.length) return false;
     for (const d of lanes) d.scale = scaleOf(d);
     const canvas = el('canvas', { tabindex: 0, role: 'application', 'aria-label':
@@ -921,12 +928,12 @@ function sliceAt(x, y) {
 function sliceFacts(s) {
     const call = s.call || [], step = Math.max(s.end - s.start, 1000) / 1000;
     const delta = num(s.delta), peak = num(call[7]);
-    return [['duration', duration(s.end - s.start) + (s.running ? ', running' : '')],
+    return [['duration', (s.cut ? 'at least ' : '') + duration(s.end - s.start) + (s.running ? ', running' : '')],
         delta !== null && ['delta', signed(delta), exact(delta)],
         num(call[4]) !== null && ['blocks', plus(call[4]) + count(call[4])],
         peak !== null && ['peak inside', bytes(peak)],
         num(call[5]) !== null && ['before, after', bytes(call[5]) + ', ' + bytes(num(call[6]))],
-        ['start', instant(s.start, step)], ['end', instant(s.end, step)],
+        ['start', (s.cut ? 'before ' : '') + instant(s.start, step)], ['end', instant(s.end, step)],
         ['thread', String(s.thread)], call[8] && ['shapes', text(call[8])]].filter(Boolean);
 }
 
@@ -1037,7 +1044,7 @@ function sorted(rows, get, down, tree) {
 }
 
 function cell(column, row, tops) {
-    const value = column.get(row), [show, title] = SHOW[column.kind], words = show(value);
+    const value = column.get(row), [show, title] = SHOW[column.kind], words = column.brief ? column.brief(row) : show(value);
     const tip = column.full ? column.full(row) : title && value !== null ? title(value) : null;
     const td = el('td', { class: column.kind === 'text' ? 't' : 'n', title: tip }, words);
     if (column.mono) td.classList.add('mono');
@@ -1110,7 +1117,7 @@ const T = (title, key, more) => [title, 'text', r => text(r[key]), more];
 const N = kind => (title, key, more) => [title, kind, r => num(r[key]), more];
 const [B, C] = [N('bytes'), N('count')];
 const share = { share: true }, mono = { mono: true };
-const site = ['Site', 'text', r => siteText(r.site), mono];
+const site = ['Site', 'text', r => siteText(r.site), { mono: true, brief: r => siteText(r.site, true) }];
 
 function showTable(rows, body, columns, options) {
     if (!rows.length) return false;
@@ -1129,7 +1136,7 @@ const TABLES = {
         ['Time', 'time', s => of(s, 'time', 'total'), share], ['avg time', 'time', s => of(s, 'time', 'avg')],
         ['max time', 'time', s => of(s, 'time', 'max')], ['Device time', 'time', s => s.device || null],
         ['Still held', 'bytes', s => s.live], ['Running', 'count', s => s.running || null],
-        ['Site', 'text', s => s.site, mono],
+        site,
     ], { name: 'scopes', sort: 'Time', tree: true }),
 
     tags: (p, body) => showTable(objs(p.raw.tags), body, [
@@ -1140,7 +1147,8 @@ const TABLES = {
 
     sites: (p, body) => showTable(objs(p.raw.sites), body, [
         ['Function', 'text', r => text(obj(r.site).function) || '(not known)'],
-        ['Place', 'text', r => siteText({ file: obj(r.site).file, line: obj(r.site).line }), mono], T('Device', 'device'),
+        ['Place', 'text', r => siteText(Object.assign({}, r.site, { function: '' })),
+            { mono: true, brief: r => siteText(Object.assign({}, r.site, { function: '' }), true) }], T('Device', 'device'),
         B('Live', 'live_bytes', share), B('Peak', 'peak_bytes'), C('Allocs', 'allocs'), B('Allocated', 'alloc_bytes'),
         C('Frees', 'frees'), B('Freed', 'free_bytes'),
     ], { name: 'sites', sort: 'Live' }),
@@ -1168,7 +1176,7 @@ const TABLES = {
 
     snapshots: (p, body) => showTable(p.snapshots, body, [
         ['At', 'time', s => s.time], ['Checkpoint', 'text', s => s.name], ['Live', 'bytes', s => s.bytes, share],
-        ['Blocks', 'count', s => s.blocks], ...p.devices.slice(0, 12).map(d =>
+        ['Blocks', 'count', s => s.blocks], ...byPeak(p).slice(0, 12).map(d =>
             [d.name, 'bytes', s => num(obj(s.devices.get(d.key)).total_bytes)]), ['Time', 'text', s => s.stamp],
     ], { name: 'snapshots', sort: 'At', up: true }),
 
@@ -1224,7 +1232,7 @@ function holderTiles(d, by) {
         name: by === 'tags' ? text(t.tag) || 'untagged' : siteText(t.site) || 'site not known' }))
         .filter(t => t.bytes > 0).sort((a, b) => b.bytes - a.bytes);
     const rest = zero(d.holder.bytes) - sum(list, t => t.bytes);
-    if (rest > 0) list.push({ name: by === 'tags' ? 'other tags' : 'other sites', bytes: rest, rest: true });
+    if (rest > 0) list.push({ name: list.length ? 'other ' + by : 'not known', bytes: rest, rest: true });
     return list;
 }
 
@@ -1328,7 +1336,7 @@ function capacityWords(d, made) {
     if (mates.length) parts.push('self is also of ' + mates.join(', '));
     const words = `${bytes(made.total)} = ${bytes(made.free)} free + ${bytes(made.self)} self ` +
         (made.unaccounted < 0 ? '− ' + bytes(-made.unaccounted) : '+ ' + bytes(made.unaccounted)) + ' unaccounted';
-    if (num(c.process) !== null) parts.push('the rest of this process ' + bytes(c.process - made.self));
+    if (num(c.process) !== null) parts.push('the rest of this process ' + bytes(Math.max(c.process - made.self, 0)));
     if (num(c.others) !== null) parts.push('others ' + bytes(c.others));
     if (num(d.stats.cached)) parts.push('the host’s pool holds ' + bytes(d.stats.cached) + ' unused');
     if (num(c.age_ns) > 1e9) parts.push('sampled ' + duration(c.age_ns) + ' ago');
@@ -1392,7 +1400,7 @@ function card(d) {
 
 function showDevices(p, body) {
     if (!p.devices.length) return false;
-    const list = p.devices.slice().sort((a, b) => zero(b.stats.peak) - zero(a.stats.peak)), grid = el('div.cards', null);
+    const list = byPeak(p), grid = el('div.cards', null);
     let shown = 0;
     const more = button(`More of ${count(list.length)} devices`, () => {
         grid.append(...list.slice(shown, shown + 12).map(card));

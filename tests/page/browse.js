@@ -151,7 +151,7 @@ tests['a place has the bytes and the tags of all devices it is made of'] = async
     const page = await open('shared');
     const cards = await page.$$eval('article.card', all => all.map(c => c.textContent.replace(/\u00a0/g, ' ')));
     const card = name => cards.find(c => c.startsWith(name));
-    assert.match(card('cpu'), /16 GiB = 8 GiB free \+ 4\.25 GiB self \+ 3\.75 GiB unaccounted: self is also of pinned\./);
+    assert.match(card('cpu'), /16 GiB = 8 GiB free \+ 4\.25 GiB self \+ 3\.75 GiB unaccounted: self is also of pinned, the rest of this process 0 B\./);
     assert.match(card('cpu'), /staging2\.5 GiBheap1 GiBuntagged768 MiB/);
     assert.match(card('pinned'), /Its bytes are in the memory of cpu/);
     assert.match(card('mapped'), /page cache/);
@@ -186,6 +186,26 @@ tests['an invocation is one with the events of its scope, however late its own t
     }
     assert.match(seen[0], /^[\d,]+ invocations on 2 threads/);
     assert.strictEqual(seen[1], seen[0]);
+};
+
+tests['a scope whose beginning the ring has lost is nobody else’s, and says so'] = async () => {
+    const page = await open('plain_small');
+    const seen = await page.evaluate(() => {
+        const begin = (t, thread) => [t, 8, thread, null, '0x0', 0, 0, 0, 1], end = (t, thread) => [t, 9, thread, null, '0x0', 0, 0, 0, 1];
+        const list = [begin(10, 3), end(20, 2), end(30, 3), begin(40, 2), end(50, 2)];
+        const p = read({ events: { lost: 1, list }, scopes: [{ id: 1, name: 'step' }], metadata: { uptime_ns: 60 } });
+        return p.slices.all.map(s => [s.thread, s.start, s.end, sliceFacts(s).map(f => f.join(' ')).filter(f => /at least|before/.test(f)).length]);
+    });
+    assert.deepStrictEqual(seen, [[2, 10, 20, 2], [2, 40, 50, 0], [3, 10, 30, 0]]);
+    await page.context().close();
+};
+
+tests['names fit by what their characters are wide, paths by their end'] = async () => {
+    const page = await open('plain_small');
+    const seen = await page.evaluate(() => [fitted('decode', 61), fitted('decode', 30), fitted('解码步骤', 61), fitted('解码步骤', 30),
+        fitted('🚀🚀🚀', 30), fitted('decode', 5), siteText({ file: '/home/builder/src/a/very/deep/tree/of/kv_cache.cpp', line: 7, function: 'f' }, true)]);
+    assert.deepStrictEqual(seen, ['decode', 'dec…', '解码步骤', '解码…', '🚀🚀…', '', 'f  …/src/a/very/deep/tree/of/kv_cache.cpp:7']);
+    await page.context().close();
 };
 
 tests['the wheel zooms around the pointer, a drag pans'] = async () => {

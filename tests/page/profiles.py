@@ -457,7 +457,8 @@ def early():
 
 
 def shared():
-    """The cpu's place is the pinned memory's, too; a mapped file is in none."""
+    """The cpu's place is the pinned memory's, too, and has less of the process in it than was recorded; a mapped
+    file is in none."""
     p = small()
     cpu, pinned = p["devices"][2], p["devices"][1]
     mapped = dict(cpu, device="mapped", label=None, stats=dict(cpu["stats"], allocated=5 << 30, peak=5 << 30))
@@ -468,7 +469,7 @@ def shared():
                  for t, d, n in (("heap", "cpu", 1 << 29), ("heap", "pinned", 1 << 29), ("staging", "pinned", 5 << 29),
                                  ("files", "mapped", 5 << 30))]
     p["capacity"] = [{"device": "cpu", "total": 16 << 30, "used": 8 << 30, "free": 8 << 30, "self": self, "untagged": 3 << 28,
-                      "unaccounted": (8 << 30) - self, "devices": ["cpu", "pinned"], "process": None, "others": None,
+                      "unaccounted": (8 << 30) - self, "devices": ["cpu", "pinned"], "process": 1 << 30, "others": None,
                       "age_ns": 1000, "limit": None, "held": 0}]
     return p
 
