@@ -8791,6 +8791,14 @@ static void memlord_i_pad_to(memlord_i_out *o, size_t start, size_t width) {
     size_t n = o->total - start;
     memlord_i_pad(o, n < width ? width - n : 0);
 }
+/* A name in a column, where UTF-8 of two bytes is one wide, and longer ones, mostly, two. */
+static void memlord_i_put_left(memlord_i_out *o, const char *name, size_t width) {
+    size_t start = o->total;
+    const unsigned char *s = (const unsigned char *)name;
+    memlord_i_put_plain(o, name);
+    for (; *s; s++) start += (size_t)(*s >= 0xc0) + (*s >= 0xf0);
+    memlord_i_pad_to(o, start, width);
+}
 
 /* -------------------------------------------------------------------------- >>log --
    Owns messages to the host. The level is known before anything is formatted; nothing is held
@@ -12396,9 +12404,7 @@ static void memlord_i_text_variance(memlord_i_out *o, int64_t variance, size_t w
 
 static void memlord_i_text_tag(memlord_i_report *r, const memlord_i_tag_line *line) {
     const memlord_tag_stat *s = &line->stat;
-    size_t start = r->o->total;
-    memlord_i_put_plain(r->o, s->tag);
-    memlord_i_pad_to(r->o, start, MEMLORD_I_NAME_WIDTH);
+    memlord_i_put_left(r->o, s->tag, MEMLORD_I_NAME_WIDTH);
     memlord_i_put_right_bytes(r->o, s->allocated, 12);
     memlord_i_put_right_bytes(r->o, s->peak, 12);
     memlord_i_put_right_u64(r->o, s->blocks, 11);
@@ -12485,6 +12491,15 @@ static void memlord_i_text_places(memlord_i_report *r, size_t most) {
         memlord_i_puts(r->o, "\n");
     }
     if (shown < r->places) memlord_i_text_more(r, r->places - shown, " more\n");
+}
+
+/* One line for a device with bytes that are freed, and counted until it is done with them. */
+static void memlord_i_text_pending(memlord_i_report *r, uint32_t i) {
+    if (!r->stat[i].pending) return;
+    memlord_i_puts(r->o, "pending, ");
+    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i + 1)->device);
+    memlord_i_put_labelled(r->o, ": ", r->stat[i].pending);
+    memlord_i_puts(r->o, " of what is live are freed, and wait for the device\n");
 }
 
 /* One line for a device that collected, or ran out. */
@@ -12657,7 +12672,7 @@ static void memlord_i_text_blocks(memlord_i_report *r, size_t most, int parts) {
             memlord_i_puts(r->o, "  ");
             memlord_i_put_site(r->o, b->site);
         }
-        memlord_i_puts(r->o, "\n");
+        memlord_i_puts(r->o, b->pending ? " (pending)\n" : "\n");
         if (parts) memlord_i_text_parts(r, b);
     }
 }
@@ -12957,7 +12972,7 @@ static MEMLORD_I_COLD void memlord_i_text(memlord_i_report *r) {
     memlord_i_text_blocks(r, most[4], 0);
     memlord_i_text_odd(r, r->o, "\nanomalies and drops, ", 0, MEMLORD_I_STAT_COUNT);
     more = r->total.gc_runs | r->total.gc_failed | r->total.oom_attempts | r->total.reserved_peak |
-           r->accounts | r->scopes | r->snapshots | (uint64_t)r->parted |
+           r->total.pending | r->accounts | r->scopes | r->snapshots | (uint64_t)r->parted |
            (r->mark && r->leaks.sum.blocks) | r->places;
     if (r->devices <= most[1] && r->places <= most[0] && r->tags <= most[2] &&
         r->sites <= most[3] && r->blocks <= most[4] && !more)
@@ -12968,6 +12983,7 @@ static MEMLORD_I_COLD void memlord_i_text(memlord_i_report *r) {
     memlord_i_puts(r->o, "\n");
     for (k = 0; k < r->places; k++) memlord_i_text_balance(r, &r->place[k]);
     for (i = 0; i < r->devices; i++) memlord_i_text_holders(r, i + 1);
+    for (i = 0; i < r->devices; i++) memlord_i_text_pending(r, i);
     for (i = 0; i < r->devices; i++) memlord_i_text_trouble(r, i);
     for (i = 0; i < r->devices; i++) memlord_i_text_pool(r, i);
     for (i = 0; i < r->devices; i++) memlord_i_text_sizes(r, i);

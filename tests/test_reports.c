@@ -119,6 +119,46 @@ static void anomalies_are_shown(void **state) {
     }
 }
 
+static int never(void *user) {
+    (void)user;
+    return 0;
+}
+static void text_tells_what_waits_for_its_device(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_fence fence;
+    char *report;
+    memset(&fence, 0, sizeof fence);
+    fence.done = never;
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 3 << 20, NULL));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 1 << 20, NULL));
+    assert_ok(memlord_free_deferred(lord, cuda(1), 0x1000, fence, NULL));
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(report, "\npending, cuda:1: 3 MiB of what is live"));
+    assert_non_null(strstr(report, "cuda:1 0x00001000 (pending)\n"));
+    assert_non_null(strstr(report, "cuda:1 0x00002000\n"));
+    free(report);
+}
+
+/* A letter, two that are as wide as two, and one that is a letter with an accent. */
+static void tags_of_any_script_keep_the_columns(void **state) {
+    static const char *const tags[] = {"w", "\xe7\xbc\x93\xe5\xad\x98", "\xf0\x9f\x90\x98", "\xc3\xa9"};
+    static const char *const lines[] = {"\nw                      1 KiB", "\n\xe7\xbc\x93\xe5\xad\x98"
+                                        "                   1 KiB", "\n\xf0\x9f\x90\x98"
+                                        "                     1 KiB", "\n\xc3\xa9"
+                                        "                      1 KiB"};
+    memlord *lord = test_lord(state);
+    char *report;
+    size_t i;
+    for (i = 0; i < 4; i++) {
+        assert_ok(memlord_tag_begin(lord, tags[i]));
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000 + i * 64, 1 << 10, NULL));
+        assert_ok(memlord_tag_end(lord));
+    }
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    for (i = 0; i < 4; i++) assert_non_null(strstr(report, lines[i]));
+    free(report);
+}
+
 static void an_empty_ledger_has_reports(void **state) {
     memlord *lord = test_lord(state);
     char *json = report_of(lord, MEMLORD_FORMAT_JSON);
@@ -852,6 +892,8 @@ int main(void) {
         TEST_SITES(the_first_screen_tells_most_of_a_large_one),
         TEST(empty_sections_are_absent),
         TEST(anomalies_are_shown),
+        TEST(text_tells_what_waits_for_its_device),
+        TEST(tags_of_any_script_keep_the_columns),
         TEST(an_empty_ledger_has_reports),
         TEST(what_a_place_holds_adds_up_whatever_devices_it_is_of),
         TEST(the_largest_tags_of_a_place_come_first_and_none_is_left_out),
