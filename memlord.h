@@ -11999,7 +11999,8 @@ static MEMLORD_I_COLD void memlord_i_cost_measure(memlord *lord) {
 #define MEMLORD_I_TOP_TAGS 64
 #define MEMLORD_I_TOP_ACCOUNTS 20
 #define MEMLORD_I_SIZES 50 /* 0 bytes; from 1, 2, 4 ... 2^48 up to twice that */
-#define MEMLORD_I_LEAKS 512       /* groups of them */
+#define MEMLORD_I_LEAKS 4096      /* groups of them */
+#define MEMLORD_I_LEAKS_TRIED 16
 #define MEMLORD_I_LEAKS_SHOWN 100
 #define MEMLORD_I_PARTS_SHOWN 1024
 typedef struct memlord_i_tally {
@@ -12066,38 +12067,45 @@ typedef struct memlord_i_report {
 
 /* -- what the walk over all blocks is for, beside the largest -- */
 
-/* What is still alive is grouped by who made it; when the groups are all taken, more counts in the
-   sum alone. */
+/* What is still alive is grouped by who made it. Where there is no room for a group, a smaller one
+   makes way: the largest are found however many there are, and the sum is of all. */
 static MEMLORD_I_COLD void memlord_i_leak_add(memlord *lord, memlord_i_leaks *leaks,
                                               uint64_t plain, uint32_t slot, uint64_t bytes) {
     uint32_t scope = memlord_i_scope_of(lord, plain);
     uint64_t key = (plain & MEMLORD_I_ROWS_MASK) | (uint64_t)slot << 40 | (uint64_t)scope << 48;
     uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 32;
+    memlord_i_leak *leak = NULL, *tried;
     size_t i;
     leaks->sum.bytes += bytes;
     leaks->sum.blocks++;
-    for (i = 0; i < MEMLORD_I_LEAKS; i++) {
-        memlord_i_leak *leak = &leaks->at[(at + i) % MEMLORD_I_LEAKS];
-        if (leak->blocks && leak->key != key) continue;
-        leak->key = key;
-        leak->slot = slot;
-        leak->scope = scope;
-        leak->blocks++;
-        leak->bytes += bytes;
-        return;
+    for (i = 0; i < MEMLORD_I_LEAKS_TRIED; i++) {
+        int mine;
+        tried = &leaks->at[(at + i) % MEMLORD_I_LEAKS];
+        mine = !tried->blocks || tried->key == key;
+        if (!leak || mine || tried->bytes < leak->bytes) leak = tried;
+        if (mine) break;
     }
+    if (leak->blocks && leak->key != key) {
+        if (leak->bytes >= bytes) return;
+        leak->bytes = leak->blocks = 0;
+    }
+    leak->key = key;
+    leak->slot = slot;
+    leak->scope = scope;
+    leak->blocks++;
+    leak->bytes += bytes;
 }
-/* The groups in use come first, the largest before the others. */
+/* The largest come first, as many as are asked for. */
 static MEMLORD_I_COLD void memlord_i_leaks_sort(memlord_i_leaks *leaks, size_t most) {
     size_t i, at, n = 0;
     for (i = 0; i < MEMLORD_I_LEAKS; i++) {
         memlord_i_leak leak = leaks->at[i];
-        if (!leak.blocks) continue;
-        for (at = n++; at && leaks->at[at - 1].bytes < leak.bytes; at--)
+        if (!leak.blocks || (n == most && leak.bytes <= leaks->at[n - 1].bytes)) continue;
+        for (at = n < most ? n++ : n - 1; at && leaks->at[at - 1].bytes < leak.bytes; at--)
             leaks->at[at] = leaks->at[at - 1];
         leaks->at[at] = leak;
     }
-    leaks->lines = n < most ? n : most;
+    leaks->lines = n;
 }
 static const memlord_site *memlord_i_row_site(memlord *lord, uint32_t row) {
     if (!row) return NULL;

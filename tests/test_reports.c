@@ -139,6 +139,34 @@ static void text_tells_what_waits_for_its_device(void **state) {
     free(report);
 }
 
+/* More places than there is room for groups: those with most are listed all the same. */
+static void the_largest_leaks_are_listed_however_many_there_are(void **state) {
+    enum { SITES = 9000 };
+    memlord *lord = test_lord(state);
+    memlord_site *sites = (memlord_site *)calloc(SITES, sizeof *sites);
+    char *report, wanted[64];
+    int i;
+    assert_non_null(sites);
+    assert_ok(memlord_sites_enable(lord, 1));
+    assert_int_equal(memlord_mark(lord), 1);
+    for (i = 0; i < SITES; i++) {
+        uint64_t bytes = i % 1000 == 999 ? (uint64_t)(i + 1) << 20 : 100;
+        sites[i].file = "many.c";
+        sites[i].function = "f";
+        sites[i].line = i + 1;
+        assert_ok(memlord_alloc(lord, cpu(), 0x100000 + (uint64_t)i * 4096, bytes, &sites[i]));
+    }
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    for (i = 1; i <= 9; i++) {
+        snprintf(wanted, sizeof wanted, " 1  cpu  f many.c:%d000\n", i);
+        assert_non_null(strstr(report, wanted));
+    }
+    assert_non_null(strstr(report, "live and born since mark 1: 9000 blocks, 43.95 GiB"));
+    free(report);
+    memlord_reset(lord);
+    free(sites);
+}
+
 /* A letter, two that are as wide as two, and one that is a letter with an accent. */
 static void tags_of_any_script_keep_the_columns(void **state) {
     static const char *const tags[] = {"w", "\xe7\xbc\x93\xe5\xad\x98", "\xf0\x9f\x90\x98", "\xc3\xa9"};
@@ -893,6 +921,7 @@ int main(void) {
         TEST(empty_sections_are_absent),
         TEST(anomalies_are_shown),
         TEST(text_tells_what_waits_for_its_device),
+        TEST(the_largest_leaks_are_listed_however_many_there_are),
         TEST(tags_of_any_script_keep_the_columns),
         TEST(an_empty_ledger_has_reports),
         TEST(what_a_place_holds_adds_up_whatever_devices_it_is_of),
