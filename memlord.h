@@ -16622,7 +16622,8 @@ static MEMLORD_I_COLD void memlord_i_viz_trace(memlord_i_export *x, uint32_t slo
     x->written = 0;
     x->only = slot;
     if (x->more[slot]) memlord_i_ring_each(x, memlord_i_viz_ring);
-    memlord_i_viz_event(x, MEMLORD_I_VIZ_snapshot, 0, 0, memlord_i_wall_now() / 1000, 0);
+    memlord_i_viz_event(x, MEMLORD_I_VIZ_snapshot, 0, 0,
+                        (x->lord->started_wall + x->r->uptime) / 1000, 0);
     memlord_i_viz_list_end(x->o, x->written);
 }
 
