@@ -3083,7 +3083,8 @@ static void memlord_i_lock_drop(memlord_i_lock *lock) {
        bucket    one bit a bucket, while a shard is shared
        fences    fences, their queues, what is to be dropped
        callbacks collection callbacks, and who runs them; capacity sources
-       place     one a physical device: its sample, limit, reservations, bands
+       place     one a physical device: its sample, limit, reservations, bands; two at once under
+                 the cold lock alone
        scopes    handoffs, and what is remembered of invocations
        snapshots the list of them, and who held a device at its peak
        memory    the ledger's free pieces
@@ -3518,6 +3519,13 @@ typedef struct memlord_i_snapshot {
     uint32_t devices;
 } memlord_i_snapshot;
 
+/* Who reads the list: part of a report, and there as long as the ledger if that is left by longjmp.
+   Under the snapshots lock. */
+typedef struct memlord_i_reader {
+    struct memlord_i_reader *next;
+    const void *thread;
+} memlord_i_reader;
+
 typedef struct memlord_i_recorder { /* takes them */
     memlord_i_u32 wanted, state, stop, interval; /* state: MEMLORD_I_POLLER_...; ms */
     memlord_i_u64 due;                           /* by the ledger's clock */
@@ -3698,7 +3706,8 @@ struct memlord {
     memlord_i_lock snapshots_lock;
     struct memlord_i_snapshot *snapshots[MEMLORD_I_SNAPSHOTS], *snapshots_out;
     memlord_i_holders *spare_holders; /* under the snapshots lock, too */
-    uint32_t snapshot_count, snapshot_readers;
+    uint32_t snapshot_count;
+    memlord_i_reader *snapshot_readers;
     memlord_i_u64 lost_snapshots;
     memlord_i_recorder recorder;
     memlord_i_ptr saver;        /* const memlord_i_saver *: set with the first wish */
@@ -4265,6 +4274,7 @@ static MEMLORD_I_COLD void memlord_i_fork_child(void) {
             if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
             while (mine && mine != t) mine = mine->sibling;
             if (mine || t == lord->orphan) continue;
+            memlord_i_ptr_store(&t->inside, NULL); /* it saw the map stopped, and was to leave */
             t->siblings = NULL;
             t->sibling = NULL;
             memlord_i_nest_forget(t);
@@ -8984,23 +8994,25 @@ static uint64_t memlord_i_place_limit(memlord_i_place *place) {
     memlord_i_lock_drop(&place->lock);
     return limit;
 }
-/* Puts a device at another place, under the locks of both. E_STATE: something is reserved at the
-   old one, and may be meant for it. */
+/* Puts a device at another place, under the locks of both, and so under the cold lock: fork takes
+   those of all places in an order of its own. E_STATE: something is reserved at the old one, and
+   may be meant for it. */
 static MEMLORD_I_COLD memlord_result memlord_i_place_move(memlord *lord, uint32_t slot,
                                                           memlord_i_place *to) {
     for (;;) {
         memlord_i_place *from = memlord_i_place_at(lord, slot);
-        memlord_i_place *first = (uintptr_t)from < (uintptr_t)to ? from : to;
         int same, held;
         if (from == to) return MEMLORD_OK;
-        memlord_i_lock_take(&first->lock);
-        memlord_i_lock_take(first == from ? &to->lock : &from->lock);
+        memlord_i_lock_take(&memlord_i_process.cold);
+        memlord_i_lock_take(&from->lock);
+        memlord_i_lock_take(&to->lock);
         same = from == memlord_i_place_at(lord, slot);
         held = from->held != 0;
         if (same && !held) /* pairs with memlord_i_place_at */
             memlord_i_ptr_store_release(&memlord_i_device_at(lord, slot)->place, to);
         memlord_i_lock_drop(&from->lock);
         memlord_i_lock_drop(&to->lock);
+        memlord_i_lock_drop(&memlord_i_process.cold);
         if (same) return held ? MEMLORD_E_STATE : MEMLORD_OK;
     }
 }
@@ -10559,7 +10571,8 @@ static MEMLORD_I_COLD int memlord_i_visit_asked(const memlord_i_entry *e, void *
 
 /* In a forked child: whoever asked a source or a fence, collected, polled or waited is gone. */
 static void memlord_i_others_gone(memlord *lord) {
-    uint32_t i, n = memlord_i_u32_load(&lord->row_count[MEMLORD_I_DEVICE]);
+    uint32_t i, n = memlord_i_u32_load(&lord->row_count[MEMLORD_I_DEVICE]), looks = 0;
+    memlord_i_reader **reader;
     for (i = 0; i < n; i++) {
         memlord_i_watch *w = i ? &memlord_i_device_at(lord, i)->watch : NULL;
         memlord_i_place *place = memlord_i_place_own(lord, i);
@@ -10569,17 +10582,26 @@ static void memlord_i_others_gone(memlord *lord) {
         place->held -= place->arriving; /* recorded, or never to be */
         place->arriving = 0;
         if (!w) continue;
+        looks += memlord_i_u32_load(&w->nearby) + memlord_i_u32_load(&w->wanted);
         memlord_i_u32_store(&w->seen, 0);
         if (w->runner == (void *)&memlord_i_self) continue;
         w->callback = NULL;
         memlord_i_u32_store(&w->running, 0);
     }
+    /* counted anew: who set or cleared `wanted` may not have got as far as the alert */
+    memlord_i_u32_store(&lord->alert,
+                        memlord_i_u32_load(&lord->alert) % MEMLORD_I_ALERT_LOOK +
+                            looks * MEMLORD_I_ALERT_LOOK);
     for (i = 0; i < MEMLORD_I_SHARDS && memlord_i_u64_load(&lord->fences); i++)
         if (lord->shards[i].table)
             (void)memlord_i_shard_each(&lord->shards[i], memlord_i_visit_asked, lord);
     lord->waiters = NULL;
     memlord_i_bursts_gone(lord);
-    lord->snapshot_readers = 0;
+    for (reader = &lord->snapshot_readers; *reader;) /* this thread goes on with its reports */
+        if ((*reader)->thread == (void *)&memlord_i_self)
+            reader = &(*reader)->next;
+        else
+            *reader = (*reader)->next;
     memlord_i_u32_store(&lord->recorder.state, MEMLORD_I_POLLER_NONE);
     if (memlord_i_u32_load(&lord->polling) == MEMLORD_I_POLLING_ALL ||
         memlord_i_u32_load(&lord->recorder.wanted))
@@ -11457,20 +11479,25 @@ static MEMLORD_I_COLD memlord_result memlord_i_snapshot_take(memlord *lord, cons
 }
 
 /* Copies the list for a report; what is in it stays until the end. */
-static uint32_t memlord_i_snapshots_begin(memlord *lord,
+static uint32_t memlord_i_snapshots_begin(memlord *lord, memlord_i_reader *reader,
                                           const memlord_i_snapshot *list[MEMLORD_I_SNAPSHOTS]) {
     uint32_t i, n;
+    reader->thread = &memlord_i_self;
     memlord_i_lock_take(&lord->snapshots_lock);
     n = lord->snapshot_count;
     for (i = 0; i < n; i++) list[i] = lord->snapshots[i];
-    lord->snapshot_readers++;
+    reader->next = lord->snapshot_readers;
+    lord->snapshot_readers = reader;
     memlord_i_lock_drop(&lord->snapshots_lock);
     return n;
 }
-static void memlord_i_snapshots_end(memlord *lord) {
+static void memlord_i_snapshots_end(memlord *lord, const memlord_i_reader *reader) {
     memlord_i_snapshot *out = NULL;
+    memlord_i_reader **at = &lord->snapshot_readers;
     memlord_i_lock_take(&lord->snapshots_lock);
-    if (!--lord->snapshot_readers) {
+    while (*at != reader) at = &(*at)->next;
+    *at = reader->next;
+    if (!lord->snapshot_readers) {
         out = lord->snapshots_out;
         lord->snapshots_out = NULL;
     }
@@ -12050,6 +12077,7 @@ typedef struct memlord_i_report {
     memlord_i_copy top; /* of `block`, while it is filled */
     memlord_i_scale scale;
     uint32_t scopes, site_rows, snapshots;
+    memlord_i_reader reader; /* of `snapshot` */
     const memlord_i_snapshot *snapshot[MEMLORD_I_SNAPSHOTS];
     memlord_i_snapshot *present; /* the last of them, if it is this report's own; else NULL */
     memlord_i_tally *scoped;    /* live, by scope; NULL: no memory */
@@ -13829,7 +13857,7 @@ static void memlord_i_format_write(memlord_i_report *r, memlord_format format);
    present; that one is the report's own, so that however many are written take no place. */
 static MEMLORD_I_COLD void memlord_i_report_snapshots(memlord *lord, memlord_i_report *r,
                                                       memlord_format format) {
-    r->snapshots = memlord_i_snapshots_begin(lord, r->snapshot);
+    r->snapshots = memlord_i_snapshots_begin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !memlord_i_u32_load(&lord->recorder.wanted)) return;
     r->present = memlord_i_snapshot_new(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
     if (r->present)
@@ -13860,7 +13888,7 @@ static memlord_result memlord_i_report_write(memlord *lord, memlord_format forma
     memlord_i_self.moment = NULL;
     memlord_i_moment_end(lord, &moment);
     result = r->out.failed ? MEMLORD_E_IO : r->result;
-    memlord_i_snapshots_end(lord);
+    memlord_i_snapshots_end(lord, &r->reader);
     memlord_i_snapshots_free(lord, r->present);
     memlord_i_free(lord, r->scoped, (r->scopes + 1) * sizeof *r->scoped);
     memlord_i_free(lord, r, sizeof *r);

@@ -57,7 +57,7 @@ static int use_after_fork(memlord *lord) {
         if (memlord_alloc(lord, npu, i * 64, i, &site)) return 2;
     if (memlord_allocated(lord, npu) != 20100) return 3;
     if (memlord_tag_begin(lord, "child") || memlord_tag_end(lord)) return 4;
-    if (memlord_write(lord, MEMLORD_FORMAT_JSON, discard, NULL)) return 5;
+    if (memlord_write(lord, MEMLORD_FORMAT_JSON, discard, NULL)) return 5; /* stops the map */
     for (i = 1; i <= 200; i++)
         if (memlord_free(lord, npu, i * 64, &site)) return 6;
     return memlord_allocated(lord, npu) != 0;
@@ -148,6 +148,101 @@ static void a_grandchild_does_too(void **state) {
         _exit(status != 0 || use_after_fork(lord));
     }
     expect_child(pid);
+}
+
+/* Hands out lower and lower addresses. */
+static char falling_memory[16 << 20];
+static size_t falling_left;
+static void *falling_alloc(void *user, size_t size) {
+    (void)user;
+    if (size + 16 > falling_left) return NULL;
+    falling_left = (falling_left - size) / 16 * 16;
+    return falling_memory + falling_left;
+}
+static void falling_free(void *user, void *ptr, size_t size) {
+    (void)user;
+    (void)ptr;
+    (void)size;
+}
+
+static void *share_and_part(void *user) {
+    churner *c = (churner *)user;
+    while (!__atomic_load_n(c->stop, __ATOMIC_RELAXED)) {
+        if (memlord_device_share(c->lord, memlord_device_cuda(0), memlord_device_cpu()))
+            return user;
+        if (memlord_device_share(c->lord, memlord_device_cuda(0), memlord_device_cuda(0)))
+            return user;
+    }
+    return NULL;
+}
+
+static void a_child_is_born_while_a_device_changes_places(void **state) {
+    memlord *lord = NULL;
+    memlord_desc desc;
+    churner c;
+    pthread_t thread;
+    void *failed = NULL;
+    uint64_t i;
+    int stop = 0;
+    (void)state;
+    falling_left = sizeof falling_memory;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    desc.allocator.alloc = falling_alloc;
+    desc.allocator.free = falling_free;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    c.lord = lord;
+    c.first = 0;
+    c.stop = &stop;
+    alarm(60); /* both would wait for ever */
+    assert_int_equal(pthread_create(&thread, NULL, share_and_part, &c), 0);
+    for (i = 0; i < 50 * SCALE; i++) {
+        pid_t pid = fork();
+        if (pid == 0) _exit(memlord_allocated(lord, memlord_device_all()) != 1);
+        expect_child(pid);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    alarm(0);
+    assert_null(failed);
+    memlord_destroy(lord);
+}
+
+/* Forks in the middle of a report; the child takes so many checkpoints then, and with every piece
+   after that, that those the report has begun to show must go. */
+typedef struct brood {
+    memlord *lord;
+    pid_t child;
+    int born, taken;
+} brood;
+static int fork_once(void *user, const void *data, size_t size) {
+    brood *b = (brood *)user;
+    int i;
+    (void)data;
+    (void)size;
+    if (!b->born++) b->child = fork();
+    for (i = 0; i < 300 && b->child == 0; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "of the child %d", b->taken++);
+        if (memlord_checkpoint(b->lord, name)) return 1;
+    }
+    return 0;
+}
+
+static void a_child_ends_the_report_it_was_born_in(void **state) {
+    brood b;
+    uint64_t i;
+    memset(&b, 0, sizeof b);
+    b.lord = test_lord(state);
+    assert_ok(memlord_alloc(b.lord, cpu(), 0x1000, 100, NULL));
+    for (i = 0; i < 255; i++) assert_ok(memlord_checkpoint(b.lord, i % 2 ? "odd" : "even"));
+    assert_ok(memlord_write(b.lord, MEMLORD_FORMAT_JSON, fork_once, &b));
+    if (b.child == 0) { /* and the next */
+        alarm(60);
+        _exit(memlord_write(b.lord, MEMLORD_FORMAT_JSON, fork_once, &b) != MEMLORD_OK);
+    }
+    expect_child(b.child);
 }
 
 /* -- threads that end -- */
@@ -496,6 +591,8 @@ int main(void) {
         TEST_SITES(a_child_born_under_load_never_hangs),
         TEST(a_child_goes_on_with_the_state_of_the_moment),
         TEST(a_grandchild_does_too),
+        cmocka_unit_test(a_child_is_born_while_a_device_changes_places),
+        TEST(a_child_ends_the_report_it_was_born_in),
         TEST(the_counts_of_an_ended_thread_stay),
         TEST(a_free_in_a_late_thread_local_destructor_counts),
         cmocka_unit_test(a_thread_may_outlive_a_ledger_it_used),
