@@ -1132,8 +1132,9 @@ MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device de
 
 /* Samples every device that has a source each `interval_ms` (0: 200, at least 10), on a
    thread for each. Happens by itself, from the first call that touches a device whose type
-   has a source, a collection callback and a strategy. Stop joins them, and none starts by
-   itself until the next start. MEMLORD_POLL_INTERVAL_MS overrides the interval.
+   has a source, a collection callback and a strategy. Stop joins them, or on one of MemLord's
+   own threads has them end by themselves, and none starts by itself until the next start.
+   MEMLORD_POLL_INTERVAL_MS overrides the interval.
    Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
    MEMLORD_FLAG_NO_THREADS: memlord_gc_poll then samples what has grown old. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
@@ -2026,9 +2027,6 @@ static int memlord_i_worker_start(memlord_i_worker *out, memlord_i_job *job) {
     *out = CreateThread(NULL, 0, memlord_i_worker_main, job, 0, NULL);
     return *out ? 0 : -1;
 }
-static int memlord_i_worker_is_self(memlord_i_worker worker) {
-    return GetThreadId(worker) == GetCurrentThreadId();
-}
 static void memlord_i_worker_join(memlord_i_worker worker) {
     (void)WaitForSingleObject(worker, INFINITE);
     (void)CloseHandle(worker);
@@ -2297,9 +2295,6 @@ static int memlord_i_worker_start(memlord_i_worker *out, memlord_i_job *job) {
     bad = pthread_create(out, NULL, memlord_i_worker_main, job);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return bad ? -1 : 0;
-}
-static int memlord_i_worker_is_self(memlord_i_worker worker) {
-    return pthread_equal(worker, pthread_self());
 }
 static void memlord_i_worker_join(memlord_i_worker worker) { (void)pthread_join(worker, NULL); }
 static void memlord_i_worker_detach(memlord_i_worker worker) { (void)pthread_detach(worker); }
@@ -3461,6 +3456,23 @@ typedef struct memlord_i_site {
     memlord_site first;     /* what it is shown as until it is renamed */
 } memlord_i_site;
 
+/* A thread of our own. */
+typedef struct memlord_i_helper {
+    memlord_i_u32 state;
+    memlord_i_u32 stop; /* 1: it is joined; 2: it is nobody else's */
+    memlord_i_event wake;
+    memlord_i_worker worker;
+    memlord_i_job job;
+} memlord_i_helper;
+
+enum { /* memlord_i_helper.state */
+    MEMLORD_I_HELPER_NONE,
+    MEMLORD_I_HELPER_BUSY,  /* somebody starts, wakes or stops it, and is done with that soon */
+    MEMLORD_I_HELPER_RUNS,
+    MEMLORD_I_HELPER_ENDS,
+    MEMLORD_I_HELPER_FAILED /* no thread could be had: the caller samples */
+};
+
 /* One per physical device: cpu, pinned and mapped are at one place. */
 typedef struct memlord_i_place {
     memlord_i_lock lock;    /* all below but `sampling`, and the bands of its devices */
@@ -3475,20 +3487,9 @@ typedef struct memlord_i_place {
     uint64_t arriving;      /* of held: being recorded at this moment */
     uint32_t spare_ticket;  /* a closed one; the list goes on in its `next` */
     int failing;            /* the last alloc_retry found nothing */
-    memlord_i_u32 polled;   /* MEMLORD_I_POLLER_... */
-    memlord_i_u32 stop;
-    memlord_i_event wake;
-    memlord_i_worker worker;
-    memlord_i_job job;
+    memlord_i_helper poller;
     struct memlord *lord;
 } memlord_i_place;
-
-enum { /* memlord_i_place.polled */
-    MEMLORD_I_POLLER_NONE,
-    MEMLORD_I_POLLER_BUSY,   /* being started or stopped */
-    MEMLORD_I_POLLER_RUNS,
-    MEMLORD_I_POLLER_FAILED  /* no thread could be had: the caller samples */
-};
 
 enum { /* memlord.polling */
     MEMLORD_I_POLLING_WANTED, /* where bands have something to decide */
@@ -3527,11 +3528,9 @@ typedef struct memlord_i_reader {
 } memlord_i_reader;
 
 typedef struct memlord_i_recorder { /* takes them */
-    memlord_i_u32 wanted, state, stop, interval; /* state: MEMLORD_I_POLLER_...; ms */
-    memlord_i_u64 due;                           /* by the ledger's clock */
-    memlord_i_event wake;
-    memlord_i_worker worker;
-    memlord_i_job job;
+    memlord_i_u32 wanted, interval; /* ms */
+    memlord_i_u64 due;              /* by the ledger's clock */
+    memlord_i_helper helper;
 } memlord_i_recorder;
 
 /* How what serves wishes for reports reaches them: a program that has none need not link any. */
@@ -3801,6 +3800,7 @@ static MEMLORD_THREAD_LOCAL struct {
     const void *retiring;    /* the ledger in whose fences it is */
     const char *retiring_at; /* where on the stack: gone, if that is no longer above */
     uint32_t leaving;        /* its exit hook has run */
+    uint32_t helps;          /* it is a memlord_i_helper */
     memlord_i_told odd;     /* what the line of a call under way is to say: see >>log */
     const memlord_i_moment *moment; /* of the report it writes; NULL: it writes none */
 } memlord_i_self;
@@ -4264,6 +4264,7 @@ static MEMLORD_I_COLD void memlord_i_fork_parent(void) {
 static MEMLORD_I_COLD void memlord_i_fork_child(void) {
     memlord *lord;
     memlord_i_thread *t;
+    memlord_i_self.helps = 0;
     if (memlord_i_process.barrier) memlord_i_process.barrier = memlord_i_barrier_register();
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
         memlord_i_readers_gone(lord);
@@ -10297,8 +10298,9 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
 
 /* --------------------------------------------------------------------- >>pollers --
    Owns the threads that sample, one a place, and what the end of a call and a safe point do.
-   Invariant: a place's poller is started and stopped by one thread at a time (`polled`); none is
-   started before there is something to decide. Locks: none while host code runs. */
+   Invariants: a helper is started and stopped by one thread at a time (its state), and none waits
+   for the end of a helper, itself or another; no poller is started before there is something to
+   decide. Locks: none while host code runs. */
 
 #define MEMLORD_I_POLL_LEAST 10 /* ms */
 
@@ -10334,10 +10336,82 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_record_end(memlord *lord, mem
     return r;
 }
 
+/* -- helpers -- */
+
+/* Starts one whose state the caller has made BUSY; 0: it runs, once the caller says so. */
+static MEMLORD_I_COLD int memlord_i_helper_start(memlord_i_helper *h, void (*run)(void *),
+                                                 void *user) {
+    int bad = 1;
+    h->job.run = run;
+    h->job.user = user;
+    memlord_i_u32_store(&h->stop, 0);
+    memlord_i_self.busy++; /* a thread's stack may come from a hooked malloc */
+    if (!MEMLORD_I_THREADLESS && memlord_i_event_open(&h->wake) == 0) {
+        bad = memlord_i_worker_start(&h->worker, &h->job);
+        if (bad) memlord_i_event_close(&h->wake);
+    }
+    memlord_i_self.busy--;
+    return bad;
+}
+
+/* Has one end, and waits until it has; on a helper, which the caller of another of these may wait
+   for, leaves the rest to it. */
+static void memlord_i_helper_end(memlord_i_helper *h) {
+    for (;;) {
+        uint32_t seen = memlord_i_u32_load_acquire(&h->state); /* of one that ended itself */
+        if (seen == MEMLORD_I_HELPER_RUNS &&
+            memlord_i_u32_cas_seqcst(&h->state, &seen, MEMLORD_I_HELPER_BUSY))
+            break;
+        if (seen == MEMLORD_I_HELPER_FAILED) memlord_i_u32_store(&h->state, MEMLORD_I_HELPER_NONE);
+        if (seen == MEMLORD_I_HELPER_NONE || seen == MEMLORD_I_HELPER_FAILED ||
+            (seen == MEMLORD_I_HELPER_ENDS && memlord_i_self.helps))
+            return;
+        memlord_i_yield();
+    }
+    memlord_i_u32_store_release(&h->stop, memlord_i_self.helps ? 2 : 1);
+    memlord_i_event_set(&h->wake);
+    memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_ENDS);
+    if (memlord_i_self.helps) return;
+    memlord_i_worker_join(h->worker);
+    memlord_i_event_close(&h->wake);
+    memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_NONE);
+}
+
+/* What a helper that was stopped does last: 1, it was started again meanwhile, as `wish` is not
+   `none`, and goes on. After 0 nothing of the ledger is used. */
+static MEMLORD_I_COLD int memlord_i_helper_again(memlord_i_helper *h, const memlord_i_u32 *wish,
+                                                 uint32_t none) {
+    if (memlord_i_u32_load(&h->stop) == 1) return 0; /* to be joined */
+    while (memlord_i_u32_load_acquire(&h->state) == MEMLORD_I_HELPER_BUSY) memlord_i_yield();
+    if (memlord_i_u32_load(wish) != none) {
+        memlord_i_event_wait(&h->wake, 0); /* set by who stopped it */
+        memlord_i_u32_store(&h->stop, 0);
+        memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_RUNS);
+        return 1;
+    }
+    memlord_i_worker_detach(h->worker);
+    memlord_i_event_close(&h->wake);
+    memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_NONE);
+    return 0;
+}
+/* Waits until it is time again, or there is something to do; 0: the helper ends. It is a span from
+   now on: after a SIGSTOP there is nothing to catch up with. */
+static MEMLORD_I_COLD int memlord_i_helper_wait(memlord_i_helper *h, uint32_t ms,
+                                                const memlord_i_u32 *wish, uint32_t none) {
+    for (;;) {
+        if (!memlord_i_u32_load_acquire(&h->stop)) memlord_i_event_wait(&h->wake, ms);
+        if (!memlord_i_u32_load_acquire(&h->stop)) return 1;
+        if (!memlord_i_helper_again(h, wish, none)) return 0;
+    }
+}
+
+/* -- pollers -- */
+
 static MEMLORD_I_COLD void memlord_i_poller_run(void *user) {
     memlord_i_place *place = (memlord_i_place *)user;
     memlord *lord = place->lord;
-    while (!memlord_i_u32_load_acquire(&place->stop)) {
+    memlord_i_self.helps = 1;
+    do {
         (void)memlord_i_sample(lord, place);
         if (lord->flags & MEMLORD_FLAG_DEFER) {
             if (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_POLLER)
@@ -10346,63 +10420,27 @@ static MEMLORD_I_COLD void memlord_i_poller_run(void *user) {
             memlord_i_place_serve(lord, place);
         }
         memlord_i_save_serve(lord);
-        /* a span from now on: after a SIGSTOP there is nothing to catch up with */
-        memlord_i_event_wait(&place->wake, memlord_i_u32_load(&lord->poll_ms));
-    }
-    if (memlord_i_u32_load(&place->stop) == 1) return; /* to be joined */
-    memlord_i_event_close(&place->wake);
-    memlord_i_u32_store_release(&place->polled, MEMLORD_I_POLLER_NONE);
+    } while (memlord_i_helper_wait(&place->poller, memlord_i_u32_load(&lord->poll_ms),
+                                   &lord->polling, MEMLORD_I_POLLING_OFF));
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_poller_begin(memlord_i_place *place) {
-    uint32_t seen = MEMLORD_I_POLLER_NONE;
-    int bad = 1;
-    if (!memlord_i_u32_cas_seqcst(&place->polled, &seen, MEMLORD_I_POLLER_BUSY))
-        return seen == MEMLORD_I_POLLER_FAILED ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+    memlord_i_helper *h = &place->poller;
+    uint32_t seen = MEMLORD_I_HELPER_NONE;
+    int bad;
+    if (!memlord_i_u32_cas_seqcst(&h->state, &seen, MEMLORD_I_HELPER_BUSY))
+        return seen == MEMLORD_I_HELPER_FAILED ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
     /* seq_cst, as the exchange of memlord_i_pollers_end: one of the two sees the other */
     if (memlord_i_u32_add_seqcst(&place->lord->polling, 0) == MEMLORD_I_POLLING_OFF) {
-        memlord_i_u32_store_release(&place->polled, MEMLORD_I_POLLER_NONE);
+        memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_NONE);
         return MEMLORD_OK;
     }
-    place->job.run = memlord_i_poller_run;
-    place->job.user = place;
-    memlord_i_u32_store(&place->stop, 0);
-    memlord_i_self.busy++; /* a thread's stack may come from a hooked malloc */
-    if (!MEMLORD_I_THREADLESS && memlord_i_event_open(&place->wake) == 0) {
-        bad = memlord_i_worker_start(&place->worker, &place->job);
-        if (bad) memlord_i_event_close(&place->wake);
-    }
-    memlord_i_self.busy--;
+    bad = memlord_i_helper_start(h, memlord_i_poller_run, place);
     if (bad)
         memlord_i_log_device(place->lord, MEMLORD_LOG_WARNING, "[poller] no thread for ",
                              place->device, ": memlord_gc_poll samples instead");
-    memlord_i_u32_store_release(&place->polled,
-                                bad ? MEMLORD_I_POLLER_FAILED : MEMLORD_I_POLLER_RUNS);
+    memlord_i_u32_store_release(&h->state, bad ? MEMLORD_I_HELPER_FAILED : MEMLORD_I_HELPER_RUNS);
     return bad ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
-}
-
-/* Stops a place's poller and waits for it; on the poller itself, leaves that to it. */
-static void memlord_i_poller_end(memlord_i_place *place) {
-    for (;;) {
-        uint32_t seen = memlord_i_u32_load_acquire(&place->polled); /* of one that ended itself */
-        if (seen == MEMLORD_I_POLLER_RUNS &&
-            memlord_i_u32_cas_seqcst(&place->polled, &seen, MEMLORD_I_POLLER_BUSY))
-            break;
-        if (seen == MEMLORD_I_POLLER_FAILED)
-            memlord_i_u32_store(&place->polled, MEMLORD_I_POLLER_NONE);
-        if (seen != MEMLORD_I_POLLER_BUSY && seen != MEMLORD_I_POLLER_RUNS) return;
-        memlord_i_yield(); /* it is being started, or ends */
-    }
-    if (memlord_i_worker_is_self(place->worker)) {
-        memlord_i_worker_detach(place->worker);
-        memlord_i_u32_store_release(&place->stop, 2);
-        return;
-    }
-    memlord_i_u32_store_release(&place->stop, 1);
-    memlord_i_event_set(&place->wake);
-    memlord_i_worker_join(place->worker);
-    memlord_i_event_close(&place->wake);
-    memlord_i_u32_store_release(&place->polled, MEMLORD_I_POLLER_NONE);
 }
 
 static int memlord_i_polls(memlord *lord) {
@@ -10413,7 +10451,7 @@ static void memlord_i_pollers_end(memlord *lord) {
     uint32_t i;
     (void)memlord_i_u32_exchange_seqcst(&lord->polling, MEMLORD_I_POLLING_OFF);
     for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++)
-        memlord_i_poller_end(memlord_i_place_own(lord, i));
+        memlord_i_helper_end(&memlord_i_place_own(lord, i)->poller);
 }
 
 /* Starts a device's poller if there is something for it to do. */
@@ -10475,8 +10513,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_pollers_begin(memlord *lord) {
 /* Samples a place without a poller whose sample has grown old; at a safe point. */
 static MEMLORD_I_COLD void memlord_i_sample_old(memlord *lord, memlord_i_place *place) {
     uint64_t now, at;
-    uint32_t polled = memlord_i_u32_load_acquire(&place->polled);
-    if (polled == MEMLORD_I_POLLER_RUNS || polled == MEMLORD_I_POLLER_BUSY) return;
+    uint32_t state = memlord_i_u32_load_acquire(&place->poller.state);
+    if (state == MEMLORD_I_HELPER_RUNS || state == MEMLORD_I_HELPER_BUSY) return;
     if (!memlord_i_source_of(lord, place->device.type).fn) return;
     now = memlord_i_clock(lord);
     memlord_i_lock_take(&place->lock);
@@ -10577,7 +10615,7 @@ static void memlord_i_others_gone(memlord *lord) {
         memlord_i_watch *w = i ? &memlord_i_device_at(lord, i)->watch : NULL;
         memlord_i_place *place = memlord_i_place_own(lord, i);
         memlord_i_u32_store(&place->sampling, 0);
-        memlord_i_u32_store(&place->polled, MEMLORD_I_POLLER_NONE);
+        memlord_i_u32_store(&place->poller.state, MEMLORD_I_HELPER_NONE);
         place->sampler = NULL;
         place->held -= place->arriving; /* recorded, or never to be */
         place->arriving = 0;
@@ -10602,7 +10640,7 @@ static void memlord_i_others_gone(memlord *lord) {
             reader = &(*reader)->next;
         else
             *reader = (*reader)->next;
-    memlord_i_u32_store(&lord->recorder.state, MEMLORD_I_POLLER_NONE);
+    memlord_i_u32_store(&lord->recorder.helper.state, MEMLORD_I_HELPER_NONE);
     if (memlord_i_u32_load(&lord->polling) == MEMLORD_I_POLLING_ALL ||
         memlord_i_u32_load(&lord->recorder.wanted))
         memlord_i_alert(lord, MEMLORD_I_ALERT_POLLER, 1);
@@ -11525,65 +11563,50 @@ static MEMLORD_I_COLD uint32_t memlord_i_recorder_look(memlord *lord) {
 static MEMLORD_I_COLD void memlord_i_recorder_poll(memlord *lord) {
     memlord_i_recorder *r = &lord->recorder;
     if (memlord_i_u32_load(&r->wanted) &&
-        memlord_i_u32_load_acquire(&r->state) != MEMLORD_I_POLLER_RUNS)
+        memlord_i_u32_load_acquire(&r->helper.state) != MEMLORD_I_HELPER_RUNS)
         (void)memlord_i_recorder_look(lord);
 }
 
 static MEMLORD_I_COLD void memlord_i_recorder_run(void *user) {
     memlord *lord = (memlord *)user;
     memlord_i_recorder *r = &lord->recorder;
-    while (!memlord_i_u32_load_acquire(&r->stop)) {
-        uint32_t ms = memlord_i_recorder_look(lord);
+    uint32_t ms;
+    memlord_i_self.helps = 1;
+    do {
+        ms = memlord_i_recorder_look(lord);
         memlord_i_save_serve(lord);
-        memlord_i_event_wait(&r->wake, ms);
-    }
+    } while (memlord_i_helper_wait(&r->helper, ms, &r->wanted, 0));
 }
 
 /* Has the thread wait anew, by another interval. */
 static MEMLORD_I_COLD void memlord_i_recorder_wake(memlord *lord) {
-    memlord_i_recorder *r = &lord->recorder;
-    uint32_t seen = MEMLORD_I_POLLER_RUNS;
-    if (!memlord_i_u32_cas_seqcst(&r->state, &seen, MEMLORD_I_POLLER_BUSY)) return;
-    memlord_i_event_set(&r->wake); /* nobody closes it meanwhile */
-    memlord_i_u32_store_release(&r->state, MEMLORD_I_POLLER_RUNS);
+    memlord_i_helper *h = &lord->recorder.helper;
+    uint32_t seen = MEMLORD_I_HELPER_RUNS;
+    if (!memlord_i_u32_cas_seqcst(&h->state, &seen, MEMLORD_I_HELPER_BUSY)) return;
+    memlord_i_event_set(&h->wake); /* nobody closes it meanwhile */
+    memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_RUNS);
 }
 
 /* Starts the thread; without one, safe points do its work. */
 static MEMLORD_I_COLD void memlord_i_recorder_begin(memlord *lord) {
     memlord_i_recorder *r = &lord->recorder;
-    uint32_t seen = MEMLORD_I_POLLER_NONE;
-    int bad = 1;
-    if (!memlord_i_u32_cas_seqcst(&r->state, &seen, MEMLORD_I_POLLER_BUSY)) return;
-    r->job.run = memlord_i_recorder_run;
-    r->job.user = lord;
-    memlord_i_u32_store(&r->stop, 0);
-    memlord_i_self.busy++; /* a thread's stack may come from a hooked malloc */
-    if (memlord_i_polls(lord) && memlord_i_event_open(&r->wake) == 0) {
-        bad = memlord_i_worker_start(&r->worker, &r->job);
-        if (bad) memlord_i_event_close(&r->wake);
-    }
-    memlord_i_self.busy--;
-    if (bad && memlord_i_polls(lord))
+    uint32_t seen = MEMLORD_I_HELPER_NONE;
+    int bad = 1, polls = memlord_i_polls(lord);
+    if (!memlord_i_u32_cas_seqcst(&r->helper.state, &seen, MEMLORD_I_HELPER_BUSY)) return;
+    /* seq_cst, as the exchange of memlord_i_recorder_end: one of the two sees the other */
+    polls = polls && memlord_i_u32_add_seqcst(&r->wanted, 0);
+    if (polls) bad = memlord_i_helper_start(&r->helper, memlord_i_recorder_run, lord);
+    if (bad && polls)
         memlord_i_log(lord, MEMLORD_LOG_WARNING,
                       "[snapshots] no thread for them: memlord_gc_poll takes them instead");
-    memlord_i_u32_store_release(&r->state, bad ? MEMLORD_I_POLLER_NONE : MEMLORD_I_POLLER_RUNS);
+    memlord_i_u32_store_release(&r->helper.state,
+                                bad ? MEMLORD_I_HELPER_NONE : MEMLORD_I_HELPER_RUNS);
 }
 
 /* 1: snapshots were being taken. */
 static int memlord_i_recorder_end(memlord *lord) {
-    memlord_i_recorder *r = &lord->recorder;
-    uint32_t was = memlord_i_u32_exchange_seqcst(&r->wanted, 0);
-    uint32_t seen = MEMLORD_I_POLLER_RUNS;
-    while (!memlord_i_u32_cas_seqcst(&r->state, &seen, MEMLORD_I_POLLER_BUSY)) {
-        if (seen != MEMLORD_I_POLLER_BUSY) return (int)was;
-        memlord_i_yield();
-        seen = MEMLORD_I_POLLER_RUNS;
-    }
-    memlord_i_u32_store_release(&r->stop, 1);
-    memlord_i_event_set(&r->wake);
-    memlord_i_worker_join(r->worker);
-    memlord_i_event_close(&r->wake);
-    memlord_i_u32_store_release(&r->state, MEMLORD_I_POLLER_NONE);
+    uint32_t was = memlord_i_u32_exchange_seqcst(&lord->recorder.wanted, 0);
+    memlord_i_helper_end(&lord->recorder.helper);
     return (int)was;
 }
 

@@ -572,6 +572,79 @@ static void with_defer_destroy_waits_for_a_poller_that_stopped_itself(void **sta
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* -- stopped from where it runs -- */
+
+/* A source that does something to its ledger, once on each of the pollers there should be. */
+enum { STOP_TWICE, STOP_WHILE_STOPPED, STOP_EACH_OTHER, STOP_AND_START };
+typedef struct meddler {
+    memlord *lord;
+    int what;
+    pthread_t host;
+    test_gate gate;
+    uint64_t came, left;
+} meddler;
+static int meddle(void *user, memlord_device device, memlord_capacity *out) {
+    meddler *m = (meddler *)user;
+    const struct timespec nap = {0, 50 * 1000 * 1000};
+    (void)device;
+    out->total = 1000;
+    if (pthread_equal(pthread_self(), m->host)) return 0;
+    if (__atomic_add_fetch(&m->came, 1, __ATOMIC_SEQ_CST) <= (m->what == STOP_EACH_OTHER ? 2 : 1)) {
+        if (m->what != STOP_TWICE) test_gate_pass(&m->gate);
+        if (m->what == STOP_WHILE_STOPPED) nanosleep(&nap, NULL); /* the other side has begun to */
+        memlord_poller_stop(m->lord);
+        if (m->what == STOP_TWICE) memlord_poller_stop(m->lord);
+        if (m->what == STOP_AND_START) (void)memlord_poller_start(m->lord, 10);
+    }
+    __atomic_add_fetch(&m->left, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+/* Lets a source meddle on pollers of two devices; answers how often it was asked there. */
+static uint64_t meddled(void **state, int what, uint64_t expected) {
+    static meddler m;
+    const test_gate gate = TEST_GATE;
+    memlord *lord = test_lord(state);
+    uint64_t seen;
+    memset(&m, 0, sizeof m);
+    m.lord = lord;
+    m.what = what;
+    m.host = pthread_self();
+    m.gate = gate;
+    m.gate.open = what == STOP_AND_START;
+    alarm(60); /* somebody would wait for ever */
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    if (what == STOP_EACH_OTHER) assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 1, NULL));
+    assert_ok(memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, meddle, &m));
+    assert_ok(memlord_poller_start(lord, 10));
+    if (what == STOP_WHILE_STOPPED || what == STOP_EACH_OTHER) {
+        assert_true(test_gate_came(&m.gate, what == STOP_EACH_OTHER ? 2 : 1));
+        test_gate_open(&m.gate);
+    }
+    if (what == STOP_WHILE_STOPPED) memlord_poller_stop(lord);
+    do {
+        sched_yield();
+        seen = __atomic_load_n(&m.left, __ATOMIC_SEQ_CST);
+    } while (seen < expected);
+    memlord_destroy(lord);
+    ((test_case *)*state)->lord = NULL;
+    alarm(0);
+    return __atomic_load_n(&m.left, __ATOMIC_SEQ_CST);
+}
+
+static void a_poller_may_be_stopped_twice_from_its_source(void **state) {
+    assert_int_equal(meddled(state, STOP_TWICE, 1), 1);
+}
+static void a_poller_may_be_stopped_from_both_sides(void **state) {
+    assert_int_equal(meddled(state, STOP_WHILE_STOPPED, 1), 1);
+}
+static void two_pollers_may_stop_each_other(void **state) {
+    assert_int_equal(meddled(state, STOP_EACH_OTHER, 2), 2);
+}
+static void a_poller_that_is_started_before_it_has_ended_goes_on(void **state) {
+    assert_true(meddled(state, STOP_AND_START, 3) >= 3);
+}
+
 /* -- fork; the thread sanitizer lets no child start a thread -- */
 
 #if !TEST_SANITIZED
@@ -736,6 +809,10 @@ int main(void) {
         TEST_THREADS_DEFER(with_defer_destroy_waits_for_a_run_on_a_poller),
         TEST_THREADS_DEFER(with_defer_a_callback_may_stop_the_poller_it_runs_on),
         TEST_THREADS_DEFER(with_defer_destroy_waits_for_a_poller_that_stopped_itself),
+        TEST_THREADS(a_poller_may_be_stopped_twice_from_its_source),
+        TEST_THREADS(a_poller_may_be_stopped_from_both_sides),
+        TEST_THREADS(two_pollers_may_stop_each_other),
+        TEST_THREADS(a_poller_that_is_started_before_it_has_ended_goes_on),
 #if !TEST_SANITIZED
         cmocka_unit_test(a_child_has_no_poller_until_it_uses_the_ledger),
         cmocka_unit_test(a_child_may_stop_what_it_does_not_have),
