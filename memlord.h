@@ -1999,6 +1999,8 @@ static void memlord_i_file_remove(const char *path) {
     if (!memlord_i_wide_path(path, wide, 1024)) (void)DeleteFileW(wide);
 }
 typedef int memlord_i_signals;
+static int memlord_i_cancel_hold(void) { return 0; }
+static void memlord_i_cancel_release(int before) { (void)before; }
 static memlord_i_signals memlord_i_signals_hold(void) { return 0; }
 static void memlord_i_signals_release(memlord_i_signals *held) { (void)held; }
 
@@ -2089,13 +2091,30 @@ static int memlord_i_env(const char *name, char *buf, size_t cap) {
     memcpy(buf, value, n + 1);
     return 1;
 }
+/* A thread of the host that is cancelled ends where it next waits, reads or writes: not in here,
+   with work half done that others wait for. */
+static int memlord_i_cancel_hold(void) {
+    int before = 0;
+#if defined(PTHREAD_CANCEL_DISABLE) /* not everywhere: Android */
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+#endif
+    return before;
+}
+static void memlord_i_cancel_release(int before) {
+#if defined(PTHREAD_CANCEL_DISABLE)
+    (void)pthread_setcancelstate(before, NULL);
+#else
+    (void)before;
+#endif
+}
 static void memlord_i_stderr(const char *text, size_t size) {
-    int saved = errno;
+    int saved = errno, cancel = memlord_i_cancel_hold();
     while (size) {
         ssize_t n = write(2, text, size);
         if (n <= 0 && !(n < 0 && errno == EINTR)) break;
         if (n > 0) text += n, size -= (size_t)n;
     }
+    memlord_i_cancel_release(cancel);
     errno = saved;
 }
 #if MEMLORD_I_LINUX && defined(__NR_membarrier)
@@ -2193,14 +2212,16 @@ static int memlord_i_file_rename_new(const char *from, const char *to) {
 static void memlord_i_file_remove(const char *path) { (void)unlink(path); }
 
 /* A write past the file size limit raises SIGXFSZ, which kills by default: held back, and
-   taken if we caused it. */
+   taken if we caused it. Nor is a file left half written by who is cancelled. */
 typedef struct memlord_i_signals {
     sigset_t before;
     int pending; /* one was waiting already: not ours to take */
+    int cancel;
 } memlord_i_signals;
 static memlord_i_signals memlord_i_signals_hold(void) {
     memlord_i_signals held;
     sigset_t set;
+    held.cancel = memlord_i_cancel_hold();
     (void)sigpending(&set);
     held.pending = sigismember(&set, SIGXFSZ) == 1;
     (void)sigemptyset(&set);
@@ -2218,6 +2239,7 @@ static void memlord_i_signals_release(memlord_i_signals *held) {
         (void)sigwait(&set, &number);
     }
     (void)pthread_sigmask(SIG_SETMASK, &held->before, NULL);
+    memlord_i_cancel_release(held->cancel);
 }
 
 /* -- something to wait on, and threads of our own -- */
@@ -2259,7 +2281,7 @@ static void memlord_i_event_set(memlord_i_event *event) {
 static MEMLORD_I_COLD void memlord_i_event_wait(memlord_i_event *event, uint32_t ms) {
     struct timespec until;
     uint64_t ns = (uint64_t)ms * 1000000u;
-    int late = 0;
+    int late = 0, cancel = memlord_i_cancel_hold();
 #if !MEMLORD_I_APPLE
     ns += memlord_i_now();
 #endif
@@ -2275,6 +2297,7 @@ static MEMLORD_I_COLD void memlord_i_event_wait(memlord_i_event *event, uint32_t
     }
     event->set = 0;
     (void)pthread_mutex_unlock(&event->mutex);
+    memlord_i_cancel_release(cancel);
 }
 
 typedef pthread_t memlord_i_worker;
@@ -2283,6 +2306,7 @@ typedef struct memlord_i_job { /* outlives its thread */
     void *user;
 } memlord_i_job;
 static void *memlord_i_worker_main(void *job) {
+    (void)memlord_i_cancel_hold(); /* a host's callback on it knows its pthread_self */
     ((memlord_i_job *)job)->run(((memlord_i_job *)job)->user);
     return NULL;
 }
@@ -2296,7 +2320,11 @@ static int memlord_i_worker_start(memlord_i_worker *out, memlord_i_job *job) {
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return bad ? -1 : 0;
 }
-static void memlord_i_worker_join(memlord_i_worker worker) { (void)pthread_join(worker, NULL); }
+static void memlord_i_worker_join(memlord_i_worker worker) {
+    int cancel = memlord_i_cancel_hold();
+    (void)pthread_join(worker, NULL);
+    memlord_i_cancel_release(cancel);
+}
 static void memlord_i_worker_detach(memlord_i_worker worker) { (void)pthread_detach(worker); }
 
 #else
@@ -2703,9 +2731,10 @@ static uint64_t memlord_i_cpu_resident(memlord_i_cpu *cpu) { /* 0: not known */
 }
 
 static void memlord_i_cpu_close(memlord_i_cpu *cpu) {
-    int saved = errno;
+    int saved = errno, cancel = memlord_i_cancel_hold();
     memlord_i_cpu_drop(cpu, 0, MEMLORD_I_CPU_FILES);
     cpu->pid = 0;
+    memlord_i_cancel_release(cancel);
     errno = saved;
 }
 
@@ -2740,7 +2769,7 @@ static int memlord_i_cpu_query(memlord_i_cpu *cpu, uint64_t *total, uint64_t *le
 
 static MEMLORD_I_COLD int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *total, uint64_t *used,
                                                uint64_t *process) {
-    int saved = errno;
+    int saved = errno, cancel = memlord_i_cancel_hold();
     uint64_t all, left;
     int r = memlord_i_cpu_query(cpu, &all, &left);
     if (!r) {
@@ -2748,6 +2777,7 @@ static MEMLORD_I_COLD int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *tot
         *used = all - left;
         *process = memlord_i_cpu_resident(cpu);
     }
+    memlord_i_cancel_release(cancel);
     errno = saved;
     return r;
 }

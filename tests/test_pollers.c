@@ -575,7 +575,7 @@ static void with_defer_destroy_waits_for_a_poller_that_stopped_itself(void **sta
 /* -- stopped from where it runs -- */
 
 /* A source that does something to its ledger, once on each of the pollers there should be. */
-enum { STOP_TWICE, STOP_WHILE_STOPPED, STOP_EACH_OTHER, STOP_AND_START };
+enum { STOP_TWICE, STOP_WHILE_STOPPED, STOP_EACH_OTHER, STOP_AND_START, CANCEL };
 typedef struct meddler {
     memlord *lord;
     int what;
@@ -592,7 +592,10 @@ static int meddle(void *user, memlord_device device, memlord_capacity *out) {
     if (__atomic_add_fetch(&m->came, 1, __ATOMIC_SEQ_CST) <= (m->what == STOP_EACH_OTHER ? 2 : 1)) {
         if (m->what != STOP_TWICE) test_gate_pass(&m->gate);
         if (m->what == STOP_WHILE_STOPPED) nanosleep(&nap, NULL); /* the other side has begun to */
-        memlord_poller_stop(m->lord);
+        if (m->what == CANCEL)
+            pthread_cancel(pthread_self());
+        else
+            memlord_poller_stop(m->lord);
         if (m->what == STOP_TWICE) memlord_poller_stop(m->lord);
         if (m->what == STOP_AND_START) (void)memlord_poller_start(m->lord, 10);
     }
@@ -611,7 +614,7 @@ static uint64_t meddled(void **state, int what, uint64_t expected) {
     m.what = what;
     m.host = pthread_self();
     m.gate = gate;
-    m.gate.open = what == STOP_AND_START;
+    m.gate.open = what == STOP_AND_START || what == CANCEL;
     alarm(60); /* somebody would wait for ever */
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
     if (what == STOP_EACH_OTHER) assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 1, NULL));
@@ -643,6 +646,9 @@ static void two_pollers_may_stop_each_other(void **state) {
 }
 static void a_poller_that_is_started_before_it_has_ended_goes_on(void **state) {
     assert_true(meddled(state, STOP_AND_START, 3) >= 3);
+}
+static void a_poller_cannot_be_cancelled(void **state) {
+    assert_true(meddled(state, CANCEL, 3) >= 3);
 }
 
 /* -- fork; the thread sanitizer lets no child start a thread -- */
@@ -813,6 +819,7 @@ int main(void) {
         TEST_THREADS(a_poller_may_be_stopped_from_both_sides),
         TEST_THREADS(two_pollers_may_stop_each_other),
         TEST_THREADS(a_poller_that_is_started_before_it_has_ended_goes_on),
+        TEST_THREADS(a_poller_cannot_be_cancelled),
 #if !TEST_SANITIZED
         cmocka_unit_test(a_child_has_no_poller_until_it_uses_the_ledger),
         cmocka_unit_test(a_child_may_stop_what_it_does_not_have),

@@ -4,7 +4,10 @@
 
 #include <locale.h>
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "json.h"
 
@@ -975,6 +978,39 @@ static void *free_again_and_again(void *user) {
     return NULL;
 }
 
+static int never(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)bytes;
+    (void)storage;
+    __atomic_add_fetch((int *)user, 1, __ATOMIC_SEQ_CST);
+    return 1;
+}
+static void *wait_to_be_cancelled(void *user) {
+    waiter *w = (waiter *)user;
+    memlord_retry policy = pauses(200, 1, 200);
+    uint64_t storage;
+    policy.max_retries = 1;
+    (void)memlord_alloc_retry(w->lord, memlord_device_cuda(0), 10, never, &w->stop, &policy,
+                              &storage, NULL);
+    return NULL;
+}
+
+/* Waits in earnest: 200 ms, whose end the thread does not know it will not see. */
+static void a_thread_cancelled_in_its_pause_leaves_nobody_waiting(void **state) {
+    stage *s = stage_of(state, "-");
+    pthread_t thread;
+    waiter w;
+    memset(&w, 0, sizeof w);
+    w.lord = s->t->lord;
+    assert_int_equal(pthread_create(&thread, NULL, wait_to_be_cancelled, &w), 0);
+    while (!__atomic_load_n(&w.stop, __ATOMIC_SEQ_CST)) sched_yield();
+    assert_int_equal(pthread_cancel(thread), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    alarm(60); /* a free would look for it, and wait for ever */
+    assert_ok(memlord_alloc(w.lord, cuda(0), 0x9000, 1 << 20, NULL));
+    assert_ok(memlord_free(w.lord, cuda(0), 0x9000, NULL));
+    alarm(0);
+}
+
 /* Frees on another thread keep the pauses short. */
 static void a_null_policy_makes_six_attempts(void **state) {
     stage *s = stage_of(state, "0");
@@ -1109,6 +1145,7 @@ int main(void) {
         TEST_CLOCK(arena_bytes_of_another_thread_wake_who_waits),
         TEST_CLOCK(what_was_freed_during_the_attempt_needs_no_wait),
         TEST_CLOCK(a_null_policy_makes_six_attempts),
+        TEST_CLOCK(a_thread_cancelled_in_its_pause_leaves_nobody_waiting),
         TEST(threads_never_pass_the_limit),
     };
     return cmocka_run_group_tests_name("retry", tests, NULL, NULL);
