@@ -3803,6 +3803,7 @@ static struct {
     memlord_i_u64 generation;
     memlord_i_u32 ready; /* hooks below are in place */
     memlord_i_u32 at_exit; /* so is the one for memlord_save_at_exit */
+    memlord *saving;     /* what that works on: its destroy waits; under the registry lock */
     int barrier;         /* memlord_i_barrier_all works */
     int exit_key_ready;
 #if MEMLORD_I_WINDOWS
@@ -4295,6 +4296,7 @@ static MEMLORD_I_COLD void memlord_i_fork_child(void) {
     memlord *lord;
     memlord_i_thread *t;
     memlord_i_self.helps = 0;
+    memlord_i_process.saving = NULL;
     if (memlord_i_process.barrier) memlord_i_process.barrier = memlord_i_barrier_register();
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
         memlord_i_readers_gone(lord);
@@ -14124,6 +14126,7 @@ static MEMLORD_I_COLD void memlord_i_at_exit(void) {
             if (memlord_i_u32_load(&lord->exit_format) ||
                 (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_SAVE))
                 break;
+        memlord_i_process.saving = lord; /* other threads go on, and may destroy it */
         memlord_i_lock_drop(&memlord_i_process.lock);
         if (lord) memlord_i_save_end(lord);
     } while (lord);
@@ -17269,6 +17272,11 @@ MEMLORD_API void memlord_destroy(memlord *lord) {
     memlord_i_strategy_swap(lord, NULL);
     memlord_i_cpu_close(&lord->cpu);
     memlord_i_lock_take(&memlord_i_process.lock);
+    while (memlord_i_process.saving == lord) {
+        memlord_i_lock_drop(&memlord_i_process.lock);
+        memlord_i_yield();
+        memlord_i_lock_take(&memlord_i_process.lock);
+    }
     *lord->back = lord->next;
     if (lord->next) lord->next->back = lord->back;
     t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);

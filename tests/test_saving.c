@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -122,6 +123,25 @@ static void a_process_that_exits_saves(void **state) {
     (void)state;
     run_child(save_json);
     assert_one_whole(1000);
+}
+
+static void *destroy_it(void *user) {
+    memlord_destroy((memlord *)user);
+    return NULL;
+}
+/* Blocks enough that the report takes as long as the thread does to begin. */
+static void save_while_destroyed(memlord *lord) {
+    pthread_t thread;
+    uint64_t i;
+    for (i = 1; i < 2000; i++)
+        if (memlord_alloc(lord, cuda(0), i << 12, 1, NULL)) _exit(2);
+    if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, folder)) _exit(3);
+    if (pthread_create(&thread, NULL, destroy_it, lord)) _exit(4);
+}
+static void a_thread_may_destroy_what_is_being_saved_at_exit(void **state) {
+    int i;
+    (void)state;
+    for (i = 0; i < 50; i++) run_child(save_while_destroyed);
 }
 
 static void save_text_last(memlord *lord) {
@@ -675,6 +695,7 @@ static void the_allocator_may_fail_at_any_call_of_a_report(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         SAVING(a_process_that_exits_saves),
+        SAVING(a_thread_may_destroy_what_is_being_saved_at_exit),
         SAVING(the_last_call_counts),
         SAVING(every_ledger_saves_its_own),
         SAVING(a_ledger_destroyed_before_the_exit_saves_once),
