@@ -3183,6 +3183,7 @@ typedef struct memlord_i_moment {
     uint32_t rows[MEMLORD_I_BOOKS]; /* below these; 0: none of the book */
     uint32_t cap[MEMLORD_I_BOOKS];
     memlord_i_sum *sum[MEMLORD_I_BOOKS];
+    uint64_t *stat; /* of devices, what no cell counts: STAT_COUNT each; NULL: as the present is */
 } memlord_i_moment;
 
 /* Rows and cells come in chunks of 16 behind an array that grows by being replaced; the older
@@ -5798,6 +5799,9 @@ static MEMLORD_I_COLD void memlord_i_row_level(memlord *lord, uint32_t slot, uin
 
 #define MEMLORD_I_MOMENT_ROWS 8192 /* in all, of some 120 bytes */
 #define MEMLORD_I_MOMENT_MORE 16   /* of a book, that come before calls are stopped */
+static size_t memlord_i_moment_stats(const memlord_i_moment *m) {
+    return (m->cap[MEMLORD_I_DEVICE] + 1) * MEMLORD_I_STAT_COUNT * sizeof *m->stat;
+}
 
 /* Makes room for the rows that there are, and some. Of more rows than there may be, sites first,
    and without memory, each is read when it is asked for. */
@@ -5815,9 +5819,11 @@ static MEMLORD_I_COLD void memlord_i_moment_begin(memlord *lord, memlord_i_momen
         m->cap[order[k]] = n;
         room -= n;
     }
+    m->stat = (uint64_t *)memlord_i_alloc(lord, memlord_i_moment_stats(m));
 }
 static void memlord_i_moment_end(memlord *lord, memlord_i_moment *m) {
     uint32_t k;
+    memlord_i_free(lord, m->stat, memlord_i_moment_stats(m));
     for (k = 0; k < MEMLORD_I_BOOKS; k++)
         memlord_i_free(lord, m->sum[k], m->cap[k] * sizeof(memlord_i_sum));
 }
@@ -5834,6 +5840,10 @@ static MEMLORD_I_COLD int memlord_i_moment_read(memlord *lord, memlord_i_moment 
         for (i = 1; i < m->rows[k]; i++)
             memlord_i_row_sum(lord, (int)k, i, 1, &m->sum[k][i]);
     }
+    for (i = 1; i < m->rows[MEMLORD_I_DEVICE] && m->stat; i++)
+        for (k = 0; k < MEMLORD_I_STAT_COUNT; k++)
+            m->stat[i * MEMLORD_I_STAT_COUNT + k] = memlord_i_u64_load(
+                &((memlord_i_device *)memlord_i_ptr_load(&lord->device[i]))->count[k]);
     memlord_i_map_thaw(lord);
     return m->whole;
 }
@@ -11781,16 +11791,23 @@ static MEMLORD_I_COLD uint64_t memlord_i_lost(memlord *lord, size_t i) {
                                                          : &lord->lost_snapshots);
 }
 
+/* What no cell counts; while a report is written, of its moment. */
+static uint64_t memlord_i_stat_now(memlord *lord, uint32_t slot, size_t i) {
+    const memlord_i_moment *m = memlord_i_self.moment;
+    if (!m || m->lord != lord || !m->stat || !m->rows[MEMLORD_I_DEVICE])
+        return memlord_i_u64_load(&memlord_i_device_at(lord, slot)->count[i]);
+    return slot < m->rows[MEMLORD_I_DEVICE] ? m->stat[slot * MEMLORD_I_STAT_COUNT + i] : 0;
+}
+
 static MEMLORD_I_COLD void memlord_i_stats(memlord *lord, uint32_t slot, memlord_stats *out) {
     size_t i;
-    memlord_i_device *device = memlord_i_device_at(lord, slot);
     memlord_i_sum sum;
     memlord_i_row_sum(lord, MEMLORD_I_DEVICE, slot, 1, &sum);
     memset(out, 0, sizeof *out);
     out->size = sizeof *out;
     out->version = MEMLORD_STATS_VERSION;
     for (i = 0; i < MEMLORD_I_STAT_COUNT; i++)
-        *memlord_i_stat_of(out, i) = memlord_i_u64_load(&device->count[i]);
+        *memlord_i_stat_of(out, i) = memlord_i_stat_now(lord, slot, i);
     out->allocated = sum.live;
     out->freed = sum.freed;
     out->peak = sum.peak;

@@ -371,6 +371,57 @@ static void what_a_report_says_adds_up_while_tags_are_new(void **state) {
     }
 }
 
+/* A clock that, once, does not go on before another thread has counted. */
+typedef struct latecomer {
+    memlord *lord;
+    pthread_t thread;
+    int armed, bad;
+} latecomer;
+static int never_done(void *user) {
+    (void)user;
+    return 0;
+}
+static void *come_late(void *user) {
+    static const memlord_site place = {"tests/test_reports.c", "come_late", 1};
+    static const memlord_fence fence = {never_done, NULL, 0, NULL};
+    latecomer *l = (latecomer *)user;
+    l->bad += memlord_tag_begin(l->lord, "late") != MEMLORD_OK;
+    l->bad += memlord_alloc(l->lord, cuda(0), 0x2000, 1000, &place) != MEMLORD_OK;
+    l->bad += memlord_alloc(l->lord, cuda(0), 0x3000, 2000, &place) != MEMLORD_OK;
+    l->bad += memlord_free_deferred(l->lord, cuda(0), 0x3000, fence, &place) != MEMLORD_OK;
+    return NULL;
+}
+static uint64_t clock_of_the_latecomer(void *user) {
+    latecomer *l = (latecomer *)user;
+    if (__atomic_exchange_n(&l->armed, 0, __ATOMIC_SEQ_CST))
+        l->bad += pthread_create(&l->thread, NULL, come_late, l) || pthread_join(l->thread, NULL);
+    return 1;
+}
+
+static void what_comes_after_its_moment_is_in_no_number_of_a_report(void **state) {
+    memlord_desc desc;
+    latecomer l;
+    char *json;
+    (void)state;
+    memset(&l, 0, sizeof l);
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_SITES;
+    desc.clock.fn = clock_of_the_latecomer;
+    desc.clock.user = &l;
+    assert_ok(memlord_create(&desc, &l.lord));
+    assert_ok(memlord_alloc(l.lord, cuda(0), 0x1000, 10, NULL));
+    l.armed = 1;
+    json = report_of(l.lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(l.armed + l.bad, 0);
+    assert_int_equal(json_u64(json, "total.allocated"), 10);
+    assert_int_equal(json_u64(json, "total.pending"), 0);
+    assert_int_equal(sum_of(json, "\n\"tags\":[", "\"allocated\":"), 0);
+    assert_int_equal(sum_of(json, "\n\"sites\":[", "\"live_bytes\":"), 0);
+    free(json);
+    assert_int_equal(memlord_pending(l.lord, cuda(0)), 2000);
+    memlord_destroy(l.lord);
+}
+
 static void the_largest_numbers_are_written_in_full(void **state) {
     memlord *lord = test_lord(state);
     char *json;
@@ -928,6 +979,7 @@ int main(void) {
         TEST(the_largest_tags_of_a_place_come_first_and_none_is_left_out),
         TEST_SITES(what_a_report_says_adds_up_while_threads_count),
         TEST(what_a_report_says_adds_up_while_tags_are_new),
+        cmocka_unit_test(what_comes_after_its_moment_is_in_no_number_of_a_report),
         TEST(json_tells_what_statistics_tell),
         TEST(the_largest_numbers_are_written_in_full),
         TEST_SITES(hostile_names_leave_json_valid),
