@@ -2905,6 +2905,12 @@ static MEMLORD_I_HOT uint8_t memlord_i_u8_load_acquire(const memlord_i_u8 *w) {
 static MEMLORD_I_HOT void memlord_i_u8_store_release(memlord_i_u8 *w, uint8_t v) {
     __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);
 }
+static MEMLORD_I_HOT uint32_t memlord_i_u32_load_seqcst(const memlord_i_u32 *w) {
+    return __atomic_load_n(&w->v, __ATOMIC_SEQ_CST);
+}
+static MEMLORD_I_HOT void *memlord_i_ptr_load_seqcst(const memlord_i_ptr *w) {
+    return __atomic_load_n(&w->v, __ATOMIC_SEQ_CST);
+}
 static MEMLORD_I_HOT void *memlord_i_ptr_exchange_seqcst(memlord_i_ptr *w, void *v) {
     return __atomic_exchange_n(&w->v, v, __ATOMIC_SEQ_CST);
 }
@@ -2987,6 +2993,13 @@ static MEMLORD_I_HOT uint8_t memlord_i_u8_load_acquire(const memlord_i_u8 *w) {
 static MEMLORD_I_HOT void memlord_i_u8_store_release(memlord_i_u8 *w, uint8_t v) {
     MEMLORD_I_FENCE();
     *(uint8_t volatile *)&w->v = v;
+}
+/* Behind an exchange, which is a full barrier here. */
+static MEMLORD_I_HOT uint32_t memlord_i_u32_load_seqcst(const memlord_i_u32 *w) {
+    return memlord_i_u32_load_acquire(w);
+}
+static MEMLORD_I_HOT void *memlord_i_ptr_load_seqcst(const memlord_i_ptr *w) {
+    return memlord_i_ptr_load_acquire(w);
 }
 static MEMLORD_I_HOT void *memlord_i_ptr_exchange_seqcst(memlord_i_ptr *w, void *v) {
     return InterlockedExchangePointer(&w->v, v);
@@ -4571,17 +4584,20 @@ static MEMLORD_I_HOT unsigned memlord_i_first(uint64_t match) {
 
 /* Announces the thread and answers the shard's state. The release keeps the thread's earlier
    work before the store for whoever stops the shard; the acquire pairs with the release of the
-   state by him. Store before load: by memlord_i_barrier_all, or by the exchange. */
+   state by him. Store before load: by memlord_i_barrier_all, or by the exchange and a load
+   that are seq_cst here and in memlord_i_shard_stop and _wait; an acquire alone may go before the
+   store of an exchange (ARM's ldapr). */
 static MEMLORD_I_HOT uint32_t memlord_i_enter(memlord_i_thread *t, memlord_i_shard *s, int plain) {
     if (plain || !(memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE)) {
         memlord_i_ptr_store_release(&t->inside, s);
         memlord_i_compiler_barrier();
     } else {
         (void)memlord_i_ptr_exchange_seqcst(&t->inside, s);
+        return memlord_i_u32_load_seqcst(&s->state);
     }
     return memlord_i_u32_load_acquire(&s->state);
 }
-/* Pairs with the load_acquire of memlord_i_shard_wait. */
+/* Pairs with the load of memlord_i_shard_wait. */
 static MEMLORD_I_HOT void memlord_i_leave(memlord_i_thread *t) {
     memlord_i_ptr_store_release(&t->inside, NULL);
 }
@@ -4593,7 +4609,7 @@ static void memlord_i_shard_wait(memlord *lord, const memlord_i_shard *s) {
     unsigned n = 0;
     for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
         for (;;) {
-            const void *inside = memlord_i_ptr_load_acquire(&t->inside);
+            const void *inside = memlord_i_ptr_load_seqcst(&t->inside);
             if (!inside || (s && inside != s)) break;
             memlord_i_pause();
             if (++n > 200) {
