@@ -169,13 +169,11 @@ static void the_largest_leaks_are_listed_however_many_there_are(void **state) {
 
 /* A letter, two that are as wide as two, and one that is a letter with an accent. */
 static void tags_of_any_script_keep_the_columns(void **state) {
-    static const char *const tags[] = {"w", "\xe7\xbc\x93\xe5\xad\x98", "\xf0\x9f\x90\x98", "\xc3\xa9"};
-    static const char *const lines[] = {"\nw                      1 KiB", "\n\xe7\xbc\x93\xe5\xad\x98"
-                                        "                   1 KiB", "\n\xf0\x9f\x90\x98"
-                                        "                     1 KiB", "\n\xc3\xa9"
-                                        "                      1 KiB"};
+    static const char *const tags[] = {"w", "\xe7\xbc\x93\xe5\xad\x98", "\xf0\x9f\x90\x98",
+                                       "\xc3\xa9"};
+    static const int wide[] = {1, 4, 2, 1};
     memlord *lord = test_lord(state);
-    char *report;
+    char *report, line[64];
     size_t i;
     for (i = 0; i < 4; i++) {
         assert_ok(memlord_tag_begin(lord, tags[i]));
@@ -183,7 +181,10 @@ static void tags_of_any_script_keep_the_columns(void **state) {
         assert_ok(memlord_tag_end(lord));
     }
     report = report_of(lord, MEMLORD_FORMAT_TEXT);
-    for (i = 0; i < 4; i++) assert_non_null(strstr(report, lines[i]));
+    for (i = 0; i < 4; i++) {
+        snprintf(line, sizeof line, "\n%s%*s", tags[i], 28 - wide[i], "1 KiB");
+        assert_non_null(strstr(report, line));
+    }
     free(report);
 }
 
