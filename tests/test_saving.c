@@ -136,7 +136,7 @@ static void save_while_destroyed(memlord *lord) {
     for (i = 1; i < 2000; i++)
         if (memlord_alloc(lord, cuda(0), i << 12, 1, NULL)) _exit(2);
     if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, folder)) _exit(3);
-    if (pthread_create(&thread, NULL, destroy_it, lord)) _exit(4);
+    if (pthread_create(&thread, NULL, destroy_it, lord) || pthread_detach(thread)) _exit(4);
 }
 static void a_thread_may_destroy_what_is_being_saved_at_exit(void **state) {
     int i;
