@@ -50,6 +50,13 @@ build() {
 
 promtool_reads() { promtool check metrics <$d/ledger.prom; }
 
+# A server refuses a scrape that has a series twice; promtool does not look.
+no_series_twice() {
+    grep -v '^#' $d/ledger.prom | sed 's/ [^ ]*$//' | sort | uniq -d >$d/twice
+    cat $d/twice
+    [ -s $d/ledger.prom ] && [ ! -s $d/twice ]
+}
+
 # sum() of a metric is what the statistics of all devices say.
 prometheus_adds_up() {
     for pair in live_bytes:allocated tag_bytes:allocated peak_bytes:peak allocs_total:allocs \
@@ -193,6 +200,7 @@ schema() { # NAME COMMAND...
 
 consumers() { # of one directory
     with promtool "$1: promtool reads PROMETHEUS" promtool_reads
+    check "$1: PROMETHEUS has no series twice" no_series_twice
     check "$1: PROMETHEUS adds up to the statistics" prometheus_adds_up
     with go "$1: pprof adds up to the statistics" pprof_adds_up
     with go "$1: pprof focuses on a device, and on a tag" pprof_focuses
