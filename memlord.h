@@ -251,6 +251,13 @@
 #define MEMLORD_I_INLINE static inline
 #endif
 
+/* Here and in macros, which the host's files expand: theirs may have -Wold-style-cast on. */
+#ifdef __cplusplus
+#define MEMLORD_I_CAST(type, value) static_cast<type>(value)
+#else
+#define MEMLORD_I_CAST(type, value) ((type)(value))
+#endif
+
 /* The body a function has when MemLord is compiled out, which is also what it answers
    on a NULL ledger: written beside each declaration, so that there is one list. */
 #if defined(MEMLORD_DISABLE)
@@ -478,9 +485,10 @@ typedef struct memlord_device {
 
 MEMLORD_I_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
-    d.type = (int16_t)(type < INT16_MIN || type > INT16_MAX ? INT16_MAX : type);
-    d.index = (int16_t)(index < INT16_MIN || index > INT16_MAX ? INT16_MIN : index);
-    return d; /* what does not fit stays refused by every call */
+    /* what does not fit stays refused by every call */
+    d.type = MEMLORD_I_CAST(int16_t, type < INT16_MIN || type > INT16_MAX ? INT16_MAX : type);
+    d.index = MEMLORD_I_CAST(int16_t, index < INT16_MIN || index > INT16_MAX ? INT16_MIN : index);
+    return d;
 }
 MEMLORD_I_INLINE memlord_device memlord_device_cpu(void) {
     return memlord_device_make(MEMLORD_DEVICE_CPU, 0);
@@ -1611,13 +1619,17 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 /* -- macros: plant a site, pass a pointer -- */
 
 /* The key of a storage that is an address. */
+#ifdef __cplusplus
+#define MEMLORD_KEY(ptr) (uint64_t{uintptr_t(ptr)})
+#else
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
+#endif
 
 /* The address of a static record of this place. Without statement expressions or lambdas
    (C on other compilers) it is NULL, and the macros below, being statements there, plant
    the record themselves. With MEMLORD_DISABLE it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
-#define MEMLORD_SITE() ((const memlord_site *)NULL)
+#define MEMLORD_SITE() MEMLORD_I_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
 #define MEMLORD_SITE()                                                                        \
     (__extension__({                                                                          \
@@ -2875,11 +2887,17 @@ static int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *total, uint64_t *u
 /* ---------------------------------------------------------------------- >>atomics --
    Owns the words threads share. A word is a struct, so that a bare access does not compile; the
    memory order is in the function's name. Relaxed words are read by others without any promise
-   beyond the value itself. Layout and code are the same in C and C++. */
+   beyond the value itself. Layout and code are the same in C and C++. Where a uint64_t is aligned
+   to 4 bytes (i386), one across two cache lines would be read in halves: its word asks for 8. */
 
+#if defined(__GNUC__)
+#define MEMLORD_I_ALIGNED8 __attribute__((aligned(8)))
+#else
+#define MEMLORD_I_ALIGNED8
+#endif
 typedef struct memlord_i_u8 { uint8_t v; } memlord_i_u8;
 typedef struct memlord_i_u32 { uint32_t v; } memlord_i_u32;
-typedef struct memlord_i_u64 { uint64_t v; } memlord_i_u64;
+typedef struct MEMLORD_I_ALIGNED8 memlord_i_u64 { uint64_t v; } memlord_i_u64;
 typedef struct memlord_i_ptr { void *v; } memlord_i_ptr;
 
 #if defined(__GNUC__)
@@ -3485,7 +3503,7 @@ typedef struct memlord_i_shard {
 
 /* Addresses to rows and records, read without a lock. Entries are added under the cold lock and
    never removed; a full table is replaced, and stays readable. */
-typedef struct memlord_i_index {
+typedef struct MEMLORD_I_ALIGNED8 memlord_i_index {
     uint64_t mask, count; /* mask + 1 pairs follow */
     struct memlord_i_index *older;
 } memlord_i_index;
@@ -3851,6 +3869,7 @@ static MEMLORD_THREAD_LOCAL struct {
 } memlord_i_self;
 
 typedef char memlord_i_check_cell[sizeof(memlord_i_cell) == 64 ? 1 : -1];
+typedef char memlord_i_check_row[offsetof(memlord_i_row, published) % 8 ? -1 : 1];
 typedef char memlord_i_check_entry[sizeof(memlord_i_entry) == 24 ? 1 : -1];
 
 #define MEMLORD_I_BYTES(word1) ((word1) & (((uint64_t)1 << 49) - 1))
@@ -5959,9 +5978,9 @@ MEMLORD_I_PRIVATE void *stbds_hmput_key(void *a, size_t elemsize, void *key, siz
 MEMLORD_I_PRIVATE void *stbds_hmdel_key(void *a, size_t elemsize, void *key, size_t keysize,
                                         size_t keyoffset, int mode);
 MEMLORD_I_PRIVATE void *stbds_shmode_func(size_t elemsize, int mode);
-typedef struct stbds_string_arena stbds_string_arena;
-MEMLORD_I_PRIVATE char *stbds_stralloc(stbds_string_arena *a, char *str);
-MEMLORD_I_PRIVATE void stbds_strreset(stbds_string_arena *a);
+struct stbds_string_arena; /* its own typedef of this would be a second one, which is not C99 */
+MEMLORD_I_PRIVATE char *stbds_stralloc(struct stbds_string_arena *a, char *str);
+MEMLORD_I_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #ifdef __cplusplus
 }
 #endif
@@ -5986,6 +6005,7 @@ static void memlord_i_stb_free(void *ptr);
 #pragma GCC diagnostic ignored "-Wundef"
 #pragma GCC diagnostic ignored "-Wcast-qual"
 #pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 #endif
 #if defined(MEMLORD_STB_DS_H)
 #include MEMLORD_STB_DS_H
@@ -19897,25 +19917,29 @@ MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) {
     return f > 0 ? f : 0;
 }
 
+/* Whole multiples on both sides: a quotient has other digits where registers are wider than a
+   double (x87), and would miss the threshold it is equal to. */
+static int memlord_i_pressure(double used, double total) {
+    return used * 20 >= total * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : used * 5 >= total * 4 ? MEMLORD_PRESSURE_WARNING
+                                   : MEMLORD_PRESSURE_NORMAL;
+}
+
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     memlord_i_place *place;
-    double used = -1, limited;
-    int failing;
+    int level = MEMLORD_PRESSURE_UNKNOWN, limited;
     if (!lord || memlord_i_place_of(lord, device, 0, &place)) return MEMLORD_PRESSURE_UNKNOWN;
     memlord_i_lock_take(&place->lock);
-    failing = place->failing;
-    if (place->sample.known) used = (double)place->sample.used / (double)place->sample.total;
+    if (place->sample.known)
+        level = memlord_i_pressure((double)place->sample.used, (double)place->sample.total);
     if (place->limit) {
-        limited = ((double)memlord_i_place_live(lord, place) + (double)place->held) /
-                  (double)place->limit;
-        if (limited > used) used = limited;
+        limited = memlord_i_pressure(
+            (double)memlord_i_place_live(lord, place) + (double)place->held, (double)place->limit);
+        if (limited > level) level = limited;
     }
+    if (place->failing) level = MEMLORD_PRESSURE_EMERGENCY;
     memlord_i_lock_drop(&place->lock);
-    if (failing) return MEMLORD_PRESSURE_EMERGENCY;
-    if (used < 0) return MEMLORD_PRESSURE_UNKNOWN;
-    return used >= 0.95   ? MEMLORD_PRESSURE_CRITICAL
-           : used >= 0.80 ? MEMLORD_PRESSURE_WARNING
-                          : MEMLORD_PRESSURE_NORMAL;
+    return level;
 }
 
 /* -- scopes -- */
@@ -20232,6 +20256,24 @@ static MEMLORD_I_COLD void memlord_i_unmap_undo(memlord *lord, const memlord_i_u
     errno = error;
 }
 
+/* The host's file may have offsets of 64 bits (_FILE_OFFSET_BITS) where this one has 32: cut off,
+   they would map another part of the file. Weak: not every libc has mmap64. */
+#if MEMLORD_I_LINUX
+#ifdef __cplusplus
+extern "C"
+#endif
+    void *memlord_i_mmap64(void *at, size_t size, int prot, int flags, int fd, int64_t offset)
+        __asm__("mmap64") __attribute__((weak));
+#endif
+static void *memlord_i_mmap(void *at, size_t size, int prot, int flags, int fd, int64_t offset) {
+    if ((off_t)offset == offset) return mmap(at, size, prot, flags, fd, (off_t)offset);
+#if MEMLORD_I_LINUX
+    if (memlord_i_mmap64) return memlord_i_mmap64(at, size, prot, flags, fd, offset);
+#endif
+    errno = EOVERFLOW;
+    return MAP_FAILED;
+}
+
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site) {
     memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : memlord_i_device_mapped();
@@ -20239,7 +20281,7 @@ MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int pr
     void *p;
     u.taken = 0;
     if (flags & MAP_FIXED) memlord_i_unmap(lord, &u, at, size, site); /* it unmaps what is there */
-    p = mmap(at, size, prot, flags, fd, (off_t)offset);
+    p = memlord_i_mmap(at, size, prot, flags, fd, offset);
     if (p == MAP_FAILED)
         memlord_i_unmap_undo(lord, &u, site);
     else

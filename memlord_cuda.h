@@ -2658,7 +2658,7 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     template <class T>                                                                        \
     inline cudaError_t memlord_cuda_##name(memlord *lord, T **ptr, MEMLORD_CUDA_I_ITEMS params, \
                                            const memlord_site *site) {                        \
-        void **made = (void **)(void *)ptr; /* T may be const */                              \
+        void **made = static_cast<void **>(static_cast<void *>(ptr)); /* T may be const */    \
         return call;                                                                          \
     }
 MEMLORD_CUDA_I_FORM(malloc, (size_t bytes), memlord_cuda_malloc(lord, made, bytes, site))

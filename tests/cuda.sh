@@ -66,7 +66,8 @@ modes() { # COMPILER STANDARD
         "$cmd -DCUDA_API_PER_THREAD_DEFAULT_STREAM -DMEMLORD_CUDA_IMPLEMENTATION \
              -include memlord.h -c memlord_cuda.h -o $o.ptsz.o;
          nm -u $o.ptsz.o | grep -q 'cudaMallocAsync_ptsz'"
-    check "$1 $2: the shim" "$cmd -c tests/matrix/cuda_shim.c -o $o.shim.o;
+    case $2 in c++*) cast=-Wold-style-cast ;; *) cast= ;; esac
+    check "$1 $2: the shim" "$cmd $cast -c tests/matrix/cuda_shim.c -o $o.shim.o;
          nm -u $o.shim.o | grep -E 'U cuda(Malloc|Free|Host)' || true"
     case "$1 $2" in "gcc c99" | "clang c++11") ;; *) return ;; esac # they hold all of memlord.h
     check "$1 $2: private to a file, and with a prefix" \

@@ -46,11 +46,12 @@ every_mode() { # COMPILER STANDARD
     cmd=$(compiler "$1" "$2")
     w=$1_$(word "$2")
     o=$out/$w
-    check "$1 $2: the API alone" "$cmd -DUSE=use_$w -c $m/use.c -o ${o}_use.o"
+    case $2 in c++*) api="$cmd -Wold-style-cast" ;; *) api="$cmd -Wc++-compat" ;; esac
+    check "$1 $2: the API alone" "$api -DUSE=use_$w -c $m/use.c -o ${o}_use.o"
     check "$1 $2: the implementation" "$cmd -c $m/impl.c -o ${o}_impl.o"
     check "$1 $2: the header as a file of its own, nothing in it unused" \
         "$cmd -DMEMLORD_IMPLEMENTATION -fsyntax-only memlord.h"
-    check "$1 $2: compiled out" "$cmd -DMEMLORD_DISABLE -DUSE=off_$w -c $m/use.c -o ${o}_off.o"
+    check "$1 $2: compiled out" "$api -DMEMLORD_DISABLE -DUSE=off_$w -c $m/use.c -o ${o}_off.o"
     check "$1 $2: private to a file" \
         "$cmd -DMEMLORD_STATIC -DMEMLORD_IMPLEMENTATION -DUSE=static_$w -c $m/use.c \
              -o ${o}_static.o"
@@ -122,6 +123,19 @@ few() { # COMPILER STANDARD
          strings ${o}_impl.o | grep -q traceEvents"
 }
 
+# A copy that is no system header has its warnings shown.
+own_stb() { # COMPILER STANDARD
+    check "$1 $2: with a copy of stb_ds.h of the host's own" \
+        "$(compiler "$1" "$2") -DMEMLORD_STB_DS_H='\"$out/stb_ds.h\"' -fsyntax-only $m/impl.c"
+}
+
+# Where the headers for it are (gcc-multilib): words are aligned otherwise there.
+narrow() { # COMPILER STANDARD
+    echo '#include <errno.h>' | gcc -m32 -E -x c - >/dev/null 2>&1 || return 0
+    check "$1 $2: the implementation with 32 bits" \
+        "$(compiler "$1" "$2") -m32 -c $m/impl.c -o $out/narrow_$1_$(word "$2").o"
+}
+
 stb_first() {
     check "$1: stb_ds.h included first is an error with its cure" \
         "if $(compiler "$1" c99) -c $m/stb_first.c -o $out/never.o 2>$out/$1_stb.txt; then
@@ -132,8 +146,12 @@ main() {
     planned=0 uses="" objects=""
     mkdir -p $out
     : >$list
+    cp "$(gcc -M -I. -DMEMLORD_IMPLEMENTATION memlord.h | grep -o '[^ ]*stb_ds\.h')" $out/
     for_each_standard every_mode
-    for cc in $cc_list; do stb_first $cc; done
+    for cc in $cc_list; do
+        stb_first $cc
+        for std in c99 c++11; do own_stb $cc $std && narrow $cc $std; done
+    done
     check "a host's own stb_ds" "gcc -std=c99 -w -DUSE=host_stb -c $m/host_stb.c -o $out/host_stb.o"
     check "the program around them" \
         "gcc -std=c99 -Wall -Wextra -Werror '-DUSES=$uses X(host_stb)' -c $m/uses.c -o $out/uses.o"

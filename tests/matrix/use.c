@@ -21,13 +21,20 @@ int USE(void);
 
 #define FAILS(call) ((call) != MEMLORD_OK)
 
+/* As a host writes it that is compiled with -Wold-style-cast. */
+#ifdef __cplusplus
+#define AS(type, value) static_cast<type>(value)
+#else
+#define AS(type, value) ((type)(value))
+#endif
+
 static int sink(void *user, const void *data, size_t size) {
-    *(size_t *)user += size;
+    *AS(size_t *, user) += size;
     return data == NULL;
 }
 
 static int count(void *user, const memlord_block_info *info) {
-    *(size_t *)user += info->refs != 0;
+    *AS(size_t *, user) += info->refs != 0;
     return 0;
 }
 
