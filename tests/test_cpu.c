@@ -103,7 +103,7 @@ static int close_fixture(void **state) {
     after = count_descriptors();
     bad = f->heap.blocks != 0 || f->heap.bad_frees != 0 || after != f->descriptors;
     if (bad) print_error("descriptors: %d before, %d after\n", f->descriptors, after);
-    if (nftw(f->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS)) bad = 1;
+    if (nftw(f->dir, remove_entry, 64, FTW_DEPTH | FTW_PHYS)) bad = 1;
     free(f);
     return bad ? -1 : 0;
 }

@@ -622,7 +622,7 @@ static void *restart(void *user) {
     worker *w = (worker *)user;
     uint64_t i;
     for (i = 0; i < w->rounds; i++) {
-        assert_ok(memlord_events_start(w->lord, 64 + i % 5));
+        assert_ok(memlord_events_start(w->lord, 64 + (size_t)(i % 5)));
         memlord_events_stop(w->lord);
     }
     assert_ok(memlord_events_start(w->lord, 64));

@@ -356,7 +356,7 @@ static const char *pickle_step(pickle *p, reading *r, int op) {
     case 0x8a:
         n = pickle_number(p, 1);
         if (n != 8 && n != 9) return "LONG1";
-        pickle_push(p, 'i', pickle_number(p, n), NULL);
+        pickle_push(p, 'i', pickle_number(p, (size_t)n), NULL);
         break;
     case 'X':
         n = pickle_number(p, 4);
@@ -1121,7 +1121,7 @@ static void what_is_written_while_threads_work_is_in_itself_right(void **state) 
     assert_ok(memlord_events_start(lord, 2048));
     for (i = 0; i < 8; i++) {
         workers[i].lord = lord;
-        workers[i].base = (i + 1) << 32;
+        workers[i].base = (uint64_t)(i + 1) << 32;
         workers[i].stop = &stop;
         assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
     }

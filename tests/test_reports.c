@@ -874,7 +874,8 @@ static void assert_saved_under_limit(memlord *lord, rlim_t limit, const char *pa
 static void a_write_that_fails_leaves_the_old_file_and_no_other(void **state) {
     memlord *lord = test_lord(state);
     char *before, *after, *path = in_folder("report.json");
-    uint64_t i, limit;
+    uint64_t i;
+    rlim_t limit;
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 7, NULL));
     assert_ok(memlord_save(lord, MEMLORD_FORMAT_JSON, path));
     before = file_text(path);

@@ -579,7 +579,7 @@ static void signals_in_the_middle_of_calls(void **state) {
     for (i = 0; i < 2; i++) {
         b[i].lord = t->lord;
         b[i].stop = 0;
-        b[i].from = (i + 1) << 32;
+        b[i].from = (uint64_t)(i + 1) << 32;
         assert_int_equal(pthread_create(&thread[i], NULL, keep_busy, &b[i]), 0);
     }
     for (i = 0; i < 20; i++) {
