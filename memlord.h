@@ -3150,6 +3150,7 @@ static void memlord_i_lock_drop(memlord_i_lock *lock) {
 
 #define MEMLORD_I_SHARD_BITS 10 /* 1024 shards */
 #define MEMLORD_I_ID_FIRST 4    /* of threads; the states of shards before that are no thread's */
+#define MEMLORD_I_TICKETS 8     /* of a thread, open at a time */
 #define MEMLORD_I_TAG_DEPTH 64
 #define MEMLORD_I_BYTES_MAX ((uint64_t)1 << 48)
 #define MEMLORD_I_TYPES ((int)MEMLORD_DEVICE_TYPE_COUNT)
@@ -3405,7 +3406,7 @@ typedef struct memlord_i_thread {
     uint32_t also;           /* slot of another device the call took bytes from */
     memlord_ticket retrying; /* what its next alloc comes off, and nothing else */
     uint32_t open_tickets; /* of `tickets`, some of them closed by another thread since */
-    memlord_ticket tickets[8];
+    memlord_ticket tickets[MEMLORD_I_TICKETS];
     struct memlord_i_thread *sibling;  /* records of the same thread in other ledgers */
     struct memlord_i_thread **siblings; /* what points here */
     const char *tags[MEMLORD_I_TAG_DEPTH]; /* what to go back to */
@@ -5748,6 +5749,7 @@ static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t n
     memlord_i_thread *t;
     const memlord_i_moment *m = memlord_i_self.moment;
     uint64_t allocs = 0, frees = 0, cells = 0;
+    int blind = 0; /* a high that another thread has called off */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
     if (m && m->lord == lord && m->rows[book] && (m->whole || number < m->rows[book])) {
@@ -5774,6 +5776,8 @@ static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t n
         if (!peaks) continue;
         if (memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn))
             level = memlord_i_u64_load(&cell->high);
+        else
+            blind |= (in | out) != 0; /* else its first bytes will show */
         level -= memlord_i_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
@@ -5789,7 +5793,7 @@ static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t n
     sum->here -= row->base.here;
     memlord_i_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
-    sum->peak_error = cells > 1 ? cells * lord->batch : 0;
+    sum->peak_error = cells > 1 || blind ? cells * lord->batch : 0;
 }
 
 /* What was taken off the cells' levels, modulo 2^64. */
@@ -8287,6 +8291,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_retag(memlord *lord, memlord_i_th
         slot = MEMLORD_I_SLOT(spot.entry->word1);
         memlord_i_spot_leave(t, &spot);
         if (memlord_i_row_make(lord, MEMLORD_I_TAG, tag, slot, &row)) return MEMLORD_E_NOMEM;
+        /* what one thread does counts in one place, or the tag's peak is low */
+        if (t != lord->orphan)
+            (void)memlord_i_cell_make(lord, t, MEMLORD_I_TAG, row, memlord_i_alloc);
     }
 }
 
@@ -9349,7 +9356,7 @@ static int memlord_i_ticket_open(memlord *lord, memlord_ticket ticket) {
 
 /* Has this thread's allocations come off a ticket from now on. */
 static void memlord_i_ticket_note(memlord *lord, memlord_i_thread *t, memlord_ticket ticket) {
-    const uint32_t most = sizeof t->tickets / sizeof t->tickets[0];
+    const uint32_t most = MEMLORD_I_TICKETS;
     uint32_t i = 0;
     if (t == lord->orphan) return;
     while (t->open_tickets == most && i < most)
@@ -9384,63 +9391,74 @@ static memlord_result memlord_i_unreserve(memlord *lord, memlord_i_thread *t,
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-/* How much of an allocation comes off this thread's tickets, and which. */
-typedef struct memlord_i_cover {
-    memlord_i_reservation *from; /* NULL: nothing */
+/* How much of an allocation comes off this thread's tickets, and which. All are of one place. */
+typedef struct memlord_i_cover_part {
+    memlord_i_reservation *from;
     uint64_t bytes;
     uint32_t turn;
+} memlord_i_cover_part;
+
+typedef struct memlord_i_cover {
+    uint32_t parts; /* 0: nothing, and the rest is not set */
+    memlord_i_cover_part part[MEMLORD_I_TICKETS];
 } memlord_i_cover;
 
-/* Takes from one ticket what it has left of these bytes; 0: it is closed. */
+/* Takes from one ticket what it has left of these bytes, and from them what it took; 0: it is
+   closed. */
 static int memlord_i_cover_from(memlord *lord, memlord_ticket ticket, const memlord_i_place *place,
-                                uint64_t bytes, memlord_i_cover *cover) {
+                                uint64_t *bytes, memlord_i_cover *cover) {
     memlord_i_reservation *v = memlord_i_ticket_at(lord, ticket);
     int open;
     memlord_i_lock_take(&v->place->lock);
     open = v->turn == (uint32_t)ticket;
     if (open && v->place == place && v->left) {
-        cover->from = v;
-        cover->turn = v->turn;
-        cover->bytes = v->left < bytes ? v->left : bytes;
-        v->left -= cover->bytes;
-        v->place->arriving += cover->bytes;
+        memlord_i_cover_part *part = &cover->part[cover->parts++];
+        part->from = v;
+        part->turn = v->turn;
+        part->bytes = v->left < *bytes ? v->left : *bytes;
+        v->left -= part->bytes;
+        v->place->arriving += part->bytes;
+        *bytes -= part->bytes;
     }
     memlord_i_lock_drop(&v->place->lock);
     return open;
 }
 
 /* Before an allocation is recorded: says that so much of it may be counted twice for a while.
-   One ticket covers it, the first that has something left; that of memlord_alloc_retry its own
-   alone. */
-static MEMLORD_I_COLD memlord_i_cover memlord_i_cover_begin(memlord *lord, memlord_i_thread *t,
-                                                            uint32_t slot, uint64_t bytes) {
+   As many tickets cover it as it takes, or what one has left of an allocation smaller than
+   foreseen would keep another's bytes held when they are live; that of memlord_alloc_retry its
+   own alone. */
+static MEMLORD_I_COLD void memlord_i_cover_begin(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                                 uint64_t bytes, memlord_i_cover *cover) {
     const memlord_i_place *place = memlord_i_place_at(lord, slot);
-    memlord_i_cover cover = {NULL, 0, 0};
     uint32_t i = 0;
     if (t->retrying) {
-        (void)memlord_i_cover_from(lord, t->retrying, place, bytes, &cover);
+        (void)memlord_i_cover_from(lord, t->retrying, place, &bytes, cover);
         t->retrying = 0;
         if (!t->open_tickets) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 0);
-        return cover;
+        return;
     }
-    while (i < t->open_tickets && !cover.bytes) {
-        if (memlord_i_cover_from(lord, t->tickets[i], place, bytes, &cover))
+    while (i < t->open_tickets && bytes) {
+        if (memlord_i_cover_from(lord, t->tickets[i], place, &bytes, cover))
             i++;
         else
             memlord_i_ticket_forget(t, i); /* closed on another thread */
     }
     if (!t->open_tickets) memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 0);
-    return cover;
 }
 /* After it: the bytes are live now and no longer held; or, not recorded, held as before. */
 static MEMLORD_I_COLD void memlord_i_cover_end(const memlord_i_cover *cover, int recorded) {
-    memlord_i_place *place = cover->from->place;
+    memlord_i_place *place = cover->part[0].from->place;
+    uint32_t i;
     memlord_i_lock_take(&place->lock);
-    place->arriving -= cover->bytes;
-    if (recorded || cover->from->turn != cover->turn)
-        place->held -= cover->bytes;
-    else
-        cover->from->left += cover->bytes;
+    for (i = 0; i < cover->parts; i++) {
+        const memlord_i_cover_part *part = &cover->part[i];
+        place->arriving -= part->bytes;
+        if (recorded || part->from->turn != part->turn)
+            place->held -= part->bytes;
+        else
+            part->from->left += part->bytes;
+    }
     memlord_i_lock_drop(&place->lock);
 }
 
@@ -10082,11 +10100,13 @@ static MEMLORD_I_HOT void memlord_i_call_end(memlord *lord, memlord_i_thread *t,
    while its side record has a serial, and stays in the map until its last fence is done.
    Locks: those of the map, then fences; none while a fence runs. */
 
-/* Records a fence on a live block, in place of an earlier one of its queue; with `end` frees the
-   block, and *chain is what to ask. After an error the fence is still the caller's. NULL: none
-   but the uses it has. */
+enum { MEMLORD_I_ATTACH_USE, MEMLORD_I_ATTACH_FREE, MEMLORD_I_ATTACH_MOVE };
+
+/* Records a fence on a live block, in place of an earlier one of its queue; unless that is all,
+   frees the block, and *chain is what to ask. After an error the fence is still the caller's.
+   NULL: none but the uses it has. */
 static memlord_result memlord_i_fence_attach(memlord *lord, memlord_i_thread *t, memlord_device d,
-                                             uint64_t key, memlord_i_fence *f, int end,
+                                             uint64_t key, memlord_i_fence *f, int why,
                                              memlord_i_entry *gone, memlord_i_fence **chain) {
     memlord_i_spot spot;
     memlord_i_side *unused, *side;
@@ -10100,7 +10120,7 @@ static memlord_result memlord_i_fence_attach(memlord *lord, memlord_i_thread *t,
         memlord_i_free(lord, unused, sizeof *unused);
         r = MEMLORD_E_UNKNOWN;
     }
-    if (r == MEMLORD_E_UNKNOWN && end) (void)memlord_i_unknown(lord, d);
+    if (r == MEMLORD_E_UNKNOWN && why) (void)memlord_i_unknown(lord, d);
     if (r) return r;
     side = memlord_i_side_of(spot.entry->word2);
     refs = memlord_i_refs_of(spot.entry->word1, spot.entry->word2);
@@ -10115,7 +10135,7 @@ static memlord_result memlord_i_fence_attach(memlord *lord, memlord_i_thread *t,
         f->sibling = side->fences;
         side->fences = f;
     }
-    if (end) {
+    if (why) {
         *gone = *spot.entry;
         gone->word2 = side->word2;
         gone->key = key;
@@ -10124,7 +10144,7 @@ static memlord_result memlord_i_fence_attach(memlord *lord, memlord_i_thread *t,
     memlord_i_spot_leave(t, &spot);
     memlord_i_free(lord, unused, sizeof *unused);
     memlord_i_fences_widow(lord, old);
-    if (end && refs > 1)
+    if (why == MEMLORD_I_ATTACH_FREE && refs > 1) /* views move along */
         memlord_i_stat_add(lord, MEMLORD_I_SLOT(gone->word1), MEMLORD_I_STAT_freed_while_shared, 1);
     return MEMLORD_OK;
 }
@@ -10361,7 +10381,7 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
         memlord_i_free(lord, side, sizeof *side);
         return r;
     }
-    r = memlord_i_fence_attach(lord, t, from, from_key, f, 1, &e, chain);
+    r = memlord_i_fence_attach(lord, t, from, from_key, f, MEMLORD_I_ATTACH_MOVE, &e, chain);
     if (r) { /* it went meanwhile */
         memlord_i_unopen(lord, t, slot, key);
         return r;
@@ -17499,16 +17519,17 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
                                                                  const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_cell *cell;
-    memlord_i_cover cover = {NULL, 0, 0};
+    memlord_i_cover cover;
     uint64_t rows;
     uint32_t slot;
     int done = 0;
     memlord_result r = memlord_i_admit(lord, device, storage, bytes, &slot);
+    cover.parts = 0;
     if (r) return memlord_i_drop_lost(lord, r, device, bytes);
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_TICKET)
-        cover = memlord_i_cover_begin(lord, t, slot, bytes);
+        memlord_i_cover_begin(lord, t, slot, bytes, &cover);
     rows = memlord_i_rows_for(lord, t, slot, site);
     cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
     if (cell && t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
@@ -17523,7 +17544,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_thread_put(lord, t);
-    if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
+    if (cover.parts) memlord_i_cover_end(&cover, r == MEMLORD_OK);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, r == MEMLORD_OK, "[alloc] ", device, storage, bytes, site);
     memlord_i_call_end(lord, t, slot, 1);
@@ -18204,24 +18225,25 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_i_thread *t;
-    memlord_i_cover cover = {NULL, 0, 0};
+    memlord_i_cover cover;
     uint64_t rows;
     uint32_t slot;
     int fresh;
     memlord_result r;
+    cover.parts = 0;
     if (!lord) return MEMLORD_OK;
     r = memlord_i_admit(lord, device, storage, bytes, &slot);
     if (r) return memlord_i_drop_lost(lord, r, device, bytes);
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->open_tickets) cover = memlord_i_cover_begin(lord, t, slot, bytes);
+    if (t->open_tickets) memlord_i_cover_begin(lord, t, slot, bytes, &cover);
     rows = memlord_i_rows_for(lord, t, slot, site);
     r = memlord_i_track(lord, t, slot, storage, bytes, rows, &fresh);
     if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
     if (r == MEMLORD_OK && fresh)
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_thread_put(lord, t);
-    if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK && fresh);
+    if (cover.parts) memlord_i_cover_end(&cover, r == MEMLORD_OK && fresh);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, r == MEMLORD_OK && fresh, "[alloc] ", device, storage, bytes, site);
     memlord_i_call_end(lord, t, slot, 1);
@@ -18287,10 +18309,11 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
                                                const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_entry e;
-    memlord_i_cover cover = {NULL, 0, 0};
+    memlord_i_cover cover;
     uint64_t rows = 0;
     uint32_t state, slot;
     memlord_result r;
+    cover.parts = 0;
     if (!lord) return MEMLORD_OK;
     if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (new_storage && bytes > MEMLORD_I_BYTES_MAX) return MEMLORD_E_INVALID;
@@ -18317,7 +18340,7 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
         r = MEMLORD_E_INVALID;
     } else if (new_storage) {
         if (t->open_tickets && bytes > MEMLORD_I_BYTES(e.word1))
-            cover = memlord_i_cover_begin(lord, t, slot, bytes - MEMLORD_I_BYTES(e.word1));
+            memlord_i_cover_begin(lord, t, slot, bytes - MEMLORD_I_BYTES(e.word1), &cover);
         r = memlord_i_resize(lord, t, &e, new_storage, bytes, site, &rows);
     } else { /* the real call failed: as it was */
         bytes = MEMLORD_I_BYTES(e.word1);
@@ -18328,7 +18351,7 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, new_storage, bytes, rows);
     memlord_i_thread_put(lord, t);
-    if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
+    if (cover.parts) memlord_i_cover_end(&cover, r == MEMLORD_OK);
     if (memlord_i_tells(lord)) {
         memlord_i_tell_from(token->device, e.key);
         memlord_i_tell(lord, r == MEMLORD_OK, "[alloc realloc] ", token->device, new_storage, bytes,
@@ -18513,10 +18536,11 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i
     uint32_t slot;
     uint64_t rows;
     int fresh = 0;
-    memlord_i_cover cover = {NULL, 0, 0};
+    memlord_i_cover cover;
     memlord_result r = memlord_i_slot(lord, b->device, &slot);
+    cover.parts = 0;
     if (r) return r;
-    if (t->open_tickets) cover = memlord_i_cover_begin(lord, t, slot, b->bytes);
+    if (t->open_tickets) memlord_i_cover_begin(lord, t, slot, b->bytes, &cover);
     rows = memlord_i_rows_for(lord, t, slot, site);
     r = track ? memlord_i_track(lord, t, slot, b->storage, b->bytes, rows, &fresh)
               : memlord_i_open(lord, t, slot, b->storage, b->bytes, rows, &fresh);
@@ -18526,7 +18550,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i
         told->blocks++;
         told->bytes += b->bytes;
     }
-    if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK && (fresh || !track));
+    if (cover.parts) memlord_i_cover_end(&cover, r == MEMLORD_OK && (fresh || !track));
     return r;
 }
 
@@ -18651,10 +18675,11 @@ MEMLORD_API MEMLORD_I_COLD memlord_result memlord_move(memlord *lord, memlord_de
                                                        const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_fence *f, *chain = NULL;
-    memlord_i_cover cover = {NULL, 0, 0};
+    memlord_i_cover cover;
     uint32_t slot;
     int waits;
     memlord_result r;
+    cover.parts = 0;
     if (!lord) return fence ? memlord_i_fence_pass(NULL, fence) : MEMLORD_OK;
     if (fence && !fence->done) return MEMLORD_E_INVALID;
     if (!memlord_i_key_valid(from_storage)) return MEMLORD_E_INVALID;
@@ -18670,12 +18695,12 @@ MEMLORD_API MEMLORD_I_COLD memlord_result memlord_move(memlord *lord, memlord_de
         waits = waits || memlord_i_is_used(lord, (uint32_t)from.type, from_storage);
     t = memlord_i_thread_get(lord);
     if (!t) return fence ? memlord_i_fence_pass(NULL, fence) : MEMLORD_OK;
-    if (t->open_tickets) cover = memlord_i_cover_begin(lord, t, slot, bytes);
+    if (t->open_tickets) memlord_i_cover_begin(lord, t, slot, bytes, &cover);
     r = waits ? memlord_i_move_fenced(lord, t, from, from_storage, slot, to_storage, bytes, f, site,
                                   &chain)
               : memlord_i_move(lord, t, from, from_storage, slot, to_storage, bytes, site);
     memlord_i_thread_put(lord, t);
-    if (cover.from) memlord_i_cover_end(&cover, r == MEMLORD_OK);
+    if (cover.parts) memlord_i_cover_end(&cover, r == MEMLORD_OK);
     if (r && f) memlord_i_fence_free(lord, f);
     if (memlord_i_tells(lord)) {
         memlord_i_tell_from(from, from_storage);
@@ -18719,11 +18744,12 @@ static MEMLORD_I_COLD void memlord_i_arena_count(memlord *lord, memlord_i_thread
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
                                              const memlord_site *site) {
     memlord_i_thread *t;
-    memlord_i_cover cover = {NULL, 0, 0};
+    memlord_i_cover cover;
     memlord_i_u64 *arena;
     uint64_t had;
     uint32_t slot;
     memlord_result r;
+    cover.parts = 0;
     if (!lord) return MEMLORD_OK;
     r = memlord_i_admit(lord, device, 1, bytes, &slot);
     if (r) return r;
@@ -18735,13 +18761,13 @@ MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device devic
         if (memlord_i_beyond(lord, slot, bytes) || had + bytes > (uint64_t)1 << 62)
             r = MEMLORD_E_INVALID;
     } while (r == MEMLORD_OK && !memlord_i_u64_cas(arena, &had, had + bytes));
-    if (t->open_tickets && r == MEMLORD_OK) cover = memlord_i_cover_begin(lord, t, slot, bytes);
+    if (t->open_tickets && r == MEMLORD_OK) memlord_i_cover_begin(lord, t, slot, bytes, &cover);
     if (r == MEMLORD_OK) {
         memlord_i_arena_count(lord, t, slot, bytes, 0, site);
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ARENA_ADD, slot, 0, bytes, 0);
     }
     memlord_i_thread_put(lord, t);
-    if (cover.from) memlord_i_cover_end(&cover, 1);
+    if (cover.parts) memlord_i_cover_end(&cover, 1);
     if (r == MEMLORD_OK && memlord_i_tells(lord))
         memlord_i_tell(lord, 1, "[alloc arena] ", device, 0, bytes, site);
     memlord_i_call_end(lord, t, slot, 1);
@@ -18793,7 +18819,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_fenced(memlord *lord, memlord_dev
     if (!f) return MEMLORD_E_NOMEM;
     t = memlord_i_thread_get(lord);
     gone.word1 = 0;
-    r = memlord_i_fence_attach(lord, t, device, storage, f, end, &gone, &chain);
+    r = memlord_i_fence_attach(lord, t, device, storage, f,
+                               end ? MEMLORD_I_ATTACH_FREE : MEMLORD_I_ATTACH_USE, &gone, &chain);
     if (r == MEMLORD_OK && end) {
         memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
                              MEMLORD_I_BYTES(gone.word1));

@@ -122,6 +122,24 @@ static void without_it_the_peak_is_low_by_at_most_its_error(void **state) {
     assert_true(s.peak + s.peak_error >= peak);
 }
 
+static void *reset(void *lord) {
+    memlord_reset((memlord *)lord);
+    return NULL;
+}
+static void nor_by_more_after_a_reset_on_another_thread(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    pthread_t thread;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1000, NULL));
+    assert_int_equal(pthread_create(&thread, NULL, reset, lord), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 10, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    s = stats_of(lord, cpu());
+    assert_true(s.peak <= 1010);
+    assert_true(s.peak + s.peak_error >= 1010);
+}
+
 static void a_wide_peak_is_the_sum_of_the_devices_peaks(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
@@ -273,6 +291,7 @@ int main(void) {
         TEST(with_one_thread_the_peak_is_exact),
         TEST_EXACT(with_the_exact_flag_threads_peak_exactly),
         TEST(without_it_the_peak_is_low_by_at_most_its_error),
+        TEST(nor_by_more_after_a_reset_on_another_thread),
         TEST(a_wide_peak_is_the_sum_of_the_devices_peaks),
         TEST(a_reset_starts_an_epoch),
         TEST(a_free_of_an_older_block_counts_in_the_new_epoch),

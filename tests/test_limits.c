@@ -214,6 +214,19 @@ static void a_free_before_the_commit_leaves_nothing_behind(void **state) {
     reserve(t->lord, cuda(0), 1000);
 }
 
+static void what_one_reservation_has_left_keeps_nothing_of_the_next(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket first, second;
+    limit(t->lord, 1000);
+    first = reserve(t->lord, cuda(0), 100);
+    second = reserve(t->lord, cuda(0), 900);
+    grow(t, cuda(0), 90);
+    grow(t, cuda(0), 900);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    assert_ok(memlord_reserve_commit(t->lord, first));
+    assert_ok(memlord_reserve_commit(t->lord, second));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 10);
+}
 static void eight_reservations_of_a_thread_count_once(void **state) {
     test_case *t = (test_case *)*state;
     memlord_ticket tickets[8];
@@ -824,6 +837,7 @@ int main(void) {
         TEST_FAKES(what_goes_elsewhere_does_not_come_off_it),
         TEST_FAKES(a_free_before_the_commit_leaves_nothing_behind),
         TEST_FAKES(eight_reservations_of_a_thread_count_once),
+        TEST_FAKES(what_one_reservation_has_left_keeps_nothing_of_the_next),
         TEST_FAKES(more_reservations_than_that_are_settled_by_their_commit),
         TEST_FAKES(a_reservation_of_0_bytes_is_good),
         TEST_FAKES(alloc_retry_takes_nothing_from_an_open_reservation),
