@@ -11004,7 +11004,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_look_up(memlord *lord, meml
     if (r) return r;
     stint = memlord_i_stint_of(lord, scope, t);
     if (!stint) return MEMLORD_E_NOMEM;
-    recent->given = given;
+    /* a path met by another split of it has that name: what matches there is not this one */
+    recent->given = origin || !strncmp(scope->name, name, MEMLORD_I_SCOPE_NAME) ? given : NULL;
     recent->parent = t->scope;
     recent->planted = origin != NULL;
     recent->scope = scope;

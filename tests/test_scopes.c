@@ -553,6 +553,25 @@ static void with_many_devices_the_peak_is_the_sum_of_theirs(void **state) {
     assert_int_equal(scope_of(lord, "s").bytes.total, 50);
 }
 
+static void a_name_in_a_buffer_is_no_path_that_was_there_before(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block_info info;
+    char name[8];
+    assert_ok(memlord_scope_begin(lord, "a"));
+    assert_ok(memlord_scope_begin(lord, "b"));
+    assert_ok(memlord_scope_end(lord));
+    assert_ok(memlord_scope_end(lord));
+    strcpy(name, "a/b");
+    assert_ok(memlord_scope_begin(lord, name));
+    assert_ok(memlord_scope_end(lord));
+    strcpy(name, "b");
+    assert_ok(memlord_scope_begin(lord, name));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 8, NULL));
+    assert_ok(memlord_block_find(lord, cpu(), 0x1000, &info));
+    assert_string_equal(info.scope, "b");
+    assert_ok(memlord_scope_end(lord));
+}
+
 static void a_peak_reset_inside_leaves_the_peak_inside(void **state) {
     memlord *lord = test_lord(state);
     open_block(lord, 0x1000, 100 * MIB); /* far from its next publication */
@@ -1710,6 +1729,7 @@ int main(void) {
         TEST(peaks_and_deltas_against_a_model),
         TEST_EXACT(peaks_and_deltas_against_a_model),
         TEST(with_many_devices_the_peak_is_the_sum_of_theirs),
+        TEST(a_name_in_a_buffer_is_no_path_that_was_there_before),
         TEST(a_peak_reset_inside_leaves_the_peak_inside),
         TEST(a_scope_leaves_the_peak_of_the_device_exact),
         TEST(sums_beyond_63_bits_do_not_wrap),
