@@ -5507,15 +5507,32 @@ static void memlord_i_cell_begin(memlord *lord, uint32_t slot, memlord_i_cell *c
     memlord_i_lock_drop(&row->lock);
 }
 
+/* A chunk of cells of sites or tags knows of all publications so far, as if it had been there: or
+   their highs would not count before their first. */
+static MEMLORD_I_COLD void memlord_i_cells_begin(memlord *lord, const memlord_i_thread *t, int book,
+                                                 uint32_t number) {
+    uint32_t n = memlord_i_u32_load_acquire(&lord->row_count[book]);
+    uint32_t i = number & ~(MEMLORD_I_CHUNK - 1), end = i + MEMLORD_I_CHUNK;
+    for (i += !i; i < end && i < n; i++) {
+        memlord_i_row *row = memlord_i_row_at(lord, book, i);
+        memlord_i_lock_take(&row->lock);
+        memlord_i_u64_store(&memlord_i_cell_at(t, book, i)->seen, memlord_i_u64_load(&row->turn));
+        memlord_i_lock_drop(&row->lock);
+    }
+}
+
 /* A thread's cell, made if need be; NULL without memory. Not inside the map. */
 static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord_i_thread *t,
                                                           int book, uint32_t number,
                                                           memlord_i_grab_fn grab) {
     memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
     if (cell) return cell;
-    if (book != MEMLORD_I_DEVICE)
-        return (memlord_i_cell *)memlord_i_book_make(lord, &t->books[book], number, sizeof *cell,
+    if (book != MEMLORD_I_DEVICE) {
+        cell = (memlord_i_cell *)memlord_i_book_make(lord, &t->books[book], number, sizeof *cell,
                                                      grab);
+        if (cell && t != lord->orphan) memlord_i_cells_begin(lord, t, book, number);
+        return cell;
+    }
     cell = (memlord_i_cell *)grab(lord, sizeof *cell);
     if (cell && t != lord->orphan) memlord_i_cell_begin(lord, number, cell);
     memlord_i_ptr_store_release(&t->devices[number], cell); /* pairs with memlord_i_cell_at */

@@ -270,6 +270,19 @@ static void a_retag_takes_the_bytes_along(void **state) {
     assert_int_equal(tag_of(lord, cpu(), "to").allocated, 0);
 }
 
+static void a_tag_first_used_after_a_reset_has_its_peak(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_tag_stat tag;
+    assert_ok(memlord_expect(lord, cpu(), "late", 10));
+    memlord_reset(lord);
+    assert_ok(memlord_tag_begin(lord, "late"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_tag_get(lord, all(), "late", &tag));
+    assert_int_equal(tag.peak, 100);
+}
+
 static void a_retag_is_in_the_peak(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
@@ -376,6 +389,7 @@ int main(void) {
         TEST(a_promise_is_compared_with_what_is_there),
         TEST(a_bad_promise_is_refused),
         TEST(a_retag_takes_the_bytes_along),
+        TEST(a_tag_first_used_after_a_reset_has_its_peak),
         TEST(a_retag_is_in_the_peak),
         TEST(a_retag_to_nothing_unties_it),
         TEST(a_description_with_an_empty_tag_has_none),
