@@ -915,7 +915,7 @@ MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device d
 /* Records that a live storage is used by work the fence stands for (record_stream). A plain
    free or release of it, later, is deferred by itself until all its uses are done. A later
    use on the same queue takes the place of an earlier one.
-   Errors: as free_deferred. */
+   Errors: as free_deferred, but one that is not live is no free, and not counted. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MEMLORD_I_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
@@ -3478,7 +3478,7 @@ typedef struct memlord_i_fence {
     struct memlord_i_fence *previous;
     struct memlord_i_fence *last;    /* a queue's first: its last */
     struct memlord_i_fence *across, *back; /* a queue's first: those of other queues */
-    struct memlord_i_fence *fresh, **fresh_at; /* queued before it was ever asked: others that are */
+    struct memlord_i_fence *fresh, **fresh_at; /* queued before it was asked: others like it */
     uint64_t key, serial;            /* of the pending block */
     uint64_t round;                  /* when it was last asked */
     uint64_t order;                  /* when it was handed over */
@@ -4368,7 +4368,8 @@ static void memlord_i_process_start(void) {
     memlord_i_u32_store(&memlord_i_process.ready, 1);
 }
 
-/* Sets or clears a reason to look around at the end of calls. Seq_cst: see memlord_i_near. */
+/* Sets or clears a reason to look around at the end of calls. Seq_cst: see
+   memlord_i_call_end_far. */
 static void memlord_i_alert(memlord *lord, uint32_t bit, int on) {
     uint32_t seen = memlord_i_u32_load(&lord->alert);
     if ((seen & bit) == (on ? bit : 0)) return;
