@@ -214,7 +214,7 @@
     work on their own blocks, nothing proportional to devices, threads or blocks
     except when a table grows (one of 1024 shards at a time), and while a report reads
     the counters, which stops them all for some tens of microseconds. Memory: about 40
-    to 60 bytes a live block, and 100 KiB or so to begin with; 160 KiB more while a
+    to 60 bytes a live block, and 100 KiB or so to begin with; 300 KiB more while a
     report is written, which shows them as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands that are far from their thresholds cost a
