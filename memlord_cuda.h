@@ -450,23 +450,25 @@ MEMLORD_CUDA_I_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **p
 /* -- stream-ordered frees: what another stream still uses -- */
 
 /* Says that the host is done with a block once `stream` is done with what it was given so far: the
-   block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
-   itself goes back as the host sees fit, to a pool of its own, or by memlord_cuda_free_async after
-   this call. An event is recorded on the stream here; while that is captured, at the end of the
-   capture, if that is wrapped, or before the next wrapped wait for it, or at the first poll after
-   it (of a per-thread default stream: by that thread, or on the legacy default stream, which waits
-   for all of them). Where no event is to be had the block is credited at once;
-   if the stream refused it (destroyed), that is counted in fence_failures. NULL is a no-op.
+   block is pending until then, as by memlord_free_deferred. One of the device's memory, or pinned.
+   Only the books are kept: the memory itself goes back as the host sees fit, to a pool of its own,
+   or by memlord_cuda_free_async after this call. An event is recorded on the stream here; while
+   that is captured, at the end of the capture, if that is wrapped, or before the next wrapped wait
+   for it, or at the first poll after it (of a per-thread default stream: by that thread, or on the
+   legacy default stream, which waits for all of them). Where no event is to be had the block is
+   credited at once; if the stream refused it (destroyed), that is counted in fence_failures. NULL
+   is a no-op.
    Errors: E_UNKNOWN not live, counted. */
 MEMLORD_CUDA_I_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void *ptr,
                                                               cudaStream_t stream,
                                                               const memlord_site *site)
     MEMLORD_CUDA_I_OFF(MEMLORD_OK)
 
-/* Says that a stream other than the one the block was allocated on uses it (PyTorch's
-   record_stream): a free of it, later, leaves it pending until that stream is done with what it was
-   given up to the free (with MEMLORD_FLAG_DEFER up to the next poll, and with a per-thread default
-   stream up to this call). A host that makes the one stream wait for the other does not need it.
+/* Says that a stream other than the one the block was allocated on uses it, or that one uses a
+   pinned block (PyTorch's record_stream): a free of it, later, leaves it pending until that stream
+   is done with what it was given up to the free (with MEMLORD_FLAG_DEFER up to the next poll, and
+   with a per-thread default stream up to this call). A host that makes the one stream wait for the
+   other does not need it.
    Errors: E_UNKNOWN not live; E_NOMEM. */
 MEMLORD_CUDA_I_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                           cudaStream_t stream)
@@ -2122,9 +2124,8 @@ static void memlord_cuda_i_free_begin(memlord *lord, int type, const void *ptr,
     end->key = MEMLORD_KEY(ptr);
     end->handed = NULL;
     if (!lord || !ptr) return;
-    if (type == MEMLORD_DEVICE_CUDA) end->handed = memlord_cuda_i_handed_at(ptr);
-    if (end->handed && memlord_cuda_i_load(end->handed) != end->key) end->handed = NULL;
-    if (end->handed) {
+    if (memlord_cuda_i_load(memlord_cuda_i_handed_at(ptr)) == end->key) {
+        end->handed = memlord_cuda_i_handed_at(ptr);
         memlord_cuda_i_store(end->handed, 0);
         if (memlord_block_find(lord, device, end->key, &info) || info.pending) return;
     }
@@ -2398,6 +2399,7 @@ MEMLORD_API cudaError_t memlord_cuda_host_unregister(memlord *lord, void *ptr,
 
 static cudaError_t memlord_cuda_i_synchronized(memlord *lord, cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
+    (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, MEMLORD_ANY));
     if (lord) memlord_cuda_i_times_read(lord, UINT64_MAX, 0);
     memlord_cuda_i_pool_look(lord, 1);
     return answer;
@@ -2478,13 +2480,23 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
 
 /* -- stream-ordered frees -- */
 
+/* What streams use is the device's, or page-locked memory they copy from or to. */
+static memlord_device memlord_cuda_i_device_of(memlord *lord, const void *ptr) {
+    const memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    memlord_block_info info;
+    return memlord_block_find(lord, pinned, MEMLORD_KEY(ptr), &info) == MEMLORD_OK
+               ? pinned
+               : memlord_device_cuda(0);
+}
+
 MEMLORD_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void *ptr,
                                                        cudaStream_t stream,
                                                        const memlord_site *site) {
     memlord_fence fence;
-    memlord_device device = memlord_device_cuda(0);
+    memlord_device device;
     memlord_result r = MEMLORD_E_NOMEM;
     if (!lord || !ptr) return MEMLORD_OK;
+    device = memlord_cuda_i_device_of(lord, ptr);
     if (memlord_cuda_i_fence_make(lord, ptr, stream, &fence)) {
         memlord_cuda_i_fence *own = (memlord_cuda_i_fence *)fence.user;
         /* now, and not in the ledger's first question, which a deferring one asks later */
@@ -2506,7 +2518,7 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
     if (!memlord_cuda_i_fence_make(lord, ptr, stream, &fence)) return MEMLORD_E_NOMEM;
     own = (memlord_cuda_i_fence *)fence.user;
     memlord_cuda_i_fence_begin(own, own->stream == cudaStreamPerThread);
-    r = memlord_block_use(lord, memlord_device_cuda(0), MEMLORD_KEY(ptr), fence);
+    r = memlord_block_use(lord, memlord_cuda_i_device_of(lord, ptr), MEMLORD_KEY(ptr), fence);
     if (r) memlord_cuda_i_fence_give(own);
     return r;
 }

@@ -74,6 +74,24 @@ static void so_does_the_release_of_one_that_is_no_longer_pending(void **state) {
     cudaGetLastError();
 }
 
+static void a_pinned_block_waits_for_the_copy_that_a_stream_makes_of_it(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    void *staging = NULL, *used = NULL;
+    assert_cuda(memlord_cuda_malloc_host(lord, &staging, 1000, NULL));
+    assert_cuda(memlord_cuda_malloc_host(lord, &used, 200, NULL));
+    fake_stream_work(stream);
+    assert_ok(memlord_cuda_free_on_stream(lord, staging, stream, NULL));
+    assert_ok(memlord_cuda_record_use(lord, used, stream));
+    assert_cuda(memlord_cuda_free_host(lord, used, NULL));
+    assert_int_equal(memlord_pending(lord, pinned()), 1200);
+    assert_cuda(memlord_cuda_stream_synchronize(lord, stream, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_cuda(memlord_cuda_free_host(lord, staging, NULL));
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
+    assert_balanced(lord, all());
+}
+
 /* By a pool of the host's, which hands out the address again. */
 static void a_block_that_comes_again_is_freed_again(void **state) {
     memlord *lord = test_lord(state);
@@ -864,6 +882,7 @@ int main(void) {
         TEST_CUDA(a_free_on_a_stream_pends_until_the_stream_is_done),
         TEST_CUDA(the_release_of_a_pending_block_changes_no_books),
         TEST_CUDA(so_does_the_release_of_one_that_is_no_longer_pending),
+        TEST_CUDA(a_pinned_block_waits_for_the_copy_that_a_stream_makes_of_it),
         TEST_CUDA(a_block_that_comes_again_is_freed_again),
         TEST_CUDA(an_idle_stream_credits_at_once),
         TEST_CUDA(events_are_used_again),
