@@ -214,8 +214,8 @@
     work on their own blocks, nothing proportional to devices, threads or blocks
     except when a table grows (one of 1024 shards at a time), and while a report reads
     the counters, which stops them all for some tens of microseconds. Memory: about 40
-    to 60 bytes a live block, and 100 KiB or so to begin with; 300 KiB more while a
-    report is written, which shows them as MemLord's own.
+    to 60 bytes a live block, and 100 KiB or so to begin with; 270 KiB or so more
+    while a report is written, which shows them as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands that are far from their thresholds cost a
     branch or two a call; near one (within 64 KiB a thread, see counter_batch) every call
@@ -12242,8 +12242,9 @@ typedef struct memlord_i_report {
 
 /* -- what the walk over all blocks is for, beside the largest -- */
 
-/* What is still alive is grouped by who made it. Where there is no room for a group, a smaller one
-   makes way: the largest are found however many there are, and the sum is of all. */
+/* What is still alive is grouped by who made it. Where there is no room for a group, one with fewer
+   bytes than this block makes way: large ones are found however many there are, but one of many
+   small blocks may be told too low then. The sum is of all. */
 static MEMLORD_I_COLD void memlord_i_leak_add(memlord *lord, memlord_i_leaks *leaks,
                                               uint64_t plain, uint32_t slot, uint64_t bytes) {
     uint32_t scope = memlord_i_scope_of(lord, plain);
