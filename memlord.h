@@ -27,7 +27,7 @@
                          >>counters, >>names, >>devices, >>sites, >>events, >>fences, >>blocks,
                          >>parts, >>text, >>log, >>capacity, >>limits, >>bands, >>deferred,
                          >>pollers, >>scopes, >>snapshots, >>reports, >>page, >>formats,
-                         >>retry, >>public; last >>shim
+                         >>calls, >>retry, >>lifecycle, >>public; last >>shim
 
     ---------------------------------------------------------------- >>example ---
 
@@ -16917,571 +16917,13 @@ static void memlord_i_format_write(memlord_i_report *r, memlord_format format) {
 #endif
 }
 
-/* ----------------------------------------------------------------------- >>retry --
-   Owns the way of a request through out-of-memory: attempts, what is tried between them, the
-   pause. Composes limits, deferred and bands. Locks: callbacks for the list of waiters. */
+/* ----------------------------------------------------------------------- >>calls --
+   Owns nothing: the way of a call that records something, from its arguments to its end. Composes
+   the map, the counters, the fences and the bands; the ledger is there. Invariants: a call looks at
+   everything before it changes anything; it has counted before it leaves the map; what may run the
+   host's code (memlord_i_call_end) comes last, nothing held. Locks: none of its own. */
 
-static const memlord_retry memlord_i_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
-
-/* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
-
-/* Reads digits, and with `places` a point and more of them, up to a comma or the end. */
-static MEMLORD_I_COLD const char *memlord_i_read_number(const char *text, int places, double *out) {
-    double value = 0, scale = 1;
-    int digits = 0;
-    for (; *text >= '0' && *text <= '9' && digits < 10; text++, digits++)
-        value = value * 10 + (*text - '0');
-    if (places && *text == '.')
-        for (text++; *text >= '0' && *text <= '9' && digits < 15; text++, digits++)
-            value += (*text - '0') * (scale /= 10);
-    *out = value;
-    return digits && value <= UINT32_MAX && (!*text || *text == ',') ? text : NULL;
-}
-
-/* All of it or, with anything that is not understood, nothing. */
-static MEMLORD_I_COLD memlord_result memlord_i_retry_parse(const char *text, memlord_retry *out) {
-    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
-    memlord_retry read = *out;
-    while (*text) {
-        double value;
-        size_t i = 0;
-        while (i < 4 && strncmp(text, names[i], strlen(names[i]))) i++;
-        if (i == 4) return MEMLORD_E_INVALID;
-        text = memlord_i_read_number(text + strlen(names[i]), i == 3, &value);
-        if (!text) return MEMLORD_E_INVALID;
-        if (i == 0) read.max_retries = (uint32_t)value;
-        if (i == 1) read.initial_ms = (uint32_t)value;
-        if (i == 2) read.max_ms = (uint32_t)value;
-        if (i == 3) read.multiplier = value;
-        if (*text == ',' && !*++text) return MEMLORD_E_INVALID;
-    }
-    if (memlord_retry_check(&read)) return MEMLORD_E_INVALID;
-    *out = read;
-    return MEMLORD_OK;
-}
-
-/* -- waiting -- */
-
-/* Sleeps at most so long; not if `needed` bytes were freed there since `out` was read, and no
-   longer than until another thread has. */
-static MEMLORD_I_COLD void memlord_i_wait_freed(memlord *lord, memlord_i_place *place,
-                                                uint64_t needed, uint64_t out, uint32_t ms) {
-    memlord_i_waiter w, **at;
-    w.place = place;
-    w.needed = needed ? needed : 1;
-    w.out = out;
-    memlord_i_self.busy++;
-    if (memlord_i_event_open(&w.event)) {
-        memlord_i_self.busy--;
-        return;
-    }
-    memlord_i_self.busy--;
-    memlord_i_lock_take(&lord->callbacks_lock);
-    w.next = lord->waiters;
-    lord->waiters = &w;
-    memlord_i_alert(lord, MEMLORD_I_ALERT_WAITER, 1);
-    memlord_i_lock_drop(&lord->callbacks_lock);
-    memlord_i_barrier_all(); /* who has freed without seeing the alert is added up here */
-    if (memlord_i_place_out(lord, place) - w.out < w.needed) memlord_i_event_wait(&w.event, ms);
-    memlord_i_lock_take(&lord->callbacks_lock);
-    for (at = &lord->waiters; *at != &w;) at = &(*at)->next;
-    *at = w.next;
-    if (!lord->waiters) memlord_i_alert(lord, MEMLORD_I_ALERT_WAITER, 0);
-    memlord_i_lock_drop(&lord->callbacks_lock);
-    memlord_i_event_close(&w.event);
-}
-
-/* -- a request -- */
-
-typedef struct memlord_i_request {
-    memlord *lord;
-    memlord_i_place *place;
-    uint32_t slot;
-    uint64_t bytes;
-    const memlord_site *site;
-    const memlord_retry *policy;
-    memlord_ticket ticket;
-    uint64_t out; /* what had been freed there before the attempt */
-} memlord_i_request;
-
-/* Holds the bytes under the limit, if need be after what can be done at once. */
-static MEMLORD_I_COLD memlord_result memlord_i_request_hold(memlord_i_request *q) {
-    memlord *lord = q->lord;
-    memlord_device d = memlord_i_device_at(lord, q->slot)->device;
-    memlord_result r = MEMLORD_E_LIMIT;
-    uint64_t reclaimed;
-    int round;
-    for (round = 0; round < 3 && r == MEMLORD_E_LIMIT; round++) {
-        if (round == 1 && !memlord_i_retire(lord, d)) continue;
-        if (round == 2 && memlord_i_collect(lord, q->slot, MEMLORD_REASON_LIMIT, q->bytes,
-                                            &reclaimed))
-            break;
-        r = memlord_i_reserve(lord, q->place, q->bytes, &q->ticket);
-    }
-    return r;
-}
-
-/* Records what was allocated, off the request's own ticket. What the map has no room for is
-   counted as dropped; the memory is there all the same. */
-static MEMLORD_I_COLD void memlord_i_request_record(memlord_i_request *q, uint64_t storage) {
-    memlord_i_thread *t = memlord_i_thread_get(q->lord);
-    if (t && t != q->lord->orphan) {
-        t->retrying = q->ticket;
-        memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 1);
-    }
-    if (t) memlord_i_thread_put(q->lord, t);
-    (void)memlord_alloc(q->lord, memlord_i_device_at(q->lord, q->slot)->device, storage, q->bytes,
-                        q->site);
-}
-
-/* Keeps what the last failure was, for reports, and says it. */
-static MEMLORD_I_COLD void memlord_i_request_failed(memlord_i_request *q, int oom) {
-    memlord *lord = q->lord;
-    memlord_i_device *device = memlord_i_device_at(lord, q->slot);
-    uint64_t now = memlord_i_clock(lord), live = memlord_i_place_live(lord, q->place);
-    const memlord_site *site = memlord_i_site_kept(lord, q->site);
-    memlord_i_sample_old(lord, q->place);
-    if (oom) {
-        memlord_i_stat_add(lord, q->slot, MEMLORD_I_STAT_oom_failures, 1);
-        memlord_i_place *place = memlord_i_place_take(lord, q->slot);
-        place->failing = 1;
-        device->oom.bytes = q->bytes;
-        device->oom.live = live;
-        device->oom.used = place->sample.known ? place->sample.used : UINT64_MAX;
-        device->oom.site = site;
-        device->oom.at = now ? now : 1;
-        memlord_i_lock_drop(&place->lock);
-    }
-    memlord_i_log_explain(lord, oom ? "[oom] " : "[limit] ", device->device, q->bytes);
-}
-
-/* Between two attempts. */
-static MEMLORD_I_COLD void memlord_i_request_relieve(memlord_i_request *q, uint32_t attempt) {
-    memlord *lord = q->lord;
-    uint64_t reclaimed;
-    uint32_t ms = memlord_retry_backoff(q->policy, attempt);
-    memlord_i_sample_old(lord, q->place);
-    (void)memlord_i_retire(lord, memlord_i_device_at(lord, q->slot)->device);
-    (void)memlord_i_collect(lord, q->slot, MEMLORD_REASON_OOM, q->bytes, &reclaimed);
-    if (q->policy->sleep_ms)
-        q->policy->sleep_ms(q->policy->user, ms);
-    else if (ms)
-        memlord_i_wait_freed(lord, q->place, q->bytes, q->out, ms);
-}
-
-/* The attempts, under a ticket. A storage no ledger could keep is no allocation. */
-static MEMLORD_I_COLD memlord_result memlord_i_request_try(memlord_i_request *q, memlord_try_fn fn,
-                                                           void *user, uint64_t *storage) {
-    uint32_t attempt;
-    int answer = 1;
-    for (attempt = 0;; attempt++) {
-        *storage = 0;
-        if (attempt) memlord_i_stat_add(q->lord, q->slot, MEMLORD_I_STAT_retries, 1);
-        q->out = memlord_i_place_out(q->lord, q->place);
-        answer = fn(user, q->bytes, storage);
-        if (!answer && memlord_i_key_valid(*storage)) break;
-        memlord_i_stat_add(q->lord, q->slot, MEMLORD_I_STAT_oom_attempts, 1);
-        memlord_i_note_other(q->lord, MEMLORD_EVENT_OOM, q->slot, 0, q->bytes);
-        if (answer < 0 || attempt == q->policy->max_retries) {
-            *storage = 0;
-            return MEMLORD_E_OOM;
-        }
-        memlord_i_request_relieve(q, attempt);
-    }
-    if (attempt) memlord_i_stat_add(q->lord, q->slot, MEMLORD_I_STAT_recoveries, 1);
-    memlord_i_lock_take(&q->place->lock);
-    q->place->failing = 0;
-    memlord_i_lock_drop(&q->place->lock);
-    return MEMLORD_OK;
-}
-
-/* ----------------------------------------------------------------------- >>public --
-   The functions of the API: check, dispatch. A NULL ledger is answered first. */
-
-MEMLORD_API memlord_format memlord_format_for(const char *path) {
-    size_t n = path ? strlen(path) : 0, best = 0;
-    int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest: .trace.json is no .json */
-        const char *suffix = memlord_i_format_suffixes[i];
-        size_t length = strlen(suffix);
-        if (length <= best || n <= length || path[n - length - 1] != '.') continue;
-        if (strcmp(path + n - length, suffix)) continue;
-        best = length;
-        found = i;
-    }
-    return (memlord_format)found;
-}
-
-MEMLORD_API const char *memlord_result_text(memlord_result result) {
-    static const char *const texts[] = {
-#define MEMLORD_I_X(name, text) text,
-        MEMLORD_I_RESULTS(MEMLORD_I_X)
-#undef MEMLORD_I_X
-    };
-    return (unsigned)result < MEMLORD_RESULT_COUNT ? texts[result] : "not a result";
-}
-
-/* -- lifecycle -- */
-
-MEMLORD_API void memlord_os_allocator(memlord_allocator *out) {
-    if (!out) return;
-    out->alloc = memlord_i_os_alloc;
-    out->free = memlord_i_os_free;
-    out->user = NULL;
-}
-
-/* MEMLORD_RETRY and MEMLORD_POLL_INTERVAL_MS; what is not understood is said, and left alone. */
-static MEMLORD_I_COLD void memlord_i_configure_env(memlord *lord) {
-    char value[128];
-    double ms;
-    int set = memlord_i_env("MEMLORD_RETRY", value, sizeof value);
-    if (set < 0 || (set && memlord_i_retry_parse(value, &lord->retry)))
-        memlord_i_log(lord, MEMLORD_LOG_WARNING,
-                      "[retry] MEMLORD_RETRY is not like max=5,initial_ms=50,multiplier=1.5,"
-                      "max_ms=2000, or initial_ms (50) is over max_ms (2000): ignored");
-    set = memlord_i_env("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
-    if (!set) return;
-    if (set > 0 && memlord_i_read_number(value, 0, &ms) && !strchr(value, ',') &&
-        ms >= MEMLORD_I_POLL_LEAST) {
-        memlord_i_u32_store(&lord->poll_ms, (uint32_t)ms);
-        lord->poll_fixed = 1;
-    } else {
-        memlord_i_log(lord, MEMLORD_LOG_WARNING,
-                      "[poller] MEMLORD_POLL_INTERVAL_MS is not a number of at least 10: ignored");
-    }
-}
-
-static MEMLORD_I_COLD void memlord_i_configure(memlord *lord, const memlord_desc *desc) {
-    char value[16];
-    int debug = 0, book;
-    lord->logger = desc->logger;
-    lord->clock = desc->clock;
-    lord->batch = desc->flags & MEMLORD_FLAG_EXACT ? 0
-                  : desc->counter_batch           ? desc->counter_batch
-                                                  : 65536;
-    if (lord->batch > MEMLORD_I_BYTES_MAX) lord->batch = MEMLORD_I_BYTES_MAX;
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV) &&
-        memlord_i_env("MEMLORD_DEBUG", value, sizeof value) > 0)
-        debug = strcmp(value, "0") != 0;
-    lord->log_level = debug ? MEMLORD_LOG_TRACE : MEMLORD_LOG_INFO;
-    if (debug && !lord->logger.fn) lord->logger.fn = memlord_i_log_stderr;
-    if (desc->flags & MEMLORD_FLAG_SITES) lord->hooks.v |= MEMLORD_I_HOOK_SITES;
-    if (debug) lord->hooks.v |= MEMLORD_I_HOOK_TRACE;
-    lord->ticking = !lord->clock.fn && memlord_i_ticks_steady();
-    lord->started = memlord_i_clock(lord);
-    lord->started_stamp = memlord_i_stamp(lord);
-    lord->started_wall = memlord_i_wall_now();
-    for (book = 0; book < MEMLORD_I_BOOKS; book++) lord->row_count[book].v = 1;
-    lord->reservation_count.v = lord->balance_count.v = lord->scope_count.v = 1;
-    lord->crew.v = 4;
-    lord->flags = desc->flags;
-    lord->host.lord = lord;
-    lord->host.device = memlord_device_cpu();
-    lord->source[MEMLORD_DEVICE_CPU].fn = memlord_i_cpu_source;
-    lord->source[MEMLORD_DEVICE_CPU].user = lord;
-    if (!(desc->flags & MEMLORD_FLAG_NO_STRATEGY))
-        lord->strategy.v = (void *)(uintptr_t)&memlord_i_default_strategy;
-    lord->retry = memlord_i_default_retry;
-    lord->poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
-    if (lord->poll_ms.v < MEMLORD_I_POLL_LEAST) lord->poll_ms.v = MEMLORD_I_POLL_LEAST;
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) memlord_i_configure_env(lord);
-    lord->next_id.v = MEMLORD_I_ID_FIRST;
-}
-
-/* Everything of a ledger but the registry; NULL without memory. */
-static MEMLORD_I_COLD memlord *memlord_i_make(const memlord_desc *desc,
-                                              const memlord_allocator *allocator) {
-    memlord *lord;
-    memlord_i_self.busy++;
-    lord = (memlord *)allocator->alloc(allocator->user, sizeof *lord);
-    memlord_i_self.busy--;
-    if (!lord) return NULL;
-    memset(lord, 0, sizeof *lord);
-    lord->allocator = *allocator;
-    lord->own_bytes.v = sizeof *lord;
-    memlord_i_configure(lord, desc);
-    lord->orphan = (memlord_i_thread *)memlord_i_alloc(lord, sizeof *lord->orphan);
-    if (lord->orphan) return lord;
-    memlord_i_regions_end(lord);
-    allocator->free(allocator->user, lord, sizeof *lord);
-    return NULL;
-}
-
-/* Makes the ledger known: to fork, to threads that end, to memlord_destroy. */
-static MEMLORD_I_COLD void memlord_i_register(memlord *lord) {
-    memlord_i_lock_take(&memlord_i_process.lock);
-    memlord_i_process_start();
-    lord->generation = memlord_i_u64_add(&memlord_i_process.generation, 1) + 1;
-    memlord_i_thread_start(lord, lord->orphan);
-    memlord_i_special(lord->orphan, MEMLORD_I_SPECIAL_ORPHAN, 1);
-    lord->next = memlord_i_process.ledgers;
-    lord->back = &memlord_i_process.ledgers;
-    if (lord->next) lord->next->back = &lord->next;
-    memlord_i_process.ledgers = lord;
-    memlord_i_lock_drop(&memlord_i_process.lock);
-}
-
-/* What a description asks for beyond the ledger itself. */
-static MEMLORD_I_COLD memlord_result memlord_i_furnish(memlord *lord, const memlord_desc *desc) {
-    memlord_result r = memlord_i_name(lord, desc->proc_root, &lord->cpu.root);
-    if (r == MEMLORD_OK) r = memlord_i_name(lord, desc->output_dir, &lord->output_dir);
-    if (r == MEMLORD_OK) r = memlord_i_name(lord, desc->labels, &lord->labels);
-    if (r == MEMLORD_OK && desc->event_capacity)
-        r = memlord_events_start(lord, desc->event_capacity);
-    if (r == MEMLORD_OK && desc->snapshot_ms) r = memlord_snapshots_start(lord, desc->snapshot_ms);
-    return r;
-}
-
-MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
-    memlord_desc plain;
-    memlord_allocator allocator;
-    memlord_result r;
-    if (!out) return MEMLORD_E_INVALID;
-    *out = NULL;
-    memset(&plain, 0, sizeof plain);
-    if (!desc) desc = &plain;
-    allocator = desc->allocator;
-    if (!allocator.alloc != !allocator.free) return MEMLORD_E_INVALID;
-    if (!allocator.alloc) memlord_os_allocator(&allocator);
-    *out = memlord_i_make(desc, &allocator);
-    if (!*out) return MEMLORD_E_NOMEM;
-    memlord_i_register(*out);
-    r = memlord_i_furnish(*out, desc);
-    if (r == MEMLORD_OK) return r;
-    memlord_destroy(*out);
-    *out = NULL;
-    return r;
-}
-
-static MEMLORD_I_COLD int memlord_i_visit_leak(memlord *lord, const memlord_i_entry *e,
-                                               void *user) {
-    memlord_i_leak_add(lord, (memlord_i_leaks *)user,
-                       memlord_i_word2_of(e->word2) & MEMLORD_I_ROWS_MASK, MEMLORD_I_SLOT(e->word1),
-                       MEMLORD_I_BYTES(e->word1));
-    return 0;
-}
-/* "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12"; without a place, of what
-   the other lines do not tell. */
-static MEMLORD_I_COLD void memlord_i_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
-                                              const memlord_i_leak *leak) {
-    char line[512];
-    memlord_i_out o;
-    memlord_i_out_buffer(&o, line, sizeof line);
-    memlord_i_puts(&o, leak ? "[destroy]   " : "[destroy]   and ");
-    memlord_i_put_bytes(&o, bytes);
-    memlord_i_puts(&o, " in ");
-    memlord_i_put_u64(&o, blocks);
-    memlord_i_puts(&o, leak ? " blocks: " : " blocks more");
-    if (leak) memlord_i_put_leak(&o, lord, leak);
-    (void)memlord_i_out_end(&o, sizeof line);
-    memlord_i_log(lord, MEMLORD_LOG_INFO, line);
-}
-/* Where the blocks that are left come from, if that is known of any. */
-static MEMLORD_I_COLD void memlord_i_log_leaks_by(memlord *lord) {
-    memlord_i_leaks *leaks;
-    memlord_i_query all;
-    size_t i;
-    if (memlord_i_rows(lord, MEMLORD_I_SITE) + memlord_i_rows(lord, MEMLORD_I_TAG) == 2) return;
-    leaks = (memlord_i_leaks *)memlord_i_alloc(lord, sizeof *leaks);
-    if (!leaks) return;
-    memset(&all, 0, sizeof all);
-    all.sel = memlord_device_all();
-    memlord_i_visit(lord, &all, memlord_i_visit_leak, leaks);
-    memlord_i_leaks_sort(leaks, 10);
-    for (i = 0; i < leaks->lines; i++) {
-        const memlord_i_leak *leak = &leaks->at[i];
-        leaks->sum.bytes -= leak->bytes;
-        leaks->sum.blocks -= leak->blocks;
-        memlord_i_log_leak(lord, leak->bytes, leak->blocks, leak);
-    }
-    if (leaks->sum.blocks) memlord_i_log_leak(lord, leaks->sum.bytes, leaks->sum.blocks, NULL);
-    memlord_i_free(lord, leaks, sizeof *leaks);
-}
-
-static MEMLORD_I_COLD void memlord_i_log_leaks(memlord *lord) {
-    char line[128];
-    memlord_i_out o;
-    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
-    uint64_t blocks = 0;
-    if (lord->log_level < MEMLORD_LOG_INFO || !lord->logger.fn) return;
-    for (i = 1; i < n; i++) {
-        memlord_stats s;
-        memlord_i_stats(lord, i, &s);
-        if (!s.live_blocks && !s.allocated) continue;
-        blocks += s.live_blocks;
-        memlord_i_out_buffer(&o, line, sizeof line);
-        memlord_i_puts(&o, "[destroy] ");
-        memlord_i_put_device(&o, memlord_i_device_at(lord, i)->device);
-        memlord_i_puts(&o, " still holds ");
-        memlord_i_put_bytes(&o, s.allocated);
-        memlord_i_puts(&o, " in ");
-        memlord_i_put_u64(&o, s.live_blocks);
-        memlord_i_puts(&o, " blocks");
-        if (s.pending) memlord_i_put_labelled(&o, ", pending ", s.pending);
-        (void)memlord_i_out_end(&o, sizeof line);
-        memlord_i_log(lord, MEMLORD_LOG_INFO, line);
-    }
-    if (blocks) memlord_i_log_leaks_by(lord);
-}
-
-/* Drops the fences of all blocks: nobody will ask them any more, and who seems to be asking one
-   has left it by longjmp. */
-static int memlord_i_visit_fences(memlord *lord, const memlord_i_entry *e, void *user) {
-    memlord_i_fence *f = e->word2 & 1 ? memlord_i_side_of(e->word2)->fences : NULL, *g;
-    (void)user;
-    for (g = f; g; g = g->sibling)
-        g->state = g->answered ? MEMLORD_I_FENCE_DONE : MEMLORD_I_FENCE_USE;
-    memlord_i_fences_widow(lord, f);
-    if (f) memlord_i_side_of(e->word2)->fences = NULL;
-    return 0;
-}
-static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
-    memlord_i_query all;
-    int round = 0;
-    memset(&all, 0, sizeof all);
-    all.sel = memlord_device_all();
-    while (memlord_i_u64_load(&lord->fences) && round++ < 1000) { /* drops may defer frees */
-        memset(lord->queues, 0, sizeof lord->queues);
-        memset(lord->queues_used, 0, sizeof lord->queues_used);
-        lord->fresh = lord->chosen = NULL;
-        memlord_i_u64_store(&lord->queued, 0);
-        memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
-        memlord_i_fences_drain(lord);
-    }
-}
-
-MEMLORD_API void memlord_destroy(memlord *lord) {
-    const memlord_i_saver *saver;
-    memlord_i_thread *t;
-    memlord_allocator allocator;
-    uint32_t i;
-    if (!lord || lord == memlord_i_ptr_load(&memlord_i_process.global)) return;
-    memlord_i_pollers_end(lord);
-    memlord_snapshots_stop(lord);
-    saver = (const memlord_i_saver *)memlord_i_ptr_load_acquire(&lord->saver);
-    if (saver) saver->end(lord);
-    memlord_i_log_leaks(lord);
-    memlord_i_fences_end(lord);
-    memlord_i_strategy_swap(lord, NULL);
-    memlord_i_cpu_close(&lord->cpu);
-    memlord_i_lock_take(&memlord_i_process.lock);
-    while (memlord_i_process.saving == lord) {
-        memlord_i_lock_drop(&memlord_i_process.lock);
-        memlord_i_yield();
-        memlord_i_lock_take(&memlord_i_process.lock);
-    }
-    *lord->back = lord->next;
-    if (lord->next) lord->next->back = lord->back;
-    t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
-    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) memlord_i_thread_unchain(t);
-    memlord_i_lock_drop(&memlord_i_process.lock);
-    if (memlord_i_self.generation == lord->generation) memlord_i_self.generation = 0;
-
-    for (i = 0; i < MEMLORD_I_SHARDS; i++)
-        memlord_i_table_free(lord, lord->shards[i].table, lord->shards[i].size,
-                             lord->shards[i].shift);
-    t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
-    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
-        memlord_i_book_end(lord, &t->books[MEMLORD_I_SITE], sizeof(memlord_i_cell));
-        memlord_i_book_end(lord, &t->books[MEMLORD_I_TAG], sizeof(memlord_i_cell));
-        memlord_i_known_end(lord, t);
-        memlord_i_nest_end(lord, t);
-    }
-    memlord_i_scopes_end(lord);
-    memlord_i_book_end(lord, &lord->births, sizeof(memlord_i_birth));
-    for (i = 0; i < MEMLORD_I_BOOKS; i++)
-        memlord_i_book_end(lord, &lord->rows[i], sizeof(memlord_i_row));
-    memlord_i_book_end(lord, &lord->reservations, sizeof(memlord_i_reservation));
-    memlord_i_book_end(lord, &lord->balances, sizeof(memlord_i_balance));
-    memlord_i_rings_end(lord);
-    memlord_i_snapshots_close(lord);
-    memlord_i_index_end(lord);
-    memlord_i_names_end(lord);
-    memlord_i_regions_end(lord); /* what is left is in there */
-    allocator = lord->allocator;
-    memlord_i_self.busy++;
-    allocator.free(allocator.user, lord, sizeof *lord);
-    memlord_i_self.busy--;
-}
-
-MEMLORD_API memlord *memlord_global(void) {
-    memlord_i_ptr *global = &memlord_i_process.global;
-    memlord *lord = (memlord *)memlord_i_ptr_load_acquire(global), *made = NULL;
-    if (MEMLORD_I_LIKELY(lord)) return lord;
-    if (memlord_create(NULL, &made) != MEMLORD_OK) return NULL;
-    memlord_i_lock_take(&memlord_i_process.lock);
-    lord = (memlord *)memlord_i_ptr_load(global);
-    if (!lord) memlord_i_ptr_store_release(global, lord = made); /* pairs with the load above */
-    memlord_i_lock_drop(&memlord_i_process.lock);
-    if (lord != made) memlord_destroy(made);
-    return lord;
-}
-
-/* -- devices -- */
-
-static int memlord_i_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
-/* The rest of text after a word, any case; NULL if it does not begin with it. */
-static const char *memlord_i_after(const char *text, const char *word) {
-    while (*word && memlord_i_lower(*text) == *word) text++, word++;
-    return *word ? NULL : text;
-}
-
-MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device *out) {
-    int type;
-    if (!text || !out) return MEMLORD_E_INVALID;
-    if (memlord_i_after(text, "all") && !memlord_i_after(text, "all")[0]) {
-        *out = memlord_device_all();
-        return MEMLORD_OK;
-    }
-    for (type = 0; type < MEMLORD_I_TYPES; type++) {
-        const char *rest = memlord_i_after(text, memlord_i_type_names[type]);
-        int index = 0;
-        if (!rest) continue;
-        if (!*rest) {
-            *out = memlord_device_make(type, type <= MEMLORD_DEVICE_MAPPED ? 0 : MEMLORD_ANY);
-            return MEMLORD_OK;
-        }
-        if (*rest == ':') rest++;
-        if (!*rest) return MEMLORD_E_INVALID;
-        for (; *rest >= '0' && *rest <= '9' && index <= INT16_MAX; rest++)
-            index = index * 10 + (*rest - '0');
-        if (*rest || index > INT16_MAX) return MEMLORD_E_INVALID;
-        *out = memlord_device_make(type, index);
-        return MEMLORD_OK;
-    }
-    return MEMLORD_E_INVALID;
-}
-
-MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap) {
-    memlord_i_out o;
-    memlord_i_out_buffer(&o, buf, cap);
-    memlord_i_put_device(&o, device);
-    return memlord_i_out_end(&o, cap);
-}
-
-MEMLORD_API memlord_result memlord_device_label(memlord *lord, memlord_device device,
-                                                const char *text) {
-    uint32_t slot;
-    const char *kept;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = memlord_i_slot(lord, device, &slot);
-    if (r) return r;
-    r = memlord_i_name(lord, text && *text ? text : NULL, &kept);
-    if (r) return r;
-    memlord_i_ptr_store_release(&memlord_i_device_at(lord, slot)->label, (void *)(uintptr_t)kept);
-    return MEMLORD_OK;
-}
-
-MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
-    uint32_t i, n;
-    if (!lord) return 0;
-    n = memlord_i_rows(lord, MEMLORD_I_DEVICE) - 1;
-    for (i = 0; i < n && i < cap && out; i++) out[i] = memlord_i_device_at(lord, i + 1)->device;
-    return n;
-}
-
-/* -- track: storages -- */
+/* -- storages -- */
 
 /* What every call that records a block checks first. Out of our own allocator call no device may
    be made, as that allocates: such a call passes through, and asks for a thread next. */
@@ -17532,43 +16974,70 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_crowded(memlord *lord, memlo
     return MEMLORD_E_NOMEM;
 }
 
+/* A call that is not plain: whose it is, the device it opens on, the reservations it comes off. */
+typedef struct memlord_i_call {
+    memlord_i_thread *t;
+    uint32_t slot;
+    memlord_i_cover cover;
+} memlord_i_call;
+
+/* 0: it passes through, being made inside our own allocator call. */
+static MEMLORD_I_HOT int memlord_i_call_open(memlord *lord, memlord_i_call *call) {
+    call->t = memlord_i_thread_get(lord);
+    call->cover.parts = 0;
+    return call->t != NULL;
+}
+/* So much is about to be recorded. */
+static MEMLORD_I_HOT void memlord_i_call_cover(memlord *lord, memlord_i_call *call,
+                                               uint64_t bytes) {
+    if (memlord_i_u32_load(&call->t->special) & MEMLORD_I_SPECIAL_TICKET)
+        memlord_i_cover_begin(lord, call->t, call->slot, bytes, &call->cover);
+}
+/* It was recorded, or not; from here on nothing is held. */
+static MEMLORD_I_HOT memlord_result memlord_i_call_close(memlord *lord, memlord_i_call *call,
+                                                         memlord_result r, int did,
+                                                         const char *verb,
+                                                         const memlord_block *block,
+                                                         const memlord_site *site) {
+    memlord_i_thread_put(lord, call->t);
+    if (call->cover.parts) memlord_i_cover_end(&call->cover, did);
+    if (memlord_i_tells(lord))
+        memlord_i_tell(lord, did, verb, block->device, block->storage, block->bytes, site);
+    memlord_i_call_end(lord, call->t, call->slot, 1);
+    return r;
+}
+
 /* Every alloc that is not plain: with rows, with an error, on a new shard, for a new device. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
                                                                  memlord_device device,
                                                                  uint64_t storage, uint64_t bytes,
                                                                  const memlord_site *site) {
-    memlord_i_thread *t;
+    memlord_i_call call;
+    memlord_block block;
     memlord_i_cell *cell;
-    memlord_i_cover cover;
     uint64_t rows;
-    uint32_t slot;
     int done = 0;
-    memlord_result r = memlord_i_admit(lord, device, storage, bytes, &slot);
-    cover.parts = 0;
+    memlord_result r = memlord_i_admit(lord, device, storage, bytes, &call.slot);
     if (r) return memlord_i_drop_lost(lord, r, device, bytes);
-    t = memlord_i_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    if (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_TICKET)
-        memlord_i_cover_begin(lord, t, slot, bytes, &cover);
-    rows = memlord_i_rows_for(lord, t, slot, site);
-    cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    if (cell && t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
-        done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, rows, 0);
+    if (!memlord_i_call_open(lord, &call)) return MEMLORD_OK;
+    memlord_i_call_cover(lord, &call, bytes);
+    rows = memlord_i_rows_for(lord, call.t, call.slot, site);
+    cell = memlord_i_cell_at(call.t, MEMLORD_I_DEVICE, call.slot);
+    if (cell && call.t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
+        done = memlord_i_open_near(lord, call.t, call.slot, cell, storage, bytes, rows, 0);
     if (MEMLORD_I_LIKELY(done)) {
-        if (rows & MEMLORD_I_ROWS_MASK) memlord_i_count_rows(lord, t, rows, bytes, 1);
-        memlord_i_leave(t);
-        if (done == 2) r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
+        if (rows & MEMLORD_I_ROWS_MASK) memlord_i_count_rows(lord, call.t, rows, bytes, 1);
+        memlord_i_leave(call.t);
+        if (done == 2) r = memlord_i_open_crowded(lord, call.t, call.slot, storage, bytes);
     } else {
-        r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
+        r = memlord_i_open_far(lord, call.t, call.slot, storage, bytes, rows);
     }
     if (r == MEMLORD_OK)
-        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
-    memlord_i_thread_put(lord, t);
-    if (cover.parts) memlord_i_cover_end(&cover, r == MEMLORD_OK);
-    if (memlord_i_tells(lord))
-        memlord_i_tell(lord, r == MEMLORD_OK, "[alloc] ", device, storage, bytes, site);
-    memlord_i_call_end(lord, t, slot, 1);
-    return r;
+        memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ALLOC, call.slot, storage, bytes, rows);
+    block.device = device;
+    block.storage = storage;
+    block.bytes = bytes;
+    return memlord_i_call_close(lord, &call, r, r == MEMLORD_OK, "[alloc] ", &block, site);
 }
 
 /* An alloc that is plain but for its rows, and not to the first place in a table of one's own, or
@@ -17825,13 +17294,13 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, me
    tags; _next, a slot further. All else is the tail of the function, so that this takes no stack.
    Short, above all: of a ledger that no cache holds every call misses, and how many of those
    misses overlap is how many calls the processor can look ahead. */
-MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
+static MEMLORD_I_HOT memlord_result memlord_i_begin(memlord *lord, memlord_device device,
+                                                    uint64_t storage, uint64_t bytes,
+                                                    const memlord_site *site) {
     memlord_i_thread *t = memlord_i_self.thread;
     uint32_t slot = memlord_i_device_direct(device);
     memlord_i_shard *s;
     memlord_i_entry *e;
-    if (!lord) return MEMLORD_OK;
     if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
                            slot == MEMLORD_I_DIRECT || !memlord_i_key_plain(storage)))
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
@@ -18173,7 +17642,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, meml
     return MEMLORD_OK;
 }
 
-/* As memlord_alloc; only that a handle is not looked for: it is not found where addresses are. */
+/* As memlord_i_begin; only that a handle is not looked for: it is not found where addresses are. */
 static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device device,
                                                   uint64_t storage, int how,
                                                   const memlord_site *site) {
@@ -18215,24 +17684,10 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     return MEMLORD_OK;
 }
 
-MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
-                                        const memlord_site *site) {
-    if (!lord) return MEMLORD_OK;
-    return memlord_i_end(lord, device, storage, MEMLORD_I_FREE, site);
-}
-
-MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
-                                           const memlord_site *site) {
-    if (!lord) return MEMLORD_OK;
-    return memlord_i_end(lord, device, storage, MEMLORD_I_RELEASE, site);
-}
-
-MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
-                                          const memlord_site *site) {
+static MEMLORD_I_COLD memlord_result memlord_i_call_retain(memlord *lord, memlord_device device,
+                                                           uint64_t storage) {
     memlord_i_thread *t;
     memlord_result r;
-    (void)site;
-    if (!lord) return MEMLORD_OK;
     if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
     t = memlord_i_thread_get(lord);
@@ -18242,35 +17697,27 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
     return r;
 }
 
-MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
-    memlord_i_thread *t;
-    memlord_i_cover cover;
+static MEMLORD_I_COLD memlord_result memlord_i_call_track(memlord *lord,
+                                                          const memlord_block *block,
+                                                          const memlord_site *site) {
+    const uint64_t storage = block->storage, bytes = block->bytes;
+    memlord_i_call call;
     uint64_t rows;
-    uint32_t slot;
     int fresh;
-    memlord_result r;
-    cover.parts = 0;
-    if (!lord) return MEMLORD_OK;
-    r = memlord_i_admit(lord, device, storage, bytes, &slot);
-    if (r) return memlord_i_drop_lost(lord, r, device, bytes);
-    t = memlord_i_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    if (t->open_tickets) memlord_i_cover_begin(lord, t, slot, bytes, &cover);
-    rows = memlord_i_rows_for(lord, t, slot, site);
-    r = memlord_i_track(lord, t, slot, storage, bytes, rows, &fresh);
-    if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
-    if (r == MEMLORD_OK && fresh)
-        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
-    memlord_i_thread_put(lord, t);
-    if (cover.parts) memlord_i_cover_end(&cover, r == MEMLORD_OK && fresh);
-    if (memlord_i_tells(lord))
-        memlord_i_tell(lord, r == MEMLORD_OK && fresh, "[alloc] ", device, storage, bytes, site);
-    memlord_i_call_end(lord, t, slot, 1);
-    return r;
+    memlord_result r = memlord_i_admit(lord, block->device, storage, bytes, &call.slot);
+    if (r) return memlord_i_drop_lost(lord, r, block->device, bytes);
+    if (!memlord_i_call_open(lord, &call)) return MEMLORD_OK;
+    memlord_i_call_cover(lord, &call, bytes);
+    rows = memlord_i_rows_for(lord, call.t, call.slot, site);
+    r = memlord_i_track(lord, call.t, call.slot, storage, bytes, rows, &fresh);
+    if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, call.slot, bytes);
+    fresh = fresh && r == MEMLORD_OK;
+    if (fresh)
+        memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ALLOC, call.slot, storage, bytes, rows);
+    return memlord_i_call_close(lord, &call, r, fresh, "[alloc] ", block, site);
 }
 
-/* -- track: realloc -- */
+/* -- realloc -- */
 
 enum { /* memlord_realloc_token.state */
     MEMLORD_I_TOKEN_USED,
@@ -18280,15 +17727,14 @@ enum { /* memlord_realloc_token.state */
     MEMLORD_I_TOKEN_FREED   /* by free_begin, as it had uses */
 };
 
-static memlord_result memlord_i_realloc_begin(memlord *lord, memlord_device device,
+static MEMLORD_I_COLD memlord_result memlord_i_realloc_begin(memlord *lord, memlord_device device,
                                               uint64_t old_storage,
                                               memlord_realloc_token *token) {
     memlord_i_thread *t;
     memlord_i_entry e;
     memlord_result r;
-    if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    if (!token) return MEMLORD_E_INVALID;
     memset(token, 0, sizeof *token);
-    if (!lord) return MEMLORD_OK;
     if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
     token->device = device;
@@ -18314,74 +17760,66 @@ static memlord_result memlord_i_realloc_begin(memlord *lord, memlord_device devi
     memlord_i_thread_put(lord, t);
     return r;
 }
-MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
-                                                 uint64_t old_storage,
-                                                 memlord_realloc_token *token) {
-    memlord_result r = memlord_i_realloc_begin(lord, device, old_storage, token);
-    if (lord && token && memlord_i_tells(lord))
-        memlord_i_tell(lord, token->state == MEMLORD_I_TOKEN_LIVE, "[free realloc] ", device,
-                       old_storage, MEMLORD_I_BYTES(token->word[0]), NULL);
-    return r;
+
+/* The new storage, or the old one again, is recorded on the old one's device. */
+static MEMLORD_I_COLD memlord_result memlord_i_realloc_close(memlord *lord,
+                                                             memlord_realloc_token *token,
+                                                             memlord_block *block,
+                                                             const memlord_site *site) {
+    memlord_i_call call;
+    memlord_i_entry e;
+    uint64_t rows = 0, had = MEMLORD_I_BYTES(token->word[0]);
+    memlord_result r;
+    if (!memlord_i_call_open(lord, &call)) return MEMLORD_OK;
+    e.key = token->storage;
+    e.word1 = token->word[0];
+    e.word2 = token->word[1];
+    call.slot = MEMLORD_I_SLOT(e.word1);
+    if (block->storage && memlord_i_beyond(lord, call.slot, block->bytes)) {
+        token->state = MEMLORD_I_TOKEN_LIVE;
+        r = MEMLORD_E_INVALID;
+    } else if (block->storage) {
+        if (block->bytes > had) memlord_i_call_cover(lord, &call, block->bytes - had);
+        r = memlord_i_resize(lord, call.t, &e, block->storage, block->bytes, site, &rows);
+    } else { /* the real call failed: as it was */
+        block->bytes = had;
+        block->storage = e.key;
+        rows = memlord_i_word2_of(e.word2);
+        r = memlord_i_attach(lord, call.t, &e, e.key, call.slot, had, rows, NULL, 0);
+    }
+    if (r == MEMLORD_OK)
+        memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ALLOC, call.slot, block->storage,
+                           block->bytes, rows);
+    if (memlord_i_tells(lord)) memlord_i_tell_from(token->device, token->storage);
+    return memlord_i_call_close(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", block, site);
 }
 
-MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
-                                               uint64_t new_storage, uint64_t bytes,
-                                               const memlord_site *site) {
-    memlord_i_thread *t;
-    memlord_i_entry e;
-    memlord_i_cover cover;
-    uint64_t rows = 0;
-    uint32_t state, slot;
-    memlord_result r;
-    cover.parts = 0;
-    if (!lord) return MEMLORD_OK;
+static MEMLORD_I_COLD memlord_result memlord_i_realloc_end(memlord *lord,
+                                                           memlord_realloc_token *token,
+                                                           uint64_t new_storage, uint64_t bytes,
+                                                           const memlord_site *site) {
+    memlord_block block;
+    uint32_t state;
     if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (new_storage && bytes > MEMLORD_I_BYTES_MAX) return MEMLORD_E_INVALID;
     state = token->state;
     if (state == MEMLORD_I_TOKEN_USED || state > MEMLORD_I_TOKEN_PASSED ||
         token->word[2] != lord->generation)
         return MEMLORD_E_STATE;
+    token->state = MEMLORD_I_TOKEN_USED;
     if (state == MEMLORD_I_TOKEN_NEW) {
         if (token->device.index < 0) token->device.index = 0;
-        r = new_storage ? memlord_alloc(lord, token->device, new_storage, bytes, site) : MEMLORD_OK;
-        token->state = MEMLORD_I_TOKEN_USED;
-        return r;
+        return new_storage ? memlord_i_alloc_general(lord, token->device, new_storage, bytes, site)
+                           : MEMLORD_OK;
     }
-    token->state = MEMLORD_I_TOKEN_USED;
     if (state == MEMLORD_I_TOKEN_PASSED) return MEMLORD_OK;
-    t = memlord_i_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    e.key = token->storage;
-    e.word1 = token->word[0];
-    e.word2 = token->word[1];
-    slot = MEMLORD_I_SLOT(e.word1);
-    if (new_storage && memlord_i_beyond(lord, slot, bytes)) {
-        token->state = MEMLORD_I_TOKEN_LIVE;
-        r = MEMLORD_E_INVALID;
-    } else if (new_storage) {
-        if (t->open_tickets && bytes > MEMLORD_I_BYTES(e.word1))
-            memlord_i_cover_begin(lord, t, slot, bytes - MEMLORD_I_BYTES(e.word1), &cover);
-        r = memlord_i_resize(lord, t, &e, new_storage, bytes, site, &rows);
-    } else { /* the real call failed: as it was */
-        bytes = MEMLORD_I_BYTES(e.word1);
-        new_storage = e.key;
-        rows = memlord_i_word2_of(e.word2);
-        r = memlord_i_attach(lord, t, &e, e.key, slot, bytes, rows, NULL, 0);
-    }
-    if (r == MEMLORD_OK)
-        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, new_storage, bytes, rows);
-    memlord_i_thread_put(lord, t);
-    if (cover.parts) memlord_i_cover_end(&cover, r == MEMLORD_OK);
-    if (memlord_i_tells(lord)) {
-        memlord_i_tell_from(token->device, e.key);
-        memlord_i_tell(lord, r == MEMLORD_OK, "[alloc realloc] ", token->device, new_storage, bytes,
-                       site);
-    }
-    memlord_i_call_end(lord, t, slot, 1);
-    return r;
+    block.device = token->device;
+    block.storage = new_storage;
+    block.bytes = bytes;
+    return memlord_i_realloc_close(lord, token, &block, site);
 }
 
-/* -- track: frees that may fail -- */
+/* -- frees that may fail -- */
 
 /* What free_begin finds: 1 a pending block, 2 one with uses (its words without the side record in
    *e), 0 any other, or none. */
@@ -18402,19 +17840,19 @@ static MEMLORD_I_COLD int memlord_i_free_kind(memlord *lord, memlord_i_thread *t
     return kind;
 }
 
-MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
-                                              uint64_t storage, memlord_realloc_token *token,
-                                              const memlord_site *site) {
+static MEMLORD_I_COLD memlord_result memlord_i_free_begin(memlord *lord, memlord_device device,
+                                                          uint64_t storage,
+                                                          memlord_realloc_token *token,
+                                                          const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_entry e;
-    int kind, gone = 0;
+    int kind, gone;
     memlord_result r;
-    if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    if (!lord || !memlord_i_key_valid(storage) || !memlord_i_type_valid(device))
-        return memlord_realloc_begin(lord, device, storage, token);
+    if (!token) return MEMLORD_E_INVALID;
+    t = memlord_i_key_valid(storage) && memlord_i_type_valid(device) ? memlord_i_thread_get(lord)
+                                                                     : NULL;
+    if (!t) return memlord_i_realloc_begin(lord, device, storage, token);
     memset(token, 0, sizeof *token);
-    t = memlord_i_thread_get(lord);
-    if (!t) return memlord_realloc_begin(lord, device, storage, token);
     e.word1 = 0;
     kind = memlord_i_free_kind(lord, t, (uint32_t)device.type, storage, &e);
     r = kind ? MEMLORD_E_STATE : memlord_i_detach(lord, t, (uint32_t)device.type, storage, &e);
@@ -18427,7 +17865,10 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
     memlord_i_thread_put(lord, t);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, gone, "[free] ", device, storage, MEMLORD_I_BYTES(e.word1), site);
-    if (kind == 2) gone = (r = memlord_free(lord, device, storage, site)) == MEMLORD_OK;
+    if (kind == 2) {
+        r = memlord_i_end_general(lord, device, storage, MEMLORD_I_FREE, site);
+        gone = r == MEMLORD_OK;
+    }
     token->word[2] = lord->generation;
     if (!gone) { /* of what was dropped there is nothing to end */
         token->state = MEMLORD_I_TOKEN_NEW;
@@ -18456,19 +17897,18 @@ static MEMLORD_I_COLD memlord_result memlord_i_free_reopen(memlord *lord, memlor
     return r;
 }
 
-MEMLORD_API MEMLORD_I_COLD memlord_result memlord_free_end(memlord *lord,
-                                                           memlord_realloc_token *token,
-                                                           int failed, const memlord_site *site) {
+static MEMLORD_I_COLD memlord_result memlord_i_free_end(memlord *lord,
+                                                        memlord_realloc_token *token, int failed,
+                                                        const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_entry e;
     uint32_t state, slot;
     uint64_t refs;
     memlord_result r = MEMLORD_OK;
-    if (!lord) return MEMLORD_OK;
     if (!token) return MEMLORD_E_INVALID;
     state = token->state;
     if (state != MEMLORD_I_TOKEN_FREED && (failed || state != MEMLORD_I_TOKEN_LIVE))
-        return memlord_realloc_end(lord, token, 0, 0, NULL);
+        return memlord_i_realloc_end(lord, token, 0, 0, NULL);
     if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
     token->state = MEMLORD_I_TOKEN_USED;
     t = memlord_i_thread_get(lord);
@@ -18496,18 +17936,17 @@ MEMLORD_API MEMLORD_I_COLD memlord_result memlord_free_end(memlord *lord,
     return r;
 }
 
-MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
-                                           uint64_t old_storage, uint64_t new_storage,
-                                           uint64_t bytes, const memlord_site *site) {
+static MEMLORD_I_COLD memlord_result memlord_i_realloc(memlord *lord, memlord_device device,
+                                                       uint64_t old_storage, uint64_t new_storage,
+                                                       uint64_t bytes, const memlord_site *site) {
     memlord_realloc_token token;
     memlord_i_thread *t;
     uint32_t slot;
     memlord_result r;
-    if (!lord) return MEMLORD_OK;
     if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     r = memlord_i_admit(lord, device, new_storage, bytes, &slot);
     if (r) return r;
-    if (!old_storage) return memlord_alloc(lord, device, new_storage, bytes, site);
+    if (!old_storage) return memlord_i_alloc_general(lord, device, new_storage, bytes, site);
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     r = memlord_i_beyond(lord, slot, bytes) ? MEMLORD_E_INVALID
@@ -18515,10 +17954,10 @@ MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     memlord_i_thread_put(lord, t);
     if (r) return r;
     (void)memlord_i_realloc_begin(lord, device, old_storage, &token); /* the end speaks of both */
-    return memlord_realloc_end(lord, &token, new_storage, bytes, site);
+    return memlord_i_realloc_end(lord, &token, new_storage, bytes, site);
 }
 
-/* -- track: n at once -- */
+/* -- n at once -- */
 
 static MEMLORD_I_COLD memlord_result memlord_i_admit_n(memlord *lord, const memlord_block *blocks,
                                                        size_t n, int opens) {
@@ -18553,14 +17992,16 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i
                                                         const memlord_site *site,
                                                         unsigned char *undo,
                                                         memlord_i_told *told) {
+    memlord_i_call call;
     uint32_t slot;
     uint64_t rows;
     int fresh = 0;
-    memlord_i_cover cover;
     memlord_result r = memlord_i_slot(lord, b->device, &slot);
-    cover.parts = 0;
     if (r) return r;
-    if (t->open_tickets) memlord_i_cover_begin(lord, t, slot, b->bytes, &cover);
+    call.t = t;
+    call.slot = slot;
+    call.cover.parts = 0;
+    memlord_i_call_cover(lord, &call, b->bytes);
     rows = memlord_i_rows_for(lord, t, slot, site);
     r = track ? memlord_i_track(lord, t, slot, b->storage, b->bytes, rows, &fresh)
               : memlord_i_open(lord, t, slot, b->storage, b->bytes, rows, &fresh);
@@ -18570,7 +18011,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i
         told->blocks++;
         told->bytes += b->bytes;
     }
-    if (cover.parts) memlord_i_cover_end(&cover, r == MEMLORD_OK && (fresh || !track));
+    if (call.cover.parts)
+        memlord_i_cover_end(&call.cover, r == MEMLORD_OK && (fresh || !track));
     return r;
 }
 
@@ -18662,22 +18104,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_end_n(memlord *lord, const memlor
     return r;
 }
 
-MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                           const memlord_site *site) {
-    return lord ? memlord_i_open_n(lord, blocks, n, 0, site) : MEMLORD_OK;
-}
-MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                           const memlord_site *site) {
-    return lord ? memlord_i_open_n(lord, blocks, n, 1, site) : MEMLORD_OK;
-}
-MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                          const memlord_site *site) {
-    return lord ? memlord_i_end_n(lord, blocks, n, MEMLORD_I_FREE, site) : MEMLORD_OK;
-}
-MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                             const memlord_site *site) {
-    return lord ? memlord_i_end_n(lord, blocks, n, MEMLORD_I_RELEASE, site) : MEMLORD_OK;
-}
+/* -- moves -- */
 
 /* 1: no such block, and only its move would make its destination known. */
 static int memlord_i_moves_nothing(memlord *lord, memlord_device from, uint64_t storage,
@@ -18688,52 +18115,45 @@ static int memlord_i_moves_nothing(memlord *lord, memlord_device from, uint64_t 
            memlord_block_find(lord, from, storage, &block) == MEMLORD_E_UNKNOWN;
 }
 
-MEMLORD_API MEMLORD_I_COLD memlord_result memlord_move(memlord *lord, memlord_device from,
-                                                       uint64_t from_storage, memlord_device to,
-                                                       uint64_t to_storage, uint64_t bytes,
-                                                       const memlord_fence *fence,
-                                                       const memlord_site *site) {
-    memlord_i_thread *t;
+static MEMLORD_I_COLD memlord_result memlord_i_call_move(memlord *lord, memlord_device from,
+                                                         uint64_t from_storage,
+                                                         const memlord_block *to,
+                                                         const memlord_fence *fence,
+                                                         const memlord_site *site) {
+    const int away = from.type != to->device.type || from_storage != to->storage;
+    memlord_i_call call;
     memlord_i_fence *f, *chain = NULL;
-    memlord_i_cover cover;
-    uint32_t slot;
-    int waits;
+    int waits = fence && away;
     memlord_result r;
-    cover.parts = 0;
-    if (!lord) return fence ? memlord_i_fence_pass(NULL, fence) : MEMLORD_OK;
     if (fence && !fence->done) return MEMLORD_E_INVALID;
     if (!memlord_i_key_valid(from_storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(from)) return MEMLORD_E_DEVICE;
-    if (memlord_i_moves_nothing(lord, from, from_storage, to)) return memlord_i_unknown(lord, from);
-    r = memlord_i_admit(lord, to, to_storage, bytes, &slot);
+    if (memlord_i_moves_nothing(lord, from, from_storage, to->device))
+        return memlord_i_unknown(lord, from);
+    r = memlord_i_admit(lord, to->device, to->storage, to->bytes, &call.slot);
     if (r) return r;
-    if (memlord_i_beyond(lord, slot, bytes)) return MEMLORD_E_INVALID;
-    waits = fence && (from.type != to.type || from_storage != to_storage);
+    if (memlord_i_beyond(lord, call.slot, to->bytes)) return MEMLORD_E_INVALID;
     f = waits ? memlord_i_fence_new(lord, fence) : NULL;
     if (waits && !f && !memlord_i_self.busy) return MEMLORD_E_NOMEM;
-    if (!memlord_i_self.busy && (from.type != to.type || from_storage != to_storage))
+    if (away && !memlord_i_self.busy)
         waits = waits || memlord_i_is_used(lord, (uint32_t)from.type, from_storage);
-    t = memlord_i_thread_get(lord);
-    if (!t) return fence ? memlord_i_fence_pass(NULL, fence) : MEMLORD_OK;
-    if (t->open_tickets) memlord_i_cover_begin(lord, t, slot, bytes, &cover);
-    r = waits ? memlord_i_move_fenced(lord, t, from, from_storage, slot, to_storage, bytes, f, site,
-                                  &chain)
-              : memlord_i_move(lord, t, from, from_storage, slot, to_storage, bytes, site);
-    memlord_i_thread_put(lord, t);
-    if (cover.parts) memlord_i_cover_end(&cover, r == MEMLORD_OK);
+    if (!memlord_i_call_open(lord, &call))
+        return fence ? memlord_i_fence_pass(NULL, fence) : MEMLORD_OK;
+    memlord_i_call_cover(lord, &call, to->bytes);
+    r = waits ? memlord_i_move_fenced(lord, call.t, from, from_storage, call.slot, to->storage,
+                                      to->bytes, f, site, &chain)
+              : memlord_i_move(lord, call.t, from, from_storage, call.slot, to->storage, to->bytes,
+                               site);
     if (r && f) memlord_i_fence_free(lord, f);
-    if (memlord_i_tells(lord)) {
-        memlord_i_tell_from(from, from_storage);
-        memlord_i_tell(lord, r == MEMLORD_OK, "[alloc move] ", to, to_storage, bytes, site);
-    }
-    memlord_i_call_end(lord, t, slot, 1);
+    if (memlord_i_tells(lord)) memlord_i_tell_from(from, from_storage);
+    (void)memlord_i_call_close(lord, &call, r, r == MEMLORD_OK, "[alloc move] ", to, site);
     memlord_i_fences_begin(lord, chain);
     /* onto itself: the source is as an alloc of a pending storage leaves it, over */
     if (r == MEMLORD_OK && fence && !waits) (void)memlord_i_fence_pass(lord, fence);
     return r;
 }
 
-/* -- track: bytes without identity -- */
+/* -- bytes without identity -- */
 
 /* Counts on a device, and as passed through at a site: arena bytes come and go unnamed. */
 static MEMLORD_I_COLD void memlord_i_arena_count(memlord *lord, memlord_i_thread *t, uint32_t slot,
@@ -18761,48 +18181,41 @@ static MEMLORD_I_COLD void memlord_i_arena_count(memlord *lord, memlord_i_thread
     memlord_i_leave(t);
 }
 
-MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
-                                             const memlord_site *site) {
-    memlord_i_thread *t;
-    memlord_i_cover cover;
+static MEMLORD_I_COLD memlord_result memlord_i_arena_add(memlord *lord, memlord_device device,
+                                                         uint64_t bytes,
+                                                         const memlord_site *site) {
+    memlord_i_call call;
+    memlord_block block;
     memlord_i_u64 *arena;
     uint64_t had;
-    uint32_t slot;
-    memlord_result r;
-    cover.parts = 0;
-    if (!lord) return MEMLORD_OK;
-    r = memlord_i_admit(lord, device, 1, bytes, &slot);
+    memlord_result r = memlord_i_admit(lord, device, 1, bytes, &call.slot);
     if (r) return r;
-    t = memlord_i_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    arena = &memlord_i_device_at(lord, slot)->arena;
+    if (!memlord_i_call_open(lord, &call)) return MEMLORD_OK;
+    arena = &memlord_i_device_at(lord, call.slot)->arena;
     had = memlord_i_u64_load(arena);
     do {
-        if (memlord_i_beyond(lord, slot, bytes) || had + bytes > (uint64_t)1 << 62)
+        if (memlord_i_beyond(lord, call.slot, bytes) || had + bytes > (uint64_t)1 << 62)
             r = MEMLORD_E_INVALID;
     } while (r == MEMLORD_OK && !memlord_i_u64_cas(arena, &had, had + bytes));
-    if (t->open_tickets && r == MEMLORD_OK) memlord_i_cover_begin(lord, t, slot, bytes, &cover);
     if (r == MEMLORD_OK) {
-        memlord_i_arena_count(lord, t, slot, bytes, 0, site);
-        memlord_i_note_add(lord, t, MEMLORD_EVENT_ARENA_ADD, slot, 0, bytes, 0);
+        memlord_i_call_cover(lord, &call, bytes);
+        memlord_i_arena_count(lord, call.t, call.slot, bytes, 0, site);
+        memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ARENA_ADD, call.slot, 0, bytes, 0);
     }
-    memlord_i_thread_put(lord, t);
-    if (cover.parts) memlord_i_cover_end(&cover, 1);
-    if (r == MEMLORD_OK && memlord_i_tells(lord))
-        memlord_i_tell(lord, 1, "[alloc arena] ", device, 0, bytes, site);
-    memlord_i_call_end(lord, t, slot, 1);
-    return r;
+    block.device = device;
+    block.storage = 0;
+    block.bytes = bytes;
+    return memlord_i_call_close(lord, &call, r, r == MEMLORD_OK, "[alloc arena] ", &block, site);
 }
 
-MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
-                                             const memlord_site *site) {
+static MEMLORD_I_COLD memlord_result memlord_i_arena_sub(memlord *lord, memlord_device device,
+                                                         uint64_t bytes,
+                                                         const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_u64 *arena;
     uint64_t had, take;
     uint32_t slot;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = memlord_i_admit(lord, device, 1, bytes, &slot);
+    memlord_result r = memlord_i_admit(lord, device, 1, bytes, &slot);
     if (r) return r;
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
@@ -18811,8 +18224,10 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
     do take = had < bytes ? had : bytes;
     while (!memlord_i_u64_cas(arena, &had, had - take));
     if (take < bytes) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_underflows, 1);
-    if (take) memlord_i_arena_count(lord, t, slot, 0, take, site);
-    if (take) memlord_i_note_add(lord, t, MEMLORD_EVENT_ARENA_SUB, slot, 0, take, 0);
+    if (take) {
+        memlord_i_arena_count(lord, t, slot, 0, take, site);
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ARENA_SUB, slot, 0, take, 0);
+    }
     memlord_i_thread_put(lord, t);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, 1, "[free arena] ", device, 0, take, site);
@@ -18820,7 +18235,7 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
     return MEMLORD_OK;
 }
 
-/* -- track: deferred frees -- */
+/* -- deferred frees -- */
 
 /* What free_deferred and block_use share. */
 static MEMLORD_I_COLD memlord_result memlord_i_fenced(memlord *lord, memlord_device device,
@@ -18857,6 +18272,700 @@ static MEMLORD_I_COLD memlord_result memlord_i_fenced(memlord *lord, memlord_dev
     memlord_i_fences_begin(lord, chain);
     if (!(lord->flags & MEMLORD_FLAG_DEFER)) memlord_i_fences_drain(lord);
     return MEMLORD_OK;
+}
+
+/* ----------------------------------------------------------------------- >>retry --
+   Owns the way of a request through out-of-memory: attempts, what is tried between them, the
+   pause. Composes limits, deferred and bands. Locks: callbacks for the list of waiters. */
+
+static const memlord_retry memlord_i_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
+
+/* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
+
+/* Reads digits, and with `places` a point and more of them, up to a comma or the end. */
+static MEMLORD_I_COLD const char *memlord_i_read_number(const char *text, int places, double *out) {
+    double value = 0, scale = 1;
+    int digits = 0;
+    for (; *text >= '0' && *text <= '9' && digits < 10; text++, digits++)
+        value = value * 10 + (*text - '0');
+    if (places && *text == '.')
+        for (text++; *text >= '0' && *text <= '9' && digits < 15; text++, digits++)
+            value += (*text - '0') * (scale /= 10);
+    *out = value;
+    return digits && value <= UINT32_MAX && (!*text || *text == ',') ? text : NULL;
+}
+
+/* All of it or, with anything that is not understood, nothing. */
+static MEMLORD_I_COLD memlord_result memlord_i_retry_parse(const char *text, memlord_retry *out) {
+    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
+    memlord_retry read = *out;
+    while (*text) {
+        double value;
+        size_t i = 0;
+        while (i < 4 && strncmp(text, names[i], strlen(names[i]))) i++;
+        if (i == 4) return MEMLORD_E_INVALID;
+        text = memlord_i_read_number(text + strlen(names[i]), i == 3, &value);
+        if (!text) return MEMLORD_E_INVALID;
+        if (i == 0) read.max_retries = (uint32_t)value;
+        if (i == 1) read.initial_ms = (uint32_t)value;
+        if (i == 2) read.max_ms = (uint32_t)value;
+        if (i == 3) read.multiplier = value;
+        if (*text == ',' && !*++text) return MEMLORD_E_INVALID;
+    }
+    if (memlord_retry_check(&read)) return MEMLORD_E_INVALID;
+    *out = read;
+    return MEMLORD_OK;
+}
+
+/* -- waiting -- */
+
+/* Sleeps at most so long; not if `needed` bytes were freed there since `out` was read, and no
+   longer than until another thread has. */
+static MEMLORD_I_COLD void memlord_i_wait_freed(memlord *lord, memlord_i_place *place,
+                                                uint64_t needed, uint64_t out, uint32_t ms) {
+    memlord_i_waiter w, **at;
+    w.place = place;
+    w.needed = needed ? needed : 1;
+    w.out = out;
+    memlord_i_self.busy++;
+    if (memlord_i_event_open(&w.event)) {
+        memlord_i_self.busy--;
+        return;
+    }
+    memlord_i_self.busy--;
+    memlord_i_lock_take(&lord->callbacks_lock);
+    w.next = lord->waiters;
+    lord->waiters = &w;
+    memlord_i_alert(lord, MEMLORD_I_ALERT_WAITER, 1);
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    memlord_i_barrier_all(); /* who has freed without seeing the alert is added up here */
+    if (memlord_i_place_out(lord, place) - w.out < w.needed) memlord_i_event_wait(&w.event, ms);
+    memlord_i_lock_take(&lord->callbacks_lock);
+    for (at = &lord->waiters; *at != &w;) at = &(*at)->next;
+    *at = w.next;
+    if (!lord->waiters) memlord_i_alert(lord, MEMLORD_I_ALERT_WAITER, 0);
+    memlord_i_lock_drop(&lord->callbacks_lock);
+    memlord_i_event_close(&w.event);
+}
+
+/* -- a request -- */
+
+typedef struct memlord_i_request {
+    memlord *lord;
+    memlord_i_place *place;
+    uint32_t slot;
+    uint64_t bytes;
+    const memlord_site *site;
+    const memlord_retry *policy;
+    memlord_ticket ticket;
+    uint64_t out; /* what had been freed there before the attempt */
+} memlord_i_request;
+
+/* Holds the bytes under the limit, if need be after what can be done at once. */
+static MEMLORD_I_COLD memlord_result memlord_i_request_hold(memlord_i_request *q) {
+    memlord *lord = q->lord;
+    memlord_device d = memlord_i_device_at(lord, q->slot)->device;
+    memlord_result r = MEMLORD_E_LIMIT;
+    uint64_t reclaimed;
+    int round;
+    for (round = 0; round < 3 && r == MEMLORD_E_LIMIT; round++) {
+        if (round == 1 && !memlord_i_retire(lord, d)) continue;
+        if (round == 2 && memlord_i_collect(lord, q->slot, MEMLORD_REASON_LIMIT, q->bytes,
+                                            &reclaimed))
+            break;
+        r = memlord_i_reserve(lord, q->place, q->bytes, &q->ticket);
+    }
+    return r;
+}
+
+/* Records what was allocated, off the request's own ticket. What the map has no room for is
+   counted as dropped; the memory is there all the same. */
+static MEMLORD_I_COLD void memlord_i_request_record(memlord_i_request *q, uint64_t storage) {
+    memlord_i_thread *t = memlord_i_thread_get(q->lord);
+    if (t && t != q->lord->orphan) {
+        t->retrying = q->ticket;
+        memlord_i_special(t, MEMLORD_I_SPECIAL_TICKET, 1);
+    }
+    if (t) memlord_i_thread_put(q->lord, t);
+    (void)memlord_i_alloc_general(q->lord, memlord_i_device_at(q->lord, q->slot)->device, storage,
+                                  q->bytes, q->site);
+}
+
+/* Keeps what the last failure was, for reports, and says it. */
+static MEMLORD_I_COLD void memlord_i_request_failed(memlord_i_request *q, int oom) {
+    memlord *lord = q->lord;
+    memlord_i_device *device = memlord_i_device_at(lord, q->slot);
+    uint64_t now = memlord_i_clock(lord), live = memlord_i_place_live(lord, q->place);
+    const memlord_site *site = memlord_i_site_kept(lord, q->site);
+    memlord_i_sample_old(lord, q->place);
+    if (oom) {
+        memlord_i_stat_add(lord, q->slot, MEMLORD_I_STAT_oom_failures, 1);
+        memlord_i_place *place = memlord_i_place_take(lord, q->slot);
+        place->failing = 1;
+        device->oom.bytes = q->bytes;
+        device->oom.live = live;
+        device->oom.used = place->sample.known ? place->sample.used : UINT64_MAX;
+        device->oom.site = site;
+        device->oom.at = now ? now : 1;
+        memlord_i_lock_drop(&place->lock);
+    }
+    memlord_i_log_explain(lord, oom ? "[oom] " : "[limit] ", device->device, q->bytes);
+}
+
+/* Between two attempts. */
+static MEMLORD_I_COLD void memlord_i_request_relieve(memlord_i_request *q, uint32_t attempt) {
+    memlord *lord = q->lord;
+    uint64_t reclaimed;
+    uint32_t ms = memlord_retry_backoff(q->policy, attempt);
+    memlord_i_sample_old(lord, q->place);
+    (void)memlord_i_retire(lord, memlord_i_device_at(lord, q->slot)->device);
+    (void)memlord_i_collect(lord, q->slot, MEMLORD_REASON_OOM, q->bytes, &reclaimed);
+    if (q->policy->sleep_ms)
+        q->policy->sleep_ms(q->policy->user, ms);
+    else if (ms)
+        memlord_i_wait_freed(lord, q->place, q->bytes, q->out, ms);
+}
+
+/* The attempts, under a ticket. A storage no ledger could keep is no allocation. */
+static MEMLORD_I_COLD memlord_result memlord_i_request_try(memlord_i_request *q, memlord_try_fn fn,
+                                                           void *user, uint64_t *storage) {
+    uint32_t attempt;
+    int answer = 1;
+    for (attempt = 0;; attempt++) {
+        *storage = 0;
+        if (attempt) memlord_i_stat_add(q->lord, q->slot, MEMLORD_I_STAT_retries, 1);
+        q->out = memlord_i_place_out(q->lord, q->place);
+        answer = fn(user, q->bytes, storage);
+        if (!answer && memlord_i_key_valid(*storage)) break;
+        memlord_i_stat_add(q->lord, q->slot, MEMLORD_I_STAT_oom_attempts, 1);
+        memlord_i_note_other(q->lord, MEMLORD_EVENT_OOM, q->slot, 0, q->bytes);
+        if (answer < 0 || attempt == q->policy->max_retries) {
+            *storage = 0;
+            return MEMLORD_E_OOM;
+        }
+        memlord_i_request_relieve(q, attempt);
+    }
+    if (attempt) memlord_i_stat_add(q->lord, q->slot, MEMLORD_I_STAT_recoveries, 1);
+    memlord_i_lock_take(&q->place->lock);
+    q->place->failing = 0;
+    memlord_i_lock_drop(&q->place->lock);
+    return MEMLORD_OK;
+}
+
+/* ------------------------------------------------------------------- >>lifecycle --
+   Owns the making and the end of a ledger, and what is said of what it still holds. Invariant: an
+   end first stops who works for the ledger, then drops the fences, then takes it off the registry;
+   from there on it is nobody else's. Locks: registry. */
+
+/* MEMLORD_RETRY and MEMLORD_POLL_INTERVAL_MS; what is not understood is said, and left alone. */
+static MEMLORD_I_COLD void memlord_i_configure_env(memlord *lord) {
+    char value[128];
+    double ms;
+    int set = memlord_i_env("MEMLORD_RETRY", value, sizeof value);
+    if (set < 0 || (set && memlord_i_retry_parse(value, &lord->retry)))
+        memlord_i_log(lord, MEMLORD_LOG_WARNING,
+                      "[retry] MEMLORD_RETRY is not like max=5,initial_ms=50,multiplier=1.5,"
+                      "max_ms=2000, or initial_ms (50) is over max_ms (2000): ignored");
+    set = memlord_i_env("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
+    if (!set) return;
+    if (set > 0 && memlord_i_read_number(value, 0, &ms) && !strchr(value, ',') &&
+        ms >= MEMLORD_I_POLL_LEAST) {
+        memlord_i_u32_store(&lord->poll_ms, (uint32_t)ms);
+        lord->poll_fixed = 1;
+    } else {
+        memlord_i_log(lord, MEMLORD_LOG_WARNING,
+                      "[poller] MEMLORD_POLL_INTERVAL_MS is not a number of at least 10: ignored");
+    }
+}
+
+static MEMLORD_I_COLD void memlord_i_configure(memlord *lord, const memlord_desc *desc) {
+    char value[16];
+    int debug = 0, book;
+    lord->logger = desc->logger;
+    lord->clock = desc->clock;
+    lord->batch = desc->flags & MEMLORD_FLAG_EXACT ? 0
+                  : desc->counter_batch           ? desc->counter_batch
+                                                  : 65536;
+    if (lord->batch > MEMLORD_I_BYTES_MAX) lord->batch = MEMLORD_I_BYTES_MAX;
+    if (!(desc->flags & MEMLORD_FLAG_NO_ENV) &&
+        memlord_i_env("MEMLORD_DEBUG", value, sizeof value) > 0)
+        debug = strcmp(value, "0") != 0;
+    lord->log_level = debug ? MEMLORD_LOG_TRACE : MEMLORD_LOG_INFO;
+    if (debug && !lord->logger.fn) lord->logger.fn = memlord_i_log_stderr;
+    if (desc->flags & MEMLORD_FLAG_SITES) lord->hooks.v |= MEMLORD_I_HOOK_SITES;
+    if (debug) lord->hooks.v |= MEMLORD_I_HOOK_TRACE;
+    lord->ticking = !lord->clock.fn && memlord_i_ticks_steady();
+    lord->started = memlord_i_clock(lord);
+    lord->started_stamp = memlord_i_stamp(lord);
+    lord->started_wall = memlord_i_wall_now();
+    for (book = 0; book < MEMLORD_I_BOOKS; book++) lord->row_count[book].v = 1;
+    lord->reservation_count.v = lord->balance_count.v = lord->scope_count.v = 1;
+    lord->crew.v = 4;
+    lord->flags = desc->flags;
+    lord->host.lord = lord;
+    lord->host.device = memlord_device_cpu();
+    lord->source[MEMLORD_DEVICE_CPU].fn = memlord_i_cpu_source;
+    lord->source[MEMLORD_DEVICE_CPU].user = lord;
+    if (!(desc->flags & MEMLORD_FLAG_NO_STRATEGY))
+        lord->strategy.v = (void *)(uintptr_t)&memlord_i_default_strategy;
+    lord->retry = memlord_i_default_retry;
+    lord->poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
+    if (lord->poll_ms.v < MEMLORD_I_POLL_LEAST) lord->poll_ms.v = MEMLORD_I_POLL_LEAST;
+    if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) memlord_i_configure_env(lord);
+    lord->next_id.v = MEMLORD_I_ID_FIRST;
+}
+
+/* Everything of a ledger but the registry; NULL without memory. */
+static MEMLORD_I_COLD memlord *memlord_i_make(const memlord_desc *desc,
+                                              const memlord_allocator *allocator) {
+    memlord *lord;
+    memlord_i_self.busy++;
+    lord = (memlord *)allocator->alloc(allocator->user, sizeof *lord);
+    memlord_i_self.busy--;
+    if (!lord) return NULL;
+    memset(lord, 0, sizeof *lord);
+    lord->allocator = *allocator;
+    lord->own_bytes.v = sizeof *lord;
+    memlord_i_configure(lord, desc);
+    lord->orphan = (memlord_i_thread *)memlord_i_alloc(lord, sizeof *lord->orphan);
+    if (lord->orphan) return lord;
+    memlord_i_regions_end(lord);
+    allocator->free(allocator->user, lord, sizeof *lord);
+    return NULL;
+}
+
+/* Makes the ledger known: to fork, to threads that end, to memlord_destroy. */
+static MEMLORD_I_COLD void memlord_i_register(memlord *lord) {
+    memlord_i_lock_take(&memlord_i_process.lock);
+    memlord_i_process_start();
+    lord->generation = memlord_i_u64_add(&memlord_i_process.generation, 1) + 1;
+    memlord_i_thread_start(lord, lord->orphan);
+    memlord_i_special(lord->orphan, MEMLORD_I_SPECIAL_ORPHAN, 1);
+    lord->next = memlord_i_process.ledgers;
+    lord->back = &memlord_i_process.ledgers;
+    if (lord->next) lord->next->back = &lord->next;
+    memlord_i_process.ledgers = lord;
+    memlord_i_lock_drop(&memlord_i_process.lock);
+}
+
+/* What a description asks for beyond the ledger itself. */
+static MEMLORD_I_COLD memlord_result memlord_i_furnish(memlord *lord, const memlord_desc *desc) {
+    memlord_result r = memlord_i_name(lord, desc->proc_root, &lord->cpu.root);
+    if (r == MEMLORD_OK) r = memlord_i_name(lord, desc->output_dir, &lord->output_dir);
+    if (r == MEMLORD_OK) r = memlord_i_name(lord, desc->labels, &lord->labels);
+    if (r == MEMLORD_OK && desc->event_capacity)
+        r = memlord_events_start(lord, desc->event_capacity);
+    if (r == MEMLORD_OK && desc->snapshot_ms) r = memlord_snapshots_start(lord, desc->snapshot_ms);
+    return r;
+}
+
+static MEMLORD_I_COLD int memlord_i_visit_leak(memlord *lord, const memlord_i_entry *e,
+                                               void *user) {
+    memlord_i_leak_add(lord, (memlord_i_leaks *)user,
+                       memlord_i_word2_of(e->word2) & MEMLORD_I_ROWS_MASK, MEMLORD_I_SLOT(e->word1),
+                       MEMLORD_I_BYTES(e->word1));
+    return 0;
+}
+/* "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12"; without a place, of what
+   the other lines do not tell. */
+static MEMLORD_I_COLD void memlord_i_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
+                                              const memlord_i_leak *leak) {
+    char line[512];
+    memlord_i_out o;
+    memlord_i_out_buffer(&o, line, sizeof line);
+    memlord_i_puts(&o, leak ? "[destroy]   " : "[destroy]   and ");
+    memlord_i_put_bytes(&o, bytes);
+    memlord_i_puts(&o, " in ");
+    memlord_i_put_u64(&o, blocks);
+    memlord_i_puts(&o, leak ? " blocks: " : " blocks more");
+    if (leak) memlord_i_put_leak(&o, lord, leak);
+    (void)memlord_i_out_end(&o, sizeof line);
+    memlord_i_log(lord, MEMLORD_LOG_INFO, line);
+}
+/* Where the blocks that are left come from, if that is known of any. */
+static MEMLORD_I_COLD void memlord_i_log_leaks_by(memlord *lord) {
+    memlord_i_leaks *leaks;
+    memlord_i_query all;
+    size_t i;
+    if (memlord_i_rows(lord, MEMLORD_I_SITE) + memlord_i_rows(lord, MEMLORD_I_TAG) == 2) return;
+    leaks = (memlord_i_leaks *)memlord_i_alloc(lord, sizeof *leaks);
+    if (!leaks) return;
+    memset(&all, 0, sizeof all);
+    all.sel = memlord_device_all();
+    memlord_i_visit(lord, &all, memlord_i_visit_leak, leaks);
+    memlord_i_leaks_sort(leaks, 10);
+    for (i = 0; i < leaks->lines; i++) {
+        const memlord_i_leak *leak = &leaks->at[i];
+        leaks->sum.bytes -= leak->bytes;
+        leaks->sum.blocks -= leak->blocks;
+        memlord_i_log_leak(lord, leak->bytes, leak->blocks, leak);
+    }
+    if (leaks->sum.blocks) memlord_i_log_leak(lord, leaks->sum.bytes, leaks->sum.blocks, NULL);
+    memlord_i_free(lord, leaks, sizeof *leaks);
+}
+
+static MEMLORD_I_COLD void memlord_i_log_leaks(memlord *lord) {
+    char line[128];
+    memlord_i_out o;
+    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint64_t blocks = 0;
+    if (lord->log_level < MEMLORD_LOG_INFO || !lord->logger.fn) return;
+    for (i = 1; i < n; i++) {
+        memlord_stats s;
+        memlord_i_stats(lord, i, &s);
+        if (!s.live_blocks && !s.allocated) continue;
+        blocks += s.live_blocks;
+        memlord_i_out_buffer(&o, line, sizeof line);
+        memlord_i_puts(&o, "[destroy] ");
+        memlord_i_put_device(&o, memlord_i_device_at(lord, i)->device);
+        memlord_i_puts(&o, " still holds ");
+        memlord_i_put_bytes(&o, s.allocated);
+        memlord_i_puts(&o, " in ");
+        memlord_i_put_u64(&o, s.live_blocks);
+        memlord_i_puts(&o, " blocks");
+        if (s.pending) memlord_i_put_labelled(&o, ", pending ", s.pending);
+        (void)memlord_i_out_end(&o, sizeof line);
+        memlord_i_log(lord, MEMLORD_LOG_INFO, line);
+    }
+    if (blocks) memlord_i_log_leaks_by(lord);
+}
+
+/* Drops the fences of all blocks: nobody will ask them any more, and who seems to be asking one
+   has left it by longjmp. */
+static int memlord_i_visit_fences(memlord *lord, const memlord_i_entry *e, void *user) {
+    memlord_i_fence *f = e->word2 & 1 ? memlord_i_side_of(e->word2)->fences : NULL, *g;
+    (void)user;
+    for (g = f; g; g = g->sibling)
+        g->state = g->answered ? MEMLORD_I_FENCE_DONE : MEMLORD_I_FENCE_USE;
+    memlord_i_fences_widow(lord, f);
+    if (f) memlord_i_side_of(e->word2)->fences = NULL;
+    return 0;
+}
+static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
+    memlord_i_query all;
+    int round = 0;
+    memset(&all, 0, sizeof all);
+    all.sel = memlord_device_all();
+    while (memlord_i_u64_load(&lord->fences) && round++ < 1000) { /* drops may defer frees */
+        memset(lord->queues, 0, sizeof lord->queues);
+        memset(lord->queues_used, 0, sizeof lord->queues_used);
+        lord->fresh = lord->chosen = NULL;
+        memlord_i_u64_store(&lord->queued, 0);
+        memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
+        memlord_i_fences_drain(lord);
+    }
+}
+
+/* Takes a ledger off the registry, once nobody saves it at the program's end. */
+static MEMLORD_I_COLD void memlord_i_unregister(memlord *lord) {
+    memlord_i_thread *t;
+    memlord_i_lock_take(&memlord_i_process.lock);
+    while (memlord_i_process.saving == lord) {
+        memlord_i_lock_drop(&memlord_i_process.lock);
+        memlord_i_yield();
+        memlord_i_lock_take(&memlord_i_process.lock);
+    }
+    *lord->back = lord->next;
+    if (lord->next) lord->next->back = lord->back;
+    t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
+    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) memlord_i_thread_unchain(t);
+    memlord_i_lock_drop(&memlord_i_process.lock);
+    if (memlord_i_self.generation == lord->generation) memlord_i_self.generation = 0;
+}
+
+/* Gives all memory back, the ledger's own last. */
+static MEMLORD_I_COLD void memlord_i_unmake(memlord *lord) {
+    memlord_allocator allocator = lord->allocator;
+    memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
+    uint32_t i;
+    for (i = 0; i < MEMLORD_I_SHARDS; i++)
+        memlord_i_table_free(lord, lord->shards[i].table, lord->shards[i].size,
+                             lord->shards[i].shift);
+    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+        memlord_i_book_end(lord, &t->books[MEMLORD_I_SITE], sizeof(memlord_i_cell));
+        memlord_i_book_end(lord, &t->books[MEMLORD_I_TAG], sizeof(memlord_i_cell));
+        memlord_i_known_end(lord, t);
+        memlord_i_nest_end(lord, t);
+    }
+    memlord_i_scopes_end(lord);
+    memlord_i_book_end(lord, &lord->births, sizeof(memlord_i_birth));
+    for (i = 0; i < MEMLORD_I_BOOKS; i++)
+        memlord_i_book_end(lord, &lord->rows[i], sizeof(memlord_i_row));
+    memlord_i_book_end(lord, &lord->reservations, sizeof(memlord_i_reservation));
+    memlord_i_book_end(lord, &lord->balances, sizeof(memlord_i_balance));
+    memlord_i_rings_end(lord);
+    memlord_i_snapshots_close(lord);
+    memlord_i_index_end(lord);
+    memlord_i_names_end(lord);
+    memlord_i_regions_end(lord); /* what is left is in there */
+    memlord_i_self.busy++;
+    allocator.free(allocator.user, lord, sizeof *lord);
+    memlord_i_self.busy--;
+}
+
+static MEMLORD_I_COLD void memlord_i_end_ledger(memlord *lord) {
+    const memlord_i_saver *saver;
+    memlord_i_pollers_end(lord);
+    memlord_snapshots_stop(lord);
+    saver = (const memlord_i_saver *)memlord_i_ptr_load_acquire(&lord->saver);
+    if (saver) saver->end(lord);
+    memlord_i_log_leaks(lord);
+    memlord_i_fences_end(lord);
+    memlord_i_strategy_swap(lord, NULL);
+    memlord_i_cpu_close(&lord->cpu);
+    memlord_i_unregister(lord);
+    memlord_i_unmake(lord);
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_new_ledger(const memlord_desc *desc,
+                                                          memlord **out) {
+    memlord_allocator allocator = desc->allocator;
+    memlord_result r;
+    if (!allocator.alloc != !allocator.free) return MEMLORD_E_INVALID;
+    if (!allocator.alloc) memlord_os_allocator(&allocator);
+    *out = memlord_i_make(desc, &allocator);
+    if (!*out) return MEMLORD_E_NOMEM;
+    memlord_i_register(*out);
+    r = memlord_i_furnish(*out, desc);
+    if (r == MEMLORD_OK) return r;
+    memlord_i_end_ledger(*out);
+    *out = NULL;
+    return r;
+}
+
+/* ----------------------------------------------------------------------- >>public --
+   The functions of the API: check, dispatch. A NULL ledger is answered first. */
+
+MEMLORD_API memlord_format memlord_format_for(const char *path) {
+    size_t n = path ? strlen(path) : 0, best = 0;
+    int i, found = MEMLORD_FORMAT_TEXT;
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest: .trace.json is no .json */
+        const char *suffix = memlord_i_format_suffixes[i];
+        size_t length = strlen(suffix);
+        if (length <= best || n <= length || path[n - length - 1] != '.') continue;
+        if (strcmp(path + n - length, suffix)) continue;
+        best = length;
+        found = i;
+    }
+    return (memlord_format)found;
+}
+
+MEMLORD_API const char *memlord_result_text(memlord_result result) {
+    static const char *const texts[] = {
+#define MEMLORD_I_X(name, text) text,
+        MEMLORD_I_RESULTS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+    };
+    return (unsigned)result < MEMLORD_RESULT_COUNT ? texts[result] : "not a result";
+}
+
+/* -- lifecycle -- */
+
+MEMLORD_API void memlord_os_allocator(memlord_allocator *out) {
+    if (!out) return;
+    out->alloc = memlord_i_os_alloc;
+    out->free = memlord_i_os_free;
+    out->user = NULL;
+}
+
+MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
+    memlord_desc plain;
+    if (!out) return MEMLORD_E_INVALID;
+    *out = NULL;
+    memset(&plain, 0, sizeof plain);
+    return memlord_i_new_ledger(desc ? desc : &plain, out);
+}
+
+MEMLORD_API void memlord_destroy(memlord *lord) {
+    if (!lord || lord == memlord_i_ptr_load(&memlord_i_process.global)) return;
+    memlord_i_end_ledger(lord);
+}
+
+MEMLORD_API memlord *memlord_global(void) {
+    memlord_i_ptr *global = &memlord_i_process.global;
+    memlord *lord = (memlord *)memlord_i_ptr_load_acquire(global), *made = NULL;
+    if (MEMLORD_I_LIKELY(lord)) return lord;
+    if (memlord_create(NULL, &made) != MEMLORD_OK) return NULL;
+    memlord_i_lock_take(&memlord_i_process.lock);
+    lord = (memlord *)memlord_i_ptr_load(global);
+    if (!lord) memlord_i_ptr_store_release(global, lord = made); /* pairs with the load above */
+    memlord_i_lock_drop(&memlord_i_process.lock);
+    if (lord != made) memlord_destroy(made);
+    return lord;
+}
+
+/* -- devices -- */
+
+static int memlord_i_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
+/* The rest of text after a word, any case; NULL if it does not begin with it. */
+static const char *memlord_i_after(const char *text, const char *word) {
+    while (*word && memlord_i_lower(*text) == *word) text++, word++;
+    return *word ? NULL : text;
+}
+
+MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device *out) {
+    int type;
+    if (!text || !out) return MEMLORD_E_INVALID;
+    if (memlord_i_after(text, "all") && !memlord_i_after(text, "all")[0]) {
+        *out = memlord_device_all();
+        return MEMLORD_OK;
+    }
+    for (type = 0; type < MEMLORD_I_TYPES; type++) {
+        const char *rest = memlord_i_after(text, memlord_i_type_names[type]);
+        int index = 0;
+        if (!rest) continue;
+        if (!*rest) {
+            *out = memlord_device_make(type, type <= MEMLORD_DEVICE_MAPPED ? 0 : MEMLORD_ANY);
+            return MEMLORD_OK;
+        }
+        if (*rest == ':') rest++;
+        if (!*rest) return MEMLORD_E_INVALID;
+        for (; *rest >= '0' && *rest <= '9' && index <= INT16_MAX; rest++)
+            index = index * 10 + (*rest - '0');
+        if (*rest || index > INT16_MAX) return MEMLORD_E_INVALID;
+        *out = memlord_device_make(type, index);
+        return MEMLORD_OK;
+    }
+    return MEMLORD_E_INVALID;
+}
+
+MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap) {
+    memlord_i_out o;
+    memlord_i_out_buffer(&o, buf, cap);
+    memlord_i_put_device(&o, device);
+    return memlord_i_out_end(&o, cap);
+}
+
+MEMLORD_API memlord_result memlord_device_label(memlord *lord, memlord_device device,
+                                                const char *text) {
+    uint32_t slot;
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = memlord_i_slot(lord, device, &slot);
+    if (r) return r;
+    r = memlord_i_name(lord, text && *text ? text : NULL, &kept);
+    if (r) return r;
+    memlord_i_ptr_store_release(&memlord_i_device_at(lord, slot)->label, (void *)(uintptr_t)kept);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
+    uint32_t i, n;
+    if (!lord) return 0;
+    n = memlord_i_rows(lord, MEMLORD_I_DEVICE) - 1;
+    for (i = 0; i < n && i < cap && out; i++) out[i] = memlord_i_device_at(lord, i + 1)->device;
+    return n;
+}
+
+/* -- track -- */
+
+MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
+                                         uint64_t bytes, const memlord_site *site) {
+    if (!lord) return MEMLORD_OK;
+    return memlord_i_begin(lord, device, storage, bytes, site);
+}
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
+                                        const memlord_site *site) {
+    if (!lord) return MEMLORD_OK;
+    return memlord_i_end(lord, device, storage, MEMLORD_I_FREE, site);
+}
+MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
+                                           const memlord_site *site) {
+    if (!lord) return MEMLORD_OK;
+    return memlord_i_end(lord, device, storage, MEMLORD_I_RELEASE, site);
+}
+
+MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
+                                         uint64_t bytes, const memlord_site *site) {
+    memlord_block block;
+    if (!lord) return MEMLORD_OK;
+    block.device = device;
+    block.storage = storage;
+    block.bytes = bytes;
+    return memlord_i_call_track(lord, &block, site);
+}
+MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
+                                          const memlord_site *site) {
+    (void)site;
+    return lord ? memlord_i_call_retain(lord, device, storage) : MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                           const memlord_site *site) {
+    return lord ? memlord_i_open_n(lord, blocks, n, 0, site) : MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                           const memlord_site *site) {
+    return lord ? memlord_i_open_n(lord, blocks, n, 1, site) : MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                          const memlord_site *site) {
+    return lord ? memlord_i_end_n(lord, blocks, n, MEMLORD_I_FREE, site) : MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                             const memlord_site *site) {
+    return lord ? memlord_i_end_n(lord, blocks, n, MEMLORD_I_RELEASE, site) : MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
+                                           uint64_t old_storage, uint64_t new_storage,
+                                           uint64_t bytes, const memlord_site *site) {
+    return lord ? memlord_i_realloc(lord, device, old_storage, new_storage, bytes, site)
+                : MEMLORD_OK;
+}
+
+/* A token of a call on no ledger: to end it does nothing. */
+static memlord_result memlord_i_token_none(memlord_realloc_token *token) {
+    if (token) memset(token, 0, sizeof *token);
+    return MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
+                                                 uint64_t old_storage,
+                                                 memlord_realloc_token *token) {
+    memlord_result r;
+    if (!lord) return memlord_i_token_none(token);
+    r = memlord_i_realloc_begin(lord, device, old_storage, token);
+    if (token && memlord_i_tells(lord))
+        memlord_i_tell(lord, token->state == MEMLORD_I_TOKEN_LIVE, "[free realloc] ", device,
+                       old_storage, MEMLORD_I_BYTES(token->word[0]), NULL);
+    return r;
+}
+MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
+                                               uint64_t new_storage, uint64_t bytes,
+                                               const memlord_site *site) {
+    return lord ? memlord_i_realloc_end(lord, token, new_storage, bytes, site) : MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
+                                              uint64_t storage, memlord_realloc_token *token,
+                                              const memlord_site *site) {
+    return lord ? memlord_i_free_begin(lord, device, storage, token, site)
+                : memlord_i_token_none(token);
+}
+MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
+                                            int failed, const memlord_site *site) {
+    return lord ? memlord_i_free_end(lord, token, failed, site) : MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
+                                        memlord_device to, uint64_t to_storage, uint64_t bytes,
+                                        const memlord_fence *fence, const memlord_site *site) {
+    memlord_block block;
+    if (!lord) return fence ? memlord_i_fence_pass(NULL, fence) : MEMLORD_OK;
+    block.device = to;
+    block.storage = to_storage;
+    block.bytes = bytes;
+    return memlord_i_call_move(lord, from, from_storage, &block, fence, site);
+}
+
+MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
+                                             const memlord_site *site) {
+    return lord ? memlord_i_arena_add(lord, device, bytes, site) : MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
+                                             const memlord_site *site) {
+    return lord ? memlord_i_arena_sub(lord, device, bytes, site) : MEMLORD_OK;
 }
 
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
