@@ -5022,10 +5022,10 @@ static MEMLORD_I_NOINLINE int memlord_i_put_far(memlord_i_shard *s, uint64_t has
 }
 /* 1: done, the thread is inside and counts before it leaves. 2: the same, and after that the shard
    wants memlord_i_map_relieve. 0: not done, not inside. */
-static MEMLORD_I_HOT int memlord_i_map_put(memlord *lord, memlord_i_thread *t, uint64_t key,
-                                           uint64_t word1, uint64_t word2, int plain) {
-    memlord_i_shard *s = memlord_i_shard_of(lord, key, plain);
-    uint32_t state = memlord_i_enter(t, s, plain);
+static MEMLORD_I_NOINLINE int memlord_i_map_put(memlord *lord, memlord_i_thread *t, uint64_t key,
+                                                uint64_t word1, uint64_t word2) {
+    memlord_i_shard *s = memlord_i_shard_of(lord, key, 0);
+    uint32_t state = memlord_i_enter(t, s, 0);
     uint64_t hash;
     memlord_i_bucket *b;
     int done = 0;
@@ -5044,13 +5044,6 @@ static MEMLORD_I_HOT int memlord_i_map_put(memlord *lord, memlord_i_thread *t, u
     }
     if (MEMLORD_I_UNLIKELY(!done)) memlord_i_leave(t);
     return done;
-}
-
-/* The same for every path but the one that is all plain, once. */
-static MEMLORD_I_NOINLINE int memlord_i_map_put_any(memlord *lord, memlord_i_thread *t,
-                                                    uint64_t key, uint64_t word1,
-                                                    uint64_t word2) {
-    return memlord_i_map_put(lord, t, key, word1, word2, 0);
 }
 
 /* What the plain path may take: one reference, no side record, of the type asked for. */
@@ -5131,10 +5124,10 @@ static MEMLORD_I_NOINLINE int memlord_i_take_far(const memlord *lord, memlord_i_
     return 1;
 }
 /* Removes a key. As memlord_i_map_put; *out is what it was. */
-static MEMLORD_I_HOT int memlord_i_map_take(memlord *lord, memlord_i_thread *t, uint32_t type,
-                                            uint64_t key, memlord_i_entry *out, int plain) {
-    memlord_i_shard *s = memlord_i_shard_of(lord, key, plain);
-    uint32_t state = memlord_i_enter(t, s, plain);
+static MEMLORD_I_NOINLINE int memlord_i_map_take(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                                 uint64_t key, memlord_i_entry *out) {
+    memlord_i_shard *s = memlord_i_shard_of(lord, key, 0);
+    uint32_t state = memlord_i_enter(t, s, 0);
     uint64_t hash;
     memlord_i_bucket *b;
     int done = 0;
@@ -5153,12 +5146,6 @@ static MEMLORD_I_HOT int memlord_i_map_take(memlord *lord, memlord_i_thread *t, 
     }
     if (MEMLORD_I_UNLIKELY(!done)) memlord_i_leave(t);
     return done;
-}
-
-static MEMLORD_I_NOINLINE int memlord_i_map_take_any(memlord *lord, memlord_i_thread *t,
-                                                     uint32_t type, uint64_t key,
-                                                     memlord_i_entry *out) {
-    return memlord_i_map_take(lord, t, type, key, out, 0);
 }
 
 /* -- the shortest way: the first bucket of a dense table of one's own. A look changes nothing -- */
@@ -7476,8 +7463,8 @@ static MEMLORD_I_HOT void memlord_i_count_row(memlord *lord, memlord_i_thread *t
     c.frees = !opened && book == MEMLORD_I_TAG;
     memlord_i_count(lord, t, &c);
 }
-static MEMLORD_I_HOT void memlord_i_count_rows(memlord *lord, memlord_i_thread *t, uint64_t word2,
-                                               uint64_t bytes, int opened) {
+static MEMLORD_I_NOINLINE void memlord_i_count_rows(memlord *lord, memlord_i_thread *t,
+                                                    uint64_t word2, uint64_t bytes, int opened) {
     uint32_t site = MEMLORD_I_SITE_ROW(word2), tag = MEMLORD_I_TAG_ROW(word2);
     if (site) memlord_i_count_row(lord, t, MEMLORD_I_SITE, site, bytes, opened);
     if (tag) memlord_i_count_row(lord, t, MEMLORD_I_TAG, tag, bytes, opened);
@@ -7843,7 +7830,7 @@ static memlord_result memlord_i_detach(memlord *lord, memlord_i_thread *t, uint3
                                        uint64_t key, memlord_i_entry *out) {
     memlord_i_spot spot;
     int found;
-    if (memlord_i_map_take_any(lord, t, type, key, out)) {
+    if (memlord_i_map_take(lord, t, type, key, out)) {
         memlord_i_leave(t);
         return MEMLORD_OK;
     }
@@ -7939,7 +7926,7 @@ static memlord_result memlord_i_attach(memlord *lord, memlord_i_thread *t, memlo
     memlord_i_entry_rows(e, rows);
     if (MEMLORD_I_REFS(word1) == 1 && !(e->word2 & 1)) { /* the shorter way, most of the time */
         memlord_i_cells_make(lord, t, c, n);
-        fresh = memlord_i_map_put_any(lord, t, key, word1, e->word2);
+        fresh = memlord_i_map_put(lord, t, key, word1, e->word2);
         if (fresh) {
             memlord_i_count_all(lord, t, c, n);
             memlord_i_leave(t);
@@ -10247,7 +10234,7 @@ static MEMLORD_I_COLD uint64_t memlord_i_fence_answered(memlord *lord, memlord_i
 }
 
 /* Asks the fences of a block just freed for the first time, in the order they came. */
-static void memlord_i_fences_begin(memlord *lord, memlord_i_fence *chain) {
+static MEMLORD_I_COLD void memlord_i_fences_begin(memlord *lord, memlord_i_fence *chain) {
     memlord_i_fence *next;
     for (; chain; chain = next) {
         int answer = 0;
@@ -16940,17 +16927,16 @@ static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
     return (unsigned)device.type < (unsigned)MEMLORD_I_TYPES && device.index >= MEMLORD_ANY;
 }
 
-/* The map and the device's counters, by the shorter way; as memlord_i_map_put. With `plain` the
-   caller has looked at everything. */
+/* The map and the counters, by the shorter way; as memlord_i_map_put. */
 static MEMLORD_I_HOT int memlord_i_open_near(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                              memlord_i_cell *cell, uint64_t storage,
-                                             uint64_t bytes, uint64_t rows, int plain) {
-    uint64_t word1 = memlord_i_word1(bytes, slot);
-    int done = plain ? memlord_i_map_put(lord, t, storage, word1, rows, 1)
-                     : memlord_i_map_put_any(lord, t, storage, word1, rows);
+                                             uint64_t bytes, uint64_t rows) {
+    int done = memlord_i_map_put(lord, t, storage, memlord_i_word1(bytes, slot), rows);
     if (MEMLORD_I_UNLIKELY(!done)) return 0;
     memlord_i_u64_own_add(&cell->allocs, 1);
     memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
+    if (rows & MEMLORD_I_ROWS_MASK) memlord_i_count_rows(lord, t, rows, bytes, 1);
+    memlord_i_leave(t);
     return done;
 }
 
@@ -17024,14 +17010,9 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     rows = memlord_i_rows_for(lord, call.t, call.slot, site);
     cell = memlord_i_cell_at(call.t, MEMLORD_I_DEVICE, call.slot);
     if (cell && call.t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
-        done = memlord_i_open_near(lord, call.t, call.slot, cell, storage, bytes, rows, 0);
-    if (MEMLORD_I_LIKELY(done)) {
-        if (rows & MEMLORD_I_ROWS_MASK) memlord_i_count_rows(lord, call.t, rows, bytes, 1);
-        memlord_i_leave(call.t);
-        if (done == 2) r = memlord_i_open_crowded(lord, call.t, call.slot, storage, bytes);
-    } else {
-        r = memlord_i_open_far(lord, call.t, call.slot, storage, bytes, rows);
-    }
+        done = memlord_i_open_near(lord, call.t, call.slot, cell, storage, bytes, rows);
+    if (!done) r = memlord_i_open_far(lord, call.t, call.slot, storage, bytes, rows);
+    if (done == 2) r = memlord_i_open_crowded(lord, call.t, call.slot, storage, bytes);
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ALLOC, call.slot, storage, bytes, rows);
     block.device = device;
@@ -17046,15 +17027,10 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, mem
                                                               uint32_t slot, uint64_t storage,
                                                               uint64_t bytes, uint64_t rows) {
     memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    int done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, rows, 1);
+    int done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, rows);
     memlord_result r = MEMLORD_OK;
-    if (MEMLORD_I_UNLIKELY(!done)) {
-        r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
-    } else {
-        if (rows & MEMLORD_I_ROWS_MASK) memlord_i_count_rows(lord, t, rows, bytes, 1);
-        memlord_i_leave(t);
-        if (done == 2) r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
-    }
+    if (MEMLORD_I_UNLIKELY(!done)) r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
+    if (done == 2) r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_call_end(lord, t, slot, 1);
@@ -17319,8 +17295,8 @@ static MEMLORD_I_HOT memlord_result memlord_i_begin(memlord *lord, memlord_devic
 }
 
 /* Counts a block that left the map by the shorter way: no side record. */
-static MEMLORD_I_HOT void memlord_i_count_gone(memlord *lord, memlord_i_thread *t,
-                                               const memlord_i_entry *gone) {
+static MEMLORD_I_NOINLINE void memlord_i_count_gone(memlord *lord, memlord_i_thread *t,
+                                                    const memlord_i_entry *gone) {
     uint32_t slot = MEMLORD_I_SLOT(gone->word1);
     uint64_t bytes = MEMLORD_I_BYTES(gone->word1);
     memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
@@ -17376,7 +17352,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_told(memlord *lord, memlo
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     gone.key = storage;
-    if (memlord_i_map_take_any(lord, t, (uint32_t)device.type, storage, &gone)) {
+    if (memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone)) {
         memlord_i_count_gone(lord, t, &gone);
         memlord_i_leave(t);
     } else {
@@ -17402,36 +17378,13 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
     return memlord_i_end_told(lord, device, storage, how, site, NULL);
 }
 
-/* A free that is plain but for its rows, and not from the first place in a table of one's own, or
-   with more to do than memlord_i_end_rows and _end_dense. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_near(memlord *lord, memlord_i_thread *t,
-                                                            memlord_device device,
-                                                            uint64_t storage, int how,
-                                                            const memlord_site *site) {
-    memlord_i_entry gone;
-    memlord_i_fence *chain = NULL;
-    memlord_result r = MEMLORD_OK;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_key_plain(storage) || !memlord_i_type_valid(device))) {
-        memlord_i_leave(t);
-        return memlord_i_end_general(lord, device, storage, how, site);
-    }
-    gone.key = storage;
-    if (MEMLORD_I_UNLIKELY(
-            !memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone, 1))) {
-        r = memlord_i_close(lord, t, device, storage, how, &gone, &chain);
-    } else {
-        memlord_i_count_gone(lord, t, &gone);
-        memlord_i_leave(t);
-    }
-    if (gone.key && r == MEMLORD_OK) {
-        if (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES)
-            memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
-                                 MEMLORD_I_BYTES(gone.word1));
-        memlord_i_note_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
-                           gone.word1, gone.word2, site);
-    }
-    if (gone.key) memlord_i_end_after(lord, t, &gone, chain);
-    return r;
+/* A free that began on a shorter way, which changed nothing. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_again(memlord *lord, memlord_i_thread *t,
+                                                             memlord_device device,
+                                                             uint64_t storage, int how,
+                                                             const memlord_site *site) {
+    memlord_i_leave(t);
+    return memlord_i_end_general(lord, device, storage, how, site);
 }
 
 /* The device of a block with one reference: the one named, or another of its type. A guess that is
@@ -17528,7 +17481,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_sparse(memlord *lord
     word2 = e->word2;
     if (MEMLORD_I_UNLIKELY(!e->key ||
                            !memlord_i_parting_of(lord, t, device, e->word1, word2, site, &p)))
-        return memlord_i_end_near(lord, t, device, storage, how, site);
+        return memlord_i_end_again(lord, t, device, storage, how, site);
     if (e[1].key) memlord_i_sparse_erase(s, (uint32_t)(e - memlord_i_sparse_at(s, 0)));
     else e->key = 0;
     memlord_i_u32_own_add(&s->displaced, 1);
@@ -17544,11 +17497,11 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_dense(memlord *lord,
     memlord_i_parting p;
     uint64_t word2;
     if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(s, storage, &seat)))
-        return memlord_i_end_near(lord, t, device, storage, how, site);
+        return memlord_i_end_again(lord, t, device, storage, how, site);
     word2 = seat.entry->word2;
     if (MEMLORD_I_UNLIKELY(
             !memlord_i_parting_of(lord, t, device, seat.entry->word1, word2, site, &p)))
-        return memlord_i_end_near(lord, t, device, storage, how, site);
+        return memlord_i_end_again(lord, t, device, storage, how, site);
     memlord_i_seat_clear(&seat);
     return memlord_i_parting_end(lord, t, storage, word2, &p);
 }
@@ -17567,7 +17520,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlo
         return memlord_i_end_rows_dense(lord, t, device, storage, how, site);
     if (MEMLORD_I_LIKELY(state == t->sparse_id))
         return memlord_i_end_rows_sparse(lord, t, device, storage, how, site);
-    return memlord_i_end_near(lord, t, device, storage, how, site);
+    return memlord_i_end_again(lord, t, device, storage, how, site);
 }
 
 /* A plain free whose first slot `e` is another's, or has one behind it. A handle ends here too,
@@ -17611,7 +17564,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_low(memlord *lord, memlor
     return MEMLORD_OK;
 }
 
-/* A plain free from a dense table of one's own; a shared one is for memlord_i_end_near. */
+/* A plain free from a dense table of one's own; a shared one is for memlord_i_end_general. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, memlord_i_thread *t,
                                                              memlord_device device,
                                                              uint64_t storage, int how,
@@ -17622,17 +17575,17 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, meml
     uint32_t slot;
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
                            !memlord_i_seat_held(s, storage, &seat)))
-        return memlord_i_end_near(lord, t, device, storage, how, NULL);
+        return memlord_i_end_again(lord, t, device, storage, how, NULL);
     word1 = seat.entry->word1;
     if (MEMLORD_I_UNLIKELY((seat.entry->word2 << MEMLORD_I_BORN_BITS) ||
                            !memlord_i_slot_held(lord, device, word1, &slot)))
-        return memlord_i_end_near(lord, t, device, storage, how, NULL);
+        return memlord_i_end_again(lord, t, device, storage, how, NULL);
     bytes = MEMLORD_I_BYTES(word1);
     cell = memlord_i_cell_own(t, slot);
     if (MEMLORD_I_UNLIKELY(!memlord_i_cell_holds(cell, bytes) ||
                            memlord_i_u64_own(&cell->out) + bytes >
                                memlord_i_u64_load(memlord_i_cell_trip(cell))))
-        return memlord_i_end_near(lord, t, device, storage, how, NULL);
+        return memlord_i_end_again(lord, t, device, storage, how, NULL);
     memlord_i_seat_clear(&seat);
     memlord_i_u64_own_add(&cell->frees, 1);
     memlord_i_cell_closed(cell, bytes);
