@@ -18689,7 +18689,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_new_ledger(const memlord_desc *de
 /* ----------------------------------------------------------------------- >>public --
    The functions of the API: check, dispatch. A NULL ledger is answered first. */
 
-MEMLORD_API memlord_format memlord_format_for(const char *path) {
+#define MEMLORD_I_API MEMLORD_API MEMLORD_I_COLD /* none of those a program calls all the time */
+
+MEMLORD_I_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
     for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest: .trace.json is no .json */
@@ -18703,7 +18705,7 @@ MEMLORD_API memlord_format memlord_format_for(const char *path) {
     return (memlord_format)found;
 }
 
-MEMLORD_API const char *memlord_result_text(memlord_result result) {
+MEMLORD_I_API const char *memlord_result_text(memlord_result result) {
     static const char *const texts[] = {
 #define MEMLORD_I_X(name, text) text,
         MEMLORD_I_RESULTS(MEMLORD_I_X)
@@ -18714,14 +18716,14 @@ MEMLORD_API const char *memlord_result_text(memlord_result result) {
 
 /* -- lifecycle -- */
 
-MEMLORD_API void memlord_os_allocator(memlord_allocator *out) {
+MEMLORD_I_API void memlord_os_allocator(memlord_allocator *out) {
     if (!out) return;
     out->alloc = memlord_i_os_alloc;
     out->free = memlord_i_os_free;
     out->user = NULL;
 }
 
-MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
+MEMLORD_I_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     memlord_desc plain;
     if (!out) return MEMLORD_E_INVALID;
     *out = NULL;
@@ -18729,7 +18731,7 @@ MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **ou
     return memlord_i_new_ledger(desc ? desc : &plain, out);
 }
 
-MEMLORD_API void memlord_destroy(memlord *lord) {
+MEMLORD_I_API void memlord_destroy(memlord *lord) {
     if (!lord || lord == memlord_i_ptr_load(&memlord_i_process.global)) return;
     memlord_i_end_ledger(lord);
 }
@@ -18756,7 +18758,7 @@ static const char *memlord_i_after(const char *text, const char *word) {
     return *word ? NULL : text;
 }
 
-MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device *out) {
+MEMLORD_I_API memlord_result memlord_device_parse(const char *text, memlord_device *out) {
     int type;
     if (!text || !out) return MEMLORD_E_INVALID;
     if (memlord_i_after(text, "all") && !memlord_i_after(text, "all")[0]) {
@@ -18782,15 +18784,15 @@ MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device
     return MEMLORD_E_INVALID;
 }
 
-MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap) {
+MEMLORD_I_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap) {
     memlord_i_out o;
     memlord_i_out_buffer(&o, buf, cap);
     memlord_i_put_device(&o, device);
     return memlord_i_out_end(&o, cap);
 }
 
-MEMLORD_API memlord_result memlord_device_label(memlord *lord, memlord_device device,
-                                                const char *text) {
+MEMLORD_I_API memlord_result memlord_device_label(memlord *lord, memlord_device device,
+                                                  const char *text) {
     uint32_t slot;
     const char *kept;
     memlord_result r;
@@ -18803,7 +18805,7 @@ MEMLORD_API memlord_result memlord_device_label(memlord *lord, memlord_device de
     return MEMLORD_OK;
 }
 
-MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
+MEMLORD_I_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
     uint32_t i, n;
     if (!lord) return 0;
     n = memlord_i_rows(lord, MEMLORD_I_DEVICE) - 1;
@@ -18844,26 +18846,26 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
     return lord ? memlord_i_call_retain(lord, device, storage) : MEMLORD_OK;
 }
 
-MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                           const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                             const memlord_site *site) {
     return lord ? memlord_i_open_n(lord, blocks, n, 0, site) : MEMLORD_OK;
 }
-MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                           const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                             const memlord_site *site) {
     return lord ? memlord_i_open_n(lord, blocks, n, 1, site) : MEMLORD_OK;
 }
-MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                          const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                            const memlord_site *site) {
     return lord ? memlord_i_end_n(lord, blocks, n, MEMLORD_I_FREE, site) : MEMLORD_OK;
 }
-MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                             const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                               const memlord_site *site) {
     return lord ? memlord_i_end_n(lord, blocks, n, MEMLORD_I_RELEASE, site) : MEMLORD_OK;
 }
 
-MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
-                                           uint64_t old_storage, uint64_t new_storage,
-                                           uint64_t bytes, const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
+                                             uint64_t old_storage, uint64_t new_storage,
+                                             uint64_t bytes, const memlord_site *site) {
     return lord ? memlord_i_realloc(lord, device, old_storage, new_storage, bytes, site)
                 : MEMLORD_OK;
 }
@@ -18873,9 +18875,9 @@ static memlord_result memlord_i_token_none(memlord_realloc_token *token) {
     if (token) memset(token, 0, sizeof *token);
     return MEMLORD_OK;
 }
-MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
-                                                 uint64_t old_storage,
-                                                 memlord_realloc_token *token) {
+MEMLORD_I_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
+                                                   uint64_t old_storage,
+                                                   memlord_realloc_token *token) {
     memlord_result r;
     if (!lord) return memlord_i_token_none(token);
     r = memlord_i_realloc_begin(lord, device, old_storage, token);
@@ -18884,26 +18886,26 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
                        old_storage, MEMLORD_I_BYTES(token->word[0]), NULL);
     return r;
 }
-MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
-                                               uint64_t new_storage, uint64_t bytes,
-                                               const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
+                                                 uint64_t new_storage, uint64_t bytes,
+                                                 const memlord_site *site) {
     return lord ? memlord_i_realloc_end(lord, token, new_storage, bytes, site) : MEMLORD_OK;
 }
 
-MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
-                                              uint64_t storage, memlord_realloc_token *token,
-                                              const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
+                                                uint64_t storage, memlord_realloc_token *token,
+                                                const memlord_site *site) {
     return lord ? memlord_i_free_begin(lord, device, storage, token, site)
                 : memlord_i_token_none(token);
 }
-MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
-                                            int failed, const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
+                                              int failed, const memlord_site *site) {
     return lord ? memlord_i_free_end(lord, token, failed, site) : MEMLORD_OK;
 }
 
-MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
-                                        memlord_device to, uint64_t to_storage, uint64_t bytes,
-                                        const memlord_fence *fence, const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
+                                          memlord_device to, uint64_t to_storage, uint64_t bytes,
+                                          const memlord_fence *fence, const memlord_site *site) {
     memlord_block block;
     if (!lord) return fence ? memlord_i_fence_pass(NULL, fence) : MEMLORD_OK;
     block.device = to;
@@ -18912,24 +18914,24 @@ MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from, uint
     return memlord_i_call_move(lord, from, from_storage, &block, fence, site);
 }
 
-MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
-                                             const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
+                                               const memlord_site *site) {
     return lord ? memlord_i_arena_add(lord, device, bytes, site) : MEMLORD_OK;
 }
-MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
-                                             const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
+                                               const memlord_site *site) {
     return lord ? memlord_i_arena_sub(lord, device, bytes, site) : MEMLORD_OK;
 }
 
-MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
-                                                 uint64_t storage, memlord_fence fence,
-                                                 const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
+                                                   uint64_t storage, memlord_fence fence,
+                                                   const memlord_site *site) {
     return lord ? memlord_i_fenced(lord, device, storage, &fence, 1, site)
                 : memlord_i_fence_pass(NULL, &fence);
 }
 
-MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
-                                             uint64_t storage, memlord_fence fence) {
+MEMLORD_I_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
+                                               uint64_t storage, memlord_fence fence) {
     return lord ? memlord_i_fenced(lord, device, storage, &fence, 0, NULL)
                 : memlord_i_fence_pass(NULL, &fence);
 }
@@ -18943,7 +18945,7 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* -- sites -- */
 
-MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on) {
+MEMLORD_I_API memlord_result memlord_sites_enable(memlord *lord, int on) {
     memlord_i_thread *t;
     uint32_t hooks;
     if (!lord) return MEMLORD_OK;
@@ -18980,13 +18982,13 @@ MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_addr
     return (const memlord_site *)memlord_i_ptr_load_acquire(&site->shown);
 }
 
-MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
+MEMLORD_I_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
     memlord_i_site *record = lord && site ? memlord_i_site_of(lord, site) : NULL;
     return record ? record->address : NULL;
 }
 
-MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
-                                               const char *file, const char *function, int line) {
+MEMLORD_I_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
+                                                 const char *file, const char *function, int line) {
     memlord_i_site *record;
     const memlord_site *shown;
     if (!lord) return MEMLORD_OK;
@@ -18998,15 +19000,16 @@ MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site
                                function ? function : shown->function, line ? line : shown->line);
 }
 
-MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
-                                     memlord_site_stat *out, size_t cap) {
+MEMLORD_I_API size_t memlord_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                       memlord_site_stat *out, size_t cap) {
     if (!lord || !out || !memlord_i_selector_valid(sel)) return 0;
     return memlord_i_sites_top(lord, sel, order, out, cap, 1);
 }
-MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel, memlord_site_stat *out) {
+MEMLORD_I_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
+                                         memlord_site_stat *out) {
     return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_ALLOC_BYTES, out, 1) == 1;
 }
-MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel, memlord_site_stat *out) {
+MEMLORD_I_API int memlord_site_top_free(memlord *lord, memlord_device sel, memlord_site_stat *out) {
     return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_FREE_BYTES, out, 1) == 1;
 }
 
@@ -19023,8 +19026,8 @@ MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) {
     return sum;
 }
 
-MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
-                                             memlord_stats *out) {
+MEMLORD_I_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
+                                               memlord_stats *out) {
     memlord_i_place *place;
     uint32_t i, n, found = 0;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
@@ -19055,13 +19058,13 @@ static memlord_stats memlord_i_stats_of(memlord *lord, memlord_device sel) {
     (void)memlord_stats_get(lord, sel, &s);
     return s;
 }
-MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) {
+MEMLORD_I_API uint64_t memlord_freed(memlord *lord, memlord_device sel) {
     return memlord_i_stats_of(lord, sel).freed;
 }
-MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) {
+MEMLORD_I_API uint64_t memlord_pending(memlord *lord, memlord_device sel) {
     return memlord_i_stats_of(lord, sel).pending;
 }
-MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
+MEMLORD_I_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
     return memlord_i_stats_of(lord, sel).peak;
 }
 
@@ -19080,7 +19083,7 @@ static MEMLORD_I_COLD void memlord_i_device_reset(memlord *lord, uint32_t slot) 
     memlord_i_lock_drop(&place->lock);
 }
 
-MEMLORD_API void memlord_reset(memlord *lord) {
+MEMLORD_I_API void memlord_reset(memlord *lord) {
     memlord_i_thread *t;
     memlord_i_route *route;
     uint32_t i, n;
@@ -19118,7 +19121,7 @@ MEMLORD_API void memlord_reset(memlord *lord) {
     memlord_i_log(lord, MEMLORD_LOG_INFO, "[reset] a new epoch: totals 0, peaks at what is live");
 }
 
-MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
+MEMLORD_I_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
     memlord_i_thread *t;
     uint32_t i, n;
     if (!lord || !memlord_i_selector_valid(sel)) return;
@@ -19133,7 +19136,7 @@ MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
     memlord_i_thread_put(lord, t);
 }
 
-MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
+MEMLORD_I_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
     memlord_i_out o;
     memlord_i_out_buffer(&o, buf, cap);
     memlord_i_put_bytes(&o, bytes);
@@ -19161,7 +19164,7 @@ static MEMLORD_I_COLD uint64_t memlord_i_unit(const char *text) {
     return *text ? 0 : factor;
 }
 
-MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
+MEMLORD_I_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
     uint64_t whole = 0, part = 0, scale = 1, unit, rest;
     int digits = 0;
     if (!text || !out) return MEMLORD_E_INVALID;
@@ -19188,7 +19191,7 @@ MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) 
     return MEMLORD_OK;
 }
 
-MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
+MEMLORD_I_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
     memlord_i_out o;
     uint32_t i, n;
     memlord_i_out_buffer(&o, buf, cap);
@@ -19223,9 +19226,9 @@ static memlord_i_query memlord_i_query_of(memlord_device sel) {
     return q;
 }
 
-MEMLORD_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel,
-                                               uint64_t min_bytes, memlord_block_fn fn,
-                                               void *user) {
+MEMLORD_I_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel,
+                                                 uint64_t min_bytes, memlord_block_fn fn,
+                                                 void *user) {
     memlord_i_query q = memlord_i_query_of(sel);
     size_t seen = 0;
     if (!lord) return MEMLORD_OK;
@@ -19235,15 +19238,15 @@ MEMLORD_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel
     return memlord_i_each(lord, &q, fn, user, &seen);
 }
 
-MEMLORD_API size_t memlord_blocks_top(memlord *lord, memlord_device sel, memlord_block_info *out,
-                                      size_t k) {
+MEMLORD_I_API size_t memlord_blocks_top(memlord *lord, memlord_device sel, memlord_block_info *out,
+                                        size_t k) {
     memlord_i_query q = memlord_i_query_of(sel);
     if (!lord || !out || !memlord_i_selector_valid(sel)) return 0;
     return memlord_i_top(lord, &q, out, k);
 }
 
-MEMLORD_API memlord_result memlord_block_find(memlord *lord, memlord_device device,
-                                              uint64_t storage, memlord_block_info *out) {
+MEMLORD_I_API memlord_result memlord_block_find(memlord *lord, memlord_device device,
+                                                uint64_t storage, memlord_block_info *out) {
     memlord_i_thread *t;
     memlord_i_spot spot;
     int found;
@@ -19264,8 +19267,8 @@ MEMLORD_API memlord_result memlord_block_find(memlord *lord, memlord_device devi
     return MEMLORD_OK;
 }
 
-MEMLORD_API memlord_result memlord_block_containing(memlord *lord, memlord_device device,
-                                                    uint64_t address, memlord_block_info *out) {
+MEMLORD_I_API memlord_result memlord_block_containing(memlord *lord, memlord_device device,
+                                                      uint64_t address, memlord_block_info *out) {
     memlord_i_query q = memlord_i_query_of(device);
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
@@ -19276,8 +19279,8 @@ MEMLORD_API memlord_result memlord_block_containing(memlord *lord, memlord_devic
     return memlord_i_top(lord, &q, out, 1) ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-MEMLORD_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
-                                                  uint64_t storage, const memlord_meta *meta) {
+MEMLORD_I_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
+                                                    uint64_t storage, const memlord_meta *meta) {
     memlord_i_thread *t;
     memlord_i_spot spot;
     memlord_i_side *unused;
@@ -19302,8 +19305,8 @@ MEMLORD_API memlord_result memlord_block_describe(memlord *lord, memlord_device 
     return memlord_i_record_end(lord, r);
 }
 
-MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
-                                               uint64_t storage, const char *tag) {
+MEMLORD_I_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
+                                                 uint64_t storage, const char *tag) {
     memlord_i_thread *t;
     const char *kept;
     memlord_result r;
@@ -19318,7 +19321,7 @@ MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device dev
     return memlord_i_record_end(lord, r);
 }
 
-MEMLORD_API uint64_t memlord_mark(memlord *lord) {
+MEMLORD_I_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
     (void)memlord_i_record_end(lord, MEMLORD_OK); /* as in memlord_reset */
@@ -19329,8 +19332,8 @@ MEMLORD_API uint64_t memlord_mark(memlord *lord) {
     return MEMLORD_I_MARK_MAX;
 }
 
-MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
-                                 void *user) {
+MEMLORD_I_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
+                                   void *user) {
     memlord_i_query q = memlord_i_query_of(memlord_device_all());
     size_t seen = 0;
     if (!lord) return 0;
@@ -19344,9 +19347,9 @@ MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_blo
 
 /* -- parts -- */
 
-MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
-                                            uint64_t storage, uint64_t offset, uint64_t bytes,
-                                            const memlord_meta *meta) {
+MEMLORD_I_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
+                                              uint64_t storage, uint64_t offset, uint64_t bytes,
+                                              const memlord_meta *meta) {
     memlord_i_thread *t;
     memlord_i_part part;
     memlord_result r;
@@ -19367,8 +19370,8 @@ MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device
     return memlord_i_record_end(lord, r);
 }
 
-MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
-                                               uint64_t storage, uint64_t offset) {
+MEMLORD_I_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
+                                                 uint64_t storage, uint64_t offset) {
     memlord_i_thread *t;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
@@ -19381,8 +19384,8 @@ MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device dev
     return memlord_i_record_end(lord, r);
 }
 
-MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
-                                      memlord_part_fn fn, void *user) {
+MEMLORD_I_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
+                                        memlord_part_fn fn, void *user) {
     memlord_part_info some[8];
     uint64_t count, bytes, offset = 0;
     size_t i, n, seen = 0;
@@ -19452,8 +19455,8 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
     return r;
 }
 
-MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
-                                           memlord_tag_stat *out) {
+MEMLORD_I_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
+                                             memlord_tag_stat *out) {
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
@@ -19463,8 +19466,8 @@ MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, co
     return MEMLORD_E_UNKNOWN;
 }
 
-MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device, const char *tag,
-                                          uint64_t bytes) {
+MEMLORD_I_API memlord_result memlord_expect(memlord *lord, memlord_device device, const char *tag,
+                                            uint64_t bytes) {
     uint32_t slot, number;
     const char *kept;
     memlord_result r;
@@ -19482,8 +19485,8 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device, 
 
 /* -- capacity -- */
 
-MEMLORD_API memlord_result memlord_capacity_source(memlord *lord, int type,
-                                                   memlord_capacity_fn fn, void *user) {
+MEMLORD_I_API memlord_result memlord_capacity_source(memlord *lord, int type,
+                                                     memlord_capacity_fn fn, void *user) {
     memlord_i_source source;
     if (!lord) return MEMLORD_OK;
     if ((unsigned)type >= (unsigned)MEMLORD_I_TYPES) return MEMLORD_E_DEVICE;
@@ -19524,7 +19527,7 @@ static memlord_result memlord_i_place_asked(memlord *lord, memlord_device d,
     return memlord_i_place_of(lord, d, make, place);
 }
 
-MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device) {
+MEMLORD_I_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device) {
     memlord_i_place *place;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
@@ -19534,8 +19537,8 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
     return r ? r : memlord_i_sample(lord, place);
 }
 
-MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
-                                                memlord_device physical) {
+MEMLORD_I_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
+                                                  memlord_device physical) {
     memlord_i_place *to;
     memlord_i_device *d;
     uint32_t slot, other, i;
@@ -19562,7 +19565,7 @@ MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device de
     return MEMLORD_OK;
 }
 
-MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms) {
+MEMLORD_I_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms) {
     if (!lord) return MEMLORD_OK;
     if (interval_ms && interval_ms < MEMLORD_I_POLL_LEAST) return MEMLORD_E_INVALID;
     if (!lord->poll_fixed) memlord_i_u32_store(&lord->poll_ms, interval_ms ? interval_ms : 200);
@@ -19570,7 +19573,7 @@ MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval
     memlord_i_u32_store(&lord->polling, MEMLORD_I_POLLING_ALL);
     return memlord_i_pollers_begin(lord);
 }
-MEMLORD_API void memlord_poller_stop(memlord *lord) {
+MEMLORD_I_API void memlord_poller_stop(memlord *lord) {
     if (lord) memlord_i_pollers_end(lord);
 }
 
@@ -19587,8 +19590,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_limit_set(memlord *lord, memlord_
     return MEMLORD_OK;
 }
 
-MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
-                                             uint64_t bytes) {
+MEMLORD_I_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
+                                               uint64_t bytes) {
     memlord_i_place *place;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
@@ -19596,8 +19599,8 @@ MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device devic
     return r ? r : memlord_i_limit_set(lord, place, bytes, 0);
 }
 
-MEMLORD_API memlord_result memlord_limit_fraction(memlord *lord, memlord_device device,
-                                                  double fraction) {
+MEMLORD_I_API memlord_result memlord_limit_fraction(memlord *lord, memlord_device device,
+                                                    double fraction) {
     memlord_i_place *place;
     memlord_capacity c;
     memlord_result r;
@@ -19651,8 +19654,8 @@ static MEMLORD_I_COLD int memlord_i_plan_sum(memlord *lord, const memlord_block 
     return 1;
 }
 
-MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
-                                 int64_t *short_by) {
+MEMLORD_I_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
+                                   int64_t *short_by) {
     int64_t worst = INT64_MIN;
     int known = 1;
     size_t i;
@@ -19708,13 +19711,13 @@ static memlord_result memlord_i_reserve_end(memlord *lord, memlord_ticket ticket
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
     return memlord_i_reserve_end(lord, ticket);
 }
-MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
+MEMLORD_I_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
     return memlord_i_reserve_end(lord, ticket);
 }
 
-MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device device,
-                                                const char *name, uint64_t limit,
-                                                memlord_account *out) {
+MEMLORD_I_API memlord_result memlord_account_open(memlord *lord, memlord_device device,
+                                                  const char *name, uint64_t limit,
+                                                  memlord_account *out) {
     memlord_result r;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     *out = 0;
@@ -19728,14 +19731,14 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
     return r;
 }
 
-MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
-                                                  int64_t bytes) {
+MEMLORD_I_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
+                                                    int64_t bytes) {
     if (!lord) return MEMLORD_OK;
     return memlord_i_record_end(lord, memlord_i_account_charge(lord, account, bytes));
 }
 
-MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
-                                               memlord_account_stat *out) {
+MEMLORD_I_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
+                                                 memlord_account_stat *out) {
     memlord_i_balance *b;
     int open;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
@@ -19748,7 +19751,7 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account) {
+MEMLORD_I_API memlord_result memlord_account_close(memlord *lord, memlord_account account) {
     memlord_i_balance *b;
     if (!lord) return MEMLORD_OK;
     memlord_i_lock_take(&memlord_i_process.cold);
@@ -19764,8 +19767,8 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
     return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
-                                   char *buf, size_t cap) {
+MEMLORD_I_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
+                                     char *buf, size_t cap) {
     if (lord) return memlord_i_explain(lord, device, wanted, buf, cap);
     if (buf && cap) buf[0] = 0;
     return 0;
@@ -19773,8 +19776,8 @@ MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_
 
 /* -- bands -- */
 
-MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
-                                                  size_t *bad) {
+MEMLORD_I_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
+                                                    size_t *bad) {
     size_t i = 0;
     if (n && !bands) return MEMLORD_E_INVALID;
     while (i < n && !memlord_i_band_fault(&bands[i])) i++;
@@ -19782,7 +19785,7 @@ MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, siz
     return i < n ? MEMLORD_E_INVALID : MEMLORD_OK;
 }
 
-MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n) {
+MEMLORD_I_API const memlord_band *memlord_strategy_default(size_t *n) {
     if (n) *n = MEMLORD_I_DEFAULT_BANDS;
     return memlord_i_default_bands;
 }
@@ -19799,8 +19802,8 @@ static MEMLORD_I_COLD memlord_i_strategy *memlord_i_strategy_new(memlord *lord,
     return s;
 }
 
-MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, const memlord_band *bands,
-                                                size_t n) {
+MEMLORD_I_API memlord_result memlord_strategy_set(memlord *lord, const memlord_band *bands,
+                                                  size_t n) {
     memlord_i_strategy *fresh = NULL;
     size_t bad = 0;
     if (!lord) return MEMLORD_OK;
@@ -19822,8 +19825,8 @@ MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, const memlord_ban
 
 /* -- collection -- */
 
-MEMLORD_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn,
-                                               void *user) {
+MEMLORD_I_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn,
+                                                 void *user) {
     memlord_i_callback *c, **at;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
@@ -19842,8 +19845,8 @@ MEMLORD_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_
     return MEMLORD_OK;
 }
 
-MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlord_gc_fn fn,
-                                                      void *user) {
+MEMLORD_I_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlord_gc_fn fn,
+                                                        void *user) {
     memlord_i_callback *c, **at;
     int found;
     if (!lord) return MEMLORD_OK;
@@ -19873,8 +19876,8 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, m
     return MEMLORD_OK;
 }
 
-MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                          uint64_t *reclaimed) {
+MEMLORD_I_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
+                                            uint64_t *reclaimed) {
     uint64_t ignored;
     uint32_t slot;
     memlord_result r;
@@ -19888,7 +19891,7 @@ MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, 
     return r ? r : memlord_i_collect(lord, slot, reason, 0, reclaimed ? reclaimed : &ignored);
 }
 
-MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
+MEMLORD_I_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
     if (!lord) return MEMLORD_OK;
     if (!memlord_i_selector_valid(sel)) return MEMLORD_E_DEVICE;
     if (!memlord_i_self.busy) memlord_i_serve(lord, sel);
@@ -19897,7 +19900,7 @@ MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -- out of memory -- */
 
-MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy) {
+MEMLORD_I_API memlord_result memlord_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
                    policy->multiplier <= 1.7976931348623157e308 /* not infinite */
@@ -19905,7 +19908,7 @@ MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy) {
                : MEMLORD_E_INVALID;
 }
 
-MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
+MEMLORD_I_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
     double ms, power;
     if (!policy) policy = &memlord_i_default_retry;
     if (memlord_retry_check(policy) || !policy->initial_ms)
@@ -19918,10 +19921,10 @@ MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
-                                               uint64_t bytes, memlord_try_fn fn, void *user,
-                                               const memlord_retry *policy, uint64_t *storage,
-                                               const memlord_site *site) {
+MEMLORD_I_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
+                                                 uint64_t bytes, memlord_try_fn fn, void *user,
+                                                 const memlord_retry *policy, uint64_t *storage,
+                                                 const memlord_site *site) {
     memlord_i_request q;
     memlord_result r;
     if (storage) *storage = 0;
@@ -19977,8 +19980,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_reserved(memlord *lord, memlord_d
     return MEMLORD_OK;
 }
 
-MEMLORD_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
-                                                uint64_t reserved, uint64_t largest_free) {
+MEMLORD_I_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
+                                                  uint64_t reserved, uint64_t largest_free) {
     uint32_t slot;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
@@ -19990,8 +19993,8 @@ MEMLORD_API memlord_result memlord_reserved_set(memlord *lord, memlord_device de
                         largest_free + 1);
     return memlord_i_record_end(lord, MEMLORD_OK);
 }
-MEMLORD_API memlord_result memlord_reserved_add(memlord *lord, memlord_device device,
-                                                int64_t delta) {
+MEMLORD_I_API memlord_result memlord_reserved_add(memlord *lord, memlord_device device,
+                                                  int64_t delta) {
     uint32_t slot;
     return lord ? memlord_i_reserved(lord, device, UINT64_MAX, delta, &slot) : MEMLORD_OK;
 }
@@ -20015,10 +20018,10 @@ MEMLORD_API memlord_result memlord_cache_miss(memlord *lord, memlord_device devi
 static double memlord_i_unused(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
-MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) {
+MEMLORD_I_API double memlord_cached_ratio(const memlord_stats *stats) {
     return stats && stats->reserved ? memlord_i_unused(stats) / (double)stats->reserved : 0;
 }
-MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) {
+MEMLORD_I_API double memlord_fragmentation(const memlord_stats *stats) {
     double unused, f;
     if (!stats || stats->largest_free == UINT64_MAX) return memlord_i_nan();
     unused = memlord_i_unused(stats);
@@ -20034,7 +20037,7 @@ static int memlord_i_pressure(double used, double total) {
                                    : MEMLORD_PRESSURE_NORMAL;
 }
 
-MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device) {
+MEMLORD_I_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     memlord_i_place *place;
     int level = MEMLORD_PRESSURE_UNKNOWN, limited;
     if (!lord || memlord_i_place_of(lord, device, 0, &place)) return MEMLORD_PRESSURE_UNKNOWN;
@@ -20083,7 +20086,7 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     return memlord_i_record_end(lord, r);
 }
 
-MEMLORD_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes) {
+MEMLORD_I_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes) {
     memlord_i_thread *t;
     const char *kept = NULL;
     memlord_result r;
@@ -20096,7 +20099,7 @@ MEMLORD_API memlord_result memlord_scope_shapes(memlord *lord, const char *shape
     return r;
 }
 
-MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
+MEMLORD_I_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
     memlord_i_thread *t;
     memlord_result r;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
@@ -20121,15 +20124,15 @@ static memlord_result memlord_i_scope_hand(memlord *lord, const memlord_scope_to
     memlord_i_thread_put(lord, t);
     return memlord_i_record_end(lord, r);
 }
-MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
+MEMLORD_I_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
     return memlord_i_scope_hand(lord, token, memlord_i_scope_adopt);
 }
-MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token) {
+MEMLORD_I_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token) {
     return memlord_i_scope_hand(lord, token, memlord_i_scope_return);
 }
 
-MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
-                                             memlord_scope_stat *out) {
+MEMLORD_I_API memlord_result memlord_scope_get(memlord *lord, const char *path,
+                                               memlord_scope_stat *out) {
     memlord_i_scale scale;
     uint32_t i;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
@@ -20145,13 +20148,13 @@ MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
     }
     return MEMLORD_E_UNKNOWN;
 }
-MEMLORD_API uint64_t memlord_scope_current(memlord *lord) {
+MEMLORD_I_API uint64_t memlord_scope_current(memlord *lord) {
     memlord_i_thread *t = lord ? memlord_i_thread_get(lord) : NULL;
     uint64_t id = t ? t->scope : 0;
     if (t) memlord_i_thread_put(lord, t);
     return id;
 }
-MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns) {
+MEMLORD_I_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns) {
     if (!lord) return MEMLORD_OK;
     if (!scope || scope >= memlord_i_scopes(lord)) return MEMLORD_E_UNKNOWN;
     (void)memlord_i_u64_add(&memlord_i_scope_at(lord, (uint32_t)scope)->device_ns, ns);
@@ -20160,7 +20163,7 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
 
 /* -- snapshots -- */
 
-MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
+MEMLORD_I_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
     const char *kept;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
@@ -20174,7 +20177,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
     return memlord_i_record_end(lord, r);
 }
 
-MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms) {
+MEMLORD_I_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms) {
     memlord_i_recorder *r;
     if (!lord) return MEMLORD_OK;
     if (interval_ms && interval_ms < MEMLORD_I_SNAPSHOT_LEAST) return MEMLORD_E_INVALID;
@@ -20187,22 +20190,22 @@ MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t inter
     memlord_i_recorder_begin(lord);
     return memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
 }
-MEMLORD_API void memlord_snapshots_stop(memlord *lord) {
+MEMLORD_I_API void memlord_snapshots_stop(memlord *lord) {
     if (lord && memlord_i_recorder_end(lord))
         (void)memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
 }
 
 /* -- events -- */
 
-MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
+MEMLORD_I_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
     if (!lord) return MEMLORD_OK;
     if (capacity > MEMLORD_I_EVENTS_MAX) return MEMLORD_E_INVALID;
     return memlord_i_events_begin(lord, capacity ? capacity : 65536);
 }
-MEMLORD_API void memlord_events_stop(memlord *lord) {
+MEMLORD_I_API void memlord_events_stop(memlord *lord) {
     if (lord) memlord_i_alert(lord, MEMLORD_I_ALERT_EVENTS, 0);
 }
-MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user) {
+MEMLORD_I_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user) {
     memlord_i_reading reading;
     memlord_i_read read;
     memlord_event event;
@@ -20220,23 +20223,23 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
 
 /* -- reports -- */
 
-MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
-                                         memlord_write_fn fn, void *user) {
+MEMLORD_I_API memlord_result memlord_write(memlord *lord, memlord_format format,
+                                           memlord_write_fn fn, void *user) {
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
     if (!memlord_i_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     return memlord_i_report_write(lord, format, fn, user);
 }
 
-MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
+MEMLORD_I_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
     if (!lord) return MEMLORD_OK;
     if (!path || !*path) return MEMLORD_E_INVALID;
     if (!memlord_i_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     return memlord_i_report_save(lord, format, path);
 }
 
-MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
-                                                const char *directory) {
+MEMLORD_I_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
+                                                  const char *directory) {
     const char *kept;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
@@ -20250,7 +20253,7 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
     (void)memlord_i_u32_exchange_seqcst(&lord->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-MEMLORD_API void memlord_request_save(memlord *lord) {
+MEMLORD_I_API void memlord_request_save(memlord *lord) {
     if (!lord) return;
     memlord_i_saver_set(lord);
     memlord_i_alert(lord, MEMLORD_I_ALERT_SAVE, 1); /* nothing here waits: signal-safe */
@@ -20258,23 +20261,23 @@ MEMLORD_API void memlord_request_save(memlord *lord) {
 
 /* -- shim -- */
 
-MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site) {
+MEMLORD_I_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site) {
     void *p = malloc(size);
     if (p) (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(p), size, site);
     return p;
 }
-MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
-                                      const memlord_site *site) {
+MEMLORD_I_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
+                                        const memlord_site *site) {
     void *p = calloc(n, size); /* answers NULL where the product overflows */
     if (p) (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(p), n * size, site);
     return p;
 }
-MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site) {
+MEMLORD_I_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site) {
     (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), site);
     free(ptr);
 }
-MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
-                                       const memlord_site *site) {
+MEMLORD_I_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
+                                         const memlord_site *site) {
     memlord_realloc_token token;
     void *p;
     if (ptr && !size) {
@@ -20383,8 +20386,8 @@ static void *memlord_i_mmap(void *at, size_t size, int prot, int flags, int fd, 
     return MAP_FAILED;
 }
 
-MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
-                                    int fd, int64_t offset, const memlord_site *site) {
+MEMLORD_I_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
+                                      int fd, int64_t offset, const memlord_site *site) {
     memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : memlord_i_device_mapped();
     memlord_i_unmapping u;
     void *p;
@@ -20397,8 +20400,8 @@ MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int pr
         (void)memlord_alloc(lord, d, MEMLORD_KEY(p), size, site);
     return p;
 }
-MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
-                                    const memlord_site *site) {
+MEMLORD_I_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
+                                      const memlord_site *site) {
     memlord_i_unmapping u;
     int r;
     memlord_i_unmap(lord, &u, at, size, site);
