@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.3.2, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.3.3, C99 and C++11, SPDX-License-Identifier: MIT
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
     device (cpu, pinned, mapped, cuda:0, ...), who put them there, what the peak was
@@ -242,8 +242,8 @@
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 3
-#define MEMLORD_VERSION_PATCH 2
-#define MEMLORD_VERSION "0.3.2"
+#define MEMLORD_VERSION_PATCH 3
+#define MEMLORD_VERSION "0.3.3"
 
 #if defined(__GNUC__)
 #define MEMLORD_I_INLINE static inline __attribute__((unused))
@@ -8996,6 +8996,14 @@ static MEMLORD_I_COLD void memlord_i_tell(memlord *lord, int did, const char *ve
     memlord_i_tell_end(lord, &o, site);
 }
 
+/* "12 KiB in 3 blocks" */
+static MEMLORD_I_COLD void memlord_i_put_held(memlord_i_out *o, uint64_t bytes, uint64_t blocks) {
+    memlord_i_put_bytes(o, bytes);
+    memlord_i_puts(o, " in ");
+    memlord_i_put_u64(o, blocks);
+    memlord_i_puts(o, blocks == 1 ? " block" : " blocks");
+}
+
 /* "[alloc] cuda 12 KiB in 3 blocks main file.c:12"; the device is what those of the n have in
    common. */
 static MEMLORD_I_COLD void memlord_i_tell_n(memlord *lord, const char *verb,
@@ -9012,10 +9020,7 @@ static MEMLORD_I_COLD void memlord_i_tell_n(memlord *lord, const char *verb,
     memlord_i_puts(&o, verb);
     memlord_i_put_device(&o, d);
     memlord_i_puts(&o, " ");
-    memlord_i_put_bytes(&o, told->bytes);
-    memlord_i_puts(&o, " in ");
-    memlord_i_put_u64(&o, told->blocks);
-    memlord_i_puts(&o, " blocks");
+    memlord_i_put_held(&o, told->bytes, told->blocks);
     memlord_i_self.odd.unknown += told->unknown;
     memlord_i_tell_end(lord, &o, site);
 }
@@ -11932,9 +11937,9 @@ static uint64_t memlord_i_site_number(const memlord_site_stat *s, memlord_site_o
     case MEMLORD_SITE_ORDER_FREES: return s->frees;
     case MEMLORD_SITE_ORDER_LIVE_BYTES: return s->live_bytes;
     case MEMLORD_SITE_ORDER_PEAK_BYTES: return s->peak_bytes;
-    case MEMLORD_SITE_ORDER_ALLOC_BYTES: break;
+    case MEMLORD_SITE_ORDER_ALLOC_BYTES: return s->alloc_bytes;
     }
-    return s->alloc_bytes;
+    return 0; /* no such order: all are left out */
 }
 
 /* The list is kept sorted while rows go by; most of them do not make it past the last place. */
@@ -18527,10 +18532,8 @@ static MEMLORD_I_COLD void memlord_i_log_leak(memlord *lord, uint64_t bytes, uin
     memlord_i_out o;
     memlord_i_out_buffer(&o, line, sizeof line);
     memlord_i_puts(&o, leak ? "[destroy]   " : "[destroy]   and ");
-    memlord_i_put_bytes(&o, bytes);
-    memlord_i_puts(&o, " in ");
-    memlord_i_put_u64(&o, blocks);
-    memlord_i_puts(&o, leak ? " blocks: " : " blocks more");
+    memlord_i_put_held(&o, bytes, blocks);
+    memlord_i_puts(&o, leak ? ": " : " more");
     if (leak) memlord_i_put_leak(&o, lord, leak);
     (void)memlord_i_out_end(&o, sizeof line);
     memlord_i_log(lord, MEMLORD_LOG_INFO, line);
@@ -18572,10 +18575,7 @@ static MEMLORD_I_COLD void memlord_i_log_leaks(memlord *lord) {
         memlord_i_puts(&o, "[destroy] ");
         memlord_i_put_device(&o, memlord_i_device_at(lord, i)->device);
         memlord_i_puts(&o, " still holds ");
-        memlord_i_put_bytes(&o, s.allocated);
-        memlord_i_puts(&o, " in ");
-        memlord_i_put_u64(&o, s.live_blocks);
-        memlord_i_puts(&o, " blocks");
+        memlord_i_put_held(&o, s.allocated, s.live_blocks);
         if (s.pending) memlord_i_put_labelled(&o, ", pending ", s.pending);
         (void)memlord_i_out_end(&o, sizeof line);
         memlord_i_log(lord, MEMLORD_LOG_INFO, line);
@@ -18797,9 +18797,14 @@ MEMLORD_I_API memlord_result memlord_device_label(memlord *lord, memlord_device 
     const char *kept;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
+    if (!text || !*text) { /* to take one away makes no device known */
+        slot = memlord_i_slot_known(lord, device);
+        if (!slot) return memlord_i_device_valid(device) ? MEMLORD_OK : MEMLORD_E_DEVICE;
+        text = NULL;
+    }
     r = memlord_i_slot(lord, device, &slot);
     if (r) return r;
-    r = memlord_i_name(lord, text && *text ? text : NULL, &kept);
+    r = memlord_i_name(lord, text, &kept);
     if (r) return r;
     memlord_i_ptr_store_release(&memlord_i_device_at(lord, slot)->label, (void *)(uintptr_t)kept);
     return MEMLORD_OK;

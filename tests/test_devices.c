@@ -275,6 +275,14 @@ static void a_label_of_null_takes_it_away(void **state) {
     assert_int_equal(memlord_device_label(lord, cuda(MEMLORD_ANY), "x"), MEMLORD_E_DEVICE);
 }
 
+static void a_label_taken_away_makes_no_device_known(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_device_label(lord, cuda(1), NULL));
+    assert_ok(memlord_device_label(lord, cuda(2), ""));
+    assert_int_equal(memlord_device_label(lord, cuda(MEMLORD_ANY), NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_devices(lord, NULL, 0), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(names_are_read_in_any_case),
@@ -295,6 +303,7 @@ int main(void) {
         TEST(a_call_that_is_refused_makes_no_device_known),
         TEST(a_label_shows_in_the_reports_people_read),
         TEST(a_label_of_null_takes_it_away),
+        TEST(a_label_taken_away_makes_no_device_known),
     };
     return cmocka_run_group_tests_name("devices", tests, NULL, NULL);
 }

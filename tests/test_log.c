@@ -250,9 +250,9 @@ static void a_trace_has_one_line_for_n_blocks(void **state) {
     assert_ok(memlord_alloc_n(lord, blocks, 2, &here));
     said_is(&log, "[alloc] cuda:0 3 KiB in 2 blocks f a.c:3\n");
     assert_ok(memlord_track_n(lord, blocks, 3, NULL)); /* two of them are views */
-    said_is(&log, "[alloc] cuda 3 KiB in 1 blocks\n");
+    said_is(&log, "[alloc] cuda 3 KiB in 1 block\n");
     assert_ok(memlord_release_n(lord, blocks, 3, NULL));
-    said_is(&log, "[free] cuda 3 KiB in 1 blocks\n");
+    said_is(&log, "[free] cuda 3 KiB in 1 block\n");
     assert_int_equal(memlord_free_n(lord, blocks, 3, &here), MEMLORD_E_UNKNOWN);
     said_is(&log, "[free] cuda 3 KiB in 2 blocks, unknown frees 1 f a.c:3\n");
     assert_ok(memlord_alloc_n(lord, blocks, 2, NULL));
@@ -409,10 +409,10 @@ static void destroy_says_where_what_is_left_comes_from(void **state) {
     test_log_clear(&log);
     memlord_destroy(lord);
     said_is(&log, "[destroy] cuda:0 still holds 1.27 KiB in 3 blocks, pending 1000 B\n"
-                  "[destroy] cpu still holds 8 B in 1 blocks\n"
-                  "[destroy]   1000 B in 1 blocks: cuda:0  g b.c:7\n"
+                  "[destroy] cpu still holds 8 B in 1 block\n"
+                  "[destroy]   1000 B in 1 block: cuda:0  g b.c:7\n"
                   "[destroy]   300 B in 2 blocks: cuda:0 [weights]  f a.c:3\n"
-                  "[destroy]   5 B in 1 blocks: cpu  (unknown)\n");
+                  "[destroy]   5 B in 1 block: cpu  (unknown)\n");
 }
 
 static void destroy_lists_the_ten_largest_and_counts_the_rest(void **state) {
@@ -427,9 +427,9 @@ static void destroy_lists_the_ten_largest_and_counts_the_rest(void **state) {
     }
     test_log_clear(&log);
     memlord_destroy(lord);
-    assert_non_null(strstr(log.text, "[destroy]   120 B in 1 blocks: cuda:11  f a.c:3\n"));
-    assert_non_null(strstr(log.text, "[destroy]   30 B in 1 blocks: cuda:2  f a.c:3\n"));
-    assert_null(strstr(log.text, "20 B in 1 blocks: cuda:1 "));
+    assert_non_null(strstr(log.text, "[destroy]   120 B in 1 block: cuda:11  f a.c:3\n"));
+    assert_non_null(strstr(log.text, "[destroy]   30 B in 1 block: cuda:2  f a.c:3\n"));
+    assert_null(strstr(log.text, "20 B in 1 block: cuda:1 "));
     assert_non_null(strstr(log.text, "[destroy]   and 42 B in 14 blocks more\n"));
     assert_int_equal(log.lines[MEMLORD_LOG_INFO], 12 + 10 + 1);
 }

@@ -102,6 +102,7 @@ static void a_site_on_two_devices_is_two_rows(void **state) {
     assert_int_equal(
         memlord_sites_top(lord, cuda(1), MEMLORD_SITE_ORDER_LIVE_BYTES, rows, 8), 1);
     assert_int_equal(rows[0].live_bytes, 20);
+    assert_int_equal(memlord_sites_top(lord, all(), (memlord_site_order)6, rows, 8), 0);
 }
 
 static void the_list_is_sorted_cut_and_without_zeros(void **state) {
