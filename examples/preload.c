@@ -826,14 +826,11 @@ static int is_first_to_finish(void) {
 
 /* A reader that is gone, a limit on files or a terminal in the foreground of another must not
    change how the program ends. */
-static void finish(void *unused) {
+static void report(void) {
     static const int harmful[] = {SIGPIPE, SIGXFSZ, SIGTTOU};
     static const struct timespec at_once;
     sigset_t blocked, before, pending;
     size_t i;
-    (void)unused;
-    if (!is_first_to_finish()) return;
-    inside = 1;
     (void)sigemptyset(&blocked);
     for (i = 0; i < 3; i++) (void)sigaddset(&blocked, harmful[i]);
     (void)pthread_sigmask(SIG_BLOCK, &blocked, &before);
@@ -845,7 +842,19 @@ static void finish(void *unused) {
     }
     while (sigtimedwait(&blocked, NULL, &at_once) > 0) {}
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    __atomic_store_n(&finished, 2, __ATOMIC_RELEASE);
+}
+
+/* A thread that is to be cancelled ends the program all the same. */
+static void finish(void *unused) {
+    int cancel;
+    (void)unused;
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    if (is_first_to_finish()) {
+        inside = 1;
+        report();
+        __atomic_store_n(&finished, 2, __ATOMIC_RELEASE);
+    }
+    (void)pthread_setcancelstate(cancel, NULL);
 }
 
 static void finish_quickly(void) { finish(NULL); }

@@ -254,6 +254,10 @@ static void both(void) {
     (void)end(NULL);
 }
 static void quickly(void) { quick_exit(5); }
+static void cancelled(void) {
+    (void)pthread_cancel(pthread_self());
+    _exit(6);
+}
 static void at_once(void) { _Exit(3); }
 static void child(void (*run)(void)) {
     int status;
@@ -272,6 +276,7 @@ int main(void) {
     child(both);
     child(quickly);
     child(at_once);
+    child(cancelled);
     pid = vfork();
     if (!pid) _exit(7);
     if (waitpid(pid, &status, 0) == pid) printf("%d\n", status);
@@ -280,9 +285,9 @@ int main(void) {
 }
 C
 "${CC:-gcc}" -std=c11 -O1 -pthread "$out/ends.c" -o "$out/ends"
-unharmed fork_ends 4 "$out/ends"
+unharmed fork_ends 5 "$out/ends"
 set -- "$out"/fork_ends-*.json
-[ $# -eq 4 ]
+[ $# -eq 5 ]
 verdict $? "ends: a report of each that ends by _exit, quick_exit or _Exit, of vfork's none: $#"
 
 unharmed cc 2 "${CC:-gcc}" -std=c99 -O1 -pthread -DMEMLORD_IMPLEMENTATION -x c -c memlord.h \
