@@ -36,9 +36,10 @@
     set-uid programs (the loader ignores LD_PRELOAD), libraries opened with RTLD_DEEPBIND (what
     they free for others looks live), mmap. No report: after abort or a signal, of what
     vfork or a bare clone makes until it executes, and when a signal handler that interrupted
-    malloc ends the program. A program that closes stderr to let go of a pipe goes on holding it until it exits, unless
-    MEMLORD_REPORT is a path. If stderr was closed before the start, there is nowhere to write
-    and nothing is written.
+    malloc ends the program. A program that closes stderr to let go of a pipe goes on holding it
+    until it exits, unless MEMLORD_REPORT is a path. If stderr was closed before the start, there
+    is nowhere to write and nothing is written; where it is full and nobody reads, the program
+    ends after ten seconds with the report cut off.
 */
 #define _GNU_SOURCE /* RTLD_NEXT, dl_iterate_phdr, pipe2, F_DUPFD_CLOEXEC */
 
@@ -471,18 +472,20 @@ static int wait_for(int fd, short events, int64_t until) {
     return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
-/* A memlord_write_fn. A stderr that does not block waits here, but not for ever. */
+/* A memlord_write_fn. Waits for who reads the stderr, but not for ever: a pipe that is ready takes
+   so many bytes without blocking. */
 static int to_fd(void *user, const void *data, size_t size) {
     int fd = *(const int *)user;
     const char *at = (const char *)data;
     int64_t until = now_ms() + PATIENCE_MS;
     while (size) {
-        ssize_t n = write(fd, at, size);
+        ssize_t n;
+        if (!wait_for(fd, POLLOUT, until)) return 1;
+        n = write(fd, at, size < PIPE_BUF ? size : PIPE_BUF);
         if (n > 0) {
             at += n;
             size -= (size_t)n;
-        } else if (n == 0 || (errno != EINTR && errno != EAGAIN) ||
-                   !wait_for(fd, POLLOUT, until)) {
+        } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
             return 1;
         }
     }
