@@ -11206,13 +11206,11 @@ static MEMLORD_I_COLD int memlord_i_handoff_part(memlord_i_handoff *h, int owner
 }
 
 /* Leaves a handoff. 1: nobody holds it any more, *v is what all did, and the handoff ours until it
-   is spared. */
-static int memlord_i_handoff_leave(memlord *lord, memlord_i_handoff *h, const memlord_i_thread *t,
+   is spared. Under the scopes lock. */
+static int memlord_i_handoff_leave(memlord_i_handoff *h, const memlord_i_thread *t,
                                    memlord_i_effort *v) {
     uint64_t now = v->start + v->stamps;
-    int last, owner;
-    memlord_i_lock_take(&lord->scopes_lock);
-    owner = h->owner == t;
+    int owner = h->owner == t;
     v->bytes += h->all.bytes;
     v->blocks += h->all.blocks;
     v->peak += h->all.peak;
@@ -11221,9 +11219,7 @@ static int memlord_i_handoff_leave(memlord *lord, memlord_i_handoff *h, const me
     v->before = h->all.before;
     if (!owner) v->shapes = h->all.shapes;
     h->all = *v;
-    last = memlord_i_handoff_part(h, owner);
-    memlord_i_lock_drop(&lord->scopes_lock);
-    return last;
+    return memlord_i_handoff_part(h, owner);
 }
 
 static void memlord_i_handoff_spare(memlord *lord, memlord_i_handoff *h) {
@@ -11264,11 +11260,14 @@ static MEMLORD_I_COLD void memlord_i_frame_close_handed(memlord *lord, memlord_i
     memlord_i_stint *s = f->stint;
     memlord_i_effort v;
     uint32_t i;
+    int last;
     memlord_i_lock_take(&lord->scopes_lock);
     memlord_i_frame_sum(lord, t, f, h->devices, &v);
     if (!f->adopted) memlord_i_handoff_around(t, f, h, v.peak + h->all.peak);
+    last = memlord_i_handoff_leave(h, t, &v);
+    f->handoff = NULL; /* a child forked before the pop does not leave once more */
     memlord_i_lock_drop(&lord->scopes_lock);
-    if (!memlord_i_handoff_leave(lord, h, t, &v)) return;
+    if (!last) return;
     memlord_i_stint_ready(lord, s);
     for (i = 1; i <= MEMLORD_MAX_DEVICES; i++)
         memlord_i_u64_own_add(&s->devices[i], memlord_i_u64_load(&h->devices[i]));
@@ -11298,11 +11297,11 @@ static MEMLORD_I_COLD void memlord_i_nest_close(memlord_i_thread *t) {
 }
 #if MEMLORD_I_POSIX
 /* In a forked child, where fork holds the locks: the scopes of a thread that is not there never
-   ended. */
+   ended. It may have been about to begin or end one: whether that is counted is not known. */
 static MEMLORD_I_COLD void memlord_i_nest_forget(memlord_i_thread *t) {
     for (; t->nest && t->nest->depth; memlord_i_frame_pop(t)) {
         memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
-        if (!f->adopted) memlord_i_u64_own_add(&f->stint->running, (uint64_t)0 - 1);
+        if (f->stint) memlord_i_u64_store(&f->stint->running, 0);
         if (f->handoff && memlord_i_handoff_part(f->handoff, !f->adopted)) {
             memset(f->handoff->devices, 0, sizeof f->handoff->devices);
             f->handoff->turn++;
@@ -11354,6 +11353,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_adopt(memlord *lord, memlor
     memlord_i_frame *f;
     memlord_i_effort none;
     memlord_result r;
+    int last;
     if (MEMLORD_I_UNLIKELY(!t->nest) && (t == lord->orphan || !memlord_i_nest_make(lord, t)))
         return MEMLORD_E_NOMEM;
     if (t->nest->depth == MEMLORD_I_SCOPE_DEPTH) return MEMLORD_E_STATE;
@@ -11361,8 +11361,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_adopt(memlord *lord, memlor
     if (r) return r;
     r = memlord_i_frame_open(lord, t, h->scope, &f);
     if (r == MEMLORD_OK) {
+        f->adopted = 1; /* first: in a forked child this thread is not the owner */
         f->handoff = h;
-        f->adopted = 1;
         f->stint = memlord_i_stint_of(lord, h->scope, t); /* the last to leave writes into his */
         if (f->stint) {
             memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
@@ -11372,7 +11372,10 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_adopt(memlord *lord, memlor
         r = MEMLORD_E_NOMEM;
     }
     memset(&none, 0, sizeof none);
-    if (memlord_i_handoff_leave(lord, h, t, &none)) { /* all have left meanwhile */
+    memlord_i_lock_take(&lord->scopes_lock);
+    last = memlord_i_handoff_leave(h, t, &none);
+    memlord_i_lock_drop(&lord->scopes_lock);
+    if (last) { /* all have left meanwhile */
         (void)memlord_i_u64_add(&lord->lost_invocations, 1);
         memlord_i_handoff_spare(lord, h);
     }

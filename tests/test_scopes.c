@@ -876,6 +876,7 @@ typedef struct helper {
     int how;
     memlord_result adopted, returned;
     test_gate *gate;
+    int stop;
 } helper;
 
 enum { RETURN, EXIT_INSIDE, WAIT, NESTED, NO_TOKEN };
@@ -1520,6 +1521,49 @@ static void scopes_of_threads_that_a_fork_left_behind_do_not_run(void **state) {
     assert_int_equal(scope_of(lord, "elsewhere").count, 1);
 }
 
+/* Every other scope is handed out, so that ends of both kinds are met. */
+static void *begin_and_end(void *user) {
+    helper *h = (helper *)user;
+    memlord_scope_token token;
+    int i;
+    for (i = 0; !__atomic_load_n(&h->stop, __ATOMIC_RELAXED); i++) {
+        if (memlord_scope_begin(h->lord, "busy") != MEMLORD_OK) break;
+        if (i & 1) (void)memlord_scope_export(h->lord, &token);
+        (void)memlord_scope_end(h->lord);
+    }
+    return NULL;
+}
+
+static int hands_apart(memlord *lord) {
+    memlord_scope_token a, b;
+    int bad = memlord_scope_begin(lord, "a") || memlord_scope_export(lord, &a) ||
+              memlord_scope_begin(lord, "b") || memlord_scope_export(lord, &b);
+    bad |= a.word[0] == b.word[0];
+    return bad | (memlord_scope_end(lord) || memlord_scope_end(lord));
+}
+
+static void a_fork_may_find_a_thread_in_the_middle_of_a_begin_or_end(void **state) {
+    memlord *lord = test_lord(state);
+    helper h;
+    pthread_t thread;
+    int i;
+    memset(&h, 0, sizeof h);
+    h.lord = lord;
+    assert_int_equal(pthread_create(&thread, NULL, begin_and_end, &h), 0);
+    for (i = 0; i < 300; i++) {
+        pid_t child = fork();
+        if (!child) {
+            memlord_scope_stat s;
+            (void)memlord_scope_get(lord, "busy", &s);
+            _exit((s.running != 0) | 2 * hands_apart(lord));
+        }
+        assert_int_equal(in_child(child), 0);
+    }
+    __atomic_store_n(&h.stop, 1, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    assert_int_equal(scope_of(lord, "busy").running, 0);
+}
+
 static void *export_and_wait(void *user) {
     helper *h = (helper *)user;
     assert_ok(memlord_scope_begin(h->lord, "shared"));
@@ -1765,6 +1809,7 @@ int main(void) {
         TEST(owners_and_helpers_at_once),
         TEST(a_child_goes_on_in_the_scope_it_was_born_in),
         TEST(scopes_of_threads_that_a_fork_left_behind_do_not_run),
+        TEST(a_fork_may_find_a_thread_in_the_middle_of_a_begin_or_end),
         TEST_FAKES(a_child_ends_what_only_it_still_has_a_part_in),
         cmocka_unit_test(an_allocator_that_fails_at_any_call),
         TEST(the_ring_of_invocations_keeps_the_last),
