@@ -18116,30 +18116,36 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_move(memlord *lord, memlord_
 
 /* -- bytes without identity -- */
 
-/* Counts on a device, and as passed through at a site: arena bytes come and go unnamed. */
-static MEMLORD_I_COLD void memlord_i_arena_count(memlord *lord, memlord_i_thread *t, uint32_t slot,
-                                                 uint64_t in, uint64_t out,
-                                                 const memlord_site *site) {
+/* Changes the balance and counts that, at a site as passed through: arena bytes come and go unnamed.
+   In the map, so that no fork or report finds the one without the other. Answers the bytes. */
+static MEMLORD_I_COLD uint64_t memlord_i_arena_change(memlord *lord, memlord_i_thread *t,
+                                                      uint32_t slot, uint64_t in, uint64_t out,
+                                                      const memlord_site *site) {
+    memlord_i_u64 *arena = &memlord_i_device_at(lord, slot)->arena;
+    uint64_t had = memlord_i_u64_load(arena), add, take;
     memlord_i_change c[2];
     unsigned n = 1;
     memset(c, 0, sizeof c);
     c[0].book = MEMLORD_I_DEVICE;
     c[0].number = slot;
-    c[0].in = in;
-    c[0].out = out;
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)) {
         c[1].book = MEMLORD_I_SITE;
         c[1].number = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
-        c[1].in = c[1].out = in;
-        c[1].allocs = in != 0;
-        c[1].frees = out != 0;
-        c[1].here = out;
         n += c[1].number != 0;
     }
     memlord_i_cells_make(lord, t, c, n);
     memlord_i_enter_counting(lord, t);
+    do {
+        add = had + in > (uint64_t)1 << 62 ? 0 : in;
+        take = had < out ? had : out;
+    } while (!memlord_i_u64_cas(arena, &had, had + add - take));
+    c[0].in = c[1].in = c[1].out = add;
+    c[0].out = c[1].here = take;
+    c[1].allocs = add != 0;
+    c[1].frees = take != 0;
     memlord_i_count_all(lord, t, c, n);
     memlord_i_leave(t);
+    return add + take;
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_arena_add(memlord *lord, memlord_device device,
@@ -18147,22 +18153,15 @@ static MEMLORD_I_COLD memlord_result memlord_i_arena_add(memlord *lord, memlord_
                                                          const memlord_site *site) {
     memlord_i_call call;
     memlord_block block;
-    memlord_i_u64 *arena;
-    uint64_t had;
     memlord_result r = memlord_i_admit(lord, device, 1, bytes, &call.slot);
     if (r) return r;
     if (!memlord_i_call_open(lord, &call)) return MEMLORD_OK;
-    arena = &memlord_i_device_at(lord, call.slot)->arena;
-    had = memlord_i_u64_load(arena);
-    do {
-        if (memlord_i_beyond(lord, call.slot, bytes) || had + bytes > (uint64_t)1 << 62)
-            r = MEMLORD_E_INVALID;
-    } while (r == MEMLORD_OK && !memlord_i_u64_cas(arena, &had, had + bytes));
-    if (r == MEMLORD_OK) {
-        memlord_i_call_cover(lord, &call, bytes);
-        memlord_i_arena_count(lord, call.t, call.slot, bytes, 0, site);
+    if (memlord_i_beyond(lord, call.slot, bytes)) r = MEMLORD_E_INVALID;
+    if (r == MEMLORD_OK) memlord_i_call_cover(lord, &call, bytes);
+    if (r == MEMLORD_OK && memlord_i_arena_change(lord, call.t, call.slot, bytes, 0, site) != bytes)
+        r = MEMLORD_E_INVALID;
+    if (r == MEMLORD_OK)
         memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ARENA_ADD, call.slot, 0, bytes, 0);
-    }
     block.device = device;
     block.storage = 0;
     block.bytes = bytes;
@@ -18173,22 +18172,15 @@ static MEMLORD_I_COLD memlord_result memlord_i_arena_sub(memlord *lord, memlord_
                                                          uint64_t bytes,
                                                          const memlord_site *site) {
     memlord_i_thread *t;
-    memlord_i_u64 *arena;
-    uint64_t had, take;
+    uint64_t take;
     uint32_t slot;
     memlord_result r = memlord_i_admit(lord, device, 1, bytes, &slot);
     if (r) return r;
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    arena = &memlord_i_device_at(lord, slot)->arena;
-    had = memlord_i_u64_load(arena);
-    do take = had < bytes ? had : bytes;
-    while (!memlord_i_u64_cas(arena, &had, had - take));
+    take = memlord_i_arena_change(lord, t, slot, 0, bytes, site);
     if (take < bytes) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_underflows, 1);
-    if (take) {
-        memlord_i_arena_count(lord, t, slot, 0, take, site);
-        memlord_i_note_add(lord, t, MEMLORD_EVENT_ARENA_SUB, slot, 0, take, 0);
-    }
+    if (take) memlord_i_note_add(lord, t, MEMLORD_EVENT_ARENA_SUB, slot, 0, take, 0);
     memlord_i_thread_put(lord, t);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, 1, "[free arena] ", device, 0, take, site);

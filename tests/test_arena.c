@@ -1,6 +1,10 @@
 /* Bytes without identity: a balance per device that never goes below 0. */
 #include "support.h"
 
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 static void adding_and_taking_move_the_balance(void **state) {
     memlord *lord = test_lord(state);
     memlord_stats s;
@@ -106,6 +110,44 @@ static void a_bad_device_is_refused(void **state) {
     assert_int_equal(stats_of(lord, all()).underflows, 0);
 }
 
+typedef struct changing {
+    memlord *lord;
+    int stop;
+} changing;
+
+static void *add_and_take(void *user) {
+    changing *c = (changing *)user;
+    while (!__atomic_load_n(&c->stop, __ATOMIC_RELAXED)) {
+        (void)memlord_arena_add(c->lord, cuda(0), 1000, NULL);
+        (void)memlord_arena_sub(c->lord, cuda(0), 1000, NULL);
+    }
+    return NULL;
+}
+
+/* In the child the balance and what is counted are one: with all of it taken nothing is left. */
+static void a_fork_may_find_a_thread_in_the_middle_of_a_change(void **state) {
+    changing c = {NULL, 0};
+    pthread_t thread;
+    int i;
+    c.lord = test_lord(state);
+    assert_ok(memlord_arena_add(c.lord, cuda(0), 7, NULL));
+    assert_int_equal(pthread_create(&thread, NULL, add_and_take, &c), 0);
+    for (i = 0; i < 300; i++) {
+        int status = 0;
+        pid_t child = fork();
+        if (!child) {
+            int bad = memlord_arena_sub(c.lord, cuda(0), 5, NULL) != MEMLORD_OK;
+            bad |= memlord_arena_sub(c.lord, cuda(0), (uint64_t)1 << 48, NULL) != MEMLORD_OK;
+            _exit(bad | 2 * (memlord_allocated(c.lord, cuda(0)) != 0));
+        }
+        assert_true(waitpid(child, &status, 0) == child);
+        assert_int_equal(status, 0);
+    }
+    __atomic_store_n(&c.stop, 1, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    assert_int_equal(memlord_allocated(c.lord, cuda(0)), 7);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(adding_and_taking_move_the_balance),
@@ -118,6 +160,7 @@ int main(void) {
         TEST(more_than_2_to_the_48_at_once_is_refused),
         TEST(a_balance_that_would_overflow_is_refused),
         TEST(a_bad_device_is_refused),
+        TEST(a_fork_may_find_a_thread_in_the_middle_of_a_change),
     };
     return cmocka_run_group_tests_name("arena", tests, NULL, NULL);
 }
