@@ -182,6 +182,8 @@
     uncounted).
     A ledger survives fork: the child's copy goes on with the state of the moment; its
     pollers start again when it is used.
+    A shared library that carries MemLord has to stay loaded, memlord_destroy or not: threads
+    that were in it run code of it when they exit. Link it with -Wl,-z,nodelete.
     Functions are not async-signal-safe, but for memlord_request_save.
 
     ----------------------------------------------------------------- >>errors ---
