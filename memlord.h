@@ -4456,14 +4456,21 @@ static MEMLORD_I_COLD memlord_i_thread *memlord_i_thread_find(memlord *lord) {
     return lord->orphan;
 }
 
-static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_get(memlord *lord) {
+static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_get_near(memlord *lord) {
     if (MEMLORD_I_LIKELY(memlord_i_self.generation == lord->generation))
         return memlord_i_self.thread;
     return memlord_i_thread_find(lord);
 }
 /* Ends a call that memlord_i_thread_get began. */
-static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *t) {
+static MEMLORD_I_HOT void memlord_i_thread_put_near(memlord *lord, memlord_i_thread *t) {
     if (MEMLORD_I_UNLIKELY(t == lord->orphan)) memlord_i_lock_drop(&lord->orphan_lock);
+}
+/* The same for every call but those that storages are recorded by. */
+static MEMLORD_I_NOINLINE memlord_i_thread *memlord_i_thread_get(memlord *lord) {
+    return memlord_i_thread_get_near(lord);
+}
+static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thread *t) {
+    memlord_i_thread_put_near(lord, t);
 }
 
 /* -------------------------------------------------------------------------- >>map --
@@ -5471,7 +5478,8 @@ static MEMLORD_I_COLD void memlord_i_book_end(memlord *lord, memlord_i_book *boo
     }
 }
 
-static MEMLORD_I_HOT memlord_i_row *memlord_i_row_at(memlord *lord, int book, uint32_t number) {
+static MEMLORD_I_NOINLINE memlord_i_row *memlord_i_row_at(memlord *lord, int book,
+                                                          uint32_t number) {
     return (memlord_i_row *)memlord_i_book_at(&lord->rows[book], number, sizeof(memlord_i_row));
 }
 
@@ -6254,11 +6262,11 @@ static MEMLORD_I_COLD void memlord_i_names_end(memlord *lord) {
 static MEMLORD_I_HOT uint64_t memlord_i_index_key(const void *address, uint32_t slot) {
     return (uint64_t)(uintptr_t)address ^ ((uint64_t)slot << 56);
 }
-static MEMLORD_I_HOT uint64_t memlord_i_index_start(uint64_t key) {
+static uint64_t memlord_i_index_start(uint64_t key) {
     return (key * 0x9e3779b97f4a7c15u) >> 24;
 }
 /* What was put under a key, or 0. The acquires pair with the releases of the two below. */
-static MEMLORD_I_HOT uint64_t memlord_i_index_get(memlord *lord, uint64_t key) {
+static MEMLORD_I_NOINLINE uint64_t memlord_i_index_get(memlord *lord, uint64_t key) {
     memlord_i_index *index = (memlord_i_index *)memlord_i_ptr_load_acquire(&lord->index);
     uint64_t at = memlord_i_index_start(key), seen;
     if (!index) return 0;
@@ -6443,11 +6451,15 @@ static MEMLORD_I_COLD memlord_result memlord_i_device_find(memlord *lord, memlor
 }
 
 /* The slot of a device, made on its first use. The acquire pairs with the release above. */
-static MEMLORD_I_HOT memlord_result memlord_i_slot(memlord *lord, memlord_device d,
-                                                   uint32_t *slot) {
+static MEMLORD_I_HOT memlord_result memlord_i_slot_near(memlord *lord, memlord_device d,
+                                                        uint32_t *slot) {
     *slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(d)]);
     if (MEMLORD_I_LIKELY(*slot != 0)) return MEMLORD_OK;
     return memlord_i_device_find(lord, d, slot);
+}
+static MEMLORD_I_NOINLINE memlord_result memlord_i_slot(memlord *lord, memlord_device d,
+                                                        uint32_t *slot) {
+    return memlord_i_slot_near(lord, d, slot);
 }
 
 static MEMLORD_I_HOT memlord_i_device *memlord_i_device_at(memlord *lord, uint32_t slot) {
@@ -6623,8 +6635,7 @@ static MEMLORD_I_COLD uint32_t memlord_i_row_new(memlord *lord, int book, const 
     memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_sites, 1);
     return 0;
 }
-static MEMLORD_I_HOT uint32_t memlord_i_row_of(memlord *lord, int book, const void *identity,
-                                               uint32_t slot) {
+static uint32_t memlord_i_row_of(memlord *lord, int book, const void *identity, uint32_t slot) {
     uint64_t have = memlord_i_index_get(lord, memlord_i_index_key(identity, slot));
     return MEMLORD_I_LIKELY(have) ? (uint32_t)have : memlord_i_row_new(lord, book, identity, slot);
 }
@@ -16931,7 +16942,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_admit(memlord *lord, memlord_devic
     if (MEMLORD_I_UNLIKELY(memlord_i_self.busy)) return MEMLORD_OK;
     if (MEMLORD_I_UNLIKELY(!memlord_i_key_valid(storage) || bytes > MEMLORD_I_BYTES_MAX))
         return MEMLORD_E_INVALID;
-    return memlord_i_slot(lord, device, slot);
+    return memlord_i_slot_near(lord, device, slot);
 }
 static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
     return (unsigned)device.type < (unsigned)MEMLORD_I_TYPES && device.index >= MEMLORD_ANY;
@@ -16979,7 +16990,7 @@ typedef struct memlord_i_call {
 
 /* 0: it passes through, being made inside our own allocator call. */
 static MEMLORD_I_HOT int memlord_i_call_open(memlord *lord, memlord_i_call *call) {
-    call->t = memlord_i_thread_get(lord);
+    call->t = memlord_i_thread_get_near(lord);
     call->cover.parts = 0;
     return call->t != NULL;
 }
@@ -16995,7 +17006,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_call_close(memlord *lord, memlord_
                                                          const char *verb,
                                                          const memlord_block *block,
                                                          const memlord_site *site) {
-    memlord_i_thread_put(lord, call->t);
+    memlord_i_thread_put_near(lord, call->t);
     if (call->cover.parts) memlord_i_cover_end(&call->cover, did);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, did, verb, block->device, block->storage, block->bytes, site);
@@ -17359,7 +17370,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_told(memlord *lord, memlo
     if (!storage) return MEMLORD_OK;
     if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = memlord_i_thread_get(lord);
+    t = memlord_i_thread_get_near(lord);
     if (!t) return MEMLORD_OK;
     gone.key = storage;
     if (memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone)) {
@@ -17374,7 +17385,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_told(memlord *lord, memlo
         memlord_i_note_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                            gone.word1, gone.word2, site);
     }
-    memlord_i_thread_put(lord, t);
+    memlord_i_thread_put_near(lord, t);
     if (memlord_i_tells(lord))
         memlord_i_end_tell(lord, device, &gone, chain ? "[free deferred] " : "[free] ", storage,
                            site, told);
@@ -17653,10 +17664,10 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_retain(memlord *lord, memlor
     memlord_result r;
     if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = memlord_i_thread_get(lord);
+    t = memlord_i_thread_get_near(lord);
     if (!t) return MEMLORD_OK;
     r = memlord_i_retain(lord, t, (uint32_t)device.type, storage);
-    memlord_i_thread_put(lord, t);
+    memlord_i_thread_put_near(lord, t);
     return r;
 }
 
@@ -17705,7 +17716,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_realloc_begin(memlord *lord, meml
     token->state = MEMLORD_I_TOKEN_NEW;
     token->word[2] = lord->generation;
     if (!old_storage) return MEMLORD_OK;
-    t = memlord_i_thread_get(lord);
+    t = memlord_i_thread_get_near(lord);
     if (!t) {
         token->state = MEMLORD_I_TOKEN_PASSED;
         return MEMLORD_OK;
@@ -17720,7 +17731,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_realloc_begin(memlord *lord, meml
     } else {
         r = memlord_i_unknown(lord, device);
     }
-    memlord_i_thread_put(lord, t);
+    memlord_i_thread_put_near(lord, t);
     return r;
 }
 
@@ -17914,7 +17925,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_realloc(memlord *lord, memlord_de
     if (!t) return MEMLORD_OK;
     r = memlord_i_beyond(lord, slot, bytes) ? MEMLORD_E_INVALID
                                             : memlord_i_room(lord, t, slot, new_storage);
-    memlord_i_thread_put(lord, t);
+    memlord_i_thread_put_near(lord, t);
     if (r) return r;
     (void)memlord_i_realloc_begin(lord, device, old_storage, &token); /* the end speaks of both */
     return memlord_i_realloc_end(lord, &token, new_storage, bytes, site);
@@ -18028,7 +18039,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlo
         memlord_i_drop_n(lord, blocks, n, r);
         return r;
     }
-    t = memlord_i_thread_get(lord);
+    t = memlord_i_thread_get_near(lord);
     if (!t) return MEMLORD_OK;
     undo = (unsigned char *)memlord_i_alloc(lord, n);
     r = undo ? MEMLORD_OK : MEMLORD_E_NOMEM;
@@ -18039,7 +18050,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlo
         memlord_i_drop_n(lord, blocks, n, r);
     }
     memlord_i_free(lord, undo, n);
-    memlord_i_thread_put(lord, t);
+    memlord_i_thread_put_near(lord, t);
     if (memlord_i_tells(lord) && r == MEMLORD_OK)
         memlord_i_tell_n(lord, "[alloc] ", blocks, n, &told, site);
     for (i = 0; i < n; i++) {
@@ -18178,12 +18189,12 @@ static MEMLORD_I_COLD memlord_result memlord_i_arena_sub(memlord *lord, memlord_
     uint32_t slot;
     memlord_result r = memlord_i_admit(lord, device, 1, bytes, &slot);
     if (r) return r;
-    t = memlord_i_thread_get(lord);
+    t = memlord_i_thread_get_near(lord);
     if (!t) return MEMLORD_OK;
     take = memlord_i_arena_change(lord, t, slot, 0, bytes, site);
     if (take < bytes) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_underflows, 1);
     if (take) memlord_i_note_add(lord, t, MEMLORD_EVENT_ARENA_SUB, slot, 0, take, 0);
-    memlord_i_thread_put(lord, t);
+    memlord_i_thread_put_near(lord, t);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, 1, "[free arena] ", device, 0, take, site);
     memlord_i_call_end(lord, t, slot, 0);
@@ -20060,11 +20071,11 @@ MEMLORD_I_API int memlord_pressure_level(memlord *lord, memlord_device device) {
 
 static memlord_result memlord_i_scope_enter_as(memlord *lord, const void *given, const char *name,
                                                const memlord_scope_site *place) {
-    memlord_i_thread *t = memlord_i_thread_get(lord);
+    memlord_i_thread *t = memlord_i_thread_get_near(lord);
     memlord_result r;
     if (!t) return MEMLORD_OK;
     r = memlord_i_scope_open(lord, t, given, name, place);
-    memlord_i_thread_put(lord, t);
+    memlord_i_thread_put_near(lord, t);
     return memlord_i_record_end(lord, r);
 }
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name) {
@@ -20081,10 +20092,10 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     memlord_i_thread *t;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    t = memlord_i_thread_get(lord);
+    t = memlord_i_thread_get_near(lord);
     if (!t) return MEMLORD_OK;
     r = memlord_i_scope_close(lord, t);
-    memlord_i_thread_put(lord, t);
+    memlord_i_thread_put_near(lord, t);
     return memlord_i_record_end(lord, r);
 }
 
