@@ -5478,9 +5478,12 @@ static MEMLORD_I_COLD void memlord_i_book_end(memlord *lord, memlord_i_book *boo
     }
 }
 
+static MEMLORD_I_HOT memlord_i_row *memlord_i_row_near(memlord *lord, int book, uint32_t number) {
+    return (memlord_i_row *)memlord_i_book_at(&lord->rows[book], number, sizeof(memlord_i_row));
+}
 static MEMLORD_I_NOINLINE memlord_i_row *memlord_i_row_at(memlord *lord, int book,
                                                           uint32_t number) {
-    return (memlord_i_row *)memlord_i_book_at(&lord->rows[book], number, sizeof(memlord_i_row));
+    return memlord_i_row_near(lord, book, number);
 }
 
 static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_at(const memlord_i_thread *t, int book,
@@ -5618,7 +5621,7 @@ static uint64_t memlord_i_room_up(memlord *lord, int book, const memlord_i_row *
    once in half a batch of growth or shrinkage; with batch 0 two shared adds on every call. */
 static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint32_t number,
                                                   memlord_i_cell *cell) {
-    memlord_i_row *row = memlord_i_row_at(lord, book, number);
+    memlord_i_row *row = memlord_i_row_near(lord, book, number);
     uint64_t level = memlord_i_u64_load(&cell->level);
     uint64_t base = memlord_i_u64_load(&cell->base), hold = 0, published;
     if (!lord->batch) {
@@ -5820,7 +5823,7 @@ static uint64_t memlord_i_row_folds(const memlord_i_row *row) {
    included; it is below 0 if a call in flight was half seen. */
 static uint64_t memlord_i_row_live(memlord *lord, int book, uint32_t number) {
     memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
-    memlord_i_row *row = memlord_i_row_at(lord, book, number);
+    memlord_i_row *row = memlord_i_row_near(lord, book, number);
     uint64_t live = memlord_i_row_folds(row);
     for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
         const memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
@@ -10968,14 +10971,14 @@ static MEMLORD_I_COLD void memlord_i_stint_grow(memlord *lord, memlord_i_stint *
 }
 
 /* Before a stint is added to. */
-static MEMLORD_I_HOT void memlord_i_stint_ready(memlord *lord, memlord_i_stint *s) {
+static void memlord_i_stint_ready(memlord *lord, memlord_i_stint *s) {
     if (MEMLORD_I_UNLIKELY(memlord_i_u64_own(&s->epoch) != memlord_i_u64_load(&lord->epoch)))
         memlord_i_stint_restart(lord, s);
 }
 
 /* Adds an invocation that is over to the calling thread's stint. */
-static MEMLORD_I_HOT void memlord_i_stint_add(memlord *lord, memlord_i_stint *s,
-                                              const memlord_i_effort *v, int grow) {
+static void memlord_i_stint_add(memlord *lord, memlord_i_stint *s, const memlord_i_effort *v,
+                                int grow) {
     uint64_t n = memlord_i_u64_own(&s->count);
     memlord_i_invocation *i;
     if (MEMLORD_I_UNLIKELY(grow && n == s->history->cap)) memlord_i_stint_grow(lord, s);
@@ -10997,9 +11000,14 @@ static MEMLORD_I_HOT void memlord_i_stint_add(memlord *lord, memlord_i_stint *s,
 
 /* -- frames -- */
 
-static MEMLORD_I_COLD int memlord_i_nest_make(memlord *lord, memlord_i_thread *t) {
-    t->nest = (memlord_i_nest *)memlord_i_alloc(lord, sizeof *t->nest);
-    return t->nest != NULL;
+/* Has room for one frame more. */
+static memlord_result memlord_i_nest_room(memlord *lord, memlord_i_thread *t) {
+    if (MEMLORD_I_UNLIKELY(!t->nest)) {
+        if (t == lord->orphan) return MEMLORD_E_NOMEM;
+        t->nest = (memlord_i_nest *)memlord_i_alloc(lord, sizeof *t->nest);
+        if (!t->nest) return MEMLORD_E_NOMEM;
+    }
+    return t->nest->depth < MEMLORD_I_SCOPE_DEPTH ? MEMLORD_OK : MEMLORD_E_STATE;
 }
 static void memlord_i_nest_end(memlord *lord, memlord_i_thread *t) {
     uint32_t i;
@@ -11065,7 +11073,7 @@ static MEMLORD_I_NOINLINE void memlord_i_cell_fold_high(memlord *lord, uint32_t 
 }
 
 /* Pushes a frame; `scope` and `stint` are set by the caller, as is what follows. */
-static MEMLORD_I_HOT memlord_result memlord_i_frame_open(memlord *lord, memlord_i_thread *t,
+static memlord_result memlord_i_frame_open(memlord *lord, memlord_i_thread *t,
                                            memlord_i_scope *scope, memlord_i_frame **out) {
     memlord_i_nest *nest = t->nest;
     memlord_i_frame *f = &nest->frame[nest->depth], *around = nest->depth ? f - 1 : NULL;
@@ -11103,9 +11111,8 @@ static MEMLORD_I_HOT memlord_result memlord_i_frame_open(memlord *lord, memlord_
 }
 
 /* What a frame comes to; what it did on each device is added to `devices`. */
-static MEMLORD_I_HOT void memlord_i_frame_sum(memlord *lord, memlord_i_thread *t,
-                                              memlord_i_frame *f, memlord_i_u64 *devices,
-                                              memlord_i_effort *v) {
+static void memlord_i_frame_sum(memlord *lord, memlord_i_thread *t, memlord_i_frame *f,
+                                memlord_i_u64 *devices, memlord_i_effort *v) {
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     uint64_t blocks = 0, bytes = 0, peak = 0;
     v->stamps = memlord_i_stamp(lord) - f->start;
@@ -11266,39 +11273,37 @@ static void memlord_i_handoff_around(const memlord_i_thread *t, memlord_i_frame 
     }
 }
 
-/* Ends a frame that has a handoff. */
-static MEMLORD_I_COLD void memlord_i_frame_close_handed(memlord *lord, memlord_i_thread *t,
-                                                        memlord_i_frame *f, int grow) {
+/* Leaves the handoff of a frame, which has been summed under the scopes lock; drops that. 1: *v is
+   what all did, for the stint. */
+static MEMLORD_I_COLD int memlord_i_frame_hand(memlord *lord, memlord_i_thread *t,
+                                               memlord_i_frame *f, memlord_i_effort *v) {
     memlord_i_handoff *h = f->handoff;
-    memlord_i_stint *s = f->stint;
-    memlord_i_effort v;
     uint32_t i;
     int last;
-    memlord_i_lock_take(&lord->scopes_lock);
-    memlord_i_frame_sum(lord, t, f, h->devices, &v);
-    if (!f->adopted) memlord_i_handoff_around(t, f, h, v.peak + h->all.peak);
-    last = memlord_i_handoff_leave(h, t, &v);
+    if (!f->adopted) memlord_i_handoff_around(t, f, h, v->peak + h->all.peak);
+    last = memlord_i_handoff_leave(h, t, v);
     f->handoff = NULL; /* a child forked before the pop does not leave once more */
     memlord_i_lock_drop(&lord->scopes_lock);
-    if (!last) return;
-    memlord_i_stint_ready(lord, s);
+    if (!last) return 0;
+    memlord_i_stint_ready(lord, f->stint);
     for (i = 1; i <= MEMLORD_MAX_DEVICES; i++)
-        memlord_i_u64_own_add(&s->devices[i], memlord_i_u64_load(&h->devices[i]));
-    memlord_i_stint_add(lord, s, &v, grow);
+        memlord_i_u64_own_add(&f->stint->devices[i], memlord_i_u64_load(&h->devices[i]));
     memlord_i_handoff_spare(lord, h);
+    return 1;
 }
 
 /* Ends the innermost frame. `grow`: memory may be asked for. */
 static void memlord_i_frame_close(memlord *lord, memlord_i_thread *t, int grow) {
     memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
+    memlord_i_handoff *h = f->handoff;
     memlord_i_effort v;
-    if (MEMLORD_I_UNLIKELY(f->handoff != NULL)) {
-        memlord_i_frame_close_handed(lord, t, f, grow);
-    } else {
+    if (MEMLORD_I_UNLIKELY(h != NULL))
+        memlord_i_lock_take(&lord->scopes_lock);
+    else
         memlord_i_stint_ready(lord, f->stint);
-        memlord_i_frame_sum(lord, t, f, f->stint->devices, &v);
+    memlord_i_frame_sum(lord, t, f, h ? h->devices : f->stint->devices, &v);
+    if (MEMLORD_I_LIKELY(!h) || memlord_i_frame_hand(lord, t, f, &v))
         memlord_i_stint_add(lord, f->stint, &v, grow);
-    }
     if (!f->adopted) memlord_i_u64_own_add(&f->stint->running, (uint64_t)0 - 1);
     memlord_i_frame_pop(t);
 }
@@ -11332,10 +11337,8 @@ static memlord_result memlord_i_scope_open(memlord *lord, memlord_i_thread *t, c
                                            const char *name, const memlord_scope_site *place) {
     memlord_i_recent_scope *recent;
     memlord_i_frame *f;
-    memlord_result r;
-    if (MEMLORD_I_UNLIKELY(!t->nest) && (t == lord->orphan || !memlord_i_nest_make(lord, t)))
-        return MEMLORD_E_NOMEM;
-    if (t->nest->depth == MEMLORD_I_SCOPE_DEPTH) return MEMLORD_E_STATE;
+    memlord_result r = memlord_i_nest_room(lord, t);
+    if (r) return r;
     recent = memlord_i_recent_at(t->nest, given, t->scope);
     if (MEMLORD_I_UNLIKELY(recent->given != given || recent->parent != t->scope ||
                            recent->planted != (place != NULL) ||
@@ -11365,12 +11368,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_adopt(memlord *lord, memlor
     memlord_i_handoff *h = NULL;
     memlord_i_frame *f;
     memlord_i_effort none;
-    memlord_result r;
     int last;
-    if (MEMLORD_I_UNLIKELY(!t->nest) && (t == lord->orphan || !memlord_i_nest_make(lord, t)))
-        return MEMLORD_E_NOMEM;
-    if (t->nest->depth == MEMLORD_I_SCOPE_DEPTH) return MEMLORD_E_STATE;
-    r = memlord_i_handoff_join(lord, t, token, &h);
+    memlord_result r = memlord_i_nest_room(lord, t);
+    if (r == MEMLORD_OK) r = memlord_i_handoff_join(lord, t, token, &h);
     if (r) return r;
     r = memlord_i_frame_open(lord, t, h->scope, &f);
     if (r == MEMLORD_OK) {
