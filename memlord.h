@@ -2077,16 +2077,13 @@ static void memlord_i_pages_trim(void *ptr, size_t size, void *keep, size_t kept
     if (before) (void)munmap(ptr, before);
     if (size - before - kept) (void)munmap((char *)keep + kept, size - before - kept);
 }
-static uint64_t memlord_i_now(void) {
+static uint64_t memlord_i_time(clockid_t clock) {
     struct timespec t;
-    if (clock_gettime(CLOCK_MONOTONIC, &t)) return 0;
+    if (clock_gettime(clock, &t)) return 0;
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
-static uint64_t memlord_i_wall_now(void) { /* ns since 1970 */
-    struct timespec t;
-    if (clock_gettime(CLOCK_REALTIME, &t)) return 0;
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+static uint64_t memlord_i_now(void) { return memlord_i_time(CLOCK_MONOTONIC); }
+static uint64_t memlord_i_wall_now(void) { return memlord_i_time(CLOCK_REALTIME); } /* since 1970 */
 static void memlord_i_yield(void) { (void)sched_yield(); }
 static uint64_t memlord_i_pid(void) { return (uint64_t)getpid(); }
 /* 1: the variable is set and fits; -1: it does not fit; 0: not set, or the process is set-uid */
@@ -2121,13 +2118,20 @@ static void memlord_i_cancel_release(int before) {
     (void)before;
 #endif
 }
+typedef int memlord_i_file;
+static int memlord_i_file_write(memlord_i_file file, const char *data, size_t size) {
+    while (size) {
+        ssize_t n = write(file, data, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return -1;
+        data += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
 static void memlord_i_stderr(const char *text, size_t size) {
     int saved = errno, cancel = memlord_i_cancel_hold();
-    while (size) {
-        ssize_t n = write(2, text, size);
-        if (n <= 0 && !(n < 0 && errno == EINTR)) break;
-        if (n > 0) text += n, size -= (size_t)n;
-    }
+    (void)memlord_i_file_write(2, text, size);
     memlord_i_cancel_release(cancel);
     errno = saved;
 }
@@ -2178,7 +2182,6 @@ static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
 }
 #endif
 
-typedef int memlord_i_file;
 static int memlord_i_file_refused(const char *path) { /* exists and is no plain file */
     struct stat st;
     return lstat(path, &st) ? errno != ENOENT : !S_ISREG(st.st_mode);
@@ -2199,16 +2202,6 @@ static int memlord_i_file_create(const char *path, memlord_i_file *out) { /* 1: 
     if (*out >= 0) return 0;
     (void)unlink(path);
     return -1;
-}
-static int memlord_i_file_write(memlord_i_file file, const char *data, size_t size) {
-    while (size) {
-        ssize_t n = write(file, data, size);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return -1;
-        data += n;
-        size -= (size_t)n;
-    }
-    return 0;
 }
 static int memlord_i_file_close(memlord_i_file file, int sync) {
     int bad = sync && fsync(file);
@@ -4105,12 +4098,21 @@ static void *memlord_i_piece_cut(memlord *lord, uint32_t grains) {
     return best;
 }
 
+/* A piece, zeroed; NULL if no region has one. */
+static void *memlord_i_piece_new(memlord *lord, size_t size) {
+    uint32_t grains = memlord_i_grains(size);
+    void *p;
+    memlord_i_lock_take(&lord->memory_lock);
+    p = memlord_i_piece_cut(lord, grains);
+    memlord_i_lock_drop(&lord->memory_lock);
+    return p ? memset(p, 0, (size_t)grains << MEMLORD_I_GRAIN_BITS) : NULL;
+}
+
 #define MEMLORD_I_LARGE_EXTRA 256 /* alignment, and where the block really starts */
 
 /* Zeroed memory of at least `size` bytes, or NULL. Never called with a lock held but by
    those that can do without (the spare in >>names). */
 static void *memlord_i_alloc(memlord *lord, size_t size) {
-    uint32_t grains;
     void *p;
     if (size > (size_t)1 << MEMLORD_I_PIECE_MAX) {
         void **at;
@@ -4125,14 +4127,9 @@ static void *memlord_i_alloc(memlord *lord, size_t size) {
         at[-1] = p; /* for the free */
         return memset(at, 0, size);
     }
-    grains = memlord_i_grains(size);
-    for (;;) {
-        memlord_i_lock_take(&lord->memory_lock);
-        p = memlord_i_piece_cut(lord, grains);
-        memlord_i_lock_drop(&lord->memory_lock);
-        if (p) return memset(p, 0, (size_t)grains << MEMLORD_I_GRAIN_BITS);
-        if (memlord_i_region_add(lord)) return NULL;
-    }
+    do p = memlord_i_piece_new(lord, size);
+    while (!p && !memlord_i_region_add(lord));
+    return p;
 }
 
 /* Takes a region whose one piece is free off the ledger; under the memory lock. The last one
@@ -5946,23 +5943,18 @@ static MEMLORD_I_COLD void memlord_i_row_reset(memlord *lord, memlord_i_thread *
     memlord_i_row_peak_reset(lord, t, book, number);
 }
 
-/* Starts `freed` over, as a collection does. */
-static MEMLORD_I_COLD void memlord_i_row_freed_reset(memlord *lord, uint32_t slot) {
-    memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
-    memlord_i_sum sum;
-    memlord_i_row_sum(lord, MEMLORD_I_DEVICE, slot, 0, &sum);
-    memlord_i_lock_take(&row->lock);
-    /* not sum.out: what else the base was raised by meanwhile stays */
-    row->base.freed = memlord_i_wide_add(row->base.freed, 0, sum.freed);
-    memlord_i_lock_drop(&row->lock);
-}
-
 /* Keeps bytes that are credited now, but were freed in an epoch that is over, out of `freed`. */
 static void memlord_i_row_freed_before(memlord *lord, uint32_t slot, uint64_t bytes) {
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
     memlord_i_lock_take(&row->lock);
     row->base.freed = memlord_i_wide_add(row->base.freed, 0, bytes);
     memlord_i_lock_drop(&row->lock);
+}
+/* Starts `freed` over, as a collection does; what else the base was raised by meanwhile stays. */
+static MEMLORD_I_COLD void memlord_i_row_freed_reset(memlord *lord, uint32_t slot) {
+    memlord_i_sum sum;
+    memlord_i_row_sum(lord, MEMLORD_I_DEVICE, slot, 0, &sum);
+    memlord_i_row_freed_before(lord, slot, sum.freed);
 }
 
 /* ------------------------------------------------------------------------ >>names --
@@ -6062,15 +6054,9 @@ static void *memlord_i_cold_alloc(memlord *lord, size_t size) {
         lord->ready.block = NULL;
         return p;
     }
-    if (size <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
-        uint32_t grains = memlord_i_grains(size);
-        memlord_i_lock_take(&lord->memory_lock);
-        p = memlord_i_piece_cut(lord, grains);
-        memlord_i_lock_drop(&lord->memory_lock);
-        if (p) return memset(p, 0, (size_t)grains << MEMLORD_I_GRAIN_BITS);
-    }
-    lord->wanted = size;
-    return NULL;
+    if (size <= (size_t)1 << MEMLORD_I_PIECE_MAX) p = memlord_i_piece_new(lord, size);
+    if (!p) lord->wanted = size;
+    return p;
 }
 
 /* Large blocks go back to the allocator once the lock is dropped. */
@@ -7780,7 +7766,7 @@ enum { MEMLORD_I_FREE, MEMLORD_I_RELEASE };
 
 /* Makes a live block pending. Its fences are this thread's to ask, and chained for that by
    `next`, the oldest first. Inside. */
-static memlord_i_fence *memlord_i_pend(memlord *lord, memlord_i_entry *e, uint64_t key) {
+static memlord_i_fence *memlord_i_pend(memlord *lord, memlord_i_entry *e) {
     memlord_i_side *side = memlord_i_side_of(e->word2);
     memlord_i_fence *f, *chain = NULL;
     side->serial = memlord_i_u64_add(&lord->serial, 1) + 1;
@@ -7789,7 +7775,7 @@ static memlord_i_fence *memlord_i_pend(memlord *lord, memlord_i_entry *e, uint64
                        MEMLORD_I_BYTES(e->word1));
     memlord_i_lock_take(&lord->fences_lock);
     for (f = side->fences; f; f = f->sibling) {
-        f->key = key;
+        f->key = e->key;
         f->serial = side->serial;
         f->slot = MEMLORD_I_SLOT(e->word1);
         f->state = MEMLORD_I_FENCE_ASKED;
@@ -7826,7 +7812,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_close(memlord *lord, memlord_i_th
     word2 = gone->word2;
     gone->word2 = memlord_i_word2_of(word2);
     if ((word2 & 1) && memlord_i_side_of(word2)->fences) {
-        *chain = memlord_i_pend(lord, spot.entry, key);
+        *chain = memlord_i_pend(lord, spot.entry);
         memlord_i_spot_leave(t, &spot);
     } else {
         memlord_i_spot_erase(&spot);
@@ -9214,19 +9200,17 @@ static void memlord_i_source_set(memlord *lord, int type, memlord_i_source sourc
     memset(&none, 0, sizeof none);
     memlord_i_lock_take(&lord->callbacks_lock);
     lord->source[type] = source;
+    memlord_i_lock_drop(&lord->callbacks_lock);
     for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
         memlord_i_place *place = memlord_i_place_own(lord, i);
         if (place->device.type != type) continue; /* one that is not used now may be again */
+        memlord_i_lock_take(&lord->callbacks_lock);
         while (place->sampler && place->sampler != (void *)&memlord_i_self) {
             memlord_i_lock_drop(&lord->callbacks_lock);
             memlord_i_yield();
             memlord_i_lock_take(&lord->callbacks_lock);
         }
-    }
-    memlord_i_lock_drop(&lord->callbacks_lock);
-    for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) {
-        memlord_i_place *place = memlord_i_place_own(lord, i);
-        if (place->device.type != type) continue; /* one that is not used now may be again */
+        memlord_i_lock_drop(&lord->callbacks_lock);
         memlord_i_sample_keep(place, &none, 0);
         memlord_i_place_review(lord, place);
     }
@@ -10165,7 +10149,7 @@ static memlord_result memlord_i_fence_attach(memlord *lord, memlord_i_thread *t,
         *gone = *spot.entry;
         gone->word2 = side->word2;
         gone->key = key;
-        *chain = memlord_i_pend(lord, spot.entry, key);
+        *chain = memlord_i_pend(lord, spot.entry);
     }
     memlord_i_spot_leave(t, &spot);
     memlord_i_free(lord, unused, sizeof *unused);
