@@ -7571,6 +7571,13 @@ static MEMLORD_I_COLD memlord_result memlord_i_unknown(memlord *lord, memlord_de
     return MEMLORD_E_UNKNOWN;
 }
 
+/* Finds a key, and holds its place whatever comes of it; NULL: it is dead, or pending. */
+static memlord_i_entry *memlord_i_spot_live(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                            uint64_t key, memlord_i_spot *spot) {
+    (void)memlord_i_spot_find(lord, t, type, key, 0, spot);
+    return spot->entry && !memlord_i_is_pending(spot->entry->word2) ? spot->entry : NULL;
+}
+
 /* -- references -- */
 
 /* 1: done; 0: the count no longer fits the entry, and there is no side record yet. */
@@ -7623,10 +7630,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_retain(memlord *lord, memlord_i_t
     memlord_i_spot spot;
     memlord_i_side *unused;
     memlord_result r;
-    int up;
-    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
-    up = spot.entry && !memlord_i_is_pending(spot.entry->word2) ? memlord_i_ref_up(spot.entry)
-                                                                 : -1;
+    int up = memlord_i_spot_live(lord, t, type, key, &spot) ? memlord_i_ref_up(spot.entry) : -1;
     memlord_i_spot_leave(t, &spot);
     if (up) return up < 0 ? MEMLORD_E_UNKNOWN : MEMLORD_OK;
     r = memlord_i_spot_side(lord, t, type, key, &spot, &unused);
@@ -7762,6 +7766,16 @@ static MEMLORD_I_COLD void memlord_i_unopen(memlord *lord, memlord_i_thread *t, 
 
 /* -- close -- */
 
+/* Ends the block of a spot: off the map, counted, its side record freed. Leaves. */
+static void memlord_i_spot_end(memlord *lord, memlord_i_thread *t, memlord_i_spot *spot) {
+    memlord_i_entry gone = *spot->entry;
+    memlord_i_spot_erase(spot);
+    memlord_i_spot_unlock(spot);
+    memlord_i_count_close(lord, t, gone.word1, gone.word2);
+    memlord_i_spot_leave(t, spot);
+    memlord_i_side_free(lord, gone.word2);
+}
+
 enum { MEMLORD_I_FREE, MEMLORD_I_RELEASE };
 
 /* Makes a live block pending. Its fences are this thread's to ask, and chained for that by
@@ -7797,8 +7811,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_close(memlord *lord, memlord_i_th
     uint64_t refs, word2;
     gone->key = 0;
     *chain = NULL;
-    (void)memlord_i_spot_find(lord, t, (uint32_t)d.type, key, 0, &spot);
-    if (!spot.entry || memlord_i_is_pending(spot.entry->word2)) {
+    if (!memlord_i_spot_live(lord, t, (uint32_t)d.type, key, &spot)) {
         memlord_i_spot_leave(t, &spot);
         return memlord_i_unknown(lord, d);
     }
@@ -7815,11 +7828,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_close(memlord *lord, memlord_i_th
         *chain = memlord_i_pend(lord, spot.entry);
         memlord_i_spot_leave(t, &spot);
     } else {
-        memlord_i_spot_erase(&spot);
-        memlord_i_spot_unlock(&spot);
-        memlord_i_count_close(lord, t, gone->word1, word2);
-        memlord_i_spot_leave(t, &spot);
-        memlord_i_side_free(lord, word2);
+        memlord_i_spot_end(lord, t, &spot);
     }
     if (refs > 1)
         memlord_i_stat_add(lord, MEMLORD_I_SLOT(gone->word1), MEMLORD_I_STAT_freed_while_shared, 1);
@@ -7836,8 +7845,7 @@ static memlord_result memlord_i_detach(memlord *lord, memlord_i_thread *t, uint3
         memlord_i_leave(t);
         return MEMLORD_OK;
     }
-    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
-    found = spot.entry && !memlord_i_is_pending(spot.entry->word2);
+    found = memlord_i_spot_live(lord, t, type, key, &spot) != NULL;
     if (found) {
         *out = *spot.entry;
         memlord_i_spot_erase(&spot);
@@ -7853,8 +7861,7 @@ static memlord_result memlord_i_copy_of(memlord *lord, memlord_i_thread *t, uint
                                         memlord_i_side *side) {
     memlord_i_spot spot;
     int found;
-    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
-    found = spot.entry && !memlord_i_is_pending(spot.entry->word2);
+    found = memlord_i_spot_live(lord, t, type, key, &spot) != NULL;
     if (found) {
         *out = *spot.entry;
         side->word2 = memlord_i_word2_of(out->word2);
@@ -8513,8 +8520,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_part_remove(memlord *lord, memlor
     memlord_i_spot spot;
     int found = 0;
     memset(&kit, 0, sizeof kit);
-    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
-    if (spot.entry && (spot.entry->word2 & 1) && !memlord_i_is_pending(spot.entry->word2))
+    if (memlord_i_spot_live(lord, t, type, key, &spot) && (spot.entry->word2 & 1))
         found = memlord_i_part_take(memlord_i_side_of(spot.entry->word2)->parts, offset, &kit);
     memlord_i_spot_leave(t, &spot);
     memlord_i_part_kit_free(lord, &kit);
@@ -8933,9 +8939,15 @@ static MEMLORD_I_COLD void memlord_i_log_stderr(void *user, int level, const cha
     memlord_i_stderr(line, n + sizeof MEMLORD_I_PLAIN);
 }
 
-static void memlord_i_log(memlord *lord, int level, const char *text) {
+static MEMLORD_I_COLD void memlord_i_log(memlord *lord, int level, const char *text) {
     if (level <= lord->log_level && lord->logger.fn)
         lord->logger.fn(lord->logger.user, level, text);
+}
+
+/* Closes a line that a buffer has, and says it. */
+static MEMLORD_I_COLD void memlord_i_log_end(memlord *lord, int level, memlord_i_out *o) {
+    (void)memlord_i_out_end(o, 1);
+    memlord_i_log(lord, level, o->buf);
 }
 
 static MEMLORD_I_COLD void memlord_i_log_device(memlord *lord, int level, const char *before,
@@ -8946,8 +8958,7 @@ static MEMLORD_I_COLD void memlord_i_log_device(memlord *lord, int level, const 
     memlord_i_puts(&o, before);
     memlord_i_put_device(&o, d);
     memlord_i_puts(&o, after);
-    (void)memlord_i_out_end(&o, sizeof line);
-    memlord_i_log(lord, level, line);
+    memlord_i_log_end(lord, level, &o);
 }
 
 /* -- the lines of MEMLORD_DEBUG: one a call that records, once nothing of the call is held. What
@@ -8979,8 +8990,7 @@ static MEMLORD_I_COLD void memlord_i_tell_end(memlord *lord, memlord_i_out *o,
         memlord_i_puts(o, " ");
         memlord_i_put_site(o, site);
     }
-    (void)memlord_i_out_end(o, 1);
-    memlord_i_log(lord, MEMLORD_LOG_TRACE, o->buf);
+    memlord_i_log_end(lord, MEMLORD_LOG_TRACE, o);
 }
 
 /* "[alloc] cpu 0x55... 1.5 KiB main file.c:12", unless a call neither did anything nor met with
@@ -9075,13 +9085,21 @@ static memlord_result memlord_i_place_of(memlord *lord, memlord_device d, int ma
     return r;
 }
 
+/* The first device after a slot that is at a place (NULL: any), from 0 on; 0: there is none. */
+static MEMLORD_I_NOINLINE uint32_t memlord_i_place_next(memlord *lord, const memlord_i_place *place,
+                                                        uint32_t slot) {
+    uint32_t n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    while (++slot < n)
+        if (!place || memlord_i_place_at(lord, slot) == place) return slot;
+    return 0;
+}
+
 /* Live bytes of all devices at a place. */
 static uint64_t memlord_i_place_live(memlord *lord, const memlord_i_place *place) {
-    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint32_t i = 0;
     uint64_t live = 0;
-    for (i = 1; i < n; i++)
-        if (memlord_i_place_at(lord, i) == place)
-            live = memlord_i_add(live, memlord_i_row_live(lord, MEMLORD_I_DEVICE, i));
+    while ((i = memlord_i_place_next(lord, place, i)) != 0)
+        live = memlord_i_add(live, memlord_i_row_live(lord, MEMLORD_I_DEVICE, i));
     return live;
 }
 
@@ -9245,15 +9263,13 @@ static int memlord_i_place_left(memlord *lord, const memlord_i_place *place, int
    were added up: what came is read after what went, or before. A cell's level is written after
    its out. */
 static uint64_t memlord_i_place_bound(memlord *lord, const memlord_i_place *place, int high) {
-    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint32_t i = 0;
     uint64_t sum = 0;
     int pass;
     for (pass = 0; pass < 2; pass++)
-        for (i = 1; i < n; i++) {
+        while ((i = memlord_i_place_next(lord, place, i)) != 0) {
             memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
-            const memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, i);
-            if (memlord_i_place_at(lord, i) != place) continue;
-            if (!pass) sum += memlord_i_row_folds(row);
+            if (!pass) sum += memlord_i_row_folds(memlord_i_row_at(lord, MEMLORD_I_DEVICE, i));
             for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
                 const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
                 uint64_t level, out;
@@ -9597,8 +9613,7 @@ static MEMLORD_I_COLD void memlord_i_log_band(memlord *lord, int level, const ch
     memlord_i_puts(&o, what);
     memlord_i_put_u64(&o, i);
     memlord_i_puts(&o, text);
-    (void)memlord_i_out_end(&o, sizeof line);
-    memlord_i_log(lord, level, line);
+    memlord_i_log_end(lord, level, &o);
 }
 
 static MEMLORD_I_COLD void memlord_i_log_gap(memlord *lord, double from, double to) {
@@ -9609,8 +9624,7 @@ static MEMLORD_I_COLD void memlord_i_log_gap(memlord *lord, double from, double 
     memlord_i_put_percent(&o, from);
     memlord_i_puts(&o, " to ");
     memlord_i_put_percent(&o, to);
-    (void)memlord_i_out_end(&o, sizeof line);
-    memlord_i_log(lord, MEMLORD_LOG_WARNING, line);
+    memlord_i_log_end(lord, MEMLORD_LOG_WARNING, &o);
 }
 
 /* The end of what bands cover from `at` on, without a gap. */
@@ -9937,8 +9951,7 @@ static MEMLORD_I_COLD void memlord_i_log_gc(memlord *lord, const memlord_gc_even
     memlord_i_put_percent(&o, e->used_percent);
     memlord_i_puts(&o, result->ran ? ", reclaimed " : ", could not run");
     if (result->ran) memlord_i_put_bytes(&o, result->reclaimed);
-    (void)memlord_i_out_end(&o, sizeof line);
-    memlord_i_log(lord, MEMLORD_LOG_INFO, line);
+    memlord_i_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
 static uint64_t memlord_i_gc_count(memlord *lord, uint32_t slot) {
@@ -10059,13 +10072,11 @@ static memlord_result memlord_i_collect(memlord *lord, uint32_t slot, int reason
 
 /* Looks at every device of a place, or (NULL) at all: thresholds or margins have changed. */
 static MEMLORD_I_COLD void memlord_i_place_review(memlord *lord, const memlord_i_place *place) {
-    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint32_t i = 0;
     memlord_i_verdict v;
     int again;
     for (again = 0; again < 2; again++) {
-        for (i = 1; i < n; i++)
-            if (!place || memlord_i_place_at(lord, i) == place)
-                memlord_i_assess(lord, i, NULL, &v);
+        while ((i = memlord_i_place_next(lord, place, i)) != 0) memlord_i_assess(lord, i, NULL, &v);
         if (!memlord_i_u32_load(&lord->watching)) return;
         if (!again) memlord_i_barrier_all(); /* who published beside the old marks is seen now */
     }
@@ -10184,13 +10195,9 @@ static int memlord_i_fence_credit(memlord *lord, memlord_i_fence *f, uint64_t *c
         return 1;
     }
     gone = *spot.entry;
-    memlord_i_spot_erase(&spot);
-    memlord_i_spot_unlock(&spot);
-    memlord_i_count_close(lord, t, gone.word1, gone.word2);
-    memlord_i_spot_leave(t, &spot);
-    memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, gone.key, gone.word1,
-                       memlord_i_word2_of(gone.word2), NULL);
-    memlord_i_side_free(lord, gone.word2);
+    gone.word2 = side->word2;
+    memlord_i_spot_end(lord, t, &spot);
+    memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, gone.key, gone.word1, gone.word2, NULL);
     memlord_i_thread_put(lord, t);
     *credited = MEMLORD_I_BYTES(gone.word1);
     if (memlord_i_tells(lord))
@@ -10352,8 +10359,7 @@ static int memlord_i_is_used(memlord *lord, uint32_t type, uint64_t key) {
     int used;
     if (!memlord_i_u64_load(&lord->fences)) return 0;
     t = memlord_i_thread_get(lord);
-    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
-    used = spot.entry && (spot.entry->word2 & 1) && !memlord_i_is_pending(spot.entry->word2) &&
+    used = memlord_i_spot_live(lord, t, type, key, &spot) && (spot.entry->word2 & 1) &&
            memlord_i_side_of(spot.entry->word2)->fences;
     memlord_i_spot_leave(t, &spot);
     memlord_i_thread_put(lord, t);
@@ -10634,11 +10640,10 @@ static MEMLORD_I_COLD void memlord_i_sample_old(memlord *lord, memlord_i_place *
 
 /* Bytes ever freed at a place, modulo 2^64. */
 static uint64_t memlord_i_place_out(memlord *lord, const memlord_i_place *place) {
-    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
+    uint32_t i = 0;
     memlord_i_thread *t;
     uint64_t out = 0;
-    for (i = 1; i < n; i++) {
-        if (memlord_i_place_at(lord, i) != place) continue;
+    while ((i = memlord_i_place_next(lord, place, i)) != 0) {
         out += memlord_i_u64_load(&memlord_i_row_at(lord, MEMLORD_I_DEVICE, i)->folds_out) << 63;
         t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
         for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
@@ -10775,10 +10780,9 @@ static MEMLORD_I_COLD void memlord_i_serve(memlord *lord, memlord_device sel) {
     }
 }
 static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place) {
-    uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
-    for (i = 1; i < n; i++)
-        if (memlord_i_place_at(lord, i) == place)
-            memlord_i_serve(lord, memlord_i_device_at(lord, i)->device);
+    uint32_t i = 0;
+    while ((i = memlord_i_place_next(lord, place, i)) != 0)
+        memlord_i_serve(lord, memlord_i_device_at(lord, i)->device);
 }
 
 /* ----------------------------------------------------------------------- >>scopes --
