@@ -2104,7 +2104,7 @@ static int memlord_i_env(const char *name, char *buf, size_t cap) {
 }
 /* A thread of the host that is cancelled ends where it next waits, reads or writes: not in here,
    with work half done that others wait for. */
-static int memlord_i_cancel_hold(void) {
+static MEMLORD_I_COLD int memlord_i_cancel_hold(void) {
     int before = 0;
 #if defined(PTHREAD_CANCEL_DISABLE) /* not everywhere: Android */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
@@ -2278,7 +2278,7 @@ static void memlord_i_event_close(memlord_i_event *event) {
     (void)pthread_cond_destroy(&event->cond);
     (void)pthread_mutex_destroy(&event->mutex);
 }
-static void memlord_i_event_set(memlord_i_event *event) {
+static MEMLORD_I_COLD void memlord_i_event_set(memlord_i_event *event) {
     (void)pthread_mutex_lock(&event->mutex);
     event->set = 1;
     (void)pthread_cond_signal(&event->cond);
@@ -2394,7 +2394,8 @@ static size_t memlord_i_cpu_join(char *out, size_t cap, const char *a, const cha
     return n;
 }
 
-static size_t memlord_i_cpu_path(const memlord_i_cpu *cpu, int which, char *out, size_t cap) {
+static MEMLORD_I_COLD size_t memlord_i_cpu_path(const memlord_i_cpu *cpu, int which, char *out,
+                                                size_t cap) {
     static const char *const proc[] = {"/meminfo", "/self/cgroup", "/self/statm",
                                        "/self/mountinfo"};
     static const char *const level[2][4] = {
@@ -3102,17 +3103,15 @@ static void memlord_i_u64_raise(memlord_i_u64 *w, int64_t v) {
 /* A lock for short work: spins, then gives up its turn. Lock's exchange pairs with unlock's
    release store. */
 typedef struct memlord_i_lock { memlord_i_u32 held; } memlord_i_lock;
-static void memlord_i_lock_take(memlord_i_lock *lock) {
+/* One look later; *n counts them. */
+static MEMLORD_I_COLD void memlord_i_spin(unsigned *n) {
+    memlord_i_pause();
+    if (++*n % 200 == 0) memlord_i_yield();
+}
+static MEMLORD_I_NOINLINE void memlord_i_lock_take(memlord_i_lock *lock) {
     unsigned n = 0;
-    while (memlord_i_u32_exchange_acquire(&lock->held, 1)) {
-        while (memlord_i_u32_load(&lock->held)) {
-            memlord_i_pause();
-            if (++n > 200) {
-                n = 0;
-                memlord_i_yield();
-            }
-        }
-    }
+    while (memlord_i_u32_exchange_acquire(&lock->held, 1))
+        while (memlord_i_u32_load(&lock->held)) memlord_i_spin(&n);
 }
 static int memlord_i_lock_try(memlord_i_lock *lock) { /* 1: taken */
     return !memlord_i_u32_load(&lock->held) && !memlord_i_u32_exchange_acquire(&lock->held, 1);
@@ -3895,7 +3894,7 @@ typedef char memlord_i_check_entry[sizeof(memlord_i_entry) == 24 ? 1 : -1];
    marked busy, so a call it makes into this ledger passes through. Lock: memory. */
 
 /* The host's functions for raw memory; counts what the ledger holds. */
-static void *memlord_i_raw_alloc(memlord *lord, size_t size) {
+static MEMLORD_I_COLD void *memlord_i_raw_alloc(memlord *lord, size_t size) {
     uint64_t generation = memlord_i_self.generation;
     void *p;
     memlord_i_self.generation = 0;
@@ -3906,7 +3905,7 @@ static void *memlord_i_raw_alloc(memlord *lord, size_t size) {
     if (p) (void)memlord_i_u64_add(&lord->own_bytes, size);
     return p;
 }
-static void memlord_i_raw_free(memlord *lord, void *ptr, size_t size) {
+static MEMLORD_I_COLD void memlord_i_raw_free(memlord *lord, void *ptr, size_t size) {
     uint64_t generation = memlord_i_self.generation;
     memlord_i_self.generation = 0;
     memlord_i_self.busy++;
@@ -4112,7 +4111,7 @@ static void *memlord_i_piece_new(memlord *lord, size_t size) {
 
 /* Zeroed memory of at least `size` bytes, or NULL. Never called with a lock held but by
    those that can do without (the spare in >>names). */
-static void *memlord_i_alloc(memlord *lord, size_t size) {
+static MEMLORD_I_NOINLINE void *memlord_i_alloc(memlord *lord, size_t size) {
     void *p;
     if (size > (size_t)1 << MEMLORD_I_PIECE_MAX) {
         void **at;
@@ -4168,7 +4167,7 @@ static void memlord_i_piece_free(memlord *lord, void *ptr, size_t size, memlord_
     memlord_i_lock_drop(&lord->memory_lock);
 }
 
-static void memlord_i_free(memlord *lord, void *ptr, size_t size) {
+static MEMLORD_I_NOINLINE void memlord_i_free(memlord *lord, void *ptr, size_t size) {
     memlord_i_region *idle = NULL;
     if (!ptr) return;
     if (size <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
@@ -4202,7 +4201,7 @@ static void memlord_i_special(memlord_i_thread *t, uint32_t bit, int on) {
 }
 
 /* Takes a record off its thread's chain; under the registry lock. */
-static void memlord_i_thread_unchain(memlord_i_thread *t) {
+static MEMLORD_I_COLD void memlord_i_thread_unchain(memlord_i_thread *t) {
     if (!t->siblings) return;
     *t->siblings = t->sibling;
     if (t->sibling) t->sibling->siblings = t->siblings;
@@ -4607,6 +4606,16 @@ static MEMLORD_I_HOT unsigned memlord_i_first(uint64_t match) {
 #endif
 }
 
+/* The bucket after another; after the last, before `end`, comes the first. */
+static MEMLORD_I_HOT memlord_i_bucket *memlord_i_bucket_after(const memlord_i_shard *s,
+                                                              memlord_i_bucket *b,
+                                                              const memlord_i_bucket *end) {
+    return b + 1 == end ? (memlord_i_bucket *)(void *)s->table : b + 1;
+}
+static MEMLORD_I_HOT memlord_i_bucket *memlord_i_buckets_end(const memlord_i_shard *s) {
+    return (memlord_i_bucket *)(void *)s->table + s->size;
+}
+
 /* -- entering a shard -- */
 
 /* Announces the thread and answers the shard's state. The release keeps the thread's earlier
@@ -4638,11 +4647,7 @@ static void memlord_i_shard_wait(memlord *lord, const memlord_i_shard *s) {
         for (;;) {
             const void *inside = memlord_i_ptr_load_seqcst(&t->inside);
             if (!inside || (s && inside != s)) break;
-            memlord_i_pause();
-            if (++n > 200) {
-                n = 0;
-                memlord_i_yield();
-            }
+            memlord_i_spin(&n);
         }
     }
 }
@@ -4770,14 +4775,12 @@ static int memlord_i_table_put(memlord_i_table *table, const memlord_i_entry *en
 /* Calls fn for every entry of a shard that is stopped, or one's own. */
 typedef int (*memlord_i_entry_fn)(const memlord_i_entry *entry, void *user);
 static int memlord_i_shard_each(const memlord_i_shard *s, memlord_i_entry_fn fn, void *user) {
-    uint32_t i, j;
+    uint32_t i, j, size = s->size;
     int stop = 0;
-    for (i = 0; i < s->size && !stop; i++) {
+    for (i = 0; i < size && s->shift && !stop; i++)
+        if (memlord_i_sparse_at(s, i)->key) stop = fn(memlord_i_sparse_at(s, i), user);
+    for (i = 0; i < size && !s->shift && !stop; i++) {
         const memlord_i_bucket *b = (const memlord_i_bucket *)(const void *)s->table + i;
-        if (s->shift) {
-            if (memlord_i_sparse_at(s, i)->key) stop = fn(memlord_i_sparse_at(s, i), user);
-            continue;
-        }
         for (j = 0; j < MEMLORD_I_SLOTS && !stop; j++)
             if ((memlord_i_u64_load(&b->header) >> (8 * j)) & 255) stop = fn(&b->at[j], user);
     }
@@ -4945,13 +4948,7 @@ static MEMLORD_I_HOT uint64_t memlord_i_bucket_lock(memlord_i_bucket *b) {
     for (;;) {
         if (MEMLORD_I_LIKELY(memlord_i_bucket_try(b)))
             return memlord_i_u64_load(&b->header) & ~MEMLORD_I_BUCKET_LOCK;
-        while (memlord_i_u64_load(&b->header) & MEMLORD_I_BUCKET_LOCK) {
-            memlord_i_pause();
-            if (++n > 200) {
-                n = 0;
-                memlord_i_yield();
-            }
-        }
+        while (memlord_i_u64_load(&b->header) & MEMLORD_I_BUCKET_LOCK) memlord_i_spin(&n);
     }
 }
 
@@ -4991,12 +4988,22 @@ static MEMLORD_I_HOT int memlord_i_put_dense(memlord_i_bucket *b, uint64_t heade
     memlord_i_u64_store_release(&b->header, header | MEMLORD_I_HASH_TAG(hash) << (8 * i));
     return 1;
 }
+/* An entry away from its home has come (by 1) or gone (by -1): the buckets it passed count it. */
+static MEMLORD_I_HOT void memlord_i_far_count(memlord_i_shard *s, memlord_i_bucket *b,
+                                              const memlord_i_bucket *to, unsigned nibble, int by) {
+    const memlord_i_bucket *end = memlord_i_buckets_end(s);
+    if (b == to) return;
+    for (; b != to; b = memlord_i_bucket_after(s, b, end))
+        memlord_i_u64_store(&b->header,
+                            memlord_i_u64_load(&b->header) + ((uint64_t)(int64_t)by << nibble));
+    memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) + (uint32_t)by);
+}
 /* The same beyond the home bucket, for a table of one's own. 1: done; 2: done, and the table is
    crowded; 0: the key may be live, or there is no way. */
 static MEMLORD_I_NOINLINE int memlord_i_put_far(memlord_i_shard *s, uint64_t hash, uint64_t key,
                                                 uint64_t word1, uint64_t word2) {
     memlord_i_bucket *home = memlord_i_home(s, hash), *b = home, *room = NULL;
-    memlord_i_bucket *end = (memlord_i_bucket *)(void *)s->table + s->size;
+    const memlord_i_bucket *end = memlord_i_buckets_end(s);
     const unsigned nibble = MEMLORD_I_HASH_NIBBLE(hash);
     uint64_t header, match;
     unsigned k;
@@ -5008,23 +5015,18 @@ static MEMLORD_I_NOINLINE int memlord_i_put_far(memlord_i_shard *s, uint64_t has
         if (!room && memlord_i_vacant(header)) room = b;
         if (!((header >> nibble) & 15) && room) break;
         if (!room && ((header >> nibble) & 15) == 15) return 0;
-        if (++b == end) b = (memlord_i_bucket *)(void *)s->table;
+        b = memlord_i_bucket_after(s, b, end);
         if (b == home) break;
     }
     if (!room) return 0;
-    for (b = home; b != room;) {
-        memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) + ((uint64_t)1 << nibble));
-        if (++b == end) b = (memlord_i_bucket *)(void *)s->table;
-    }
+    memlord_i_far_count(s, home, room, nibble, 1);
     header = memlord_i_u64_load(&room->header);
     k = memlord_i_first(memlord_i_vacant(header));
     room->at[k].key = key;
     room->at[k].word1 = word1;
     room->at[k].word2 = word2;
     memlord_i_u64_store(&room->header, header | MEMLORD_I_HASH_TAG(hash) << (8 * k));
-    if (room == home) return 1;
-    memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) + 1);
-    return memlord_i_shard_crowded(s, NULL) ? 2 : 1;
+    return room != home && memlord_i_shard_crowded(s, NULL) ? 2 : 1;
 }
 /* 1: done, the thread is inside and counts before it leaves. 2: the same, and after that the shard
    wants memlord_i_map_relieve. 0: not done, not inside. */
@@ -5100,33 +5102,26 @@ static MEMLORD_I_NOINLINE int memlord_i_take_far(const memlord *lord, memlord_i_
                                                  uint64_t hash, uint32_t type, uint64_t key,
                                                  memlord_i_entry *out) {
     memlord_i_bucket *home = memlord_i_home(s, hash), *b = home;
-    memlord_i_bucket *end = (memlord_i_bucket *)(void *)s->table + s->size;
+    const memlord_i_bucket *end = memlord_i_buckets_end(s);
     const unsigned nibble = MEMLORD_I_HASH_NIBBLE(hash);
-    uint64_t header, match;
-    const memlord_i_entry *e = NULL;
+    const memlord_i_entry *e;
     unsigned k, i = 0;
-    for (k = 0; k < MEMLORD_I_PATH && !e; k++) {
-        header = memlord_i_u64_load(&b->header);
-        for (match = memlord_i_match(header, MEMLORD_I_HASH_TAG(hash)); match; match &= match - 1) {
+    for (k = 0;; k++, b = memlord_i_bucket_after(s, b, end)) {
+        uint64_t header = memlord_i_u64_load(&b->header);
+        uint64_t match = memlord_i_match(header, MEMLORD_I_HASH_TAG(hash));
+        for (; match; match &= match - 1) {
             i = memlord_i_first(match);
-            if (b->at[i].key == key) e = &b->at[i];
-            if (e) break;
+            if (b->at[i].key == key) break;
         }
-        if (e) break;
-        if (!((header >> nibble) & 15)) return 0;
-        if (++b == end) b = (memlord_i_bucket *)(void *)s->table;
+        if (match) break;
+        if (k + 1 == MEMLORD_I_PATH || !((header >> nibble) & 15)) return 0;
     }
-    if (!e || !memlord_i_plain_entry(lord, e, type)) return 0;
+    e = &b->at[i];
+    if (!memlord_i_plain_entry(lord, e, type)) return 0;
     out->word1 = e->word1;
     out->word2 = e->word2;
     memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) & ~((uint64_t)255 << (8 * i)));
-    if (b == home) return 1;
-    memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) - 1);
-    for (end = b, b = home; b != end;) {
-        memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) - ((uint64_t)1 << nibble));
-        if (++b == (memlord_i_bucket *)(void *)s->table + s->size)
-            b = (memlord_i_bucket *)(void *)s->table;
-    }
+    memlord_i_far_count(s, home, b, nibble, -1);
     return 1;
 }
 /* Removes a key. As memlord_i_map_put; *out is what it was. */
@@ -5219,7 +5214,7 @@ typedef struct memlord_i_spot {
     memlord_i_bucket *window[MEMLORD_I_PATH];
 } memlord_i_spot;
 
-static void memlord_i_spot_unlock(memlord_i_spot *spot) {
+static MEMLORD_I_NOINLINE void memlord_i_spot_unlock(memlord_i_spot *spot) {
     while (spot->count) {
         memlord_i_bucket *b = spot->window[--spot->count];
         memlord_i_u64_store_release(&b->header,
@@ -5227,7 +5222,7 @@ static void memlord_i_spot_unlock(memlord_i_spot *spot) {
     }
 }
 static void memlord_i_spot_leave(memlord_i_thread *t, memlord_i_spot *spot) {
-    memlord_i_spot_unlock(spot);
+    if (spot->shared) memlord_i_spot_unlock(spot);
     if (spot->inside) memlord_i_leave(t);
     if (spot->held) memlord_i_shard_resume(spot->shard);
     spot->inside = spot->held = 0;
@@ -5573,7 +5568,8 @@ static void memlord_i_mark_check(memlord *lord, uint32_t slot, const memlord_i_r
 
 /* The highest level of the frame on a device so far. Frames do not know of a device that the
    thread came to later: it began at 0. */
-static memlord_i_level *memlord_i_frame_level(memlord_i_frame *f, uint32_t slot) {
+static MEMLORD_I_NOINLINE memlord_i_level *memlord_i_frame_level(memlord_i_frame *f,
+                                                                 uint32_t slot) {
     while (f->devices < slot) {
         f->devices++;
         f->at[f->devices].from = f->at[f->devices].high = 0;
@@ -6047,7 +6043,7 @@ static void memlord_i_stb_free(void *ptr);
 
 /* What memlord_i_alloc gives, if that takes no call of the allocator; else NULL, and the wish
    is noted for memlord_i_cold_leave. */
-static void *memlord_i_cold_alloc(memlord *lord, size_t size) {
+static MEMLORD_I_COLD void *memlord_i_cold_alloc(memlord *lord, size_t size) {
     void *p = NULL;
     if (lord->ready.block && lord->ready.size == size) {
         p = lord->ready.block;
@@ -6072,7 +6068,7 @@ static void memlord_i_cold_free(memlord *lord, void *ptr, size_t size) {
     lord->stale = stale;
 }
 
-static void memlord_i_cold_enter(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_cold_enter(memlord *lord) {
     memlord_i_lock_take(&memlord_i_process.cold);
     memlord_i_process.cold_lord = lord;
 }
@@ -6371,7 +6367,7 @@ static MEMLORD_I_HOT int memlord_i_selects(memlord_device sel, memlord_device d)
            (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
 }
 
-static uint64_t memlord_i_device_key(memlord_device d) {
+static MEMLORD_I_NOINLINE uint64_t memlord_i_device_key(memlord_device d) {
     return ((uint64_t)MEMLORD_I_SUBJECT << 56) | ((uint64_t)(uint16_t)d.type << 16) |
            (uint16_t)d.index | ((uint64_t)1 << 32);
 }
@@ -6531,7 +6527,7 @@ static MEMLORD_I_COLD const memlord_site *memlord_i_site_kept(memlord *lord,
     return r == MEMLORD_OK ? (const memlord_site *)memlord_i_ptr_load_acquire(&site->shown) : NULL;
 }
 
-static memlord_i_site *memlord_i_site_of(memlord *lord, const void *identity) {
+static MEMLORD_I_NOINLINE memlord_i_site *memlord_i_site_of(memlord *lord, const void *identity) {
     return (memlord_i_site *)(uintptr_t)memlord_i_index_get(
         lord, memlord_i_index_key(identity, MEMLORD_I_SUBJECT));
 }
@@ -7572,8 +7568,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_unknown(memlord *lord, memlord_de
 }
 
 /* Finds a key, and holds its place whatever comes of it; NULL: it is dead, or pending. */
-static memlord_i_entry *memlord_i_spot_live(memlord *lord, memlord_i_thread *t, uint32_t type,
-                                            uint64_t key, memlord_i_spot *spot) {
+static MEMLORD_I_HOT memlord_i_entry *memlord_i_spot_live(memlord *lord, memlord_i_thread *t,
+                                                          uint32_t type, uint64_t key,
+                                                          memlord_i_spot *spot) {
     (void)memlord_i_spot_find(lord, t, type, key, 0, spot);
     return spot->entry && !memlord_i_is_pending(spot->entry->word2) ? spot->entry : NULL;
 }
@@ -10452,10 +10449,20 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_record_end(memlord *lord, mem
 
 /* -- helpers -- */
 
-/* Starts one whose state the caller has made BUSY; 0: it runs, once the caller says so. */
-static MEMLORD_I_COLD int memlord_i_helper_start(memlord_i_helper *h, void (*run)(void *),
-                                                 void *user) {
+/* Starts one that is not there, unless the wish for it is `none` by now: 0. 1: no thread could be
+   had, and its state is `failed`; -1: so it was before. */
+static MEMLORD_I_COLD int memlord_i_helper_begin(memlord_i_helper *h, memlord_i_u32 *wish,
+                                                 uint32_t none, uint32_t failed,
+                                                 void (*run)(void *), void *user) {
+    uint32_t seen = MEMLORD_I_HELPER_NONE;
     int bad = 1;
+    if (!memlord_i_u32_cas_seqcst(&h->state, &seen, MEMLORD_I_HELPER_BUSY))
+        return seen == MEMLORD_I_HELPER_FAILED ? -1 : 0;
+    /* seq_cst, as the exchanges of who takes the wish back: one of the two sees the other */
+    if (memlord_i_u32_add_seqcst(wish, 0) == none) {
+        memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_NONE);
+        return 0;
+    }
     h->job.run = run;
     h->job.user = user;
     memlord_i_u32_store(&h->stop, 0);
@@ -10465,7 +10472,8 @@ static MEMLORD_I_COLD int memlord_i_helper_start(memlord_i_helper *h, void (*run
         if (bad) memlord_i_event_close(&h->wake);
     }
     memlord_i_self.busy--;
-    return bad;
+    memlord_i_u32_store_release(&h->state, bad ? failed : MEMLORD_I_HELPER_RUNS);
+    return bad != 0;
 }
 
 /* Has one end, and waits until it has; on a helper, which the caller of another of these may wait
@@ -10539,21 +10547,11 @@ static MEMLORD_I_COLD void memlord_i_poller_run(void *user) {
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_poller_begin(memlord_i_place *place) {
-    memlord_i_helper *h = &place->poller;
-    uint32_t seen = MEMLORD_I_HELPER_NONE;
-    int bad;
-    if (!memlord_i_u32_cas_seqcst(&h->state, &seen, MEMLORD_I_HELPER_BUSY))
-        return seen == MEMLORD_I_HELPER_FAILED ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
-    /* seq_cst, as the exchange of memlord_i_pollers_end: one of the two sees the other */
-    if (memlord_i_u32_add_seqcst(&place->lord->polling, 0) == MEMLORD_I_POLLING_OFF) {
-        memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_NONE);
-        return MEMLORD_OK;
-    }
-    bad = memlord_i_helper_start(h, memlord_i_poller_run, place);
-    if (bad)
+    int bad = memlord_i_helper_begin(&place->poller, &place->lord->polling, MEMLORD_I_POLLING_OFF,
+                                     MEMLORD_I_HELPER_FAILED, memlord_i_poller_run, place);
+    if (bad > 0)
         memlord_i_log_device(place->lord, MEMLORD_LOG_WARNING, "[poller] no thread for ",
                              place->device, ": memlord_gc_poll samples instead");
-    memlord_i_u32_store_release(&h->state, bad ? MEMLORD_I_HELPER_FAILED : MEMLORD_I_HELPER_RUNS);
     return bad ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
 }
 
@@ -11703,17 +11701,11 @@ static MEMLORD_I_COLD void memlord_i_recorder_wake(memlord *lord) {
 /* Starts the thread; without one, safe points do its work. */
 static MEMLORD_I_COLD void memlord_i_recorder_begin(memlord *lord) {
     memlord_i_recorder *r = &lord->recorder;
-    uint32_t seen = MEMLORD_I_HELPER_NONE;
-    int bad = 1, polls = memlord_i_polls(lord);
-    if (!memlord_i_u32_cas_seqcst(&r->helper.state, &seen, MEMLORD_I_HELPER_BUSY)) return;
-    /* seq_cst, as the exchange of memlord_i_recorder_end: one of the two sees the other */
-    polls = polls && memlord_i_u32_add_seqcst(&r->wanted, 0);
-    if (polls) bad = memlord_i_helper_start(&r->helper, memlord_i_recorder_run, lord);
-    if (bad && polls)
+    if (memlord_i_polls(lord) &&
+        memlord_i_helper_begin(&r->helper, &r->wanted, 0, MEMLORD_I_HELPER_NONE,
+                               memlord_i_recorder_run, lord))
         memlord_i_log(lord, MEMLORD_LOG_WARNING,
                       "[snapshots] no thread for them: memlord_gc_poll takes them instead");
-    memlord_i_u32_store_release(&r->helper.state,
-                                bad ? MEMLORD_I_HELPER_NONE : MEMLORD_I_HELPER_RUNS);
 }
 
 /* 1: snapshots were being taken. */
