@@ -6778,7 +6778,7 @@ typedef struct memlord_i_scale {
     uint64_t from; /* the stamp at create */
     double rate;
 } memlord_i_scale;
-static memlord_i_scale memlord_i_scale_now(memlord *lord) {
+static MEMLORD_I_COLD memlord_i_scale memlord_i_scale_now(memlord *lord) {
     memlord_i_scale scale;
     uint64_t ticks;
     scale.from = lord->started_stamp;
@@ -6788,7 +6788,7 @@ static memlord_i_scale memlord_i_scale_now(memlord *lord) {
     if (ticks) scale.rate = (double)(memlord_i_clock(lord) - lord->started) / (double)ticks;
     return scale;
 }
-static uint64_t memlord_i_span_ns(const memlord_i_scale *scale, uint64_t stamps) {
+static MEMLORD_I_COLD uint64_t memlord_i_span_ns(const memlord_i_scale *scale, uint64_t stamps) {
     return (uint64_t)((double)stamps * scale->rate + 0.5);
 }
 static uint64_t memlord_i_since_ns(const memlord_i_scale *scale, uint64_t stamp) {
@@ -6802,7 +6802,7 @@ static memlord_i_burst *memlord_i_burst_at(const memlord_i_ring *ring, uint64_t 
                                        (i % ring->bursts) * ring->stride);
 }
 
-static void memlord_i_events_lost(memlord *lord, uint32_t slot, uint64_t n) {
+static MEMLORD_I_COLD void memlord_i_events_lost(memlord *lord, uint32_t slot, uint64_t n) {
     if (slot)
         memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_dropped_events, n);
     else
@@ -7161,7 +7161,8 @@ static void memlord_i_fence_free(memlord *lord, memlord_i_fence *f) {
 }
 
 /* Takes a fence and is done with it: where nothing waits. NULL: without a ledger. */
-static memlord_result memlord_i_fence_pass(memlord *lord, const memlord_fence *fence) {
+static MEMLORD_I_COLD memlord_result memlord_i_fence_pass(memlord *lord,
+                                                          const memlord_fence *fence) {
     memlord_i_fence *f;
     if (!lord || !(lord->flags & MEMLORD_FLAG_DEFER)) {
         if (fence->drop) fence->drop(fence->user);
@@ -7177,7 +7178,7 @@ static memlord_result memlord_i_fence_pass(memlord *lord, const memlord_fence *f
     return MEMLORD_OK;
 }
 
-static uint32_t memlord_i_queue_list(uint32_t slot, uint64_t queue) {
+static MEMLORD_I_NOINLINE uint32_t memlord_i_queue_list(uint32_t slot, uint64_t queue) {
     return (uint32_t)(((queue ^ (uint64_t)slot << 56) * 0x9e3779b97f4a7c15u) >>
                       (64 - MEMLORD_I_QUEUE_BITS));
 }
@@ -7208,7 +7209,7 @@ static void memlord_i_queue_leave(memlord *lord, uint32_t list, memlord_i_fence 
     if (!*ring) lord->queues_used[list / 64] &= ~((uint64_t)1 << list % 64);
 }
 /* How many empty lists there are from one on; MEMLORD_I_QUEUES: all are. */
-static uint32_t memlord_i_queue_skip(const memlord *lord, uint32_t list) {
+static MEMLORD_I_NOINLINE uint32_t memlord_i_queue_skip(const memlord *lord, uint32_t list) {
     uint32_t i = 0;
     while (i < MEMLORD_I_QUEUES) {
         uint32_t at = (list + i) % MEMLORD_I_QUEUES;
@@ -7250,7 +7251,7 @@ static void memlord_i_fresh_put(memlord_i_fence **list, memlord_i_fence *f) {
     if (f->fresh) f->fresh->fresh_at = &f->fresh;
     *list = f;
 }
-static void memlord_i_fresh_take(memlord_i_fence *f) {
+static MEMLORD_I_NOINLINE void memlord_i_fresh_take(memlord_i_fence *f) {
     if (!f->fresh_at) return;
     *f->fresh_at = f->fresh;
     if (f->fresh) f->fresh->fresh_at = f->fresh_at;
@@ -7277,7 +7278,7 @@ static void memlord_i_queue_remove(memlord *lord, memlord_i_fence *f) {
 
 /* Takes leave of a block's fences, which is gone or no longer wants them; they are dropped at
    the end of the call. May be inside. */
-static void memlord_i_fences_widow(memlord *lord, memlord_i_fence *f) {
+static MEMLORD_I_NOINLINE void memlord_i_fences_widow(memlord *lord, memlord_i_fence *f) {
     memlord_i_fence *sibling;
     if (!f) return;
     memlord_i_lock_take(&lord->fences_lock);
@@ -7335,7 +7336,7 @@ static MEMLORD_I_NOINLINE void memlord_i_fence_drop(memlord *lord, memlord_i_fen
 }
 
 /* Drops what is to be dropped. Nothing may be held. */
-static void memlord_i_fences_drain(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_fences_drain(memlord *lord) {
     if (memlord_i_fence_inside(lord)) return; /* who is at it goes on */
     for (;;) {
         memlord_i_fence *f;
@@ -7373,7 +7374,7 @@ static int memlord_i_is_pending(uint64_t word2) {
     return (word2 & 1) && memlord_i_side_of(word2)->serial;
 }
 static void memlord_i_parts_free(memlord *lord, memlord_i_parts *parts);
-static void memlord_i_side_free(memlord *lord, uint64_t word2) {
+static MEMLORD_I_NOINLINE void memlord_i_side_free(memlord *lord, uint64_t word2) {
     if (!(word2 & 1)) return;
     if (memlord_i_side_of(word2)->parts)
         memlord_i_parts_free(lord, memlord_i_side_of(word2)->parts);
@@ -7416,8 +7417,8 @@ static unsigned memlord_i_site_change(memlord_i_change *c, uint32_t row, uint64_
     c->allocs = allocs;
     return 1;
 }
-static void memlord_i_count_all(memlord *lord, memlord_i_thread *t, const memlord_i_change *c,
-                                unsigned n) {
+static MEMLORD_I_HOT void memlord_i_count_all(memlord *lord, memlord_i_thread *t,
+                                              const memlord_i_change *c, unsigned n) {
     unsigned i;
     for (i = 0; i < n; i++) memlord_i_count(lord, t, &c[i]);
 }
@@ -7653,9 +7654,10 @@ static void memlord_i_spot_open(memlord *lord, memlord_i_thread *t, memlord_i_sp
 
 /* Puts a new entry in the place of one that is stale, or pending and over now; counts both and
    leaves. */
-static void memlord_i_spot_replace(memlord *lord, memlord_i_thread *t, memlord_i_spot *spot,
-                                   uint64_t word1, uint64_t word2, const memlord_i_change *c,
-                                   unsigned n) {
+static MEMLORD_I_COLD void memlord_i_spot_replace(memlord *lord, memlord_i_thread *t,
+                                                  memlord_i_spot *spot, uint64_t word1,
+                                                  uint64_t word2, const memlord_i_change *c,
+                                                  unsigned n) {
     memlord_i_entry stale = *spot->entry;
     spot->entry->word1 = word1;
     spot->entry->word2 = word2;
@@ -9042,7 +9044,7 @@ static MEMLORD_I_COLD void memlord_i_tell_n(memlord *lord, const char *verb,
 /* -- places -- */
 
 /* The places are the host's, as number 0, and each device's own, most of which are in use. */
-static memlord_i_place *memlord_i_place_own(memlord *lord, uint32_t i) {
+static MEMLORD_I_COLD memlord_i_place *memlord_i_place_own(memlord *lord, uint32_t i) {
     return i ? &memlord_i_device_at(lord, i)->own : &lord->host;
 }
 static memlord_i_place *memlord_i_place_at(memlord *lord, uint32_t slot) {
@@ -9059,15 +9061,15 @@ static memlord_i_place *memlord_i_place_take(memlord *lord, uint32_t slot) {
 }
 
 /* The slot of a device if it was seen; 0: not yet. */
-static uint32_t memlord_i_slot_known(memlord *lord, memlord_device d) {
+static MEMLORD_I_COLD uint32_t memlord_i_slot_known(memlord *lord, memlord_device d) {
     uint32_t slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(d)]);
     if (slot) return slot;
     return memlord_i_device_valid(d) ? (uint32_t)memlord_i_index_get(lord, memlord_i_device_key(d))
                                      : 0;
 }
 /* Where a device's bytes are; E_UNKNOWN, and NULL, for one not seen, unless `make`. */
-static memlord_result memlord_i_place_of(memlord *lord, memlord_device d, int make,
-                                         memlord_i_place **out) {
+static MEMLORD_I_COLD memlord_result memlord_i_place_of(memlord *lord, memlord_device d, int make,
+                                                        memlord_i_place **out) {
     uint32_t slot = memlord_i_slot_known(lord, d);
     memlord_result r = MEMLORD_OK;
     *out = NULL;
@@ -9145,7 +9147,7 @@ static MEMLORD_I_COLD int memlord_i_cpu_source(void *user, memlord_device d,
     return memlord_i_cpu_sample(&lord->cpu, &out->total, &out->used, &out->process);
 }
 
-static memlord_i_source memlord_i_source_of(memlord *lord, int type) {
+static MEMLORD_I_COLD memlord_i_source memlord_i_source_of(memlord *lord, int type) {
     memlord_i_source source;
     memlord_i_lock_take(&lord->callbacks_lock);
     source = lord->source[type];
@@ -9339,8 +9341,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_reservation_new(memlord *lord,
 }
 
 /* Holds bytes at the place of a device. E_LIMIT: they are too many. */
-static memlord_result memlord_i_reserve(memlord *lord, memlord_i_place *place, uint64_t bytes,
-                                        memlord_ticket *out) {
+static MEMLORD_I_COLD memlord_result memlord_i_reserve(memlord *lord, memlord_i_place *place,
+                                                       uint64_t bytes, memlord_ticket *out) {
     memlord_i_reservation *v;
     uint32_t number, looks = 0;
     for (;;) {
@@ -9592,7 +9594,7 @@ static const memlord_i_strategy memlord_i_default_strategy = {MEMLORD_I_DEFAULT_
                                                               memlord_i_default_bands};
 
 /* What is wrong with a band, as said after its number; NULL: nothing. */
-static const char *memlord_i_band_fault(const memlord_band *b) {
+static MEMLORD_I_COLD const char *memlord_i_band_fault(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
     if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
@@ -9701,7 +9703,7 @@ static double memlord_i_nan(void) {
     memcpy(&d, &bits, sizeof d);
     return d;
 }
-static double memlord_i_used_percent(const memlord_capacity *c) {
+static MEMLORD_I_COLD double memlord_i_used_percent(const memlord_capacity *c) {
     if (!c->known) return memlord_i_nan();
     return (double)c->used * 100.0 / (double)c->total;
 }
