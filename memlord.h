@@ -9861,7 +9861,7 @@ static MEMLORD_I_COLD void memlord_i_assess(memlord *lord, uint32_t slot, memlor
 
 /* -- collecting -- */
 
-static int memlord_i_gc_registered(memlord *lord, int type) {
+static MEMLORD_I_COLD int memlord_i_gc_registered(memlord *lord, int type) {
     memlord_i_callback *c;
     memlord_i_lock_take(&lord->callbacks_lock);
     for (c = lord->callbacks; c && c->type != type;) c = c->next;
@@ -10047,8 +10047,8 @@ static MEMLORD_I_COLD void memlord_i_look(memlord *lord, uint32_t slot, memlord_
 }
 
 /* A collection that no band asked for. */
-static memlord_result memlord_i_collect(memlord *lord, uint32_t slot, int reason, uint64_t needed,
-                                        uint64_t *reclaimed) {
+static MEMLORD_I_COLD memlord_result memlord_i_collect(memlord *lord, uint32_t slot, int reason,
+                                                       uint64_t needed, uint64_t *reclaimed) {
     memlord_i_device *device = memlord_i_device_at(lord, slot);
     memlord_gc_event e;
     memlord_gc_result result;
@@ -10313,7 +10313,8 @@ static void memlord_i_fences_first(memlord *lord, memlord_device sel, uint64_t r
 
 /* Asks the first of every queue, and its next ones while they are done; at most `most`. Who asks
    only a few does not wait for another who does. */
-static uint64_t memlord_i_fences_poll(memlord *lord, memlord_device sel, unsigned most) {
+static MEMLORD_I_COLD uint64_t memlord_i_fences_poll(memlord *lord, memlord_device sel,
+                                                     unsigned most) {
     uint64_t round, credited = 0;
     uint32_t i, start;
     int drops;
@@ -10480,7 +10481,7 @@ static MEMLORD_I_COLD int memlord_i_helper_begin(memlord_i_helper *h, memlord_i_
 
 /* Has one end, and waits until it has; on a helper, which the caller of another of these may wait
    for, leaves the rest to it. */
-static void memlord_i_helper_end(memlord_i_helper *h) {
+static MEMLORD_I_COLD void memlord_i_helper_end(memlord_i_helper *h) {
     for (;;) {
         uint32_t seen = memlord_i_u32_load_acquire(&h->state); /* of one that ended itself */
         if (seen == MEMLORD_I_HELPER_RUNS &&
@@ -10561,7 +10562,7 @@ static int memlord_i_polls(memlord *lord) {
     return !MEMLORD_I_THREADLESS && !(lord->flags & MEMLORD_FLAG_NO_THREADS);
 }
 
-static void memlord_i_pollers_end(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_pollers_end(memlord *lord) {
     uint32_t i;
     (void)memlord_i_u32_exchange_seqcst(&lord->polling, MEMLORD_I_POLLING_OFF);
     for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++)
@@ -10581,7 +10582,7 @@ static MEMLORD_I_COLD void memlord_i_poller_think(memlord *lord, uint32_t slot) 
 /* Under MEMLORD_FLAG_DEFER track calls start no thread: it may take a stack from the very allocator
    they are called from. Safe points and pollers do, for what was touched meanwhile; as long as
    that is nothing yet, the host's poller alone. */
-static void memlord_i_pollers_think(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_pollers_think(memlord *lord) {
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     uint32_t watching = memlord_i_u32_load(&lord->watching), type, wanted = 0;
     if (!(lord->flags & MEMLORD_FLAG_DEFER) || !watching || !memlord_i_polls(lord)) return;
@@ -10666,8 +10667,8 @@ static void memlord_i_waiters_wake(memlord *lord) {
     memlord_i_lock_drop(&lord->callbacks_lock);
 }
 
-static MEMLORD_I_NOINLINE memlord_result memlord_i_duty(memlord *lord, memlord_i_thread *t,
-                                                        uint32_t slot, int opened) {
+static MEMLORD_I_COLD memlord_result memlord_i_duty(memlord *lord, memlord_i_thread *t,
+                                                    uint32_t slot, int opened) {
     memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
     uint32_t alert = memlord_i_u32_load(&lord->alert);
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
