@@ -7438,21 +7438,10 @@ static void memlord_i_count_close(memlord *lord, memlord_i_thread *t, uint64_t w
                                           MEMLORD_I_BYTES(word1), 0, 1));
 }
 
-/* The site or tag row of a block that opened or closed, after its device. */
-static MEMLORD_I_HOT void memlord_i_count_row(memlord *lord, memlord_i_thread *t, int book,
-                                              uint32_t row, uint64_t bytes, int opened) {
-    memlord_i_cell *cell = memlord_i_cell_at(t, book, row);
+/* The site or tag row of a block that opened or closed, after its device; on whichever cell. */
+static MEMLORD_I_COLD void memlord_i_count_row_far(memlord *lord, memlord_i_thread *t, int book,
+                                                   uint32_t row, uint64_t bytes, int opened) {
     memlord_i_change c;
-    if (MEMLORD_I_LIKELY(cell && t != lord->orphan)) {
-        if (opened) {
-            memlord_i_u64_own_add(&cell->allocs, 1);
-            memlord_i_cell_in(lord, book, row, cell, bytes);
-        } else {
-            if (book == MEMLORD_I_TAG) memlord_i_u64_own_add(&cell->frees, 1);
-            memlord_i_cell_out(lord, book, row, cell, bytes);
-        }
-        return;
-    }
     memset(&c, 0, sizeof c);
     c.book = book;
     c.number = row;
@@ -7461,6 +7450,19 @@ static MEMLORD_I_HOT void memlord_i_count_row(memlord *lord, memlord_i_thread *t
     c.allocs = opened != 0;
     c.frees = !opened && book == MEMLORD_I_TAG;
     memlord_i_count(lord, t, &c);
+}
+static MEMLORD_I_HOT void memlord_i_count_row(memlord *lord, memlord_i_thread *t, int book,
+                                              uint32_t row, uint64_t bytes, int opened) {
+    memlord_i_cell *cell = memlord_i_cell_at(t, book, row);
+    if (MEMLORD_I_UNLIKELY(!cell || t == lord->orphan)) {
+        memlord_i_count_row_far(lord, t, book, row, bytes, opened);
+    } else if (opened) {
+        memlord_i_u64_own_add(&cell->allocs, 1);
+        memlord_i_cell_in(lord, book, row, cell, bytes);
+    } else {
+        if (book == MEMLORD_I_TAG) memlord_i_u64_own_add(&cell->frees, 1);
+        memlord_i_cell_out(lord, book, row, cell, bytes);
+    }
 }
 static MEMLORD_I_NOINLINE void memlord_i_count_rows(memlord *lord, memlord_i_thread *t,
                                                     uint64_t word2, uint64_t bytes, int opened) {
