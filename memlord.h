@@ -4942,14 +4942,14 @@ static void memlord_i_sparse_erase(memlord_i_shard *s, uint32_t hole) {
 static MEMLORD_I_HOT int memlord_i_bucket_try(memlord_i_bucket *b) {
     return !(memlord_i_u64_or_acquire(&b->header, MEMLORD_I_BUCKET_LOCK) & MEMLORD_I_BUCKET_LOCK);
 }
+static MEMLORD_I_COLD void memlord_i_bucket_wait(const memlord_i_bucket *b) {
+    unsigned n = 0;
+    while (memlord_i_u64_load(&b->header) & MEMLORD_I_BUCKET_LOCK) memlord_i_spin(&n);
+}
 /* Answers the header without the bit. */
 static MEMLORD_I_HOT uint64_t memlord_i_bucket_lock(memlord_i_bucket *b) {
-    unsigned n = 0;
-    for (;;) {
-        if (MEMLORD_I_LIKELY(memlord_i_bucket_try(b)))
-            return memlord_i_u64_load(&b->header) & ~MEMLORD_I_BUCKET_LOCK;
-        while (memlord_i_u64_load(&b->header) & MEMLORD_I_BUCKET_LOCK) memlord_i_spin(&n);
-    }
+    while (MEMLORD_I_UNLIKELY(!memlord_i_bucket_try(b))) memlord_i_bucket_wait(b);
+    return memlord_i_u64_load(&b->header) & ~MEMLORD_I_BUCKET_LOCK;
 }
 
 /* -- the plain path: no side record, one reference; dense: the home bucket only -- */
@@ -11740,7 +11740,7 @@ static memlord_i_holders *memlord_i_holders_new(memlord *lord) {
     memlord_i_lock_drop(&lord->snapshots_lock);
     return h ? h : (memlord_i_holders *)memlord_i_alloc(lord, sizeof *h);
 }
-static void memlord_i_holders_spare(memlord *lord, memlord_i_holders *h) {
+static MEMLORD_I_COLD void memlord_i_holders_spare(memlord *lord, memlord_i_holders *h) {
     memlord_i_holders *had;
     if (!h) return;
     memlord_i_lock_take(&lord->snapshots_lock);
@@ -11779,7 +11779,7 @@ static void memlord_i_holders_look(memlord *lord, uint32_t slot) {
         memlord_i_holders_take(lord, slot, live);
 }
 /* The peak is what is live now. Not inside. */
-static void memlord_i_holders_restart(memlord *lord, uint32_t slot) {
+static MEMLORD_I_COLD void memlord_i_holders_restart(memlord *lord, uint32_t slot) {
     memlord_i_device *device = memlord_i_device_at(lord, slot);
     memlord_i_holders *old;
     if (memlord_i_self.busy) return;
