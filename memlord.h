@@ -4051,7 +4051,7 @@ static void *memlord_i_align(void *at) {
     return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
 }
 
-static int memlord_i_region_add(memlord *lord) {
+static MEMLORD_I_COLD int memlord_i_region_add(memlord *lord) {
     uint64_t eighth;
     uint32_t log = MEMLORD_I_REGION_MIN;
     size_t runs, size;
@@ -4145,7 +4145,8 @@ static memlord_i_region *memlord_i_region_idle(memlord *lord, memlord_i_region *
 
 /* Gives a piece back. With `idle` a region that is left without any is handed out there, for the
    allocator; without, it is kept: the caller holds a lock. */
-static void memlord_i_piece_free(memlord *lord, void *ptr, size_t size, memlord_i_region **idle) {
+static MEMLORD_I_COLD void memlord_i_piece_free(memlord *lord, void *ptr, size_t size,
+                                                memlord_i_region **idle) {
     uint32_t grains = memlord_i_grains(size), at;
     memlord_i_region *r;
     memlord_i_lock_take(&lord->memory_lock);
@@ -7438,8 +7439,8 @@ static void memlord_i_count_close(memlord *lord, memlord_i_thread *t, uint64_t w
                                           MEMLORD_I_BYTES(word1), 0, 1));
 }
 
-/* The site or tag row of a block that opened or closed, after its device; on whichever cell. */
-static MEMLORD_I_COLD void memlord_i_count_row_far(memlord *lord, memlord_i_thread *t, int book,
+/* The site or tag row of a block that opened or closed, after its device. */
+static MEMLORD_I_COLD void memlord_i_count_row_any(memlord *lord, memlord_i_thread *t, int book,
                                                    uint32_t row, uint64_t bytes, int opened) {
     memlord_i_change c;
     memset(&c, 0, sizeof c);
@@ -7455,7 +7456,7 @@ static MEMLORD_I_HOT void memlord_i_count_row(memlord *lord, memlord_i_thread *t
                                               uint32_t row, uint64_t bytes, int opened) {
     memlord_i_cell *cell = memlord_i_cell_at(t, book, row);
     if (MEMLORD_I_UNLIKELY(!cell || t == lord->orphan)) {
-        memlord_i_count_row_far(lord, t, book, row, bytes, opened);
+        memlord_i_count_row_any(lord, t, book, row, bytes, opened);
     } else if (opened) {
         memlord_i_u64_own_add(&cell->allocs, 1);
         memlord_i_cell_in(lord, book, row, cell, bytes);
@@ -7500,7 +7501,6 @@ static void memlord_i_count_here(memlord *lord, memlord_i_thread *t, uint32_t sl
     c.number = row;
     c.frees = 1;
     c.here = bytes;
-    memlord_i_cells_make(lord, t, &c, 1);
     memlord_i_count(lord, t, &c);
 }
 
@@ -8272,9 +8272,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_meta_copy(memlord *lord, const me
    which a look finds; should it have moved meanwhile, once more. */
 static MEMLORD_I_COLD memlord_result memlord_i_retag(memlord *lord, memlord_i_thread *t,
                                                      uint32_t type, uint64_t key, const char *tag) {
-    memlord_i_change c[2];
     memlord_i_spot spot;
-    uint32_t slot = UINT32_MAX, row = 0;
+    uint32_t slot = UINT32_MAX, row = 0, had;
     for (;;) {
         uint64_t plain, bytes;
         (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
@@ -8285,21 +8284,12 @@ static MEMLORD_I_COLD memlord_result memlord_i_retag(memlord *lord, memlord_i_th
         if (!tag || MEMLORD_I_SLOT(spot.entry->word1) == slot) {
             plain = memlord_i_word2_of(spot.entry->word2);
             bytes = MEMLORD_I_BYTES(spot.entry->word1);
-            memset(c, 0, sizeof c);
-            c[0].book = c[1].book = MEMLORD_I_TAG;
-            c[0].number = MEMLORD_I_TAG_ROW(plain);
-            c[0].out = bytes;
-            c[0].frees = 1;
-            c[1].number = row;
-            c[1].in = bytes;
-            c[1].allocs = 1;
+            had = MEMLORD_I_TAG_ROW(plain);
             memlord_i_entry_rows(spot.entry, (plain & ~((uint64_t)0xffff << 21)) |
                                                  (uint64_t)row << 21);
             memlord_i_spot_unlock(&spot);
-            if (c[0].number != row) {
-                if (c[0].number) memlord_i_count(lord, t, &c[0]);
-                if (row) memlord_i_count(lord, t, &c[1]);
-            }
+            if (had && had != row) memlord_i_count_row_any(lord, t, MEMLORD_I_TAG, had, bytes, 0);
+            if (row && had != row) memlord_i_count_row_any(lord, t, MEMLORD_I_TAG, row, bytes, 1);
             memlord_i_spot_leave(t, &spot);
             return MEMLORD_OK;
         }
@@ -8923,17 +8913,19 @@ static void memlord_i_put_left(memlord_i_out *o, const char *name, size_t width)
 
 /* The built-in logger: one write a line; the colour is by what the line begins with. */
 static MEMLORD_I_COLD void memlord_i_log_stderr(void *user, int level, const char *text) {
+    static const char *const colours[][2] = {{"[alloc", MEMLORD_I_RED},
+                                             {"[free", MEMLORD_I_GREEN},
+                                             {"[gc", MEMLORD_I_YELLOW},
+                                             {"[reset", MEMLORD_I_MAGENTA},
+                                             {"", MEMLORD_I_CYAN}};
     char line[640];
     memlord_i_out o;
-    size_t n;
+    size_t n, i = 0;
     (void)user;
     (void)level;
+    while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
     memlord_i_out_buffer(&o, line, sizeof line - 8);
-    memlord_i_puts(&o, !strncmp(text, "[alloc", 6) ? MEMLORD_I_RED
-                       : !strncmp(text, "[free", 5) ? MEMLORD_I_GREEN
-                       : !strncmp(text, "[gc", 3) ? MEMLORD_I_YELLOW
-                       : !strncmp(text, "[reset", 6) ? MEMLORD_I_MAGENTA
-                                                     : MEMLORD_I_CYAN);
+    memlord_i_puts(&o, colours[i][1]);
     memlord_i_puts(&o, text);
     n = o.used;
     memcpy(line + n, MEMLORD_I_PLAIN "\n", sizeof MEMLORD_I_PLAIN);
@@ -9747,18 +9739,17 @@ static uint64_t memlord_i_margin(memlord *lord) {
     return memlord_i_u32_load(&lord->crew) * lord->batch;
 }
 
-/* Notes at which published bytes to look again, and whether that is now. */
-static void memlord_i_watch_set(memlord *lord, uint32_t slot, memlord_i_watch *w,
+/* Notes at which published bytes to look again, and whether that is now; `again`: the metric from
+   which on a device that was spent is due again. */
+static void memlord_i_watch_set(memlord *lord, uint32_t slot, memlord_i_watch *w, uint64_t again,
                                 memlord_i_verdict *v) {
     uint64_t t = v->threshold, margin = memlord_i_margin(lord);
     uint64_t twice = memlord_i_u32_load(&w->nearby) ? 2 : 1; /* no flutter */
     uint64_t unseen = memlord_i_u32_load(&lord->crew) * w->quantum; /* frees, at most */
-    uint64_t had = memlord_i_metric(v->metric, w->live, w->freed);
     uint64_t up = t, low = 0;
     int64_t published = (int64_t)memlord_i_u64_load(
         &memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot)->published);
     if (w->spent) {
-        uint64_t again = memlord_i_add(had, t / 8 ? t / 8 : 1);
         up = again > t ? again : t;
         low = v->metric == MEMLORD_METRIC_FREED ? 0 : t - t / 8;
     }
@@ -9784,10 +9775,10 @@ static void memlord_i_trips_clear(memlord *lord, uint32_t slot) {
 /* How often frees are looked at: 64 times on the way to the threshold, if all threads free
    alike, but not after less than a batch. Threads that were to look later than that look now. */
 static void memlord_i_quantum_set(memlord *lord, uint32_t slot, memlord_i_watch *w,
-                                  memlord_metric metric, uint64_t threshold) {
-    uint64_t had = w->quantum, share = threshold / 64 / memlord_i_u32_load(&lord->crew);
+                                  const memlord_i_verdict *v) {
+    uint64_t had = w->quantum, share = v->threshold / 64 / memlord_i_u32_load(&lord->crew);
     w->quantum = share > lord->batch ? share : lord->batch ? lord->batch : 1;
-    if (metric == MEMLORD_METRIC_ALLOCATED) w->quantum = 0;
+    if (v->metric == MEMLORD_METRIC_ALLOCATED) w->quantum = 0; /* or without a band */
     if (w->quantum && (!had || w->quantum < had)) memlord_i_trips_clear(lord, slot);
 }
 
@@ -9804,31 +9795,29 @@ static void memlord_i_judge(memlord *lord, const memlord_i_place *place, uint32_
     const memlord_i_strategy *s =
         (const memlord_i_strategy *)memlord_i_ptr_load_acquire(&lord->strategy);
     const memlord_band *b = NULL;
+    uint64_t eighth, again;
     memset(v, 0, sizeof *v);
     v->used = memlord_i_used_percent(&place->sample);
     if (s && (memlord_i_u32_load(&lord->watching) >> device->device.type & 1))
         b = memlord_i_band_now(s, place, v->used);
-    v->banded = b != NULL;
-    memlord_i_quantum_set(lord, slot, w, b ? b->metric : MEMLORD_METRIC_ALLOCATED,
-                          b ? memlord_i_band_threshold(place, b) : 0);
+    if (b) {
+        v->banded = 1;
+        v->band = (size_t)(b - s->bands);
+        v->metric = b->metric;
+        v->threshold = memlord_i_band_threshold(place, b);
+    }
+    memlord_i_quantum_set(lord, slot, w, v);
     if (!b) {
         memlord_i_watch_off(w);
         return;
     }
-    v->band = (size_t)(b - s->bands);
-    v->metric = b->metric;
-    v->threshold = memlord_i_band_threshold(place, b);
     memlord_i_row_level(lord, slot, &v->live, &v->freed);
-    v->value = memlord_i_metric(b->metric, v->live, v->freed);
-    if (w->spent) {
-        uint64_t eighth = v->threshold / 8;
-        uint64_t had = memlord_i_metric(b->metric, w->live, w->freed);
-        if (v->value < v->threshold - eighth ||
-            v->value >= memlord_i_add(had, eighth ? eighth : 1))
-            w->spent = 0;
-    }
+    v->value = memlord_i_metric(v->metric, v->live, v->freed);
+    eighth = v->threshold / 8;
+    again = memlord_i_add(memlord_i_metric(v->metric, w->live, w->freed), eighth ? eighth : 1);
+    if (v->value < v->threshold - eighth || v->value >= again) w->spent = 0;
     v->due = !w->spent && v->value >= v->threshold;
-    memlord_i_watch_set(lord, slot, w, v);
+    memlord_i_watch_set(lord, slot, w, again, v);
 }
 
 static void memlord_i_trip_set(memlord_i_cell *cell, uint64_t quantum) {
