@@ -3066,9 +3066,9 @@ static MEMLORD_I_HOT void memlord_i_pause(void) { YieldProcessor(); }
 static MEMLORD_I_HOT uint64_t memlord_i_u64_own(const memlord_i_u64 *w) { return w->v; }
 static MEMLORD_I_HOT void *memlord_i_ptr_own(const memlord_i_ptr *w) { return w->v; }
 
-/* Adds to a word only its owner writes and readers may look at. One instruction where the
-   compiler would make three of a load and a store; not for the race detector, which sees
-   neither. */
+/* Adds to a word only its owner writes, or who holds its lock, and readers may look at. One
+   instruction where the compiler would make three of a load and a store; not for the race
+   detector, which sees neither. */
 static MEMLORD_I_HOT void memlord_i_u64_own_add(memlord_i_u64 *w, uint64_t v) {
 #if defined(__GNUC__) && defined(__x86_64__) && !MEMLORD_I_TSAN
     __asm__("addq %1, %0" : "+m"(w->v) : "er"(v) : "cc");
@@ -3884,6 +3884,17 @@ typedef char memlord_i_check_entry[sizeof(memlord_i_entry) == 24 ? 1 : -1];
 #define MEMLORD_I_TAG_BITS_OF_ROWS ((uint64_t)MEMLORD_I_TAG_ROWS_MAX << 21)
 #define MEMLORD_I_TAG_ROWS_MAX 0xffffu
 
+static MEMLORD_I_HOT memlord_i_device *memlord_i_device_at(memlord *lord, uint32_t slot) {
+    return (memlord_i_device *)memlord_i_ptr_load(&lord->device[slot]);
+}
+/* All threads' records, one after the other. The acquire pairs with memlord_i_thread_start. */
+static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_first(const memlord *lord) {
+    return (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+}
+static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_after(const memlord_i_thread *t) {
+    return (memlord_i_thread *)memlord_i_ptr_load(&t->next);
+}
+
 /* ----------------------------------------------------------------------- >>memory --
    Owns the ledger's own memory: regions from its allocator, 32 KiB at first and then an eighth
    of what is held, cut into whole grains of 128 bytes; what is larger than 32 KiB comes from the
@@ -4282,8 +4293,7 @@ static MEMLORD_I_COLD void memlord_i_others_gone(memlord *lord);
 static void memlord_i_places_lock(memlord *lord, int take) {
     uint32_t i, n = memlord_i_u32_load(&lord->row_count[0]);
     for (i = 0; i < n; i++) {
-        memlord_i_device *d = i ? (memlord_i_device *)memlord_i_ptr_load(&lord->device[i]) : NULL;
-        memlord_i_place *place = d ? &d->own : &lord->host;
+        memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
         if (take)
             memlord_i_lock_take(&place->lock);
         else
@@ -4334,8 +4344,7 @@ static MEMLORD_I_COLD void memlord_i_fork_child(void) {
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
         memlord_i_readers_gone(lord);
         memlord_i_others_gone(lord);
-        t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
-        for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+        for (t = memlord_i_thread_first(lord); t; t = memlord_i_thread_after(t)) {
             memlord_i_thread *mine = memlord_i_self.chain;
             if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
             while (mine && mine != t) mine = mine->sibling;
@@ -4403,8 +4412,8 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
 /* A record that a thread left, or NULL; under the registry lock. The acquire pairs with the
    release of memlord_i_thread_exit: its counts and shards come along. */
 static memlord_i_thread *memlord_i_thread_claim(memlord *lord) {
-    memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
-    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+    memlord_i_thread *t = memlord_i_thread_first(lord);
+    for (; t; t = memlord_i_thread_after(t)) {
         if (t == lord->orphan || memlord_i_u32_load_acquire(&t->in_use)) continue;
         memlord_i_u32_store(&t->in_use, 1);
         return t;
@@ -4642,9 +4651,9 @@ static MEMLORD_I_HOT void memlord_i_leave(memlord_i_thread *t) {
 /* Waits until no thread is inside s (NULL: any shard). State is MOVING and everybody has passed
    a barrier since. */
 static void memlord_i_shard_wait(memlord *lord, const memlord_i_shard *s) {
-    memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+    memlord_i_thread *t = memlord_i_thread_first(lord);
     unsigned n = 0;
-    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+    for (; t; t = memlord_i_thread_after(t)) {
         for (;;) {
             const void *inside = memlord_i_ptr_load_seqcst(&t->inside);
             if (!inside || (s && inside != s)) break;
@@ -4995,9 +5004,8 @@ static MEMLORD_I_HOT void memlord_i_far_count(memlord_i_shard *s, memlord_i_buck
     const memlord_i_bucket *end = memlord_i_buckets_end(s);
     if (b == to) return;
     for (; b != to; b = memlord_i_bucket_after(s, b, end))
-        memlord_i_u64_store(&b->header,
-                            memlord_i_u64_load(&b->header) + ((uint64_t)(int64_t)by << nibble));
-    memlord_i_u32_store(&s->displaced, memlord_i_u32_load(&s->displaced) + (uint32_t)by);
+        memlord_i_u64_own_add(&b->header, (uint64_t)(int64_t)by << nibble);
+    memlord_i_u32_own_add(&s->displaced, (uint32_t)by);
 }
 /* The same beyond the home bucket, for a table of one's own. 1: done; 2: done, and the table is
    crowded; 0: the key may be live, or there is no way. */
@@ -5336,29 +5344,26 @@ static MEMLORD_I_NOINLINE int memlord_i_spot_find(memlord *lord, memlord_i_threa
     }
 }
 
-static void memlord_i_spot_displace(memlord_i_spot *spot, uint32_t by) {
+/* As memlord_i_far_count, where the shard may be shared. */
+static void memlord_i_spot_displace(memlord_i_spot *spot, int by) {
     memlord_i_u32 *displaced = &spot->shard->displaced;
     unsigned k;
-    for (k = 0; k < spot->bucket; k++) {
-        memlord_i_bucket *b = spot->window[k];
-        memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) +
-                                            ((uint64_t)(int64_t)(int32_t)by
-                                             << MEMLORD_I_HASH_NIBBLE(spot->hash)));
-    }
+    for (k = 0; k < spot->bucket; k++)
+        memlord_i_u64_own_add(&spot->window[k]->header, (uint64_t)(int64_t)by
+                                                            << MEMLORD_I_HASH_NIBBLE(spot->hash));
     if (!spot->bucket) return;
     if (spot->shared)
-        (void)memlord_i_u32_add(displaced, by);
+        (void)memlord_i_u32_add(displaced, (uint32_t)by);
     else
-        memlord_i_u32_store(displaced, memlord_i_u32_load(displaced) + by);
+        memlord_i_u32_own_add(displaced, (uint32_t)by);
 }
 
 static void memlord_i_spot_put(memlord_i_spot *spot, uint64_t word1, uint64_t word2) {
-    memlord_i_u32 *to_go = &spot->shard->displaced;
     memlord_i_bucket *b;
     memlord_i_entry *e;
     if (spot->sparse) {
         e = memlord_i_sparse_at(spot->shard, spot->slot);
-        memlord_i_u32_store(to_go, memlord_i_u32_load(to_go) - 1);
+        memlord_i_u32_own_add(&spot->shard->displaced, (uint32_t)0 - 1);
     } else {
         b = spot->window[spot->bucket];
         e = &b->at[spot->slot];
@@ -5372,16 +5377,15 @@ static void memlord_i_spot_put(memlord_i_spot *spot, uint64_t word1, uint64_t wo
     spot->entry = e;
 }
 static void memlord_i_spot_erase(memlord_i_spot *spot) {
-    memlord_i_u32 *to_go = &spot->shard->displaced;
     memlord_i_bucket *b;
     spot->entry = NULL;
     if (spot->sparse) {
         memlord_i_sparse_erase(spot->shard, spot->slot);
-        memlord_i_u32_store(to_go, memlord_i_u32_load(to_go) + 1);
+        memlord_i_u32_own_add(&spot->shard->displaced, 1);
         return;
     }
     b = spot->window[spot->bucket];
-    memlord_i_spot_displace(spot, (uint32_t)0 - 1);
+    memlord_i_spot_displace(spot, -1);
     memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) &
                                         ~((uint64_t)255 << (8 * spot->slot)));
 }
@@ -5496,7 +5500,7 @@ static void memlord_i_cell_begin(memlord *lord, uint32_t slot, memlord_i_cell *c
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
     if (!lord->batch) return; /* published is added to without the lock then */
     memlord_i_lock_take(&row->lock);
-    memlord_i_u64_store(&row->published, memlord_i_u64_load(&row->published) - lord->batch);
+    memlord_i_u64_own_add(&row->published, (uint64_t)0 - lord->batch);
     memlord_i_u64_store(&cell->base, (uint64_t)0 - lord->batch);
     memlord_i_lock_drop(&row->lock);
 }
@@ -5550,18 +5554,16 @@ static void memlord_i_cell_fold(memlord_i_row *row, memlord_i_cell *cell) {
 
 /* Has the calls on a device look at its bands, from the end of this one on. May be inside. */
 static MEMLORD_I_COLD void memlord_i_want(memlord *lord, uint32_t slot) {
-    memlord_i_device *device = (memlord_i_device *)memlord_i_ptr_load(&lord->device[slot]);
-    if (!memlord_i_u32_exchange_seqcst(&device->watch.wanted, 1))
+    if (!memlord_i_u32_exchange_seqcst(&memlord_i_device_at(lord, slot)->watch.wanted, 1))
         (void)memlord_i_u32_add_seqcst(&lord->alert, MEMLORD_I_ALERT_LOOK);
 }
 /* After a publication: have the bytes come to where the bands are to be looked at? */
 static void memlord_i_mark_check(memlord *lord, uint32_t slot, const memlord_i_row *row) {
-    const memlord_i_device *device =
-        (const memlord_i_device *)memlord_i_ptr_load(&lord->device[slot]);
+    const memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
     int64_t published = (int64_t)memlord_i_u64_load(&row->published);
-    if (memlord_i_u64_load(&row->peak) >= memlord_i_u64_load(&device->watch.holders_at) ||
-        published >= (int64_t)memlord_i_u64_load(&device->watch.soon_up) ||
-        published < (int64_t)memlord_i_u64_load(&device->watch.soon_low))
+    if (memlord_i_u64_load(&row->peak) >= memlord_i_u64_load(&w->holders_at) ||
+        published >= (int64_t)memlord_i_u64_load(&w->soon_up) ||
+        published < (int64_t)memlord_i_u64_load(&w->soon_low))
         memlord_i_want(lord, slot);
 }
 
@@ -5630,7 +5632,7 @@ static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint3
         memlord_i_u64_raise(&row->peak, (int64_t)(published + level - base));
         hold = lord->batch - memlord_i_room_up(lord, book, row);
         memlord_i_u64_store(&row->published, published + level - base - hold);
-        memlord_i_u64_store(&row->turn, memlord_i_u64_load(&row->turn) + 1);
+        memlord_i_u64_own_add(&row->turn, 1);
         memlord_i_u64_store(&cell->seen, memlord_i_u64_load(&row->turn));
         memlord_i_lock_drop(&row->lock);
     }
@@ -5771,8 +5773,7 @@ static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t n
     memlord_i_lock_take(&row->lock);
     published = (int64_t)memlord_i_u64_load(&row->published);
     peak = (int64_t)memlord_i_u64_load(&row->peak);
-    t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
-    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+    for (t = memlord_i_thread_first(lord); t; t = memlord_i_thread_after(t)) {
         const memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
         uint64_t in, out, level;
         if (!cell) continue;
@@ -5816,10 +5817,10 @@ static uint64_t memlord_i_row_folds(const memlord_i_row *row) {
 /* Live bytes alone: what memlord_allocated costs. The sum fits, what folds took off its parts
    included; it is below 0 if a call in flight was half seen. */
 static uint64_t memlord_i_row_live(memlord *lord, int book, uint32_t number) {
-    memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+    memlord_i_thread *t = memlord_i_thread_first(lord);
     memlord_i_row *row = memlord_i_row_near(lord, book, number);
     uint64_t live = memlord_i_row_folds(row);
-    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+    for (; t; t = memlord_i_thread_after(t)) {
         const memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
         if (cell) live += memlord_i_u64_load(&cell->level);
     }
@@ -5829,7 +5830,7 @@ static uint64_t memlord_i_row_live(memlord *lord, int book, uint32_t number) {
 /* Live and freed bytes of a device. */
 static MEMLORD_I_COLD void memlord_i_row_level(memlord *lord, uint32_t slot, uint64_t *live,
                                                uint64_t *freed) {
-    memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+    memlord_i_thread *t = memlord_i_thread_first(lord);
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
     memlord_i_wide out = {0, 0}, base;
     uint64_t sum;
@@ -5838,7 +5839,7 @@ static MEMLORD_I_COLD void memlord_i_row_level(memlord *lord, uint32_t slot, uin
     out.units = memlord_i_u64_load(&row->folds_out);
     sum = (memlord_i_u64_load(&row->folds_in) - out.units) << 63;
     memlord_i_lock_drop(&row->lock);
-    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+    for (; t; t = memlord_i_thread_after(t)) {
         const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
         if (!cell) continue;
         sum += memlord_i_u64_load(&cell->level);
@@ -5893,8 +5894,8 @@ static MEMLORD_I_COLD int memlord_i_moment_read(memlord *lord, memlord_i_moment 
     }
     for (i = 1; i < m->rows[MEMLORD_I_DEVICE] && m->stat; i++)
         for (k = 0; k < MEMLORD_I_STAT_COUNT; k++)
-            m->stat[i * MEMLORD_I_STAT_COUNT + k] = memlord_i_u64_load(
-                &((memlord_i_device *)memlord_i_ptr_load(&lord->device[i]))->count[k]);
+            m->stat[i * MEMLORD_I_STAT_COUNT + k] =
+                memlord_i_u64_load(&memlord_i_device_at(lord, i)->count[k]);
     memlord_i_map_thaw(lord);
     return m->whole;
 }
@@ -5916,7 +5917,7 @@ static MEMLORD_I_COLD void memlord_i_row_peak_reset(memlord *lord, memlord_i_thr
     if (cell && book == MEMLORD_I_DEVICE) memlord_i_high_tell(lord, number, cell);
     memlord_i_lock_take(&row->lock);
     memlord_i_u64_store(&row->peak, memlord_i_row_live(lord, book, number));
-    memlord_i_u64_store(&row->turn, memlord_i_u64_load(&row->turn) + 1);
+    memlord_i_u64_own_add(&row->turn, 1);
     if (cell) {
         memlord_i_u64_store(&cell->high, memlord_i_u64_load(&cell->level));
         memlord_i_u64_store(&cell->seen, memlord_i_u64_load(&row->turn));
@@ -6396,7 +6397,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_device_locked(memlord *lord, meml
         return MEMLORD_OK;
     }
     if (n > MEMLORD_MAX_DEVICES) return MEMLORD_E_DEVICE;
-    device = (memlord_i_device *)memlord_i_ptr_load(&lord->device[n]);
+    device = memlord_i_device_at(lord, n);
     if (!device) {
         device = (memlord_i_device *)memlord_i_cold_alloc(lord, sizeof *device);
         if (!device) return MEMLORD_I_AGAIN;
@@ -6448,9 +6449,6 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_slot(memlord *lord, memlord_d
     return memlord_i_slot_near(lord, d, slot);
 }
 
-static MEMLORD_I_HOT memlord_i_device *memlord_i_device_at(memlord *lord, uint32_t slot) {
-    return (memlord_i_device *)memlord_i_ptr_load(&lord->device[slot]);
-}
 static uint32_t memlord_i_rows(memlord *lord, int book) {
     return memlord_i_u32_load_acquire(&lord->row_count[book]);
 }
@@ -9261,9 +9259,9 @@ static uint64_t memlord_i_place_bound(memlord *lord, const memlord_i_place *plac
     int pass;
     for (pass = 0; pass < 2; pass++)
         while ((i = memlord_i_place_next(lord, place, i)) != 0) {
-            memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+            memlord_i_thread *t = memlord_i_thread_first(lord);
             if (!pass) sum += memlord_i_row_folds(memlord_i_row_at(lord, MEMLORD_I_DEVICE, i));
-            for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+            for (; t; t = memlord_i_thread_after(t)) {
                 const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
                 uint64_t level, out;
                 if (!cell) continue;
@@ -9765,8 +9763,8 @@ static void memlord_i_watch_set(memlord *lord, uint32_t slot, memlord_i_watch *w
 
 /* Makes every thread look at its next free on a device. */
 static void memlord_i_trips_clear(memlord *lord, uint32_t slot) {
-    memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
-    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+    memlord_i_thread *t = memlord_i_thread_first(lord);
+    for (; t; t = memlord_i_thread_after(t)) {
         memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
         if (cell) memlord_i_u64_store(memlord_i_cell_trip(cell), 0);
     }
@@ -10637,8 +10635,7 @@ static uint64_t memlord_i_place_out(memlord *lord, const memlord_i_place *place)
     uint64_t out = 0;
     while ((i = memlord_i_place_next(lord, place, i)) != 0) {
         out += memlord_i_u64_load(&memlord_i_row_at(lord, MEMLORD_I_DEVICE, i)->folds_out) << 63;
-        t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
-        for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
+        for (t = memlord_i_thread_first(lord); t; t = memlord_i_thread_after(t)) {
             const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
             if (cell) out += memlord_i_u64_load(&cell->out);
         }
@@ -11026,10 +11023,10 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_look_up(memlord *lord, meml
 
 /* All bytes live now: as memlord_i_row_live, but for what few ledgers ever see. */
 static MEMLORD_I_HOT uint64_t memlord_i_live_all(memlord *lord) {
-    const memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_acquire(&lord->threads);
+    const memlord_i_thread *t = memlord_i_thread_first(lord);
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     uint64_t sum = 0;
-    for (; t; t = (const memlord_i_thread *)memlord_i_ptr_load(&t->next))
+    for (; t; t = memlord_i_thread_after(t))
         for (i = 1; i < n; i++) {
             const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
             if (cell) sum += memlord_i_u64_load(&cell->level);
