@@ -5613,6 +5613,14 @@ static uint64_t memlord_i_room_up(memlord *lord, int book, const memlord_i_row *
     return book == MEMLORD_I_DEVICE && part < most ? part : most;
 }
 
+/* If no other thread has published since the cell did, its high counts. Under the row's lock. */
+static void memlord_i_high_raise(memlord_i_row *row, const memlord_i_cell *cell) {
+    if (memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn))
+        memlord_i_u64_raise(&row->peak, (int64_t)(memlord_i_u64_load(&row->published) +
+                                                  memlord_i_u64_load(&cell->high) -
+                                                  memlord_i_u64_load(&cell->base)));
+}
+
 /* Takes a cell's level to its row, when it has left base..base + batch. Locks the row: about
    once in half a batch of growth or shrinkage; with batch 0 two shared adds on every call. */
 static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint32_t number,
@@ -5626,9 +5634,7 @@ static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint3
     } else {
         memlord_i_lock_take(&row->lock);
         published = memlord_i_u64_load(&row->published);
-        if (memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn)) /* all alone */
-            memlord_i_u64_raise(&row->peak,
-                                (int64_t)(published + memlord_i_u64_load(&cell->high) - base));
+        memlord_i_high_raise(row, cell);
         memlord_i_u64_raise(&row->peak, (int64_t)(published + level - base));
         hold = lord->batch - memlord_i_room_up(lord, book, row);
         memlord_i_u64_store(&row->published, published + level - base - hold);
@@ -5681,15 +5687,11 @@ typedef struct memlord_i_change {
     int undo;               /* in and allocs never happened */
 } memlord_i_change;
 
-static void memlord_i_cell_undo(memlord *lord, memlord_i_cell *cell, const memlord_i_change *c) {
-    memlord_i_u64_own_add(&cell->allocs, (uint64_t)0 - c->allocs);
-    memlord_i_u64_own_add(&cell->level, (uint64_t)0 - c->in);
-    memlord_i_cell_publish(lord, c->book, c->number, cell);
-}
-
 static void memlord_i_cell_change(memlord *lord, memlord_i_cell *cell, const memlord_i_change *c) {
     if (c->undo) {
-        memlord_i_cell_undo(lord, cell, c);
+        memlord_i_u64_own_add(&cell->allocs, (uint64_t)0 - c->allocs);
+        memlord_i_u64_own_add(&cell->level, (uint64_t)0 - c->in);
+        memlord_i_cell_publish(lord, c->book, c->number, cell);
         return;
     }
     if (c->allocs) memlord_i_u64_own_add(&cell->allocs, c->allocs);
@@ -6995,27 +6997,30 @@ static memlord_i_ring *memlord_i_ring_again(memlord *lord, size_t capacity) {
 
 static MEMLORD_I_COLD memlord_result memlord_i_events_begin(memlord *lord, size_t capacity) {
     memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&lord->ring);
-    memlord_i_ring *fresh = NULL, *again;
+    memlord_i_ring *fresh = NULL, *next;
     memlord_result r = MEMLORD_OK;
     if (memlord_i_self.busy) return MEMLORD_E_STATE;
-    if (!ring || ring->capacity != capacity) fresh = memlord_i_ring_new(lord, capacity);
-    if (!fresh && (!ring || ring->capacity != capacity)) return MEMLORD_E_NOMEM;
+    if (!ring || ring->capacity != capacity) {
+        fresh = memlord_i_ring_new(lord, capacity);
+        if (!fresh) return MEMLORD_E_NOMEM;
+    }
     memlord_i_lock_take(&memlord_i_process.lock);
     ring = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
     if (fresh && (!ring || ring->capacity != capacity)) {
-        again = memlord_i_ring_again(lord, capacity);
-        if (again || lord->rings < MEMLORD_I_RINGS_MAX) {
-            if (again) memlord_i_ring_revive(again);
-            lord->rings += !again;
-            if (!again) {
-                again = fresh;
-                fresh = NULL;
-            }
-            again->older = ring;
-            memlord_i_ptr_store_release(&lord->ring, again);
-            memlord_i_ring_retire(lord, ring);
+        next = memlord_i_ring_again(lord, capacity);
+        if (next) {
+            memlord_i_ring_revive(next);
+        } else if (lord->rings < MEMLORD_I_RINGS_MAX) {
+            lord->rings++;
+            next = fresh;
+            fresh = NULL;
         } else {
             r = MEMLORD_E_STATE;
+        }
+        if (next) {
+            next->older = ring;
+            memlord_i_ptr_store_release(&lord->ring, next);
+            memlord_i_ring_retire(lord, ring);
         }
     }
     memlord_i_lock_drop(&memlord_i_process.lock);
@@ -9732,18 +9737,13 @@ static uint64_t memlord_i_metric(memlord_metric metric, uint64_t live, uint64_t 
 }
 static int64_t memlord_i_signed(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* How far unpublished bytes may take a device unseen. */
-static uint64_t memlord_i_margin(memlord *lord) {
-    return memlord_i_u32_load(&lord->crew) * lord->batch;
-}
-
 /* Notes at which published bytes to look again, and whether that is now; `again`: the metric from
    which on a device that was spent is due again. */
 static void memlord_i_watch_set(memlord *lord, uint32_t slot, memlord_i_watch *w, uint64_t again,
                                 memlord_i_verdict *v) {
-    uint64_t t = v->threshold, margin = memlord_i_margin(lord);
+    uint64_t t = v->threshold, crew = memlord_i_u32_load(&lord->crew);
+    uint64_t margin = crew * lord->batch, unseen = crew * w->quantum; /* allocs and frees, at most */
     uint64_t twice = memlord_i_u32_load(&w->nearby) ? 2 : 1; /* no flutter */
-    uint64_t unseen = memlord_i_u32_load(&lord->crew) * w->quantum; /* frees, at most */
     uint64_t up = t, low = 0;
     int64_t published = (int64_t)memlord_i_u64_load(
         &memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot)->published);
@@ -9780,11 +9780,6 @@ static void memlord_i_quantum_set(memlord *lord, uint32_t slot, memlord_i_watch 
     if (w->quantum && (!had || w->quantum < had)) memlord_i_trips_clear(lord, slot);
 }
 
-static void memlord_i_watch_off(memlord_i_watch *w) {
-    memlord_i_u64_store(&w->soon_up, (uint64_t)INT64_MAX);
-    memlord_i_u64_store(&w->soon_low, (uint64_t)INT64_MIN);
-}
-
 /* Adds the device up and judges. */
 static void memlord_i_judge(memlord *lord, const memlord_i_place *place, uint32_t slot,
                             memlord_i_verdict *v) {
@@ -9806,7 +9801,8 @@ static void memlord_i_judge(memlord *lord, const memlord_i_place *place, uint32_
     }
     memlord_i_quantum_set(lord, slot, w, v);
     if (!b) {
-        memlord_i_watch_off(w);
+        memlord_i_u64_store(&w->soon_up, (uint64_t)INT64_MAX);
+        memlord_i_u64_store(&w->soon_low, (uint64_t)INT64_MIN);
         return;
     }
     memlord_i_row_level(lord, slot, &v->live, &v->freed);
@@ -9953,25 +9949,21 @@ static MEMLORD_I_COLD void memlord_i_gc_number(memlord *lord, uint32_t slot, mem
     for (e->total_runs = 1, i = 1; i < n; i++) e->total_runs += memlord_i_gc_count(lord, i);
 }
 
-/* The host's word, so that the sum may be too much. One run at a time changes it. */
-static void memlord_i_reclaimed_add(memlord *lord, uint32_t slot, uint64_t bytes) {
-    memlord_i_u64 *sum = &memlord_i_device_at(lord, slot)->count[MEMLORD_I_STAT_gc_reclaimed];
-    memlord_i_u64_store(sum, memlord_i_add(memlord_i_u64_load(sum), bytes));
-}
-
 /* What a run leaves behind: freed starts over and, with `rest`, the bands wait until the metric
    has moved. */
 static MEMLORD_I_COLD void memlord_i_gc_ended(memlord *lord, uint32_t slot, int rest,
                                               const memlord_gc_result *result) {
-    memlord_device d = memlord_i_device_at(lord, slot)->device;
-    memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
+    memlord_i_device *device = memlord_i_device_at(lord, slot);
+    memlord_i_watch *w = &device->watch;
+    memlord_i_u64 *sum = &device->count[MEMLORD_I_STAT_gc_reclaimed];
     memlord_i_place *place;
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     memlord_i_stat_add(lord, slot,
                        result->ran ? MEMLORD_I_STAT_gc_runs : MEMLORD_I_STAT_gc_failed, 1);
-    if (result->ran) memlord_i_reclaimed_add(lord, slot, result->reclaimed);
+    if (result->ran) /* the host's word: the sum may be too much. One run at a time changes it */
+        memlord_i_u64_store(sum, memlord_i_add(memlord_i_u64_load(sum), result->reclaimed));
     for (i = 1; i < n && result->ran; i++)
-        if (i == slot || (result->family && lord->slot_type[i] == d.type))
+        if (i == slot || (result->family && lord->slot_type[i] == device->device.type))
             memlord_i_row_freed_reset(lord, i);
     place = memlord_i_place_take(lord, slot);
     if (rest) {
@@ -10793,11 +10785,6 @@ static uint32_t memlord_i_scopes(memlord *lord) {
 
 /* -- making a scope -- */
 
-static uint32_t memlord_i_scope_bin(const char *kept_path) {
-    uint64_t h = (uint64_t)(uintptr_t)kept_path * 0x9e3779b97f4a7c15u;
-    return (uint32_t)(h >> 56) % MEMLORD_I_SCOPE_BINS;
-}
-
 /* Cuts a name where a character begins. */
 static size_t memlord_i_scope_cut(const char *name) {
     size_t n = 0;
@@ -10827,17 +10814,17 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_locked(memlord *lord, memlo
                                                             const char *name, char *path,
                                                             const memlord_site *origin,
                                                             memlord_i_scope **out) {
-    uint32_t id = memlord_i_u32_load(&lord->scope_count), bin;
-    memlord_i_scope *scope;
+    uint32_t id = memlord_i_u32_load(&lord->scope_count);
+    memlord_i_scope *scope, **bin;
     memlord_i_site *site = NULL;
     memlord_i_ptr *at;
     const char *kept, *kept_path;
     memlord_result r = memlord_i_name_locked(lord, name, &kept);
     if (r == MEMLORD_OK) r = memlord_i_scope_path_locked(lord, parent, kept, path, &kept_path);
     if (r) return r;
-    bin = memlord_i_scope_bin(kept_path);
-    for (scope = lord->scope_bins[bin]; scope; scope = scope->next)
-        if (scope->path == kept_path) break;
+    bin = &lord->scope_bins[((uint64_t)(uintptr_t)kept_path * 0x9e3779b97f4a7c15u >> 56) %
+                            MEMLORD_I_SCOPE_BINS];
+    for (scope = *bin; scope && scope->path != kept_path;) scope = scope->next;
     *out = scope;
     if (scope) return MEMLORD_OK;
     if (id > MEMLORD_MAX_SCOPES) return MEMLORD_E_NOMEM;
@@ -10852,8 +10839,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_locked(memlord *lord, memlo
     scope->name = kept;
     scope->path = kept_path;
     scope->site = site;
-    scope->next = lord->scope_bins[bin];
-    lord->scope_bins[bin] = scope;
+    scope->next = *bin;
+    *bin = scope;
     memlord_i_ptr_store(at, scope);
     memlord_i_u32_store_release(&lord->scope_count, id + 1);
     *out = scope;
@@ -11039,14 +11026,11 @@ static MEMLORD_I_HOT uint64_t memlord_i_live_all(memlord *lord) {
 /* Has a cell's high begin at its level: what it was, the row's peak is to know. */
 static MEMLORD_I_NOINLINE void memlord_i_cell_fold_high(memlord *lord, uint32_t slot,
                                                         memlord_i_cell *cell) {
-    uint64_t level = memlord_i_u64_load(&cell->level), high = memlord_i_u64_load(&cell->high);
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
     memlord_i_lock_take(&row->lock);
-    if (memlord_i_u64_load(&cell->seen) == memlord_i_u64_load(&row->turn))
-        memlord_i_u64_raise(&row->peak, (int64_t)(memlord_i_u64_load(&row->published) + high -
-                                                  memlord_i_u64_load(&cell->base)));
+    memlord_i_high_raise(row, cell);
     memlord_i_lock_drop(&row->lock);
-    memlord_i_u64_store(&cell->high, level);
+    memlord_i_u64_store(&cell->high, memlord_i_u64_load(&cell->level));
 }
 
 /* Pushes a frame; `scope` and `stint` are set by the caller, as is what follows. */
@@ -11274,6 +11258,7 @@ static void memlord_i_frame_close(memlord *lord, memlord_i_thread *t, int grow) 
     memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
     memlord_i_handoff *h = f->handoff;
     memlord_i_effort v;
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
     if (MEMLORD_I_UNLIKELY(h != NULL))
         memlord_i_lock_take(&lord->scopes_lock);
     else
@@ -11287,8 +11272,7 @@ static void memlord_i_frame_close(memlord *lord, memlord_i_thread *t, int grow) 
 
 /* A thread ends: so do its scopes, the innermost first. Its record is nobody else's yet. */
 static MEMLORD_I_COLD void memlord_i_nest_close(memlord_i_thread *t) {
-    for (; t->nest && t->nest->depth; memlord_i_frame_close(t->lord, t, 0))
-        memlord_i_note_add(t->lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
+    while (t->nest && t->nest->depth) memlord_i_frame_close(t->lord, t, 0);
 }
 #if MEMLORD_I_POSIX
 /* In a forked child, where fork holds the locks: the scopes of a thread that is not there never
@@ -11335,7 +11319,6 @@ static memlord_result memlord_i_scope_open(memlord *lord, memlord_i_thread *t, c
 static memlord_result memlord_i_scope_close(memlord *lord, memlord_i_thread *t) {
     if (!t->nest || !t->nest->depth || t->nest->frame[t->nest->depth - 1].adopted)
         return MEMLORD_E_STATE;
-    memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
     memlord_i_frame_close(lord, t, 1);
     return MEMLORD_OK;
 }
@@ -11378,7 +11361,6 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_return(memlord *lord, memlo
     if (!f || !f->adopted || f->handoff->number != token->word[0] ||
         f->handoff->turn != token->word[1])
         return MEMLORD_E_STATE;
-    memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
     memlord_i_frame_close(lord, t, 1);
     return MEMLORD_OK;
 }
@@ -11505,10 +11487,6 @@ static void memlord_i_scopes_end(memlord *lord) {
 #define MEMLORD_I_SNAPSHOT_LEAST 10  /* ms */
 #define MEMLORD_I_RECORDER_MOST 1000 /* until the thread looks at the clock and for saves again */
 
-static size_t memlord_i_snapshot_size(uint32_t devices, size_t tops) {
-    return sizeof(memlord_i_snapshot) + devices * sizeof(memlord_i_held) +
-           tops * sizeof(memlord_block_info);
-}
 static memlord_i_held *memlord_i_snapshot_held(const memlord_i_snapshot *s) {
     return (memlord_i_held *)(uintptr_t)(s + 1);
 }
@@ -11527,7 +11505,8 @@ static void memlord_i_snapshots_free(memlord *lord, memlord_i_snapshot *s) {
 static MEMLORD_I_COLD memlord_i_snapshot *memlord_i_snapshot_new(memlord *lord, const char *kept,
                                                                  size_t tops) {
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE) - 1;
-    size_t size = memlord_i_snapshot_size(n, tops);
+    size_t size = sizeof(memlord_i_snapshot) + n * sizeof(memlord_i_held) +
+                  tops * sizeof(memlord_block_info);
     memlord_i_snapshot *s = (memlord_i_snapshot *)memlord_i_alloc(lord, size);
     if (!s) return NULL;
     s->size = size;
