@@ -1881,6 +1881,11 @@ typedef struct memlord_i_symbol {
     const char *name; /* NULL: not known */
 } memlord_i_symbol;
 
+typedef struct memlord_i_job { /* outlives its thread */
+    void (*run)(void *);
+    void *user;
+} memlord_i_job;
+
 /* -- ticks: a stamp of time for a third of what a clock costs --
    The processor's own counter, where it goes on at one rate whatever the processor does. */
 
@@ -1960,11 +1965,6 @@ static void memlord_i_stderr(const char *text, size_t size) {
 /* 1: memlord_i_barrier_all makes every running thread of the process pass a full barrier */
 static int memlord_i_barrier_register(void) { return 1; }
 static void memlord_i_barrier_all(void) { FlushProcessWriteBuffers(); }
-static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
-    (void)address;
-    (void)out;
-    return -1;
-}
 
 typedef HANDLE memlord_i_file;
 static int memlord_i_wide_path(const char *path, wchar_t *out, int cap) {
@@ -2031,10 +2031,6 @@ static void memlord_i_event_wait(memlord_i_event *event, uint32_t ms) {
     (void)WaitForSingleObject(event->handle, ms);
 }
 typedef HANDLE memlord_i_worker;
-typedef struct memlord_i_job { /* outlives its thread */
-    void (*run)(void *);
-    void *user;
-} memlord_i_job;
 static DWORD WINAPI memlord_i_worker_main(void *job) {
     ((memlord_i_job *)job)->run(((memlord_i_job *)job)->user);
     return 0;
@@ -2143,43 +2139,6 @@ static void memlord_i_barrier_all(void) { (void)syscall(__NR_membarrier, 8, 0, 0
 #else
 static int memlord_i_barrier_register(void) { return 0; }
 static void memlord_i_barrier_all(void) {}
-#endif
-
-#if MEMLORD_I_LINUX
-/* dladdr without its header: that declares it only for _GNU_SOURCE, which a host compiling as
-   C99 does not set. Weak: before glibc 2.34 it is in libdl, which may not be linked. */
-typedef struct memlord_i_dl_info {
-    const char *file;
-    void *base;
-    const char *name;
-    void *address;
-} memlord_i_dl_info;
-#ifdef __cplusplus
-extern "C"
-#endif
-    int memlord_i_dladdr(const void *address, memlord_i_dl_info *out)
-        __asm__("dladdr") __attribute__((weak));
-static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
-    memlord_i_dl_info info;
-    if (!memlord_i_dladdr || !memlord_i_dladdr(address, &info) || !info.file) return -1;
-    out->module = info.file;
-    out->name = info.name;
-    return 0;
-}
-#elif MEMLORD_I_APPLE
-static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
-    Dl_info info;
-    if (!dladdr(address, &info) || !info.dli_fname) return -1;
-    out->module = info.dli_fname;
-    out->name = info.dli_sname;
-    return 0;
-}
-#else
-static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
-    (void)address;
-    (void)out;
-    return -1;
-}
 #endif
 
 static int memlord_i_file_refused(const char *path) { /* exists and is no plain file */
@@ -2308,10 +2267,6 @@ static MEMLORD_I_COLD void memlord_i_event_wait(memlord_i_event *event, uint32_t
 }
 
 typedef pthread_t memlord_i_worker;
-typedef struct memlord_i_job { /* outlives its thread */
-    void (*run)(void *);
-    void *user;
-} memlord_i_job;
 static void *memlord_i_worker_main(void *job) {
     (void)memlord_i_cancel_hold(); /* a host's callback on it knows its pthread_self */
     ((memlord_i_job *)job)->run(((memlord_i_job *)job)->user);
@@ -2336,6 +2291,43 @@ static void memlord_i_worker_detach(memlord_i_worker worker) { (void)pthread_det
 
 #else
 #error "memlord.h knows Windows and POSIX: add a family above for this platform"
+#endif
+
+#if MEMLORD_I_LINUX
+/* dladdr without its header: that declares it only for _GNU_SOURCE, which a host compiling as
+   C99 does not set. Weak: before glibc 2.34 it is in libdl, which may not be linked. */
+typedef struct memlord_i_dl_info {
+    const char *file;
+    void *base;
+    const char *name;
+    void *address;
+} memlord_i_dl_info;
+#ifdef __cplusplus
+extern "C"
+#endif
+    int memlord_i_dladdr(const void *address, memlord_i_dl_info *out)
+        __asm__("dladdr") __attribute__((weak));
+static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
+    memlord_i_dl_info info;
+    if (!memlord_i_dladdr || !memlord_i_dladdr(address, &info) || !info.file) return -1;
+    out->module = info.file;
+    out->name = info.name;
+    return 0;
+}
+#elif MEMLORD_I_APPLE
+static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
+    Dl_info info;
+    if (!dladdr(address, &info) || !info.dli_fname) return -1;
+    out->module = info.dli_fname;
+    out->name = info.dli_sname;
+    return 0;
+}
+#else
+static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
+    (void)address;
+    (void)out;
+    return -1;
+}
 #endif
 
 /* What the machine has for this process: the capacity source of the cpu device. One family:
@@ -2910,15 +2902,10 @@ typedef struct memlord_i_ptr { void *v; } memlord_i_ptr;
     static MEMLORD_I_HOT void memlord_i_##kind##_store_release(memlord_i_##kind *w, type v) { \
         __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);                                         \
     }
+MEMLORD_I_ATOMIC(u8, uint8_t)
 MEMLORD_I_ATOMIC(u32, uint32_t)
 MEMLORD_I_ATOMIC(u64, uint64_t)
 MEMLORD_I_ATOMIC(ptr, void *)
-static MEMLORD_I_HOT uint8_t memlord_i_u8_load_acquire(const memlord_i_u8 *w) {
-    return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE);
-}
-static MEMLORD_I_HOT void memlord_i_u8_store_release(memlord_i_u8 *w, uint8_t v) {
-    __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);
-}
 static MEMLORD_I_HOT uint32_t memlord_i_u32_load_seqcst(const memlord_i_u32 *w) {
     return __atomic_load_n(&w->v, __ATOMIC_SEQ_CST);
 }
@@ -2996,18 +2983,10 @@ static MEMLORD_I_HOT void memlord_i_pause(void) {
         MEMLORD_I_FENCE();                                                                    \
         *(type volatile *)&w->v = v;                                                          \
     }
+MEMLORD_I_ATOMIC(u8, uint8_t)
 MEMLORD_I_ATOMIC(u32, uint32_t)
 MEMLORD_I_ATOMIC(u64, uint64_t)
 MEMLORD_I_ATOMIC(ptr, void *)
-static MEMLORD_I_HOT uint8_t memlord_i_u8_load_acquire(const memlord_i_u8 *w) {
-    uint8_t v = *(uint8_t const volatile *)&w->v;
-    MEMLORD_I_FENCE();
-    return v;
-}
-static MEMLORD_I_HOT void memlord_i_u8_store_release(memlord_i_u8 *w, uint8_t v) {
-    MEMLORD_I_FENCE();
-    *(uint8_t volatile *)&w->v = v;
-}
 /* Behind an exchange, which is a full barrier here. */
 static MEMLORD_I_HOT uint32_t memlord_i_u32_load_seqcst(const memlord_i_u32 *w) {
     return memlord_i_u32_load_acquire(w);
@@ -8265,8 +8244,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_meta_copy(memlord *lord, const me
     memlord_result r;
     *out = *meta;
     r = memlord_i_name(lord, meta->name, &out->name);
-    if (r) return r;
-    r = memlord_i_name(lord, meta->dtype, &out->dtype);
+    if (r == MEMLORD_OK) r = memlord_i_name(lord, meta->dtype, &out->dtype);
     if (r) return r;
     return memlord_i_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
@@ -9742,7 +9720,7 @@ static int64_t memlord_i_signed(uint64_t v) { return v > INT64_MAX ? INT64_MAX :
 static void memlord_i_watch_set(memlord *lord, uint32_t slot, memlord_i_watch *w, uint64_t again,
                                 memlord_i_verdict *v) {
     uint64_t t = v->threshold, crew = memlord_i_u32_load(&lord->crew);
-    uint64_t margin = crew * lord->batch, unseen = crew * w->quantum; /* allocs and frees, at most */
+    uint64_t margin = crew * lord->batch, unseen = crew * w->quantum; /* allocs, frees at most */
     uint64_t twice = memlord_i_u32_load(&w->nearby) ? 2 : 1; /* no flutter */
     uint64_t up = t, low = 0;
     int64_t published = (int64_t)memlord_i_u64_load(
@@ -10158,27 +10136,27 @@ static int memlord_i_fence_credit(memlord *lord, memlord_i_fence *f, uint64_t *c
     memlord_i_side *side;
     memlord_i_fence **at;
     memlord_i_entry gone;
+    int mine, last = 0;
     *credited = 0;
     if (!t) return 0;
     (void)memlord_i_spot_find(lord, t, lord->slot_type[f->slot], f->key, 0, &spot);
     side = spot.entry ? memlord_i_side_of(spot.entry->word2) : NULL;
-    if (!side || side->serial != f->serial) {
-        memlord_i_spot_leave(t, &spot);
-        memlord_i_thread_put(lord, t);
-        return 0;
+    mine = side && side->serial == f->serial;
+    if (mine) {
+        for (at = &side->fences; *at != f;) at = &(*at)->sibling;
+        *at = f->sibling;
+        last = !side->fences;
     }
-    for (at = &side->fences; *at != f;) at = &(*at)->sibling;
-    *at = f->sibling;
-    if (side->fences) {
+    if (last) {
+        gone = *spot.entry;
+        gone.word2 = side->word2;
+        memlord_i_spot_end(lord, t, &spot);
+        memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, gone.key, gone.word1, gone.word2, NULL);
+    } else {
         memlord_i_spot_leave(t, &spot);
-        memlord_i_thread_put(lord, t);
-        return 1;
     }
-    gone = *spot.entry;
-    gone.word2 = side->word2;
-    memlord_i_spot_end(lord, t, &spot);
-    memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, gone.key, gone.word1, gone.word2, NULL);
     memlord_i_thread_put(lord, t);
+    if (!last) return mine;
     *credited = MEMLORD_I_BYTES(gone.word1);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, 1, "[free retired] ", memlord_i_device_at(lord, f->slot)->device,
@@ -10456,7 +10434,8 @@ static MEMLORD_I_COLD int memlord_i_helper_begin(memlord_i_helper *h, memlord_i_
         if (bad) memlord_i_event_close(&h->wake);
     }
     memlord_i_self.busy--;
-    memlord_i_u32_store_release(&h->state, bad ? failed : MEMLORD_I_HELPER_RUNS);
+    if (!bad) failed = MEMLORD_I_HELPER_RUNS;
+    memlord_i_u32_store_release(&h->state, failed);
     return bad != 0;
 }
 
