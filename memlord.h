@@ -7857,11 +7857,12 @@ static memlord_result memlord_i_copy_of(memlord *lord, memlord_i_thread *t, uint
 
 /* The word2 a block goes on with when a call at `site` takes it over on `slot`: the tag stays,
    the site changes if there is one. `word2` is without a side record. */
-static MEMLORD_I_COLD uint64_t memlord_i_rows_moved(memlord *lord, uint64_t word2, uint32_t slot,
+static MEMLORD_I_COLD uint64_t memlord_i_rows_moved(memlord *lord, memlord_i_thread *t,
+                                                    uint64_t word2, uint32_t slot,
                                                     const memlord_site *site, int same_device) {
     uint32_t site_row = MEMLORD_I_SITE_ROW(word2), tag_row = MEMLORD_I_TAG_ROW(word2);
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
-        site_row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
+        site_row = memlord_i_site_row(lord, t, site, slot);
     else if (site_row && !same_device)
         site_row = memlord_i_row_of(
             lord, MEMLORD_I_SITE,
@@ -7943,7 +7944,7 @@ static memlord_result memlord_i_resize(memlord *lord, memlord_i_thread *t, memlo
                                        uint64_t *plain_rows) {
     uint32_t slot = MEMLORD_I_SLOT(e->word1);
     uint64_t had = MEMLORD_I_BYTES(e->word1), plain = memlord_i_word2_of(e->word2);
-    uint64_t rows = *plain_rows = memlord_i_rows_moved(lord, plain, slot, site, 1);
+    uint64_t rows = *plain_rows = memlord_i_rows_moved(lord, t, plain, slot, site, 1);
     uint64_t up = bytes > had ? bytes - had : 0, down = had > bytes ? had - bytes : 0;
     memlord_i_change c[MEMLORD_I_BOOKS + 1];
     unsigned n;
@@ -8010,7 +8011,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_move(memlord *lord, memlord_i_thr
         return memlord_i_unknown(lord, from);
     from_slot = t->also = MEMLORD_I_SLOT(e.word1);
     plain = memlord_i_word2_of(e.word2);
-    rows = memlord_i_rows_moved(lord, plain, slot, site, from_slot == slot);
+    rows = memlord_i_rows_moved(lord, t, plain, slot, site, from_slot == slot);
     n = memlord_i_changes(c, from_slot, plain, 0, MEMLORD_I_BYTES(e.word1), 0, 1);
     n += memlord_i_changes(c + n, slot, rows, bytes, 0, 1, 0);
     memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, plain, site);
@@ -10345,7 +10346,8 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
         memlord_i_free(lord, side, sizeof *side);
         return gone ? memlord_i_unknown(lord, from) : r;
     }
-    rows = memlord_i_rows_moved(lord, side->word2, slot, site, MEMLORD_I_SLOT(e.word1) == slot);
+    rows = memlord_i_rows_moved(lord, t, side->word2, slot, site,
+                                MEMLORD_I_SLOT(e.word1) == slot);
     side->word2 = rows;
     n = memlord_i_changes(c, slot, rows, bytes, 0, 1, 0);
     r = memlord_i_insert(lord, t, slot, key,
