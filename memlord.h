@@ -7560,6 +7560,14 @@ static MEMLORD_I_HOT memlord_i_entry *memlord_i_spot_live(memlord *lord, memlord
     return spot->entry && !memlord_i_is_pending(spot->entry->word2) ? spot->entry : NULL;
 }
 
+/* The same for its side record; NULL: it is dead, or has none. */
+static MEMLORD_I_COLD memlord_i_side *memlord_i_spot_record(memlord *lord, memlord_i_thread *t,
+                                                            uint32_t type, uint64_t key,
+                                                            memlord_i_spot *spot) {
+    (void)memlord_i_spot_find(lord, t, type, key, 0, spot);
+    return spot->entry ? memlord_i_side_of(spot->entry->word2) : NULL;
+}
+
 /* -- references -- */
 
 /* 1: done; 0: the count no longer fits the entry, and there is no side record yet. */
@@ -8491,10 +8499,10 @@ static MEMLORD_I_COLD memlord_result memlord_i_part_remove(memlord *lord, memlor
                                                            uint64_t offset) {
     memlord_i_part_kit kit;
     memlord_i_spot spot;
+    const memlord_i_side *side = memlord_i_spot_record(lord, t, type, key, &spot);
     int found = 0;
     memset(&kit, 0, sizeof kit);
-    if (memlord_i_spot_live(lord, t, type, key, &spot) && (spot.entry->word2 & 1))
-        found = memlord_i_part_take(memlord_i_side_of(spot.entry->word2)->parts, offset, &kit);
+    if (side && !side->serial) found = memlord_i_part_take(side->parts, offset, &kit);
     memlord_i_spot_leave(t, &spot);
     memlord_i_part_kit_free(lord, &kit);
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -8533,10 +8541,8 @@ static MEMLORD_I_COLD void memlord_i_parts_move(memlord *lord, memlord_i_thread 
                                                 uint32_t from_type, uint64_t from_key,
                                                 uint32_t type, uint64_t key, uint64_t bytes) {
     memlord_i_parts *parts = NULL;
-    memlord_i_side *side;
     memlord_i_spot spot;
-    (void)memlord_i_spot_find(lord, t, from_type, from_key, 0, &spot);
-    side = spot.entry ? memlord_i_side_of(spot.entry->word2) : NULL;
+    memlord_i_side *side = memlord_i_spot_record(lord, t, from_type, from_key, &spot);
     if (side) {
         parts = side->parts;
         side->parts = NULL;
@@ -8544,8 +8550,7 @@ static MEMLORD_I_COLD void memlord_i_parts_move(memlord *lord, memlord_i_thread 
     memlord_i_spot_leave(t, &spot);
     if (!parts) return;
     memlord_i_parts_trim(lord, parts, bytes);
-    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
-    side = spot.entry ? memlord_i_side_of(spot.entry->word2) : NULL;
+    side = memlord_i_spot_record(lord, t, type, key, &spot);
     if (side && !side->parts) {
         side->parts = parts;
         parts = NULL;
@@ -8559,14 +8564,15 @@ static MEMLORD_I_COLD size_t memlord_i_parts_copy(memlord *lord, uint32_t type, 
                                                   uint64_t offset, memlord_part_info *out,
                                                   size_t cap, uint64_t *count, uint64_t *bytes) {
     memlord_i_thread *t = memlord_i_thread_get(lord);
-    const memlord_i_parts *parts = NULL;
+    const memlord_i_parts *parts;
+    const memlord_i_side *side;
     memlord_i_spot spot;
     uint32_t l, i;
     size_t n = 0;
     *count = *bytes = 0;
     if (!t) return 0;
-    (void)memlord_i_spot_find(lord, t, type, key, 0, &spot);
-    if (spot.entry && (spot.entry->word2 & 1)) parts = memlord_i_side_of(spot.entry->word2)->parts;
+    side = memlord_i_spot_record(lord, t, type, key, &spot);
+    parts = side ? side->parts : NULL;
     if (parts && parts->leaves) {
         *count = parts->count;
         *bytes = parts->bytes;
@@ -10140,8 +10146,7 @@ static int memlord_i_fence_credit(memlord *lord, memlord_i_fence *f, uint64_t *c
     int mine, last = 0;
     *credited = 0;
     if (!t) return 0;
-    (void)memlord_i_spot_find(lord, t, lord->slot_type[f->slot], f->key, 0, &spot);
-    side = spot.entry ? memlord_i_side_of(spot.entry->word2) : NULL;
+    side = memlord_i_spot_record(lord, t, lord->slot_type[f->slot], f->key, &spot);
     mine = side && side->serial == f->serial;
     if (mine) {
         for (at = &side->fences; *at != f;) at = &(*at)->sibling;
@@ -10316,11 +10321,12 @@ static uint64_t memlord_i_retire(memlord *lord, memlord_device sel) {
 static int memlord_i_is_used(memlord *lord, uint32_t type, uint64_t key) {
     memlord_i_thread *t;
     memlord_i_spot spot;
+    const memlord_i_side *side;
     int used;
     if (!memlord_i_u64_load(&lord->fences)) return 0;
     t = memlord_i_thread_get(lord);
-    used = memlord_i_spot_live(lord, t, type, key, &spot) && (spot.entry->word2 & 1) &&
-           memlord_i_side_of(spot.entry->word2)->fences;
+    side = memlord_i_spot_record(lord, t, type, key, &spot);
+    used = side && !side->serial && side->fences;
     memlord_i_spot_leave(t, &spot);
     memlord_i_thread_put(lord, t);
     return used;
