@@ -5328,8 +5328,8 @@ static void memlord_i_spot_displace(memlord_i_spot *spot, int by) {
     memlord_i_u32 *displaced = &spot->shard->displaced;
     unsigned k;
     for (k = 0; k < spot->bucket; k++)
-        memlord_i_u64_own_add(&spot->window[k]->header, (uint64_t)(int64_t)by
-                                                            << MEMLORD_I_HASH_NIBBLE(spot->hash));
+        memlord_i_u64_own_add(&spot->window[k]->header,
+                              (uint64_t)(int64_t)by << MEMLORD_I_HASH_NIBBLE(spot->hash));
     if (!spot->bucket) return;
     if (spot->shared)
         (void)memlord_i_u32_add(displaced, (uint32_t)by);
@@ -6230,9 +6230,7 @@ static MEMLORD_I_COLD void memlord_i_names_end(memlord *lord) {
 static MEMLORD_I_HOT uint64_t memlord_i_index_key(const void *address, uint32_t slot) {
     return (uint64_t)(uintptr_t)address ^ ((uint64_t)slot << 56);
 }
-static uint64_t memlord_i_index_start(uint64_t key) {
-    return (key * 0x9e3779b97f4a7c15u) >> 24;
-}
+static uint64_t memlord_i_index_start(uint64_t key) { return (key * 0x9e3779b97f4a7c15u) >> 24; }
 /* What was put under a key, or 0. The acquires pair with the releases of the two below. */
 static MEMLORD_I_NOINLINE uint64_t memlord_i_index_get(memlord *lord, uint64_t key) {
     memlord_i_index *index = (memlord_i_index *)memlord_i_ptr_load_acquire(&lord->index);
@@ -10352,8 +10350,7 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
         memlord_i_free(lord, side, sizeof *side);
         return gone ? memlord_i_unknown(lord, from) : r;
     }
-    rows = memlord_i_rows_moved(lord, t, side->word2, slot, site,
-                                MEMLORD_I_SLOT(e.word1) == slot);
+    rows = memlord_i_rows_moved(lord, t, side->word2, slot, site, MEMLORD_I_SLOT(e.word1) == slot);
     side->word2 = rows;
     n = memlord_i_changes(c, slot, rows, bytes, 0, 1, 0);
     r = memlord_i_insert(lord, t, slot, key,
