@@ -8602,7 +8602,7 @@ typedef struct memlord_i_out {
 } memlord_i_out;
 
 /* The host's function may ask the ledger, and then hears of the present. */
-static void memlord_i_flush(memlord_i_out *o) {
+static MEMLORD_I_COLD void memlord_i_flush(memlord_i_out *o) {
     const memlord_i_moment *moment = memlord_i_self.moment;
     memlord_i_self.moment = NULL;
     if (o->used && !o->failed && o->fn(o->user, o->buf, o->used)) o->failed = 1;
@@ -11968,7 +11968,7 @@ static MEMLORD_I_COLD int memlord_i_tag_sum(memlord *lord, memlord_device sel, c
 }
 
 /* What was dropped without a device to count it on belongs to the whole alone. */
-static void memlord_i_stats_lost(memlord *lord, memlord_stats *out) {
+static MEMLORD_I_COLD void memlord_i_stats_lost(memlord *lord, memlord_stats *out) {
     out->dropped_allocs =
         memlord_i_add(out->dropped_allocs, memlord_i_u64_load(&lord->lost_allocs));
     out->dropped_bytes = memlord_i_add(out->dropped_bytes, memlord_i_u64_load(&lord->lost_bytes));
@@ -13130,7 +13130,7 @@ static MEMLORD_I_COLD void memlord_i_text(memlord_i_report *r) {
 /* -- JSON, schema memlord/1 -- */
 
 /* "name": before a value; a comma before all but the first of an object. */
-static void memlord_i_key(memlord_i_out *o, const char *name, int first) {
+static MEMLORD_I_COLD void memlord_i_key(memlord_i_out *o, const char *name, int first) {
     memlord_i_puts(o, first ? "\"" : ",\"");
     memlord_i_puts(o, name);
     memlord_i_puts(o, "\":");
@@ -13459,7 +13459,7 @@ static void memlord_i_report_efforts(memlord_i_report *r, const memlord_i_scope 
 }
 
 /* [start_ns,duration_ns,thread,delta_bytes,delta_blocks,pre_bytes,post_bytes,peak_bytes,shapes] */
-static void memlord_i_json_invocation(memlord_i_report *r, const memlord_i_effort *v,
+static MEMLORD_I_COLD void memlord_i_json_invocation(memlord_i_report *r, const memlord_i_effort *v,
                                       uint32_t thread, int first) {
     const int64_t numbers[] = {(int64_t)memlord_i_since_ns(&r->scale, v->start),
                                (int64_t)memlord_i_span_ns(&r->scale, v->stamps),
@@ -13475,7 +13475,7 @@ static void memlord_i_json_invocation(memlord_i_report *r, const memlord_i_effor
     memlord_i_put_json(r->o, v->shapes);
     memlord_i_puts(r->o, "]");
 }
-static void memlord_i_json_operation(memlord_i_report *r, const memlord_i_effort *v,
+static MEMLORD_I_COLD void memlord_i_json_operation(memlord_i_report *r, const memlord_i_effort *v,
                                      uint32_t thread, int first) {
     (void)thread;
     memlord_i_puts(r->o, first ? "\n{" : ",\n{");
@@ -13956,7 +13956,7 @@ static MEMLORD_I_COLD void memlord_i_report_snapshots(memlord *lord, memlord_i_r
         (void)memlord_i_u64_add(&lord->lost_snapshots, 1);
 }
 
-static memlord_result memlord_i_report_write(memlord *lord, memlord_format format,
+static MEMLORD_I_COLD memlord_result memlord_i_report_write(memlord *lord, memlord_format format,
                                              memlord_write_fn fn, void *user) {
     memlord_i_report *r = (memlord_i_report *)memlord_i_alloc(lord, sizeof *r);
     memlord_i_moment moment;
@@ -14011,7 +14011,7 @@ static int memlord_i_path(const char *path, char *out, size_t cap) {
     return memlord_i_out_end(&o, cap) < cap ? 0 : -1;
 }
 
-static int memlord_i_write_file(void *user, const void *data, size_t size) {
+static MEMLORD_I_COLD int memlord_i_write_file(void *user, const void *data, size_t size) {
     return memlord_i_file_write(*(memlord_i_file *)user, (const char *)data, size);
 }
 
@@ -14043,8 +14043,8 @@ typedef struct memlord_i_paths { /* not on the stack: that may be 16 KiB */
 } memlord_i_paths;
 
 /* Writes a report beside the target; nothing is left of one that fails. */
-static memlord_result memlord_i_file_fill(memlord *lord, memlord_format format,
-                                          memlord_i_paths *p) {
+static MEMLORD_I_COLD memlord_result memlord_i_file_fill(memlord *lord, memlord_format format,
+                                                         memlord_i_paths *p) {
     memlord_i_file file;
     memlord_i_signals held;
     memlord_result r;
@@ -14954,7 +14954,7 @@ static MEMLORD_I_COLD void memlord_i_alive_each(memlord_i_export *x, memlord_i_a
 
 /* Hands out the parts of a block; answers how many of its bytes are in none. What does not fit into
    them is of another block, that has come there since. */
-static int memlord_i_export_part(void *user, const memlord_part_info *part) {
+static MEMLORD_I_COLD int memlord_i_export_part(void *user, const memlord_part_info *part) {
     memlord_i_export *x = (memlord_i_export *)user;
     if (part->bytes > x->beside) return 1;
     x->beside -= part->bytes;
@@ -16298,7 +16298,7 @@ static MEMLORD_I_COLD void memlord_i_heap_gone(memlord_i_export *x, uint64_t tra
 static uint64_t memlord_i_heap_trace_of(const memlord_i_export *x, const memlord_i_alive *b) {
     return b->site ? b->site : memlord_i_heap_trace(x, b->slot, MEMLORD_I_HEAP_UNKNOWN);
 }
-static void memlord_i_heap_count(memlord_i_export *x, const memlord_i_alive *b) {
+static MEMLORD_I_COLD void memlord_i_heap_count(memlord_i_export *x, const memlord_i_alive *b) {
     memlord_i_gone *gone = (memlord_i_gone *)x->table;
     uint64_t trace = memlord_i_heap_trace_of(x, b);
     gone[trace].allocs++;
