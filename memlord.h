@@ -8660,6 +8660,11 @@ static void memlord_i_put_i64(memlord_i_out *o, int64_t v) {
 static MEMLORD_I_COLD void memlord_i_put_hex(memlord_i_out *o, uint64_t v, unsigned digits) {
     while (digits--) memlord_i_put(o, &"0123456789abcdef"[(v >> (4 * digits)) & 15], 1);
 }
+/* All of a storage, in as few widths as columns look well in. */
+static MEMLORD_I_COLD void memlord_i_put_address(memlord_i_out *o, uint64_t v) {
+    memlord_i_puts(o, "0x");
+    memlord_i_put_hex(o, v, v >> 48 ? 16 : v >> 32 ? 12 : 8);
+}
 static void memlord_i_put_two(memlord_i_out *o, uint64_t v) {
     if (v < 10) memlord_i_puts(o, "0");
     memlord_i_put_u64(o, v);
@@ -12782,8 +12787,8 @@ static void memlord_i_text_blocks(memlord_i_report *r, size_t most, int parts) {
         memlord_i_put_right_u64(r->o, b->refs, 8);
         memlord_i_puts(r->o, "  ");
         memlord_i_put_device(r->o, b->device);
-        memlord_i_puts(r->o, " 0x");
-        memlord_i_put_hex(r->o, b->storage, b->storage >> 32 ? 12 : 8);
+        memlord_i_puts(r->o, " ");
+        memlord_i_put_address(r->o, b->storage);
         if (b->tag) {
             memlord_i_puts(r->o, " [");
             memlord_i_put_plain(r->o, b->tag);
@@ -13164,7 +13169,6 @@ static MEMLORD_I_COLD void memlord_i_json_stats(memlord_i_out *o, memlord_stats 
         memlord_i_json_u64(o, memlord_i_stat_names[i], *memlord_i_stat_of(s, i), !i);
     memlord_i_puts(o, "}");
 }
-static unsigned memlord_i_hex_digits(uint64_t v) { return v >> 48 ? 16 : v >> 32 ? 12 : 8; }
 static void memlord_i_json_site(memlord_i_out *o, const memlord_site *site, int first) {
     memlord_i_key(o, "site", first);
     if (!site) {
@@ -13803,8 +13807,8 @@ static void memlord_i_json_event(memlord_i_report *r, const memlord_i_read *e, i
     memlord_i_puts(r->o, ",");
     memlord_i_put_i64(r->o, (int64_t)MEMLORD_I_NOTE_SLOT(e->what) - 1);
     if (e->storage && !named) {
-        memlord_i_puts(r->o, ",\"0x");
-        memlord_i_put_hex(r->o, e->storage, memlord_i_hex_digits(e->storage));
+        memlord_i_puts(r->o, ",\"");
+        memlord_i_put_address(r->o, e->storage);
         memlord_i_puts(r->o, "\",");
     } else {
         memlord_i_puts(r->o, ",0,");
@@ -13890,8 +13894,8 @@ static void memlord_i_json_block(memlord_i_report *r, const memlord_block_info *
     memlord_i_puts(o, "{");
     memlord_i_json_device(o, b->device, 1);
     memlord_i_key(o, "storage", 0); /* as text: readers of JSON round beyond 2^53 */
-    memlord_i_puts(o, "\"0x");
-    memlord_i_put_hex(o, b->storage, memlord_i_hex_digits(b->storage));
+    memlord_i_puts(o, "\"");
+    memlord_i_put_address(o, b->storage);
     memlord_i_puts(o, "\"");
     memlord_i_json_u64(o, "bytes", b->bytes, 0);
     memlord_i_json_u64(o, "refs", b->refs, 0);

@@ -139,6 +139,19 @@ static void text_tells_what_waits_for_its_device(void **state) {
     free(report);
 }
 
+static void a_storage_is_told_in_full_whatever_its_width(void **state) {
+    static const uint64_t storages[] = {1, UINT64_C(0xabcdef0123), UINT64_C(0xfedcba9876543210)};
+    static const char *const told[] = {"cpu 0x00000001\n", "cpu 0x00abcdef0123\n",
+                                       "cpu 0xfedcba9876543210\n"};
+    memlord *lord = test_lord(state);
+    char *report;
+    size_t i;
+    for (i = 0; i < 3; i++) assert_ok(memlord_alloc(lord, cpu(), storages[i], 100, NULL));
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    for (i = 0; i < 3; i++) assert_non_null(strstr(report, told[i]));
+    free(report);
+}
+
 /* More places than there is room for groups: those with most are listed all the same. */
 static void the_largest_leaks_are_listed_however_many_there_are(void **state) {
     enum { SITES = 9000 };
@@ -974,6 +987,7 @@ int main(void) {
         TEST(empty_sections_are_absent),
         TEST(anomalies_are_shown),
         TEST(text_tells_what_waits_for_its_device),
+        TEST(a_storage_is_told_in_full_whatever_its_width),
         TEST(the_largest_leaks_are_listed_however_many_there_are),
         TEST(tags_of_any_script_keep_the_columns),
         TEST(an_empty_ledger_has_reports),
