@@ -8592,6 +8592,8 @@ static MEMLORD_I_COLD size_t memlord_i_parts_copy(memlord *lord, uint32_t type, 
    Owns how numbers and strings are written: no stdio, no locale, no allocation. A memlord_i_out
    fills a buffer and hands it on when it is full, or, without a function, follows snprintf. */
 
+#include <stdarg.h> /* forms */
+
 typedef struct memlord_i_out {
     memlord_write_fn fn;
     void *user;
@@ -8670,6 +8672,24 @@ static void memlord_i_put_two(memlord_i_out *o, uint64_t v) {
     memlord_i_put_u64(o, v);
 }
 
+/* v / 10^digits, in full. */
+static MEMLORD_I_COLD void memlord_i_put_fixed(memlord_i_out *o, uint64_t v, unsigned digits) {
+    uint64_t unit = 1;
+    unsigned i;
+    for (i = 0; i < digits; i++) unit *= 10;
+    memlord_i_put_u64(o, v / unit);
+    memlord_i_puts(o, ".");
+    for (v %= unit; unit > 1; v %= unit) {
+        unit /= 10;
+        memlord_i_put_u64(o, v / unit);
+    }
+}
+static MEMLORD_I_COLD void memlord_i_put_tenths(memlord_i_out *o, uint64_t tenths) {
+    memlord_i_put_u64(o, tenths / 10);
+    if (tenths % 10) memlord_i_puts(o, ".");
+    if (tenths % 10) memlord_i_put_u64(o, tenths % 10);
+}
+
 /* Bytes in the largest IEC unit that leaves at least 1, two rounded decimals, no trailing
    zeros. */
 static MEMLORD_I_COLD void memlord_i_put_bytes(memlord_i_out *o, uint64_t bytes) {
@@ -8706,40 +8726,27 @@ static MEMLORD_I_COLD void memlord_i_put_time(memlord_i_out *o, uint64_t ns, int
     uint64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
     uint64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100), mp = (5 * doy + 2) / 153;
     uint64_t month = mp < 10 ? mp + 3 : mp - 9;
-    memlord_i_put_u64(o, yoe + era * 400 + (month <= 2));
-    memlord_i_puts(o, name ? "" : "-");
-    memlord_i_put_two(o, month);
-    memlord_i_puts(o, name ? "" : "-");
-    memlord_i_put_two(o, doy - (153 * mp + 2) / 5 + 1);
-    memlord_i_puts(o, name ? "_" : "T");
-    memlord_i_put_two(o, rest / 3600);
-    memlord_i_puts(o, name ? "" : ":");
-    memlord_i_put_two(o, rest / 60 % 60);
-    memlord_i_puts(o, name ? "" : ":");
-    memlord_i_put_two(o, rest % 60);
+    const uint64_t parts[] = {yoe + era * 400 + (month <= 2), month, doy - (153 * mp + 2) / 5 + 1,
+                              rest / 3600, rest / 60 % 60, rest % 60};
+    const char *between = name ? "  _   " : "--T::.";
+    unsigned i;
+    for (i = 0; i < 6; i++) {
+        memlord_i_put_two(o, parts[i]);
+        if (between[i] != ' ') memlord_i_put(o, &between[i], 1);
+    }
     if (name) return;
-    memlord_i_puts(o, ".");
     memlord_i_put_u64(o, ms / 100);
     memlord_i_put_two(o, ms % 100);
     memlord_i_puts(o, "Z");
 }
-/* Nanoseconds as seconds with one decimal. */
-static MEMLORD_I_COLD void memlord_i_put_seconds(memlord_i_out *o, uint64_t ns) {
-    memlord_i_put_u64(o, ns / 1000000000u);
-    memlord_i_puts(o, ".");
-    memlord_i_put_u64(o, ns / 100000000u % 10);
-}
 
 /* "63.2 %", "50 %", "unknown" for NaN. */
-static void memlord_i_put_percent(memlord_i_out *o, double percent) {
-    uint64_t tenths = percent >= 0 && percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0;
+static MEMLORD_I_COLD void memlord_i_put_percent(memlord_i_out *o, double percent) {
     if (!(percent >= 0)) {
         memlord_i_puts(o, "unknown");
         return;
     }
-    memlord_i_put_u64(o, tenths / 10);
-    if (tenths % 10) memlord_i_puts(o, ".");
-    if (tenths % 10) memlord_i_put_u64(o, tenths % 10);
+    memlord_i_put_tenths(o, percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0);
     memlord_i_puts(o, " %");
 }
 static MEMLORD_I_COLD void memlord_i_put_device(memlord_i_out *o, memlord_device d) {
@@ -8856,39 +8863,134 @@ static MEMLORD_I_COLD void memlord_i_put_site(memlord_i_out *o, const memlord_si
     if (!site->function[0] && !site->file[0]) memlord_i_puts(o, "(unknown)");
 }
 
-/* -- columns: what is written between begin and end is padded to a width -- */
+/* -- forms: lines with places for values, as printf has them, and checked by compilers likewise --
+       %s   text          %ju  a number            %jX  nanoseconds, for people
+       %g   a share       %jo  bytes, for people   %jd  a difference of bytes, with its sign
+       %jx  a storage     %i   a device: memlord_i_coded
+   A width sets all right but text; - before it sets left, + writes a sign of a difference of 0. In
+   JSON a ' is a ", and a comma in front is left out where nothing comes before it; there %jd is any
+   number, and null what is not known: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
 
-static void memlord_i_pad(memlord_i_out *o, size_t n) {
-    while (n--) memlord_i_put(o, " ", 1);
-}
-static MEMLORD_I_COLD void memlord_i_put_right(memlord_i_out *o, const char *text, size_t width) {
-    size_t n = strlen(text);
-    memlord_i_pad(o, n < width ? width - n : 0);
-    memlord_i_puts(o, text);
-}
-static void memlord_i_put_right_bytes(memlord_i_out *o, uint64_t bytes, size_t width) {
-    char buf[32];
-    memlord_i_out b;
-    memlord_i_out_buffer(&b, buf, sizeof buf);
-    memlord_i_put_bytes(&b, bytes);
-    (void)memlord_i_out_end(&b, sizeof buf);
-    memlord_i_put_right(o, buf, width);
-}
-static void memlord_i_put_right_u64(memlord_i_out *o, uint64_t v, size_t width) {
-    char digits[MEMLORD_I_DIGITS];
-    memlord_i_put_right(o, memlord_i_u64_text(v, digits), width);
-}
-static void memlord_i_pad_to(memlord_i_out *o, size_t start, size_t width) {
-    size_t n = o->total - start;
-    memlord_i_pad(o, n < width ? width - n : 0);
+#if MEMLORD_I_LINUX
+#define MEMLORD_I_FORM __attribute__((format(printf, 2, 3)))
+#else
+#define MEMLORD_I_FORM /* uintmax_t may be another type than uint64_t */
+#endif
+
+static int memlord_i_coded(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
+
+static void memlord_i_pad(memlord_i_out *o, size_t used, size_t width) {
+    for (; used < width; used++) memlord_i_put(o, " ", 1);
 }
 /* A name in a column, where UTF-8 of two bytes is one wide, and longer ones, mostly, two. */
-static void memlord_i_put_left(memlord_i_out *o, const char *name, size_t width) {
+static MEMLORD_I_COLD void memlord_i_put_left(memlord_i_out *o, const char *name, size_t width) {
     size_t start = o->total;
     const unsigned char *s = (const unsigned char *)name;
     memlord_i_put_plain(o, name);
     for (; *s; s++) start += (size_t)(*s >= 0xc0) + (*s >= 0xf0);
-    memlord_i_pad_to(o, start, width);
+    memlord_i_pad(o, o->total - start, width);
+}
+static MEMLORD_I_COLD void memlord_i_put_difference(memlord_i_out *o, int64_t v, int sign) {
+    if (v || sign) memlord_i_puts(o, v < 0 ? "-" : "+");
+    memlord_i_put_bytes(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
+}
+static MEMLORD_I_COLD void memlord_i_put_ns(memlord_i_out *o, uint64_t ns) {
+    static const char *const units[] = {" ns", " us", " ms", " s"};
+    size_t unit = 0;
+    uint64_t tenths = ns * 10;
+    for (; tenths >= 10000 && unit < 3; unit++) tenths = tenths / 1000 + (tenths % 1000 >= 500);
+    memlord_i_put_tenths(o, tenths);
+    memlord_i_puts(o, units[unit]);
+}
+static MEMLORD_I_COLD void memlord_i_put_share(memlord_i_out *o, int json, double share) {
+    if (!json)
+        memlord_i_put_percent(o, share);
+    else if (share >= 0)
+        memlord_i_put_fixed(o, (uint64_t)(share * 1000 + 0.5), 3);
+    else
+        memlord_i_puts(o, "null");
+}
+static MEMLORD_I_COLD void memlord_i_put_number(memlord_i_out *o, int json, char kind, uint64_t v) {
+    switch (kind) {
+    case 'o': memlord_i_put_bytes(o, v); break;
+    case 'x': memlord_i_put_address(o, v); break;
+    case 'X': memlord_i_put_ns(o, v); break;
+    default:
+        if (json && v == UINT64_MAX)
+            memlord_i_puts(o, "null");
+        else
+            memlord_i_put_u64(o, v);
+    }
+}
+
+/* The value behind a %; answers what comes after it. */
+static MEMLORD_I_COLD const char *memlord_i_put_value(memlord_i_out *o, int json, const char *form,
+                                                      va_list *args) {
+    char buf[32]; /* of what is set */
+    memlord_i_out b, *to = o;
+    size_t width = 0;
+    int left = *form == '-', sign = *form == '+', coded;
+    int64_t difference;
+    const char *text;
+    form += left + sign;
+    for (; *form >= '0' && *form <= '9'; form++) width = width * 10 + (size_t)(*form - '0');
+    form += *form == 'j';
+    if (width) memlord_i_out_buffer(to = &b, buf, sizeof buf);
+    switch (*form) {
+    case 's':
+        text = va_arg(*args, const char *);
+        if (json)
+            memlord_i_put_json(o, text);
+        else
+            memlord_i_put_left(o, text, width);
+        return form + 1;
+    case 'i':
+        coded = va_arg(*args, int);
+        memlord_i_put_device(to, memlord_device_make(coded >> 16, (int16_t)coded));
+        break;
+    case 'd':
+        difference = va_arg(*args, int64_t);
+        if (json)
+            memlord_i_put_i64(to, difference);
+        else
+            memlord_i_put_difference(to, difference, sign);
+        break;
+    case 'g': memlord_i_put_share(to, json, va_arg(*args, double)); break;
+    default: memlord_i_put_number(to, json, *form, va_arg(*args, uint64_t));
+    }
+    if (!width) return form + 1;
+    if (!left) memlord_i_pad(o, b.used, width);
+    memlord_i_put(o, buf, b.used);
+    if (left) memlord_i_pad(o, b.used, width);
+    return form + 1;
+}
+static MEMLORD_I_COLD void memlord_i_put_form(memlord_i_out *o, int json, const char *form,
+                                              va_list *args) {
+    while (*form) {
+        const char *end = form;
+        while (*end && *end != '%' && !(json && *end == '\'')) end++;
+        memlord_i_put(o, form, (size_t)(end - form));
+        form = end;
+        if (*form == '%') {
+            form = memlord_i_put_value(o, json, form + 1, args);
+        } else if (*form) {
+            memlord_i_puts(o, "\"");
+            form++;
+        }
+    }
+}
+static MEMLORD_I_COLD MEMLORD_I_FORM void memlord_i_putf(memlord_i_out *o, const char *form, ...) {
+    va_list args;
+    va_start(args, form);
+    memlord_i_put_form(o, 0, form, &args);
+    va_end(args);
+}
+static MEMLORD_I_COLD MEMLORD_I_FORM void memlord_i_jsonf(memlord_i_out *o, const char *form, ...) {
+    va_list args;
+    va_start(args, form);
+    if (*form == ',' && strchr("[{", o->buf[o->used - 1])) form++;
+    memlord_i_put_form(o, 1, form, &args);
+    va_end(args);
 }
 
 /* -------------------------------------------------------------------------- >>log --
@@ -12028,25 +12130,19 @@ static MEMLORD_I_COLD void memlord_i_explain_place(memlord *lord, memlord_i_out 
     limit = place->limit;
     held = place->held;
     memlord_i_lock_drop(&place->lock);
-    memlord_i_put_labelled(o, " ", wanted);
-    memlord_i_puts(o, " wanted, ");
-    if (!known) {
+    memlord_i_putf(o, " %jo wanted, ", wanted);
+    if (!known)
         memlord_i_puts(o, "limit and capacity unknown");
-    } else if (left < 0 || (uint64_t)left < wanted) {
-        memlord_i_put_bytes(o, wanted - (uint64_t)left);
-        memlord_i_puts(o, " short");
-    } else {
-        memlord_i_put_bytes(o, (uint64_t)left - wanted);
-        memlord_i_puts(o, " to spare");
-    }
-    if (limit) memlord_i_put_labelled(o, ": limit ", limit);
-    memlord_i_put_labelled(o, limit ? ", live " : ": live ", memlord_i_place_live(lord, place));
-    if (held) memlord_i_put_labelled(o, ", held for reservations ", held);
-    if (!sample.known) return;
-    memlord_i_put_labelled(o, ", capacity ", sample.total);
-    memlord_i_puts(o, " with ");
-    memlord_i_put_percent(o, memlord_i_used_percent(&sample));
-    memlord_i_puts(o, " used");
+    else if (left < 0 || (uint64_t)left < wanted)
+        memlord_i_putf(o, "%jo short", wanted - (uint64_t)left);
+    else
+        memlord_i_putf(o, "%jo to spare", (uint64_t)left - wanted);
+    if (limit) memlord_i_putf(o, ": limit %jo", limit);
+    memlord_i_putf(o, limit ? ", live %jo" : ": live %jo", memlord_i_place_live(lord, place));
+    if (held) memlord_i_putf(o, ", held for reservations %jo", held);
+    if (sample.known)
+        memlord_i_putf(o, ", capacity %jo with %g used", sample.total,
+                       memlord_i_used_percent(&sample));
 }
 
 static MEMLORD_I_COLD size_t memlord_i_explain(memlord *lord, memlord_device d, uint64_t wanted,
@@ -12057,24 +12153,20 @@ static MEMLORD_I_COLD size_t memlord_i_explain(memlord *lord, memlord_device d, 
     memlord_i_out o;
     size_t i, n;
     memlord_i_out_buffer(&o, buf, cap);
-    memlord_i_put_device(&o, d);
-    memlord_i_puts(&o, ":");
+    memlord_i_putf(&o, "%i:", memlord_i_coded(d));
     if (memlord_i_place_of(lord, d, 0, &place) == MEMLORD_OK)
         memlord_i_explain_place(lord, &o, place, wanted);
     else
         memlord_i_puts(&o, " never seen");
     n = memlord_i_tags_top(lord, d, tags, MEMLORD_I_EXPLAIN_TOP);
-    for (i = 0; i < n; i++) {
-        memlord_i_puts(&o, i ? ", " : "; by tag: ");
-        memlord_i_put_plain(&o, tags[i].tag);
-        memlord_i_put_labelled(&o, " ", tags[i].allocated);
-    }
+    for (i = 0; i < n; i++)
+        memlord_i_putf(&o, i ? ", %s %jo" : "; by tag: %s %jo", tags[i].tag, tags[i].allocated);
     n = memlord_i_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MEMLORD_I_EXPLAIN_TOP,
                             0);
     for (i = 0; i < n; i++) {
         memlord_i_puts(&o, i ? ", " : "; by site: ");
         memlord_i_put_site(&o, sites[i].site);
-        memlord_i_put_labelled(&o, " ", sites[i].live_bytes);
+        memlord_i_putf(&o, " %jo", sites[i].live_bytes);
     }
     return memlord_i_out_end(&o, cap);
 }
@@ -12247,15 +12339,8 @@ static MEMLORD_I_COLD void memlord_i_put_leak(memlord_i_out *o, memlord *lord,
                                               const memlord_i_leak *leak) {
     const char *tag = memlord_i_leak_tag(lord, leak);
     memlord_i_put_device(o, memlord_i_device_at(lord, leak->slot)->device);
-    if (tag) {
-        memlord_i_puts(o, " [");
-        memlord_i_put_plain(o, tag);
-        memlord_i_puts(o, "]");
-    }
-    if (leak->scope) {
-        memlord_i_puts(o, " in ");
-        memlord_i_put_plain(o, memlord_i_scope_at(lord, leak->scope)->path);
-    }
+    if (tag) memlord_i_putf(o, " [%s]", tag);
+    if (leak->scope) memlord_i_putf(o, " in %s", memlord_i_scope_at(lord, leak->scope)->path);
     memlord_i_puts(o, "  ");
     memlord_i_put_site(o, memlord_i_leak_site(lord, leak));
 }
@@ -12477,29 +12562,20 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
 
 /* -- TEXT: a first screen of at most 25 lines, then what did not fit it -- */
 
-#define MEMLORD_I_NAME_WIDTH 16
+static int memlord_i_report_device(const memlord_i_report *r, uint32_t slot) {
+    return memlord_i_coded(memlord_i_device_at(r->lord, slot)->device);
+}
 
 static void memlord_i_text_device(memlord_i_report *r, memlord_device d, const char *label,
                                   const memlord_stats *s) {
-    size_t start = r->o->total;
-    memlord_i_put_device(r->o, d);
-    memlord_i_pad_to(r->o, start, MEMLORD_I_NAME_WIDTH);
-    memlord_i_put_right_bytes(r->o, s->allocated, 12);
-    memlord_i_put_right_bytes(r->o, s->peak, 12);
-    memlord_i_put_right_u64(r->o, s->live_blocks, 11);
-    memlord_i_put_right_u64(r->o, s->allocs, 12);
-    memlord_i_put_right_u64(r->o, s->frees, 12);
-    memlord_i_put_right_bytes(r->o, s->total_allocated, 14);
-    if (label) {
-        memlord_i_puts(r->o, "  ");
-        memlord_i_put_plain(r->o, label);
-    }
+    memlord_i_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", memlord_i_coded(d), s->allocated,
+                   s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
+    if (label) memlord_i_putf(r->o, "  %s", label);
     memlord_i_puts(r->o, "\n");
 }
 
 static void memlord_i_text_more(memlord_i_report *r, size_t left, const char *what) {
-    memlord_i_puts(r->o, "... and ");
-    memlord_i_put_u64(r->o, left);
+    memlord_i_putf(r->o, "... and %ju", (uint64_t)left);
     memlord_i_puts(r->o, what);
 }
 
@@ -12522,32 +12598,14 @@ static void memlord_i_text_devices(memlord_i_report *r, size_t most) {
     if (r->devices > 1) memlord_i_text_device(r, memlord_device_all(), NULL, &r->total);
 }
 
-/* "+4 KiB", "-1.5 MiB", right-aligned. */
-static void memlord_i_text_variance(memlord_i_out *o, int64_t variance, size_t width) {
-    char buf[32];
-    memlord_i_out b;
-    memlord_i_out_buffer(&b, buf, sizeof buf);
-    memlord_i_puts(&b, variance < 0 ? "-" : "+");
-    memlord_i_put_bytes(&b, variance < 0 ? (uint64_t)0 - (uint64_t)variance : (uint64_t)variance);
-    (void)memlord_i_out_end(&b, sizeof buf);
-    memlord_i_put_right(o, buf, width);
-}
-
 static void memlord_i_text_tag(memlord_i_report *r, const memlord_i_tag_line *line) {
     const memlord_tag_stat *s = &line->stat;
-    memlord_i_put_left(r->o, s->tag, MEMLORD_I_NAME_WIDTH);
-    memlord_i_put_right_bytes(r->o, s->allocated, 12);
-    memlord_i_put_right_bytes(r->o, s->peak, 12);
-    memlord_i_put_right_u64(r->o, s->blocks, 11);
-    if (s->expected) {
-        memlord_i_put_right_bytes(r->o, s->expected, 12);
-        memlord_i_text_variance(r->o, s->variance, 12);
-    } else {
-        memlord_i_pad(r->o, 24);
-    }
-    memlord_i_puts(r->o, "  ");
-    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, line->slot)->device);
-    memlord_i_puts(r->o, "\n");
+    memlord_i_putf(r->o, "%-16s%12jo%12jo%11ju", s->tag, s->allocated, s->peak, s->blocks);
+    if (s->expected)
+        memlord_i_putf(r->o, "%12jo%+12jd", s->expected, s->variance);
+    else
+        memlord_i_pad(r->o, 0, 24);
+    memlord_i_putf(r->o, "  %i\n", memlord_i_report_device(r, line->slot));
 }
 
 static void memlord_i_text_tags(memlord_i_report *r, size_t most) {
@@ -12565,28 +12623,26 @@ static void memlord_i_text_sites(memlord_i_report *r, size_t most) {
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
-    memlord_i_puts(r->o, "\n        live        peak      allocs   allocated  hotspots by ");
-    memlord_i_puts(r->o, r->by_peak ? "peak: " : "live: ");
-    memlord_i_put_u64(r->o, shown);
-    memlord_i_puts(r->o, " of ");
-    memlord_i_put_u64(r->o, memlord_i_rows(r->lord, MEMLORD_I_SITE) - 1);
-    memlord_i_puts(r->o, " sites, ");
-    memlord_i_put_bytes(r->o, sum);
-    memlord_i_puts(r->o, " live\n");
+    memlord_i_putf(r->o,
+                   "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
+                   "sites, %jo live\n",
+                   r->by_peak ? "peak" : "live", (uint64_t)shown,
+                   (uint64_t)memlord_i_rows(r->lord, MEMLORD_I_SITE) - 1, sum);
     for (i = 0; i < shown; i++) {
         const memlord_site_stat *s = &r->site[i];
-        memlord_i_put_right_bytes(r->o, s->live_bytes, 12);
-        memlord_i_put_right_bytes(r->o, s->peak_bytes, 12);
-        memlord_i_put_right_u64(r->o, s->allocs, 12);
-        memlord_i_put_right_bytes(r->o, s->alloc_bytes, 12);
-        memlord_i_puts(r->o, "  ");
+        memlord_i_putf(r->o, "%12jo%12jo%12ju%12jo  ", s->live_bytes, s->peak_bytes, s->allocs,
+                       s->alloc_bytes);
         memlord_i_put_site(r->o, s->site);
-        if (r->devices > 1) {
-            memlord_i_puts(r->o, " on ");
-            memlord_i_put_device(r->o, s->device);
-        }
+        if (r->devices > 1) memlord_i_putf(r->o, " on %i", memlord_i_coded(s->device));
         memlord_i_puts(r->o, "\n");
     }
+}
+
+static void memlord_i_text_limit(memlord_i_out *o, uint64_t limit) {
+    if (limit)
+        memlord_i_putf(o, "%12jo", limit);
+    else
+        memlord_i_puts(o, "           -");
 }
 
 static void memlord_i_text_places(memlord_i_report *r, size_t most) {
@@ -12596,29 +12652,20 @@ static void memlord_i_text_places(memlord_i_report *r, size_t most) {
                          "   this process      others       limit\n");
     for (i = 0; i < shown; i++) {
         const memlord_i_place_line *line = &r->place[i];
-        size_t start = r->o->total;
-        memlord_i_put_device(r->o, line->device);
-        memlord_i_pad_to(r->o, start, MEMLORD_I_NAME_WIDTH);
-        if (line->sample.known) {
-            memlord_i_put_right_bytes(r->o, line->sample.total, 12);
-            memlord_i_put_right_bytes(r->o, line->sample.used, 12);
-            memlord_i_put_right_bytes(r->o, line->sample.total - line->sample.used, 12);
-            memlord_i_put_right_bytes(r->o, line->self, 12);
-            if (line->sample.process)
-                memlord_i_put_right_bytes(r->o, line->rest, 15);
+        const memlord_capacity *s = &line->sample;
+        memlord_i_putf(r->o, "%-16i", memlord_i_coded(line->device));
+        if (s->known) {
+            memlord_i_putf(r->o, "%12jo%12jo%12jo%12jo", s->total, s->used, s->total - s->used,
+                           line->self);
+            if (s->process)
+                memlord_i_putf(r->o, "%15jo", line->rest);
             else
-                memlord_i_put_right(r->o, "-", 15);
-            memlord_i_put_right_bytes(r->o, line->others, 12);
+                memlord_i_puts(r->o, "              -");
+            memlord_i_putf(r->o, "%12jo", line->others);
         } else {
-            memlord_i_put_right(r->o, "unknown", 12);
-            memlord_i_pad(r->o, 24);
-            memlord_i_put_right_bytes(r->o, line->self, 12);
-            memlord_i_pad(r->o, 27);
+            memlord_i_putf(r->o, "     unknown%24s%12jo%27s", "", line->self, "");
         }
-        if (line->limit)
-            memlord_i_put_right_bytes(r->o, line->limit, 12);
-        else
-            memlord_i_put_right(r->o, "-", 12);
+        memlord_i_text_limit(r->o, line->limit);
         memlord_i_puts(r->o, "\n");
     }
     if (shown < r->places) memlord_i_text_more(r, r->places - shown, " more\n");
@@ -12626,42 +12673,28 @@ static void memlord_i_text_places(memlord_i_report *r, size_t most) {
 
 /* One line for a device with bytes that are freed, and counted until it is done with them. */
 static void memlord_i_text_pending(memlord_i_report *r, uint32_t i) {
-    if (!r->stat[i].pending) return;
-    memlord_i_puts(r->o, "pending, ");
-    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i + 1)->device);
-    memlord_i_put_labelled(r->o, ": ", r->stat[i].pending);
-    memlord_i_puts(r->o, " of what is live are freed, and wait for the device\n");
+    if (r->stat[i].pending)
+        memlord_i_putf(r->o,
+                       "pending, %i: %jo of what is live are freed, and wait for the device\n",
+                       memlord_i_report_device(r, i + 1), r->stat[i].pending);
 }
 
 /* One line for a device that collected, or ran out. */
 static void memlord_i_text_trouble(memlord_i_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
+    int device = memlord_i_report_device(r, i + 1);
     memlord_i_oom oom;
-    if (s->gc_runs | s->gc_failed) {
-        memlord_i_puts(r->o, "collections, ");
-        memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i + 1)->device);
-        memlord_i_puts(r->o, ": ");
-        memlord_i_put_u64(r->o, s->gc_runs);
-        memlord_i_puts(r->o, " ran, ");
-        memlord_i_put_u64(r->o, s->gc_failed);
-        memlord_i_put_labelled(r->o, " could not, reclaimed ", s->gc_reclaimed);
-        memlord_i_puts(r->o, "\n");
-    }
+    if (s->gc_runs | s->gc_failed)
+        memlord_i_putf(r->o, "collections, %i: %ju ran, %ju could not, reclaimed %jo\n", device,
+                       s->gc_runs, s->gc_failed, s->gc_reclaimed);
     if (!s->oom_attempts) return;
     oom = memlord_i_oom_of(r->lord, i + 1);
-    memlord_i_puts(r->o, "out of memory, ");
-    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i + 1)->device);
-    memlord_i_puts(r->o, ": ");
-    memlord_i_put_u64(r->o, s->oom_attempts);
-    memlord_i_puts(r->o, " attempts found none, ");
-    memlord_i_put_u64(r->o, s->recoveries);
-    memlord_i_puts(r->o, " requests saved, ");
-    memlord_i_put_u64(r->o, s->oom_failures);
-    memlord_i_puts(r->o, " failed");
+    memlord_i_putf(r->o,
+                   "out of memory, %i: %ju attempts found none, %ju requests saved, %ju failed",
+                   device, s->oom_attempts, s->recoveries, s->oom_failures);
     if (oom.at) {
-        memlord_i_put_labelled(r->o, "; the last of ", oom.bytes);
-        memlord_i_put_labelled(r->o, " with live ", oom.live);
-        if (oom.used != UINT64_MAX) memlord_i_put_labelled(r->o, ", used ", oom.used);
+        memlord_i_putf(r->o, "; the last of %jo with live %jo", oom.bytes, oom.live);
+        if (oom.used != UINT64_MAX) memlord_i_putf(r->o, ", used %jo", oom.used);
         if (oom.site) memlord_i_puts(r->o, " at ");
         if (oom.site) memlord_i_put_site(r->o, oom.site);
     }
@@ -12673,76 +12706,56 @@ static void memlord_i_text_pool(memlord_i_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t asked = s->cache_hits + s->cache_misses;
     if (!s->reserved_peak) return;
-    memlord_i_puts(r->o, "pool, ");
-    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i + 1)->device);
-    memlord_i_put_labelled(r->o, ": reserved ", s->reserved);
-    memlord_i_put_labelled(r->o, " (peak ", s->reserved_peak);
-    memlord_i_put_labelled(r->o, "), cached ", s->cached);
-    memlord_i_puts(r->o, " or ");
-    memlord_i_put_percent(r->o, memlord_cached_ratio(s) * 100);
-    memlord_i_puts(r->o, ", fragmentation ");
-    memlord_i_put_percent(r->o, memlord_fragmentation(s) * 100);
-    if (asked) memlord_i_puts(r->o, ", hits ");
-    if (asked) memlord_i_put_percent(r->o, (double)s->cache_hits * 100 / (double)asked);
+    memlord_i_putf(r->o, "pool, %i: reserved %jo (peak %jo), cached %jo or %g, fragmentation %g",
+                   memlord_i_report_device(r, i + 1), s->reserved, s->reserved_peak, s->cached,
+                   memlord_cached_ratio(s) * 100, memlord_fragmentation(s) * 100);
+    if (asked) memlord_i_putf(r->o, ", hits %g", (double)s->cache_hits * 100 / (double)asked);
     memlord_i_puts(r->o, "\n");
 }
 
 /* "sizes, cpu: 12 from 64 B, 3 from 1 MiB": each up to twice that. */
 static void memlord_i_text_sizes(memlord_i_report *r, uint32_t i) {
-    uint32_t size;
-    int first = 1;
+    uint32_t size, n = 0;
     for (size = 0; size < MEMLORD_I_SIZES; size++) {
         if (!r->sizes[i][size]) continue;
-        if (first) {
-            memlord_i_puts(r->o, "sizes of live blocks, ");
-            memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i + 1)->device);
-        }
-        memlord_i_puts(r->o, first ? ": " : ", ");
-        first = 0;
-        memlord_i_put_u64(r->o, r->sizes[i][size]);
-        memlord_i_put_labelled(r->o, " from ", size ? (uint64_t)1 << (size - 1) : 0);
+        if (n++)
+            memlord_i_puts(r->o, ", ");
+        else
+            memlord_i_putf(r->o, "sizes of live blocks, %i: ", memlord_i_report_device(r, i + 1));
+        memlord_i_putf(r->o, "%ju from %jo", r->sizes[i][size],
+                       size ? (uint64_t)1 << (size - 1) : 0);
     }
-    if (!first) memlord_i_puts(r->o, "\n");
+    if (n) memlord_i_puts(r->o, "\n");
 }
 
 static void memlord_i_text_accounts(memlord_i_report *r) {
     size_t i;
     if (!r->accounts) return;
-    memlord_i_puts(r->o, "\n       bytes        peak       limit     refused  accounts: ");
-    memlord_i_put_u64(r->o, r->account_lines);
-    memlord_i_puts(r->o, " of ");
-    memlord_i_put_u64(r->o, r->accounts);
-    memlord_i_puts(r->o, "\n");
+    memlord_i_putf(r->o,
+                   "\n       bytes        peak       limit     refused  accounts: %ju of %ju\n",
+                   (uint64_t)r->account_lines, (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        memlord_i_put_right_bytes(r->o, s->bytes, 12);
-        memlord_i_put_right_bytes(r->o, s->peak, 12);
-        if (s->limit)
-            memlord_i_put_right_bytes(r->o, s->limit, 12);
-        else
-            memlord_i_put_right(r->o, "-", 12);
-        memlord_i_put_right_u64(r->o, s->refused, 12);
-        memlord_i_puts(r->o, "  ");
-        memlord_i_put_plain(r->o, s->name);
-        memlord_i_puts(r->o, " on ");
-        memlord_i_put_device(r->o, s->device);
-        memlord_i_puts(r->o, "\n");
+        memlord_i_putf(r->o, "%12jo%12jo", s->bytes, s->peak);
+        memlord_i_text_limit(r->o, s->limit);
+        memlord_i_putf(r->o, "%12ju  %s on %i\n", s->refused, s->name, memlord_i_coded(s->device));
     }
 }
 
-static void memlord_i_text_meta(memlord_i_out *o, const memlord_meta *meta) {
+/* "[4096,128]"; nothing of rank 0. */
+static void memlord_i_put_shape(memlord_i_out *o, const memlord_meta *meta, const char *between) {
     uint32_t i;
-    if (meta->name) {
-        memlord_i_puts(o, " ");
-        memlord_i_put_plain(o, meta->name);
-    }
-    if (meta->dtype || meta->rank) memlord_i_puts(o, " ");
-    if (meta->dtype) memlord_i_put_plain(o, meta->dtype);
     for (i = 0; i < meta->rank; i++) {
-        memlord_i_puts(o, i ? "x" : "[");
+        memlord_i_puts(o, i ? between : "[");
         memlord_i_put_i64(o, meta->shape[i]);
     }
     if (meta->rank) memlord_i_puts(o, "]");
+}
+static void memlord_i_text_meta(memlord_i_out *o, const memlord_meta *meta) {
+    if (meta->name) memlord_i_putf(o, " %s", meta->name);
+    if (meta->dtype || meta->rank) memlord_i_puts(o, " ");
+    if (meta->dtype) memlord_i_put_plain(o, meta->dtype);
+    memlord_i_put_shape(o, meta, "x");
 }
 
 /* The first parts of a block, under it. */
@@ -12751,22 +12764,14 @@ static void memlord_i_text_parts(memlord_i_report *r, const memlord_block_info *
     size_t i, n = memlord_i_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
                                        &count, &bytes);
     for (i = 0; i < n; i++) {
-        memlord_i_put_right_bytes(r->o, r->part[i].bytes, 22);
-        memlord_i_puts(r->o, " at ");
-        memlord_i_put_u64(r->o, r->part[i].offset);
-        if (r->part[i].meta.tag) {
-            memlord_i_puts(r->o, " [");
-            memlord_i_put_plain(r->o, r->part[i].meta.tag);
-            memlord_i_puts(r->o, "]");
-        }
-        memlord_i_text_meta(r->o, &r->part[i].meta);
+        const memlord_part_info *part = &r->part[i];
+        memlord_i_putf(r->o, "%22jo at %ju", part->bytes, part->offset);
+        if (part->meta.tag) memlord_i_putf(r->o, " [%s]", part->meta.tag);
+        memlord_i_text_meta(r->o, &part->meta);
         memlord_i_puts(r->o, "\n");
     }
-    if (count <= n) return;
-    memlord_i_pad(r->o, 10);
-    memlord_i_text_more(r, (size_t)(count - n), " more parts, ");
-    memlord_i_put_bytes(r->o, bytes);
-    memlord_i_puts(r->o, " in all\n");
+    if (count > n)
+        memlord_i_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
 }
 
 static void memlord_i_text_blocks(memlord_i_report *r, size_t most, int parts) {
@@ -12774,66 +12779,23 @@ static void memlord_i_text_blocks(memlord_i_report *r, size_t most, int parts) {
     uint64_t sum = 0;
     if (!shown) return;
     for (i = 0; i < shown; i++) sum += r->block[i].bytes;
-    memlord_i_puts(r->o, "\n       bytes    refs  largest blocks: ");
-    memlord_i_put_u64(r->o, shown);
-    memlord_i_puts(r->o, " of ");
-    memlord_i_put_u64(r->o, r->total.live_blocks);
-    memlord_i_puts(r->o, ", ");
-    memlord_i_put_bytes(r->o, sum);
-    memlord_i_puts(r->o, "\n");
+    memlord_i_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
+                   (uint64_t)shown, r->total.live_blocks, sum);
     for (i = 0; i < shown; i++) {
         const memlord_block_info *b = &r->block[i];
-        memlord_i_put_right_bytes(r->o, b->bytes, 12);
-        memlord_i_put_right_u64(r->o, b->refs, 8);
-        memlord_i_puts(r->o, "  ");
-        memlord_i_put_device(r->o, b->device);
-        memlord_i_puts(r->o, " ");
-        memlord_i_put_address(r->o, b->storage);
-        if (b->tag) {
-            memlord_i_puts(r->o, " [");
-            memlord_i_put_plain(r->o, b->tag);
-            memlord_i_puts(r->o, "]");
-        }
+        memlord_i_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, memlord_i_coded(b->device),
+                       b->storage);
+        if (b->tag) memlord_i_putf(r->o, " [%s]", b->tag);
         memlord_i_text_meta(r->o, &b->meta);
-        if (b->scope) {
-            memlord_i_puts(r->o, " in ");
-            memlord_i_put_plain(r->o, b->scope);
-        }
-        if (b->site) {
-            memlord_i_puts(r->o, "  ");
-            memlord_i_put_site(r->o, b->site);
-        }
+        if (b->scope) memlord_i_putf(r->o, " in %s", b->scope);
+        if (b->site) memlord_i_puts(r->o, "  ");
+        if (b->site) memlord_i_put_site(r->o, b->site);
         memlord_i_puts(r->o, b->pending ? " (pending)\n" : "\n");
         if (parts) memlord_i_text_parts(r, b);
     }
 }
 
 /* -- TEXT, second part: scopes, snapshots, the peak, leaks -- */
-
-static void memlord_i_put_right_signed(memlord_i_out *o, int64_t bytes, size_t width) {
-    char buf[32];
-    memlord_i_out b;
-    memlord_i_out_buffer(&b, buf, sizeof buf);
-    if (bytes) memlord_i_puts(&b, bytes < 0 ? "-" : "+");
-    memlord_i_put_bytes(&b, bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes);
-    (void)memlord_i_out_end(&b, sizeof buf);
-    memlord_i_put_right(o, buf, width);
-}
-static void memlord_i_put_right_ns(memlord_i_out *o, uint64_t ns, size_t width) {
-    static const char *const units[] = {" ns", " us", " ms", " s"};
-    char buf[32];
-    memlord_i_out b;
-    size_t unit = 0;
-    uint64_t tenths = ns * 10;
-    for (; tenths >= 10000 && unit < 3; unit++) tenths = tenths / 1000 + (tenths % 1000 >= 500);
-    memlord_i_out_buffer(&b, buf, sizeof buf);
-    memlord_i_put_u64(&b, tenths / 10);
-    if (tenths % 10) memlord_i_puts(&b, ".");
-    if (tenths % 10) memlord_i_put_u64(&b, tenths % 10);
-    memlord_i_puts(&b, units[unit]);
-    (void)memlord_i_out_end(&b, sizeof buf);
-    memlord_i_put_right(o, buf, width);
-}
 
 static void memlord_i_text_scopes(memlord_i_report *r) {
     uint32_t id, shown = r->scopes < MEMLORD_I_TOP_SITES ? r->scopes : MEMLORD_I_TOP_SITES;
@@ -12843,22 +12805,16 @@ static void memlord_i_text_scopes(memlord_i_report *r) {
     for (id = 1; id <= shown; id++) {
         memlord_scope_stat s;
         memlord_i_scope_sum(r->lord, memlord_i_scope_at(r->lord, id), &r->scale, &s, NULL);
-        memlord_i_put_right_u64(r->o, s.count, 8);
-        memlord_i_put_right_signed(r->o, s.bytes.total, 14);
-        memlord_i_put_right_signed(r->o, s.count ? s.bytes.total / (int64_t)s.count : 0, 12);
-        memlord_i_put_right_bytes(r->o, s.peak, 13);
+        memlord_i_putf(r->o, "%8ju%14jd%12jd%13jo", s.count, s.bytes.total,
+                       s.count ? s.bytes.total / (int64_t)s.count : 0, s.peak);
         if (r->scoped)
-            memlord_i_put_right_bytes(r->o, r->scoped[id].bytes, 12);
+            memlord_i_putf(r->o, "%12jo", r->scoped[id].bytes);
         else
-            memlord_i_put_right(r->o, "unknown", 12);
-        memlord_i_put_right_ns(r->o, s.ns.total, 14);
-        memlord_i_put_right_ns(r->o, s.count ? s.ns.total / s.count : 0, 12);
-        memlord_i_puts(r->o, "  ");
-        memlord_i_put_plain(r->o, s.path);
-        if (s.device_ns) memlord_i_puts(r->o, ", on its device");
-        if (s.device_ns) memlord_i_put_right_ns(r->o, s.device_ns, 0);
-        if (s.running) memlord_i_puts(r->o, " (running)");
-        memlord_i_puts(r->o, "\n");
+            memlord_i_puts(r->o, "     unknown");
+        memlord_i_putf(r->o, "%14jX%12jX  %s", s.ns.total, s.count ? s.ns.total / s.count : 0,
+                       s.path);
+        if (s.device_ns) memlord_i_putf(r->o, ", on its device%jX", s.device_ns);
+        memlord_i_puts(r->o, s.running ? " (running)\n" : "\n");
     }
     if (shown < r->scopes) memlord_i_text_more(r, r->scopes - shown, " more scopes\n");
 }
@@ -12868,23 +12824,16 @@ static void memlord_i_text_snapshots(memlord_i_report *r) {
     uint32_t i, named = 0;
     const char *peak = memlord_i_report_peak_name(r);
     if (!r->snapshots) return;
-    memlord_i_puts(r->o, "\nsnapshots: ");
-    memlord_i_put_u64(r->o, r->snapshots);
     for (i = 0; i < r->snapshots; i++) named += r->snapshot[i]->name != NULL;
-    memlord_i_puts(r->o, ", checkpoints ");
-    memlord_i_put_u64(r->o, named);
-    if (peak) memlord_i_puts(r->o, ", most at ");
-    if (peak) memlord_i_put_plain(r->o, peak);
+    memlord_i_putf(r->o, "\nsnapshots: %ju, checkpoints %ju", (uint64_t)r->snapshots,
+                   (uint64_t)named);
+    if (peak) memlord_i_putf(r->o, ", most at %s", peak);
     memlord_i_puts(r->o, "\n");
     for (i = 0; i < r->snapshots && named <= 20; i++) {
         const memlord_i_snapshot *s = r->snapshot[i];
-        if (!s->name) continue;
-        memlord_i_put_right_ns(r->o, s->at, 12);
-        memlord_i_put_right_bytes(r->o, s->live, 12);
-        memlord_i_put_right_u64(r->o, s->blocks, 11);
-        memlord_i_puts(r->o, " blocks  ");
-        memlord_i_put_plain(r->o, s->name);
-        memlord_i_puts(r->o, "\n");
+        if (s->name)
+            memlord_i_putf(r->o, "%12jX%12jo%11ju blocks  %s\n", s->at, s->live, s->blocks,
+                           s->name);
     }
 }
 
@@ -12895,54 +12844,36 @@ static void memlord_i_text_holders(memlord_i_report *r, uint32_t slot) {
     if (!memlord_i_holders_get(r->lord, slot, h)) return;
     if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
     if (!(h->tags | h->sites)) return;
-    memlord_i_puts(r->o, "at the peak of ");
-    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, slot)->device);
-    memlord_i_put_labelled(r->o, ", with ", h->bytes);
-    for (i = 0; i < h->tags && i < 6; i++) {
-        memlord_i_puts(r->o, i ? ", " : ": by tag: ");
-        if (h->tag[i].tag)
-            memlord_i_put_plain(r->o, h->tag[i].tag);
-        else
-            memlord_i_puts(r->o, "(untagged)");
-        memlord_i_put_labelled(r->o, " ", h->tag[i].allocated);
-    }
+    memlord_i_putf(r->o, "at the peak of %i, with %jo", memlord_i_report_device(r, slot), h->bytes);
+    for (i = 0; i < h->tags && i < 6; i++)
+        memlord_i_putf(r->o, i ? ", %s %jo" : ": by tag: %s %jo",
+                       h->tag[i].tag ? h->tag[i].tag : "(untagged)", h->tag[i].allocated);
     for (i = 0; i < h->sites && i < 4; i++) {
         memlord_i_puts(r->o, i ? ", " : h->tags ? "; by site: " : ": by site: ");
         memlord_i_put_site(r->o, memlord_i_site_named(r->lord, h->site[i].site));
-        memlord_i_put_labelled(r->o, " ", h->site[i].live_bytes);
+        memlord_i_putf(r->o, " %jo", h->site[i].live_bytes);
     }
     memlord_i_puts(r->o, "\n");
 }
 
 static void memlord_i_text_lifetimes(memlord_i_report *r, uint32_t i) {
-    static const char *const classes[] = {" under 0.1 s", " under 1 s", " under 10 s", " longer"};
-    size_t k;
-    if (!r->lifetimes) return;
-    memlord_i_puts(r->o, "lifetimes, ");
-    memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i + 1)->device);
-    for (k = 0; k < 4; k++) {
-        memlord_i_puts(r->o, k ? ", " : ": ");
-        memlord_i_put_u64(r->o, r->lifetime[i][k]);
-        memlord_i_puts(r->o, classes[k]);
-    }
-    memlord_i_puts(r->o, "\n");
+    const uint64_t *n = r->lifetime[i];
+    if (r->lifetimes)
+        memlord_i_putf(
+            r->o, "lifetimes, %i: %ju under 0.1 s, %ju under 1 s, %ju under 10 s, %ju longer\n",
+            memlord_i_report_device(r, i + 1), n[0], n[1], n[2], n[3]);
 }
 
 /* Only after a mark: before one, everything is born since. */
 static void memlord_i_text_leaks(memlord_i_report *r) {
     size_t i;
     if (!r->mark || !r->leaks.sum.blocks) return;
-    memlord_i_puts(r->o, "\n       bytes     blocks  live and born since mark ");
-    memlord_i_put_u64(r->o, r->mark);
-    memlord_i_puts(r->o, ": ");
-    memlord_i_put_u64(r->o, r->leaks.sum.blocks);
-    memlord_i_put_labelled(r->o, " blocks, ", r->leaks.sum.bytes);
-    memlord_i_puts(r->o, "\n");
+    memlord_i_putf(r->o,
+                   "\n       bytes     blocks  live and born since mark %ju: %ju blocks, %jo\n",
+                   r->mark, r->leaks.sum.blocks, r->leaks.sum.bytes);
     for (i = 0; i < r->leaks.lines && i < 20; i++) {
         const memlord_i_leak *leak = &r->leaks.at[i];
-        memlord_i_put_right_bytes(r->o, leak->bytes, 12);
-        memlord_i_put_right_u64(r->o, leak->blocks, 11);
-        memlord_i_puts(r->o, "  ");
+        memlord_i_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
         memlord_i_put_leak(r->o, r->lord, leak);
         memlord_i_puts(r->o, "\n");
     }
@@ -12970,14 +12901,12 @@ static void memlord_i_text_self(memlord_i_report *r, const memlord_i_place_line 
     unsigned shown = 0;
     if (!line->tagged) return;
     while (shown < 6 && (tag = memlord_i_text_tag_after(r, line, tag)) != NULL) {
-        memlord_i_puts(r->o, shown++ ? ", " : " (");
-        memlord_i_put_plain(r->o, tag->stat.tag);
-        memlord_i_put_labelled(r->o, " ", tag->stat.allocated);
+        memlord_i_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", tag->stat.tag, tag->stat.allocated);
         left -= tag->stat.allocated;
     }
-    if (left) memlord_i_put_labelled(r->o, shown ? ", other tags " : " (other tags ", left);
+    if (left) memlord_i_putf(r->o, shown ? ", other tags %jo" : " (other tags %jo", left);
     if (line->self > line->tagged)
-        memlord_i_put_labelled(r->o, ", untagged ", line->self - line->tagged);
+        memlord_i_putf(r->o, ", untagged %jo", line->self - line->tagged);
     memlord_i_puts(r->o, ")");
 }
 
@@ -12985,15 +12914,14 @@ static void memlord_i_text_self(memlord_i_report *r, const memlord_i_place_line 
 static void memlord_i_text_balance(memlord_i_report *r, const memlord_i_place_line *line) {
     uint64_t used = line->sample.used;
     if (!line->sample.known) return;
-    memlord_i_put_device(r->o, line->device);
-    memlord_i_put_labelled(r->o, ": total ", line->sample.total);
-    memlord_i_put_labelled(r->o, " = free ", line->sample.total - used);
-    memlord_i_put_labelled(r->o, " + self ", line->self);
+    memlord_i_putf(r->o, "%i: total %jo = free %jo + self %jo", memlord_i_coded(line->device),
+                   line->sample.total, line->sample.total - used, line->self);
     memlord_i_text_self(r, line);
-    memlord_i_puts(r->o, used < line->self ? " - " : " + ");
-    memlord_i_puts(r->o, "unaccounted ");
-    memlord_i_put_bytes(r->o, used < line->self ? line->self - used : used - line->self);
-    memlord_i_puts(r->o, used < line->self ? " (less is in use than was recorded)\n" : "\n");
+    if (used < line->self)
+        memlord_i_putf(r->o, " - unaccounted %jo (less is in use than was recorded)\n",
+                       line->self - used);
+    else
+        memlord_i_putf(r->o, " + unaccounted %jo\n", used - line->self);
 }
 
 /* What is not a device's and is not there: without room, or no longer kept. */
@@ -13001,17 +12929,10 @@ static void memlord_i_text_lost(memlord_i_report *r) {
     const uint64_t scopes = memlord_i_lost(r->lord, MEMLORD_I_LOST_scopes);
     const uint64_t invocations = memlord_i_lost(r->lord, MEMLORD_I_LOST_scope_invocations);
     const uint64_t snapshots = memlord_i_lost(r->lord, MEMLORD_I_LOST_snapshots);
-    if (scopes) {
-        memlord_i_puts(r->o, "no room for ");
-        memlord_i_put_u64(r->o, scopes);
-        memlord_i_puts(r->o, " scopes\n");
-    }
-    if (!(invocations | snapshots)) return;
-    memlord_i_puts(r->o, "no longer kept: ");
-    memlord_i_put_u64(r->o, invocations);
-    memlord_i_puts(r->o, " invocations of scopes, ");
-    memlord_i_put_u64(r->o, snapshots);
-    memlord_i_puts(r->o, " snapshots\n");
+    if (scopes) memlord_i_putf(r->o, "no room for %ju scopes\n", scopes);
+    if (invocations | snapshots)
+        memlord_i_putf(r->o, "no longer kept: %ju invocations of scopes, %ju snapshots\n",
+                       invocations, snapshots);
 }
 
 /* The next anomaly or drop there is of a device, slot 0 of all: its name and number, *i from 0 on.
@@ -13044,10 +12965,7 @@ static MEMLORD_I_COLD void memlord_i_text_odd(memlord_i_report *r, memlord_i_out
             memlord_i_puts(o, head);
             memlord_i_put_device(o, memlord_i_odd_device(r, slot));
         }
-        memlord_i_puts(o, n++ ? ", " : " ");
-        memlord_i_puts(o, name);
-        memlord_i_puts(o, " ");
-        memlord_i_put_u64(o, v);
+        memlord_i_putf(o, n++ ? ", %s %ju" : " %s %ju", name, v);
     }
     if (n) memlord_i_puts(o, "\n");
 }
@@ -13077,19 +12995,13 @@ static MEMLORD_I_COLD void memlord_i_text(memlord_i_report *r) {
     size_t most[MEMLORD_I_LISTS], k;
     uint64_t more;
     uint32_t i;
-    memlord_i_puts(r->o, "MemLord " MEMLORD_VERSION "  pid ");
-    memlord_i_put_u64(r->o, memlord_i_pid());
-    memlord_i_puts(r->o, "  up ");
-    memlord_i_put_seconds(r->o, r->uptime);
-    memlord_i_puts(r->o, " s  its own memory ");
-    memlord_i_put_bytes(r->o, memlord_i_u64_load(&r->lord->own_bytes));
-    memlord_i_puts(r->o, ", ");
-    memlord_i_put_right_ns(r->o, memlord_i_u64_load(&r->lord->pair_ps) / 1000, 0);
-    memlord_i_puts(r->o, " a pair");
-    if (r->total.peak_error) {
-        memlord_i_puts(r->o, "  peaks low by at most ");
-        memlord_i_put_bytes(r->o, r->total.peak_error);
-    }
+    memlord_i_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", memlord_i_pid());
+    memlord_i_put_fixed(r->o, r->uptime / 100000000u, 1);
+    memlord_i_putf(r->o, " s  its own memory %jo, %jX a pair",
+                   memlord_i_u64_load(&r->lord->own_bytes),
+                   memlord_i_u64_load(&r->lord->pair_ps) / 1000);
+    if (r->total.peak_error)
+        memlord_i_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     memlord_i_puts(r->o, "\n");
     if (!r->devices) {
         memlord_i_puts(r->o, "nothing recorded\n");
@@ -13134,279 +13046,191 @@ static MEMLORD_I_COLD void memlord_i_text(memlord_i_report *r) {
 
 /* -- JSON, schema memlord/1 -- */
 
-/* "name": before a value; a comma before all but the first of an object. */
-static MEMLORD_I_COLD void memlord_i_key(memlord_i_out *o, const char *name, int first) {
-    memlord_i_puts(o, first ? "\"" : ",\"");
+/* "name": before a value. */
+static MEMLORD_I_COLD void memlord_i_key(memlord_i_out *o, const char *name) {
+    memlord_i_jsonf(o, ",'");
     memlord_i_puts(o, name);
     memlord_i_puts(o, "\":");
 }
-/* UINT64_MAX is not known. */
-static void memlord_i_json_u64(memlord_i_out *o, const char *name, uint64_t v, int first) {
-    memlord_i_key(o, name, first);
-    if (v == UINT64_MAX)
-        memlord_i_puts(o, "null");
-    else
-        memlord_i_put_u64(o, v);
-}
-static void memlord_i_json_i64(memlord_i_out *o, const char *name, int64_t v, int first) {
-    memlord_i_key(o, name, first);
-    memlord_i_put_i64(o, v);
-}
-static void memlord_i_json_text(memlord_i_out *o, const char *name, const char *text, int first) {
-    memlord_i_key(o, name, first);
-    memlord_i_put_json(o, text);
-}
-static void memlord_i_json_device(memlord_i_out *o, memlord_device d, int first) {
-    memlord_i_key(o, "device", first);
-    memlord_i_puts(o, "\"");
-    memlord_i_put_device(o, d);
-    memlord_i_puts(o, "\"");
+static void memlord_i_json_u64(memlord_i_out *o, const char *name, uint64_t v) {
+    memlord_i_key(o, name);
+    memlord_i_jsonf(o, "%ju", v);
 }
 static MEMLORD_I_COLD void memlord_i_json_stats(memlord_i_out *o, memlord_stats *s) {
     size_t i;
     memlord_i_puts(o, "{");
     for (i = 0; i < MEMLORD_I_STAT_COUNT; i++)
-        memlord_i_json_u64(o, memlord_i_stat_names[i], *memlord_i_stat_of(s, i), !i);
+        memlord_i_json_u64(o, memlord_i_stat_names[i], *memlord_i_stat_of(s, i));
     memlord_i_puts(o, "}");
 }
-static void memlord_i_json_site(memlord_i_out *o, const memlord_site *site, int first) {
-    memlord_i_key(o, "site", first);
-    if (!site) {
+static uint64_t memlord_i_site_line(const memlord_site *site) {
+    return site && site->line > 0 ? (uint64_t)site->line : 0;
+}
+static MEMLORD_I_COLD void memlord_i_json_site(memlord_i_out *o, const memlord_site *site) {
+    if (site)
+        memlord_i_jsonf(o, "{'file':%s,'function':%s,'line':%ju}", site->file, site->function,
+                        memlord_i_site_line(site));
+    else
         memlord_i_puts(o, "null");
-        return;
-    }
-    memlord_i_puts(o, "{");
-    memlord_i_json_text(o, "file", site->file, 1);
-    memlord_i_json_text(o, "function", site->function, 0);
-    memlord_i_json_u64(o, "line", site->line > 0 ? (uint64_t)site->line : 0, 0);
-    memlord_i_puts(o, "}");
 }
-
 static void memlord_i_json_flag(memlord_i_out *o, const char *name, int on) {
-    memlord_i_key(o, name, 0);
+    memlord_i_key(o, name);
     memlord_i_puts(o, on ? "true" : "false");
+}
+/* When something was, as a clock on the wall showed it. */
+static MEMLORD_I_COLD void memlord_i_json_time(memlord_i_out *o, const char *name, uint64_t wall) {
+    memlord_i_key(o, name);
+    memlord_i_puts(o, "\"");
+    memlord_i_put_time(o, wall, 0);
+    memlord_i_puts(o, "\"");
 }
 
 static void memlord_i_json_metadata(memlord_i_report *r) {
     memlord *lord = r->lord;
     uint64_t ps = memlord_i_u64_load(&lord->pair_ps);
-    memlord_i_puts(r->o, "{\"schema\":\"memlord/1\",\"version\":\"" MEMLORD_VERSION
-                         "\",\"metadata\":{");
-    memlord_i_key(r->o, "generated_at", 1);
-    memlord_i_puts(r->o, "\"");
-    memlord_i_put_time(r->o, memlord_i_wall_now(), 0);
-    memlord_i_puts(r->o, "\"");
-    memlord_i_json_u64(r->o, "pid", memlord_i_pid(), 0);
-    memlord_i_json_text(r->o, "labels", lord->labels, 0);
-    memlord_i_json_u64(r->o, "uptime_ns", r->uptime, 0);
-    memlord_i_json_u64(r->o, "own_bytes", memlord_i_u64_load(&lord->own_bytes), 0);
-    memlord_i_json_u64(r->o, "pair_ns", ps ? ps / 1000 : UINT64_MAX, 0);
-    memlord_i_json_u64(r->o, "mark", r->mark, 0);
-    memlord_i_json_u64(r->o, "num_snapshots", r->snapshots, 0);
+    size_t i;
+    memlord_i_jsonf(r->o, "{'schema':'memlord/1','version':'" MEMLORD_VERSION "','metadata':{");
+    memlord_i_json_time(r->o, "generated_at", memlord_i_wall_now());
+    memlord_i_jsonf(
+        r->o,
+        ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'pair_ns':%ju,'mark':%ju,"
+        "'num_snapshots':%ju",
+        memlord_i_pid(), lord->labels, r->uptime, memlord_i_u64_load(&lord->own_bytes),
+        ps ? ps / 1000 : UINT64_MAX, r->mark, (uint64_t)r->snapshots);
     memlord_i_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     memlord_i_json_flag(r->o, "sites_enabled",
                         (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES) != 0);
     memlord_i_json_flag(r->o, "events_enabled",
                         (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS) != 0);
-    memlord_i_puts(r->o, ",\"dropped\":{");
-#define MEMLORD_I_X(name, text)                                                               \
-    memlord_i_json_u64(r->o, #name, memlord_i_lost(lord, MEMLORD_I_LOST_##name),              \
-                       MEMLORD_I_LOST_##name == 0);
-    MEMLORD_I_LOSSES(MEMLORD_I_X)
-#undef MEMLORD_I_X
-    memlord_i_json_u64(r->o, "events", r->total.dropped_events, 0);
-    memlord_i_puts(r->o, "}}");
-}
-
-/* 0 to 1, to a thousandth; null: not known. */
-static void memlord_i_json_ratio(memlord_i_out *o, const char *name, double ratio) {
-    uint64_t thousandths;
-    memlord_i_key(o, name, 0);
-    if (!(ratio >= 0)) {
-        memlord_i_puts(o, "null");
-        return;
-    }
-    thousandths = (uint64_t)(ratio * 1000 + 0.5);
-    memlord_i_put_u64(o, thousandths / 1000);
-    memlord_i_puts(o, ".");
-    memlord_i_put_u64(o, thousandths / 100 % 10);
-    memlord_i_put_u64(o, thousandths / 10 % 10);
-    memlord_i_put_u64(o, thousandths % 10);
-}
-
-static void memlord_i_json_sizes(memlord_i_report *r, uint32_t i) {
-    uint32_t size;
-    int first = 1;
-    memlord_i_key(r->o, "sizes", 0);
-    memlord_i_puts(r->o, "[");
-    for (size = 0; size < MEMLORD_I_SIZES; size++) {
-        if (!r->sizes[i][size]) continue;
-        memlord_i_puts(r->o, first ? "{" : ",{");
-        first = 0;
-        memlord_i_json_u64(r->o, "from", size ? (uint64_t)1 << (size - 1) : 0, 1);
-        memlord_i_json_u64(r->o, "blocks", r->sizes[i][size], 0);
-        memlord_i_puts(r->o, "}");
-    }
-    memlord_i_puts(r->o, "]");
+    memlord_i_jsonf(r->o, ",'dropped':{");
+    for (i = 0; i < MEMLORD_I_LOST; i++)
+        memlord_i_json_u64(r->o, memlord_i_stat_names[MEMLORD_I_STAT_COUNT + i] + sizeof "dropped",
+                           memlord_i_lost(lord, i));
+    memlord_i_jsonf(r->o, ",'events':%ju}}", r->total.dropped_events);
 }
 
 static void memlord_i_json_lifetimes(memlord_i_report *r, uint32_t i) {
-    static const char *const classes[] = {"under_100ms", "under_1s", "under_10s", "longer"};
-    size_t k;
-    memlord_i_key(r->o, "lifetimes", 0);
-    if (!r->lifetimes) memlord_i_puts(r->o, "null");
-    for (k = 0; k < 4 && r->lifetimes; k++) {
-        if (!k) memlord_i_puts(r->o, "{");
-        memlord_i_json_u64(r->o, classes[k], r->lifetime[i][k], !k);
-        if (k == 3) memlord_i_puts(r->o, "}");
-    }
+    const uint64_t *n = r->lifetime[i];
+    if (r->lifetimes)
+        memlord_i_jsonf(r->o, "{'under_100ms':%ju,'under_1s':%ju,'under_10s':%ju,'longer':%ju}",
+                        n[0], n[1], n[2], n[3]);
+    else
+        memlord_i_puts(r->o, "null");
 }
 
 static void memlord_i_json_oom(memlord_i_report *r, uint32_t slot) {
     memlord_i_oom oom = memlord_i_oom_of(r->lord, slot);
-    memlord_i_key(r->o, "last_oom", 0);
     if (!oom.at) {
         memlord_i_puts(r->o, "null");
         return;
     }
-    memlord_i_puts(r->o, "{");
-    memlord_i_json_u64(r->o, "bytes", oom.bytes, 1);
-    memlord_i_json_u64(r->o, "live", oom.live, 0);
-    memlord_i_json_u64(r->o, "used", oom.used, 0);
-    memlord_i_json_site(r->o, oom.site, 0);
+    memlord_i_jsonf(r->o, "{'bytes':%ju,'live':%ju,'used':%ju,'site':", oom.bytes, oom.live,
+                    oom.used);
+    memlord_i_json_site(r->o, oom.site);
     memlord_i_puts(r->o, "}");
 }
 
 static void memlord_i_json_devices(memlord_i_report *r) {
-    uint32_t i;
-    memlord_i_puts(r->o, ",\n\"total\":");
+    uint32_t i, size;
+    memlord_i_jsonf(r->o, ",\n'total':");
     memlord_i_json_stats(r->o, &r->total);
-    memlord_i_puts(r->o, ",\n\"devices\":[");
+    memlord_i_jsonf(r->o, ",\n'devices':[");
     for (i = 0; i < r->devices; i++) {
         memlord_i_device *device = memlord_i_device_at(r->lord, i + 1);
-        memlord_i_puts(r->o, i ? ",\n{" : "\n{");
-        memlord_i_json_device(r->o, device->device, 1);
-        memlord_i_json_text(r->o, "label",
-                            (const char *)memlord_i_ptr_load_acquire(&device->label), 0);
-        memlord_i_json_u64(r->o, "arena", memlord_i_u64_load(&device->arena), 0);
-        memlord_i_key(r->o, "stats", 0);
+        memlord_i_jsonf(r->o, ",\n{'device':'%i','label':%s,'arena':%ju,'stats':",
+                        memlord_i_coded(device->device),
+                        (const char *)memlord_i_ptr_load_acquire(&device->label),
+                        memlord_i_u64_load(&device->arena));
         memlord_i_json_stats(r->o, &r->stat[i]);
-        memlord_i_json_ratio(r->o, "cached_ratio", memlord_cached_ratio(&r->stat[i]));
-        memlord_i_json_ratio(r->o, "fragmentation", memlord_fragmentation(&r->stat[i]));
-        memlord_i_json_sizes(r, i);
+        memlord_i_jsonf(r->o, ",'cached_ratio':%g,'fragmentation':%g,'sizes':[",
+                        memlord_cached_ratio(&r->stat[i]), memlord_fragmentation(&r->stat[i]));
+        for (size = 0; size < MEMLORD_I_SIZES; size++)
+            if (r->sizes[i][size])
+                memlord_i_jsonf(r->o, ",{'from':%ju,'blocks':%ju}",
+                                size ? (uint64_t)1 << (size - 1) : 0, r->sizes[i][size]);
+        memlord_i_jsonf(r->o, "],'lifetimes':");
         memlord_i_json_lifetimes(r, i);
+        memlord_i_jsonf(r->o, ",'last_oom':");
         memlord_i_json_oom(r, i + 1);
         memlord_i_puts(r->o, "}");
     }
     memlord_i_puts(r->o, "]");
 }
 
-/* The devices whose bytes are in a place. */
-static void memlord_i_json_members(memlord_i_report *r, const memlord_i_place_line *line) {
-    uint32_t slot, n = 0;
-    memlord_i_key(r->o, "devices", 0);
-    memlord_i_puts(r->o, "[");
-    for (slot = 1; slot <= r->devices; slot++) {
-        if (memlord_i_report_place(r, slot) != line || !memlord_i_slot_fills(r->lord, slot))
-            continue;
-        memlord_i_puts(r->o, n++ ? ",\"" : "\"");
-        memlord_i_put_device(r->o, memlord_i_device_at(r->lord, slot)->device);
-        memlord_i_puts(r->o, "\"");
-    }
-    memlord_i_puts(r->o, "]");
+static void memlord_i_json_place(memlord_i_report *r, const memlord_i_place_line *line) {
+    const memlord_capacity *s = &line->sample;
+    const uint64_t none = UINT64_MAX;
+    uint32_t slot;
+    memlord_i_jsonf(r->o,
+                    ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,"
+                    "'untagged':%ju,'unaccounted':",
+                    memlord_i_coded(line->device), s->known ? s->total : none,
+                    s->known ? s->used : none, s->known ? s->total - s->used : none, line->self,
+                    line->self > line->tagged ? line->self - line->tagged : 0);
+    if (s->known)
+        memlord_i_jsonf(r->o, "%jd", (int64_t)(s->used - line->self));
+    else
+        memlord_i_puts(r->o, "null");
+    memlord_i_jsonf(r->o, ",'devices':[");
+    for (slot = 1; slot <= r->devices; slot++) /* whose bytes are in it */
+        if (memlord_i_report_place(r, slot) == line && memlord_i_slot_fills(r->lord, slot))
+            memlord_i_jsonf(r->o, ",'%i'", memlord_i_report_device(r, slot));
+    memlord_i_jsonf(r->o, "],'process':%ju,'others':%ju,'age_ns':%ju,'limit':%ju,'held':%ju}",
+                    s->known && s->process ? s->process : none, s->known ? line->others : none,
+                    s->known ? s->age_ns : none, line->limit ? line->limit : none, line->held);
 }
 
 static void memlord_i_json_places(memlord_i_report *r) {
     size_t i;
-    memlord_i_puts(r->o, ",\n\"capacity\":[");
-    for (i = 0; i < r->places; i++) {
-        const memlord_i_place_line *line = &r->place[i];
-        int known = line->sample.known;
-        memlord_i_puts(r->o, i ? ",\n{" : "\n{");
-        memlord_i_json_device(r->o, line->device, 1);
-        memlord_i_json_u64(r->o, "total", known ? line->sample.total : UINT64_MAX, 0);
-        memlord_i_json_u64(r->o, "used", known ? line->sample.used : UINT64_MAX, 0);
-        memlord_i_json_u64(r->o, "free",
-                           known ? line->sample.total - line->sample.used : UINT64_MAX, 0);
-        memlord_i_json_u64(r->o, "self", line->self, 0);
-        memlord_i_json_u64(r->o, "untagged",
-                           line->self > line->tagged ? line->self - line->tagged : 0, 0);
-        if (known)
-            memlord_i_json_i64(r->o, "unaccounted", (int64_t)(line->sample.used - line->self), 0);
-        else
-            memlord_i_json_u64(r->o, "unaccounted", UINT64_MAX, 0);
-        memlord_i_json_members(r, line);
-        memlord_i_json_u64(r->o, "process",
-                           known && line->sample.process ? line->sample.process : UINT64_MAX, 0);
-        memlord_i_json_u64(r->o, "others", known ? line->others : UINT64_MAX, 0);
-        memlord_i_json_u64(r->o, "age_ns", known ? line->sample.age_ns : UINT64_MAX, 0);
-        memlord_i_json_u64(r->o, "limit", line->limit ? line->limit : UINT64_MAX, 0);
-        memlord_i_json_u64(r->o, "held", line->held, 0);
-        memlord_i_puts(r->o, "}");
-    }
+    memlord_i_jsonf(r->o, ",\n'capacity':[");
+    for (i = 0; i < r->places; i++) memlord_i_json_place(r, &r->place[i]);
     memlord_i_puts(r->o, "]");
 }
 
 static void memlord_i_json_accounts(memlord_i_report *r) {
     size_t i;
-    memlord_i_puts(r->o, ",\n\"accounts\":{");
-    memlord_i_json_u64(r->o, "open", r->accounts, 1);
-    memlord_i_key(r->o, "largest", 0);
-    memlord_i_puts(r->o, "[");
+    memlord_i_jsonf(r->o, ",\n'accounts':{'open':%ju,'largest':[", (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        memlord_i_puts(r->o, i ? ",\n{" : "\n{");
-        memlord_i_json_text(r->o, "name", s->name, 1);
-        memlord_i_json_device(r->o, s->device, 0);
-        memlord_i_json_u64(r->o, "bytes", s->bytes, 0);
-        memlord_i_json_u64(r->o, "peak", s->peak, 0);
-        memlord_i_json_u64(r->o, "limit", s->limit ? s->limit : UINT64_MAX, 0);
-        memlord_i_json_u64(r->o, "refused", s->refused, 0);
-        memlord_i_puts(r->o, "}");
+        memlord_i_jsonf(r->o,
+                        ",\n{'name':%s,'device':'%i','bytes':%ju,'peak':%ju,'limit':%ju,"
+                        "'refused':%ju}",
+                        s->name, memlord_i_coded(s->device), s->bytes, s->peak,
+                        s->limit ? s->limit : UINT64_MAX, s->refused);
     }
     memlord_i_puts(r->o, "]}");
 }
 
 static void memlord_i_json_tags(memlord_i_report *r) {
-    size_t i;
-    memlord_i_puts(r->o, ",\n\"tags\":[");
+    uint32_t i;
+    memlord_i_jsonf(r->o, ",\n'tags':[");
     for (i = 1; i <= r->tags; i++) {
         memlord_tag_stat s;
-        memlord_i_row *row = memlord_i_row_at(r->lord, MEMLORD_I_TAG, (uint32_t)i);
-        memlord_i_tag_stat(r->lord, (uint32_t)i, &s);
-        memlord_i_puts(r->o, i > 1 ? ",\n{" : "\n{");
-        memlord_i_json_text(r->o, "tag", s.tag, 1);
-        memlord_i_json_device(r->o, memlord_i_device_at(r->lord, row->slot)->device, 0);
-        memlord_i_json_u64(r->o, "allocated", s.allocated, 0);
-        memlord_i_json_u64(r->o, "peak", s.peak, 0);
-        memlord_i_json_u64(r->o, "blocks", s.blocks, 0);
-        memlord_i_json_u64(r->o, "expected", s.expected, 0);
-        memlord_i_key(r->o, "variance", 0);
-        memlord_i_put_i64(r->o, s.variance);
-        memlord_i_puts(r->o, "}");
+        memlord_i_tag_stat(r->lord, i, &s);
+        memlord_i_jsonf(
+            r->o,
+            ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'blocks':%ju,"
+            "'expected':%ju,'variance':%jd}",
+            s.tag, memlord_i_report_device(r, memlord_i_row_at(r->lord, MEMLORD_I_TAG, i)->slot),
+            s.allocated, s.peak, s.blocks, s.expected, s.variance);
     }
     memlord_i_puts(r->o, "]");
 }
 
 static void memlord_i_json_sites(memlord_i_report *r) {
     uint32_t i, rows = memlord_i_rows(r->lord, MEMLORD_I_SITE);
-    int first = 1;
-    memlord_i_puts(r->o, ",\n\"sites\":[");
+    memlord_i_jsonf(r->o, ",\n'sites':[");
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         memlord_i_site_stat(r->lord, i, &s);
         if (!(s.alloc_bytes | s.free_bytes | s.allocs | s.frees | s.live_bytes)) continue;
-        memlord_i_puts(r->o, first ? "\n{" : ",\n{");
-        first = 0;
-        memlord_i_json_site(r->o, s.site, 1);
-        memlord_i_json_device(r->o, s.device, 0);
-        memlord_i_json_u64(r->o, "alloc_bytes", s.alloc_bytes, 0);
-        memlord_i_json_u64(r->o, "free_bytes", s.free_bytes, 0);
-        memlord_i_json_u64(r->o, "allocs", s.allocs, 0);
-        memlord_i_json_u64(r->o, "frees", s.frees, 0);
-        memlord_i_json_u64(r->o, "live_bytes", s.live_bytes, 0);
-        memlord_i_json_u64(r->o, "peak_bytes", s.peak_bytes, 0);
-        memlord_i_puts(r->o, "}");
+        memlord_i_jsonf(r->o, ",\n{'site':");
+        memlord_i_json_site(r->o, s.site);
+        memlord_i_jsonf(r->o,
+                        ",'device':'%i','alloc_bytes':%ju,'free_bytes':%ju,'allocs':%ju,"
+                        "'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju}",
+                        memlord_i_coded(s.device), s.alloc_bytes, s.free_bytes, s.allocs, s.frees,
+                        s.live_bytes, s.peak_bytes);
     }
     memlord_i_puts(r->o, "]");
 }
@@ -13414,127 +13238,85 @@ static void memlord_i_json_sites(memlord_i_report *r) {
 /* -- JSON: scopes -- */
 
 /* "name_mb":1.00,"name_bytes":1048576: MiB for people and older readers, bytes for the truth. */
-static MEMLORD_I_COLD void memlord_i_json_mb(memlord_i_out *o, const char *name, int64_t bytes,
-                                             int first) {
-    uint64_t size = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, part;
-    part = ((size & 0xfffffu) * 100 + 0x80000u) >> 20;
-    memlord_i_puts(o, first ? "\"" : ",\"");
+static MEMLORD_I_COLD void memlord_i_json_mb(memlord_i_out *o, const char *name, int64_t bytes) {
+    uint64_t size = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes;
+    memlord_i_jsonf(o, ",'");
     memlord_i_puts(o, name);
-    memlord_i_puts(o, "_mb\":");
-    if (bytes < 0) memlord_i_puts(o, "-");
-    memlord_i_put_u64(o, (size >> 20) + part / 100);
-    memlord_i_puts(o, ".");
-    memlord_i_put_two(o, part % 100);
-    memlord_i_puts(o, ",\"");
+    memlord_i_jsonf(o, bytes < 0 ? "_mb':-" : "_mb':");
+    memlord_i_put_fixed(o, (size >> 20) * 100 + (((size & 0xfffffu) * 100 + 0x80000u) >> 20), 2);
+    memlord_i_jsonf(o, ",'");
     memlord_i_puts(o, name);
-    memlord_i_puts(o, "_bytes\":");
-    memlord_i_put_i64(o, bytes);
-}
-/* When something was, as a clock on the wall showed it. */
-static void memlord_i_json_instant(memlord_i_report *r, const char *name, uint64_t ns, int first) {
-    memlord_i_key(r->o, name, first);
-    memlord_i_puts(r->o, "\"");
-    memlord_i_put_time(r->o, r->lord->started_wall + ns, 0);
-    memlord_i_puts(r->o, "\"");
+    memlord_i_jsonf(o, "_bytes':%jd", bytes);
 }
 static void memlord_i_json_four(memlord_i_out *o, const char *name, int64_t total, int64_t avg,
                                 int64_t min, int64_t max) {
-    memlord_i_key(o, name, 0);
-    memlord_i_puts(o, "{");
-    memlord_i_json_i64(o, "total", total, 1);
-    memlord_i_json_i64(o, "avg", avg, 0);
-    memlord_i_json_i64(o, "min", min, 0);
-    memlord_i_json_i64(o, "max", max, 0);
-    memlord_i_puts(o, "}");
+    memlord_i_key(o, name);
+    memlord_i_jsonf(o, "{'total':%jd,'avg':%jd,'min':%jd,'max':%jd}", total, avg, min, max);
 }
 
 /* Calls fn for each invocation of a scope that is remembered; by stint, oldest first. */
 typedef void (*memlord_i_effort_fn)(memlord_i_report *r, const memlord_i_effort *v,
-                                    uint32_t thread, int first);
+                                    uint32_t thread);
 static void memlord_i_report_efforts(memlord_i_report *r, const memlord_i_scope *scope,
                                      memlord_i_effort_fn fn) {
-    const memlord_i_stint *s =
-        (const memlord_i_stint *)memlord_i_ptr_load_acquire(&scope->stints);
-    int first = 1;
+    const memlord_i_stint *s = (const memlord_i_stint *)memlord_i_ptr_load_acquire(&scope->stints);
     for (; s; s = s->next) {
         size_t i, n = memlord_i_stint_read(r->lord, s, r->effort);
-        for (i = 0; i < n; i++, first = 0) fn(r, &r->effort[i], s->thread / 2 - 1, first);
+        for (i = 0; i < n; i++) fn(r, &r->effort[i], s->thread / 2 - 1);
     }
 }
 
 /* [start_ns,duration_ns,thread,delta_bytes,delta_blocks,pre_bytes,post_bytes,peak_bytes,shapes] */
 static MEMLORD_I_COLD void memlord_i_json_invocation(memlord_i_report *r, const memlord_i_effort *v,
-                                      uint32_t thread, int first) {
-    const int64_t numbers[] = {(int64_t)memlord_i_since_ns(&r->scale, v->start),
-                               (int64_t)memlord_i_span_ns(&r->scale, v->stamps),
-                               (int64_t)thread, (int64_t)v->bytes, (int64_t)v->blocks,
-                               (int64_t)v->before, (int64_t)v->after, (int64_t)v->peak};
-    size_t i;
-    memlord_i_puts(r->o, first ? "\n" : ",\n");
-    for (i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        memlord_i_puts(r->o, i ? "," : "[");
-        memlord_i_put_i64(r->o, numbers[i]);
-    }
-    memlord_i_puts(r->o, ",");
-    memlord_i_put_json(r->o, v->shapes);
-    memlord_i_puts(r->o, "]");
+                                                     uint32_t thread) {
+    memlord_i_jsonf(r->o, ",\n[%jd,%jd,%ju,%jd,%jd,%jd,%jd,%jd,%s]",
+                    (int64_t)memlord_i_since_ns(&r->scale, v->start),
+                    (int64_t)memlord_i_span_ns(&r->scale, v->stamps), (uint64_t)thread,
+                    (int64_t)v->bytes, (int64_t)v->blocks, (int64_t)v->before, (int64_t)v->after,
+                    (int64_t)v->peak, v->shapes);
 }
 static MEMLORD_I_COLD void memlord_i_json_operation(memlord_i_report *r, const memlord_i_effort *v,
-                                     uint32_t thread, int first) {
+                                                    uint32_t thread) {
     (void)thread;
-    memlord_i_puts(r->o, first ? "\n{" : ",\n{");
-    memlord_i_json_mb(r->o, "memory_delta", (int64_t)v->bytes, 1);
-    memlord_i_json_i64(r->o, "tensor_delta", (int64_t)v->blocks, 0);
-    memlord_i_json_mb(r->o, "pre_total", (int64_t)v->before, 0);
-    memlord_i_json_mb(r->o, "post_total", (int64_t)v->after, 0);
-    memlord_i_json_instant(r, "timestamp", memlord_i_since_ns(&r->scale, v->start), 0);
-    memlord_i_puts(r->o, "}");
-}
-
-static void memlord_i_json_scope_devices(memlord_i_report *r, const uint64_t *devices) {
-    uint32_t i;
-    int first = 1;
-    memlord_i_key(r->o, "devices", 0);
-    memlord_i_puts(r->o, "{");
-    for (i = 1; i <= r->devices; i++) {
-        if (!devices[i]) continue;
-        memlord_i_puts(r->o, first ? "\"" : ",\"");
-        first = 0;
-        memlord_i_put_device(r->o, memlord_i_device_at(r->lord, i)->device);
-        memlord_i_puts(r->o, "\":");
-        memlord_i_put_i64(r->o, (int64_t)devices[i]);
-    }
+    memlord_i_jsonf(r->o, ",\n{");
+    memlord_i_json_mb(r->o, "memory_delta", (int64_t)v->bytes);
+    memlord_i_jsonf(r->o, ",'tensor_delta':%jd", (int64_t)v->blocks);
+    memlord_i_json_mb(r->o, "pre_total", (int64_t)v->before);
+    memlord_i_json_mb(r->o, "post_total", (int64_t)v->after);
+    memlord_i_json_time(r->o, "timestamp",
+                        r->lord->started_wall + memlord_i_since_ns(&r->scale, v->start));
     memlord_i_puts(r->o, "}");
 }
 
 static void memlord_i_json_scope(memlord_i_report *r, uint32_t id) {
     const memlord_i_scope *scope = memlord_i_scope_at(r->lord, id);
     memlord_scope_stat s;
+    uint32_t slot;
     int64_t n;
     memset(r->deltas, 0, sizeof r->deltas);
     memlord_i_scope_sum(r->lord, scope, &r->scale, &s, r->deltas);
     n = s.count ? (int64_t)s.count : 1;
-    memlord_i_puts(r->o, id > 1 ? ",\n{" : "\n{");
-    memlord_i_json_u64(r->o, "id", id, 1);
-    memlord_i_json_u64(r->o, "parent", s.parent, 0);
-    memlord_i_json_text(r->o, "name", s.name, 0);
-    memlord_i_json_text(r->o, "path", s.path, 0);
-    memlord_i_json_site(r->o, s.site, 0);
-    memlord_i_json_u64(r->o, "count", s.count, 0);
+    memlord_i_jsonf(r->o, ",\n{'id':%ju,'parent':%ju,'name':%s,'path':%s,'site':", (uint64_t)id,
+                    s.parent, s.name, s.path);
+    memlord_i_json_site(r->o, s.site);
+    memlord_i_json_u64(r->o, "count", s.count);
     memlord_i_json_four(r->o, "delta_bytes", s.bytes.total, s.bytes.total / n, s.bytes.min,
                         s.bytes.max);
     memlord_i_json_four(r->o, "delta_blocks", s.blocks.total, s.blocks.total / n, s.blocks.min,
                         s.blocks.max);
-    memlord_i_json_u64(r->o, "peak_bytes", s.peak, 0);
+    memlord_i_json_u64(r->o, "peak_bytes", s.peak);
     memlord_i_json_four(r->o, "time_ns", (int64_t)s.ns.total, (int64_t)s.ns.total / n,
                         (int64_t)s.ns.min, (int64_t)s.ns.max);
-    memlord_i_json_u64(r->o, "device_time_ns", s.device_ns, 0);
-    memlord_i_json_u64(r->o, "live_bytes", r->scoped ? r->scoped[id].bytes : UINT64_MAX, 0);
-    memlord_i_json_u64(r->o, "live_blocks", r->scoped ? r->scoped[id].blocks : UINT64_MAX, 0);
-    memlord_i_json_u64(r->o, "running", s.running, 0);
-    memlord_i_json_scope_devices(r, r->deltas);
-    memlord_i_key(r->o, "invocations", 0);
-    memlord_i_puts(r->o, "[");
+    memlord_i_jsonf(r->o,
+                    ",'device_time_ns':%ju,'live_bytes':%ju,'live_blocks':%ju,'running':%ju,"
+                    "'devices':{",
+                    s.device_ns, r->scoped ? r->scoped[id].bytes : UINT64_MAX,
+                    r->scoped ? r->scoped[id].blocks : UINT64_MAX, s.running);
+    for (slot = 1; slot <= r->devices; slot++)
+        if (r->deltas[slot])
+            memlord_i_jsonf(r->o, ",'%i':%jd", memlord_i_report_device(r, slot),
+                            (int64_t)r->deltas[slot]);
+    memlord_i_jsonf(r->o, "},'invocations':[");
     memlord_i_report_efforts(r, scope, memlord_i_json_invocation);
     memlord_i_puts(r->o, "]}");
 }
@@ -13542,28 +13324,23 @@ static void memlord_i_json_scope(memlord_i_report *r, uint32_t id) {
 /* The scopes; then the same once more by the keys that readers of older profiles know. */
 static void memlord_i_json_scopes(memlord_i_report *r) {
     uint32_t id;
-    memlord_i_puts(r->o, ",\n\"scopes\":[");
+    memlord_i_jsonf(r->o, ",\n'scopes':[");
     for (id = 1; id <= r->scopes; id++) memlord_i_json_scope(r, id);
-    memlord_i_puts(r->o, "],\n\"operation_allocations\":{");
+    memlord_i_jsonf(r->o, "],\n'operation_allocations':{");
     for (id = 1; id <= r->scopes; id++) {
-        memlord_i_puts(r->o, id > 1 ? ",\n" : "\n");
-        memlord_i_put_json(r->o, memlord_i_scope_at(r->lord, id)->path);
-        memlord_i_puts(r->o, ":[");
-        memlord_i_report_efforts(r, memlord_i_scope_at(r->lord, id), memlord_i_json_operation);
+        const memlord_i_scope *scope = memlord_i_scope_at(r->lord, id);
+        memlord_i_jsonf(r->o, ",\n%s:[", scope->path);
+        memlord_i_report_efforts(r, scope, memlord_i_json_operation);
         memlord_i_puts(r->o, "]");
     }
-    memlord_i_puts(r->o, "},\n\"operation_summary\":{");
+    memlord_i_jsonf(r->o, "},\n'operation_summary':{");
     for (id = 1; id <= r->scopes; id++) {
         memlord_scope_stat s;
         memlord_i_scope_sum(r->lord, memlord_i_scope_at(r->lord, id), &r->scale, &s, NULL);
-        memlord_i_puts(r->o, id > 1 ? ",\n" : "\n");
-        memlord_i_put_json(r->o, s.path);
-        memlord_i_puts(r->o, ":{");
-        memlord_i_json_u64(r->o, "invocation_count", s.count, 1);
-        memlord_i_json_mb(r->o, "total_memory_delta", s.bytes.total, 0);
-        memlord_i_json_mb(r->o, "avg_memory_delta",
-                          s.count ? s.bytes.total / (int64_t)s.count : 0, 0);
-        memlord_i_json_mb(r->o, "max_memory_delta", s.bytes.max, 0);
+        memlord_i_jsonf(r->o, ",\n%s:{'invocation_count':%ju", s.path, s.count);
+        memlord_i_json_mb(r->o, "total_memory_delta", s.bytes.total);
+        memlord_i_json_mb(r->o, "avg_memory_delta", s.count ? s.bytes.total / (int64_t)s.count : 0);
+        memlord_i_json_mb(r->o, "max_memory_delta", s.bytes.max);
         memlord_i_puts(r->o, "}");
     }
     memlord_i_puts(r->o, "}");
@@ -13571,94 +13348,68 @@ static void memlord_i_json_scopes(memlord_i_report *r) {
 
 /* -- JSON: snapshots -- */
 
-static void memlord_i_json_shape(memlord_i_out *o, const memlord_meta *meta) {
-    uint32_t i;
-    memlord_i_key(o, "shape", 0);
-    for (i = 0; i < meta->rank; i++) {
-        memlord_i_puts(o, i ? "," : "[");
-        memlord_i_put_i64(o, meta->shape[i]);
-    }
-    memlord_i_puts(o, meta->rank ? "]" : "[]");
+static MEMLORD_I_COLD void memlord_i_json_shape(memlord_i_out *o, const memlord_meta *meta) {
+    memlord_i_key(o, "shape");
+    memlord_i_put_shape(o, meta, ",");
+    if (!meta->rank) memlord_i_puts(o, "[]");
 }
 
 static void memlord_i_json_tensors(memlord_i_report *r, const memlord_i_snapshot *s,
                                    memlord_device d) {
     size_t i;
-    int first = 1;
-    memlord_i_key(r->o, "tensors", 0);
-    memlord_i_puts(r->o, "[");
     for (i = 0; i < s->tops; i++) {
         const memlord_block_info *b = &memlord_i_snapshot_top(s)[i];
         if (b->device.type != d.type || b->device.index != d.index) continue;
-        memlord_i_puts(r->o, first ? "{" : ",{");
-        first = 0;
-        memlord_i_json_mb(r->o, "size", (int64_t)b->bytes, 1);
+        memlord_i_jsonf(r->o, ",{");
+        memlord_i_json_mb(r->o, "size", (int64_t)b->bytes);
         memlord_i_json_shape(r->o, &b->meta);
-        memlord_i_json_text(r->o, "dtype", b->meta.dtype, 0);
-        memlord_i_json_device(r->o, d, 0);
-        memlord_i_json_text(r->o, "name", b->meta.name, 0);
-        memlord_i_json_text(r->o, "tag", b->tag, 0);
-        memlord_i_json_text(r->o, "operation", b->scope, 0);
-        memlord_i_puts(r->o, ",\"requires_grad\":null}");
+        memlord_i_jsonf(r->o,
+                        ",'dtype':%s,'device':'%i','name':%s,'tag':%s,'operation':%s,"
+                        "'requires_grad':null}",
+                        b->meta.dtype, memlord_i_coded(d), b->meta.name, b->tag, b->scope);
     }
-    memlord_i_puts(r->o, "]");
 }
 
 static void memlord_i_json_snapshot(memlord_i_report *r, const memlord_i_snapshot *s) {
     uint32_t i;
-    memlord_i_json_instant(r, "timestamp", s->at, 1);
-    memlord_i_json_u64(r->o, "time_ns", s->at, 0);
-    memlord_i_json_text(r->o, "checkpoint_name", s->name, 0);
-    memlord_i_json_mb(r->o, "total", (int64_t)s->live, 0);
-    memlord_i_json_u64(r->o, "tensor_count", s->blocks, 0);
-    memlord_i_key(r->o, "device_breakdown", 0);
-    memlord_i_puts(r->o, "{");
+    memlord_i_jsonf(r->o, ",\n{");
+    memlord_i_json_time(r->o, "timestamp", r->lord->started_wall + s->at);
+    memlord_i_jsonf(r->o, ",'time_ns':%ju,'checkpoint_name':%s", s->at, s->name);
+    memlord_i_json_mb(r->o, "total", (int64_t)s->live);
+    memlord_i_jsonf(r->o, ",'tensor_count':%ju,'device_breakdown':{", s->blocks);
     for (i = 0; i < s->devices; i++) {
         const memlord_i_held *held = &memlord_i_snapshot_held(s)[i];
         memlord_device d = memlord_i_device_at(r->lord, i + 1)->device;
-        memlord_i_puts(r->o, i ? ",\n\"" : "\n\"");
-        memlord_i_put_device(r->o, d);
-        memlord_i_puts(r->o, "\":{");
-        memlord_i_json_mb(r->o, "total", (int64_t)held->live, 1);
-        memlord_i_json_u64(r->o, "pending_bytes", held->pending, 0);
-        memlord_i_json_u64(r->o, "reserved_bytes", held->reserved, 0);
-        memlord_i_json_u64(r->o, "peak_bytes", held->peak, 0);
-        memlord_i_json_u64(r->o, "count", held->blocks, 0);
+        memlord_i_jsonf(r->o, ",\n'%i':{", memlord_i_coded(d));
+        memlord_i_json_mb(r->o, "total", (int64_t)held->live);
+        memlord_i_jsonf(r->o,
+                        ",'pending_bytes':%ju,'reserved_bytes':%ju,'peak_bytes':%ju,'count':%ju,"
+                        "'tensors':[",
+                        held->pending, held->reserved, held->peak, held->blocks);
         memlord_i_json_tensors(r, s, d);
-        memlord_i_puts(r->o, "}");
+        memlord_i_puts(r->o, "]}");
     }
-    memlord_i_puts(r->o, "}");
+    memlord_i_puts(r->o, "}}");
 }
 
 static void memlord_i_json_snapshots(memlord_i_report *r) {
     uint32_t i;
-    memlord_i_puts(r->o, ",\n\"snapshots\":[");
-    for (i = 0; i < r->snapshots; i++) {
-        memlord_i_puts(r->o, i ? ",\n{" : "\n{");
-        memlord_i_json_snapshot(r, r->snapshot[i]);
-        memlord_i_puts(r->o, "}");
-    }
+    memlord_i_jsonf(r->o, ",\n'snapshots':[");
+    for (i = 0; i < r->snapshots; i++) memlord_i_json_snapshot(r, r->snapshot[i]);
     memlord_i_puts(r->o, "]");
 }
 
 /* What the report says in a line: the peak of all snapshots, and the end. */
 static void memlord_i_json_summary(memlord_i_report *r) {
     uint32_t i;
-    int first = 1;
-    memlord_i_puts(r->o, ",\n\"summary\":{");
-    memlord_i_json_u64(r->o, "num_snapshots", r->snapshots, 1);
-    memlord_i_key(r->o, "checkpoints", 0);
-    memlord_i_puts(r->o, "[");
-    for (i = 0; i < r->snapshots; i++) {
-        if (!r->snapshot[i]->name) continue;
-        memlord_i_puts(r->o, first ? "" : ",");
-        first = 0;
-        memlord_i_put_json(r->o, r->snapshot[i]->name);
-    }
+    memlord_i_jsonf(r->o, ",\n'summary':{'num_snapshots':%ju,'checkpoints':[",
+                    (uint64_t)r->snapshots);
+    for (i = 0; i < r->snapshots; i++)
+        if (r->snapshot[i]->name) memlord_i_jsonf(r->o, ",%s", r->snapshot[i]->name);
     memlord_i_puts(r->o, "]");
-    memlord_i_json_mb(r->o, "peak_memory", (int64_t)r->total.peak, 0);
-    memlord_i_json_text(r->o, "peak_memory_checkpoint", memlord_i_report_peak_name(r), 0);
-    memlord_i_json_mb(r->o, "final_memory", (int64_t)r->total.allocated, 0);
+    memlord_i_json_mb(r->o, "peak_memory", (int64_t)r->total.peak);
+    memlord_i_jsonf(r->o, ",'peak_memory_checkpoint':%s", memlord_i_report_peak_name(r));
+    memlord_i_json_mb(r->o, "final_memory", (int64_t)r->total.allocated);
     memlord_i_puts(r->o, "}");
 }
 
@@ -13667,32 +13418,19 @@ static void memlord_i_json_summary(memlord_i_report *r) {
 static void memlord_i_json_holders(memlord_i_report *r) {
     uint32_t i;
     size_t k;
-    int first = 1;
     memlord_i_holders *h = &r->holders;
-    memlord_i_puts(r->o, ",\n\"peak_holders\":[");
+    memlord_i_jsonf(r->o, ",\n'peak_holders':[");
     for (i = 1; i <= r->devices; i++) {
         if (!memlord_i_holders_get(r->lord, i, h)) continue;
-        memlord_i_puts(r->o, first ? "\n{" : ",\n{");
-        first = 0;
-        memlord_i_json_device(r->o, memlord_i_device_at(r->lord, i)->device, 1);
-        memlord_i_json_u64(r->o, "bytes", h->bytes, 0);
-        memlord_i_json_u64(r->o, "time_ns", h->at, 0);
-        memlord_i_key(r->o, "tags", 0);
-        memlord_i_puts(r->o, "[");
-        for (k = 0; k < h->tags; k++) {
-            memlord_i_puts(r->o, k ? ",{" : "{");
-            memlord_i_json_text(r->o, "tag", h->tag[k].tag, 1);
-            memlord_i_json_u64(r->o, "bytes", h->tag[k].allocated, 0);
-            memlord_i_puts(r->o, "}");
-        }
-        memlord_i_puts(r->o, "]");
-        memlord_i_key(r->o, "sites", 0);
-        memlord_i_puts(r->o, "[");
+        memlord_i_jsonf(r->o, ",\n{'device':'%i','bytes':%ju,'time_ns':%ju,'tags':[",
+                        memlord_i_report_device(r, i), h->bytes, h->at);
+        for (k = 0; k < h->tags; k++)
+            memlord_i_jsonf(r->o, ",{'tag':%s,'bytes':%ju}", h->tag[k].tag, h->tag[k].allocated);
+        memlord_i_jsonf(r->o, "],'sites':[");
         for (k = 0; k < h->sites; k++) {
-            memlord_i_puts(r->o, k ? ",{" : "{");
-            memlord_i_json_site(r->o, memlord_i_site_named(r->lord, h->site[k].site), 1);
-            memlord_i_json_u64(r->o, "bytes", h->site[k].live_bytes, 0);
-            memlord_i_puts(r->o, "}");
+            memlord_i_jsonf(r->o, ",{'site':");
+            memlord_i_json_site(r->o, memlord_i_site_named(r->lord, h->site[k].site));
+            memlord_i_jsonf(r->o, ",'bytes':%ju}", h->site[k].live_bytes);
         }
         memlord_i_puts(r->o, "]}");
     }
@@ -13701,24 +13439,16 @@ static void memlord_i_json_holders(memlord_i_report *r) {
 
 static void memlord_i_json_leaks(memlord_i_report *r) {
     size_t i;
-    memlord_i_puts(r->o, ",\n\"leaks\":{");
-    memlord_i_json_u64(r->o, "since_mark", r->mark, 1);
-    memlord_i_json_u64(r->o, "count", r->leaks.sum.blocks, 0);
-    memlord_i_json_u64(r->o, "bytes", r->leaks.sum.bytes, 0);
-    memlord_i_key(r->o, "by_site", 0);
-    memlord_i_puts(r->o, "[");
+    memlord_i_jsonf(r->o, ",\n'leaks':{'since_mark':%ju,'count':%ju,'bytes':%ju,'by_site':[",
+                    r->mark, r->leaks.sum.blocks, r->leaks.sum.bytes);
     for (i = 0; i < r->leaks.lines; i++) {
         const memlord_i_leak *leak = &r->leaks.at[i];
-        memlord_i_puts(r->o, i ? ",\n{" : "\n{");
-        memlord_i_json_site(r->o, memlord_i_leak_site(r->lord, leak), 1);
-        memlord_i_json_text(r->o, "tag", memlord_i_leak_tag(r->lord, leak), 0);
-        memlord_i_json_text(r->o, "scope",
-                            leak->scope ? memlord_i_scope_at(r->lord, leak->scope)->path : NULL,
-                            0);
-        memlord_i_json_device(r->o, memlord_i_device_at(r->lord, leak->slot)->device, 0);
-        memlord_i_json_u64(r->o, "count", leak->blocks, 0);
-        memlord_i_json_u64(r->o, "bytes", leak->bytes, 0);
-        memlord_i_puts(r->o, "}");
+        memlord_i_jsonf(r->o, ",\n{'site':");
+        memlord_i_json_site(r->o, memlord_i_leak_site(r->lord, leak));
+        memlord_i_jsonf(r->o, ",'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
+                        memlord_i_leak_tag(r->lord, leak),
+                        leak->scope ? memlord_i_scope_at(r->lord, leak->scope)->path : NULL,
+                        memlord_i_report_device(r, leak->slot), leak->blocks, leak->bytes);
     }
     memlord_i_puts(r->o, "]}");
 }
@@ -13726,28 +13456,20 @@ static void memlord_i_json_leaks(memlord_i_report *r) {
 static void memlord_i_json_moves(memlord_i_report *r) {
     const memlord_i_route *route =
         (const memlord_i_route *)memlord_i_ptr_load_acquire(&r->lord->routes);
-    int first = 1;
-    memlord_i_puts(r->o, ",\n\"moves\":[");
-    for (; route; route = route->next) {
-        if (!memlord_i_u64_load(&route->moves)) continue;
-        memlord_i_puts(r->o, first ? "{\"from\":\"" : ",{\"from\":\"");
-        first = 0;
-        memlord_i_put_device(r->o, memlord_i_device_at(r->lord, route->from)->device);
-        memlord_i_puts(r->o, "\",\"to\":\"");
-        memlord_i_put_device(r->o, memlord_i_device_at(r->lord, route->to)->device);
-        memlord_i_puts(r->o, "\"");
-        memlord_i_json_u64(r->o, "count", memlord_i_u64_load(&route->moves), 0);
-        memlord_i_json_u64(r->o, "bytes", memlord_i_u64_load(&route->bytes), 0);
-        memlord_i_puts(r->o, "}");
-    }
+    memlord_i_jsonf(r->o, ",\n'moves':[");
+    for (; route; route = route->next)
+        if (memlord_i_u64_load(&route->moves))
+            memlord_i_jsonf(r->o, ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju}",
+                            memlord_i_report_device(r, route->from),
+                            memlord_i_report_device(r, route->to),
+                            memlord_i_u64_load(&route->moves), memlord_i_u64_load(&route->bytes));
     memlord_i_puts(r->o, "]");
 }
 
 static void memlord_i_json_threads(memlord_i_report *r) {
     const memlord_i_thread *t =
         (const memlord_i_thread *)memlord_i_ptr_load_acquire(&r->lord->threads);
-    int first = 1;
-    memlord_i_puts(r->o, ",\n\"threads\":[");
+    memlord_i_jsonf(r->o, ",\n'threads':[");
     for (; t; t = (const memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
         uint64_t allocs = 0, frees = 0, in = 0, out = 0;
         uint32_t i;
@@ -13759,15 +13481,11 @@ static void memlord_i_json_threads(memlord_i_report *r) {
             out += memlord_i_u64_load(&cell->out);
             in += memlord_i_u64_load(&cell->level) + memlord_i_u64_load(&cell->out);
         }
-        if (!(allocs | frees | in | out)) continue;
-        memlord_i_puts(r->o, first ? "{" : ",{");
-        first = 0;
-        memlord_i_json_u64(r->o, "id", t->id / 2 - 1, 1);
-        memlord_i_json_u64(r->o, "allocs", allocs, 0);
-        memlord_i_json_u64(r->o, "frees", frees, 0);
-        memlord_i_json_u64(r->o, "bytes_allocated", in, 0);
-        memlord_i_json_u64(r->o, "bytes_freed", out, 0);
-        memlord_i_puts(r->o, "}");
+        if (allocs | frees | in | out)
+            memlord_i_jsonf(r->o,
+                            ",{'id':%ju,'allocs':%ju,'frees':%ju,'bytes_allocated':%ju,"
+                            "'bytes_freed':%ju}",
+                            (uint64_t)t->id / 2 - 1, allocs, frees, in, out);
     }
     memlord_i_puts(r->o, "]");
 }
@@ -13776,54 +13494,38 @@ static void memlord_i_json_threads(memlord_i_report *r) {
 
 static void memlord_i_json_strings(memlord_i_report *r) {
     uint32_t i;
-    memlord_i_puts(r->o, ",\n\"strings\":[\"\"");
+    memlord_i_jsonf(r->o, ",\n'strings':[''");
     for (i = 1; i <= r->site_rows; i++) {
         char text[512];
         memlord_i_out o;
         memlord_i_out_buffer(&o, text, sizeof text);
         memlord_i_put_site(&o, memlord_i_row_site(r->lord, i));
         (void)memlord_i_out_end(&o, sizeof text);
-        memlord_i_puts(r->o, ",\n");
-        memlord_i_put_json(r->o, text);
+        memlord_i_jsonf(r->o, ",\n%s", text);
     }
-    for (i = 1; i <= r->tags; i++) {
-        const void *tag = memlord_i_row_at(r->lord, MEMLORD_I_TAG, i)->subject;
-        memlord_i_puts(r->o, ",\n");
-        memlord_i_put_json(r->o, (const char *)tag);
-    }
+    for (i = 1; i <= r->tags; i++)
+        memlord_i_jsonf(r->o, ",\n%s",
+                        (const char *)memlord_i_row_at(r->lord, MEMLORD_I_TAG, i)->subject);
     memlord_i_puts(r->o, "]");
 }
 
-static void memlord_i_json_event(memlord_i_report *r, const memlord_i_read *e, int first) {
+static void memlord_i_json_event(memlord_i_report *r, const memlord_i_read *e) {
     uint64_t site = e->where & MEMLORD_I_SITE_ROWS_MAX;
     uint64_t tag = e->where >> 20 & MEMLORD_I_TAG_ROWS_MAX;
-    int named = MEMLORD_I_NOTE_KIND(e->what) == MEMLORD_EVENT_CHECKPOINT;
-    memlord_i_puts(r->o, first ? "\n[" : ",\n[");
-    memlord_i_put_u64(r->o, memlord_i_since_ns(&r->scale, e->stamp));
-    memlord_i_puts(r->o, ",");
-    memlord_i_put_u64(r->o, MEMLORD_I_NOTE_KIND(e->what));
-    memlord_i_puts(r->o, ",");
-    memlord_i_put_u64(r->o, e->thread);
-    memlord_i_puts(r->o, ",");
-    memlord_i_put_i64(r->o, (int64_t)MEMLORD_I_NOTE_SLOT(e->what) - 1);
-    if (e->storage && !named) {
-        memlord_i_puts(r->o, ",\"");
-        memlord_i_put_address(r->o, e->storage);
-        memlord_i_puts(r->o, "\",");
-    } else {
-        memlord_i_puts(r->o, ",0,");
-    }
-    memlord_i_put_u64(r->o, MEMLORD_I_BYTES(e->what));
-    memlord_i_puts(r->o, ",");
-    memlord_i_put_u64(r->o, site <= r->site_rows ? site : 0);
-    memlord_i_puts(r->o, ",");
+    uint32_t kind = MEMLORD_I_NOTE_KIND(e->what);
+    int named = kind == MEMLORD_EVENT_CHECKPOINT;
+    memlord_i_jsonf(r->o, ",\n[%ju,%ju,%ju,%jd,", memlord_i_since_ns(&r->scale, e->stamp),
+                    (uint64_t)kind, (uint64_t)e->thread, (int64_t)MEMLORD_I_NOTE_SLOT(e->what) - 1);
+    if (e->storage && !named)
+        memlord_i_jsonf(r->o, "'%jx',", e->storage);
+    else
+        memlord_i_puts(r->o, "0,");
+    memlord_i_jsonf(r->o, "%ju,%ju,", MEMLORD_I_BYTES(e->what), site <= r->site_rows ? site : 0);
     if (named)
         memlord_i_put_json(r->o, (const char *)(uintptr_t)e->storage);
     else
         memlord_i_put_u64(r->o, tag && tag <= r->tags ? r->site_rows + tag : 0);
-    memlord_i_puts(r->o, ",");
-    memlord_i_put_u64(r->o, e->where >> 36);
-    memlord_i_puts(r->o, "]");
+    memlord_i_jsonf(r->o, ",%ju]", e->where >> 36);
 }
 
 static void memlord_i_json_events(memlord_i_report *r) {
@@ -13836,50 +13538,39 @@ static void memlord_i_json_events(memlord_i_report *r) {
     memlord_i_reading reading;
     memlord_i_read e;
     uint64_t n = 0;
-    memlord_i_puts(r->o, ",\n\"events\":{");
-    memlord_i_json_u64(r->o, "capacity", ring ? ring->capacity : 0, 1);
-    memlord_i_json_u64(r->o, "lost", r->total.dropped_events, 0);
-    memlord_i_puts(r->o, ",\"kinds\":[");
+    memlord_i_jsonf(r->o, ",\n'events':{'capacity':%ju,'lost':%ju,'kinds':[",
+                    ring ? (uint64_t)ring->capacity : 0, r->total.dropped_events);
     memlord_i_puts(r->o, kinds + 1);
-    memlord_i_puts(r->o, "],\"list\":[");
+    memlord_i_jsonf(r->o, "],'list':[");
     if (ring && memlord_i_reading_begin(r->lord, &reading)) {
         reading.scale = r->scale;
         for (; !r->o->failed && memlord_i_reading_next(&reading, &e); n++)
-            memlord_i_json_event(r, &e, !n);
+            memlord_i_json_event(r, &e);
         memlord_i_reading_end(&reading);
     }
-    memlord_i_puts(r->o, "]");
-    memlord_i_json_u64(r->o, "recorded", n, 0);
-    memlord_i_puts(r->o, "}");
+    memlord_i_jsonf(r->o, "],'recorded':%ju}", n);
 }
 
 /* -- JSON: blocks, and all of it -- */
 
 static MEMLORD_I_COLD void memlord_i_json_parts(memlord_i_report *r, uint32_t type,
-                                                uint64_t storage, int first) {
+                                                uint64_t storage) {
     uint64_t count, bytes, offset = 0;
     size_t i, n, seen = 0;
-    memlord_i_key(r->o, "parts", first);
+    memlord_i_key(r->o, "parts");
     n = memlord_i_parts_copy(r->lord, type, storage, 0, r->part, 16, &count, &bytes);
     if (!n) {
         memlord_i_puts(r->o, "null");
         return;
     }
-    memlord_i_puts(r->o, "{");
-    memlord_i_json_u64(r->o, "count", count, 1);
-    memlord_i_json_u64(r->o, "bytes", bytes, 0);
-    memlord_i_puts(r->o, ",\"listed\":[");
+    memlord_i_jsonf(r->o, "{'count':%ju,'bytes':%ju,'listed':[", count, bytes);
     while (n && seen < MEMLORD_I_PARTS_SHOWN) {
-        for (i = 0; i < n; i++) {
+        for (i = 0; i < n; i++, seen++) {
             const memlord_part_info *part = &r->part[i];
-            memlord_i_puts(r->o, seen++ ? ",\n{" : "\n{");
-            memlord_i_json_u64(r->o, "offset", part->offset, 1);
-            memlord_i_json_u64(r->o, "bytes", part->bytes, 0);
-            memlord_i_json_text(r->o, "name", part->meta.name, 0);
-            memlord_i_json_text(r->o, "dtype", part->meta.dtype, 0);
+            memlord_i_jsonf(r->o, ",\n{'offset':%ju,'bytes':%ju,'name':%s,'dtype':%s", part->offset,
+                            part->bytes, part->meta.name, part->meta.dtype);
             memlord_i_json_shape(r->o, &part->meta);
-            memlord_i_json_text(r->o, "tag", part->meta.tag, 0);
-            memlord_i_puts(r->o, "}");
+            memlord_i_jsonf(r->o, ",'tag':%s}", part->meta.tag);
             offset = part->offset + 1;
         }
         n = n < 16 ? 0
@@ -13890,26 +13581,18 @@ static MEMLORD_I_COLD void memlord_i_json_parts(memlord_i_report *r, uint32_t ty
 }
 
 static void memlord_i_json_block(memlord_i_report *r, const memlord_block_info *b) {
-    memlord_i_out *o = r->o;
-    memlord_i_puts(o, "{");
-    memlord_i_json_device(o, b->device, 1);
-    memlord_i_key(o, "storage", 0); /* as text: readers of JSON round beyond 2^53 */
-    memlord_i_puts(o, "\"");
-    memlord_i_put_address(o, b->storage);
-    memlord_i_puts(o, "\"");
-    memlord_i_json_u64(o, "bytes", b->bytes, 0);
-    memlord_i_json_u64(o, "refs", b->refs, 0);
-    memlord_i_json_u64(o, "born", b->born, 0);
-    memlord_i_json_text(o, "tag", b->tag, 0);
-    memlord_i_json_text(o, "scope", b->scope, 0);
-    memlord_i_json_site(o, b->site, 0);
-    memlord_i_json_text(o, "name", b->meta.name, 0);
-    memlord_i_json_text(o, "dtype", b->meta.dtype, 0);
-    memlord_i_json_shape(o, &b->meta);
-    memlord_i_json_u64(o, "flags", b->meta.flags, 0);
-    memlord_i_json_u64(o, "pending", b->pending != 0, 0);
-    memlord_i_json_parts(r, (uint32_t)b->device.type, b->storage, 0);
-    memlord_i_puts(o, "}");
+    memlord_i_jsonf(r->o, /* storages as text: readers of JSON round beyond 2^53 */
+                    ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
+                    "'scope':%s,'site':",
+                    memlord_i_coded(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
+                    b->scope);
+    memlord_i_json_site(r->o, b->site);
+    memlord_i_jsonf(r->o, ",'name':%s,'dtype':%s", b->meta.name, b->meta.dtype);
+    memlord_i_json_shape(r->o, &b->meta);
+    memlord_i_jsonf(r->o, ",'flags':%ju,'pending':%ju", (uint64_t)b->meta.flags,
+                    (uint64_t)(b->pending != 0));
+    memlord_i_json_parts(r, (uint32_t)b->device.type, b->storage);
+    memlord_i_puts(r->o, "}");
 }
 
 static MEMLORD_I_COLD void memlord_i_json(memlord_i_report *r) {
@@ -13931,16 +13614,9 @@ static MEMLORD_I_COLD void memlord_i_json(memlord_i_report *r) {
     memlord_i_json_strings(r);
     memlord_i_json_events(r);
     for (i = 0; i < r->blocks; i++) sum += r->block[i].bytes;
-    memlord_i_puts(r->o, ",\n\"largest_blocks\":{");
-    memlord_i_json_u64(r->o, "count", r->blocks, 1);
-    memlord_i_json_u64(r->o, "of", r->total.live_blocks, 0);
-    memlord_i_json_u64(r->o, "bytes", sum, 0);
-    memlord_i_key(r->o, "blocks", 0);
-    memlord_i_puts(r->o, "[");
-    for (i = 0; i < r->blocks; i++) {
-        memlord_i_puts(r->o, i ? ",\n" : "\n");
-        memlord_i_json_block(r, &r->block[i]);
-    }
+    memlord_i_jsonf(r->o, ",\n'largest_blocks':{'count':%ju,'of':%ju,'bytes':%ju,'blocks':[",
+                    (uint64_t)r->blocks, r->total.live_blocks, sum);
+    for (i = 0; i < r->blocks; i++) memlord_i_json_block(r, &r->block[i]);
     memlord_i_puts(r->o, "]}}\n");
 }
 
@@ -15147,18 +14823,6 @@ static size_t memlord_i_utf8_size(const char *text) {
     return count.total;
 }
 
-/* v / 10^digits, in full. */
-static MEMLORD_I_COLD void memlord_i_put_fixed(memlord_i_out *o, uint64_t v, unsigned digits) {
-    uint64_t unit = 1;
-    unsigned i;
-    for (i = 0; i < digits; i++) unit *= 10;
-    memlord_i_put_u64(o, v / unit);
-    memlord_i_puts(o, ".");
-    for (v %= unit; unit > 1; v %= unit) {
-        unit /= 10;
-        memlord_i_put_u64(o, v / unit);
-    }
-}
 static void memlord_i_put_hex_short(memlord_i_out *o, uint64_t v) {
     unsigned digits = 1;
     while (digits < 16 && v >> (4 * digits)) digits++;
@@ -15196,15 +14860,11 @@ typedef struct memlord_i_series {
 /* Up to where the name goes. */
 static MEMLORD_I_COLD void memlord_i_trace_open(memlord_i_export *x, const char *phase, uint64_t ns,
                                                 uint32_t thread) {
-    memlord_i_puts(x->o, x->written++ ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
+    memlord_i_jsonf(x->o, ",\n{'ph':'");
     memlord_i_puts(x->o, phase);
-    memlord_i_puts(x->o, "\",\"pid\":");
-    memlord_i_put_u64(x->o, memlord_i_pid());
-    memlord_i_puts(x->o, ",\"tid\":");
-    memlord_i_put_u64(x->o, thread);
-    memlord_i_puts(x->o, ",\"ts\":");
+    memlord_i_jsonf(x->o, "','pid':%ju,'tid':%ju,'ts':", memlord_i_pid(), (uint64_t)thread);
     memlord_i_put_fixed(x->o, ns, 3);
-    memlord_i_puts(x->o, ",\"name\":");
+    memlord_i_jsonf(x->o, ",'name':");
 }
 static void memlord_i_trace_close(memlord_i_export *x) { memlord_i_puts(x->o, "}}"); }
 /* A name, cut where a character begins: it comes with every event. NULL is null. */
@@ -15216,30 +14876,27 @@ static MEMLORD_I_COLD void memlord_i_trace_text(memlord_i_export *x, const char 
     memlord_i_put_json(x->o, text ? buf : NULL);
 }
 static MEMLORD_I_COLD void memlord_i_trace_pair(memlord_i_export *x, const char *key,
-                                                const char *text, int first) {
-    memlord_i_key(x->o, key, first);
+                                                const char *text) {
+    memlord_i_key(x->o, key);
     memlord_i_trace_text(x, text);
 }
 
 static MEMLORD_I_COLD void memlord_i_trace_device(memlord_i_export *x, uint32_t slot,
                                                   const char *what) {
-    memlord_i_puts(x->o, "\"");
-    memlord_i_put_device(x->o, memlord_i_export_device(x, slot));
+    memlord_i_jsonf(x->o, "'%i", memlord_i_report_device(x->r, slot));
     memlord_i_puts(x->o, what);
-    memlord_i_puts(x->o, "\",\"args\":{");
+    memlord_i_jsonf(x->o, "','args':{");
 }
 
 static MEMLORD_I_COLD void memlord_i_trace_names(memlord_i_export *x) {
     const memlord_i_thread *t =
         (const memlord_i_thread *)memlord_i_ptr_load_acquire(&x->lord->threads);
     memlord_i_trace_open(x, "M", 0, 0);
-    memlord_i_puts(x->o, "\"process_name\",\"args\":{\"name\":\"memlord " MEMLORD_VERSION "\"");
+    memlord_i_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'");
     memlord_i_trace_close(x);
     for (; t; t = (const memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
         memlord_i_trace_open(x, "M", 0, t->id / 2 - 1);
-        memlord_i_puts(x->o, "\"thread_name\",\"args\":{\"name\":\"thread ");
-        memlord_i_put_u64(x->o, t->id / 2 - 1);
-        memlord_i_puts(x->o, "\"");
+        memlord_i_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'", (uint64_t)t->id / 2 - 1);
         memlord_i_trace_close(x);
     }
 }
@@ -15251,16 +14908,14 @@ static MEMLORD_I_COLD void memlord_i_trace_snapshot(memlord_i_export *x,
         const memlord_i_held *held = &memlord_i_snapshot_held(s)[slot - 1];
         memlord_i_trace_open(x, "C", s->at, 0);
         memlord_i_trace_device(x, slot, " snapshots");
-        memlord_i_json_u64(x->o, "live", held->live, 1);
-        memlord_i_json_u64(x->o, "pending", held->pending, 0);
-        memlord_i_json_u64(x->o, "reserved", held->reserved, 0);
+        memlord_i_jsonf(x->o, "'live':%ju,'pending':%ju,'reserved':%ju", held->live, held->pending,
+                        held->reserved);
         memlord_i_trace_close(x);
     }
     if (!s->name) return;
     memlord_i_trace_open(x, "i", s->at, 0);
     memlord_i_trace_text(x, s->name);
-    memlord_i_puts(x->o, ",\"s\":\"g\",\"cat\":\"checkpoint\",\"args\":{");
-    memlord_i_json_u64(x->o, "live", s->live, 1);
+    memlord_i_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju", s->live);
     memlord_i_trace_close(x);
 }
 
@@ -15272,16 +14927,13 @@ static MEMLORD_I_COLD void memlord_i_trace_stint(memlord_i_export *x, const meml
         const memlord_i_effort *v = &x->r->effort[i];
         memlord_i_trace_open(x, "X", memlord_i_since_ns(&x->r->scale, v->start), s->thread / 2 - 1);
         memlord_i_trace_text(x, scope->name);
-        memlord_i_puts(x->o, ",\"dur\":");
+        memlord_i_jsonf(x->o, ",'dur':");
         memlord_i_put_fixed(x->o, memlord_i_span_ns(&x->r->scale, v->stamps), 3);
-        memlord_i_puts(x->o, ",\"cat\":\"scope\",\"args\":{");
-        memlord_i_trace_pair(x, "path", scope->path, 1);
-        memlord_i_key(x->o, "delta_bytes", 0);
-        memlord_i_put_i64(x->o, (int64_t)v->bytes);
-        memlord_i_key(x->o, "delta_blocks", 0);
-        memlord_i_put_i64(x->o, (int64_t)v->blocks);
-        memlord_i_json_u64(x->o, "peak_bytes", v->peak, 0);
-        memlord_i_trace_pair(x, "shapes", v->shapes, 0);
+        memlord_i_jsonf(x->o, ",'cat':'scope','args':{");
+        memlord_i_trace_pair(x, "path", scope->path);
+        memlord_i_jsonf(x->o, ",'delta_bytes':%jd,'delta_blocks':%jd,'peak_bytes':%ju",
+                        (int64_t)v->bytes, (int64_t)v->blocks, v->peak);
+        memlord_i_trace_pair(x, "shapes", v->shapes);
         memlord_i_trace_close(x);
     }
 }
@@ -15295,7 +14947,7 @@ static MEMLORD_I_COLD void memlord_i_trace_counter(memlord_i_export *x, uint32_t
     int64_t others = 0, level = series[x->tags + slot].level;
     memlord_i_trace_open(x, "C", ns, 0);
     memlord_i_trace_device(x, slot, " live");
-    memlord_i_json_u64(x->o, "(untagged)", level > 0 ? (uint64_t)level : 0, 1);
+    memlord_i_jsonf(x->o, "'(untagged)':%jd", level > 0 ? level : 0);
     for (; row; row = series[row].next) {
         level = series[row].level > 0 ? series[row].level : 0;
         if (n++ >= MEMLORD_I_TRACE_TAGS) {
@@ -15304,10 +14956,9 @@ static MEMLORD_I_COLD void memlord_i_trace_counter(memlord_i_export *x, uint32_t
         }
         memlord_i_puts(x->o, ",");
         memlord_i_trace_text(x, memlord_i_export_tag(x, row));
-        memlord_i_puts(x->o, ":");
-        memlord_i_put_i64(x->o, level);
+        memlord_i_jsonf(x->o, ":%jd", level);
     }
-    if (n > MEMLORD_I_TRACE_TAGS) memlord_i_json_u64(x->o, "(other tags)", (uint64_t)others, 0);
+    if (n > MEMLORD_I_TRACE_TAGS) memlord_i_jsonf(x->o, ",'(other tags)':%jd", others);
     memlord_i_trace_close(x);
     x->due[slot] = ns + (x->r->uptime - x->first) / MEMLORD_I_TRACE_SAMPLES;
     x->shown[slot] = x->sum[slot];
@@ -15344,20 +14995,20 @@ static MEMLORD_I_COLD void memlord_i_trace_life_open(memlord_i_export *x, const 
     memlord_i_trace_text(x, tagged                      ? tagged
                              : site && site->function[0] ? site->function
                                                          : "block");
-    memlord_i_puts(x->o, ",\"cat\":\"block\",\"id\":\"");
+    memlord_i_jsonf(x->o, ",'cat':'block','id':'");
     memlord_i_puts(x->o, memlord_i_type_names[x->lord->slot_type[slot]]);
     memlord_i_puts(x->o, " 0x");
     memlord_i_put_hex_short(x->o, storage);
-    memlord_i_puts(x->o, "\",\"args\":{");
+    memlord_i_jsonf(x->o, "','args':{");
     if (*phase == 'b') {
-        memlord_i_json_device(x->o, memlord_i_export_device(x, slot), 1);
-        memlord_i_json_u64(x->o, "bytes", MEMLORD_I_BYTES(what), 0);
-        memlord_i_trace_pair(x, "tag", tagged, 0);
+        memlord_i_jsonf(x->o, "'device':'%i','bytes':%ju", memlord_i_report_device(x->r, slot),
+                        MEMLORD_I_BYTES(what));
+        memlord_i_trace_pair(x, "tag", tagged);
         memlord_i_trace_pair(x, "scope",
-                            scope ? memlord_i_scope_at(x->lord, (uint32_t)scope)->path : NULL, 0);
-        memlord_i_trace_pair(x, "file", site ? site->file : NULL, 0);
-        memlord_i_json_u64(x->o, "line", site && site->line > 0 ? (uint64_t)site->line : 0, 0);
-        memlord_i_trace_pair(x, "function", site ? site->function : NULL, 0);
+                             scope ? memlord_i_scope_at(x->lord, (uint32_t)scope)->path : NULL);
+        memlord_i_trace_pair(x, "file", site ? site->file : NULL);
+        memlord_i_json_u64(x->o, "line", memlord_i_site_line(site));
+        memlord_i_trace_pair(x, "function", site ? site->function : NULL);
     }
 }
 static MEMLORD_I_COLD void memlord_i_trace_life(memlord_i_export *x, const char *phase,
@@ -15392,9 +15043,8 @@ static MEMLORD_I_COLD void memlord_i_trace_scope(memlord_i_export *x, const meml
     if (e->thread >= x->threads || (!begins && !x->depth[e->thread]) || (begins && !scope)) return;
     memlord_i_trace_open(x, begins ? "B" : "E", ns, e->thread);
     memlord_i_trace_text(x, scope ? memlord_i_scope_at(x->lord, (uint32_t)scope)->name : "");
-    memlord_i_puts(x->o, ",\"cat\":\"scope\",\"args\":{");
-    if (begins)
-        memlord_i_trace_pair(x, "path", memlord_i_scope_at(x->lord, (uint32_t)scope)->path, 1);
+    memlord_i_jsonf(x->o, ",'cat':'scope','args':{");
+    if (begins) memlord_i_trace_pair(x, "path", memlord_i_scope_at(x->lord, (uint32_t)scope)->path);
     memlord_i_trace_close(x);
     x->depth[e->thread] = (unsigned char)(x->depth[e->thread] + (begins ? 1 : -1));
 }
@@ -15410,8 +15060,7 @@ static MEMLORD_I_COLD void memlord_i_trace_event(memlord_i_export *x, const meml
     if (kind != MEMLORD_EVENT_GC && kind != MEMLORD_EVENT_OOM) return;
     memlord_i_trace_open(x, "i", ns, e->thread);
     memlord_i_trace_device(x, slot, kind == MEMLORD_EVENT_GC ? " gc" : " out of memory");
-    memlord_i_json_u64(x->o, "bytes", MEMLORD_I_BYTES(e->what), 1);
-    memlord_i_puts(x->o, "},\"s\":\"p\",\"cat\":\"memory\"}");
+    memlord_i_jsonf(x->o, "'bytes':%ju},'s':'p','cat':'memory'}", MEMLORD_I_BYTES(e->what));
 }
 
 /* What the levels were when the ring begins, from what they are and what it adds. */
@@ -15449,15 +15098,14 @@ static MEMLORD_I_COLD void memlord_i_trace_end(memlord_i_export *x) {
     for (i = 0; i < x->threads; i++)
         for (; x->depth[i]; x->depth[i]--) {
             memlord_i_trace_open(x, "E", now, (uint32_t)i);
-            memlord_i_puts(x->o, "\"\",\"cat\":\"scope\",\"args\":{");
+            memlord_i_jsonf(x->o, "'','cat':'scope','args':{");
             memlord_i_trace_close(x);
         }
     for (i = 0; i < x->fates; i++) {
         const memlord_i_fate *f = &x->fate[i];
         if (!(f->what & MEMLORD_I_FATE_OPEN)) continue;
         memlord_i_trace_life_open(x, "e", f->what, f->where, f->storage, 0, now);
-        memlord_i_json_parts(x->r, x->lord->slot_type[MEMLORD_I_NOTE_SLOT(f->what)], f->storage,
-                             1);
+        memlord_i_json_parts(x->r, x->lord->slot_type[MEMLORD_I_NOTE_SLOT(f->what)], f->storage);
         memlord_i_trace_close(x);
     }
     for (i = 1; i <= x->devices; i++) memlord_i_trace_counter(x, (uint32_t)i, now);
@@ -15476,16 +15124,14 @@ static MEMLORD_I_COLD void memlord_i_trace_scopes(memlord_i_export *x) {
 /* Anomalies and drops, of all and by device; none that is 0. */
 static MEMLORD_I_COLD void memlord_i_trace_odd(memlord_i_export *x) {
     uint32_t slot;
-    memlord_i_puts(x->o, "\n],\"otherData\":{\"anomalies_and_drops\":{");
+    memlord_i_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");
     for (slot = 0; slot <= x->devices; slot++) {
         const char *name;
-        size_t i = 0, first = 1;
+        size_t i = 0;
         uint64_t v;
-        memlord_i_puts(x->o, slot ? ",\"" : "\"");
-        memlord_i_put_device(x->o, memlord_i_odd_device(x->r, slot));
-        memlord_i_puts(x->o, "\":{");
-        for (; (name = memlord_i_export_odd(x, slot, &i, &v)) != NULL; first = 0)
-            memlord_i_json_u64(x->o, name, v, first != 0);
+        memlord_i_jsonf(x->o, ",'%i':{", memlord_i_coded(memlord_i_odd_device(x->r, slot)));
+        while ((name = memlord_i_export_odd(x, slot, &i, &v)) != NULL)
+            memlord_i_json_u64(x->o, name, v);
         memlord_i_puts(x->o, "}");
     }
     memlord_i_puts(x->o, "}}}\n");
@@ -15497,7 +15143,7 @@ static MEMLORD_I_COLD void memlord_i_trace_json(memlord_i_export *x) {
     x->threads = memlord_i_u32_load(&x->lord->next_id) / 2;
     x->table = memlord_i_alloc(x->lord, size);
     x->depth = (unsigned char *)memlord_i_alloc(x->lord, x->threads + 1);
-    memlord_i_puts(x->o, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+    memlord_i_jsonf(x->o, "{'displayTimeUnit':'ms','traceEvents':[");
     memlord_i_trace_names(x);
     for (i = 0; i < x->r->snapshots; i++) memlord_i_trace_snapshot(x, x->r->snapshot[i]);
     if (x->table && x->depth) {
@@ -15851,7 +15497,6 @@ static void memlord_i_csv_u64(memlord_i_out *o, uint64_t v) {
 /* A line of the table: a block, or a part as a block of no bytes. */
 static MEMLORD_I_COLD void memlord_i_csv_line(memlord_i_out *o, const memlord_block_info *b,
                                               const memlord_part_info *part) {
-    uint32_t i;
     memlord_i_put_device(o, b->device);
     memlord_i_puts(o, ",0x");
     memlord_i_put_hex_short(o, b->storage);
@@ -15864,14 +15509,11 @@ static MEMLORD_I_COLD void memlord_i_csv_line(memlord_i_out *o, const memlord_bl
     memlord_i_csv_text(o, b->meta.name);
     memlord_i_csv_text(o, b->meta.dtype);
     memlord_i_puts(o, b->meta.rank ? ",\"" : ",");
-    for (i = 0; i < b->meta.rank; i++) {
-        memlord_i_puts(o, i ? "," : "[");
-        memlord_i_put_i64(o, b->meta.shape[i]);
-    }
-    if (b->meta.rank) memlord_i_puts(o, "]\"");
+    memlord_i_put_shape(o, &b->meta, ",");
+    if (b->meta.rank) memlord_i_puts(o, "\"");
     memlord_i_csv_u64(o, b->meta.flags);
     memlord_i_csv_text(o, b->site ? b->site->file : NULL);
-    memlord_i_csv_u64(o, b->site && b->site->line > 0 ? (uint64_t)b->site->line : 0);
+    memlord_i_csv_u64(o, memlord_i_site_line(b->site));
     memlord_i_csv_text(o, b->site ? b->site->function : NULL);
     if (part) {
         memlord_i_csv_u64(o, part->offset);
