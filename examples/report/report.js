@@ -94,12 +94,14 @@ function above(values, x, low, high) {
 
 const $ = id => document.getElementById(id);
 
-/* An element, 'tag' or 'tag.class'. Attributes that are null are left out, those that are functions
-   are handlers; children that are not elements become text, and those that are not there nothing. */
-function el(tag, attributes, ...children) {
-    const [type, kind] = tag.split('.'), e = document.createElement(type);
+/* An element, 'tag' or 'tag.class', with attributes, if an object of them comes first, and children.
+   Attributes that are null are left out, those that are functions are handlers; children that are
+   not elements become text, and those that are not there nothing. */
+function el(tag, ...children) {
+    const [type, kind] = tag.split('.'), e = document.createElement(type), first = children[0];
     if (kind) e.className = kind;
-    for (const [name, value] of Object.entries(attributes || {}))
+    const attributes = first && first.constructor === Object ? children.shift() : {};
+    for (const [name, value] of Object.entries(attributes))
         if (typeof value === 'function') e.addEventListener(name, value);
         else if (value !== null && value !== undefined) e.setAttribute(name, value);
     e.append(...children.filter(c => c || c === 0 || c === ''));
@@ -113,8 +115,8 @@ function fill(parent, ...children) {
 
 const button = (words, click, more) => el('button', Object.assign({ type: 'button', click }, more), words);
 const sized = (n, show) => el('span', { title: exact(n) }, (show || bytes)(n));
-const facts = pairs => el('dl.facts', null, ...pairs.filter(Boolean).map(([name, value, title]) =>
-    el('div', { title }, el('dt', null, name), el('dd', null, value))));
+const facts = pairs => el('dl.facts', ...pairs.filter(Boolean).map(([name, value, title]) =>
+    el('div', { title }, el('dt', name), el('dd', value))));
 
 /* A name has the same hue in every report, unless another one of this report took it first. */
 const HUES = 24;
@@ -134,6 +136,13 @@ const shade = h => `oklch(${ink.dark ? '0.48 0.095' : '0.83 0.085'} ${h * 360 / 
 function coloured(e, name) {
     e.classList.add('hue');
     e.style.setProperty('--hue', hue(name) * 360 / HUES);
+    return e;
+}
+
+/* In the hue of its name, or as a kind of its own. */
+function paint(e, part) {
+    if (!part.kind) return coloured(e, part.name);
+    e.classList.add(part.kind);
     return e;
 }
 
@@ -491,6 +500,7 @@ function look(from, to) {
 }
 
 const zoom = (at, factor) => look(at - (at - view.from) * factor, at + (view.to - at) * factor);
+const middle = () => (view.from + view.to) / 2;
 const pan = part => look(view.from + part * (view.to - view.from), view.to + part * (view.to - view.from));
 
 /* A canvas in its chart: `frame` maps between time and pixels, and is as wide as the page. */
@@ -543,10 +553,8 @@ function drawAxis(g, chart, top, bottom) {
 }
 
 function chartKeys(chart, event) {
-    const middle = chart.focus ? chart.focus() : (view.from + view.to) / 2;
-    if (event.ctrlKey || event.metaKey || event.altKey) return false;
-    if (event.key === '+' || event.key === '=') zoom(middle, 1 / 1.5);
-    else if (event.key === '-' || event.key === '_') zoom(middle, 1.5);
+    if (event.key === '+' || event.key === '=') zoom(chart.focus(), 1 / 1.5);
+    else if (event.key === '-' || event.key === '_') zoom(chart.focus(), 1.5);
     else if (event.key === '0' || event.key === 'Home') look(0, view.end);
     else return false;
     return true;
@@ -589,7 +597,8 @@ function navigate(chart, on) {
     c.addEventListener('pointerleave', e => e.pointerType === 'mouse' && !down.size && on.leave());
     c.addEventListener('blur', on.leave);
     c.addEventListener('wheel', e => wheel(chart, e, on, spot(e).x), { passive: false });
-    c.addEventListener('keydown', e => (on.key(e) || chartKeys(chart, e)) && e.preventDefault());
+    c.addEventListener('keydown', e => e.ctrlKey || e.metaKey || e.altKey ||
+        (on.key(e) || chartKeys(chart, e)) && e.preventDefault());
 }
 
 function pinch(chart, down, id, was) {
@@ -616,8 +625,8 @@ function wheel(chart, e, on, x) {
 
 function showTip(chart, x, y, title, pairs) {
     const tip = $('tip'), r = chart.canvas.getBoundingClientRect();
-    fill(tip, el('b', null, title), el('dl', null, ...[].concat(...pairs.map(([name, value, tip]) =>
-        [el('dt', null, name), el('dd', { title: tip }, value)]))));
+    fill(tip, el('b', title), el('dl', ...[].concat(...pairs.map(([name, value, tip]) =>
+        [el('dt', name), el('dd', { title: tip }, value)]))));
     tip.hidden = false;
     const w = tip.offsetWidth, h = tip.offsetHeight;
     let left = r.left + x + 14, top = r.top + y + 14;
@@ -688,6 +697,7 @@ function drawLane(g, d, top) {
 function tracePath(g, d, top) {
     const { t, v, fine } = d.curve, n = t.length;
     let i = Math.max(above(t, view.from, 0, n) - 1, 0), column = -1, low = 0, high = 0, last = 0;
+    const rise = () => column >= 0 && [low, high, last].forEach(y => g.lineTo(column + 0.5, y));
     g.beginPath();
     for (let begun = false; i < n; i++) {
         const x = clamp(xOf(curves, t[i]), -1e5, 1e5), y = yOf(d, top, v[i]);
@@ -698,7 +708,7 @@ function tracePath(g, d, top) {
             low = Math.min(low, y);
             high = Math.max(high, y);
         } else {
-            if (column >= 0) g.lineTo(column + 0.5, low), g.lineTo(column + 0.5, high), g.lineTo(column + 0.5, last);
+            rise();
             if (i > fine) g.lineTo(x, last);
             g.lineTo(x, y);
             column = i >= fine ? Math.floor(x) : -1;
@@ -707,7 +717,7 @@ function tracePath(g, d, top) {
         last = y;
         if (t[i] > view.to) break;
     }
-    if (column >= 0) g.lineTo(column + 0.5, low), g.lineTo(column + 0.5, high), g.lineTo(column + 0.5, last);
+    rise();
 }
 
 function drawMarks(g, d, top) {
@@ -794,9 +804,9 @@ function pointAt(time, x, y, aloud) {
 function curveKey(event) {
     const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (event.key === 'Escape') return leaveCurves(), true;
-    if (!way || event.ctrlKey || event.metaKey || event.altKey) return false;
+    if (!way) return false;
     const span = view.to - view.from, step = span / (event.shiftKey ? 10 : 100);
-    const to = clamp((curves.cursor === null ? (view.from + view.to) / 2 : curves.cursor) + way * step, 0, view.end);
+    const to = clamp(curves.focus() + way * step, 0, view.end);
     if (to < view.from || to > view.to) look(view.from + way * span / 4, view.to + way * span / 4);
     pointAt(to, null, HEAD, true);
     return true;
@@ -815,7 +825,7 @@ function showMemory(p, body) {
     const canvas = el('canvas', { tabindex: 0, role: 'application', 'aria-label':
         'Live bytes per device over time. Left and right move the cursor and read the values.' });
     Object.assign(curves, { canvas, profile: p, lanes, shown: 8, cursor: null, width: 0,
-        focus: () => curves.cursor === null ? (view.from + view.to) / 2 : curves.cursor });
+        focus: () => curves.cursor === null ? middle() : curves.cursor });
     view.charts.push(curves);
     navigate(curves, { hover: (x, y) => x >= curves.left ? pointAt(timeAt(curves, x), x, y) : leaveCurves(),
         leave: leaveCurves, key: curveKey });
@@ -825,15 +835,15 @@ function showMemory(p, body) {
         redraw();
     });
     more.hidden = lanes.length <= curves.shown;
-    const key = (mark, words, kind) => el('li', null, el('i', { class: kind }, mark), words);
+    const key = (mark, words, kind) => el('li', el('i', { class: kind }, mark), words);
     const oom = p.marks.some(m => m.oom), gc = p.marks.some(m => !m.oom);
-    fill(body, el('div', null, canvas), el('ul.keys', null, key('●', 'peak'),
+    fill(body, el('div', canvas), el('ul.keys', key('●', 'peak'),
         lanes.some(d => d.peak && !d.peak.drawn) && key('○', 'peak that no snapshot saw'),
         p.checkpoints.length ? key('┊', 'checkpoint') : null, gc ? key('▼', 'collection', 'g') : null,
         oom ? key('▲', 'out of memory', 'w') : null,
-        el('li', null, p.events.n ? `${many(p.events.n, 'event')} since ${duration(p.events.time[0])}` +
+        el('li', p.events.n ? `${many(p.events.n, 'event')} since ${duration(p.events.time[0])}` +
             (p.events.lost ? `, ${count(p.events.lost)} older ones overwritten` : '')
-            : many(p.snapshots.length, 'snapshot'))), el('p.tools', null, more));
+            : many(p.snapshots.length, 'snapshot'))), el('p.tools', more));
     return true;
 }
 
@@ -974,7 +984,6 @@ function step(way) {
 }
 
 function timelineKey(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return false;
     const far = event.shiftKey ? 0.8 : 0.15;
     if (event.key === 'ArrowLeft') pan(-far);
     else if (event.key === 'ArrowRight') pan(far);
@@ -999,9 +1008,9 @@ function showTimeline(p, body) {
     const canvas = el('canvas', { tabindex: 0, role: 'application', 'aria-label':
         'Timeline of scopes, ' + many(s.n, 'invocation') + '. Enter walks from scope to scope.' });
     Object.assign(timeline, { canvas, slices: s, tops: rowTops(s), selected: -1, width: 0,
-        focus: () => timeline.selected >= 0 ? s.start[timeline.selected] : (view.from + view.to) / 2 });
+        focus: () => timeline.selected >= 0 ? s.start[timeline.selected] : middle() });
     view.charts.push(timeline);
-    const high = el('div', null, canvas), box = el('div', { id: 'lanes', scroll: redraw }, high);
+    const high = el('div', canvas), box = el('div', { id: 'lanes', scroll: redraw }, high);
     high.style.height = timeline.tops[s.rows] + 'px';
     navigate(timeline, { drags: true, hover: hoverSlice, leave: hideTip, key: timelineKey,
         tap: (x, y) => select(sliceAt(x, y)), scroll: dy => box.scrollTop += dy });
@@ -1010,7 +1019,7 @@ function showTimeline(p, body) {
         if (now) look(now.start - (now.end - now.start) * 0.1, now.end + (now.end - now.start) * 0.1);
     });
     const late = p.paired < s.n ? 'Each scope keeps its last invocations; the event ring keeps all that fit.' : '';
-    fill(body, box, el('p.keys', null, `${many(s.n, 'invocation')} on ${many(s.threads.length, 'thread')}. ${late}`));
+    fill(body, box, el('p.keys', `${many(s.n, 'invocation')} on ${many(s.threads.length, 'thread')}. ${late}`));
     return true;
 }
 
@@ -1092,19 +1101,19 @@ function table(columns, rows, options) {
     const filter = el('input', { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter ' + options.name,
         input: () => { state.filter = filter.value.toLowerCase(); state.limit = FIRST; render(); } });
     const box = el('div.box', { tabindex: 0, role: 'region', 'aria-label': options.name },
-        el('table', null, el('thead', null, el('tr', null, ...heads)), body), el('div.more', null, more));
+        el('table', el('thead', el('tr', ...heads)), body), el('div.more', more));
     const start = columns.find(c => c.title === options.sort) || columns[0];
     sortBy(start, options.up ? false : start.kind !== 'text');
-    return el('div', null, rows.length > 8 ? el('div.tools', null, filter, shown) : null, box);
+    return el('div', rows.length > 8 ? el('div.tools', filter, shown) : null, box);
 }
 
 function line(columns, row, tops, options) {
-    const tr = el('tr', null, ...columns.map(c => cell(c, row, tops)));
+    const tr = el('tr', ...columns.map(c => cell(c, row, tops)));
     if (!options.inner || !options.inner(row, true)) return [tr];
     let open = null;
     const toggle = button('▸', () => {
         if (open) open.remove(), open = null;
-        else tr.after(open = el('tr', null, el('td.inner', { colspan: columns.length }, options.inner(row))));
+        else tr.after(open = el('tr', el('td.inner', { colspan: columns.length }, options.inner(row))));
         toggle.setAttribute('aria-expanded', String(!!open));
         toggle.textContent = open ? '▾' : '▸';
     }, { class: 'toggle', 'aria-expanded': 'false', 'aria-label': 'Parts' });
@@ -1125,17 +1134,15 @@ function showTable(rows, body, columns, options) {
     return true;
 }
 
-const of = (s, part, key) => num(s[part][key]);
+const S = (title, kind, part, key, more) => [title, kind, s => num(s[part][key]), more];
 
 const TABLES = {
     scopes: (p, body) => showTable(p.scopes.list, body, [
         ['Scope', 'text', s => s.depth ? s.name : s.path, { indent: true, full: s => s.path }],
-        ['Count', 'count', s => s.count], ['Delta', 'signed', s => of(s, 'delta', 'total')],
-        ['avg', 'signed', s => of(s, 'delta', 'avg')], ['min', 'signed', s => of(s, 'delta', 'min')],
-        ['max', 'signed', s => of(s, 'delta', 'max')], ['Peak inside', 'bytes', s => s.peak, share],
-        ['Time', 'time', s => of(s, 'time', 'total'), share], ['avg time', 'time', s => of(s, 'time', 'avg')],
-        ['max time', 'time', s => of(s, 'time', 'max')], ['Device time', 'time', s => s.device || null],
-        ['Still held', 'bytes', s => s.live], ['Running', 'count', s => s.running || null],
+        C('Count', 'count'), S('Delta', 'signed', 'delta', 'total'), S('avg', 'signed', 'delta', 'avg'),
+        S('min', 'signed', 'delta', 'min'), S('max', 'signed', 'delta', 'max'), B('Peak inside', 'peak', share),
+        S('Time', 'time', 'time', 'total', share), S('avg time', 'time', 'time', 'avg'), S('max time', 'time', 'time', 'max'),
+        ['Device time', 'time', s => s.device || null], B('Still held', 'live'), ['Running', 'count', s => s.running || null],
         site,
     ], { name: 'scopes', sort: 'Time', tree: true }),
 
@@ -1147,8 +1154,7 @@ const TABLES = {
 
     sites: (p, body) => showTable(objs(p.raw.sites), body, [
         ['Function', 'text', r => text(obj(r.site).function) || '(not known)'],
-        ['Place', 'text', r => siteText(Object.assign({}, r.site, { function: '' })),
-            { mono: true, brief: r => siteText(Object.assign({}, r.site, { function: '' }), true) }], T('Device', 'device'),
+        ['Place', 'text', r => place(r), { mono: true, brief: r => place(r, true) }], T('Device', 'device'),
         B('Live', 'live_bytes', share), B('Peak', 'peak_bytes'), C('Allocs', 'allocs'), B('Allocated', 'alloc_bytes'),
         C('Frees', 'frees'), B('Freed', 'free_bytes'),
     ], { name: 'sites', sort: 'Live' }),
@@ -1175,9 +1181,8 @@ const TABLES = {
     ], { name: 'moves', sort: 'Bytes' }),
 
     snapshots: (p, body) => showTable(p.snapshots, body, [
-        ['At', 'time', s => s.time], ['Checkpoint', 'text', s => s.name], ['Live', 'bytes', s => s.bytes, share],
-        ['Blocks', 'count', s => s.blocks], ...byPeak(p).slice(0, 12).map(d =>
-            [d.name, 'bytes', s => num(obj(s.devices.get(d.key)).total_bytes)]), ['Time', 'text', s => s.stamp],
+        N('time')('At', 'time'), T('Checkpoint', 'name'), B('Live', 'bytes', share), C('Blocks', 'blocks'), ...byPeak(p).slice(0, 12).map(d =>
+            [d.name, 'bytes', s => num(obj(s.devices.get(d.key)).total_bytes)]), T('Time', 'stamp'),
     ], { name: 'snapshots', sort: 'At', up: true }),
 
     threads: (p, body) => showTable(objs(p.raw.threads), body, [
@@ -1186,16 +1191,17 @@ const TABLES = {
     ], { name: 'threads', sort: 'Allocated' }),
 };
 
-const shape = r => arr(r.shape).length ? arr(r.shape).slice(0, 16).map(n => text(n)).join(' × ') : '';
+const place = (r, brief) => siteText(Object.assign({}, r.site, { function: '' }), brief);
+const shape = r => arr(r.shape).slice(0, 16).map(n => text(n)).join(' × ');
 
 function parts(block, ask) {
     const inside = obj(block.parts), rows = objs(inside.listed);
     if (ask || !rows.length) return rows.length;
     const rest = zero(inside.count) - rows.length;
-    return el('div', null, table([
+    return el('div', table([
         T('Name', 'name'), C('Offset', 'offset'), B('Bytes', 'bytes', share), T('Type', 'dtype'), ['Shape', 'text', shape], T('Tag', 'tag'),
     ], rows, { name: 'parts of ' + (text(block.name) || text(block.storage)), sort: 'Offset', up: true }),
-    rest > 0 ? el('p.soft', null, count(rest) + ' more are not listed') : null);
+    rest > 0 ? el('p.soft', count(rest) + ' more are not listed') : null);
 }
 
 // -- who held the peak --
@@ -1232,7 +1238,7 @@ function holderTiles(d, by) {
         name: by === 'tags' ? text(t.tag) || 'untagged' : siteText(t.site) || 'site not known' }))
         .filter(t => t.bytes > 0).sort((a, b) => b.bytes - a.bytes);
     const rest = zero(d.holder.bytes) - sum(list, t => t.bytes);
-    if (rest > 0) list.push({ name: list.length ? 'other ' + by : 'not known', bytes: rest, rest: true });
+    if (rest > 0) list.push({ name: list.length ? 'other ' + by : 'not known', bytes: rest, kind: 'rest' });
     return list;
 }
 
@@ -1251,11 +1257,11 @@ function treemap(tiles, total, width, height) {
     boxes.forEach(([x, y, w, h], i) => {
         const t = tiles[i], words = [bytes(t.bytes), percent(t.bytes / total)];
         const tile = el('div', { role: 'listitem', tabindex: i ? -1 : 0, title: `${t.name}\n${exact(t.bytes)}`,
-            'aria-label': t.name + ' ' + words.join(', ') }, w > 44 && h > 20 && el('b', null, t.name),
-            ...words.map(word => w > 60 && h > 60 && el('span', null, word)));
+            'aria-label': t.name + ' ' + words.join(', ') }, w > 44 && h > 20 && el('b', t.name),
+            ...words.map(word => w > 60 && h > 60 && el('span', word)));
         Object.assign(tile.style, { left: x / width * 100 + '%', top: y / height * 100 + '%',
             width: w / width * 100 + '%', height: h / height * 100 + '%' });
-        map.append(t.rest ? (tile.classList.add('rest'), tile) : coloured(tile, t.name));
+        map.append(paint(tile, t));
     });
     return map;
 }
@@ -1267,7 +1273,7 @@ function showPeak(p, body) {
     let d = held[0], by = 'tags';
     const area = el('div'), when = el('output');
     const pick = el('select', { 'aria-label': 'Device', change: () => { d = held[pick.selectedIndex]; render(); } },
-        ...held.map(h => el('option', null, h.name)));
+        ...held.map(h => el('option', h.name)));
     const toggles = ['tags', 'sites'].map(kind => button('by ' + kind.slice(0, -1), () => { by = kind; render(); }));
     function render() {
         const tiles = holderTiles(d, by), width = body.clientWidth || 1000;
@@ -1276,11 +1282,11 @@ function showPeak(p, body) {
         when.textContent = bytes(num(d.holder.bytes)) + (at === null ? '' : ' at ' + duration(at)) +
             (num(d.stats.peak) !== null ? ', peak ' + bytes(num(d.stats.peak)) : '');
         const total = sum(tiles, t => t.bytes);
-        fill(area, treemap(tiles, total, width, width < 600 ? 416 : 352), el('details', null, el('summary', null, 'As a table'),
+        fill(area, treemap(tiles, total, width, width < 600 ? 416 : 352), el('details', el('summary', 'As a table'),
             table([['Name', 'text', t => t.name, mono], ['Bytes', 'bytes', t => t.bytes, share],
                 ['Share', 'share', t => t.bytes / total]], tiles, { name: 'holders of the peak', sort: 'Bytes' })));
     }
-    fill(body, el('div.tools', null, held.length > 1 ? pick : el('b', null, d.name), el('span.group', null, ...toggles), when), area);
+    fill(body, el('div.tools', held.length > 1 ? pick : el('b', d.name), el('span.group', ...toggles), when), area);
     render();
     return true;
 }
@@ -1295,36 +1301,28 @@ function composition(d) {
     for (const t of d.tags) held.set(text(t.tag), (held.get(text(t.tag)) || 0) + Math.max(zero(t.allocated), 0));
     const tags = [...held].map(([name, size]) => ({ name, bytes: size })).filter(t => t.bytes)
         .sort((a, b) => b.bytes - a.bytes);
-    const shown = tags.slice(0, 7).map(t => ({ name: t.name, bytes: t.bytes, tag: true }));
+    const shown = tags.slice(0, 7);
     const others = sum(tags.slice(7), t => t.bytes), rest = num(c.untagged) === null ? self - sum(tags, t => t.bytes) : c.untagged;
-    if (others > 0) shown.push({ name: `${tags.length - 7} other tags`, bytes: others, grey: true });
-    if (rest > 0) shown.push({ name: 'untagged', bytes: rest, grey: true });
+    if (others > 0) shown.push({ name: `${tags.length - 7} other tags`, bytes: others, kind: 'grey' });
+    if (rest > 0) shown.push({ name: 'untagged', bytes: rest, kind: 'grey' });
     if (total === null || used === null) return { shown, self, total: null };
     const unaccounted = used - self, free = Math.max(total - used, 0);
-    shown.push({ name: 'unaccounted', bytes: unaccounted, hatch: true });
-    shown.push({ name: 'free', bytes: free, free: true });
+    shown.push({ name: 'unaccounted', bytes: unaccounted, kind: 'hatch' });
+    shown.push({ name: 'free', bytes: free, kind: 'free' });
     return { shown, self, total, free, unaccounted };
-}
-
-function paint(e, part) {
-    if (part.tag) return coloured(e, part.name);
-    if (part.hatch) e.classList.add('hatch');
-    if (part.free) e.classList.add('free');
-    if (part.grey) e.style.background = 'var(--other)';
-    return e;
 }
 
 function stackedBar(made) {
     const whole = sum(made.shown, s => Math.max(s.bytes, 0));
     const bar = el('div.stack', { role: 'img', 'aria-label': made.shown.map(s => s.name + ' ' + bytes(s.bytes)).join(', ') });
     for (const s of made.shown) {
-        if (s.bytes <= 0 || s.free || !whole) continue;
+        if (s.bytes <= 0 || s.kind === 'free' || !whole) continue;
         const part = paint(el('i', { title: `${s.name}: ${exact(s.bytes)}` }), s);
         part.style.width = s.bytes / whole * 100 + '%';
         bar.append(part);
     }
-    return el('div', null, bar, el('ul.legend', null, ...made.shown.map(s =>
-        el('li', null, paint(el('i'), s), el('span', { title: s.name }, s.name), sized(s.bytes)))));
+    return el('div', bar, el('ul.legend', ...made.shown.map(s =>
+        el('li', paint(el('i'), s), el('span', { title: s.name }, s.name), sized(s.bytes)))));
 }
 
 function capacityWords(d, made) {
@@ -1344,31 +1342,29 @@ function capacityWords(d, made) {
 }
 
 function deviceFacts(d) {
-    const s = d.stats, fact = (name, key, show) => num(s[key]) ? [name, (show || bytes)(s[key]), exact(s[key])] : null;
-    const times = (name, key) => num(s[key]) ? [name, count(s[key])] : null;
+    const s = d.stats, c = d.capacity, asked = zero(s.cache_hits) + zero(s.cache_misses);
+    const size = (name, n) => num(n) ? [name, bytes(n), exact(n)] : null, times = (name, n) => num(n) ? [name, count(n)] : null;
     return facts([['peak', bytes(num(s.peak)) + (zero(s.peak_error) ? ', low by at most ' + bytes(s.peak_error) : ''), exact(num(s.peak))],
-        fact('pending', 'pending'), fact('reserved', 'reserved'), fact('limit', 'limit'),
-        num(d.capacity.limit) && num(s.limit) !== d.capacity.limit ? ['limit', bytes(d.capacity.limit)] : null,
-        num(d.capacity.held) ? ['held for requests', bytes(d.capacity.held)] : null,
-        num(d.source.arena) ? ['in arenas', bytes(d.source.arena)] : null, times('blocks', 'live_blocks'), times('allocs', 'allocs'),
-        times('frees', 'frees'), times('arrived by move', 'moves'), times('collections', 'gc_runs'), fact('reclaimed', 'gc_reclaimed'),
+        size('pending', s.pending), size('reserved', s.reserved), size('limit', s.limit),
+        num(s.limit) !== c.limit ? size('limit', c.limit) : null, size('held for requests', c.held), size('in arenas', d.source.arena),
+        times('blocks', s.live_blocks), times('allocs', s.allocs), times('frees', s.frees), times('arrived by move', s.moves),
+        times('collections', s.gc_runs), size('reclaimed', s.gc_reclaimed),
         num(d.source.fragmentation) !== null ? ['fragmentation', percent(d.source.fragmentation)] : null,
-        zero(s.cache_hits) + zero(s.cache_misses) ? ['pool hits', percent(s.cache_hits / (zero(s.cache_hits) + zero(s.cache_misses)))] : null,
-        times('requests saved by a retry', 'recoveries')]);
+        asked ? ['pool hits', percent(s.cache_hits / asked)] : null, times('requests saved by a retry', s.recoveries)]);
 }
 
 /* Bars: [label, value, title]; the axis names the first, the middle and the last. */
 function bars(caption, list) {
     const top = most(list, b => b[1]);
     if (!top) return null;
-    const plot = el('div.plot', null, ...list.map(([name, value, title]) => {
+    const plot = el('div.plot', ...list.map(([name, value, title]) => {
         const bar = el('i', { title: `${title || name}: ${count(value)} blocks` });
         bar.style.height = value > 0 ? Math.max(value / top * 100, 3) + '%' : 0;
         return bar;
     }));
     const ends = list.length > 4 ? [0, list.length >> 1, list.length - 1] : [...list.keys()];
     return el('figure.bars', { role: 'img', 'aria-label': caption + ': ' + list.filter(b => b[1]).map(b => `${b[0]} ${b[1]}`).join(', ') },
-        el('figcaption', null, caption), plot, el('div.axis', null, ...ends.map(i => el('span', null, list[i][0]))));
+        el('figcaption', caption), plot, el('div.axis', ...ends.map(i => el('span', list[i][0]))));
 }
 
 function sizeBars(d) {
@@ -1390,24 +1386,24 @@ function lifeBars(d) {
 
 function card(d) {
     const made = composition(d), oom = obj(d.source.last_oom);
-    return el('article.card', null,
-        el('header', null, el('h3', null, d.name), el('span.soft', { title: d.label }, d.label), el('b', null, sized(num(d.stats.allocated)))),
-        stackedBar(made), el('p.sum', null, capacityWords(d, made)), deviceFacts(d),
-        el('div.charts', null, sizeBars(d), lifeBars(d)),
-        d.source.last_oom ? el('p.bad', null, `Last found no memory: wanted ${bytes(num(oom.bytes))} with ` +
+    return el('article.card',
+        el('header', el('h3', d.name), el('span.soft', { title: d.label }, d.label), el('b', sized(num(d.stats.allocated)))),
+        stackedBar(made), el('p.sum', capacityWords(d, made)), deviceFacts(d),
+        el('div.charts', sizeBars(d), lifeBars(d)),
+        d.source.last_oom ? el('p.bad', `Last found no memory: wanted ${bytes(num(oom.bytes))} with ` +
             `${bytes(num(oom.live))} live${oom.site ? ', at ' + siteText(oom.site) : ''}.`) : null);
 }
 
 function showDevices(p, body) {
     if (!p.devices.length) return false;
-    const list = byPeak(p), grid = el('div.cards', null);
+    const list = byPeak(p), grid = el('div.cards');
     let shown = 0;
     const more = button(`More of ${count(list.length)} devices`, () => {
         grid.append(...list.slice(shown, shown + 12).map(card));
         shown += 12;
         more.parentElement.hidden = shown >= list.length;
     });
-    fill(body, grid, el('p.tools', null, more));
+    fill(body, grid, el('p.tools', more));
     more.click();
     return true;
 }
@@ -1433,16 +1429,16 @@ function alarms(p) {
     }
     for (const key of Object.keys(DROPPED))
         if (zero(dropped[key])) list.push([dropped[key], DROPPED[key], '']);
-    return list.length ? el('div.alarm', { id: 'alarm' }, el('b', null, 'Worth a look'),
-        el('ul', null, ...list.map(([n, [word, rest], on]) => el('li', null, `${many(n, word)} ${rest}${on}`)))) : null;
+    return list.length ? el('div.alarm', { id: 'alarm' }, el('b', 'Worth a look'),
+        el('ul', ...list.map(([n, [word, rest], on]) => el('li', `${many(n, word)} ${rest}${on}`)))) : null;
 }
 
 function showOverview(p, body) {
     const t = p.total, meta = p.meta, leaks = obj(p.raw.leaks), at = text(obj(p.raw.summary).peak_memory_checkpoint);
-    const figure = (name, value, small) => el('div', null, el('dt', null, name), el('dd', null, value, small ? el('small', null, small) : null));
+    const figure = (name, value, small) => el('div', el('dt', name), el('dd', value, small ? el('small', small) : null));
     const e = p.events, dropped = obj(meta.dropped);
     const passed = Object.keys(PASSED).filter((key) => zero(dropped[key])).map((key) => count(dropped[key]) + ' ' + PASSED[key]);
-    fill(body, el('dl.figures', null,
+    fill(body, el('dl.figures',
         figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
         figure('Peak', sized(num(t.peak)), at ? 'largest checkpoint: ' + at : 'all devices'),
         figure('Allocated in all', sized(num(t.total_allocated)), many(num(t.allocs), 'alloc') + ', ' + many(num(t.frees), 'free')),
@@ -1457,7 +1453,7 @@ function showOverview(p, body) {
         (meta.events_enabled === false || !e.n) && ['event ring', 'off'],
         passed.length && ['no longer kept', passed.join(', ')],
         e.n && ['events', count(e.n) + (e.lost ? `, ${count(e.lost)} older ones overwritten` : '')]]),
-    p.devices.length ? null : el('p.soft', null, 'Nothing recorded.'), alarms(p));
+    p.devices.length ? null : el('p.soft', 'Nothing recorded.'), alarms(p));
     return true;
 }
 
@@ -1471,15 +1467,15 @@ function drawSection(id, p) {
     try {
         section.hidden = !DRAW[id](p, body);
     } catch (error) {
-        fill(body, el('p.soft', null, 'This section could not be drawn: ' + text(error.message)));
+        fill(body, el('p.soft', 'This section could not be drawn: ' + text(error.message)));
         section.hidden = false;
     }
     return section.hidden ? null : section;
 }
 
 function rangeTools() {
-    const about = factor => () => zoom((view.from + view.to) / 2, factor), key = (words, name, click) => button(words, click, { 'aria-label': name });
-    return el('div.tools', null, el('span.group', null, key('−', 'Zoom out', about(2)),
+    const about = factor => () => zoom(middle(), factor), key = (words, name, click) => button(words, click, { 'aria-label': name });
+    return el('div.tools', el('span.group', key('−', 'Zoom out', about(2)),
         key('+', 'Zoom in', about(0.5)), key('All', 'Show all', () => look(0, view.end))), el('output', { id: 'range' }));
 }
 
