@@ -11987,36 +11987,42 @@ static MEMLORD_I_COLD void memlord_i_site_stat(memlord *lord, uint32_t number,
     out->peak_bytes = sum.peak;
 }
 
-static uint64_t memlord_i_site_number(const memlord_site_stat *s, memlord_site_order order) {
-    switch (order) {
-    case MEMLORD_SITE_ORDER_FREE_BYTES: return s->free_bytes;
-    case MEMLORD_SITE_ORDER_ALLOCS: return s->allocs;
-    case MEMLORD_SITE_ORDER_FREES: return s->frees;
-    case MEMLORD_SITE_ORDER_LIVE_BYTES: return s->live_bytes;
-    case MEMLORD_SITE_ORDER_PEAK_BYTES: return s->peak_bytes;
-    case MEMLORD_SITE_ORDER_ALLOC_BYTES: return s->alloc_bytes;
+/* Puts an item into a list of at most `cap`, the largest first by the number at `key`; most of
+   those that come do not make it past the last place. Answers how many there are then. */
+static MEMLORD_I_COLD size_t memlord_i_rank(void *list, size_t n, size_t cap, const void *item,
+                                            size_t size, size_t key) {
+    char *at = (char *)list + n * size, *first = (char *)list;
+    uint64_t number, other;
+    memcpy(&number, (const char *)item + key, sizeof number);
+    while (at > first) {
+        memcpy(&other, at - size + key, sizeof other);
+        if (other >= number) break;
+        if (at < first + cap * size) memcpy(at, at - size, size);
+        at -= size;
     }
-    return 0; /* no such order: all are left out */
+    if (at < first + cap * size) memcpy(at, item, size);
+    return n < cap ? n + 1 : n;
 }
 
-/* The list is kept sorted while rows go by; most of them do not make it past the last place. */
 static MEMLORD_I_COLD size_t memlord_i_sites_top(memlord *lord, memlord_device sel,
                                                  memlord_site_order order, memlord_site_stat *out,
                                                  size_t cap, int names) {
+    static const unsigned char keys[] = {
+        offsetof(memlord_site_stat, alloc_bytes), offsetof(memlord_site_stat, free_bytes),
+        offsetof(memlord_site_stat, allocs),      offsetof(memlord_site_stat, frees),
+        offsetof(memlord_site_stat, live_bytes),  offsetof(memlord_site_stat, peak_bytes)};
     uint32_t i, rows = memlord_i_rows(lord, MEMLORD_I_SITE);
-    size_t n = 0, at;
-    for (i = 1; i < rows && cap; i++) {
+    size_t n = 0, at, key;
+    if ((unsigned)order >= sizeof keys) return 0;
+    key = keys[order];
+    for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         uint64_t number;
         uint32_t slot = memlord_i_row_at(lord, MEMLORD_I_SITE, i)->slot;
         if (!memlord_i_selects(sel, memlord_i_device_at(lord, slot)->device)) continue;
         memlord_i_site_stat(lord, i, &s);
-        number = memlord_i_site_number(&s, order);
-        if (!number || (n == cap && number <= memlord_i_site_number(&out[n - 1], order))) continue;
-        for (at = n < cap ? n++ : n - 1;
-             at && memlord_i_site_number(&out[at - 1], order) < number; at--)
-            out[at] = out[at - 1];
-        out[at] = s;
+        memcpy(&number, (char *)&s + key, sizeof number);
+        if (number) n = memlord_i_rank(out, n, cap, &s, sizeof s, key);
     }
     for (at = 0; at < n && names; at++) {
         memlord_i_site *site = memlord_i_site_of(lord, out[at].site);
@@ -12098,16 +12104,14 @@ static const memlord_site *memlord_i_site_named(memlord *lord, const memlord_sit
 static MEMLORD_I_COLD size_t memlord_i_tags_top(memlord *lord, memlord_device d,
                                                 memlord_tag_stat *out, size_t cap) {
     uint32_t i, rows = memlord_i_rows(lord, MEMLORD_I_TAG);
-    size_t n = 0, at;
+    size_t n = 0;
     for (i = 1; i < rows; i++) {
         memlord_tag_stat s;
         uint32_t slot = memlord_i_row_at(lord, MEMLORD_I_TAG, i)->slot;
         if (!memlord_i_selects(d, memlord_i_device_at(lord, slot)->device)) continue;
         memlord_i_tag_stat(lord, i, &s);
-        if (!s.allocated || (n == cap && s.allocated <= out[n - 1].allocated)) continue;
-        for (at = n < cap ? n++ : n - 1; at && out[at - 1].allocated < s.allocated; at--)
-            out[at] = out[at - 1];
-        out[at] = s;
+        if (s.allocated)
+            n = memlord_i_rank(out, n, cap, &s, sizeof s, offsetof(memlord_tag_stat, allocated));
     }
     return n;
 }
@@ -12312,15 +12316,14 @@ static MEMLORD_I_COLD void memlord_i_leak_add(memlord *lord, memlord_i_leaks *le
 }
 /* The largest come first, as many as are asked for. */
 static MEMLORD_I_COLD void memlord_i_leaks_sort(memlord_i_leaks *leaks, size_t most) {
-    size_t i, at, n = 0;
+    size_t i;
+    leaks->lines = 0;
     for (i = 0; i < MEMLORD_I_LEAKS; i++) {
         memlord_i_leak leak = leaks->at[i];
-        if (!leak.blocks || (n == most && leak.bytes <= leaks->at[n - 1].bytes)) continue;
-        for (at = n < most ? n++ : n - 1; at && leaks->at[at - 1].bytes < leak.bytes; at--)
-            leaks->at[at] = leaks->at[at - 1];
-        leaks->at[at] = leak;
+        if (leak.blocks)
+            leaks->lines = memlord_i_rank(leaks->at, leaks->lines, most, &leak, sizeof leak,
+                                          offsetof(memlord_i_leak, bytes));
     }
-    leaks->lines = n;
 }
 static const memlord_site *memlord_i_row_site(memlord *lord, uint32_t row) {
     if (!row) return NULL;
@@ -12506,17 +12509,13 @@ static void memlord_i_report_order(memlord_i_report *r) {
 static void memlord_i_report_accounts(memlord_i_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
-    size_t at;
     memlord_i_lock_take(&memlord_i_process.cold);
     for (i = 1; i < memlord_i_u32_load(&lord->balance_count); i++) {
         memlord_account_stat s;
         if (!memlord_i_account_read_locked(memlord_i_balance_at(lord, i), &s)) continue;
         r->accounts++;
-        at = r->account_lines;
-        if (at == MEMLORD_I_TOP_ACCOUNTS && s.bytes <= r->account[at - 1].bytes) continue;
-        at = at < MEMLORD_I_TOP_ACCOUNTS ? r->account_lines++ : at - 1;
-        for (; at && r->account[at - 1].bytes < s.bytes; at--) r->account[at] = r->account[at - 1];
-        r->account[at] = s;
+        r->account_lines = memlord_i_rank(r->account, r->account_lines, MEMLORD_I_TOP_ACCOUNTS, &s,
+                                          sizeof s, offsetof(memlord_account_stat, bytes));
     }
     memlord_i_lock_drop(&memlord_i_process.cold);
 }
@@ -13706,11 +13705,7 @@ static int memlord_i_file_beside(const char *target, char *name, size_t cap, mem
         int r;
         memlord_i_out_buffer(&o, name, cap);
         memlord_i_put(&o, target, directory);
-        memlord_i_puts(&o, ".memlord-");
-        memlord_i_put_u64(&o, memlord_i_pid());
-        memlord_i_puts(&o, "-");
-        memlord_i_put_u64(&o, n);
-        memlord_i_puts(&o, ".tmp");
+        memlord_i_putf(&o, ".memlord-%ju-%ju.tmp", memlord_i_pid(), (uint64_t)n);
         (void)memlord_i_out_end(&o, cap);
         r = memlord_i_file_create(name, file);
         if (r <= 0) return r;
@@ -13770,10 +13765,8 @@ static int memlord_i_dated_path(const char *directory, uint64_t wall, memlord_fo
     memlord_i_puts(&o, directory);
     memlord_i_puts(&o, "/memory_profile_");
     memlord_i_put_time(&o, wall, 1);
-    if (n) memlord_i_puts(&o, "_");
-    if (n) memlord_i_put_u64(&o, memlord_i_pid());
-    if (n > 1) memlord_i_puts(&o, "_");
-    if (n > 1) memlord_i_put_u64(&o, n);
+    if (n) memlord_i_putf(&o, "_%ju", memlord_i_pid());
+    if (n > 1) memlord_i_putf(&o, "_%ju", (uint64_t)n);
     memlord_i_puts(&o, ".");
     memlord_i_puts(&o, memlord_i_format_suffixes[format]);
     return memlord_i_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
@@ -13809,10 +13802,10 @@ static MEMLORD_I_COLD void memlord_i_save_dated(memlord *lord, uint32_t format) 
         r = memlord_i_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
                                  directory, p);
     memlord_i_out_buffer(&o, line, sizeof line);
-    memlord_i_puts(&o, r ? "[save] no report in " : "[save] ");
-    memlord_i_put_plain(&o, r ? directory : p->target);
-    if (r) memlord_i_puts(&o, ": ");
-    if (r) memlord_i_puts(&o, memlord_result_text(r));
+    if (r)
+        memlord_i_putf(&o, "[save] no report in %s: %s", directory, memlord_result_text(r));
+    else
+        memlord_i_putf(&o, "[save] %s", p->target);
     (void)memlord_i_out_end(&o, sizeof line);
     memlord_i_log(lord, r ? MEMLORD_LOG_ERROR : MEMLORD_LOG_INFO, line);
     memlord_i_free(lord, p, sizeof *p);
@@ -14972,11 +14965,11 @@ static MEMLORD_I_COLD void memlord_i_trace_level(memlord_i_export *x, const meml
 /* A block's slice begins (b), ends (e) or has something happen to it (n): up to the arguments that
    only some have. */
 static MEMLORD_I_COLD void memlord_i_trace_life_open(memlord_i_export *x, const char *phase,
-                                                     uint64_t what, uint64_t where,
-                                                     uint64_t storage, uint32_t thread,
+                                                     const memlord_i_fate *f, uint32_t thread,
                                                      uint64_t ns) {
-    uint32_t slot = MEMLORD_I_NOTE_SLOT(what),
-             tag = (uint32_t)(where >> 20) & MEMLORD_I_TAG_ROWS_MAX;
+    uint64_t where = f->where;
+    uint32_t slot = MEMLORD_I_NOTE_SLOT(f->what);
+    uint32_t tag = (uint32_t)(where >> 20) & MEMLORD_I_TAG_ROWS_MAX;
     const memlord_site *site =
         memlord_i_row_site(x->lord, (uint32_t)where & MEMLORD_I_SITE_ROWS_MAX);
     const char *tagged = tag ? memlord_i_export_tag(x, tag) : NULL;
@@ -14988,11 +14981,11 @@ static MEMLORD_I_COLD void memlord_i_trace_life_open(memlord_i_export *x, const 
     memlord_i_jsonf(x->o, ",'cat':'block','id':'");
     memlord_i_puts(x->o, memlord_i_type_names[x->lord->slot_type[slot]]);
     memlord_i_puts(x->o, " 0x");
-    memlord_i_put_hex_short(x->o, storage);
+    memlord_i_put_hex_short(x->o, f->storage);
     memlord_i_jsonf(x->o, "','args':{");
     if (*phase == 'b') {
         memlord_i_jsonf(x->o, "'device':'%i','bytes':%ju", memlord_i_report_device(x->r, slot),
-                        MEMLORD_I_BYTES(what));
+                        MEMLORD_I_BYTES(f->what));
         memlord_i_trace_pair(x, "tag", tagged);
         memlord_i_trace_pair(x, "scope",
                              scope ? memlord_i_scope_at(x->lord, (uint32_t)scope)->path : NULL);
@@ -15002,9 +14995,9 @@ static MEMLORD_I_COLD void memlord_i_trace_life_open(memlord_i_export *x, const 
     }
 }
 static MEMLORD_I_COLD void memlord_i_trace_life(memlord_i_export *x, const char *phase,
-                                                uint64_t what, uint64_t where, uint64_t storage,
-                                                uint32_t thread, uint64_t ns) {
-    memlord_i_trace_life_open(x, phase, what, where, storage, thread, ns);
+                                                const memlord_i_fate *f, uint32_t thread,
+                                                uint64_t ns) {
+    memlord_i_trace_life_open(x, phase, f, thread, ns);
     memlord_i_trace_close(x);
 }
 static MEMLORD_I_COLD void memlord_i_trace_block(memlord_i_export *x, const memlord_i_read *e,
@@ -15013,16 +15006,15 @@ static MEMLORD_I_COLD void memlord_i_trace_block(memlord_i_export *x, const meml
     memlord_i_fate *f = memlord_i_fate_find(x, MEMLORD_I_NOTE_SLOT(e->what), e->storage);
     if (!f) return;
     if ((f->what & MEMLORD_I_FATE_OPEN) && kind == MEMLORD_EVENT_PEND) {
-        memlord_i_trace_life(x, "n", f->what, f->where, f->storage, e->thread, ns);
+        memlord_i_trace_life(x, "n", f, e->thread, ns);
         return;
     }
-    if (f->what & MEMLORD_I_FATE_OPEN)
-        memlord_i_trace_life(x, "e", f->what, f->where, f->storage, e->thread, ns);
+    if (f->what & MEMLORD_I_FATE_OPEN) memlord_i_trace_life(x, "e", f, e->thread, ns);
     f->what &= ~MEMLORD_I_FATE_OPEN;
     if (kind != MEMLORD_EVENT_ALLOC && kind != MEMLORD_EVENT_MOVE) return;
     f->what = e->what | MEMLORD_I_FATE_OPEN;
     f->where = e->where;
-    memlord_i_trace_life(x, "b", f->what, f->where, f->storage, e->thread, ns);
+    memlord_i_trace_life(x, "b", f, e->thread, ns);
 }
 
 /* Threads by their number: how deep in scopes. */
@@ -15094,7 +15086,7 @@ static MEMLORD_I_COLD void memlord_i_trace_end(memlord_i_export *x) {
     for (i = 0; i < x->fates; i++) {
         const memlord_i_fate *f = &x->fate[i];
         if (!(f->what & MEMLORD_I_FATE_OPEN)) continue;
-        memlord_i_trace_life_open(x, "e", f->what, f->where, f->storage, 0, now);
+        memlord_i_trace_life_open(x, "e", f, 0, now);
         memlord_i_json_parts(x->r, x->lord->slot_type[MEMLORD_I_NOTE_SLOT(f->what)], f->storage);
         memlord_i_trace_close(x);
     }
