@@ -15198,77 +15198,61 @@ static MEMLORD_I_COLD void memlord_i_prom_head(memlord_i_out *o, const char *nam
                                                const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
-    memlord_i_puts(o, "# HELP memlord_");
-    memlord_i_puts(o, name);
-    memlord_i_puts(o, " ");
-    memlord_i_puts(o, help);
-    memlord_i_puts(o, "\n# TYPE memlord_");
-    memlord_i_puts(o, name);
-    memlord_i_puts(o, counter ? " counter\n" : " gauge\n");
+    memlord_i_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
+                   counter ? "counter" : "gauge");
 }
-/* Up to where the number goes. `key` NULL: the device alone; `d` NULL: no label. */
+/* A number `as` it is: 'u', 'd' where it may be below 0, or 's', nanoseconds that are told in
+   seconds. Without a label where `d` is all devices, and where `key` is NULL. */
 static MEMLORD_I_COLD void memlord_i_prom_sample(memlord_i_out *o, const char *name,
-                                                 const memlord_device *d, const char *key,
-                                                 const char *value) {
-    memlord_i_puts(o, "memlord_");
-    memlord_i_puts(o, name);
-    if (d || key) memlord_i_puts(o, "{");
-    if (d) {
-        memlord_i_puts(o, "device=\"");
-        memlord_i_put_device(o, *d);
-        memlord_i_puts(o, "\"");
-    }
+                                                 memlord_device d, const char *key,
+                                                 const char *label, char as, uint64_t v) {
+    int device = d.type != MEMLORD_ANY;
+    memlord_i_putf(o, "memlord_%s", name);
+    if (device) memlord_i_putf(o, "{device=\"%i\"", memlord_i_coded(d));
     if (key) {
-        memlord_i_puts(o, d ? "," : "");
-        memlord_i_puts(o, key);
-        memlord_i_puts(o, "=\"");
-        memlord_i_put_utf8(o, value, "\\\"");
+        memlord_i_putf(o, device ? ",%s=\"" : "{%s=\"", key);
+        memlord_i_put_utf8(o, label, "\\\"");
         memlord_i_puts(o, "\"");
     }
-    memlord_i_puts(o, d || key ? "} " : " ");
-}
-static MEMLORD_I_COLD void memlord_i_prom_u64(memlord_i_out *o, const char *name,
-                                              const memlord_device *d, const char *tag,
-                                              uint64_t v) {
-    memlord_i_prom_sample(o, name, d, tag ? "tag" : NULL, tag);
-    memlord_i_put_u64(o, v);
+    memlord_i_puts(o, device || key ? "} " : " ");
+    if (as == 's')
+        memlord_i_put_fixed(o, v, 9);
+    else if (as == 'd')
+        memlord_i_put_i64(o, (int64_t)v);
+    else
+        memlord_i_put_u64(o, v);
     memlord_i_puts(o, "\n");
+}
+/* The one sample of a family that is of the ledger. */
+static MEMLORD_I_COLD void memlord_i_prom_whole(memlord_i_out *o, const char *name,
+                                                const char *help, char as, uint64_t v) {
+    memlord_i_prom_head(o, name, help);
+    memlord_i_prom_sample(o, name, memlord_device_all(), NULL, NULL, as, v);
 }
 
 /* A family is a contiguous group. UINT64_MAX is not known, and has no sample. */
-static MEMLORD_I_COLD void memlord_i_prom_devices(memlord_i_report *r) {
+static MEMLORD_I_COLD void memlord_i_prom_devices(memlord_i_export *x) {
     size_t stat;
     uint32_t i;
     for (stat = 0; stat < MEMLORD_I_STAT_COUNT; stat++) {
         const char *name = memlord_i_prom_names[stat][0];
-        uint64_t rest = *memlord_i_stat_of(&r->total, stat);
+        uint64_t rest = *memlord_i_stat_of(&x->r->total, stat);
         int lost = stat == MEMLORD_I_STAT_dropped_allocs || stat == MEMLORD_I_STAT_dropped_bytes ||
                    stat == MEMLORD_I_STAT_dropped_events;
-        if (!*name || !r->devices) continue;
-        memlord_i_prom_head(r->o, name, memlord_i_prom_names[stat][1]);
-        for (i = 0; i < r->devices; i++) {
-            uint64_t v = *memlord_i_stat_of(&r->stat[i], stat);
+        if (!*name || !x->devices) continue;
+        memlord_i_prom_head(x->o, name, memlord_i_prom_names[stat][1]);
+        for (i = 1; i <= x->devices; i++) {
+            uint64_t v = *memlord_i_stat_of(&x->r->stat[i - 1], stat);
             if (v != UINT64_MAX)
-                memlord_i_prom_u64(r->o, name, &memlord_i_device_at(r->lord, i + 1)->device, NULL,
-                                   v);
+                memlord_i_prom_sample(x->o, name, memlord_i_export_device(x, i), NULL, NULL, 'u',
+                                      v);
             rest -= v;
         }
-        if (lost && rest) memlord_i_prom_u64(r->o, name, NULL, NULL, rest); /* of no device */
+        if (lost && rest) /* of no device */
+            memlord_i_prom_sample(x->o, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
 
-enum {
-    MEMLORD_I_OF_TOTAL,
-    MEMLORD_I_OF_USED,
-    MEMLORD_I_OF_SELF,
-    MEMLORD_I_OF_REST,
-    MEMLORD_I_OF_OTHERS,
-    MEMLORD_I_OF_UNACCOUNTED,
-    MEMLORD_I_OF_LIMIT,
-    MEMLORD_I_OF_HELD,
-    MEMLORD_I_OF_AGE,
-    MEMLORD_I_OF_COUNT
-};
 static const char *const memlord_i_prom_of_place[][2] = {
     {"capacity_bytes", "bytes of a physical device"},
     {"capacity_used_bytes", "bytes of it in use, whoever uses them"},
@@ -15279,95 +15263,65 @@ static const char *const memlord_i_prom_of_place[][2] = {
     {"limit_bytes", "bytes allowed of it; no sample: no limit"},
     {"held_bytes", "bytes of the limit that reservations keep"},
     {"capacity_age_seconds", "age of these samples"}};
-
-/* The value of a place's metric; 0: there is none. */
-static int memlord_i_prom_place_value(const memlord_i_place_line *line, size_t what, uint64_t *v) {
-    const memlord_capacity *s = &line->sample;
-    const uint64_t all[MEMLORD_I_OF_COUNT] = {s->total,    s->used,      line->self,
-                                              line->rest,  line->others, s->used - line->self,
-                                              line->limit, line->held,   s->age_ns};
-    *v = all[what];
-    if (what == MEMLORD_I_OF_LIMIT) return *v != 0;
-    return s->known || what == MEMLORD_I_OF_SELF || what == MEMLORD_I_OF_HELD;
-}
+enum { MEMLORD_I_OF_SELF = 2, MEMLORD_I_OF_LIMIT = 6, MEMLORD_I_OF_HELD, MEMLORD_I_OF_PLACE = 9 };
 
 static MEMLORD_I_COLD void memlord_i_prom_places(memlord_i_report *r) {
     size_t what, i;
-    for (what = 0; what < MEMLORD_I_OF_COUNT; what++) {
+    for (what = 0; what < MEMLORD_I_OF_PLACE; what++) {
         const char *name = memlord_i_prom_of_place[what][0];
         int first = 1;
         for (i = 0; i < r->places; i++) {
-            uint64_t v;
-            if (!memlord_i_prom_place_value(&r->place[i], what, &v)) continue;
+            const memlord_i_place_line *line = &r->place[i];
+            const memlord_capacity *s = &line->sample;
+            const uint64_t v[] = {s->total,    s->used,      line->self,
+                                  line->rest,  line->others, s->used - line->self,
+                                  line->limit, line->held,   s->age_ns};
+            if (what == MEMLORD_I_OF_LIMIT
+                    ? !line->limit
+                    : !s->known && what != MEMLORD_I_OF_SELF && what != MEMLORD_I_OF_HELD)
+                continue;
             if (first) memlord_i_prom_head(r->o, name, memlord_i_prom_of_place[what][1]);
             first = 0;
-            memlord_i_prom_sample(r->o, name, &r->place[i].device, NULL, NULL);
-            if (what == MEMLORD_I_OF_AGE)
-                memlord_i_put_fixed(r->o, v, 9);
-            else if (what == MEMLORD_I_OF_UNACCOUNTED)
-                memlord_i_put_i64(r->o, (int64_t)v);
-            else
-                memlord_i_put_u64(r->o, v);
-            memlord_i_puts(r->o, "\n");
+            memlord_i_prom_sample(r->o, name, line->device, NULL, NULL, "uuuuuduus"[what], v[what]);
         }
     }
 }
 
-enum {
-    MEMLORD_I_TAG_BYTES,
-    MEMLORD_I_TAG_PEAK,
-    MEMLORD_I_TAG_BLOCKS,
-    MEMLORD_I_TAG_EXPECTED,
-    MEMLORD_I_TAG_VARIANCE,
-    MEMLORD_I_TAG_COUNT
-};
 static const char *const memlord_i_prom_of_tag[][2] = {
     {"tag_bytes", "bytes live by what they are for; an empty tag: those without one"},
     {"tag_peak_bytes", "highest tag_bytes"},
     {"tag_blocks", "storages live by what they are for"},
     {"tag_expected_bytes", "bytes planned for a tag"},
     {"tag_variance_bytes", "tag_bytes - tag_expected_bytes; may be below 0"}};
+enum { MEMLORD_I_OF_EXPECTED = 3, MEMLORD_I_OF_TAG = 5 };
 
 static MEMLORD_I_COLD void memlord_i_prom_tag(memlord_i_export *x, uint32_t row, size_t what) {
     uint32_t slot = memlord_i_row_at(x->lord, MEMLORD_I_TAG, row)->slot;
-    memlord_device d = memlord_i_export_device(x, slot);
     memlord_tag_stat s;
     memlord_i_tag_stat(x->lord, row, &s);
-    if (!s.expected && what >= MEMLORD_I_TAG_EXPECTED) return;
-    if (what == MEMLORD_I_TAG_BYTES) x->sum[slot] += s.allocated;
-    memlord_i_prom_sample(x->o, memlord_i_prom_of_tag[what][0], &d, "tag", s.tag);
-    if (what == MEMLORD_I_TAG_VARIANCE)
-        memlord_i_put_i64(x->o, s.variance);
-    else
-        memlord_i_put_u64(x->o, what == MEMLORD_I_TAG_BYTES    ? s.allocated
-                                : what == MEMLORD_I_TAG_PEAK   ? s.peak
-                                : what == MEMLORD_I_TAG_BLOCKS ? s.blocks
-                                                               : s.expected);
-    memlord_i_puts(x->o, "\n");
+    if (s.expected || what < MEMLORD_I_OF_EXPECTED) {
+        const uint64_t v[] = {s.allocated, s.peak, s.blocks, s.expected, (uint64_t)s.variance};
+        memlord_i_prom_sample(x->o, memlord_i_prom_of_tag[what][0],
+                              memlord_i_export_device(x, slot), "tag", s.tag, "uuuud"[what],
+                              v[what]);
+    }
+    if (!what) x->sum[slot] += s.allocated;
 }
 static MEMLORD_I_COLD void memlord_i_prom_tags(memlord_i_export *x) {
     size_t what;
     uint32_t i;
-    for (what = 0; what < MEMLORD_I_TAG_COUNT && x->devices; what++) {
+    for (what = 0; what < MEMLORD_I_OF_TAG && x->devices; what++) {
         const char *name = memlord_i_prom_of_tag[what][0];
         memlord_i_prom_head(x->o, name, memlord_i_prom_of_tag[what][1]);
         for (i = 1; i <= x->tags && !x->o->failed; i++) memlord_i_prom_tag(x, i, what);
-        for (i = 1; i <= x->devices && what == MEMLORD_I_TAG_BYTES; i++) {
-            memlord_device d = memlord_i_export_device(x, i);
+        for (i = 1; i <= x->devices && !what; i++) {
             uint64_t live = x->r->stat[i - 1].allocated;
-            memlord_i_prom_u64(x->o, name, &d, "", live > x->sum[i] ? live - x->sum[i] : 0);
+            memlord_i_prom_sample(x->o, name, memlord_i_export_device(x, i), "tag", "", 'u',
+                                  live > x->sum[i] ? live - x->sum[i] : 0);
         }
     }
 }
 
-enum {
-    MEMLORD_I_SCOPE_COUNT,
-    MEMLORD_I_SCOPE_RUNNING,
-    MEMLORD_I_SCOPE_SECONDS,
-    MEMLORD_I_SCOPE_DELTA,
-    MEMLORD_I_SCOPE_PEAK,
-    MEMLORD_I_SCOPE_METRICS
-};
 static const char *const memlord_i_prom_of_scope[][2] = {
     {"scope_invocations_total", "invocations of a scope that are over"},
     {"scope_running", "invocations of a scope that are not"},
@@ -15378,22 +15332,20 @@ static const char *const memlord_i_prom_of_scope[][2] = {
 static MEMLORD_I_COLD void memlord_i_prom_scopes(memlord_i_export *x) {
     size_t what;
     uint32_t id;
-    for (what = 0; what < MEMLORD_I_SCOPE_METRICS && x->scopes; what++) {
-        memlord_i_prom_head(x->o, memlord_i_prom_of_scope[what][0],
-                            memlord_i_prom_of_scope[what][1]);
+    for (what = 0; what < 5 && x->scopes; what++) {
+        const char *name = memlord_i_prom_of_scope[what][0];
+        memlord_i_prom_head(x->o, name, memlord_i_prom_of_scope[what][1]);
         for (id = 1; id <= x->scopes && !x->o->failed; id++) {
             memlord_scope_stat s;
+            uint64_t v[5];
             memlord_i_scope_sum(x->lord, memlord_i_scope_at(x->lord, id), &x->r->scale, &s, NULL);
-            memlord_i_prom_sample(x->o, memlord_i_prom_of_scope[what][0], NULL, "scope", s.path);
-            if (what == MEMLORD_I_SCOPE_SECONDS)
-                memlord_i_put_fixed(x->o, s.ns.total, 9);
-            else if (what == MEMLORD_I_SCOPE_DELTA)
-                memlord_i_put_i64(x->o, s.bytes.total);
-            else
-                memlord_i_put_u64(x->o, what == MEMLORD_I_SCOPE_COUNT     ? s.count
-                                        : what == MEMLORD_I_SCOPE_RUNNING ? s.running
-                                                                          : s.peak);
-            memlord_i_puts(x->o, "\n");
+            v[0] = s.count;
+            v[1] = s.running;
+            v[2] = s.ns.total;
+            v[3] = (uint64_t)s.bytes.total;
+            v[4] = s.peak;
+            memlord_i_prom_sample(x->o, name, memlord_device_all(), "scope", s.path, "uusdu"[what],
+                                  v[what]);
         }
     }
 }
@@ -15412,10 +15364,10 @@ static MEMLORD_I_COLD void memlord_i_prom_holders(memlord_i_export *x) {
             memlord_i_prom_head(x->o, name, "bytes live by tag when the peak was last looked at");
         for (k = 0, rest = h->bytes; k < h->tags; k++) {
             if (!h->tag[k].tag) continue;
-            memlord_i_prom_u64(x->o, name, &d, h->tag[k].tag, h->tag[k].allocated);
+            memlord_i_prom_sample(x->o, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
             rest -= h->tag[k].allocated < rest ? h->tag[k].allocated : rest;
         }
-        memlord_i_prom_u64(x->o, name, &d, "", rest);
+        memlord_i_prom_sample(x->o, name, d, "tag", "", 'u', rest);
     }
 }
 
@@ -15427,31 +15379,25 @@ static MEMLORD_I_COLD void memlord_i_prom_lost(memlord_i_export *x) {
 #undef MEMLORD_I_X
     };
     size_t i;
-    for (i = 0; i < MEMLORD_I_LOST; i++) {
-        memlord_i_prom_head(x->o, of[i][0], of[i][1]);
-        memlord_i_prom_u64(x->o, of[i][0], NULL, NULL, memlord_i_lost(x->lord, i));
-    }
+    for (i = 0; i < MEMLORD_I_LOST; i++)
+        memlord_i_prom_whole(x->o, of[i][0], of[i][1], 'u', memlord_i_lost(x->lord, i));
 }
 
 static MEMLORD_I_COLD void memlord_i_prometheus(memlord_i_export *x) {
     memlord_i_out *o = x->o;
-    memlord_i_prom_devices(x->r);
+    memlord_i_prom_devices(x);
     memlord_i_prom_places(x->r);
     memlord_i_prom_tags(x);
     memlord_i_prom_holders(x);
     memlord_i_prom_scopes(x);
     memlord_i_prom_lost(x);
-    memlord_i_prom_head(o, "accounts_open", "accounts open now");
-    memlord_i_prom_u64(o, "accounts_open", NULL, NULL, x->r->accounts);
-    memlord_i_prom_head(o, "own_bytes", "bytes the ledger itself takes");
-    memlord_i_prom_u64(o, "own_bytes", NULL, NULL, memlord_i_u64_load(&x->lord->own_bytes));
-    memlord_i_prom_head(o, "uptime_seconds", "age of the ledger");
-    memlord_i_prom_sample(o, "uptime_seconds", NULL, NULL, NULL);
-    memlord_i_put_fixed(o, x->r->uptime, 9);
-    memlord_i_puts(o, "\n");
+    memlord_i_prom_whole(o, "accounts_open", "accounts open now", 'u', x->r->accounts);
+    memlord_i_prom_whole(o, "own_bytes", "bytes the ledger itself takes", 'u',
+                         memlord_i_u64_load(&x->lord->own_bytes));
+    memlord_i_prom_whole(o, "uptime_seconds", "age of the ledger", 's', x->r->uptime);
     memlord_i_prom_head(o, "build_info", "1, with the version of memlord.h");
-    memlord_i_prom_sample(o, "build_info", NULL, "version", MEMLORD_VERSION);
-    memlord_i_puts(o, "1\n");
+    memlord_i_prom_sample(o, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u',
+                          1);
 }
 
 /* -- CSV, RFC 4180: one table, the live blocks.
