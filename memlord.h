@@ -8846,21 +8846,22 @@ static MEMLORD_I_COLD void memlord_i_put_plain(memlord_i_out *o, const char *tex
     memlord_i_put_word(o, text, 0, "");
 }
 
-static MEMLORD_I_COLD void memlord_i_put_site(memlord_i_out *o, const memlord_site *site) {
-    if (!site) {
+/* "read_tensors loader.c:12"; as memlord_i_put_word. */
+static MEMLORD_I_COLD void memlord_i_put_place(memlord_i_out *o, const memlord_site *site,
+                                               char other, const char *instead) {
+    if (!site || (!site->function[0] && !site->file[0])) {
         memlord_i_puts(o, "(unknown)");
         return;
     }
-    if (site->function[0]) {
-        memlord_i_put_plain(o, site->function);
-        memlord_i_puts(o, site->file[0] ? " " : "");
-    }
-    memlord_i_put_plain(o, site->file);
-    if (site->line > 0) {
-        memlord_i_puts(o, ":");
-        memlord_i_put_u64(o, (uint64_t)site->line);
-    }
-    if (!site->function[0] && !site->file[0]) memlord_i_puts(o, "(unknown)");
+    memlord_i_put_word(o, site->function, other, instead);
+    if (site->function[0] && site->file[0]) memlord_i_puts(o, " ");
+    memlord_i_put_word(o, site->file, other, instead);
+    if (site->line <= 0) return;
+    memlord_i_puts(o, ":");
+    memlord_i_put_u64(o, (uint64_t)site->line);
+}
+static void memlord_i_put_site(memlord_i_out *o, const memlord_site *site) {
+    memlord_i_put_place(o, site, 0, "");
 }
 
 /* -- forms: lines with places for values, as printf has them, and checked by compilers likewise --
@@ -12812,7 +12813,7 @@ static void memlord_i_text_scopes(memlord_i_report *r) {
             memlord_i_puts(r->o, "     unknown");
         memlord_i_putf(r->o, "%14jX%12jX  %s", s.ns.total, s.count ? s.ns.total / s.count : 0,
                        s.path);
-        if (s.device_ns) memlord_i_putf(r->o, ", on its device%jX", s.device_ns);
+        if (s.device_ns) memlord_i_putf(r->o, ", on its device %jX", s.device_ns);
         memlord_i_puts(r->o, s.running ? " (running)\n" : "\n");
     }
     if (shown < r->scopes) memlord_i_text_more(r, r->scopes - shown, " more scopes\n");
@@ -15497,7 +15498,6 @@ static MEMLORD_I_COLD void memlord_i_folded_scopes(memlord_i_export *x, uint32_t
 static MEMLORD_I_COLD void memlord_i_folded_line(memlord_i_export *x, const memlord_i_alive *of,
                                                  const memlord_meta *part, uint64_t bytes) {
     memlord_i_out *o = x->o;
-    const memlord_site *site = memlord_i_row_site(x->lord, of->site);
     if (!bytes) return;
     memlord_i_put_device(o, memlord_i_export_device(x, of->slot));
     memlord_i_puts(o, ";");
@@ -15506,17 +15506,7 @@ static MEMLORD_I_COLD void memlord_i_folded_line(memlord_i_export *x, const meml
         memlord_i_puts(o, ";");
     }
     if (of->scope) memlord_i_folded_scopes(x, of->scope);
-    if (!site || (!site->function[0] && !site->file[0])) {
-        memlord_i_puts(o, "(unknown)");
-    } else {
-        memlord_i_put_word(o, site->function, ';', ":");
-        memlord_i_puts(o, site->function[0] && site->file[0] ? " " : "");
-        memlord_i_put_word(o, site->file, ';', ":");
-        if (site->line > 0) {
-            memlord_i_puts(o, ":");
-            memlord_i_put_u64(o, (uint64_t)site->line);
-        }
-    }
+    memlord_i_put_place(o, memlord_i_row_site(x->lord, of->site), ';', ":");
     if (part) {
         memlord_i_puts(o, ";");
         memlord_i_put_word(o, part->name ? part->name : "(part)", ';', ":");

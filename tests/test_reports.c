@@ -152,6 +152,29 @@ static void a_storage_is_told_in_full_whatever_its_width(void **state) {
     free(report);
 }
 
+static void a_place_of_which_only_the_line_is_known_is_not_known(void **state) {
+    static const memlord_site site = {"", "", 5};
+    memlord *lord = test_lord(state);
+    char *report;
+    assert_ok(memlord_sites_enable(lord, 1));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &site));
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(report, "cpu 0x00001000  (unknown)\n"));
+    free(report);
+}
+
+static void text_tells_a_scopes_time_on_its_device(void **state) {
+    memlord *lord = test_lord(state);
+    char *report;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_scope_begin(lord, "decode"));
+    assert_ok(memlord_scope_device_time(lord, memlord_scope_current(lord), 7000000));
+    assert_ok(memlord_scope_end(lord));
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(report, "  decode, on its device 7 ms\n"));
+    free(report);
+}
+
 /* More places than there is room for groups: those with most are listed all the same. */
 static void the_largest_leaks_are_listed_however_many_there_are(void **state) {
     enum { SITES = 9000 };
@@ -988,6 +1011,8 @@ int main(void) {
         TEST(anomalies_are_shown),
         TEST(text_tells_what_waits_for_its_device),
         TEST(a_storage_is_told_in_full_whatever_its_width),
+        TEST(a_place_of_which_only_the_line_is_known_is_not_known),
+        TEST(text_tells_a_scopes_time_on_its_device),
         TEST(the_largest_leaks_are_listed_however_many_there_are),
         TEST(tags_of_any_script_keep_the_columns),
         TEST(an_empty_ledger_has_reports),
