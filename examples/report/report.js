@@ -94,6 +94,8 @@ function above(values, x, low, high) {
 
 const $ = id => document.getElementById(id);
 
+const listen = (target, handlers) => Object.entries(handlers).forEach(([name, handler]) => target.addEventListener(name, handler));
+
 /* An element, 'tag' or 'tag.class', with attributes, if an object of them comes first, and children.
    Attributes that are null are left out, those that are functions are handlers; children that are
    not elements become text, and those that are not there nothing. */
@@ -102,7 +104,7 @@ function el(tag, ...children) {
     if (kind) e.className = kind;
     const attributes = first && first.constructor === Object ? children.shift() : {};
     for (const [name, value] of Object.entries(attributes))
-        if (typeof value === 'function') e.addEventListener(name, value);
+        if (typeof value === 'function') listen(e, { [name]: value });
         else if (value !== null && value !== undefined) e.setAttribute(name, value);
     e.append(...children.filter(c => c || c === 0 || c === ''));
     return e;
@@ -568,37 +570,36 @@ function navigate(chart, on) {
         const r = c.getBoundingClientRect();
         return { x: e.clientX - r.left, y: e.clientY - r.top, moved: 0, type: e.pointerType };
     };
-    c.addEventListener('pointerdown', e => {
-        if (e.button) return;
-        c.setPointerCapture(e.pointerId);
-        down.set(e.pointerId, spot(e));
-        if (e.pointerType !== 'mouse') on.hover(spot(e).x, spot(e).y);
-    });
-    c.addEventListener('pointermove', e => {
-        const now = spot(e), was = down.get(e.pointerId);
-        if (!was) return on.hover(now.x, now.y);
-        now.moved = was.moved + Math.abs(now.x - was.x) + Math.abs(now.y - was.y);
-        down.set(e.pointerId, now);
-        if (down.size === 2) pinch(chart, down, e.pointerId, was);
-        else if (was.type !== 'mouse' && !on.drags) on.hover(now.x, now.y);
-        else if (now.moved > 3) {
-            on.leave();
-            pan((was.x - now.x) / (chart.width - chart.left));
-            if (on.scroll) on.scroll(was.y - now.y);
-        }
-    });
     const up = e => {
         const was = down.get(e.pointerId);
         down.delete(e.pointerId);
         if (was && was.moved <= 3 && e.type === 'pointerup' && on.tap) on.tap(was.x, was.y);
     };
-    c.addEventListener('pointerup', up);
-    c.addEventListener('pointercancel', up);
-    c.addEventListener('pointerleave', e => e.pointerType === 'mouse' && !down.size && on.leave());
-    c.addEventListener('blur', on.leave);
-    c.addEventListener('wheel', e => wheel(chart, e, on, spot(e).x), { passive: false });
-    c.addEventListener('keydown', e => e.ctrlKey || e.metaKey || e.altKey ||
-        (on.key(e) || chartKeys(chart, e)) && e.preventDefault());
+    listen(c, {
+        pointerdown: e => {
+            if (e.button) return;
+            c.setPointerCapture(e.pointerId);
+            down.set(e.pointerId, spot(e));
+            if (e.pointerType !== 'mouse') on.hover(spot(e).x, spot(e).y);
+        },
+        pointermove: e => {
+            const now = spot(e), was = down.get(e.pointerId);
+            if (!was) return on.hover(now.x, now.y);
+            now.moved = was.moved + Math.abs(now.x - was.x) + Math.abs(now.y - was.y);
+            down.set(e.pointerId, now);
+            if (down.size === 2) pinch(chart, down, e.pointerId, was);
+            else if (was.type !== 'mouse' && !on.drags) on.hover(now.x, now.y);
+            else if (now.moved > 3) {
+                on.leave();
+                pan((was.x - now.x) / (chart.width - chart.left));
+                if (on.scroll) on.scroll(was.y - now.y);
+            }
+        },
+        pointerup: up, pointercancel: up, blur: on.leave,
+        pointerleave: e => e.pointerType === 'mouse' && !down.size && on.leave(),
+        wheel: e => wheel(chart, e, on, spot(e)),
+        keydown: e => e.ctrlKey || e.metaKey || e.altKey || (on.key(e) || chartKeys(chart, e)) && e.preventDefault(),
+    });
 }
 
 function pinch(chart, down, id, was) {
@@ -612,7 +613,7 @@ function pinch(chart, down, id, was) {
 }
 
 /* Zooms around the pointer. Where all is shown already, scrolling down scrolls the page. */
-function wheel(chart, e, on, x) {
+function wheel(chart, e, on, { x, y }) {
     const lines = e.deltaMode === 1 ? 16 : e.deltaMode === 2 ? 400 : 1;
     const dx = e.deltaX * lines, dy = e.deltaY * lines;
     if (e.shiftKey && on.scroll) on.scroll(dx || dy);
@@ -620,7 +621,7 @@ function wheel(chart, e, on, x) {
     else if (dy > 0 && view.to - view.from >= view.end) return;
     else zoom(timeAt(chart, Math.max(x, chart.left)), Math.exp(clamp(dy, -240, 240) / 400));
     e.preventDefault();
-    on.hover(x, e.clientY - chart.canvas.getBoundingClientRect().top);
+    on.hover(x, y);
 }
 
 function showTip(chart, x, y, title, pairs) {
@@ -1006,7 +1007,11 @@ function showTimeline(p, body) {
     const s = p.slices;
     if (!s.n) return false;
     const canvas = el('canvas', { tabindex: 0, role: 'application', 'aria-label':
-        'Timeline of scopes, ' + many(s.n, 'invocation') + '. Enter walks from scope to scope.' });
+        'Timeline of scopes, ' + many(s.n, 'invocation') + '. Enter walks from scope to scope.',
+        dblclick: () => {
+            const now = s.all[timeline.selected];
+            if (now) look(now.start - (now.end - now.start) * 0.1, now.end + (now.end - now.start) * 0.1);
+        } });
     Object.assign(timeline, { canvas, slices: s, tops: rowTops(s), selected: -1, width: 0,
         focus: () => timeline.selected >= 0 ? s.start[timeline.selected] : middle() });
     view.charts.push(timeline);
@@ -1014,10 +1019,6 @@ function showTimeline(p, body) {
     high.style.height = timeline.tops[s.rows] + 'px';
     navigate(timeline, { drags: true, hover: hoverSlice, leave: hideTip, key: timelineKey,
         tap: (x, y) => select(sliceAt(x, y)), scroll: dy => box.scrollTop += dy });
-    canvas.addEventListener('dblclick', e => {
-        const now = s.all[timeline.selected];
-        if (now) look(now.start - (now.end - now.start) * 0.1, now.end + (now.end - now.start) * 0.1);
-    });
     const late = p.paired < s.n ? 'Each scope keeps its last invocations; the event ring keeps all that fit.' : '';
     fill(body, box, el('p.keys', `${many(s.n, 'invocation')} on ${many(s.threads.length, 'thread')}. ${late}`));
     return true;
@@ -1540,36 +1541,35 @@ function retheme(change) {
     if (view.charts.length) drawNow();
 }
 
-function listen() {
-    const over = on => e => {
-        e.preventDefault();
-        document.body.classList.toggle('over', on);
-    };
-    addEventListener('dragover', over(true));
-    addEventListener('dragleave', over(false));
-    addEventListener('drop', e => {
-        over(false)(e);
-        takeFile(e.dataTransfer.files[0]);
-    });
-    $('open').addEventListener('click', () => $('file').click());
-    $('file').addEventListener('change', e => {
-        takeFile(e.target.files[0]);
-        e.target.value = '';
-    });
-    $('theme').addEventListener('click', () => retheme(c => {
-        const dark = ink.dark;
-        c.toggle('dark', !dark);
-        c.toggle('light', dark);
-    }));
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => retheme(() => 0));
-    addEventListener('resize', redraw);
-    addEventListener('scroll', hideTip, { passive: true });
-    addEventListener('beforeprint', () => retheme(c => c.add('print')));
-    addEventListener('afterprint', () => retheme(c => c.remove('print')));
-}
+const over = on => e => {
+    e.preventDefault();
+    document.body.classList.toggle('over', on);
+};
 
 readTheme();
-listen();
+listen(window, {
+    dragover: over(true),
+    dragleave: over(false),
+    drop: e => {
+        over(false)(e);
+        takeFile(e.dataTransfer.files[0]);
+    },
+    resize: redraw,
+    scroll: hideTip,
+    beforeprint: () => retheme(c => c.add('print')),
+    afterprint: () => retheme(c => c.remove('print')),
+});
+listen($('open'), { click: () => $('file').click() });
+listen($('file'), { change: e => {
+    takeFile(e.target.files[0]);
+    e.target.value = '';
+} });
+listen($('theme'), { click: () => retheme(c => {
+    const dark = ink.dark;
+    c.toggle('dark', !dark);
+    c.toggle('light', dark);
+}) });
+listen(matchMedia('(prefers-color-scheme: dark)'), { change: () => retheme(() => 0) });
 const embedded = $('profile').textContent.trim();
 $('profile').remove();
 $('hint').textContent = 'Drop a profile.json here, or open one. It is read on this machine and goes nowhere.';
