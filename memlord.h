@@ -14534,11 +14534,6 @@ typedef struct memlord_i_export {
 static memlord_device memlord_i_export_device(const memlord_i_export *x, uint32_t slot) {
     return memlord_i_device_at(x->lord, slot)->device;
 }
-/* As memlord_i_odd_next, the ledger's own included. */
-static const char *memlord_i_export_odd(memlord_i_export *x, uint32_t slot, size_t *i,
-                                        uint64_t *v) {
-    return memlord_i_odd_next(x->r, slot, MEMLORD_I_NAMED, i, v);
-}
 static const char *memlord_i_export_tag(const memlord_i_export *x, uint32_t row) {
     return (const char *)memlord_i_row_at(x->lord, MEMLORD_I_TAG, row)->subject;
 }
@@ -15103,7 +15098,7 @@ static MEMLORD_I_COLD void memlord_i_trace_odd(memlord_i_export *x) {
         size_t i = 0;
         uint64_t v;
         memlord_i_jsonf(x->o, ",'%i':{", memlord_i_coded(memlord_i_odd_device(x->r, slot)));
-        while ((name = memlord_i_export_odd(x, slot, &i, &v)) != NULL)
+        while ((name = memlord_i_odd_next(x->r, slot, MEMLORD_I_NAMED, &i, &v)) != NULL)
             memlord_i_json_u64(x->o, name, v);
         memlord_i_puts(x->o, "}");
     }
@@ -15408,37 +15403,27 @@ static MEMLORD_I_COLD void memlord_i_csv_text(memlord_i_out *o, const char *text
     memlord_i_put_word(o, text, '"', "\"\"");
     memlord_i_puts(o, "\"");
 }
-static void memlord_i_csv_u64(memlord_i_out *o, uint64_t v) {
-    memlord_i_puts(o, ",");
-    memlord_i_put_u64(o, v);
-}
 
 /* A line of the table: a block, or a part as a block of no bytes. */
 static MEMLORD_I_COLD void memlord_i_csv_line(memlord_i_out *o, const memlord_block_info *b,
                                               const memlord_part_info *part) {
-    memlord_i_put_device(o, b->device);
-    memlord_i_puts(o, ",0x");
+    memlord_i_putf(o, "%i,0x", memlord_i_coded(b->device));
     memlord_i_put_hex_short(o, b->storage);
-    memlord_i_csv_u64(o, b->bytes);
-    memlord_i_csv_u64(o, b->refs);
-    memlord_i_csv_u64(o, b->born);
-    memlord_i_csv_u64(o, b->pending != 0);
+    memlord_i_putf(o, ",%ju,%ju,%ju,%ju", b->bytes, b->refs, b->born, (uint64_t)(b->pending != 0));
     memlord_i_csv_text(o, b->tag);
     memlord_i_csv_text(o, b->scope);
     memlord_i_csv_text(o, b->meta.name);
     memlord_i_csv_text(o, b->meta.dtype);
     memlord_i_puts(o, b->meta.rank ? ",\"" : ",");
     memlord_i_put_shape(o, &b->meta, ",");
-    if (b->meta.rank) memlord_i_puts(o, "\"");
-    memlord_i_csv_u64(o, b->meta.flags);
+    memlord_i_putf(o, b->meta.rank ? "\",%ju" : ",%ju", (uint64_t)b->meta.flags);
     memlord_i_csv_text(o, b->site ? b->site->file : NULL);
-    memlord_i_csv_u64(o, memlord_i_site_line(b->site));
+    memlord_i_putf(o, ",%ju", memlord_i_site_line(b->site));
     memlord_i_csv_text(o, b->site ? b->site->function : NULL);
-    if (part) {
-        memlord_i_csv_u64(o, part->offset);
-        memlord_i_csv_u64(o, part->bytes);
-    }
-    memlord_i_puts(o, part ? "\r\n" : ",,\r\n");
+    if (part)
+        memlord_i_putf(o, ",%ju,%ju\r\n", part->offset, part->bytes);
+    else
+        memlord_i_puts(o, ",,\r\n");
 }
 static MEMLORD_I_COLD int memlord_i_csv_part(void *user, const memlord_part_info *part) {
     memlord_i_export *x = (memlord_i_export *)user;
@@ -15489,8 +15474,7 @@ static MEMLORD_I_COLD void memlord_i_folded_line(memlord_i_export *x, const meml
                                                  const memlord_meta *part, uint64_t bytes) {
     memlord_i_out *o = x->o;
     if (!bytes) return;
-    memlord_i_put_device(o, memlord_i_export_device(x, of->slot));
-    memlord_i_puts(o, ";");
+    memlord_i_putf(o, "%i;", memlord_i_report_device(x->r, of->slot));
     if (of->tag) {
         memlord_i_put_word(o, memlord_i_export_tag(x, of->tag), ';', ":");
         memlord_i_puts(o, ";");
@@ -15501,9 +15485,7 @@ static MEMLORD_I_COLD void memlord_i_folded_line(memlord_i_export *x, const meml
         memlord_i_puts(o, ";");
         memlord_i_put_word(o, part->name ? part->name : "(part)", ';', ":");
     }
-    memlord_i_puts(o, " ");
-    memlord_i_put_u64(o, bytes);
-    memlord_i_puts(o, "\n");
+    memlord_i_putf(o, " %ju\n", bytes);
 }
 static void memlord_i_folded_group(memlord_i_export *x, const memlord_i_group *g) {
     memlord_i_folded_line(x, &g->of, NULL, g->bytes);
@@ -15518,11 +15500,8 @@ static MEMLORD_I_COLD void memlord_i_folded(memlord_i_export *x) {
     memlord_i_groups_each(x, memlord_i_folded_group);
     for (slot = 1; slot <= x->devices; slot++) {
         uint64_t arena = memlord_i_u64_load(&memlord_i_device_at(x->lord, slot)->arena);
-        if (!arena) continue;
-        memlord_i_put_device(x->o, memlord_i_export_device(x, slot));
-        memlord_i_puts(x->o, ";(arena) ");
-        memlord_i_put_u64(x->o, arena);
-        memlord_i_puts(x->o, "\n");
+        if (arena)
+            memlord_i_putf(x->o, "%i;(arena) %ju\n", memlord_i_report_device(x->r, slot), arena);
     }
 }
 
@@ -15707,8 +15686,8 @@ static MEMLORD_I_COLD void memlord_i_pprof(memlord_i_export *x) {
     memlord_i_pb_pair(x->o, 1, 6, 4);
     memlord_i_pprof_strings(x);
     for (i = 1; i <= x->sites && !x->o->failed; i++) {
-        int line = memlord_i_row_site(x->lord, i)->line;
-        memlord_i_pprof_function(x->o, i, at, at + 1, line > 0 ? (uint64_t)line : 0);
+        memlord_i_pprof_function(x->o, i, at, at + 1,
+                                 memlord_i_site_line(memlord_i_row_site(x->lord, i)));
         at += 2;
     }
     memlord_i_pprof_function(x->o, x->sites + 1, MEMLORD_I_WORD_UNKNOWN, 0, 0);
@@ -15757,9 +15736,7 @@ static void memlord_i_heap_line2(memlord_i_out *o, const char *mode, uint64_t a,
     memlord_i_heap_line(o, mode, v, 2);
 }
 static void memlord_i_heap_string(memlord_i_out *o, const char *text) {
-    memlord_i_puts(o, "s ");
-    memlord_i_put_word(o, text, 0, "");
-    memlord_i_puts(o, "\n");
+    memlord_i_putf(o, "s %s\n", text);
 }
 
 /* Traces: site rows; of each device what has no site, its arena, what is gone; scopes. What comes
@@ -15800,7 +15777,7 @@ static MEMLORD_I_COLD void memlord_i_heap_places(memlord_i_export *x) {
         memlord_i_heap_string(x->o, site->function[0] ? site->function : "(unknown)");
         memlord_i_heap_string(x->o, site->file);
         memlord_i_heap_place(x, 0, memlord_i_row_at(x->lord, MEMLORD_I_SITE, i)->slot, at, at + 1,
-                             site->line > 0 ? (uint64_t)site->line : 0);
+                             memlord_i_site_line(site));
         at += 2;
     }
     for (i = 1; i <= x->devices; i++)
@@ -16084,7 +16061,7 @@ static MEMLORD_I_COLD void memlord_i_viz_odd(memlord_i_export *x) {
         (void)memlord_device_name(memlord_i_odd_device(x->r, slot), device, sizeof device);
         memlord_i_viz_text(x->o, device);
         memlord_i_puts(x->o, "}");
-        while ((name = memlord_i_export_odd(x, slot, &i, &v)) != NULL) {
+        while ((name = memlord_i_odd_next(x->r, slot, MEMLORD_I_NAMED, &i, &v)) != NULL) {
             memlord_i_viz_text(x->o, name);
             memlord_i_viz_u64(x->o, v);
             memlord_i_puts(x->o, "s");
