@@ -180,7 +180,7 @@ function readEvents(raw, strings) {
             break;
         }
     const n = list.length;
-    const e = { n, lost: zero(source.lost), recorded: num(source.recorded), time: new Float64Array(n),
+    const e = { n, lost: zero(source.lost), time: new Float64Array(n),
         kind: new Int8Array(n), thread: new Int32Array(n), device: new Int32Array(n),
         bytes: new Float64Array(n), scope: new Float64Array(n), // a checkpoint says its name itself
         label: i => text(typeof list[i][7] === 'string' ? list[i][7] : arr(strings)[list[i][7]]) };
@@ -260,10 +260,9 @@ function findPeak(d, holder) {
 }
 
 function readScopes(raw) {
-    const list = objs(raw).map((s, i) => ({
+    const list = objs(raw).map(s => ({
         id: num(s.id), parent: zero(s.parent), name: text(s.name) || text(s.path) || 'scope', path: text(s.path) || text(s.name),
-        index: i, site: s.site, count: num(s.count), delta: obj(s.delta_bytes),
-        blocks: obj(s.delta_blocks), peak: num(s.peak_bytes), time: obj(s.time_ns),
+        site: s.site, count: num(s.count), delta: obj(s.delta_bytes), peak: num(s.peak_bytes), time: obj(s.time_ns),
         device: num(s.device_time_ns), live: num(s.live_bytes), running: num(s.running),
         calls: arr(s.invocations).filter(Array.isArray), depth: 0, kids: [],
     }));
@@ -453,7 +452,6 @@ function pack(list, threads, rows) {
         start[i] = s.start;
         end[i] = s.end;
         hueOf[i] = hue(s.scope.name);
-        s.at = i;
     }
     return { n, rows, from, all, start, end, hueOf, threads, order: null };
 }
@@ -1344,14 +1342,14 @@ function capacityWords(d, made) {
 
 function deviceFacts(d) {
     const s = d.stats, c = d.capacity, asked = zero(s.cache_hits) + zero(s.cache_misses);
-    const size = (name, n) => num(n) ? [name, bytes(n), exact(n)] : null, times = (name, n) => num(n) ? [name, count(n)] : null;
+    const size = (name, n) => num(n) && [name, bytes(n), exact(n)], times = (name, n) => num(n) && [name, count(n)];
     return facts([['peak', bytes(num(s.peak)) + (zero(s.peak_error) ? ', low by at most ' + bytes(s.peak_error) : ''), exact(num(s.peak))],
         size('pending', s.pending), size('reserved', s.reserved), size('limit', s.limit),
-        num(s.limit) !== c.limit ? size('limit', c.limit) : null, size('held for requests', c.held), size('in arenas', d.source.arena),
+        num(s.limit) !== c.limit && size('limit', c.limit), size('held for requests', c.held), size('in arenas', d.source.arena),
         times('blocks', s.live_blocks), times('allocs', s.allocs), times('frees', s.frees), times('arrived by move', s.moves),
         times('collections', s.gc_runs), size('reclaimed', s.gc_reclaimed),
-        num(d.source.fragmentation) !== null ? ['fragmentation', percent(d.source.fragmentation)] : null,
-        asked ? ['pool hits', percent(s.cache_hits / asked)] : null, times('requests saved by a retry', s.recoveries)]);
+        num(d.source.fragmentation) !== null && ['fragmentation', percent(d.source.fragmentation)],
+        asked && ['pool hits', percent(s.cache_hits / asked)], times('requests saved by a retry', s.recoveries)]);
 }
 
 /* Bars: [label, value, title]; the axis names the first, the middle and the last. */
@@ -1416,9 +1414,8 @@ const ODD = { implicit_frees: ['alloc', 'over a live storage'], unknown_frees: [
     fence_failures: ['fence', 'that failed'], oom_failures: ['request', 'that found no memory in the end'],
     gc_failed: ['collection', 'that did not run'], dropped_allocs: ['alloc', 'the map had no room for: totals are too low'],
     dropped_bytes: ['byte', 'of those'], dropped_sites: ['record', 'of sites or tags without room'] };
-const DROPPED = { scopes: ['scope', 'without room'] };
 // Written over or thinned out: bounded, and no fault.
-const PASSED = { scope_invocations: 'scope invocations', snapshots: 'snapshots' };
+const PASSED = ['scope_invocations', 'snapshots'];
 
 function alarms(p) {
     const list = [], dropped = obj(p.meta.dropped);
@@ -1428,23 +1425,22 @@ function alarms(p) {
         if (on.length > 4) names.push(`${on.length - 4} more`);
         if (zero(p.total[key])) list.push([p.total[key], ODD[key], on.length && !alone ? ': ' + names.join(', ') : '']);
     }
-    for (const key of Object.keys(DROPPED))
-        if (zero(dropped[key])) list.push([dropped[key], DROPPED[key], '']);
+    if (zero(dropped.scopes)) list.push([dropped.scopes, ['scope', 'without room'], '']);
     return list.length ? el('div.alarm', { id: 'alarm' }, el('b', 'Worth a look'),
         el('ul', ...list.map(([n, [word, rest], on]) => el('li', `${many(n, word)} ${rest}${on}`)))) : null;
 }
 
 function showOverview(p, body) {
     const t = p.total, meta = p.meta, leaks = obj(p.raw.leaks), at = text(obj(p.raw.summary).peak_memory_checkpoint);
-    const figure = (name, value, small) => el('div', el('dt', name), el('dd', value, small ? el('small', small) : null));
+    const figure = (name, value, small) => el('div', el('dt', name), el('dd', value, small && el('small', small)));
     const e = p.events, dropped = obj(meta.dropped);
-    const passed = Object.keys(PASSED).filter((key) => zero(dropped[key])).map((key) => count(dropped[key]) + ' ' + PASSED[key]);
+    const passed = PASSED.filter(key => zero(dropped[key])).map(key => count(dropped[key]) + ' ' + key.replace('_', ' '));
     fill(body, el('dl.figures',
         figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
         figure('Peak', sized(num(t.peak)), at ? 'largest checkpoint: ' + at : 'all devices'),
         figure('Allocated in all', sized(num(t.total_allocated)), many(num(t.allocs), 'alloc') + ', ' + many(num(t.frees), 'free')),
-        num(leaks.bytes) !== null ? figure(zero(leaks.since_mark) ? 'Not freed since the mark' : 'Not freed', sized(leaks.bytes),
-            many(num(leaks.count), 'block')) : null),
+        num(leaks.bytes) !== null && figure(zero(leaks.since_mark) ? 'Not freed since the mark' : 'Not freed', sized(leaks.bytes),
+            many(num(leaks.count), 'block'))),
     facts([text(meta.labels) && ['labels', text(meta.labels)], meta.generated_at && ['written', text(meta.generated_at)],
         num(meta.uptime_ns) && ['after', duration(meta.uptime_ns)], num(meta.pid) && ['pid', String(meta.pid)],
         p.raw.version && ['MemLord', text(p.raw.version)],
