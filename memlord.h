@@ -15556,11 +15556,12 @@ static MEMLORD_I_COLD void memlord_i_pb_pair(memlord_i_out *o, unsigned field, u
     memlord_i_pb_message(o, field, &m);
 }
 
-/* A sample: allocations, their bytes, live blocks, theirs. Locations 1 and 2 behind the sites are
+/* A sample: how many allocations, or live blocks, and their bytes. Locations 1 and 2 behind the
+   sites are
    "(unknown)" and "(arena)", then come scopes. `part` is a part's location, 0 none. */
 static MEMLORD_I_COLD void memlord_i_pprof_sample(memlord_i_export *x, uint64_t part,
                                                   uint32_t location, const memlord_i_alive *of,
-                                                  const uint64_t value[4]) {
+                                                  unsigned live, uint64_t count, uint64_t bytes) {
     char buf[512], values[48], places[(MEMLORD_I_SCOPE_DEPTH + 2) * 5 + 10];
     const memlord_i_scope *scope = of->scope ? memlord_i_scope_at(x->lord, of->scope) : NULL;
     memlord_i_out m, v, p;
@@ -15568,7 +15569,10 @@ static MEMLORD_I_COLD void memlord_i_pprof_sample(memlord_i_export *x, uint64_t 
     memlord_i_out_buffer(&m, buf, sizeof buf);
     memlord_i_out_buffer(&v, values, sizeof values);
     memlord_i_out_buffer(&p, places, sizeof places);
-    for (i = 0; i < 4; i++) memlord_i_pb_varint(&v, value[i] > INT64_MAX ? INT64_MAX : value[i]);
+    for (i = 0; i < 4; i++) {
+        uint64_t n = i / 2 != live ? 0 : i % 2 ? bytes : count;
+        memlord_i_pb_varint(&v, n > INT64_MAX ? INT64_MAX : n);
+    }
     if (part) memlord_i_pb_varint(&p, part);
     memlord_i_pb_varint(&p, location);
     for (; scope; scope = scope->parent) memlord_i_pb_varint(&p, x->sites + 2 + scope->id);
@@ -15580,10 +15584,8 @@ static MEMLORD_I_COLD void memlord_i_pprof_sample(memlord_i_export *x, uint64_t 
     memlord_i_pb_message(x->o, 2, &m);
 }
 static MEMLORD_I_COLD void memlord_i_pprof_group(memlord_i_export *x, const memlord_i_group *g) {
-    uint64_t value[4] = {0, 0, 0, 0};
-    value[2] = g->blocks;
-    value[3] = g->bytes;
-    memlord_i_pprof_sample(x, 0, g->of.site ? g->of.site : x->sites + 1, &g->of, value);
+    memlord_i_pprof_sample(x, 0, g->of.site ? g->of.site : x->sites + 1, &g->of, 1, g->blocks,
+                           g->bytes);
 }
 
 /* What was allocated: by sites, and on each device beyond them. */
@@ -15593,25 +15595,21 @@ static MEMLORD_I_COLD void memlord_i_pprof_allocated(memlord_i_export *x) {
     memset(&of, 0, sizeof of);
     for (i = 1; i <= x->sites && !x->o->failed; i++) {
         memlord_site_stat s;
-        uint64_t value[4] = {0, 0, 0, 0};
         of.slot = memlord_i_row_at(x->lord, MEMLORD_I_SITE, i)->slot;
         memlord_i_site_stat(x->lord, i, &s);
-        value[0] = s.allocs;
-        value[1] = s.alloc_bytes;
         x->sum[of.slot] += s.allocs;
         x->more[of.slot] += s.alloc_bytes;
-        if (s.allocs | s.alloc_bytes) memlord_i_pprof_sample(x, 0, i, &of, value);
+        if (s.allocs | s.alloc_bytes)
+            memlord_i_pprof_sample(x, 0, i, &of, 0, s.allocs, s.alloc_bytes);
     }
     for (i = 1; i <= x->devices; i++) {
         const memlord_stats *s = &x->r->stat[i - 1];
-        uint64_t value[4] = {0, 0, 0, 0};
+        uint64_t arena = memlord_i_u64_load(&memlord_i_device_at(x->lord, i)->arena);
+        uint64_t allocs = s->allocs > x->sum[i] ? s->allocs - x->sum[i] : 0;
+        uint64_t bytes = s->total_allocated > x->more[i] ? s->total_allocated - x->more[i] : 0;
         of.slot = i;
-        if (s->allocs > x->sum[i]) value[0] = s->allocs - x->sum[i];
-        if (s->total_allocated > x->more[i]) value[1] = s->total_allocated - x->more[i];
-        if (value[0] | value[1]) memlord_i_pprof_sample(x, 0, x->sites + 1, &of, value);
-        value[0] = value[1] = 0;
-        value[3] = memlord_i_u64_load(&memlord_i_device_at(x->lord, i)->arena);
-        if (value[3]) memlord_i_pprof_sample(x, 0, x->sites + 2, &of, value);
+        if (allocs | bytes) memlord_i_pprof_sample(x, 0, x->sites + 1, &of, 0, allocs, bytes);
+        if (arena) memlord_i_pprof_sample(x, 0, x->sites + 2, &of, 1, 0, arena);
     }
 }
 
@@ -15655,12 +15653,11 @@ static MEMLORD_I_COLD void memlord_i_pprof_strings(memlord_i_export *x) {
 
 static MEMLORD_I_COLD void memlord_i_pprof_part(memlord_i_export *x,
                                                 const memlord_part_info *part) {
-    uint64_t id = (uint64_t)x->sites + x->scopes + 3 + x->parts, value[4] = {0, 0, 0, 0};
+    uint64_t id = (uint64_t)x->sites + x->scopes + 3 + x->parts;
     uint32_t site = x->whole->site;
     memlord_i_pb_string(x->o, part->meta.name ? part->meta.name : "(part)");
     memlord_i_pprof_function(x->o, id, x->written + x->parts, 0, 0);
-    value[3] = part->bytes;
-    memlord_i_pprof_sample(x, id, site ? site : x->sites + 1, x->whole, value);
+    memlord_i_pprof_sample(x, id, site ? site : x->sites + 1, x->whole, 1, 0, part->bytes);
 }
 
 static MEMLORD_I_COLD void memlord_i_pprof_odd(memlord_i_export *x) {
@@ -16227,14 +16224,9 @@ static MEMLORD_I_COLD void memlord_i_viz_event(memlord_i_export *x, int action, 
 
 /* Bytes free where a device is; 0: not known. */
 static uint64_t memlord_i_viz_free(const memlord_i_export *x, uint32_t slot) {
-    size_t i;
-    for (i = 0; i < x->r->places; i++) {
-        const memlord_i_place_line *line = &x->r->place[i];
-        if (line->place == memlord_i_place_at(x->lord, slot) && line->sample.known)
-            return line->sample.total > line->sample.used ? line->sample.total - line->sample.used
-                                                          : 0;
-    }
-    return 0;
+    const memlord_i_place_line *line = memlord_i_report_place(x->r, slot);
+    const memlord_capacity *s = line ? &line->sample : NULL;
+    return s && s->known && s->total > s->used ? s->total - s->used : 0;
 }
 
 static MEMLORD_I_COLD void memlord_i_viz_ring(memlord_i_export *x, const memlord_i_read *e,
