@@ -17584,8 +17584,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_move(memlord *lord, memlord_
 
 /* -- bytes without identity -- */
 
-/* Changes the balance and counts that, at a site as passed through: arena bytes come and go unnamed.
-   In the map, so that no fork or report finds the one without the other. Answers the bytes. */
+/* Changes the balance and counts that, at a site as passed through: arena bytes come and go
+   unnamed. In the map, so that no fork or report finds one without the other. Answers the bytes. */
 static MEMLORD_I_COLD uint64_t memlord_i_arena_change(memlord *lord, memlord_i_thread *t,
                                                       uint32_t slot, uint64_t in, uint64_t out,
                                                       const memlord_site *site) {
