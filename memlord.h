@@ -8968,16 +8968,14 @@ static MEMLORD_I_COLD const char *memlord_i_put_value(memlord_i_out *o, int json
 static MEMLORD_I_COLD void memlord_i_put_form(memlord_i_out *o, int json, const char *form,
                                               va_list *args) {
     while (*form) {
-        const char *end = form;
-        while (*end && *end != '%' && !(json && *end == '\'')) end++;
-        memlord_i_put(o, form, (size_t)(end - form));
-        form = end;
-        if (*form == '%') {
-            form = memlord_i_put_value(o, json, form + 1, args);
-        } else if (*form) {
-            memlord_i_puts(o, "\"");
-            form++;
+        char c = *form++;
+        if (c == '%') {
+            form = memlord_i_put_value(o, json, form, args);
+            continue;
         }
+        o->total++;
+        if (o->used == o->cap && o->fn) memlord_i_flush(o);
+        if (o->used < o->cap) o->buf[o->used++] = json && c == '\'' ? '"' : c;
     }
 }
 static MEMLORD_I_COLD MEMLORD_I_FORM void memlord_i_putf(memlord_i_out *o, const char *form, ...) {
@@ -13047,15 +13045,8 @@ static MEMLORD_I_COLD void memlord_i_text(memlord_i_report *r) {
 
 /* -- JSON, schema memlord/1 -- */
 
-/* "name": before a value. */
-static MEMLORD_I_COLD void memlord_i_key(memlord_i_out *o, const char *name) {
-    memlord_i_jsonf(o, ",'");
-    memlord_i_puts(o, name);
-    memlord_i_puts(o, "\":");
-}
 static void memlord_i_json_u64(memlord_i_out *o, const char *name, uint64_t v) {
-    memlord_i_key(o, name);
-    memlord_i_jsonf(o, "%ju", v);
+    memlord_i_jsonf(o, ",%s:%ju", name, v);
 }
 static MEMLORD_I_COLD void memlord_i_json_stats(memlord_i_out *o, memlord_stats *s) {
     size_t i;
@@ -13075,13 +13066,11 @@ static MEMLORD_I_COLD void memlord_i_json_site(memlord_i_out *o, const memlord_s
         memlord_i_puts(o, "null");
 }
 static void memlord_i_json_flag(memlord_i_out *o, const char *name, int on) {
-    memlord_i_key(o, name);
-    memlord_i_puts(o, on ? "true" : "false");
+    memlord_i_jsonf(o, on ? ",%s:true" : ",%s:false", name);
 }
 /* When something was, as a clock on the wall showed it. */
 static MEMLORD_I_COLD void memlord_i_json_time(memlord_i_out *o, const char *name, uint64_t wall) {
-    memlord_i_key(o, name);
-    memlord_i_puts(o, "\"");
+    memlord_i_jsonf(o, ",%s:'", name);
     memlord_i_put_time(o, wall, 0);
     memlord_i_puts(o, "\"");
 }
@@ -13251,8 +13240,8 @@ static MEMLORD_I_COLD void memlord_i_json_mb(memlord_i_out *o, const char *name,
 }
 static void memlord_i_json_four(memlord_i_out *o, const char *name, int64_t total, int64_t avg,
                                 int64_t min, int64_t max) {
-    memlord_i_key(o, name);
-    memlord_i_jsonf(o, "{'total':%jd,'avg':%jd,'min':%jd,'max':%jd}", total, avg, min, max);
+    memlord_i_jsonf(o, ",%s:{'total':%jd,'avg':%jd,'min':%jd,'max':%jd}", name, total, avg, min,
+                    max);
 }
 
 /* Calls fn for each invocation of a scope that is remembered; by stint, oldest first. */
@@ -13350,7 +13339,7 @@ static void memlord_i_json_scopes(memlord_i_report *r) {
 /* -- JSON: snapshots -- */
 
 static MEMLORD_I_COLD void memlord_i_json_shape(memlord_i_out *o, const memlord_meta *meta) {
-    memlord_i_key(o, "shape");
+    memlord_i_jsonf(o, ",'shape':");
     memlord_i_put_shape(o, meta, ",");
     if (!meta->rank) memlord_i_puts(o, "[]");
 }
@@ -13558,7 +13547,7 @@ static MEMLORD_I_COLD void memlord_i_json_parts(memlord_i_report *r, uint32_t ty
                                                 uint64_t storage) {
     uint64_t count, bytes, offset = 0;
     size_t i, n, seen = 0;
-    memlord_i_key(r->o, "parts");
+    memlord_i_jsonf(r->o, ",'parts':");
     n = memlord_i_parts_copy(r->lord, type, storage, 0, r->part, 16, &count, &bytes);
     if (!n) {
         memlord_i_puts(r->o, "null");
@@ -14827,9 +14816,8 @@ typedef struct memlord_i_series {
 /* Up to where the name goes. */
 static MEMLORD_I_COLD void memlord_i_trace_open(memlord_i_export *x, const char *phase, uint64_t ns,
                                                 uint32_t thread) {
-    memlord_i_jsonf(x->o, ",\n{'ph':'");
-    memlord_i_puts(x->o, phase);
-    memlord_i_jsonf(x->o, "','pid':%ju,'tid':%ju,'ts':", memlord_i_pid(), (uint64_t)thread);
+    memlord_i_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, memlord_i_pid(),
+                    (uint64_t)thread);
     memlord_i_put_fixed(x->o, ns, 3);
     memlord_i_jsonf(x->o, ",'name':");
 }
@@ -14844,7 +14832,7 @@ static MEMLORD_I_COLD void memlord_i_trace_text(memlord_i_export *x, const char 
 }
 static MEMLORD_I_COLD void memlord_i_trace_pair(memlord_i_export *x, const char *key,
                                                 const char *text) {
-    memlord_i_key(x->o, key);
+    memlord_i_jsonf(x->o, ",%s:", key);
     memlord_i_trace_text(x, text);
 }
 
