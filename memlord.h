@@ -10247,7 +10247,6 @@ static int memlord_i_fence_credit(memlord *lord, memlord_i_fence *f, uint64_t *c
     memlord_i_spot spot;
     memlord_i_side *side;
     memlord_i_fence **at;
-    memlord_i_entry gone;
     int mine, last = 0;
     *credited = 0;
     if (!t) return 0;
@@ -10259,19 +10258,18 @@ static int memlord_i_fence_credit(memlord *lord, memlord_i_fence *f, uint64_t *c
         last = !side->fences;
     }
     if (last) {
-        gone = *spot.entry;
-        gone.word2 = side->word2;
+        uint64_t word1 = spot.entry->word1, plain = side->word2;
         memlord_i_spot_end(lord, t, &spot);
-        memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, gone.key, gone.word1, gone.word2, NULL);
+        memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
+        *credited = MEMLORD_I_BYTES(word1);
     } else {
         memlord_i_spot_leave(t, &spot);
     }
     memlord_i_thread_put(lord, t);
     if (!last) return mine;
-    *credited = MEMLORD_I_BYTES(gone.word1);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, 1, "[free retired] ", memlord_i_device_at(lord, f->slot)->device,
-                       gone.key, *credited, NULL);
+                       f->key, *credited, NULL);
     memlord_i_call_end(lord, t, f->slot, 0);
     return 1;
 }
