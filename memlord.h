@@ -2902,10 +2902,15 @@ typedef struct memlord_i_ptr { void *v; } memlord_i_ptr;
     static MEMLORD_I_HOT void memlord_i_##kind##_store_release(memlord_i_##kind *w, type v) { \
         __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);                                         \
     }
-MEMLORD_I_ATOMIC(u8, uint8_t)
 MEMLORD_I_ATOMIC(u32, uint32_t)
 MEMLORD_I_ATOMIC(u64, uint64_t)
 MEMLORD_I_ATOMIC(ptr, void *)
+static MEMLORD_I_HOT uint8_t memlord_i_u8_load_acquire(const memlord_i_u8 *w) {
+    return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE);
+}
+static MEMLORD_I_HOT void memlord_i_u8_store_release(memlord_i_u8 *w, uint8_t v) {
+    __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);
+}
 static MEMLORD_I_HOT uint32_t memlord_i_u32_load_seqcst(const memlord_i_u32 *w) {
     return __atomic_load_n(&w->v, __ATOMIC_SEQ_CST);
 }
@@ -2983,10 +2988,18 @@ static MEMLORD_I_HOT void memlord_i_pause(void) {
         MEMLORD_I_FENCE();                                                                    \
         *(type volatile *)&w->v = v;                                                          \
     }
-MEMLORD_I_ATOMIC(u8, uint8_t)
 MEMLORD_I_ATOMIC(u32, uint32_t)
 MEMLORD_I_ATOMIC(u64, uint64_t)
 MEMLORD_I_ATOMIC(ptr, void *)
+static MEMLORD_I_HOT uint8_t memlord_i_u8_load_acquire(const memlord_i_u8 *w) {
+    uint8_t v = *(uint8_t const volatile *)&w->v;
+    MEMLORD_I_FENCE();
+    return v;
+}
+static MEMLORD_I_HOT void memlord_i_u8_store_release(memlord_i_u8 *w, uint8_t v) {
+    MEMLORD_I_FENCE();
+    *(uint8_t volatile *)&w->v = v;
+}
 /* Behind an exchange, which is a full barrier here. */
 static MEMLORD_I_HOT uint32_t memlord_i_u32_load_seqcst(const memlord_i_u32 *w) {
     return memlord_i_u32_load_acquire(w);
