@@ -485,6 +485,7 @@ static int to_fd(void *user, const void *data, size_t size) {
         if (n > 0) {
             at += n;
             size -= (size_t)n;
+            until = now_ms() + PATIENCE_MS;
         } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
             return 1;
         }

@@ -202,6 +202,24 @@ unharmed() { # NAME REPORTS COMMAND...: runs it bare and preloaded
     verdict $? "$name: its reports are whole and plausible" "$out/$name.why"
 }
 
+# 64 KiB of a pipe are full, and nobody reads: the program ends nevertheless, after ten
+# seconds, in which others run.
+timeout 60 python3 - "$so" >"$out/unread.why" 2>&1 <<'PY' &
+import os, subprocess, sys
+unread, full = os.pipe()
+os.set_blocking(full, False)
+try:
+    while True: os.write(full, b"x" * 4096)
+except BlockingIOError:
+    os.set_blocking(full, True)
+ends = subprocess.Popen(["true"], stderr=full, env=dict(os.environ, LD_PRELOAD=sys.argv[1]))
+try:
+    sys.exit(ends.wait(30))
+finally:
+    ends.kill()
+PY
+unread=$!
+
 awk 'BEGIN { srand(7); for (i = 0; i < 1000000; i++) print int(rand() * 1e9), i }' >"$out/numbers"
 unharmed sort 1 sort --parallel=2 -S 32M -T "$out" -n "$out/numbers"
 
@@ -290,21 +308,7 @@ set -- "$out"/fork_ends-*.json
 [ $# -eq 5 ]
 verdict $? "ends: a report of each that ends by _exit, quick_exit or _Exit, of vfork's none: $#"
 
-# 64 KiB of a pipe are full, and nobody reads: the program ends nevertheless, after ten seconds.
-timeout 60 python3 - "$so" >"$out/unread.why" 2>&1 <<'PY'
-import os, subprocess, sys
-unread, full = os.pipe()
-os.set_blocking(full, False)
-try:
-    while True: os.write(full, b"x" * 4096)
-except BlockingIOError:
-    os.set_blocking(full, True)
-ends = subprocess.Popen(["true"], stderr=full, env=dict(os.environ, LD_PRELOAD=sys.argv[1]))
-try:
-    sys.exit(ends.wait(30))
-finally:
-    ends.kill()
-PY
+wait $unread
 verdict $? 'a program ends though nobody reads its stderr, which is full' "$out/unread.why"
 
 unharmed cc 2 "${CC:-gcc}" -std=c99 -O1 -pthread -DMEMLORD_IMPLEMENTATION -x c -c memlord.h \
