@@ -8886,9 +8886,9 @@ static void memlord_i_put_site(memlord_i_out *o, const memlord_site *site) {
    number, and null what is not known: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
 
 #if MEMLORD_I_LINUX
-#define MEMLORD_I_FORM __attribute__((format(printf, 2, 3)))
+#define MEMLORD_I_FORM(at) __attribute__((format(printf, at, at + 1)))
 #else
-#define MEMLORD_I_FORM /* uintmax_t may be another type than uint64_t */
+#define MEMLORD_I_FORM(at) /* uintmax_t may be another type than uint64_t */
 #endif
 
 static int memlord_i_coded(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
@@ -8991,14 +8991,16 @@ static MEMLORD_I_COLD void memlord_i_put_form(memlord_i_out *o, int json, const 
         if (o->used < o->cap) o->buf[o->used++] = json && c == '\'' ? '"' : c;
     }
 }
-static MEMLORD_I_COLD MEMLORD_I_FORM void memlord_i_putf(memlord_i_out *o, const char *form, ...) {
+static MEMLORD_I_COLD MEMLORD_I_FORM(2) void memlord_i_putf(memlord_i_out *o, const char *form,
+                                                            ...) {
     va_list args;
     va_start(args, form);
     memlord_i_put_form(o, 0, form, &args);
     va_end(args);
 }
 /* What was written last is in the buffer still: that is handed on when there is more to write. */
-static MEMLORD_I_COLD MEMLORD_I_FORM void memlord_i_jsonf(memlord_i_out *o, const char *form, ...) {
+static MEMLORD_I_COLD MEMLORD_I_FORM(2) void memlord_i_jsonf(memlord_i_out *o, const char *form,
+                                                             ...) {
     va_list args;
     va_start(args, form);
     if (*form == ',' && strchr("[{", o->buf[o->used - 1])) form++;
@@ -9049,14 +9051,15 @@ static MEMLORD_I_COLD void memlord_i_log_end(memlord *lord, int level, memlord_i
     memlord_i_log(lord, level, o->buf);
 }
 
-static MEMLORD_I_COLD void memlord_i_log_device(memlord *lord, int level, const char *before,
-                                                memlord_device d, const char *after) {
-    char line[160];
+static MEMLORD_I_COLD MEMLORD_I_FORM(3) void memlord_i_logf(memlord *lord, int level,
+                                                            const char *form, ...) {
+    char line[256];
     memlord_i_out o;
+    va_list args;
     memlord_i_out_buffer(&o, line, sizeof line);
-    memlord_i_puts(&o, before);
-    memlord_i_put_device(&o, d);
-    memlord_i_puts(&o, after);
+    va_start(args, form);
+    memlord_i_put_form(&o, 0, form, &args);
+    va_end(args);
     memlord_i_log_end(lord, level, &o);
 }
 
@@ -9065,10 +9068,7 @@ static MEMLORD_I_COLD void memlord_i_log_device(memlord *lord, int level, const 
 
 static MEMLORD_I_COLD void memlord_i_put_storage(memlord_i_out *o, const char *before,
                                                  memlord_device d, uint64_t storage) {
-    memlord_i_puts(o, before);
-    memlord_i_put_device(o, d);
-    memlord_i_puts(o, " 0x");
-    memlord_i_put_hex(o, storage, storage >> 32 ? 12 : 8);
+    memlord_i_putf(o, "%s%i %jx", before, memlord_i_coded(d), storage);
 }
 
 /* ", from cpu 0x55..., unknown frees 1 main file.c:12", and logs the line. */
@@ -9077,14 +9077,8 @@ static MEMLORD_I_COLD void memlord_i_tell_end(memlord *lord, memlord_i_out *o,
     memlord_i_told odd = memlord_i_self.odd;
     memset(&memlord_i_self.odd, 0, sizeof odd);
     if (odd.from) memlord_i_put_storage(o, ", from ", odd.from_device, odd.from);
-    if (odd.implicit) {
-        memlord_i_puts(o, ", implicit free of ");
-        memlord_i_put_bytes(o, odd.over);
-    }
-    if (odd.unknown) {
-        memlord_i_puts(o, ", unknown frees ");
-        memlord_i_put_u64(o, odd.unknown);
-    }
+    if (odd.implicit) memlord_i_putf(o, ", implicit free of %jo", odd.over);
+    if (odd.unknown) memlord_i_putf(o, ", unknown frees %ju", odd.unknown);
     if (site) {
         memlord_i_puts(o, " ");
         memlord_i_put_site(o, site);
@@ -9102,17 +9096,12 @@ static MEMLORD_I_COLD void memlord_i_tell(memlord *lord, int did, const char *ve
     if (!did && !memlord_i_self.odd.implicit && !memlord_i_self.odd.unknown) return;
     memlord_i_out_buffer(&o, line, sizeof line);
     memlord_i_put_storage(&o, verb, d, storage);
-    memlord_i_puts(&o, " ");
-    memlord_i_put_bytes(&o, did ? bytes : 0);
+    memlord_i_putf(&o, " %jo", did ? bytes : 0);
     memlord_i_tell_end(lord, &o, site);
 }
 
-/* "12 KiB in 3 blocks" */
 static MEMLORD_I_COLD void memlord_i_put_held(memlord_i_out *o, uint64_t bytes, uint64_t blocks) {
-    memlord_i_put_bytes(o, bytes);
-    memlord_i_puts(o, " in ");
-    memlord_i_put_u64(o, blocks);
-    memlord_i_puts(o, blocks == 1 ? " block" : " blocks");
+    memlord_i_putf(o, blocks == 1 ? "%jo in %ju block" : "%jo in %ju blocks", bytes, blocks);
 }
 
 /* "[alloc] cuda 12 KiB in 3 blocks main file.c:12"; the device is what those of the n have in
@@ -9128,9 +9117,7 @@ static MEMLORD_I_COLD void memlord_i_tell_n(memlord *lord, const char *verb,
         if (blocks[n].device.index != d.index) d.index = MEMLORD_ANY;
     }
     memlord_i_out_buffer(&o, line, sizeof line);
-    memlord_i_puts(&o, verb);
-    memlord_i_put_device(&o, d);
-    memlord_i_puts(&o, " ");
+    memlord_i_putf(&o, "%s%i ", verb, memlord_i_coded(d));
     memlord_i_put_held(&o, told->bytes, told->blocks);
     memlord_i_self.odd.unknown += told->unknown;
     memlord_i_tell_end(lord, &o, site);
@@ -9704,28 +9691,6 @@ static MEMLORD_I_COLD const char *memlord_i_band_fault(const memlord_band *b) {
     return NULL;
 }
 
-static MEMLORD_I_COLD void memlord_i_log_band(memlord *lord, int level, const char *what, size_t i,
-                                              const char *text) {
-    char line[160];
-    memlord_i_out o;
-    memlord_i_out_buffer(&o, line, sizeof line);
-    memlord_i_puts(&o, what);
-    memlord_i_put_u64(&o, i);
-    memlord_i_puts(&o, text);
-    memlord_i_log_end(lord, level, &o);
-}
-
-static MEMLORD_I_COLD void memlord_i_log_gap(memlord *lord, double from, double to) {
-    char line[160];
-    memlord_i_out o;
-    memlord_i_out_buffer(&o, line, sizeof line);
-    memlord_i_puts(&o, "[strategy] a gap: no band covers ");
-    memlord_i_put_percent(&o, from);
-    memlord_i_puts(&o, " to ");
-    memlord_i_put_percent(&o, to);
-    memlord_i_log_end(lord, MEMLORD_LOG_WARNING, &o);
-}
-
 /* The end of what bands cover from `at` on, without a gap. */
 static MEMLORD_I_COLD double memlord_i_bands_cover(const memlord_band *bands, size_t n, double at) {
     size_t i = 0;
@@ -9747,8 +9712,9 @@ static MEMLORD_I_COLD void memlord_i_bands_warn(memlord *lord, const memlord_ban
     for (i = 1; i < n; i++)
         for (k = 0; k < i; k++)
             if (bands[i].lo < bands[k].hi && bands[k].lo < bands[i].hi) {
-                memlord_i_log_band(lord, MEMLORD_LOG_WARNING, "[strategy] band ", i,
-                                   " overlaps an earlier one, which wins there");
+                memlord_i_logf(lord, MEMLORD_LOG_WARNING,
+                               "[strategy] band %ju overlaps an earlier one, which wins there",
+                               (uint64_t)i);
                 break;
             }
     for (; at <= 100; at = memlord_i_bands_cover(bands, n, at)) {
@@ -9756,11 +9722,13 @@ static MEMLORD_I_COLD void memlord_i_bands_warn(memlord *lord, const memlord_ban
         for (i = 0; i < n; i++)
             if (bands[i].lo > at && bands[i].lo < next) next = bands[i].lo;
         if (next > 100) {
-            memlord_i_log_band(lord, MEMLORD_LOG_WARNING, "[strategy] no band covers from ",
-                               (size_t)at, " % up; 100 % itself needs a hi above 100");
+            memlord_i_logf(lord, MEMLORD_LOG_WARNING,
+                           "[strategy] no band covers from %g up: a hi over 100 covers a full device",
+                           (double)(uint64_t)at);
             return;
         }
-        memlord_i_log_gap(lord, at, next);
+        memlord_i_logf(lord, MEMLORD_LOG_WARNING, "[strategy] a gap: no band covers %g to %g", at,
+                       next);
         at = next;
     }
 }
@@ -10012,32 +9980,14 @@ static MEMLORD_I_COLD void memlord_i_log_gc(memlord *lord, const memlord_gc_even
     memlord_i_out o;
     if (lord->log_level < MEMLORD_LOG_INFO || !lord->logger.fn) return;
     memlord_i_out_buffer(&o, line, sizeof line);
-    memlord_i_puts(&o, "[gc] ");
-    memlord_i_put_device(&o, e->device);
-    memlord_i_puts(&o, " run ");
-    memlord_i_put_u64(&o, e->device_runs);
-    memlord_i_puts(&o, " (");
-    memlord_i_put_u64(&o, e->total_runs);
-    memlord_i_puts(&o, " in all): ");
-    memlord_i_puts(&o, reasons[e->reason]);
-    if (e->band != SIZE_MAX) {
-        memlord_i_puts(&o, " ");
-        memlord_i_put_u64(&o, e->band);
-        memlord_i_puts(&o, ", ");
-        memlord_i_puts(&o, metrics[e->metric]);
-        memlord_i_puts(&o, " ");
-        memlord_i_put_bytes(&o, e->value);
-        memlord_i_puts(&o, " >= ");
-        memlord_i_put_bytes(&o, e->threshold);
-    }
-    if (e->needed) {
-        memlord_i_puts(&o, ", needed ");
-        memlord_i_put_bytes(&o, e->needed);
-    }
-    memlord_i_puts(&o, ", used ");
-    memlord_i_put_percent(&o, e->used_percent);
-    memlord_i_puts(&o, result->ran ? ", reclaimed " : ", could not run");
-    if (result->ran) memlord_i_put_bytes(&o, result->reclaimed);
+    memlord_i_putf(&o, "[gc] %i run %ju (%ju in all): %s", memlord_i_coded(e->device),
+                   e->device_runs, e->total_runs, reasons[e->reason]);
+    if (e->band != SIZE_MAX)
+        memlord_i_putf(&o, " %ju, %s %jo >= %jo", (uint64_t)e->band, metrics[e->metric], e->value,
+                       e->threshold);
+    if (e->needed) memlord_i_putf(&o, ", needed %jo", e->needed);
+    memlord_i_putf(&o, result->ran ? ", used %g, reclaimed %jo" : ", used %g, could not run",
+                   e->used_percent, result->reclaimed);
     memlord_i_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
@@ -10636,8 +10586,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_poller_begin(memlord_i_place *pla
     int bad = memlord_i_helper_begin(&place->poller, &place->lord->polling, MEMLORD_I_POLLING_OFF,
                                      MEMLORD_I_HELPER_FAILED, memlord_i_poller_run, place);
     if (bad > 0)
-        memlord_i_log_device(place->lord, MEMLORD_LOG_WARNING, "[poller] no thread for ",
-                             place->device, ": memlord_gc_poll samples instead");
+        memlord_i_logf(place->lord, MEMLORD_LOG_WARNING,
+                       "[poller] no thread for %i: memlord_gc_poll samples instead",
+                       memlord_i_coded(place->device));
     return bad ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
 }
 
@@ -12125,11 +12076,6 @@ static MEMLORD_I_COLD size_t memlord_i_tags_top(memlord *lord, memlord_device d,
             n = memlord_i_rank(out, n, cap, &s, sizeof s, offsetof(memlord_tag_stat, allocated));
     }
     return n;
-}
-
-static void memlord_i_put_labelled(memlord_i_out *o, const char *label, uint64_t bytes) {
-    memlord_i_puts(o, label);
-    memlord_i_put_bytes(o, bytes);
 }
 
 /* "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." of a place. */
@@ -16752,6 +16698,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_begin(memlord *lord, memlord_devic
     uint32_t slot = memlord_i_device_direct(device);
     memlord_i_shard *s;
     memlord_i_entry *e;
+    if (!lord) return MEMLORD_OK; /* not before: it would cost registers */
     if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
                            slot == MEMLORD_I_DIRECT || !memlord_i_key_plain(storage)))
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
@@ -16770,8 +16717,8 @@ static MEMLORD_I_HOT memlord_result memlord_i_begin(memlord *lord, memlord_devic
 }
 
 /* Counts a block that left the map by the shorter way: no side record. */
-static MEMLORD_I_NOINLINE void memlord_i_count_gone(memlord *lord, memlord_i_thread *t,
-                                                    const memlord_i_entry *gone) {
+static MEMLORD_I_HOT void memlord_i_count_gone(memlord *lord, memlord_i_thread *t,
+                                               const memlord_i_entry *gone) {
     uint32_t slot = MEMLORD_I_SLOT(gone->word1);
     uint64_t bytes = MEMLORD_I_BYTES(gone->word1);
     memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
@@ -16853,11 +16800,32 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
     return memlord_i_end_told(lord, device, storage, how, site, NULL);
 }
 
-/* A free that began on a shorter way, which changed nothing. */
+/* Ends a free that has taken its block out of the map, with no site to count it at. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_taken(memlord *lord, memlord_i_thread *t,
+                                                             uint64_t storage, uint64_t word1,
+                                                             uint64_t word2) {
+    memlord_i_entry gone;
+    gone.word1 = word1;
+    gone.word2 = word2;
+    memlord_i_count_gone(lord, t, &gone);
+    memlord_i_leave(t);
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, MEMLORD_I_SLOT(word1), storage,
+                       MEMLORD_I_BYTES(word1), word2 & MEMLORD_I_TAG_BITS_OF_ROWS);
+    memlord_i_call_end(lord, t, MEMLORD_I_SLOT(word1), 0);
+    return MEMLORD_OK;
+}
+
+/* A free that began on a shorter way, which changed nothing: its block is in a shared table, or
+   not in the first place for it. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_again(memlord *lord, memlord_i_thread *t,
                                                              memlord_device device,
                                                              uint64_t storage, int how,
                                                              const memlord_site *site) {
+    memlord_i_entry gone;
+    if (!(memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES) &&
+        memlord_i_type_valid(device) &&
+        memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone))
+        return memlord_i_end_taken(lord, t, storage, gone.word1, gone.word2);
     memlord_i_leave(t);
     return memlord_i_end_general(lord, device, storage, how, site);
 }
@@ -17005,38 +16973,19 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_next(memlord *lord, memlo
                                                             uint64_t storage, int how,
                                                             memlord_i_entry *e) {
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
-    memlord_i_entry gone;
+    uint64_t word1, word2;
     while (e->key && e->key != storage)
         e = memlord_i_sparse_after(s, e);
     if (MEMLORD_I_UNLIKELY(!e->key || !memlord_i_plain_entry(lord, e, (uint32_t)device.type))) {
         memlord_i_leave(t);
         return memlord_i_end_general(lord, device, storage, how, NULL);
     }
-    gone.word1 = e->word1;
-    gone.word2 = e->word2;
+    word1 = e->word1;
+    word2 = e->word2;
     if (e[1].key) memlord_i_sparse_erase(s, (uint32_t)(e - memlord_i_sparse_at(s, 0)));
     else e->key = 0;
     memlord_i_u32_own_add(&s->displaced, 1);
-    memlord_i_count_gone(lord, t, &gone);
-    memlord_i_leave(t);
-    memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, MEMLORD_I_SLOT(gone.word1), storage,
-                       MEMLORD_I_BYTES(gone.word1), 0);
-    memlord_i_call_end(lord, t, MEMLORD_I_SLOT(gone.word1), 0);
-    return MEMLORD_OK;
-}
-
-/* A plain free that its cell has more to do for. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_low(memlord *lord, memlord_i_thread *t,
-                                                           uint64_t storage, uint64_t word1) {
-    memlord_i_entry gone;
-    gone.word1 = word1;
-    gone.word2 = 0; /* no site, no tag */
-    memlord_i_count_gone(lord, t, &gone);
-    memlord_i_leave(t);
-    memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, MEMLORD_I_SLOT(word1), storage,
-                       MEMLORD_I_BYTES(word1), 0);
-    memlord_i_call_end(lord, t, MEMLORD_I_SLOT(word1), 0);
-    return MEMLORD_OK;
+    return memlord_i_end_taken(lord, t, storage, word1, word2);
 }
 
 /* A plain free from a dense table of one's own; a shared one is for memlord_i_end_general. */
@@ -17096,12 +17045,12 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     e->key = 0;
     memlord_i_u32_own_add(&s->displaced, 1);
     cell = memlord_i_cell_own(t, slot);
-    if (MEMLORD_I_UNLIKELY(!cell)) return memlord_i_end_low(lord, t, storage, word1);
+    if (MEMLORD_I_UNLIKELY(!cell)) return memlord_i_end_taken(lord, t, storage, word1, 0);
     level = memlord_i_u64_own(&cell->level) - MEMLORD_I_BYTES(word1);
     out = memlord_i_u64_own(&cell->out) + MEMLORD_I_BYTES(word1);
     if (MEMLORD_I_UNLIKELY((int64_t)level < (int64_t)memlord_i_u64_own(&cell->base) ||
                            out > memlord_i_u64_load(memlord_i_cell_trip(cell))))
-        return memlord_i_end_low(lord, t, storage, word1);
+        return memlord_i_end_taken(lord, t, storage, word1, 0);
     memlord_i_u64_own_add(&cell->frees, 1);
     memlord_i_u64_store(&cell->out, out);
     memlord_i_u64_store_release(&cell->level, level);
@@ -17561,7 +17510,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_move(memlord *lord, memlord_
     r = memlord_i_admit(lord, to->device, to->storage, to->bytes, &call.slot);
     if (r) return r;
     if (memlord_i_beyond(lord, call.slot, to->bytes)) return MEMLORD_E_INVALID;
-    f = waits ? memlord_i_fence_new(lord, fence) : NULL;
+    f = waits && !memlord_i_self.busy ? memlord_i_fence_new(lord, fence) : NULL;
     if (waits && !f && !memlord_i_self.busy) return MEMLORD_E_NOMEM;
     if (away && !memlord_i_self.busy)
         waits = waits || memlord_i_is_used(lord, (uint32_t)from.type, from_storage);
@@ -18034,11 +17983,10 @@ static MEMLORD_I_COLD void memlord_i_log_leaks(memlord *lord) {
         if (!s.live_blocks && !s.allocated) continue;
         blocks += s.live_blocks;
         memlord_i_out_buffer(&o, line, sizeof line);
-        memlord_i_puts(&o, "[destroy] ");
-        memlord_i_put_device(&o, memlord_i_device_at(lord, i)->device);
-        memlord_i_puts(&o, " still holds ");
+        memlord_i_putf(&o, "[destroy] %i still holds ",
+                       memlord_i_coded(memlord_i_device_at(lord, i)->device));
         memlord_i_put_held(&o, s.allocated, s.live_blocks);
-        if (s.pending) memlord_i_put_labelled(&o, ", pending ", s.pending);
+        if (s.pending) memlord_i_putf(&o, ", pending %jo", s.pending);
         (void)memlord_i_out_end(&o, sizeof line);
         memlord_i_log(lord, MEMLORD_LOG_INFO, line);
     }
@@ -18284,7 +18232,6 @@ MEMLORD_I_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t 
 
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
-    if (!lord) return MEMLORD_OK;
     return memlord_i_begin(lord, device, storage, bytes, site);
 }
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
@@ -18671,15 +18618,9 @@ MEMLORD_I_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
     for (i = 1; i < n; i++) {
         memlord_stats s;
         memlord_i_stats(lord, i, &s);
-        memlord_i_puts(&o, i > 1 ? ", " : " ");
-        memlord_i_put_device(&o, memlord_i_device_at(lord, i)->device);
-        memlord_i_puts(&o, " ");
-        memlord_i_put_bytes(&o, s.allocated);
-        memlord_i_puts(&o, " in ");
-        memlord_i_put_u64(&o, s.live_blocks);
-        memlord_i_puts(&o, " (peak ");
-        memlord_i_put_bytes(&o, s.peak);
-        memlord_i_puts(&o, ")");
+        memlord_i_putf(&o, i > 1 ? ", %i %jo in %ju (peak %jo)" : " %i %jo in %ju (peak %jo)",
+                       memlord_i_coded(memlord_i_device_at(lord, i)->device), s.allocated,
+                       s.live_blocks, s.peak);
     }
     return memlord_i_out_end(&o, cap);
 }
@@ -19276,8 +19217,8 @@ MEMLORD_I_API memlord_result memlord_strategy_set(memlord *lord, const memlord_b
     if (!lord) return MEMLORD_OK;
     if (memlord_strategy_check(bands, n, &bad)) {
         if (bands)
-            memlord_i_log_band(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band ", bad,
-                               memlord_i_band_fault(&bands[bad]));
+            memlord_i_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
+                           (uint64_t)bad, memlord_i_band_fault(&bands[bad]));
         return MEMLORD_E_INVALID;
     }
     if (n) {

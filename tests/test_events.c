@@ -114,6 +114,24 @@ static void an_event_says_what_happened(void **state) {
     free(l.at);
 }
 
+static void a_free_tells_the_tag_of_its_block_outside_the_tag_too(void **state) {
+    memlord *lord = ((test_case *)*state)->lord;
+    const uint64_t address = 0x7f0000000000u;
+    list l;
+    open_block(lord, address, 1);
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    open_block(lord, address + 64, 2);
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_events_start(lord, 100));
+    close_block(lord, address + 64);
+    close_block(lord, address);
+    l = events_of(lord);
+    assert_int_equal(l.n, 2);
+    assert_string_equal(l.at[0].tag, "kv");
+    assert_null(l.at[1].tag);
+    free(l.at);
+}
+
 static void sites_are_those_of_the_call(void **state) {
     static const memlord_site one = {"a.c", "one", 1}, two = {"b.c", "two", 2};
     memlord *lord = test_lord(state);
@@ -852,6 +870,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(off_records_nothing),
         TEST_FAKES(an_event_says_what_happened),
+        TEST(a_free_tells_the_tag_of_its_block_outside_the_tag_too),
         TEST_SITES(sites_are_those_of_the_call),
         TEST(allocs_and_frees_of_every_kind),
         TEST(an_alloc_over_a_live_one_ends_that_first),

@@ -436,6 +436,60 @@ static void an_allocator_that_calls_the_ledger_passes_through(void **state) {
     }
 }
 
+typedef struct moving {
+    memlord *lord; /* what the next allocation moves in */
+    int calls, dropped;
+} moving;
+
+static int is_done(void *user) {
+    (void)user;
+    return 1;
+}
+static void count_drop(void *user) { ((moving *)user)->dropped++; }
+
+static void *moving_alloc(void *user, size_t size) {
+    moving *m = (moving *)user;
+    memlord *lord = m->lord;
+    memlord_fence fence;
+    memset(&fence, 0, sizeof fence);
+    fence.done = is_done;
+    fence.drop = count_drop;
+    fence.user = m;
+    m->calls++;
+    m->lord = NULL;
+    if (lord) {
+        int before = m->calls;
+        assert_ok(memlord_move(lord, cuda(0), 0x1000, cuda(0), 0x2000, 100, &fence, NULL));
+        assert_int_equal(m->calls, before);
+    }
+    return malloc(size);
+}
+static void moving_free(void *user, void *ptr, size_t size) {
+    (void)user, (void)size;
+    free(ptr);
+}
+
+static void a_fenced_move_inside_the_allocator_passes_through(void **state) {
+    moving m = {NULL, 0, 0};
+    memlord_desc desc;
+    memlord *lord;
+    uint64_t i;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.allocator.alloc = moving_alloc;
+    desc.allocator.free = moving_free;
+    desc.allocator.user = &m;
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    m.lord = lord;
+    for (i = 0; i < 100000 && m.lord; i++)
+        assert_ok(memlord_alloc(lord, cuda(0), 0x40000000 + i * 64, 1, NULL));
+    assert_null(m.lord);
+    assert_int_equal(m.dropped, 1);
+    memlord_destroy(lord);
+}
+
 /* -- tiny stacks -- */
 
 static void *live_on_a_tiny_stack(void *user) {
@@ -599,6 +653,7 @@ int main(void) {
         TEST(a_free_in_a_late_thread_local_destructor_counts),
         cmocka_unit_test(a_thread_may_outlive_a_ledger_it_used),
         cmocka_unit_test(an_allocator_that_calls_the_ledger_passes_through),
+        cmocka_unit_test(a_fenced_move_inside_the_allocator_passes_through),
         TEST(a_stack_of_16_kilobytes_is_enough),
         cmocka_unit_test(an_exit_handler_may_use_the_global_ledger),
         TEST(unmapping_ends_all_that_is_in_the_range),

@@ -225,6 +225,10 @@ static void a_trace_has_a_line_for_every_call(void **state) {
     said_is(&log, "");
     assert_ok(memlord_release(lord, cuda(0), 2, NULL));
     said_is(&log, "[free] cuda:0 0x00000002 50 B\n");
+    assert_ok(memlord_alloc(lord, cuda(0), 0xfedcba9876543210u, 7, NULL));
+    said_is(&log, "[alloc] cuda:0 0xfedcba9876543210 7 B\n");
+    assert_ok(memlord_free(lord, cuda(0), 0xfedcba9876543210u, NULL));
+    said_is(&log, "[free] cuda:0 0xfedcba9876543210 7 B\n");
     assert_int_equal(memlord_free(lord, cuda(0), 2, NULL), MEMLORD_E_UNKNOWN);
     said_is(&log, "[free] cuda:0 0x00000002 0 B, unknown frees 1\n");
     assert_ok(memlord_realloc(lord, cuda(0), 1, 3, 200, &here));
