@@ -7458,8 +7458,8 @@ static MEMLORD_I_HOT void memlord_i_count_row(memlord *lord, memlord_i_thread *t
         memlord_i_cell_out(lord, book, row, cell, bytes);
     }
 }
-static MEMLORD_I_NOINLINE void memlord_i_count_rows(memlord *lord, memlord_i_thread *t,
-                                                    uint64_t word2, uint64_t bytes, int opened) {
+static MEMLORD_I_HOT void memlord_i_count_rows(memlord *lord, memlord_i_thread *t, uint64_t word2,
+                                               uint64_t bytes, int opened) {
     uint32_t site = MEMLORD_I_SITE_ROW(word2), tag = MEMLORD_I_TAG_ROW(word2);
     if (site) memlord_i_count_row(lord, t, MEMLORD_I_SITE, site, bytes, opened);
     if (tag) memlord_i_count_row(lord, t, MEMLORD_I_TAG, tag, bytes, opened);
