@@ -9723,7 +9723,7 @@ static MEMLORD_I_COLD void memlord_i_bands_warn(memlord *lord, const memlord_ban
             if (bands[i].lo > at && bands[i].lo < next) next = bands[i].lo;
         if (next > 100) {
             memlord_i_logf(lord, MEMLORD_LOG_WARNING,
-                           "[strategy] no band covers from %g up: a hi over 100 covers a full device",
+                           "[strategy] no band covers from %g up: a full device wants hi over 100",
                            (double)(uint64_t)at);
             return;
         }
@@ -11087,8 +11087,9 @@ static MEMLORD_I_NOINLINE void memlord_i_cell_fold_high(memlord *lord, uint32_t 
 }
 
 /* Pushes a frame; `scope` and `stint` are set by the caller, as is what follows. */
-static memlord_result memlord_i_frame_open(memlord *lord, memlord_i_thread *t,
-                                           memlord_i_scope *scope, memlord_i_frame **out) {
+static MEMLORD_I_HOT memlord_result memlord_i_frame_open(memlord *lord, memlord_i_thread *t,
+                                                         memlord_i_scope *scope,
+                                                         memlord_i_frame **out) {
     memlord_i_nest *nest = t->nest;
     memlord_i_frame *f = &nest->frame[nest->depth], *around = nest->depth ? f - 1 : NULL;
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
