@@ -260,7 +260,8 @@ static void measure_report(memlord_format format, const char *name) {
     must("  its extra memory", 4, (double)extra / 1048576, " MiB");
 }
 
-static void measure_reports(void) {
+/* `page`: where the last report is kept for a browser. */
+static void measure_reports(const char *page) {
     int i;
     (void)printf("\nReports%-29s %8s %8s %8s\n", "", "ms", "MiB out", "MiB used");
     open_ledger(BLOCKS, MEMLORD_FLAG_SITES);
@@ -271,6 +272,7 @@ static void measure_reports(void) {
     for (i = 0; i < EVENTS; i++) pair(1000);
     measure_report(MEMLORD_FORMAT_JSON, "JSON of 100,000 events");
     measure_report(MEMLORD_FORMAT_HTML, "HTML of 100,000 events");
+    need(!page || memlord_save(lord, MEMLORD_FORMAT_HTML, page) == MEMLORD_OK, "cannot save the page");
     memlord_destroy(lord);
 }
 
@@ -285,6 +287,6 @@ int main(int argc, char **argv) {
     measure_events(1000, 1, "  with sites and a tag, 1,000 live");
     measure_events(100000, 0, "events on, 100,000 live");
     measure_events(100000, 1, "  with sites and a tag, 100,000 live");
-    measure_reports();
+    measure_reports(argc > 2 ? argv[2] : NULL);
     return musts && fclose(musts) != 0;
 }

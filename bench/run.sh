@@ -126,7 +126,21 @@ bench_strategy() {
 
 bench_reports() {
     $cc -std=c99 -O2 -pthread bench/reports.c $out/lord.o -o $out/reports
-    $out/reports $musts
+    $out/reports $musts $out/events.html && bench_page
+}
+
+# Opens the page of 100,000 events, and takes the median.
+bench_page() {
+    browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+    modules=$PWD/build/reports/node_modules ms=-
+    if [ -n "$browser" ] && command -v node >/dev/null && [ -d "$modules/playwright-core" ]; then
+        CHROMIUM=$browser NODE_PATH=$modules node bench/page.js "$PWD/$out/events.html" >$out/page.txt
+        ms=$(sort -n $out/page.txt | sed -n 3p)
+        printf '%-36s %8s\n' 'its page in Chromium, interactive' "$ms"
+    else
+        echo 'left out  the page in a browser: no chromium, node or playwright-core (make deps-reports)'
+    fi
+    demand '  its page, interactive' '<=' 2000 "${ms:--}" ' ms'
 }
 
 # -- tools that are preloaded --
