@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.3.3, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.3.4, C99 and C++11, SPDX-License-Identifier: MIT
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
     device (cpu, pinned, mapped, cuda:0, ...), who put them there, what the peak was
@@ -216,8 +216,9 @@
     work on their own blocks, nothing proportional to devices, threads or blocks
     except when a table grows (one of 1024 shards at a time), and while a report reads
     the counters, which stops them all for some tens of microseconds. Memory: about 40
-    to 60 bytes a live block, and 100 KiB or so to begin with; 270 KiB or so more
-    while a report is written, which shows them as MemLord's own.
+    to 60 bytes a live block, up to 500 of the first one or two thousand, and 100 KiB
+    or so to begin with; 270 KiB or so more while a report is written, which shows them
+    as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands that are far from their thresholds cost a
     branch or two a call; near one (within 64 KiB a thread, see counter_batch) every call
@@ -244,8 +245,8 @@
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 3
-#define MEMLORD_VERSION_PATCH 3
-#define MEMLORD_VERSION "0.3.3"
+#define MEMLORD_VERSION_PATCH 4
+#define MEMLORD_VERSION "0.3.4"
 
 #if defined(__GNUC__)
 #define MEMLORD_I_INLINE static inline __attribute__((unused))
@@ -3357,14 +3358,16 @@ typedef struct memlord_i_ring {
     memlord_i_u64 turn; /* bursts asked for so far; they follow */
 } memlord_i_ring;
 
-/* A site on a device as a thread remembers it: no look-up in the index, no probing. */
+/* A site on a device as a thread remembers it, to save a look-up in the index. */
 typedef struct memlord_i_known {
-    uint64_t key; /* as in the index; 0: none */
+    const memlord_site *site; /* NULL: none */
     memlord_i_cell *cell;
-    uint32_t row;
+    uint64_t rows; /* the bits of word2 */
+    uint64_t slot;
 } memlord_i_known;
-#define MEMLORD_I_KNOWN_MIN 3 /* 2^3 in the thread record ... */
-#define MEMLORD_I_KNOWN_MAX 12
+#define MEMLORD_I_KNOWN_MIN 8 /* in the thread record ... */
+#define MEMLORD_I_KNOWN_MAX 4096
+#define MEMLORD_I_KNOWN_PATH 8
 
 /* A thread, in one ledger. */
 typedef struct memlord_i_thread {
@@ -3372,15 +3375,18 @@ typedef struct memlord_i_thread {
     uint32_t id, sparse_id; /* 4, 6, 8 ... and 1 more: the state of the shards it owns */
     memlord_i_u32 special; /* what keeps a call off the plain path */
     const char *tag;       /* the innermost, a kept name; NULL: none */
-    uint32_t tag_slot;     /* the device tag_row and tag_cell are for; 0: look them up */
-    uint32_t tag_row;
+    uint32_t tag_slot;     /* the device tag_rows and tag_cell are for; 0: look them up */
+    uint64_t tag_rows;     /* the bits of word2 */
     memlord_i_cell *tag_cell; /* NULL with slot 0 */
-    memlord_i_known *known;   /* 2^(64 - shift), each where its key leads to */
-    uint32_t known_shift;
+    memlord_i_known *known;   /* each where its site and slot lead to, or a little further on */
+    uint32_t known_mask;      /* of where they lead to; the last place of all stays vacant */
     uint32_t tag_depth;
-    memlord_i_cell *site_cell; /* of the call under way on a short way; NULL: none */
     memlord_i_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* cells of devices, by slot; 0: none */
     memlord_i_book books[MEMLORD_I_BOOKS];          /* cells of sites and tags */
+    struct {
+        memlord_i_ptr *at;
+        size_t cap;
+    } chunks[MEMLORD_I_BOOKS]; /* the same as the thread itself finds them */
     memlord_i_ptr next;    /* all records of the ledger; push only */
     memlord_i_u32 in_use;
     uint64_t generation;   /* of the ledger */
@@ -3399,7 +3405,7 @@ typedef struct memlord_i_thread {
     struct {
         const char *given, *kept;
     } recent[8]; /* tags begun lately: the host's pointer, our copy */
-    memlord_i_known known_first[1 << MEMLORD_I_KNOWN_MIN];
+    memlord_i_known known_first[MEMLORD_I_KNOWN_MIN + MEMLORD_I_KNOWN_PATH];
 } memlord_i_thread;
 
 /* A block of the map: 24 bytes.
@@ -3482,8 +3488,8 @@ typedef struct memlord_i_shard {
     memlord_i_u32 state;     /* NEW, SHARED, MOVING, or whose it is: see >>map */
     memlord_i_u32 displaced; /* dense: entries outside their home; sparse: entries to go */
     char *table;
-    uint32_t size;           /* dense: buckets 1, 2, 3, 4, 6, 8, 12 ...; sparse: slots, 2^n */
-    uint32_t shift;          /* sparse: 64 - n; dense: 0 */
+    uint32_t size;           /* dense: buckets 1, 2, 3, 4, 6, 8, 12 ...; sparse: lines, 2^n */
+    uint32_t mask;           /* sparse: size - 1; dense: 0 */
     memlord_i_lock lock;     /* changes of state, and moves */
     uint32_t held_state;     /* what it was before it was stopped */
 } memlord_i_shard;
@@ -4393,7 +4399,7 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
     t->generation = lord->generation;
     t->lord = lord;
     t->known = t->known_first;
-    t->known_shift = 64 - MEMLORD_I_KNOWN_MIN;
+    t->known_mask = MEMLORD_I_KNOWN_MIN - 1;
     if (memlord_i_threads(lord) > memlord_i_u32_load(&lord->crew)) /* before it counts anything */
         memlord_i_alert(lord, MEMLORD_I_ALERT_REVIEW, 1);
     memlord_i_u32_store(&t->in_use, 1);
@@ -4485,10 +4491,11 @@ static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thr
      plain path: that halves its cost. Where the system has no such barrier, the store is an
      exchange. Seen by a second thread the shard becomes SHARED for good, and buckets are
      locked one by one, by a bit in their header.
-   - A small shard of one owner is sparse: linear probing at an eighth full, erased by shifting
-     back. That is the least work there is, for more memory than a large ledger may take: a
-     shard of over 1024 entries, all of a ledger with thousands of blocks, and shared ones are
-     dense.
+   - A small shard of one owner is sparse: lines of two entries each, at an eighth full. Which of
+     the two it is is computed, not guessed, and erasing one moves no other, so that hardly a call
+     mispredicts; an entry that finds its line full goes to a later one, and each it passes counts
+     it. That is the least work there is, for more memory than a large ledger may take: a shard of
+     over 1024 entries, all of a ledger with thousands of blocks, and shared ones are dense.
    - A dense table is buckets of two cache lines that lie side by side: a header with five
      one-byte tags, and five entries. The tags are matched all at once, without a loop to
      mispredict; one call touches one place of the table, known from the key alone, so that
@@ -4508,10 +4515,10 @@ static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thr
 #define MEMLORD_I_SLOTS 5
 #define MEMLORD_I_PATH 16 /* buckets an entry may be away from home */
 #define MEMLORD_I_BUCKET 128
-#define MEMLORD_I_SPARSE_MIN 64
-#define MEMLORD_I_SPARSE_LOAD 8
-#define MEMLORD_I_SPARSE_MAX 8192
-#define MEMLORD_I_SPARSE_BYTES (496u << 10)
+#define MEMLORD_I_SPARSE_MIN 32
+#define MEMLORD_I_SPARSE_LOAD 4 /* lines an entry */
+#define MEMLORD_I_SPARSE_MAX 4096 /* lines; memlord_i_line_at has as many bits */
+#define MEMLORD_I_SPARSE_BYTES (704u << 10)
 #define MEMLORD_I_SPARSE_TABLES 32 /* keys that scatter more gain nothing by it */
 #define MEMLORD_I_DENSE_SMALL (96u << 10) /* some 2,000 blocks, beside the sparse */
 
@@ -4532,6 +4539,15 @@ typedef struct memlord_i_bucket {
     memlord_i_entry at[MEMLORD_I_SLOTS];
 } memlord_i_bucket;
 typedef char memlord_i_check_bucket[sizeof(memlord_i_bucket) == MEMLORD_I_BUCKET ? 1 : -1];
+
+/* What a sparse table is made of: a cache line. */
+typedef struct memlord_i_line {
+    struct {
+        memlord_i_entry entry; /* key 0: none */
+        uint64_t beyond;       /* the first's: entries that found the line full and went on */
+    } at[2];
+} memlord_i_line;
+typedef char memlord_i_check_line[sizeof(memlord_i_line) == 64 ? 1 : -1];
 
 #define MEMLORD_I_ONES 0x0101010101u
 #define MEMLORD_I_TAG_BITS 0x7f7f7f7f7fu
@@ -4575,12 +4591,14 @@ static MEMLORD_I_HOT memlord_i_bucket *memlord_i_home(const memlord_i_shard *s, 
     return (memlord_i_bucket *)(void *)(s->table +
                                         (((hash >> 32) * s->size) >> 32) * MEMLORD_I_BUCKET);
 }
-/* Where a sparse table looks for a key first. */
-static MEMLORD_I_HOT uint32_t memlord_i_sparse_home(const memlord_i_shard *s, uint64_t key) {
-    return (uint32_t)((key * 0xd6e8feb86659fd93u) >> s->shift);
+static MEMLORD_I_HOT memlord_i_line *memlord_i_line_at(char *table, uint32_t mask, uint64_t key) {
+    uint32_t i = (uint32_t)((key * 0xd6e8feb86659fd93u) >> 52) & mask;
+    return (memlord_i_line *)(void *)table + i;
 }
-static MEMLORD_I_HOT memlord_i_entry *memlord_i_sparse_at(const memlord_i_shard *s, uint32_t i) {
-    return (memlord_i_entry *)(void *)s->table + i;
+/* The line after another; after the last comes the first. */
+static memlord_i_line *memlord_i_line_after(char *table, uint32_t mask, memlord_i_line *line) {
+    memlord_i_line *first = (memlord_i_line *)(void *)table;
+    return line == first + mask ? first : line + 1;
 }
 
 /* Which slots hold this tag: the high bit of their byte. Exact for every slot. */
@@ -4703,42 +4721,37 @@ static uint32_t memlord_i_buckets_next(uint32_t n) {
 
 /* The kind of table a shard had when somebody looked: inside, or under its lock. */
 typedef struct memlord_i_was {
-    uint32_t size, shift;
+    uint32_t size, mask;
 } memlord_i_was;
 static memlord_i_was memlord_i_shard_was(const memlord_i_shard *s) {
     memlord_i_was was;
     was.size = s->size;
-    was.shift = s->shift;
+    was.mask = s->mask;
     return was;
 }
 
 /* What a table is, apart from the shard that has it. */
 typedef struct memlord_i_table {
     char *at;
-    uint32_t size, shift, displaced;
+    uint32_t size, mask, displaced;
 } memlord_i_table;
 
-/* A sparse table has one slot more, never used by an entry, so that the slot after the last can be
-   looked at. It is marked taken: who frees the last slot looks further, at the first. */
-static size_t memlord_i_table_bytes(uint32_t size, uint32_t shift) {
-    return shift ? ((size_t)size + 1) * sizeof(memlord_i_entry) : (size_t)size * MEMLORD_I_BUCKET;
+static size_t memlord_i_table_bytes(uint32_t size, uint32_t mask) {
+    return (size_t)size * (mask ? sizeof(memlord_i_line) : MEMLORD_I_BUCKET);
 }
 
-static char *memlord_i_table_alloc(memlord *lord, uint32_t size, uint32_t shift) {
-    size_t bytes = memlord_i_table_bytes(size, shift);
+static char *memlord_i_table_alloc(memlord *lord, uint32_t size, uint32_t mask) {
+    size_t bytes = memlord_i_table_bytes(size, mask);
     char *at = (char *)memlord_i_alloc(lord, bytes);
-    if (at && shift) {
-        ((memlord_i_entry *)(void *)at)[size].key = UINT64_MAX;
-        (void)memlord_i_u64_add(&lord->sparse_tables, 1);
-    }
-    if (at) (void)memlord_i_u64_add(shift ? &lord->sparse_bytes : &lord->dense_bytes, bytes);
+    if (at && mask) (void)memlord_i_u64_add(&lord->sparse_tables, 1);
+    if (at) (void)memlord_i_u64_add(mask ? &lord->sparse_bytes : &lord->dense_bytes, bytes);
     return at;
 }
-static void memlord_i_table_free(memlord *lord, char *at, uint32_t size, uint32_t shift) {
-    size_t bytes = memlord_i_table_bytes(size, shift);
+static void memlord_i_table_free(memlord *lord, char *at, uint32_t size, uint32_t mask) {
+    size_t bytes = memlord_i_table_bytes(size, mask);
     if (!at) return;
-    if (shift) (void)memlord_i_u64_add(&lord->sparse_tables, (uint64_t)0 - 1);
-    (void)memlord_i_u64_add(shift ? &lord->sparse_bytes : &lord->dense_bytes, (uint64_t)0 - bytes);
+    if (mask) (void)memlord_i_u64_add(&lord->sparse_tables, (uint64_t)0 - 1);
+    (void)memlord_i_u64_add(mask ? &lord->sparse_bytes : &lord->dense_bytes, (uint64_t)0 - bytes);
     memlord_i_free(lord, at, bytes);
 }
 
@@ -4763,13 +4776,18 @@ static int memlord_i_table_put_dense(memlord_i_table *table, const memlord_i_ent
     }
     return -1;
 }
+/* A vacant slot for a key that is nowhere: there is one, a sparse table never being full. */
+static memlord_i_entry *memlord_i_line_room(char *table, uint32_t mask, uint64_t key) {
+    memlord_i_line *line = memlord_i_line_at(table, mask, key);
+    while (line->at[0].entry.key && line->at[1].entry.key) {
+        line->at[0].beyond++;
+        line = memlord_i_line_after(table, mask, line);
+    }
+    return &line->at[line->at[0].entry.key != 0].entry;
+}
 static int memlord_i_table_put(memlord_i_table *table, const memlord_i_entry *entry) {
-    memlord_i_entry *slots = (memlord_i_entry *)(void *)table->at;
-    uint64_t i;
-    if (!table->shift) return memlord_i_table_put_dense(table, entry);
-    i = (entry->key * 0xd6e8feb86659fd93u) >> table->shift;
-    while (slots[i].key) i = (i + 1) & (table->size - 1);
-    slots[i] = *entry;
+    if (!table->mask) return memlord_i_table_put_dense(table, entry);
+    *memlord_i_line_room(table->at, table->mask, entry->key) = *entry;
     table->displaced--;
     return 0;
 }
@@ -4777,11 +4795,12 @@ static int memlord_i_table_put(memlord_i_table *table, const memlord_i_entry *en
 /* Calls fn for every entry of a shard that is stopped, or one's own. */
 typedef int (*memlord_i_entry_fn)(const memlord_i_entry *entry, void *user);
 static int memlord_i_shard_each(const memlord_i_shard *s, memlord_i_entry_fn fn, void *user) {
+    const memlord_i_line *line = (const memlord_i_line *)(const void *)s->table;
     uint32_t i, j, size = s->size;
     int stop = 0;
-    for (i = 0; i < size && s->shift && !stop; i++)
-        if (memlord_i_sparse_at(s, i)->key) stop = fn(memlord_i_sparse_at(s, i), user);
-    for (i = 0; i < size && !s->shift && !stop; i++) {
+    for (i = 0; i < 2 * size && s->mask && !stop; i++)
+        if (line[i / 2].at[i & 1].entry.key) stop = fn(&line[i / 2].at[i & 1].entry, user);
+    for (i = 0; i < size && !s->mask && !stop; i++) {
         const memlord_i_bucket *b = (const memlord_i_bucket *)(const void *)s->table + i;
         for (j = 0; j < MEMLORD_I_SLOTS && !stop; j++)
             if ((memlord_i_u64_load(&b->header) >> (8 * j)) & 255) stop = fn(&b->at[j], user);
@@ -4796,21 +4815,21 @@ static int memlord_i_table_take_in(const memlord_i_entry *entry, void *user) {
    small, one thread's and within the ledger's means. */
 static void memlord_i_table_plan(memlord *lord, const memlord_i_was *was, int sparse,
                                  unsigned try_no, memlord_i_table *next) {
-    uint32_t slots = was->size ? was->size * 2 : MEMLORD_I_SPARSE_MIN, buckets, n;
+    uint32_t lines = was->size ? was->size * 2 : MEMLORD_I_SPARSE_MIN, buckets, n;
     memset(next, 0, sizeof *next);
-    if (sparse && (was->shift || !was->size) && slots <= MEMLORD_I_SPARSE_MAX &&
+    if (sparse && (was->mask || !was->size) && lines <= MEMLORD_I_SPARSE_MAX &&
         memlord_i_u64_load(&lord->dense_bytes) <= MEMLORD_I_DENSE_SMALL / 2 &&
         memlord_i_u64_load(&lord->sparse_tables) < MEMLORD_I_SPARSE_TABLES &&
-        memlord_i_u64_load(&lord->sparse_bytes) + slots * sizeof(memlord_i_entry) <=
+        memlord_i_u64_load(&lord->sparse_bytes) + lines * sizeof(memlord_i_line) <=
             MEMLORD_I_SPARSE_BYTES) {
-        next->size = slots;
-        next->displaced = slots / MEMLORD_I_SPARSE_LOAD;
-        for (next->shift = 64; slots > 1; slots /= 2) next->shift--;
+        next->size = lines;
+        next->displaced = lines / MEMLORD_I_SPARSE_LOAD;
+        next->mask = lines - 1;
         return;
     }
-    buckets = was->shift ? was->size / MEMLORD_I_SPARSE_LOAD * 2 / 7 : was->size; /* 7/10 full */
-    for (n = 1; was->shift && n < buckets; n = memlord_i_buckets_next(n)) {}
-    next->size = was->shift ? n : memlord_i_buckets_next(buckets);
+    buckets = was->mask ? was->size / MEMLORD_I_SPARSE_LOAD * 2 / 7 : was->size; /* 7/10 full */
+    for (n = 1; was->mask && n < buckets; n = memlord_i_buckets_next(n)) {}
+    next->size = was->mask ? n : memlord_i_buckets_next(buckets);
     while (try_no--) next->size = memlord_i_buckets_next(next->size);
 }
 
@@ -4832,32 +4851,32 @@ static MEMLORD_I_COLD int memlord_i_shard_remake(memlord *lord, memlord_i_thread
         int moved = 0, same;
         /* a shared table is dense, and so is all that those without a record make */
         memlord_i_table_plan(lord, was, how == MEMLORD_I_GROW && t != lord->orphan, try_no, &next);
-        next.at = memlord_i_table_alloc(lord, next.size, next.shift);
+        next.at = memlord_i_table_alloc(lord, next.size, next.mask);
         if (!next.at) return -1;
         memlord_i_lock_take(&s->lock);
         state = memlord_i_u32_load(&s->state);
-        same = s->size == was->size && s->shift == was->shift;
+        same = s->size == was->size && s->mask == was->mask;
         if (same) {
             if (state != MEMLORD_I_SHARD_NEW && !memlord_i_owns(t, state))
                 memlord_i_shard_stop(lord, s);
             old.at = s->table;
             old.size = s->size;
-            old.shift = s->shift;
+            old.mask = s->mask;
             moved = !memlord_i_shard_each(s, memlord_i_table_take_in, &next);
         }
         if (moved) {
             s->table = next.at;
             s->size = next.size;
-            s->shift = next.shift;
+            s->mask = next.mask;
             memlord_i_u32_store(&s->displaced, next.displaced);
             next = old;
             if (state == MEMLORD_I_SHARD_NEW && t != lord->orphan) state = t->id;
             else if (how == MEMLORD_I_SHARE || t == lord->orphan) state = MEMLORD_I_SHARD_SHARED;
-            if (state >= MEMLORD_I_SHARD_OWNED) state = (state & ~1u) | (s->shift != 0);
+            if (state >= MEMLORD_I_SHARD_OWNED) state = (state & ~1u) | (s->mask != 0);
         }
         if (same) memlord_i_u32_store_release(&s->state, state);
         memlord_i_lock_drop(&s->lock);
-        memlord_i_table_free(lord, next.at, next.size, next.shift);
+        memlord_i_table_free(lord, next.at, next.size, next.mask);
         if (moved || !same) return 0;
     }
     return -1;
@@ -4868,7 +4887,7 @@ static MEMLORD_I_COLD int memlord_i_shard_remake(memlord *lord, memlord_i_thread
 static int memlord_i_shard_crowded(const memlord_i_shard *s, memlord_i_was *was) {
     uint32_t n = memlord_i_u32_load(&s->displaced), stagger;
     if (was) *was = memlord_i_shard_was(s);
-    if (s->shift) return (int32_t)n < 0;
+    if (s->mask) return (int32_t)n < 0;
     stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3;
     return (uint64_t)n * 16 >= (uint64_t)s->size * (3 + 2 * stagger) + (s->size < 16 ? 48 : 0);
 }
@@ -4882,12 +4901,12 @@ static MEMLORD_I_COLD int memlord_i_shard_share(memlord *lord, memlord_i_thread 
     memlord_i_lock_take(&s->lock);
     state = memlord_i_u32_load(&s->state);
     was = memlord_i_shard_was(s);
-    if (state >= MEMLORD_I_SHARD_OWNED && !memlord_i_owns(t, state) && !s->shift) {
+    if (state >= MEMLORD_I_SHARD_OWNED && !memlord_i_owns(t, state) && !s->mask) {
         memlord_i_shard_stop(lord, s);
         memlord_i_u32_store_release(&s->state, MEMLORD_I_SHARD_SHARED);
     }
     memlord_i_lock_drop(&s->lock);
-    if (!was.shift || memlord_i_owns(t, state)) return 0;
+    if (!was.mask || memlord_i_owns(t, state)) return 0;
     return memlord_i_shard_remake(lord, t, s, &was, MEMLORD_I_SHARE);
 }
 
@@ -4905,16 +4924,20 @@ static void memlord_i_map_thin(memlord *lord, memlord_i_thread *t) {
 
 /* -- sparse tables: always one's own, or stopped -- */
 
-/* The slot of a key, or the vacant one where it may go. */
-static uint32_t memlord_i_sparse_find(const memlord *lord, const memlord_i_shard *s, uint64_t key,
-                                      uint32_t type) {
-    uint32_t i = memlord_i_sparse_home(s, key);
-    const memlord_i_entry *e = memlord_i_sparse_at(s, i);
-    while (e->key && (e->key != key || lord->slot_type[MEMLORD_I_SLOT(e->word1)] != type)) {
-        i = (i + 1) & (s->size - 1);
-        e = memlord_i_sparse_at(s, i);
-    }
-    return i;
+/* The entry of a key, or NULL. */
+static memlord_i_entry *memlord_i_sparse_find(const memlord *lord, const memlord_i_shard *s,
+                                              uint64_t key, uint32_t type) {
+    memlord_i_line *home = memlord_i_line_at(s->table, s->mask, key), *line = home;
+    unsigned i;
+    do {
+        for (i = 0; i < 2; i++) {
+            memlord_i_entry *e = &line->at[i].entry;
+            if (e->key == key && lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type) return e;
+        }
+        if (!line->at[0].beyond) return NULL;
+        line = memlord_i_line_after(s->table, s->mask, line);
+    } while (line != home);
+    return NULL;
 }
 
 /* 1: it could not grow, and more entries would make it slow and in the end full. */
@@ -4922,20 +4945,44 @@ static MEMLORD_I_HOT int memlord_i_sparse_full(const memlord_i_shard *s) {
     return (int32_t)memlord_i_u32_load(&s->displaced) <= -(int32_t)(s->size / 2);
 }
 
-/* Empties a slot, and moves back what was pushed past it. */
-static void memlord_i_sparse_erase(memlord_i_shard *s, uint32_t hole) {
-    uint32_t mask = s->size - 1, i = hole;
-    for (;;) {
-        const memlord_i_entry *e;
-        i = (i + 1) & mask;
-        e = memlord_i_sparse_at(s, i);
-        if (!e->key) break;
-        if (((i - memlord_i_sparse_home(s, e->key)) & mask) >= ((i - hole) & mask)) {
-            *memlord_i_sparse_at(s, hole) = *e;
-            hole = i;
-        }
-    }
-    memlord_i_sparse_at(s, hole)->key = 0;
+/* Fills a vacant slot; 1: the shard is crowded. */
+static MEMLORD_I_HOT int memlord_i_sparse_take(memlord_i_shard *s, memlord_i_entry *e, uint64_t key,
+                                               uint64_t word1, uint64_t word2) {
+    e->key = key;
+    e->word1 = word1;
+    e->word2 = word2;
+    return memlord_i_u32_own_take(&s->displaced);
+}
+/* Empties a slot whose entry is in its own line. */
+static MEMLORD_I_HOT void memlord_i_sparse_clear(memlord_i_shard *s, memlord_i_entry *e) {
+    e->key = 0;
+    memlord_i_u32_own_add(&s->displaced, 1);
+}
+static void memlord_i_sparse_erase(memlord_i_shard *s, memlord_i_entry *e) {
+    memlord_i_line *line = memlord_i_line_at(s->table, s->mask, e->key);
+    for (; e != &line->at[0].entry && e != &line->at[1].entry;
+         line = memlord_i_line_after(s->table, s->mask, line))
+        line->at[0].beyond--;
+    memlord_i_sparse_clear(s, e);
+}
+/* The shortest way, without a loop or a guess to go wrong. Where a key is, if it is in its own
+   line: to be compared. */
+static MEMLORD_I_HOT memlord_i_entry *memlord_i_sparse_held(const memlord_i_shard *s,
+                                                            uint64_t key) {
+    memlord_i_line *line = memlord_i_line_at(s->table, s->mask, key);
+    size_t second = line->at[1].entry.key == key;
+    return (memlord_i_entry *)(void *)((char *)line + second * sizeof line->at[0]);
+}
+/* Where a key that is not live may go in its own line; NULL: nowhere, or it may be live. */
+static MEMLORD_I_HOT memlord_i_entry *memlord_i_sparse_vacant(const memlord_i_shard *s,
+                                                              uint64_t key) {
+    memlord_i_line *line = memlord_i_line_at(s->table, s->mask, key);
+    size_t second = line->at[0].entry.key != 0;
+    memlord_i_entry *e = (memlord_i_entry *)(void *)((char *)line + second * sizeof line->at[0]);
+    if (MEMLORD_I_UNLIKELY((e->key | line->at[0].beyond) != 0) ||
+        MEMLORD_I_UNLIKELY(line->at[0].entry.key == key || line->at[1].entry.key == key))
+        return NULL;
+    return e;
 }
 
 /* -- buckets of a shared shard; the take's acquire pairs with the store of the header -- */
@@ -4958,20 +5005,12 @@ static MEMLORD_I_HOT uint64_t memlord_i_bucket_lock(memlord_i_bucket *b) {
 
 /* Inserts a key nothing suggests is there. 1: done; 2: done, and the table is crowded; 0: not
    done. */
-static MEMLORD_I_HOT int memlord_i_put_sparse(memlord_i_shard *s, uint64_t key, uint64_t word1,
-                                              uint64_t word2) {
-    uint32_t i = memlord_i_sparse_home(s, key);
-    memlord_i_entry *e = memlord_i_sparse_at(s, i);
-    if (MEMLORD_I_UNLIKELY(memlord_i_sparse_full(s))) return 0;
-    while (MEMLORD_I_UNLIKELY(e->key != 0)) {
-        if (e->key == key) return 0;
-        i = (i + 1) & (s->size - 1);
-        e = memlord_i_sparse_at(s, i);
-    }
-    e->key = key;
-    e->word1 = word1;
-    e->word2 = word2;
-    return memlord_i_u32_own_take(&s->displaced) ? 2 : 1;
+static MEMLORD_I_HOT int memlord_i_put_sparse(const memlord *lord, memlord_i_shard *s, uint64_t key,
+                                              uint64_t word1, uint64_t word2) {
+    uint32_t type = lord->slot_type[MEMLORD_I_SLOT(word1)];
+    if (memlord_i_sparse_full(s) || memlord_i_sparse_find(lord, s, key, type)) return 0;
+    return memlord_i_sparse_take(s, memlord_i_line_room(s->table, s->mask, key), key, word1, word2)
+               ? 2 : 1;
 }
 static MEMLORD_I_HOT int memlord_i_put_dense(memlord_i_bucket *b, uint64_t header, uint64_t hash,
                                              uint64_t key, uint64_t word1, uint64_t word2) {
@@ -5039,7 +5078,7 @@ static MEMLORD_I_NOINLINE int memlord_i_map_put(memlord *lord, memlord_i_thread 
     memlord_i_bucket *b;
     int done = 0;
     if (state == t->sparse_id) {
-        done = memlord_i_put_sparse(s, key, word1, word2);
+        done = memlord_i_put_sparse(lord, s, key, word1, word2);
     } else if (state == t->id) {
         hash = memlord_i_hash(key);
         b = memlord_i_home(s, hash);
@@ -5063,21 +5102,11 @@ static MEMLORD_I_HOT int memlord_i_plain_entry(const memlord *lord, const memlor
 }
 static MEMLORD_I_HOT int memlord_i_take_sparse(const memlord *lord, memlord_i_shard *s,
                                                uint32_t type, uint64_t key, memlord_i_entry *out) {
-    uint32_t i = memlord_i_sparse_home(s, key);
-    memlord_i_entry *e = memlord_i_sparse_at(s, i);
-    while (MEMLORD_I_UNLIKELY(e->key != key)) {
-        if (!e->key) return 0;
-        i = (i + 1) & (s->size - 1);
-        e = memlord_i_sparse_at(s, i);
-    }
-    if (MEMLORD_I_UNLIKELY(!memlord_i_plain_entry(lord, e, type))) return 0;
+    memlord_i_entry *e = memlord_i_sparse_find(lord, s, key, type);
+    if (!e || !memlord_i_plain_entry(lord, e, type)) return 0;
     out->word1 = e->word1;
     out->word2 = e->word2;
-    if (MEMLORD_I_LIKELY(!e[1].key))
-        e->key = 0;
-    else
-        memlord_i_sparse_erase(s, i);
-    memlord_i_u32_own_add(&s->displaced, 1);
+    memlord_i_sparse_erase(s, e);
     return 1;
 }
 static MEMLORD_I_HOT int memlord_i_take_dense(const memlord *lord, memlord_i_bucket *b,
@@ -5210,7 +5239,7 @@ typedef struct memlord_i_spot {
     uint64_t hash, key;
     memlord_i_entry *entry; /* NULL: the key is not live */
     unsigned count;         /* buckets of the window, locked when shared */
-    unsigned bucket, slot;  /* where the entry is, or may go; sparse: slot is all */
+    unsigned bucket, slot;  /* where the entry is, or may go, in a dense table */
     int shared, inside, held, sparse, room;
     memlord_i_bucket *window[MEMLORD_I_PATH];
 } memlord_i_spot;
@@ -5277,12 +5306,9 @@ static int memlord_i_spot_look(const memlord *lord, memlord_i_spot *spot, uint32
     spot->entry = NULL;
     spot->count = spot->bucket = 0;
     spot->room = 0;
-    spot->sparse = s->shift != 0;
+    spot->sparse = s->mask != 0;
     if (spot->sparse) {
-        memlord_i_entry *e;
-        spot->slot = memlord_i_sparse_find(lord, s, spot->key, type);
-        e = memlord_i_sparse_at(s, spot->slot);
-        if (e->key) spot->entry = e;
+        spot->entry = memlord_i_sparse_find(lord, s, spot->key, type);
         spot->room = !memlord_i_sparse_full(s);
         return 0;
     }
@@ -5311,7 +5337,7 @@ static MEMLORD_I_NOINLINE int memlord_i_spot_find(memlord *lord, memlord_i_threa
         int again = 0;
         spot->inside = 1;
         spot->shared = state == MEMLORD_I_SHARD_SHARED;
-        was.size = was.shift = 0;
+        was.size = was.mask = 0;
         if (!spot->shared && !memlord_i_owns(t, state)) {
             memlord_i_spot_leave(t, spot);
             if (state != MEMLORD_I_SHARD_NEW) {
@@ -5351,11 +5377,12 @@ static void memlord_i_spot_displace(memlord_i_spot *spot, int by) {
 }
 
 static void memlord_i_spot_put(memlord_i_spot *spot, uint64_t word1, uint64_t word2) {
+    memlord_i_shard *s = spot->shard;
     memlord_i_bucket *b;
     memlord_i_entry *e;
     if (spot->sparse) {
-        e = memlord_i_sparse_at(spot->shard, spot->slot);
-        memlord_i_u32_own_add(&spot->shard->displaced, (uint32_t)0 - 1);
+        e = memlord_i_line_room(s->table, s->mask, spot->key);
+        memlord_i_u32_own_add(&s->displaced, (uint32_t)0 - 1);
     } else {
         b = spot->window[spot->bucket];
         e = &b->at[spot->slot];
@@ -5370,10 +5397,10 @@ static void memlord_i_spot_put(memlord_i_spot *spot, uint64_t word1, uint64_t wo
 }
 static void memlord_i_spot_erase(memlord_i_spot *spot) {
     memlord_i_bucket *b;
+    memlord_i_entry *e = spot->entry;
     spot->entry = NULL;
     if (spot->sparse) {
-        memlord_i_sparse_erase(spot->shard, spot->slot);
-        memlord_i_u32_own_add(&spot->shard->displaced, 1);
+        memlord_i_sparse_erase(spot->shard, e);
         return;
     }
     b = spot->window[spot->bucket];
@@ -5390,7 +5417,7 @@ static MEMLORD_I_COLD int memlord_i_map_relieve(memlord *lord, memlord_i_thread 
     uint32_t state = memlord_i_enter(t, s, 0);
     int shared = state == MEMLORD_I_SHARD_SHARED;
     int crowded = (shared || memlord_i_owns(t, state)) && memlord_i_shard_crowded(s, &was);
-    int full = crowded && was.shift && memlord_i_sparse_full(s);
+    int full = crowded && was.mask && memlord_i_sparse_full(s);
     memlord_i_leave(t);
     if (!crowded) return 0;
     if (memlord_i_shard_remake(lord, t, s, &was, shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
@@ -5482,6 +5509,16 @@ static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_at(const memlord_i_thread *t
     return (memlord_i_cell *)memlord_i_book_at(&t->books[book], number, sizeof(memlord_i_cell));
 }
 
+/* One's own, of a site or a tag. */
+static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_near(const memlord_i_thread *t, int book,
+                                                         uint32_t number) {
+    uint32_t i = number >> MEMLORD_I_CHUNK_BITS;
+    char *chunk;
+    if (MEMLORD_I_UNLIKELY(i >= t->chunks[book].cap)) return NULL;
+    chunk = (char *)memlord_i_ptr_own(&t->chunks[book].at[i]);
+    if (MEMLORD_I_UNLIKELY(!chunk)) return NULL;
+    return (memlord_i_cell *)(void *)chunk + (number & (MEMLORD_I_CHUNK - 1));
+}
 /* One's own, of a device. */
 static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_own(const memlord_i_thread *t, uint32_t slot) {
     return (memlord_i_cell *)memlord_i_ptr_own(&t->devices[slot]);
@@ -5511,6 +5548,11 @@ static MEMLORD_I_COLD void memlord_i_cells_begin(memlord *lord, const memlord_i_
     }
 }
 
+static void memlord_i_cells_known(memlord_i_thread *t, int book) {
+    memlord_i_chunks *chunks = (memlord_i_chunks *)memlord_i_ptr_load(&t->books[book]);
+    t->chunks[book].at = memlord_i_chunks_at(chunks, 0);
+    t->chunks[book].cap = (size_t)chunks->cap;
+}
 /* A thread's cell, made if need be; NULL without memory. Not inside the map. */
 static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord_i_thread *t,
                                                           int book, uint32_t number,
@@ -5521,6 +5563,7 @@ static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord
         cell = (memlord_i_cell *)memlord_i_book_make(lord, &t->books[book], number, sizeof *cell,
                                                      grab);
         if (cell && t != lord->orphan) memlord_i_cells_begin(lord, t, book, number);
+        if (cell) memlord_i_cells_known(t, book);
         return cell;
     }
     cell = (memlord_i_cell *)grab(lord, sizeof *cell);
@@ -6616,31 +6659,44 @@ static uint32_t memlord_i_row_of(memlord *lord, int book, const void *identity, 
     return MEMLORD_I_LIKELY(have) ? (uint32_t)have : memlord_i_row_new(lord, book, identity, slot);
 }
 
-/* Where a thread remembers a site on a device, if it does. */
+/* Where a thread looks for a site on a device first. */
 static MEMLORD_I_HOT memlord_i_known *memlord_i_known_at(const memlord_i_thread *t,
                                                          const memlord_site *site, uint32_t slot) {
-    return &t->known[(memlord_i_index_key(site, slot) * 0x9e3779b97f4a7c15u) >> t->known_shift];
+    uintptr_t hash = ((uintptr_t)site + slot) * 0x61c88647u; /* 2^32 / the golden ratio, negated */
+    return &t->known[hash >> 20 & t->known_mask];
+}
+/* Where it remembers it, from there on; NULL: nowhere. */
+static MEMLORD_I_HOT const memlord_i_known *memlord_i_known_find(const memlord_i_thread *t,
+                                                                 const memlord_site *site,
+                                                                 uint32_t slot) {
+    const memlord_i_known *known = memlord_i_known_at(t, site, slot);
+    while (MEMLORD_I_UNLIKELY(known->site != site || known->slot != slot)) {
+        if (!known->site) return NULL;
+        known++;
+    }
+    return known;
 }
 static void memlord_i_known_end(memlord *lord, memlord_i_thread *t) {
     if (t->known && t->known != t->known_first)
-        memlord_i_free(lord, t->known, sizeof *t->known << (64 - t->known_shift));
+        memlord_i_free(lord, t->known,
+                       (t->known_mask + 1 + MEMLORD_I_KNOWN_PATH) * sizeof *t->known);
 }
 /* Lets a thread remember as many as twice what there are, up to a bound. Not inside. */
 static void memlord_i_known_room(memlord *lord, memlord_i_thread *t) {
-    uint32_t bits = 64 - t->known_shift, rows = memlord_i_rows(lord, MEMLORD_I_SITE);
+    uint32_t n = t->known_mask + 1, rows = memlord_i_rows(lord, MEMLORD_I_SITE);
     memlord_i_known *more;
-    if (bits == MEMLORD_I_KNOWN_MAX || rows <= 1u << bits >> 1) return;
-    while (bits < MEMLORD_I_KNOWN_MAX && rows > 1u << bits >> 1) bits++;
-    more = (memlord_i_known *)memlord_i_alloc(lord, sizeof *more << bits);
+    while (n < MEMLORD_I_KNOWN_MAX && rows > n / 2) n *= 2;
+    if (n == t->known_mask + 1) return;
+    more = (memlord_i_known *)memlord_i_alloc(lord, (n + MEMLORD_I_KNOWN_PATH) * sizeof *more);
     if (!more) return;
     memlord_i_known_end(lord, t);
     t->known = more;
-    t->known_shift = 64 - bits;
+    t->known_mask = n - 1;
 }
 /* The row of a site, from the index; makes the thread's cell for it, and remembers both. */
 static MEMLORD_I_COLD uint32_t memlord_i_known_new(memlord *lord, memlord_i_thread *t,
                                                    const memlord_site *site, uint32_t slot) {
-    uint32_t row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
+    uint32_t row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot), k;
     memlord_i_cell *cell;
     memlord_i_known *known;
     if (!row) return 0;
@@ -6648,15 +6704,19 @@ static MEMLORD_I_COLD uint32_t memlord_i_known_new(memlord *lord, memlord_i_thre
     if (!cell || t == lord->orphan) return row;
     memlord_i_known_room(lord, t);
     known = memlord_i_known_at(t, site, slot);
-    known->key = memlord_i_index_key(site, slot);
+    for (k = 0; k < MEMLORD_I_KNOWN_PATH && known[k].site; k++) {}
+    known += k % MEMLORD_I_KNOWN_PATH; /* no room: the first is forgotten */
+    known->site = site;
+    known->slot = slot;
     known->cell = cell;
-    known->row = row;
+    known->rows = (uint64_t)row << 1;
     return row;
 }
-static MEMLORD_I_HOT uint32_t memlord_i_site_row(memlord *lord, memlord_i_thread *t,
-                                                 const memlord_site *site, uint32_t slot) {
-    const memlord_i_known *known = memlord_i_known_at(t, site, slot);
-    if (MEMLORD_I_LIKELY(known->key == memlord_i_index_key(site, slot))) return known->row;
+static MEMLORD_I_NOINLINE uint32_t memlord_i_site_row(memlord *lord, memlord_i_thread *t,
+                                                      const memlord_site *site,
+                                                      uint32_t slot) {
+    const memlord_i_known *known = memlord_i_known_find(t, site, slot);
+    if (MEMLORD_I_LIKELY(known != NULL)) return MEMLORD_I_SITE_ROW(known->rows);
     return memlord_i_known_new(lord, t, site, slot);
 }
 
@@ -6726,10 +6786,10 @@ static uint32_t memlord_i_scope_of(memlord *lord, uint64_t word2) {
 
 /* Looks up the row and the cell of the thread's tag on a device. Not inside. */
 static MEMLORD_I_COLD void memlord_i_tag_known(memlord *lord, memlord_i_thread *t, uint32_t slot) {
-    t->tag_row = memlord_i_row_of(lord, MEMLORD_I_TAG, t->tag, slot);
+    uint32_t row = memlord_i_row_of(lord, MEMLORD_I_TAG, t->tag, slot);
+    t->tag_rows = (uint64_t)row << 21;
     t->tag_cell = NULL;
-    if (t->tag_row)
-        t->tag_cell = memlord_i_cell_make(lord, t, MEMLORD_I_TAG, t->tag_row, memlord_i_alloc);
+    if (row) t->tag_cell = memlord_i_cell_make(lord, t, MEMLORD_I_TAG, row, memlord_i_alloc);
     t->tag_slot = t->tag_cell ? slot : 0;
 }
 
@@ -6737,16 +6797,16 @@ static MEMLORD_I_COLD void memlord_i_tag_known(memlord *lord, memlord_i_thread *
    inside. */
 static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                    const memlord_site *site) {
-    uint32_t site_row = 0, tag_row = 0;
+    uint64_t rows = 0;
     if (!t->scope && (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SCOPE))
         memlord_i_special(t, MEMLORD_I_SPECIAL_SCOPE, 0); /* the last has ended */
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
-        site_row = memlord_i_site_row(lord, t, site, slot);
+        rows = (uint64_t)memlord_i_site_row(lord, t, site, slot) << 1;
     if (t->tag) {
         if (t->tag_slot != slot) memlord_i_tag_known(lord, t, slot);
-        tag_row = t->tag_row;
+        rows |= t->tag_rows;
     }
-    return memlord_i_born_of(lord, t) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
+    return memlord_i_born_of(lord, t) | rows;
 }
 
 /* ----------------------------------------------------------------------- >>events --
@@ -9886,9 +9946,10 @@ static void memlord_i_judge(memlord *lord, const memlord_i_place *place, uint32_
 }
 
 static void memlord_i_trip_set(memlord_i_cell *cell, uint64_t quantum) {
+    uint64_t never = (uint64_t)INT64_MAX;
     if (cell)
         memlord_i_u64_store(memlord_i_cell_trip(cell),
-                            quantum ? memlord_i_u64_load(&cell->out) + quantum : UINT64_MAX);
+                            quantum ? memlord_i_u64_load(&cell->out) + quantum : never);
 }
 
 /* Judges a device and lets its nearness be known. When it comes near, once more after the
@@ -16459,15 +16520,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, mem
     return r;
 }
 
-/* What is left for a plain alloc to do on one more cell. */
-static MEMLORD_I_HOT int memlord_i_cell_fits(const memlord_i_cell *cell, uint64_t bytes) {
-    return (int64_t)(memlord_i_u64_own(&cell->level) + bytes) <=
-           (int64_t)memlord_i_u64_own(&cell->high);
-}
-static MEMLORD_I_HOT void memlord_i_cell_opened(memlord_i_cell *cell, uint64_t bytes) {
-    memlord_i_u64_own_add(&cell->allocs, 1);
-    memlord_i_u64_own_add(&cell->level, bytes);
-}
+/* -- the shorter ways: cells change first, then those are looked at that hold back too much -- */
 
 /* The end of a call on the shorter ways, when it has more to do than that. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_alert(memlord *lord, memlord_i_thread *t,
@@ -16489,111 +16542,173 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_alert(memlord *lord, meml
     return memlord_i_duty(lord, t, slot, 0);
 }
 
-/* 1: a plain alloc raises none of its levels to a new height. */
-static MEMLORD_I_HOT int memlord_i_rows_fit(const memlord_i_thread *t, uint32_t slot,
-                                            uint64_t bytes) {
-    return memlord_i_cell_fits(memlord_i_cell_own(t, slot), bytes) &&
-           (!t->site_cell || memlord_i_cell_fits(t->site_cell, bytes)) &&
-           (!t->tag_cell || memlord_i_cell_fits(t->tag_cell, bytes));
+/* A cell of a block that opened or closed. What comes back is negative when the cell wants
+   memlord_i_cell_settle. */
+static MEMLORD_I_HOT int64_t memlord_i_cell_opened(memlord_i_cell *cell, uint64_t bytes) {
+    uint64_t level = memlord_i_u64_own(&cell->level) + bytes;
+    memlord_i_u64_own_add(&cell->allocs, 1);
+    memlord_i_u64_store(&cell->level, level);
+    return (int64_t)(memlord_i_u64_own(&cell->high) - level);
 }
-/* Counts a plain alloc, and ends it. */
-static MEMLORD_I_HOT memlord_result memlord_i_rows_opened(memlord *lord, memlord_i_thread *t,
+/* out first: see memlord_i_cell_out. */
+static MEMLORD_I_HOT int64_t memlord_i_cell_closed(memlord_i_cell *cell, uint64_t bytes) {
+    uint64_t level = memlord_i_u64_own(&cell->level) - bytes;
+    memlord_i_u64_own_add(&cell->out, bytes);
+    memlord_i_u64_store_release(&cell->level, level);
+    return (int64_t)(level - memlord_i_u64_own(&cell->base));
+}
+/* The same of a device's, and its frees. */
+static MEMLORD_I_HOT int64_t memlord_i_cell_closed_device(memlord_i_cell *cell, uint64_t bytes) {
+    int64_t past = memlord_i_cell_closed(cell, bytes);
+    memlord_i_u64_own_add(&cell->frees, 1);
+    return past | (int64_t)(memlord_i_u64_load(memlord_i_cell_trip(cell)) -
+                            memlord_i_u64_own(&cell->out));
+}
+
+/* What memlord_i_cell_in and _out do after they changed a cell; without one, the row is counted. */
+static MEMLORD_I_COLD void memlord_i_cell_settle(memlord *lord, memlord_i_thread *t, int book,
+                                                 uint32_t row, uint64_t bytes, int opened) {
+    memlord_i_cell *cell = memlord_i_cell_at(t, book, row);
+    if (!cell)
+        memlord_i_count_row_any(lord, t, book, row, bytes, opened);
+    else if (opened)
+        memlord_i_cell_in(lord, book, row, cell, 0);
+    else
+        memlord_i_cell_out(lord, book, row, cell, 0);
+}
+static MEMLORD_I_COLD void memlord_i_cells_settle(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                                  uint64_t word2, uint64_t bytes, int opened) {
+    uint32_t site = MEMLORD_I_SITE_ROW(word2), tag = MEMLORD_I_TAG_ROW(word2);
+    memlord_i_cell_settle(lord, t, MEMLORD_I_DEVICE, slot, bytes, opened);
+    if (site) memlord_i_cell_settle(lord, t, MEMLORD_I_SITE, site, bytes, opened);
+    if (tag) memlord_i_cell_settle(lord, t, MEMLORD_I_TAG, tag, bytes, opened);
+}
+
+/* The end of an alloc whose cells are to be settled. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_settle(memlord *lord, uint32_t slot,
+                                                                uint64_t storage, uint64_t bytes,
+                                                                uint64_t rows) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_cells_settle(lord, t, slot, rows, bytes, 1);
+    memlord_i_leave(t);
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
+    memlord_i_call_end(lord, t, slot, 1);
+    return MEMLORD_OK;
+}
+/* The end of one, not yet counted, that has crowded its shard. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord, uint32_t slot,
+                                                                 uint64_t storage, uint64_t bytes,
+                                                                 uint64_t rows) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_cell *cell = memlord_i_cell_own(t, slot);
+    memlord_result r;
+    memlord_i_u64_own_add(&cell->allocs, 1);
+    memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
+    memlord_i_count_rows(lord, t, rows, bytes, 1);
+    memlord_i_leave(t);
+    r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
+    if (r == MEMLORD_OK)
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
+    memlord_i_call_end(lord, t, slot, 1);
+    return r;
+}
+
+/* Counts an alloc, and ends it: of a block without rows, and of one that has some. */
+static MEMLORD_I_HOT memlord_result memlord_i_opened(memlord *lord, memlord_i_thread *t,
+                                                     uint32_t slot, uint64_t storage,
+                                                     uint64_t bytes) {
+    if (MEMLORD_I_UNLIKELY(memlord_i_cell_opened(memlord_i_cell_own(t, slot), bytes) < 0))
+        return memlord_i_alloc_settle(lord, slot, storage, bytes, 0);
+    memlord_i_leave(t);
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
+        return memlord_i_alloc_alert(lord, t, slot, storage, bytes, 0);
+    return MEMLORD_OK;
+}
+static MEMLORD_I_HOT memlord_result memlord_i_opened_rows(memlord *lord, memlord_i_thread *t,
                                                           uint32_t slot, uint64_t storage,
-                                                          uint64_t bytes, uint64_t rows) {
-    memlord_i_cell_opened(memlord_i_cell_own(t, slot), bytes);
-    if (t->site_cell) memlord_i_cell_opened(t->site_cell, bytes);
-    if (t->tag_cell) memlord_i_cell_opened(t->tag_cell, bytes);
+                                                          uint64_t bytes, uint64_t rows,
+                                                          memlord_i_cell *of_site) {
+    int64_t past = memlord_i_cell_opened(memlord_i_cell_own(t, slot), bytes);
+    if (of_site) past |= memlord_i_cell_opened(of_site, bytes);
+    if (t->tag_cell) past |= memlord_i_cell_opened(t->tag_cell, bytes);
+    if (MEMLORD_I_UNLIKELY(past < 0))
+        return memlord_i_alloc_settle(lord, slot, storage, bytes, rows);
     memlord_i_leave(t);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
         return memlord_i_alloc_alert(lord, t, slot, storage, bytes, rows);
     return MEMLORD_OK;
 }
 
-/* The slot after another: after the last comes the one that is marked taken, then the first. */
-static MEMLORD_I_HOT memlord_i_entry *memlord_i_sparse_after(const memlord_i_shard *s,
-                                                             memlord_i_entry *e) {
-    return e[1].key == UINT64_MAX ? memlord_i_sparse_at(s, 0) : e + 1;
-}
-
-/* memlord_i_alloc_rows in a sparse table, and in a dense one. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_sparse(memlord *lord,
-                                                                     memlord_i_thread *t,
-                                                                     uint32_t slot,
-                                                                     uint64_t storage,
-                                                                     uint64_t bytes,
-                                                                     uint64_t rows) {
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
-    memlord_i_entry *e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
-    if (MEMLORD_I_UNLIKELY((int32_t)memlord_i_u32_load(&s->displaced) <= 0 ||
-                           !memlord_i_rows_fit(t, slot, bytes)))
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
-    for (; MEMLORD_I_UNLIKELY(e->key != 0); e = memlord_i_sparse_after(s, e))
-        if (MEMLORD_I_UNLIKELY(e->key == storage))
-            return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
-    e->key = storage;
-    e->word1 = memlord_i_word1(bytes, slot);
-    e->word2 = rows;
-    (void)memlord_i_u32_own_take(&s->displaced);
-    return memlord_i_rows_opened(lord, t, slot, storage, bytes, rows);
-}
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lord,
-                                                                    memlord_i_thread *t,
-                                                                    uint32_t slot,
-                                                                    uint64_t storage,
-                                                                    uint64_t bytes,
-                                                                    uint64_t rows) {
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+/* Into a dense table of one's own; a shared one is for memlord_i_alloc_near. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, memlord_i_thread *t,
+                                                               uint32_t slot, uint64_t storage,
+                                                               uint64_t bytes,
+                                                               memlord_i_shard *s) {
+    uint64_t rows = memlord_i_u64_load(&lord->born);
     memlord_i_seat seat;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(s, storage, &seat) ||
-                           !memlord_i_rows_fit(t, slot, bytes)))
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
+                           !memlord_i_seat_vacant(s, storage, &seat)))
         return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
-    return memlord_i_rows_opened(lord, t, slot, storage, bytes, rows);
+    return memlord_i_opened(lord, t, slot, storage, bytes);
 }
-
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_odd(memlord *lord, uint32_t slot,
-                                                             uint64_t storage, uint64_t bytes,
-                                                             const memlord_site *site) {
-    return memlord_i_alloc_general(lord, memlord_i_device_at(lord, slot)->device, storage, bytes,
-                                   site);
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lord, uint32_t slot,
+                                                                    uint64_t storage,
+                                                                    uint64_t bytes,
+                                                                    memlord_i_cell *of_site,
+                                                                    uint64_t rows) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    memlord_i_seat seat;
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
+                           !memlord_i_seat_vacant(s, storage, &seat)))
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
+    return memlord_i_opened_rows(lord, t, slot, storage, bytes, rows, of_site);
 }
 
 /* A plain alloc but for its site and its tag, which the thread knows. Looks at everything
    before it does anything, so that what is not as simple can begin anew. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, memlord_i_thread *t,
-                                                              uint32_t slot, uint64_t storage,
-                                                              uint64_t bytes,
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, memlord_device device,
+                                                              uint64_t storage, uint64_t bytes,
                                                               const memlord_site *site) {
+    memlord_i_thread *t = memlord_i_self.thread;
     const uint32_t special = memlord_i_u32_load(&t->special);
     uint64_t rows = memlord_i_u64_load(&lord->born);
-    uint32_t state;
+    uint32_t slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
+    memlord_i_cell *of_site = NULL;
+    memlord_i_shard *s;
+    memlord_i_entry *e;
     if (MEMLORD_I_UNLIKELY((special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS) |
-                           bytes >> MEMLORD_I_PLAIN_BITS))
-        return memlord_i_alloc_odd(lord, slot, storage, bytes, site);
+                           bytes >> MEMLORD_I_PLAIN_BITS) ||
+        MEMLORD_I_UNLIKELY(!memlord_i_cell_own(t, slot)))
+        return memlord_i_alloc_general(lord, device, storage, bytes, site);
     if (special & MEMLORD_I_SPECIAL_SCOPE) {
         if (MEMLORD_I_UNLIKELY(!t->born_in || t->born_of != rows))
-            return memlord_i_alloc_odd(lord, slot, storage, bytes, site);
+            return memlord_i_alloc_general(lord, device, storage, bytes, site);
         rows = t->born_in;
-    }
-    t->site_cell = NULL;
-    if (site && (special & MEMLORD_I_SPECIAL_SITES)) {
-        const memlord_i_known *known = memlord_i_known_at(t, site, slot);
-        if (MEMLORD_I_UNLIKELY(known->key != memlord_i_index_key(site, slot)))
-            return memlord_i_alloc_odd(lord, slot, storage, bytes, site);
-        t->site_cell = known->cell;
-        rows |= (uint64_t)known->row << 1;
     }
     if (special & MEMLORD_I_SPECIAL_TAG) {
         if (MEMLORD_I_UNLIKELY(t->tag_slot != slot))
-            return memlord_i_alloc_odd(lord, slot, storage, bytes, site);
-        rows |= (uint64_t)t->tag_row << 21;
+            return memlord_i_alloc_general(lord, device, storage, bytes, site);
+        rows |= t->tag_rows;
     }
-    state = memlord_i_enter(t, memlord_i_shard_of(lord, storage, 1), 1);
-    if (MEMLORD_I_LIKELY(state == t->id))
-        return memlord_i_alloc_rows_dense(lord, t, slot, storage, bytes, rows);
-    if (MEMLORD_I_LIKELY(state == t->sparse_id))
-        return memlord_i_alloc_rows_sparse(lord, t, slot, storage, bytes, rows);
-    return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    if (site && (special & MEMLORD_I_SPECIAL_SITES)) {
+        const memlord_i_known *known = memlord_i_known_find(t, site, slot);
+        if (MEMLORD_I_UNLIKELY(!known))
+            return memlord_i_alloc_general(lord, device, storage, bytes, site);
+        of_site = known->cell;
+        rows |= known->rows;
+    }
+    s = memlord_i_shard_of(lord, storage, 1);
+    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
+        return memlord_i_alloc_rows_dense(lord, slot, storage, bytes, of_site, rows);
+    e = memlord_i_sparse_vacant(s, storage);
+    if (MEMLORD_I_UNLIKELY(!e)) return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    if (MEMLORD_I_UNLIKELY(
+            memlord_i_sparse_take(s, e, storage, memlord_i_word1(bytes, slot), rows)))
+        return memlord_i_alloc_crowded(lord, slot, storage, bytes, rows);
+    return memlord_i_opened_rows(lord, t, slot, storage, bytes, rows, of_site);
 }
 
 /* 1: neither a handle nor a refused key; nor one of the last, which wrap around. */
@@ -16601,120 +16716,39 @@ static MEMLORD_I_HOT int memlord_i_key_plain(uint64_t key) {
     return (key + ((uint64_t)1 << MEMLORD_I_HANDLE_BITS)) >> MEMLORD_I_HANDLE_BITS > 1;
 }
 
-/* A plain alloc that has raised its thread's level: the end of it. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_high(memlord *lord, memlord_i_thread *t,
-                                                              uint32_t slot, uint64_t storage,
-                                                              uint64_t bytes) {
-    memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot),
-                      bytes);
-    memlord_i_leave(t);
-    memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, 0);
-    memlord_i_call_end(lord, t, slot, 1);
-    return MEMLORD_OK;
-}
-
-/* A plain alloc that has crowded its shard. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord,
-                                                                 memlord_i_thread *t,
-                                                                 uint32_t slot, uint64_t storage,
-                                                                 uint64_t bytes) {
-    memlord_result r;
-    (void)memlord_i_alloc_high(lord, t, slot, storage, bytes);
-    r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
-    if (r) memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, slot, storage, bytes, 0);
-    return r;
-}
-
-/* Fills a vacant slot of a sparse table of one's own, and ends a plain alloc. */
-static MEMLORD_I_HOT memlord_result memlord_i_alloc_into(memlord *lord, memlord_i_thread *t,
-                                                         memlord_i_shard *s, memlord_i_entry *e,
-                                                         uint32_t slot, uint64_t storage,
-                                                         uint64_t bytes) {
-    memlord_i_cell *cell = memlord_i_cell_own(t, slot);
-    uint64_t level;
-    e->key = storage;
-    e->word1 = memlord_i_word1(bytes, slot);
-    e->word2 = memlord_i_u64_load(&lord->born);
-    memlord_i_u64_own_add(&cell->allocs, 1);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_own_take(&s->displaced)))
-        return memlord_i_alloc_crowded(lord, t, slot, storage, bytes);
-    level = memlord_i_u64_own(&cell->level) + bytes;
-    if (MEMLORD_I_UNLIKELY((int64_t)level > (int64_t)memlord_i_u64_own(&cell->high)))
-        return memlord_i_alloc_high(lord, t, slot, storage, bytes);
-    memlord_i_u64_store(&cell->level, level);
-    memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_alloc_alert(lord, t, slot, storage, bytes, 0);
-    return MEMLORD_OK;
-}
-
-/* A plain alloc whose first slot `e` is taken, as one in ten is. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_next(memlord *lord, memlord_i_thread *t,
-                                                              uint32_t slot, uint64_t storage,
-                                                              uint64_t bytes, memlord_i_entry *e) {
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
-    int full = memlord_i_sparse_full(s);
-    memlord_result r;
-    while (e->key && e->key != storage && !full)
-        e = memlord_i_sparse_after(s, e);
-    if (MEMLORD_I_LIKELY(!e->key)) return memlord_i_alloc_into(lord, t, s, e, slot, storage, bytes);
-    memlord_i_leave(t);
-    r = memlord_i_open_far(lord, t, slot, storage, bytes, memlord_i_u64_load(&lord->born));
-    if (r == MEMLORD_OK)
-        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, 0);
-    memlord_i_call_end(lord, t, slot, 1);
-    return r;
-}
-
-/* A plain alloc into a dense table of one's own; a shared one is for memlord_i_alloc_near. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, memlord_i_thread *t,
-                                                               uint32_t slot, uint64_t storage,
-                                                               uint64_t bytes,
-                                                               memlord_i_shard *s) {
-    memlord_i_cell *cell = memlord_i_cell_own(t, slot);
-    uint64_t rows = memlord_i_u64_load(&lord->born);
-    memlord_i_seat seat;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
-                           !memlord_i_seat_vacant(s, storage, &seat) ||
-                           !memlord_i_cell_fits(cell, bytes)))
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
-    memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
-    memlord_i_cell_opened(cell, bytes);
-    memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_alloc_alert(lord, t, slot, storage, bytes, 0);
-    return MEMLORD_OK;
-}
-
 /* The least a call can do is written out here and in memlord_i_end: nothing hooked, no tag, a
-   device and a thread seen before, an address, the first slot of a sparse table of one's own.
-   memlord_i_alloc_dense and _end_dense are the same with a dense table; _rows, with sites and
-   tags; _next, a slot further. All else is the tail of the function, so that this takes no stack.
-   Short, above all: of a ledger that no cache holds every call misses, and how many of those
-   misses overlap is how many calls the processor can look ahead. */
+   device and a thread seen before, an address, a place in its own line of a sparse table of one's
+   own. _dense are the same with a dense table; _rows, with sites and tags. All else is the tail of
+   the function, so that this takes no stack. Short, above all: of a ledger that no cache holds
+   every call misses, and how many of those misses overlap is how many calls the processor can look
+   ahead. */
 static MEMLORD_I_HOT memlord_result memlord_i_begin(memlord *lord, memlord_device device,
                                                     uint64_t storage, uint64_t bytes,
                                                     const memlord_site *site) {
     memlord_i_thread *t = memlord_i_self.thread;
-    uint32_t slot = memlord_i_device_direct(device);
+    uint32_t slot;
+    uint64_t rows;
     memlord_i_shard *s;
     memlord_i_entry *e;
     if (!lord) return MEMLORD_OK; /* not before: it would cost registers */
     if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
-                           slot == MEMLORD_I_DIRECT || !memlord_i_key_plain(storage)))
-        return memlord_i_alloc_general(lord, device, storage, bytes, site);
-    slot = memlord_i_u8_load_acquire(&lord->slot_of[slot]);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_cell_own(t, slot)))
+                           !memlord_i_key_plain(storage)))
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special) | bytes >> MEMLORD_I_PLAIN_BITS))
-        return memlord_i_alloc_rows(lord, t, slot, storage, bytes, site);
+        return memlord_i_alloc_rows(lord, device, storage, bytes, site);
+    slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_cell_own(t, slot)))
+        return memlord_i_alloc_general(lord, device, storage, bytes, site);
     s = memlord_i_shard_of(lord, storage, 1);
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
         return memlord_i_alloc_dense(lord, t, slot, storage, bytes, s);
-    e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
-    if (MEMLORD_I_UNLIKELY(e->key != 0))
-        return memlord_i_alloc_next(lord, t, slot, storage, bytes, e);
-    return memlord_i_alloc_into(lord, t, s, e, slot, storage, bytes);
+    e = memlord_i_sparse_vacant(s, storage);
+    rows = memlord_i_u64_load(&lord->born);
+    if (MEMLORD_I_UNLIKELY(!e)) return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    if (MEMLORD_I_UNLIKELY(
+            memlord_i_sparse_take(s, e, storage, memlord_i_word1(bytes, slot), rows)))
+        return memlord_i_alloc_crowded(lord, slot, storage, bytes, rows);
+    return memlord_i_opened(lord, t, slot, storage, bytes);
 }
 
 /* Counts a block that left the map by the shorter way: no side record. */
@@ -16831,193 +16865,146 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_again(memlord *lord, meml
     return memlord_i_end_general(lord, device, storage, how, site);
 }
 
-/* The device of a block with one reference: the one named, or another of its type. A guess that is
-   compared, so that what is counted need not wait until the block has come from memory. */
+/* The device of a block with one reference and no side record, if it is of the type. */
+static MEMLORD_I_HOT int memlord_i_slot_is(const memlord *lord, memlord_device device,
+                                           const memlord_i_entry *e, uint32_t *slot) {
+    *slot = (uint32_t)(e->word1 >> 49) - 256u; /* under 256 if there is one reference */
+    return MEMLORD_I_LIKELY(*slot < 256 && !(e->word2 & 1)) &&
+           MEMLORD_I_LIKELY(lord->slot_type[*slot] == (uint16_t)device.type);
+}
+/* The same, without a side record for sure, by a guess that is compared, so that what is counted
+   need not wait until the block has come from memory: the device named, or else as above. */
 static MEMLORD_I_HOT int memlord_i_slot_held(const memlord *lord, memlord_device device,
-                                             uint64_t word1, uint32_t *slot) {
+                                             const memlord_i_entry *e, uint32_t *slot) {
     *slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
-    if (MEMLORD_I_LIKELY(word1 >> 49 == *slot + 256u)) return 1;
-    *slot = (uint32_t)(word1 >> 49) - 256u; /* under 256 if there is one reference */
-    return *slot < 256 && lord->slot_type[*slot] == (uint16_t)device.type;
+    return MEMLORD_I_LIKELY(e->word1 >> 49 == *slot + 256u) ||
+           memlord_i_slot_is(lord, device, e, slot);
 }
 
-/* What is left for a plain free to do on one more cell. */
-static MEMLORD_I_HOT int memlord_i_cell_holds(const memlord_i_cell *cell, uint64_t bytes) {
-    return cell && (int64_t)(memlord_i_u64_own(&cell->level) - bytes) >=
-                       (int64_t)memlord_i_u64_own(&cell->base);
-}
-static MEMLORD_I_HOT void memlord_i_cell_closed(memlord_i_cell *cell, uint64_t bytes) {
-    memlord_i_u64_own_add(&cell->out, bytes);
-    memlord_i_u64_store_release(&cell->level, memlord_i_u64_own(&cell->level) - bytes);
-}
-
-/* What a plain free of a block that has rows, or in a thread that counts sites, changes. */
-typedef struct memlord_i_parting {
-    memlord_i_cell *cell, *of_site, *of_tag;
-    const memlord_i_known *here; /* the site that frees; NULL: not counted */
-    uint64_t bytes;
-    uint32_t slot;
-} memlord_i_parting;
-
-/* 0: it is not as simple. Looks at everything, changes nothing. */
-static MEMLORD_I_HOT int memlord_i_parting_of(const memlord *lord, const memlord_i_thread *t,
-                                              memlord_device device, uint64_t word1,
-                                              uint64_t word2, const memlord_site *site,
-                                              memlord_i_parting *p) {
-    if (MEMLORD_I_UNLIKELY((word2 & 1) || !memlord_i_slot_held(lord, device, word1, &p->slot)))
-        return 0;
-    p->bytes = MEMLORD_I_BYTES(word1);
-    p->cell = memlord_i_cell_own(t, p->slot);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_cell_holds(p->cell, p->bytes) ||
-                           memlord_i_u64_own(&p->cell->out) + p->bytes >
-                               memlord_i_u64_load(memlord_i_cell_trip(p->cell))))
-        return 0;
-    p->of_site = p->of_tag = NULL;
-    p->here = NULL;
-    if (MEMLORD_I_SITE_ROW(word2)) {
-        p->of_site = memlord_i_cell_at(t, MEMLORD_I_SITE, MEMLORD_I_SITE_ROW(word2));
-        if (MEMLORD_I_UNLIKELY(!memlord_i_cell_holds(p->of_site, p->bytes))) return 0;
-    }
-    if (MEMLORD_I_TAG_ROW(word2)) {
-        p->of_tag = memlord_i_cell_at(t, MEMLORD_I_TAG, MEMLORD_I_TAG_ROW(word2));
-        if (MEMLORD_I_UNLIKELY(!memlord_i_cell_holds(p->of_tag, p->bytes))) return 0;
-    }
-    if (site && (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES)) {
-        p->here = memlord_i_known_at(t, site, p->slot);
-        return p->here->key == memlord_i_index_key(site, p->slot);
-    }
-    return 1;
-}
-/* Counts it, and ends the call. */
-static MEMLORD_I_HOT memlord_result memlord_i_parting_end(memlord *lord, memlord_i_thread *t,
-                                                          uint64_t storage, uint64_t word2,
-                                                          const memlord_i_parting *p) {
-    memlord_i_u64_own_add(&p->cell->frees, 1);
-    memlord_i_cell_closed(p->cell, p->bytes);
-    if (p->of_site) memlord_i_cell_closed(p->of_site, p->bytes);
-    if (p->of_tag) {
-        memlord_i_u64_own_add(&p->of_tag->frees, 1);
-        memlord_i_cell_closed(p->of_tag, p->bytes);
-    }
-    if (p->here) {
-        memlord_i_u64_own_add(&p->here->cell->frees, 1);
-        memlord_i_u64_own_add(&p->here->cell->here, p->bytes);
-    }
-    memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_end_alert(lord, t, p->slot, storage, p->bytes,
-                                   (word2 & MEMLORD_I_TAG_BITS_OF_ROWS) |
-                                       (p->here ? (uint64_t)p->here->row << 1 : 0));
+/* Ends a free that has left the map: its site and its event. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_here(memlord *lord, uint32_t slot,
+                                                            uint64_t storage,
+                                                            const memlord_site *site,
+                                                            uint64_t bytes, uint64_t word2) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_count_here(lord, t, slot, site, bytes);
+    memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, storage, memlord_i_word1(bytes, slot), word2,
+                       site);
+    memlord_i_call_end(lord, t, slot, 0);
     return MEMLORD_OK;
 }
-
-/* memlord_i_end_rows in a sparse table, and in a dense one. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_sparse(memlord *lord,
-                                                                   memlord_i_thread *t,
-                                                                   memlord_device device,
-                                                                   uint64_t storage, int how,
-                                                                   const memlord_site *site) {
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
-    memlord_i_entry *e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
-    memlord_i_parting p;
-    uint64_t word2;
-    while (MEMLORD_I_UNLIKELY(e->key && e->key != storage)) e = memlord_i_sparse_after(s, e);
-    word2 = e->word2;
-    if (MEMLORD_I_UNLIKELY(!e->key ||
-                           !memlord_i_parting_of(lord, t, device, e->word1, word2, site, &p)))
-        return memlord_i_end_again(lord, t, device, storage, how, site);
-    if (e[1].key) memlord_i_sparse_erase(s, (uint32_t)(e - memlord_i_sparse_at(s, 0)));
-    else e->key = 0;
-    memlord_i_u32_own_add(&s->displaced, 1);
-    return memlord_i_parting_end(lord, t, storage, word2, &p);
-}
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_dense(memlord *lord,
-                                                                  memlord_i_thread *t,
-                                                                  memlord_device device,
-                                                                  uint64_t storage, int how,
-                                                                  const memlord_site *site) {
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
-    memlord_i_seat seat;
-    memlord_i_parting p;
-    uint64_t word2;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(s, storage, &seat)))
-        return memlord_i_end_again(lord, t, device, storage, how, site);
-    word2 = seat.entry->word2;
-    if (MEMLORD_I_UNLIKELY(
-            !memlord_i_parting_of(lord, t, device, seat.entry->word1, word2, site, &p)))
-        return memlord_i_end_again(lord, t, device, storage, how, site);
-    memlord_i_seat_clear(&seat);
-    return memlord_i_parting_end(lord, t, storage, word2, &p);
+/* The end of a free whose cells are to be settled. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_settle(memlord *lord, uint32_t slot,
+                                                              uint64_t storage,
+                                                              const memlord_site *site,
+                                                              uint64_t bytes, uint64_t word2) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_cells_settle(lord, t, slot, word2, bytes, 0);
+    memlord_i_leave(t);
+    return memlord_i_end_here(lord, slot, storage, site, bytes, word2);
 }
 
-/* A plain free of a block that has rows, or in a thread that counts sites. As
-   memlord_i_alloc_rows. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlord_i_thread *t,
-                                                            memlord_device device,
-                                                            uint64_t storage, int how,
-                                                            const memlord_site *site) {
-    uint32_t state;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special) & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS))
-        return memlord_i_end_general(lord, device, storage, how, site);
-    state = memlord_i_enter(t, memlord_i_shard_of(lord, storage, 1), 1);
-    if (MEMLORD_I_LIKELY(state == t->id))
-        return memlord_i_end_rows_dense(lord, t, device, storage, how, site);
-    if (MEMLORD_I_LIKELY(state == t->sparse_id))
-        return memlord_i_end_rows_sparse(lord, t, device, storage, how, site);
-    return memlord_i_end_again(lord, t, device, storage, how, site);
-}
-
-/* A plain free whose first slot `e` is another's, or has one behind it. A handle ends here too,
-   in a shard that is not its own. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_next(memlord *lord, memlord_i_thread *t,
-                                                            memlord_device device,
-                                                            uint64_t storage, int how,
-                                                            memlord_i_entry *e) {
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
-    uint64_t word1, word2;
-    while (e->key && e->key != storage)
-        e = memlord_i_sparse_after(s, e);
-    if (MEMLORD_I_UNLIKELY(!e->key || !memlord_i_plain_entry(lord, e, (uint32_t)device.type))) {
-        memlord_i_leave(t);
-        return memlord_i_end_general(lord, device, storage, how, NULL);
-    }
-    word1 = e->word1;
-    word2 = e->word2;
-    if (e[1].key) memlord_i_sparse_erase(s, (uint32_t)(e - memlord_i_sparse_at(s, 0)));
-    else e->key = 0;
-    memlord_i_u32_own_add(&s->displaced, 1);
-    return memlord_i_end_taken(lord, t, storage, word1, word2);
-}
-
-/* A plain free from a dense table of one's own; a shared one is for memlord_i_end_general. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, memlord_i_thread *t,
-                                                             memlord_device device,
-                                                             uint64_t storage, int how,
-                                                             memlord_i_shard *s) {
-    memlord_i_cell *cell;
-    memlord_i_seat seat;
-    uint64_t word1, bytes;
-    uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
-                           !memlord_i_seat_held(s, storage, &seat)))
-        return memlord_i_end_again(lord, t, device, storage, how, NULL);
-    word1 = seat.entry->word1;
-    if (MEMLORD_I_UNLIKELY((seat.entry->word2 << MEMLORD_I_BORN_BITS) ||
-                           !memlord_i_slot_held(lord, device, word1, &slot)))
-        return memlord_i_end_again(lord, t, device, storage, how, NULL);
-    bytes = MEMLORD_I_BYTES(word1);
-    cell = memlord_i_cell_own(t, slot);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_cell_holds(cell, bytes) ||
-                           memlord_i_u64_own(&cell->out) + bytes >
-                               memlord_i_u64_load(memlord_i_cell_trip(cell))))
-        return memlord_i_end_again(lord, t, device, storage, how, NULL);
-    memlord_i_seat_clear(&seat);
-    memlord_i_u64_own_add(&cell->frees, 1);
-    memlord_i_cell_closed(cell, bytes);
+/* Counts a free, and ends it: of a block without rows, in a thread that counts no sites, and of
+   any. */
+static MEMLORD_I_HOT memlord_result memlord_i_closed(memlord *lord, memlord_i_thread *t,
+                                                     uint32_t slot, uint64_t storage,
+                                                     uint64_t bytes) {
+    if (MEMLORD_I_UNLIKELY(memlord_i_cell_closed_device(memlord_i_cell_own(t, slot), bytes) < 0))
+        return memlord_i_end_settle(lord, slot, storage, NULL, bytes, 0);
     memlord_i_leave(t);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
         return memlord_i_end_alert(lord, t, slot, storage, bytes, 0);
     return MEMLORD_OK;
+}
+static MEMLORD_I_HOT memlord_result memlord_i_closed_rows(memlord *lord, memlord_i_thread *t,
+                                                          uint32_t slot, uint64_t storage,
+                                                          const memlord_site *site,
+                                                          uint64_t bytes, uint64_t word2) {
+    int64_t past = memlord_i_cell_closed_device(memlord_i_cell_own(t, slot), bytes);
+    uint32_t row = MEMLORD_I_SITE_ROW(word2);
+    memlord_i_cell *cell;
+    if (row) {
+        cell = memlord_i_cell_near(t, MEMLORD_I_SITE, row);
+        past |= MEMLORD_I_LIKELY(cell != NULL) ? memlord_i_cell_closed(cell, bytes) : -1;
+    }
+    row = MEMLORD_I_TAG_ROW(word2);
+    if (row) {
+        cell = memlord_i_cell_near(t, MEMLORD_I_TAG, row);
+        if (MEMLORD_I_LIKELY(cell != NULL)) memlord_i_u64_own_add(&cell->frees, 1);
+        past |= MEMLORD_I_LIKELY(cell != NULL) ? memlord_i_cell_closed(cell, bytes) : -1;
+    }
+    if (MEMLORD_I_UNLIKELY(past < 0))
+        return memlord_i_end_settle(lord, slot, storage, site, bytes, word2);
+    memlord_i_leave(t);
+    word2 &= MEMLORD_I_TAG_BITS_OF_ROWS;
+    if (site && (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES)) {
+        const memlord_i_known *here = memlord_i_known_find(t, site, slot);
+        if (MEMLORD_I_UNLIKELY(!here))
+            return memlord_i_end_here(lord, slot, storage, site, bytes, word2);
+        memlord_i_u64_own_add(&here->cell->frees, 1);
+        memlord_i_u64_own_add(&here->cell->here, bytes);
+        word2 |= here->rows;
+    }
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
+        return memlord_i_end_alert(lord, t, slot, storage, bytes, word2);
+    return MEMLORD_OK;
+}
+
+/* From a dense table of one's own; a shared one is for memlord_i_end_again. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_dense(memlord *lord,
+                                                                  memlord_device device,
+                                                                  uint64_t storage,
+                                                                  const memlord_site *site,
+                                                                  int how) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    memlord_i_seat seat;
+    uint32_t slot;
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
+                           !memlord_i_seat_held(s, storage, &seat) ||
+                           !memlord_i_slot_is(lord, device, seat.entry, &slot) ||
+                           !memlord_i_cell_own(t, slot)))
+        return memlord_i_end_again(lord, t, device, storage, how, site);
+    memlord_i_seat_clear(&seat);
+    return memlord_i_closed_rows(lord, t, slot, storage, site, MEMLORD_I_BYTES(seat.entry->word1),
+                                 seat.entry->word2);
+}
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, memlord_device device,
+                                                             uint64_t storage,
+                                                             const memlord_site *site, int how) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    memlord_i_seat seat;
+    uint32_t slot;
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
+                           !memlord_i_seat_held(s, storage, &seat) ||
+                           seat.entry->word2 << MEMLORD_I_BORN_BITS ||
+                           !memlord_i_slot_held(lord, device, seat.entry, &slot) ||
+                           !memlord_i_cell_own(t, slot)))
+        return memlord_i_end_again(lord, t, device, storage, how, site);
+    memlord_i_seat_clear(&seat);
+    return memlord_i_closed(lord, t, slot, storage, MEMLORD_I_BYTES(seat.entry->word1));
+}
+
+/* A free of a block that has rows, or in a thread that counts sites. As memlord_i_alloc_rows. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlord_device device,
+                                                            uint64_t storage,
+                                                            const memlord_site *site, int how) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_shard *s;
+    memlord_i_entry *e;
+    uint32_t slot;
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special) & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS))
+        return memlord_i_end_general(lord, device, storage, how, site);
+    s = memlord_i_shard_of(lord, storage, 1);
+    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
+        return memlord_i_end_rows_dense(lord, device, storage, site, how);
+    e = memlord_i_sparse_held(s, storage);
+    if (MEMLORD_I_UNLIKELY(e->key != storage || !memlord_i_slot_is(lord, device, e, &slot) ||
+                           !memlord_i_cell_own(t, slot)))
+        return memlord_i_end_again(lord, t, device, storage, how, site);
+    memlord_i_sparse_clear(s, e);
+    return memlord_i_closed_rows(lord, t, slot, storage, site, MEMLORD_I_BYTES(e->word1), e->word2);
 }
 
 /* As memlord_i_begin; only that a handle is not looked for: it is not found where addresses are. */
@@ -17027,39 +17014,22 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_shard *s;
     memlord_i_entry *e;
-    memlord_i_cell *cell;
-    uint64_t word1, word2, level, out;
     uint32_t slot;
     if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation || !storage))
         return memlord_i_end_general(lord, device, storage, how, site);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special)))
-        return memlord_i_end_rows(lord, t, device, storage, how, site);
+        return memlord_i_end_rows(lord, device, storage, site, how);
     s = memlord_i_shard_of(lord, storage, 1);
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_end_dense(lord, t, device, storage, how, s);
-    e = memlord_i_sparse_at(s, memlord_i_sparse_home(s, storage));
-    word1 = e->word1;
-    word2 = e->word2;
-    if (MEMLORD_I_UNLIKELY(e->key != storage || (e[1].key | word2 << MEMLORD_I_BORN_BITS) ||
-                           !memlord_i_slot_held(lord, device, word1, &slot)))
-        return memlord_i_end_next(lord, t, device, storage, how, e);
-    e->key = 0;
-    memlord_i_u32_own_add(&s->displaced, 1);
-    cell = memlord_i_cell_own(t, slot);
-    if (MEMLORD_I_UNLIKELY(!cell)) return memlord_i_end_taken(lord, t, storage, word1, 0);
-    level = memlord_i_u64_own(&cell->level) - MEMLORD_I_BYTES(word1);
-    out = memlord_i_u64_own(&cell->out) + MEMLORD_I_BYTES(word1);
-    if (MEMLORD_I_UNLIKELY((int64_t)level < (int64_t)memlord_i_u64_own(&cell->base) ||
-                           out > memlord_i_u64_load(memlord_i_cell_trip(cell))))
-        return memlord_i_end_taken(lord, t, storage, word1, 0);
-    memlord_i_u64_own_add(&cell->frees, 1);
-    memlord_i_u64_store(&cell->out, out);
-    memlord_i_u64_store_release(&cell->level, level);
-    memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_end_alert(lord, t, MEMLORD_I_SLOT(word1), storage,
-                                   MEMLORD_I_BYTES(word1), 0);
-    return MEMLORD_OK;
+        return memlord_i_end_dense(lord, device, storage, site, how);
+    e = memlord_i_sparse_held(s, storage);
+    if (MEMLORD_I_UNLIKELY(e->key != storage || !memlord_i_slot_is(lord, device, e, &slot) ||
+                           !memlord_i_cell_own(t, slot)))
+        return memlord_i_end_again(lord, t, device, storage, how, site);
+    if (MEMLORD_I_UNLIKELY(e->word2 << MEMLORD_I_BORN_BITS))
+        return memlord_i_end_rows(lord, device, storage, site, how);
+    memlord_i_sparse_clear(s, e);
+    return memlord_i_closed(lord, t, slot, storage, MEMLORD_I_BYTES(e->word1));
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_call_retain(memlord *lord, memlord_device device,
@@ -18044,7 +18014,7 @@ static MEMLORD_I_COLD void memlord_i_unmake(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MEMLORD_I_SHARDS; i++)
         memlord_i_table_free(lord, lord->shards[i].table, lord->shards[i].size,
-                             lord->shards[i].shift);
+                             lord->shards[i].mask);
     for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
         memlord_i_book_end(lord, &t->books[MEMLORD_I_SITE], sizeof(memlord_i_cell));
         memlord_i_book_end(lord, &t->books[MEMLORD_I_TAG], sizeof(memlord_i_cell));

@@ -226,6 +226,20 @@ static void works_again(script *s) {
     assert_ok(memlord_free(s->lord, cpu(), 0x77, NULL));
 }
 
+/* What is gone was taken off its tag and its site too, whoever had no memory to count there. */
+static void assert_none_holds(const script *s) {
+    memlord_site_stat rows[8];
+    memlord_tag_stat stat;
+    char tag[32];
+    int i;
+    for (i = 0; i < 50; i++) {
+        snprintf(tag, sizeof tag, "tag %d", i);
+        if (memlord_tag_get(s->lord, all(), tag, &stat) == MEMLORD_OK)
+            assert_int_equal(stat.allocated + stat.blocks, 0);
+    }
+    assert_int_equal(memlord_sites_top(s->lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, rows, 8), 0);
+}
+
 /* Answers whether anything failed. */
 static int run(uint64_t blocks, uint64_t n, int from) {
     static script s;
@@ -239,6 +253,7 @@ static int run(uint64_t blocks, uint64_t n, int from) {
     if (went(&s, memlord_create(&desc, &s.lord))) {
         use_all(&s);
         free_all(&s);
+        assert_none_holds(&s);
         works_again(&s);
         memlord_destroy(s.lord);
     } else {

@@ -347,6 +347,46 @@ static void ten_thousand_sites_are_kept_apart(void **state) {
     free(sites);
 }
 
+/* More than a thread remembers, and on two devices: each is looked up anew now and then. */
+static void each_of_ten_thousand_sites_counts_its_own(void **state) {
+    memlord *lord = test_lord(state);
+    size_t i, n = 10000, round;
+    memlord_site *sites = (memlord_site *)calloc(n, sizeof *sites);
+    memlord_site_stat *rows = (memlord_site_stat *)calloc(n, sizeof *rows);
+    assert_non_null(sites);
+    assert_non_null(rows);
+    for (i = 0; i < n; i++) {
+        sites[i].file = "many.c";
+        sites[i].function = "f";
+        sites[i].line = (int)i + 1;
+    }
+    for (round = 0; round < 3; round++)
+        for (i = 0; i < n; i++) {
+            memlord_device d = cuda((int)(i & 1));
+            assert_ok(memlord_alloc(lord, d, (i + 1) * 4096 + 0x7f0000000000u, i + 1, &sites[i]));
+            if (round < 2)
+                assert_ok(memlord_free(lord, d, (i + 1) * 4096 + 0x7f0000000000u,
+                                       &sites[(i + 2) % n]));
+        }
+    for (round = 0; round < 2; round++) {
+        size_t found = memlord_sites_top(lord, cuda((int)round), MEMLORD_SITE_ORDER_ALLOC_BYTES,
+                                         rows, n);
+        assert_int_equal(found, n / 2);
+        for (i = 0; i < found; i++) {
+            uint64_t line = (uint64_t)rows[i].site->line;
+            uint64_t freed = line > 2 ? line - 2 : line + n - 2; /* the one two before */
+            assert_int_equal(rows[i].allocs, 3);
+            assert_int_equal(rows[i].alloc_bytes, 3 * line);
+            assert_int_equal(rows[i].live_bytes, line);
+            assert_int_equal(rows[i].peak_bytes, line);
+            assert_int_equal(rows[i].frees, 2);
+            assert_int_equal(rows[i].free_bytes, 2 * freed);
+        }
+    }
+    free(rows);
+    free(sites);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(they_are_off_until_enabled),
@@ -373,6 +413,7 @@ int main(void) {
         TEST_SITES(growth_of_a_block_counts_at_its_birth_site),
         TEST_SITES(a_move_takes_the_live_bytes_along),
         TEST_SITES(ten_thousand_sites_are_kept_apart),
+        TEST_SITES(each_of_ten_thousand_sites_counts_its_own),
     };
     return cmocka_run_group_tests_name("sites", tests, NULL, NULL);
 }
