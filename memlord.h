@@ -16679,9 +16679,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
     memlord_i_cell *of_site = NULL;
     memlord_i_shard *s;
     memlord_i_entry *e;
-    if (MEMLORD_I_UNLIKELY((special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS) |
-                           bytes >> MEMLORD_I_PLAIN_BITS) ||
-        MEMLORD_I_UNLIKELY(!memlord_i_cell_own(t, slot)))
+    if (MEMLORD_I_UNLIKELY((special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS) ||
+                           !memlord_i_cell_own(t, slot)))
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
     if (special & MEMLORD_I_SPECIAL_SCOPE) {
         if (MEMLORD_I_UNLIKELY(!t->born_in || t->born_of != rows))
@@ -16732,9 +16731,9 @@ static MEMLORD_I_HOT memlord_result memlord_i_begin(memlord *lord, memlord_devic
     memlord_i_entry *e;
     if (!lord) return MEMLORD_OK; /* not before: it would cost registers */
     if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
-                           !memlord_i_key_plain(storage)))
+                           !memlord_i_key_plain(storage) || bytes >> MEMLORD_I_PLAIN_BITS))
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special) | bytes >> MEMLORD_I_PLAIN_BITS))
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special)))
         return memlord_i_alloc_rows(lord, device, storage, bytes, site);
     slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
     if (MEMLORD_I_UNLIKELY(!memlord_i_cell_own(t, slot)))
