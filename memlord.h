@@ -16880,12 +16880,13 @@ static MEMLORD_I_HOT int memlord_i_slot_held(const memlord *lord, memlord_device
            memlord_i_slot_is(lord, device, e, slot);
 }
 
-/* Ends a free that has left the map: its site and its event. */
+/* Ends a free whose site is not known, or does not count. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_here(memlord *lord, uint32_t slot,
                                                             uint64_t storage,
                                                             const memlord_site *site,
                                                             uint64_t bytes, uint64_t word2) {
     memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_leave(t);
     memlord_i_count_here(lord, t, slot, site, bytes);
     memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, storage, memlord_i_word1(bytes, slot), word2,
                        site);
@@ -16899,7 +16900,6 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_settle(memlord *lord, uin
                                                               uint64_t bytes, uint64_t word2) {
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_cells_settle(lord, t, slot, word2, bytes, 0);
-    memlord_i_leave(t);
     return memlord_i_end_here(lord, slot, storage, site, bytes, word2);
 }
 
@@ -16934,7 +16934,6 @@ static MEMLORD_I_HOT memlord_result memlord_i_closed_rows(memlord *lord, memlord
     }
     if (MEMLORD_I_UNLIKELY(past < 0))
         return memlord_i_end_settle(lord, slot, storage, site, bytes, word2);
-    memlord_i_leave(t);
     word2 &= MEMLORD_I_TAG_BITS_OF_ROWS;
     if (site && (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES)) {
         const memlord_i_known *here = memlord_i_known_find(t, site, slot);
@@ -16944,6 +16943,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_closed_rows(memlord *lord, memlord
         memlord_i_u64_own_add(&here->cell->here, bytes);
         word2 |= here->rows;
     }
+    memlord_i_leave(t);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
         return memlord_i_end_alert(lord, t, slot, storage, bytes, word2);
     return MEMLORD_OK;
