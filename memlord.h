@@ -3369,15 +3369,21 @@ typedef struct memlord_i_known {
 #define MEMLORD_I_KNOWN_MAX 4096
 #define MEMLORD_I_KNOWN_PATH 8
 
+/* A tag on a device as a thread remembers it. */
+typedef struct memlord_i_tagged {
+    memlord_i_cell *cell; /* NULL with slot 0 */
+    uint64_t rows;        /* the bits of word2 */
+    uint32_t slot;        /* 0: look it up */
+} memlord_i_tagged;
+#define MEMLORD_I_TAGGED 8
+
 /* A thread, in one ledger. */
 typedef struct memlord_i_thread {
     memlord_i_ptr inside;  /* the shard being worked on: see >>map */
     uint32_t id, sparse_id; /* 4, 6, 8 ... and 1 more: the state of the shards it owns */
     memlord_i_u32 special; /* what keeps a call off the plain path */
     const char *tag;       /* the innermost, a kept name; NULL: none */
-    uint32_t tag_slot;     /* the device tag_rows and tag_cell are for; 0: look them up */
-    uint64_t tag_rows;     /* the bits of word2 */
-    memlord_i_cell *tag_cell; /* NULL with slot 0 */
+    memlord_i_tagged on;   /* what it is on the device of the last alloc */
     memlord_i_known *known;   /* each where its site and slot lead to, or a little further on */
     uint32_t known_mask;      /* of where they lead to; the last place of all stays vacant */
     uint32_t tag_depth;
@@ -3405,6 +3411,7 @@ typedef struct memlord_i_thread {
     struct {
         const char *given, *kept;
     } recent[8]; /* tags begun lately: the host's pointer, our copy */
+    memlord_i_tagged tagged[MEMLORD_I_TAGGED]; /* the tag on other devices, by the end of the slot */
     memlord_i_known known_first[MEMLORD_I_KNOWN_MIN + MEMLORD_I_KNOWN_PATH];
 } memlord_i_thread;
 
@@ -4226,8 +4233,8 @@ static void memlord_i_nest_forget(memlord_i_thread *t);
 #endif
 
 static void memlord_i_tag_forget(memlord_i_thread *t) {
-    t->tag_slot = 0;
-    t->tag_cell = NULL;
+    memset(&t->on, 0, sizeof t->on);
+    memset(t->tagged, 0, sizeof t->tagged);
 }
 /* Forgets what the thread was in the middle of. */
 static void memlord_i_thread_clear(memlord_i_thread *t) {
@@ -6785,12 +6792,19 @@ static uint32_t memlord_i_scope_of(memlord *lord, uint64_t word2) {
 }
 
 /* Looks up the row and the cell of the thread's tag on a device. Not inside. */
-static MEMLORD_I_COLD void memlord_i_tag_known(memlord *lord, memlord_i_thread *t, uint32_t slot) {
+static MEMLORD_I_COLD void memlord_i_tagged_new(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                                memlord_i_tagged *tagged) {
     uint32_t row = memlord_i_row_of(lord, MEMLORD_I_TAG, t->tag, slot);
-    t->tag_rows = (uint64_t)row << 21;
-    t->tag_cell = NULL;
-    if (row) t->tag_cell = memlord_i_cell_make(lord, t, MEMLORD_I_TAG, row, memlord_i_alloc);
-    t->tag_slot = t->tag_cell ? slot : 0;
+    memset(tagged, 0, sizeof *tagged);
+    tagged->rows = (uint64_t)row << 21;
+    if (row) tagged->cell = memlord_i_cell_make(lord, t, MEMLORD_I_TAG, row, memlord_i_alloc);
+    if (tagged->cell) tagged->slot = slot;
+}
+static MEMLORD_I_NOINLINE void memlord_i_tag_known(memlord *lord, memlord_i_thread *t,
+                                                   uint32_t slot) {
+    memlord_i_tagged *tagged = &t->tagged[slot % MEMLORD_I_TAGGED];
+    if (tagged->slot != slot) memlord_i_tagged_new(lord, t, slot, tagged);
+    t->on = *tagged;
 }
 
 /* The word2 of an allocation by this thread, here; makes the thread's cells for its rows. Not
@@ -6803,8 +6817,8 @@ static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t 
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
         rows = (uint64_t)memlord_i_site_row(lord, t, site, slot) << 1;
     if (t->tag) {
-        if (t->tag_slot != slot) memlord_i_tag_known(lord, t, slot);
-        rows |= t->tag_rows;
+        if (t->on.slot != slot) memlord_i_tag_known(lord, t, slot);
+        rows |= t->on.rows;
     }
     return memlord_i_born_of(lord, t) | rows;
 }
@@ -16630,7 +16644,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_opened_rows(memlord *lord, memlord
                                                           memlord_i_cell *of_site) {
     int64_t past = memlord_i_cell_opened(memlord_i_cell_own(t, slot), bytes);
     if (of_site) past |= memlord_i_cell_opened(of_site, bytes);
-    if (t->tag_cell) past |= memlord_i_cell_opened(t->tag_cell, bytes);
+    if (t->on.cell) past |= memlord_i_cell_opened(t->on.cell, bytes);
     if (MEMLORD_I_UNLIKELY(past < 0))
         return memlord_i_alloc_settle(lord, slot, storage, bytes, rows);
     memlord_i_leave(t);
@@ -16667,6 +16681,20 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lor
     return memlord_i_opened_rows(lord, t, slot, storage, bytes, rows, of_site);
 }
 
+/* An alloc on another device than the one before: that is where the tag is now. */
+static memlord_result memlord_i_alloc_rows(memlord *lord, memlord_device device, uint64_t storage,
+                                           uint64_t bytes, const memlord_site *site);
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_tagged(memlord *lord,
+                                                                memlord_device device,
+                                                                uint64_t storage, uint64_t bytes,
+                                                                const memlord_site *site) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    uint32_t slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
+    memlord_i_tag_known(lord, t, slot);
+    if (t->on.slot != slot) return memlord_i_alloc_general(lord, device, storage, bytes, site);
+    return memlord_i_alloc_rows(lord, device, storage, bytes, site);
+}
+
 /* A plain alloc but for its site and its tag, which the thread knows. Looks at everything
    before it does anything, so that what is not as simple can begin anew. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, memlord_device device,
@@ -16688,9 +16716,9 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
         rows = t->born_in;
     }
     if (special & MEMLORD_I_SPECIAL_TAG) {
-        if (MEMLORD_I_UNLIKELY(t->tag_slot != slot))
-            return memlord_i_alloc_general(lord, device, storage, bytes, site);
-        rows |= t->tag_rows;
+        if (MEMLORD_I_UNLIKELY(t->on.slot != slot))
+            return memlord_i_alloc_tagged(lord, device, storage, bytes, site);
+        rows |= t->on.rows;
     }
     if (site && (special & MEMLORD_I_SPECIAL_SITES)) {
         const memlord_i_known *known = memlord_i_known_find(t, site, slot);
