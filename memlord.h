@@ -3411,7 +3411,7 @@ typedef struct memlord_i_thread {
     struct {
         const char *given, *kept;
     } recent[8]; /* tags begun lately: the host's pointer, our copy */
-    memlord_i_tagged tagged[MEMLORD_I_TAGGED]; /* the tag on other devices, by the end of the slot */
+    memlord_i_tagged tagged[MEMLORD_I_TAGGED]; /* by the end of their slots */
     memlord_i_known known_first[MEMLORD_I_KNOWN_MIN + MEMLORD_I_KNOWN_PATH];
 } memlord_i_thread;
 
