@@ -3371,6 +3371,7 @@ typedef struct memlord_i_known {
 
 /* A tag on a device as a thread remembers it. */
 typedef struct memlord_i_tagged {
+    const char *tag;
     memlord_i_cell *cell; /* NULL with slot 0 */
     uint64_t rows;        /* the bits of word2 */
     uint32_t slot;        /* 0: look it up */
@@ -3383,7 +3384,7 @@ typedef struct memlord_i_thread {
     uint32_t id, sparse_id; /* 4, 6, 8 ... and 1 more: the state of the shards it owns */
     memlord_i_u32 special; /* what keeps a call off the plain path */
     const char *tag;       /* the innermost, a kept name; NULL: none */
-    memlord_i_tagged on;   /* what it is on the device of the last alloc */
+    memlord_i_tagged on;   /* the same on the device of the last alloc in it */
     memlord_i_known *known;   /* each where its site and slot lead to, or a little further on */
     uint32_t known_mask;      /* of where they lead to; the last place of all stays vacant */
     uint32_t tag_depth;
@@ -3411,7 +3412,7 @@ typedef struct memlord_i_thread {
     struct {
         const char *given, *kept;
     } recent[8]; /* tags begun lately: the host's pointer, our copy */
-    memlord_i_tagged tagged[MEMLORD_I_TAGGED]; /* by the end of their slots */
+    memlord_i_tagged tagged[MEMLORD_I_TAGGED]; /* tags on devices where it allocated lately */
     memlord_i_known known_first[MEMLORD_I_KNOWN_MIN + MEMLORD_I_KNOWN_PATH];
 } memlord_i_thread;
 
@@ -4233,8 +4234,8 @@ static void memlord_i_nest_forget(memlord_i_thread *t);
 #endif
 
 static void memlord_i_tag_forget(memlord_i_thread *t) {
-    memset(&t->on, 0, sizeof t->on);
-    memset(t->tagged, 0, sizeof t->tagged);
+    t->on.slot = 0;
+    t->on.cell = NULL;
 }
 /* Forgets what the thread was in the middle of. */
 static void memlord_i_thread_clear(memlord_i_thread *t) {
@@ -4931,22 +4932,6 @@ static void memlord_i_map_thin(memlord *lord, memlord_i_thread *t) {
 
 /* -- sparse tables: always one's own, or stopped -- */
 
-/* The entry of a key, or NULL. */
-static memlord_i_entry *memlord_i_sparse_find(const memlord *lord, const memlord_i_shard *s,
-                                              uint64_t key, uint32_t type) {
-    memlord_i_line *home = memlord_i_line_at(s->table, s->mask, key), *line = home;
-    unsigned i;
-    do {
-        for (i = 0; i < 2; i++) {
-            memlord_i_entry *e = &line->at[i].entry;
-            if (e->key == key && lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type) return e;
-        }
-        if (!line->at[0].beyond) return NULL;
-        line = memlord_i_line_after(s->table, s->mask, line);
-    } while (line != home);
-    return NULL;
-}
-
 /* 1: it could not grow, and more entries would make it slow and in the end full. */
 static MEMLORD_I_HOT int memlord_i_sparse_full(const memlord_i_shard *s) {
     return (int32_t)memlord_i_u32_load(&s->displaced) <= -(int32_t)(s->size / 2);
@@ -4979,6 +4964,24 @@ static MEMLORD_I_HOT memlord_i_entry *memlord_i_sparse_held(const memlord_i_shar
     memlord_i_line *line = memlord_i_line_at(s->table, s->mask, key);
     size_t second = line->at[1].entry.key == key;
     return (memlord_i_entry *)(void *)((char *)line + second * sizeof line->at[0]);
+}
+/* The entry of a key, wherever it is, or NULL. */
+static memlord_i_entry *memlord_i_sparse_find(const memlord *lord, const memlord_i_shard *s,
+                                              uint64_t key, uint32_t type) {
+    memlord_i_line *home = memlord_i_line_at(s->table, s->mask, key), *line = home;
+    memlord_i_entry *e = memlord_i_sparse_held(s, key);
+    unsigned i;
+    if (e->key == key && lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type) return e;
+    if (e->key != key && !home->at[0].beyond) return NULL;
+    do {
+        for (i = 0; i < 2; i++) {
+            e = &line->at[i].entry;
+            if (e->key == key && lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type) return e;
+        }
+        if (!line->at[0].beyond) return NULL;
+        line = memlord_i_line_after(s->table, s->mask, line);
+    } while (line != home);
+    return NULL;
 }
 /* Where a key that is not live may go in its own line; NULL: nowhere, or it may be live. */
 static MEMLORD_I_HOT memlord_i_entry *memlord_i_sparse_vacant(const memlord_i_shard *s,
@@ -6796,14 +6799,17 @@ static MEMLORD_I_COLD void memlord_i_tagged_new(memlord *lord, memlord_i_thread 
                                                 memlord_i_tagged *tagged) {
     uint32_t row = memlord_i_row_of(lord, MEMLORD_I_TAG, t->tag, slot);
     memset(tagged, 0, sizeof *tagged);
+    tagged->tag = t->tag;
     tagged->rows = (uint64_t)row << 21;
     if (row) tagged->cell = memlord_i_cell_make(lord, t, MEMLORD_I_TAG, row, memlord_i_alloc);
     if (tagged->cell) tagged->slot = slot;
 }
 static MEMLORD_I_NOINLINE void memlord_i_tag_known(memlord *lord, memlord_i_thread *t,
                                                    uint32_t slot) {
-    memlord_i_tagged *tagged = &t->tagged[slot % MEMLORD_I_TAGGED];
-    if (tagged->slot != slot) memlord_i_tagged_new(lord, t, slot, tagged);
+    uintptr_t hash = ((uintptr_t)t->tag * 0x61c88647u >> 20) + slot;
+    memlord_i_tagged *tagged = &t->tagged[hash % MEMLORD_I_TAGGED];
+    if (tagged->tag != t->tag || tagged->slot != slot)
+        memlord_i_tagged_new(lord, t, slot, tagged);
     t->on = *tagged;
 }
 
