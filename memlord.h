@@ -17374,6 +17374,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i
                                                         unsigned char *undo,
                                                         memlord_i_told *told) {
     memlord_i_call call;
+    memlord_i_cell *cell;
     uint32_t slot;
     uint64_t rows;
     int fresh = 0;
@@ -17384,8 +17385,16 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i
     call.cover.parts = 0;
     memlord_i_call_cover(lord, &call, b->bytes);
     rows = memlord_i_rows_for(lord, t, slot, site);
-    r = track ? memlord_i_track(lord, t, slot, b->storage, b->bytes, rows, &fresh)
-              : memlord_i_open(lord, t, slot, b->storage, b->bytes, rows, &fresh);
+    cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+    if (!track && cell && t != lord->orphan && !(b->bytes >> MEMLORD_I_PLAIN_BITS))
+        fresh = memlord_i_open_near(lord, t, slot, cell, b->storage, b->bytes, rows);
+    if (fresh == 2 && memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, b->storage, 0))) {
+        memlord_i_unopen(lord, t, slot, b->storage);
+        r = MEMLORD_E_NOMEM;
+    } else if (!fresh) {
+        r = track ? memlord_i_track(lord, t, slot, b->storage, b->bytes, rows, &fresh)
+                  : memlord_i_open(lord, t, slot, b->storage, b->bytes, rows, &fresh);
+    }
     *undo = fresh ? MEMLORD_I_UNDO_OPEN : track ? MEMLORD_I_UNDO_VIEW : MEMLORD_I_UNDO_NOTHING;
     if (r == MEMLORD_OK && (fresh || !track)) {
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, b->storage, b->bytes, rows);
