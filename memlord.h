@@ -5242,6 +5242,27 @@ static MEMLORD_I_HOT void memlord_i_seat_clear(const memlord_i_seat *seat) {
     memlord_i_u64_store(&seat->bucket->header, seat->header);
 }
 
+/* One reference more or less of a key that keeps some, in a shard of one's own. 0: not done. Not
+   inside, neither way. */
+static MEMLORD_I_NOINLINE int memlord_i_map_ref(memlord *lord, memlord_i_thread *t, uint32_t type,
+                                                uint64_t key, int more) {
+    memlord_i_shard *s = memlord_i_shard_of(lord, key, 0);
+    uint32_t state = memlord_i_enter(t, s, 0), refs;
+    memlord_i_entry *e = NULL;
+    memlord_i_seat seat;
+    int done;
+    if (state == t->sparse_id)
+        e = memlord_i_sparse_find(lord, s, key, type);
+    else if (state == t->id && memlord_i_seat_held(s, key, &seat))
+        e = seat.entry;
+    refs = e ? MEMLORD_I_REFS(e->word1) : 0;
+    done = e && !(e->word2 & 1) && lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type &&
+           (more ? refs + 1 < MEMLORD_I_REFS_MANY : refs > 1);
+    if (done) e->word1 += more ? MEMLORD_I_REFS_ONE : (uint64_t)0 - MEMLORD_I_REFS_ONE;
+    memlord_i_leave(t);
+    return done;
+}
+
 /* -- the general path: a key's whole window, locked -- */
 
 typedef struct memlord_i_spot {
@@ -16890,8 +16911,11 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_again(memlord *lord, meml
                                                              uint64_t storage, int how,
                                                              const memlord_site *site) {
     memlord_i_entry gone;
-    if (!(memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES) &&
-        memlord_i_type_valid(device) &&
+    const int typed = memlord_i_type_valid(device);
+    if (how == MEMLORD_I_RELEASE && typed &&
+        memlord_i_map_ref(lord, t, (uint32_t)device.type, storage, 0))
+        return MEMLORD_OK;
+    if (!(memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES) && typed &&
         memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone))
         return memlord_i_end_taken(lord, t, storage, gone.word1, gone.word2);
     memlord_i_leave(t);
@@ -17073,7 +17097,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_retain(memlord *lord, memlor
     if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
     t = memlord_i_thread_get_near(lord);
     if (!t) return MEMLORD_OK;
-    r = memlord_i_retain(lord, t, (uint32_t)device.type, storage);
+    r = MEMLORD_OK;
+    if (!memlord_i_map_ref(lord, t, (uint32_t)device.type, storage, 1))
+        r = memlord_i_retain(lord, t, (uint32_t)device.type, storage);
     memlord_i_thread_put_near(lord, t);
     return r;
 }
@@ -17083,15 +17109,25 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_track(memlord *lord,
                                                           const memlord_site *site) {
     const uint64_t storage = block->storage, bytes = block->bytes;
     memlord_i_call call;
+    memlord_i_cell *cell;
     uint64_t rows;
-    int fresh;
+    int fresh = 0;
     memlord_result r = memlord_i_admit(lord, block->device, storage, bytes, &call.slot);
     if (r) return memlord_i_drop_lost(lord, r, block->device, bytes);
     if (!memlord_i_call_open(lord, &call)) return MEMLORD_OK;
+    rows = memlord_i_rows_for(lord, call.t, call.slot, site); /* its tag is known from here on */
+    if (memlord_i_map_ref(lord, call.t, (uint32_t)block->device.type, storage, 1))
+        return memlord_i_call_close(lord, &call, r, 0, "[alloc] ", block, site);
     memlord_i_call_cover(lord, &call, bytes);
-    rows = memlord_i_rows_for(lord, call.t, call.slot, site);
-    r = memlord_i_track(lord, call.t, call.slot, storage, bytes, rows, &fresh);
-    if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, call.slot, bytes);
+    cell = memlord_i_cell_at(call.t, MEMLORD_I_DEVICE, call.slot);
+    if (cell && call.t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
+        fresh = memlord_i_open_near(lord, call.t, call.slot, cell, storage, bytes, rows);
+    if (fresh == 2) {
+        r = memlord_i_open_crowded(lord, call.t, call.slot, storage, bytes);
+    } else if (!fresh) {
+        r = memlord_i_track(lord, call.t, call.slot, storage, bytes, rows, &fresh);
+        if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, call.slot, bytes);
+    }
     fresh = fresh && r == MEMLORD_OK;
     if (fresh)
         memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ALLOC, call.slot, storage, bytes, rows);
