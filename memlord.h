@@ -4599,8 +4599,10 @@ static MEMLORD_I_HOT memlord_i_bucket *memlord_i_home(const memlord_i_shard *s, 
     return (memlord_i_bucket *)(void *)(s->table +
                                         (((hash >> 32) * s->size) >> 32) * MEMLORD_I_BUCKET);
 }
+/* The constant is of MurmurHash3's end: at no usual stride do many keys share a line, also where
+   few of the bits are looked at. */
 static MEMLORD_I_HOT memlord_i_line *memlord_i_line_at(char *table, uint32_t mask, uint64_t key) {
-    uint32_t i = (uint32_t)((key * 0xd6e8feb86659fd93u) >> 52) & mask;
+    uint32_t i = (uint32_t)((key * 0xff51afd7ed558ccdu) >> 52) & mask;
     return (memlord_i_line *)(void *)table + i;
 }
 /* The line after another; after the last comes the first. */
@@ -6735,8 +6737,9 @@ static MEMLORD_I_COLD uint32_t memlord_i_known_new(memlord *lord, memlord_i_thre
     if (!cell || t == lord->orphan) return row;
     memlord_i_known_room(lord, t);
     known = memlord_i_known_at(t, site, slot);
+    /* The place before another is kept vacant, so that a look soon ends, however many there are. */
     for (k = 0; k < MEMLORD_I_KNOWN_PATH && known[k].site; k++) {}
-    known += k % MEMLORD_I_KNOWN_PATH; /* no room: the first is forgotten */
+    if (k < MEMLORD_I_KNOWN_PATH && !known[k + 1].site) known += k; /* else the first is forgotten */
     known->site = site;
     known->slot = slot;
     known->cell = cell;

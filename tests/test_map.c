@@ -30,7 +30,7 @@ static uint64_t where_they_meet(uint64_t i) {
     static uint64_t at[32];
     uint64_t n = 0, offset = 16;
     for (; !at[31] && n < 32; offset += 16)
-        if (offset * 0xd6e8feb86659fd93u >> 52 == 1234) at[n++] = offset;
+        if (offset * 0xff51afd7ed558ccdu >> 52 == 1234) at[n++] = offset;
     return 0x7f6600000000u + (i / 32 << 21) + at[i % 32];
 }
 
