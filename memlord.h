@@ -16620,10 +16620,9 @@ static MEMLORD_I_COLD void memlord_i_cell_settle(memlord *lord, memlord_i_thread
     else
         memlord_i_cell_out(lord, book, row, cell, 0);
 }
-static MEMLORD_I_COLD void memlord_i_cells_settle(memlord *lord, memlord_i_thread *t, uint32_t slot,
-                                                  uint64_t word2, uint64_t bytes, int opened) {
+static MEMLORD_I_COLD void memlord_i_rows_settle(memlord *lord, memlord_i_thread *t, uint64_t word2,
+                                                 uint64_t bytes, int opened) {
     uint32_t site = MEMLORD_I_SITE_ROW(word2), tag = MEMLORD_I_TAG_ROW(word2);
-    memlord_i_cell_settle(lord, t, MEMLORD_I_DEVICE, slot, bytes, opened);
     if (site) memlord_i_cell_settle(lord, t, MEMLORD_I_SITE, site, bytes, opened);
     if (tag) memlord_i_cell_settle(lord, t, MEMLORD_I_TAG, tag, bytes, opened);
 }
@@ -16633,7 +16632,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_settle(memlord *lord, u
                                                                 uint64_t storage, uint64_t bytes,
                                                                 uint64_t rows) {
     memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_cells_settle(lord, t, slot, rows, bytes, 1);
+    memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, memlord_i_cell_own(t, slot), 0);
+    if (rows & MEMLORD_I_ROWS_MASK) memlord_i_rows_settle(lord, t, rows, bytes, 1);
     memlord_i_leave(t);
     memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_call_end(lord, t, slot, 1);
@@ -16960,7 +16960,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_settle(memlord *lord, uin
                                                               const memlord_site *site,
                                                               uint64_t bytes, uint64_t word2) {
     memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_cells_settle(lord, t, slot, word2, bytes, 0);
+    memlord_i_cell_out(lord, MEMLORD_I_DEVICE, slot, memlord_i_cell_own(t, slot), 0);
+    if (word2 & MEMLORD_I_ROWS_MASK) memlord_i_rows_settle(lord, t, word2, bytes, 0);
     return memlord_i_end_here(lord, slot, storage, site, bytes, word2);
 }
 
