@@ -6739,7 +6739,8 @@ static MEMLORD_I_COLD uint32_t memlord_i_known_new(memlord *lord, memlord_i_thre
     known = memlord_i_known_at(t, site, slot);
     /* The place before another is kept vacant, so that a look soon ends, however many there are. */
     for (k = 0; k < MEMLORD_I_KNOWN_PATH && known[k].site; k++) {}
-    if (k < MEMLORD_I_KNOWN_PATH && !known[k + 1].site) known += k; /* else the first is forgotten */
+    if (k < MEMLORD_I_KNOWN_PATH && !known[k + 1].site)
+        known += k; /* else the first is forgotten */
     known->site = site;
     known->slot = slot;
     known->cell = cell;
@@ -16455,9 +16456,10 @@ static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
 }
 
 /* The map and the counters, by the shorter way; as memlord_i_map_put. */
-static MEMLORD_I_HOT int memlord_i_open_near(memlord *lord, memlord_i_thread *t, uint32_t slot,
-                                             memlord_i_cell *cell, uint64_t storage,
-                                             uint64_t bytes, uint64_t rows) {
+static MEMLORD_I_NOINLINE int memlord_i_open_near(memlord *lord, memlord_i_thread *t,
+                                                  uint32_t slot, memlord_i_cell *cell,
+                                                  uint64_t storage, uint64_t bytes,
+                                                  uint64_t rows) {
     int done = memlord_i_map_put(lord, t, storage, memlord_i_word1(bytes, slot), rows);
     if (MEMLORD_I_UNLIKELY(!done)) return 0;
     memlord_i_u64_own_add(&cell->allocs, 1);
