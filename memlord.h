@@ -16894,21 +16894,19 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
     return memlord_i_end_told(lord, device, storage, how, site, NULL);
 }
 
-/* Ends a free that has taken its block out of the map, with no site to count it at. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_taken(memlord *lord, memlord_i_thread *t,
-                                                             uint64_t storage, uint64_t word1,
-                                                             uint64_t word2) {
-    memlord_i_entry gone;
-    gone.word1 = word1;
-    gone.word2 = word2;
-    memlord_i_count_gone(lord, t, &gone);
+/* Ends a free that has counted its block, wherever its site is to be counted, if it is. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_here(memlord *lord, uint32_t slot,
+                                                            uint64_t storage,
+                                                            const memlord_site *site,
+                                                            uint64_t bytes, uint64_t word2) {
+    memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_leave(t);
-    memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, MEMLORD_I_SLOT(word1), storage,
-                       MEMLORD_I_BYTES(word1), word2 & MEMLORD_I_TAG_BITS_OF_ROWS);
-    memlord_i_call_end(lord, t, MEMLORD_I_SLOT(word1), 0);
+    memlord_i_count_here(lord, t, slot, site, bytes);
+    memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, storage, memlord_i_word1(bytes, slot), word2,
+                       site);
+    memlord_i_call_end(lord, t, slot, 0);
     return MEMLORD_OK;
 }
-
 /* A free that began on a shorter way, which changed nothing: its block is in a shared table, or
    not in the first place for it. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_again(memlord *lord, memlord_i_thread *t,
@@ -16920,9 +16918,11 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_again(memlord *lord, meml
     if (how == MEMLORD_I_RELEASE && typed &&
         memlord_i_map_ref(lord, t, (uint32_t)device.type, storage, 0))
         return MEMLORD_OK;
-    if (!(memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES) && typed &&
-        memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone))
-        return memlord_i_end_taken(lord, t, storage, gone.word1, gone.word2);
+    if (typed && memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone)) {
+        memlord_i_count_gone(lord, t, &gone);
+        return memlord_i_end_here(lord, MEMLORD_I_SLOT(gone.word1), storage, site,
+                                  MEMLORD_I_BYTES(gone.word1), gone.word2);
+    }
     memlord_i_leave(t);
     return memlord_i_end_general(lord, device, storage, how, site);
 }
@@ -16943,19 +16943,6 @@ static MEMLORD_I_HOT int memlord_i_slot_held(const memlord *lord, memlord_device
            memlord_i_slot_is(lord, device, e, slot);
 }
 
-/* Ends a free whose site is not known, or does not count. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_here(memlord *lord, uint32_t slot,
-                                                            uint64_t storage,
-                                                            const memlord_site *site,
-                                                            uint64_t bytes, uint64_t word2) {
-    memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_leave(t);
-    memlord_i_count_here(lord, t, slot, site, bytes);
-    memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, storage, memlord_i_word1(bytes, slot), word2,
-                       site);
-    memlord_i_call_end(lord, t, slot, 0);
-    return MEMLORD_OK;
-}
 /* The end of a free whose cells are to be settled. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_settle(memlord *lord, uint32_t slot,
                                                               uint64_t storage,
