@@ -3363,11 +3363,11 @@ typedef struct memlord_i_known {
     const memlord_site *site; /* NULL: none */
     memlord_i_cell *cell;
     uint64_t rows; /* the bits of word2 */
-    uint64_t slot;
+    uint32_t slot;
 } memlord_i_known;
-#define MEMLORD_I_KNOWN_MIN 8 /* in the thread record ... */
-#define MEMLORD_I_KNOWN_MAX 4096
-#define MEMLORD_I_KNOWN_PATH 8
+#define MEMLORD_I_KNOWN_MIN 8    /* in the thread record, and ... */
+#define MEMLORD_I_KNOWN_MAX 4096 /* ... in memory of its own */
+#define MEMLORD_I_KNOWN_PATH 8   /* places from where it should be to where it is, less 1 */
 
 /* A tag on a device as a thread remembers it. */
 typedef struct memlord_i_tagged {
@@ -3393,7 +3393,7 @@ typedef struct memlord_i_thread {
     struct {
         memlord_i_ptr *at;
         size_t cap;
-    } chunks[MEMLORD_I_BOOKS]; /* the same as the thread itself finds them */
+    } chunks[MEMLORD_I_BOOKS]; /* the same, for the thread itself: no acquire, no header */
     memlord_i_ptr next;    /* all records of the ledger; push only */
     memlord_i_u32 in_use;
     uint64_t generation;   /* of the ledger */
@@ -4952,6 +4952,7 @@ static MEMLORD_I_HOT void memlord_i_sparse_clear(memlord_i_shard *s, memlord_i_e
     e->key = 0;
     memlord_i_u32_own_add(&s->displaced, 1);
 }
+/* Empties the slot of any entry: no line it passed counts it any more. */
 static void memlord_i_sparse_erase(memlord_i_shard *s, memlord_i_entry *e) {
     memlord_i_line *line = memlord_i_line_at(s->table, s->mask, e->key);
     for (; e != &line->at[0].entry && e != &line->at[1].entry;
@@ -9991,7 +9992,7 @@ static void memlord_i_judge(memlord *lord, const memlord_i_place *place, uint32_
 }
 
 static void memlord_i_trip_set(memlord_i_cell *cell, uint64_t quantum) {
-    uint64_t never = (uint64_t)INT64_MAX;
+    uint64_t never = (uint64_t)INT64_MAX; /* what is left until then is looked at as signed */
     if (cell)
         memlord_i_u64_store(memlord_i_cell_trip(cell),
                             quantum ? memlord_i_u64_load(&cell->out) + quantum : never);
@@ -16659,24 +16660,15 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord, 
     return r;
 }
 
-/* Counts an alloc, and ends it: of a block without rows, and of one that has some. */
+/* Counts an alloc, and ends it. NULL: of no site, of no tag. */
 static MEMLORD_I_HOT memlord_result memlord_i_opened(memlord *lord, memlord_i_thread *t,
                                                      uint32_t slot, uint64_t storage,
-                                                     uint64_t bytes) {
-    if (MEMLORD_I_UNLIKELY(memlord_i_cell_opened(memlord_i_cell_own(t, slot), bytes) < 0))
-        return memlord_i_alloc_settle(lord, slot, storage, bytes, 0);
-    memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_alloc_alert(lord, t, slot, storage, bytes, 0);
-    return MEMLORD_OK;
-}
-static MEMLORD_I_HOT memlord_result memlord_i_opened_rows(memlord *lord, memlord_i_thread *t,
-                                                          uint32_t slot, uint64_t storage,
-                                                          uint64_t bytes, uint64_t rows,
-                                                          memlord_i_cell *of_site) {
+                                                     uint64_t bytes, uint64_t rows,
+                                                     memlord_i_cell *of_site,
+                                                     memlord_i_cell *of_tag) {
     int64_t past = memlord_i_cell_opened(memlord_i_cell_own(t, slot), bytes);
     if (of_site) past |= memlord_i_cell_opened(of_site, bytes);
-    if (t->on.cell) past |= memlord_i_cell_opened(t->on.cell, bytes);
+    if (of_tag) past |= memlord_i_cell_opened(of_tag, bytes);
     if (MEMLORD_I_UNLIKELY(past < 0))
         return memlord_i_alloc_settle(lord, slot, storage, bytes, rows);
     memlord_i_leave(t);
@@ -16696,7 +16688,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, me
                            !memlord_i_seat_vacant(s, storage, &seat)))
         return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
-    return memlord_i_opened(lord, t, slot, storage, bytes);
+    return memlord_i_opened(lord, t, slot, storage, bytes, 0, NULL, NULL);
 }
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lord, uint32_t slot,
                                                                     uint64_t storage,
@@ -16710,7 +16702,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lor
                            !memlord_i_seat_vacant(s, storage, &seat)))
         return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
-    return memlord_i_opened_rows(lord, t, slot, storage, bytes, rows, of_site);
+    return memlord_i_opened(lord, t, slot, storage, bytes, rows, of_site, t->on.cell);
 }
 
 /* An alloc on another device than the one before: that is where the tag is now. */
@@ -16767,7 +16759,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
     if (MEMLORD_I_UNLIKELY(
             memlord_i_sparse_take(s, e, storage, memlord_i_word1(bytes, slot), rows)))
         return memlord_i_alloc_crowded(lord, slot, storage, bytes, rows);
-    return memlord_i_opened_rows(lord, t, slot, storage, bytes, rows, of_site);
+    return memlord_i_opened(lord, t, slot, storage, bytes, rows, of_site, t->on.cell);
 }
 
 /* 1: neither a handle nor a refused key; nor one of the last, which wrap around. */
@@ -16807,7 +16799,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_begin(memlord *lord, memlord_devic
     if (MEMLORD_I_UNLIKELY(
             memlord_i_sparse_take(s, e, storage, memlord_i_word1(bytes, slot), rows)))
         return memlord_i_alloc_crowded(lord, slot, storage, bytes, rows);
-    return memlord_i_opened(lord, t, slot, storage, bytes);
+    return memlord_i_opened(lord, t, slot, storage, bytes, 0, NULL, NULL);
 }
 
 /* Counts a block that left the map by the shorter way: no side record. */
@@ -16894,7 +16886,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
     return memlord_i_end_told(lord, device, storage, how, site, NULL);
 }
 
-/* Ends a free that has counted its block, wherever its site is to be counted, if it is. */
+/* Ends a free that has counted its block: out of the map, then its site, its event, what is due. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_here(memlord *lord, uint32_t slot,
                                                             uint64_t storage,
                                                             const memlord_site *site,
@@ -16934,8 +16926,8 @@ static MEMLORD_I_HOT int memlord_i_slot_is(const memlord *lord, memlord_device d
     return MEMLORD_I_LIKELY(*slot < 256 && !(e->word2 & 1)) &&
            MEMLORD_I_LIKELY(lord->slot_type[*slot] == (uint16_t)device.type);
 }
-/* The same, without a side record for sure, by a guess that is compared, so that what is counted
-   need not wait until the block has come from memory: the device named, or else as above. */
+/* The same of a block that is known to have no side record. The device named is a guess that is
+   compared, so that what is counted need not wait until the block has come from memory. */
 static MEMLORD_I_HOT int memlord_i_slot_held(const memlord *lord, memlord_device device,
                                              const memlord_i_entry *e, uint32_t *slot) {
     *slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
@@ -16954,22 +16946,11 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_settle(memlord *lord, uin
     return memlord_i_end_here(lord, slot, storage, site, bytes, word2);
 }
 
-/* Counts a free, and ends it: of a block without rows, in a thread that counts no sites, and of
-   any. */
+/* Counts a free, and ends it. site NULL: it is counted at none. */
 static MEMLORD_I_HOT memlord_result memlord_i_closed(memlord *lord, memlord_i_thread *t,
                                                      uint32_t slot, uint64_t storage,
-                                                     uint64_t bytes) {
-    if (MEMLORD_I_UNLIKELY(memlord_i_cell_closed_device(memlord_i_cell_own(t, slot), bytes) < 0))
-        return memlord_i_end_settle(lord, slot, storage, NULL, bytes, 0);
-    memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_end_alert(lord, t, slot, storage, bytes, 0);
-    return MEMLORD_OK;
-}
-static MEMLORD_I_HOT memlord_result memlord_i_closed_rows(memlord *lord, memlord_i_thread *t,
-                                                          uint32_t slot, uint64_t storage,
-                                                          const memlord_site *site,
-                                                          uint64_t bytes, uint64_t word2) {
+                                                     const memlord_site *site, uint64_t bytes,
+                                                     uint64_t word2) {
     int64_t past = memlord_i_cell_closed_device(memlord_i_cell_own(t, slot), bytes);
     uint32_t row = MEMLORD_I_SITE_ROW(word2);
     memlord_i_cell *cell;
@@ -17016,8 +16997,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_dense(memlord *lord,
                            !memlord_i_cell_own(t, slot)))
         return memlord_i_end_again(lord, t, device, storage, how, site);
     memlord_i_seat_clear(&seat);
-    return memlord_i_closed_rows(lord, t, slot, storage, site, MEMLORD_I_BYTES(seat.entry->word1),
-                                 seat.entry->word2);
+    return memlord_i_closed(lord, t, slot, storage, site, MEMLORD_I_BYTES(seat.entry->word1),
+                            seat.entry->word2);
 }
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, memlord_device device,
                                                              uint64_t storage,
@@ -17033,7 +17014,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, meml
                            !memlord_i_cell_own(t, slot)))
         return memlord_i_end_again(lord, t, device, storage, how, site);
     memlord_i_seat_clear(&seat);
-    return memlord_i_closed(lord, t, slot, storage, MEMLORD_I_BYTES(seat.entry->word1));
+    return memlord_i_closed(lord, t, slot, storage, NULL, MEMLORD_I_BYTES(seat.entry->word1), 0);
 }
 
 /* A free of a block that has rows, or in a thread that counts sites. As memlord_i_alloc_rows. */
@@ -17054,7 +17035,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlo
                            !memlord_i_cell_own(t, slot)))
         return memlord_i_end_again(lord, t, device, storage, how, site);
     memlord_i_sparse_clear(s, e);
-    return memlord_i_closed_rows(lord, t, slot, storage, site, MEMLORD_I_BYTES(e->word1), e->word2);
+    return memlord_i_closed(lord, t, slot, storage, site, MEMLORD_I_BYTES(e->word1), e->word2);
 }
 
 /* As memlord_i_begin; only that a handle is not looked for: it is not found where addresses are. */
@@ -17079,7 +17060,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     if (MEMLORD_I_UNLIKELY(e->word2 << MEMLORD_I_BORN_BITS))
         return memlord_i_end_rows(lord, device, storage, site, how);
     memlord_i_sparse_clear(s, e);
-    return memlord_i_closed(lord, t, slot, storage, MEMLORD_I_BYTES(e->word1));
+    return memlord_i_closed(lord, t, slot, storage, NULL, MEMLORD_I_BYTES(e->word1), 0);
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_call_retain(memlord *lord, memlord_device device,

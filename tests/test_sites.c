@@ -325,20 +325,28 @@ static void a_move_takes_the_live_bytes_along(void **state) {
     assert_int_equal(row_of(lord, cuda(0), "load").live_bytes, 0);
 }
 
-static void ten_thousand_sites_are_kept_apart(void **state) {
-    memlord *lord = test_lord(state);
-    size_t i, n = 10000;
+/* On lines 1, 2, 3 ...; free() them. */
+static memlord_site *many_sites(size_t n) {
     memlord_site *sites = (memlord_site *)calloc(n, sizeof *sites);
-    memlord_site_stat *rows = (memlord_site_stat *)calloc(n, sizeof *rows);
-    uint64_t dropped;
+    size_t i;
     assert_non_null(sites);
-    assert_non_null(rows);
     for (i = 0; i < n; i++) {
         sites[i].file = "many.c";
         sites[i].function = "f";
         sites[i].line = (int)i + 1;
-        assert_ok(memlord_alloc(lord, cpu(), (i + 1) * 64, 8, &sites[i]));
     }
+    return sites;
+}
+
+static void ten_thousand_sites_are_kept_apart(void **state) {
+    memlord *lord = test_lord(state);
+    size_t i, n = 10000;
+    memlord_site *sites = many_sites(n);
+    memlord_site_stat *rows = (memlord_site_stat *)calloc(n, sizeof *rows);
+    uint64_t dropped;
+    assert_non_null(rows);
+    for (i = 0; i < n; i++)
+        assert_ok(memlord_alloc(lord, cpu(), (i + 1) * 64, 8, &sites[i]));
     dropped = stats_of(lord, all()).dropped_sites;
     assert_int_equal(
         memlord_sites_top(lord, cpu(), MEMLORD_SITE_ORDER_ALLOC_BYTES, rows, n) + dropped, n);
@@ -351,15 +359,9 @@ static void ten_thousand_sites_are_kept_apart(void **state) {
 static void each_of_ten_thousand_sites_counts_its_own(void **state) {
     memlord *lord = test_lord(state);
     size_t i, n = 10000, round;
-    memlord_site *sites = (memlord_site *)calloc(n, sizeof *sites);
+    memlord_site *sites = many_sites(n);
     memlord_site_stat *rows = (memlord_site_stat *)calloc(n, sizeof *rows);
-    assert_non_null(sites);
     assert_non_null(rows);
-    for (i = 0; i < n; i++) {
-        sites[i].file = "many.c";
-        sites[i].function = "f";
-        sites[i].line = (int)i + 1;
-    }
     for (round = 0; round < 3; round++)
         for (i = 0; i < n; i++) {
             memlord_device d = cuda((int)(i & 1));
