@@ -5093,11 +5093,7 @@ static MEMLORD_I_NOINLINE int memlord_i_map_put(memlord *lord, memlord_i_thread 
     if (state == t->sparse_id) {
         done = memlord_i_put_sparse(lord, s, key, word1, word2);
     } else if (state == t->id) {
-        hash = memlord_i_hash(key);
-        b = memlord_i_home(s, hash);
-        MEMLORD_I_PREFETCH((char *)b + 64);
-        done = memlord_i_put_dense(b, memlord_i_u64_load(&b->header), hash, key, word1, word2);
-        if (MEMLORD_I_UNLIKELY(!done)) done = memlord_i_put_far(s, hash, key, word1, word2);
+        done = memlord_i_put_far(s, memlord_i_hash(key), key, word1, word2);
     } else if (state == MEMLORD_I_SHARD_SHARED) {
         hash = memlord_i_hash(key);
         b = memlord_i_home(s, hash);
@@ -5178,11 +5174,7 @@ static MEMLORD_I_NOINLINE int memlord_i_map_take(memlord *lord, memlord_i_thread
     if (state == t->sparse_id) {
         done = memlord_i_take_sparse(lord, s, type, key, out);
     } else if (state == t->id) {
-        hash = memlord_i_hash(key);
-        b = memlord_i_home(s, hash);
-        MEMLORD_I_PREFETCH((char *)b + 64);
-        done = memlord_i_take_dense(lord, b, memlord_i_u64_load(&b->header), hash, type, key, out);
-        if (MEMLORD_I_UNLIKELY(!done)) done = memlord_i_take_far(lord, s, hash, type, key, out);
+        done = memlord_i_take_far(lord, s, memlord_i_hash(key), type, key, out);
     } else if (state == MEMLORD_I_SHARD_SHARED) {
         hash = memlord_i_hash(key);
         b = memlord_i_home(s, hash);
@@ -16612,6 +16604,15 @@ static MEMLORD_I_HOT int64_t memlord_i_cell_closed_device(memlord_i_cell *cell, 
                             memlord_i_u64_own(&cell->out));
 }
 
+/* A new high may be all that the cell wanted. What comes back is still negative if it is not. */
+static MEMLORD_I_HOT int64_t memlord_i_cell_raised(const memlord *lord, memlord_i_cell *cell) {
+    uint64_t level = memlord_i_u64_own(&cell->level);
+    int64_t room = (int64_t)(lord->batch - (level - memlord_i_u64_own(&cell->base)));
+    if (room >= 0 && (int64_t)level > (int64_t)memlord_i_u64_own(&cell->high))
+        memlord_i_u64_store(&cell->high, level);
+    return room;
+}
+
 /* What memlord_i_cell_in and _out do after they changed a cell; without one, the row is counted. */
 static MEMLORD_I_COLD void memlord_i_cell_settle(memlord *lord, memlord_i_thread *t, int book,
                                                  uint32_t row, uint64_t bytes, int opened) {
@@ -16669,12 +16670,38 @@ static MEMLORD_I_HOT memlord_result memlord_i_opened(memlord *lord, memlord_i_th
     int64_t past = memlord_i_cell_opened(memlord_i_cell_own(t, slot), bytes);
     if (of_site) past |= memlord_i_cell_opened(of_site, bytes);
     if (of_tag) past |= memlord_i_cell_opened(of_tag, bytes);
-    if (MEMLORD_I_UNLIKELY(past < 0))
-        return memlord_i_alloc_settle(lord, slot, storage, bytes, rows);
+    if (MEMLORD_I_UNLIKELY(past < 0)) {
+        past = memlord_i_cell_raised(lord, memlord_i_cell_own(t, slot));
+        if (of_site) past |= memlord_i_cell_raised(lord, of_site);
+        if (of_tag) past |= memlord_i_cell_raised(lord, of_tag);
+        if (MEMLORD_I_UNLIKELY(past < 0))
+            return memlord_i_alloc_settle(lord, slot, storage, bytes, rows);
+    }
     memlord_i_leave(t);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
         return memlord_i_alloc_alert(lord, t, slot, storage, bytes, rows);
     return MEMLORD_OK;
+}
+
+/* Into a dense table of one's own, where the first place for the key will not do. Inside; the
+   thread has the cells of its rows. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_on(memlord *lord, uint32_t slot,
+                                                            uint64_t storage, uint64_t bytes,
+                                                            uint64_t rows) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    uint32_t site = MEMLORD_I_SITE_ROW(rows), tag = MEMLORD_I_TAG_ROW(rows);
+    int done = memlord_i_put_far(s, memlord_i_hash(storage), storage,
+                                 memlord_i_word1(bytes, slot), rows);
+    if (MEMLORD_I_UNLIKELY(!done)) {
+        memlord_i_leave(t);
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    }
+    if (MEMLORD_I_UNLIKELY(done == 2))
+        return memlord_i_alloc_crowded(lord, slot, storage, bytes, rows);
+    return memlord_i_opened(lord, t, slot, storage, bytes, rows,
+                            site ? memlord_i_cell_near(t, MEMLORD_I_SITE, site) : NULL,
+                            tag ? memlord_i_cell_near(t, MEMLORD_I_TAG, tag) : NULL);
 }
 
 /* Into a dense table of one's own; a shared one is for memlord_i_alloc_near. */
@@ -16684,9 +16711,10 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, me
                                                                memlord_i_shard *s) {
     uint64_t rows = memlord_i_u64_load(&lord->born);
     memlord_i_seat seat;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
-                           !memlord_i_seat_vacant(s, storage, &seat)))
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id))
         return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(s, storage, &seat)))
+        return memlord_i_alloc_on(lord, slot, storage, bytes, rows);
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
     return memlord_i_opened(lord, t, slot, storage, bytes, 0, NULL, NULL);
 }
@@ -16698,9 +16726,10 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lor
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_seat seat;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
-                           !memlord_i_seat_vacant(s, storage, &seat)))
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id))
         return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(s, storage, &seat)))
+        return memlord_i_alloc_on(lord, slot, storage, bytes, rows);
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
     return memlord_i_opened(lord, t, slot, storage, bytes, rows, of_site, t->on.cell);
 }
@@ -16981,6 +17010,26 @@ static MEMLORD_I_HOT memlord_result memlord_i_closed(memlord *lord, memlord_i_th
     return MEMLORD_OK;
 }
 
+/* From a dense table of one's own, where the first place for the key does not have it. Inside. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_on(memlord *lord, memlord_device device,
+                                                          uint64_t storage,
+                                                          const memlord_site *site, int how) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    memlord_i_entry gone;
+    if (!memlord_i_type_valid(device) ||
+        !memlord_i_take_far(lord, s, memlord_i_hash(storage), (uint32_t)device.type, storage,
+                            &gone))
+        return memlord_i_end_again(lord, t, device, storage, how, site);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_cell_own(t, MEMLORD_I_SLOT(gone.word1)))) {
+        memlord_i_count_gone(lord, t, &gone);
+        return memlord_i_end_here(lord, MEMLORD_I_SLOT(gone.word1), storage, site,
+                                  MEMLORD_I_BYTES(gone.word1), gone.word2);
+    }
+    return memlord_i_closed(lord, t, MEMLORD_I_SLOT(gone.word1), storage, site,
+                            MEMLORD_I_BYTES(gone.word1), gone.word2);
+}
+
 /* From a dense table of one's own; a shared one is for memlord_i_end_again. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_dense(memlord *lord,
                                                                   memlord_device device,
@@ -16991,9 +17040,11 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_dense(memlord *lord,
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_seat seat;
     uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
-                           !memlord_i_seat_held(s, storage, &seat) ||
-                           !memlord_i_slot_is(lord, device, seat.entry, &slot) ||
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id))
+        return memlord_i_end_again(lord, t, device, storage, how, site);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(s, storage, &seat)))
+        return memlord_i_end_on(lord, device, storage, site, how);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_slot_is(lord, device, seat.entry, &slot) ||
                            !memlord_i_cell_own(t, slot)))
         return memlord_i_end_again(lord, t, device, storage, how, site);
     memlord_i_seat_clear(&seat);
@@ -17007,9 +17058,11 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, meml
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_seat seat;
     uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id ||
-                           !memlord_i_seat_held(s, storage, &seat) ||
-                           seat.entry->word2 << MEMLORD_I_BORN_BITS ||
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id))
+        return memlord_i_end_again(lord, t, device, storage, how, site);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(s, storage, &seat)))
+        return memlord_i_end_on(lord, device, storage, site, how);
+    if (MEMLORD_I_UNLIKELY(seat.entry->word2 << MEMLORD_I_BORN_BITS ||
                            !memlord_i_slot_held(lord, device, seat.entry, &slot) ||
                            !memlord_i_cell_own(t, slot)))
         return memlord_i_end_again(lord, t, device, storage, how, site);
