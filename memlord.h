@@ -4561,26 +4561,12 @@ typedef char memlord_i_check_line[sizeof(memlord_i_line) == 64 ? 1 : -1];
 #define MEMLORD_I_TAG_BITS 0x7f7f7f7f7fu
 #define MEMLORD_I_BUCKET_LOCK ((uint64_t)1 << 63)
 
-/* 128-bit product, high and low folded: good bits at both ends for any pattern of keys. The type
+/* The constant is of MurmurHash3's end: at no usual stride do many keys share a place, also where
+   few of the bits are looked at. The upper half is good, and what lies just below it. The type
    is not hashed: equal handles of two types are rare, and sit side by side. */
-static MEMLORD_I_HOT uint64_t memlord_i_hash(uint64_t key) {
-    const uint64_t k = 0xd6e8feb86659fd93u; /* odd, half its bits set: from the splitmix family */
-#if defined(__SIZEOF_INT128__)
-    __extension__ typedef unsigned __int128 memlord_i_u128;
-    memlord_i_u128 m = (memlord_i_u128)key * k;
-    return (uint64_t)m ^ (uint64_t)(m >> 64);
-#elif defined(_MSC_VER) && defined(_M_X64)
-    uint64_t high, low = _umul128(key, k, &high);
-    return low ^ high;
-#else
-    uint64_t a = (key & 0xffffffffu) * (k >> 32), b = (key >> 32) * (k & 0xffffffffu);
-    uint64_t mid = (((key & 0xffffffffu) * (k & 0xffffffffu)) >> 32) + (a & 0xffffffffu) +
-                   (b & 0xffffffffu);
-    return (key * k) ^ ((key >> 32) * (k >> 32) + (a >> 32) + (b >> 32) + (mid >> 32));
-#endif
-}
-#define MEMLORD_I_HASH_TAG(h) (((h) & 255) | 1)
-#define MEMLORD_I_HASH_NIBBLE(h) (40 + ((unsigned)((h) >> 8) & 12))
+static MEMLORD_I_HOT uint64_t memlord_i_hash(uint64_t key) { return key * 0xff51afd7ed558ccdu; }
+#define MEMLORD_I_HASH_TAG(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
+#define MEMLORD_I_HASH_NIBBLE(h) (40 + ((unsigned)(h) >> 20 & 12))
 
 /* Small keys are handles, spread finer; they never take the plain path, which therefore need
    not look. 4 MiB on 64 bits: a program that is not position independent begins there, and its
@@ -4599,10 +4585,8 @@ static MEMLORD_I_HOT memlord_i_bucket *memlord_i_home(const memlord_i_shard *s, 
     return (memlord_i_bucket *)(void *)(s->table +
                                         (((hash >> 32) * s->size) >> 32) * MEMLORD_I_BUCKET);
 }
-/* The constant is of MurmurHash3's end: at no usual stride do many keys share a line, also where
-   few of the bits are looked at. */
 static MEMLORD_I_HOT memlord_i_line *memlord_i_line_at(char *table, uint32_t mask, uint64_t key) {
-    uint32_t i = (uint32_t)((key * 0xff51afd7ed558ccdu) >> 52) & mask;
+    uint32_t i = (uint32_t)(memlord_i_hash(key) >> 52) & mask;
     return (memlord_i_line *)(void *)table + i;
 }
 /* The line after another; after the last comes the first. */
@@ -4622,18 +4606,24 @@ static MEMLORD_I_HOT uint64_t memlord_i_match_first(uint64_t header, uint64_t ta
     uint64_t x = header ^ (tag * MEMLORD_I_ONES);
     return (x - MEMLORD_I_ONES) & ~x & (MEMLORD_I_ONES << 7);
 }
+/* Tags are odd. */
 static MEMLORD_I_HOT uint64_t memlord_i_vacant(uint64_t header) {
-    return (header - MEMLORD_I_ONES) & ~header & (MEMLORD_I_ONES << 7);
+    return ~header & MEMLORD_I_ONES;
 }
-/* The lowest slot of a match, which is not 0. */
-static MEMLORD_I_HOT unsigned memlord_i_first(uint64_t match) {
+/* The lowest bit of a match or of what is vacant, which are not 0. */
+static MEMLORD_I_HOT unsigned memlord_i_first_bit(uint64_t match) {
 #if defined(__GNUC__)
-    return (unsigned)__builtin_ctzll(match) >> 3;
+    return (unsigned)__builtin_ctzll(match);
 #else
-    unsigned i = 0;
-    while (!(match & ((uint64_t)0x80 << (8 * i)))) i++;
-    return i;
+    unsigned bit = 0;
+    while (!(match >> bit & 1)) bit++;
+    return bit;
 #endif
+}
+static unsigned memlord_i_first(uint64_t match) { return memlord_i_first_bit(match) / 8; }
+/* The entry of the slot whose tag begins at a bit: the eighth part of an entry further each. */
+static MEMLORD_I_HOT memlord_i_entry *memlord_i_entry_of(memlord_i_bucket *b, unsigned bit) {
+    return (memlord_i_entry *)(void *)((char *)b->at + sizeof *b->at / 8 * (size_t)bit);
 }
 
 /* The bucket after another; after the last, before `end`, comes the first. */
@@ -5193,10 +5183,12 @@ typedef struct memlord_i_seat {
 } memlord_i_seat;
 
 /* 1: a key that is not live may go there. */
-static MEMLORD_I_HOT int memlord_i_seat_vacant(const memlord_i_shard *s, uint64_t key,
-                                               memlord_i_seat *seat) {
+static MEMLORD_I_HOT int memlord_i_seat_vacant(uint64_t key, memlord_i_seat *seat) {
+    const memlord_i_thread *t = memlord_i_self.thread;
+    const memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     uint64_t hash = memlord_i_hash(key), tag = MEMLORD_I_HASH_TAG(hash), header, vacant;
     unsigned i;
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id)) return 0;
     seat->bucket = memlord_i_home(s, hash);
     MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
     header = memlord_i_u64_load(&seat->bucket->header);
@@ -5205,9 +5197,9 @@ static MEMLORD_I_HOT int memlord_i_seat_vacant(const memlord_i_shard *s, uint64_
                            memlord_i_match_first(header, tag)) ||
         MEMLORD_I_UNLIKELY(!vacant))
         return 0;
-    i = memlord_i_first(vacant);
-    seat->entry = &seat->bucket->at[i];
-    seat->header = header | tag << (8 * i);
+    i = memlord_i_first_bit(vacant);
+    seat->entry = memlord_i_entry_of(seat->bucket, i);
+    seat->header = header | tag << i;
     return 1;
 }
 static MEMLORD_I_HOT void memlord_i_seat_take(const memlord_i_seat *seat, uint64_t key,
@@ -5221,16 +5213,18 @@ static MEMLORD_I_HOT void memlord_i_seat_take(const memlord_i_seat *seat, uint64
 /* 1: the key is there. */
 static MEMLORD_I_HOT int memlord_i_seat_held(const memlord_i_shard *s, uint64_t key,
                                              memlord_i_seat *seat) {
+    const memlord_i_thread *t = memlord_i_self.thread;
     uint64_t hash = memlord_i_hash(key), tag = MEMLORD_I_HASH_TAG(hash), header, match;
     unsigned i;
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id)) return 0;
     seat->bucket = memlord_i_home(s, hash);
     MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
     header = memlord_i_u64_load(&seat->bucket->header);
     match = memlord_i_match_first(header, tag);
     if (MEMLORD_I_UNLIKELY(!match)) return 0;
-    i = memlord_i_first(match);
-    seat->entry = &seat->bucket->at[i];
-    seat->header = header ^ tag << (8 * i);
+    i = memlord_i_first_bit(match) - 7;
+    seat->entry = memlord_i_entry_of(seat->bucket, i);
+    seat->header = header ^ tag << i;
     return seat->entry->key == key;
 }
 static MEMLORD_I_HOT void memlord_i_seat_clear(const memlord_i_seat *seat) {
@@ -8181,7 +8175,7 @@ static int memlord_i_wanted(memlord *lord, const memlord_i_query *q, const memlo
     uint64_t bytes = MEMLORD_I_BYTES(e->word1);
     memlord_device d = memlord_i_device_at(lord, MEMLORD_I_SLOT(e->word1))->device;
     if (!memlord_i_selects(q->sel, d) || bytes < q->min_bytes) return 0;
-    if (q->parts && memlord_i_hash(e->key) % q->parts != q->part) return 0;
+    if (q->parts && (memlord_i_hash(e->key) >> 32) % q->parts != q->part) return 0;
     if (q->containing) return q->address >= e->key && q->address - e->key < bytes;
     return memlord_i_mark_of(lord, memlord_i_word2_of(e->word2)) >= q->min_born;
 }
@@ -16691,7 +16685,9 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_on(memlord *lord, uint3
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     uint32_t site = MEMLORD_I_SITE_ROW(rows), tag = MEMLORD_I_TAG_ROW(rows);
-    int done = memlord_i_put_far(s, memlord_i_hash(storage), storage,
+    int done = 0;
+    if (MEMLORD_I_LIKELY(memlord_i_u32_load_acquire(&s->state) == t->id))
+        done = memlord_i_put_far(s, memlord_i_hash(storage), storage,
                                  memlord_i_word1(bytes, slot), rows);
     if (MEMLORD_I_UNLIKELY(!done)) {
         memlord_i_leave(t);
@@ -16705,32 +16701,27 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_on(memlord *lord, uint3
 }
 
 /* Into a dense table of one's own; a shared one is for memlord_i_alloc_near. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, memlord_i_thread *t,
-                                                               uint32_t slot, uint64_t storage,
-                                                               uint64_t bytes,
-                                                               memlord_i_shard *s) {
-    uint64_t rows = memlord_i_u64_load(&lord->born);
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, uint32_t slot,
+                                                               uint64_t storage,
+                                                               uint64_t bytes) {
     memlord_i_seat seat;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id))
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(s, storage, &seat)))
-        return memlord_i_alloc_on(lord, slot, storage, bytes, rows);
-    memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
-    return memlord_i_opened(lord, t, slot, storage, bytes, 0, NULL, NULL);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(storage, &seat)))
+        return memlord_i_alloc_on(lord, slot, storage, bytes, memlord_i_u64_load(&lord->born));
+    memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot),
+                        memlord_i_u64_load(&lord->born));
+    return memlord_i_opened(lord, memlord_i_self.thread, slot, storage, bytes, 0, NULL, NULL);
 }
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lord, uint32_t slot,
                                                                     uint64_t storage,
                                                                     uint64_t bytes,
                                                                     memlord_i_cell *of_site,
                                                                     uint64_t rows) {
-    memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    memlord_i_thread *t;
     memlord_i_seat seat;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id))
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(s, storage, &seat)))
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(storage, &seat)))
         return memlord_i_alloc_on(lord, slot, storage, bytes, rows);
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
+    t = memlord_i_self.thread;
     return memlord_i_opened(lord, t, slot, storage, bytes, rows, of_site, t->on.cell);
 }
 
@@ -16821,7 +16812,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_begin(memlord *lord, memlord_devic
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
     s = memlord_i_shard_of(lord, storage, 1);
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_alloc_dense(lord, t, slot, storage, bytes, s);
+        return memlord_i_alloc_dense(lord, slot, storage, bytes);
     e = memlord_i_sparse_vacant(s, storage);
     rows = memlord_i_u64_load(&lord->born);
     if (MEMLORD_I_UNLIKELY(!e)) return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
@@ -17017,7 +17008,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_on(memlord *lord, memlord
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_entry gone;
-    if (!memlord_i_type_valid(device) ||
+    if (memlord_i_u32_load_acquire(&s->state) != t->id || !memlord_i_type_valid(device) ||
         !memlord_i_take_far(lord, s, memlord_i_hash(storage), (uint32_t)device.type, storage,
                             &gone))
         return memlord_i_end_again(lord, t, device, storage, how, site);
@@ -17040,8 +17031,6 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_dense(memlord *lord,
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_seat seat;
     uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id))
-        return memlord_i_end_again(lord, t, device, storage, how, site);
     if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(s, storage, &seat)))
         return memlord_i_end_on(lord, device, storage, site, how);
     if (MEMLORD_I_UNLIKELY(!memlord_i_slot_is(lord, device, seat.entry, &slot) ||
@@ -17058,8 +17047,6 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, meml
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_seat seat;
     uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id))
-        return memlord_i_end_again(lord, t, device, storage, how, site);
     if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(s, storage, &seat)))
         return memlord_i_end_on(lord, device, storage, site, how);
     if (MEMLORD_I_UNLIKELY(seat.entry->word2 << MEMLORD_I_BORN_BITS ||
