@@ -3378,13 +3378,23 @@ typedef struct memlord_i_tagged {
 } memlord_i_tagged;
 #define MEMLORD_I_TAGGED 8
 
+/* Where a thread allocated last: a device on which it has a cell, and one for its tag. */
+typedef struct memlord_i_on {
+    uint64_t device; /* memlord_i_device_word; MEMLORD_I_NOWHERE: the rest is 0 */
+    memlord_i_cell *cell;
+    memlord_i_cell *of_tag; /* NULL: in no tag */
+    uint64_t rows;          /* the tag's bits of word2 */
+    uint32_t slot;
+} memlord_i_on;
+#define MEMLORD_I_NOWHERE UINT64_MAX
+
 /* A thread, in one ledger. */
 typedef struct memlord_i_thread {
     memlord_i_ptr inside;  /* the shard being worked on: see >>map */
     uint32_t id, sparse_id; /* 4, 6, 8 ... and 1 more: the state of the shards it owns */
     memlord_i_u32 special; /* what keeps a call off the plain path */
     const char *tag;       /* the innermost, a kept name; NULL: none */
-    memlord_i_tagged on;   /* the same on the device of the last alloc in it */
+    memlord_i_on on;
     memlord_i_known *known;   /* each where its site and slot lead to, or a little further on */
     uint32_t known_mask;      /* of where they lead to; the last place of all stays vacant */
     uint32_t tag_depth;
@@ -4233,16 +4243,16 @@ static void memlord_i_nest_close(memlord_i_thread *t);
 static void memlord_i_nest_forget(memlord_i_thread *t);
 #endif
 
-static void memlord_i_tag_forget(memlord_i_thread *t) {
-    t->on.slot = 0;
-    t->on.cell = NULL;
+static void memlord_i_on_forget(memlord_i_thread *t) {
+    memset(&t->on, 0, sizeof t->on);
+    t->on.device = MEMLORD_I_NOWHERE;
 }
 /* Forgets what the thread was in the middle of. */
 static void memlord_i_thread_clear(memlord_i_thread *t) {
     memlord_i_burst_leave(t);
     t->tag = NULL;
     t->tag_depth = 0;
-    memlord_i_tag_forget(t);
+    memlord_i_on_forget(t);
     t->open_tickets = 0;
     t->retrying = 0;
     memlord_i_special(
@@ -6429,11 +6439,15 @@ static MEMLORD_I_NOINLINE uint64_t memlord_i_device_key(memlord_device d) {
            (uint16_t)d.index | ((uint64_t)1 << 32);
 }
 
-/* Where slot_of has a device: type and index in 4 and 7 bits, or the last place, which is empty.
-   Read as one word: compilers take the two halves apart the long way round. */
-static MEMLORD_I_HOT uint32_t memlord_i_device_direct(memlord_device d) {
+/* As one word: compilers take the two halves apart the long way round. */
+static MEMLORD_I_HOT uint32_t memlord_i_device_word(memlord_device d) {
     uint32_t word;
     memcpy(&word, &d, sizeof word);
+    return word;
+}
+/* Where slot_of has a device: type and index in 4 and 7 bits, or the last place, which is empty. */
+static MEMLORD_I_HOT uint32_t memlord_i_device_direct(memlord_device d) {
+    uint32_t word = memlord_i_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     word = word << 16 | word >> 16;
 #endif
@@ -6806,7 +6820,7 @@ static uint32_t memlord_i_scope_of(memlord *lord, uint64_t word2) {
     return memlord_i_birth_at(lord, (uint32_t)(born & MEMLORD_I_MARK_MAX))->scope;
 }
 
-/* Looks up the row and the cell of the thread's tag on a device. Not inside. */
+/* The row and the cell of the thread's tag on a device; slot 0 without a cell. Not inside. */
 static MEMLORD_I_COLD void memlord_i_tagged_new(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                                 memlord_i_tagged *tagged) {
     uint32_t row = memlord_i_row_of(lord, MEMLORD_I_TAG, t->tag, slot);
@@ -6816,13 +6830,27 @@ static MEMLORD_I_COLD void memlord_i_tagged_new(memlord *lord, memlord_i_thread 
     if (row) tagged->cell = memlord_i_cell_make(lord, t, MEMLORD_I_TAG, row, memlord_i_alloc);
     if (tagged->cell) tagged->slot = slot;
 }
-static MEMLORD_I_NOINLINE void memlord_i_tag_known(memlord *lord, memlord_i_thread *t,
-                                                   uint32_t slot) {
+static const memlord_i_tagged *memlord_i_tag_on(memlord *lord, memlord_i_thread *t,
+                                                uint32_t slot) {
     uintptr_t hash = ((uintptr_t)t->tag * 0x61c88647u >> 20) + slot;
     memlord_i_tagged *tagged = &t->tagged[hash % MEMLORD_I_TAGGED];
     if (tagged->tag != t->tag || tagged->slot != slot)
         memlord_i_tagged_new(lord, t, slot, tagged);
-    t->on = *tagged;
+    return tagged;
+}
+/* Has the thread remember that it allocates on a device. Not inside. */
+static MEMLORD_I_NOINLINE void memlord_i_on_come(memlord *lord, memlord_i_thread *t,
+                                                 uint32_t slot) {
+    const memlord_i_tagged *tagged = t->tag ? memlord_i_tag_on(lord, t, slot) : NULL;
+    memlord_i_cell *cell = memlord_i_cell_own(t, slot);
+    memlord_i_on_forget(t);
+    if (!cell || (tagged && !tagged->cell)) return;
+    t->on.device = memlord_i_device_word(memlord_i_device_at(lord, slot)->device);
+    t->on.cell = cell;
+    t->on.slot = slot;
+    if (!tagged) return;
+    t->on.of_tag = tagged->cell;
+    t->on.rows = tagged->rows;
 }
 
 /* The word2 of an allocation by this thread, here; makes the thread's cells for its rows. Not
@@ -6834,10 +6862,7 @@ static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t 
         memlord_i_special(t, MEMLORD_I_SPECIAL_SCOPE, 0); /* the last has ended */
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
         rows = (uint64_t)memlord_i_site_row(lord, t, site, slot) << 1;
-    if (t->tag) {
-        if (t->on.slot != slot) memlord_i_tag_known(lord, t, slot);
-        rows |= t->on.rows;
-    }
+    if (t->tag) rows |= memlord_i_tag_on(lord, t, slot)->rows;
     return memlord_i_born_of(lord, t) | rows;
 }
 
@@ -16438,6 +16463,12 @@ static MEMLORD_I_HOT memlord_result memlord_i_admit(memlord *lord, memlord_devic
         return MEMLORD_E_INVALID;
     return memlord_i_slot_near(lord, device, slot);
 }
+/* A device's slot, if it has a place in slot_of or is where the thread allocated last; else 0. */
+static MEMLORD_I_HOT uint32_t memlord_i_slot_guess(const memlord *lord, const memlord_i_thread *t,
+                                                   memlord_device device) {
+    if (MEMLORD_I_LIKELY(t->on.device == memlord_i_device_word(device))) return t->on.slot;
+    return memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
+}
 static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
     return (unsigned)device.type < (unsigned)MEMLORD_I_TYPES && device.index >= MEMLORD_ANY;
 }
@@ -16531,6 +16562,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     if (done == 2) r = memlord_i_open_crowded(lord, call.t, call.slot, storage, bytes);
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ALLOC, call.slot, storage, bytes, rows);
+    if (!call.t->on.slot && call.t != lord->orphan) memlord_i_on_come(lord, call.t, call.slot);
     block.device = device;
     block.storage = storage;
     block.bytes = bytes;
@@ -16655,17 +16687,17 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord, 
     return r;
 }
 
-/* Counts an alloc, and ends it. NULL: of no site, of no tag. */
+/* Counts an alloc on the cell of a device, and ends it. NULL: of no site, of no tag. */
 static MEMLORD_I_HOT memlord_result memlord_i_opened(memlord *lord, memlord_i_thread *t,
-                                                     uint32_t slot, uint64_t storage,
-                                                     uint64_t bytes, uint64_t rows,
-                                                     memlord_i_cell *of_site,
+                                                     uint32_t slot, memlord_i_cell *cell,
+                                                     uint64_t storage, uint64_t bytes,
+                                                     uint64_t rows, memlord_i_cell *of_site,
                                                      memlord_i_cell *of_tag) {
-    int64_t past = memlord_i_cell_opened(memlord_i_cell_own(t, slot), bytes);
+    int64_t past = memlord_i_cell_opened(cell, bytes);
     if (of_site) past |= memlord_i_cell_opened(of_site, bytes);
     if (of_tag) past |= memlord_i_cell_opened(of_tag, bytes);
     if (MEMLORD_I_UNLIKELY(past < 0)) {
-        past = memlord_i_cell_raised(lord, memlord_i_cell_own(t, slot));
+        past = memlord_i_cell_raised(lord, cell);
         if (of_site) past |= memlord_i_cell_raised(lord, of_site);
         if (of_tag) past |= memlord_i_cell_raised(lord, of_tag);
         if (MEMLORD_I_UNLIKELY(past < 0))
@@ -16695,7 +16727,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_on(memlord *lord, uint3
     }
     if (MEMLORD_I_UNLIKELY(done == 2))
         return memlord_i_alloc_crowded(lord, slot, storage, bytes, rows);
-    return memlord_i_opened(lord, t, slot, storage, bytes, rows,
+    return memlord_i_opened(lord, t, slot, memlord_i_cell_own(t, slot), storage, bytes, rows,
                             site ? memlord_i_cell_near(t, MEMLORD_I_SITE, site) : NULL,
                             tag ? memlord_i_cell_near(t, MEMLORD_I_TAG, tag) : NULL);
 }
@@ -16704,12 +16736,15 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_on(memlord *lord, uint3
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, uint32_t slot,
                                                                uint64_t storage,
                                                                uint64_t bytes) {
+    memlord_i_thread *t;
     memlord_i_seat seat;
     if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(storage, &seat)))
         return memlord_i_alloc_on(lord, slot, storage, bytes, memlord_i_u64_load(&lord->born));
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot),
                         memlord_i_u64_load(&lord->born));
-    return memlord_i_opened(lord, memlord_i_self.thread, slot, storage, bytes, 0, NULL, NULL);
+    t = memlord_i_self.thread;
+    return memlord_i_opened(lord, t, slot, memlord_i_cell_own(t, slot), storage, bytes, 0, NULL,
+                            NULL);
 }
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lord, uint32_t slot,
                                                                     uint64_t storage,
@@ -16722,20 +16757,23 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lor
         return memlord_i_alloc_on(lord, slot, storage, bytes, rows);
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
     t = memlord_i_self.thread;
-    return memlord_i_opened(lord, t, slot, storage, bytes, rows, of_site, t->on.cell);
+    return memlord_i_opened(lord, t, slot, t->on.cell, storage, bytes, rows, of_site,
+                            t->on.of_tag);
 }
 
 /* An alloc on another device than the one before: that is where the tag is now. */
 static memlord_result memlord_i_alloc_rows(memlord *lord, memlord_device device, uint64_t storage,
                                            uint64_t bytes, const memlord_site *site);
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_tagged(memlord *lord,
-                                                                memlord_device device,
-                                                                uint64_t storage, uint64_t bytes,
-                                                                const memlord_site *site) {
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_elsewhere(memlord *lord,
+                                                                   memlord_device device,
+                                                                   uint64_t storage,
+                                                                   uint64_t bytes,
+                                                                   const memlord_site *site) {
     memlord_i_thread *t = memlord_i_self.thread;
     uint32_t slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
-    memlord_i_tag_known(lord, t, slot);
-    if (t->on.slot != slot) return memlord_i_alloc_general(lord, device, storage, bytes, site);
+    if (slot) memlord_i_on_come(lord, t, slot);
+    if (!slot || t->on.slot != slot)
+        return memlord_i_alloc_general(lord, device, storage, bytes, site);
     return memlord_i_alloc_rows(lord, device, storage, bytes, site);
 }
 
@@ -16746,24 +16784,21 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
                                                               const memlord_site *site) {
     memlord_i_thread *t = memlord_i_self.thread;
     const uint32_t special = memlord_i_u32_load(&t->special);
+    const uint32_t slot = t->on.slot;
     uint64_t rows = memlord_i_u64_load(&lord->born);
-    uint32_t slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
     memlord_i_cell *of_site = NULL;
     memlord_i_shard *s;
     memlord_i_entry *e;
-    if (MEMLORD_I_UNLIKELY((special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS) ||
-                           !memlord_i_cell_own(t, slot)))
+    if (MEMLORD_I_UNLIKELY(special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS))
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
+    if (MEMLORD_I_UNLIKELY(t->on.device != memlord_i_device_word(device)))
+        return memlord_i_alloc_elsewhere(lord, device, storage, bytes, site);
     if (special & MEMLORD_I_SPECIAL_SCOPE) {
         if (MEMLORD_I_UNLIKELY(!t->born_in || t->born_of != rows))
             return memlord_i_alloc_general(lord, device, storage, bytes, site);
         rows = t->born_in;
     }
-    if (special & MEMLORD_I_SPECIAL_TAG) {
-        if (MEMLORD_I_UNLIKELY(t->on.slot != slot))
-            return memlord_i_alloc_tagged(lord, device, storage, bytes, site);
-        rows |= t->on.rows;
-    }
+    rows |= t->on.rows;
     if (site && (special & MEMLORD_I_SPECIAL_SITES)) {
         const memlord_i_known *known = memlord_i_known_find(t, site, slot);
         if (MEMLORD_I_UNLIKELY(!known))
@@ -16779,7 +16814,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
     if (MEMLORD_I_UNLIKELY(
             memlord_i_sparse_take(s, e, storage, memlord_i_word1(bytes, slot), rows)))
         return memlord_i_alloc_crowded(lord, slot, storage, bytes, rows);
-    return memlord_i_opened(lord, t, slot, storage, bytes, rows, of_site, t->on.cell);
+    return memlord_i_opened(lord, t, slot, t->on.cell, storage, bytes, rows, of_site,
+                            t->on.of_tag);
 }
 
 /* 1: neither a handle nor a refused key; nor one of the last, which wrap around. */
@@ -16807,7 +16843,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_begin(memlord *lord, memlord_devic
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special)))
         return memlord_i_alloc_rows(lord, device, storage, bytes, site);
-    slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
+    slot = memlord_i_slot_guess(lord, t, device);
     if (MEMLORD_I_UNLIKELY(!memlord_i_cell_own(t, slot)))
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
     s = memlord_i_shard_of(lord, storage, 1);
@@ -16819,7 +16855,8 @@ static MEMLORD_I_HOT memlord_result memlord_i_begin(memlord *lord, memlord_devic
     if (MEMLORD_I_UNLIKELY(
             memlord_i_sparse_take(s, e, storage, memlord_i_word1(bytes, slot), rows)))
         return memlord_i_alloc_crowded(lord, slot, storage, bytes, rows);
-    return memlord_i_opened(lord, t, slot, storage, bytes, 0, NULL, NULL);
+    return memlord_i_opened(lord, t, slot, memlord_i_cell_own(t, slot), storage, bytes, 0, NULL,
+                            NULL);
 }
 
 /* Counts a block that left the map by the shorter way: no side record. */
@@ -16948,9 +16985,10 @@ static MEMLORD_I_HOT int memlord_i_slot_is(const memlord *lord, memlord_device d
 }
 /* The same of a block that is known to have no side record. The device named is a guess that is
    compared, so that what is counted need not wait until the block has come from memory. */
-static MEMLORD_I_HOT int memlord_i_slot_held(const memlord *lord, memlord_device device,
-                                             const memlord_i_entry *e, uint32_t *slot) {
-    *slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
+static MEMLORD_I_HOT int memlord_i_slot_held(const memlord *lord, const memlord_i_thread *t,
+                                             memlord_device device, const memlord_i_entry *e,
+                                             uint32_t *slot) {
+    *slot = memlord_i_slot_guess(lord, t, device);
     return MEMLORD_I_LIKELY(e->word1 >> 49 == *slot + 256u) ||
            memlord_i_slot_is(lord, device, e, slot);
 }
@@ -16966,14 +17004,14 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_settle(memlord *lord, uin
     return memlord_i_end_here(lord, slot, storage, site, bytes, word2);
 }
 
-/* Counts a free, and ends it. site NULL: it is counted at none. */
+/* Counts a free on the cell of a device, and ends it. site NULL: it is counted at none. */
 static MEMLORD_I_HOT memlord_result memlord_i_closed(memlord *lord, memlord_i_thread *t,
-                                                     uint32_t slot, uint64_t storage,
-                                                     const memlord_site *site, uint64_t bytes,
-                                                     uint64_t word2) {
-    int64_t past = memlord_i_cell_closed_device(memlord_i_cell_own(t, slot), bytes);
+                                                     uint32_t slot, memlord_i_cell *cell,
+                                                     uint64_t storage, const memlord_site *site,
+                                                     uint64_t bytes, uint64_t word2) {
+    int64_t past = memlord_i_cell_closed_device(cell, bytes);
+    const memlord_i_known *here = NULL;
     uint32_t row = MEMLORD_I_SITE_ROW(word2);
-    memlord_i_cell *cell;
     if (row) {
         cell = memlord_i_cell_near(t, MEMLORD_I_SITE, row);
         past |= MEMLORD_I_LIKELY(cell != NULL) ? memlord_i_cell_closed(cell, bytes) : -1;
@@ -16986,18 +17024,18 @@ static MEMLORD_I_HOT memlord_result memlord_i_closed(memlord *lord, memlord_i_th
     }
     if (MEMLORD_I_UNLIKELY(past < 0))
         return memlord_i_end_settle(lord, slot, storage, site, bytes, word2);
-    word2 &= MEMLORD_I_TAG_BITS_OF_ROWS;
     if (site && (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES)) {
-        const memlord_i_known *here = memlord_i_known_find(t, site, slot);
+        here = memlord_i_known_find(t, site, slot);
         if (MEMLORD_I_UNLIKELY(!here))
             return memlord_i_end_here(lord, slot, storage, site, bytes, word2);
-        memlord_i_u64_own_add(&here->cell->frees, 1);
-        memlord_i_u64_own_add(&here->cell->here, bytes);
-        word2 |= here->rows;
+        cell = here->cell;
+        memlord_i_u64_own_add(&cell->frees, 1);
+        memlord_i_u64_own_add(&cell->here, bytes);
     }
     memlord_i_leave(t);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
-        return memlord_i_end_alert(lord, t, slot, storage, bytes, word2);
+        return memlord_i_end_alert(lord, t, slot, storage, bytes,
+                                   (word2 & MEMLORD_I_TAG_BITS_OF_ROWS) | (here ? here->rows : 0));
     return MEMLORD_OK;
 }
 
@@ -17008,16 +17046,18 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_on(memlord *lord, memlord
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_entry gone;
+    memlord_i_cell *cell;
     if (memlord_i_u32_load_acquire(&s->state) != t->id || !memlord_i_type_valid(device) ||
         !memlord_i_take_far(lord, s, memlord_i_hash(storage), (uint32_t)device.type, storage,
                             &gone))
         return memlord_i_end_again(lord, t, device, storage, how, site);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_cell_own(t, MEMLORD_I_SLOT(gone.word1)))) {
+    cell = memlord_i_cell_own(t, MEMLORD_I_SLOT(gone.word1));
+    if (MEMLORD_I_UNLIKELY(!cell)) {
         memlord_i_count_gone(lord, t, &gone);
         return memlord_i_end_here(lord, MEMLORD_I_SLOT(gone.word1), storage, site,
                                   MEMLORD_I_BYTES(gone.word1), gone.word2);
     }
-    return memlord_i_closed(lord, t, MEMLORD_I_SLOT(gone.word1), storage, site,
+    return memlord_i_closed(lord, t, MEMLORD_I_SLOT(gone.word1), cell, storage, site,
                             MEMLORD_I_BYTES(gone.word1), gone.word2);
 }
 
@@ -17030,15 +17070,16 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_dense(memlord *lord,
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_seat seat;
+    memlord_i_cell *cell;
     uint32_t slot;
     if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(s, storage, &seat)))
         return memlord_i_end_on(lord, device, storage, site, how);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_slot_is(lord, device, seat.entry, &slot) ||
-                           !memlord_i_cell_own(t, slot)))
+    if (MEMLORD_I_UNLIKELY(!memlord_i_slot_is(lord, device, seat.entry, &slot)) ||
+        MEMLORD_I_UNLIKELY(!(cell = memlord_i_cell_own(t, slot))))
         return memlord_i_end_again(lord, t, device, storage, how, site);
     memlord_i_seat_clear(&seat);
-    return memlord_i_closed(lord, t, slot, storage, site, MEMLORD_I_BYTES(seat.entry->word1),
-                            seat.entry->word2);
+    return memlord_i_closed(lord, t, slot, cell, storage, site,
+                            MEMLORD_I_BYTES(seat.entry->word1), seat.entry->word2);
 }
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, memlord_device device,
                                                              uint64_t storage,
@@ -17046,15 +17087,17 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, meml
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_seat seat;
+    memlord_i_cell *cell;
     uint32_t slot;
     if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(s, storage, &seat)))
         return memlord_i_end_on(lord, device, storage, site, how);
     if (MEMLORD_I_UNLIKELY(seat.entry->word2 << MEMLORD_I_BORN_BITS ||
-                           !memlord_i_slot_held(lord, device, seat.entry, &slot) ||
-                           !memlord_i_cell_own(t, slot)))
+                           !memlord_i_slot_held(lord, t, device, seat.entry, &slot)) ||
+        MEMLORD_I_UNLIKELY(!(cell = memlord_i_cell_own(t, slot))))
         return memlord_i_end_again(lord, t, device, storage, how, site);
     memlord_i_seat_clear(&seat);
-    return memlord_i_closed(lord, t, slot, storage, NULL, MEMLORD_I_BYTES(seat.entry->word1), 0);
+    return memlord_i_closed(lord, t, slot, cell, storage, NULL,
+                            MEMLORD_I_BYTES(seat.entry->word1), 0);
 }
 
 /* A free of a block that has rows, or in a thread that counts sites. As memlord_i_alloc_rows. */
@@ -17064,6 +17107,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlo
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_shard *s;
     memlord_i_entry *e;
+    memlord_i_cell *cell;
     uint32_t slot;
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special) & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS))
         return memlord_i_end_general(lord, device, storage, how, site);
@@ -17071,11 +17115,12 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlo
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
         return memlord_i_end_rows_dense(lord, device, storage, site, how);
     e = memlord_i_sparse_held(s, storage);
-    if (MEMLORD_I_UNLIKELY(e->key != storage || !memlord_i_slot_is(lord, device, e, &slot) ||
-                           !memlord_i_cell_own(t, slot)))
+    if (MEMLORD_I_UNLIKELY(e->key != storage || !memlord_i_slot_is(lord, device, e, &slot)) ||
+        MEMLORD_I_UNLIKELY(!(cell = memlord_i_cell_own(t, slot))))
         return memlord_i_end_again(lord, t, device, storage, how, site);
     memlord_i_sparse_clear(s, e);
-    return memlord_i_closed(lord, t, slot, storage, site, MEMLORD_I_BYTES(e->word1), e->word2);
+    return memlord_i_closed(lord, t, slot, cell, storage, site, MEMLORD_I_BYTES(e->word1),
+                            e->word2);
 }
 
 /* As memlord_i_begin; only that a handle is not looked for: it is not found where addresses are. */
@@ -17085,6 +17130,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_shard *s;
     memlord_i_entry *e;
+    memlord_i_cell *cell;
     uint32_t slot;
     if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation || !storage))
         return memlord_i_end_general(lord, device, storage, how, site);
@@ -17094,13 +17140,13 @@ static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device 
     if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
         return memlord_i_end_dense(lord, device, storage, site, how);
     e = memlord_i_sparse_held(s, storage);
-    if (MEMLORD_I_UNLIKELY(e->key != storage || !memlord_i_slot_is(lord, device, e, &slot) ||
-                           !memlord_i_cell_own(t, slot)))
+    if (MEMLORD_I_UNLIKELY(e->key != storage || !memlord_i_slot_is(lord, device, e, &slot)) ||
+        MEMLORD_I_UNLIKELY(!(cell = memlord_i_cell_own(t, slot))))
         return memlord_i_end_again(lord, t, device, storage, how, site);
     if (MEMLORD_I_UNLIKELY(e->word2 << MEMLORD_I_BORN_BITS))
         return memlord_i_end_rows(lord, device, storage, site, how);
     memlord_i_sparse_clear(s, e);
-    return memlord_i_closed(lord, t, slot, storage, NULL, MEMLORD_I_BYTES(e->word1), 0);
+    return memlord_i_closed(lord, t, slot, cell, storage, NULL, MEMLORD_I_BYTES(e->word1), 0);
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_call_retain(memlord *lord, memlord_device device,
@@ -18902,7 +18948,7 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
         t->recent[i].kept = kept;
         t->tags[t->tag_depth++] = t->tag;
         t->tag = kept;
-        memlord_i_tag_forget(t);
+        memlord_i_on_forget(t);
         memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 1);
     }
     memlord_i_thread_put(lord, t);
@@ -18918,7 +18964,7 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
     if (!t) return MEMLORD_OK;
     if (t->tag_depth) {
         t->tag = t->tags[--t->tag_depth];
-        memlord_i_tag_forget(t);
+        memlord_i_on_forget(t);
         if (!t->tag) memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 0);
         r = MEMLORD_OK;
     }
