@@ -4519,8 +4519,8 @@ static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thr
      mispredict; one call touches one place of the table, known from the key alone, so that
      the misses of neighbouring calls overlap.
    - A dense entry whose home bucket is full goes to a later one, and every bucket it passed
-     counts it in one of four nibbles, by two bits of the hash. A look-up stops at a bucket whose
-     nibble is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
+     counts it in one of eight counts, by three bits of the hash. A look-up stops at a bucket whose
+     count is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
    - A dense table grows (1, 2, 3, 4, 6, 8, 12 ... buckets) when 3/16 to 9/16 of its buckets have
      sent an entry away: not all shards at once, so that what one gives back the next can use. The
      memory is taken before the shard is stopped. Only this shard's users wait.
@@ -4551,7 +4551,7 @@ static MEMLORD_I_HOT int memlord_i_owns(const memlord_i_thread *t, uint32_t stat
     return (state & ~1u) == t->id;
 }
 
-/* header: bytes 0..4 tags, 0 empty; bits 40..55 the nibbles; bit 63 the lock */
+/* header: bytes 0..4 tags, 0 empty; bits 40..62 the counts; bit 63 the lock */
 typedef struct memlord_i_bucket {
     memlord_i_u64 header;
     memlord_i_entry at[MEMLORD_I_SLOTS];
@@ -4576,7 +4576,15 @@ typedef char memlord_i_check_line[sizeof(memlord_i_line) == 64 ? 1 : -1];
    is not hashed: equal handles of two types are rare, and sit side by side. */
 static MEMLORD_I_HOT uint64_t memlord_i_hash(uint64_t key) { return key * 0xff51afd7ed558ccdu; }
 #define MEMLORD_I_HASH_TAG(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
-#define MEMLORD_I_HASH_NIBBLE(h) (40 + ((unsigned)(h) >> 20 & 12))
+#define MEMLORD_I_HASH_COUNT(h) (40 + 3 * ((unsigned)(h) >> 20 & 7)) /* its lowest bit */
+/* How many entries with such a hash a bucket has sent away. */
+static MEMLORD_I_HOT unsigned memlord_i_sent(uint64_t header, unsigned count) {
+    return (unsigned)((header & ~MEMLORD_I_BUCKET_LOCK) >> count) & 7;
+}
+/* 1: it may send no more. The last count has a bit less, for the lock. */
+static int memlord_i_sent_all(uint64_t header, unsigned count) {
+    return memlord_i_sent(header, count) == (count == 61 ? 3 : 7);
+}
 
 /* Small keys are handles, spread finer; they never take the plain path, which therefore need
    not look. 4 MiB on 64 bits: a program that is not position independent begins there, and its
@@ -4780,8 +4788,8 @@ static int memlord_i_table_put_dense(memlord_i_table *table, const memlord_i_ent
             table->displaced += at != home;
             return 0;
         }
-        if (((header >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) == 15) return -1;
-        memlord_i_u64_store(&b->header, header + ((uint64_t)1 << MEMLORD_I_HASH_NIBBLE(hash)));
+        if (memlord_i_sent_all(header, MEMLORD_I_HASH_COUNT(hash))) return -1;
+        memlord_i_u64_store(&b->header, header + ((uint64_t)1 << MEMLORD_I_HASH_COUNT(hash)));
         if (++at == table->size) at = 0;
     }
     return -1;
@@ -5029,7 +5037,7 @@ static MEMLORD_I_HOT int memlord_i_put_dense(memlord_i_bucket *b, uint64_t heade
                                              uint64_t key, uint64_t word1, uint64_t word2) {
     uint64_t vacant = memlord_i_vacant(header);
     unsigned i;
-    if (MEMLORD_I_UNLIKELY(((header >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) |
+    if (MEMLORD_I_UNLIKELY(memlord_i_sent(header, MEMLORD_I_HASH_COUNT(hash)) |
                            memlord_i_match_first(header, MEMLORD_I_HASH_TAG(hash))) ||
         MEMLORD_I_UNLIKELY(!vacant)) {
         memlord_i_u64_store_release(&b->header, header);
@@ -5044,11 +5052,11 @@ static MEMLORD_I_HOT int memlord_i_put_dense(memlord_i_bucket *b, uint64_t heade
 }
 /* An entry away from its home has come (by 1) or gone (by -1): the buckets it passed count it. */
 static MEMLORD_I_HOT void memlord_i_far_count(memlord_i_shard *s, memlord_i_bucket *b,
-                                              const memlord_i_bucket *to, unsigned nibble, int by) {
+                                              const memlord_i_bucket *to, unsigned count, int by) {
     const memlord_i_bucket *end = memlord_i_buckets_end(s);
     if (b == to) return;
     for (; b != to; b = memlord_i_bucket_after(s, b, end))
-        memlord_i_u64_own_add(&b->header, (uint64_t)(int64_t)by << nibble);
+        memlord_i_u64_own_add(&b->header, (uint64_t)(int64_t)by << count);
     memlord_i_u32_own_add(&s->displaced, (uint32_t)by);
 }
 /* The same beyond the home bucket, for a table of one's own. 1: done; 2: done, and the table is
@@ -5057,7 +5065,7 @@ static MEMLORD_I_NOINLINE int memlord_i_put_far(memlord_i_shard *s, uint64_t has
                                                 uint64_t word1, uint64_t word2) {
     memlord_i_bucket *home = memlord_i_home(s, hash), *b = home, *room = NULL;
     const memlord_i_bucket *end = memlord_i_buckets_end(s);
-    const unsigned nibble = MEMLORD_I_HASH_NIBBLE(hash);
+    const unsigned count = MEMLORD_I_HASH_COUNT(hash);
     uint64_t header, match;
     unsigned k;
     for (k = 0; k < MEMLORD_I_PATH; k++) {
@@ -5066,13 +5074,13 @@ static MEMLORD_I_NOINLINE int memlord_i_put_far(memlord_i_shard *s, uint64_t has
         for (; match; match &= match - 1)
             if (b->at[memlord_i_first(match)].key == key) return 0;
         if (!room && memlord_i_vacant(header)) room = b;
-        if (!((header >> nibble) & 15) && room) break;
-        if (!room && ((header >> nibble) & 15) == 15) return 0;
+        if (room && !memlord_i_sent(header, count)) break;
+        if (!room && memlord_i_sent_all(header, count)) return 0;
         b = memlord_i_bucket_after(s, b, end);
         if (b == home) break;
     }
     if (!room) return 0;
-    memlord_i_far_count(s, home, room, nibble, 1);
+    memlord_i_far_count(s, home, room, count, 1);
     header = memlord_i_u64_load(&room->header);
     k = memlord_i_first(memlord_i_vacant(header));
     room->at[k].key = key;
@@ -5142,7 +5150,7 @@ static MEMLORD_I_NOINLINE int memlord_i_take_far(const memlord *lord, memlord_i_
                                                  memlord_i_entry *out) {
     memlord_i_bucket *home = memlord_i_home(s, hash), *b = home;
     const memlord_i_bucket *end = memlord_i_buckets_end(s);
-    const unsigned nibble = MEMLORD_I_HASH_NIBBLE(hash);
+    const unsigned count = MEMLORD_I_HASH_COUNT(hash);
     const memlord_i_entry *e;
     unsigned k, i = 0;
     for (k = 0;; k++, b = memlord_i_bucket_after(s, b, end)) {
@@ -5153,14 +5161,14 @@ static MEMLORD_I_NOINLINE int memlord_i_take_far(const memlord *lord, memlord_i_
             if (b->at[i].key == key) break;
         }
         if (match) break;
-        if (k + 1 == MEMLORD_I_PATH || !((header >> nibble) & 15)) return 0;
+        if (k + 1 == MEMLORD_I_PATH || !memlord_i_sent(header, count)) return 0;
     }
     e = &b->at[i];
     if (!memlord_i_plain_entry(lord, e, type)) return 0;
     out->word1 = e->word1;
     out->word2 = e->word2;
     memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) & ~((uint64_t)255 << (8 * i)));
-    memlord_i_far_count(s, home, b, nibble, -1);
+    memlord_i_far_count(s, home, b, count, -1);
     return 1;
 }
 /* Removes a key. As memlord_i_map_put; *out is what it was. */
@@ -5203,7 +5211,7 @@ static MEMLORD_I_HOT int memlord_i_seat_vacant(uint64_t key, memlord_i_seat *sea
     MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
     header = memlord_i_u64_load(&seat->bucket->header);
     vacant = memlord_i_vacant(header);
-    if (MEMLORD_I_UNLIKELY(((header >> MEMLORD_I_HASH_NIBBLE(hash)) & 15) |
+    if (MEMLORD_I_UNLIKELY(((header >> MEMLORD_I_HASH_COUNT(hash)) & 7) | /* not locked */
                            memlord_i_match_first(header, tag)) ||
         MEMLORD_I_UNLIKELY(!vacant))
         return 0;
@@ -5311,7 +5319,7 @@ static int memlord_i_spot_scan(const memlord *lord, memlord_i_spot *spot, uint32
             spot->bucket = k;
             spot->slot = memlord_i_first(memlord_i_vacant(header));
         }
-        if (!((header >> MEMLORD_I_HASH_NIBBLE(spot->hash)) & 15) && spot->room) return 0;
+        if (spot->room && !memlord_i_sent(header, MEMLORD_I_HASH_COUNT(spot->hash))) return 0;
         if (k + 1 == MEMLORD_I_PATH || k + 1 == s->size) return 0;
         if (++at == s->size) at = 0;
         b = (memlord_i_bucket *)(void *)s->table + at;
@@ -5324,8 +5332,8 @@ static int memlord_i_spot_scan(const memlord *lord, memlord_i_spot *spot, uint32
 static int memlord_i_spot_passable(const memlord_i_spot *spot) {
     unsigned k;
     for (k = 0; k < spot->bucket && !spot->sparse; k++)
-        if (((memlord_i_u64_load(&spot->window[k]->header) >> MEMLORD_I_HASH_NIBBLE(spot->hash)) &
-             15) == 15)
+        if (memlord_i_sent_all(memlord_i_u64_load(&spot->window[k]->header),
+                               MEMLORD_I_HASH_COUNT(spot->hash)))
             return 0;
     return spot->room;
 }
@@ -5398,7 +5406,7 @@ static void memlord_i_spot_displace(memlord_i_spot *spot, int by) {
     unsigned k;
     for (k = 0; k < spot->bucket; k++)
         memlord_i_u64_own_add(&spot->window[k]->header,
-                              (uint64_t)(int64_t)by << MEMLORD_I_HASH_NIBBLE(spot->hash));
+                              (uint64_t)(int64_t)by << MEMLORD_I_HASH_COUNT(spot->hash));
     if (!spot->bucket) return;
     if (spot->shared)
         (void)memlord_i_u32_add(displaced, (uint32_t)by);
