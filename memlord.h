@@ -1845,6 +1845,12 @@ MEMLORD_I_INLINE void memlord_i_scope_leave(memlord_i_guard *guard) {
 #elif defined(_MSC_VER)
 #include <intrin.h> /* the same; atomics */
 #endif
+#if (defined(__x86_64__) && defined(__SSE2__)) || (defined(_M_X64) && !defined(_M_ARM64EC))
+#include <emmintrin.h> /* the map's look-ups */
+#define MEMLORD_I_SSE2 1
+#else
+#define MEMLORD_I_SSE2 0
+#endif
 #if MEMLORD_I_WINDOWS
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN
@@ -4568,7 +4574,6 @@ typedef struct memlord_i_line {
 typedef char memlord_i_check_line[sizeof(memlord_i_line) == 64 ? 1 : -1];
 
 #define MEMLORD_I_ONES 0x0101010101u
-#define MEMLORD_I_TAG_BITS 0x7f7f7f7f7fu
 #define MEMLORD_I_BUCKET_LOCK ((uint64_t)1 << 63)
 
 /* The constant is of MurmurHash3's end: at no usual stride do many keys share a place, also where
@@ -4597,7 +4602,7 @@ static int memlord_i_sent_all(uint64_t header, unsigned count) {
 static MEMLORD_I_HOT memlord_i_shard *memlord_i_shard_of(memlord *lord, uint64_t key, int plain) {
     uint64_t region = key >> MEMLORD_I_REGION_BITS;
     if (!plain && !(key >> MEMLORD_I_HANDLE_BITS)) region = key >> 10;
-    return &lord->shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MEMLORD_I_SHARD_BITS)];
+    return &lord->shards[(uint32_t)region * 0x9e3779b1u >> (32 - MEMLORD_I_SHARD_BITS)];
 }
 static MEMLORD_I_HOT memlord_i_bucket *memlord_i_home(const memlord_i_shard *s, uint64_t hash) {
     return (memlord_i_bucket *)(void *)(s->table +
@@ -4613,32 +4618,44 @@ static memlord_i_line *memlord_i_line_after(char *table, uint32_t mask, memlord_
     return line == first + mask ? first : line + 1;
 }
 
-/* Which slots hold this tag: the high bit of their byte. Exact for every slot. */
+/* The lowest bit that is set; one is. */
+static MEMLORD_I_HOT unsigned memlord_i_lowest(uint64_t bits) {
+#if defined(__GNUC__)
+    return (unsigned)__builtin_ctzll(bits);
+#else
+    unsigned i = 0;
+    while (!(bits >> i & 1)) i++;
+    return i;
+#endif
+}
+
+/* Which slots hold this tag, and where that of the lowest begins. By vectors it is no fewer instructions, but
+   half the registers, and how many of those there are is how far a processor looks ahead. */
+#if MEMLORD_I_SSE2
 static MEMLORD_I_HOT uint64_t memlord_i_match(uint64_t header, uint64_t tag) {
-    uint64_t x = header ^ (tag * MEMLORD_I_ONES);
-    return ~(((x & MEMLORD_I_TAG_BITS) + MEMLORD_I_TAG_BITS) | x | MEMLORD_I_TAG_BITS) &
-           (MEMLORD_I_ONES << 7);
+    __m128i tags = _mm_cvtsi32_si128((int)tag);
+    tags = _mm_shufflelo_epi16(_mm_unpacklo_epi8(tags, tags), 0);
+    tags = _mm_cmpeq_epi8(tags, _mm_cvtsi64_si128((long long)header));
+    return (unsigned)_mm_movemask_epi8(tags) & ((1u << MEMLORD_I_SLOTS) - 1);
 }
-/* The shorter form: not 0 if and only if some slot matches, and the lowest is one. */
-static MEMLORD_I_HOT uint64_t memlord_i_match_first(uint64_t header, uint64_t tag) {
-    uint64_t x = header ^ (tag * MEMLORD_I_ONES);
-    return (x - MEMLORD_I_ONES) & ~x & (MEMLORD_I_ONES << 7);
+static MEMLORD_I_HOT unsigned memlord_i_match_bit(uint64_t match) {
+    return memlord_i_lowest(match) * 8;
 }
-/* Tags are odd. */
+#else
+static MEMLORD_I_HOT uint64_t memlord_i_match(uint64_t header, uint64_t tag) {
+    const uint64_t low = MEMLORD_I_ONES * 127;
+    uint64_t x = header ^ (tag * MEMLORD_I_ONES);
+    return ~(((x & low) + low) | x | low) & (MEMLORD_I_ONES << 7);
+}
+static MEMLORD_I_HOT unsigned memlord_i_match_bit(uint64_t match) {
+    return memlord_i_lowest(match) - 7;
+}
+#endif
+
+/* Which slots are vacant: the lowest bit of their tags. Those of entries are odd. */
 static MEMLORD_I_HOT uint64_t memlord_i_vacant(uint64_t header) {
     return ~header & MEMLORD_I_ONES;
 }
-/* The lowest bit of a match or of what is vacant, which are not 0. */
-static MEMLORD_I_HOT unsigned memlord_i_first_bit(uint64_t match) {
-#if defined(__GNUC__)
-    return (unsigned)__builtin_ctzll(match);
-#else
-    unsigned bit = 0;
-    while (!(match >> bit & 1)) bit++;
-    return bit;
-#endif
-}
-static unsigned memlord_i_first(uint64_t match) { return memlord_i_first_bit(match) / 8; }
 /* The entry of the slot whose tag begins at a bit: the eighth part of an entry further each. */
 static MEMLORD_I_HOT memlord_i_entry *memlord_i_entry_of(memlord_i_bucket *b, unsigned bit) {
     return (memlord_i_entry *)(void *)((char *)b->at + sizeof *b->at / 8 * (size_t)bit);
@@ -4782,7 +4799,7 @@ static int memlord_i_table_put_dense(memlord_i_table *table, const memlord_i_ent
         memlord_i_bucket *b = (memlord_i_bucket *)(void *)table->at + at;
         uint64_t header = memlord_i_u64_load(&b->header), vacant = memlord_i_vacant(header);
         if (vacant) {
-            unsigned i = memlord_i_first(vacant);
+            unsigned i = memlord_i_lowest(vacant) / 8;
             b->at[i] = *entry;
             memlord_i_u64_store(&b->header, header | MEMLORD_I_HASH_TAG(hash) << (8 * i));
             table->displaced += at != home;
@@ -5038,12 +5055,12 @@ static MEMLORD_I_HOT int memlord_i_put_dense(memlord_i_bucket *b, uint64_t heade
     uint64_t vacant = memlord_i_vacant(header);
     unsigned i;
     if (MEMLORD_I_UNLIKELY(memlord_i_sent(header, MEMLORD_I_HASH_COUNT(hash)) |
-                           memlord_i_match_first(header, MEMLORD_I_HASH_TAG(hash))) ||
+                           memlord_i_match(header, MEMLORD_I_HASH_TAG(hash))) ||
         MEMLORD_I_UNLIKELY(!vacant)) {
         memlord_i_u64_store_release(&b->header, header);
         return 0;
     }
-    i = memlord_i_first(vacant);
+    i = memlord_i_lowest(vacant) / 8;
     b->at[i].key = key;
     b->at[i].word1 = word1;
     b->at[i].word2 = word2;
@@ -5072,7 +5089,7 @@ static MEMLORD_I_NOINLINE int memlord_i_put_far(memlord_i_shard *s, uint64_t has
         header = memlord_i_u64_load(&b->header);
         match = memlord_i_match(header, MEMLORD_I_HASH_TAG(hash));
         for (; match; match &= match - 1)
-            if (b->at[memlord_i_first(match)].key == key) return 0;
+            if (b->at[memlord_i_match_bit(match) / 8].key == key) return 0;
         if (!room && memlord_i_vacant(header)) room = b;
         if (room && !memlord_i_sent(header, count)) break;
         if (!room && memlord_i_sent_all(header, count)) return 0;
@@ -5082,7 +5099,7 @@ static MEMLORD_I_NOINLINE int memlord_i_put_far(memlord_i_shard *s, uint64_t has
     if (!room) return 0;
     memlord_i_far_count(s, home, room, count, 1);
     header = memlord_i_u64_load(&room->header);
-    k = memlord_i_first(memlord_i_vacant(header));
+    k = memlord_i_lowest(memlord_i_vacant(header)) / 8;
     room->at[k].key = key;
     room->at[k].word1 = word1;
     room->at[k].word2 = word2;
@@ -5129,9 +5146,9 @@ static MEMLORD_I_HOT int memlord_i_take_sparse(const memlord *lord, memlord_i_sh
 static MEMLORD_I_HOT int memlord_i_take_dense(const memlord *lord, memlord_i_bucket *b,
                                               uint64_t header, uint64_t hash, uint32_t type,
                                               uint64_t key, memlord_i_entry *out) {
-    uint64_t match = memlord_i_match_first(header, MEMLORD_I_HASH_TAG(hash));
+    uint64_t match = memlord_i_match(header, MEMLORD_I_HASH_TAG(hash));
     if (MEMLORD_I_LIKELY(match != 0)) {
-        unsigned i = memlord_i_first(match);
+        unsigned i = memlord_i_match_bit(match) / 8;
         const memlord_i_entry *e = &b->at[i];
         if (MEMLORD_I_LIKELY(e->key == key && memlord_i_plain_entry(lord, e, type))) {
             out->word1 = e->word1;
@@ -5157,7 +5174,7 @@ static MEMLORD_I_NOINLINE int memlord_i_take_far(const memlord *lord, memlord_i_
         uint64_t header = memlord_i_u64_load(&b->header);
         uint64_t match = memlord_i_match(header, MEMLORD_I_HASH_TAG(hash));
         for (; match; match &= match - 1) {
-            i = memlord_i_first(match);
+            i = memlord_i_match_bit(match) / 8;
             if (b->at[i].key == key) break;
         }
         if (match) break;
@@ -5212,10 +5229,10 @@ static MEMLORD_I_HOT int memlord_i_seat_vacant(uint64_t key, memlord_i_seat *sea
     header = memlord_i_u64_load(&seat->bucket->header);
     vacant = memlord_i_vacant(header);
     if (MEMLORD_I_UNLIKELY(((header >> MEMLORD_I_HASH_COUNT(hash)) & 7) | /* not locked */
-                           memlord_i_match_first(header, tag)) ||
+                           memlord_i_match(header, tag)) ||
         MEMLORD_I_UNLIKELY(!vacant))
         return 0;
-    i = memlord_i_first_bit(vacant);
+    i = memlord_i_lowest(vacant);
     seat->entry = memlord_i_entry_of(seat->bucket, i);
     seat->header = header | tag << i;
     return 1;
@@ -5238,9 +5255,9 @@ static MEMLORD_I_HOT int memlord_i_seat_held(const memlord_i_shard *s, uint64_t 
     seat->bucket = memlord_i_home(s, hash);
     MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
     header = memlord_i_u64_load(&seat->bucket->header);
-    match = memlord_i_match_first(header, tag);
+    match = memlord_i_match(header, tag);
     if (MEMLORD_I_UNLIKELY(!match)) return 0;
-    i = memlord_i_first_bit(match) - 7;
+    i = memlord_i_match_bit(match);
     seat->entry = memlord_i_entry_of(seat->bucket, i);
     seat->header = header ^ tag << i;
     return seat->entry->key == key;
@@ -5307,17 +5324,17 @@ static int memlord_i_spot_scan(const memlord *lord, memlord_i_spot *spot, uint32
         header = memlord_i_u64_load(&b->header);
         match = memlord_i_match(header, MEMLORD_I_HASH_TAG(spot->hash));
         for (; match; match &= match - 1) {
-            memlord_i_entry *e = &b->at[memlord_i_first(match)];
+            memlord_i_entry *e = &b->at[memlord_i_match_bit(match) / 8];
             if (e->key != spot->key || lord->slot_type[MEMLORD_I_SLOT(e->word1)] != type) continue;
             spot->bucket = k;
-            spot->slot = memlord_i_first(match);
+            spot->slot = memlord_i_match_bit(match) / 8;
             spot->entry = e;
             return 0;
         }
         if (!spot->room && memlord_i_vacant(header)) {
             spot->room = 1;
             spot->bucket = k;
-            spot->slot = memlord_i_first(memlord_i_vacant(header));
+            spot->slot = memlord_i_lowest(memlord_i_vacant(header)) / 8;
         }
         if (spot->room && !memlord_i_sent(header, MEMLORD_I_HASH_COUNT(spot->hash))) return 0;
         if (k + 1 == MEMLORD_I_PATH || k + 1 == s->size) return 0;
@@ -6712,11 +6729,11 @@ static MEMLORD_I_HOT const memlord_i_known *memlord_i_known_find(const memlord_i
                                                                  const memlord_site *site,
                                                                  uint32_t slot) {
     const memlord_i_known *known = memlord_i_known_at(t, site, slot);
-    while (MEMLORD_I_UNLIKELY(known->site != site || known->slot != slot)) {
-        if (!known->site) return NULL;
-        known++;
-    }
-    return known;
+    if (MEMLORD_I_LIKELY(known->site == site && known->slot == slot)) return known;
+    memlord_i_compiler_barrier(); /* or the look above is made longer for the sake of the next */
+    for (; known->site; known++)
+        if (known->site == site && known->slot == slot) return known;
+    return NULL;
 }
 static void memlord_i_known_end(memlord *lord, memlord_i_thread *t) {
     if (t->known && t->known != t->known_first)
