@@ -3512,7 +3512,7 @@ typedef struct memlord_i_shard {
     memlord_i_u32 state;     /* NEW, SHARED, MOVING, or whose it is: see >>map */
     memlord_i_u32 displaced; /* dense: entries outside their home; sparse: entries to go */
     char *table;
-    uint32_t size;           /* dense: buckets 1, 2, 3, 4, 6, 8, 12 ...; sparse: lines, 2^n */
+    uint32_t size;           /* dense: buckets 1, 2, ... 5, 6, 8, 10, 12, 16 ...; sparse: lines, 2^n */
     uint32_t mask;           /* sparse: size - 1; dense: 0 */
     memlord_i_lock lock;     /* changes of state, and moves */
     uint32_t held_state;     /* what it was before it was stopped */
@@ -4253,6 +4253,12 @@ static void memlord_i_on_forget(memlord_i_thread *t) {
     memset(&t->on, 0, sizeof t->on);
     t->on.device = MEMLORD_I_NOWHERE;
 }
+/* The thread is in another tag, or in none. */
+static void memlord_i_on_tag(memlord_i_thread *t) {
+    t->on.of_tag = NULL;
+    t->on.rows = 0;
+    if (t->tag) memlord_i_on_forget(t);
+}
 /* Forgets what the thread was in the middle of. */
 static void memlord_i_thread_clear(memlord_i_thread *t) {
     memlord_i_burst_leave(t);
@@ -4527,7 +4533,7 @@ static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thr
    - A dense entry whose home bucket is full goes to a later one, and every bucket it passed
      counts it in one of eight counts, by three bits of the hash. A look-up stops at a bucket whose
      count is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
-   - A dense table grows (1, 2, 3, 4, 6, 8, 12 ... buckets) when 3/16 to 9/16 of its buckets have
+   - A dense table grows (1, 2, ... 5, 6, 8, 10, 12, 16 ... buckets) when 3/16 to 9/16 of its buckets have
      sent an entry away: not all shards at once, so that what one gives back the next can use. The
      memory is taken before the shard is stopped. Only this shard's users wait.
 
@@ -4576,10 +4582,17 @@ typedef char memlord_i_check_line[sizeof(memlord_i_line) == 64 ? 1 : -1];
 #define MEMLORD_I_ONES 0x0101010101u
 #define MEMLORD_I_BUCKET_LOCK ((uint64_t)1 << 63)
 
-/* The constant is of MurmurHash3's end: at no usual stride do many keys share a place, also where
-   few of the bits are looked at. The upper half is good, and what lies just below it. The type
-   is not hashed: equal handles of two types are rare, and sit side by side. */
-static MEMLORD_I_HOT uint64_t memlord_i_hash(uint64_t key) { return key * 0xff51afd7ed558ccdu; }
+/* Blocks of one size lie at equal distances, and a product keeps them so: at one distance in ten
+   many keys share few places. The shift undoes that. The two constants are of MurmurHash3's end,
+   and differ so that what meets in a sparse table does not in a dense one. */
+static MEMLORD_I_HOT uint64_t memlord_i_mix(uint64_t key, uint64_t constant) {
+    return (key ^ key >> 5) * constant;
+}
+/* The upper half is good, and what lies just below it. The type is not hashed: equal handles of
+   two types are rare, and sit side by side. */
+static MEMLORD_I_HOT uint64_t memlord_i_hash(uint64_t key) {
+    return memlord_i_mix(key, 0xc4ceb9fe1a85ec53u);
+}
 #define MEMLORD_I_HASH_TAG(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
 #define MEMLORD_I_HASH_COUNT(h) (40 + 3 * ((unsigned)(h) >> 20 & 7)) /* its lowest bit */
 /* How many entries with such a hash a bucket has sent away. */
@@ -4602,6 +4615,7 @@ static int memlord_i_sent_all(uint64_t header, unsigned count) {
 static MEMLORD_I_HOT memlord_i_shard *memlord_i_shard_of(memlord *lord, uint64_t key, int plain) {
     uint64_t region = key >> MEMLORD_I_REGION_BITS;
     if (!plain && !(key >> MEMLORD_I_HANDLE_BITS)) region = key >> 10;
+    /* 2^32 / the golden ratio; the bits above 2^53 make no difference in keys that exist */
     return &lord->shards[(uint32_t)region * 0x9e3779b1u >> (32 - MEMLORD_I_SHARD_BITS)];
 }
 static MEMLORD_I_HOT memlord_i_bucket *memlord_i_home(const memlord_i_shard *s, uint64_t hash) {
@@ -4609,7 +4623,7 @@ static MEMLORD_I_HOT memlord_i_bucket *memlord_i_home(const memlord_i_shard *s, 
                                         (((hash >> 32) * s->size) >> 32) * MEMLORD_I_BUCKET);
 }
 static MEMLORD_I_HOT memlord_i_line *memlord_i_line_at(char *table, uint32_t mask, uint64_t key) {
-    uint32_t i = (uint32_t)(memlord_i_hash(key) >> 52) & mask;
+    uint32_t i = (uint32_t)(memlord_i_mix(key, 0xff51afd7ed558ccdu) >> 52) & mask;
     return (memlord_i_line *)(void *)table + i;
 }
 /* The line after another; after the last comes the first. */
@@ -4629,8 +4643,9 @@ static MEMLORD_I_HOT unsigned memlord_i_lowest(uint64_t bits) {
 #endif
 }
 
-/* Which slots hold this tag, and where that of the lowest begins. By vectors it is no fewer instructions, but
-   half the registers, and how many of those there are is how far a processor looks ahead. */
+/* Which slots hold this tag, and where that of the lowest begins. With vectors it is as many
+   instructions, but half the registers; how many there are bounds how far a processor looks
+   ahead. */
 #if MEMLORD_I_SSE2
 static MEMLORD_I_HOT uint64_t memlord_i_match(uint64_t header, uint64_t tag) {
     __m128i tags = _mm_cvtsi32_si128((int)tag);
@@ -4750,8 +4765,9 @@ static void memlord_i_map_thaw(memlord *lord) {
 /* -- tables -- */
 
 static uint32_t memlord_i_buckets_next(uint32_t n) {
-    if (n < 2) return n + 1;
-    return n & (n - 1) ? n / 3 * 4 : n / 2 * 3;
+    uint32_t step = 1;
+    while (step * 8 <= n) step *= 2;
+    return n + (n == step * 6 ? 2 * step : step);
 }
 
 /* The kind of table a shard had when somebody looked: inside, or under its lock. */
@@ -5209,7 +5225,8 @@ static MEMLORD_I_NOINLINE int memlord_i_map_take(memlord *lord, memlord_i_thread
     return done;
 }
 
-/* -- the shortest way: the first bucket of a dense table of one's own. A look changes nothing -- */
+/* -- the shortest way: the first bucket of a dense table of one's own, where the thread is inside.
+      A look changes nothing, and fails if the table is another kind -- */
 
 typedef struct memlord_i_seat {
     memlord_i_bucket *bucket;
@@ -5218,8 +5235,8 @@ typedef struct memlord_i_seat {
 } memlord_i_seat;
 
 /* 1: a key that is not live may go there. */
-static MEMLORD_I_HOT int memlord_i_seat_vacant(uint64_t key, memlord_i_seat *seat) {
-    const memlord_i_thread *t = memlord_i_self.thread;
+static MEMLORD_I_HOT int memlord_i_seat_vacant(const memlord_i_thread *t, uint64_t key,
+                                               memlord_i_seat *seat) {
     const memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     uint64_t hash = memlord_i_hash(key), tag = MEMLORD_I_HASH_TAG(hash), header, vacant;
     unsigned i;
@@ -5246,9 +5263,9 @@ static MEMLORD_I_HOT void memlord_i_seat_take(const memlord_i_seat *seat, uint64
 }
 
 /* 1: the key is there. */
-static MEMLORD_I_HOT int memlord_i_seat_held(const memlord_i_shard *s, uint64_t key,
+static MEMLORD_I_HOT int memlord_i_seat_held(const memlord_i_thread *t, uint64_t key,
                                              memlord_i_seat *seat) {
-    const memlord_i_thread *t = memlord_i_self.thread;
+    const memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     uint64_t hash = memlord_i_hash(key), tag = MEMLORD_I_HASH_TAG(hash), header, match;
     unsigned i;
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id)) return 0;
@@ -5277,7 +5294,7 @@ static MEMLORD_I_NOINLINE int memlord_i_map_ref(memlord *lord, memlord_i_thread 
     int done;
     if (state == t->sparse_id)
         e = memlord_i_sparse_find(lord, s, key, type);
-    else if (state == t->id && memlord_i_seat_held(s, key, &seat))
+    else if (memlord_i_seat_held(t, key, &seat))
         e = seat.entry;
     refs = e ? MEMLORD_I_REFS(e->word1) : 0;
     done = e && !(e->word2 & 1) && lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type &&
@@ -6864,7 +6881,7 @@ static const memlord_i_tagged *memlord_i_tag_on(memlord *lord, memlord_i_thread 
     return tagged;
 }
 /* Has the thread remember that it allocates on a device. Not inside. */
-static MEMLORD_I_NOINLINE void memlord_i_on_come(memlord *lord, memlord_i_thread *t,
+static MEMLORD_I_NOINLINE void memlord_i_on_remember(memlord *lord, memlord_i_thread *t,
                                                  uint32_t slot) {
     const memlord_i_tagged *tagged = t->tag ? memlord_i_tag_on(lord, t, slot) : NULL;
     memlord_i_cell *cell = memlord_i_cell_own(t, slot);
@@ -16587,7 +16604,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     if (done == 2) r = memlord_i_open_crowded(lord, call.t, call.slot, storage, bytes);
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ALLOC, call.slot, storage, bytes, rows);
-    if (!call.t->on.slot && call.t != lord->orphan) memlord_i_on_come(lord, call.t, call.slot);
+    if (!call.t->on.slot && call.t != lord->orphan) memlord_i_on_remember(lord, call.t, call.slot);
     block.device = device;
     block.storage = storage;
     block.bytes = bytes;
@@ -16736,7 +16753,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_opened(memlord *lord, memlord_i_th
 
 /* Into a dense table of one's own, where the first place for the key will not do. Inside; the
    thread has the cells of its rows. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_on(memlord *lord, uint32_t slot,
+static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_far(memlord *lord, uint32_t slot,
                                                             uint64_t storage, uint64_t bytes,
                                                             uint64_t rows) {
     memlord_i_thread *t = memlord_i_self.thread;
@@ -16763,8 +16780,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, ui
                                                                uint64_t bytes) {
     memlord_i_thread *t;
     memlord_i_seat seat;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(storage, &seat)))
-        return memlord_i_alloc_on(lord, slot, storage, bytes, memlord_i_u64_load(&lord->born));
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(memlord_i_self.thread, storage, &seat)))
+        return memlord_i_alloc_far(lord, slot, storage, bytes, memlord_i_u64_load(&lord->born));
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot),
                         memlord_i_u64_load(&lord->born));
     t = memlord_i_self.thread;
@@ -16778,8 +16795,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lor
                                                                     uint64_t rows) {
     memlord_i_thread *t;
     memlord_i_seat seat;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(storage, &seat)))
-        return memlord_i_alloc_on(lord, slot, storage, bytes, rows);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(memlord_i_self.thread, storage, &seat)))
+        return memlord_i_alloc_far(lord, slot, storage, bytes, rows);
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
     t = memlord_i_self.thread;
     return memlord_i_opened(lord, t, slot, t->on.cell, storage, bytes, rows, of_site,
@@ -16796,7 +16813,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_elsewhere(memlord *lord
                                                                    const memlord_site *site) {
     memlord_i_thread *t = memlord_i_self.thread;
     uint32_t slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
-    if (slot) memlord_i_on_come(lord, t, slot);
+    if (slot) memlord_i_on_remember(lord, t, slot);
     if (!slot || t->on.slot != slot)
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
     return memlord_i_alloc_rows(lord, device, storage, bytes, site);
@@ -17065,7 +17082,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_closed(memlord *lord, memlord_i_th
 }
 
 /* From a dense table of one's own, where the first place for the key does not have it. Inside. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_on(memlord *lord, memlord_device device,
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_far(memlord *lord, memlord_device device,
                                                           uint64_t storage,
                                                           const memlord_site *site, int how) {
     memlord_i_thread *t = memlord_i_self.thread;
@@ -17093,12 +17110,11 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_dense(memlord *lord,
                                                                   const memlord_site *site,
                                                                   int how) {
     memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_seat seat;
     memlord_i_cell *cell;
     uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(s, storage, &seat)))
-        return memlord_i_end_on(lord, device, storage, site, how);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(t, storage, &seat)))
+        return memlord_i_end_far(lord, device, storage, site, how);
     if (MEMLORD_I_UNLIKELY(!memlord_i_slot_is(lord, device, seat.entry, &slot)) ||
         MEMLORD_I_UNLIKELY(!(cell = memlord_i_cell_own(t, slot))))
         return memlord_i_end_again(lord, t, device, storage, how, site);
@@ -17110,12 +17126,11 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, meml
                                                              uint64_t storage,
                                                              const memlord_site *site, int how) {
     memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_seat seat;
     memlord_i_cell *cell;
     uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(s, storage, &seat)))
-        return memlord_i_end_on(lord, device, storage, site, how);
+    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(t, storage, &seat)))
+        return memlord_i_end_far(lord, device, storage, site, how);
     if (MEMLORD_I_UNLIKELY(seat.entry->word2 << MEMLORD_I_BORN_BITS ||
                            !memlord_i_slot_held(lord, t, device, seat.entry, &slot)) ||
         MEMLORD_I_UNLIKELY(!(cell = memlord_i_cell_own(t, slot))))
@@ -18973,7 +18988,7 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
         t->recent[i].kept = kept;
         t->tags[t->tag_depth++] = t->tag;
         t->tag = kept;
-        memlord_i_on_forget(t);
+        memlord_i_on_tag(t);
         memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 1);
     }
     memlord_i_thread_put(lord, t);
@@ -18989,7 +19004,7 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
     if (!t) return MEMLORD_OK;
     if (t->tag_depth) {
         t->tag = t->tags[--t->tag_depth];
-        memlord_i_on_forget(t);
+        memlord_i_on_tag(t);
         if (!t->tag) memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 0);
         r = MEMLORD_OK;
     }

@@ -24,18 +24,30 @@ static uint64_t on_a_device(uint64_t i) { return 0x7e0000000000u + (i << 21); }
 static uint64_t as_a_handle(uint64_t i) { return i + 1; }
 static uint64_t at_the_top(uint64_t i) { return UINT64_MAX - 1 - i; }
 
-/* 32 of each 2 MiB that meet in one line of a sparse table, or on the way from there: the line is
-   the first bits of the key times that constant. */
-static uint64_t where_they_meet(uint64_t i) {
-    static uint64_t at[32];
-    uint64_t n = 0, offset = 16;
-    for (; !at[31] && n < 32; offset += 16)
-        if (offset * 0xff51afd7ed558ccdu >> 52 == 1234) at[n++] = offset;
-    return 0x7f6600000000u + (i / 32 << 21) + at[i % 32];
+/* So many of each 2 MiB have the same `bits` in the hash that goes by a constant. */
+enum { MEETING = 16 };
+static uint64_t meeting(uint64_t *at, uint64_t i, uint64_t constant, int from, int bits) {
+    uint64_t base = 0x7f6600000000u, key = base, n = 0;
+    while (!at[BLOCKS - 1]) {
+        if ((key ^ key >> 5) * constant >> from << (64 - bits) == 0) at[n++] = key;
+        key += 16;
+        if (n && n % MEETING == 0 && at[n - 1] >= base) key = base += (uint64_t)1 << 21;
+    }
+    return at[i];
+}
+/* They meet in one line of a sparse table, or on the way from there. */
+static uint64_t in_one_line(uint64_t i) {
+    static uint64_t at[BLOCKS];
+    return meeting(at, i, 0xff51afd7ed558ccdu, 52, 8);
+}
+/* They meet in one bucket of a dense one. */
+static uint64_t in_one_bucket(uint64_t i) {
+    static uint64_t at[BLOCKS];
+    return meeting(at, i, 0xc4ceb9fe1a85ec53u, 56, 8);
 }
 
-static const key_of kinds[] = {in_a_heap,   in_a_low_heap, on_a_device,
-                               as_a_handle, at_the_top,    where_they_meet};
+static const key_of kinds[] = {in_a_heap,   in_a_low_heap, on_a_device, as_a_handle,
+                               at_the_top,    in_one_line, in_one_bucket};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* -- a ledger and what should be in it -- */
@@ -271,6 +283,55 @@ static void a_block_is_of_the_tag_it_was_allocated_under(void **state) {
     assert_int_equal(kv.allocated, 11000);
     assert_int_equal(weights.blocks, 500);
     assert_int_equal(weights.allocated, 5000);
+}
+
+/* Of those that have a place in the table of devices, and of those that have none. */
+static void a_block_is_of_its_device_whichever_was_the_last(void **state) {
+    static const int index[] = {0, 1, 127, 128, 30000};
+    enum { DEVICES = sizeof index / sizeof *index, ROUNDS = 300, EACH = 3 };
+    memlord *lord = test_lord(state);
+    memlord_tag_stat tag;
+    uint64_t round, d, k, key;
+    for (round = 0; round < ROUNDS; round++) {
+        if (round % 3) assert_ok(memlord_tag_begin(lord, round % 3 == 1 ? "kv" : "weights"));
+        for (d = 0; d < DEVICES; d++)
+            for (k = 0; k < EACH; k++) {
+                key = in_a_heap((round * DEVICES + d) * EACH + k);
+                assert_ok(memlord_alloc(lord, cuda(index[d]), key, d + 1, &here));
+                if (k == 2) assert_ok(memlord_free(lord, cuda(index[d]), key, &here));
+            }
+        assert_int_equal(memlord_alloc(lord, memlord_device_make(-1, -1), 4096, 1, &here),
+                         MEMLORD_E_DEVICE);
+        if (round % 3) assert_ok(memlord_tag_end(lord));
+    }
+    for (d = 0; d < DEVICES; d++) {
+        memlord_stats s = stats_of(lord, cuda(index[d]));
+        assert_int_equal(s.live_blocks, 2 * ROUNDS);
+        assert_int_equal(s.allocated, 2 * ROUNDS * (d + 1));
+        assert_int_equal(s.frees, ROUNDS);
+        assert_ok(memlord_tag_get(lord, cuda(index[d]), "kv", &tag));
+        assert_int_equal(tag.blocks, 2 * ROUNDS / 3);
+        assert_int_equal(tag.allocated, 2 * ROUNDS / 3 * (d + 1));
+    }
+}
+
+/* As blocks of one size lie in a pool. The distances are ordinary, and those that a hash which only
+   multiplies liked least. */
+static void blocks_at_equal_distances_take_no_more_memory(void **state) {
+    static const uint64_t distance[] = {48, 4096, 5520, 9136, 65536, 77824, 2 << 20};
+    test_heap heap;
+    memlord_desc desc = test_desc(&heap, 0);
+    memlord *lord;
+    uint64_t d, i;
+    (void)state;
+    for (d = 0; d < sizeof distance / sizeof *distance; d++) {
+        memset(&heap, 0, sizeof heap);
+        assert_ok(memlord_create(&desc, &lord));
+        for (i = 0; i < BLOCKS; i++)
+            assert_ok(memlord_alloc(lord, cuda(0), 0x7f5500000000u + i * distance[d], 10, NULL));
+        assert_in_range(heap.bytes, 1, 80 * BLOCKS);
+        memlord_destroy(lord);
+    }
 }
 
 /* 20,000 bytes more, and at once fewer: nobody looks while they are most. */
@@ -531,6 +592,9 @@ int main(void) {
         TEST_SITES(a_block_without_a_site_is_no_sites),
         TEST(a_block_is_of_the_tag_it_was_allocated_under),
         TEST_SITES(a_block_is_of_the_tag_it_was_allocated_under),
+        TEST(a_block_is_of_its_device_whichever_was_the_last),
+        TEST_SITES(a_block_is_of_its_device_whichever_was_the_last),
+        cmocka_unit_test(blocks_at_equal_distances_take_no_more_memory),
         TEST_SITES(the_peak_of_a_site_is_its_own),
         TEST_SITES(the_peak_of_a_tag_is_its_own),
         TEST_SITES(what_a_thread_let_go_is_in_no_later_peak_of_its_site),
