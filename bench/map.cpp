@@ -107,7 +107,7 @@ private:
 
 /* -- one size: record, fill, play in turn -- */
 
-enum keys { HEAP, ALIGNED, HANDLES };
+enum keys { HEAP, ALIGNED, HANDLES, APART };
 
 struct plan {
     const char *title;
@@ -206,6 +206,7 @@ void contest::add_all(bool everything) {
 }
 
 static uint64_t synthetic(keys kind, size_t i) {
+    if (kind == APART) return 0x7f5500000000u + (uint64_t)i * 5520;
     return kind == ALIGNED ? (uint64_t)(i + 1) << 21 : i + 1;
 }
 
@@ -577,6 +578,7 @@ int main(int argc, char **argv) {
     weigh_all("heap addresses", HEAP, quick ? 200000 : 1000000, must);
     weigh_all("2 MiB-aligned keys", ALIGNED, quick ? 100000 : 300000, must);
     weigh_all("keys 1, 2, 3, ...", HANDLES, quick ? 100000 : 300000, must);
+    weigh_all("keys 5,520 bytes apart", APART, quick ? 100000 : 300000, must);
     read_all(must);
     return same ? 0 : 1;
 }

@@ -201,6 +201,8 @@ static double batch_recorded(uint64_t blocks) {
 }
 
 /* `full`: with what an entry can carry, a site and a tag. */
+/* full: with sites and a tag, as calls are in every figure that is demanded. Without them a pair is
+   little more than the time stamps of its two events. */
 static void measure_events(uint64_t blocks, int full, const char *name) {
     double off[MOST_ROUNDS], on[MOST_ROUNDS], ratio[MOST_ROUNDS];
     memlord_stats stats;
@@ -228,7 +230,7 @@ static void measure_events(uint64_t blocks, int full, const char *name) {
     qsort(ratio, (size_t)rounds, sizeof(double), by_value);
     (void)printf("%-36s %8.1f %8.1f %8.2f\n", name, off[rounds / 2], on[rounds / 2],
                  ratio[rounds / 2]);
-    must(name, 1.6, ratio[rounds / 2], " x");
+    if (full) must(name, 1.6, ratio[rounds / 2], " x");
     memlord_destroy(lord);
 }
 
@@ -284,10 +286,10 @@ int main(int argc, char **argv) {
     measure_scopes();
     measure_checkpoints();
     (void)printf("\nEvents%-30s %8s %8s %8s\n", "", "off", "on", "x");
-    measure_events(1000, 0, "events on, 1,000 live");
-    measure_events(1000, 1, "  with sites and a tag, 1,000 live");
-    measure_events(100000, 0, "events on, 100,000 live");
-    measure_events(100000, 1, "  with sites and a tag, 100,000 live");
+    measure_events(1000, 1, "events on, 1,000 live");
+    measure_events(1000, 0, "  no sites, no tag, 1,000 live");
+    measure_events(100000, 1, "events on, 100,000 live");
+    measure_events(100000, 0, "  no sites, no tag, 100,000 live");
     measure_reports(argc > 2 ? argv[2] : NULL);
     return musts && fclose(musts) != 0;
 }
