@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.3.4, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.3.5, C99 and C++11, SPDX-License-Identifier: MIT
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
     device (cpu, pinned, mapped, cuda:0, ...), who put them there, what the peak was
@@ -245,8 +245,8 @@
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 3
-#define MEMLORD_VERSION_PATCH 4
-#define MEMLORD_VERSION "0.3.4"
+#define MEMLORD_VERSION_PATCH 5
+#define MEMLORD_VERSION "0.3.5"
 
 #if defined(__GNUC__)
 #define MEMLORD_I_INLINE static inline __attribute__((unused))
@@ -16505,12 +16505,6 @@ static MEMLORD_I_HOT memlord_result memlord_i_admit(memlord *lord, memlord_devic
         return MEMLORD_E_INVALID;
     return memlord_i_slot_near(lord, device, slot);
 }
-/* A device's slot, if it has a place in slot_of or is where the thread allocated last; else 0. */
-static MEMLORD_I_HOT uint32_t memlord_i_slot_guess(const memlord *lord, const memlord_i_thread *t,
-                                                   memlord_device device) {
-    if (MEMLORD_I_LIKELY(t->on.device == memlord_i_device_word(device))) return t->on.slot;
-    return memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
-}
 static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
     return (unsigned)device.type < (unsigned)MEMLORD_I_TYPES && device.index >= MEMLORD_ANY;
 }
@@ -16604,7 +16598,6 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     if (done == 2) r = memlord_i_open_crowded(lord, call.t, call.slot, storage, bytes);
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ALLOC, call.slot, storage, bytes, rows);
-    if (!call.t->on.slot && call.t != lord->orphan) memlord_i_on_remember(lord, call.t, call.slot);
     block.device = device;
     block.storage = storage;
     block.bytes = bytes;
@@ -16885,7 +16878,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_begin(memlord *lord, memlord_devic
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special)))
         return memlord_i_alloc_rows(lord, device, storage, bytes, site);
-    slot = memlord_i_slot_guess(lord, t, device);
+    slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
     if (MEMLORD_I_UNLIKELY(!memlord_i_cell_own(t, slot)))
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
     s = memlord_i_shard_of(lord, storage, 1);
@@ -17027,10 +17020,9 @@ static MEMLORD_I_HOT int memlord_i_slot_is(const memlord *lord, memlord_device d
 }
 /* The same of a block that is known to have no side record. The device named is a guess that is
    compared, so that what is counted need not wait until the block has come from memory. */
-static MEMLORD_I_HOT int memlord_i_slot_held(const memlord *lord, const memlord_i_thread *t,
-                                             memlord_device device, const memlord_i_entry *e,
-                                             uint32_t *slot) {
-    *slot = memlord_i_slot_guess(lord, t, device);
+static MEMLORD_I_HOT int memlord_i_slot_held(const memlord *lord, memlord_device device,
+                                             const memlord_i_entry *e, uint32_t *slot) {
+    *slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
     return MEMLORD_I_LIKELY(e->word1 >> 49 == *slot + 256u) ||
            memlord_i_slot_is(lord, device, e, slot);
 }
@@ -17132,7 +17124,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, meml
     if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(t, storage, &seat)))
         return memlord_i_end_far(lord, device, storage, site, how);
     if (MEMLORD_I_UNLIKELY(seat.entry->word2 << MEMLORD_I_BORN_BITS ||
-                           !memlord_i_slot_held(lord, t, device, seat.entry, &slot)) ||
+                           !memlord_i_slot_held(lord, device, seat.entry, &slot)) ||
         MEMLORD_I_UNLIKELY(!(cell = memlord_i_cell_own(t, slot))))
         return memlord_i_end_again(lord, t, device, storage, how, site);
     memlord_i_seat_clear(&seat);
