@@ -3372,7 +3372,7 @@ typedef struct memlord_i_known {
     uint32_t slot;
 } memlord_i_known;
 #define MEMLORD_I_KNOWN_MIN 8    /* in the thread record, and ... */
-#define MEMLORD_I_KNOWN_MAX 4096 /* ... in memory of its own */
+#define MEMLORD_I_KNOWN_MAX 8192 /* ... in memory of its own */
 #define MEMLORD_I_KNOWN_PATH 8   /* places from where it should be to where it is, less 1 */
 
 /* A tag on a device as a thread remembers it. */
@@ -3403,6 +3403,7 @@ typedef struct memlord_i_thread {
     memlord_i_on on;
     memlord_i_known *known;   /* each where its site and slot lead to, or a little further on */
     uint32_t known_mask;      /* of where they lead to; the last place of all stays vacant */
+    uint32_t known_count;     /* at most 3/8 of that: or few would be where they are looked for */
     uint32_t tag_depth;
     memlord_i_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* cells of devices, by slot; 0: none */
     memlord_i_book books[MEMLORD_I_BOOKS];          /* cells of sites and tags */
@@ -6752,22 +6753,30 @@ static MEMLORD_I_HOT const memlord_i_known *memlord_i_known_find(const memlord_i
         if (known->site == site && known->slot == slot) return known;
     return NULL;
 }
+static size_t memlord_i_known_bytes(const memlord_i_thread *t) {
+    return (t->known_mask + 1 + MEMLORD_I_KNOWN_PATH) * sizeof *t->known;
+}
 static void memlord_i_known_end(memlord *lord, memlord_i_thread *t) {
     if (t->known && t->known != t->known_first)
-        memlord_i_free(lord, t->known,
-                       (t->known_mask + 1 + MEMLORD_I_KNOWN_PATH) * sizeof *t->known);
+        memlord_i_free(lord, t->known, memlord_i_known_bytes(t));
 }
-/* Lets a thread remember as many as twice what there are, up to a bound. Not inside. */
+/* Makes room for one more, by memory for all that there are, up to a bound, or by forgetting all.
+   Not inside. */
 static void memlord_i_known_room(memlord *lord, memlord_i_thread *t) {
     uint32_t n = t->known_mask + 1, rows = memlord_i_rows(lord, MEMLORD_I_SITE);
-    memlord_i_known *more;
-    while (n < MEMLORD_I_KNOWN_MAX && rows > n / 2) n *= 2;
-    if (n == t->known_mask + 1) return;
-    more = (memlord_i_known *)memlord_i_alloc(lord, (n + MEMLORD_I_KNOWN_PATH) * sizeof *more);
-    if (!more) return;
-    memlord_i_known_end(lord, t);
-    t->known = more;
-    t->known_mask = n - 1;
+    memlord_i_known *more = NULL;
+    if (t->known_count < n * 3 / 8) return;
+    while (n < MEMLORD_I_KNOWN_MAX && (rows > n * 3 / 8 || n == t->known_mask + 1)) n *= 2;
+    if (n > t->known_mask + 1)
+        more = (memlord_i_known *)memlord_i_alloc(lord, (n + MEMLORD_I_KNOWN_PATH) * sizeof *more);
+    if (more) {
+        memlord_i_known_end(lord, t);
+        t->known = more;
+        t->known_mask = n - 1;
+    } else {
+        memset(t->known, 0, memlord_i_known_bytes(t));
+    }
+    t->known_count = 0;
 }
 /* The row of a site, from the index; makes the thread's cell for it, and remembers both. */
 static MEMLORD_I_COLD uint32_t memlord_i_known_new(memlord *lord, memlord_i_thread *t,
@@ -6780,10 +6789,11 @@ static MEMLORD_I_COLD uint32_t memlord_i_known_new(memlord *lord, memlord_i_thre
     if (!cell || t == lord->orphan) return row;
     memlord_i_known_room(lord, t);
     known = memlord_i_known_at(t, site, slot);
-    /* The place before another is kept vacant, so that a look soon ends, however many there are. */
     for (k = 0; k < MEMLORD_I_KNOWN_PATH && known[k].site; k++) {}
-    if (k < MEMLORD_I_KNOWN_PATH && !known[k + 1].site)
-        known += k; /* else the first is forgotten */
+    if (k < MEMLORD_I_KNOWN_PATH) { /* else the first is forgotten */
+        known += k;
+        t->known_count++;
+    }
     known->site = site;
     known->slot = slot;
     known->cell = cell;
