@@ -3513,7 +3513,7 @@ typedef struct memlord_i_shard {
     memlord_i_u32 state;     /* NEW, SHARED, MOVING, or whose it is: see >>map */
     memlord_i_u32 displaced; /* dense: entries outside their home; sparse: entries to go */
     char *table;
-    uint32_t size;           /* dense: buckets 1, 2, ... 5, 6, 8, 10, 12, 16 ...; sparse: lines, 2^n */
+    uint32_t size;           /* dense: buckets; sparse: lines, 2^n */
     uint32_t mask;           /* sparse: size - 1; dense: 0 */
     memlord_i_lock lock;     /* changes of state, and moves */
     uint32_t held_state;     /* what it was before it was stopped */
@@ -4534,9 +4534,10 @@ static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thr
    - A dense entry whose home bucket is full goes to a later one, and every bucket it passed
      counts it in one of eight counts, by three bits of the hash. A look-up stops at a bucket whose
      count is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
-   - A dense table grows (1, 2, ... 5, 6, 8, 10, 12, 16 ... buckets) when 3/16 to 9/16 of its buckets have
-     sent an entry away: not all shards at once, so that what one gives back the next can use. The
-     memory is taken before the shard is stopped. Only this shard's users wait.
+   - A dense table grows when 3/16 to 9/16 of its buckets have sent an entry away, by a quarter to a
+     third, in a large ledger by a third to a half: not all shards at once, so that what one gives
+     back the next can use. The memory is taken before the shard is stopped. Only this shard's
+     users wait.
 
    Locks: shard, then bucket; the home is waited for, later buckets are only tried, and all let
    go when one is taken, so a ring of waiters cannot close. */
@@ -4552,6 +4553,7 @@ static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thr
 #define MEMLORD_I_SPARSE_BYTES (704u << 10)
 #define MEMLORD_I_SPARSE_TABLES 32 /* keys that scatter more gain nothing by it */
 #define MEMLORD_I_DENSE_SMALL (96u << 10) /* some 2,000 blocks, beside the sparse */
+#define MEMLORD_I_DENSE_LARGE (4u << 20)  /* so many shards that one's leap is lost among them */
 
 /* A state of 4 and more is the id of the owner, which is even, and 1 if the table is sparse. */
 enum {
@@ -4765,10 +4767,11 @@ static void memlord_i_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-static uint32_t memlord_i_buckets_next(uint32_t n) {
+/* 1, 2, ... 5, 6, 8, 10, 12, 16 ...: in three steps to twice as many; `wide`: in two. */
+static uint32_t memlord_i_buckets_next(uint32_t n, int wide) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
-    return n + (n == step * 6 ? 2 * step : step);
+    return n + (n == step * 6 || (wide && n == step * 4) ? 2 * step : step);
 }
 
 /* The kind of table a shard had when somebody looked: inside, or under its lock. */
@@ -4868,6 +4871,7 @@ static int memlord_i_table_take_in(const memlord_i_entry *entry, void *user) {
 static void memlord_i_table_plan(memlord *lord, const memlord_i_was *was, int sparse,
                                  unsigned try_no, memlord_i_table *next) {
     uint32_t lines = was->size ? was->size * 2 : MEMLORD_I_SPARSE_MIN, buckets, n;
+    const int wide = memlord_i_u64_load(&lord->dense_bytes) >= MEMLORD_I_DENSE_LARGE;
     memset(next, 0, sizeof *next);
     if (sparse && (was->mask || !was->size) && lines <= MEMLORD_I_SPARSE_MAX &&
         memlord_i_u64_load(&lord->dense_bytes) <= MEMLORD_I_DENSE_SMALL / 2 &&
@@ -4880,9 +4884,9 @@ static void memlord_i_table_plan(memlord *lord, const memlord_i_was *was, int sp
         return;
     }
     buckets = was->mask ? was->size / MEMLORD_I_SPARSE_LOAD * 2 / 7 : was->size; /* 7/10 full */
-    for (n = 1; was->mask && n < buckets; n = memlord_i_buckets_next(n)) {}
-    next->size = was->mask ? n : memlord_i_buckets_next(buckets);
-    while (try_no--) next->size = memlord_i_buckets_next(next->size);
+    for (n = 1; was->mask && n < buckets; n = memlord_i_buckets_next(n, 0)) {}
+    next->size = was->mask ? n : memlord_i_buckets_next(buckets, wide);
+    while (try_no--) next->size = memlord_i_buckets_next(next->size, wide);
 }
 
 enum { /* how to remake a shard */
