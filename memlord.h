@@ -3382,7 +3382,13 @@ typedef struct memlord_i_tagged {
     uint64_t rows;        /* the bits of word2 */
     uint32_t slot;        /* 0: look it up */
 } memlord_i_tagged;
-#define MEMLORD_I_TAGGED 8
+#define MEMLORD_I_TAGGED 64
+
+/* A tag as a thread began it lately. */
+typedef struct memlord_i_recent_tag {
+    const char *given, *kept; /* the host's pointer, our copy */
+} memlord_i_recent_tag;
+#define MEMLORD_I_RECENT_TAGS 32
 
 /* Where a thread allocated last: a device on which it has a cell, and one for its tag. */
 typedef struct memlord_i_on {
@@ -3426,9 +3432,7 @@ typedef struct memlord_i_thread {
     struct memlord_i_thread *sibling;  /* records of the same thread in other ledgers */
     struct memlord_i_thread **siblings; /* what points here */
     const char *tags[MEMLORD_I_TAG_DEPTH]; /* what to go back to */
-    struct {
-        const char *given, *kept;
-    } recent[8]; /* tags begun lately: the host's pointer, our copy */
+    memlord_i_recent_tag recent[MEMLORD_I_RECENT_TAGS];
     memlord_i_tagged tagged[MEMLORD_I_TAGGED]; /* tags on devices where it allocated lately */
     memlord_i_known known_first[MEMLORD_I_KNOWN_MIN + MEMLORD_I_KNOWN_PATH];
 } memlord_i_thread;
@@ -6876,6 +6880,11 @@ static uint32_t memlord_i_scope_of(memlord *lord, uint64_t word2) {
     return memlord_i_birth_at(lord, (uint32_t)(born & MEMLORD_I_MARK_MAX))->scope;
 }
 
+/* Where to remember what belongs to a string and a device; 2^32 / the golden ratio, negated. */
+static size_t memlord_i_string_place(const char *text, uint32_t slot) {
+    return (uint32_t)(((uintptr_t)text + slot * 64) * 0x61c88647u) >> 20;
+}
+
 /* The row and the cell of the thread's tag on a device; slot 0 without a cell. Not inside. */
 static MEMLORD_I_COLD void memlord_i_tagged_new(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                                 memlord_i_tagged *tagged) {
@@ -6886,13 +6895,23 @@ static MEMLORD_I_COLD void memlord_i_tagged_new(memlord *lord, memlord_i_thread 
     if (row) tagged->cell = memlord_i_cell_make(lord, t, MEMLORD_I_TAG, row, memlord_i_alloc);
     if (tagged->cell) tagged->slot = slot;
 }
+/* In one of two places, as is a tag that was begun lately: else few would do to push each other
+   out. */
 static const memlord_i_tagged *memlord_i_tag_on(memlord *lord, memlord_i_thread *t,
                                                 uint32_t slot) {
-    uintptr_t hash = ((uintptr_t)t->tag * 0x61c88647u >> 20) + slot;
-    memlord_i_tagged *tagged = &t->tagged[hash % MEMLORD_I_TAGGED];
-    if (tagged->tag != t->tag || tagged->slot != slot)
-        memlord_i_tagged_new(lord, t, slot, tagged);
+    size_t i = memlord_i_string_place(t->tag, slot) % MEMLORD_I_TAGGED;
+    memlord_i_tagged *tagged = &t->tagged[i], *other = &t->tagged[i ^ 1];
+    if (tagged->tag == t->tag && tagged->slot == slot) return tagged;
+    if (other->tag == t->tag && other->slot == slot) return other;
+    if (tagged->slot && !other->slot) tagged = other;
+    memlord_i_tagged_new(lord, t, slot, tagged);
     return tagged;
+}
+static memlord_i_recent_tag *memlord_i_recent_tag_at(memlord_i_thread *t, const char *given) {
+    size_t i = memlord_i_string_place(given, 0) % MEMLORD_I_RECENT_TAGS;
+    memlord_i_recent_tag *recent = &t->recent[i], *other = &t->recent[i ^ 1];
+    if (recent->given == given || (other->given != given && !recent->given)) return recent;
+    return other->given == given || !other->given ? other : recent;
 }
 /* Has the thread remember that it allocates on a device. Not inside. */
 static MEMLORD_I_NOINLINE void memlord_i_on_remember(memlord *lord, memlord_i_thread *t,
@@ -18977,21 +18996,22 @@ static MEMLORD_I_COLD void memlord_i_drop_tag(memlord *lord) {
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
     memlord_i_thread *t;
     const char *kept = NULL;
+    memlord_i_recent_tag *recent;
     memlord_result r = MEMLORD_OK;
-    size_t i = ((uintptr_t)tag >> 2) % 8;
     if (!lord) return MEMLORD_OK;
     if (!tag || !*tag) return MEMLORD_E_INVALID;
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->recent[i].given == tag && !strcmp(t->recent[i].kept, tag)) kept = t->recent[i].kept;
+    recent = memlord_i_recent_tag_at(t, tag);
+    if (recent->given == tag && !strcmp(recent->kept, tag)) kept = recent->kept;
     if (t == lord->orphan || t->tag_depth == MEMLORD_I_TAG_DEPTH)
         /* the record of those that have none has no stack either */
         r = t == lord->orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE;
     else if (!kept)
         r = memlord_i_name(lord, tag, &kept);
     if (r == MEMLORD_OK) {
-        t->recent[i].given = tag;
-        t->recent[i].kept = kept;
+        recent->given = tag;
+        recent->kept = kept;
         t->tags[t->tag_depth++] = t->tag;
         t->tag = kept;
         memlord_i_on_tag(t);
