@@ -3391,13 +3391,13 @@ typedef struct memlord_i_recent_tag {
 #define MEMLORD_I_RECENT_TAGS 32
 
 /* Where a thread allocated last: a device on which it has a cell, and one for its tag. */
-typedef struct memlord_i_on {
+typedef struct memlord_i_last {
     uint64_t device; /* memlord_i_device_word; MEMLORD_I_NOWHERE: the rest is 0 */
     memlord_i_cell *cell;
     memlord_i_cell *of_tag; /* NULL: in no tag */
     uint64_t rows;          /* the tag's bits of word2 */
     uint32_t slot;
-} memlord_i_on;
+} memlord_i_last;
 #define MEMLORD_I_NOWHERE UINT64_MAX
 
 /* A thread, in one ledger. */
@@ -3406,7 +3406,7 @@ typedef struct memlord_i_thread {
     uint32_t id, sparse_id; /* 4, 6, 8 ... and 1 more: the state of the shards it owns */
     memlord_i_u32 special; /* what keeps a call off the plain path */
     const char *tag;       /* the innermost, a kept name; NULL: none */
-    memlord_i_on on;
+    memlord_i_last last;
     memlord_i_known *known;   /* each where its site and slot lead to, or a little further on */
     uint32_t known_mask;      /* of where they lead to; the last place of all stays vacant */
     uint32_t known_count;     /* at most 3/8 of that: or few would be where they are looked for */
@@ -4254,22 +4254,22 @@ static void memlord_i_nest_close(memlord_i_thread *t);
 static void memlord_i_nest_forget(memlord_i_thread *t);
 #endif
 
-static void memlord_i_on_forget(memlord_i_thread *t) {
-    memset(&t->on, 0, sizeof t->on);
-    t->on.device = MEMLORD_I_NOWHERE;
+static void memlord_i_last_forget(memlord_i_thread *t) {
+    memset(&t->last, 0, sizeof t->last);
+    t->last.device = MEMLORD_I_NOWHERE;
 }
 /* The thread is in another tag, or in none. */
-static void memlord_i_on_tag(memlord_i_thread *t) {
-    t->on.of_tag = NULL;
-    t->on.rows = 0;
-    if (t->tag) memlord_i_on_forget(t);
+static void memlord_i_last_tag(memlord_i_thread *t) {
+    t->last.of_tag = NULL;
+    t->last.rows = 0;
+    if (t->tag) memlord_i_last_forget(t);
 }
 /* Forgets what the thread was in the middle of. */
 static void memlord_i_thread_clear(memlord_i_thread *t) {
     memlord_i_burst_leave(t);
     t->tag = NULL;
     t->tag_depth = 0;
-    memlord_i_on_forget(t);
+    memlord_i_last_forget(t);
     t->open_tickets = 0;
     t->retrying = 0;
     memlord_i_special(
@@ -4433,6 +4433,7 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
     if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
     t->generation = lord->generation;
     t->lord = lord;
+    memlord_i_last_forget(t);
     t->known = t->known_first;
     t->known_mask = MEMLORD_I_KNOWN_MIN - 1;
     if (memlord_i_threads(lord) > memlord_i_u32_load(&lord->crew)) /* before it counts anything */
@@ -4536,8 +4537,8 @@ static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thr
      mispredict; one call touches one place of the table, known from the key alone, so that
      the misses of neighbouring calls overlap.
    - A dense entry whose home bucket is full goes to a later one, and every bucket it passed
-     counts it in one of eight counts, by three bits of the hash. A look-up stops at a bucket whose
-     count is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
+     counts it in one of seven counts, by bits of the hash. A look-up stops at a bucket whose count
+     is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
    - A dense table grows when 3/16 to 9/16 of its buckets have sent an entry away, by a quarter to a
      third, in a large ledger by a third to a half: not all shards at once, so that what one gives
      back the next can use. The memory is taken before the shard is stopped. Only this shard's
@@ -4570,7 +4571,7 @@ static MEMLORD_I_HOT int memlord_i_owns(const memlord_i_thread *t, uint32_t stat
     return (state & ~1u) == t->id;
 }
 
-/* header: bytes 0..4 tags, 0 empty; bits 40..62 the counts; bit 63 the lock */
+/* header: bytes 0..4 tags, 0 empty; bits 40..60 the counts; bit 63 the lock */
 typedef struct memlord_i_bucket {
     memlord_i_u64 header;
     memlord_i_entry at[MEMLORD_I_SLOTS];
@@ -4601,15 +4602,13 @@ static MEMLORD_I_HOT uint64_t memlord_i_hash(uint64_t key) {
     return memlord_i_mix(key, 0xc4ceb9fe1a85ec53u);
 }
 #define MEMLORD_I_HASH_TAG(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
-#define MEMLORD_I_HASH_COUNT(h) (40 + 3 * ((unsigned)(h) >> 20 & 7)) /* its lowest bit */
-/* How many entries with such a hash a bucket has sent away. */
-static MEMLORD_I_HOT unsigned memlord_i_sent(uint64_t header, unsigned count) {
-    return (unsigned)((header & ~MEMLORD_I_BUCKET_LOCK) >> count) & 7;
+/* Where in a header it is counted how many entries with such a hash the bucket has sent away. */
+#define MEMLORD_I_HASH_SENT(h) (40 + 3 * (((unsigned)(h) >> 20 & 7) * 7 >> 3))
+#define MEMLORD_I_SENT_MAX 7
+static MEMLORD_I_HOT unsigned memlord_i_sent(uint64_t header, unsigned sent) {
+    return (unsigned)(header >> sent) & MEMLORD_I_SENT_MAX;
 }
-/* 1: it may send no more. The last count has a bit less, for the lock. */
-static int memlord_i_sent_all(uint64_t header, unsigned count) {
-    return memlord_i_sent(header, count) == (count == 61 ? 3 : 7);
-}
+typedef char memlord_i_check_sent[MEMLORD_I_SLOTS + MEMLORD_I_SENT_MAX >= MEMLORD_I_TYPES ? 1 : -1];
 
 /* Small keys are handles, spread finer; they never take the plain path, which therefore need
    not look. 4 MiB on 64 bits: a program that is not position independent begins there, and its
@@ -4622,8 +4621,7 @@ static int memlord_i_sent_all(uint64_t header, unsigned count) {
 static MEMLORD_I_HOT memlord_i_shard *memlord_i_shard_of(memlord *lord, uint64_t key, int plain) {
     uint64_t region = key >> MEMLORD_I_REGION_BITS;
     if (!plain && !(key >> MEMLORD_I_HANDLE_BITS)) region = key >> 10;
-    /* 2^32 / the golden ratio; the bits above 2^53 make no difference in keys that exist */
-    return &lord->shards[(uint32_t)region * 0x9e3779b1u >> (32 - MEMLORD_I_SHARD_BITS)];
+    return &lord->shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MEMLORD_I_SHARD_BITS)];
 }
 static MEMLORD_I_HOT memlord_i_bucket *memlord_i_home(const memlord_i_shard *s, uint64_t hash) {
     return (memlord_i_bucket *)(void *)(s->table +
@@ -4792,7 +4790,7 @@ static memlord_i_was memlord_i_shard_was(const memlord_i_shard *s) {
 /* What a table is, apart from the shard that has it. */
 typedef struct memlord_i_table {
     char *at;
-    uint32_t size, mask, displaced;
+    uint32_t size, mask, displaced, held;
 } memlord_i_table;
 
 static size_t memlord_i_table_bytes(uint32_t size, uint32_t mask) {
@@ -4827,10 +4825,11 @@ static int memlord_i_table_put_dense(memlord_i_table *table, const memlord_i_ent
             b->at[i] = *entry;
             memlord_i_u64_store(&b->header, header | MEMLORD_I_HASH_TAG(hash) << (8 * i));
             table->displaced += at != home;
+            table->held++;
             return 0;
         }
-        if (memlord_i_sent_all(header, MEMLORD_I_HASH_COUNT(hash))) return -1;
-        memlord_i_u64_store(&b->header, header + ((uint64_t)1 << MEMLORD_I_HASH_COUNT(hash)));
+        if (memlord_i_sent(header, MEMLORD_I_HASH_SENT(hash)) == MEMLORD_I_SENT_MAX) return -1;
+        memlord_i_u64_store(&b->header, header + ((uint64_t)1 << MEMLORD_I_HASH_SENT(hash)));
         if (++at == table->size) at = 0;
     }
     return -1;
@@ -4905,10 +4904,10 @@ static MEMLORD_I_COLD int memlord_i_shard_remake(memlord *lord, memlord_i_thread
                                                  memlord_i_shard *s, const memlord_i_was *was,
                                                  int how) {
     unsigned try_no;
-    for (try_no = 0; try_no < 12; try_no++) { /* more: keys were made to collide */
+    for (try_no = 0; try_no < 18; try_no++) { /* more: keys were made to collide */
         memlord_i_table next, old;
         uint32_t state;
-        int moved = 0, same;
+        int moved = 0, same, idle = 0;
         /* a shared table is dense, and so is all that those without a record make */
         memlord_i_table_plan(lord, was, how == MEMLORD_I_GROW && t != lord->orphan, try_no, &next);
         next.at = memlord_i_table_alloc(lord, next.size, next.mask);
@@ -4923,6 +4922,9 @@ static MEMLORD_I_COLD int memlord_i_shard_remake(memlord *lord, memlord_i_thread
             old.size = s->size;
             old.mask = s->mask;
             moved = !memlord_i_shard_each(s, memlord_i_table_take_in, &next);
+            /* keys that meet in so empty a table would meet in any */
+            idle = moved && !old.mask && next.held < old.size / 32;
+            if (idle) moved = 0;
         }
         if (moved) {
             s->table = next.at;
@@ -4938,6 +4940,7 @@ static MEMLORD_I_COLD int memlord_i_shard_remake(memlord *lord, memlord_i_thread
         memlord_i_lock_drop(&s->lock);
         memlord_i_table_free(lord, next.at, next.size, next.mask);
         if (moved || !same) return 0;
+        if (idle) return -1;
     }
     return -1;
 }
@@ -5079,7 +5082,7 @@ static MEMLORD_I_HOT int memlord_i_put_dense(memlord_i_bucket *b, uint64_t heade
                                              uint64_t key, uint64_t word1, uint64_t word2) {
     uint64_t vacant = memlord_i_vacant(header);
     unsigned i;
-    if (MEMLORD_I_UNLIKELY(memlord_i_sent(header, MEMLORD_I_HASH_COUNT(hash)) |
+    if (MEMLORD_I_UNLIKELY(memlord_i_sent(header, MEMLORD_I_HASH_SENT(hash)) |
                            memlord_i_match(header, MEMLORD_I_HASH_TAG(hash))) ||
         MEMLORD_I_UNLIKELY(!vacant)) {
         memlord_i_u64_store_release(&b->header, header);
@@ -5094,11 +5097,11 @@ static MEMLORD_I_HOT int memlord_i_put_dense(memlord_i_bucket *b, uint64_t heade
 }
 /* An entry away from its home has come (by 1) or gone (by -1): the buckets it passed count it. */
 static MEMLORD_I_HOT void memlord_i_far_count(memlord_i_shard *s, memlord_i_bucket *b,
-                                              const memlord_i_bucket *to, unsigned count, int by) {
+                                              const memlord_i_bucket *to, unsigned sent, int by) {
     const memlord_i_bucket *end = memlord_i_buckets_end(s);
     if (b == to) return;
     for (; b != to; b = memlord_i_bucket_after(s, b, end))
-        memlord_i_u64_own_add(&b->header, (uint64_t)(int64_t)by << count);
+        memlord_i_u64_own_add(&b->header, (uint64_t)(int64_t)by << sent);
     memlord_i_u32_own_add(&s->displaced, (uint32_t)by);
 }
 /* The same beyond the home bucket, for a table of one's own. 1: done; 2: done, and the table is
@@ -5107,7 +5110,7 @@ static MEMLORD_I_NOINLINE int memlord_i_put_far(memlord_i_shard *s, uint64_t has
                                                 uint64_t word1, uint64_t word2) {
     memlord_i_bucket *home = memlord_i_home(s, hash), *b = home, *room = NULL;
     const memlord_i_bucket *end = memlord_i_buckets_end(s);
-    const unsigned count = MEMLORD_I_HASH_COUNT(hash);
+    const unsigned sent = MEMLORD_I_HASH_SENT(hash);
     uint64_t header, match;
     unsigned k;
     for (k = 0; k < MEMLORD_I_PATH; k++) {
@@ -5116,13 +5119,13 @@ static MEMLORD_I_NOINLINE int memlord_i_put_far(memlord_i_shard *s, uint64_t has
         for (; match; match &= match - 1)
             if (b->at[memlord_i_match_bit(match) / 8].key == key) return 0;
         if (!room && memlord_i_vacant(header)) room = b;
-        if (room && !memlord_i_sent(header, count)) break;
-        if (!room && memlord_i_sent_all(header, count)) return 0;
+        if (room && !memlord_i_sent(header, sent)) break;
+        if (!room && memlord_i_sent(header, sent) == MEMLORD_I_SENT_MAX) return 0;
         b = memlord_i_bucket_after(s, b, end);
         if (b == home) break;
     }
     if (!room) return 0;
-    memlord_i_far_count(s, home, room, count, 1);
+    memlord_i_far_count(s, home, room, sent, 1);
     header = memlord_i_u64_load(&room->header);
     k = memlord_i_lowest(memlord_i_vacant(header)) / 8;
     room->at[k].key = key;
@@ -5192,7 +5195,7 @@ static MEMLORD_I_NOINLINE int memlord_i_take_far(const memlord *lord, memlord_i_
                                                  memlord_i_entry *out) {
     memlord_i_bucket *home = memlord_i_home(s, hash), *b = home;
     const memlord_i_bucket *end = memlord_i_buckets_end(s);
-    const unsigned count = MEMLORD_I_HASH_COUNT(hash);
+    const unsigned sent = MEMLORD_I_HASH_SENT(hash);
     const memlord_i_entry *e;
     unsigned k, i = 0;
     for (k = 0;; k++, b = memlord_i_bucket_after(s, b, end)) {
@@ -5203,14 +5206,14 @@ static MEMLORD_I_NOINLINE int memlord_i_take_far(const memlord *lord, memlord_i_
             if (b->at[i].key == key) break;
         }
         if (match) break;
-        if (k + 1 == MEMLORD_I_PATH || !memlord_i_sent(header, count)) return 0;
+        if (k + 1 == MEMLORD_I_PATH || !memlord_i_sent(header, sent)) return 0;
     }
     e = &b->at[i];
     if (!memlord_i_plain_entry(lord, e, type)) return 0;
     out->word1 = e->word1;
     out->word2 = e->word2;
     memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) & ~((uint64_t)255 << (8 * i)));
-    memlord_i_far_count(s, home, b, count, -1);
+    memlord_i_far_count(s, home, b, sent, -1);
     return 1;
 }
 /* Removes a key. As memlord_i_map_put; *out is what it was. */
@@ -5254,7 +5257,7 @@ static MEMLORD_I_HOT int memlord_i_seat_vacant(const memlord_i_thread *t, uint64
     MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
     header = memlord_i_u64_load(&seat->bucket->header);
     vacant = memlord_i_vacant(header);
-    if (MEMLORD_I_UNLIKELY(((header >> MEMLORD_I_HASH_COUNT(hash)) & 7) | /* not locked */
+    if (MEMLORD_I_UNLIKELY(memlord_i_sent(header, MEMLORD_I_HASH_SENT(hash)) |
                            memlord_i_match(header, tag)) ||
         MEMLORD_I_UNLIKELY(!vacant))
         return 0;
@@ -5362,7 +5365,7 @@ static int memlord_i_spot_scan(const memlord *lord, memlord_i_spot *spot, uint32
             spot->bucket = k;
             spot->slot = memlord_i_lowest(memlord_i_vacant(header)) / 8;
         }
-        if (spot->room && !memlord_i_sent(header, MEMLORD_I_HASH_COUNT(spot->hash))) return 0;
+        if (spot->room && !memlord_i_sent(header, MEMLORD_I_HASH_SENT(spot->hash))) return 0;
         if (k + 1 == MEMLORD_I_PATH || k + 1 == s->size) return 0;
         if (++at == s->size) at = 0;
         b = (memlord_i_bucket *)(void *)s->table + at;
@@ -5375,8 +5378,8 @@ static int memlord_i_spot_scan(const memlord *lord, memlord_i_spot *spot, uint32
 static int memlord_i_spot_passable(const memlord_i_spot *spot) {
     unsigned k;
     for (k = 0; k < spot->bucket && !spot->sparse; k++)
-        if (memlord_i_sent_all(memlord_i_u64_load(&spot->window[k]->header),
-                               MEMLORD_I_HASH_COUNT(spot->hash)))
+        if (memlord_i_sent(memlord_i_u64_load(&spot->window[k]->header),
+                           MEMLORD_I_HASH_SENT(spot->hash)) == MEMLORD_I_SENT_MAX)
             return 0;
     return spot->room;
 }
@@ -5449,7 +5452,7 @@ static void memlord_i_spot_displace(memlord_i_spot *spot, int by) {
     unsigned k;
     for (k = 0; k < spot->bucket; k++)
         memlord_i_u64_own_add(&spot->window[k]->header,
-                              (uint64_t)(int64_t)by << MEMLORD_I_HASH_COUNT(spot->hash));
+                              (uint64_t)(int64_t)by << MEMLORD_I_HASH_SENT(spot->hash));
     if (!spot->bucket) return;
     if (spot->shared)
         (void)memlord_i_u32_add(displaced, (uint32_t)by);
@@ -6914,18 +6917,18 @@ static memlord_i_recent_tag *memlord_i_recent_tag_at(memlord_i_thread *t, const 
     return other->given == given || !other->given ? other : recent;
 }
 /* Has the thread remember that it allocates on a device. Not inside. */
-static MEMLORD_I_NOINLINE void memlord_i_on_remember(memlord *lord, memlord_i_thread *t,
+static MEMLORD_I_NOINLINE void memlord_i_last_remember(memlord *lord, memlord_i_thread *t,
                                                  uint32_t slot) {
     const memlord_i_tagged *tagged = t->tag ? memlord_i_tag_on(lord, t, slot) : NULL;
     memlord_i_cell *cell = memlord_i_cell_own(t, slot);
-    memlord_i_on_forget(t);
+    memlord_i_last_forget(t);
     if (!cell || (tagged && !tagged->cell)) return;
-    t->on.device = memlord_i_device_word(memlord_i_device_at(lord, slot)->device);
-    t->on.cell = cell;
-    t->on.slot = slot;
+    t->last.device = memlord_i_device_word(memlord_i_device_at(lord, slot)->device);
+    t->last.cell = cell;
+    t->last.slot = slot;
     if (!tagged) return;
-    t->on.of_tag = tagged->cell;
-    t->on.rows = tagged->rows;
+    t->last.of_tag = tagged->cell;
+    t->last.rows = tagged->rows;
 }
 
 /* The word2 of an allocation by this thread, here; makes the thread's cells for its rows. Not
@@ -16698,7 +16701,8 @@ static MEMLORD_I_HOT int64_t memlord_i_cell_closed_device(memlord_i_cell *cell, 
                             memlord_i_u64_own(&cell->out));
 }
 
-/* A new high may be all that the cell wanted. What comes back is still negative if it is not. */
+/* A new high may be all that the cell wanted. What comes back is still negative if it is not; as in
+   memlord_i_cell_in, both being far below 2^63. */
 static MEMLORD_I_HOT int64_t memlord_i_cell_raised(const memlord *lord, memlord_i_cell *cell) {
     uint64_t level = memlord_i_u64_own(&cell->level);
     int64_t room = (int64_t)(lord->batch - (level - memlord_i_u64_own(&cell->base)));
@@ -16825,11 +16829,11 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lor
         return memlord_i_alloc_far(lord, slot, storage, bytes, rows);
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
     t = memlord_i_self.thread;
-    return memlord_i_opened(lord, t, slot, t->on.cell, storage, bytes, rows, of_site,
-                            t->on.of_tag);
+    return memlord_i_opened(lord, t, slot, t->last.cell, storage, bytes, rows, of_site,
+                            t->last.of_tag);
 }
 
-/* An alloc on another device than the one before: that is where the tag is now. */
+/* An alloc on another device than the one before, which is where the thread allocates now. */
 static memlord_result memlord_i_alloc_rows(memlord *lord, memlord_device device, uint64_t storage,
                                            uint64_t bytes, const memlord_site *site);
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_elsewhere(memlord *lord,
@@ -16838,9 +16842,10 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_elsewhere(memlord *lord
                                                                    uint64_t bytes,
                                                                    const memlord_site *site) {
     memlord_i_thread *t = memlord_i_self.thread;
-    uint32_t slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
-    if (slot) memlord_i_on_remember(lord, t, slot);
-    if (!slot || t->on.slot != slot)
+    uint32_t slot;
+    if (memlord_i_slot_near(lord, device, &slot) == MEMLORD_OK)
+        memlord_i_last_remember(lord, t, slot);
+    if (t->last.device != memlord_i_device_word(device))
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
     return memlord_i_alloc_rows(lord, device, storage, bytes, site);
 }
@@ -16852,21 +16857,21 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
                                                               const memlord_site *site) {
     memlord_i_thread *t = memlord_i_self.thread;
     const uint32_t special = memlord_i_u32_load(&t->special);
-    const uint32_t slot = t->on.slot;
+    const uint32_t slot = t->last.slot;
     uint64_t rows = memlord_i_u64_load(&lord->born);
     memlord_i_cell *of_site = NULL;
     memlord_i_shard *s;
     memlord_i_entry *e;
     if (MEMLORD_I_UNLIKELY(special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS))
         return memlord_i_alloc_general(lord, device, storage, bytes, site);
-    if (MEMLORD_I_UNLIKELY(t->on.device != memlord_i_device_word(device)))
+    if (MEMLORD_I_UNLIKELY(t->last.device != memlord_i_device_word(device)))
         return memlord_i_alloc_elsewhere(lord, device, storage, bytes, site);
     if (special & MEMLORD_I_SPECIAL_SCOPE) {
         if (MEMLORD_I_UNLIKELY(!t->born_in || t->born_of != rows))
             return memlord_i_alloc_general(lord, device, storage, bytes, site);
         rows = t->born_in;
     }
-    rows |= t->on.rows;
+    rows |= t->last.rows;
     if (site && (special & MEMLORD_I_SPECIAL_SITES)) {
         const memlord_i_known *known = memlord_i_known_find(t, site, slot);
         if (MEMLORD_I_UNLIKELY(!known))
@@ -16882,8 +16887,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, mem
     if (MEMLORD_I_UNLIKELY(
             memlord_i_sparse_take(s, e, storage, memlord_i_word1(bytes, slot), rows)))
         return memlord_i_alloc_crowded(lord, slot, storage, bytes, rows);
-    return memlord_i_opened(lord, t, slot, t->on.cell, storage, bytes, rows, of_site,
-                            t->on.of_tag);
+    return memlord_i_opened(lord, t, slot, t->last.cell, storage, bytes, rows, of_site,
+                            t->last.of_tag);
 }
 
 /* 1: neither a handle nor a refused key; nor one of the last, which wrap around. */
@@ -19014,7 +19019,7 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
         recent->kept = kept;
         t->tags[t->tag_depth++] = t->tag;
         t->tag = kept;
-        memlord_i_on_tag(t);
+        memlord_i_last_tag(t);
         memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 1);
     }
     memlord_i_thread_put(lord, t);
@@ -19030,7 +19035,7 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
     if (!t) return MEMLORD_OK;
     if (t->tag_depth) {
         t->tag = t->tags[--t->tag_depth];
-        memlord_i_on_tag(t);
+        memlord_i_last_tag(t);
         if (!t->tag) memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 0);
         r = MEMLORD_OK;
     }

@@ -285,6 +285,33 @@ static void a_block_is_of_the_tag_it_was_allocated_under(void **state) {
     assert_int_equal(weights.allocated, 5000);
 }
 
+/* Its record is new, and has allocated nowhere yet. */
+static void *begin_with_a_free(void *user) {
+    memlord *lord = (memlord *)user;
+    if (memlord_free(lord, memlord_device_cpu(), in_a_heap(0), NULL) != MEMLORD_E_UNKNOWN) return user;
+    return memlord_alloc(lord, memlord_device_cpu(), in_a_heap(1), 100, NULL) ? user : NULL;
+}
+static void *begin_with_a_view(void *user) {
+    memlord *lord = (memlord *)user;
+    if (memlord_scope_begin(lord, "first") || memlord_track(lord, cuda(1), in_a_heap(2), 1, NULL) ||
+        memlord_alloc(lord, memlord_device_cpu(), in_a_heap(3), 100, NULL))
+        return user;
+    return memlord_scope_end(lord) ? user : NULL;
+}
+static void a_thread_may_begin_with_any_call(void **state) {
+    void *(*const first[])(void *) = {begin_with_a_free, begin_with_a_view};
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    void *failed = lord;
+    size_t i;
+    for (i = 0; i < sizeof first / sizeof *first; i++) {
+        assert_int_equal(pthread_create(&thread, NULL, first[i], lord), 0);
+        assert_int_equal(pthread_join(thread, &failed), 0);
+        assert_null(failed);
+        assert_int_equal(memlord_allocated(lord, memlord_device_cpu()), 100 * (i + 1));
+    }
+}
+
 /* Of those that have a place in the table of devices, and of those that have none. */
 static void a_block_is_of_its_device_whichever_was_the_last(void **state) {
     static const int index[] = {0, 1, 127, 128, 30000};
@@ -332,6 +359,71 @@ static void blocks_at_equal_distances_take_no_more_memory(void **state) {
         assert_in_range(heap.bytes, 1, 80 * BLOCKS);
         memlord_destroy(lord);
     }
+}
+
+/* The key of a hash in dense tables: its shift and its product undone. */
+static uint64_t key_of_hash(uint64_t hash) {
+    uint64_t inverse = 1, key;
+    int i;
+    for (i = 0; i < 6; i++) inverse *= 2 - 0xc4ceb9fe1a85ec53u * inverse; /* Newton: 2^i bits */
+    hash *= inverse;
+    for (key = hash, i = 0; i < 13; i++) key = hash ^ key >> 5;
+    return key;
+}
+/* Of one shard, one bucket however many there are, and counted alike. */
+static uint64_t made_to_collide(uint64_t i) {
+    static uint64_t at[64], n, random = 1;
+    while (n <= i) {
+        uint64_t key = key_of_hash(0x1234567800000000u | test_random(&random) >> 44);
+        if (key >> 22 && (key >> 21) * 0x9e3779b97f4a7c15u >> 54 == 7) at[n++] = key;
+    }
+    return at[i];
+}
+static void keys_made_to_collide_are_refused_without_taking_all_memory(void **state) {
+    enum { MADE = 40 };
+    test_heap heap;
+    memlord_desc desc = test_desc(&heap, 0);
+    memlord *lord;
+    uint64_t i, live = 0;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    assert_ok(memlord_create(&desc, &lord));
+    for (i = 0; i < BLOCKS; i++) assert_ok(memlord_alloc(lord, cuda(0), in_a_heap(i), 1, NULL));
+    for (i = 0; i < MADE; i++) {
+        memlord_result r = memlord_alloc(lord, cuda(0), made_to_collide(i), 1, NULL);
+        assert_true(r == MEMLORD_OK || r == MEMLORD_E_NOMEM);
+        live += r == MEMLORD_OK;
+    }
+    assert_in_range(live, 12, MADE - 1);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), BLOCKS + live);
+    assert_in_range(heap.bytes, 1, 100 * BLOCKS);
+    for (i = 0; i < MADE; i++) (void)memlord_free(lord, cuda(0), made_to_collide(i), NULL);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), BLOCKS);
+    memlord_destroy(lord);
+}
+
+static void a_handle_may_be_live_on_every_type_of_device(void **state) {
+    enum { HANDLES = 3000 };
+    test_heap heap;
+    memlord_desc desc = test_desc(&heap, 0);
+    memlord_block_info info;
+    memlord *lord;
+    uint64_t i;
+    int type;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    assert_ok(memlord_create(&desc, &lord));
+    for (i = 1; i <= HANDLES; i++)
+        for (type = 0; type < (int)MEMLORD_DEVICE_TYPE_COUNT; type++)
+            assert_ok(memlord_alloc(lord, memlord_device_make(type, 0), i, i + 1, NULL));
+    for (i = 1; i <= HANDLES; i++)
+        for (type = 0; type < (int)MEMLORD_DEVICE_TYPE_COUNT; type++) {
+            assert_ok(memlord_block_find(lord, memlord_device_make(type, 0), i, &info));
+            assert_int_equal(info.bytes, i + 1);
+            assert_ok(memlord_free(lord, memlord_device_make(type, 0), i, NULL));
+        }
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    memlord_destroy(lord);
 }
 
 /* 20,000 bytes more, and at once fewer: nobody looks while they are most. */
@@ -592,9 +684,13 @@ int main(void) {
         TEST_SITES(a_block_without_a_site_is_no_sites),
         TEST(a_block_is_of_the_tag_it_was_allocated_under),
         TEST_SITES(a_block_is_of_the_tag_it_was_allocated_under),
+        TEST(a_thread_may_begin_with_any_call),
+        TEST_SITES(a_thread_may_begin_with_any_call),
         TEST(a_block_is_of_its_device_whichever_was_the_last),
         TEST_SITES(a_block_is_of_its_device_whichever_was_the_last),
         cmocka_unit_test(blocks_at_equal_distances_take_no_more_memory),
+        cmocka_unit_test(keys_made_to_collide_are_refused_without_taking_all_memory),
+        cmocka_unit_test(a_handle_may_be_live_on_every_type_of_device),
         TEST_SITES(the_peak_of_a_site_is_its_own),
         TEST_SITES(the_peak_of_a_tag_is_its_own),
         TEST_SITES(what_a_thread_let_go_is_in_no_later_peak_of_its_site),
