@@ -6918,7 +6918,7 @@ static memlord_i_recent_tag *memlord_i_recent_tag_at(memlord_i_thread *t, const 
 }
 /* Has the thread remember that it allocates on a device. Not inside. */
 static MEMLORD_I_NOINLINE void memlord_i_last_remember(memlord *lord, memlord_i_thread *t,
-                                                 uint32_t slot) {
+                                                       uint32_t slot) {
     const memlord_i_tagged *tagged = t->tag ? memlord_i_tag_on(lord, t, slot) : NULL;
     memlord_i_cell *cell = memlord_i_cell_own(t, slot);
     memlord_i_last_forget(t);
@@ -16784,8 +16784,8 @@ static MEMLORD_I_HOT memlord_result memlord_i_opened(memlord *lord, memlord_i_th
 /* Into a dense table of one's own, where the first place for the key will not do. Inside; the
    thread has the cells of its rows. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_far(memlord *lord, uint32_t slot,
-                                                            uint64_t storage, uint64_t bytes,
-                                                            uint64_t rows) {
+                                                             uint64_t storage, uint64_t bytes,
+                                                             uint64_t rows) {
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     uint32_t site = MEMLORD_I_SITE_ROW(rows), tag = MEMLORD_I_TAG_ROW(rows);
@@ -17113,8 +17113,8 @@ static MEMLORD_I_HOT memlord_result memlord_i_closed(memlord *lord, memlord_i_th
 
 /* From a dense table of one's own, where the first place for the key does not have it. Inside. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_far(memlord *lord, memlord_device device,
-                                                          uint64_t storage,
-                                                          const memlord_site *site, int how) {
+                                                           uint64_t storage,
+                                                           const memlord_site *site, int how) {
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_entry gone;
