@@ -4558,7 +4558,8 @@ static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thr
 #define MEMLORD_I_SPARSE_BYTES (704u << 10)
 #define MEMLORD_I_SPARSE_TABLES 32 /* keys that scatter more gain nothing by it */
 #define MEMLORD_I_DENSE_SMALL (96u << 10) /* some 2,000 blocks, beside the sparse */
-#define MEMLORD_I_DENSE_LARGE (4u << 20)  /* so many shards that one's leap is lost among them */
+#define MEMLORD_I_DENSE_LARGE (4u << 20)  /* one shard's leap is lost among the others, if ... */
+#define MEMLORD_I_WIDE_MIN 256            /* ... they are no thousand small ones that leap as one */
 
 /* A state of 4 and more is the id of the owner, which is even, and 1 if the table is sparse. */
 enum {
@@ -4874,7 +4875,8 @@ static int memlord_i_table_take_in(const memlord_i_entry *entry, void *user) {
 static void memlord_i_table_plan(memlord *lord, const memlord_i_was *was, int sparse,
                                  unsigned try_no, memlord_i_table *next) {
     uint32_t lines = was->size ? was->size * 2 : MEMLORD_I_SPARSE_MIN, buckets, n;
-    const int wide = memlord_i_u64_load(&lord->dense_bytes) >= MEMLORD_I_DENSE_LARGE;
+    const int wide = was->size >= MEMLORD_I_WIDE_MIN &&
+                     memlord_i_u64_load(&lord->dense_bytes) >= MEMLORD_I_DENSE_LARGE;
     memset(next, 0, sizeof *next);
     if (sparse && (was->mask || !was->size) && lines <= MEMLORD_I_SPARSE_MAX &&
         memlord_i_u64_load(&lord->dense_bytes) <= MEMLORD_I_DENSE_SMALL / 2 &&
