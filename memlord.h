@@ -5240,7 +5240,7 @@ static MEMLORD_I_NOINLINE int memlord_i_map_take(memlord *lord, memlord_i_thread
 }
 
 /* -- the shortest way: the first bucket of a dense table of one's own, where the thread is inside.
-      A look changes nothing, and fails if the table is another kind -- */
+      A look changes nothing -- */
 
 typedef struct memlord_i_seat {
     memlord_i_bucket *bucket;
@@ -5248,13 +5248,17 @@ typedef struct memlord_i_seat {
     uint64_t header; /* as it will be */
 } memlord_i_seat;
 
+/* 1: it is dense, and one's own. */
+static MEMLORD_I_HOT int memlord_i_inside_dense(const memlord_i_thread *t) {
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+    return memlord_i_u32_load_acquire(&s->state) == t->id;
+}
 /* 1: a key that is not live may go there. */
 static MEMLORD_I_HOT int memlord_i_seat_vacant(const memlord_i_thread *t, uint64_t key,
                                                memlord_i_seat *seat) {
     const memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     uint64_t hash = memlord_i_hash(key), tag = MEMLORD_I_HASH_TAG(hash), header, vacant;
     unsigned i;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id)) return 0;
     seat->bucket = memlord_i_home(s, hash);
     MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
     header = memlord_i_u64_load(&seat->bucket->header);
@@ -5282,7 +5286,6 @@ static MEMLORD_I_HOT int memlord_i_seat_held(const memlord_i_thread *t, uint64_t
     const memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     uint64_t hash = memlord_i_hash(key), tag = MEMLORD_I_HASH_TAG(hash), header, match;
     unsigned i;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load_acquire(&s->state) != t->id)) return 0;
     seat->bucket = memlord_i_home(s, hash);
     MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
     header = memlord_i_u64_load(&seat->bucket->header);
@@ -5308,7 +5311,7 @@ static MEMLORD_I_NOINLINE int memlord_i_map_ref(memlord *lord, memlord_i_thread 
     int done;
     if (state == t->sparse_id)
         e = memlord_i_sparse_find(lord, s, key, type);
-    else if (memlord_i_seat_held(t, key, &seat))
+    else if (state == t->id && memlord_i_seat_held(t, key, &seat))
         e = seat.entry;
     refs = e ? MEMLORD_I_REFS(e->word1) : 0;
     done = e && !(e->word2 & 1) && lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type &&
@@ -16791,9 +16794,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_far(memlord *lord, uint
     memlord_i_thread *t = memlord_i_self.thread;
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     uint32_t site = MEMLORD_I_SITE_ROW(rows), tag = MEMLORD_I_TAG_ROW(rows);
-    int done = 0;
-    if (MEMLORD_I_LIKELY(memlord_i_u32_load_acquire(&s->state) == t->id))
-        done = memlord_i_put_far(s, memlord_i_hash(storage), storage,
+    int done = memlord_i_put_far(s, memlord_i_hash(storage), storage,
                                  memlord_i_word1(bytes, slot), rows);
     if (MEMLORD_I_UNLIKELY(!done)) {
         memlord_i_leave(t);
@@ -16812,6 +16813,9 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, ui
                                                                uint64_t bytes) {
     memlord_i_thread *t;
     memlord_i_seat seat;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_inside_dense(memlord_i_self.thread)))
+        return memlord_i_alloc_near(lord, memlord_i_self.thread, slot, storage, bytes,
+                                    memlord_i_u64_load(&lord->born));
     if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(memlord_i_self.thread, storage, &seat)))
         return memlord_i_alloc_far(lord, slot, storage, bytes, memlord_i_u64_load(&lord->born));
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot),
@@ -16827,6 +16831,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lor
                                                                     uint64_t rows) {
     memlord_i_thread *t;
     memlord_i_seat seat;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_inside_dense(memlord_i_self.thread)))
+        return memlord_i_alloc_near(lord, memlord_i_self.thread, slot, storage, bytes, rows);
     if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(memlord_i_self.thread, storage, &seat)))
         return memlord_i_alloc_far(lord, slot, storage, bytes, rows);
     memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
@@ -17121,7 +17127,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_far(memlord *lord, memlor
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_entry gone;
     memlord_i_cell *cell;
-    if (memlord_i_u32_load_acquire(&s->state) != t->id || !memlord_i_type_valid(device) ||
+    if (!memlord_i_type_valid(device) ||
         !memlord_i_take_far(lord, s, memlord_i_hash(storage), (uint32_t)device.type, storage,
                             &gone))
         return memlord_i_end_again(lord, t, device, storage, how, site);
@@ -17145,6 +17151,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_dense(memlord *lord,
     memlord_i_seat seat;
     memlord_i_cell *cell;
     uint32_t slot;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_inside_dense(t)))
+        return memlord_i_end_again(lord, t, device, storage, how, site);
     if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(t, storage, &seat)))
         return memlord_i_end_far(lord, device, storage, site, how);
     if (MEMLORD_I_UNLIKELY(!memlord_i_slot_is(lord, device, seat.entry, &slot)) ||
@@ -17161,6 +17169,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, meml
     memlord_i_seat seat;
     memlord_i_cell *cell;
     uint32_t slot;
+    if (MEMLORD_I_UNLIKELY(!memlord_i_inside_dense(t)))
+        return memlord_i_end_again(lord, t, device, storage, how, site);
     if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(t, storage, &seat)))
         return memlord_i_end_far(lord, device, storage, site, how);
     if (MEMLORD_I_UNLIKELY(seat.entry->word2 << MEMLORD_I_BORN_BITS ||
