@@ -5248,7 +5248,7 @@ typedef struct memlord_i_seat {
     uint64_t header; /* as it will be */
 } memlord_i_seat;
 
-/* 1: it is dense, and one's own. */
+/* 1: the table of the shard the thread is in is dense, and its own. */
 static MEMLORD_I_HOT int memlord_i_inside_dense(const memlord_i_thread *t) {
     memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     return memlord_i_u32_load_acquire(&s->state) == t->id;
