@@ -200,9 +200,8 @@ static double batch_recorded(uint64_t blocks) {
     return batch_ns(pair_recorded, PAIRS);
 }
 
-/* `full`: with what an entry can carry, a site and a tag. */
-/* full: with sites and a tag, as calls are in every figure that is demanded. Without them a pair is
-   little more than the time stamps of its two events. */
+/* `full`: with sites and a tag, as calls are in every figure that is demanded. Without them a pair
+   is little more than the time stamps of its two events. */
 static void measure_events(uint64_t blocks, int full, const char *name) {
     double off[MOST_ROUNDS], on[MOST_ROUNDS], ratio[MOST_ROUNDS];
     memlord_stats stats;
