@@ -170,8 +170,8 @@ build/libmemlord_preload.so: examples/preload.c memlord.h | deps-demo
 
 # -- the rest --
 
-bench: deps-bench ## measures MemLord beside its peers; takes minutes
-	@sh bench/run.sh
+bench: deps-bench ## measures MemLord beside its peers, and beside that of BASE=revision; takes minutes
+	@BASE='$(BASE)' sh bench/run.sh
 
 # A machine with a GPU need have no more than a compiler, stb_ds.h and the toolkit. Without a GPU
 # the script's status is 77, which make prints; its own is then 2, as for all that fails.

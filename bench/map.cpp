@@ -1,84 +1,20 @@
 /* The map bench: MemLord beside the maps a host would otherwise use, in one process and turn
    about. README.md says what is measured and how to read it. */
-#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <numeric>
 
-#include "../memlord.h"
-#include "harness.h"
+#include "books.h"
 
-/* -- MemLord as a row -- */
+#if BENCH_BASE
+static const bool has_base = true;
+#else
+static const bool has_base = false;
+const revision base_revision = {};
+#endif
 
-enum { SITES = 1000, DEVICES = 100 };
-static memlord_site sites[SITES];
-
-struct setup {
-    uint32_t flags;
-    bool tagged;
-    size_t guarded = 0; /* blocks under a strategy whose threshold they do not reach */
-};
-
-class books : public keyed {
-public:
-    explicit books(setup s, const memlord_allocator *from = nullptr) : tagged_(s.tagged) {
-        memlord_desc desc = {};
-        desc.flags = s.flags;
-        if (from) desc.allocator = *from;
-        if (memlord_create(&desc, &lord_) != MEMLORD_OK) std::abort();
-        if (s.guarded) guard(s.guarded);
-    }
-    ~books() { memlord_destroy(lord_); }
-    books(const books &) = delete;
-    memlord *lord() const { return lord_; }
-    void enter() {
-        if (tagged_) (void)memlord_tag_begin(lord_, "bench");
-    }
-    void leave() {
-        if (tagged_) (void)memlord_tag_end(lord_);
-    }
-    void opens(const op &o, uint32_t, uint32_t device, uint32_t site) {
-        (void)memlord_alloc(lord_, on(device), o.opened, o.bytes, &sites[site]);
-    }
-    void closes(uint64_t key, uint32_t site) {
-        (void)memlord_free(lord_, on(0), key, &sites[site]);
-    }
-    verdict state() const {
-        memlord_stats s;
-        (void)memlord_stats_get(lord_, memlord_device_all(), &s);
-        return {true, s.allocated, s.allocs, s.frees,
-                s.implicit_frees + s.unknown_frees + s.freed_while_shared + s.dropped_allocs +
-                    s.gc_runs};
-    }
-
-private:
-    /* A capacity, a callback and a band that covers everything. Blocks are 736 bytes in the
-       mean, so its threshold leaves each of two threads a MiB and more, but not much more. */
-    void guard(size_t blocks) {
-        memlord_band band = {0, 101, MEMLORD_METRIC_ALLOCATED, blocks * 1024 + (2 << 20), 0,
-                             MEMLORD_COMBINE_MAX};
-        auto source = [](void *, memlord_device, memlord_capacity *out) {
-            out->total = uint64_t(80) << 30;
-            out->used = uint64_t(8) << 30;
-            return 0;
-        };
-        auto collect = [](void *, memlord *, const memlord_gc_event *) {
-            return memlord_gc_result{1, 0, 0};
-        };
-        if (memlord_capacity_source(lord_, MEMLORD_DEVICE_CUDA, source, nullptr) != MEMLORD_OK ||
-            memlord_strategy_set(lord_, &band, 1) != MEMLORD_OK ||
-            memlord_gc_callback(lord_, MEMLORD_DEVICE_CUDA, collect, nullptr) != MEMLORD_OK)
-            std::abort();
-    }
-    static memlord_device on(uint32_t i) {
-        return memlord_device_make(MEMLORD_DEVICE_CUDA, static_cast<int>(i));
-    }
-    memlord *lord_ = nullptr;
-    bool tagged_;
-};
-
-/* -- what section 5 of the contract demands -- */
+/* -- what the contract demands -- */
 
 class demands {
 public:
@@ -119,14 +55,24 @@ class contest {
 public:
     contest(crew &c, const plan &p) : crew_(c), plan_(p) {}
 
-    template <class Peer>
-    int add(const char *name, unsigned modes, mix m, typename row_of<Peer>::maker make) {
-        rows_.push_back(std::make_unique<row_of<Peer>>(name, m, make));
+    int add(std::unique_ptr<row> fresh, unsigned modes) {
+        rows_.push_back(std::move(fresh));
         modes_.push_back(crew_.size() > 1 ? modes : modes & 1u << ALONE);
+        bases_.push_back(-1);
         return static_cast<int>(rows_.size()) - 1;
     }
-    int add_lord(const char *name, unsigned modes, mix m, setup s) {
-        return add<books>(name, modes, m, [s](size_t) { return std::make_unique<books>(s); });
+    template <class Peer>
+    int add(const char *name, unsigned modes, mix m, typename row_of<Peer>::maker make) {
+        return add(std::make_unique<row_of<Peer>>(name, m, make), modes);
+    }
+    /* The row of the base is played right after the one it is compared with. */
+    int add_lord(const std::string &name, unsigned modes, mix m, setup s) {
+        int a = add(present_revision.play(name, m, s), modes);
+        if (has_base && !s.guarded) {
+            int b = add(base_revision.play(name + ", base", m, s), modes);
+            bases_[static_cast<size_t>(a)] = b;
+        }
+        return a;
     }
     template <class Peer> int add_peer(const char *name, unsigned modes) {
         return add<Peer>(name, modes, {1, 1}, [](size_t) { return std::make_unique<Peer>(); });
@@ -135,12 +81,11 @@ public:
     bool play();
     void print() const;
 
-    double pair_ns(int a, mode m) const;
     double against(int a, int b, mode m) const;
+    double against_base(int a, mode m) const;
     double scaling(int a) const;
 
-    int lord = -1, guarded = -1, full = -1, one = -1, devices = -1, sites = -1;
-    int boost = -1, glibc = -1;
+    int lord = -1, full = -1, boost = -1, glibc = -1;
 
 private:
     void record_all();
@@ -156,26 +101,30 @@ private:
     plan plan_;
     std::vector<std::unique_ptr<row>> rows_;
     std::vector<unsigned> modes_;
-    trace traces_[MODES]; /* the first thread's, the second's, that of the pair */
+    std::vector<int> bases_; /* of each row, the row of the base beside it */
+    trace traces_[MODES];    /* the first thread's, the second's, that of the pair */
     ring ring_;
     int empty_ = -1, empty_slots_ = -1;
 };
 
+/* sites, tagged, exact, guarded */
+static const setup with_sites = {true, false, false, false}, tagged = {false, true, false, false};
+static const setup exact = {false, false, true, false}, guarded = {false, false, false, true};
+static const setup sites_and_tag = {true, true, false, false};
+
 void contest::add_all(bool everything) {
     const unsigned all = 1u << ALONE | 1u << BOTH | 1u << ACROSS, own = 1u << ALONE | 1u << BOTH;
     const unsigned maps = plan_.kind == HEAP ? all : own;
-    lord = add_lord("memlord", maps, {1, 1}, {0, false});
+    lord = add_lord("memlord", maps, {1, 1}, {});
     if (everything) {
-        guarded = add<books>("memlord, a strategy", own, {1, 1}, [](size_t blocks) {
-            return std::make_unique<books>(setup{0, false, blocks});
-        });
-        devices = add_lord("memlord, 100 devices", own, {DEVICES, 1}, {0, false});
-        add_lord("memlord, a tag", own, {1, 1}, {0, true});
-        add_lord("memlord, exact", own, {1, 1}, {MEMLORD_FLAG_EXACT, false});
-        one = add_lord("memlord, sites: 1", own, {1, 1}, {MEMLORD_FLAG_SITES, false});
-        sites = add_lord("memlord, sites: 1,000", own, {1, SITES}, {MEMLORD_FLAG_SITES, false});
+        add_lord("memlord, a strategy", own, {1, 1}, guarded);
+        add_lord("memlord, 100 devices", own, {DEVICES, 1}, {});
+        add_lord("memlord, a tag", own, {1, 1}, tagged);
+        add_lord("memlord, exact", own, {1, 1}, exact);
+        add_lord("memlord, sites: 1", own, {1, 1}, with_sites);
+        add_lord("memlord, sites: 1,000", own, {1, SITES}, with_sites);
     }
-    full = add_lord("memlord, sites and a tag", own, {1, 1}, {MEMLORD_FLAG_SITES, true});
+    full = add_lord("memlord, sites and a tag", own, {1, 1}, sites_and_tag);
 #if PEER_BOOST
     boost = add_peer<boost_flat<std::allocator>>("mutex + boost flat map", maps);
 #endif
@@ -320,18 +269,16 @@ double contest::net(int a, mode m, size_t i) const {
     return a == empty_ || a == empty_slots_ ? ns : std::max(0.01, ns - median(rows_[loop]->ns[m]));
 }
 
-double contest::pair_ns(int a, mode m) const {
-    std::vector<double> v;
-    for (size_t i = 0; has(a, m) && i < rows_[a]->ns[m].size(); i++) v.push_back(net(a, m, i));
-    return v.empty() ? -1 : median(v);
-}
-
 /* Each round gives a ratio of neighbours in time; the median of those is what is said. */
 double contest::against(int a, int b, mode m) const {
     std::vector<double> v;
     if (!has(a, m) || !has(b, m)) return -1;
     for (size_t i = 0; i < rows_[a]->ns[m].size(); i++) v.push_back(net(a, m, i) / net(b, m, i));
     return median(v);
+}
+
+double contest::against_base(int a, mode m) const {
+    return a < 0 ? -1 : against(a, bases_[static_cast<size_t>(a)], m);
 }
 
 double contest::scaling(int a) const {
@@ -352,8 +299,8 @@ void contest::print(mode m) const {
     static const char *const titles[] = {"one thread", "two threads, each its own blocks",
                                          "two threads, one frees what the other allocated"};
     std::printf("\n%s, %s: ns per alloc+free pair\n", plan_.title, titles[m]);
-    std::printf("%-30s %8s %8s %8s %8s %8s%s\n", "", "median", "min", "max", "x boost", "x glibc",
-                m == BOTH ? "  x of one thread's throughput" : "");
+    std::printf("%-30s %8s %8s %8s %8s %8s%s%s\n", "", "median", "min", "max", "x boost", "x glibc",
+                has_base ? "   x base" : "", m == BOTH ? "  x of one thread's throughput" : "");
     for (size_t i = 0; i < rows_.size(); i++) {
         int a = static_cast<int>(i);
         if (!has(a, m)) continue;
@@ -361,11 +308,13 @@ void contest::print(mode m) const {
         for (size_t k = 0; k < rows_[i]->ns[m].size(); k++) v.push_back(net(a, m, k));
         std::sort(v.begin(), v.end());
         bool loop = a == empty_ || a == empty_slots_;
-        std::printf("%-30s %8s %8s %8s %8s %8s%s%s\n", rows_[i]->name.c_str(),
-                    cell(median(v)).c_str(), cell(v.front()).c_str(), cell(v.back()).c_str(),
+        std::printf("%-30s %8s %8s %8s %8s %8s", rows_[i]->name.c_str(), cell(median(v)).c_str(),
+                    cell(v.front()).c_str(), cell(v.back()).c_str(),
                     cell(loop ? -1 : against(a, boost, m)).c_str(),
-                    cell(loop ? -1 : against(a, glibc, m)).c_str(), m == BOTH ? "  " : "",
-                    m == BOTH && !loop ? cell(scaling(a)).c_str() : "");
+                    cell(loop ? -1 : against(a, glibc, m)).c_str());
+        if (has_base) std::printf(" %8s", cell(against_base(a, m)).c_str());
+        if (m == BOTH) std::printf("  %s", loop ? "" : cell(scaling(a)).c_str());
+        std::printf("\n");
     }
 }
 
@@ -378,30 +327,6 @@ void contest::print() const {
 
 /* -- bytes per block -- */
 
-struct weight {
-    double worst, full, shrunk;
-    size_t worst_at;
-};
-
-/* Looks after every single insert, so just after every growth too. */
-template <class Peer> static weight weigh(Peer &p, size_t base, const std::vector<op> &blocks) {
-    weight w = {0, 0, 0, 0};
-    size_t n = 0, left = blocks.size();
-    for (const op &o : blocks) {
-        p.opens(o, 0, 0, 0);
-        if (++n < 10000) continue;
-        double each = double(counted_bytes - base) / double(n);
-        if (each > w.worst) {
-            w.worst = each;
-            w.worst_at = n;
-        }
-    }
-    w.full = double(counted_bytes - base) / double(n);
-    for (; left > n / 10; left--) p.closes(blocks[left - 1].opened, 0);
-    w.shrunk = double(counted_bytes - base) / double(left);
-    return w;
-}
-
 static void print_weight(const char *name, const weight &w) {
     std::printf("%-30s %8.1f at %-9zu %8.1f %16.1f\n", name, w.worst, w.worst_at, w.full, w.shrunk);
 }
@@ -412,19 +337,10 @@ template <class Peer> static void weigh_peer(const char *name, const std::vector
     print_weight(name, weigh(p, base, blocks));
 }
 
-static weight weigh_lord(const char *name, setup s, const std::vector<op> &blocks) {
-    memlord_allocator from = {[](void *, size_t size) { return counted_get(size); },
-                              [](void *, void *p, size_t) { counted_put(p); }, nullptr};
-    size_t base = counted_bytes;
-    weight w;
-    {
-        books b(s, &from);
-        b.enter();
-        w = weigh(b, base, blocks);
-        b.leave();
-    }
-    if (counted_bytes != base) std::printf("memlord kept %zu bytes\n", counted_bytes - base);
-    print_weight(name, w);
+static weight weigh_lord(const std::string &name, setup s, const std::vector<op> &blocks) {
+    weight w = present_revision.weigh(s, blocks);
+    print_weight(name.c_str(), w);
+    if (has_base) print_weight((name + ", base").c_str(), base_revision.weigh(s, blocks));
     return w;
 }
 
@@ -439,9 +355,9 @@ static void weigh_all(const char *title, keys kind, size_t n, demands &must) {
     std::vector<op> blocks = blocks_of(kind, n);
     std::printf("\n%s: bytes per live block, over 10,000 blocks\n", title);
     std::printf("%-30s %8s %21s %16s\n", "", "worst", "at the last", "after 9/10 freed");
-    weight w = weigh_lord("memlord", {0, false}, blocks);
+    weight w = weigh_lord("memlord", {}, blocks);
     must.at_most(std::string("bytes per live block, ") + title, 64, w.worst, " B");
-    weigh_lord("memlord, sites and a tag", {MEMLORD_FLAG_SITES, true}, blocks);
+    weigh_lord("memlord, sites and a tag", sites_and_tag, blocks);
 #if PEER_BOOST
     weigh_peer<boost_flat<counted>>("boost flat map", blocks);
 #endif
@@ -461,42 +377,18 @@ static void weigh_all(const char *title, keys kind, size_t n, demands &must) {
 
 /* -- readers -- */
 
-/* A reading of `allocated` while so many threads have an account of their own. */
-static double read_ns(memlord *lord, int threads) {
-    memlord_device device = memlord_device_cuda(0);
-    std::atomic<int> in{0}, out{0};
-    std::vector<std::thread> crowd;
-    for (int i = 0; i < threads; i++)
-        crowd.emplace_back([&, i] {
-            (void)memlord_alloc(lord, device, static_cast<uint64_t>(i + 1) << 12, 64, nullptr);
-            in++;
-            while (!out) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        });
-    while (in < threads) std::this_thread::yield();
-    std::vector<double> rounds;
-    const int calls = 100000;
-    uint64_t sum = 0;
-    for (int r = 0; r < 9; r++) {
-        double from = now_ns();
-        for (int i = 0; i < calls; i++) sum += memlord_allocated(lord, device);
-        rounds.push_back((now_ns() - from) / calls);
-    }
-    out = 1;
-    for (std::thread &t : crowd) t.join();
-    if (sum != 9ull * calls * 64 * static_cast<uint64_t>(threads)) std::abort();
-    return median(rounds);
-}
-
 static void read_all(demands &must) {
     double first = 0, last = 0;
-    std::printf("\nmemlord_allocated of one device\n%-30s %8s\n", "", "ns");
+    std::printf("\nmemlord_allocated of one device\n%-30s %8s%s\n", "", "ns",
+                has_base ? "     base" : "");
     for (int threads : {1, 2, 8}) {
-        books b({0, false});
-        last = read_ns(b.lord(), threads);
+        last = present_revision.read_ns(threads);
         if (threads == 1) first = last;
-        std::printf("%-30s %8.1f\n",
+        std::printf("%-30s %8.1f",
                     (std::to_string(threads) + (threads > 1 ? " threads" : " thread")).c_str(),
                     last);
+        if (has_base) std::printf(" %8.1f", base_revision.read_ns(threads));
+        std::printf("\n");
     }
     must.at_most("memlord_allocated, 8 threads", 8, last / 8, " ns a thread");
     must.at_most("  each thread more", 8, std::max(0.0, last - first) / 7, " ns");
@@ -504,32 +396,40 @@ static void read_all(demands &must) {
 
 /* -- the bench -- */
 
-static void check(const contest &c, const plan &p, demands &must) {
-    std::string at = std::string(", ") + p.title;
-    double alone = p.live <= 1000 ? 0.5 : p.live <= 100000 ? 0.8 : 1.0;
-    must.at_most("pair, 1 thread" + at, alone, c.against(c.lord, c.boost, ALONE), " x boost");
-    must.at_most("  with sites and a tag" + at, alone, c.against(c.full, c.boost, ALONE),
-                 " x boost");
-    if (p.live <= 1000) {
-        must.at_most("pair, 1 thread" + at, 1, c.against(c.lord, c.glibc, ALONE), " x glibc");
-        must.at_most("  with sites and a tag" + at, 1, c.against(c.full, c.glibc, ALONE),
-                     " x glibc");
-        must.at_most("pair, 2 threads" + at, 0.2, c.against(c.lord, c.boost, BOTH), " x boost");
-    }
-    must.at_least("throughput, 2 threads" + at, p.live <= 1000 ? 1.8 : 1.4, c.scaling(c.lord),
-                  " x one");
-    must.at_most("one frees the other's" + at, 0.5, c.against(c.lord, c.boost, ACROSS),
-                 " x boost");
-    if (c.devices < 0) return;
-    must.at_most("a strategy or none, 1 thread" + at, 1.15,
-                 c.against(c.guarded, c.lord, ALONE), " x");
-    must.at_most("  2 threads" + at, 1.15, c.against(c.guarded, c.lord, BOTH), " x");
-    /* no slower, that is: not by more than two runs of the same code differ */
-    must.at_most("100 devices against 1" + at, 1.05, c.against(c.devices, c.lord, ALONE), " x");
-    must.at_most("1,000 sites against 1" + at, 1.05, c.against(c.sites, c.one, ALONE), " x");
+struct limits {
+    double glibc, glibc_full, boost, scaling, base;
+};
+
+static limits limits_of(size_t live) {
+    if (live <= 1000) return {0.55, 0.85, 1.05, 1.8, 1.45};
+    if (live <= 100000) return {0.45, 0.60, 0.9, 1.6, 1.12};
+    return {0.45, 0.65, 1.0, 1.3, 1.12};
 }
 
-/* Four containers for each contender, and a heap to record: what /proc says is free. */
+static void check_base(const contest &c, const std::string &at, double most, demands &must) {
+    must.at_most("pair, 1 thread" + at, most, c.against_base(c.lord, ALONE), " x base");
+    must.at_most("  with sites and a tag" + at, most, c.against_base(c.full, ALONE), " x base");
+    must.at_most("pair, 2 threads" + at, most, c.against_base(c.lord, BOTH), " x base");
+    must.at_most("  with sites and a tag" + at, most, c.against_base(c.full, BOTH), " x base");
+    must.at_most("one frees the other's" + at, 1.12, c.against_base(c.lord, ACROSS), " x base");
+}
+
+static void check(const contest &c, const plan &p, demands &must) {
+    std::string at = std::string(", ") + p.title;
+    limits most = limits_of(p.live);
+    must.at_most("pair, 1 thread" + at, most.glibc, c.against(c.lord, c.glibc, ALONE), " x glibc");
+    must.at_most("  with sites and a tag" + at, most.glibc_full, c.against(c.full, c.glibc, ALONE),
+                 " x glibc");
+    must.at_most("pair, 1 thread" + at, most.boost, c.against(c.lord, c.boost, ALONE), " x boost");
+    must.at_least("throughput, 2 threads" + at, most.scaling, c.scaling(c.lord), " x one");
+    if (p.live <= 1000)
+        must.at_most("pair, 2 threads" + at, 0.2, c.against(c.lord, c.boost, BOTH), " x boost");
+    must.at_most("one frees the other's" + at, 0.5, c.against(c.lord, c.boost, ACROSS), " x boost");
+    if (has_base) check_base(c, at, most.base, must);
+}
+
+/* Four containers for each contender, and a heap to record: what /proc says is free. Two more
+   contenders with a base. */
 static bool room_for_millions() {
     unsigned long long kib = 0;
     char line[128];
@@ -537,7 +437,7 @@ static bool room_for_millions() {
     while (f && std::fgets(line, sizeof line, f))
         if (std::sscanf(line, "MemAvailable: %llu", &kib) == 1) break;
     if (f) std::fclose(f);
-    return kib >= 8ull << 20;
+    return kib >= (has_base ? 9ull : 8ull) << 20;
 }
 
 static bool run_size(crew &c, const plan &p, bool everything, demands &must) {
@@ -562,7 +462,7 @@ static bool run_sizes(crew &c, bool quick, demands &must) {
     for (const plan &p : sizes) same = run_size(c, p, p.kind == HEAP, must) && same;
     if (!quick && room_for_millions()) return run_size(c, millions, false, must) && same;
     std::printf("\n%s: left out, %s\n", millions.title,
-                quick ? "a quick run" : "less than 8 GiB of memory is free");
+                quick ? "a quick run" : "too little memory is free");
     check(contest(c, millions), millions, must);
     return same;
 }
@@ -571,7 +471,6 @@ int main(int argc, char **argv) {
     demands must(argc > 1 ? argv[1] : nullptr);
     const char *ask = std::getenv("MEMLORD_BENCH_QUICK");
     bool quick = ask && std::strcmp(ask, "0") != 0;
-    for (int i = 0; i < SITES; i++) sites[i] = {"bench/map.cpp", "replay", i + 1};
     crew c;
     if (c.size() < 2) std::printf("one processor: nothing with two threads is measured\n");
     bool same = run_sizes(c, quick, must);

@@ -1,7 +1,7 @@
 /*
     reports.c - what scopes, checkpoints, events and reports cost
 
-        reports [FILE]         appends to FILE what the contract demands, a line for each
+        reports [PAGE]         saves the HTML report of 100,000 events as PAGE
 
     MEMLORD_BENCH_QUICK=1: fewer rounds.
 */
@@ -17,7 +17,6 @@ enum { MOST_ROUNDS = 25, BLOCKS = 100000, EVENTS = 100000, DEVICES = 64 };
 #define BASE   (UINT64_C(1) << 40)
 #define SECOND UINT64_C(1000000000)
 
-static FILE *musts;
 static int rounds = MOST_ROUNDS;
 
 /* In this thread's processor time: what else runs on a busy machine is not in it. */
@@ -31,12 +30,6 @@ static void need(int good, const char *what) {
     if (good) return;
     (void)fprintf(stderr, "reports: %s\n", what);
     exit(1);
-}
-
-static void must(const char *what, double limit, double is, const char *unit) {
-    if (!musts) return;
-    (void)fprintf(musts, "%s\t<= %g%s\t%.3g%s\t%s\n", what, limit, unit, is, unit,
-                  is <= limit ? "holds" : "MISSED");
 }
 
 static int by_value(const void *a, const void *b) {
@@ -103,7 +96,6 @@ static void pair_of_1000(void) { pair(1000); }
 typedef struct call {
     const char *name;
     void (*fn)(void);
-    double most_ns; /* 0: nothing is demanded */
     double ns[MOST_ROUNDS];
 } call;
 
@@ -117,10 +109,10 @@ static double batch_ns(void (*fn)(void), int n) {
 }
 
 static void measure_scopes(void) {
-    static call calls[] = {{"scope begin + end", scope_planted, 40, {0}},
-                           {"scope begin + end, by name", scope_named, 0, {0}},
-                           {"scope with an alloc + free in it", scope_with_a_pair, 0, {0}},
-                           {"alloc + free, 1,000 live", pair_of_1000, 0, {0}}};
+    static call calls[] = {{"scope begin + end", scope_planted, {0}},
+                           {"scope begin + end, by name", scope_named, {0}},
+                           {"scope with an alloc + free in it", scope_with_a_pair, {0}},
+                           {"alloc + free, 1,000 live", pair_of_1000, {0}}};
     size_t i;
     int r;
     open_ledger(1000, 0);
@@ -133,7 +125,6 @@ static void measure_scopes(void) {
         qsort(c->ns, (size_t)rounds, sizeof(double), by_value);
         (void)printf("%-36s %8.1f %8.1f %8.1f\n", c->name, c->ns[rounds / 2], c->ns[0],
                      c->ns[rounds - 1]);
-        if (c->most_ns > 0) must(c->name, c->most_ns, c->ns[rounds / 2], " ns");
     }
     memlord_destroy(lord);
 }
@@ -152,7 +143,6 @@ static void measure_checkpoints(void) {
     qsort(ns, (size_t)rounds, sizeof(double), by_value);
     (void)printf("%-36s %8.0f %8.0f %8.0f\n", "checkpoint, 64 devices", ns[rounds / 2], ns[0],
                  ns[rounds - 1]);
-    must("checkpoint, 64 devices", 20, ns[rounds / 2] / 1000, " us");
     memlord_destroy(lord);
 }
 
@@ -200,8 +190,8 @@ static double batch_recorded(uint64_t blocks) {
     return batch_ns(pair_recorded, PAIRS);
 }
 
-/* `full`: with sites and a tag, as calls are in every figure that is demanded. Without them a pair
-   is little more than the time stamps of its two events. */
+/* `full`: with sites and a tag. Without them a pair is little more than the time stamps of its two
+   events. */
 static void measure_events(uint64_t blocks, int full, const char *name) {
     double off[MOST_ROUNDS], on[MOST_ROUNDS], ratio[MOST_ROUNDS];
     memlord_stats stats;
@@ -229,7 +219,6 @@ static void measure_events(uint64_t blocks, int full, const char *name) {
     qsort(ratio, (size_t)rounds, sizeof(double), by_value);
     (void)printf("%-36s %8.1f %8.1f %8.2f\n", name, off[rounds / 2], on[rounds / 2],
                  ratio[rounds / 2]);
-    if (full) must(name, 1.6, ratio[rounds / 2], " x");
     memlord_destroy(lord);
 }
 
@@ -257,8 +246,6 @@ static void measure_report(memlord_format format, const char *name) {
     qsort(ns, (size_t)rounds, sizeof(double), by_value);
     (void)printf("%-36s %8.1f %8.2f %8.2f\n", name, ns[rounds / 2] / 1e6,
                  (double)written / 1048576, (double)extra / 1048576);
-    must(name, 500, ns[rounds / 2] / 1e6, " ms");
-    must("  its extra memory", 4, (double)extra / 1048576, " MiB");
 }
 
 /* `page`: where the last report is kept for a browser. */
@@ -281,7 +268,6 @@ static void measure_reports(const char *page) {
 int main(int argc, char **argv) {
     const char *quick = getenv("MEMLORD_BENCH_QUICK");
     if (quick && *quick == '1') rounds = 5;
-    if (argc > 1) need((musts = fopen(argv[1], "a")) != NULL, "cannot write there");
     measure_scopes();
     measure_checkpoints();
     (void)printf("\nEvents%-30s %8s %8s %8s\n", "", "off", "on", "x");
@@ -289,6 +275,6 @@ int main(int argc, char **argv) {
     measure_events(1000, 0, "  no sites, no tag, 1,000 live");
     measure_events(100000, 1, "events on, 100,000 live");
     measure_events(100000, 0, "  no sites, no tag, 100,000 live");
-    measure_reports(argc > 2 ? argv[2] : NULL);
-    return musts && fclose(musts) != 0;
+    measure_reports(argc > 1 ? argv[1] : NULL);
+    return 0;
 }
