@@ -6925,9 +6925,12 @@ static memlord_i_recent_tag *memlord_i_recent_tag_at(memlord_i_thread *t, const 
 /* Has the thread remember that it allocates on a device. Not inside. */
 static MEMLORD_I_NOINLINE void memlord_i_last_remember(memlord *lord, memlord_i_thread *t,
                                                        uint32_t slot) {
-    const memlord_i_tagged *tagged = t->tag ? memlord_i_tag_on(lord, t, slot) : NULL;
+    const memlord_i_tagged *tagged;
     memlord_i_cell *cell = memlord_i_cell_own(t, slot);
     memlord_i_last_forget(t);
+    /* a tag that has no row here gets it, or is counted as dropped, on the general way */
+    if (t->tag && !memlord_i_index_get(lord, memlord_i_index_key(t->tag, slot))) return;
+    tagged = t->tag ? memlord_i_tag_on(lord, t, slot) : NULL;
     if (!cell || (tagged && !tagged->cell)) return;
     t->last.device = memlord_i_device_word(memlord_i_device_at(lord, slot)->device);
     t->last.cell = cell;
