@@ -194,7 +194,8 @@
 
     Mistakes of the host are anomalies: counted per device and shown in every report but
     FOLDED and CSV, whose readers know no comments.
-        unknown_frees          a free, release or realloc of a storage not live
+        unknown_frees          a free, release or realloc of a storage not live; in the
+                               sum of all devices, if there is no room for the one it names
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
         underflows             arena_sub of more than the balance: now 0
@@ -837,6 +838,7 @@ MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token
 
 /* Record n at once: all arguments are checked and room is reserved first, so an error has
    recorded nothing; then they are applied one by one.
+   Until then a block that is new has 0 bytes, which other threads may see.
    Errors: also E_INVALID `blocks` NULL with n > 0, or sizes whose sum overflows. free_n
    and release_n apply every block and answer E_UNKNOWN if some were not live. */
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
@@ -3770,6 +3772,7 @@ struct memlord {
     memlord_i_u32 next_id;
     memlord_i_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
     memlord_i_u64 lost_allocs, lost_bytes; /* dropped, on devices there was no memory for */
+    memlord_i_u64 lost_unknown;           /* unknown_frees on such devices */
     memlord_i_u64 lost_events, lost_tags; /* of no device */
     memlord_i_u32 said_alloc, said_tag; /* the first of those dropped was logged */
     memlord_i_ptr ring;         /* memlord_i_ring * */
@@ -5499,22 +5502,20 @@ static void memlord_i_spot_erase(memlord_i_spot *spot) {
                                         ~((uint64_t)255 << (8 * spot->slot)));
 }
 
-/* After a put, no longer inside: grows a crowded shard. No memory is no harm yet; -1: but now it
-   is, and the last entry should go. */
-static MEMLORD_I_COLD int memlord_i_map_relieve(memlord *lord, memlord_i_thread *t,
-                                                memlord_i_shard *s) {
+/* After a put, no longer inside: grows a crowded shard. Without memory it stays as it is; a sparse
+   table that is full takes no more entries then. */
+static MEMLORD_I_COLD void memlord_i_map_relieve(memlord *lord, memlord_i_thread *t,
+                                                 memlord_i_shard *s) {
     memlord_i_was was;
     uint32_t state = memlord_i_enter(t, s, 0);
     int shared = state == MEMLORD_I_SHARD_SHARED;
     int crowded = (shared || memlord_i_owns(t, state)) && memlord_i_shard_crowded(s, &was);
-    int full = crowded && was.mask && memlord_i_sparse_full(s);
     memlord_i_leave(t);
-    if (!crowded) return 0;
-    if (memlord_i_shard_remake(lord, t, s, &was, shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
-        return full ? -1 : 0;
+    if (!crowded ||
+        memlord_i_shard_remake(lord, t, s, &was, shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
+        return;
     if (memlord_i_u64_load(&lord->dense_bytes) >= MEMLORD_I_DENSE_SMALL)
         memlord_i_map_thin(lord, t);
-    return 0;
 }
 
 /* --------------------------------------------------------------------- >>counters --
@@ -7756,13 +7757,15 @@ static int memlord_i_drop_settle(memlord *lord, int type) {
         if (memlord_i_u64_cas(&lord->dropped[type], &left, left - 1)) return 1;
     return 0;
 }
+/* Counts an end of a storage nobody knows; on the ledger as a whole if the device it names cannot
+   be made known. */
 static MEMLORD_I_COLD memlord_result memlord_i_unknown(memlord *lord, memlord_device d) {
     uint32_t slot;
-    memlord_result r;
     if (memlord_i_drop_settle(lord, d.type)) return MEMLORD_OK;
-    r = memlord_i_slot_named(lord, d, &slot);
-    if (r) return r;
-    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_unknown_frees, 1);
+    if (memlord_i_slot_named(lord, d, &slot) == MEMLORD_OK)
+        memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_unknown_frees, 1);
+    else
+        (void)memlord_i_u64_add(&lord->lost_unknown, 1);
     if (memlord_i_tells(lord)) memlord_i_self.odd.unknown++;
     return MEMLORD_E_UNKNOWN;
 }
@@ -7781,6 +7784,18 @@ static MEMLORD_I_COLD memlord_i_side *memlord_i_spot_record(memlord *lord, memlo
                                                             memlord_i_spot *spot) {
     (void)memlord_i_spot_find(lord, t, type, key, 0, spot);
     return spot->entry ? memlord_i_side_of(spot->entry->word2) : NULL;
+}
+
+/* There is no memory for a call: E_NOMEM, unless its storage is dead, which takes none to say.
+   `ends`: that is counted. */
+static MEMLORD_I_COLD memlord_result memlord_i_short_of(memlord *lord, memlord_i_thread *t,
+                                                        memlord_device d, uint64_t key, int ends) {
+    memlord_i_spot spot;
+    int live = memlord_i_spot_live(lord, t, (uint32_t)d.type, key, &spot) != NULL;
+    memlord_i_spot_leave(t, &spot);
+    if (live) return MEMLORD_E_NOMEM;
+    if (ends) (void)memlord_i_unknown(lord, d);
+    return MEMLORD_E_UNKNOWN;
 }
 
 /* -- references -- */
@@ -7814,7 +7829,6 @@ static memlord_result memlord_i_spot_side(memlord *lord, memlord_i_thread *t, ui
                                           memlord_i_side **unused) {
     memlord_i_side *side = (memlord_i_side *)memlord_i_alloc(lord, sizeof *side);
     *unused = NULL;
-    if (!side) return MEMLORD_E_NOMEM;
     (void)memlord_i_spot_find(lord, t, type, key, 0, spot);
     if (!spot->entry) {
         memlord_i_spot_leave(t, spot);
@@ -7824,6 +7838,10 @@ static memlord_result memlord_i_spot_side(memlord *lord, memlord_i_thread *t, ui
     if (spot->entry->word2 & 1) {
         *unused = side;
         return MEMLORD_OK;
+    }
+    if (!side) {
+        memlord_i_spot_leave(t, spot);
+        return MEMLORD_E_NOMEM;
     }
     side->word2 = spot->entry->word2;
     spot->entry->word2 = (uint64_t)(uintptr_t)side | 1;
@@ -7856,7 +7874,7 @@ static void memlord_i_spot_open(memlord *lord, memlord_i_thread *t, memlord_i_sp
     memlord_i_spot_unlock(spot);
     memlord_i_count_all(lord, t, c, n);
     memlord_i_spot_leave(t, spot);
-    if (spot->bucket || spot->sparse) (void)memlord_i_map_relieve(lord, t, spot->shard);
+    if (spot->bucket || spot->sparse) memlord_i_map_relieve(lord, t, spot->shard);
 }
 
 /* Puts a new entry in the place of one that is stale, or pending and over now; counts both and
@@ -7948,15 +7966,15 @@ static memlord_result memlord_i_track(memlord *lord, memlord_i_thread *t, uint32
     return MEMLORD_OK;
 }
 
-/* Takes back an open of this thread that nobody else can have seen the end of. */
+/* Takes back an open of so many bytes by this thread, unless another has ended it. */
 static MEMLORD_I_COLD void memlord_i_unopen(memlord *lord, memlord_i_thread *t, uint32_t slot,
-                                            uint64_t key) {
+                                            uint64_t key, uint64_t bytes) {
     memlord_i_spot spot;
     memlord_i_entry e;
     memlord_i_change c[MEMLORD_I_BOOKS];
     unsigned i, n;
     (void)memlord_i_spot_find(lord, t, lord->slot_type[slot], key, 0, &spot);
-    if (!spot.entry) {
+    if (!spot.entry || MEMLORD_I_BYTES(spot.entry->word1) != bytes) {
         memlord_i_spot_leave(t, &spot);
         return;
     }
@@ -8146,7 +8164,7 @@ static memlord_result memlord_i_attach(memlord *lord, memlord_i_thread *t, memlo
         if (fresh) {
             memlord_i_count_all(lord, t, c, n);
             memlord_i_leave(t);
-            if (fresh == 2) (void)memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, key, 0));
+            if (fresh == 2) memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, key, 0));
             return MEMLORD_OK;
         }
     }
@@ -8229,7 +8247,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_move(memlord *lord, memlord_i_thr
     uint64_t plain, rows;
     unsigned n;
     memlord_result r = memlord_i_room(lord, t, slot, key);
-    if (r) return r;
+    if (r) return memlord_i_short_of(lord, t, from, from_key, 1);
     if (memlord_i_detach(lord, t, (uint32_t)from.type, from_key, &e))
         return memlord_i_unknown(lord, from);
     from_slot = t->also = MEMLORD_I_SLOT(e.word1);
@@ -10491,19 +10509,6 @@ static MEMLORD_I_COLD void memlord_i_fences_begin(memlord *lord, memlord_i_fence
     }
 }
 
-/* Leaves fences to be asked later: where no host code may run. */
-static void memlord_i_fences_queue(memlord *lord, memlord_i_fence *chain) {
-    memlord_i_fence *next;
-    memlord_i_lock_take(&lord->fences_lock);
-    for (; chain; chain = next) {
-        next = chain->next;
-        memlord_i_queue_push(lord, chain);
-        memlord_i_fresh_put(&lord->fresh, chain);
-        memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
-    }
-    memlord_i_lock_drop(&lord->fences_lock);
-}
-
 /* The next of a ring that was not asked since `round`, which is now asked; the ring goes on behind
    it, so that all have their turn. Under the fences lock. */
 static memlord_i_fence *memlord_i_fence_claim(memlord *lord, uint32_t list, memlord_device sel,
@@ -10610,18 +10615,23 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
                                             const memlord_site *site, memlord_i_fence **chain) {
     memlord_i_change c[MEMLORD_I_BOOKS];
     memlord_i_entry e;
-    memlord_i_side *side = (memlord_i_side *)memlord_i_alloc(lord, sizeof *side);
+    memlord_i_side *side = (memlord_i_side *)memlord_i_alloc(lord, sizeof *side), *unused;
+    memlord_i_spot spot;
     uint64_t rows;
     unsigned n;
     int fresh;
-    memlord_result r = side ? memlord_i_room(lord, t, slot, key) : MEMLORD_E_NOMEM;
-    int gone;
+    memlord_result r = memlord_i_spot_side(lord, t, (uint32_t)from.type, from_key, &spot, &unused);
     e.word1 = 0; /* copied, though not every compiler sees that */
-    gone = r == MEMLORD_OK &&
-           memlord_i_copy_of(lord, t, (uint32_t)from.type, from_key, &e, side) != MEMLORD_OK;
-    if (r || gone) {
+    if (r == MEMLORD_OK) { /* all that wants memory comes first */
+        memlord_i_spot_leave(t, &spot);
+        memlord_i_free(lord, unused, sizeof *unused);
+        r = side ? memlord_i_room(lord, t, slot, key) : MEMLORD_E_NOMEM;
+    }
+    if (r == MEMLORD_OK)
+        r = memlord_i_copy_of(lord, t, (uint32_t)from.type, from_key, &e, side);
+    if (r) {
         memlord_i_free(lord, side, sizeof *side);
-        return gone ? memlord_i_unknown(lord, from) : r;
+        return r == MEMLORD_E_UNKNOWN ? memlord_i_unknown(lord, from) : r;
     }
     rows = memlord_i_rows_moved(lord, t, side->word2, slot, site, MEMLORD_I_SLOT(e.word1) == slot);
     side->word2 = rows;
@@ -10636,7 +10646,7 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
     }
     r = memlord_i_fence_attach(lord, t, from, from_key, f, MEMLORD_I_ATTACH_MOVE, &e, chain);
     if (r) { /* it went meanwhile */
-        memlord_i_unopen(lord, t, slot, key);
+        memlord_i_unopen(lord, t, slot, key, bytes);
         return r;
     }
     memlord_i_parts_move(lord, t, (uint32_t)from.type, from_key, lord->slot_type[slot], key,
@@ -12253,6 +12263,7 @@ static MEMLORD_I_COLD void memlord_i_stats_lost(memlord *lord, memlord_stats *ou
     out->dropped_allocs =
         memlord_i_add(out->dropped_allocs, memlord_i_u64_load(&lord->lost_allocs));
     out->dropped_bytes = memlord_i_add(out->dropped_bytes, memlord_i_u64_load(&lord->lost_bytes));
+    out->unknown_frees = memlord_i_add(out->unknown_frees, memlord_i_u64_load(&lord->lost_unknown));
     out->dropped_sites = memlord_i_add(out->dropped_sites, memlord_i_u64_load(&lord->lost_tags));
     out->dropped_events =
         memlord_i_add(out->dropped_events, memlord_i_u64_load(&lord->lost_events));
@@ -16554,7 +16565,7 @@ static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
     return (unsigned)device.type < (unsigned)MEMLORD_I_TYPES && device.index >= MEMLORD_ANY;
 }
 
-/* The map and the counters, by the shorter way; as memlord_i_map_put. */
+/* The map and the counters, by the shorter way; 0: not done. */
 static MEMLORD_I_NOINLINE int memlord_i_open_near(memlord *lord, memlord_i_thread *t,
                                                   uint32_t slot, memlord_i_cell *cell,
                                                   uint64_t storage, uint64_t bytes,
@@ -16565,7 +16576,8 @@ static MEMLORD_I_NOINLINE int memlord_i_open_near(memlord *lord, memlord_i_threa
     memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
     if (rows & MEMLORD_I_ROWS_MASK) memlord_i_count_rows(lord, t, rows, bytes, 1);
     memlord_i_leave(t);
-    return done;
+    if (done == 2) memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, storage, 0));
+    return 1;
 }
 
 /* The general open, after the shorter way was tried or is barred. */
@@ -16576,16 +16588,6 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_open_far(memlord *lord, memlo
     memlord_result r = memlord_i_open(lord, t, slot, storage, bytes, rows, &fresh);
     if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
     return r;
-}
-
-/* After an open that has crowded its shard: makes room, or takes the block back. */
-static MEMLORD_I_COLD memlord_result memlord_i_open_crowded(memlord *lord, memlord_i_thread *t,
-                                                            uint32_t slot, uint64_t storage,
-                                                            uint64_t bytes) {
-    if (!memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, storage, 0))) return MEMLORD_OK;
-    memlord_i_unopen(lord, t, slot, storage);
-    memlord_i_drop_count(lord, slot, bytes);
-    return MEMLORD_E_NOMEM;
 }
 
 /* A call that is not plain: whose it is, the device it opens on, the reservations it comes off. */
@@ -16640,7 +16642,6 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     if (cell && call.t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
         done = memlord_i_open_near(lord, call.t, call.slot, cell, storage, bytes, rows);
     if (!done) r = memlord_i_open_far(lord, call.t, call.slot, storage, bytes, rows);
-    if (done == 2) r = memlord_i_open_crowded(lord, call.t, call.slot, storage, bytes);
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ALLOC, call.slot, storage, bytes, rows);
     block.device = device;
@@ -16658,7 +16659,6 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, mem
     int done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, rows);
     memlord_result r = MEMLORD_OK;
     if (MEMLORD_I_UNLIKELY(!done)) r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
-    if (done == 2) r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_call_end(lord, t, slot, 1);
@@ -16750,22 +16750,27 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_settle(memlord *lord, u
     memlord_i_call_end(lord, t, slot, 1);
     return MEMLORD_OK;
 }
-/* The end of one, not yet counted, that has crowded its shard. */
+/* The end of one, not yet counted, that has crowded its shard. Of a sparse table that was full it
+   is taken back: the longer way makes room, or has none. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord, uint32_t slot,
                                                                  uint64_t storage, uint64_t bytes,
                                                                  uint64_t rows) {
     memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_cell *cell = memlord_i_cell_own(t, slot);
-    memlord_result r;
+    if (s->mask && memlord_i_sparse_full(s)) {
+        memlord_i_sparse_clear(s, memlord_i_sparse_held(s, storage));
+        memlord_i_leave(t);
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    }
     memlord_i_u64_own_add(&cell->allocs, 1);
     memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
     memlord_i_count_rows(lord, t, rows, bytes, 1);
     memlord_i_leave(t);
-    r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
-    if (r == MEMLORD_OK)
-        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
+    memlord_i_map_relieve(lord, t, s);
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_call_end(lord, t, slot, 1);
-    return r;
+    return MEMLORD_OK;
 }
 
 /* Counts an alloc on the cell of a device, and ends it. NULL: of no site, of no tag. */
@@ -17269,9 +17274,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_track(memlord *lord,
     cell = memlord_i_cell_at(call.t, MEMLORD_I_DEVICE, call.slot);
     if (cell && call.t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
         fresh = memlord_i_open_near(lord, call.t, call.slot, cell, storage, bytes, rows);
-    if (fresh == 2) {
-        r = memlord_i_open_crowded(lord, call.t, call.slot, storage, bytes);
-    } else if (!fresh) {
+    if (!fresh) {
         r = memlord_i_track(lord, call.t, call.slot, storage, bytes, rows, &fresh);
         if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, call.slot, bytes);
     }
@@ -17548,69 +17551,114 @@ static MEMLORD_I_COLD memlord_result memlord_i_admit_n(memlord *lord, const meml
     return MEMLORD_OK;
 }
 
-enum { MEMLORD_I_UNDO_NOTHING, MEMLORD_I_UNDO_OPEN, MEMLORD_I_UNDO_VIEW };
+/* What one of n holds before any of them is recorded. */
+enum {
+    MEMLORD_I_HOLD_NOTHING, /* its key is on the map and is replaced: that needs no memory */
+    MEMLORD_I_HOLD_PLACE,   /* a block of 0 bytes under its key */
+    MEMLORD_I_HOLD_VIEW     /* its reference: all that a track of a live key records */
+};
+typedef struct memlord_i_hold {
+    uint64_t rows;
+    int what;
+} memlord_i_hold;
 
-/* Opens or tracks one of n; *undo is how to take it back. */
-static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i_thread *t,
+/* Takes for one of n all that recording it needs memory for. */
+static MEMLORD_I_COLD memlord_result memlord_i_hold_one(memlord *lord, memlord_i_thread *t,
                                                         const memlord_block *b, int track,
                                                         const memlord_site *site,
-                                                        unsigned char *undo,
-                                                        memlord_i_told *told) {
-    memlord_i_call call;
+                                                        memlord_i_hold *hold) {
     memlord_i_cell *cell;
-    uint32_t slot;
-    uint64_t rows;
-    int fresh = 0;
+    memlord_i_spot spot;
+    uint32_t slot, type;
+    int found, fresh = 0;
     memlord_result r = memlord_i_slot(lord, b->device, &slot);
     if (r) return r;
-    call.t = t;
-    call.slot = slot;
-    call.cover.parts = 0;
-    memlord_i_call_cover(lord, &call, b->bytes);
-    rows = memlord_i_rows_for(lord, t, slot, site);
+    type = lord->slot_type[slot];
+    hold->rows = memlord_i_rows_for(lord, t, slot, site);
+    hold->what = MEMLORD_I_HOLD_PLACE;
     cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    if (!track && cell && t != lord->orphan && !(b->bytes >> MEMLORD_I_PLAIN_BITS))
-        fresh = memlord_i_open_near(lord, t, slot, cell, b->storage, b->bytes, rows);
-    if (fresh == 2 && memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, b->storage, 0))) {
-        memlord_i_unopen(lord, t, slot, b->storage);
-        r = MEMLORD_E_NOMEM;
-    } else if (!fresh) {
-        r = track ? memlord_i_track(lord, t, slot, b->storage, b->bytes, rows, &fresh)
-                  : memlord_i_open(lord, t, slot, b->storage, b->bytes, rows, &fresh);
-    }
-    *undo = fresh ? MEMLORD_I_UNDO_OPEN : track ? MEMLORD_I_UNDO_VIEW : MEMLORD_I_UNDO_NOTHING;
-    if (r == MEMLORD_OK && (fresh || !track)) {
-        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, b->storage, b->bytes, rows);
-        told->blocks++;
-        told->bytes += b->bytes;
-    }
-    if (call.cover.parts)
-        memlord_i_cover_end(&call.cover, r == MEMLORD_OK && (fresh || !track));
+    if (cell && t != lord->orphan)
+        fresh = memlord_i_open_near(lord, t, slot, cell, b->storage, 0, hold->rows);
+    if (fresh) return MEMLORD_OK;
+    do {
+        (void)memlord_i_spot_find(lord, t, type, b->storage, 0, &spot);
+        found = spot.entry ? 1 + memlord_i_is_pending(spot.entry->word2) : 0;
+        memlord_i_spot_leave(t, &spot);
+        if (!found) return memlord_i_open(lord, t, slot, b->storage, 0, hold->rows, &fresh);
+        hold->what = track && found == 1 ? MEMLORD_I_HOLD_VIEW : MEMLORD_I_HOLD_NOTHING;
+        if (hold->what == MEMLORD_I_HOLD_VIEW) r = memlord_i_retain(lord, t, type, b->storage);
+    } while (r == MEMLORD_E_UNKNOWN); /* it ended between the two */
     return r;
 }
 
-static MEMLORD_I_COLD void memlord_i_undo_n(memlord *lord, memlord_i_thread *t,
-                                            const memlord_block *blocks, const unsigned char *undo,
-                                            size_t n) {
+/* Takes back what was held, the last first. Outside of the map and the orphans' lock: a reference
+   may be the last one by now, and its end runs the host's fences. */
+static MEMLORD_I_COLD void memlord_i_unhold_n(memlord *lord, const memlord_block *blocks,
+                                              const memlord_i_hold *hold, size_t n) {
     while (n--) {
-        uint32_t slot;
-        memlord_i_entry gone;
-        memlord_i_fence *chain = NULL;
-        if (memlord_i_slot(lord, blocks[n].device, &slot)) continue;
-        if (undo[n] == MEMLORD_I_UNDO_OPEN) {
-            memlord_i_unopen(lord, t, slot, blocks[n].storage);
-            memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, slot, blocks[n].storage,
-                               blocks[n].bytes, 0);
+        const memlord_block *b = &blocks[n];
+        if (hold[n].what == MEMLORD_I_HOLD_VIEW)
+            (void)memlord_i_end_general(lord, b->device, b->storage, MEMLORD_I_RELEASE, NULL);
+        if (hold[n].what == MEMLORD_I_HOLD_PLACE) {
+            memlord_i_thread *t = memlord_i_thread_get(lord);
+            memlord_i_unopen(lord, t, memlord_i_slot_known(lord, b->device), b->storage, 0);
+            memlord_i_thread_put(lord, t);
         }
-        if (undo[n] == MEMLORD_I_UNDO_VIEW)
-            (void)memlord_i_close(lord, t, blocks[n].device, blocks[n].storage, MEMLORD_I_RELEASE,
-                                  &gone, &chain);
-        memlord_i_fences_queue(lord, chain);
     }
 }
 
+/* Gives a place its bytes; 0: another thread has ended or replaced it meanwhile. */
+static MEMLORD_I_COLD int memlord_i_fill(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                         uint64_t key, uint64_t bytes) {
+    memlord_i_change c[MEMLORD_I_BOOKS];
+    memlord_i_spot spot;
+    memlord_i_entry *e = memlord_i_spot_live(lord, t, lord->slot_type[slot], key, &spot);
+    int held = e && MEMLORD_I_SLOT(e->word1) == slot && !MEMLORD_I_BYTES(e->word1);
+    if (held) {
+        unsigned n = memlord_i_changes(c, slot, memlord_i_word2_of(e->word2), bytes, 0, 0, 0);
+        e->word1 |= bytes;
+        memlord_i_spot_unlock(&spot);
+        memlord_i_count_all(lord, t, c, n);
+    }
+    memlord_i_spot_leave(t, &spot);
+    return held;
+}
+
+/* Records one of n. Without memory it fails only if another thread has ended the block it replaces
+   since it was looked at, and then counts as dropped. */
+static MEMLORD_I_COLD void memlord_i_open_one(memlord *lord, memlord_i_thread *t,
+                                              const memlord_block *b, int track,
+                                              const memlord_i_hold *hold, memlord_i_told *told) {
+    memlord_i_call call;
+    int did = 0;
+    memlord_result r = MEMLORD_OK;
+    if (hold->what == MEMLORD_I_HOLD_VIEW) return;
+    call.t = t;
+    call.slot = memlord_i_slot_known(lord, b->device);
+    call.cover.parts = 0;
+    memlord_i_call_cover(lord, &call, b->bytes);
+    if (hold->what == MEMLORD_I_HOLD_PLACE) {
+        did = memlord_i_fill(lord, t, call.slot, b->storage, b->bytes);
+    } else if (track) {
+        r = memlord_i_track(lord, t, call.slot, b->storage, b->bytes, hold->rows, &did);
+    } else {
+        r = memlord_i_open(lord, t, call.slot, b->storage, b->bytes, hold->rows, &did);
+        did = r == MEMLORD_OK;
+    }
+    if (r) memlord_i_drop_count(lord, call.slot, b->bytes);
+    if (did) {
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, call.slot, b->storage, b->bytes,
+                           hold->rows);
+        told->blocks++;
+        told->bytes += b->bytes;
+    }
+    if (call.cover.parts) memlord_i_cover_end(&call.cover, did);
+}
+
+/* Counts all n as dropped. A free of a key that is live all the same is not one of theirs. */
 static MEMLORD_I_COLD void memlord_i_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                            memlord_result r) {
+                                            int track, memlord_result r) {
+    memlord_block_info live;
     uint32_t slot;
     size_t i;
     for (i = 0; i < n && r == MEMLORD_E_DEVICE; i++) /* not a device, or one too many? */
@@ -17620,36 +17668,40 @@ static MEMLORD_I_COLD void memlord_i_drop_n(memlord *lord, const memlord_block *
             memlord_i_drop_count(lord, slot, blocks[i].bytes);
         else
             (void)memlord_i_drop_lost(lord, r, blocks[i].device, blocks[i].bytes);
+        if (!track && memlord_block_find(lord, blocks[i].device, blocks[i].storage, &live) == 0 &&
+            !live.pending)
+            (void)memlord_i_drop_settle(lord, blocks[i].device.type);
     }
 }
 
-/* All or nothing: what was opened before memory ran out is taken back, as if it never was. A
-   stale storage that was replaced stays closed: the host said it is gone. */
+/* All or nothing: memory is taken first, then one block after the other is recorded. */
 static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlord_block *blocks,
                                                       size_t n, int track,
                                                       const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_told told;
     memlord_result r = memlord_i_admit_n(lord, blocks, n, 1);
-    unsigned char *undo;
-    size_t i;
+    memlord_i_hold *hold;
+    size_t i, k;
     memset(&told, 0, sizeof told);
     if (r || !n) {
-        memlord_i_drop_n(lord, blocks, n, r);
+        memlord_i_drop_n(lord, blocks, n, track, r);
         return r;
     }
     t = memlord_i_thread_get_near(lord);
     if (!t) return MEMLORD_OK;
-    undo = (unsigned char *)memlord_i_alloc(lord, n);
-    r = undo ? MEMLORD_OK : MEMLORD_E_NOMEM;
+    hold = (memlord_i_hold *)memlord_i_alloc(lord, n * sizeof *hold);
+    r = hold ? MEMLORD_OK : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
-        r = memlord_i_open_one(lord, t, &blocks[i], track, site, &undo[i], &told);
-    if (r) {
-        if (undo && i) memlord_i_undo_n(lord, t, blocks, undo, i - 1);
-        memlord_i_drop_n(lord, blocks, n, r);
-    }
-    memlord_i_free(lord, undo, n);
+        r = memlord_i_hold_one(lord, t, &blocks[i], track, site, &hold[i]);
+    for (k = 0; k < n && r == MEMLORD_OK; k++)
+        memlord_i_open_one(lord, t, &blocks[k], track, &hold[k], &told);
     memlord_i_thread_put_near(lord, t);
+    if (r) {
+        if (i) memlord_i_unhold_n(lord, blocks, hold, i - 1);
+        memlord_i_drop_n(lord, blocks, n, track, r);
+    }
+    memlord_i_free(lord, hold, n * sizeof *hold);
     if (memlord_i_tells(lord) && r == MEMLORD_OK)
         memlord_i_tell_n(lord, "[alloc] ", blocks, n, &told, site);
     for (i = 0; i < n; i++) {
@@ -17696,28 +17748,34 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_move(memlord *lord, memlord_
     const int away = from.type != to->device.type || from_storage != to->storage;
     memlord_i_call call;
     memlord_i_fence *f, *chain = NULL;
-    int waits = fence && away;
+    int waits = fence && away, used = 0;
     memlord_result r;
     if (fence && !fence->done) return MEMLORD_E_INVALID;
     if (!memlord_i_key_valid(from_storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(from)) return MEMLORD_E_DEVICE;
-    if (memlord_i_moves_nothing(lord, from, from_storage, to->device))
-        return memlord_i_unknown(lord, from);
+    if (memlord_i_moves_nothing(lord, from, from_storage, to->device)) {
+        r = memlord_i_unknown(lord, from);
+        return r == MEMLORD_OK && fence ? memlord_i_fence_pass(lord, fence) : r;
+    }
     r = memlord_i_admit(lord, to->device, to->storage, to->bytes, &call.slot);
     if (r) return r;
     if (memlord_i_beyond(lord, call.slot, to->bytes)) return MEMLORD_E_INVALID;
-    f = waits && !memlord_i_self.busy ? memlord_i_fence_new(lord, fence) : NULL;
-    if (waits && !f && !memlord_i_self.busy) return MEMLORD_E_NOMEM;
     if (away && !memlord_i_self.busy)
-        waits = waits || memlord_i_is_used(lord, (uint32_t)from.type, from_storage);
+        used = memlord_i_is_used(lord, (uint32_t)from.type, from_storage);
     if (!memlord_i_call_open(lord, &call))
         return fence ? memlord_i_fence_pass(NULL, fence) : MEMLORD_OK;
+    f = waits ? memlord_i_fence_new(lord, fence) : NULL;
     memlord_i_call_cover(lord, &call, to->bytes);
-    r = waits ? memlord_i_move_fenced(lord, call.t, from, from_storage, call.slot, to->storage,
-                                      to->bytes, f, site, &chain)
-              : memlord_i_move(lord, call.t, from, from_storage, call.slot, to->storage, to->bytes,
-                               site);
+    if (waits && !f)
+        r = memlord_i_short_of(lord, call.t, from, from_storage, 1);
+    else if (waits || used)
+        r = memlord_i_move_fenced(lord, call.t, from, from_storage, call.slot, to->storage,
+                                  to->bytes, f, site, &chain);
+    else
+        r = memlord_i_move(lord, call.t, from, from_storage, call.slot, to->storage, to->bytes,
+                           site);
     if (r && f) memlord_i_fence_free(lord, f);
+    if (!r && !chain) memlord_i_fences_widow(lord, f); /* of what was dropped there is no block */
     if (memlord_i_tells(lord)) memlord_i_tell_from(from, from_storage);
     (void)memlord_i_call_close(lord, &call, r, r == MEMLORD_OK, "[alloc move] ", to, site);
     memlord_i_fences_begin(lord, chain);
@@ -17815,12 +17873,13 @@ static MEMLORD_I_COLD memlord_result memlord_i_fenced(memlord *lord, memlord_dev
     if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
     if (memlord_i_self.busy) return memlord_i_fence_pass(NULL, fence);
-    f = memlord_i_fence_new(lord, fence);
-    if (!f) return MEMLORD_E_NOMEM;
     t = memlord_i_thread_get(lord);
+    f = memlord_i_fence_new(lord, fence);
     gone.word1 = 0;
-    r = memlord_i_fence_attach(lord, t, device, storage, f,
-                               end ? MEMLORD_I_ATTACH_FREE : MEMLORD_I_ATTACH_USE, &gone, &chain);
+    r = f ? memlord_i_fence_attach(lord, t, device, storage, f,
+                                   end ? MEMLORD_I_ATTACH_FREE : MEMLORD_I_ATTACH_USE, &gone,
+                                   &chain)
+          : memlord_i_short_of(lord, t, device, storage, end);
     if (r == MEMLORD_OK && end) {
         memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
                              MEMLORD_I_BYTES(gone.word1));
@@ -17831,7 +17890,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_fenced(memlord *lord, memlord_dev
         memlord_i_tell(lord, r == MEMLORD_OK && end, "[free deferred] ", device, storage,
                        MEMLORD_I_BYTES(gone.word1), site);
     if (r) {
-        memlord_i_fence_free(lord, f);
+        if (f) memlord_i_fence_free(lord, f);
         return r;
     }
     memlord_i_fences_begin(lord, chain);
@@ -18712,6 +18771,7 @@ MEMLORD_I_API void memlord_reset(memlord *lord) {
     for (i = 1; i < n; i++) memlord_i_device_reset(lord, i);
     memlord_i_u64_store(&lord->lost_allocs, 0);
     memlord_i_u64_store(&lord->lost_bytes, 0);
+    memlord_i_u64_store(&lord->lost_unknown, 0);
     memlord_i_u64_store(&lord->lost_events, 0);
     memlord_i_u64_store(&lord->lost_tags, 0);
     memlord_i_u64_store(&lord->lost_scopes, 0);
