@@ -17936,7 +17936,6 @@ static MEMLORD_I_COLD memlord_result memlord_i_retry_parse(const char *text, mem
         if (i == 3) read.multiplier = value;
         if (*text == ',' && !*++text) return MEMLORD_E_INVALID;
     }
-    if (memlord_retry_check(&read)) return MEMLORD_E_INVALID;
     *out = read;
     return MEMLORD_OK;
 }
@@ -18081,16 +18080,31 @@ static MEMLORD_I_COLD memlord_result memlord_i_request_try(memlord_i_request *q,
    end first stops who works for the ledger, then drops the fences, then takes it off the registry;
    from there on it is nobody else's. Locks: registry. */
 
-/* MEMLORD_RETRY and MEMLORD_POLL_INTERVAL_MS; what is not understood is said, and left alone. */
-static MEMLORD_I_COLD void memlord_i_configure_env(memlord *lord) {
+/* MEMLORD_RETRY; what is not understood, or does not fit, is said and left alone. */
+static MEMLORD_I_COLD void memlord_i_configure_retry(memlord *lord) {
     char value[128];
-    double ms;
+    memlord_retry policy = lord->retry;
     int set = memlord_i_env("MEMLORD_RETRY", value, sizeof value);
-    if (set < 0 || (set && memlord_i_retry_parse(value, &lord->retry)))
+    if (!set) return;
+    if (set < 0 || memlord_i_retry_parse(value, &policy))
         memlord_i_log(lord, MEMLORD_LOG_WARNING,
                       "[retry] MEMLORD_RETRY is not like max=5,initial_ms=50,multiplier=1.5,"
-                      "max_ms=2000, or initial_ms (50) is over max_ms (2000): ignored");
-    set = memlord_i_env("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
+                      "max_ms=2000: ignored");
+    else if (policy.initial_ms > policy.max_ms)
+        memlord_i_logf(lord, MEMLORD_LOG_WARNING,
+                       "[retry] MEMLORD_RETRY: initial_ms (%ju) is over max_ms (%ju): ignored",
+                       (uint64_t)policy.initial_ms, (uint64_t)policy.max_ms);
+    else if (memlord_retry_check(&policy))
+        memlord_i_log(lord, MEMLORD_LOG_WARNING,
+                      "[retry] MEMLORD_RETRY: the multiplier is below 1: ignored");
+    else
+        lord->retry = policy;
+}
+/* The same of MEMLORD_POLL_INTERVAL_MS. */
+static MEMLORD_I_COLD void memlord_i_configure_interval(memlord *lord) {
+    char value[128];
+    double ms;
+    int set = memlord_i_env("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
     if (!set) return;
     if (set > 0 && memlord_i_read_number(value, 0, &ms) && !strchr(value, ',') &&
         ms >= MEMLORD_I_POLL_LEAST) {
@@ -18135,7 +18149,10 @@ static MEMLORD_I_COLD void memlord_i_configure(memlord *lord, const memlord_desc
     lord->retry = memlord_i_default_retry;
     lord->poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
     if (lord->poll_ms.v < MEMLORD_I_POLL_LEAST) lord->poll_ms.v = MEMLORD_I_POLL_LEAST;
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) memlord_i_configure_env(lord);
+    if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) {
+        memlord_i_configure_retry(lord);
+        memlord_i_configure_interval(lord);
+    }
     lord->next_id.v = MEMLORD_I_ID_FIRST;
 }
 
