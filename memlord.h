@@ -1150,7 +1150,8 @@ MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device de
    own threads has them end by themselves, and none starts by itself until the next start.
    MEMLORD_POLL_INTERVAL_MS overrides the interval.
    Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
-   MEMLORD_FLAG_NO_THREADS: memlord_gc_poll then samples what has grown old. */
+   MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries again.
+   Until a poller runs memlord_gc_poll samples what has grown old. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MEMLORD_I_OFF(MEMLORD_OK)
 MEMLORD_API void memlord_poller_stop(memlord *lord) MEMLORD_I_OFF_VOID
@@ -10804,7 +10805,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_poller_begin(memlord_i_place *pla
         memlord_i_logf(place->lord, MEMLORD_LOG_WARNING,
                        "[poller] no thread for %i: memlord_gc_poll samples instead",
                        memlord_i_coded(place->device));
-    return bad ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+    return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
 static int memlord_i_polls(memlord *lord) {
@@ -10867,7 +10868,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_pollers_begin(memlord *lord) {
         memlord_i_place *place = memlord_i_place_at(lord, i);
         if (memlord_i_source_of(lord, place->device.type).fn &&
             memlord_i_poller_begin(place) != MEMLORD_OK)
-            r = MEMLORD_E_UNSUPPORTED;
+            r = MEMLORD_E_NOMEM;
     }
     if (i == 1 && (lord->flags & MEMLORD_FLAG_DEFER)) /* it waits for the first to come */
         r = memlord_i_poller_begin(&lord->host);
@@ -19248,11 +19249,17 @@ MEMLORD_I_API memlord_result memlord_device_share(memlord *lord, memlord_device 
 }
 
 MEMLORD_I_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms) {
+    uint32_t i;
     if (!lord) return MEMLORD_OK;
     if (interval_ms && interval_ms < MEMLORD_I_POLL_LEAST) return MEMLORD_E_INVALID;
     if (!lord->poll_fixed) memlord_i_u32_store(&lord->poll_ms, interval_ms ? interval_ms : 200);
     if (!memlord_i_polls(lord)) return MEMLORD_E_UNSUPPORTED;
     memlord_i_u32_store(&lord->polling, MEMLORD_I_POLLING_ALL);
+    for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) { /* none before: tried again */
+        uint32_t failed = MEMLORD_I_HELPER_FAILED;
+        (void)memlord_i_u32_cas_seqcst(&memlord_i_place_own(lord, i)->poller.state, &failed,
+                                       MEMLORD_I_HELPER_NONE);
+    }
     return memlord_i_pollers_begin(lord);
 }
 MEMLORD_I_API void memlord_poller_stop(memlord *lord) {
