@@ -3810,6 +3810,7 @@ struct memlord {
     memlord_i_fence *fresh; /* of the queued ones those that were never asked, */
     memlord_i_fence *chosen; /* and of these those that a poll is about to ask */
     memlord_i_fence *drops; /* their blocks are gone */
+    memlord_i_fence *aside;     /* recorded uses of blocks that tokens have: the first of each */
     uint32_t queue_turn;
     memlord_i_u64 fences, queued, serial, epoch; /* how many; the last number; resets */
     memlord_i_lock callbacks_lock;
@@ -7496,6 +7497,28 @@ static MEMLORD_I_NOINLINE void memlord_i_fences_widow(memlord *lord, memlord_i_f
     memlord_i_lock_drop(&lord->fences_lock);
 }
 
+/* Keeps the recorded uses of a block that is off the map until its token is used, or the ledger
+   ends; under the first of them. */
+static void memlord_i_fences_aside(memlord *lord, memlord_i_fence *f) {
+    if (!f) return;
+    memlord_i_lock_take(&lord->fences_lock);
+    f->previous = NULL;
+    f->next = lord->aside;
+    if (f->next) f->next->previous = f;
+    lord->aside = f;
+    memlord_i_lock_drop(&lord->fences_lock);
+}
+static void memlord_i_fences_back(memlord *lord, memlord_i_fence *f) {
+    if (!f) return;
+    memlord_i_lock_take(&lord->fences_lock);
+    if (f->next) f->next->previous = f->previous;
+    if (f->previous)
+        f->previous->next = f->next;
+    else
+        lord->aside = f->next;
+    memlord_i_lock_drop(&lord->fences_lock);
+}
+
 /* -- the host's functions: out of them this thread asks and drops no further ones -- */
 
 typedef struct memlord_i_inside {
@@ -7568,6 +7591,9 @@ static uint64_t memlord_i_word2_of(uint64_t word2) {
 static uint64_t memlord_i_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MEMLORD_I_REFS(word1);
     return refs == MEMLORD_I_REFS_MANY ? memlord_i_side_of(word2)->refs : refs;
+}
+static memlord_i_fence *memlord_i_fences_of(uint64_t word2) {
+    return word2 & 1 ? memlord_i_side_of(word2)->fences : NULL;
 }
 /* 1: freed, and waits for its fences. */
 static int memlord_i_is_pending(uint64_t word2) {
@@ -8049,7 +8075,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_close(memlord *lord, memlord_i_th
     *gone = *spot.entry;
     word2 = gone->word2;
     gone->word2 = memlord_i_word2_of(word2);
-    if ((word2 & 1) && memlord_i_side_of(word2)->fences) {
+    if (memlord_i_fences_of(word2)) {
         *chain = memlord_i_pend(lord, spot.entry);
         memlord_i_spot_leave(t, &spot);
     } else {
@@ -10957,7 +10983,7 @@ static void memlord_i_duty_also(memlord *lord, memlord_i_thread *t, uint32_t slo
    the fences lock. */
 static MEMLORD_I_COLD int memlord_i_visit_asked(const memlord_i_entry *e, void *user) {
     memlord *lord = (memlord *)user;
-    memlord_i_fence *f = e->word2 & 1 ? memlord_i_side_of(e->word2)->fences : NULL, *q;
+    memlord_i_fence *f = memlord_i_fences_of(e->word2), *q;
     for (; f; f = f->sibling) {
         if (f->state != MEMLORD_I_FENCE_ASKED || f->asker == (void *)&memlord_i_self) continue;
         for (q = memlord_i_queue_first(lord, f->slot, f->fence.queue); q && q != f;) q = q->next;
@@ -17320,6 +17346,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_realloc_begin(memlord *lord, meml
         token->state = MEMLORD_I_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
+        memlord_i_fences_aside(lord, memlord_i_fences_of(e.word2));
         memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, old_storage, e.word1,
                            memlord_i_word2_of(e.word2), NULL);
     } else {
@@ -17347,9 +17374,11 @@ static MEMLORD_I_COLD memlord_result memlord_i_realloc_close(memlord *lord,
         token->state = MEMLORD_I_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else if (block->storage) {
+        memlord_i_fences_back(lord, memlord_i_fences_of(e.word2));
         if (block->bytes > had) memlord_i_call_cover(lord, &call, block->bytes - had);
         r = memlord_i_resize(lord, call.t, &e, block->storage, block->bytes, site, &rows);
     } else { /* the real call failed: as it was */
+        memlord_i_fences_back(lord, memlord_i_fences_of(e.word2));
         block->bytes = had;
         block->storage = e.key;
         rows = memlord_i_word2_of(e.word2);
@@ -17425,11 +17454,13 @@ static MEMLORD_I_COLD memlord_result memlord_i_free_begin(memlord *lord, memlord
     kind = memlord_i_free_kind(lord, t, (uint32_t)device.type, storage, &e);
     r = kind ? MEMLORD_E_STATE : memlord_i_detach(lord, t, (uint32_t)device.type, storage, &e);
     gone = r == MEMLORD_OK;
-    if (gone)
+    if (gone) {
+        memlord_i_fences_aside(lord, memlord_i_fences_of(e.word2));
         memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                            memlord_i_word2_of(e.word2), site);
-    else if (!kind)
+    } else if (!kind) {
         r = memlord_i_unknown(lord, device);
+    }
     memlord_i_thread_put(lord, t);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, gone, "[free] ", device, storage, MEMLORD_I_BYTES(e.word1), site);
@@ -17492,6 +17523,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_free_end(memlord *lord,
         r = memlord_i_free_reopen(lord, t, &e);
     } else {
         refs = memlord_i_refs_of(e.word1, e.word2);
+        memlord_i_fences_back(lord, memlord_i_fences_of(e.word2));
         memlord_i_abandon(lord, t, &e);
         memlord_i_count_here(lord, t, slot, site, MEMLORD_I_BYTES(e.word1));
         if (refs > 1) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_freed_while_shared, 1);
@@ -18266,10 +18298,10 @@ static MEMLORD_I_COLD void memlord_i_log_leaks(memlord *lord) {
     if (blocks) memlord_i_log_leaks_by(lord);
 }
 
-/* Drops the fences of all blocks: nobody will ask them any more, and who seems to be asking one
-   has left it by longjmp. */
+/* Drops the fences of all blocks, those of open tokens included: nobody will ask them any more,
+   and who seems to be asking one has left it by longjmp. */
 static int memlord_i_visit_fences(memlord *lord, const memlord_i_entry *e, void *user) {
-    memlord_i_fence *f = e->word2 & 1 ? memlord_i_side_of(e->word2)->fences : NULL, *g;
+    memlord_i_fence *f = memlord_i_fences_of(e->word2), *g;
     (void)user;
     for (g = f; g; g = g->sibling)
         g->state = g->answered ? MEMLORD_I_FENCE_DONE : MEMLORD_I_FENCE_USE;
@@ -18279,6 +18311,7 @@ static int memlord_i_visit_fences(memlord *lord, const memlord_i_entry *e, void 
 }
 static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
     memlord_i_query all;
+    memlord_i_fence *f;
     int round = 0;
     memset(&all, 0, sizeof all);
     all.sel = memlord_device_all();
@@ -18288,6 +18321,10 @@ static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
         lord->fresh = lord->chosen = NULL;
         memlord_i_u64_store(&lord->queued, 0);
         memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
+        while ((f = lord->aside) != NULL) {
+            memlord_i_fences_back(lord, f);
+            memlord_i_fences_widow(lord, f);
+        }
         memlord_i_fences_drain(lord);
     }
 }
