@@ -181,7 +181,10 @@
     even if that calls MemLord (such a call made by the ledger itself passes through
     uncounted).
     A ledger survives fork: the child's copy goes on with the state of the moment; its
-    pollers start again when it is used.
+    pollers start again when it is used. Fork waits for the calls under way, so it must not
+    be called from a signal handler, which may have interrupted one: POSIX no longer lists
+    fork as async-signal-safe. What runs no fork handlers may be: _Fork, vfork, posix_spawn,
+    with an exec next.
     A shared library that carries MemLord has to stay loaded, memlord_destroy or not: threads
     that were in it run code of it when they exit. Link it with -Wl,-z,nodelete.
     Functions are not async-signal-safe, but for memlord_request_save.
@@ -5617,14 +5620,30 @@ static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_own(const memlord_i_thread *
     return (memlord_i_cell *)memlord_i_ptr_own(&t->devices[slot]);
 }
 
-/* A device's cell begins at the upper end of what it may hold back: its first bytes show. */
-static void memlord_i_cell_begin(memlord *lord, uint32_t slot, memlord_i_cell *cell) {
+/* Enters for counting alone, so that fork waits for it. */
+static void memlord_i_enter_counting(memlord *lord, memlord_i_thread *t) {
+    memlord_i_shard *s = &lord->shards[0];
+    while (memlord_i_enter(t, s, 0) == MEMLORD_I_SHARD_MOVING) {
+        memlord_i_leave(t);
+        memlord_i_lock_take(&s->lock);
+        memlord_i_lock_drop(&s->lock);
+    }
+}
+
+/* A device's cell begins at the upper end of what it may hold back: its first bytes show. A fork
+   finds the row and the thread's cell as they were, or both changed. */
+static void memlord_i_cell_begin(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                 memlord_i_cell *cell) {
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
-    if (!lord->batch) return; /* published is added to without the lock then */
-    memlord_i_lock_take(&row->lock);
-    memlord_i_u64_own_add(&row->published, (uint64_t)0 - lord->batch);
-    memlord_i_u64_store(&cell->base, (uint64_t)0 - lord->batch);
-    memlord_i_lock_drop(&row->lock);
+    memlord_i_enter_counting(lord, t);
+    if (lord->batch) { /* else published is added to without the lock */
+        memlord_i_lock_take(&row->lock);
+        memlord_i_u64_own_add(&row->published, (uint64_t)0 - lord->batch);
+        memlord_i_u64_store(&cell->base, (uint64_t)0 - lord->batch);
+        memlord_i_lock_drop(&row->lock);
+    }
+    memlord_i_ptr_store_release(&t->devices[slot], cell); /* pairs with memlord_i_cell_at */
+    memlord_i_leave(t);
 }
 
 /* A chunk of cells of sites or tags knows of all publications so far, as if it had been there: or
@@ -5660,8 +5679,10 @@ static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord
         return cell;
     }
     cell = (memlord_i_cell *)grab(lord, sizeof *cell);
-    if (cell && t != lord->orphan) memlord_i_cell_begin(lord, number, cell);
-    memlord_i_ptr_store_release(&t->devices[number], cell); /* pairs with memlord_i_cell_at */
+    if (cell && t != lord->orphan)
+        memlord_i_cell_begin(lord, t, number, cell);
+    else
+        memlord_i_ptr_store_release(&t->devices[number], cell); /* pairs with memlord_i_cell_at */
     return cell;
 }
 
@@ -6078,7 +6099,9 @@ static void memlord_i_row_freed_before(memlord *lord, uint32_t slot, uint64_t by
     row->base.freed = memlord_i_wide_add(row->base.freed, 0, bytes);
     memlord_i_lock_drop(&row->lock);
 }
-/* Starts `freed` over, as a collection does; what else the base was raised by meanwhile stays. */
+/* Starts `freed` over, as a collection does; what else the base was raised by meanwhile stays. A
+   fork may come between the two words of the base: they do not agree only if this raise has taken
+   it past a multiple of 2^63 bytes, and then the child's `freed` is wrong until it starts over. */
 static MEMLORD_I_COLD void memlord_i_row_freed_reset(memlord *lord, uint32_t slot) {
     memlord_i_sum sum;
     memlord_i_row_sum(lord, MEMLORD_I_DEVICE, slot, 0, &sum);
@@ -8142,16 +8165,6 @@ static MEMLORD_I_COLD uint64_t memlord_i_rows_moved(memlord *lord, memlord_i_thr
         tag_row = memlord_i_row_of(lord, MEMLORD_I_TAG,
                                    memlord_i_row_at(lord, MEMLORD_I_TAG, tag_row)->subject, slot);
     return (word2 & ~MEMLORD_I_ROWS_MASK) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
-}
-
-/* Enters for counting alone, so that fork waits for it. */
-static void memlord_i_enter_counting(memlord *lord, memlord_i_thread *t) {
-    memlord_i_shard *s = &lord->shards[0];
-    while (memlord_i_enter(t, s, 0) == MEMLORD_I_SHARD_MOVING) {
-        memlord_i_leave(t);
-        memlord_i_lock_take(&s->lock);
-        memlord_i_lock_drop(&s->lock);
-    }
 }
 
 /* Takes a detached entry out of the books: it has no place any more. */

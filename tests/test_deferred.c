@@ -1604,6 +1604,16 @@ static void a_free_of_a_used_block_needs_no_memory(void **state) {
     t->heap.fail_at = 0;
 }
 
+static void with_defer_the_fence_of_no_block_is_dropped_at_a_safe_point(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = fake_new(0);
+    assert_ok(defer(lord, cuda(0), 0, f, 1));
+    assert_int_equal(f->dropped, 0);
+    assert_ok(memlord_gc_poll(lord, all()));
+    assert_int_equal(f->dropped, 1);
+    assert_int_equal(f->asked, 0);
+}
+
 /* -- blocks that tokens have -- */
 
 static void uses_of_an_open_token_are_dropped_once_at_destroy(void **state) {
@@ -2183,6 +2193,7 @@ int main(void) {
         TEST(destroy_says_nothing_of_pending_when_there_is_none),
         TEST(any_allocation_may_fail),
         TEST(a_free_of_a_used_block_needs_no_memory),
+        TEST_DEFER(with_defer_the_fence_of_no_block_is_dropped_at_a_safe_point),
         TEST(uses_of_an_open_token_are_dropped_once_at_destroy),
         TEST(uses_of_tokens_ended_in_any_order_stay_with_their_blocks),
         TEST(random_histories_agree_with_a_model),
