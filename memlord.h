@@ -6931,16 +6931,21 @@ static MEMLORD_I_COLD void memlord_i_tagged_new(memlord *lord, memlord_i_thread 
     if (tagged->cell) tagged->slot = slot;
 }
 /* In one of two places, as is a tag that was begun lately: else few would do to push each other
-   out. */
+   out. NULL: in neither. */
+static const memlord_i_tagged *memlord_i_tag_known(const memlord_i_thread *t, uint32_t slot) {
+    size_t i = memlord_i_string_place(t->tag, slot) % MEMLORD_I_TAGGED;
+    const memlord_i_tagged *tagged = &t->tagged[i], *other = &t->tagged[i ^ 1];
+    if (tagged->tag == t->tag && tagged->slot == slot) return tagged;
+    return other->tag == t->tag && other->slot == slot ? other : NULL;
+}
 static const memlord_i_tagged *memlord_i_tag_on(memlord *lord, memlord_i_thread *t,
                                                 uint32_t slot) {
+    const memlord_i_tagged *known = memlord_i_tag_known(t, slot);
     size_t i = memlord_i_string_place(t->tag, slot) % MEMLORD_I_TAGGED;
-    memlord_i_tagged *tagged = &t->tagged[i], *other = &t->tagged[i ^ 1];
-    if (tagged->tag == t->tag && tagged->slot == slot) return tagged;
-    if (other->tag == t->tag && other->slot == slot) return other;
-    if (tagged->slot && !other->slot) tagged = other;
-    memlord_i_tagged_new(lord, t, slot, tagged);
-    return tagged;
+    if (known) return known;
+    if (t->tagged[i].slot && !t->tagged[i ^ 1].slot) i ^= 1;
+    memlord_i_tagged_new(lord, t, slot, &t->tagged[i]);
+    return &t->tagged[i];
 }
 static memlord_i_recent_tag *memlord_i_recent_tag_at(memlord_i_thread *t, const char *given) {
     size_t i = memlord_i_string_place(given, 0) % MEMLORD_I_RECENT_TAGS;
@@ -6948,16 +6953,14 @@ static memlord_i_recent_tag *memlord_i_recent_tag_at(memlord_i_thread *t, const 
     if (recent->given == given || (other->given != given && !recent->given)) return recent;
     return other->given == given || !other->given ? other : recent;
 }
-/* Has the thread remember that it allocates on a device. Not inside. */
+/* Has the thread remember that it allocates on a device; not with a tag it does not know there:
+   memlord_i_rows_for makes its row, or counts it as dropped, once. Not inside. */
 static MEMLORD_I_NOINLINE void memlord_i_last_remember(memlord *lord, memlord_i_thread *t,
                                                        uint32_t slot) {
-    const memlord_i_tagged *tagged;
+    const memlord_i_tagged *tagged = t->tag ? memlord_i_tag_known(t, slot) : NULL;
     memlord_i_cell *cell = memlord_i_cell_own(t, slot);
     memlord_i_last_forget(t);
-    /* a tag that has no row here gets it, or is counted as dropped, on the general way */
-    if (t->tag && !memlord_i_index_get(lord, memlord_i_index_key(t->tag, slot))) return;
-    tagged = t->tag ? memlord_i_tag_on(lord, t, slot) : NULL;
-    if (!cell || (tagged && !tagged->cell)) return;
+    if (!cell || (t->tag && !tagged)) return;
     t->last.device = memlord_i_device_word(memlord_i_device_at(lord, slot)->device);
     t->last.cell = cell;
     t->last.slot = slot;
