@@ -181,7 +181,10 @@
     even if that calls MemLord (such a call made by the ledger itself passes through
     uncounted).
     A ledger survives fork: the child's copy goes on with the state of the moment; its
-    pollers start again when it is used.
+    pollers start again when it is used. Fork waits for the calls under way, so it must not
+    be called from a signal handler, which may have interrupted one: POSIX no longer lists
+    fork as async-signal-safe. What runs no fork handlers may be: _Fork, vfork, posix_spawn,
+    with an exec next.
     A shared library that carries MemLord has to stay loaded, memlord_destroy or not: threads
     that were in it run code of it when they exit. Link it with -Wl,-z,nodelete.
     Functions are not async-signal-safe, but for memlord_request_save.
@@ -194,7 +197,8 @@
 
     Mistakes of the host are anomalies: counted per device and shown in every report but
     FOLDED and CSV, whose readers know no comments.
-        unknown_frees          a free, release or realloc of a storage not live
+        unknown_frees          a free, release or realloc of a storage not live; in the
+                               sum of all devices, if there is no room for the one it names
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
         underflows             arena_sub of more than the balance: now 0
@@ -837,6 +841,7 @@ MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token
 
 /* Record n at once: all arguments are checked and room is reserved first, so an error has
    recorded nothing; then they are applied one by one.
+   Until then a block that is new has 0 bytes, which other threads may see.
    Errors: also E_INVALID `blocks` NULL with n > 0, or sizes whose sum overflows. free_n
    and release_n apply every block and answer E_UNKNOWN if some were not live. */
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
@@ -1148,7 +1153,8 @@ MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device de
    own threads has them end by themselves, and none starts by itself until the next start.
    MEMLORD_POLL_INTERVAL_MS overrides the interval.
    Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
-   MEMLORD_FLAG_NO_THREADS: memlord_gc_poll then samples what has grown old. */
+   MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries again.
+   Until a poller runs memlord_gc_poll samples what has grown old. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MEMLORD_I_OFF(MEMLORD_OK)
 MEMLORD_API void memlord_poller_stop(memlord *lord) MEMLORD_I_OFF_VOID
@@ -3770,6 +3776,7 @@ struct memlord {
     memlord_i_u32 next_id;
     memlord_i_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
     memlord_i_u64 lost_allocs, lost_bytes; /* dropped, on devices there was no memory for */
+    memlord_i_u64 lost_unknown;           /* unknown_frees on such devices */
     memlord_i_u64 lost_events, lost_tags; /* of no device */
     memlord_i_u32 said_alloc, said_tag; /* the first of those dropped was logged */
     memlord_i_ptr ring;         /* memlord_i_ring * */
@@ -3806,6 +3813,7 @@ struct memlord {
     memlord_i_fence *fresh; /* of the queued ones those that were never asked, */
     memlord_i_fence *chosen; /* and of these those that a poll is about to ask */
     memlord_i_fence *drops; /* their blocks are gone */
+    memlord_i_fence *aside;     /* recorded uses of blocks that tokens have: the first of each */
     uint32_t queue_turn;
     memlord_i_u64 fences, queued, serial, epoch; /* how many; the last number; resets */
     memlord_i_lock callbacks_lock;
@@ -5499,22 +5507,20 @@ static void memlord_i_spot_erase(memlord_i_spot *spot) {
                                         ~((uint64_t)255 << (8 * spot->slot)));
 }
 
-/* After a put, no longer inside: grows a crowded shard. No memory is no harm yet; -1: but now it
-   is, and the last entry should go. */
-static MEMLORD_I_COLD int memlord_i_map_relieve(memlord *lord, memlord_i_thread *t,
-                                                memlord_i_shard *s) {
+/* After a put, no longer inside: grows a crowded shard. Without memory it stays as it is; a sparse
+   table that is full takes no more entries then. */
+static MEMLORD_I_COLD void memlord_i_map_relieve(memlord *lord, memlord_i_thread *t,
+                                                 memlord_i_shard *s) {
     memlord_i_was was;
     uint32_t state = memlord_i_enter(t, s, 0);
     int shared = state == MEMLORD_I_SHARD_SHARED;
     int crowded = (shared || memlord_i_owns(t, state)) && memlord_i_shard_crowded(s, &was);
-    int full = crowded && was.mask && memlord_i_sparse_full(s);
     memlord_i_leave(t);
-    if (!crowded) return 0;
-    if (memlord_i_shard_remake(lord, t, s, &was, shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
-        return full ? -1 : 0;
+    if (!crowded ||
+        memlord_i_shard_remake(lord, t, s, &was, shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
+        return;
     if (memlord_i_u64_load(&lord->dense_bytes) >= MEMLORD_I_DENSE_SMALL)
         memlord_i_map_thin(lord, t);
-    return 0;
 }
 
 /* --------------------------------------------------------------------- >>counters --
@@ -5614,14 +5620,30 @@ static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_own(const memlord_i_thread *
     return (memlord_i_cell *)memlord_i_ptr_own(&t->devices[slot]);
 }
 
-/* A device's cell begins at the upper end of what it may hold back: its first bytes show. */
-static void memlord_i_cell_begin(memlord *lord, uint32_t slot, memlord_i_cell *cell) {
+/* Enters for counting alone, so that fork waits for it. */
+static void memlord_i_enter_counting(memlord *lord, memlord_i_thread *t) {
+    memlord_i_shard *s = &lord->shards[0];
+    while (memlord_i_enter(t, s, 0) == MEMLORD_I_SHARD_MOVING) {
+        memlord_i_leave(t);
+        memlord_i_lock_take(&s->lock);
+        memlord_i_lock_drop(&s->lock);
+    }
+}
+
+/* A device's cell begins at the upper end of what it may hold back: its first bytes show. A fork
+   finds the row and the thread's cell as they were, or both changed. */
+static void memlord_i_cell_begin(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                 memlord_i_cell *cell) {
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
-    if (!lord->batch) return; /* published is added to without the lock then */
-    memlord_i_lock_take(&row->lock);
-    memlord_i_u64_own_add(&row->published, (uint64_t)0 - lord->batch);
-    memlord_i_u64_store(&cell->base, (uint64_t)0 - lord->batch);
-    memlord_i_lock_drop(&row->lock);
+    memlord_i_enter_counting(lord, t);
+    if (lord->batch) { /* else published is added to without the lock */
+        memlord_i_lock_take(&row->lock);
+        memlord_i_u64_own_add(&row->published, (uint64_t)0 - lord->batch);
+        memlord_i_u64_store(&cell->base, (uint64_t)0 - lord->batch);
+        memlord_i_lock_drop(&row->lock);
+    }
+    memlord_i_ptr_store_release(&t->devices[slot], cell); /* pairs with memlord_i_cell_at */
+    memlord_i_leave(t);
 }
 
 /* A chunk of cells of sites or tags knows of all publications so far, as if it had been there: or
@@ -5657,8 +5679,10 @@ static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord
         return cell;
     }
     cell = (memlord_i_cell *)grab(lord, sizeof *cell);
-    if (cell && t != lord->orphan) memlord_i_cell_begin(lord, number, cell);
-    memlord_i_ptr_store_release(&t->devices[number], cell); /* pairs with memlord_i_cell_at */
+    if (cell && t != lord->orphan)
+        memlord_i_cell_begin(lord, t, number, cell);
+    else
+        memlord_i_ptr_store_release(&t->devices[number], cell); /* pairs with memlord_i_cell_at */
     return cell;
 }
 
@@ -6075,7 +6099,9 @@ static void memlord_i_row_freed_before(memlord *lord, uint32_t slot, uint64_t by
     row->base.freed = memlord_i_wide_add(row->base.freed, 0, bytes);
     memlord_i_lock_drop(&row->lock);
 }
-/* Starts `freed` over, as a collection does; what else the base was raised by meanwhile stays. */
+/* Starts `freed` over, as a collection does; what else the base was raised by meanwhile stays. A
+   fork may come between the two words of the base: they do not agree only if this raise has taken
+   it past a multiple of 2^63 bytes, and then the child's `freed` is wrong until it starts over. */
 static MEMLORD_I_COLD void memlord_i_row_freed_reset(memlord *lord, uint32_t slot) {
     memlord_i_sum sum;
     memlord_i_row_sum(lord, MEMLORD_I_DEVICE, slot, 0, &sum);
@@ -6905,16 +6931,21 @@ static MEMLORD_I_COLD void memlord_i_tagged_new(memlord *lord, memlord_i_thread 
     if (tagged->cell) tagged->slot = slot;
 }
 /* In one of two places, as is a tag that was begun lately: else few would do to push each other
-   out. */
+   out. NULL: in neither. */
+static const memlord_i_tagged *memlord_i_tag_known(const memlord_i_thread *t, uint32_t slot) {
+    size_t i = memlord_i_string_place(t->tag, slot) % MEMLORD_I_TAGGED;
+    const memlord_i_tagged *tagged = &t->tagged[i], *other = &t->tagged[i ^ 1];
+    if (tagged->tag == t->tag && tagged->slot == slot) return tagged;
+    return other->tag == t->tag && other->slot == slot ? other : NULL;
+}
 static const memlord_i_tagged *memlord_i_tag_on(memlord *lord, memlord_i_thread *t,
                                                 uint32_t slot) {
+    const memlord_i_tagged *known = memlord_i_tag_known(t, slot);
     size_t i = memlord_i_string_place(t->tag, slot) % MEMLORD_I_TAGGED;
-    memlord_i_tagged *tagged = &t->tagged[i], *other = &t->tagged[i ^ 1];
-    if (tagged->tag == t->tag && tagged->slot == slot) return tagged;
-    if (other->tag == t->tag && other->slot == slot) return other;
-    if (tagged->slot && !other->slot) tagged = other;
-    memlord_i_tagged_new(lord, t, slot, tagged);
-    return tagged;
+    if (known) return known;
+    if (t->tagged[i].slot && !t->tagged[i ^ 1].slot) i ^= 1;
+    memlord_i_tagged_new(lord, t, slot, &t->tagged[i]);
+    return &t->tagged[i];
 }
 static memlord_i_recent_tag *memlord_i_recent_tag_at(memlord_i_thread *t, const char *given) {
     size_t i = memlord_i_string_place(given, 0) % MEMLORD_I_RECENT_TAGS;
@@ -6922,13 +6953,14 @@ static memlord_i_recent_tag *memlord_i_recent_tag_at(memlord_i_thread *t, const 
     if (recent->given == given || (other->given != given && !recent->given)) return recent;
     return other->given == given || !other->given ? other : recent;
 }
-/* Has the thread remember that it allocates on a device. Not inside. */
+/* Has the thread remember that it allocates on a device; not with a tag it does not know there:
+   memlord_i_rows_for makes its row, or counts it as dropped, once. Not inside. */
 static MEMLORD_I_NOINLINE void memlord_i_last_remember(memlord *lord, memlord_i_thread *t,
                                                        uint32_t slot) {
-    const memlord_i_tagged *tagged = t->tag ? memlord_i_tag_on(lord, t, slot) : NULL;
+    const memlord_i_tagged *tagged = t->tag ? memlord_i_tag_known(t, slot) : NULL;
     memlord_i_cell *cell = memlord_i_cell_own(t, slot);
     memlord_i_last_forget(t);
-    if (!cell || (tagged && !tagged->cell)) return;
+    if (!cell || (t->tag && !tagged)) return;
     t->last.device = memlord_i_device_word(memlord_i_device_at(lord, slot)->device);
     t->last.cell = cell;
     t->last.slot = slot;
@@ -7491,6 +7523,28 @@ static MEMLORD_I_NOINLINE void memlord_i_fences_widow(memlord *lord, memlord_i_f
     memlord_i_lock_drop(&lord->fences_lock);
 }
 
+/* Keeps the recorded uses of a block that is off the map until its token is used, or the ledger
+   ends; under the first of them. */
+static void memlord_i_fences_aside(memlord *lord, memlord_i_fence *f) {
+    if (!f) return;
+    memlord_i_lock_take(&lord->fences_lock);
+    f->previous = NULL;
+    f->next = lord->aside;
+    if (f->next) f->next->previous = f;
+    lord->aside = f;
+    memlord_i_lock_drop(&lord->fences_lock);
+}
+static void memlord_i_fences_back(memlord *lord, memlord_i_fence *f) {
+    if (!f) return;
+    memlord_i_lock_take(&lord->fences_lock);
+    if (f->next) f->next->previous = f->previous;
+    if (f->previous)
+        f->previous->next = f->next;
+    else
+        lord->aside = f->next;
+    memlord_i_lock_drop(&lord->fences_lock);
+}
+
 /* -- the host's functions: out of them this thread asks and drops no further ones -- */
 
 typedef struct memlord_i_inside {
@@ -7563,6 +7617,9 @@ static uint64_t memlord_i_word2_of(uint64_t word2) {
 static uint64_t memlord_i_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MEMLORD_I_REFS(word1);
     return refs == MEMLORD_I_REFS_MANY ? memlord_i_side_of(word2)->refs : refs;
+}
+static memlord_i_fence *memlord_i_fences_of(uint64_t word2) {
+    return word2 & 1 ? memlord_i_side_of(word2)->fences : NULL;
 }
 /* 1: freed, and waits for its fences. */
 static int memlord_i_is_pending(uint64_t word2) {
@@ -7753,13 +7810,15 @@ static int memlord_i_drop_settle(memlord *lord, int type) {
         if (memlord_i_u64_cas(&lord->dropped[type], &left, left - 1)) return 1;
     return 0;
 }
+/* Counts an end of a storage nobody knows; on the ledger as a whole if the device it names cannot
+   be made known. */
 static MEMLORD_I_COLD memlord_result memlord_i_unknown(memlord *lord, memlord_device d) {
     uint32_t slot;
-    memlord_result r;
     if (memlord_i_drop_settle(lord, d.type)) return MEMLORD_OK;
-    r = memlord_i_slot_named(lord, d, &slot);
-    if (r) return r;
-    memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_unknown_frees, 1);
+    if (memlord_i_slot_named(lord, d, &slot) == MEMLORD_OK)
+        memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_unknown_frees, 1);
+    else
+        (void)memlord_i_u64_add(&lord->lost_unknown, 1);
     if (memlord_i_tells(lord)) memlord_i_self.odd.unknown++;
     return MEMLORD_E_UNKNOWN;
 }
@@ -7778,6 +7837,18 @@ static MEMLORD_I_COLD memlord_i_side *memlord_i_spot_record(memlord *lord, memlo
                                                             memlord_i_spot *spot) {
     (void)memlord_i_spot_find(lord, t, type, key, 0, spot);
     return spot->entry ? memlord_i_side_of(spot->entry->word2) : NULL;
+}
+
+/* There is no memory for a call: E_NOMEM, unless its storage is dead, which takes none to say.
+   `ends`: that is counted. */
+static MEMLORD_I_COLD memlord_result memlord_i_short_of(memlord *lord, memlord_i_thread *t,
+                                                        memlord_device d, uint64_t key, int ends) {
+    memlord_i_spot spot;
+    int live = memlord_i_spot_live(lord, t, (uint32_t)d.type, key, &spot) != NULL;
+    memlord_i_spot_leave(t, &spot);
+    if (live) return MEMLORD_E_NOMEM;
+    if (ends) (void)memlord_i_unknown(lord, d);
+    return MEMLORD_E_UNKNOWN;
 }
 
 /* -- references -- */
@@ -7811,7 +7882,6 @@ static memlord_result memlord_i_spot_side(memlord *lord, memlord_i_thread *t, ui
                                           memlord_i_side **unused) {
     memlord_i_side *side = (memlord_i_side *)memlord_i_alloc(lord, sizeof *side);
     *unused = NULL;
-    if (!side) return MEMLORD_E_NOMEM;
     (void)memlord_i_spot_find(lord, t, type, key, 0, spot);
     if (!spot->entry) {
         memlord_i_spot_leave(t, spot);
@@ -7821,6 +7891,10 @@ static memlord_result memlord_i_spot_side(memlord *lord, memlord_i_thread *t, ui
     if (spot->entry->word2 & 1) {
         *unused = side;
         return MEMLORD_OK;
+    }
+    if (!side) {
+        memlord_i_spot_leave(t, spot);
+        return MEMLORD_E_NOMEM;
     }
     side->word2 = spot->entry->word2;
     spot->entry->word2 = (uint64_t)(uintptr_t)side | 1;
@@ -7853,7 +7927,7 @@ static void memlord_i_spot_open(memlord *lord, memlord_i_thread *t, memlord_i_sp
     memlord_i_spot_unlock(spot);
     memlord_i_count_all(lord, t, c, n);
     memlord_i_spot_leave(t, spot);
-    if (spot->bucket || spot->sparse) (void)memlord_i_map_relieve(lord, t, spot->shard);
+    if (spot->bucket || spot->sparse) memlord_i_map_relieve(lord, t, spot->shard);
 }
 
 /* Puts a new entry in the place of one that is stale, or pending and over now; counts both and
@@ -7945,15 +8019,15 @@ static memlord_result memlord_i_track(memlord *lord, memlord_i_thread *t, uint32
     return MEMLORD_OK;
 }
 
-/* Takes back an open of this thread that nobody else can have seen the end of. */
+/* Takes back an open of so many bytes by this thread, unless another has ended it. */
 static MEMLORD_I_COLD void memlord_i_unopen(memlord *lord, memlord_i_thread *t, uint32_t slot,
-                                            uint64_t key) {
+                                            uint64_t key, uint64_t bytes) {
     memlord_i_spot spot;
     memlord_i_entry e;
     memlord_i_change c[MEMLORD_I_BOOKS];
     unsigned i, n;
     (void)memlord_i_spot_find(lord, t, lord->slot_type[slot], key, 0, &spot);
-    if (!spot.entry) {
+    if (!spot.entry || MEMLORD_I_BYTES(spot.entry->word1) != bytes) {
         memlord_i_spot_leave(t, &spot);
         return;
     }
@@ -8027,7 +8101,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_close(memlord *lord, memlord_i_th
     *gone = *spot.entry;
     word2 = gone->word2;
     gone->word2 = memlord_i_word2_of(word2);
-    if ((word2 & 1) && memlord_i_side_of(word2)->fences) {
+    if (memlord_i_fences_of(word2)) {
         *chain = memlord_i_pend(lord, spot.entry);
         memlord_i_spot_leave(t, &spot);
     } else {
@@ -8096,16 +8170,6 @@ static MEMLORD_I_COLD uint64_t memlord_i_rows_moved(memlord *lord, memlord_i_thr
     return (word2 & ~MEMLORD_I_ROWS_MASK) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
 }
 
-/* Enters for counting alone, so that fork waits for it. */
-static void memlord_i_enter_counting(memlord *lord, memlord_i_thread *t) {
-    memlord_i_shard *s = &lord->shards[0];
-    while (memlord_i_enter(t, s, 0) == MEMLORD_I_SHARD_MOVING) {
-        memlord_i_leave(t);
-        memlord_i_lock_take(&s->lock);
-        memlord_i_lock_drop(&s->lock);
-    }
-}
-
 /* Takes a detached entry out of the books: it has no place any more. */
 static void memlord_i_abandon(memlord *lord, memlord_i_thread *t, const memlord_i_entry *e) {
     memlord_i_change c[MEMLORD_I_BOOKS];
@@ -8143,7 +8207,7 @@ static memlord_result memlord_i_attach(memlord *lord, memlord_i_thread *t, memlo
         if (fresh) {
             memlord_i_count_all(lord, t, c, n);
             memlord_i_leave(t);
-            if (fresh == 2) (void)memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, key, 0));
+            if (fresh == 2) memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, key, 0));
             return MEMLORD_OK;
         }
     }
@@ -8226,7 +8290,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_move(memlord *lord, memlord_i_thr
     uint64_t plain, rows;
     unsigned n;
     memlord_result r = memlord_i_room(lord, t, slot, key);
-    if (r) return r;
+    if (r) return memlord_i_short_of(lord, t, from, from_key, 1);
     if (memlord_i_detach(lord, t, (uint32_t)from.type, from_key, &e))
         return memlord_i_unknown(lord, from);
     from_slot = t->also = MEMLORD_I_SLOT(e.word1);
@@ -10488,19 +10552,6 @@ static MEMLORD_I_COLD void memlord_i_fences_begin(memlord *lord, memlord_i_fence
     }
 }
 
-/* Leaves fences to be asked later: where no host code may run. */
-static void memlord_i_fences_queue(memlord *lord, memlord_i_fence *chain) {
-    memlord_i_fence *next;
-    memlord_i_lock_take(&lord->fences_lock);
-    for (; chain; chain = next) {
-        next = chain->next;
-        memlord_i_queue_push(lord, chain);
-        memlord_i_fresh_put(&lord->fresh, chain);
-        memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
-    }
-    memlord_i_lock_drop(&lord->fences_lock);
-}
-
 /* The next of a ring that was not asked since `round`, which is now asked; the ring goes on behind
    it, so that all have their turn. Under the fences lock. */
 static memlord_i_fence *memlord_i_fence_claim(memlord *lord, uint32_t list, memlord_device sel,
@@ -10607,18 +10658,23 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
                                             const memlord_site *site, memlord_i_fence **chain) {
     memlord_i_change c[MEMLORD_I_BOOKS];
     memlord_i_entry e;
-    memlord_i_side *side = (memlord_i_side *)memlord_i_alloc(lord, sizeof *side);
+    memlord_i_side *side = (memlord_i_side *)memlord_i_alloc(lord, sizeof *side), *unused;
+    memlord_i_spot spot;
     uint64_t rows;
     unsigned n;
     int fresh;
-    memlord_result r = side ? memlord_i_room(lord, t, slot, key) : MEMLORD_E_NOMEM;
-    int gone;
+    memlord_result r = memlord_i_spot_side(lord, t, (uint32_t)from.type, from_key, &spot, &unused);
     e.word1 = 0; /* copied, though not every compiler sees that */
-    gone = r == MEMLORD_OK &&
-           memlord_i_copy_of(lord, t, (uint32_t)from.type, from_key, &e, side) != MEMLORD_OK;
-    if (r || gone) {
+    if (r == MEMLORD_OK) { /* all that wants memory comes first */
+        memlord_i_spot_leave(t, &spot);
+        memlord_i_free(lord, unused, sizeof *unused);
+        r = side ? memlord_i_room(lord, t, slot, key) : MEMLORD_E_NOMEM;
+    }
+    if (r == MEMLORD_OK)
+        r = memlord_i_copy_of(lord, t, (uint32_t)from.type, from_key, &e, side);
+    if (r) {
         memlord_i_free(lord, side, sizeof *side);
-        return gone ? memlord_i_unknown(lord, from) : r;
+        return r == MEMLORD_E_UNKNOWN ? memlord_i_unknown(lord, from) : r;
     }
     rows = memlord_i_rows_moved(lord, t, side->word2, slot, site, MEMLORD_I_SLOT(e.word1) == slot);
     side->word2 = rows;
@@ -10633,7 +10689,7 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
     }
     r = memlord_i_fence_attach(lord, t, from, from_key, f, MEMLORD_I_ATTACH_MOVE, &e, chain);
     if (r) { /* it went meanwhile */
-        memlord_i_unopen(lord, t, slot, key);
+        memlord_i_unopen(lord, t, slot, key, bytes);
         return r;
     }
     memlord_i_parts_move(lord, t, (uint32_t)from.type, from_key, lord->slot_type[slot], key,
@@ -10791,7 +10847,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_poller_begin(memlord_i_place *pla
         memlord_i_logf(place->lord, MEMLORD_LOG_WARNING,
                        "[poller] no thread for %i: memlord_gc_poll samples instead",
                        memlord_i_coded(place->device));
-    return bad ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+    return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
 static int memlord_i_polls(memlord *lord) {
@@ -10854,7 +10910,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_pollers_begin(memlord *lord) {
         memlord_i_place *place = memlord_i_place_at(lord, i);
         if (memlord_i_source_of(lord, place->device.type).fn &&
             memlord_i_poller_begin(place) != MEMLORD_OK)
-            r = MEMLORD_E_UNSUPPORTED;
+            r = MEMLORD_E_NOMEM;
     }
     if (i == 1 && (lord->flags & MEMLORD_FLAG_DEFER)) /* it waits for the first to come */
         r = memlord_i_poller_begin(&lord->host);
@@ -10943,7 +10999,7 @@ static void memlord_i_duty_also(memlord *lord, memlord_i_thread *t, uint32_t slo
    the fences lock. */
 static MEMLORD_I_COLD int memlord_i_visit_asked(const memlord_i_entry *e, void *user) {
     memlord *lord = (memlord *)user;
-    memlord_i_fence *f = e->word2 & 1 ? memlord_i_side_of(e->word2)->fences : NULL, *q;
+    memlord_i_fence *f = memlord_i_fences_of(e->word2), *q;
     for (; f; f = f->sibling) {
         if (f->state != MEMLORD_I_FENCE_ASKED || f->asker == (void *)&memlord_i_self) continue;
         for (q = memlord_i_queue_first(lord, f->slot, f->fence.queue); q && q != f;) q = q->next;
@@ -12250,6 +12306,7 @@ static MEMLORD_I_COLD void memlord_i_stats_lost(memlord *lord, memlord_stats *ou
     out->dropped_allocs =
         memlord_i_add(out->dropped_allocs, memlord_i_u64_load(&lord->lost_allocs));
     out->dropped_bytes = memlord_i_add(out->dropped_bytes, memlord_i_u64_load(&lord->lost_bytes));
+    out->unknown_frees = memlord_i_add(out->unknown_frees, memlord_i_u64_load(&lord->lost_unknown));
     out->dropped_sites = memlord_i_add(out->dropped_sites, memlord_i_u64_load(&lord->lost_tags));
     out->dropped_events =
         memlord_i_add(out->dropped_events, memlord_i_u64_load(&lord->lost_events));
@@ -16551,7 +16608,7 @@ static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
     return (unsigned)device.type < (unsigned)MEMLORD_I_TYPES && device.index >= MEMLORD_ANY;
 }
 
-/* The map and the counters, by the shorter way; as memlord_i_map_put. */
+/* The map and the counters, by the shorter way; 0: not done. */
 static MEMLORD_I_NOINLINE int memlord_i_open_near(memlord *lord, memlord_i_thread *t,
                                                   uint32_t slot, memlord_i_cell *cell,
                                                   uint64_t storage, uint64_t bytes,
@@ -16562,7 +16619,8 @@ static MEMLORD_I_NOINLINE int memlord_i_open_near(memlord *lord, memlord_i_threa
     memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
     if (rows & MEMLORD_I_ROWS_MASK) memlord_i_count_rows(lord, t, rows, bytes, 1);
     memlord_i_leave(t);
-    return done;
+    if (done == 2) memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, storage, 0));
+    return 1;
 }
 
 /* The general open, after the shorter way was tried or is barred. */
@@ -16573,16 +16631,6 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_open_far(memlord *lord, memlo
     memlord_result r = memlord_i_open(lord, t, slot, storage, bytes, rows, &fresh);
     if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
     return r;
-}
-
-/* After an open that has crowded its shard: makes room, or takes the block back. */
-static MEMLORD_I_COLD memlord_result memlord_i_open_crowded(memlord *lord, memlord_i_thread *t,
-                                                            uint32_t slot, uint64_t storage,
-                                                            uint64_t bytes) {
-    if (!memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, storage, 0))) return MEMLORD_OK;
-    memlord_i_unopen(lord, t, slot, storage);
-    memlord_i_drop_count(lord, slot, bytes);
-    return MEMLORD_E_NOMEM;
 }
 
 /* A call that is not plain: whose it is, the device it opens on, the reservations it comes off. */
@@ -16637,7 +16685,6 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
     if (cell && call.t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
         done = memlord_i_open_near(lord, call.t, call.slot, cell, storage, bytes, rows);
     if (!done) r = memlord_i_open_far(lord, call.t, call.slot, storage, bytes, rows);
-    if (done == 2) r = memlord_i_open_crowded(lord, call.t, call.slot, storage, bytes);
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ALLOC, call.slot, storage, bytes, rows);
     block.device = device;
@@ -16655,7 +16702,6 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, mem
     int done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, rows);
     memlord_result r = MEMLORD_OK;
     if (MEMLORD_I_UNLIKELY(!done)) r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
-    if (done == 2) r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_call_end(lord, t, slot, 1);
@@ -16747,22 +16793,27 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_settle(memlord *lord, u
     memlord_i_call_end(lord, t, slot, 1);
     return MEMLORD_OK;
 }
-/* The end of one, not yet counted, that has crowded its shard. */
+/* The end of one, not yet counted, that has crowded its shard. Of a sparse table that was full it
+   is taken back: the longer way makes room, or has none. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord, uint32_t slot,
                                                                  uint64_t storage, uint64_t bytes,
                                                                  uint64_t rows) {
     memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
     memlord_i_cell *cell = memlord_i_cell_own(t, slot);
-    memlord_result r;
+    if (s->mask && memlord_i_sparse_full(s)) {
+        memlord_i_sparse_clear(s, memlord_i_sparse_held(s, storage));
+        memlord_i_leave(t);
+        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
+    }
     memlord_i_u64_own_add(&cell->allocs, 1);
     memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
     memlord_i_count_rows(lord, t, rows, bytes, 1);
     memlord_i_leave(t);
-    r = memlord_i_open_crowded(lord, t, slot, storage, bytes);
-    if (r == MEMLORD_OK)
-        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
+    memlord_i_map_relieve(lord, t, s);
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
     memlord_i_call_end(lord, t, slot, 1);
-    return r;
+    return MEMLORD_OK;
 }
 
 /* Counts an alloc on the cell of a device, and ends it. NULL: of no site, of no tag. */
@@ -17266,9 +17317,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_track(memlord *lord,
     cell = memlord_i_cell_at(call.t, MEMLORD_I_DEVICE, call.slot);
     if (cell && call.t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
         fresh = memlord_i_open_near(lord, call.t, call.slot, cell, storage, bytes, rows);
-    if (fresh == 2) {
-        r = memlord_i_open_crowded(lord, call.t, call.slot, storage, bytes);
-    } else if (!fresh) {
+    if (!fresh) {
         r = memlord_i_track(lord, call.t, call.slot, storage, bytes, rows, &fresh);
         if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, call.slot, bytes);
     }
@@ -17313,6 +17362,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_realloc_begin(memlord *lord, meml
         token->state = MEMLORD_I_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
+        memlord_i_fences_aside(lord, memlord_i_fences_of(e.word2));
         memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, old_storage, e.word1,
                            memlord_i_word2_of(e.word2), NULL);
     } else {
@@ -17340,9 +17390,11 @@ static MEMLORD_I_COLD memlord_result memlord_i_realloc_close(memlord *lord,
         token->state = MEMLORD_I_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else if (block->storage) {
+        memlord_i_fences_back(lord, memlord_i_fences_of(e.word2));
         if (block->bytes > had) memlord_i_call_cover(lord, &call, block->bytes - had);
         r = memlord_i_resize(lord, call.t, &e, block->storage, block->bytes, site, &rows);
     } else { /* the real call failed: as it was */
+        memlord_i_fences_back(lord, memlord_i_fences_of(e.word2));
         block->bytes = had;
         block->storage = e.key;
         rows = memlord_i_word2_of(e.word2);
@@ -17418,11 +17470,13 @@ static MEMLORD_I_COLD memlord_result memlord_i_free_begin(memlord *lord, memlord
     kind = memlord_i_free_kind(lord, t, (uint32_t)device.type, storage, &e);
     r = kind ? MEMLORD_E_STATE : memlord_i_detach(lord, t, (uint32_t)device.type, storage, &e);
     gone = r == MEMLORD_OK;
-    if (gone)
+    if (gone) {
+        memlord_i_fences_aside(lord, memlord_i_fences_of(e.word2));
         memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                            memlord_i_word2_of(e.word2), site);
-    else if (!kind)
+    } else if (!kind) {
         r = memlord_i_unknown(lord, device);
+    }
     memlord_i_thread_put(lord, t);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, gone, "[free] ", device, storage, MEMLORD_I_BYTES(e.word1), site);
@@ -17485,6 +17539,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_free_end(memlord *lord,
         r = memlord_i_free_reopen(lord, t, &e);
     } else {
         refs = memlord_i_refs_of(e.word1, e.word2);
+        memlord_i_fences_back(lord, memlord_i_fences_of(e.word2));
         memlord_i_abandon(lord, t, &e);
         memlord_i_count_here(lord, t, slot, site, MEMLORD_I_BYTES(e.word1));
         if (refs > 1) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_freed_while_shared, 1);
@@ -17545,69 +17600,114 @@ static MEMLORD_I_COLD memlord_result memlord_i_admit_n(memlord *lord, const meml
     return MEMLORD_OK;
 }
 
-enum { MEMLORD_I_UNDO_NOTHING, MEMLORD_I_UNDO_OPEN, MEMLORD_I_UNDO_VIEW };
+/* What one of n holds before any of them is recorded. */
+enum {
+    MEMLORD_I_HOLD_NOTHING, /* its key is on the map and is replaced: that needs no memory */
+    MEMLORD_I_HOLD_PLACE,   /* a block of 0 bytes under its key */
+    MEMLORD_I_HOLD_VIEW     /* its reference: all that a track of a live key records */
+};
+typedef struct memlord_i_hold {
+    uint64_t rows;
+    int what;
+} memlord_i_hold;
 
-/* Opens or tracks one of n; *undo is how to take it back. */
-static MEMLORD_I_COLD memlord_result memlord_i_open_one(memlord *lord, memlord_i_thread *t,
+/* Takes for one of n all that recording it needs memory for. */
+static MEMLORD_I_COLD memlord_result memlord_i_hold_one(memlord *lord, memlord_i_thread *t,
                                                         const memlord_block *b, int track,
                                                         const memlord_site *site,
-                                                        unsigned char *undo,
-                                                        memlord_i_told *told) {
-    memlord_i_call call;
+                                                        memlord_i_hold *hold) {
     memlord_i_cell *cell;
-    uint32_t slot;
-    uint64_t rows;
-    int fresh = 0;
+    memlord_i_spot spot;
+    uint32_t slot, type;
+    int found, fresh = 0;
     memlord_result r = memlord_i_slot(lord, b->device, &slot);
     if (r) return r;
-    call.t = t;
-    call.slot = slot;
-    call.cover.parts = 0;
-    memlord_i_call_cover(lord, &call, b->bytes);
-    rows = memlord_i_rows_for(lord, t, slot, site);
+    type = lord->slot_type[slot];
+    hold->rows = memlord_i_rows_for(lord, t, slot, site);
+    hold->what = MEMLORD_I_HOLD_PLACE;
     cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    if (!track && cell && t != lord->orphan && !(b->bytes >> MEMLORD_I_PLAIN_BITS))
-        fresh = memlord_i_open_near(lord, t, slot, cell, b->storage, b->bytes, rows);
-    if (fresh == 2 && memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, b->storage, 0))) {
-        memlord_i_unopen(lord, t, slot, b->storage);
-        r = MEMLORD_E_NOMEM;
-    } else if (!fresh) {
-        r = track ? memlord_i_track(lord, t, slot, b->storage, b->bytes, rows, &fresh)
-                  : memlord_i_open(lord, t, slot, b->storage, b->bytes, rows, &fresh);
-    }
-    *undo = fresh ? MEMLORD_I_UNDO_OPEN : track ? MEMLORD_I_UNDO_VIEW : MEMLORD_I_UNDO_NOTHING;
-    if (r == MEMLORD_OK && (fresh || !track)) {
-        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, b->storage, b->bytes, rows);
-        told->blocks++;
-        told->bytes += b->bytes;
-    }
-    if (call.cover.parts)
-        memlord_i_cover_end(&call.cover, r == MEMLORD_OK && (fresh || !track));
+    if (cell && t != lord->orphan)
+        fresh = memlord_i_open_near(lord, t, slot, cell, b->storage, 0, hold->rows);
+    if (fresh) return MEMLORD_OK;
+    do {
+        (void)memlord_i_spot_find(lord, t, type, b->storage, 0, &spot);
+        found = spot.entry ? 1 + memlord_i_is_pending(spot.entry->word2) : 0;
+        memlord_i_spot_leave(t, &spot);
+        if (!found) return memlord_i_open(lord, t, slot, b->storage, 0, hold->rows, &fresh);
+        hold->what = track && found == 1 ? MEMLORD_I_HOLD_VIEW : MEMLORD_I_HOLD_NOTHING;
+        if (hold->what == MEMLORD_I_HOLD_VIEW) r = memlord_i_retain(lord, t, type, b->storage);
+    } while (r == MEMLORD_E_UNKNOWN); /* it ended between the two */
     return r;
 }
 
-static MEMLORD_I_COLD void memlord_i_undo_n(memlord *lord, memlord_i_thread *t,
-                                            const memlord_block *blocks, const unsigned char *undo,
-                                            size_t n) {
+/* Takes back what was held, the last first. Outside of the map and the orphans' lock: a reference
+   may be the last one by now, and its end runs the host's fences. */
+static MEMLORD_I_COLD void memlord_i_unhold_n(memlord *lord, const memlord_block *blocks,
+                                              const memlord_i_hold *hold, size_t n) {
     while (n--) {
-        uint32_t slot;
-        memlord_i_entry gone;
-        memlord_i_fence *chain = NULL;
-        if (memlord_i_slot(lord, blocks[n].device, &slot)) continue;
-        if (undo[n] == MEMLORD_I_UNDO_OPEN) {
-            memlord_i_unopen(lord, t, slot, blocks[n].storage);
-            memlord_i_note_add(lord, t, MEMLORD_EVENT_FREE, slot, blocks[n].storage,
-                               blocks[n].bytes, 0);
+        const memlord_block *b = &blocks[n];
+        if (hold[n].what == MEMLORD_I_HOLD_VIEW)
+            (void)memlord_i_end_general(lord, b->device, b->storage, MEMLORD_I_RELEASE, NULL);
+        if (hold[n].what == MEMLORD_I_HOLD_PLACE) {
+            memlord_i_thread *t = memlord_i_thread_get(lord);
+            memlord_i_unopen(lord, t, memlord_i_slot_known(lord, b->device), b->storage, 0);
+            memlord_i_thread_put(lord, t);
         }
-        if (undo[n] == MEMLORD_I_UNDO_VIEW)
-            (void)memlord_i_close(lord, t, blocks[n].device, blocks[n].storage, MEMLORD_I_RELEASE,
-                                  &gone, &chain);
-        memlord_i_fences_queue(lord, chain);
     }
 }
 
+/* Gives a place its bytes; 0: another thread has ended or replaced it meanwhile. */
+static MEMLORD_I_COLD int memlord_i_fill(memlord *lord, memlord_i_thread *t, uint32_t slot,
+                                         uint64_t key, uint64_t bytes) {
+    memlord_i_change c[MEMLORD_I_BOOKS];
+    memlord_i_spot spot;
+    memlord_i_entry *e = memlord_i_spot_live(lord, t, lord->slot_type[slot], key, &spot);
+    int held = e && MEMLORD_I_SLOT(e->word1) == slot && !MEMLORD_I_BYTES(e->word1);
+    if (held) {
+        unsigned n = memlord_i_changes(c, slot, memlord_i_word2_of(e->word2), bytes, 0, 0, 0);
+        e->word1 |= bytes;
+        memlord_i_spot_unlock(&spot);
+        memlord_i_count_all(lord, t, c, n);
+    }
+    memlord_i_spot_leave(t, &spot);
+    return held;
+}
+
+/* Records one of n. Without memory it fails only if another thread has ended the block it replaces
+   since it was looked at, and then counts as dropped. */
+static MEMLORD_I_COLD void memlord_i_open_one(memlord *lord, memlord_i_thread *t,
+                                              const memlord_block *b, int track,
+                                              const memlord_i_hold *hold, memlord_i_told *told) {
+    memlord_i_call call;
+    int did = 0;
+    memlord_result r = MEMLORD_OK;
+    if (hold->what == MEMLORD_I_HOLD_VIEW) return;
+    call.t = t;
+    call.slot = memlord_i_slot_known(lord, b->device);
+    call.cover.parts = 0;
+    memlord_i_call_cover(lord, &call, b->bytes);
+    if (hold->what == MEMLORD_I_HOLD_PLACE) {
+        did = memlord_i_fill(lord, t, call.slot, b->storage, b->bytes);
+    } else if (track) {
+        r = memlord_i_track(lord, t, call.slot, b->storage, b->bytes, hold->rows, &did);
+    } else {
+        r = memlord_i_open(lord, t, call.slot, b->storage, b->bytes, hold->rows, &did);
+        did = r == MEMLORD_OK;
+    }
+    if (r) memlord_i_drop_count(lord, call.slot, b->bytes);
+    if (did) {
+        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, call.slot, b->storage, b->bytes,
+                           hold->rows);
+        told->blocks++;
+        told->bytes += b->bytes;
+    }
+    if (call.cover.parts) memlord_i_cover_end(&call.cover, did);
+}
+
+/* Counts all n as dropped. A free of a key that is live all the same is not one of theirs. */
 static MEMLORD_I_COLD void memlord_i_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                            memlord_result r) {
+                                            int track, memlord_result r) {
+    memlord_block_info live;
     uint32_t slot;
     size_t i;
     for (i = 0; i < n && r == MEMLORD_E_DEVICE; i++) /* not a device, or one too many? */
@@ -17617,36 +17717,40 @@ static MEMLORD_I_COLD void memlord_i_drop_n(memlord *lord, const memlord_block *
             memlord_i_drop_count(lord, slot, blocks[i].bytes);
         else
             (void)memlord_i_drop_lost(lord, r, blocks[i].device, blocks[i].bytes);
+        if (!track && memlord_block_find(lord, blocks[i].device, blocks[i].storage, &live) == 0 &&
+            !live.pending)
+            (void)memlord_i_drop_settle(lord, blocks[i].device.type);
     }
 }
 
-/* All or nothing: what was opened before memory ran out is taken back, as if it never was. A
-   stale storage that was replaced stays closed: the host said it is gone. */
+/* All or nothing: memory is taken first, then one block after the other is recorded. */
 static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlord_block *blocks,
                                                       size_t n, int track,
                                                       const memlord_site *site) {
     memlord_i_thread *t;
     memlord_i_told told;
     memlord_result r = memlord_i_admit_n(lord, blocks, n, 1);
-    unsigned char *undo;
-    size_t i;
+    memlord_i_hold *hold;
+    size_t i, k;
     memset(&told, 0, sizeof told);
     if (r || !n) {
-        memlord_i_drop_n(lord, blocks, n, r);
+        memlord_i_drop_n(lord, blocks, n, track, r);
         return r;
     }
     t = memlord_i_thread_get_near(lord);
     if (!t) return MEMLORD_OK;
-    undo = (unsigned char *)memlord_i_alloc(lord, n);
-    r = undo ? MEMLORD_OK : MEMLORD_E_NOMEM;
+    hold = (memlord_i_hold *)memlord_i_alloc(lord, n * sizeof *hold);
+    r = hold ? MEMLORD_OK : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
-        r = memlord_i_open_one(lord, t, &blocks[i], track, site, &undo[i], &told);
-    if (r) {
-        if (undo && i) memlord_i_undo_n(lord, t, blocks, undo, i - 1);
-        memlord_i_drop_n(lord, blocks, n, r);
-    }
-    memlord_i_free(lord, undo, n);
+        r = memlord_i_hold_one(lord, t, &blocks[i], track, site, &hold[i]);
+    for (k = 0; k < n && r == MEMLORD_OK; k++)
+        memlord_i_open_one(lord, t, &blocks[k], track, &hold[k], &told);
     memlord_i_thread_put_near(lord, t);
+    if (r) {
+        if (i) memlord_i_unhold_n(lord, blocks, hold, i - 1);
+        memlord_i_drop_n(lord, blocks, n, track, r);
+    }
+    memlord_i_free(lord, hold, n * sizeof *hold);
     if (memlord_i_tells(lord) && r == MEMLORD_OK)
         memlord_i_tell_n(lord, "[alloc] ", blocks, n, &told, site);
     for (i = 0; i < n; i++) {
@@ -17693,28 +17797,34 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_move(memlord *lord, memlord_
     const int away = from.type != to->device.type || from_storage != to->storage;
     memlord_i_call call;
     memlord_i_fence *f, *chain = NULL;
-    int waits = fence && away;
+    int waits = fence && away, used = 0;
     memlord_result r;
     if (fence && !fence->done) return MEMLORD_E_INVALID;
     if (!memlord_i_key_valid(from_storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(from)) return MEMLORD_E_DEVICE;
-    if (memlord_i_moves_nothing(lord, from, from_storage, to->device))
-        return memlord_i_unknown(lord, from);
+    if (memlord_i_moves_nothing(lord, from, from_storage, to->device)) {
+        r = memlord_i_unknown(lord, from);
+        return r == MEMLORD_OK && fence ? memlord_i_fence_pass(lord, fence) : r;
+    }
     r = memlord_i_admit(lord, to->device, to->storage, to->bytes, &call.slot);
     if (r) return r;
     if (memlord_i_beyond(lord, call.slot, to->bytes)) return MEMLORD_E_INVALID;
-    f = waits && !memlord_i_self.busy ? memlord_i_fence_new(lord, fence) : NULL;
-    if (waits && !f && !memlord_i_self.busy) return MEMLORD_E_NOMEM;
     if (away && !memlord_i_self.busy)
-        waits = waits || memlord_i_is_used(lord, (uint32_t)from.type, from_storage);
+        used = memlord_i_is_used(lord, (uint32_t)from.type, from_storage);
     if (!memlord_i_call_open(lord, &call))
         return fence ? memlord_i_fence_pass(NULL, fence) : MEMLORD_OK;
+    f = waits ? memlord_i_fence_new(lord, fence) : NULL;
     memlord_i_call_cover(lord, &call, to->bytes);
-    r = waits ? memlord_i_move_fenced(lord, call.t, from, from_storage, call.slot, to->storage,
-                                      to->bytes, f, site, &chain)
-              : memlord_i_move(lord, call.t, from, from_storage, call.slot, to->storage, to->bytes,
-                               site);
+    if (waits && !f)
+        r = memlord_i_short_of(lord, call.t, from, from_storage, 1);
+    else if (waits || used)
+        r = memlord_i_move_fenced(lord, call.t, from, from_storage, call.slot, to->storage,
+                                  to->bytes, f, site, &chain);
+    else
+        r = memlord_i_move(lord, call.t, from, from_storage, call.slot, to->storage, to->bytes,
+                           site);
     if (r && f) memlord_i_fence_free(lord, f);
+    if (!r && !chain) memlord_i_fences_widow(lord, f); /* of what was dropped there is no block */
     if (memlord_i_tells(lord)) memlord_i_tell_from(from, from_storage);
     (void)memlord_i_call_close(lord, &call, r, r == MEMLORD_OK, "[alloc move] ", to, site);
     memlord_i_fences_begin(lord, chain);
@@ -17812,12 +17922,13 @@ static MEMLORD_I_COLD memlord_result memlord_i_fenced(memlord *lord, memlord_dev
     if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
     if (memlord_i_self.busy) return memlord_i_fence_pass(NULL, fence);
-    f = memlord_i_fence_new(lord, fence);
-    if (!f) return MEMLORD_E_NOMEM;
     t = memlord_i_thread_get(lord);
+    f = memlord_i_fence_new(lord, fence);
     gone.word1 = 0;
-    r = memlord_i_fence_attach(lord, t, device, storage, f,
-                               end ? MEMLORD_I_ATTACH_FREE : MEMLORD_I_ATTACH_USE, &gone, &chain);
+    r = f ? memlord_i_fence_attach(lord, t, device, storage, f,
+                                   end ? MEMLORD_I_ATTACH_FREE : MEMLORD_I_ATTACH_USE, &gone,
+                                   &chain)
+          : memlord_i_short_of(lord, t, device, storage, end);
     if (r == MEMLORD_OK && end) {
         memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
                              MEMLORD_I_BYTES(gone.word1));
@@ -17828,7 +17939,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_fenced(memlord *lord, memlord_dev
         memlord_i_tell(lord, r == MEMLORD_OK && end, "[free deferred] ", device, storage,
                        MEMLORD_I_BYTES(gone.word1), site);
     if (r) {
-        memlord_i_fence_free(lord, f);
+        if (f) memlord_i_fence_free(lord, f);
         return r;
     }
     memlord_i_fences_begin(lord, chain);
@@ -17874,7 +17985,6 @@ static MEMLORD_I_COLD memlord_result memlord_i_retry_parse(const char *text, mem
         if (i == 3) read.multiplier = value;
         if (*text == ',' && !*++text) return MEMLORD_E_INVALID;
     }
-    if (memlord_retry_check(&read)) return MEMLORD_E_INVALID;
     *out = read;
     return MEMLORD_OK;
 }
@@ -18019,16 +18129,31 @@ static MEMLORD_I_COLD memlord_result memlord_i_request_try(memlord_i_request *q,
    end first stops who works for the ledger, then drops the fences, then takes it off the registry;
    from there on it is nobody else's. Locks: registry. */
 
-/* MEMLORD_RETRY and MEMLORD_POLL_INTERVAL_MS; what is not understood is said, and left alone. */
-static MEMLORD_I_COLD void memlord_i_configure_env(memlord *lord) {
+/* MEMLORD_RETRY; what is not understood, or does not fit, is said and left alone. */
+static MEMLORD_I_COLD void memlord_i_configure_retry(memlord *lord) {
     char value[128];
-    double ms;
+    memlord_retry policy = lord->retry;
     int set = memlord_i_env("MEMLORD_RETRY", value, sizeof value);
-    if (set < 0 || (set && memlord_i_retry_parse(value, &lord->retry)))
+    if (!set) return;
+    if (set < 0 || memlord_i_retry_parse(value, &policy))
         memlord_i_log(lord, MEMLORD_LOG_WARNING,
                       "[retry] MEMLORD_RETRY is not like max=5,initial_ms=50,multiplier=1.5,"
-                      "max_ms=2000, or initial_ms (50) is over max_ms (2000): ignored");
-    set = memlord_i_env("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
+                      "max_ms=2000: ignored");
+    else if (policy.initial_ms > policy.max_ms)
+        memlord_i_logf(lord, MEMLORD_LOG_WARNING,
+                       "[retry] MEMLORD_RETRY: initial_ms (%ju) is over max_ms (%ju): ignored",
+                       (uint64_t)policy.initial_ms, (uint64_t)policy.max_ms);
+    else if (memlord_retry_check(&policy))
+        memlord_i_log(lord, MEMLORD_LOG_WARNING,
+                      "[retry] MEMLORD_RETRY: the multiplier is below 1: ignored");
+    else
+        lord->retry = policy;
+}
+/* The same of MEMLORD_POLL_INTERVAL_MS. */
+static MEMLORD_I_COLD void memlord_i_configure_interval(memlord *lord) {
+    char value[128];
+    double ms;
+    int set = memlord_i_env("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
     if (!set) return;
     if (set > 0 && memlord_i_read_number(value, 0, &ms) && !strchr(value, ',') &&
         ms >= MEMLORD_I_POLL_LEAST) {
@@ -18073,7 +18198,10 @@ static MEMLORD_I_COLD void memlord_i_configure(memlord *lord, const memlord_desc
     lord->retry = memlord_i_default_retry;
     lord->poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
     if (lord->poll_ms.v < MEMLORD_I_POLL_LEAST) lord->poll_ms.v = MEMLORD_I_POLL_LEAST;
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) memlord_i_configure_env(lord);
+    if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) {
+        memlord_i_configure_retry(lord);
+        memlord_i_configure_interval(lord);
+    }
     lord->next_id.v = MEMLORD_I_ID_FIRST;
 }
 
@@ -18186,10 +18314,10 @@ static MEMLORD_I_COLD void memlord_i_log_leaks(memlord *lord) {
     if (blocks) memlord_i_log_leaks_by(lord);
 }
 
-/* Drops the fences of all blocks: nobody will ask them any more, and who seems to be asking one
-   has left it by longjmp. */
+/* Drops the fences of all blocks, those of open tokens included: nobody will ask them any more,
+   and who seems to be asking one has left it by longjmp. */
 static int memlord_i_visit_fences(memlord *lord, const memlord_i_entry *e, void *user) {
-    memlord_i_fence *f = e->word2 & 1 ? memlord_i_side_of(e->word2)->fences : NULL, *g;
+    memlord_i_fence *f = memlord_i_fences_of(e->word2), *g;
     (void)user;
     for (g = f; g; g = g->sibling)
         g->state = g->answered ? MEMLORD_I_FENCE_DONE : MEMLORD_I_FENCE_USE;
@@ -18199,6 +18327,7 @@ static int memlord_i_visit_fences(memlord *lord, const memlord_i_entry *e, void 
 }
 static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
     memlord_i_query all;
+    memlord_i_fence *f;
     int round = 0;
     memset(&all, 0, sizeof all);
     all.sel = memlord_device_all();
@@ -18208,6 +18337,10 @@ static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
         lord->fresh = lord->chosen = NULL;
         memlord_i_u64_store(&lord->queued, 0);
         memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
+        while ((f = lord->aside) != NULL) {
+            memlord_i_fences_back(lord, f);
+            memlord_i_fences_widow(lord, f);
+        }
         memlord_i_fences_drain(lord);
     }
 }
@@ -18709,6 +18842,7 @@ MEMLORD_I_API void memlord_reset(memlord *lord) {
     for (i = 1; i < n; i++) memlord_i_device_reset(lord, i);
     memlord_i_u64_store(&lord->lost_allocs, 0);
     memlord_i_u64_store(&lord->lost_bytes, 0);
+    memlord_i_u64_store(&lord->lost_unknown, 0);
     memlord_i_u64_store(&lord->lost_events, 0);
     memlord_i_u64_store(&lord->lost_tags, 0);
     memlord_i_u64_store(&lord->lost_scopes, 0);
@@ -19168,11 +19302,17 @@ MEMLORD_I_API memlord_result memlord_device_share(memlord *lord, memlord_device 
 }
 
 MEMLORD_I_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms) {
+    uint32_t i;
     if (!lord) return MEMLORD_OK;
     if (interval_ms && interval_ms < MEMLORD_I_POLL_LEAST) return MEMLORD_E_INVALID;
     if (!lord->poll_fixed) memlord_i_u32_store(&lord->poll_ms, interval_ms ? interval_ms : 200);
     if (!memlord_i_polls(lord)) return MEMLORD_E_UNSUPPORTED;
     memlord_i_u32_store(&lord->polling, MEMLORD_I_POLLING_ALL);
+    for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) { /* none before: tried again */
+        uint32_t failed = MEMLORD_I_HELPER_FAILED;
+        (void)memlord_i_u32_cas_seqcst(&memlord_i_place_own(lord, i)->poller.state, &failed,
+                                       MEMLORD_I_HELPER_NONE);
+    }
     return memlord_i_pollers_begin(lord);
 }
 MEMLORD_I_API void memlord_poller_stop(memlord *lord) {

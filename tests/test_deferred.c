@@ -1604,6 +1604,68 @@ static void a_free_of_a_used_block_needs_no_memory(void **state) {
     t->heap.fail_at = 0;
 }
 
+static void with_defer_the_fence_of_no_block_is_dropped_at_a_safe_point(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = fake_new(0);
+    assert_ok(defer(lord, cuda(0), 0, f, 1));
+    assert_int_equal(f->dropped, 0);
+    assert_ok(memlord_gc_poll(lord, all()));
+    assert_int_equal(f->dropped, 1);
+    assert_int_equal(f->asked, 0);
+}
+
+/* -- blocks that tokens have -- */
+
+static void uses_of_an_open_token_are_dropped_once_at_destroy(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_realloc_token tokens[3];
+    fake *f[6];
+    size_t i;
+    for (i = 0; i < 6; i++) {
+        f[i] = fake_new(0);
+        if (i < 3) assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000 + i * 64, 100, NULL));
+        assert_ok(use(t->lord, cuda(0), 0x1000 + i % 3 * 64, f[i], i));
+    }
+    for (i = 0; i < 3; i++)
+        assert_ok(memlord_realloc_begin(t->lord, cuda(0), 0x1000 + i * 64, &tokens[i]));
+    assert_ok(memlord_realloc_end(t->lord, &tokens[1], 0x2000, 200, NULL));
+    assert_ok(memlord_free(t->lord, cuda(0), 0x2000, NULL));
+    assert_int_equal(f[1]->asked + f[4]->asked, 2);
+    memlord_destroy(t->lord);
+    t->lord = NULL;
+    for (i = 0; i < 6; i++) {
+        assert_int_equal(f[i]->dropped, 1);
+        if (i % 3 != 1) assert_int_equal(f[i]->asked, 0);
+    }
+}
+
+static void uses_of_tokens_ended_in_any_order_stay_with_their_blocks(void **state) {
+    static const size_t orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {1, 2, 0}};
+    memlord *lord = test_lord(state);
+    size_t o, i;
+    for (o = 0; o < 4; o++) {
+        memlord_realloc_token tokens[3];
+        fake *f[3];
+        for (i = 0; i < 3; i++) {
+            uint64_t key = 0x1000 + i * 64;
+            f[i] = fake_new(0);
+            assert_ok(memlord_alloc(lord, cuda(0), key, 100, NULL));
+            assert_ok(use(lord, cuda(0), key, f[i], i));
+            assert_ok(memlord_realloc_begin(lord, cuda(0), key, &tokens[i]));
+        }
+        for (i = 0; i < 3; i++) {
+            size_t at = orders[o][i];
+            uint64_t key = at ? 0x2000 + at * 64 : 0; /* 0: the real call failed */
+            assert_ok(memlord_realloc_end(lord, &tokens[at], key, 10, NULL));
+            assert_ok(memlord_free(lord, cuda(0), key ? key : 0x1000, NULL));
+            assert_true(f[at]->asked > 0);
+        }
+        for (i = 0; i < 3; i++) f[i]->answer = 1;
+        assert_int_equal(memlord_retire(lord, all()), 120);
+        for (i = 0; i < 3; i++) assert_int_equal(f[i]->dropped, 1);
+    }
+}
+
 /* -- against a model -- */
 
 #define SLOTS 64
@@ -2131,6 +2193,9 @@ int main(void) {
         TEST(destroy_says_nothing_of_pending_when_there_is_none),
         TEST(any_allocation_may_fail),
         TEST(a_free_of_a_used_block_needs_no_memory),
+        TEST_DEFER(with_defer_the_fence_of_no_block_is_dropped_at_a_safe_point),
+        TEST(uses_of_an_open_token_are_dropped_once_at_destroy),
+        TEST(uses_of_tokens_ended_in_any_order_stay_with_their_blocks),
         TEST(random_histories_agree_with_a_model),
         TEST(threads_lose_no_byte_and_no_fence),
         TEST(threads_at_one_address_lose_no_fence),

@@ -141,6 +141,78 @@ static void the_index_of_the_source_is_ignored(void **state) {
     assert_int_equal(memlord_allocated(lord, cpu()), 100);
 }
 
+typedef struct fence_seen {
+    int asked, dropped;
+} fence_seen;
+static int fence_wait(void *user) {
+    ((fence_seen *)user)->asked++;
+    return 0;
+}
+static void fence_gone(void *user) { ((fence_seen *)user)->dropped++; }
+static memlord_fence fence_to(fence_seen *seen) {
+    memlord_fence fence;
+    memset(&fence, 0, sizeof fence);
+    memset(seen, 0, sizeof *seen);
+    fence.done = fence_wait;
+    fence.drop = fence_gone;
+    fence.user = seen;
+    return fence;
+}
+
+/* Memory runs out within a move: in another place of it each time, as more is taken before. */
+static void a_move_without_memory_leaves_a_live_destination(void **state) {
+    uint64_t taken, i;
+    (void)state;
+    for (taken = 0; taken < 12; taken++) {
+        test_heap heap;
+        memlord *lord;
+        memlord_desc desc;
+        memlord_stats before, after;
+        fence_seen seen;
+        memlord_fence fence = fence_to(&seen);
+        memlord_result r = MEMLORD_OK;
+        memset(&heap, 0, sizeof heap);
+        desc = test_desc(&heap, MEMLORD_FLAG_EXACT);
+        assert_ok(memlord_create(&desc, &lord));
+        for (i = 1; i < 1000; i++) {
+            assert_ok(memlord_alloc(lord, cuda(0), i * 64, 100, NULL));
+            assert_ok(memlord_alloc(lord, cuda(1), (i + 1000) * 64, 30, NULL));
+        }
+        assert_ok(memlord_alloc(lord, cpu(), 64, 1, NULL));
+        heap.fail_at = heap.calls + 1;
+        heap.fail_from = 1;
+        for (i = 0; i < taken; i++)
+            assert_ok(memlord_block_use(lord, i % 2 ? cuda(0) : cuda(1), 64 * (999 - i), fence));
+        for (i = 1; r == MEMLORD_OK; i++) {
+            before = stats_of(lord, all());
+            r = memlord_move(lord, cuda(0), i * 64, cuda(1), (i + 1000) * 64, 5000, &fence, NULL);
+        }
+        after = stats_of(lord, all());
+        assert_int_equal(r, MEMLORD_E_NOMEM);
+        assert_same_books(&before, &after);
+        assert_int_equal(after.implicit_frees, before.implicit_frees);
+        memlord_destroy(lord);
+        assert_int_equal(heap.blocks, 0);
+    }
+}
+
+/* The books have no block to move, but the host has one. */
+static void the_fence_of_a_move_of_what_was_dropped_is_dropped_once(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key = (uint64_t)1 << 40;
+    fence_seen seen;
+    memlord_fence fence = fence_to(&seen);
+    assert_ok(memlord_alloc(t->lord, cuda(1), 0x1000, 1, NULL));
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    while (memlord_alloc(t->lord, cuda(0), key, 1, NULL) == MEMLORD_OK) key += 1u << 21;
+    t->heap.fail_at = 0;
+    t->heap.fail_from = 0;
+    assert_ok(memlord_move(t->lord, cuda(0), key, cuda(1), 0x9000, 1, &fence, NULL));
+    assert_int_equal(seen.dropped, 1);
+    assert_int_equal(seen.asked, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(the_bytes_change_device),
@@ -154,6 +226,8 @@ int main(void) {
         TEST(a_move_within_one_device_keeps_one_block),
         TEST(a_move_onto_itself_only_changes_the_size),
         TEST(the_index_of_the_source_is_ignored),
+        TEST(a_move_without_memory_leaves_a_live_destination),
+        TEST(the_fence_of_a_move_of_what_was_dropped_is_dropped_once),
     };
     return cmocka_run_group_tests_name("move", tests, NULL, NULL);
 }

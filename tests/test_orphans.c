@@ -101,6 +101,18 @@ static void reservations_count_twice_until_their_commit(void **state) {
     assert_int_equal(memlord_headroom(lord, cuda(0)), 100);
 }
 
+static void frees_are_counted_at_their_sites(void **state) {
+    static const memlord_site in = {"in.c", "in", 1}, out = {"out.c", "out", 2};
+    memlord *lord = test_lord(state);
+    memlord_site_stat best;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, &in));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, &out));
+    assert_int_equal(memlord_site_top_free(lord, cuda(0), &best), 1);
+    assert_string_equal(best.site->file, "out.c");
+    assert_int_equal(best.free_bytes, 100);
+    assert_int_equal(best.frees, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_call_is_counted),
@@ -109,6 +121,7 @@ int main(void) {
         TEST(bands_are_never_late),
         TEST(deferred_frees_are_credited_once),
         TEST(reservations_count_twice_until_their_commit),
+        TEST_SITES(frees_are_counted_at_their_sites),
     };
     pthread_key_t key;
     while (pthread_key_create(&key, NULL) == 0) {}

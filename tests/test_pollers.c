@@ -438,6 +438,21 @@ static void a_thread_that_cannot_be_had_leaves_it_to_the_caller(void **state) {
     assert_ok(memlord_gc_poll(t->lord, all()));
     assert_int_equal(t->source.calls, 1);
 }
+
+static void a_start_without_a_thread_says_so_and_the_next_tries_again(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    memlord_poller_stop(t->lord);
+    grow(t, cuda(0), 100);
+    refuse_threads = 1;
+    assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
+    assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
+    assert_int_equal(threads_now(), before);
+    refuse_threads = 0;
+    assert_ok(memlord_poller_start(t->lord, 0));
+    assert_true(threads_now() > before);
+    memlord_poller_stop(t->lord);
+}
 #endif
 
 /* -- sources that block -- */
@@ -808,6 +823,7 @@ int main(void) {
         TEST_FAKES(nonsense_in_the_environment_is_ignored),
 #if !TEST_SANITIZED
         TEST_THREADS(a_thread_that_cannot_be_had_leaves_it_to_the_caller),
+        TEST_THREADS(a_start_without_a_thread_says_so_and_the_next_tries_again),
 #endif
         TEST_THREADS(a_blocked_source_delays_no_other_device),
         TEST_THREADS(a_blocked_source_delays_no_track_call),

@@ -286,6 +286,29 @@ static void an_end_on_another_ledger_is_refused(void **state) {
     assert_int_equal(memlord_allocated(lord, all()), 5);
 }
 
+static void an_end_without_room_counts_the_block_as_dropped(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_realloc_token token;
+    uint64_t key = (uint64_t)1 << 40;
+    memlord_stats before, after;
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 100, NULL));
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    while (memlord_alloc(t->lord, cpu(), key, 1, NULL) == MEMLORD_OK) key += 1u << 21;
+    before = stats_of(t->lord, cuda(0));
+    assert_ok(memlord_realloc_begin(t->lord, cuda(0), 0x1000, &token));
+    assert_int_equal(memlord_realloc_end(t->lord, &token, key, 5000, NULL), MEMLORD_E_NOMEM);
+    after = stats_of(t->lord, cuda(0));
+    assert_int_equal(after.allocated, 0);
+    assert_int_equal(after.peak, before.peak);
+    assert_int_equal(after.total_allocated, 100);
+    assert_int_equal(after.total_freed, 100);
+    assert_int_equal(after.dropped_allocs - before.dropped_allocs, 1);
+    assert_int_equal(after.dropped_bytes - before.dropped_bytes, 5000);
+    assert_ok(memlord_free(t->lord, cuda(0), key, NULL)); /* taken for the dropped one */
+    assert_int_equal(stats_of(t->lord, cuda(0)).unknown_frees, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(growth_goes_to_total_allocated),
@@ -309,6 +332,7 @@ int main(void) {
         TEST(a_begin_of_0_is_an_alloc_at_its_end),
         TEST(a_null_token_is_refused),
         TEST(many_tokens_can_be_open_at_once),
+        TEST(an_end_without_room_counts_the_block_as_dropped),
     };
     return cmocka_run_group_tests_name("realloc", tests, NULL, NULL);
 }

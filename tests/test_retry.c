@@ -814,7 +814,13 @@ static void a_refused_policy_is_told_which_numbers_do_not_fit(void **state) {
     static test_case t;
     (void)state;
     assert_int_equal(open_with("max_ms=10", 0, &t), 1);
-    assert_non_null(strstr(t.log.text, "initial_ms (50) is over max_ms (2000)"));
+    assert_non_null(strstr(t.log.text, "initial_ms (50) is over max_ms (10)"));
+    close_env(&t);
+    assert_int_equal(open_with("max=3,initial_ms=100,max_ms=50", 0, &t), 1);
+    assert_non_null(strstr(t.log.text, "initial_ms (100) is over max_ms (50)"));
+    close_env(&t);
+    assert_int_equal(open_with("multiplier=0.5", 0, &t), 1);
+    assert_non_null(strstr(t.log.text, "multiplier is below 1"));
     close_env(&t);
 }
 

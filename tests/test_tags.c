@@ -367,6 +367,25 @@ static void a_thousand_tags_are_kept_apart(void **state) {
     assert_int_equal(sum, memlord_allocated(lord, cpu()));
 }
 
+/* One tag more than there may be on all devices. */
+static void a_block_whose_tag_has_no_room_counts_once(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i, dropped = 0;
+    char name[32];
+    for (i = 0; !dropped; i++) {
+        assert_true(i < 100000);
+        snprintf(name, sizeof name, "tag %d", (int)i);
+        assert_ok(memlord_tag_begin(lord, name));
+        assert_ok(memlord_alloc(lord, cuda(0), (i + 1) * 64, 8, NULL));
+        dropped = stats_of(lord, cuda(0)).dropped_sites;
+        if (!dropped) assert_ok(memlord_tag_end(lord));
+    }
+    assert_int_equal(dropped, 1);
+    assert_ok(memlord_alloc(lord, cuda(0), (i + 1) * 64, 8, NULL));
+    assert_int_equal(stats_of(lord, cuda(0)).dropped_sites, 2);
+    assert_ok(memlord_tag_end(lord));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(what_is_allocated_inside_carries_the_tag),
@@ -396,6 +415,7 @@ int main(void) {
         TEST(a_retag_of_the_dead_is_unknown),
         TEST(a_reset_sets_the_peak_to_what_lives),
         TEST(a_thousand_tags_are_kept_apart),
+        TEST(a_block_whose_tag_has_no_room_counts_once),
     };
     return cmocka_run_group_tests_name("tags", tests, NULL, NULL);
 }

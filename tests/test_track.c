@@ -391,6 +391,234 @@ static void one_key_twice_in_free_n_is_credited_once(void **state) {
     assert_int_equal(memlord_freed(lord, all()), 10);
 }
 
+/* -- without memory -- */
+
+static void no_memory(test_case *t, int none) {
+    t->heap.fail_at = none ? t->heap.calls + 1 : 0;
+    t->heap.fail_from = none;
+}
+
+/* Takes the memory away and all room that is left: answers a key there is no room for. */
+static uint64_t fill_up(test_case *t) {
+    uint64_t key = (uint64_t)1 << 40;
+    no_memory(t, 1);
+    while (memlord_alloc(t->lord, cpu(), key, 1, NULL) == MEMLORD_OK) key += 1u << 21;
+    return key;
+}
+
+/* One block that there is a place for, as `storage`, and one that there is none for. */
+static void two_blocks(memlord_block *blocks, uint64_t storage, uint64_t none) {
+    blocks[0].device = cuda(0);
+    blocks[0].storage = storage;
+    blocks[0].bytes = 5000;
+    blocks[1].device = cpu();
+    blocks[1].storage = none;
+    blocks[1].bytes = 7;
+}
+
+static void alloc_n_without_room_leaves_what_it_was_to_replace(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block blocks[2];
+    memlord_block_info info;
+    memlord_stats before, after;
+    memlord_meta meta;
+    memset(&meta, 0, sizeof meta);
+    meta.name = "wte";
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_retain(t->lord, cuda(0), 0x1000, NULL));
+    assert_ok(memlord_block_describe(t->lord, cuda(0), 0x1000, &meta));
+    two_blocks(blocks, 0x1000, fill_up(t));
+    before = stats_of(t->lord, all());
+    assert_int_equal(memlord_alloc_n(t->lord, blocks, 2, NULL), MEMLORD_E_NOMEM);
+    after = stats_of(t->lord, all());
+    assert_same_books(&before, &after);
+    assert_int_equal(after.implicit_frees, 0);
+    assert_int_equal(after.dropped_allocs - before.dropped_allocs, 2);
+    assert_int_equal(after.dropped_bytes - before.dropped_bytes, 5007);
+    assert_ok(memlord_block_find(t->lord, cuda(0), 0x1000, &info));
+    assert_int_equal(info.bytes, 100);
+    assert_int_equal(info.refs, 2);
+    assert_string_equal(info.meta.name, "wte");
+}
+
+static void a_double_free_after_a_failed_alloc_n_is_unknown(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block blocks[2];
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 100, NULL));
+    two_blocks(blocks, 0x1000, fill_up(t));
+    blocks[1].device = cuda(0);
+    assert_int_equal(memlord_alloc_n(t->lord, blocks, 2, NULL), MEMLORD_E_NOMEM);
+    assert_ok(memlord_free(t->lord, cuda(0), 0x1000, NULL));
+    assert_ok(memlord_free(t->lord, cuda(0), blocks[1].storage, NULL)); /* it was dropped */
+    assert_int_equal(memlord_free(t->lord, cuda(0), 0x1000, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(stats_of(t->lord, cuda(0)).unknown_frees, 1);
+}
+
+static void alloc_n_without_room_leaves_the_peak(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block blocks[2];
+    memlord_stats before, after;
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x7f0000001000, 100, NULL));
+    two_blocks(blocks, 0x7f0000002000, fill_up(t));
+    before = stats_of(t->lord, all());
+    assert_int_equal(memlord_alloc_n(t->lord, blocks, 2, NULL), MEMLORD_E_NOMEM);
+    after = stats_of(t->lord, all());
+    assert_same_books(&before, &after);
+}
+
+static void an_alloc_without_room_leaves_the_peak(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_stats before, after;
+    memlord_result r = MEMLORD_OK;
+    uint64_t i;
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x7f0000001000, 1, NULL));
+    no_memory(t, 1);
+    for (i = 1; r == MEMLORD_OK; i++) {
+        before = stats_of(t->lord, all());
+        r = memlord_alloc(t->lord, cuda(0), 0x7f0000001000 + i * 64, 1000, NULL);
+    }
+    after = stats_of(t->lord, all());
+    assert_int_equal(r, MEMLORD_E_NOMEM);
+    assert_same_books(&before, &after);
+    assert_int_equal(after.dropped_allocs, 1);
+}
+
+static void track_n_without_room_gives_its_views_back(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block blocks[3];
+    memlord_block_info info;
+    memlord_stats before, after;
+    uint64_t none;
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x7f0000001000, 100, NULL));
+    none = fill_up(t);
+    two_blocks(blocks, 0x7f0000002000, none);
+    two_blocks(blocks + 1, 0x7f0000001000, none);
+    before = stats_of(t->lord, all());
+    assert_int_equal(memlord_track_n(t->lord, blocks, 3, NULL), MEMLORD_E_NOMEM);
+    after = stats_of(t->lord, all());
+    assert_same_books(&before, &after);
+    assert_ok(memlord_block_find(t->lord, cuda(0), 0x7f0000001000, &info));
+    assert_int_equal(info.refs, 1);
+    assert_int_equal(memlord_block_find(t->lord, cuda(0), 0x7f0000002000, &info),
+                     MEMLORD_E_UNKNOWN);
+}
+
+static int never_done(void *user) {
+    ++*(int *)user;
+    return 0;
+}
+
+static void without_room_what_is_pending_stays_so(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block blocks[2];
+    memlord_block_info info;
+    memlord_stats before, after;
+    memlord_fence fence;
+    int asked = 0;
+    memset(&fence, 0, sizeof fence);
+    fence.done = never_done;
+    fence.user = &asked;
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_free_deferred(t->lord, cuda(0), 0x1000, fence, NULL));
+    two_blocks(blocks, 0x1000, fill_up(t));
+    before = stats_of(t->lord, all());
+    assert_int_equal(memlord_alloc_n(t->lord, blocks, 2, NULL), MEMLORD_E_NOMEM);
+    assert_int_equal(memlord_track_n(t->lord, blocks, 2, NULL), MEMLORD_E_NOMEM);
+    after = stats_of(t->lord, all());
+    assert_same_books(&before, &after);
+    assert_ok(memlord_block_find(t->lord, cuda(0), 0x1000, &info));
+    assert_int_equal(info.pending, 1);
+    no_memory(t, 0);
+    assert_ok(memlord_track_n(t->lord, blocks, 2, NULL));
+    assert_ok(memlord_block_find(t->lord, cuda(0), 0x1000, &info));
+    assert_int_equal(info.pending, 0);
+    assert_int_equal(info.bytes, 5000);
+}
+
+static void alloc_n_has_the_peak_of_one_by_one(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block blocks[2];
+    fill(blocks, 2, 100);
+    blocks[0].device = blocks[1].device = cuda(0);
+    blocks[1].bytes = 1000;
+    assert_ok(memlord_alloc(lord, cuda(0), blocks[0].storage, 1000, NULL));
+    assert_ok(memlord_alloc_n(lord, blocks, 2, NULL));
+    assert_int_equal(memlord_peak(lord, cuda(0)), 1100);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 1100);
+    assert_int_equal(stats_of(lord, cuda(0)).implicit_frees, 1);
+}
+
+static void more_tracks_than_an_entry_can_count_are_all_views(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block_info info;
+    int i;
+    for (i = 0; i < 130; i++) assert_ok(memlord_track(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_block_find(lord, cuda(0), 0x1000, &info));
+    assert_int_equal(info.refs, 130);
+    for (i = 0; i < 130; i++) assert_ok(memlord_release(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(stats_of(lord, cuda(0)).live_blocks, 0);
+    assert_int_equal(stats_of(lord, cuda(0)).total_allocated, 100);
+}
+
+/* -- unknown storages on a device that cannot be made known -- */
+
+static void ends_of_the_unknown_are_counted_without_memory(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_realloc_token token;
+    memlord_fence fence;
+    memlord_block block;
+    uint64_t n = 0, before;
+    int i, asked = 0;
+    memset(&fence, 0, sizeof fence);
+    fence.done = never_done;
+    fence.user = &asked;
+    assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 1, NULL));
+    no_memory(t, 1);
+    before = stats_of(t->lord, all()).unknown_frees;
+    for (i = 1; i < 100; i++) {
+        memlord_device d = memlord_device_make(MEMLORD_DEVICE_OTHER, i);
+        block.device = d;
+        block.storage = 0x7000;
+        block.bytes = 0;
+        assert_int_equal(memlord_free(t->lord, d, 0x7000, NULL), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_release(t->lord, d, 0x7000, NULL), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_free_n(t->lord, &block, 1, NULL), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_release_n(t->lord, &block, 1, NULL), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_realloc_begin(t->lord, d, 0x7000, &token), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_free_begin(t->lord, d, 0x7000, &token, NULL), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_free_deferred(t->lord, d, 0x7000, fence, NULL),
+                         MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_move(t->lord, d, 0x7000, cpu(), (uint64_t)(i + 1) << 21, 1, NULL,
+                                      NULL), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_move(t->lord, d, 0x7000, cpu(), (uint64_t)(i + 1) << 21, 1,
+                                      &fence, NULL), MEMLORD_E_UNKNOWN);
+        n += 9;
+        assert_int_equal(memlord_retain(t->lord, d, 0x7000, NULL), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_block_use(t->lord, d, 0x7000, fence), MEMLORD_E_UNKNOWN);
+    }
+    assert_true(t->heap.failed > 0);
+    assert_int_equal(stats_of(t->lord, all()).unknown_frees, before + n);
+    assert_int_equal(asked, 0);
+    memlord_reset(t->lord);
+    assert_int_equal(stats_of(t->lord, all()).unknown_frees, 0);
+}
+
+static void free_n_goes_on_past_one_device_too_many(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block blocks[2];
+    int n = 0;
+    while (memlord_alloc(lord, memlord_device_make(MEMLORD_DEVICE_OTHER, n),
+                         (uint64_t)(n + 1) * 64, 8, NULL) == MEMLORD_OK)
+        n++;
+    assert_ok(memlord_free(lord, memlord_device_make(MEMLORD_DEVICE_OTHER, n), 0x7000000, NULL));
+    fill(blocks, 2, 0);
+    blocks[1].device = memlord_device_make(MEMLORD_DEVICE_OTHER, 0);
+    blocks[1].storage = 64;
+    assert_int_equal(memlord_free_n(lord, blocks, 2, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_allocated(lord, all()), 8 * (n - 1));
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(an_alloc_adds_its_bytes),
@@ -423,6 +651,16 @@ int main(void) {
         TEST(free_n_counts_the_dead_and_frees_the_rest),
         TEST(one_key_twice_in_alloc_n_is_an_implicit_free),
         TEST(one_key_twice_in_free_n_is_credited_once),
+        TEST_EXACT(alloc_n_without_room_leaves_what_it_was_to_replace),
+        TEST(a_double_free_after_a_failed_alloc_n_is_unknown),
+        TEST_EXACT(alloc_n_without_room_leaves_the_peak),
+        TEST_EXACT(an_alloc_without_room_leaves_the_peak),
+        TEST_EXACT(track_n_without_room_gives_its_views_back),
+        TEST_EXACT(without_room_what_is_pending_stays_so),
+        TEST_EXACT(alloc_n_has_the_peak_of_one_by_one),
+        TEST(more_tracks_than_an_entry_can_count_are_all_views),
+        TEST(ends_of_the_unknown_are_counted_without_memory),
+        TEST(free_n_goes_on_past_one_device_too_many),
     };
     return cmocka_run_group_tests_name("track", tests, NULL, NULL);
 }
