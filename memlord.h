@@ -185,6 +185,10 @@
     A shared library that carries MemLord has to stay loaded, memlord_destroy or not: threads
     that were in it run code of it when they exit. Link it with -Wl,-z,nodelete.
     Functions are not async-signal-safe, but for memlord_request_save.
+    A call waits only for other calls that are under way. It spins, then yields, then sleeps
+    for 50 us to 1 ms at a time. So a real-time thread (SCHED_FIFO) lets the thread run that
+    it waits for, even if both share a processor and that one has a lower priority. There is
+    no priority inheritance: such a wait can take several milliseconds.
     On Linux one thread takes a storage of another with membarrier(2). A sandbox may refuse
     it, from the start or later: then every call takes two atomic operations more. After a
     late refusal each such take also sleeps for 1 ms, until all threads that have used the ledger
@@ -3129,13 +3133,22 @@ static void memlord_i_u64_raise(memlord_i_u64 *w, int64_t v) {
     while (v > (int64_t)seen && !memlord_i_u64_cas(w, &seen, (uint64_t)v)) {}
 }
 
-/* A lock for short work: spins, then gives up its turn. Lock's exchange pairs with unlock's
-   release store. */
+/* A lock for short work. Lock's exchange pairs with unlock's release store. */
 typedef struct memlord_i_lock { memlord_i_u32 held; } memlord_i_lock;
-/* One look later; *n counts them. */
+#define MEMLORD_I_SPIN_LOOKS 200 /* a turn */
+#define MEMLORD_I_SPIN_TURNS 16  /* before the first sleep */
+/* One look later; *n counts them. Spins, then gives up its turn, then sleeps for 50 us to 1 ms: a
+   real-time thread that gives up its turn lets no thread of a lower priority run, and such a
+   thread may hold what this one waits for. */
 static MEMLORD_I_COLD void memlord_i_spin(unsigned *n) {
+    unsigned turn = ++*n / MEMLORD_I_SPIN_LOOKS;
     memlord_i_pause();
-    if (++*n % 200 == 0) memlord_i_yield();
+    if (*n % MEMLORD_I_SPIN_LOOKS) return;
+    if (turn <= MEMLORD_I_SPIN_TURNS)
+        memlord_i_yield();
+    else
+        memlord_i_nap(turn < MEMLORD_I_SPIN_TURNS + 20 ? (turn - MEMLORD_I_SPIN_TURNS) * 50000u
+                                                       : 1000000u);
 }
 static MEMLORD_I_NOINLINE void memlord_i_lock_take(memlord_i_lock *lock) {
     unsigned n = 0;
@@ -5515,6 +5528,7 @@ static MEMLORD_I_NOINLINE int memlord_i_spot_find(memlord *lord, memlord_i_threa
                                                   memlord_i_spot *spot) {
     memlord_i_shard *s = memlord_i_shard_of(lord, key, 0);
     memlord_i_was was;
+    unsigned n = 0;
     spot->shard = s;
     spot->key = key;
     spot->hash = memlord_i_hash(key);
@@ -5544,7 +5558,7 @@ static MEMLORD_I_NOINLINE int memlord_i_spot_find(memlord *lord, memlord_i_threa
             memlord_i_spot_leave(t, spot);
         }
         if (again)
-            memlord_i_pause();
+            memlord_i_spin(&n);
         else if (memlord_i_shard_remake(lord, t, s, &was,
                                         spot->shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
             return -1;
@@ -9604,6 +9618,7 @@ static memlord_i_place *memlord_i_place_number(memlord *lord, uint32_t i) {
 /* Replaces a source and waits until no other thread is in the old one. */
 static void memlord_i_source_set(memlord *lord, int type, memlord_i_source source) {
     uint32_t i;
+    unsigned spins = 0;
     memlord_capacity none;
     memset(&none, 0, sizeof none);
     memlord_i_lock_take(&lord->callbacks_lock);
@@ -9615,7 +9630,7 @@ static void memlord_i_source_set(memlord *lord, int type, memlord_i_source sourc
         memlord_i_lock_take(&lord->callbacks_lock);
         while (place->sampler && place->sampler != (void *)&memlord_i_self) {
             memlord_i_lock_drop(&lord->callbacks_lock);
-            memlord_i_yield();
+            memlord_i_spin(&spins);
             memlord_i_lock_take(&lord->callbacks_lock);
         }
         memlord_i_lock_drop(&lord->callbacks_lock);
@@ -9736,6 +9751,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_reserve(memlord *lord, memlord_i_
                                                        uint64_t bytes, memlord_ticket *out) {
     memlord_i_reservation *v;
     uint32_t number, looks = 0;
+    unsigned spins = 0;
     for (;;) {
         int held = -1;
         memlord_i_lock_take(&place->lock);
@@ -9745,7 +9761,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_reserve(memlord *lord, memlord_i_
         memlord_i_lock_drop(&place->lock);
         if (!held) return MEMLORD_E_LIMIT;
         if (number)
-            memlord_i_yield();
+            memlord_i_spin(&spins);
         else if (memlord_i_reservation_new(lord, place))
             return MEMLORD_E_NOMEM;
     }
@@ -10838,6 +10854,7 @@ static MEMLORD_I_COLD int memlord_i_helper_begin(memlord_i_helper *h, memlord_i_
 /* Has one end, and waits until it has; on a helper, which the caller of another of these may wait
    for, leaves the rest to it. */
 static MEMLORD_I_COLD void memlord_i_helper_end(memlord_i_helper *h) {
+    unsigned spins = 0;
     for (;;) {
         uint32_t seen = memlord_i_u32_load_acquire(&h->state); /* of one that ended itself */
         if (seen == MEMLORD_I_HELPER_RUNS &&
@@ -10847,7 +10864,7 @@ static MEMLORD_I_COLD void memlord_i_helper_end(memlord_i_helper *h) {
         if (seen == MEMLORD_I_HELPER_NONE || seen == MEMLORD_I_HELPER_FAILED ||
             (seen == MEMLORD_I_HELPER_ENDS && memlord_i_self.helps))
             return;
-        memlord_i_yield();
+        memlord_i_spin(&spins);
     }
     memlord_i_u32_store_release(&h->stop, memlord_i_self.helps ? 2 : 1);
     memlord_i_event_set(&h->wake);
@@ -10862,8 +10879,9 @@ static MEMLORD_I_COLD void memlord_i_helper_end(memlord_i_helper *h) {
    `none`, and goes on. After 0 nothing of the ledger is used. */
 static MEMLORD_I_COLD int memlord_i_helper_again(memlord_i_helper *h, const memlord_i_u32 *wish,
                                                  uint32_t none) {
+    unsigned spins = 0;
     if (memlord_i_u32_load(&h->stop) == 1) return 0; /* to be joined */
-    while (memlord_i_u32_load_acquire(&h->state) == MEMLORD_I_HELPER_BUSY) memlord_i_yield();
+    while (memlord_i_u32_load_acquire(&h->state) == MEMLORD_I_HELPER_BUSY) memlord_i_spin(&spins);
     if (memlord_i_u32_load(wish) != none) {
         memlord_i_event_wait(&h->wake, 0); /* set by who stopped it */
         memlord_i_u32_store(&h->stop, 0);
@@ -18336,10 +18354,11 @@ static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
 /* Takes a ledger off the registry, once nobody saves it at the program's end. */
 static MEMLORD_I_COLD void memlord_i_unregister(memlord *lord) {
     memlord_i_thread *t;
+    unsigned spins = 0;
     memlord_i_lock_take(&memlord_i_process.lock);
     while (memlord_i_process.saving == lord) {
         memlord_i_lock_drop(&memlord_i_process.lock);
-        memlord_i_yield();
+        memlord_i_spin(&spins);
         memlord_i_lock_take(&memlord_i_process.lock);
     }
     *lord->back = lord->next;
@@ -19571,6 +19590,7 @@ MEMLORD_I_API memlord_result memlord_gc_callback(memlord *lord, int type, memlor
 MEMLORD_I_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlord_gc_fn fn,
                                                         void *user) {
     memlord_i_callback *c, **at;
+    unsigned spins = 0;
     int found;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
@@ -19584,7 +19604,7 @@ MEMLORD_I_API memlord_result memlord_gc_callback_remove(memlord *lord, int type,
         *at = c->next;
         while (memlord_i_callback_runs(lord, c, &memlord_i_self)) {
             memlord_i_lock_drop(&lord->callbacks_lock);
-            memlord_i_yield();
+            memlord_i_spin(&spins);
             memlord_i_lock_take(&lord->callbacks_lock);
         }
         if (memlord_i_callback_runs(lord, c, NULL)) { /* by us: freed when it returns */

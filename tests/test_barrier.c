@@ -1,5 +1,5 @@
-/* Systems that refuse membarrier(2), from the start or later. Each test runs in a child: a process
-   cannot leave a sandbox, and its first ledger asks for the barrier. */
+/* Systems that refuse membarrier(2), from the start or later, and real-time threads. Each test runs
+   in a child: a process cannot leave a sandbox, and its first ledger asks for the barrier. */
 #include "support.h"
 
 #include <sched.h>
@@ -229,6 +229,92 @@ static void a_child_born_after_the_refusal_goes_on(void **state) {
     in_child(fork_after_refusal);
 }
 
+/* -- a thread of a high priority waits for one of a low priority, on one processor -- */
+
+static memlord *ranked;
+static unsigned long ranked_rounds;
+
+static uint64_t ranked_key(uint64_t i) { return 0x7f0000000000u + i % 64 * REGION / 8; }
+
+static void *ranked_low(void *user) {
+    uint64_t i;
+    (void)user;
+    for (i = 0;; i++) {
+        memlord_alloc(ranked, cpu(), ranked_key(i), 1, NULL);
+        memlord_free(ranked, cpu(), ranked_key(i), NULL);
+    }
+    return NULL;
+}
+
+static int discard(void *user, const void *data, size_t size) {
+    (void)user;
+    (void)data;
+    (void)size;
+    return 0;
+}
+
+static void *ranked_high(void *user) {
+    const struct timespec pause = {0, 50000};
+    uint64_t i;
+    (void)user;
+    for (i = 0;; i++) {
+        nanosleep(&pause, NULL); /* wherever the other thread is by then */
+        memlord_retain(ranked, cpu(), ranked_key(i), NULL);
+        if (i % 16 == 0) memlord_write(ranked, MEMLORD_FORMAT_TEXT, discard, NULL);
+        __atomic_add_fetch(&ranked_rounds, 1, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+/* 0: it runs, on the processor that all of them share. */
+static int ranked_start(void *(*run)(void *), int priority, size_t processor) {
+    struct sched_param param;
+    pthread_attr_t attr;
+    pthread_t thread;
+    cpu_set_t set;
+    int bad;
+    memset(&param, 0, sizeof param);
+    param.sched_priority = priority;
+    CPU_ZERO(&set);
+    CPU_SET(processor, &set);
+    pthread_attr_init(&attr);
+    pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+    pthread_attr_setschedpolicy(&attr, SCHED_FIFO);
+    pthread_attr_setschedparam(&attr, &param);
+    pthread_attr_setaffinity_np(&attr, sizeof set, &set);
+    bad = pthread_create(&thread, &attr, run, NULL);
+    pthread_attr_destroy(&attr);
+    return bad;
+}
+
+/* The watcher goes before both. */
+static int ranked_watch(void) {
+    const struct timespec pause = {0, 20000000};
+    struct sched_param param;
+    unsigned long seen = 0, now = 0;
+    const size_t processor = (size_t)sched_getcpu();
+    int idle = 0;
+    memset(&param, 0, sizeof param);
+    param.sched_priority = 60;
+    if (sched_setscheduler(0, SCHED_FIFO, &param)) return NO_SANDBOX;
+    ranked = open_plain();
+    if (!ranked) return FAILED_CALL;
+    if (ranked_start(ranked_low, 1, processor) || ranked_start(ranked_high, 50, processor))
+        return NO_SANDBOX;
+    while (now < 300) {
+        nanosleep(&pause, NULL);
+        now = __atomic_load_n(&ranked_rounds, __ATOMIC_RELAXED);
+        idle = now == seen ? idle + 1 : 0;
+        if (idle == 250) return STUCK;
+        seen = now;
+    }
+    return PASSED;
+}
+static void a_real_time_thread_lets_a_lower_one_that_is_inside_go_on(void **state) {
+    (void)state;
+    in_child(ranked_watch);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(books_are_right_where_the_barrier_is_refused_from_the_start),
@@ -236,6 +322,7 @@ int main(void) {
         cmocka_unit_test(books_are_right_when_the_barrier_is_refused_amid_calls),
         cmocka_unit_test(blocks_of_a_thread_that_sleeps_through_the_refusal_are_freed),
         cmocka_unit_test(a_child_born_after_the_refusal_goes_on),
+        cmocka_unit_test(a_real_time_thread_lets_a_lower_one_that_is_inside_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
