@@ -33,7 +33,7 @@ cuda_include := $(firstword $(patsubst %/cuda_runtime_api.h,%,\
 ptsz := CUDA_API_PER_THREAD_DEFAULT_STREAM
 
 suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) portable_test_map \
-	ptsz_test_cuda_alloc ptsz_test_cuda_streams
+	$(addprefix nobarrier_test_,map threads bands retry hosts) ptsz_test_cuda_alloc ptsz_test_cuda_streams
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites)))
 examples := $(addprefix build/,quickstart llama bands oom server pool cuda_inference libmemlord_preload.so)
 scripts := tests/matrix.sh tests/examples.sh tests/cuda.sh tests/consumers.sh tests/page.sh
@@ -97,6 +97,12 @@ build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | deps-test
 build/$(1)/test_%: tests/test_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread $$< build/$(1)/memlord.o -o $$@ -lcmocka -ldl
+
+# Suites on a system that refuses membarrier(2).
+build/$(1)/nobarrier_test_%: tests/test_%.c tests/nobarrier.c $$(wildcard tests/*.h) \
+		build/$(1)/memlord.o
+	@echo '  $$@'
+	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread $$(filter %.c %.o,$$^) -o $$@ -lcmocka -ldl
 
 # The map as processors without vectors have it.
 build/$(1)/portable_test_map: tests/test_map.c tests/matrix/impl.c memlord.h $$(wildcard tests/*.h) | deps-test

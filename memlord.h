@@ -188,6 +188,15 @@
     A shared library that carries MemLord has to stay loaded, memlord_destroy or not: threads
     that were in it run code of it when they exit. Link it with -Wl,-z,nodelete.
     Functions are not async-signal-safe, but for memlord_request_save.
+    A call waits only for other calls that are under way. It spins, then yields, then sleeps
+    for 50 us to 1 ms at a time. So a real-time thread (SCHED_FIFO) lets the thread run that
+    it waits for, even if both share a processor and that one has a lower priority. There is
+    no priority inheritance: such a wait can take several milliseconds.
+    On Linux one thread takes a storage of another with membarrier(2). A sandbox may refuse
+    it, from the start or later: then every call takes two atomic operations more. After a
+    late refusal each such take also sleeps for 1 ms, until all threads that have used the ledger
+    have made another call or have ended. Enter the sandbox before the first ledger is
+    created, and no call sleeps.
 
     ----------------------------------------------------------------- >>errors ---
 
@@ -1966,6 +1975,10 @@ static uint64_t memlord_i_wall_now(void) { /* ns since 1970 */
             UINT64_C(116444736000000000)) * 100;
 }
 static void memlord_i_yield(void) { (void)SwitchToThread(); }
+static void memlord_i_nap(uint32_t ns) {
+    (void)ns;
+    Sleep(1); /* the shortest there is */
+}
 static uint64_t memlord_i_pid(void) { return GetCurrentProcessId(); }
 static int memlord_i_env(const char *name, char *buf, size_t cap) {
     DWORD n = GetEnvironmentVariableA(name, buf, (DWORD)cap);
@@ -1976,9 +1989,13 @@ static void memlord_i_stderr(const char *text, size_t size) {
     HANDLE out = GetStdHandle(STD_ERROR_HANDLE);
     if (out && out != INVALID_HANDLE_VALUE) (void)WriteFile(out, text, (DWORD)size, &done, NULL);
 }
-/* 1: memlord_i_barrier_all makes every running thread of the process pass a full barrier */
-static int memlord_i_barrier_register(void) { return 1; }
-static void memlord_i_barrier_all(void) { FlushProcessWriteBuffers(); }
+/* 1: memlord_i_barrier_all may be used. */
+static uint32_t memlord_i_barrier_register(void) { return 1; }
+/* 1: every running thread of the process has passed a full barrier; 0: refused. */
+static int memlord_i_barrier_all(void) {
+    FlushProcessWriteBuffers();
+    return 1;
+}
 
 typedef HANDLE memlord_i_file;
 static int memlord_i_wide_path(const char *path, wchar_t *out, int cap) {
@@ -2128,6 +2145,16 @@ static void memlord_i_cancel_release(int before) {
     (void)before;
 #endif
 }
+/* Sleeps so long; less after a signal, or where sleeping is refused. */
+static MEMLORD_I_COLD void memlord_i_nap(uint32_t ns) {
+    int saved = errno, cancel = memlord_i_cancel_hold();
+    struct timespec span;
+    span.tv_sec = 0;
+    span.tv_nsec = (long)ns;
+    (void)nanosleep(&span, NULL);
+    memlord_i_cancel_release(cancel);
+    errno = saved;
+}
 typedef int memlord_i_file;
 static int memlord_i_file_write(memlord_i_file file, const char *data, size_t size) {
     while (size) {
@@ -2147,12 +2174,18 @@ static void memlord_i_stderr(const char *text, size_t size) {
 }
 #if MEMLORD_I_LINUX && defined(__NR_membarrier)
 /* Numbers of linux/membarrier.h, which older headers lack: private expedited and its
-   registration, since Linux 4.14. */
-static int memlord_i_barrier_register(void) { return syscall(__NR_membarrier, 16, 0, 0) == 0; }
-static void memlord_i_barrier_all(void) { (void)syscall(__NR_membarrier, 8, 0, 0); }
+   registration, since Linux 4.14. A sandbox that the process enters later may refuse the one
+   after the other was granted, and so may a kernel that is short of memory. */
+static MEMLORD_I_COLD int memlord_i_membarrier(int command) {
+    int saved = errno, done = syscall(__NR_membarrier, command, 0, 0) == 0;
+    errno = saved;
+    return done;
+}
+static uint32_t memlord_i_barrier_register(void) { return memlord_i_membarrier(16) != 0; }
+static int memlord_i_barrier_all(void) { return memlord_i_membarrier(8); }
 #else
-static int memlord_i_barrier_register(void) { return 0; }
-static void memlord_i_barrier_all(void) {}
+static uint32_t memlord_i_barrier_register(void) { return 0; }
+static int memlord_i_barrier_all(void) { return 0; }
 #endif
 
 static int memlord_i_file_refused(const char *path) { /* exists and is no plain file */
@@ -3106,13 +3139,22 @@ static void memlord_i_u64_raise(memlord_i_u64 *w, int64_t v) {
     while (v > (int64_t)seen && !memlord_i_u64_cas(w, &seen, (uint64_t)v)) {}
 }
 
-/* A lock for short work: spins, then gives up its turn. Lock's exchange pairs with unlock's
-   release store. */
+/* A lock for short work. Lock's exchange pairs with unlock's release store. */
 typedef struct memlord_i_lock { memlord_i_u32 held; } memlord_i_lock;
-/* One look later; *n counts them. */
+#define MEMLORD_I_SPIN_LOOKS 200 /* a turn */
+#define MEMLORD_I_SPIN_TURNS 16  /* before the first sleep */
+/* One look later; *n counts them. Spins, then gives up its turn, then sleeps for 50 us to 1 ms: a
+   real-time thread that gives up its turn lets no thread of a lower priority run, and such a
+   thread may hold what this one waits for. */
 static MEMLORD_I_COLD void memlord_i_spin(unsigned *n) {
+    unsigned turn = ++*n / MEMLORD_I_SPIN_LOOKS;
     memlord_i_pause();
-    if (++*n % 200 == 0) memlord_i_yield();
+    if (*n % MEMLORD_I_SPIN_LOOKS) return;
+    if (turn <= MEMLORD_I_SPIN_TURNS)
+        memlord_i_yield();
+    else
+        memlord_i_nap(turn < MEMLORD_I_SPIN_TURNS + 20 ? (turn - MEMLORD_I_SPIN_TURNS) * 50000u
+                                                       : 1000000u);
 }
 static MEMLORD_I_NOINLINE void memlord_i_lock_take(memlord_i_lock *lock) {
     unsigned n = 0;
@@ -3236,7 +3278,8 @@ enum { /* memlord_i_thread.special */
     MEMLORD_I_SPECIAL_ORPHAN = 2, /* the record of those that have none: its cells are locked */
     MEMLORD_I_SPECIAL_SITES = 4,  /* the ledger counts sites */
     MEMLORD_I_SPECIAL_TRACE = 8,  /* the ledger logs every call */
-    MEMLORD_I_SPECIAL_FENCE = 16, /* no memlord_i_barrier_all: entering takes an exchange */
+    MEMLORD_I_SPECIAL_FENCE = 16, /* no memlord_i_barrier_all: entering takes an exchange. Is
+                                     never cleared */
     MEMLORD_I_SPECIAL_TICKET = 32, /* reservations to take allocations off */
     MEMLORD_I_SPECIAL_SCOPE = 64, /* it was in a scope; taken back by the next call that is not */
     MEMLORD_I_SPECIAL_ROWS = MEMLORD_I_SPECIAL_TAG | MEMLORD_I_SPECIAL_SITES |
@@ -3412,6 +3455,7 @@ typedef struct memlord_i_thread {
     memlord_i_ptr inside;  /* the shard being worked on: see >>map */
     uint32_t id, sparse_id; /* 4, 6, 8 ... and 1 more: the state of the shards it owns */
     memlord_i_u32 special; /* what keeps a call off the plain path */
+    memlord_i_u32 fenced;  /* it has seen MEMLORD_I_SPECIAL_FENCE, and enters by an exchange */
     const char *tag;       /* the innermost, a kept name; NULL: none */
     memlord_i_last last;
     memlord_i_known *known;   /* each where its site and slot lead to, or a little further on */
@@ -3867,7 +3911,7 @@ static struct {
     memlord_i_u32 ready; /* hooks below are in place */
     memlord_i_u32 at_exit; /* so is the one for memlord_save_at_exit */
     memlord *saving;     /* what that works on: its destroy waits; under the registry lock */
-    int barrier;         /* memlord_i_barrier_all works */
+    memlord_i_u32 barrier; /* memlord_i_barrier_all works; once it is refused, 0 for good */
     int exit_key_ready;
 #if MEMLORD_I_WINDOWS
     DWORD exit_key;
@@ -4241,11 +4285,20 @@ static MEMLORD_I_COLD void memlord_i_regions_end(memlord *lord) {
    exit, fork. Invariant: a record in use belongs to one thread; a free one keeps its counts
    and its shards for the next thread that comes. Locks: registry, then as fork takes them. */
 
-/* Sets or clears a reason for a thread to leave the plain path. Its own thread and
-   memlord_sites_enable may do so at once. */
+/* Sets or clears a reason for a thread to leave the plain path. Its own thread, others that lack a
+   barrier and memlord_sites_enable may do so at once. */
 static void memlord_i_special(memlord_i_thread *t, uint32_t bit, int on) {
     uint32_t seen = memlord_i_u32_load(&t->special);
     while (!memlord_i_u32_cas(&t->special, &seen, on ? seen | bit : seen & ~bit)) {}
+}
+
+/* Without a barrier a thread enters by an exchange from its first call on. The orphans always do:
+   they share a record, so one of them cannot speak for all. Called by the thread itself, or for one
+   that is gone. The load is seq_cst: see memlord_i_barrier_threads. */
+static MEMLORD_I_COLD void memlord_i_thread_fence(memlord_i_thread *t) {
+    if (t != t->lord->orphan && memlord_i_u32_load_seqcst(&memlord_i_process.barrier)) return;
+    memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
+    memlord_i_u32_store_release(&t->fenced, 1);
 }
 
 /* Takes a record off its thread's chain; under the registry lock. */
@@ -4382,13 +4435,14 @@ static MEMLORD_I_COLD void memlord_i_fork_child(void) {
     memlord_i_thread *t;
     memlord_i_self.helps = 0;
     memlord_i_process.saving = NULL;
-    if (memlord_i_process.barrier) memlord_i_process.barrier = memlord_i_barrier_register();
+    if (memlord_i_u32_load(&memlord_i_process.barrier))
+        memlord_i_u32_store(&memlord_i_process.barrier, memlord_i_barrier_register());
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
         memlord_i_readers_gone(lord);
         memlord_i_others_gone(lord);
         for (t = memlord_i_thread_first(lord); t; t = memlord_i_thread_after(t)) {
             memlord_i_thread *mine = memlord_i_self.chain;
-            if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
+            memlord_i_thread_fence(t);
             while (mine && mine != t) mine = mine->sibling;
             if (mine || t == lord->orphan) continue;
             memlord_i_ptr_store(&t->inside, NULL); /* it saw the map stopped, and was to leave */
@@ -4412,7 +4466,7 @@ static int memlord_i_fork_register(void) { return 0; }
    thread shares the orphan record: slower, as exact. */
 static void memlord_i_process_start(void) {
     if (memlord_i_u32_load(&memlord_i_process.ready)) return;
-    memlord_i_process.barrier = memlord_i_barrier_register();
+    memlord_i_u32_store(&memlord_i_process.barrier, memlord_i_barrier_register());
     memlord_i_process.exit_key_ready = memlord_i_exit_key_make() == 0;
     (void)memlord_i_fork_register();
     memlord_i_u32_store(&memlord_i_process.ready, 1);
@@ -4439,7 +4493,6 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
         memlord_i_special(t, MEMLORD_I_SPECIAL_SITES, 1);
     if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE)
         memlord_i_special(t, MEMLORD_I_SPECIAL_TRACE, 1);
-    if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
     t->generation = lord->generation;
     t->lord = lord;
     memlord_i_last_forget(t);
@@ -4449,7 +4502,9 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
         memlord_i_alert(lord, MEMLORD_I_ALERT_REVIEW, 1);
     memlord_i_u32_store(&t->in_use, 1);
     memlord_i_ptr_store(&t->next, memlord_i_ptr_load(&lord->threads));
-    memlord_i_ptr_store_release(&lord->threads, t); /* pairs with walks' load_acquire */
+    /* pairs with walks' load_acquire; seq_cst: see memlord_i_barrier_threads and _shard_wait */
+    (void)memlord_i_ptr_exchange_seqcst(&lord->threads, t);
+    memlord_i_thread_fence(t);
 }
 
 /* A record that a thread left, or NULL; under the registry lock. The acquire pairs with the
@@ -4458,7 +4513,8 @@ static memlord_i_thread *memlord_i_thread_claim(memlord *lord) {
     memlord_i_thread *t = memlord_i_thread_first(lord);
     for (; t; t = memlord_i_thread_after(t)) {
         if (t == lord->orphan || memlord_i_u32_load_acquire(&t->in_use)) continue;
-        memlord_i_u32_store(&t->in_use, 1);
+        (void)memlord_i_u32_exchange_seqcst(&t->in_use, 1); /* see memlord_i_barrier_threads */
+        memlord_i_thread_fence(t);
         return t;
     }
     return NULL;
@@ -4531,11 +4587,11 @@ static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thr
    - A shard belongs to the first thread that uses it. On its every call a thread stores which
      shard it is `inside` and then loads the shard's state; if that names the thread, it works
      with plain loads and stores. Whoever wants the shard otherwise stores MOVING and makes all
-     threads pass a barrier (memlord_i_barrier_all), so that either he sees `inside` or the
+     threads pass a barrier (memlord_i_barrier_threads), so that either he sees `inside` or the
      owner sees MOVING; then he waits until nobody is inside. No atomic read-modify-write on the
-     plain path: that halves its cost. Where the system has no such barrier, the store is an
-     exchange. Seen by a second thread the shard becomes SHARED for good, and buckets are
-     locked one by one, by a bit in their header.
+     plain path: that halves its cost. Where the system has no such barrier, or refuses it later,
+     the store is an exchange. Seen by a second thread the shard becomes SHARED for good, and
+     buckets are locked one by one, by a bit in their header.
    - A small shard of one owner is sparse: lines of two entries each, at an eighth full. Which of
      the two it is is computed, not guessed, and erasing one moves no other, so that hardly a call
      mispredicts; an entry that finds its line full goes to a later one, and each it passes counts
@@ -4703,19 +4759,27 @@ static MEMLORD_I_HOT memlord_i_bucket *memlord_i_buckets_end(const memlord_i_sha
 
 /* -- entering a shard -- */
 
+/* As memlord_i_enter, with a full barrier of the thread's own. `fenced` says that the record is
+   entered in this way from here on: the bit in `special` stays, and a later load never answers an
+   older value. The release pairs with the acquire in memlord_i_barrier_threads: all that the thread
+   did inside before it saw the bit is done. */
+static MEMLORD_I_NOINLINE uint32_t memlord_i_enter_fenced(memlord_i_thread *t,
+                                                          memlord_i_shard *s) {
+    memlord_i_u32_store_release(&t->fenced, 1);
+    (void)memlord_i_ptr_exchange_seqcst(&t->inside, s);
+    return memlord_i_u32_load_seqcst(&s->state);
+}
 /* Announces the thread and answers the shard's state. The release keeps the thread's earlier
    work before the store for whoever stops the shard; the acquire pairs with the release of the
-   state by him. Store before load: by memlord_i_barrier_all, or by the exchange and a load
-   that are seq_cst here and in memlord_i_shard_stop and _wait; an acquire alone may go before the
-   store of an exchange (ARM's ldapr). */
+   state by him. Store before load: by memlord_i_barrier_threads, or by the exchange and a load
+   that are seq_cst in memlord_i_enter_fenced and in memlord_i_shard_stop and _wait; an acquire
+   alone may go before the store of an exchange (ARM's ldapr). `plain`: the call has just read
+   `special` without the bit. */
 static MEMLORD_I_HOT uint32_t memlord_i_enter(memlord_i_thread *t, memlord_i_shard *s, int plain) {
-    if (plain || !(memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE)) {
-        memlord_i_ptr_store_release(&t->inside, s);
-        memlord_i_compiler_barrier();
-    } else {
-        (void)memlord_i_ptr_exchange_seqcst(&t->inside, s);
-        return memlord_i_u32_load_seqcst(&s->state);
-    }
+    if (!plain && (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE))
+        return memlord_i_enter_fenced(t, s);
+    memlord_i_ptr_store_release(&t->inside, s);
+    memlord_i_compiler_barrier();
     return memlord_i_u32_load_acquire(&s->state);
 }
 /* Pairs with the load of memlord_i_shard_wait. */
@@ -4723,12 +4787,60 @@ static MEMLORD_I_HOT void memlord_i_leave(memlord_i_thread *t) {
     memlord_i_ptr_store_release(&t->inside, NULL);
 }
 
-/* Waits until no thread is inside s (NULL: any shard). State is MOVING and everybody has passed
-   a barrier since. */
-static void memlord_i_shard_wait(memlord *lord, const memlord_i_shard *s) {
-    memlord_i_thread *t = memlord_i_thread_first(lord);
-    unsigned n = 0;
+#define MEMLORD_I_DRAIN_NS 1000000u
+/* Waits until every store that a processor has executed by now is visible to all. A processor
+   empties its buffer of stores by itself within microseconds, and before it runs another thread. */
+static MEMLORD_I_COLD void memlord_i_stores_drain(void) {
+    const uint64_t begin = memlord_i_now();
+    unsigned tries = 0; /* a sandbox may refuse to sleep, and the clock may stand still */
+    do {
+        memlord_i_nap(MEMLORD_I_DRAIN_NS);
+    } while (memlord_i_now() - begin < MEMLORD_I_DRAIN_NS && ++tries < 1000);
+}
+/* For every thread T of the ledger: either T sees what the caller stored before this, or the caller
+   sees afterwards what T stored before it looked. Used for a shard's state and `inside`, for the
+   alert or a mark and the counts.
+
+   The system's barrier does it. Without one T passes a barrier of its own: the exchange as it
+   enters a shard (memlord_i_enter_fenced), and the addition as it ends a call
+   (memlord_i_call_end_far), which pairs with the addition here.
+
+   The system may refuse its barrier after threads have run without barriers of their own. A thread
+   may then have read `special` without the bit, and it may be preempted for any time before it
+   stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
+   looked before the caller stored, what T stored earlier is visible after the wait; if it looks
+   later, it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for
+   longer.
+
+   Several callers may find the refusal at once, while others still had their barrier: each is
+   ordered by its own means. A thread that registers meanwhile, or takes over a record out of use,
+   is seen here or reads `barrier` as 0: the exchanges and loads of `barrier`, `threads` and
+   `in_use` are seq_cst. */
+static MEMLORD_I_COLD void memlord_i_barrier_threads(memlord *lord) {
+    memlord_i_thread *t;
+    int drain = 0;
+    if (memlord_i_u32_load_seqcst(&memlord_i_process.barrier)) {
+        if (memlord_i_barrier_all()) return;
+        (void)memlord_i_u32_exchange_seqcst(&memlord_i_process.barrier, 0);
+    }
+    (void)memlord_i_u32_add_seqcst(&lord->alert, 0);
+    t = (memlord_i_thread *)memlord_i_ptr_load_seqcst(&lord->threads);
     for (; t; t = memlord_i_thread_after(t)) {
+        if (memlord_i_u32_load_acquire(&t->fenced) || !memlord_i_u32_load_seqcst(&t->in_use))
+            continue;
+        memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
+        drain = 1;
+    }
+    if (drain) memlord_i_stores_drain();
+}
+
+/* Waits until no thread is inside s (NULL: any shard). State is MOVING and everybody has passed
+   a barrier since. The load of the list is seq_cst and pairs with the exchange in
+   memlord_i_thread_start: a thread that is not on it yet sees MOVING. */
+static void memlord_i_shard_wait(memlord *lord, const memlord_i_shard *s) {
+    memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load_seqcst(&lord->threads);
+    for (; t; t = memlord_i_thread_after(t)) {
+        unsigned n = 0;
         for (;;) {
             const void *inside = memlord_i_ptr_load_seqcst(&t->inside);
             if (!inside || (s && inside != s)) break;
@@ -4740,7 +4852,7 @@ static void memlord_i_shard_wait(memlord *lord, const memlord_i_shard *s) {
 /* Under the shard's lock: stops everybody, whatever the state was; not inside oneself. */
 static void memlord_i_shard_stop(memlord *lord, memlord_i_shard *s) {
     (void)memlord_i_u32_exchange_seqcst(&s->state, MEMLORD_I_SHARD_MOVING);
-    memlord_i_barrier_all();
+    memlord_i_barrier_threads(lord);
     memlord_i_shard_wait(lord, s);
 }
 
@@ -4769,7 +4881,7 @@ static void memlord_i_map_freeze(memlord *lord) {
         s->held_state = memlord_i_u32_load(&s->state);
         (void)memlord_i_u32_exchange_seqcst(&s->state, MEMLORD_I_SHARD_MOVING);
     }
-    memlord_i_barrier_all();
+    memlord_i_barrier_threads(lord);
     memlord_i_shard_wait(lord, NULL);
 }
 static void memlord_i_map_thaw(memlord *lord) {
@@ -5424,6 +5536,7 @@ static MEMLORD_I_NOINLINE int memlord_i_spot_find(memlord *lord, memlord_i_threa
                                                   memlord_i_spot *spot) {
     memlord_i_shard *s = memlord_i_shard_of(lord, key, 0);
     memlord_i_was was;
+    unsigned n = 0;
     spot->shard = s;
     spot->key = key;
     spot->hash = memlord_i_hash(key);
@@ -5453,7 +5566,7 @@ static MEMLORD_I_NOINLINE int memlord_i_spot_find(memlord *lord, memlord_i_threa
             memlord_i_spot_leave(t, spot);
         }
         if (again)
-            memlord_i_pause();
+            memlord_i_spin(&n);
         else if (memlord_i_shard_remake(lord, t, s, &was,
                                         spot->shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
             return -1;
@@ -5706,13 +5819,17 @@ static MEMLORD_I_COLD void memlord_i_want(memlord *lord, uint32_t slot) {
     if (!memlord_i_u32_exchange_seqcst(&memlord_i_device_at(lord, slot)->watch.wanted, 1))
         (void)memlord_i_u32_add_seqcst(&lord->alert, MEMLORD_I_ALERT_LOOK);
 }
-/* After a publication: have the bytes come to where the bands are to be looked at? */
+/* 1: the published bytes have come to where the bands are to be looked at. */
+static int memlord_i_mark_passed(const memlord_i_watch *w, const memlord_i_row *row) {
+    int64_t published = (int64_t)memlord_i_u64_load(&row->published);
+    return published >= (int64_t)memlord_i_u64_load(&w->soon_up) ||
+           published < (int64_t)memlord_i_u64_load(&w->soon_low);
+}
+/* After a publication. */
 static void memlord_i_mark_check(memlord *lord, uint32_t slot, const memlord_i_row *row) {
     const memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
-    int64_t published = (int64_t)memlord_i_u64_load(&row->published);
     if (memlord_i_u64_load(&row->peak) >= memlord_i_u64_load(&w->holders_at) ||
-        published >= (int64_t)memlord_i_u64_load(&w->soon_up) ||
-        published < (int64_t)memlord_i_u64_load(&w->soon_low))
+        memlord_i_mark_passed(w, row))
         memlord_i_want(lord, slot);
 }
 
@@ -9565,6 +9682,7 @@ static memlord_i_place *memlord_i_place_number(memlord *lord, uint32_t i) {
 /* Replaces a source and waits until no other thread is in the old one. */
 static void memlord_i_source_set(memlord *lord, int type, memlord_i_source source) {
     uint32_t i;
+    unsigned spins = 0;
     memlord_capacity none;
     memset(&none, 0, sizeof none);
     memlord_i_lock_take(&lord->callbacks_lock);
@@ -9576,7 +9694,7 @@ static void memlord_i_source_set(memlord *lord, int type, memlord_i_source sourc
         memlord_i_lock_take(&lord->callbacks_lock);
         while (place->sampler && place->sampler != (void *)&memlord_i_self) {
             memlord_i_lock_drop(&lord->callbacks_lock);
-            memlord_i_yield();
+            memlord_i_spin(&spins);
             memlord_i_lock_take(&lord->callbacks_lock);
         }
         memlord_i_lock_drop(&lord->callbacks_lock);
@@ -9697,6 +9815,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_reserve(memlord *lord, memlord_i_
                                                        uint64_t bytes, memlord_ticket *out) {
     memlord_i_reservation *v;
     uint32_t number, looks = 0;
+    unsigned spins = 0;
     for (;;) {
         int held = -1;
         memlord_i_lock_take(&place->lock);
@@ -9706,7 +9825,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_reserve(memlord *lord, memlord_i_
         memlord_i_lock_drop(&place->lock);
         if (!held) return MEMLORD_E_LIMIT;
         if (number)
-            memlord_i_yield();
+            memlord_i_spin(&spins);
         else if (memlord_i_reservation_new(lord, place))
             return MEMLORD_E_NOMEM;
     }
@@ -10177,7 +10296,7 @@ static MEMLORD_I_COLD void memlord_i_assess(memlord *lord, uint32_t slot, memlor
         memlord_i_trip_set(cell, w->quantum);
         memlord_i_trip_set(memlord_i_cell_at(lord->orphan, MEMLORD_I_DEVICE, slot), w->quantum);
         memlord_i_lock_drop(&place->lock);
-        if (again) memlord_i_barrier_all();
+        if (again) memlord_i_barrier_threads(lord);
     } while (again);
 }
 
@@ -10377,7 +10496,8 @@ static MEMLORD_I_COLD void memlord_i_place_review(memlord *lord, const memlord_i
     for (again = 0; again < 2; again++) {
         while ((i = memlord_i_place_next(lord, place, i)) != 0) memlord_i_assess(lord, i, NULL, &v);
         if (!memlord_i_u32_load(&lord->watching)) return;
-        if (!again) memlord_i_barrier_all(); /* who published beside the old marks is seen now */
+        /* what was counted beside the old marks is seen the second time */
+        if (!again) memlord_i_barrier_threads(lord);
     }
 }
 
@@ -10398,11 +10518,28 @@ static memlord_result memlord_i_duty(memlord *lord, memlord_i_thread *t, uint32_
                                      int opened); /* always OK: for tail calls */
 static void memlord_i_duty_also(memlord *lord, memlord_i_thread *t, uint32_t slot);
 
-/* Something is to be looked after. A thread that the barrier does not reach reads the alert again,
-   with a full one of its own. */
+/* Compares what is counted on a device with its marks as they are now. Near the threshold every
+   call looks anyway. */
+static void memlord_i_marks_again(memlord *lord, const memlord_i_thread *t, uint32_t slot) {
+    const memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
+    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
+    if (!cell || memlord_i_u32_load(&w->nearby)) return;
+    if (memlord_i_mark_passed(w, memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot)) ||
+        memlord_i_u64_load(&cell->out) > memlord_i_u64_load(memlord_i_cell_trip(cell)))
+        memlord_i_want(lord, slot);
+}
+/* Something is to be looked after. A thread without the system's barrier passes a full one of its
+   own, the addition, which pairs with that in memlord_i_barrier_threads: the later of the two sees
+   what the other thread stored before its own. Then the thread reads again the alert, and the marks
+   of the devices it counted on. */
 static MEMLORD_I_NOINLINE void memlord_i_call_end_far(memlord *lord, memlord_i_thread *t,
                                                       uint32_t slot, int opened) {
-    if (!(memlord_i_u32_add_seqcst(&lord->alert, 0) & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return;
+    (void)memlord_i_u32_add_seqcst(&lord->alert, 0);
+    if (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE) {
+        memlord_i_marks_again(lord, t, slot);
+        if (t->also && t != lord->orphan) memlord_i_marks_again(lord, t, t->also);
+    }
+    if (!(memlord_i_u32_load(&lord->alert) & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return;
     (void)memlord_i_duty(lord, t, slot, opened);
     if (t->also && t != lord->orphan) memlord_i_duty_also(lord, t, slot);
 }
@@ -10773,6 +10910,7 @@ static MEMLORD_I_COLD int memlord_i_helper_begin(memlord_i_helper *h, memlord_i_
 /* Has one end, and waits until it has; on a helper, which the caller of another of these may wait
    for, leaves the rest to it. */
 static MEMLORD_I_COLD void memlord_i_helper_end(memlord_i_helper *h) {
+    unsigned spins = 0;
     for (;;) {
         uint32_t seen = memlord_i_u32_load_acquire(&h->state); /* of one that ended itself */
         if (seen == MEMLORD_I_HELPER_RUNS &&
@@ -10782,7 +10920,7 @@ static MEMLORD_I_COLD void memlord_i_helper_end(memlord_i_helper *h) {
         if (seen == MEMLORD_I_HELPER_NONE || seen == MEMLORD_I_HELPER_FAILED ||
             (seen == MEMLORD_I_HELPER_ENDS && memlord_i_self.helps))
             return;
-        memlord_i_yield();
+        memlord_i_spin(&spins);
     }
     memlord_i_u32_store_release(&h->stop, memlord_i_self.helps ? 2 : 1);
     memlord_i_event_set(&h->wake);
@@ -10797,8 +10935,9 @@ static MEMLORD_I_COLD void memlord_i_helper_end(memlord_i_helper *h) {
    `none`, and goes on. After 0 nothing of the ledger is used. */
 static MEMLORD_I_COLD int memlord_i_helper_again(memlord_i_helper *h, const memlord_i_u32 *wish,
                                                  uint32_t none) {
+    unsigned spins = 0;
     if (memlord_i_u32_load(&h->stop) == 1) return 0; /* to be joined */
-    while (memlord_i_u32_load_acquire(&h->state) == MEMLORD_I_HELPER_BUSY) memlord_i_yield();
+    while (memlord_i_u32_load_acquire(&h->state) == MEMLORD_I_HELPER_BUSY) memlord_i_spin(&spins);
     if (memlord_i_u32_load(wish) != none) {
         memlord_i_event_wait(&h->wake, 0); /* set by who stopped it */
         memlord_i_u32_store(&h->stop, 0);
@@ -18010,7 +18149,7 @@ static MEMLORD_I_COLD void memlord_i_wait_freed(memlord *lord, memlord_i_place *
     lord->waiters = &w;
     memlord_i_alert(lord, MEMLORD_I_ALERT_WAITER, 1);
     memlord_i_lock_drop(&lord->callbacks_lock);
-    memlord_i_barrier_all(); /* who has freed without seeing the alert is added up here */
+    memlord_i_barrier_threads(lord); /* who has freed without seeing the alert is added up here */
     if (memlord_i_place_out(lord, place) - w.out < w.needed) memlord_i_event_wait(&w.event, ms);
     memlord_i_lock_take(&lord->callbacks_lock);
     for (at = &lord->waiters; *at != &w;) at = &(*at)->next;
@@ -18348,10 +18487,11 @@ static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
 /* Takes a ledger off the registry, once nobody saves it at the program's end. */
 static MEMLORD_I_COLD void memlord_i_unregister(memlord *lord) {
     memlord_i_thread *t;
+    unsigned spins = 0;
     memlord_i_lock_take(&memlord_i_process.lock);
     while (memlord_i_process.saving == lord) {
         memlord_i_lock_drop(&memlord_i_process.lock);
-        memlord_i_yield();
+        memlord_i_spin(&spins);
         memlord_i_lock_take(&memlord_i_process.lock);
     }
     *lord->back = lord->next;
@@ -19590,6 +19730,7 @@ MEMLORD_I_API memlord_result memlord_gc_callback(memlord *lord, int type, memlor
 MEMLORD_I_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlord_gc_fn fn,
                                                         void *user) {
     memlord_i_callback *c, **at;
+    unsigned spins = 0;
     int found;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
@@ -19603,7 +19744,7 @@ MEMLORD_I_API memlord_result memlord_gc_callback_remove(memlord *lord, int type,
         *at = c->next;
         while (memlord_i_callback_runs(lord, c, &memlord_i_self)) {
             memlord_i_lock_drop(&lord->callbacks_lock);
-            memlord_i_yield();
+            memlord_i_spin(&spins);
             memlord_i_lock_take(&lord->callbacks_lock);
         }
         if (memlord_i_callback_runs(lord, c, NULL)) { /* by us: freed when it returns */
