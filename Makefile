@@ -36,7 +36,7 @@ suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) portable_test_map \
 	ptsz_test_cuda_alloc ptsz_test_cuda_streams
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites)))
 examples := $(addprefix build/,quickstart llama bands oom server pool cuda_inference libmemlord_preload.so)
-scripts := tests/matrix.sh tests/examples.sh tests/cuda.sh tests/consumers.sh tests/page.sh
+scripts := tests/runner.sh tests/matrix.sh tests/examples.sh tests/cuda.sh tests/consumers.sh tests/page.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 .PHONY: help demo report test test-all test-gpu bench bench-gpu install deps clean deps-demo \
