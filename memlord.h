@@ -2021,8 +2021,6 @@ static void memlord_i_file_remove(const char *path) {
     if (!memlord_i_wide_path(path, wide, 1024)) (void)DeleteFileW(wide);
 }
 typedef int memlord_i_signals;
-static int memlord_i_cancel_hold(void) { return 0; }
-static void memlord_i_cancel_release(int before) { (void)before; }
 static memlord_i_signals memlord_i_signals_hold(void) { return 0; }
 static void memlord_i_signals_release(memlord_i_signals *held) { (void)held; }
 
@@ -13848,8 +13846,7 @@ static MEMLORD_I_COLD int memlord_i_write_file(void *user, const void *data, siz
 /* A new file in the target's directory: .memlord-pid-n.tmp */
 static int memlord_i_file_beside(const char *target, char *name, size_t cap, memlord_i_file *file) {
     size_t n, directory = strlen(target);
-    while (directory && target[directory - 1] != '/' &&
-           (!MEMLORD_I_WINDOWS || target[directory - 1] != '\\'))
+    while (directory && !strchr(MEMLORD_I_WINDOWS ? "/\\" : "/", target[directory - 1]))
         directory--;
     for (n = 0; n < 1000; n++) {
         memlord_i_out o;
