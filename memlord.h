@@ -2147,9 +2147,25 @@ static int memlord_i_barrier_register(void) { return 0; }
 static void memlord_i_barrier_all(void) {}
 #endif
 
-static int memlord_i_file_refused(const char *path) { /* exists and is no plain file */
+/* The kind of a file, links not followed. 32-bit programs have a struct stat without room for a
+   size or number of more than 32 bits (EOVERFLOW); the kernel's statx has it, in one layout for
+   all: its stx_mode is the 15th half word. */
+static int memlord_i_file_mode(const char *path, mode_t *mode) {
     struct stat st;
-    return lstat(path, &st) ? errno != ENOENT : !S_ISREG(st.st_mode);
+    int r = lstat(path, &st);
+#if MEMLORD_I_LINUX && defined(__NR_statx)
+    uint16_t wide[128];
+    if (r && errno == EOVERFLOW) {
+        r = (int)syscall(__NR_statx, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, 1 /* STATX_TYPE */, wide);
+        st.st_mode = (mode_t)wide[14];
+    }
+#endif
+    if (!r) *mode = st.st_mode;
+    return r;
+}
+static int memlord_i_file_refused(const char *path) { /* exists and is no plain file */
+    mode_t mode;
+    return memlord_i_file_mode(path, &mode) ? errno != ENOENT : !S_ISREG(mode);
 }
 /* The same file under a number that is no standard stream, whose own the host may have closed;
    -1: none left. */
@@ -2175,10 +2191,10 @@ static int memlord_i_file_close(memlord_i_file file, int sync) {
 static int memlord_i_file_rename(const char *from, const char *to) { return rename(from, to); }
 /* 1: there is one of that name already */
 static int memlord_i_file_rename_new(const char *from, const char *to) {
-    struct stat there;
+    mode_t there;
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST) return 1;
-    if (!lstat(to, &there)) return 1; /* a system without links: nearly as good */
+    if (!memlord_i_file_mode(to, &there)) return 1; /* a system without links: nearly as good */
     return rename(from, to);
 }
 static void memlord_i_file_remove(const char *path) { (void)unlink(path); }
