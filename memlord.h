@@ -938,8 +938,8 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
 
 /* Turns a return address into a site, for allocators and interposers whose callers plant
    none. Its strings are looked up when it is first shown (a report, sites_top, a block):
-   file is the module, function the nearest symbol, line 0. Never NULL; lives until destroy.
-   Cost: a few ns once the address is known. */
+   file is the module, function the nearest symbol, line 0. On Windows function is empty.
+   Never NULL; lives until destroy. Cost: a few ns once the address is known. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MEMLORD_I_OFF_SET(MEMLORD_I_NO_SITE, &none)
 
@@ -1887,6 +1887,9 @@ MEMLORD_I_INLINE void memlord_i_scope_leave(memlord_i_guard *guard) {
 typedef struct memlord_i_symbol {
     const char *module;
     const char *name; /* NULL: not known */
+#if MEMLORD_I_WINDOWS
+    char path[3 * MAX_PATH + 1]; /* UTF-8 */
+#endif
 } memlord_i_symbol;
 
 typedef struct memlord_i_job { /* outlives its thread */
@@ -2343,6 +2346,25 @@ static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
     out->module = info.dli_fname;
     out->name = info.dli_sname;
     return 0;
+}
+#elif MEMLORD_I_WINDOWS
+/* Names of functions are in files of their own, which dbghelp reads: the module alone. */
+static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
+    wchar_t wide[MAX_PATH];
+    HMODULE module;
+    DWORD n;
+    if (!GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS |
+                                GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+                            (const wchar_t *)address, &module))
+        return -1;
+    n = GetModuleFileNameW(module, wide, MAX_PATH);
+    if (!n || n >= MAX_PATH) return -1; /* none, or longer */
+    n = (DWORD)WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, out->path, sizeof out->path - 1, NULL,
+                                   NULL);
+    out->path[n] = 0;
+    out->module = out->path;
+    out->name = NULL;
+    return n ? 0 : -1;
 }
 #else
 static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
@@ -6706,7 +6728,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_site_show(memlord *lord, memlord_
    so no lock of ours is held. */
 static const memlord_site *memlord_i_site_shown(memlord *lord, memlord_i_site *site) {
     const memlord_site *shown = (const memlord_site *)memlord_i_ptr_load_acquire(&site->shown);
-    memlord_i_symbol symbol = {NULL, NULL};
+    memlord_i_symbol symbol;
     if (!site->address || shown->file[0]) return shown;
     if (memlord_i_u32_exchange_acquire(&site->resolved, 1)) return shown;
     if (memlord_i_symbol_at((const char *)site->address - 1, &symbol)) return shown;
