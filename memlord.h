@@ -2947,7 +2947,6 @@ typedef struct memlord_i_ptr { void *v; } memlord_i_ptr;
         __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);                                         \
     }
 MEMLORD_I_ATOMIC(u32, uint32_t)
-MEMLORD_I_ATOMIC(u64, uint64_t)
 MEMLORD_I_ATOMIC(ptr, void *)
 static MEMLORD_I_HOT uint8_t memlord_i_u8_load_acquire(const memlord_i_u8 *w) {
     return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE);
@@ -2970,15 +2969,6 @@ static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange_seqcst(memlord_i_u32 *w, ui
 static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange_acquire(memlord_i_u32 *w, uint32_t v) {
     return __atomic_exchange_n(&w->v, v, __ATOMIC_ACQUIRE);
 }
-static MEMLORD_I_HOT uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_t v) {
-    return __atomic_fetch_or(&w->v, v, __ATOMIC_ACQUIRE);
-}
-static MEMLORD_I_HOT uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
-    return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
-}
-static MEMLORD_I_HOT uint64_t memlord_i_u64_add_acqrel(memlord_i_u64 *w, uint64_t v) {
-    return __atomic_fetch_add(&w->v, v, __ATOMIC_ACQ_REL);
-}
 static MEMLORD_I_HOT uint32_t memlord_i_u32_add(memlord_i_u32 *w, uint32_t v) {
     return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
 }
@@ -2994,10 +2984,76 @@ static MEMLORD_I_HOT int memlord_i_u32_cas_seqcst(memlord_i_u32 *w, uint32_t *ex
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST,
                                        __ATOMIC_RELAXED);
 }
+#if defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
+MEMLORD_I_ATOMIC(u64, uint64_t)
+static MEMLORD_I_HOT uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_t v) {
+    return __atomic_fetch_or(&w->v, v, __ATOMIC_ACQUIRE);
+}
+static MEMLORD_I_HOT uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
+    return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
+}
+static MEMLORD_I_HOT uint64_t memlord_i_u64_add_acqrel(memlord_i_u64 *w, uint64_t v) {
+    return __atomic_fetch_add(&w->v, v, __ATOMIC_ACQ_REL);
+}
 static MEMLORD_I_HOT int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_RELAXED,
                                        __ATOMIC_RELAXED);
 }
+#else
+/* A processor without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards a word. Not
+   a lock of libatomic: one that another thread holds at a fork stays held in the child. The
+   lock's exchange pairs with the release store that drops it. */
+#define MEMLORD_I_U64_LOCKS 16
+static memlord_i_u32 memlord_i_u64_locks[MEMLORD_I_U64_LOCKS]; /* of a word: by its address */
+static memlord_i_u32 *memlord_i_u64_lock(const memlord_i_u64 *w) {
+    memlord_i_u32 *lock = &memlord_i_u64_locks[(uintptr_t)w / 8 % MEMLORD_I_U64_LOCKS];
+    while (memlord_i_u32_exchange_acquire(lock, 1)) memlord_i_yield();
+    return lock;
+}
+static uint64_t memlord_i_u64_load(const memlord_i_u64 *w) {
+    memlord_i_u32 *lock = memlord_i_u64_lock(w);
+    uint64_t v = w->v;
+    memlord_i_u32_store_release(lock, 0);
+    return v;
+}
+static uint64_t memlord_i_u64_load_acquire(const memlord_i_u64 *w) {
+    return memlord_i_u64_load(w);
+}
+static void memlord_i_u64_store(memlord_i_u64 *w, uint64_t v) {
+    memlord_i_u32 *lock = memlord_i_u64_lock(w);
+    w->v = v;
+    memlord_i_u32_store_release(lock, 0);
+}
+static void memlord_i_u64_store_release(memlord_i_u64 *w, uint64_t v) {
+    memlord_i_u64_store(w, v);
+}
+static uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_t v) {
+    memlord_i_u32 *lock = memlord_i_u64_lock(w);
+    uint64_t before = w->v;
+    w->v = before | v;
+    memlord_i_u32_store_release(lock, 0);
+    return before;
+}
+static uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
+    memlord_i_u32 *lock = memlord_i_u64_lock(w);
+    uint64_t before = w->v;
+    w->v = before + v;
+    memlord_i_u32_store_release(lock, 0);
+    return before;
+}
+static uint64_t memlord_i_u64_add_acqrel(memlord_i_u64 *w, uint64_t v) {
+    return memlord_i_u64_add(w, v);
+}
+static int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
+    memlord_i_u32 *lock = memlord_i_u64_lock(w);
+    uint64_t seen = w->v;
+    int same = seen == *expected;
+    if (same) w->v = v;
+    memlord_i_u32_store_release(lock, 0);
+    *expected = seen;
+    return same;
+}
+#endif
 static MEMLORD_I_HOT void memlord_i_compiler_barrier(void) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
@@ -4371,6 +4427,20 @@ static void memlord_i_places_lock(memlord *lord, int take) {
     }
 }
 
+/* Takes or drops the locks of 64-bit words, where they have locks. */
+static void memlord_i_words_lock(int take) {
+#ifdef MEMLORD_I_U64_LOCKS
+    int i;
+    for (i = 0; i < MEMLORD_I_U64_LOCKS; i++)
+        if (take)
+            while (memlord_i_u32_exchange_acquire(&memlord_i_u64_locks[i], 1)) memlord_i_yield();
+        else
+            memlord_i_u32_store_release(&memlord_i_u64_locks[i], 0);
+#else
+    (void)take;
+#endif
+}
+
 /* Fork stops every ledger between two calls: no lock is held and no table half changed in the
    child, whose other threads are gone. */
 static MEMLORD_I_COLD void memlord_i_fork_before(void) {
@@ -4388,9 +4458,11 @@ static MEMLORD_I_COLD void memlord_i_fork_before(void) {
         memlord_i_lock_take(&lord->memory_lock);
     }
     memlord_i_lock_take(&memlord_i_process.pages_lock);
+    memlord_i_words_lock(1); /* last: all of the above reads and writes words */
 }
 static MEMLORD_I_COLD void memlord_i_fork_parent(void) {
     memlord *lord;
+    memlord_i_words_lock(0);
     memlord_i_lock_drop(&memlord_i_process.pages_lock);
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
         memlord_i_lock_drop(&lord->memory_lock);
@@ -4408,6 +4480,7 @@ static MEMLORD_I_COLD void memlord_i_fork_parent(void) {
 static MEMLORD_I_COLD void memlord_i_fork_child(void) {
     memlord *lord;
     memlord_i_thread *t;
+    memlord_i_words_lock(0);
     memlord_i_self.helps = 0;
     memlord_i_process.saving = NULL;
     if (memlord_i_process.barrier) memlord_i_process.barrier = memlord_i_barrier_register();
