@@ -36,11 +36,12 @@ suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) portable_test_map \
 	$(addprefix nobarrier_test_,map threads bands retry hosts) ptsz_test_cuda_alloc ptsz_test_cuda_streams
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites)))
 examples := $(addprefix build/,quickstart llama bands oom server pool cuda_inference libmemlord_preload.so)
-scripts := tests/matrix.sh tests/examples.sh tests/cuda.sh tests/consumers.sh tests/page.sh
+scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh tests/cuda.sh \
+	tests/consumers.sh tests/page.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 .PHONY: help demo report test test-all test-gpu bench bench-gpu install deps clean deps-demo \
-	deps-test deps-bench deps-reports try-reports
+	deps-test deps-bench deps-reports deps-ports try-reports try-ports
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -81,12 +82,16 @@ test: $(call programs,$(configs)) $(if $(config),,$(examples) try-reports) ## al
 
 test-all: configs := release debug asan tsan
 test-all: export MEMLORD_TEST_ALL = 1
-test-all: $(call programs,release debug asan tsan) $(examples) try-reports ## the same under more load, in every standard
+test-all: $(call programs,release debug asan tsan) $(examples) try-reports try-ports ## the same under more load, in every standard
 	@sh tests/run.sh $(call programs,$(configs)) $(scripts)
 
 # What reads our formats is wanted, but no condition: what cannot be had is skipped, and said so.
 try-reports: | deps-test
 	@timeout 300 sh tests/deps.sh reports || echo 'some readers of reports are missing: make deps-reports'
+
+# Likewise the compilers and libraries of other targets.
+try-ports: | deps-test
+	@timeout 600 sh tests/deps.sh ports || echo 'some other targets are missing: make deps-ports'
 
 define suite_rules
 build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | deps-test
@@ -202,9 +207,9 @@ install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, m
 		'Version: $(version)' 'Cflags: -I"$${prefix}/include"' 'Libs: -pthread' \
 		>'$(DESTDIR)$(PREFIX)/lib/pkgconfig/memlord.pc'
 
-deps: deps-demo deps-test deps-bench deps-reports ## looks for all that any target needs, and installs it
+deps: deps-demo deps-test deps-bench deps-reports deps-ports ## looks for all that any target needs, and installs it
 
-deps-demo deps-test deps-bench deps-reports: deps-%:
+deps-demo deps-test deps-bench deps-reports deps-ports: deps-%:
 	@sh tests/deps.sh $*
 
 clean: ## removes build/

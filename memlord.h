@@ -952,8 +952,8 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
 
 /* Turns a return address into a site, for allocators and interposers whose callers plant
    none. Its strings are looked up when it is first shown (a report, sites_top, a block):
-   file is the module, function the nearest symbol, line 0. Never NULL; lives until destroy.
-   Cost: a few ns once the address is known. */
+   file is the module, function the nearest symbol, line 0. On Windows function is empty.
+   Never NULL; lives until destroy. Cost: a few ns once the address is known. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MEMLORD_I_OFF_SET(MEMLORD_I_NO_SITE, &none)
 
@@ -1902,6 +1902,9 @@ MEMLORD_I_INLINE void memlord_i_scope_leave(memlord_i_guard *guard) {
 typedef struct memlord_i_symbol {
     const char *module;
     const char *name; /* NULL: not known */
+#if MEMLORD_I_WINDOWS
+    char path[3 * MAX_PATH + 1]; /* UTF-8 */
+#endif
 } memlord_i_symbol;
 
 typedef struct memlord_i_job { /* outlives its thread */
@@ -2044,8 +2047,6 @@ static void memlord_i_file_remove(const char *path) {
     if (!memlord_i_wide_path(path, wide, 1024)) (void)DeleteFileW(wide);
 }
 typedef int memlord_i_signals;
-static int memlord_i_cancel_hold(void) { return 0; }
-static void memlord_i_cancel_release(int before) { (void)before; }
 static memlord_i_signals memlord_i_signals_hold(void) { return 0; }
 static void memlord_i_signals_release(memlord_i_signals *held) { (void)held; }
 
@@ -2188,9 +2189,25 @@ static uint32_t memlord_i_barrier_register(void) { return 0; }
 static int memlord_i_barrier_all(void) { return 0; }
 #endif
 
-static int memlord_i_file_refused(const char *path) { /* exists and is no plain file */
+/* The kind of a file, links not followed. 32-bit programs have a struct stat without room for a
+   size or number of more than 32 bits (EOVERFLOW); the kernel's statx has it, in one layout for
+   all: its stx_mode is the 15th half word. */
+static int memlord_i_file_mode(const char *path, mode_t *mode) {
     struct stat st;
-    return lstat(path, &st) ? errno != ENOENT : !S_ISREG(st.st_mode);
+    int r = lstat(path, &st);
+#if MEMLORD_I_LINUX && defined(__NR_statx)
+    uint16_t wide[128];
+    if (r && errno == EOVERFLOW) {
+        r = (int)syscall(__NR_statx, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, 1 /* STATX_TYPE */, wide);
+        st.st_mode = (mode_t)wide[14];
+    }
+#endif
+    if (!r) *mode = st.st_mode;
+    return r;
+}
+static int memlord_i_file_refused(const char *path) { /* exists and is no plain file */
+    mode_t mode;
+    return memlord_i_file_mode(path, &mode) ? errno != ENOENT : !S_ISREG(mode);
 }
 /* The same file under a number that is no standard stream, whose own the host may have closed;
    -1: none left. */
@@ -2216,10 +2233,10 @@ static int memlord_i_file_close(memlord_i_file file, int sync) {
 static int memlord_i_file_rename(const char *from, const char *to) { return rename(from, to); }
 /* 1: there is one of that name already */
 static int memlord_i_file_rename_new(const char *from, const char *to) {
-    struct stat there;
+    mode_t there;
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST) return 1;
-    if (!lstat(to, &there)) return 1; /* a system without links: nearly as good */
+    if (!memlord_i_file_mode(to, &there)) return 1; /* a system without links: nearly as good */
     return rename(from, to);
 }
 static void memlord_i_file_remove(const char *path) { (void)unlink(path); }
@@ -2368,6 +2385,25 @@ static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
     out->module = info.dli_fname;
     out->name = info.dli_sname;
     return 0;
+}
+#elif MEMLORD_I_WINDOWS
+/* Names of functions are in files of their own, which dbghelp reads: the module alone. */
+static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
+    wchar_t wide[MAX_PATH];
+    HMODULE module;
+    DWORD n;
+    if (!GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS |
+                                GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+                            (const wchar_t *)address, &module))
+        return -1;
+    n = GetModuleFileNameW(module, wide, MAX_PATH);
+    if (!n || n >= MAX_PATH) return -1; /* none, or longer */
+    n = (DWORD)WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, out->path, sizeof out->path - 1, NULL,
+                                   NULL);
+    out->path[n] = 0;
+    out->module = out->path;
+    out->name = NULL;
+    return n ? 0 : -1;
 }
 #else
 static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
@@ -2950,7 +2986,6 @@ typedef struct memlord_i_ptr { void *v; } memlord_i_ptr;
         __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);                                         \
     }
 MEMLORD_I_ATOMIC(u32, uint32_t)
-MEMLORD_I_ATOMIC(u64, uint64_t)
 MEMLORD_I_ATOMIC(ptr, void *)
 static MEMLORD_I_HOT uint8_t memlord_i_u8_load_acquire(const memlord_i_u8 *w) {
     return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE);
@@ -2973,15 +3008,6 @@ static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange_seqcst(memlord_i_u32 *w, ui
 static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange_acquire(memlord_i_u32 *w, uint32_t v) {
     return __atomic_exchange_n(&w->v, v, __ATOMIC_ACQUIRE);
 }
-static MEMLORD_I_HOT uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_t v) {
-    return __atomic_fetch_or(&w->v, v, __ATOMIC_ACQUIRE);
-}
-static MEMLORD_I_HOT uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
-    return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
-}
-static MEMLORD_I_HOT uint64_t memlord_i_u64_add_acqrel(memlord_i_u64 *w, uint64_t v) {
-    return __atomic_fetch_add(&w->v, v, __ATOMIC_ACQ_REL);
-}
 static MEMLORD_I_HOT uint32_t memlord_i_u32_add(memlord_i_u32 *w, uint32_t v) {
     return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
 }
@@ -2997,10 +3023,76 @@ static MEMLORD_I_HOT int memlord_i_u32_cas_seqcst(memlord_i_u32 *w, uint32_t *ex
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST,
                                        __ATOMIC_RELAXED);
 }
+#if defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
+MEMLORD_I_ATOMIC(u64, uint64_t)
+static MEMLORD_I_HOT uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_t v) {
+    return __atomic_fetch_or(&w->v, v, __ATOMIC_ACQUIRE);
+}
+static MEMLORD_I_HOT uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
+    return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
+}
+static MEMLORD_I_HOT uint64_t memlord_i_u64_add_acqrel(memlord_i_u64 *w, uint64_t v) {
+    return __atomic_fetch_add(&w->v, v, __ATOMIC_ACQ_REL);
+}
 static MEMLORD_I_HOT int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_RELAXED,
                                        __ATOMIC_RELAXED);
 }
+#else
+/* A processor without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards a word. Not
+   a lock of libatomic: one that another thread holds at a fork stays held in the child. The
+   lock's exchange pairs with the release store that drops it. */
+#define MEMLORD_I_U64_LOCKS 16
+static memlord_i_u32 memlord_i_u64_locks[MEMLORD_I_U64_LOCKS]; /* of a word: by its address */
+static memlord_i_u32 *memlord_i_u64_lock(const memlord_i_u64 *w) {
+    memlord_i_u32 *lock = &memlord_i_u64_locks[(uintptr_t)w / 8 % MEMLORD_I_U64_LOCKS];
+    while (memlord_i_u32_exchange_acquire(lock, 1)) memlord_i_yield();
+    return lock;
+}
+static uint64_t memlord_i_u64_load(const memlord_i_u64 *w) {
+    memlord_i_u32 *lock = memlord_i_u64_lock(w);
+    uint64_t v = w->v;
+    memlord_i_u32_store_release(lock, 0);
+    return v;
+}
+static uint64_t memlord_i_u64_load_acquire(const memlord_i_u64 *w) {
+    return memlord_i_u64_load(w);
+}
+static void memlord_i_u64_store(memlord_i_u64 *w, uint64_t v) {
+    memlord_i_u32 *lock = memlord_i_u64_lock(w);
+    w->v = v;
+    memlord_i_u32_store_release(lock, 0);
+}
+static void memlord_i_u64_store_release(memlord_i_u64 *w, uint64_t v) {
+    memlord_i_u64_store(w, v);
+}
+static uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_t v) {
+    memlord_i_u32 *lock = memlord_i_u64_lock(w);
+    uint64_t before = w->v;
+    w->v = before | v;
+    memlord_i_u32_store_release(lock, 0);
+    return before;
+}
+static uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
+    memlord_i_u32 *lock = memlord_i_u64_lock(w);
+    uint64_t before = w->v;
+    w->v = before + v;
+    memlord_i_u32_store_release(lock, 0);
+    return before;
+}
+static uint64_t memlord_i_u64_add_acqrel(memlord_i_u64 *w, uint64_t v) {
+    return memlord_i_u64_add(w, v);
+}
+static int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
+    memlord_i_u32 *lock = memlord_i_u64_lock(w);
+    uint64_t seen = w->v;
+    int same = seen == *expected;
+    if (same) w->v = v;
+    memlord_i_u32_store_release(lock, 0);
+    *expected = seen;
+    return same;
+}
+#endif
 static MEMLORD_I_HOT void memlord_i_compiler_barrier(void) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
@@ -4396,6 +4488,20 @@ static void memlord_i_places_lock(memlord *lord, int take) {
     }
 }
 
+/* Takes or drops the locks of 64-bit words, where they have locks. */
+static void memlord_i_words_lock(int take) {
+#ifdef MEMLORD_I_U64_LOCKS
+    int i;
+    for (i = 0; i < MEMLORD_I_U64_LOCKS; i++)
+        if (take)
+            while (memlord_i_u32_exchange_acquire(&memlord_i_u64_locks[i], 1)) memlord_i_yield();
+        else
+            memlord_i_u32_store_release(&memlord_i_u64_locks[i], 0);
+#else
+    (void)take;
+#endif
+}
+
 /* Fork stops every ledger between two calls: no lock is held and no table half changed in the
    child, whose other threads are gone. */
 static MEMLORD_I_COLD void memlord_i_fork_before(void) {
@@ -4413,9 +4519,11 @@ static MEMLORD_I_COLD void memlord_i_fork_before(void) {
         memlord_i_lock_take(&lord->memory_lock);
     }
     memlord_i_lock_take(&memlord_i_process.pages_lock);
+    memlord_i_words_lock(1); /* last: all of the above reads and writes words */
 }
 static MEMLORD_I_COLD void memlord_i_fork_parent(void) {
     memlord *lord;
+    memlord_i_words_lock(0);
     memlord_i_lock_drop(&memlord_i_process.pages_lock);
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
         memlord_i_lock_drop(&lord->memory_lock);
@@ -4433,6 +4541,7 @@ static MEMLORD_I_COLD void memlord_i_fork_parent(void) {
 static MEMLORD_I_COLD void memlord_i_fork_child(void) {
     memlord *lord;
     memlord_i_thread *t;
+    memlord_i_words_lock(0);
     memlord_i_self.helps = 0;
     memlord_i_process.saving = NULL;
     if (memlord_i_u32_load(&memlord_i_process.barrier))
@@ -6835,7 +6944,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_site_show(memlord *lord, memlord_
    so no lock of ours is held. */
 static const memlord_site *memlord_i_site_shown(memlord *lord, memlord_i_site *site) {
     const memlord_site *shown = (const memlord_site *)memlord_i_ptr_load_acquire(&site->shown);
-    memlord_i_symbol symbol = {NULL, NULL};
+    memlord_i_symbol symbol;
     if (!site->address || shown->file[0]) return shown;
     if (memlord_i_u32_exchange_acquire(&site->resolved, 1)) return shown;
     if (memlord_i_symbol_at((const char *)site->address - 1, &symbol)) return shown;
@@ -14044,8 +14153,7 @@ static MEMLORD_I_COLD int memlord_i_write_file(void *user, const void *data, siz
 /* A new file in the target's directory: .memlord-pid-n.tmp */
 static int memlord_i_file_beside(const char *target, char *name, size_t cap, memlord_i_file *file) {
     size_t n, directory = strlen(target);
-    while (directory && target[directory - 1] != '/' &&
-           (!MEMLORD_I_WINDOWS || target[directory - 1] != '\\'))
+    while (directory && !strchr(MEMLORD_I_WINDOWS ? "/\\" : "/", target[directory - 1]))
         directory--;
     for (n = 0; n < 1000; n++) {
         memlord_i_out o;

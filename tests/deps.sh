@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/deps.sh demo|test|bench|reports: looks for what a target needs. What is missing is installed
+# tests/deps.sh demo|test|bench|reports|ports: looks for what a target needs. What is missing is installed
 # with apt-get if that is allowed, else the command to type is printed and the status is 1.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -63,6 +63,23 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look 'chromium fonts-liberation' eval 'has chromium || has chromium-browser || has google-chrome'
 }
 
+# Compilers, and what runs and tests what they make, for tests/ports.sh and tests/matrix.sh.
+look_for_ports() {
+    look_for_test
+    look 'gcc-i686-linux-gnu libc6-dev-i386-cross' builds i686-linux-gnu-gcc
+    look 'gcc-aarch64-linux-gnu libc6-dev-arm64-cross' builds aarch64-linux-gnu-gcc
+    look libcmocka-dev:i386 test -e /usr/lib/i386-linux-gnu/libcmocka.so
+    look libcmocka-dev:arm64 test -e /usr/lib/aarch64-linux-gnu/libcmocka.so
+    look qemu-user has qemu-aarch64
+    look gcc-mingw-w64-x86-64 has x86_64-w64-mingw32-gcc
+    look clang-16 has clang-16 # warns of what neither older nor newer ones do
+    look "$(newest_clang)" has "$(newest_clang)"
+}
+
+newest_clang() {
+    apt-cache search --names-only '^clang-[0-9]+$' | cut -d ' ' -f 1 | sort -V | tail -n 1
+}
+
 look_for_bench() {
     look_for_demo
     look g++ builds ${CXX:-g++} -x c++
@@ -84,12 +101,15 @@ fetch_reports() {
 
 apt_install() {
     export DEBIAN_FRONTEND=noninteractive
+    for arch in $(echo "$missing" | tr ' ' '\n' | sed -n 's/.*://p'); do
+        dpkg --add-architecture "$arch"
+    done
     # shellcheck disable=SC2086 # a list of packages
-    apt-get install -y -q --no-install-recommends $missing && return
+    apt-get install -y -q --no-remove --no-install-recommends $missing && return
     apt-get update -q &&
-        apt-get install -y -q --no-install-recommends $missing && return
+        apt-get install -y -q --no-remove --no-install-recommends $missing && return
     for package in $missing; do # one that is not to be had keeps no other away
-        apt-get install -y -q --no-install-recommends "$package"
+        apt-get install -y -q --no-remove --no-install-recommends "$package"
     done
 }
 

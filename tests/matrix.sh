@@ -141,6 +141,32 @@ narrow() { # COMPILER STANDARD
         "$(compiler "$1" "$2") -m32 -c $m/impl.c -o $out/narrow_$1_$(word "$2").o"
 }
 
+# What only compiles here: every other version of clang, for this system and for Windows; MinGW.
+compiles() { # NAME STANDARDS COMMAND...
+    name=$1 standards=$2
+    shift 2
+    if ! command -v "$1" >/dev/null; then
+        for std in $standards; do echo "ok - $name $std: the implementation # SKIP no $1"; done
+        planned=$((planned + $(echo "$standards" | wc -w)))
+        return
+    fi
+    for std in $standards; do
+        check "$name $std: the implementation" \
+            "$(compiler "$*" "$std") -isystem $out/system -c $m/impl.c \
+                 -o $out/elsewhere_$(echo "$name" | tr -d ' ')_$(word "$std").o"
+    done
+}
+
+elsewhere() {
+    mkdir -p $out/system
+    cp $out/stb_ds.h $out/system/
+    for cc in $(ls /usr/bin | grep -xE 'clang-[0-9]+' || echo clang-N); do
+        compiles "$cc" "c99 c2x c++11 c++20" "$cc"
+        compiles "$cc for Windows" "c99 c2x" "$cc" --target=x86_64-w64-windows-gnu
+    done
+    compiles MinGW "c99 c2x" x86_64-w64-mingw32-gcc
+}
+
 stb_first() {
     check "$1: stb_ds.h included first is an error with its cure" \
         "if $(compiler "$1" c99) -c $m/stb_first.c -o $out/never.o 2>$out/$1_stb.txt; then
@@ -157,6 +183,7 @@ main() {
         stb_first $cc
         for std in c99 c++11; do own_stb $cc $std && narrow $cc $std; done
     done
+    [ -z "${MEMLORD_TEST_ALL:-}" ] || elsewhere
     check "a host's own stb_ds" "gcc -std=c99 -w -DUSE=host_stb -c $m/host_stb.c -o $out/host_stb.o"
     check "the program around them" \
         "gcc -std=c99 -Wall -Wextra -Werror '-DUSES=$uses X(host_stb)' -c $m/uses.c -o $out/uses.o"

@@ -4,8 +4,9 @@
 # is a suite that ended badly or ran fewer tests than it planned.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-log=build/test.log
-total_passed=0 total_failed=0
+log=${MEMLORD_TEST_LOG:-build/test.log}
+skip='^(not )?ok .*# SKIP'
+total_passed=0 total_failed=0 total_skipped=0
 export CMOCKA_MESSAGE_OUTPUT=TAP
 
 mkdir -p build/locale
@@ -40,25 +41,27 @@ run() {
 
 suite() {
     started=$(date +%s)
-    (run "$1") >$log 2>&1
+    (run "$1") >"$log" 2>&1
     status=$?
-    passed=$(grep -c '^ok ' $log) failed=$(grep -c '^not ok ' $log)
-    skipped=$(grep -c '^ok .*# SKIP' $log)
+    skipped=$(grep -cE "$skip" $log)
+    passed=$(grep -vE "$skip" $log | grep -c '^ok ')
+    failed=$(grep -vE "$skip" $log | grep -c '^not ok ')
     planned=$(sed -n 's/^1\.\.\([0-9]*\).*/\1/p' $log | head -n 1)
-    passed=$((passed - skipped))
     if [ "$((passed + skipped + failed))" -ne "${planned:-0}" ] || [ "$((passed + failed))" -eq 0 ] ||
         { [ $status -ne 0 ] && [ "$failed" -eq 0 ]; }; then
         failed=$((failed + 1))
         echo "ended with status $status after $passed of ${planned:-no} planned tests" >>$log
     fi
     total_passed=$((total_passed + passed)) total_failed=$((total_failed + failed))
+    total_skipped=$((total_skipped + skipped))
     printf '%-32s %4d passed, %d failed' "$1" "$passed" "$failed"
     [ "$skipped" -eq 0 ] || printf ', %d skipped' "$skipped"
     printf ' (%d s)\n' "$(($(date +%s) - started))"
-    sed -n 's/^ok .*# SKIP *//p' $log | sort | uniq -c | sed 's/^ *\([0-9]*\) /  skipped \1: /'
-    [ "$failed" -eq 0 ] || grep -v '^ok ' $log | cut -c1-300 | tail -n 60
+    sed -nE "s/$skip *//p" $log | sort | uniq -c | sed 's/^ *\([0-9]*\) /  skipped \1: /'
+    [ "$failed" -eq 0 ] || grep -vE "^ok |$skip" $log | cut -c1-300 | tail -n 60
 }
 
 for name in "$@"; do suite "$name"; done
+[ "$total_skipped" -eq 0 ] || echo "$total_skipped skipped"
 echo "$total_passed passed, $total_failed failed"
 [ "$total_failed" -eq 0 ] && [ "$total_passed" -gt 0 ]

@@ -689,11 +689,22 @@ static int child_status(pid_t pid) {
     return status;
 }
 
-static void a_child_has_no_poller_until_it_uses_the_ledger(void **state) {
-    memlord *lord = polled_ledger();
-    size_t before = threads_now();
+/* Threads of a child that starts none: 1, but an emulator adds its own. */
+static int threads_of_a_child(void) {
     pid_t pid = fork();
+    if (pid == 0) _exit((int)threads_now());
+    return WEXITSTATUS(child_status(pid));
+}
+
+static void a_child_has_no_poller_until_it_uses_the_ledger(void **state) {
+    memlord *lord;
+    size_t before;
+    pid_t pid;
     (void)state;
+    if (threads_of_a_child() != 1) skip();
+    lord = polled_ledger();
+    before = threads_now();
+    pid = fork();
     if (pid == 0) {
         alarm(20);
         if (threads_now() != 1) _exit(1);
@@ -709,9 +720,12 @@ static void a_child_has_no_poller_until_it_uses_the_ledger(void **state) {
 }
 
 static void a_child_may_stop_what_it_does_not_have(void **state) {
-    memlord *lord = polled_ledger();
-    pid_t pid = fork();
+    memlord *lord;
+    pid_t pid;
     (void)state;
+    if (threads_of_a_child() != 1) skip();
+    lord = polled_ledger();
+    pid = fork();
     if (pid == 0) {
         alarm(20);
         memlord_poller_stop(lord);
@@ -740,9 +754,11 @@ static void a_child_may_destroy_at_once(void **state) {
 }
 
 static void children_born_while_pollers_work_never_hang(void **state) {
-    memlord *lord = polled_ledger();
+    memlord *lord;
     uint64_t i;
     (void)state;
+    if (threads_of_a_child() != 1) skip(); /* such an emulator may fail when another thread starts */
+    lord = polled_ledger();
     for (i = 0; i < 50 * SCALE; i++) {
         pid_t pid;
         memlord_capacity c;

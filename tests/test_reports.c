@@ -837,6 +837,20 @@ static void a_device_is_refused_and_stays_one(void **state) {
     assert_true(S_ISCHR(status.st_mode));
 }
 
+/* A 32-bit program without large files cannot ask for its size. */
+static void a_file_beyond_2_gib_is_replaced(void **state) {
+    memlord *lord = test_lord(state);
+    char command[512], *text;
+    snprintf(command, sizeof command, "truncate -s 3G '%s' 2>/dev/null", in_folder("huge"));
+    if (system(command)) skip(); /* a file system of small files */
+    assert_ok(memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("huge")));
+    text = file_text(in_folder("huge"));
+    assert_non_null(text);
+    assert_int_equal(text[0], '{');
+    free(text);
+    assert_int_equal(unlink(in_folder("huge")), 0);
+}
+
 static void a_missing_directory_is_an_io_error(void **state) {
     memlord *lord = test_lord(state);
     assert_int_equal(memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("no/such/x.json")),
@@ -1041,6 +1055,7 @@ int main(void) {
         FILES(a_symbolic_link_is_refused_and_its_target_untouched),
         FILES(a_fifo_is_refused_without_a_hang),
         FILES(a_device_is_refused_and_stays_one),
+        TEST(a_file_beyond_2_gib_is_replaced),
         FILES(a_missing_directory_is_an_io_error),
         FILES(a_file_as_directory_is_refused),
         FILES(a_path_that_is_too_long_is_refused),
