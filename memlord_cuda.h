@@ -147,8 +147,9 @@
 
     An allocation costs what memlord_alloc costs, and with more than one device a question to
     the driver. A free costs two or three times memlord_free, as it can be taken back.
-    Recording an event costs the driver's microsecond, and so does each poll of one: once per
-    stream that has something pending. A sample is a few driver calls and, with NVML, up to
+    Recording an event costs the driver's microsecond, and so does each poll of one. Allocations
+    and frees on cuda devices poll one stream a call at most, and one that is not done after up to
+    256 such calls or 10 ms again; those on other devices make no call of the driver. A sample is a few driver calls and, with NVML, up to
     some hundred microseconds: pollers take it, no call waits for it.
     Memory: 64 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events. A timed
     scope is two events.

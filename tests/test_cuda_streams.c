@@ -740,6 +740,56 @@ static void a_threads_own_stream_is_asked_by_itself_when_its_capture_ends(void *
 
 /* -- synchronisation -- */
 
+/* -- what calls cost while frees pend -- */
+
+/* Frees a block on each of four streams that have work left. */
+static void pend_on_four(memlord *lord, cudaStream_t *streams) {
+    int i;
+    for (i = 0; i < 4; i++) {
+        streams[i] = stream_on(0);
+        fake_stream_work(streams[i]);
+        assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 1000), streams[i], NULL));
+    }
+}
+
+static void pairs_on(memlord *lord, memlord_device device, int n) {
+    while (n--) {
+        assert_ok(memlord_alloc(lord, device, 0x10000, 8, NULL));
+        assert_ok(memlord_free(lord, device, 0x10000, NULL));
+    }
+}
+
+static void frees_that_pend_cost_other_devices_no_call_of_the_driver(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t streams[4];
+    uint64_t calls;
+    int i;
+    pend_on_four(lord, streams);
+    calls = fake.calls;
+    pairs_on(lord, cpu(), 10000);
+    pairs_on(lord, pinned(), 10000);
+    assert_int_equal(fake.calls, calls);
+    assert_int_equal(pending(lord), 4000);
+    for (i = 0; i < 4; i++) fake_stream_finish(streams[i]);
+}
+
+static void and_their_own_device_few(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t streams[4];
+    uint64_t queries, calls;
+    int i;
+    pend_on_four(lord, streams);
+    pairs_on(lord, cuda(0), 1000);
+    calls = fake.calls;
+    queries = fake_count("cuEventQuery");
+    pairs_on(lord, cuda(0), 12800); /* 100 times as many calls as a queue is left alone */
+    assert_in_range(fake_count("cuEventQuery") - queries, 4 * 90, TEST_SANITIZED ? 20000 : 4 * 200);
+    assert_in_range(fake.calls - calls, 1, 5 * (fake_count("cuEventQuery") - queries));
+    for (i = 0; i < 4; i++) fake_stream_finish(streams[i]);
+    pairs_on(lord, cuda(0), 1000);
+    assert_int_equal(pending(lord), 0);
+}
+
 static void synchronising_retires(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t stream = stream_on(0);
@@ -919,6 +969,8 @@ int main(void) {
         TEST_CUDA_WITH(streams_may_end_while_others_poll, cuda_setup_threads),
         TEST_CUDA(a_threads_own_stream_is_not_mistaken_for_the_pollers),
         TEST_CUDA(a_threads_own_stream_is_asked_by_itself_when_its_capture_ends),
+        TEST_CUDA(frees_that_pend_cost_other_devices_no_call_of_the_driver),
+        TEST_CUDA(and_their_own_device_few),
         TEST_CUDA(synchronising_retires),
         TEST_CUDA(a_last_error_of_the_hosts_survives_polling),
         TEST_CUDA_WITH(a_deferring_ledger_has_its_event_from_the_free, cuda_setup_defer),
