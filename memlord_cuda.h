@@ -27,8 +27,8 @@
         >>wrapping       three ways to get at the calls: by name, by macro, by linker
         >>api            types and functions
         >>implementation then >>platform, >>driver, >>nvml, >>seats, >>capacity, >>captures,
-                         >>collection, >>events, >>scopes, >>requests, >>frees, >>public,
-                         >>wrap; last >>shim
+                         >>collection, >>events, >>scopes, >>forks, >>requests, >>frees,
+                         >>public, >>wrap; last >>shim
 
     ---------------------------------------------------------------- >>example ---
 
@@ -124,7 +124,9 @@
     ledger on two threads at once is refused on one of them (MEMLORD_E_STATE). Detach waits
     for samples and collections of the layer's in progress. Detach before memlord_destroy, and
     before cudaDeviceReset, which takes the events away. Attach after fork: CUDA does not
-    survive one. Nothing here blocks but what the host calls, what it asks for (retries, and
+    survive one. A child forked later has no driver: nothing is attached there, every function
+    answers as without one, and what was pending is credited when it is polled (counted in
+    fence_failures); the ledger itself goes on. Nothing here blocks but what the host calls, what it asks for (retries, and
     collections with MEMLORD_CUDA_FLAG_SYNC) and a collection's trim.
 
     ----------------------------------------------------------------- >>errors ---
@@ -820,16 +822,22 @@ static int memlord_cuda_i_driver_load(memlord_cuda_i_driver *d) {
     return 1;
 }
 
-/* NULL: there is none, or no device. Asked once a process. */
+static void memlord_cuda_i_fork_first(void);
+static void memlord_cuda_i_fork_locks(void);
+
+/* NULL: there is none, or no device, or the process is a child of the one that loaded it. Asked
+   once a process. */
 static const memlord_cuda_i_driver *memlord_cuda_i_driver_get(void) {
     uint64_t state = memlord_cuda_i_load_acquire(&memlord_cuda_i_loaded.state);
     if (state == MEMLORD_CUDA_I_UNTRIED) {
         memlord_cuda_i_lock_take(&memlord_cuda_i_loaded_lock);
         state = memlord_cuda_i_load(&memlord_cuda_i_loaded.state);
         if (state == MEMLORD_CUDA_I_UNTRIED) {
+            memlord_cuda_i_fork_first();
             state = memlord_cuda_i_driver_load(&memlord_cuda_i_loaded.table)
                         ? MEMLORD_CUDA_I_READY
                         : MEMLORD_CUDA_I_ABSENT;
+            memlord_cuda_i_fork_locks();
             memlord_cuda_i_store_release(&memlord_cuda_i_loaded.state, state);
         }
         memlord_cuda_i_lock_drop(&memlord_cuda_i_loaded_lock);
@@ -1702,10 +1710,12 @@ static int memlord_cuda_i_fence_settle(memlord_cuda_i_fence *fence) {
 static int memlord_cuda_i_fence_done(void *user) {
     memlord_cuda_i_fence *fence = (memlord_cuda_i_fence *)user;
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
-    int mode, r = memlord_cuda_i_fence_settle(fence);
+    int mode, r;
+    if (!d) return -1;
+    r = memlord_cuda_i_fence_settle(fence);
     if (r <= 0) return r;
     if (memlord_cuda_i_load(&memlord_cuda_i_captures.n)) return 0;
-    if (!d || !memlord_cuda_i_enter_context(d, fence->context, &mode)) return -1;
+    if (!memlord_cuda_i_enter_context(d, fence->context, &mode)) return -1;
     r = d->event_query(fence->event);
     memlord_cuda_i_leave_context(d, &mode);
     if (r == 0) return 1;
@@ -1842,6 +1852,52 @@ static void memlord_cuda_i_times_read(memlord *lord, uint64_t most, int last) {
         memlord_cuda_i_time_end(&time);
     }
 }
+
+/* ----------------------------------------------------------------------- >>forks --
+   Owns what a forked child finds: no driver, nothing attached, no lock held. Handlers before a
+   fork run in the order opposite to that they were registered in: these are registered after the
+   driver is loaded, and so take the layer's locks before the driver's own handlers and mostly
+   before the ledger's. Calls do so, too: a list's lock is held while an event is recorded, and
+   no lock of the ledger while one of these is taken, nor the other way. Not taken are the locks of
+   loading: they are held while the driver or NVML loads, which may fork itself, and a child takes
+   neither. */
+
+#if defined(_WIN32)
+static void memlord_cuda_i_fork_first(void) {}
+static void memlord_cuda_i_fork_locks(void) {}
+#else
+static void memlord_cuda_i_locks_each(void (*change)(memlord_cuda_i_lock *)) {
+    int i;
+    change(&memlord_cuda_i_process_lock);
+    change(&memlord_cuda_i_captures_lock);
+    change(&memlord_cuda_i_times_lock);
+    for (i = 0; i < MEMLORD_CUDA_I_LISTS; i++) change(&memlord_cuda_i_lists[i].lock);
+    change(&memlord_cuda_i_events_lock);
+}
+static void memlord_cuda_i_fork_before(void) {
+    memlord_cuda_i_locks_each(memlord_cuda_i_lock_take);
+}
+static void memlord_cuda_i_fork_parent(void) {
+    memlord_cuda_i_locks_each(memlord_cuda_i_lock_drop);
+}
+/* Callbacks of a ledger may hold a seat: without a driver they look no further. */
+static void memlord_cuda_i_fork_child(void) {
+    memset(&memlord_cuda_i_process, 0, sizeof memlord_cuda_i_process);
+    memset(&memlord_cuda_i_captures, 0, sizeof memlord_cuda_i_captures);
+    memlord_cuda_i_fork_parent();
+}
+/* The parent may be loading: then its lock is held for good. */
+static void memlord_cuda_i_fork_absent(void) {
+    memlord_cuda_i_store(&memlord_cuda_i_loaded.state, MEMLORD_CUDA_I_ABSENT);
+}
+static void memlord_cuda_i_fork_first(void) {
+    (void)pthread_atfork(NULL, NULL, memlord_cuda_i_fork_absent);
+}
+static void memlord_cuda_i_fork_locks(void) {
+    (void)pthread_atfork(memlord_cuda_i_fork_before, memlord_cuda_i_fork_parent,
+                         memlord_cuda_i_fork_child);
+}
+#endif
 
 /* -------------------------------------------------------------------- >>requests --
    Owns the way of an allocation: the real call, its device, its record, and the retry.
