@@ -11064,6 +11064,33 @@ static MEMLORD_I_COLD int memlord_i_visit_asked(const memlord_i_entry *e, void *
     return 0;
 }
 
+/* In a list of queues: a fence that a thread left behind was asking and that no block has any more;
+   NULL: none. */
+static MEMLORD_I_COLD memlord_i_fence *memlord_i_queue_widow(memlord *lord, uint32_t list) {
+    memlord_i_fence *first = lord->queues[list], *head = first, *f;
+    if (!first) return NULL;
+    do {
+        for (f = head; f; f = f->next)
+            if (f->state == MEMLORD_I_FENCE_ASKED && f->widowed &&
+                f->asker != (void *)&memlord_i_self)
+                return f;
+        head = head->across;
+    } while (head != first);
+    return NULL;
+}
+/* Drops them, so that they hold up nothing. Under the fences lock. */
+static MEMLORD_I_COLD void memlord_i_widows_gone(memlord *lord) {
+    memlord_i_fence *f;
+    uint32_t i;
+    for (i = 0; i < MEMLORD_I_QUEUES; i++)
+        while ((f = memlord_i_queue_widow(lord, i)) != NULL) {
+            memlord_i_queue_remove(lord, f);
+            f->next = lord->drops;
+            lord->drops = f;
+            memlord_i_alert(lord, MEMLORD_I_ALERT_DROPS, 1);
+        }
+}
+
 /* In a forked child: whoever asked a source or a fence, collected, polled or waited is gone. */
 static void memlord_i_others_gone(memlord *lord) {
     uint32_t i, n = memlord_i_u32_load(&lord->row_count[MEMLORD_I_DEVICE]), looks = 0;
@@ -11090,6 +11117,7 @@ static void memlord_i_others_gone(memlord *lord) {
     for (i = 0; i < MEMLORD_I_SHARDS && memlord_i_u64_load(&lord->fences); i++)
         if (lord->shards[i].table)
             (void)memlord_i_shard_each(&lord->shards[i], memlord_i_visit_asked, lord);
+    memlord_i_widows_gone(lord);
     lord->waiters = NULL;
     memlord_i_bursts_gone(lord);
     for (reader = &lord->snapshot_readers; *reader;) /* this thread goes on with its reports */

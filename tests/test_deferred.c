@@ -2049,6 +2049,36 @@ static void a_child_born_while_done_runs_can_retire(void **state) {
     memlord_destroy(lord);
 }
 
+/* Nor does it hold up its queue if its block was allocated anew meanwhile. */
+static void a_child_retires_behind_a_fence_whose_block_is_gone(void **state) {
+    memlord_desc desc;
+    memlord *lord = NULL;
+    pthread_t thread;
+    fake *stuck, *behind;
+    pid_t pid;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    assert_ok(memlord_create(&desc, &lord));
+    stuck = pend(lord, cuda(0), 0x1000, 100, 1);
+    behind = pend(lord, cuda(0), 0x2000, 7, 1);
+    start_at_the_gate(lord, stuck, &thread);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 20, NULL));
+    pid = fork();
+    if (pid == 0) {
+        alarm(30);
+        behind->answer = 1;
+        if (memlord_retire(lord, all()) != 7) _exit(1);
+        if (memlord_pending(lord, all()) != 0) _exit(2);
+        if (stuck->dropped != 1 || behind->dropped != 1) _exit(3);
+        _exit(memlord_allocated(lord, all()) != 20);
+    }
+    expect_child(pid);
+    test_gate_open(&gate);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    memlord_destroy(lord);
+}
+
 static void *free_at_the_gate(void *user) {
     memlord *lord = (memlord *)user;
     (void)defer(lord, memlord_device_cuda(0), 0x1000, &fakes[0], 1);
@@ -2252,6 +2282,7 @@ int main(void) {
         TEST(an_alloc_over_a_block_whose_fence_is_running_drops_it_after),
         TEST(a_child_retires_what_was_pending),
         TEST(a_child_born_while_done_runs_can_retire),
+        TEST(a_child_retires_behind_a_fence_whose_block_is_gone),
         TEST(a_child_born_while_a_free_asks_its_fence_can_retire),
         TEST(a_fence_may_retire_another_ledger),
         TEST(a_fence_may_destroy_another_ledger),
