@@ -373,6 +373,7 @@
 #define memlord_strategy_check MEMLORD_I_PREFIXED(memlord_strategy_check)
 #define memlord_strategy_default MEMLORD_I_PREFIXED(memlord_strategy_default)
 #define memlord_gc_callback MEMLORD_I_PREFIXED(memlord_gc_callback)
+#define memlord_gc_callback_quiet MEMLORD_I_PREFIXED(memlord_gc_callback_quiet)
 #define memlord_gc_callback_remove MEMLORD_I_PREFIXED(memlord_gc_callback_remove)
 #define memlord_gc_run MEMLORD_I_PREFIXED(memlord_gc_run)
 #define memlord_gc_poll MEMLORD_I_PREFIXED(memlord_gc_poll)
@@ -1273,7 +1274,8 @@ MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, const memlord_ban
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
     MEMLORD_I_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
-/* What is in force unless MEMLORD_FLAG_NO_STRATEGY or memlord_strategy_set says otherwise:
+/* What is in force, for the types with a callback that is not a quiet one, unless
+   MEMLORD_FLAG_NO_STRATEGY or memlord_strategy_set says otherwise:
    {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MEMLORD_I_OFF_SET(if (n) *n = 0, NULL)
@@ -1324,6 +1326,11 @@ typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
    a callback may remove itself. Errors: E_INVALID fn NULL; E_DEVICE; E_NOMEM; E_UNKNOWN. */
 MEMLORD_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn,
                                                void *user) MEMLORD_I_OFF(MEMLORD_OK)
+/* Adds one that the default strategy does not run, nor comes into force by: bands ask it only once
+   memlord_strategy_set has set some. All other reasons ask it as any. For a layer that the host
+   adds for something else. */
+MEMLORD_API memlord_result memlord_gc_callback_quiet(memlord *lord, int type, memlord_gc_fn fn,
+                                                     void *user) MEMLORD_I_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, int type,
                                                       memlord_gc_fn fn, void *user)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -3684,6 +3691,7 @@ typedef struct memlord_i_callback {
     memlord_gc_fn fn;
     void *user;
     int type;
+    int quiet;  /* not for the default strategy */
     int orphan; /* it removed itself: freed by the run it is in */
 } memlord_i_callback;
 
@@ -10173,13 +10181,18 @@ static MEMLORD_I_COLD int memlord_i_gc_registered(memlord *lord, int type) {
     return c != NULL;
 }
 
+/* 1: the strategy there is runs this callback. */
+static MEMLORD_I_COLD int memlord_i_callback_banded(memlord *lord, const memlord_i_callback *c) {
+    return !c->quiet || memlord_i_ptr_load(&lord->strategy) != &memlord_i_default_strategy;
+}
+
 /* Notes which types have both bands and a callback. */
 static MEMLORD_I_COLD void memlord_i_watching_set(memlord *lord) {
     memlord_i_callback *c;
     uint32_t types = 0, i;
     memlord_i_lock_take(&lord->callbacks_lock);
     for (c = lord->callbacks; c && memlord_i_ptr_load(&lord->strategy); c = c->next)
-        types |= 1u << c->type;
+        if (memlord_i_callback_banded(lord, c)) types |= 1u << c->type;
     memlord_i_u32_store(&lord->watching, types);
     memlord_i_lock_drop(&lord->callbacks_lock);
     for (i = 1; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++)
@@ -10287,7 +10300,9 @@ static MEMLORD_I_COLD void memlord_i_gc_call(memlord *lord, uint32_t slot, memlo
     device->watch.runner = &memlord_i_self;
     memlord_i_lock_drop(&lord->callbacks_lock);
     while (memlord_i_callback_next(lord, &device->watch, e->device.type, c.serial, &c)) {
-        memlord_gc_result one = c.fn(c.user, lord, e);
+        memlord_gc_result one;
+        if (e->reason == MEMLORD_REASON_BAND && !memlord_i_callback_banded(lord, &c)) continue;
+        one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
         all->ran = 1;
         all->family |= one.family;
@@ -19575,8 +19590,9 @@ MEMLORD_I_API memlord_result memlord_strategy_set(memlord *lord, const memlord_b
 
 /* -- collection -- */
 
-MEMLORD_I_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn,
-                                                 void *user) {
+static MEMLORD_I_COLD memlord_result memlord_i_callback_add(memlord *lord, int type,
+                                                            memlord_gc_fn fn, void *user,
+                                                            int quiet) {
     memlord_i_callback *c, **at;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
@@ -19586,6 +19602,7 @@ MEMLORD_I_API memlord_result memlord_gc_callback(memlord *lord, int type, memlor
     c->fn = fn;
     c->user = user;
     c->type = type;
+    c->quiet = quiet;
     memlord_i_lock_take(&lord->callbacks_lock);
     c->serial = memlord_i_u64_add(&lord->serial, 1) + 1;
     for (at = &lord->callbacks; *at;) at = &(*at)->next;
@@ -19593,6 +19610,16 @@ MEMLORD_I_API memlord_result memlord_gc_callback(memlord *lord, int type, memlor
     memlord_i_lock_drop(&lord->callbacks_lock);
     memlord_i_rules_changed(lord);
     return MEMLORD_OK;
+}
+
+MEMLORD_I_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn,
+                                                 void *user) {
+    return memlord_i_callback_add(lord, type, fn, user, 0);
+}
+
+MEMLORD_I_API memlord_result memlord_gc_callback_quiet(memlord *lord, int type, memlord_gc_fn fn,
+                                                       void *user) {
+    return memlord_i_callback_add(lord, type, fn, user, 1);
 }
 
 MEMLORD_I_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlord_gc_fn fn,

@@ -82,6 +82,10 @@
               for cached only as far as it is more than what is live outside.
     Collection of a cuda device trims both; what that gave is the reserved bytes before less
               those after. Callbacks of the host's own run beside it, in the order they came.
+              Bands ask for none before the host has set a strategy (memlord_strategy_set; the
+              default one by memlord_strategy_default): attaching alone trims nothing until memory
+              or a limit runs out, a neighbour asks or the host does. One that a band asks for
+              leaves the pool what was used of it at most since the last one.
     Capture   while a stream is captured no event is recorded on it. Between
               memlord_cuda_stream_begin_capture and _end_capture no event is asked for at all;
               captures begun otherwise are left alone too, as what the layer does is done with
@@ -309,13 +313,14 @@ enum {
 /* Everything at zero is the default. Copied. */
 typedef struct memlord_cuda_desc {
     uint32_t flags;            /* MEMLORD_CUDA_FLAG_... */
-    uint64_t keep_bytes;       /* what a collection leaves in a pool, 0 */
+    uint64_t keep_bytes;       /* what a collection leaves in a pool at least, 0 */
     const memlord_retry *retry; /* for FLAG_RETRY; the policy memlord_alloc_retry has */
     const char *nvml;          /* what is loaded for NVML, "libnvidia-ml.so.1"; while another
                                   ledger uses it, what that one loaded */
 } memlord_cuda_desc;
 
-/* Teaches a ledger its cuda devices: a capacity source, a collection callback that trims. An
+/* Teaches a ledger its cuda devices: a capacity source, a collection callback that trims, not by
+   bands before the host has set a strategy. With one its pollers start, too. An
    integrated GPU shares the cpu's memory from then on (memlord_device_share), so its capacity
    is what is available there. Attached already, it takes the new description. `desc` NULL is
    the default.
@@ -1382,6 +1387,17 @@ static uint64_t memlord_cuda_i_trim(const memlord_cuda_i_driver *d, int device, 
     return had > has ? had - has : 0;
 }
 
+/* Inside the device: what was used of its pool at most since the last collection. What was freed
+   since may have been used all at once, and no more than ever was. */
+static uint64_t memlord_cuda_i_pool_lately(const memlord_cuda_i_driver *d, memlord *lord,
+                                           memlord_device device) {
+    memlord_cuda_pool pool;
+    uint64_t lately = memlord_freed(lord, device) + memlord_pending(lord, device);
+    if (!memlord_cuda_i_pool_read(d, device.index, &pool)) return 0;
+    lately += pool.used;
+    return lately < pool.used_high ? lately : pool.used_high;
+}
+
 static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
                                                 const memlord_gc_event *event) {
     memlord_cuda_i_seat *seat = (memlord_cuda_i_seat *)user;
@@ -1389,13 +1405,17 @@ static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
     memlord_gc_result result = {0, 0, 0};
     int i = event->device.index, mode;
     int sync = (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_SYNC) != 0;
-    uint64_t keep;
+    uint64_t keep, lately;
     if (!d || i < 0 || i >= d->known || !d->pools[i]) return result;
     memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
     keep = seat->keep_bytes;
     memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
     memlord_cuda_i_nvtx_begin("memlord collection", event->device);
     if (memlord_cuda_i_enter_device(d, i, &mode)) {
+        lately = event->reason == MEMLORD_REASON_BAND
+                     ? memlord_cuda_i_pool_lately(d, lord, event->device)
+                     : 0;
+        if (keep < lately) keep = lately;
         result.reclaimed = memlord_cuda_i_trim(d, i, keep, sync, &result.ran);
         memlord_cuda_i_pool_tell(d, seat, lord, i);
         memlord_cuda_i_leave_device(d, i, &mode);
@@ -2241,7 +2261,8 @@ static memlord_result memlord_cuda_i_hook(memlord_cuda_i_seat *seat,
         r = memlord_capacity_source(seat->lord, MEMLORD_DEVICE_CUDA, memlord_cuda_i_capacity, seat);
     }
     if (r == MEMLORD_OK && !(flags & MEMLORD_CUDA_FLAG_NO_TRIM))
-        r = memlord_gc_callback(seat->lord, MEMLORD_DEVICE_CUDA, memlord_cuda_i_collect, seat);
+        r = memlord_gc_callback_quiet(seat->lord, MEMLORD_DEVICE_CUDA, memlord_cuda_i_collect,
+                                      seat);
     return r;
 }
 
