@@ -144,7 +144,8 @@
     MEMLORD_E_UNSUPPORTED from memlord_cuda_attach, and nothing is attached; the wrappers go
     on passing the runtime's answers through. What the driver refuses later is an unknown
     capacity, a collection that did not run, a fence that failed (its block is credited and
-    counted in fence_failures).
+    counted in fence_failures). What it permits no call for now, in a host function of a stream,
+    is asked again.
     The runtime's last error is what it would be without MemLord. After a retry that succeeded
     it is as clean as before; after one that failed it is that of the last attempt, but when a
     limit of the ledger refused, no attempt was made.
@@ -766,6 +767,7 @@ MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
 
 enum { /* of cuda.h */
     MEMLORD_CUDA_I_NOT_READY = 600,
+    MEMLORD_CUDA_I_NOT_PERMITTED = 800, /* in a host function of a stream */
     MEMLORD_CUDA_I_CAPTURE_FIRST = 900, /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED .. */
     MEMLORD_CUDA_I_CAPTURED_EVENT = 907,
     MEMLORD_CUDA_I_CAPTURE_LAST = 908,  /* .. CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
@@ -865,10 +867,11 @@ static int memlord_cuda_i_active(const memlord_cuda_i_driver *d, int device) {
 }
 
 /* Makes a context current, and the thread's capture mode relaxed, until leave; `mode` keeps the
-   old one. A push that failed has changed nothing. */
+   old one. A push that failed has changed nothing, and `mode` is the driver's error. */
 static int memlord_cuda_i_enter_context(const memlord_cuda_i_driver *d, void *context, int *mode) {
+    *mode = -1;
+    if (!context || (*mode = d->context_push(context)) != 0) return 0;
     *mode = MEMLORD_CUDA_I_MODE_RELAXED;
-    if (!context || d->context_push(context)) return 0;
     if (d->capture_mode(mode)) *mode = -1;
     return 1;
 }
@@ -1634,7 +1637,7 @@ static int memlord_cuda_i_event_record(const memlord_cuda_i_driver *d,
     return d->event_record(fence->event, stream);
 }
 
-/* 1: recorded; 0: not while the stream is captured; -1: it cannot be. The default stream of another
+/* 1: recorded; 0: not while the stream is captured, or here; -1: it cannot be. The default stream of another
    thread cannot be named: the legacy one, which waits for all of those, stands for it. */
 static int memlord_cuda_i_fence_record(memlord_cuda_i_fence *fence) {
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
@@ -1642,7 +1645,9 @@ static int memlord_cuda_i_fence_record(memlord_cuda_i_fence *fence) {
     int mode, status = 0, captured, r;
     if (stream == cudaStreamPerThread && fence->thread != memlord_cuda_i_thread_id())
         stream = cudaStreamLegacy;
-    if (!d || !memlord_cuda_i_enter_context(d, fence->context, &mode)) return -1;
+    if (!d) return -1;
+    if (!memlord_cuda_i_enter_context(d, fence->context, &mode))
+        return mode == MEMLORD_CUDA_I_NOT_PERMITTED ? 0 : -1;
     r = d->stream_capturing(stream, &status);
     captured = !r && status;
     if (!r && !captured) r = memlord_cuda_i_event_record(d, fence, stream);
@@ -1735,7 +1740,8 @@ static int memlord_cuda_i_fence_done(void *user) {
     r = memlord_cuda_i_fence_settle(fence);
     if (r <= 0) return r;
     if (memlord_cuda_i_load(&memlord_cuda_i_captures.n)) return 0;
-    if (!memlord_cuda_i_enter_context(d, fence->context, &mode)) return -1;
+    if (!memlord_cuda_i_enter_context(d, fence->context, &mode))
+        return mode == MEMLORD_CUDA_I_NOT_PERMITTED ? 0 : -1;
     r = d->event_query(fence->event);
     memlord_cuda_i_leave_context(d, &mode);
     if (r == 0) return 1;
@@ -1743,7 +1749,8 @@ static int memlord_cuda_i_fence_done(void *user) {
         fence->due = 1;
         memlord_cuda_i_fence_begin(fence, 0);
     }
-    return r == MEMLORD_CUDA_I_NOT_READY || memlord_cuda_i_is_capture(r) ? 0 : -1;
+    if (r == MEMLORD_CUDA_I_NOT_READY || r == MEMLORD_CUDA_I_NOT_PERMITTED) return 0;
+    return memlord_cuda_i_is_capture(r) ? 0 : -1;
 }
 
 static void memlord_cuda_i_fence_drop(void *user) {

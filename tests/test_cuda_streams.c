@@ -790,6 +790,27 @@ static void and_their_own_device_few(void **state) {
     assert_int_equal(pending(lord), 0);
 }
 
+/* As in a host function of a stream, where the driver may not be called. */
+static void a_driver_that_permits_no_call_now_is_asked_again(void **state) {
+    memlord *lord = test_lord(state);
+    const char *const calls[] = {"cuCtxPushCurrent_v2", "cuEventQuery"};
+    cudaStream_t stream = stream_on(0);
+    int i;
+    for (i = 0; i < 2; i++) {
+        fake_stream_work(stream);
+        assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 1000), stream, NULL));
+        fake.fail_error = 800;
+        fake.fail_name = calls[i];
+        fake.fail_times = 1;
+        assert_int_equal(memlord_retire(lord, all()), 0);
+        assert_int_equal(fake.fail_times, 0);
+        assert_int_equal(pending(lord), 1000);
+        fake_stream_finish(stream);
+        assert_int_equal(memlord_retire(lord, all()), 1000);
+    }
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
 /* -- forks -- */
 
 typedef struct freer {
@@ -1051,6 +1072,7 @@ int main(void) {
         TEST_CUDA(a_threads_own_stream_is_asked_by_itself_when_its_capture_ends),
         TEST_CUDA(frees_that_pend_cost_other_devices_no_call_of_the_driver),
         TEST_CUDA(and_their_own_device_few),
+        TEST_CUDA(a_driver_that_permits_no_call_now_is_asked_again),
         TEST_CUDA(a_child_forked_amid_frees_goes_on_without_a_driver),
         TEST_CUDA(a_child_credits_what_pended_in_its_parent),
         TEST_CUDA(synchronising_retires),
