@@ -166,8 +166,8 @@
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
     try run on the calling thread. Collections run on the thread whose call crossed the
-    threshold, and fences on those that allocate, free or retire: inside the host's own
-    call, under whatever locks it holds there. A host with an allocator lock creates the
+    threshold, and fences on those that allocate, free or retire, and on pollers: inside
+    the host's own call, under whatever locks it holds there. A host with an allocator lock creates the
     ledger with MEMLORD_FLAG_DEFER: then they run in memlord_gc_poll, memlord_retire,
     memlord_alloc_retry and on pollers alone, and pollers are started there too. A
     collection left by longjmp counts as running on its device for good, and a fence's
@@ -386,6 +386,7 @@
 #define memlord_strategy_check MEMLORD_I_PREFIXED(memlord_strategy_check)
 #define memlord_strategy_default MEMLORD_I_PREFIXED(memlord_strategy_default)
 #define memlord_gc_callback MEMLORD_I_PREFIXED(memlord_gc_callback)
+#define memlord_gc_callback_quiet MEMLORD_I_PREFIXED(memlord_gc_callback_quiet)
 #define memlord_gc_callback_remove MEMLORD_I_PREFIXED(memlord_gc_callback_remove)
 #define memlord_gc_run MEMLORD_I_PREFIXED(memlord_gc_run)
 #define memlord_gc_poll MEMLORD_I_PREFIXED(memlord_gc_poll)
@@ -914,9 +915,12 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
 
 /* -- deferred frees: memory the device still uses --
    A block whose free has to wait is pending: still in `allocated`, dead to free, release,
-   retain and use. Fences are polled in retire, gc_poll, before an OOM retry and, up to four
-   a call, in alloc; those of one device and queue in the order they came, so that a slow
-   queue holds up none but itself. A failed fence counts as done, and in fence_failures. A host
+   retain and use. Fences are polled in retire, gc_poll and before an OOM retry; those of one
+   device and queue in the order they came, so that a slow queue holds up none but itself. An
+   alloc or a free of a device type polls what is pending on that type: one queue a call, up to
+   four fences of it. After a "not yet" such calls leave that queue alone, twice as long each
+   time, up to 256 calls or 10 ms (one call in eight reads the clock). The poller of a device
+   polls, too. Calls on other device types cost what they cost with nothing pending. A failed fence counts as done, and in fence_failures. A host
    that orders its streams itself (one waits for the other's event before it goes on) frees
    plainly: there is nothing to wait for then. */
 
@@ -1285,7 +1289,8 @@ MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, const memlord_ban
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
     MEMLORD_I_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
-/* What is in force unless MEMLORD_FLAG_NO_STRATEGY or memlord_strategy_set says otherwise:
+/* What is in force, for the types with a callback that is not a quiet one, unless
+   MEMLORD_FLAG_NO_STRATEGY or memlord_strategy_set says otherwise:
    {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MEMLORD_I_OFF_SET(if (n) *n = 0, NULL)
@@ -1336,6 +1341,11 @@ typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
    a callback may remove itself. Errors: E_INVALID fn NULL; E_DEVICE; E_NOMEM; E_UNKNOWN. */
 MEMLORD_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn,
                                                void *user) MEMLORD_I_OFF(MEMLORD_OK)
+/* Adds one that the default strategy does not run, nor comes into force by: bands ask it only once
+   memlord_strategy_set has set some. All other reasons ask it as any. For a layer that the host
+   adds for something else. */
+MEMLORD_API memlord_result memlord_gc_callback_quiet(memlord *lord, int type, memlord_gc_fn fn,
+                                                     void *user) MEMLORD_I_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, int type,
                                                       memlord_gc_fn fn, void *user)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -3652,9 +3662,19 @@ typedef struct memlord_i_fence {
     uint32_t widowed;  /* its block is gone: who is in its functions frees it */
     uint32_t answered; /* done said something; drop was called, or is about to be */
     int told;          /* what that was, when it was not its turn */
+    uint32_t rest, due; /* a queue's first: the calls it is left alone; the call that asks again */
+    uint64_t late;      /* the time from which on any call does */
 } memlord_i_fence;
 #define MEMLORD_I_QUEUE_BITS 8 /* 256 rings of queues, by hash */
 #define MEMLORD_I_QUEUES (1u << MEMLORD_I_QUEUE_BITS)
+
+/* The queues of a device type; under the fences lock, but for what is atomic. */
+typedef struct memlord_i_pends {
+    uint64_t queued;     /* fences */
+    memlord_i_u32 calls; /* on the type while some were; threads may lose counts to each other */
+    memlord_i_u32 due;   /* the call that looks for a queue to ask */
+    memlord_i_u64 late;  /* the time from which on any call does */
+} memlord_i_pends;
 
 typedef struct memlord_i_shard {
     memlord_i_u32 state;     /* NEW, SHARED, MOVING, or whose it is: see >>map */
@@ -3813,6 +3833,7 @@ typedef struct memlord_i_callback {
     memlord_gc_fn fn;
     void *user;
     int type;
+    int quiet;  /* not for the default strategy */
     int orphan; /* it removed itself: freed by the run it is in */
 } memlord_i_callback;
 
@@ -3847,13 +3868,15 @@ typedef struct memlord_i_waiter {
 
 enum { /* memlord.alert: what the end of a call has to do */
     MEMLORD_I_ALERT_REVIEW = 1, /* more threads than the margins allow for */
-    MEMLORD_I_ALERT_FENCES = 2, /* some are queued, or to be dropped */
+    MEMLORD_I_ALERT_DROPS = 2,  /* fences are to be dropped */
     MEMLORD_I_ALERT_WAITER = 4, /* somebody waits for a free */
     MEMLORD_I_ALERT_POLLER = 8, /* a device came, and all are to be polled */
     MEMLORD_I_ALERT_EVENTS = 16, /* they are kept; nothing to look after */
     MEMLORD_I_ALERT_SAVE = 32,  /* a report is asked for */
-    MEMLORD_I_ALERT_LOOK = 64   /* times the devices nearby or wanted */
+    MEMLORD_I_ALERT_PENDS = 64, /* shifted by a device type: fences of it are queued */
+    MEMLORD_I_ALERT_LOOK = 64 << MEMLORD_DEVICE_TYPE_COUNT /* times the devices nearby or wanted */
 };
+#define MEMLORD_I_ALERT_PENDS_ALL (MEMLORD_I_ALERT_LOOK - MEMLORD_I_ALERT_PENDS)
 
 typedef struct memlord_i_string { /* of an stb_ds string map */
     char *key;
@@ -3902,6 +3925,7 @@ struct memlord {
     uint64_t batch;      /* bytes a cell may hold back; 0 publishes every call */
     memlord_i_u8 slot_of[MEMLORD_I_DIRECT + 1]; /* 0: not seen; the last stays 0 */
     uint16_t slot_type[256]; /* written before a slot is published */
+    uint32_t slot_alerts[256]; /* so, too: those that concern the calls on it */
     memlord_i_ptr device[MEMLORD_MAX_DEVICES + 1]; /* memlord_i_device *, from slot 1 */
     memlord_i_book rows[MEMLORD_I_BOOKS];
     memlord_i_u32 row_count[MEMLORD_I_BOOKS]; /* from 1: row 0 means none */
@@ -3951,7 +3975,8 @@ struct memlord {
     memlord_i_fence *drops; /* their blocks are gone */
     memlord_i_fence *aside;     /* recorded uses of blocks that tokens have: the first of each */
     uint32_t queue_turn;
-    memlord_i_u64 fences, queued, serial, epoch; /* how many; the last number; resets */
+    memlord_i_pends pends[MEMLORD_DEVICE_TYPE_COUNT];
+    memlord_i_u64 fences, serial, epoch; /* how many; the last number; resets */
     memlord_i_lock callbacks_lock;
     memlord_i_callback *callbacks;
     memlord_i_source source[MEMLORD_DEVICE_TYPE_COUNT];
@@ -6790,6 +6815,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_device_locked(memlord *lord, meml
     memlord_i_ptr_store_release(&device->place,
                                 memlord_i_type_host[d.type] ? &lord->host : &device->own);
     lord->slot_type[n] = (uint16_t)d.type;
+    lord->slot_alerts[n] = ~(uint32_t)MEMLORD_I_ALERT_PENDS_ALL |
+                           (uint32_t)MEMLORD_I_ALERT_PENDS << d.type;
     r = memlord_i_row_add_locked(lord, MEMLORD_I_DEVICE, n, device, key, slot);
     if (r == MEMLORD_OK && memlord_i_u32_load(&lord->polling) == MEMLORD_I_POLLING_ALL)
         memlord_i_alert(lord, MEMLORD_I_ALERT_POLLER, 1);
@@ -7626,10 +7653,15 @@ static MEMLORD_I_COLD memlord_result memlord_i_fence_pass(memlord *lord,
     memlord_i_lock_take(&lord->fences_lock);
     f->next = lord->drops;
     lord->drops = f;
-    memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
+    memlord_i_alert(lord, MEMLORD_I_ALERT_DROPS, 1);
     memlord_i_lock_drop(&lord->fences_lock);
     return MEMLORD_OK;
 }
+
+#define MEMLORD_I_REST_LEAST 2 /* calls that leave a queue alone after a "not yet" */
+#define MEMLORD_I_REST_MOST 256
+#define MEMLORD_I_REST_NS 10000000u
+#define MEMLORD_I_REST_LOOK 8 /* one of so many calls reads the clock */
 
 static MEMLORD_I_NOINLINE uint32_t memlord_i_queue_list(uint32_t slot, uint64_t queue) {
     return (uint32_t)(((queue ^ (uint64_t)slot << 56) * 0x9e3779b97f4a7c15u) >>
@@ -7673,6 +7705,29 @@ static MEMLORD_I_NOINLINE uint32_t memlord_i_queue_skip(const memlord *lord, uin
     return MEMLORD_I_QUEUES;
 }
 
+/* Counts a fence that joins or leaves the queues of its device type. */
+static void memlord_i_pends_count(memlord *lord, const memlord_i_fence *f, int more) {
+    uint32_t type = lord->slot_type[f->slot];
+    memlord_i_pends *p = &lord->pends[type];
+    if (more)
+        p->queued++;
+    else
+        p->queued--;
+    memlord_i_alert(lord, (uint32_t)MEMLORD_I_ALERT_PENDS << type, p->queued != 0);
+}
+
+/* Leaves a queue alone after its first was asked: twice as long as before. `first`: it was not, and
+   is to be. */
+static void memlord_i_queue_rest(memlord *lord, memlord_i_fence *f, int first, uint64_t now) {
+    memlord_i_pends *p = &lord->pends[lord->slot_type[f->slot]];
+    uint32_t rest = f->rest ? f->rest * 2 : MEMLORD_I_REST_LEAST;
+    f->rest = first ? 0 : rest < MEMLORD_I_REST_MOST ? rest : MEMLORD_I_REST_MOST;
+    f->due = memlord_i_u32_load(&p->calls) + f->rest;
+    f->late = first ? 0 : now + MEMLORD_I_REST_NS;
+    if ((int32_t)(f->due - memlord_i_u32_load(&p->due)) < 0) memlord_i_u32_store(&p->due, f->due);
+    if (f->late < memlord_i_u64_load(&p->late)) memlord_i_u64_store(&p->late, f->late);
+}
+
 /* Behind those that were handed over before it; but looks past so many only, as blocks are freed
    in another order than they were used. One that stays too far behind is credited later. */
 static void memlord_i_queue_push(memlord *lord, memlord_i_fence *f) {
@@ -7680,7 +7735,7 @@ static void memlord_i_queue_push(memlord *lord, memlord_i_fence *f) {
     memlord_i_fence *first = memlord_i_queue_first(lord, f->slot, f->fence.queue);
     memlord_i_fence *before = first ? first->last : NULL;
     f->state = MEMLORD_I_FENCE_QUEUED;
-    (void)memlord_i_u64_add(&lord->queued, 1);
+    memlord_i_pends_count(lord, f, 1);
     while (before && before->order > f->order && looks--) before = before->previous;
     if (before && before->order > f->order) before = first->last;
     f->previous = before;
@@ -7715,7 +7770,7 @@ static void memlord_i_queue_remove(memlord *lord, memlord_i_fence *f) {
     uint32_t list = memlord_i_queue_list(f->slot, f->fence.queue);
     memlord_i_fence *next = f->next;
     memlord_i_fresh_take(f);
-    (void)memlord_i_u64_add(&lord->queued, (uint64_t)-1);
+    memlord_i_pends_count(lord, f, 0);
     if (next) next->previous = f->previous;
     if (f->previous) {
         f->previous->next = next;
@@ -7744,8 +7799,8 @@ static MEMLORD_I_NOINLINE void memlord_i_fences_widow(memlord *lord, memlord_i_f
         if (f->state == MEMLORD_I_FENCE_QUEUED) memlord_i_queue_remove(lord, f);
         f->next = lord->drops;
         lord->drops = f;
+        memlord_i_alert(lord, MEMLORD_I_ALERT_DROPS, 1);
     }
-    memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
     memlord_i_lock_drop(&lord->fences_lock);
 }
 
@@ -7818,8 +7873,7 @@ static MEMLORD_I_COLD void memlord_i_fences_drain(memlord *lord) {
         memlord_i_lock_take(&lord->fences_lock);
         f = lord->drops;
         if (f) lord->drops = f->next;
-        if (!f && !memlord_i_u64_load(&lord->queued))
-            memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 0);
+        if (!f) memlord_i_alert(lord, MEMLORD_I_ALERT_DROPS, 0);
         memlord_i_lock_drop(&lord->fences_lock);
         if (!f) break;
         if (f->state != MEMLORD_I_FENCE_DONE) memlord_i_fence_drop(lord, f);
@@ -10419,13 +10473,18 @@ static MEMLORD_I_COLD int memlord_i_gc_registered(memlord *lord, int type) {
     return c != NULL;
 }
 
+/* 1: the strategy there is runs this callback. */
+static MEMLORD_I_COLD int memlord_i_callback_banded(memlord *lord, const memlord_i_callback *c) {
+    return !c->quiet || memlord_i_ptr_load(&lord->strategy) != &memlord_i_default_strategy;
+}
+
 /* Notes which types have both bands and a callback. */
 static MEMLORD_I_COLD void memlord_i_watching_set(memlord *lord) {
     memlord_i_callback *c;
     uint32_t types = 0, i;
     memlord_i_lock_take(&lord->callbacks_lock);
     for (c = lord->callbacks; c && memlord_i_ptr_load(&lord->strategy); c = c->next)
-        types |= 1u << c->type;
+        if (memlord_i_callback_banded(lord, c)) types |= 1u << c->type;
     memlord_i_u32_store(&lord->watching, types);
     memlord_i_lock_drop(&lord->callbacks_lock);
     for (i = 1; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++)
@@ -10533,7 +10592,9 @@ static MEMLORD_I_COLD void memlord_i_gc_call(memlord *lord, uint32_t slot, memlo
     device->watch.runner = &memlord_i_self;
     memlord_i_lock_drop(&lord->callbacks_lock);
     while (memlord_i_callback_next(lord, &device->watch, e->device.type, c.serial, &c)) {
-        memlord_gc_result one = c.fn(c.user, lord, e);
+        memlord_gc_result one;
+        if (e->reason == MEMLORD_REASON_BAND && !memlord_i_callback_banded(lord, &c)) continue;
+        one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
         all->ran = 1;
         all->family |= one.family;
@@ -10621,10 +10682,8 @@ static void memlord_i_crew_grow(memlord *lord) {
 
 /* -- the end of a call -- */
 
-#define MEMLORD_I_POLLS 4 /* fences an alloc asks at most */
-
 static memlord_result memlord_i_duty(memlord *lord, memlord_i_thread *t, uint32_t slot,
-                                     int opened); /* always OK: for tail calls */
+                                     int asks); /* always OK: for tail calls */
 static void memlord_i_duty_also(memlord *lord, memlord_i_thread *t, uint32_t slot);
 
 /* Compares what is counted on a device with its marks as they are now. Near the threshold every
@@ -10642,29 +10701,34 @@ static void memlord_i_marks_again(memlord *lord, const memlord_i_thread *t, uint
    what the other thread stored before its own. Then the thread reads again the alert, and the marks
    of the devices it counted on. */
 static MEMLORD_I_NOINLINE void memlord_i_call_end_far(memlord *lord, memlord_i_thread *t,
-                                                      uint32_t slot, int opened) {
+                                                      uint32_t slot, int asks) {
     (void)memlord_i_u32_add_seqcst(&lord->alert, 0);
     if (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE) {
         memlord_i_marks_again(lord, t, slot);
         if (t->also && t != lord->orphan) memlord_i_marks_again(lord, t, t->also);
     }
-    if (!(memlord_i_u32_load(&lord->alert) & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return;
-    (void)memlord_i_duty(lord, t, slot, opened);
+    if (!(memlord_i_u32_load(&lord->alert) & lord->slot_alerts[slot] &
+          ~(uint32_t)MEMLORD_I_ALERT_EVENTS))
+        return;
+    (void)memlord_i_duty(lord, t, slot, asks);
     if (t->also && t != lord->orphan) memlord_i_duty_also(lord, t, slot);
 }
 
-/* What every call that counted on a device ends with, nothing held. */
+/* What every call that counted on a device ends with, nothing held. `asks`: it may ask fences. */
 static MEMLORD_I_HOT void memlord_i_call_end(memlord *lord, memlord_i_thread *t, uint32_t slot,
-                                             int opened) {
-    if (MEMLORD_I_UNLIKELY((memlord_i_u32_load(&lord->alert) & ~(uint32_t)MEMLORD_I_ALERT_EVENTS) |
+                                             int asks) {
+    if (MEMLORD_I_UNLIKELY((memlord_i_u32_load(&lord->alert) & lord->slot_alerts[slot] &
+                            ~(uint32_t)MEMLORD_I_ALERT_EVENTS) |
                            (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE)))
-        memlord_i_call_end_far(lord, t, slot, opened);
+        memlord_i_call_end_far(lord, t, slot, asks);
 }
 
 /* -------------------------------------------------------------------- >>deferred --
    Owns the way of a block from freed to credited. Composes fences and blocks: a block is pending
    while its side record has a serial, and stays in the map until its last fence is done.
    Locks: those of the map, then fences; none while a fence runs. */
+
+#define MEMLORD_I_POLLS 4 /* fences a call asks at most */
 
 enum { MEMLORD_I_ATTACH_USE, MEMLORD_I_ATTACH_FREE, MEMLORD_I_ATTACH_MOVE };
 
@@ -10772,16 +10836,17 @@ static uint64_t memlord_i_fence_settle(memlord *lord, memlord_i_fence *f, int an
 static MEMLORD_I_COLD uint64_t memlord_i_fence_answered(memlord *lord, memlord_i_fence *f,
                                                         int answer, int queued) {
     int widowed;
+    uint64_t now = answer ? 0 : memlord_i_clock(lord);
     memlord_i_lock_take(&lord->fences_lock);
     widowed = (int)f->widowed;
     if (queued && (answer || widowed)) memlord_i_queue_remove(lord, f);
     if (!answer && !widowed) {
+        memlord_i_queue_rest(lord, f, 0, now);
         if (queued)
             f->state = MEMLORD_I_FENCE_QUEUED;
         else
             memlord_i_queue_push(lord, f);
         if (!queued && (lord->flags & MEMLORD_FLAG_DEFER)) memlord_i_fresh_put(&lord->fresh, f);
-        memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
     }
     memlord_i_lock_drop(&lord->fences_lock);
     return answer || widowed ? memlord_i_fence_settle(lord, f, answer) : 0;
@@ -10798,6 +10863,13 @@ static MEMLORD_I_COLD void memlord_i_fences_begin(memlord *lord, memlord_i_fence
     }
 }
 
+/* Marks a fence as one that this thread asks. Under the fences lock. */
+static void memlord_i_fence_asked(memlord_i_fence *f) {
+    f->state = MEMLORD_I_FENCE_ASKED;
+    f->asker = &memlord_i_self;
+    memlord_i_fresh_take(f);
+}
+
 /* The next of a ring that was not asked since `round`, which is now asked; the ring goes on behind
    it, so that all have their turn. Under the fences lock. */
 static memlord_i_fence *memlord_i_fence_claim(memlord *lord, uint32_t list, memlord_device sel,
@@ -10807,10 +10879,8 @@ static memlord_i_fence *memlord_i_fence_claim(memlord *lord, uint32_t list, meml
     do {
         if (f->state == MEMLORD_I_FENCE_QUEUED && f->round < round &&
             memlord_i_selects(sel, memlord_i_device_at(lord, f->slot)->device)) {
-            f->state = MEMLORD_I_FENCE_ASKED;
-            f->asker = &memlord_i_self;
+            memlord_i_fence_asked(f);
             f->round = round;
-            memlord_i_fresh_take(f);
             lord->queues[list] = f->across;
             return f;
         }
@@ -10830,9 +10900,7 @@ static void memlord_i_fences_first(memlord *lord, memlord_device sel, uint64_t r
         memlord_i_fresh_put(&lord->chosen, f);
     }
     while ((f = lord->chosen) != NULL) {
-        memlord_i_fresh_take(f);
-        f->state = MEMLORD_I_FENCE_ASKED;
-        f->asker = &memlord_i_self;
+        memlord_i_fence_asked(f);
         memlord_i_lock_drop(&lord->fences_lock);
         f->told = memlord_i_fence_ask(lord, f);
         if (!f->told) f->round = round;
@@ -10841,45 +10909,103 @@ static void memlord_i_fences_first(memlord *lord, memlord_device sel, uint64_t r
     }
 }
 
-/* Asks the first of every queue, and its next ones while they are done; at most `most`. Who asks
-   only a few does not wait for another who does. */
-static MEMLORD_I_COLD uint64_t memlord_i_fences_poll(memlord *lord, memlord_device sel,
-                                                     unsigned most) {
+/* Asks the first of every queue, and its next ones while they are done. */
+static MEMLORD_I_COLD uint64_t memlord_i_fences_poll(memlord *lord, memlord_device sel) {
     uint64_t round, credited = 0;
-    uint32_t i, start;
+    uint32_t i;
     int drops;
     memlord_i_fence *f;
     if (memlord_i_fence_inside(lord)) return 0; /* who is at it goes on */
-    if (most == UINT32_MAX)
-        memlord_i_lock_take(&lord->fences_lock);
-    else if (!memlord_i_lock_try(&lord->fences_lock))
-        return 0;
+    memlord_i_lock_take(&lord->fences_lock);
     round = memlord_i_u64_add(&lord->serial, 1) + 1;
-    if (most == UINT32_MAX) memlord_i_fences_first(lord, sel, round);
-    start = lord->queue_turn;
-    for (i = memlord_i_queue_skip(lord, start); i < MEMLORD_I_QUEUES && most;) {
-        while (most && (f = memlord_i_fence_claim(lord, (start + i) % MEMLORD_I_QUEUES, sel,
-                                                  round)) != NULL) {
+    memlord_i_fences_first(lord, sel, round);
+    for (i = memlord_i_queue_skip(lord, 0); i < MEMLORD_I_QUEUES;) {
+        while ((f = memlord_i_fence_claim(lord, i, sel, round)) != NULL) {
             memlord_i_lock_drop(&lord->fences_lock);
-            most--;
             credited += memlord_i_fence_answered(lord, f, memlord_i_fence_ask(lord, f), 1);
             memlord_i_lock_take(&lord->fences_lock);
         }
         i++;
-        i += memlord_i_queue_skip(lord, start + i);
+        i += memlord_i_queue_skip(lord, i);
     }
-    lord->queue_turn = (start + i) % MEMLORD_I_QUEUES; /* the next call goes on from here */
-    drops = lord->drops || !memlord_i_u64_load(&lord->queued);
+    drops = lord->drops != NULL;
     memlord_i_lock_drop(&lord->fences_lock);
     if (drops) memlord_i_fences_drain(lord);
     return credited;
 }
 
+/* The first of the next queue of a type that is due; NULL: none is, and it is noted when one will
+   be. Under the fences lock. */
+static memlord_i_fence *memlord_i_queue_due(memlord *lord, uint32_t type, uint32_t call,
+                                            uint64_t now) {
+    memlord_i_pends *p = &lord->pends[type];
+    uint32_t i, start = lord->queue_turn, due = call + MEMLORD_I_REST_MOST;
+    uint64_t late = now + MEMLORD_I_REST_NS;
+    for (i = memlord_i_queue_skip(lord, start); i < MEMLORD_I_QUEUES;) {
+        uint32_t list = (start + i) % MEMLORD_I_QUEUES;
+        memlord_i_fence *first = lord->queues[list], *f = first;
+        do {
+            int mine = f->state == MEMLORD_I_FENCE_QUEUED && lord->slot_type[f->slot] == type;
+            if (mine && ((int32_t)(call - f->due) >= 0 || now >= f->late)) {
+                lord->queues[list] = f->across;
+                lord->queue_turn = (list + 1) % MEMLORD_I_QUEUES;
+                memlord_i_u32_store(&p->due, call + 1); /* another may be due, too */
+                return f;
+            }
+            if (mine && (int32_t)(f->due - due) < 0) due = f->due;
+            if (mine && f->late < late) late = f->late;
+            f = f->across;
+        } while (f != first);
+        i++;
+        i += memlord_i_queue_skip(lord, start + i);
+    }
+    memlord_i_u32_store(&p->due, due);
+    memlord_i_u64_store(&p->late, late);
+    return NULL;
+}
+
+/* What an alloc or a free asks of the fences of its device's type: a few of one queue that is due.
+   It waits for nobody who asks others. */
+static MEMLORD_I_COLD void memlord_i_queue_turn(memlord *lord, uint32_t type) {
+    memlord_i_pends *p = &lord->pends[type];
+    uint32_t most = MEMLORD_I_POLLS, call = memlord_i_u32_load(&p->calls) + 1;
+    memlord_i_fence *f;
+    uint64_t now;
+    memlord_i_u32_store(&p->calls, call);
+    if ((int32_t)(call - memlord_i_u32_load(&p->due)) < 0 &&
+        (call % MEMLORD_I_REST_LOOK || memlord_i_clock(lord) < memlord_i_u64_load(&p->late)))
+        return;
+    if (memlord_i_fence_inside(lord)) return; /* who is at it goes on */
+    now = memlord_i_clock(lord);
+    if (!memlord_i_lock_try(&lord->fences_lock)) return;
+    f = memlord_i_queue_due(lord, type, call, now);
+    while (f && most--) {
+        uint32_t slot = f->slot;
+        uint64_t queue = f->fence.queue;
+        int answer;
+        memlord_i_fence_asked(f);
+        memlord_i_lock_drop(&lord->fences_lock);
+        answer = memlord_i_fence_ask(lord, f);
+        (void)memlord_i_fence_answered(lord, f, answer, 1);
+        memlord_i_lock_take(&lord->fences_lock);
+        f = answer ? memlord_i_queue_first(lord, slot, queue) : NULL;
+        if (f && f->state != MEMLORD_I_FENCE_QUEUED) f = NULL; /* another asks it */
+    }
+    memlord_i_lock_drop(&lord->fences_lock);
+}
+
+/* What the end of a call on a device type looks after; `asks`: one queue, too. */
+static MEMLORD_I_COLD void memlord_i_fences_tend(memlord *lord, uint32_t type, int asks) {
+    if (asks && (memlord_i_u32_load(&lord->alert) & (uint32_t)MEMLORD_I_ALERT_PENDS << type))
+        memlord_i_queue_turn(lord, type);
+    if (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_DROPS) memlord_i_fences_drain(lord);
+}
+
 /* Everything that is done. Not out of our own allocator call. */
 static uint64_t memlord_i_retire(memlord *lord, memlord_device sel) {
-    if (!(memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_FENCES) || memlord_i_self.busy)
-        return 0;
-    return memlord_i_fences_poll(lord, sel, UINT32_MAX);
+    const uint32_t any = MEMLORD_I_ALERT_DROPS | MEMLORD_I_ALERT_PENDS_ALL;
+    if (!(memlord_i_u32_load(&lord->alert) & any) || memlord_i_self.busy) return 0;
+    return memlord_i_fences_poll(lord, sel);
 }
 
 /* 1: a live block with uses recorded. */
@@ -10955,6 +11081,7 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
 #define MEMLORD_I_POLL_LEAST 10 /* ms */
 
 static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place);
+static void memlord_i_place_retire(memlord *lord, const memlord_i_place *place);
 static void memlord_i_recorder_begin(memlord *lord);
 static void memlord_i_recorder_poll(memlord *lord);
 static void memlord_i_holders_look(memlord *lord, uint32_t slot);
@@ -11082,6 +11209,8 @@ static MEMLORD_I_COLD void memlord_i_poller_run(void *user) {
                 (void)memlord_i_pollers_begin(lord);
             memlord_i_pollers_think(lord);
             memlord_i_place_serve(lord, place);
+        } else {
+            memlord_i_place_retire(lord, place);
         }
         memlord_i_save_serve(lord);
     } while (memlord_i_helper_wait(&place->poller, memlord_i_u32_load(&lord->poll_ms),
@@ -11207,19 +11336,14 @@ static void memlord_i_waiters_wake(memlord *lord) {
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_duty(memlord *lord, memlord_i_thread *t,
-                                                    uint32_t slot, int opened) {
+                                                    uint32_t slot, int asks) {
     memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
     uint32_t alert = memlord_i_u32_load(&lord->alert);
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (memlord_i_self.busy) return MEMLORD_OK;
     if (alert & MEMLORD_I_ALERT_REVIEW) memlord_i_crew_grow(lord);
     if ((alert & MEMLORD_I_ALERT_POLLER) && safe) (void)memlord_i_pollers_begin(lord);
-    if ((alert & MEMLORD_I_ALERT_FENCES) && safe) {
-        if (opened)
-            (void)memlord_i_fences_poll(lord, memlord_device_all(), MEMLORD_I_POLLS);
-        else
-            memlord_i_fences_drain(lord);
-    }
+    if (safe) memlord_i_fences_tend(lord, lord->slot_type[slot], asks);
     if (alert & MEMLORD_I_ALERT_WAITER) memlord_i_waiters_wake(lord);
     if ((alert & MEMLORD_I_ALERT_SAVE) && safe) memlord_i_save_serve(lord);
     if (memlord_i_u32_load(&w->wanted) && memlord_i_u32_exchange_seqcst(&w->wanted, 0)) {
@@ -11255,9 +11379,35 @@ static MEMLORD_I_COLD int memlord_i_visit_asked(const memlord_i_entry *e, void *
             f->state = MEMLORD_I_FENCE_QUEUED;
         else
             memlord_i_queue_push(lord, f);
-        memlord_i_alert(lord, MEMLORD_I_ALERT_FENCES, 1);
     }
     return 0;
+}
+
+/* In a list of queues: a fence that a thread left behind was asking and that no block has any more;
+   NULL: none. */
+static MEMLORD_I_COLD memlord_i_fence *memlord_i_queue_widow(memlord *lord, uint32_t list) {
+    memlord_i_fence *first = lord->queues[list], *head = first, *f;
+    if (!first) return NULL;
+    do {
+        for (f = head; f; f = f->next)
+            if (f->state == MEMLORD_I_FENCE_ASKED && f->widowed &&
+                f->asker != (void *)&memlord_i_self)
+                return f;
+        head = head->across;
+    } while (head != first);
+    return NULL;
+}
+/* Drops them, so that they hold up nothing. Under the fences lock. */
+static MEMLORD_I_COLD void memlord_i_widows_gone(memlord *lord) {
+    memlord_i_fence *f;
+    uint32_t i;
+    for (i = 0; i < MEMLORD_I_QUEUES; i++)
+        while ((f = memlord_i_queue_widow(lord, i)) != NULL) {
+            memlord_i_queue_remove(lord, f);
+            f->next = lord->drops;
+            lord->drops = f;
+            memlord_i_alert(lord, MEMLORD_I_ALERT_DROPS, 1);
+        }
 }
 
 /* In a forked child: whoever asked a source or a fence, collected, polled or waited is gone. */
@@ -11286,6 +11436,7 @@ static void memlord_i_others_gone(memlord *lord) {
     for (i = 0; i < MEMLORD_I_SHARDS && memlord_i_u64_load(&lord->fences); i++)
         if (lord->shards[i].table)
             (void)memlord_i_shard_each(&lord->shards[i], memlord_i_visit_asked, lord);
+    memlord_i_widows_gone(lord);
     lord->waiters = NULL;
     memlord_i_bursts_gone(lord);
     for (reader = &lord->snapshot_readers; *reader;) /* this thread goes on with its reports */
@@ -11318,6 +11469,11 @@ static MEMLORD_I_COLD void memlord_i_serve(memlord *lord, memlord_device sel) {
         if (!(memlord_i_u32_load(&lord->watching) >> lord->slot_type[i] & 1)) continue;
         memlord_i_look(lord, i, NULL, 1);
     }
+}
+static void memlord_i_place_retire(memlord *lord, const memlord_i_place *place) {
+    uint32_t i = 0;
+    while ((i = memlord_i_place_next(lord, place, i)) != 0)
+        (void)memlord_i_retire(lord, memlord_i_device_at(lord, i)->device);
 }
 static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place) {
     uint32_t i = 0;
@@ -16957,6 +17113,12 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, mem
 
 /* -- the shorter ways: cells change first, then those are looked at that hold back too much -- */
 
+/* 1: one of the alerts concerns a call on a device. Most often there is none at all, which the calls
+   ask first: it is a load less. */
+static MEMLORD_I_HOT int memlord_i_alerted(const memlord *lord, uint32_t slot) {
+    return (memlord_i_u32_load(&lord->alert) & lord->slot_alerts[slot]) != 0;
+}
+
 /* The end of a call on the shorter ways, when it has more to do than that. */
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_alert(memlord *lord, memlord_i_thread *t,
                                                                uint32_t slot, uint64_t storage,
@@ -16964,7 +17126,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_alert(memlord *lord, me
     uint32_t alert = memlord_i_u32_load(&lord->alert);
     if (alert & MEMLORD_I_ALERT_EVENTS)
         memlord_i_note_put(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
-    if (!(alert & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return MEMLORD_OK;
+    if (!(alert & lord->slot_alerts[slot] & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return MEMLORD_OK;
     return memlord_i_duty(lord, t, slot, 1);
 }
 static MEMLORD_I_NOINLINE memlord_result memlord_i_end_alert(memlord *lord, memlord_i_thread *t,
@@ -16973,8 +17135,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_alert(memlord *lord, meml
     uint32_t alert = memlord_i_u32_load(&lord->alert);
     if (alert & MEMLORD_I_ALERT_EVENTS)
         memlord_i_note_put(lord, t, MEMLORD_EVENT_FREE, slot, storage, bytes, rows);
-    if (!(alert & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return MEMLORD_OK;
-    return memlord_i_duty(lord, t, slot, 0);
+    if (!(alert & lord->slot_alerts[slot] & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return MEMLORD_OK;
+    return memlord_i_duty(lord, t, slot, 1);
 }
 
 /* A cell of a block that opened or closed. What comes back is negative when the cell wants
@@ -17080,7 +17242,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_opened(memlord *lord, memlord_i_th
             return memlord_i_alloc_settle(lord, slot, storage, bytes, rows);
     }
     memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)) && memlord_i_alerted(lord, slot))
         return memlord_i_alloc_alert(lord, t, slot, storage, bytes, rows);
     return MEMLORD_OK;
 }
@@ -17261,7 +17423,7 @@ static MEMLORD_I_HOT void memlord_i_end_after(memlord *lord, memlord_i_thread *t
                                               const memlord_i_entry *gone,
                                               memlord_i_fence *chain) {
     if (MEMLORD_I_UNLIKELY(chain != NULL)) memlord_i_fences_begin(lord, chain);
-    memlord_i_call_end(lord, t, MEMLORD_I_SLOT(gone->word1), 0);
+    memlord_i_call_end(lord, t, MEMLORD_I_SLOT(gone->word1), 1);
 }
 
 /* Says that a block has ended, or that there was none, or adds it to what will be said. */
@@ -17334,7 +17496,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_here(memlord *lord, uint3
     memlord_i_count_here(lord, t, slot, site, bytes);
     memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, storage, memlord_i_word1(bytes, slot), word2,
                        site);
-    memlord_i_call_end(lord, t, slot, 0);
+    memlord_i_call_end(lord, t, slot, 1);
     return MEMLORD_OK;
 }
 /* A free that began on a shorter way, which changed nothing: its block is in a shared table, or
@@ -17413,7 +17575,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_closed(memlord *lord, memlord_i_th
         memlord_i_u64_own_add(&cell->here, bytes);
     }
     memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)))
+    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)) && memlord_i_alerted(lord, slot))
         return memlord_i_end_alert(lord, t, slot, storage, bytes,
                                    (word2 & MEMLORD_I_TAG_BITS_OF_ROWS) | (here ? here->rows : 0));
     return MEMLORD_OK;
@@ -17795,7 +17957,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_free_end(memlord *lord,
     if (memlord_i_tells(lord)) /* else begin has said it */
         memlord_i_tell(lord, failed && r == MEMLORD_OK, "[alloc] ", token->device, e.key,
                        MEMLORD_I_BYTES(e.word1), NULL);
-    memlord_i_call_end(lord, t, slot, failed);
+    memlord_i_call_end(lord, t, slot, 1);
     return r;
 }
 
@@ -18150,7 +18312,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_arena_sub(memlord *lord, memlord_
     memlord_i_thread_put_near(lord, t);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, 1, "[free arena] ", device, 0, take, site);
-    memlord_i_call_end(lord, t, slot, 0);
+    memlord_i_call_end(lord, t, slot, 1);
     return MEMLORD_OK;
 }
 
@@ -18190,7 +18352,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_fenced(memlord *lord, memlord_dev
         return r;
     }
     memlord_i_fences_begin(lord, chain);
-    if (!(lord->flags & MEMLORD_FLAG_DEFER)) memlord_i_fences_drain(lord);
+    if (!(lord->flags & MEMLORD_FLAG_DEFER))
+        memlord_i_fences_tend(lord, (uint32_t)device.type, end);
     return MEMLORD_OK;
 }
 
@@ -18582,7 +18745,7 @@ static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
         memset(lord->queues, 0, sizeof lord->queues);
         memset(lord->queues_used, 0, sizeof lord->queues_used);
         lord->fresh = lord->chosen = NULL;
-        memlord_i_u64_store(&lord->queued, 0);
+        memset(lord->pends, 0, sizeof lord->pends);
         memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
         while ((f = lord->aside) != NULL) {
             memlord_i_fences_back(lord, f);
@@ -19815,8 +19978,9 @@ MEMLORD_I_API memlord_result memlord_strategy_set(memlord *lord, const memlord_b
 
 /* -- collection -- */
 
-MEMLORD_I_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn,
-                                                 void *user) {
+static MEMLORD_I_COLD memlord_result memlord_i_callback_add(memlord *lord, int type,
+                                                            memlord_gc_fn fn, void *user,
+                                                            int quiet) {
     memlord_i_callback *c, **at;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
@@ -19826,6 +19990,7 @@ MEMLORD_I_API memlord_result memlord_gc_callback(memlord *lord, int type, memlor
     c->fn = fn;
     c->user = user;
     c->type = type;
+    c->quiet = quiet;
     memlord_i_lock_take(&lord->callbacks_lock);
     c->serial = memlord_i_u64_add(&lord->serial, 1) + 1;
     for (at = &lord->callbacks; *at;) at = &(*at)->next;
@@ -19833,6 +19998,16 @@ MEMLORD_I_API memlord_result memlord_gc_callback(memlord *lord, int type, memlor
     memlord_i_lock_drop(&lord->callbacks_lock);
     memlord_i_rules_changed(lord);
     return MEMLORD_OK;
+}
+
+MEMLORD_I_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn,
+                                                 void *user) {
+    return memlord_i_callback_add(lord, type, fn, user, 0);
+}
+
+MEMLORD_I_API memlord_result memlord_gc_callback_quiet(memlord *lord, int type, memlord_gc_fn fn,
+                                                       void *user) {
+    return memlord_i_callback_add(lord, type, fn, user, 1);
 }
 
 MEMLORD_I_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlord_gc_fn fn,

@@ -27,8 +27,8 @@
         >>wrapping       three ways to get at the calls: by name, by macro, by linker
         >>api            types and functions
         >>implementation then >>platform, >>driver, >>nvml, >>seats, >>capacity, >>captures,
-                         >>collection, >>events, >>scopes, >>requests, >>frees, >>public,
-                         >>wrap; last >>shim
+                         >>collection, >>events, >>scopes, >>forks, >>requests, >>frees,
+                         >>public, >>wrap; last >>shim
 
     ---------------------------------------------------------------- >>example ---
 
@@ -82,6 +82,10 @@
               for cached only as far as it is more than what is live outside.
     Collection of a cuda device trims both; what that gave is the reserved bytes before less
               those after. Callbacks of the host's own run beside it, in the order they came.
+              Bands ask for none before the host has set a strategy (memlord_strategy_set; the
+              default one by memlord_strategy_default): attaching alone trims nothing until memory
+              or a limit runs out, a neighbour asks or the host does. One that a band asks for
+              leaves the pool what was used of it at most since the last one.
     Capture   while a stream is captured no event is recorded on it. Between
               memlord_cuda_stream_begin_capture and _end_capture no event is asked for at all;
               captures begun otherwise are left alone too, as what the layer does is done with
@@ -124,7 +128,9 @@
     ledger on two threads at once is refused on one of them (MEMLORD_E_STATE). Detach waits
     for samples and collections of the layer's in progress. Detach before memlord_destroy, and
     before cudaDeviceReset, which takes the events away. Attach after fork: CUDA does not
-    survive one. Nothing here blocks but what the host calls, what it asks for (retries, and
+    survive one. A child forked later has no driver: nothing is attached there, every function
+    answers as without one, and what was pending is credited when it is polled (counted in
+    fence_failures); the ledger itself goes on. Nothing here blocks but what the host calls, what it asks for (retries, and
     collections with MEMLORD_CUDA_FLAG_SYNC) and a collection's trim.
 
     ----------------------------------------------------------------- >>errors ---
@@ -138,7 +144,8 @@
     MEMLORD_E_UNSUPPORTED from memlord_cuda_attach, and nothing is attached; the wrappers go
     on passing the runtime's answers through. What the driver refuses later is an unknown
     capacity, a collection that did not run, a fence that failed (its block is credited and
-    counted in fence_failures).
+    counted in fence_failures). What it permits no call for now, in a host function of a stream,
+    is asked again.
     The runtime's last error is what it would be without MemLord. After a retry that succeeded
     it is as clean as before; after one that failed it is that of the last attempt, but when a
     limit of the ledger refused, no attempt was made.
@@ -147,8 +154,9 @@
 
     An allocation costs what memlord_alloc costs, and with more than one device a question to
     the driver. A free costs two or three times memlord_free, as it can be taken back.
-    Recording an event costs the driver's microsecond, and so does each poll of one: once per
-    stream that has something pending. A sample is a few driver calls and, with NVML, up to
+    Recording an event costs the driver's microsecond, and so does each poll of one. Allocations
+    and frees on cuda devices poll one stream a call at most, and one that is not done after up to
+    256 such calls or 10 ms again; those on other devices make no call of the driver. A sample is a few driver calls and, with NVML, up to
     some hundred microseconds: pollers take it, no call waits for it.
     Memory: 64 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events. A timed
     scope is two events.
@@ -306,13 +314,14 @@ enum {
 /* Everything at zero is the default. Copied. */
 typedef struct memlord_cuda_desc {
     uint32_t flags;            /* MEMLORD_CUDA_FLAG_... */
-    uint64_t keep_bytes;       /* what a collection leaves in a pool, 0 */
+    uint64_t keep_bytes;       /* what a collection leaves in a pool at least, 0 */
     const memlord_retry *retry; /* for FLAG_RETRY; the policy memlord_alloc_retry has */
     const char *nvml;          /* what is loaded for NVML, "libnvidia-ml.so.1"; while another
                                   ledger uses it, what that one loaded */
 } memlord_cuda_desc;
 
-/* Teaches a ledger its cuda devices: a capacity source, a collection callback that trims. An
+/* Teaches a ledger its cuda devices: a capacity source, a collection callback that trims, not by
+   bands before the host has set a strategy. With one its pollers start, too. An
    integrated GPU shares the cpu's memory from then on (memlord_device_share), so its capacity
    is what is available there. Attached already, it takes the new description. `desc` NULL is
    the default.
@@ -758,6 +767,7 @@ MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
 
 enum { /* of cuda.h */
     MEMLORD_CUDA_I_NOT_READY = 600,
+    MEMLORD_CUDA_I_NOT_PERMITTED = 800, /* in a host function of a stream */
     MEMLORD_CUDA_I_CAPTURE_FIRST = 900, /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED .. */
     MEMLORD_CUDA_I_CAPTURED_EVENT = 907,
     MEMLORD_CUDA_I_CAPTURE_LAST = 908,  /* .. CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
@@ -819,16 +829,22 @@ static int memlord_cuda_i_driver_load(memlord_cuda_i_driver *d) {
     return 1;
 }
 
-/* NULL: there is none, or no device. Asked once a process. */
+static void memlord_cuda_i_fork_first(void);
+static void memlord_cuda_i_fork_locks(void);
+
+/* NULL: there is none, or no device, or the process is a child of the one that loaded it. Asked
+   once a process. */
 static const memlord_cuda_i_driver *memlord_cuda_i_driver_get(void) {
     uint64_t state = memlord_cuda_i_load_acquire(&memlord_cuda_i_loaded.state);
     if (state == MEMLORD_CUDA_I_UNTRIED) {
         memlord_cuda_i_lock_take(&memlord_cuda_i_loaded_lock);
         state = memlord_cuda_i_load(&memlord_cuda_i_loaded.state);
         if (state == MEMLORD_CUDA_I_UNTRIED) {
+            memlord_cuda_i_fork_first();
             state = memlord_cuda_i_driver_load(&memlord_cuda_i_loaded.table)
                         ? MEMLORD_CUDA_I_READY
                         : MEMLORD_CUDA_I_ABSENT;
+            memlord_cuda_i_fork_locks();
             memlord_cuda_i_store_release(&memlord_cuda_i_loaded.state, state);
         }
         memlord_cuda_i_lock_drop(&memlord_cuda_i_loaded_lock);
@@ -851,10 +867,11 @@ static int memlord_cuda_i_active(const memlord_cuda_i_driver *d, int device) {
 }
 
 /* Makes a context current, and the thread's capture mode relaxed, until leave; `mode` keeps the
-   old one. A push that failed has changed nothing. */
+   old one. A push that failed has changed nothing, and `mode` is the driver's error. */
 static int memlord_cuda_i_enter_context(const memlord_cuda_i_driver *d, void *context, int *mode) {
+    *mode = -1;
+    if (!context || (*mode = d->context_push(context)) != 0) return 0;
     *mode = MEMLORD_CUDA_I_MODE_RELAXED;
-    if (!context || d->context_push(context)) return 0;
     if (d->capture_mode(mode)) *mode = -1;
     return 1;
 }
@@ -1373,6 +1390,17 @@ static uint64_t memlord_cuda_i_trim(const memlord_cuda_i_driver *d, int device, 
     return had > has ? had - has : 0;
 }
 
+/* Inside the device: what was used of its pool at most since the last collection. What was freed
+   since may have been used all at once, and no more than ever was. */
+static uint64_t memlord_cuda_i_pool_lately(const memlord_cuda_i_driver *d, memlord *lord,
+                                           memlord_device device) {
+    memlord_cuda_pool pool;
+    uint64_t lately = memlord_freed(lord, device) + memlord_pending(lord, device);
+    if (!memlord_cuda_i_pool_read(d, device.index, &pool)) return 0;
+    lately += pool.used;
+    return lately < pool.used_high ? lately : pool.used_high;
+}
+
 static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
                                                 const memlord_gc_event *event) {
     memlord_cuda_i_seat *seat = (memlord_cuda_i_seat *)user;
@@ -1380,13 +1408,17 @@ static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
     memlord_gc_result result = {0, 0, 0};
     int i = event->device.index, mode;
     int sync = (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_SYNC) != 0;
-    uint64_t keep;
+    uint64_t keep, lately;
     if (!d || i < 0 || i >= d->known || !d->pools[i]) return result;
     memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
     keep = seat->keep_bytes;
     memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
     memlord_cuda_i_nvtx_begin("memlord collection", event->device);
     if (memlord_cuda_i_enter_device(d, i, &mode)) {
+        lately = event->reason == MEMLORD_REASON_BAND
+                     ? memlord_cuda_i_pool_lately(d, lord, event->device)
+                     : 0;
+        if (keep < lately) keep = lately;
         result.reclaimed = memlord_cuda_i_trim(d, i, keep, sync, &result.ran);
         memlord_cuda_i_pool_tell(d, seat, lord, i);
         memlord_cuda_i_leave_device(d, i, &mode);
@@ -1605,7 +1637,7 @@ static int memlord_cuda_i_event_record(const memlord_cuda_i_driver *d,
     return d->event_record(fence->event, stream);
 }
 
-/* 1: recorded; 0: not while the stream is captured; -1: it cannot be. The default stream of another
+/* 1: recorded; 0: not while the stream is captured, or here; -1: it cannot be. The default stream of another
    thread cannot be named: the legacy one, which waits for all of those, stands for it. */
 static int memlord_cuda_i_fence_record(memlord_cuda_i_fence *fence) {
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
@@ -1613,7 +1645,9 @@ static int memlord_cuda_i_fence_record(memlord_cuda_i_fence *fence) {
     int mode, status = 0, captured, r;
     if (stream == cudaStreamPerThread && fence->thread != memlord_cuda_i_thread_id())
         stream = cudaStreamLegacy;
-    if (!d || !memlord_cuda_i_enter_context(d, fence->context, &mode)) return -1;
+    if (!d) return -1;
+    if (!memlord_cuda_i_enter_context(d, fence->context, &mode))
+        return mode == MEMLORD_CUDA_I_NOT_PERMITTED ? 0 : -1;
     r = d->stream_capturing(stream, &status);
     captured = !r && status;
     if (!r && !captured) r = memlord_cuda_i_event_record(d, fence, stream);
@@ -1701,10 +1735,13 @@ static int memlord_cuda_i_fence_settle(memlord_cuda_i_fence *fence) {
 static int memlord_cuda_i_fence_done(void *user) {
     memlord_cuda_i_fence *fence = (memlord_cuda_i_fence *)user;
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
-    int mode, r = memlord_cuda_i_fence_settle(fence);
+    int mode, r;
+    if (!d) return -1;
+    r = memlord_cuda_i_fence_settle(fence);
     if (r <= 0) return r;
     if (memlord_cuda_i_load(&memlord_cuda_i_captures.n)) return 0;
-    if (!d || !memlord_cuda_i_enter_context(d, fence->context, &mode)) return -1;
+    if (!memlord_cuda_i_enter_context(d, fence->context, &mode))
+        return mode == MEMLORD_CUDA_I_NOT_PERMITTED ? 0 : -1;
     r = d->event_query(fence->event);
     memlord_cuda_i_leave_context(d, &mode);
     if (r == 0) return 1;
@@ -1712,7 +1749,8 @@ static int memlord_cuda_i_fence_done(void *user) {
         fence->due = 1;
         memlord_cuda_i_fence_begin(fence, 0);
     }
-    return r == MEMLORD_CUDA_I_NOT_READY || memlord_cuda_i_is_capture(r) ? 0 : -1;
+    if (r == MEMLORD_CUDA_I_NOT_READY || r == MEMLORD_CUDA_I_NOT_PERMITTED) return 0;
+    return memlord_cuda_i_is_capture(r) ? 0 : -1;
 }
 
 static void memlord_cuda_i_fence_drop(void *user) {
@@ -1841,6 +1879,52 @@ static void memlord_cuda_i_times_read(memlord *lord, uint64_t most, int last) {
         memlord_cuda_i_time_end(&time);
     }
 }
+
+/* ----------------------------------------------------------------------- >>forks --
+   Owns what a forked child finds: no driver, nothing attached, no lock held. Handlers before a
+   fork run in the order opposite to that they were registered in: these are registered after the
+   driver is loaded, and so take the layer's locks before the driver's own handlers and mostly
+   before the ledger's. Calls do so, too: a list's lock is held while an event is recorded, and
+   no lock of the ledger while one of these is taken, nor the other way. Not taken are the locks of
+   loading: they are held while the driver or NVML loads, which may fork itself, and a child takes
+   neither. */
+
+#if defined(_WIN32)
+static void memlord_cuda_i_fork_first(void) {}
+static void memlord_cuda_i_fork_locks(void) {}
+#else
+static void memlord_cuda_i_locks_each(void (*change)(memlord_cuda_i_lock *)) {
+    int i;
+    change(&memlord_cuda_i_process_lock);
+    change(&memlord_cuda_i_captures_lock);
+    change(&memlord_cuda_i_times_lock);
+    for (i = 0; i < MEMLORD_CUDA_I_LISTS; i++) change(&memlord_cuda_i_lists[i].lock);
+    change(&memlord_cuda_i_events_lock);
+}
+static void memlord_cuda_i_fork_before(void) {
+    memlord_cuda_i_locks_each(memlord_cuda_i_lock_take);
+}
+static void memlord_cuda_i_fork_parent(void) {
+    memlord_cuda_i_locks_each(memlord_cuda_i_lock_drop);
+}
+/* Callbacks of a ledger may hold a seat: without a driver they look no further. */
+static void memlord_cuda_i_fork_child(void) {
+    memset(&memlord_cuda_i_process, 0, sizeof memlord_cuda_i_process);
+    memset(&memlord_cuda_i_captures, 0, sizeof memlord_cuda_i_captures);
+    memlord_cuda_i_fork_parent();
+}
+/* The parent may be loading: then its lock is held for good. */
+static void memlord_cuda_i_fork_absent(void) {
+    memlord_cuda_i_store(&memlord_cuda_i_loaded.state, MEMLORD_CUDA_I_ABSENT);
+}
+static void memlord_cuda_i_fork_first(void) {
+    (void)pthread_atfork(NULL, NULL, memlord_cuda_i_fork_absent);
+}
+static void memlord_cuda_i_fork_locks(void) {
+    (void)pthread_atfork(memlord_cuda_i_fork_before, memlord_cuda_i_fork_parent,
+                         memlord_cuda_i_fork_child);
+}
+#endif
 
 /* -------------------------------------------------------------------- >>requests --
    Owns the way of an allocation: the real call, its device, its record, and the retry.
@@ -2184,7 +2268,8 @@ static memlord_result memlord_cuda_i_hook(memlord_cuda_i_seat *seat,
         r = memlord_capacity_source(seat->lord, MEMLORD_DEVICE_CUDA, memlord_cuda_i_capacity, seat);
     }
     if (r == MEMLORD_OK && !(flags & MEMLORD_CUDA_FLAG_NO_TRIM))
-        r = memlord_gc_callback(seat->lord, MEMLORD_DEVICE_CUDA, memlord_cuda_i_collect, seat);
+        r = memlord_gc_callback_quiet(seat->lord, MEMLORD_DEVICE_CUDA, memlord_cuda_i_collect,
+                                      seat);
     return r;
 }
 

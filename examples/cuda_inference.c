@@ -3,7 +3,8 @@
 
     One stream computes, another copies. The KV cache grows from the device's memory pool;
     workspaces are handed from the one stream to the other and are pending until that is done with
-    them. The pool keeps what was freed, until a band of 256 MiB says that it has to go back.
+    them. The pool keeps what was freed, until a band of 256 MiB says that what was not used since
+    the last time has to go back.
     Build and run (status 77: there is no GPU):
 
         cc -std=c99 -O2 -I. -isystem /usr/local/cuda/include examples/cuda_inference.c \

@@ -27,6 +27,45 @@ static void fire(test_case *t) {
 
 /* -- what a run does to the books -- */
 
+/* -- a quiet callback -- */
+
+/* Crosses every band of the default strategy. */
+static void cross_the_default_bands(test_case *t) {
+    int i;
+    test_capacity(t, 1000, 800);
+    for (i = 0; i < 10; i++) shrink(t, cuda(0), grow(t, cuda(0), 100));
+}
+
+static void the_default_strategy_runs_no_quiet_callback(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gc loud;
+    memset(&loud, 0, sizeof loud);
+    loud.answer.ran = 1;
+    assert_ok(
+        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_quiet(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    cross_the_default_bands(t);
+    assert_int_equal(stats_of(t->lord, cuda(0)).gc_runs, 0);
+    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &loud));
+    cross_the_default_bands(t);
+    assert_true(loud.runs > 0);
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_OOM, NULL));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void a_strategy_of_the_hosts_runs_it(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t n;
+    const memlord_band *bands = memlord_strategy_default(&n);
+    assert_ok(
+        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_quiet(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    assert_ok(memlord_strategy_set(t->lord, bands, n));
+    cross_the_default_bands(t);
+    assert_true(t->gc.runs > 0);
+}
+
 static void after_a_run_freed_starts_over(void **state) {
     test_case *t = (test_case *)*state;
     test_threshold(t->lord, FREED, 1000);
@@ -1540,6 +1579,8 @@ static int setup_threads_defer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST_FAKES(the_default_strategy_runs_no_quiet_callback),
+        TEST_FAKES(a_strategy_of_the_hosts_runs_it),
         TEST_FAKES(after_a_run_freed_starts_over),
         TEST_FAKES(live_bytes_and_totals_are_untouched),
         TEST_FAKES(runs_and_what_they_reclaimed_are_counted),

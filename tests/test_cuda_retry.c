@@ -176,6 +176,59 @@ static void a_band_of_the_device_trims_its_pool(void **state) {
     assert_cuda(memlord_cuda_free(lord, ptr, NULL));
 }
 
+/* A step of an engine: ten blocks of 10 MiB from the pool, and back. */
+static void step(memlord *lord, cudaStream_t stream) {
+    void *ptr[10];
+    int i;
+    for (i = 0; i < 10; i++)
+        assert_cuda(memlord_cuda_malloc_async(lord, &ptr[i], 10 * MIB, stream, NULL));
+    for (i = 0; i < 10; i++) assert_cuda(memlord_cuda_free_async(lord, ptr[i], stream, NULL));
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+}
+
+static cudaStream_t stream_with_a_warm_pool(memlord *lord, void **weights) {
+    cudaStream_t stream = NULL;
+    assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    fake.device[0].threshold = UINT64_MAX;
+    assert_cuda(memlord_cuda_malloc(lord, weights, 800 * MIB, NULL));
+    step(lord, stream);
+    return stream;
+}
+
+static void attaching_alone_trims_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    void *weights = NULL;
+    cudaStream_t stream = stream_with_a_warm_pool(lord, &weights);
+    int i;
+    for (i = 0; i < 100; i++) step(lord, stream);
+    assert_int_equal(fake_count("cuMemPoolTrimTo"), 0);
+    assert_int_equal(stats_of(lord, cuda(0)).gc_runs, 0);
+    assert_int_equal(fake.device[0].reserved, 100 * MIB);
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL)); /* the host may ask */
+    assert_int_equal(fake.device[0].reserved, 0);
+    assert_cuda(memlord_cuda_free(lord, weights, NULL));
+}
+
+static void a_band_leaves_a_pool_what_was_used_since_the_last_one(void **state) {
+    memlord *lord = test_lord(state);
+    void *weights = NULL;
+    cudaStream_t stream = stream_with_a_warm_pool(lord, &weights);
+    size_t n;
+    const memlord_band *bands = memlord_strategy_default(&n);
+    int i;
+    assert_ok(memlord_strategy_set(lord, bands, n));
+    for (i = 0; i < 100; i++) step(lord, stream);
+    assert_in_range(stats_of(lord, cuda(0)).gc_runs, 40, 110);
+    assert_int_equal(stats_of(lord, cuda(0)).gc_reclaimed, 0);
+    assert_int_equal(fake.device[0].reserved, 100 * MIB);
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_OOM, NULL)); /* that leaves nothing */
+    assert_int_equal(fake.device[0].reserved, 0);
+    fake.device[0].used_high = fake.device[0].reserved = 180 * MIB; /* long ago */
+    for (i = 0; i < 10; i++) step(lord, stream);
+    assert_in_range(fake.device[0].reserved, 100 * MIB, 120 * MIB);
+    assert_cuda(memlord_cuda_free(lord, weights, NULL));
+}
+
 static void any_call_of_a_collection_may_fail(void **state) {
     memlord *lord = test_lord(state);
     uint64_t n, before, reclaimed;
@@ -425,6 +478,8 @@ int main(void) {
         TEST_CUDA(an_untouched_device_is_not_collected),
         TEST_CUDA(a_hosts_callback_runs_beside_it),
         TEST_CUDA(a_band_of_the_device_trims_its_pool),
+        TEST_CUDA(attaching_alone_trims_nothing),
+        TEST_CUDA(a_band_leaves_a_pool_what_was_used_since_the_last_one),
         TEST_CUDA(any_call_of_a_collection_may_fail),
         TEST_CUDA(a_retry_that_succeeds_leaves_no_error),
         TEST_CUDA(an_error_that_was_there_is_not_cleaned_away),

@@ -740,6 +740,157 @@ static void a_threads_own_stream_is_asked_by_itself_when_its_capture_ends(void *
 
 /* -- synchronisation -- */
 
+/* -- what calls cost while frees pend -- */
+
+/* Frees a block on each of four streams that have work left. */
+static void pend_on_four(memlord *lord, cudaStream_t *streams) {
+    int i;
+    for (i = 0; i < 4; i++) {
+        streams[i] = stream_on(0);
+        fake_stream_work(streams[i]);
+        assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 1000), streams[i], NULL));
+    }
+}
+
+static void pairs_on(memlord *lord, memlord_device device, int n) {
+    while (n--) {
+        assert_ok(memlord_alloc(lord, device, 0x10000, 8, NULL));
+        assert_ok(memlord_free(lord, device, 0x10000, NULL));
+    }
+}
+
+static void frees_that_pend_cost_other_devices_no_call_of_the_driver(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t streams[4];
+    uint64_t calls;
+    int i;
+    pend_on_four(lord, streams);
+    calls = fake.calls;
+    pairs_on(lord, cpu(), 10000);
+    pairs_on(lord, pinned(), 10000);
+    assert_int_equal(fake.calls, calls);
+    assert_int_equal(pending(lord), 4000);
+    for (i = 0; i < 4; i++) fake_stream_finish(streams[i]);
+}
+
+static void and_their_own_device_few(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t streams[4];
+    uint64_t queries, calls;
+    int i;
+    pend_on_four(lord, streams);
+    pairs_on(lord, cuda(0), 1000);
+    calls = fake.calls;
+    queries = fake_count("cuEventQuery");
+    pairs_on(lord, cuda(0), 12800); /* 100 times as many calls as a queue is left alone */
+    assert_in_range(fake_count("cuEventQuery") - queries, 4 * 90, TEST_SANITIZED ? 20000 : 4 * 200);
+    assert_in_range(fake.calls - calls, 1, 5 * (fake_count("cuEventQuery") - queries));
+    for (i = 0; i < 4; i++) fake_stream_finish(streams[i]);
+    pairs_on(lord, cuda(0), 1000);
+    assert_int_equal(pending(lord), 0);
+}
+
+/* As in a host function of a stream, where the driver may not be called. */
+static void a_driver_that_permits_no_call_now_is_asked_again(void **state) {
+    memlord *lord = test_lord(state);
+    const char *const calls[] = {"cuCtxPushCurrent_v2", "cuEventQuery"};
+    cudaStream_t stream = stream_on(0);
+    int i;
+    for (i = 0; i < 2; i++) {
+        fake_stream_work(stream);
+        assert_ok(memlord_cuda_free_on_stream(lord, block(lord, 1000), stream, NULL));
+        fake.fail_error = 800;
+        fake.fail_name = calls[i];
+        fake.fail_times = 1;
+        assert_int_equal(memlord_retire(lord, all()), 0);
+        assert_int_equal(fake.fail_times, 0);
+        assert_int_equal(pending(lord), 1000);
+        fake_stream_finish(stream);
+        assert_int_equal(memlord_retire(lord, all()), 1000);
+    }
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+/* -- forks -- */
+
+typedef struct freer {
+    memlord *lord;
+    cudaStream_t stream;
+    uint64_t first; /* of its keys */
+    int stop;
+} freer;
+
+static void *free_on_a_stream(void *user) {
+    freer *f = (freer *)user;
+    uint64_t i = 0;
+    while (!__atomic_load_n(&f->stop, __ATOMIC_ACQUIRE)) {
+        uint64_t key = f->first + i++ % 64 * 64;
+        (void)memlord_alloc(f->lord, cuda(0), key, 8, NULL);
+        (void)memlord_cuda_free_on_stream(f->lord, (void *)(uintptr_t)key, f->stream, NULL);
+        if (i % 64 == 0) fake_stream_finish(f->stream);
+        fake_stream_work(f->stream);
+    }
+    return NULL;
+}
+
+static void uses_its_ledger(void *user) {
+    memlord *lord = (memlord *)user;
+    uint64_t calls = fake.calls;
+    alarm(60);
+    pairs_on(lord, cpu(), 10);
+    pairs_on(lord, cuda(0), 300);
+    (void)memlord_retire(lord, all());
+    child_check(memlord_pending(lord, all()) == 0);
+    child_check(!memlord_cuda_attached(lord));
+    child_check(memlord_cuda_detach(lord) == MEMLORD_E_UNKNOWN);
+    child_check(memlord_cuda_attach(lord, NULL) == MEMLORD_E_UNSUPPORTED);
+    memlord_cuda_events_release();
+    child_check(fake.calls == calls); /* of anything of CUDA's */
+}
+
+static void a_child_forked_amid_frees_goes_on_without_a_driver(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t threads[2];
+    freer f[2];
+    int i;
+    for (i = 0; i < 2; i++) {
+        f[i].lord = lord;
+        f[i].stream = stream_on(0);
+        f[i].first = 0x7f0000000000 + ((uint64_t)i << 24);
+        f[i].stop = 0;
+        assert_int_equal(pthread_create(&threads[i], NULL, free_on_a_stream, &f[i]), 0);
+    }
+    for (i = 0; i < (TEST_SANITIZED ? 20 : 200); i++) in_child(uses_its_ledger, lord);
+    for (i = 0; i < 2; i++) {
+        __atomic_store_n(&f[i].stop, 1, __ATOMIC_RELEASE);
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        fake_stream_finish(f[i].stream);
+    }
+    (void)memlord_retire(lord, all());
+    assert_int_equal(pending(lord), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+static void credits_what_pends(void *user) {
+    memlord *lord = (memlord *)user;
+    child_check(memlord_retire(lord, all()) == 4000);
+    child_check(stats_of(lord, all()).fence_failures == 4);
+}
+
+static void a_child_credits_what_pended_in_its_parent(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t streams[4], captured = stream_on(0);
+    cudaGraph_t graph;
+    int i;
+    pend_on_four(lord, streams);
+    assert_cuda(memlord_cuda_stream_begin_capture(lord, captured, cudaStreamCaptureModeRelaxed,
+                                                  NULL));
+    in_child(credits_what_pends, lord);
+    assert_cuda(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL));
+    assert_int_equal(pending(lord), 4000);
+    for (i = 0; i < 4; i++) fake_stream_finish(streams[i]);
+}
+
 static void synchronising_retires(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t stream = stream_on(0);
@@ -919,6 +1070,11 @@ int main(void) {
         TEST_CUDA_WITH(streams_may_end_while_others_poll, cuda_setup_threads),
         TEST_CUDA(a_threads_own_stream_is_not_mistaken_for_the_pollers),
         TEST_CUDA(a_threads_own_stream_is_asked_by_itself_when_its_capture_ends),
+        TEST_CUDA(frees_that_pend_cost_other_devices_no_call_of_the_driver),
+        TEST_CUDA(and_their_own_device_few),
+        TEST_CUDA(a_driver_that_permits_no_call_now_is_asked_again),
+        TEST_CUDA(a_child_forked_amid_frees_goes_on_without_a_driver),
+        TEST_CUDA(a_child_credits_what_pended_in_its_parent),
         TEST_CUDA(synchronising_retires),
         TEST_CUDA(a_last_error_of_the_hosts_survives_polling),
         TEST_CUDA_WITH(a_deferring_ledger_has_its_event_from_the_free, cuda_setup_defer),

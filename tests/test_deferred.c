@@ -111,6 +111,12 @@ static int setup(void **state) { return reset_fakes(state) || test_open(state, 0
 static int setup_sites(void **state) {
     return reset_fakes(state) || test_open(state, MEMLORD_FLAG_SITES);
 }
+static int setup_clock(void **state) { /* it stands still */
+    return reset_fakes(state) || test_open_fakes(state, MEMLORD_FLAG_NO_THREADS);
+}
+static int setup_poller(void **state) {
+    return reset_fakes(state) || test_open_fakes(state, 0);
+}
 static int setup_defer(void **state) {
     return reset_fakes(state) || test_open(state, MEMLORD_FLAG_DEFER);
 }
@@ -137,6 +143,7 @@ static int teardown(void **state) {
 #undef TEST
 #undef TEST_DEFER
 #undef TEST_SITES
+#define TEST_CLOCK(name) cmocka_unit_test_setup_teardown(name, setup_clock, teardown)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define TEST_DEFER(name) cmocka_unit_test_setup_teardown(name, setup_defer, teardown)
 #define TEST_SITES(name) cmocka_unit_test_setup_teardown(name, setup_sites, teardown)
@@ -644,20 +651,120 @@ static void gc_poll_retires(void **state) {
     assert_int_equal(memlord_pending(lord, all()), 0);
 }
 
+/* Allocates and frees on a device, so often. */
+static void churn(memlord *lord, memlord_device device, int pairs) {
+    while (pairs--) {
+        assert_ok(memlord_alloc(lord, device, 0x7f0000100000, 10, NULL));
+        assert_ok(memlord_free(lord, device, 0x7f0000100000, NULL));
+    }
+}
+
 static void an_alloc_credits_a_few(void **state) {
     memlord *lord = test_lord(state);
     fake *f[100];
-    int i, asked = 0;
+    int i, calls = 0, asked = 0;
     for (i = 0; i < 100; i++) f[i] = pend(lord, cuda(0), 0x1000 + (uint64_t)i * 64, 1, 1);
     for (i = 0; i < 100; i++) {
         f[i]->answer = 1;
         f[i]->asked = 0;
     }
-    assert_ok(memlord_alloc(lord, cuda(0), 0x100000, 1000, NULL));
-    for (i = 0; i < 100; i++) asked += f[i]->asked;
+    while (!asked && calls++ < 256) { /* the queue is left alone at most so long */
+        assert_ok(memlord_alloc(lord, cuda(0), 0x100000, 1000, NULL));
+        for (i = 0; i < 100; i++) asked += f[i]->asked;
+    }
     assert_in_range(asked, 1, 4);
     assert_in_range(memlord_pending(lord, cuda(0)), 96, 99);
     assert_balanced(lord, cuda(0));
+}
+
+static void calls_on_other_types_ask_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_device others[] = {cpu(), memlord_device_make(MEMLORD_DEVICE_PINNED, 0),
+                                     memlord_device_make(MEMLORD_DEVICE_HIP, 3)};
+    fake *f[4];
+    int i;
+    for (i = 0; i < 4; i++) f[i] = pend(lord, cuda(i % 2), 0x1000 + (uint64_t)i * 64, 1, (uint64_t)i);
+    for (i = 0; i < 4; i++) {
+        f[i]->asked = 0;
+        f[i]->answer = 1;
+    }
+    for (i = 0; i < 3; i++) churn(lord, others[i], 1000);
+    for (i = 0; i < 4; i++) assert_int_equal(f[i]->asked, 0);
+    assert_int_equal(memlord_pending(lord, all()), 4);
+}
+
+static void a_call_asks_one_queue_at_most(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f[20];
+    int i, k, asked, before;
+    for (i = 0; i < 20; i++) f[i] = pend(lord, cuda(0), 0x1000 + (uint64_t)i * 64, 1, (uint64_t)i);
+    for (k = 0; k < 1000; k++) {
+        for (i = before = 0; i < 20; i++) before += f[i]->asked;
+        assert_ok(memlord_alloc(lord, cuda(1), 0x100000 + (uint64_t)k * 64, 10, NULL));
+        for (i = asked = 0; i < 20; i++) asked += f[i]->asked;
+        assert_in_range(asked - before, 0, 1);
+    }
+    for (i = 0; i < 20; i++) assert_in_range(f[i]->asked, 4, 20);
+}
+
+static void a_queue_that_is_not_done_is_left_alone_longer_and_longer(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = pend(lord, cuda(0), 0x1000, 1, 1);
+    int i, had = f->asked, last = 0, rest = 0;
+    for (i = 1; i <= 3000; i++) {
+        assert_ok(memlord_alloc(lord, cuda(0), 0x100000 + (uint64_t)i * 64, 10, NULL));
+        if (f->asked == had) continue;
+        assert_in_range(i - last, rest, 256);
+        rest = i - last;
+        last = i;
+        had = f->asked;
+    }
+    assert_int_equal(rest, 256);
+    assert_in_range(f->asked, 10, 20);
+}
+
+static void it_is_left_alone_for_10_ms_at_most(void **state) {
+    test_case *t = (test_case *)*state;
+    fake *f = pend(t->lord, cuda(0), 0x1000, 1, 1);
+    int had;
+    churn(t->lord, cuda(0), 500);
+    t->now += 9999999;
+    had = f->asked;
+    churn(t->lord, cuda(0), 4);
+    assert_int_equal(f->asked, had);
+    t->now += 1;
+    churn(t->lord, cuda(0), 4); /* one call in eight reads the clock */
+    assert_int_equal(f->asked, had + 1);
+}
+
+static void frees_of_its_type_ask_too(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f, *g;
+    uint64_t i;
+    for (i = 0; i < 600; i++)
+        assert_ok(memlord_alloc(lord, cuda(1), 0x100000 + i * 64, 10, NULL));
+    f = pend(lord, cuda(0), 0x1000, 1, 1);
+    f->answer = 1;
+    for (i = 0; i < 300; i++) assert_ok(memlord_free(lord, cuda(1), 0x100000 + i * 64, NULL));
+    assert_int_equal(f->dropped, 1);
+    f = pend(lord, cuda(0), 0x1000, 1, 1);
+    f->answer = 1;
+    for (i = 300; i < 600; i++) { /* those that are deferred as well */
+        g = fake_new(1);
+        assert_ok(defer(lord, cuda(1), 0x100000 + i * 64, g, 2));
+    }
+    assert_int_equal(f->dropped, 1);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+static void the_poller_asks_for_a_host_that_calls_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = pend(lord, cuda(0), 0x1000, 1, 1);
+    time_t until = time(NULL) + 20;
+    set(&f->answer, 1);
+    while (memlord_pending(lord, cuda(0)) && time(NULL) < until) sched_yield();
+    assert_int_equal(memlord_pending(lord, cuda(0)), 0);
+    assert_false(pthread_equal(f->thread, pthread_self()));
 }
 
 static void repeated_allocs_credit_all(void **state) {
@@ -2004,6 +2111,36 @@ static void a_child_born_while_done_runs_can_retire(void **state) {
     memlord_destroy(lord);
 }
 
+/* Nor does it hold up its queue if its block was allocated anew meanwhile. */
+static void a_child_retires_behind_a_fence_whose_block_is_gone(void **state) {
+    memlord_desc desc;
+    memlord *lord = NULL;
+    pthread_t thread;
+    fake *stuck, *behind;
+    pid_t pid;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    assert_ok(memlord_create(&desc, &lord));
+    stuck = pend(lord, cuda(0), 0x1000, 100, 1);
+    behind = pend(lord, cuda(0), 0x2000, 7, 1);
+    start_at_the_gate(lord, stuck, &thread);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 20, NULL));
+    pid = fork();
+    if (pid == 0) {
+        alarm(30);
+        behind->answer = 1;
+        if (memlord_retire(lord, all()) != 7) _exit(1);
+        if (memlord_pending(lord, all()) != 0) _exit(2);
+        if (stuck->dropped != 1 || behind->dropped != 1) _exit(3);
+        _exit(memlord_allocated(lord, all()) != 20);
+    }
+    expect_child(pid);
+    test_gate_open(&gate);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    memlord_destroy(lord);
+}
+
 static void *free_at_the_gate(void *user) {
     memlord *lord = (memlord *)user;
     (void)defer(lord, memlord_device_cuda(0), 0x1000, &fakes[0], 1);
@@ -2139,6 +2276,13 @@ int main(void) {
         TEST(retire_of_no_device_is_0),
         TEST(gc_poll_retires),
         TEST(an_alloc_credits_a_few),
+        TEST(calls_on_other_types_ask_nothing),
+        TEST_CLOCK(a_call_asks_one_queue_at_most),
+        TEST_CLOCK(a_queue_that_is_not_done_is_left_alone_longer_and_longer),
+        TEST_CLOCK(it_is_left_alone_for_10_ms_at_most),
+        TEST_CLOCK(frees_of_its_type_ask_too),
+        cmocka_unit_test_setup_teardown(the_poller_asks_for_a_host_that_calls_nothing,
+                                        setup_poller, teardown),
         TEST(repeated_allocs_credit_all),
         TEST(allocs_reach_queues_among_many_slow_ones),
         TEST(a_use_asks_its_fence_nothing_yet),
@@ -2203,6 +2347,7 @@ int main(void) {
         TEST(an_alloc_over_a_block_whose_fence_is_running_drops_it_after),
         TEST(a_child_retires_what_was_pending),
         TEST(a_child_born_while_done_runs_can_retire),
+        TEST(a_child_retires_behind_a_fence_whose_block_is_gone),
         TEST(a_child_born_while_a_free_asks_its_fence_can_retire),
         TEST(a_fence_may_retire_another_ledger),
         TEST(a_fence_may_destroy_another_ledger),
