@@ -1876,7 +1876,7 @@ MEMLORD_I_INLINE void memlord_i_scope_leave(memlord_i_guard *guard) {
 #endif
 #if MEMLORD_I_LINUX
 #include <sys/auxv.h>    /* getauxval */
-#include <sys/syscall.h> /* membarrier */
+#include <sys/syscall.h> /* gettid, membarrier, tgkill */
 #elif MEMLORD_I_APPLE
 #include <dlfcn.h>      /* dladdr */
 #include <mach/mach.h>  /* host_statistics64, task_info */
@@ -1961,6 +1961,17 @@ static uint64_t memlord_i_wall_now(void) { /* ns since 1970 */
 }
 static void memlord_i_yield(void) { (void)SwitchToThread(); }
 static uint64_t memlord_i_pid(void) { return GetCurrentProcessId(); }
+/* A number of the calling thread: not 0, and no other living thread of the process has it. */
+static uint64_t memlord_i_thread_number(void) { return GetCurrentThreadId(); }
+/* 1: no thread has that number any more; 0: one has, or it cannot be told. */
+static MEMLORD_I_COLD int memlord_i_thread_gone(uint64_t number) {
+    HANDLE thread = OpenThread(SYNCHRONIZE, FALSE, (DWORD)number);
+    int gone;
+    if (!thread) return GetLastError() == ERROR_INVALID_PARAMETER;
+    gone = WaitForSingleObject(thread, 0) == WAIT_OBJECT_0;
+    (void)CloseHandle(thread);
+    return gone;
+}
 static int memlord_i_env(const char *name, char *buf, size_t cap) {
     DWORD n = GetEnvironmentVariableA(name, buf, (DWORD)cap);
     return n < cap ? n > 0 : -1;
@@ -2090,6 +2101,33 @@ static uint64_t memlord_i_now(void) { return memlord_i_time(CLOCK_MONOTONIC); }
 static uint64_t memlord_i_wall_now(void) { return memlord_i_time(CLOCK_REALTIME); } /* since 1970 */
 static void memlord_i_yield(void) { (void)sched_yield(); }
 static uint64_t memlord_i_pid(void) { return (uint64_t)getpid(); }
+/* A number of the calling thread: not 0, and no other living thread of the process has it. The
+   kernel's where there is one, which a sandbox may refuse to tell. */
+static uint64_t memlord_i_thread_number(void) {
+#if MEMLORD_I_LINUX
+    int saved = errno;
+    long number = syscall(__NR_gettid);
+    errno = saved;
+    if (number > 0) return (uint64_t)number;
+#elif MEMLORD_I_APPLE
+    uint64_t number;
+    if (!pthread_threadid_np(NULL, &number) && number) return number;
+#endif
+    return (uint64_t)(uintptr_t)pthread_self();
+}
+/* 1: no thread has that number any more; 0: one has, or it cannot be told. */
+static MEMLORD_I_COLD int memlord_i_thread_gone(uint64_t number) {
+#if MEMLORD_I_LINUX
+    int saved = errno, gone;
+    if (number >> 31) return 0; /* not the kernel's */
+    gone = syscall(__NR_tgkill, (long)getpid(), (long)number, 0L) == -1 && errno == ESRCH;
+    errno = saved;
+    return gone;
+#else
+    (void)number;
+    return 0;
+#endif
+}
 /* 1: the variable is set and fits; -1: it does not fit; 0: not set, or the process is set-uid */
 static int memlord_i_env(const char *name, char *buf, size_t cap) {
     const char *value;
@@ -3419,8 +3457,7 @@ typedef struct memlord_i_thread {
         size_t cap;
     } chunks[MEMLORD_I_BOOKS]; /* the same, for the thread itself: no acquire, no header */
     memlord_i_ptr next;    /* all records of the ledger; push only */
-    memlord_i_u32 in_use;
-    uint64_t generation;   /* of the ledger */
+    memlord_i_u64 owner;   /* its thread's number; 0: free, or the orphans' */
     memlord_i_burst *burst; /* where its events go; NULL: nowhere yet */
     uint32_t scope;        /* the innermost; 0: none */
     memlord_i_nest *nest;  /* its scopes; NULL: it had none */
@@ -3430,8 +3467,6 @@ typedef struct memlord_i_thread {
     memlord_ticket retrying; /* what its next alloc comes off, and nothing else */
     uint32_t open_tickets; /* of `tickets`, some of them closed by another thread since */
     memlord_ticket tickets[MEMLORD_I_TICKETS];
-    struct memlord_i_thread *sibling;  /* records of the same thread in other ledgers */
-    struct memlord_i_thread **siblings; /* what points here */
     const char *tags[MEMLORD_I_TAG_DEPTH]; /* what to go back to */
     memlord_i_recent_tag recent[MEMLORD_I_RECENT_TAGS];
     memlord_i_tagged tagged[MEMLORD_I_TAGGED]; /* tags on devices where it allocated lately */
@@ -3768,6 +3803,7 @@ struct memlord {
     memlord_i_thread *orphan;
     memlord_i_lock orphan_lock, count_lock;
     memlord_i_u32 next_id;
+    uint32_t sweep_at;      /* records from which on dead owners are looked for */
     memlord_i_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
     memlord_i_u64 lost_allocs, lost_bytes; /* dropped, on devices there was no memory for */
     memlord_i_u64 lost_events, lost_tags; /* of no device */
@@ -3860,6 +3896,7 @@ static struct {
     memlord_i_u32 at_exit; /* so is the one for memlord_save_at_exit */
     memlord *saving;     /* what that works on: its destroy waits; under the registry lock */
     int barrier;         /* memlord_i_barrier_all works */
+    uint64_t pid;        /* another's: a child of vfork, or one that no fork handler ran in */
     int exit_key_ready;
 #if MEMLORD_I_WINDOWS
     DWORD exit_key;
@@ -3877,11 +3914,23 @@ typedef struct memlord_i_told {
     uint64_t from;           /* what it was before; 0: nothing */
 } memlord_i_told;
 
-/* The current thread. generation 0 matches no ledger. */
+/* A thread's record in a ledger. No two ledgers have one generation, so that of a ledger that has
+   ended is never met again. */
+typedef struct memlord_i_used {
+    uint64_t generation;
+    memlord_i_thread *thread;
+} memlord_i_used;
+#define MEMLORD_I_USED 8
+
+/* The current thread. Nothing points into it, and no other thread reads it: it may be gone before
+   the thread's last call, and be another then. generation 0 matches no ledger. */
 static MEMLORD_THREAD_LOCAL struct {
     uint64_t generation;     /* of the ledger `thread` is for: the last one used */
     memlord_i_thread *thread;
-    memlord_i_thread *chain; /* all its records, under the registry lock */
+    memlord_i_used used[MEMLORD_I_USED]; /* ledgers used lately, by their generation */
+    uint64_t number;         /* memlord_i_thread_number; 0: not asked yet */
+    uint32_t hooked;         /* its exit hook is set */
+    memlord *orphaned;       /* whose orphan lock it holds; NULL: of none */
     uint32_t busy;           /* inside the host's allocator on our behalf */
     const void *retiring;    /* the ledger in whose fences it is */
     const char *retiring_at; /* where on the stack: gone, if that is no longer above */
@@ -3932,25 +3981,34 @@ static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_after(const memlord_i_th
    Invariants: the allocator is called with no lock of the ledger held and with the thread
    marked busy, so a call it makes into this ledger passes through. Lock: memory. */
 
+/* Before and after a call of the host's allocator. A thread without a record lets go of the
+   orphans', too, which has nothing in it that lasts from one step of a call to the next: the
+   allocator may wait for a thread that waits for it. */
+static MEMLORD_I_COLD uint64_t memlord_i_busy_begin(void) {
+    uint64_t generation = memlord_i_self.generation;
+    memlord_i_self.generation = 0;
+    if (!memlord_i_self.busy++ && memlord_i_self.orphaned)
+        memlord_i_lock_drop(&memlord_i_self.orphaned->orphan_lock);
+    return generation;
+}
+static MEMLORD_I_COLD void memlord_i_busy_end(uint64_t generation) {
+    if (!--memlord_i_self.busy && memlord_i_self.orphaned)
+        memlord_i_lock_take(&memlord_i_self.orphaned->orphan_lock);
+    memlord_i_self.generation = generation;
+}
+
 /* The host's functions for raw memory; counts what the ledger holds. */
 static MEMLORD_I_COLD void *memlord_i_raw_alloc(memlord *lord, size_t size) {
-    uint64_t generation = memlord_i_self.generation;
-    void *p;
-    memlord_i_self.generation = 0;
-    memlord_i_self.busy++;
-    p = lord->allocator.alloc(lord->allocator.user, size);
-    memlord_i_self.busy--;
-    memlord_i_self.generation = generation;
+    uint64_t generation = memlord_i_busy_begin();
+    void *p = lord->allocator.alloc(lord->allocator.user, size);
+    memlord_i_busy_end(generation);
     if (p) (void)memlord_i_u64_add(&lord->own_bytes, size);
     return p;
 }
 static MEMLORD_I_COLD void memlord_i_raw_free(memlord *lord, void *ptr, size_t size) {
-    uint64_t generation = memlord_i_self.generation;
-    memlord_i_self.generation = 0;
-    memlord_i_self.busy++;
+    uint64_t generation = memlord_i_busy_begin();
     lord->allocator.free(lord->allocator.user, ptr, size);
-    memlord_i_self.busy--;
-    memlord_i_self.generation = generation;
+    memlord_i_busy_end(generation);
     (void)memlord_i_u64_add(&lord->own_bytes, (uint64_t)0 - size);
 }
 
@@ -4240,13 +4298,16 @@ static void memlord_i_special(memlord_i_thread *t, uint32_t bit, int on) {
     while (!memlord_i_u32_cas(&t->special, &seen, on ? seen | bit : seen & ~bit)) {}
 }
 
-/* Takes a record off its thread's chain; under the registry lock. */
-static MEMLORD_I_COLD void memlord_i_thread_unchain(memlord_i_thread *t) {
-    if (!t->siblings) return;
-    *t->siblings = t->sibling;
-    if (t->sibling) t->sibling->siblings = t->siblings;
-    t->siblings = NULL;
-    t->sibling = NULL;
+/* The record of the thread with that number, which is not 0; NULL: it has none. Needs no order: a
+   thread stores its own number, and another clears it when that thread is gone. */
+static memlord_i_thread *memlord_i_thread_of(const memlord *lord, uint64_t number) {
+    memlord_i_thread *t = memlord_i_thread_first(lord);
+    while (t && memlord_i_u64_load(&t->owner) != number) t = memlord_i_thread_after(t);
+    return t;
+}
+/* That of the calling thread. */
+static memlord_i_thread *memlord_i_thread_mine(const memlord *lord) {
+    return memlord_i_self.number ? memlord_i_thread_of(lord, memlord_i_self.number) : NULL;
 }
 
 static void memlord_i_burst_leave(memlord_i_thread *t);
@@ -4277,43 +4338,53 @@ static void memlord_i_thread_clear(memlord_i_thread *t) {
         t, MEMLORD_I_SPECIAL_TAG | MEMLORD_I_SPECIAL_TICKET | MEMLORD_I_SPECIAL_SCOPE, 0);
 }
 
-/* Lets go of all records of the calling thread; they may be taken over at once, so nothing of
-   them is used afterwards. The release store pairs with memlord_i_thread_claim. */
-static MEMLORD_I_COLD void memlord_i_thread_exit(void) {
-    memlord_i_self.generation = 0;
-    memlord_i_self.leaving = 1;
+/* Lets go of a record whose thread ends, or is gone; it may be taken over at once. Under the
+   registry lock. The addition is a full barrier: what a thread did that is gone comes before. The
+   store pairs with memlord_i_thread_free. */
+static MEMLORD_I_COLD void memlord_i_thread_release(memlord_i_thread *t) {
+    (void)memlord_i_u64_add_acqrel(&t->owner, 0);
+    memlord_i_nest_close(t);
+    memlord_i_thread_clear(t);
+    memlord_i_u64_store_release(&t->owner, 0);
+}
+/* Lets go of the records a thread has, one a ledger at most. */
+static MEMLORD_I_COLD void memlord_i_threads_release(uint64_t number) {
+    memlord *lord;
+    memlord_i_thread *t;
     memlord_i_lock_take(&memlord_i_process.lock);
-    while (memlord_i_self.chain) {
-        memlord_i_thread *t = memlord_i_self.chain;
-        memlord_i_thread_unchain(t);
-        memlord_i_nest_close(t);
-        memlord_i_thread_clear(t);
-        memlord_i_u32_store_release(&t->in_use, 0);
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
+        t = memlord_i_thread_of(lord, number);
+        if (t) memlord_i_thread_release(t);
     }
     memlord_i_lock_drop(&memlord_i_process.lock);
 }
 
+/* The exit hook, which is told the thread's number: its thread-local storage may be gone (MinGW
+   emulates it, and ends it earlier). Where it is not, calls still to come find no record. */
+static MEMLORD_I_COLD void memlord_i_thread_exit(const void *number) {
+    memlord_i_threads_release((uint64_t)(uintptr_t)number);
+    memlord_i_self.generation = 0;
+    memlord_i_self.leaving = 1;
+}
+
 #if MEMLORD_I_WINDOWS
-static void WINAPI memlord_i_on_exit(void *unused) {
-    if (unused) memlord_i_thread_exit();
+static void WINAPI memlord_i_on_exit(void *number) {
+    if (number) memlord_i_thread_exit(number);
 }
 static int memlord_i_exit_key_make(void) {
     memlord_i_process.exit_key = FlsAlloc(memlord_i_on_exit);
     return memlord_i_process.exit_key == FLS_OUT_OF_INDEXES ? -1 : 0;
 }
-static int memlord_i_exit_key_set(void) {
-    return FlsSetValue(memlord_i_process.exit_key, &memlord_i_self) ? 0 : -1;
+static int memlord_i_exit_key_set(uint64_t number) {
+    return FlsSetValue(memlord_i_process.exit_key, (void *)(uintptr_t)number) ? 0 : -1;
 }
 #else
-static MEMLORD_I_COLD void memlord_i_on_exit(void *unused) {
-    (void)unused;
-    memlord_i_thread_exit();
-}
+static MEMLORD_I_COLD void memlord_i_on_exit(void *number) { memlord_i_thread_exit(number); }
 static int memlord_i_exit_key_make(void) {
     return pthread_key_create(&memlord_i_process.exit_key, memlord_i_on_exit);
 }
-static int memlord_i_exit_key_set(void) {
-    return pthread_setspecific(memlord_i_process.exit_key, &memlord_i_self);
+static int memlord_i_exit_key_set(uint64_t number) {
+    return pthread_setspecific(memlord_i_process.exit_key, (void *)(uintptr_t)number);
 }
 #endif
 
@@ -4323,74 +4394,85 @@ static void memlord_i_map_thaw(memlord *lord);
 static void memlord_i_readers_gone(memlord *lord);
 static MEMLORD_I_COLD void memlord_i_others_gone(memlord *lord);
 
-/* Takes or drops the locks of all places. */
-static void memlord_i_places_lock(memlord *lord, int take) {
-    uint32_t i, n = memlord_i_u32_load(&lord->row_count[0]);
-    for (i = 0; i < n; i++) {
-        memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+/* Takes or drops one lock of every ledger, which is so far from its start. */
+static void memlord_i_ledgers_lock(size_t at, int take) {
+    memlord *lord;
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
+        memlord_i_lock *lock = (memlord_i_lock *)(void *)((char *)lord + at);
         if (take)
-            memlord_i_lock_take(&place->lock);
+            memlord_i_lock_take(lock);
         else
-            memlord_i_lock_drop(&place->lock);
+            memlord_i_lock_drop(lock);
     }
+}
+/* Takes or drops the locks of all places. */
+static void memlord_i_places_lock(int take) {
+    memlord *lord;
+    uint32_t i;
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next)
+        for (i = 0; i < memlord_i_u32_load(&lord->row_count[0]); i++) {
+            memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+            if (take)
+                memlord_i_lock_take(&place->lock);
+            else
+                memlord_i_lock_drop(&place->lock);
+        }
+}
+/* What comes after the map. */
+static void memlord_i_fork_locks(int take) {
+    memlord_i_ledgers_lock(offsetof(memlord, fences_lock), take);
+    memlord_i_ledgers_lock(offsetof(memlord, callbacks_lock), take);
+    memlord_i_places_lock(take);
+    memlord_i_ledgers_lock(offsetof(memlord, scopes_lock), take);
+    memlord_i_ledgers_lock(offsetof(memlord, snapshots_lock), take);
+    memlord_i_ledgers_lock(offsetof(memlord, memory_lock), take);
 }
 
 /* Fork stops every ledger between two calls: no lock is held and no table half changed in the
-   child, whose other threads are gone. */
+   child, whose other threads are gone. Each lock of all ledgers before the next, as the order
+   has it. */
 static MEMLORD_I_COLD void memlord_i_fork_before(void) {
     memlord *lord;
     memlord_i_lock_take(&memlord_i_process.lock);
+    memlord_i_ledgers_lock(offsetof(memlord, orphan_lock), 1);
     memlord_i_lock_take(&memlord_i_process.cold);
-    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
-        memlord_i_lock_take(&lord->orphan_lock);
-        memlord_i_map_freeze(lord);
-        memlord_i_lock_take(&lord->fences_lock);
-        memlord_i_lock_take(&lord->callbacks_lock);
-        memlord_i_places_lock(lord, 1);
-        memlord_i_lock_take(&lord->scopes_lock);
-        memlord_i_lock_take(&lord->snapshots_lock);
-        memlord_i_lock_take(&lord->memory_lock);
-    }
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) memlord_i_map_freeze(lord);
+    memlord_i_fork_locks(1);
     memlord_i_lock_take(&memlord_i_process.pages_lock);
 }
 static MEMLORD_I_COLD void memlord_i_fork_parent(void) {
     memlord *lord;
     memlord_i_lock_drop(&memlord_i_process.pages_lock);
-    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
-        memlord_i_lock_drop(&lord->memory_lock);
-        memlord_i_lock_drop(&lord->snapshots_lock);
-        memlord_i_lock_drop(&lord->scopes_lock);
-        memlord_i_places_lock(lord, 0);
-        memlord_i_lock_drop(&lord->callbacks_lock);
-        memlord_i_lock_drop(&lord->fences_lock);
-        memlord_i_map_thaw(lord);
-        memlord_i_lock_drop(&lord->orphan_lock);
-    }
+    memlord_i_fork_locks(0);
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) memlord_i_map_thaw(lord);
     memlord_i_lock_drop(&memlord_i_process.cold);
+    memlord_i_ledgers_lock(offsetof(memlord, orphan_lock), 0);
     memlord_i_lock_drop(&memlord_i_process.lock);
 }
 static MEMLORD_I_COLD void memlord_i_fork_child(void) {
     memlord *lord;
     memlord_i_thread *t;
+    uint64_t number = memlord_i_self.number ? memlord_i_thread_number() : 0; /* another now */
     memlord_i_self.helps = 0;
+    memlord_i_process.pid = memlord_i_pid();
     memlord_i_process.saving = NULL;
     if (memlord_i_process.barrier) memlord_i_process.barrier = memlord_i_barrier_register();
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
+        memlord_i_thread *mine = memlord_i_thread_mine(lord);
         memlord_i_readers_gone(lord);
         memlord_i_others_gone(lord);
         for (t = memlord_i_thread_first(lord); t; t = memlord_i_thread_after(t)) {
-            memlord_i_thread *mine = memlord_i_self.chain;
             if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
-            while (mine && mine != t) mine = mine->sibling;
-            if (mine || t == lord->orphan) continue;
+            if (t == mine || t == lord->orphan) continue;
             memlord_i_ptr_store(&t->inside, NULL); /* it saw the map stopped, and was to leave */
-            t->siblings = NULL;
-            t->sibling = NULL;
             memlord_i_nest_forget(t);
             memlord_i_thread_clear(t);
-            memlord_i_u32_store(&t->in_use, 0);
+            memlord_i_u64_store(&t->owner, 0);
         }
+        if (mine) memlord_i_u64_store(&mine->owner, number);
     }
+    memlord_i_self.number = number;
+    if (memlord_i_self.hooked) memlord_i_self.hooked = memlord_i_exit_key_set(number) == 0;
     memlord_i_fork_parent();
 }
 static int memlord_i_fork_register(void) {
@@ -4404,6 +4486,7 @@ static int memlord_i_fork_register(void) { return 0; }
    thread shares the orphan record: slower, as exact. */
 static void memlord_i_process_start(void) {
     if (memlord_i_u32_load(&memlord_i_process.ready)) return;
+    memlord_i_process.pid = memlord_i_pid();
     memlord_i_process.barrier = memlord_i_barrier_register();
     memlord_i_process.exit_key_ready = memlord_i_exit_key_make() == 0;
     (void)memlord_i_fork_register();
@@ -4424,7 +4507,7 @@ static uint32_t memlord_i_threads(memlord *lord) {
 }
 
 /* Makes zeroed memory a record and shows it to readers; under the registry lock. */
-static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
+static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t, uint64_t owner) {
     t->id = memlord_i_u32_add(&lord->next_id, 2);
     t->sparse_id = t->id + 1;
     if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)
@@ -4432,68 +4515,107 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
     if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE)
         memlord_i_special(t, MEMLORD_I_SPECIAL_TRACE, 1);
     if (!memlord_i_process.barrier) memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
-    t->generation = lord->generation;
     t->lord = lord;
     memlord_i_last_forget(t);
     t->known = t->known_first;
     t->known_mask = MEMLORD_I_KNOWN_MIN - 1;
     if (memlord_i_threads(lord) > memlord_i_u32_load(&lord->crew)) /* before it counts anything */
         memlord_i_alert(lord, MEMLORD_I_ALERT_REVIEW, 1);
-    memlord_i_u32_store(&t->in_use, 1);
+    memlord_i_u64_store(&t->owner, owner);
     memlord_i_ptr_store(&t->next, memlord_i_ptr_load(&lord->threads));
     memlord_i_ptr_store_release(&lord->threads, t); /* pairs with walks' load_acquire */
 }
 
-/* A record that a thread left, or NULL; under the registry lock. The acquire pairs with the
-   release of memlord_i_thread_exit: its counts and shards come along. */
-static memlord_i_thread *memlord_i_thread_claim(memlord *lord) {
-    memlord_i_thread *t = memlord_i_thread_first(lord);
-    for (; t; t = memlord_i_thread_after(t)) {
-        if (t == lord->orphan || memlord_i_u32_load_acquire(&t->in_use)) continue;
-        memlord_i_u32_store(&t->in_use, 1);
-        return t;
+#define MEMLORD_I_SWEEP_MIN 16u
+
+/* Finds the records of threads that ended without their exit hook: their first call came in the
+   last round of destructors, or after it. Again when there are twice as many records as living
+   threads had one, so that their number is bounded by that, and however many threads end so, the
+   living are asked for about once a record that is made or found. Under the registry lock. */
+static MEMLORD_I_COLD void memlord_i_threads_sweep(memlord *lord) {
+    memlord_i_thread *t;
+    uint32_t living = 0;
+    for (t = memlord_i_thread_first(lord); t; t = memlord_i_thread_after(t)) {
+        uint64_t owner = memlord_i_u64_load(&t->owner);
+        if (owner && memlord_i_thread_gone(owner))
+            memlord_i_thread_release(t);
+        else
+            living += owner != 0;
     }
-    return NULL;
+    lord->sweep_at = living < MEMLORD_I_SWEEP_MIN / 2 ? MEMLORD_I_SWEEP_MIN : 2 * living;
 }
 
-/* Under the registry lock. */
-static void memlord_i_thread_chain(memlord_i_thread *t) {
-    t->sibling = memlord_i_self.chain;
-    t->siblings = &memlord_i_self.chain;
-    if (t->sibling) t->sibling->siblings = &t->sibling;
-    memlord_i_self.chain = t;
+/* A record that is nobody's, or NULL. The acquire pairs with the release of
+   memlord_i_thread_release: its counts and shards come along. */
+static memlord_i_thread *memlord_i_thread_free(memlord *lord) {
+    memlord_i_thread *t = memlord_i_thread_first(lord);
+    while (t && (t == lord->orphan || memlord_i_u64_load_acquire(&t->owner)))
+        t = memlord_i_thread_after(t);
+    return t;
+}
+
+/* The same, or one whose thread is gone; under the registry lock. */
+static memlord_i_thread *memlord_i_thread_spare(memlord *lord) {
+    memlord_i_thread *t = memlord_i_thread_free(lord);
+    if (t || memlord_i_threads(lord) <= lord->sweep_at) return t;
+    memlord_i_threads_sweep(lord);
+    return memlord_i_thread_free(lord);
+}
+
+/* Gives the calling thread a record of its own: a spare one, else a new one; NULL without
+   memory. */
+static MEMLORD_I_COLD memlord_i_thread *memlord_i_thread_claim(memlord *lord) {
+    memlord_i_thread *t, *fresh = NULL;
+    for (;;) {
+        memlord_i_lock_take(&memlord_i_process.lock);
+        t = fresh ? fresh : memlord_i_thread_spare(lord);
+        if (fresh)
+            memlord_i_thread_start(lord, fresh, memlord_i_self.number);
+        else if (t)
+            memlord_i_u64_store(&t->owner, memlord_i_self.number);
+        memlord_i_lock_drop(&memlord_i_process.lock);
+        if (t) return t;
+        fresh = (memlord_i_thread *)memlord_i_alloc(lord, sizeof *fresh);
+        if (!fresh) return NULL;
+    }
+}
+
+/* Makes the calling thread one that may have records; 0: it may not. It is past its exit hook, or
+   can have none; or it is of another process in this one's memory, as vfork makes them. */
+static MEMLORD_I_COLD int memlord_i_thread_ready(void) {
+    if (memlord_i_self.leaving || !memlord_i_process.exit_key_ready ||
+        memlord_i_pid() != memlord_i_process.pid)
+        return 0;
+    if (!memlord_i_self.number) { /* who had it before is gone, or it is this thread's second */
+        uint64_t number = memlord_i_thread_number(); /* thread-local storage */
+        memlord_i_threads_release(number);
+        memlord_i_self.number = number;
+    }
+    if (!memlord_i_self.hooked) {
+        memlord_i_self.busy = 1; /* setspecific may call malloc */
+        memlord_i_self.hooked = memlord_i_exit_key_set(memlord_i_self.number) == 0;
+        memlord_i_self.busy = 0;
+    }
+    return memlord_i_self.hooked != 0;
 }
 
 /* What the thread-local does not answer: another ledger than the last, a thread's first call,
    a call out of our own allocator call (NULL: pass through), a thread past its exit hook or
    without memory for a record (the orphan's, locked). */
 static MEMLORD_I_COLD memlord_i_thread *memlord_i_thread_find(memlord *lord) {
-    memlord_i_thread *t = memlord_i_self.chain;
+    memlord_i_used *used = &memlord_i_self.used[lord->generation % MEMLORD_I_USED];
+    memlord_i_thread *t = NULL;
     if (memlord_i_self.busy) return NULL;
-    while (t && t->generation != lord->generation) t = t->sibling;
-    if (!t && !memlord_i_self.leaving && memlord_i_process.exit_key_ready) {
-        memlord_i_self.busy = 1; /* setspecific may call malloc */
-        if (memlord_i_self.chain || memlord_i_exit_key_set() == 0) {
-            memlord_i_thread *fresh = NULL;
-            for (;;) {
-                memlord_i_lock_take(&memlord_i_process.lock);
-                t = fresh ? fresh : memlord_i_thread_claim(lord);
-                if (fresh) memlord_i_thread_start(lord, fresh);
-                if (t) memlord_i_thread_chain(t);
-                memlord_i_lock_drop(&memlord_i_process.lock);
-                if (t) break;
-                fresh = (memlord_i_thread *)memlord_i_alloc(lord, sizeof *fresh);
-                if (!fresh) break;
-            }
-        }
-        memlord_i_self.busy = 0;
-    }
+    if (!memlord_i_self.leaving)
+        t = used->generation == lord->generation ? used->thread : memlord_i_thread_mine(lord);
+    if (!t && memlord_i_thread_ready()) t = memlord_i_thread_claim(lord);
     if (t) {
-        memlord_i_self.generation = lord->generation;
-        memlord_i_self.thread = t;
+        memlord_i_self.generation = used->generation = lord->generation;
+        memlord_i_self.thread = used->thread = t;
         return t;
     }
     memlord_i_lock_take(&lord->orphan_lock);
+    memlord_i_self.orphaned = lord;
     return lord->orphan;
 }
 
@@ -4504,7 +4626,9 @@ static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_get_near(memlord *lord) 
 }
 /* Ends a call that memlord_i_thread_get began. */
 static MEMLORD_I_HOT void memlord_i_thread_put_near(memlord *lord, memlord_i_thread *t) {
-    if (MEMLORD_I_UNLIKELY(t == lord->orphan)) memlord_i_lock_drop(&lord->orphan_lock);
+    if (MEMLORD_I_LIKELY(t != lord->orphan)) return;
+    memlord_i_self.orphaned = NULL;
+    memlord_i_lock_drop(&lord->orphan_lock);
 }
 /* The same for every call but those that storages are recorded by. */
 static MEMLORD_I_NOINLINE memlord_i_thread *memlord_i_thread_get(memlord *lord) {
@@ -7128,9 +7252,8 @@ static MEMLORD_I_NOINLINE void memlord_i_note_end(memlord *lord, memlord_i_threa
 /* In a forked child: no burst but this thread's is being written. */
 static MEMLORD_I_COLD void memlord_i_bursts_gone(memlord *lord) {
     const memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
-    const memlord_i_thread *t = memlord_i_self.chain;
+    const memlord_i_thread *t = memlord_i_thread_mine(lord);
     uint64_t i;
-    while (t && t->lord != lord) t = t->sibling;
     for (i = 0; ring && i < ring->bursts; i++) {
         memlord_i_burst *b = memlord_i_burst_at(ring, i);
         if (!t || t->burst != b) memlord_i_u32_store(&b->taken, 0);
@@ -10340,7 +10463,7 @@ static MEMLORD_I_NOINLINE void memlord_i_call_end_far(memlord *lord, memlord_i_t
                                                       uint32_t slot, int opened) {
     if (!(memlord_i_u32_add_seqcst(&lord->alert, 0) & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return;
     (void)memlord_i_duty(lord, t, slot, opened);
-    if (t->also && t != lord->orphan) memlord_i_duty_also(lord, t, slot);
+    if (t != lord->orphan && t->also) memlord_i_duty_also(lord, t, slot);
 }
 
 /* What every call that counted on a device ends with, nothing held. */
@@ -18075,6 +18198,7 @@ static MEMLORD_I_COLD void memlord_i_configure(memlord *lord, const memlord_desc
     if (lord->poll_ms.v < MEMLORD_I_POLL_LEAST) lord->poll_ms.v = MEMLORD_I_POLL_LEAST;
     if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) memlord_i_configure_env(lord);
     lord->next_id.v = MEMLORD_I_ID_FIRST;
+    lord->sweep_at = MEMLORD_I_SWEEP_MIN;
 }
 
 /* Everything of a ledger but the registry; NULL without memory. */
@@ -18101,7 +18225,7 @@ static MEMLORD_I_COLD void memlord_i_register(memlord *lord) {
     memlord_i_lock_take(&memlord_i_process.lock);
     memlord_i_process_start();
     lord->generation = memlord_i_u64_add(&memlord_i_process.generation, 1) + 1;
-    memlord_i_thread_start(lord, lord->orphan);
+    memlord_i_thread_start(lord, lord->orphan, 0);
     memlord_i_special(lord->orphan, MEMLORD_I_SPECIAL_ORPHAN, 1);
     lord->next = memlord_i_process.ledgers;
     lord->back = &memlord_i_process.ledgers;
@@ -18212,9 +18336,9 @@ static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
     }
 }
 
-/* Takes a ledger off the registry, once nobody saves it at the program's end. */
+/* Takes a ledger off the registry, once nobody saves it at the program's end. Threads that have a
+   record in it know it by a generation that is never another's. */
 static MEMLORD_I_COLD void memlord_i_unregister(memlord *lord) {
-    memlord_i_thread *t;
     memlord_i_lock_take(&memlord_i_process.lock);
     while (memlord_i_process.saving == lord) {
         memlord_i_lock_drop(&memlord_i_process.lock);
@@ -18223,8 +18347,6 @@ static MEMLORD_I_COLD void memlord_i_unregister(memlord *lord) {
     }
     *lord->back = lord->next;
     if (lord->next) lord->next->back = lord->back;
-    t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
-    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) memlord_i_thread_unchain(t);
     memlord_i_lock_drop(&memlord_i_process.lock);
     if (memlord_i_self.generation == lord->generation) memlord_i_self.generation = 0;
 }
