@@ -144,6 +144,12 @@
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old
                                                                            (one file)
         MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
+        MEMLORD_CHECK_LOCKS    to debug MemLord: every lock that a thread takes is
+                               checked against the lock order, with MEMLORD_ASSERT
+                                                                           (one file)
+        MEMLORD_ASSERT         MEMLORD_ASSERT(expression): what that does when the
+                               expression is 0, for example abort; default nothing
+                                                                           (one file)
 
     Environment, read once by memlord_create, ignored by set-uid programs and with
     MEMLORD_FLAG_NO_ENV; an empty one is as none, and what is not understood is logged
@@ -1758,6 +1764,9 @@ MEMLORD_I_INLINE void memlord_i_scope_leave(memlord_i_guard *guard) {
 #define MEMLORD_I_EMITTED
 
 /* Knobs of this file; impossible values end here. */
+#ifndef MEMLORD_ASSERT
+#define MEMLORD_ASSERT(expression) ((void)(expression))
+#endif
 #ifndef MEMLORD_MAX_DEVICES
 #define MEMLORD_MAX_DEVICES 128
 #endif
@@ -2101,8 +2110,8 @@ static uint64_t memlord_i_now(void) { return memlord_i_time(CLOCK_MONOTONIC); }
 static uint64_t memlord_i_wall_now(void) { return memlord_i_time(CLOCK_REALTIME); } /* since 1970 */
 static void memlord_i_yield(void) { (void)sched_yield(); }
 static uint64_t memlord_i_pid(void) { return (uint64_t)getpid(); }
-/* A number of the calling thread: not 0, and no other living thread of the process has it. The
-   kernel's where there is one, which a sandbox may refuse to tell. */
+/* A number of the calling thread: not 0, and no other living thread of the process has it. On
+   Linux the kernel's; where a sandbox refuses that, an address as elsewhere. */
 static uint64_t memlord_i_thread_number(void) {
 #if MEMLORD_I_LINUX
     int saved = errno;
@@ -3138,9 +3147,86 @@ static void memlord_i_u64_raise(memlord_i_u64 *w, int64_t v) {
     while (v > (int64_t)seen && !memlord_i_u64_cas(w, &seen, (uint64_t)v)) {}
 }
 
+/* The lock order, innermost first: a thread that takes a lock holds only later ones of this list,
+   in every call, in fork and past the exit hook. No function of the host but its clock is called
+   with any of them held. */
+enum {
+    MEMLORD_I_RANK_PAGES,     /* one for the process: the extents of the os allocator */
+    MEMLORD_I_RANK_ROW,       /* one a row: the published balance */
+    MEMLORD_I_RANK_COUNT,     /* the cells of the orphan record */
+    MEMLORD_I_RANK_MEMORY,    /* the ledger's free pieces */
+    MEMLORD_I_RANK_SNAPSHOTS, /* the list of them, and the holders of a device at its peak */
+    MEMLORD_I_RANK_SCOPES,    /* handoffs, and what is remembered of invocations */
+    MEMLORD_I_RANK_PLACE,     /* one a physical device: its sample, limit, reservations, bands */
+    MEMLORD_I_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
+    MEMLORD_I_RANK_FENCES,    /* fences, their queues, what is to be dropped */
+    MEMLORD_I_RANK_INSIDE,    /* no lock: a thread is inside a shard, and others wait for it; the
+                                 bits of buckets are taken there, and not checked */
+    MEMLORD_I_RANK_SHARD,     /* one a shard: its state and its table; all are taken by number */
+    MEMLORD_I_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
+                                 index */
+    MEMLORD_I_RANK_ORPHAN,    /* the thread record of those that have none */
+    MEMLORD_I_RANK_REGISTRY,  /* ledgers, thread records' owners; fork takes all of them */
+    MEMLORD_I_RANKS
+};
+
 /* A lock for short work: spins, then gives up its turn. Lock's exchange pairs with unlock's
    release store. */
-typedef struct memlord_i_lock { memlord_i_u32 held; } memlord_i_lock;
+typedef struct memlord_i_lock {
+    memlord_i_u32 held;
+#if defined(MEMLORD_CHECK_LOCKS)
+    uint32_t rank;
+#endif
+} memlord_i_lock;
+
+#if defined(MEMLORD_CHECK_LOCKS)
+static MEMLORD_THREAD_LOCAL struct {
+    uint32_t held[MEMLORD_I_RANKS]; /* how many of each this thread holds */
+    const memlord_i_lock *shard;    /* the last one */
+} memlord_i_ranks;
+/* How many locks of the first `ranks` ranks the thread holds. */
+static uint32_t memlord_i_rank_held(uint32_t ranks) {
+    uint32_t i, n = 0;
+    for (i = 0; i < ranks; i++) n += memlord_i_ranks.held[i];
+    return n;
+}
+/* Before a lock is waited for. Two of one rank are shards, by number; places, under the cold lock;
+   or of several ledgers, in fork. */
+static void memlord_i_rank_take(uint32_t rank, const memlord_i_lock *lock) {
+    int two = memlord_i_ranks.held[MEMLORD_I_RANK_REGISTRY] ||
+              (rank == MEMLORD_I_RANK_SHARD && lock > memlord_i_ranks.shard) ||
+              (rank == MEMLORD_I_RANK_PLACE && memlord_i_ranks.held[MEMLORD_I_RANK_COLD]);
+    MEMLORD_ASSERT(!memlord_i_rank_held(rank) && (two || !memlord_i_ranks.held[rank]));
+    memlord_i_ranks.held[rank]++;
+    if (rank == MEMLORD_I_RANK_SHARD) memlord_i_ranks.shard = lock;
+}
+static void memlord_i_rank_drop(uint32_t rank) {
+    MEMLORD_ASSERT(memlord_i_ranks.held[rank]);
+    memlord_i_ranks.held[rank]--;
+}
+/* The thread is inside a shard, perhaps already, or inside none. */
+static void memlord_i_rank_inside(uint32_t inside) {
+    MEMLORD_ASSERT(!inside || !memlord_i_rank_held(MEMLORD_I_RANK_INSIDE));
+    memlord_i_ranks.held[MEMLORD_I_RANK_INSIDE] = inside;
+}
+/* Before a function of the host is called. */
+static void memlord_i_rank_none(void) { MEMLORD_ASSERT(!memlord_i_rank_held(MEMLORD_I_RANKS)); }
+#else
+#define memlord_i_rank_take(rank, lock) ((void)0)
+#define memlord_i_rank_drop(rank) ((void)0)
+#define memlord_i_rank_inside(inside) ((void)0)
+#define memlord_i_rank_none() ((void)0)
+#endif
+
+/* Gives a new lock its rank. A lock that is 0 has the innermost. */
+static inline void memlord_i_lock_rank(memlord_i_lock *lock, uint32_t rank) {
+#if defined(MEMLORD_CHECK_LOCKS)
+    lock->rank = rank;
+#else
+    (void)lock;
+    (void)rank;
+#endif
+}
 /* One look later; *n counts them. */
 static MEMLORD_I_COLD void memlord_i_spin(unsigned *n) {
     memlord_i_pause();
@@ -3148,13 +3234,18 @@ static MEMLORD_I_COLD void memlord_i_spin(unsigned *n) {
 }
 static MEMLORD_I_NOINLINE void memlord_i_lock_take(memlord_i_lock *lock) {
     unsigned n = 0;
+    memlord_i_rank_take(lock->rank, lock);
     while (memlord_i_u32_exchange_acquire(&lock->held, 1))
         while (memlord_i_u32_load(&lock->held)) memlord_i_spin(&n);
 }
 static int memlord_i_lock_try(memlord_i_lock *lock) { /* 1: taken */
-    return !memlord_i_u32_load(&lock->held) && !memlord_i_u32_exchange_acquire(&lock->held, 1);
+    if (memlord_i_u32_load(&lock->held) || memlord_i_u32_exchange_acquire(&lock->held, 1))
+        return 0;
+    memlord_i_rank_take(lock->rank, lock);
+    return 1;
 }
 static void memlord_i_lock_drop(memlord_i_lock *lock) {
+    memlord_i_rank_drop(lock->rank);
     memlord_i_u32_store_release(&lock->held, 0);
 }
 
@@ -3163,22 +3254,7 @@ static void memlord_i_lock_drop(memlord_i_lock *lock) {
    on a device) is never removed, so its number and address last as long as the ledger; a
    thread record is recycled, never freed, so its counts never need merging.
 
-   Lock order, outermost first; nothing of the host is called with any of them held:
-       registry  ledgers, thread records' owners; fork takes all of them in this order
-       cold      one for the process: stb_ds, names, devices, sites, tags, the index
-       orphan    the thread record of those that have none
-       shard     one a shard: its state and its table
-       bucket    one bit a bucket, while a shard is shared
-       fences    fences, their queues, what is to be dropped
-       callbacks collection callbacks, and who runs them; capacity sources
-       place     one a physical device: its sample, limit, reservations, bands; two at once under
-                 the cold lock alone
-       scopes    handoffs, and what is remembered of invocations
-       snapshots the list of them, and who held a device at its peak
-       memory    the ledger's free pieces
-       count     the cells of the orphan record
-       row       one a row: the published balance
-       pages     one for the process: the extents of the os allocator */
+   Locks: see MEMLORD_I_RANK_..., which are their order. */
 
 #define MEMLORD_I_SHARD_BITS 10 /* 1024 shards */
 #define MEMLORD_I_ID_FIRST 4    /* of threads; the states of shards before that are no thread's */
@@ -3896,7 +3972,7 @@ static struct {
     memlord_i_u32 at_exit; /* so is the one for memlord_save_at_exit */
     memlord *saving;     /* what that works on: its destroy waits; under the registry lock */
     int barrier;         /* memlord_i_barrier_all works */
-    uint64_t pid;        /* another's: a child of vfork, or one that no fork handler ran in */
+    uint64_t pid;        /* differs from the caller's in a child that ran no fork handler */
     int exit_key_ready;
 #if MEMLORD_I_WINDOWS
     DWORD exit_key;
@@ -3914,23 +3990,24 @@ typedef struct memlord_i_told {
     uint64_t from;           /* what it was before; 0: nothing */
 } memlord_i_told;
 
-/* A thread's record in a ledger. No two ledgers have one generation, so that of a ledger that has
-   ended is never met again. */
+/* A thread's record in a ledger. Generations are unique, so an entry of a ledger that was destroyed
+   never matches again. */
 typedef struct memlord_i_used {
     uint64_t generation;
     memlord_i_thread *thread;
 } memlord_i_used;
 #define MEMLORD_I_USED 8
 
-/* The current thread. Nothing points into it, and no other thread reads it: it may be gone before
-   the thread's last call, and be another then. generation 0 matches no ledger. */
+/* The current thread. Only the thread itself reads and writes it, and no pointer into it is ever
+   followed: it may be freed before the thread's last call, which then finds a new one at zero.
+   generation 0 matches no ledger. */
 static MEMLORD_THREAD_LOCAL struct {
     uint64_t generation;     /* of the ledger `thread` is for: the last one used */
     memlord_i_thread *thread;
     memlord_i_used used[MEMLORD_I_USED]; /* ledgers used lately, by their generation */
     uint64_t number;         /* memlord_i_thread_number; 0: not asked yet */
     uint32_t hooked;         /* its exit hook is set */
-    memlord *orphaned;       /* whose orphan lock it holds; NULL: of none */
+    memlord *orphaned;       /* the ledger in which it holds the orphan lock; NULL: none */
     uint32_t busy;           /* inside the host's allocator on our behalf */
     const void *retiring;    /* the ledger in whose fences it is */
     const char *retiring_at; /* where on the stack: gone, if that is no longer above */
@@ -3981,14 +4058,15 @@ static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_after(const memlord_i_th
    Invariants: the allocator is called with no lock of the ledger held and with the thread
    marked busy, so a call it makes into this ledger passes through. Lock: memory. */
 
-/* Before and after a call of the host's allocator. A thread without a record lets go of the
-   orphans', too, which has nothing in it that lasts from one step of a call to the next: the
-   allocator may wait for a thread that waits for it. */
+/* Before and after a call of the host's allocator. A thread without a record drops the orphan lock
+   meanwhile: the allocator may wait for a lock of the host, held by a thread that calls MemLord. No
+   call keeps anything in the orphan record over an allocation. */
 static MEMLORD_I_COLD uint64_t memlord_i_busy_begin(void) {
     uint64_t generation = memlord_i_self.generation;
     memlord_i_self.generation = 0;
     if (!memlord_i_self.busy++ && memlord_i_self.orphaned)
         memlord_i_lock_drop(&memlord_i_self.orphaned->orphan_lock);
+    memlord_i_rank_none();
     return generation;
 }
 static MEMLORD_I_COLD void memlord_i_busy_end(uint64_t generation) {
@@ -4288,8 +4366,10 @@ static MEMLORD_I_COLD void memlord_i_regions_end(memlord *lord) {
 
 /* ---------------------------------------------------------------------- >>threads --
    Owns thread records and what the process does around them: finding one's own on a call,
-   exit, fork. Invariant: a record in use belongs to one thread; a free one keeps its counts
-   and its shards for the next thread that comes. Locks: registry, then as fork takes them. */
+   exit, fork. Invariants: a record with an owner belongs to that thread; a free one keeps its
+   counts and its shards for the next thread that comes. Destroying a ledger or ending a thread
+   touches records under the registry lock, and no thread-local storage of another thread. Locks:
+   registry, then as fork takes them. */
 
 /* Sets or clears a reason for a thread to leave the plain path. Its own thread and
    memlord_sites_enable may do so at once. */
@@ -4298,8 +4378,10 @@ static void memlord_i_special(memlord_i_thread *t, uint32_t bit, int on) {
     while (!memlord_i_u32_cas(&t->special, &seen, on ? seen | bit : seen & ~bit)) {}
 }
 
-/* The record of the thread with that number, which is not 0; NULL: it has none. Needs no order: a
-   thread stores its own number, and another clears it when that thread is gone. */
+/* The record of the thread with a number, which is not 0; NULL: it has none. Requires: a call on
+   the ledger is in progress, or the registry lock is held. The load is relaxed and pairs with
+   nothing: a thread looks for the number that it stored itself, and others clear it only after its
+   end. */
 static memlord_i_thread *memlord_i_thread_of(const memlord *lord, uint64_t number) {
     memlord_i_thread *t = memlord_i_thread_first(lord);
     while (t && memlord_i_u64_load(&t->owner) != number) t = memlord_i_thread_after(t);
@@ -4338,16 +4420,16 @@ static void memlord_i_thread_clear(memlord_i_thread *t) {
         t, MEMLORD_I_SPECIAL_TAG | MEMLORD_I_SPECIAL_TICKET | MEMLORD_I_SPECIAL_SCOPE, 0);
 }
 
-/* Lets go of a record whose thread ends, or is gone; it may be taken over at once. Under the
-   registry lock. The addition is a full barrier: what a thread did that is gone comes before. The
-   store pairs with memlord_i_thread_free. */
+/* Frees a record of a thread that ends or is gone: its scopes end, and another thread may take it
+   over at once. Under the registry lock. The addition keeps the reads that follow behind the look
+   whether the thread is gone; the store pairs with memlord_i_thread_free. */
 static MEMLORD_I_COLD void memlord_i_thread_release(memlord_i_thread *t) {
     (void)memlord_i_u64_add_acqrel(&t->owner, 0);
     memlord_i_nest_close(t);
     memlord_i_thread_clear(t);
     memlord_i_u64_store_release(&t->owner, 0);
 }
-/* Lets go of the records a thread has, one a ledger at most. */
+/* Frees the records of a thread, at most one a ledger. */
 static MEMLORD_I_COLD void memlord_i_threads_release(uint64_t number) {
     memlord *lord;
     memlord_i_thread *t;
@@ -4359,8 +4441,9 @@ static MEMLORD_I_COLD void memlord_i_threads_release(uint64_t number) {
     memlord_i_lock_drop(&memlord_i_process.lock);
 }
 
-/* The exit hook, which is told the thread's number: its thread-local storage may be gone (MinGW
-   emulates it, and ends it earlier). Where it is not, calls still to come find no record. */
+/* The exit hook. It gets the thread's number, as thread-local storage may be gone by then: MinGW
+   emulates it and frees it earlier. Where it is still there, later calls of the thread get no
+   record. */
 static MEMLORD_I_COLD void memlord_i_thread_exit(const void *number) {
     memlord_i_threads_release((uint64_t)(uintptr_t)number);
     memlord_i_self.generation = 0;
@@ -4394,7 +4477,7 @@ static void memlord_i_map_thaw(memlord *lord);
 static void memlord_i_readers_gone(memlord *lord);
 static MEMLORD_I_COLD void memlord_i_others_gone(memlord *lord);
 
-/* Takes or drops one lock of every ledger, which is so far from its start. */
+/* Takes or drops one lock of every ledger, the one at an offset. */
 static void memlord_i_ledgers_lock(size_t at, int take) {
     memlord *lord;
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
@@ -4418,7 +4501,7 @@ static void memlord_i_places_lock(int take) {
                 memlord_i_lock_drop(&place->lock);
         }
 }
-/* What comes after the map. */
+/* Takes or drops the locks that come after the map's. */
 static void memlord_i_fork_locks(int take) {
     memlord_i_ledgers_lock(offsetof(memlord, fences_lock), take);
     memlord_i_ledgers_lock(offsetof(memlord, callbacks_lock), take);
@@ -4429,8 +4512,8 @@ static void memlord_i_fork_locks(int take) {
 }
 
 /* Fork stops every ledger between two calls: no lock is held and no table half changed in the
-   child, whose other threads are gone. Each lock of all ledgers before the next, as the order
-   has it. */
+   child, whose other threads are gone. It takes one lock of all ledgers before the next, in the
+   lock order. */
 static MEMLORD_I_COLD void memlord_i_fork_before(void) {
     memlord *lord;
     memlord_i_lock_take(&memlord_i_process.lock);
@@ -4528,10 +4611,11 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t, uint64_t 
 
 #define MEMLORD_I_SWEEP_MIN 16u
 
-/* Finds the records of threads that ended without their exit hook: their first call came in the
-   last round of destructors, or after it. Again when there are twice as many records as living
-   threads had one, so that their number is bounded by that, and however many threads end so, the
-   living are asked for about once a record that is made or found. Under the registry lock. */
+/* Frees the records of threads that ended without the exit hook: their first call came in the last
+   round of destructors, or after it. It runs when no record is free and there are twice as many as
+   living owners at the last sweep. That bounds the records by twice the living threads (or 16), and
+   the cost: a sweep asks for each record once, and since the last one at least half of them were
+   made or found. Under the registry lock. */
 static MEMLORD_I_COLD void memlord_i_threads_sweep(memlord *lord) {
     memlord_i_thread *t;
     uint32_t living = 0;
@@ -4545,7 +4629,7 @@ static MEMLORD_I_COLD void memlord_i_threads_sweep(memlord *lord) {
     lord->sweep_at = living < MEMLORD_I_SWEEP_MIN / 2 ? MEMLORD_I_SWEEP_MIN : 2 * living;
 }
 
-/* A record that is nobody's, or NULL. The acquire pairs with the release of
+/* A record without an owner, or NULL. The acquire pairs with the release of
    memlord_i_thread_release: its counts and shards come along. */
 static memlord_i_thread *memlord_i_thread_free(memlord *lord) {
     memlord_i_thread *t = memlord_i_thread_first(lord);
@@ -4562,8 +4646,7 @@ static memlord_i_thread *memlord_i_thread_spare(memlord *lord) {
     return memlord_i_thread_free(lord);
 }
 
-/* Gives the calling thread a record of its own: a spare one, else a new one; NULL without
-   memory. */
+/* Gives the calling thread a record: a spare one, else a new one; NULL without memory. */
 static MEMLORD_I_COLD memlord_i_thread *memlord_i_thread_claim(memlord *lord) {
     memlord_i_thread *t, *fresh = NULL;
     for (;;) {
@@ -4580,14 +4663,16 @@ static MEMLORD_I_COLD memlord_i_thread *memlord_i_thread_claim(memlord *lord) {
     }
 }
 
-/* Makes the calling thread one that may have records; 0: it may not. It is past its exit hook, or
-   can have none; or it is of another process in this one's memory, as vfork makes them. */
+/* Asks for the calling thread's number and sets its exit hook, once. 0: it gets no record. It is
+   past the hook, or none can be set, or it is of another process: a child of vfork shares this
+   memory and this thread-local storage, and for its kernel all threads here are gone. */
 static MEMLORD_I_COLD int memlord_i_thread_ready(void) {
     if (memlord_i_self.leaving || !memlord_i_process.exit_key_ready ||
         memlord_i_pid() != memlord_i_process.pid)
         return 0;
-    if (!memlord_i_self.number) { /* who had it before is gone, or it is this thread's second */
-        uint64_t number = memlord_i_thread_number(); /* thread-local storage */
+    if (!memlord_i_self.number) { /* records with it are of a dead thread, or of this one before
+                                     its thread-local storage was freed */
+        uint64_t number = memlord_i_thread_number();
         memlord_i_threads_release(number);
         memlord_i_self.number = number;
     }
@@ -4825,6 +4910,7 @@ static MEMLORD_I_HOT memlord_i_bucket *memlord_i_buckets_end(const memlord_i_sha
    that are seq_cst here and in memlord_i_shard_stop and _wait; an acquire alone may go before the
    store of an exchange (ARM's ldapr). */
 static MEMLORD_I_HOT uint32_t memlord_i_enter(memlord_i_thread *t, memlord_i_shard *s, int plain) {
+    memlord_i_rank_inside(1);
     if (plain || !(memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE)) {
         memlord_i_ptr_store_release(&t->inside, s);
         memlord_i_compiler_barrier();
@@ -4836,6 +4922,7 @@ static MEMLORD_I_HOT uint32_t memlord_i_enter(memlord_i_thread *t, memlord_i_sha
 }
 /* Pairs with the load of memlord_i_shard_wait. */
 static MEMLORD_I_HOT void memlord_i_leave(memlord_i_thread *t) {
+    memlord_i_rank_inside(0);
     memlord_i_ptr_store_release(&t->inside, NULL);
 }
 
@@ -6564,8 +6651,8 @@ static void memlord_i_readers_gone(memlord *lord) {
     uint32_t i;
     for (book = 0; book < MEMLORD_I_BOOKS; book++)
         for (i = 1; i < memlord_i_u32_load(&lord->row_count[book]); i++)
-            memlord_i_lock_drop(&memlord_i_row_at(lord, book, i)->lock);
-    memlord_i_lock_drop(&lord->count_lock);
+            memlord_i_u32_store(&memlord_i_row_at(lord, book, i)->lock.held, 0);
+    memlord_i_u32_store(&lord->count_lock.held, 0);
 }
 #endif
 
@@ -6581,6 +6668,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_row_add_locked(memlord *lord, int
                                                memlord_i_cold_alloc);
     if (!row || !memlord_i_cell_make(lord, lord->orphan, book, n, memlord_i_cold_alloc))
         return MEMLORD_I_AGAIN;
+    memlord_i_lock_rank(&row->lock, MEMLORD_I_RANK_ROW);
     row->slot = slot;
     row->subject = subject;
     memlord_i_u32_store_release(&lord->row_count[book], n + 1); /* pairs with the walks' acquire */
@@ -6657,6 +6745,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_device_locked(memlord *lord, meml
         memlord_i_ptr_store(&lord->device[n], device);
     }
     device->device = d;
+    memlord_i_lock_rank(&device->own.lock, MEMLORD_I_RANK_PLACE);
     device->own.lord = lord;
     device->own.device = d;
     memlord_i_ptr_store_release(&device->place,
@@ -7629,6 +7718,7 @@ static MEMLORD_I_NOINLINE int memlord_i_fence_inside(const memlord *lord) {
 }
 static memlord_i_inside memlord_i_fence_enter(const memlord *lord, const char *at) {
     memlord_i_inside outer;
+    memlord_i_rank_none();
     outer.ledger = memlord_i_self.retiring;
     outer.at = memlord_i_self.retiring_at;
     memlord_i_self.retiring = lord;
@@ -9365,8 +9455,9 @@ static MEMLORD_I_COLD void memlord_i_log_stderr(void *user, int level, const cha
 }
 
 static MEMLORD_I_COLD void memlord_i_log(memlord *lord, int level, const char *text) {
-    if (level <= lord->log_level && lord->logger.fn)
-        lord->logger.fn(lord->logger.user, level, text);
+    if (level > lord->log_level || !lord->logger.fn) return;
+    memlord_i_rank_none();
+    lord->logger.fn(lord->logger.user, level, text);
 }
 
 /* Closes a line that a buffer has, and says it. */
@@ -9596,6 +9687,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_sample(memlord *lord, memlord_i_p
     source = lord->source[place->device.type];
     place->sampler = &memlord_i_self;
     memlord_i_lock_drop(&lord->callbacks_lock);
+    memlord_i_rank_none();
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
     else if (source.fn(source.user, place->device, &c) || !c.total || c.used > c.total)
@@ -10363,6 +10455,7 @@ static MEMLORD_I_COLD void memlord_i_gc_call(memlord *lord, uint32_t slot, memlo
     memlord_i_lock_take(&lord->callbacks_lock);
     device->watch.runner = &memlord_i_self;
     memlord_i_lock_drop(&lord->callbacks_lock);
+    memlord_i_rank_none();
     while (memlord_i_callback_next(lord, &device->watch, e->device.type, c.serial, &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
@@ -18201,6 +18294,24 @@ static MEMLORD_I_COLD void memlord_i_configure(memlord *lord, const memlord_desc
     lord->sweep_at = MEMLORD_I_SWEEP_MIN;
 }
 
+/* Gives the locks of the process and of a new ledger their ranks. */
+static void memlord_i_locks_rank(memlord *lord) {
+    uint32_t i;
+    memlord_i_lock_rank(&memlord_i_process.lock, MEMLORD_I_RANK_REGISTRY);
+    memlord_i_lock_rank(&memlord_i_process.cold, MEMLORD_I_RANK_COLD);
+    memlord_i_lock_rank(&memlord_i_process.pages_lock, MEMLORD_I_RANK_PAGES);
+    memlord_i_lock_rank(&lord->orphan_lock, MEMLORD_I_RANK_ORPHAN);
+    memlord_i_lock_rank(&lord->fences_lock, MEMLORD_I_RANK_FENCES);
+    memlord_i_lock_rank(&lord->callbacks_lock, MEMLORD_I_RANK_CALLBACKS);
+    memlord_i_lock_rank(&lord->host.lock, MEMLORD_I_RANK_PLACE);
+    memlord_i_lock_rank(&lord->scopes_lock, MEMLORD_I_RANK_SCOPES);
+    memlord_i_lock_rank(&lord->snapshots_lock, MEMLORD_I_RANK_SNAPSHOTS);
+    memlord_i_lock_rank(&lord->memory_lock, MEMLORD_I_RANK_MEMORY);
+    memlord_i_lock_rank(&lord->count_lock, MEMLORD_I_RANK_COUNT);
+    for (i = 0; i < MEMLORD_I_SHARDS; i++)
+        memlord_i_lock_rank(&lord->shards[i].lock, MEMLORD_I_RANK_SHARD);
+}
+
 /* Everything of a ledger but the registry; NULL without memory. */
 static MEMLORD_I_COLD memlord *memlord_i_make(const memlord_desc *desc,
                                               const memlord_allocator *allocator) {
@@ -18210,6 +18321,7 @@ static MEMLORD_I_COLD memlord *memlord_i_make(const memlord_desc *desc,
     memlord_i_self.busy--;
     if (!lord) return NULL;
     memset(lord, 0, sizeof *lord);
+    memlord_i_locks_rank(lord);
     lord->allocator = *allocator;
     lord->own_bytes.v = sizeof *lord;
     memlord_i_configure(lord, desc);
@@ -18336,8 +18448,7 @@ static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
     }
 }
 
-/* Takes a ledger off the registry, once nobody saves it at the program's end. Threads that have a
-   record in it know it by a generation that is never another's. */
+/* Takes a ledger off the registry, once nobody saves it at the program's end. */
 static MEMLORD_I_COLD void memlord_i_unregister(memlord *lord) {
     memlord_i_lock_take(&memlord_i_process.lock);
     while (memlord_i_process.saving == lord) {
