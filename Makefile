@@ -15,7 +15,8 @@ MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 warn := -Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror
 cc.release := $(CC) -O2
 cc.debug := $(CC) -O0 -g3
-cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
+	-DMEMLORD_CHECK_LOCKS
 cc.tsan := clang -O1 -g -fsanitize=thread
 configs := $(or $(config),release asan tsan)
 ifneq ($(filter-out release debug asan tsan,$(configs)),)

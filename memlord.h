@@ -144,6 +144,12 @@
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old
                                                                            (one file)
         MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
+        MEMLORD_CHECK_LOCKS    to debug MemLord: every lock that a thread takes is
+                               checked against the lock order, with MEMLORD_ASSERT
+                                                                           (one file)
+        MEMLORD_ASSERT         MEMLORD_ASSERT(expression): what that does when the
+                               expression is 0, for example abort; default nothing
+                                                                           (one file)
 
     Environment, read once by memlord_create, ignored by set-uid programs and with
     MEMLORD_FLAG_NO_ENV; an empty one is as none, and what is not understood is logged
@@ -1783,6 +1789,9 @@ MEMLORD_I_INLINE void memlord_i_scope_leave(memlord_i_guard *guard) {
 #define MEMLORD_I_EMITTED
 
 /* Knobs of this file; impossible values end here. */
+#ifndef MEMLORD_ASSERT
+#define MEMLORD_ASSERT(expression) ((void)(expression))
+#endif
 #ifndef MEMLORD_MAX_DEVICES
 #define MEMLORD_MAX_DEVICES 128
 #endif
@@ -1901,7 +1910,7 @@ MEMLORD_I_INLINE void memlord_i_scope_leave(memlord_i_guard *guard) {
 #endif
 #if MEMLORD_I_LINUX
 #include <sys/auxv.h>    /* getauxval */
-#include <sys/syscall.h> /* membarrier */
+#include <sys/syscall.h> /* gettid, membarrier, tgkill */
 #elif MEMLORD_I_APPLE
 #include <dlfcn.h>      /* dladdr */
 #include <mach/mach.h>  /* host_statistics64, task_info */
@@ -1993,6 +2002,17 @@ static void memlord_i_nap(uint32_t ns) {
     Sleep(1); /* the shortest there is */
 }
 static uint64_t memlord_i_pid(void) { return GetCurrentProcessId(); }
+/* A number of the calling thread: not 0, and no other living thread of the process has it. */
+static uint64_t memlord_i_thread_number(void) { return GetCurrentThreadId(); }
+/* 1: no thread has that number any more; 0: one has, or it cannot be told. */
+static MEMLORD_I_COLD int memlord_i_thread_gone(uint64_t number) {
+    HANDLE thread = OpenThread(SYNCHRONIZE, FALSE, (DWORD)number);
+    int gone;
+    if (!thread) return GetLastError() == ERROR_INVALID_PARAMETER;
+    gone = WaitForSingleObject(thread, 0) == WAIT_OBJECT_0;
+    (void)CloseHandle(thread);
+    return gone;
+}
 static int memlord_i_env(const char *name, char *buf, size_t cap) {
     DWORD n = GetEnvironmentVariableA(name, buf, (DWORD)cap);
     return n < cap ? n > 0 : -1;
@@ -2124,6 +2144,33 @@ static uint64_t memlord_i_now(void) { return memlord_i_time(CLOCK_MONOTONIC); }
 static uint64_t memlord_i_wall_now(void) { return memlord_i_time(CLOCK_REALTIME); } /* since 1970 */
 static void memlord_i_yield(void) { (void)sched_yield(); }
 static uint64_t memlord_i_pid(void) { return (uint64_t)getpid(); }
+/* A number of the calling thread: not 0, and no other living thread of the process has it. On
+   Linux the kernel's; where a sandbox refuses that, an address as elsewhere. */
+static uint64_t memlord_i_thread_number(void) {
+#if MEMLORD_I_LINUX
+    int saved = errno;
+    long number = syscall(__NR_gettid);
+    errno = saved;
+    if (number > 0) return (uint64_t)number;
+#elif MEMLORD_I_APPLE
+    uint64_t number;
+    if (!pthread_threadid_np(NULL, &number) && number) return number;
+#endif
+    return (uint64_t)(uintptr_t)pthread_self();
+}
+/* 1: no thread has that number any more; 0: one has, or it cannot be told. */
+static MEMLORD_I_COLD int memlord_i_thread_gone(uint64_t number) {
+#if MEMLORD_I_LINUX
+    int saved = errno, gone;
+    if (number >> 31) return 0; /* not the kernel's */
+    gone = syscall(__NR_tgkill, (long)getpid(), (long)number, 0L) == -1 && errno == ESRCH;
+    errno = saved;
+    return gone;
+#else
+    (void)number;
+    return 0;
+#endif
+}
 /* 1: the variable is set and fits; -1: it does not fit; 0: not set, or the process is set-uid */
 static int memlord_i_env(const char *name, char *buf, size_t cap) {
     const char *value;
@@ -3241,8 +3288,86 @@ static void memlord_i_u64_raise(memlord_i_u64 *w, int64_t v) {
     while (v > (int64_t)seen && !memlord_i_u64_cas(w, &seen, (uint64_t)v)) {}
 }
 
+/* The lock order, innermost first: a thread that takes a lock holds only later ones of this list,
+   in every call, in fork and past the exit hook. No function of the host but its clock is called
+   with any of them held. */
+enum {
+    MEMLORD_I_RANK_PAGES,     /* one for the process: the extents of the os allocator */
+    MEMLORD_I_RANK_ROW,       /* one a row: the published balance */
+    MEMLORD_I_RANK_COUNT,     /* the cells of the orphan record */
+    MEMLORD_I_RANK_MEMORY,    /* the ledger's free pieces */
+    MEMLORD_I_RANK_SNAPSHOTS, /* the list of them, and the holders of a device at its peak */
+    MEMLORD_I_RANK_SCOPES,    /* handoffs, and what is remembered of invocations */
+    MEMLORD_I_RANK_PLACE,     /* one a physical device: its sample, limit, reservations, bands */
+    MEMLORD_I_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
+    MEMLORD_I_RANK_FENCES,    /* fences, their queues, what is to be dropped */
+    MEMLORD_I_RANK_INSIDE,    /* no lock: a thread is inside a shard, and others wait for it; the
+                                 bits of buckets are taken there, and not checked */
+    MEMLORD_I_RANK_SHARD,     /* one a shard: its state and its table; all are taken by number */
+    MEMLORD_I_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
+                                 index */
+    MEMLORD_I_RANK_ORPHAN,    /* the thread record of those that have none */
+    MEMLORD_I_RANK_REGISTRY,  /* ledgers, thread records' owners; fork takes all of them */
+    MEMLORD_I_RANKS
+};
+
 /* A lock for short work. Lock's exchange pairs with unlock's release store. */
-typedef struct memlord_i_lock { memlord_i_u32 held; } memlord_i_lock;
+typedef struct memlord_i_lock {
+    memlord_i_u32 held;
+#if defined(MEMLORD_CHECK_LOCKS)
+    uint32_t rank;
+#endif
+} memlord_i_lock;
+
+#if defined(MEMLORD_CHECK_LOCKS)
+static MEMLORD_THREAD_LOCAL struct {
+    uint32_t held[MEMLORD_I_RANKS]; /* how many of each this thread holds */
+    const memlord_i_lock *shard;    /* the last one */
+} memlord_i_ranks;
+/* How many locks of the first `ranks` ranks the thread holds. */
+static uint32_t memlord_i_rank_held(uint32_t ranks) {
+    uint32_t i, n = 0;
+    for (i = 0; i < ranks; i++) n += memlord_i_ranks.held[i];
+    return n;
+}
+/* Before a lock is waited for. Two of one rank are shards, by number; places, under the cold lock;
+   or of several ledgers, in fork. */
+static void memlord_i_rank_take(uint32_t rank, const memlord_i_lock *lock) {
+    int two = memlord_i_ranks.held[MEMLORD_I_RANK_REGISTRY] ||
+              (rank == MEMLORD_I_RANK_SHARD && lock > memlord_i_ranks.shard) ||
+              (rank == MEMLORD_I_RANK_PLACE && memlord_i_ranks.held[MEMLORD_I_RANK_COLD]);
+    MEMLORD_ASSERT(!memlord_i_rank_held(rank) && (two || !memlord_i_ranks.held[rank]));
+    memlord_i_ranks.held[rank]++;
+    if (rank == MEMLORD_I_RANK_SHARD) memlord_i_ranks.shard = lock;
+}
+static void memlord_i_rank_drop(uint32_t rank) {
+    MEMLORD_ASSERT(memlord_i_ranks.held[rank]);
+    memlord_i_ranks.held[rank]--;
+}
+/* The thread is inside a shard, perhaps already, or inside none. */
+static void memlord_i_rank_inside(uint32_t inside) {
+    MEMLORD_ASSERT(!inside || !memlord_i_rank_held(MEMLORD_I_RANK_INSIDE));
+    memlord_i_ranks.held[MEMLORD_I_RANK_INSIDE] = inside;
+}
+/* Before a function of the host is called. */
+static void memlord_i_rank_none(void) { MEMLORD_ASSERT(!memlord_i_rank_held(MEMLORD_I_RANKS)); }
+#else
+#define memlord_i_rank_take(rank, lock) ((void)0)
+#define memlord_i_rank_drop(rank) ((void)0)
+#define memlord_i_rank_inside(inside) ((void)0)
+#define memlord_i_rank_none() ((void)0)
+#endif
+
+/* Gives a new lock its rank. A lock that is 0 has the innermost. */
+static inline void memlord_i_lock_rank(memlord_i_lock *lock, uint32_t rank) {
+#if defined(MEMLORD_CHECK_LOCKS)
+    lock->rank = rank;
+#else
+    (void)lock;
+    (void)rank;
+#endif
+}
+
 #define MEMLORD_I_SPIN_LOOKS 200 /* a turn */
 #define MEMLORD_I_SPIN_TURNS 16  /* before the first sleep */
 /* One look later; *n counts them. Spins, then gives up its turn, then sleeps for 50 us to 1 ms: a
@@ -3260,13 +3385,18 @@ static MEMLORD_I_COLD void memlord_i_spin(unsigned *n) {
 }
 static MEMLORD_I_NOINLINE void memlord_i_lock_take(memlord_i_lock *lock) {
     unsigned n = 0;
+    memlord_i_rank_take(lock->rank, lock);
     while (memlord_i_u32_exchange_acquire(&lock->held, 1))
         while (memlord_i_u32_load(&lock->held)) memlord_i_spin(&n);
 }
 static int memlord_i_lock_try(memlord_i_lock *lock) { /* 1: taken */
-    return !memlord_i_u32_load(&lock->held) && !memlord_i_u32_exchange_acquire(&lock->held, 1);
+    if (memlord_i_u32_load(&lock->held) || memlord_i_u32_exchange_acquire(&lock->held, 1))
+        return 0;
+    memlord_i_rank_take(lock->rank, lock);
+    return 1;
 }
 static void memlord_i_lock_drop(memlord_i_lock *lock) {
+    memlord_i_rank_drop(lock->rank);
     memlord_i_u32_store_release(&lock->held, 0);
 }
 
@@ -3275,22 +3405,7 @@ static void memlord_i_lock_drop(memlord_i_lock *lock) {
    on a device) is never removed, so its number and address last as long as the ledger; a
    thread record is recycled, never freed, so its counts never need merging.
 
-   Lock order, outermost first; nothing of the host is called with any of them held:
-       registry  ledgers, thread records' owners; fork takes all of them in this order
-       cold      one for the process: stb_ds, names, devices, sites, tags, the index
-       orphan    the thread record of those that have none
-       shard     one a shard: its state and its table
-       bucket    one bit a bucket, while a shard is shared
-       fences    fences, their queues, what is to be dropped
-       callbacks collection callbacks, and who runs them; capacity sources
-       place     one a physical device: its sample, limit, reservations, bands; two at once under
-                 the cold lock alone
-       scopes    handoffs, and what is remembered of invocations
-       snapshots the list of them, and who held a device at its peak
-       memory    the ledger's free pieces
-       count     the cells of the orphan record
-       row       one a row: the published balance
-       pages     one for the process: the extents of the os allocator */
+   Locks: see MEMLORD_I_RANK_..., which are their order. */
 
 #define MEMLORD_I_SHARD_BITS 10 /* 1024 shards */
 #define MEMLORD_I_ID_FIRST 4    /* of threads; the states of shards before that are no thread's */
@@ -3571,8 +3686,7 @@ typedef struct memlord_i_thread {
         size_t cap;
     } chunks[MEMLORD_I_BOOKS]; /* the same, for the thread itself: no acquire, no header */
     memlord_i_ptr next;    /* all records of the ledger; push only */
-    memlord_i_u32 in_use;
-    uint64_t generation;   /* of the ledger */
+    memlord_i_u64 owner;   /* its thread's number; 0: free, or the orphans' */
     memlord_i_burst *burst; /* where its events go; NULL: nowhere yet */
     uint32_t scope;        /* the innermost; 0: none */
     memlord_i_nest *nest;  /* its scopes; NULL: it had none */
@@ -3582,8 +3696,6 @@ typedef struct memlord_i_thread {
     memlord_ticket retrying; /* what its next alloc comes off, and nothing else */
     uint32_t open_tickets; /* of `tickets`, some of them closed by another thread since */
     memlord_ticket tickets[MEMLORD_I_TICKETS];
-    struct memlord_i_thread *sibling;  /* records of the same thread in other ledgers */
-    struct memlord_i_thread **siblings; /* what points here */
     const char *tags[MEMLORD_I_TAG_DEPTH]; /* what to go back to */
     memlord_i_recent_tag recent[MEMLORD_I_RECENT_TAGS];
     memlord_i_tagged tagged[MEMLORD_I_TAGGED]; /* tags on devices where it allocated lately */
@@ -3934,6 +4046,7 @@ struct memlord {
     memlord_i_thread *orphan;
     memlord_i_lock orphan_lock, count_lock;
     memlord_i_u32 next_id;
+    uint32_t sweep_at;      /* records from which on dead owners are looked for */
     memlord_i_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
     memlord_i_u64 lost_allocs, lost_bytes; /* dropped, on devices there was no memory for */
     memlord_i_u64 lost_unknown;           /* unknown_frees on such devices */
@@ -4029,6 +4142,7 @@ static struct {
     memlord_i_u32 at_exit; /* so is the one for memlord_save_at_exit */
     memlord *saving;     /* what that works on: its destroy waits; under the registry lock */
     memlord_i_u32 barrier; /* memlord_i_barrier_all works; once it is refused, 0 for good */
+    uint64_t pid;        /* differs from the caller's in a child that ran no fork handler */
     int exit_key_ready;
 #if MEMLORD_I_WINDOWS
     DWORD exit_key;
@@ -4046,11 +4160,24 @@ typedef struct memlord_i_told {
     uint64_t from;           /* what it was before; 0: nothing */
 } memlord_i_told;
 
-/* The current thread. generation 0 matches no ledger. */
+/* A thread's record in a ledger. Generations are unique, so an entry of a ledger that was destroyed
+   never matches again. */
+typedef struct memlord_i_used {
+    uint64_t generation;
+    memlord_i_thread *thread;
+} memlord_i_used;
+#define MEMLORD_I_USED 8
+
+/* The current thread. Only the thread itself reads and writes it, and no pointer into it is ever
+   followed: it may be freed before the thread's last call, which then finds a new one at zero.
+   generation 0 matches no ledger. */
 static MEMLORD_THREAD_LOCAL struct {
     uint64_t generation;     /* of the ledger `thread` is for: the last one used */
     memlord_i_thread *thread;
-    memlord_i_thread *chain; /* all its records, under the registry lock */
+    memlord_i_used used[MEMLORD_I_USED]; /* ledgers used lately, by their generation */
+    uint64_t number;         /* memlord_i_thread_number; 0: not asked yet */
+    uint32_t hooked;         /* its exit hook is set */
+    memlord *orphaned;       /* the ledger in which it holds the orphan lock; NULL: none */
     uint32_t busy;           /* inside the host's allocator on our behalf */
     const void *retiring;    /* the ledger in whose fences it is */
     const char *retiring_at; /* where on the stack: gone, if that is no longer above */
@@ -4101,25 +4228,35 @@ static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_after(const memlord_i_th
    Invariants: the allocator is called with no lock of the ledger held and with the thread
    marked busy, so a call it makes into this ledger passes through. Lock: memory. */
 
+/* Before and after a call of the host's allocator. A thread without a record drops the orphan lock
+   meanwhile: the allocator may wait for a lock of the host, held by a thread that calls MemLord. No
+   call keeps anything in the orphan record over an allocation. */
+static MEMLORD_I_COLD uint64_t memlord_i_busy_begin(void) {
+    uint64_t generation = memlord_i_self.generation;
+    memlord_i_self.generation = 0;
+    if (!memlord_i_self.busy++ && memlord_i_self.orphaned)
+        memlord_i_lock_drop(&memlord_i_self.orphaned->orphan_lock);
+    memlord_i_rank_none();
+    return generation;
+}
+static MEMLORD_I_COLD void memlord_i_busy_end(uint64_t generation) {
+    if (!--memlord_i_self.busy && memlord_i_self.orphaned)
+        memlord_i_lock_take(&memlord_i_self.orphaned->orphan_lock);
+    memlord_i_self.generation = generation;
+}
+
 /* The host's functions for raw memory; counts what the ledger holds. */
 static MEMLORD_I_COLD void *memlord_i_raw_alloc(memlord *lord, size_t size) {
-    uint64_t generation = memlord_i_self.generation;
-    void *p;
-    memlord_i_self.generation = 0;
-    memlord_i_self.busy++;
-    p = lord->allocator.alloc(lord->allocator.user, size);
-    memlord_i_self.busy--;
-    memlord_i_self.generation = generation;
+    uint64_t generation = memlord_i_busy_begin();
+    void *p = lord->allocator.alloc(lord->allocator.user, size);
+    memlord_i_busy_end(generation);
     if (p) (void)memlord_i_u64_add(&lord->own_bytes, size);
     return p;
 }
 static MEMLORD_I_COLD void memlord_i_raw_free(memlord *lord, void *ptr, size_t size) {
-    uint64_t generation = memlord_i_self.generation;
-    memlord_i_self.generation = 0;
-    memlord_i_self.busy++;
+    uint64_t generation = memlord_i_busy_begin();
     lord->allocator.free(lord->allocator.user, ptr, size);
-    memlord_i_self.busy--;
-    memlord_i_self.generation = generation;
+    memlord_i_busy_end(generation);
     (void)memlord_i_u64_add(&lord->own_bytes, (uint64_t)0 - size);
 }
 
@@ -4399,8 +4536,10 @@ static MEMLORD_I_COLD void memlord_i_regions_end(memlord *lord) {
 
 /* ---------------------------------------------------------------------- >>threads --
    Owns thread records and what the process does around them: finding one's own on a call,
-   exit, fork. Invariant: a record in use belongs to one thread; a free one keeps its counts
-   and its shards for the next thread that comes. Locks: registry, then as fork takes them. */
+   exit, fork. Invariants: a record with an owner belongs to that thread; a free one keeps its
+   counts and its shards for the next thread that comes. Destroying a ledger or ending a thread
+   touches records under the registry lock, and no thread-local storage of another thread. Locks:
+   registry, then as fork takes them. */
 
 /* Sets or clears a reason for a thread to leave the plain path. Its own thread, others that lack a
    barrier and memlord_sites_enable may do so at once. */
@@ -4410,21 +4549,27 @@ static void memlord_i_special(memlord_i_thread *t, uint32_t bit, int on) {
 }
 
 /* Without a barrier a thread enters by an exchange from its first call on. The orphans always do:
-   they share a record, so one of them cannot speak for all. Called by the thread itself, or for one
-   that is gone. The load is seq_cst: see memlord_i_barrier_threads. */
+   they share a record, so one of them cannot speak for all. Requires: the caller owns the record,
+   or nobody does. The exchange and the load are seq_cst: see memlord_i_barrier_threads. */
 static MEMLORD_I_COLD void memlord_i_thread_fence(memlord_i_thread *t) {
+    (void)memlord_i_u32_exchange_seqcst(&t->fenced, 0);
     if (t != t->lord->orphan && memlord_i_u32_load_seqcst(&memlord_i_process.barrier)) return;
     memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
     memlord_i_u32_store_release(&t->fenced, 1);
 }
 
-/* Takes a record off its thread's chain; under the registry lock. */
-static MEMLORD_I_COLD void memlord_i_thread_unchain(memlord_i_thread *t) {
-    if (!t->siblings) return;
-    *t->siblings = t->sibling;
-    if (t->sibling) t->sibling->siblings = t->siblings;
-    t->siblings = NULL;
-    t->sibling = NULL;
+/* The record of the thread with a number, which is not 0; NULL: it has none. Requires: a call on
+   the ledger is in progress, or the registry lock is held. The load is relaxed and pairs with
+   nothing: a thread looks for the number that it stored itself, and others clear it only after its
+   end. */
+static memlord_i_thread *memlord_i_thread_of(const memlord *lord, uint64_t number) {
+    memlord_i_thread *t = memlord_i_thread_first(lord);
+    while (t && memlord_i_u64_load(&t->owner) != number) t = memlord_i_thread_after(t);
+    return t;
+}
+/* That of the calling thread. */
+static memlord_i_thread *memlord_i_thread_mine(const memlord *lord) {
+    return memlord_i_self.number ? memlord_i_thread_of(lord, memlord_i_self.number) : NULL;
 }
 
 static void memlord_i_burst_leave(memlord_i_thread *t);
@@ -4455,43 +4600,55 @@ static void memlord_i_thread_clear(memlord_i_thread *t) {
         t, MEMLORD_I_SPECIAL_TAG | MEMLORD_I_SPECIAL_TICKET | MEMLORD_I_SPECIAL_SCOPE, 0);
 }
 
-/* Lets go of all records of the calling thread; they may be taken over at once, so nothing of
-   them is used afterwards. The release store pairs with memlord_i_thread_claim. */
-static MEMLORD_I_COLD void memlord_i_thread_exit(void) {
-    memlord_i_self.generation = 0;
-    memlord_i_self.leaving = 1;
+/* Frees a record of a thread that ends or is gone: its scopes end, and another thread may take it
+   over at once. Under the registry lock. The addition keeps the reads that follow behind the look
+   whether the thread is gone; the store pairs with memlord_i_thread_free. */
+static MEMLORD_I_COLD void memlord_i_thread_release(memlord_i_thread *t) {
+    (void)memlord_i_u64_add_acqrel(&t->owner, 0);
+    memlord_i_nest_close(t);
+    memlord_i_thread_clear(t);
+    memlord_i_u32_store(&t->fenced, 1); /* it is not inside: no stealer waits for it */
+    memlord_i_u64_store_release(&t->owner, 0);
+}
+/* Frees the records of a thread, at most one a ledger. */
+static MEMLORD_I_COLD void memlord_i_threads_release(uint64_t number) {
+    memlord *lord;
+    memlord_i_thread *t;
     memlord_i_lock_take(&memlord_i_process.lock);
-    while (memlord_i_self.chain) {
-        memlord_i_thread *t = memlord_i_self.chain;
-        memlord_i_thread_unchain(t);
-        memlord_i_nest_close(t);
-        memlord_i_thread_clear(t);
-        memlord_i_u32_store_release(&t->in_use, 0);
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
+        t = memlord_i_thread_of(lord, number);
+        if (t) memlord_i_thread_release(t);
     }
     memlord_i_lock_drop(&memlord_i_process.lock);
 }
 
+/* The exit hook. It gets the thread's number, as thread-local storage may be gone by then: MinGW
+   emulates it and frees it earlier. Where it is still there, later calls of the thread get no
+   record. */
+static MEMLORD_I_COLD void memlord_i_thread_exit(const void *number) {
+    memlord_i_threads_release((uint64_t)(uintptr_t)number);
+    memlord_i_self.generation = 0;
+    memlord_i_self.leaving = 1;
+}
+
 #if MEMLORD_I_WINDOWS
-static void WINAPI memlord_i_on_exit(void *unused) {
-    if (unused) memlord_i_thread_exit();
+static void WINAPI memlord_i_on_exit(void *number) {
+    if (number) memlord_i_thread_exit(number);
 }
 static int memlord_i_exit_key_make(void) {
     memlord_i_process.exit_key = FlsAlloc(memlord_i_on_exit);
     return memlord_i_process.exit_key == FLS_OUT_OF_INDEXES ? -1 : 0;
 }
-static int memlord_i_exit_key_set(void) {
-    return FlsSetValue(memlord_i_process.exit_key, &memlord_i_self) ? 0 : -1;
+static int memlord_i_exit_key_set(uint64_t number) {
+    return FlsSetValue(memlord_i_process.exit_key, (void *)(uintptr_t)number) ? 0 : -1;
 }
 #else
-static MEMLORD_I_COLD void memlord_i_on_exit(void *unused) {
-    (void)unused;
-    memlord_i_thread_exit();
-}
+static MEMLORD_I_COLD void memlord_i_on_exit(void *number) { memlord_i_thread_exit(number); }
 static int memlord_i_exit_key_make(void) {
     return pthread_key_create(&memlord_i_process.exit_key, memlord_i_on_exit);
 }
-static int memlord_i_exit_key_set(void) {
-    return pthread_setspecific(memlord_i_process.exit_key, &memlord_i_self);
+static int memlord_i_exit_key_set(uint64_t number) {
+    return pthread_setspecific(memlord_i_process.exit_key, (void *)(uintptr_t)number);
 }
 #endif
 
@@ -4501,16 +4658,38 @@ static void memlord_i_map_thaw(memlord *lord);
 static void memlord_i_readers_gone(memlord *lord);
 static MEMLORD_I_COLD void memlord_i_others_gone(memlord *lord);
 
-/* Takes or drops the locks of all places. */
-static void memlord_i_places_lock(memlord *lord, int take) {
-    uint32_t i, n = memlord_i_u32_load(&lord->row_count[0]);
-    for (i = 0; i < n; i++) {
-        memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+/* Takes or drops one lock of every ledger, the one at an offset. */
+static void memlord_i_ledgers_lock(size_t at, int take) {
+    memlord *lord;
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
+        memlord_i_lock *lock = (memlord_i_lock *)(void *)((char *)lord + at);
         if (take)
-            memlord_i_lock_take(&place->lock);
+            memlord_i_lock_take(lock);
         else
-            memlord_i_lock_drop(&place->lock);
+            memlord_i_lock_drop(lock);
     }
+}
+/* Takes or drops the locks of all places. */
+static void memlord_i_places_lock(int take) {
+    memlord *lord;
+    uint32_t i;
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next)
+        for (i = 0; i < memlord_i_u32_load(&lord->row_count[0]); i++) {
+            memlord_i_place *place = i ? &memlord_i_device_at(lord, i)->own : &lord->host;
+            if (take)
+                memlord_i_lock_take(&place->lock);
+            else
+                memlord_i_lock_drop(&place->lock);
+        }
+}
+/* Takes or drops the locks that come after the map's. */
+static void memlord_i_fork_locks(int take) {
+    memlord_i_ledgers_lock(offsetof(memlord, fences_lock), take);
+    memlord_i_ledgers_lock(offsetof(memlord, callbacks_lock), take);
+    memlord_i_places_lock(take);
+    memlord_i_ledgers_lock(offsetof(memlord, scopes_lock), take);
+    memlord_i_ledgers_lock(offsetof(memlord, snapshots_lock), take);
+    memlord_i_ledgers_lock(offsetof(memlord, memory_lock), take);
 }
 
 /* Takes or drops the locks of 64-bit words, where they have locks. */
@@ -4528,21 +4707,15 @@ static void memlord_i_words_lock(int take) {
 }
 
 /* Fork stops every ledger between two calls: no lock is held and no table half changed in the
-   child, whose other threads are gone. */
+   child, whose other threads are gone. It takes one lock of all ledgers before the next, in the
+   lock order. */
 static MEMLORD_I_COLD void memlord_i_fork_before(void) {
     memlord *lord;
     memlord_i_lock_take(&memlord_i_process.lock);
+    memlord_i_ledgers_lock(offsetof(memlord, orphan_lock), 1);
     memlord_i_lock_take(&memlord_i_process.cold);
-    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
-        memlord_i_lock_take(&lord->orphan_lock);
-        memlord_i_map_freeze(lord);
-        memlord_i_lock_take(&lord->fences_lock);
-        memlord_i_lock_take(&lord->callbacks_lock);
-        memlord_i_places_lock(lord, 1);
-        memlord_i_lock_take(&lord->scopes_lock);
-        memlord_i_lock_take(&lord->snapshots_lock);
-        memlord_i_lock_take(&lord->memory_lock);
-    }
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) memlord_i_map_freeze(lord);
+    memlord_i_fork_locks(1);
     memlord_i_lock_take(&memlord_i_process.pages_lock);
     memlord_i_words_lock(1); /* last: all of the above reads and writes words */
 }
@@ -4550,43 +4723,39 @@ static MEMLORD_I_COLD void memlord_i_fork_parent(void) {
     memlord *lord;
     memlord_i_words_lock(0);
     memlord_i_lock_drop(&memlord_i_process.pages_lock);
-    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
-        memlord_i_lock_drop(&lord->memory_lock);
-        memlord_i_lock_drop(&lord->snapshots_lock);
-        memlord_i_lock_drop(&lord->scopes_lock);
-        memlord_i_places_lock(lord, 0);
-        memlord_i_lock_drop(&lord->callbacks_lock);
-        memlord_i_lock_drop(&lord->fences_lock);
-        memlord_i_map_thaw(lord);
-        memlord_i_lock_drop(&lord->orphan_lock);
-    }
+    memlord_i_fork_locks(0);
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) memlord_i_map_thaw(lord);
     memlord_i_lock_drop(&memlord_i_process.cold);
+    memlord_i_ledgers_lock(offsetof(memlord, orphan_lock), 0);
     memlord_i_lock_drop(&memlord_i_process.lock);
 }
 static MEMLORD_I_COLD void memlord_i_fork_child(void) {
     memlord *lord;
     memlord_i_thread *t;
     memlord_i_words_lock(0);
+    uint64_t number = memlord_i_self.number ? memlord_i_thread_number() : 0; /* another now */
     memlord_i_self.helps = 0;
+    memlord_i_process.pid = memlord_i_pid();
     memlord_i_process.saving = NULL;
     if (memlord_i_u32_load(&memlord_i_process.barrier))
         memlord_i_u32_store(&memlord_i_process.barrier, memlord_i_barrier_register());
     for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
+        memlord_i_thread *mine = memlord_i_thread_mine(lord);
         memlord_i_readers_gone(lord);
         memlord_i_others_gone(lord);
         for (t = memlord_i_thread_first(lord); t; t = memlord_i_thread_after(t)) {
-            memlord_i_thread *mine = memlord_i_self.chain;
             memlord_i_thread_fence(t);
-            while (mine && mine != t) mine = mine->sibling;
-            if (mine || t == lord->orphan) continue;
+            if (t == mine || t == lord->orphan) continue;
             memlord_i_ptr_store(&t->inside, NULL); /* it saw the map stopped, and was to leave */
-            t->siblings = NULL;
-            t->sibling = NULL;
             memlord_i_nest_forget(t);
             memlord_i_thread_clear(t);
-            memlord_i_u32_store(&t->in_use, 0);
+            memlord_i_u32_store(&t->fenced, 1);
+            memlord_i_u64_store(&t->owner, 0);
         }
+        if (mine) memlord_i_u64_store(&mine->owner, number);
     }
+    memlord_i_self.number = number;
+    if (memlord_i_self.hooked) memlord_i_self.hooked = memlord_i_exit_key_set(number) == 0;
     memlord_i_fork_parent();
 }
 static int memlord_i_fork_register(void) {
@@ -4600,6 +4769,7 @@ static int memlord_i_fork_register(void) { return 0; }
    thread shares the orphan record: slower, as exact. */
 static void memlord_i_process_start(void) {
     if (memlord_i_u32_load(&memlord_i_process.ready)) return;
+    memlord_i_process.pid = memlord_i_pid();
     memlord_i_u32_store(&memlord_i_process.barrier, memlord_i_barrier_register());
     memlord_i_process.exit_key_ready = memlord_i_exit_key_make() == 0;
     (void)memlord_i_fork_register();
@@ -4620,78 +4790,123 @@ static uint32_t memlord_i_threads(memlord *lord) {
 }
 
 /* Makes zeroed memory a record and shows it to readers; under the registry lock. */
-static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t) {
+static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t, uint64_t owner) {
     t->id = memlord_i_u32_add(&lord->next_id, 2);
     t->sparse_id = t->id + 1;
     if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)
         memlord_i_special(t, MEMLORD_I_SPECIAL_SITES, 1);
     if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE)
         memlord_i_special(t, MEMLORD_I_SPECIAL_TRACE, 1);
-    t->generation = lord->generation;
     t->lord = lord;
     memlord_i_last_forget(t);
     t->known = t->known_first;
     t->known_mask = MEMLORD_I_KNOWN_MIN - 1;
     if (memlord_i_threads(lord) > memlord_i_u32_load(&lord->crew)) /* before it counts anything */
         memlord_i_alert(lord, MEMLORD_I_ALERT_REVIEW, 1);
-    memlord_i_u32_store(&t->in_use, 1);
+    memlord_i_u64_store(&t->owner, owner);
     memlord_i_ptr_store(&t->next, memlord_i_ptr_load(&lord->threads));
     /* pairs with walks' load_acquire; seq_cst: see memlord_i_barrier_threads and _shard_wait */
     (void)memlord_i_ptr_exchange_seqcst(&lord->threads, t);
     memlord_i_thread_fence(t);
 }
 
-/* A record that a thread left, or NULL; under the registry lock. The acquire pairs with the
-   release of memlord_i_thread_exit: its counts and shards come along. */
-static memlord_i_thread *memlord_i_thread_claim(memlord *lord) {
-    memlord_i_thread *t = memlord_i_thread_first(lord);
-    for (; t; t = memlord_i_thread_after(t)) {
-        if (t == lord->orphan || memlord_i_u32_load_acquire(&t->in_use)) continue;
-        (void)memlord_i_u32_exchange_seqcst(&t->in_use, 1); /* see memlord_i_barrier_threads */
-        memlord_i_thread_fence(t);
-        return t;
+#define MEMLORD_I_SWEEP_MIN 16u
+
+/* Frees the records of threads that ended without the exit hook: their first call came in the last
+   round of destructors, or after it. It runs when no record is free and there are twice as many as
+   living owners at the last sweep. That bounds the records by twice the living threads (or 16), and
+   the cost: a sweep asks for each record once, and since the last one at least half of them were
+   made or found. Under the registry lock. */
+static MEMLORD_I_COLD void memlord_i_threads_sweep(memlord *lord) {
+    memlord_i_thread *t;
+    uint32_t living = 0;
+    for (t = memlord_i_thread_first(lord); t; t = memlord_i_thread_after(t)) {
+        uint64_t owner = memlord_i_u64_load(&t->owner);
+        if (owner && memlord_i_thread_gone(owner))
+            memlord_i_thread_release(t);
+        else
+            living += owner != 0;
     }
-    return NULL;
+    lord->sweep_at = living < MEMLORD_I_SWEEP_MIN / 2 ? MEMLORD_I_SWEEP_MIN : 2 * living;
 }
 
-/* Under the registry lock. */
-static void memlord_i_thread_chain(memlord_i_thread *t) {
-    t->sibling = memlord_i_self.chain;
-    t->siblings = &memlord_i_self.chain;
-    if (t->sibling) t->sibling->siblings = &t->sibling;
-    memlord_i_self.chain = t;
+/* A record without an owner, or NULL. The acquire pairs with the release of
+   memlord_i_thread_release: its counts and shards come along. */
+static memlord_i_thread *memlord_i_thread_free(memlord *lord) {
+    memlord_i_thread *t = memlord_i_thread_first(lord);
+    while (t && (t == lord->orphan || memlord_i_u64_load_acquire(&t->owner)))
+        t = memlord_i_thread_after(t);
+    return t;
+}
+
+/* The same, or one whose thread is gone; under the registry lock. */
+static memlord_i_thread *memlord_i_thread_spare(memlord *lord) {
+    memlord_i_thread *t = memlord_i_thread_free(lord);
+    if (t || memlord_i_threads(lord) <= lord->sweep_at) return t;
+    memlord_i_threads_sweep(lord);
+    return memlord_i_thread_free(lord);
+}
+
+/* Gives a record without an owner to the calling thread. */
+static void memlord_i_thread_take(memlord_i_thread *t, uint64_t owner) {
+    memlord_i_u64_store(&t->owner, owner);
+    memlord_i_thread_fence(t);
+}
+/* Gives the calling thread a record: a spare one, else a new one; NULL without memory. */
+static MEMLORD_I_COLD memlord_i_thread *memlord_i_thread_claim(memlord *lord) {
+    memlord_i_thread *t, *fresh = NULL;
+    for (;;) {
+        memlord_i_lock_take(&memlord_i_process.lock);
+        t = fresh ? fresh : memlord_i_thread_spare(lord);
+        if (fresh)
+            memlord_i_thread_start(lord, fresh, memlord_i_self.number);
+        else if (t)
+            memlord_i_thread_take(t, memlord_i_self.number);
+        memlord_i_lock_drop(&memlord_i_process.lock);
+        if (t) return t;
+        fresh = (memlord_i_thread *)memlord_i_alloc(lord, sizeof *fresh);
+        if (!fresh) return NULL;
+    }
+}
+
+/* Asks for the calling thread's number and sets its exit hook, once. 0: it gets no record. It is
+   past the hook, or none can be set, or it is of another process: a child of vfork shares this
+   memory and this thread-local storage, and for its kernel all threads here are gone. */
+static MEMLORD_I_COLD int memlord_i_thread_ready(void) {
+    if (memlord_i_self.leaving || !memlord_i_process.exit_key_ready ||
+        memlord_i_pid() != memlord_i_process.pid)
+        return 0;
+    if (!memlord_i_self.number) { /* records with it are of a dead thread, or of this one before
+                                     its thread-local storage was freed */
+        uint64_t number = memlord_i_thread_number();
+        memlord_i_threads_release(number);
+        memlord_i_self.number = number;
+    }
+    if (!memlord_i_self.hooked) {
+        memlord_i_self.busy = 1; /* setspecific may call malloc */
+        memlord_i_self.hooked = memlord_i_exit_key_set(memlord_i_self.number) == 0;
+        memlord_i_self.busy = 0;
+    }
+    return memlord_i_self.hooked != 0;
 }
 
 /* What the thread-local does not answer: another ledger than the last, a thread's first call,
    a call out of our own allocator call (NULL: pass through), a thread past its exit hook or
    without memory for a record (the orphan's, locked). */
 static MEMLORD_I_COLD memlord_i_thread *memlord_i_thread_find(memlord *lord) {
-    memlord_i_thread *t = memlord_i_self.chain;
+    memlord_i_used *used = &memlord_i_self.used[lord->generation % MEMLORD_I_USED];
+    memlord_i_thread *t = NULL;
     if (memlord_i_self.busy) return NULL;
-    while (t && t->generation != lord->generation) t = t->sibling;
-    if (!t && !memlord_i_self.leaving && memlord_i_process.exit_key_ready) {
-        memlord_i_self.busy = 1; /* setspecific may call malloc */
-        if (memlord_i_self.chain || memlord_i_exit_key_set() == 0) {
-            memlord_i_thread *fresh = NULL;
-            for (;;) {
-                memlord_i_lock_take(&memlord_i_process.lock);
-                t = fresh ? fresh : memlord_i_thread_claim(lord);
-                if (fresh) memlord_i_thread_start(lord, fresh);
-                if (t) memlord_i_thread_chain(t);
-                memlord_i_lock_drop(&memlord_i_process.lock);
-                if (t) break;
-                fresh = (memlord_i_thread *)memlord_i_alloc(lord, sizeof *fresh);
-                if (!fresh) break;
-            }
-        }
-        memlord_i_self.busy = 0;
-    }
+    if (!memlord_i_self.leaving)
+        t = used->generation == lord->generation ? used->thread : memlord_i_thread_mine(lord);
+    if (!t && memlord_i_thread_ready()) t = memlord_i_thread_claim(lord);
     if (t) {
-        memlord_i_self.generation = lord->generation;
-        memlord_i_self.thread = t;
+        memlord_i_self.generation = used->generation = lord->generation;
+        memlord_i_self.thread = used->thread = t;
         return t;
     }
     memlord_i_lock_take(&lord->orphan_lock);
+    memlord_i_self.orphaned = lord;
     return lord->orphan;
 }
 
@@ -4702,7 +4917,9 @@ static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_get_near(memlord *lord) 
 }
 /* Ends a call that memlord_i_thread_get began. */
 static MEMLORD_I_HOT void memlord_i_thread_put_near(memlord *lord, memlord_i_thread *t) {
-    if (MEMLORD_I_UNLIKELY(t == lord->orphan)) memlord_i_lock_drop(&lord->orphan_lock);
+    if (MEMLORD_I_LIKELY(t != lord->orphan)) return;
+    memlord_i_self.orphaned = NULL;
+    memlord_i_lock_drop(&lord->orphan_lock);
 }
 /* The same for every call but those that storages are recorded by. */
 static MEMLORD_I_NOINLINE memlord_i_thread *memlord_i_thread_get(memlord *lord) {
@@ -4910,6 +5127,7 @@ static MEMLORD_I_NOINLINE uint32_t memlord_i_enter_fenced(memlord_i_thread *t,
    alone may go before the store of an exchange (ARM's ldapr). `plain`: the call has just read
    `special` without the bit. */
 static MEMLORD_I_HOT uint32_t memlord_i_enter(memlord_i_thread *t, memlord_i_shard *s, int plain) {
+    memlord_i_rank_inside(1);
     if (!plain && (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE))
         return memlord_i_enter_fenced(t, s);
     memlord_i_ptr_store_release(&t->inside, s);
@@ -4918,6 +5136,7 @@ static MEMLORD_I_HOT uint32_t memlord_i_enter(memlord_i_thread *t, memlord_i_sha
 }
 /* Pairs with the load of memlord_i_shard_wait. */
 static MEMLORD_I_HOT void memlord_i_leave(memlord_i_thread *t) {
+    memlord_i_rank_inside(0);
     memlord_i_ptr_store_release(&t->inside, NULL);
 }
 
@@ -4949,7 +5168,7 @@ static MEMLORD_I_COLD void memlord_i_stores_drain(void) {
    Several callers may find the refusal at once, while others still had their barrier: each is
    ordered by its own means. A thread that registers meanwhile, or takes over a record out of use,
    is seen here or reads `barrier` as 0: the exchanges and loads of `barrier`, `threads` and
-   `in_use` are seq_cst. */
+   `fenced` are seq_cst. */
 static MEMLORD_I_COLD void memlord_i_barrier_threads(memlord *lord) {
     memlord_i_thread *t;
     int drain = 0;
@@ -4960,8 +5179,7 @@ static MEMLORD_I_COLD void memlord_i_barrier_threads(memlord *lord) {
     (void)memlord_i_u32_add_seqcst(&lord->alert, 0);
     t = (memlord_i_thread *)memlord_i_ptr_load_seqcst(&lord->threads);
     for (; t; t = memlord_i_thread_after(t)) {
-        if (memlord_i_u32_load_acquire(&t->fenced) || !memlord_i_u32_load_seqcst(&t->in_use))
-            continue;
+        if (memlord_i_u32_load_seqcst(&t->fenced)) continue;
         memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
         drain = 1;
     }
@@ -6717,8 +6935,8 @@ static void memlord_i_readers_gone(memlord *lord) {
     uint32_t i;
     for (book = 0; book < MEMLORD_I_BOOKS; book++)
         for (i = 1; i < memlord_i_u32_load(&lord->row_count[book]); i++)
-            memlord_i_lock_drop(&memlord_i_row_at(lord, book, i)->lock);
-    memlord_i_lock_drop(&lord->count_lock);
+            memlord_i_u32_store(&memlord_i_row_at(lord, book, i)->lock.held, 0);
+    memlord_i_u32_store(&lord->count_lock.held, 0);
 }
 #endif
 
@@ -6734,6 +6952,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_row_add_locked(memlord *lord, int
                                                memlord_i_cold_alloc);
     if (!row || !memlord_i_cell_make(lord, lord->orphan, book, n, memlord_i_cold_alloc))
         return MEMLORD_I_AGAIN;
+    memlord_i_lock_rank(&row->lock, MEMLORD_I_RANK_ROW);
     row->slot = slot;
     row->subject = subject;
     memlord_i_u32_store_release(&lord->row_count[book], n + 1); /* pairs with the walks' acquire */
@@ -6810,6 +7029,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_device_locked(memlord *lord, meml
         memlord_i_ptr_store(&lord->device[n], device);
     }
     device->device = d;
+    memlord_i_lock_rank(&device->own.lock, MEMLORD_I_RANK_PLACE);
     device->own.lord = lord;
     device->own.device = d;
     memlord_i_ptr_store_release(&device->place,
@@ -7413,9 +7633,8 @@ static MEMLORD_I_NOINLINE void memlord_i_note_end(memlord *lord, memlord_i_threa
 /* In a forked child: no burst but this thread's is being written. */
 static MEMLORD_I_COLD void memlord_i_bursts_gone(memlord *lord) {
     const memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
-    const memlord_i_thread *t = memlord_i_self.chain;
+    const memlord_i_thread *t = memlord_i_thread_mine(lord);
     uint64_t i;
-    while (t && t->lord != lord) t = t->sibling;
     for (i = 0; ring && i < ring->bursts; i++) {
         memlord_i_burst *b = memlord_i_burst_at(ring, i);
         if (!t || t->burst != b) memlord_i_u32_store(&b->taken, 0);
@@ -7841,6 +8060,7 @@ static MEMLORD_I_NOINLINE int memlord_i_fence_inside(const memlord *lord) {
 }
 static memlord_i_inside memlord_i_fence_enter(const memlord *lord, const char *at) {
     memlord_i_inside outer;
+    memlord_i_rank_none();
     outer.ledger = memlord_i_self.retiring;
     outer.at = memlord_i_self.retiring_at;
     memlord_i_self.retiring = lord;
@@ -9586,8 +9806,9 @@ static MEMLORD_I_COLD void memlord_i_log_stderr(void *user, int level, const cha
 }
 
 static MEMLORD_I_COLD void memlord_i_log(memlord *lord, int level, const char *text) {
-    if (level <= lord->log_level && lord->logger.fn)
-        lord->logger.fn(lord->logger.user, level, text);
+    if (level > lord->log_level || !lord->logger.fn) return;
+    memlord_i_rank_none();
+    lord->logger.fn(lord->logger.user, level, text);
 }
 
 /* Closes a line that a buffer has, and says it. */
@@ -9817,6 +10038,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_sample(memlord *lord, memlord_i_p
     source = lord->source[place->device.type];
     place->sampler = &memlord_i_self;
     memlord_i_lock_drop(&lord->callbacks_lock);
+    memlord_i_rank_none();
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
     else if (source.fn(source.user, place->device, &c) || !c.total || c.used > c.total)
@@ -10591,6 +10813,7 @@ static MEMLORD_I_COLD void memlord_i_gc_call(memlord *lord, uint32_t slot, memlo
     memlord_i_lock_take(&lord->callbacks_lock);
     device->watch.runner = &memlord_i_self;
     memlord_i_lock_drop(&lord->callbacks_lock);
+    memlord_i_rank_none();
     while (memlord_i_callback_next(lord, &device->watch, e->device.type, c.serial, &c)) {
         memlord_gc_result one;
         if (e->reason == MEMLORD_REASON_BAND && !memlord_i_callback_banded(lord, &c)) continue;
@@ -10705,13 +10928,13 @@ static MEMLORD_I_NOINLINE void memlord_i_call_end_far(memlord *lord, memlord_i_t
     (void)memlord_i_u32_add_seqcst(&lord->alert, 0);
     if (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE) {
         memlord_i_marks_again(lord, t, slot);
-        if (t->also && t != lord->orphan) memlord_i_marks_again(lord, t, t->also);
+        if (t != lord->orphan && t->also) memlord_i_marks_again(lord, t, t->also);
     }
     if (!(memlord_i_u32_load(&lord->alert) & lord->slot_alerts[slot] &
           ~(uint32_t)MEMLORD_I_ALERT_EVENTS))
         return;
     (void)memlord_i_duty(lord, t, slot, asks);
-    if (t->also && t != lord->orphan) memlord_i_duty_also(lord, t, slot);
+    if (t != lord->orphan && t->also) memlord_i_duty_also(lord, t, slot);
 }
 
 /* What every call that counted on a device ends with, nothing held. `asks`: it may ask fences. */
@@ -18613,6 +18836,25 @@ static MEMLORD_I_COLD void memlord_i_configure(memlord *lord, const memlord_desc
         memlord_i_configure_interval(lord);
     }
     lord->next_id.v = MEMLORD_I_ID_FIRST;
+    lord->sweep_at = MEMLORD_I_SWEEP_MIN;
+}
+
+/* Gives the locks of the process and of a new ledger their ranks. */
+static void memlord_i_locks_rank(memlord *lord) {
+    uint32_t i;
+    memlord_i_lock_rank(&memlord_i_process.lock, MEMLORD_I_RANK_REGISTRY);
+    memlord_i_lock_rank(&memlord_i_process.cold, MEMLORD_I_RANK_COLD);
+    memlord_i_lock_rank(&memlord_i_process.pages_lock, MEMLORD_I_RANK_PAGES);
+    memlord_i_lock_rank(&lord->orphan_lock, MEMLORD_I_RANK_ORPHAN);
+    memlord_i_lock_rank(&lord->fences_lock, MEMLORD_I_RANK_FENCES);
+    memlord_i_lock_rank(&lord->callbacks_lock, MEMLORD_I_RANK_CALLBACKS);
+    memlord_i_lock_rank(&lord->host.lock, MEMLORD_I_RANK_PLACE);
+    memlord_i_lock_rank(&lord->scopes_lock, MEMLORD_I_RANK_SCOPES);
+    memlord_i_lock_rank(&lord->snapshots_lock, MEMLORD_I_RANK_SNAPSHOTS);
+    memlord_i_lock_rank(&lord->memory_lock, MEMLORD_I_RANK_MEMORY);
+    memlord_i_lock_rank(&lord->count_lock, MEMLORD_I_RANK_COUNT);
+    for (i = 0; i < MEMLORD_I_SHARDS; i++)
+        memlord_i_lock_rank(&lord->shards[i].lock, MEMLORD_I_RANK_SHARD);
 }
 
 /* Everything of a ledger but the registry; NULL without memory. */
@@ -18624,6 +18866,7 @@ static MEMLORD_I_COLD memlord *memlord_i_make(const memlord_desc *desc,
     memlord_i_self.busy--;
     if (!lord) return NULL;
     memset(lord, 0, sizeof *lord);
+    memlord_i_locks_rank(lord);
     lord->allocator = *allocator;
     lord->own_bytes.v = sizeof *lord;
     memlord_i_configure(lord, desc);
@@ -18639,7 +18882,7 @@ static MEMLORD_I_COLD void memlord_i_register(memlord *lord) {
     memlord_i_lock_take(&memlord_i_process.lock);
     memlord_i_process_start();
     lord->generation = memlord_i_u64_add(&memlord_i_process.generation, 1) + 1;
-    memlord_i_thread_start(lord, lord->orphan);
+    memlord_i_thread_start(lord, lord->orphan, 0);
     memlord_i_special(lord->orphan, MEMLORD_I_SPECIAL_ORPHAN, 1);
     lord->next = memlord_i_process.ledgers;
     lord->back = &memlord_i_process.ledgers;
@@ -18757,7 +19000,6 @@ static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
 
 /* Takes a ledger off the registry, once nobody saves it at the program's end. */
 static MEMLORD_I_COLD void memlord_i_unregister(memlord *lord) {
-    memlord_i_thread *t;
     unsigned spins = 0;
     memlord_i_lock_take(&memlord_i_process.lock);
     while (memlord_i_process.saving == lord) {
@@ -18767,8 +19009,6 @@ static MEMLORD_I_COLD void memlord_i_unregister(memlord *lord) {
     }
     *lord->back = lord->next;
     if (lord->next) lord->next->back = lord->back;
-    t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
-    for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) memlord_i_thread_unchain(t);
     memlord_i_lock_drop(&memlord_i_process.lock);
     if (memlord_i_self.generation == lord->generation) memlord_i_self.generation = 0;
 }

@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 #include <errno.h>
+#include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -317,6 +319,158 @@ static void a_free_in_a_late_thread_local_destructor_counts(void **state) {
     assert_int_equal(pthread_key_delete(late_key), 0);
     assert_int_equal(stats_of(t->lord, cpu()).frees, 200 * 2 * ROUNDS);
     assert_true(t->heap.bytes <= bytes + 4096);
+}
+
+/* A thread whose first call comes in the last round of destructors: no hook runs after it. */
+static pthread_key_t last_key;
+
+typedef struct last {
+    memlord *lord;
+    int round;
+} last;
+
+static void begin_in_the_last_round(void *user) {
+    last *l = (last *)user;
+    if (++l->round < PTHREAD_DESTRUCTOR_ITERATIONS) {
+        pthread_setspecific(last_key, l);
+        return;
+    }
+    memlord_tag_begin(l->lord, "last");
+    memlord_scope_begin(l->lord, "last");
+    memlord_alloc(l->lord, memlord_device_cpu(), 0x1000, 10, NULL);
+    memlord_free(l->lord, memlord_device_cpu(), 0x1000, NULL);
+}
+static void *end_in_the_last_round(void *user) {
+    pthread_setspecific(last_key, user);
+    return NULL;
+}
+
+static void threads_that_end_without_the_hook_are_found(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_scope_stat scope;
+    memlord_block_info block;
+    uint64_t bytes = 0, i, n = 300;
+#if defined(__has_feature) /* the thread sanitizer is gone itself before the last round */
+#if __has_feature(thread_sanitizer)
+    skip();
+#endif
+#endif
+    assert_ok(memlord_tag_begin(t->lord, "alive"));
+    assert_int_equal(pthread_key_create(&last_key, begin_in_the_last_round), 0);
+    for (i = 0; i < n; i++) {
+        pthread_t thread;
+        last l = {NULL, 0};
+        l.lord = t->lord;
+        assert_int_equal(pthread_create(&thread, NULL, end_in_the_last_round, &l), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        if (i == 40) bytes = t->heap.bytes;
+    }
+    assert_int_equal(pthread_key_delete(last_key), 0);
+    assert_true(t->heap.bytes <= bytes);
+    assert_ok(memlord_scope_get(t->lord, "last", &scope));
+    assert_true(scope.count >= n - 40 && scope.count + scope.running == n);
+    assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 10, NULL));
+    assert_ok(memlord_block_find(t->lord, cpu(), 0x1000, &block));
+    assert_string_equal(block.tag, "alive");
+    assert_ok(memlord_tag_end(t->lord));
+}
+
+/* New sites and tags, in a destructor behind the library's. */
+static pthread_key_t names_key;
+static memlord_site names_sites[20000];
+static uint64_t names_used;
+static int names_end;
+
+static void name_late(void *user) {
+    memlord *lord = (memlord *)user;
+    int i;
+    for (i = 0; i < 50; i++) {
+        uint64_t n = __atomic_fetch_add(&names_used, 1, __ATOMIC_RELAXED) % 20000;
+        char tag[32];
+        (void)snprintf(tag, sizeof tag, "late %d", (int)n);
+        (void)memlord_alloc(lord, memlord_device_cpu(), (n + 1) * 64, 8, &names_sites[n]);
+        (void)memlord_block_retag(lord, memlord_device_cpu(), (n + 1) * 64, tag);
+    }
+}
+static void *end_with_names(void *user) {
+    pthread_setspecific(names_key, user);
+    memlord_alloc((memlord *)user, memlord_device_cuda(0), 0x1000, 1, NULL);
+    return NULL;
+}
+static void *breed_threads(void *user) {
+    while (!__atomic_load_n(&names_end, __ATOMIC_ACQUIRE)) {
+        pthread_t thread;
+        if (!pthread_create(&thread, NULL, end_with_names, user)) pthread_join(thread, NULL);
+    }
+    return NULL;
+}
+static int fork_beside_late_threads(void) {
+    memlord_desc desc;
+    memlord *lord;
+    pthread_t threads[2];
+    int i, status = 0;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_ENV;
+    for (i = 0; i < 20000; i++) {
+        names_sites[i].file = "late.c";
+        names_sites[i].function = "late";
+        names_sites[i].line = i + 1;
+    }
+    if (memlord_create(&desc, &lord) || pthread_key_create(&names_key, name_late)) return 1;
+    for (i = 0; i < 2; i++)
+        if (pthread_create(&threads[i], NULL, breed_threads, lord)) return 2;
+    for (i = 0; i < 100 && !status; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(60);
+            _exit(memlord_alloc(lord, cpu(), 64, 8, NULL) != MEMLORD_OK ||
+                  memlord_block_retag(lord, cpu(), 64, "child") != MEMLORD_OK);
+        }
+        if (waitpid(pid, &status, 0) != pid) status = 3;
+    }
+    __atomic_store_n(&names_end, 1, __ATOMIC_RELEASE);
+    for (i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    return status;
+}
+static void a_fork_beside_threads_past_their_hook_never_hangs(void **state) {
+    pid_t pid = fork();
+    (void)state;
+    if (pid == 0) {
+        alarm(120);
+        _exit(fork_beside_late_threads() != 0);
+    }
+    expect_child(pid);
+}
+
+/* What vfork and posix_spawn make: another process, on a thread's memory and thread-locals. */
+typedef struct guest {
+    memlord *lord;
+    int bad;
+} guest;
+static int call_as_a_guest(void *user) {
+    guest *g = (guest *)user;
+    g->bad += memlord_alloc(g->lord, memlord_device_cpu(), 0x1000, 10, NULL) != MEMLORD_OK;
+    g->bad += memlord_tag_begin(g->lord, "guest") != MEMLORD_E_NOMEM;
+    return 0;
+}
+static void *call_after_a_guest(void *user) {
+    static char stack[1 << 18] __attribute__((aligned(64)));
+    guest *g = (guest *)user;
+    int status = -1;
+    pid_t pid = clone(call_as_a_guest, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, g);
+    g->bad += pid < 0 || waitpid(pid, &status, 0) != pid || status != 0;
+    g->bad += memlord_tag_begin(g->lord, "host") != MEMLORD_OK;
+    g->bad += memlord_free(g->lord, memlord_device_cpu(), 0x1000, NULL) != MEMLORD_OK;
+    return NULL;
+}
+static void a_process_in_our_memory_takes_no_record(void **state) {
+    guest g = {NULL, 0};
+    pthread_t thread;
+    if (TEST_SANITIZED) skip();
+    g.lord = test_lord(state);
+    assert_int_equal(pthread_create(&thread, NULL, call_after_a_guest, &g), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(g.bad, 0);
 }
 
 typedef struct gate {
@@ -651,6 +805,9 @@ int main(void) {
         TEST(a_child_ends_the_report_it_was_born_in),
         TEST(the_counts_of_an_ended_thread_stay),
         TEST(a_free_in_a_late_thread_local_destructor_counts),
+        TEST(threads_that_end_without_the_hook_are_found),
+        cmocka_unit_test(a_fork_beside_threads_past_their_hook_never_hangs),
+        TEST(a_process_in_our_memory_takes_no_record),
         cmocka_unit_test(a_thread_may_outlive_a_ledger_it_used),
         cmocka_unit_test(an_allocator_that_calls_the_ledger_passes_through),
         cmocka_unit_test(a_fenced_move_inside_the_allocator_passes_through),

@@ -3,6 +3,8 @@
 #include "support.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void every_call_is_counted(void **state) {
     memlord *lord = test_lord(state);
@@ -113,6 +115,124 @@ static void frees_are_counted_at_their_sites(void **state) {
     assert_int_equal(best.frees, 1);
 }
 
+/* New tags and sites take the lock of names while the one record is held; so does a fork. */
+static int retagged; /* enough */
+static void *keep_retagging(void *user) {
+    static memlord_site sites[20000];
+    memlord *lord = (memlord *)user;
+    unsigned i;
+    for (i = 0; !__atomic_load_n(&retagged, __ATOMIC_ACQUIRE); i = (i + 1) % 20000) {
+        char tag[32];
+        sites[i].file = "orphans.c";
+        sites[i].function = "keep_retagging";
+        sites[i].line = (int)i + 1;
+        (void)snprintf(tag, sizeof tag, "tag %u", i);
+        (void)memlord_alloc(lord, cpu(), 0x1000, 8, &sites[i]);
+        (void)memlord_block_retag(lord, cpu(), 0x1000, tag);
+    }
+    return NULL;
+}
+static int fork_and_retag(void) {
+    memlord_desc desc;
+    memlord *lord;
+    pthread_t other;
+    int i, status = 0;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_ENV;
+    if (memlord_create(&desc, &lord)) return 1;
+    if (pthread_create(&other, NULL, keep_retagging, lord)) return 2;
+    for (i = 0; i < 100 && !status; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(60);
+            _exit(memlord_block_retag(lord, cpu(), 0x1000, "child") == MEMLORD_E_INVALID);
+        }
+        if (waitpid(pid, &status, 0) != pid) status = 3;
+    }
+    __atomic_store_n(&retagged, 1, __ATOMIC_RELEASE);
+    return pthread_join(other, NULL) || status;
+}
+/* In a child, which an alarm ends if it hangs. */
+static void assert_ends(int (*fn)(void)) {
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(120);
+        _exit(fn());
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status)) fail_msg("the child died of signal %d", WTERMSIG(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* The allocator of a host that has one lock for it and for the calls that report. */
+typedef struct guarded {
+    pthread_mutex_t lock;
+    memlord *lord;
+} guarded;
+static __thread int reports;
+static void *guarded_alloc(void *user, size_t size) {
+    guarded *g = (guarded *)user;
+    void *p;
+    if (!reports) usleep(1000); /* the other thread takes the lock, and calls */
+    pthread_mutex_lock(&g->lock);
+    p = malloc(size);
+    pthread_mutex_unlock(&g->lock);
+    return p;
+}
+static void guarded_free(void *user, void *ptr, size_t size) {
+    guarded *g = (guarded *)user;
+    (void)size;
+    pthread_mutex_lock(&g->lock);
+    free(ptr);
+    pthread_mutex_unlock(&g->lock);
+}
+static void *report_under_the_lock(void *user) {
+    guarded *g = (guarded *)user;
+    uint64_t i;
+    for (i = 1; i <= 20000; i++) {
+        pthread_mutex_lock(&g->lock);
+        reports = 1;
+        (void)memlord_alloc(g->lord, cuda(0), i * 64, 8, NULL);
+        reports = 0;
+        pthread_mutex_unlock(&g->lock);
+        (void)memlord_alloc(g->lord, cuda(1), i << 20, 8, NULL);
+    }
+    return NULL;
+}
+static int report_from_an_allocator(void) {
+    guarded g;
+    memlord_desc desc;
+    pthread_t threads[2];
+    pthread_mutexattr_t recursive;
+    g.lord = NULL;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&g.lock, &recursive);
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    desc.allocator.alloc = guarded_alloc;
+    desc.allocator.free = guarded_free;
+    desc.allocator.user = &g;
+    if (memlord_create(&desc, &g.lord)) return 1;
+    if (pthread_create(&threads[0], NULL, report_under_the_lock, &g) ||
+        pthread_create(&threads[1], NULL, report_under_the_lock, &g))
+        return 2;
+    (void)pthread_join(threads[0], NULL);
+    (void)pthread_join(threads[1], NULL);
+    memlord_destroy(g.lord);
+    return 0;
+}
+
+static void a_fork_waits_for_a_call_that_waits_for_a_name(void **state) {
+    (void)state;
+    assert_ends(fork_and_retag);
+}
+static void the_allocator_may_wait_for_a_thread_that_calls(void **state) {
+    (void)state;
+    assert_ends(report_from_an_allocator);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_call_is_counted),
@@ -122,6 +242,8 @@ int main(void) {
         TEST(deferred_frees_are_credited_once),
         TEST(reservations_count_twice_until_their_commit),
         TEST_SITES(frees_are_counted_at_their_sites),
+        cmocka_unit_test(a_fork_waits_for_a_call_that_waits_for_a_name),
+        cmocka_unit_test(the_allocator_may_wait_for_a_thread_that_calls),
     };
     pthread_key_t key;
     while (pthread_key_create(&key, NULL) == 0) {}

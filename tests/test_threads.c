@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "json.h"
 
@@ -461,6 +462,92 @@ static void ledgers_may_open_and_close_on_many_threads(void **state) {
     run(workers, 8, open_and_close, NULL, 50 * SCALE);
 }
 
+/* In a tag of two ledgers all the time; now and then in a third, which ends and comes again. */
+typedef struct tagger {
+    memlord **lords; /* the last is the third */
+    uint64_t base, untagged;
+    int *stop, asked;
+} tagger;
+
+static void tagged_allocs(tagger *t, uint64_t key) {
+    memlord_block_info block;
+    int i;
+    for (i = 0; i < 2; i++) (void)memlord_alloc(t->lords[i], cpu(), key, 64, NULL);
+    for (i = 0; i < 2; i++)
+        t->untagged += memlord_block_find(t->lords[i], cpu(), key, &block) || !block.tag;
+    for (i = 0; i < 2; i++) (void)memlord_free(t->lords[i], cpu(), key, NULL);
+}
+
+static void *stay_in_tags(void *user) {
+    tagger *t = (tagger *)user;
+    uint64_t k = 0;
+    memlord_tag_begin(t->lords[0], "stays");
+    memlord_tag_begin(t->lords[1], "stays");
+    while (!__atomic_load_n(t->stop, __ATOMIC_ACQUIRE)) {
+        if (__atomic_load_n(&t->asked, __ATOMIC_ACQUIRE)) {
+            memlord_alloc(t->lords[2], memlord_device_cpu(), t->base, 64, NULL);
+            __atomic_store_n(&t->asked, 0, __ATOMIC_RELEASE);
+        }
+        tagged_allocs(t, t->base + ++k % 100 * 64);
+    }
+    return NULL;
+}
+
+static void a_tag_stays_while_another_thread_ends_another_ledger(void **state) {
+    memlord *lords[3] = {NULL, NULL, NULL};
+    tagger taggers[3];
+    pthread_t threads[3];
+    uint64_t i, k, rounds = 50 * SCALE;
+    int stop = 0;
+    (void)state;
+    for (i = 0; i < 3; i++) assert_ok(memlord_create(NULL, &lords[i]));
+    for (i = 0; i < 3; i++) {
+        memset(&taggers[i], 0, sizeof taggers[i]);
+        taggers[i].lords = lords;
+        taggers[i].base = (i + 1) << 32;
+        taggers[i].stop = &stop;
+        taggers[i].asked = 1;
+        assert_int_equal(pthread_create(&threads[i], NULL, stay_in_tags, &taggers[i]), 0);
+    }
+    for (k = 0; k < rounds; k++) {
+        for (i = 0; i < 3; i++)
+            while (__atomic_load_n(&taggers[i].asked, __ATOMIC_ACQUIRE)) sched_yield();
+        memlord_destroy(lords[2]);
+        assert_ok(memlord_create(NULL, &lords[2]));
+        for (i = 0; i < 3; i++) __atomic_store_n(&taggers[i].asked, 1, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+    for (i = 0; i < 3; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (i = 0; i < 3; i++) assert_int_equal(taggers[i].untagged, 0);
+    for (i = 0; i < 3; i++) memlord_destroy(lords[i]);
+}
+
+/* More ledgers than a thread remembers at once: each call finds its record by its number. */
+static void a_thread_finds_its_record_in_each_of_many_ledgers(void **state) {
+    memlord *lords[40];
+    test_heap heap;
+    memlord_desc desc = test_desc(&heap, 0);
+    uint64_t bytes = 0;
+    int i, k;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    for (i = 0; i < 40; i++) {
+        assert_ok(memlord_create(&desc, &lords[i]));
+        assert_ok(memlord_tag_begin(lords[i], "mine"));
+    }
+    for (k = 1; k <= 4; k++) {
+        for (i = 0; i < 40; i++) assert_ok(memlord_alloc(lords[i], cpu(), 4096, 8, NULL));
+        for (i = 0; i < 40; i++) assert_ok(memlord_free(lords[i], cpu(), 4096, NULL));
+        if (k == 1) bytes = heap.bytes;
+    }
+    assert_int_equal(heap.bytes, bytes);
+    for (i = 0; i < 40; i++) {
+        assert_ok(memlord_tag_end(lords[i]));
+        memlord_destroy(lords[i]);
+    }
+    assert_int_equal(heap.bytes, 0);
+}
+
 static void *short_life(void *user) {
     worker *w = (worker *)user;
     uint64_t key = (w->id + 1) << 20;
@@ -509,6 +596,8 @@ int main(void) {
         TEST_SITES(readers_and_reports_are_sound_while_others_mutate),
         TEST_SITES(resets_while_others_mutate_never_touch_live_bytes),
         cmocka_unit_test(ledgers_may_open_and_close_on_many_threads),
+        cmocka_unit_test(a_tag_stays_while_another_thread_ends_another_ledger),
+        cmocka_unit_test(a_thread_finds_its_record_in_each_of_many_ledgers),
         TEST_SITES(twenty_thousand_threads_leave_nothing_behind),
     };
     return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
