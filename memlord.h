@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.3.5, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.3.6, C99 and C++11, SPDX-License-Identifier: MIT
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
     device (cpu, pinned, mapped, cuda:0, ...), who put them there, what the peak was
@@ -265,8 +265,8 @@
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 3
-#define MEMLORD_VERSION_PATCH 5
-#define MEMLORD_VERSION "0.3.5"
+#define MEMLORD_VERSION_PATCH 6
+#define MEMLORD_VERSION "0.3.6"
 
 #if defined(__GNUC__)
 #define MEMLORD_I_INLINE static inline __attribute__((unused))

@@ -1,6 +1,6 @@
 /*
     memlord_cuda.h - MemLord for programs that hold their memory on NVIDIA GPUs
-                     v0.3.5, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
+                     v0.3.6, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
 
     What the device says, what the program holds, and a way to give memory back, without one
     byte of the program behaving otherwise: capacity and collection for cuda devices, the
@@ -156,8 +156,9 @@
     the driver. A free costs two or three times memlord_free, as it can be taken back.
     Recording an event costs the driver's microsecond, and so does each poll of one. Allocations
     and frees on cuda devices poll one stream a call at most, and one that is not done after up to
-    256 such calls or 10 ms again; those on other devices make no call of the driver. A sample is a few driver calls and, with NVML, up to
-    some hundred microseconds: pollers take it, no call waits for it.
+    256 such calls or 10 ms again; those on other devices make no call of the driver. A sample is a
+    few driver calls and, with NVML, up to some hundred microseconds: pollers take it, no call
+    waits for it.
     Memory: 64 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events. A timed
     scope is two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
