@@ -173,11 +173,11 @@
     held and may call any function of the ledger but memlord_destroy. Write, block and
     try run on the calling thread. Collections run on the thread whose call crossed the
     threshold, and fences on those that allocate, free or retire, and on pollers: inside
-    the host's own call, under whatever locks it holds there. A host with an allocator lock creates the
-    ledger with MEMLORD_FLAG_DEFER: then they run in memlord_gc_poll, memlord_retire,
-    memlord_alloc_retry and on pollers alone, and pollers are started there too. A
-    collection left by longjmp counts as running on its device for good, and a fence's
-    block stays pending; nothing else is harmed.
+    the host's own call, under whatever locks it holds there. A host with an allocator
+    lock creates the ledger with MEMLORD_FLAG_DEFER: then they run in memlord_gc_poll,
+    memlord_retire, memlord_alloc_retry and on pollers alone, and pollers are started
+    there too. A collection left by longjmp counts as running on its device for good, and
+    a fence's block stays pending; nothing else is harmed.
     Threads of MemLord's own: one poller a place, from the first call that touches a
     device with a capacity source, a collection callback and a strategy; none otherwise,
     and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With MEMLORD_FLAG_DEFER
@@ -926,9 +926,9 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
    alloc or a free of a device type polls what is pending on that type: one queue a call, up to
    four fences of it. After a "not yet" such calls leave that queue alone, twice as long each
    time, up to 256 calls or 10 ms (one call in eight reads the clock). The poller of a device
-   polls, too. Calls on other device types cost what they cost with nothing pending. A failed fence counts as done, and in fence_failures. A host
-   that orders its streams itself (one waits for the other's event before it goes on) frees
-   plainly: there is nothing to wait for then. */
+   polls, too. Calls on other device types cost what they cost with nothing pending. A failed
+   fence counts as done, and in fence_failures. A host that orders its streams itself (one waits
+   for the other's event before it goes on) frees plainly: there is nothing to wait for then. */
 
 /* Frees a storage once a fence is done. `done` is called once at once, on this thread (a
    fence may record its event there; not with MEMLORD_FLAG_DEFER), and `drop`, if set, exactly
@@ -17336,8 +17336,8 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, mem
 
 /* -- the shorter ways: cells change first, then those are looked at that hold back too much -- */
 
-/* 1: one of the alerts concerns a call on a device. Most often there is none at all, which the calls
-   ask first: it is a load less. */
+/* 1: one of the alerts concerns a call on a device. Most often there is none at all, which the
+   calls ask first: it is a load less. */
 static MEMLORD_I_HOT int memlord_i_alerted(const memlord *lord, uint32_t slot) {
     return (memlord_i_u32_load(&lord->alert) & lord->slot_alerts[slot]) != 0;
 }

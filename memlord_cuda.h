@@ -129,9 +129,9 @@
     for samples and collections of the layer's in progress. Detach before memlord_destroy, and
     before cudaDeviceReset, which takes the events away. Attach after fork: CUDA does not
     survive one. A child forked later has no driver: nothing is attached there, every function
-    answers as without one, and what was pending is credited when it is polled (counted in
-    fence_failures); the ledger itself goes on. Nothing here blocks but what the host calls, what it asks for (retries, and
-    collections with MEMLORD_CUDA_FLAG_SYNC) and a collection's trim.
+    returns as without one, and what was pending is credited when it is polled (counted in
+    fence_failures); the ledger itself goes on. Nothing here blocks but what the host calls, what
+    it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC) and a collection's trim.
 
     ----------------------------------------------------------------- >>errors ---
 
@@ -1638,8 +1638,8 @@ static int memlord_cuda_i_event_record(const memlord_cuda_i_driver *d,
     return d->event_record(fence->event, stream);
 }
 
-/* 1: recorded; 0: not while the stream is captured, or here; -1: it cannot be. The default stream of another
-   thread cannot be named: the legacy one, which waits for all of those, stands for it. */
+/* 1: recorded; 0: not while the stream is captured, or here; -1: it cannot be. The default stream
+   of another thread cannot be named: the legacy one, which waits for all of those, stands for it. */
 static int memlord_cuda_i_fence_record(memlord_cuda_i_fence *fence) {
     const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
     cudaStream_t stream = fence->stream;
