@@ -34,8 +34,11 @@ cuda_include := $(firstword $(patsubst %/cuda_runtime_api.h,%,\
 ptsz := CUDA_API_PER_THREAD_DEFAULT_STREAM
 
 suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) portable_test_map \
-	$(addprefix nobarrier_test_,map threads bands retry hosts) ptsz_test_cuda_alloc ptsz_test_cuda_streams
-programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites)))
+	ptsz_test_cuda_alloc ptsz_test_cuda_streams
+nobarrier := $(addprefix nobarrier_test_,map threads bands retry hosts)
+# The builds of the suites, and those of the suites on a system that refuses membarrier(2).
+programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
+	$(foreach c,$(2),$(addprefix build/$(c)/,$(nobarrier)))
 examples := $(addprefix build/,quickstart llama bands oom server pool cuda_inference libmemlord_preload.so)
 scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh tests/cuda.sh \
 	tests/consumers.sh tests/page.sh
@@ -77,14 +80,16 @@ report: ## JSON=profile.json: build/report.html, a saved profile as a page
 
 # -- tests --
 
-tested = $(call programs,$(configs)) $(if $(config),,$(scripts))
-test: $(call programs,$(configs)) $(if $(config),,$(examples) try-reports) ## all suites; ends with "N passed, N failed"
-	@sh tests/run.sh $(tested)
+# Without membarrier(2) only in the first build, and in test-all in every build: it must end within
+# ten minutes on two processors.
+once = $(call programs,$(configs),$(firstword $(configs)))
+every := $(call programs,release debug asan tsan,release debug asan tsan)
+test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with "N passed, N failed"
+	@sh tests/run.sh $(once) $(if $(config),,$(scripts))
 
-test-all: configs := release debug asan tsan
 test-all: export MEMLORD_TEST_ALL = 1
-test-all: $(call programs,release debug asan tsan) $(examples) try-reports try-ports ## the same under more load, in every standard
-	@sh tests/run.sh $(call programs,$(configs)) $(scripts)
+test-all: $(every) $(examples) try-reports try-ports ## the same under more load, in every standard
+	@sh tests/run.sh $(every) $(scripts)
 
 # What reads our formats is wanted, but no condition: what cannot be had is skipped, and said so.
 try-reports: | deps-test
@@ -104,7 +109,6 @@ build/$(1)/test_%: tests/test_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread $$< build/$(1)/memlord.o -o $$@ -lcmocka -ldl
 
-# Suites on a system that refuses membarrier(2).
 build/$(1)/nobarrier_test_%: tests/test_%.c tests/nobarrier.c $$(wildcard tests/*.h) \
 		build/$(1)/memlord.o
 	@echo '  $$@'
