@@ -3,8 +3,8 @@
 
     One stream computes, another copies. The KV cache grows from the device's memory pool;
     workspaces are handed from the one stream to the other and are pending until that is done with
-    them. The pool keeps what was freed, until a band of 256 MiB says that what was not used since
-    the last time has to go back.
+    them. The pool keeps what was freed. After each 256 MiB of frees a band gives back what cannot
+    have been used since the last time: part of the prompt's workspace.
     Build and run (status 77: there is no GPU):
 
         cc -std=c99 -O2 -I. -isystem /usr/local/cuda/include examples/cuda_inference.c \
@@ -23,7 +23,8 @@ int main(void) {
 #include "memlord_cuda.h"
 #include <stdio.h>
 
-enum { MIB = 1 << 20, WEIGHTS = 512 * MIB, KV = 4 * MIB, WORK = 32 * MIB, BAND = 256 * MIB };
+enum { MIB = 1 << 20, WEIGHTS = 512 * MIB, KV = 4 * MIB, WORK = 32 * MIB };
+enum { PROMPT = 384 * MIB, BAND = 256 * MIB };
 enum { STEPS = 64, KEPT = 16 };
 
 typedef struct engine {
@@ -59,8 +60,10 @@ static void load(engine *e) {
     check(e, memlord_cuda_stream_synchronize(e->lord, e->compute, MEMLORD_SITE()), "waiting");
 }
 
-/* One token: the KV cache grows, and the oldest of it goes once there is enough. */
+/* The prompt, then one token a step: the KV cache grows, and the oldest of it goes once there is
+   enough. */
 static void step(engine *e, int i) {
+    size_t size = i == 0 ? PROMPT : WORK;
     void *work = NULL, **kv = &e->kv[i % KEPT];
     uint64_t now;
     if (*kv) check(e, memlord_cuda_free_async(e->lord, *kv, e->compute, MEMLORD_SITE()), "KV free");
@@ -70,13 +73,13 @@ static void step(engine *e, int i) {
               "KV cache");
     }
     MEMLORD_TAG(e->lord, "workspace") {
-        check(e, memlord_cuda_malloc_async(e->lord, &work, WORK, e->compute, MEMLORD_SITE()),
+        check(e, memlord_cuda_malloc_async(e->lord, &work, size, e->compute, MEMLORD_SITE()),
               "workspace");
     }
     if (!*kv || !work) return;
-    check(e, cudaMemsetAsync(work, i, WORK, e->compute), "compute");
+    check(e, cudaMemsetAsync(work, i, size, e->compute), "compute");
     check(e, cudaStreamSynchronize(e->compute), "waiting"); /* the copy reads what was computed */
-    check(e, cudaMemsetAsync(work, 0, WORK, e->copy), "copy");
+    check(e, cudaMemsetAsync(work, 0, size, e->copy), "copy");
     /* for the books: the copy stream still uses it; and for the memory: freed in its order */
     check(e, (int)memlord_cuda_free_on_stream(e->lord, work, e->copy, MEMLORD_SITE()), "hand-over");
     check(e, memlord_cuda_free_async(e->lord, work, e->copy, MEMLORD_SITE()), "workspace free");
