@@ -103,7 +103,8 @@
                          at most peak_error, never high; peak_error is 0 with
                          MEMLORD_FLAG_EXACT and with one thread
         freed            credited since the last collection or reset
-        total_allocated  everything ever recorded in this epoch, growth included
+        total_allocated  everything recorded in this epoch, growth included; lifetime totals
+                         count modulo 2^64, live values never wrap
         total_freed      everything ever credited in this epoch, shrinkage included
         reserved         what the host's own pool holds of the device; cached is the
                          part of it that is not allocated
@@ -3408,7 +3409,8 @@ static void memlord_i_lock_drop(memlord_i_lock *lock) {
    Locks: see MEMLORD_I_RANK_..., which are their order. */
 
 #define MEMLORD_I_SHARD_BITS 10 /* 1024 shards */
-#define MEMLORD_I_ID_FIRST 4    /* of threads; the states of shards before that are no thread's */
+#define MEMLORD_I_NOBODY UINT64_MAX /* the owner of a record whose thread is gone */
+#define MEMLORD_I_ID_FIRST 3    /* of threads; the states of shards before that are no thread's */
 #define MEMLORD_I_TICKETS 8     /* of a thread, open at a time */
 #define MEMLORD_I_TAG_DEPTH 64
 #define MEMLORD_I_BYTES_MAX ((uint64_t)1 << 48)
@@ -3439,11 +3441,6 @@ typedef struct memlord_i_cell {
    looks at the bands again. 0 makes it look at its next free. */
 static inline memlord_i_u64 *memlord_i_cell_trip(memlord_i_cell *cell) { return &cell->here; }
 
-/* units * 2^63 + rest: totals that never wrap. */
-typedef struct memlord_i_wide {
-    uint64_t units, rest;
-} memlord_i_wide;
-
 typedef struct memlord_i_row {
     memlord_i_lock lock;        /* guards base; published and turn of batched rows */
     uint32_t slot;              /* of the device */
@@ -3451,17 +3448,15 @@ typedef struct memlord_i_row {
     memlord_i_u64 published;    /* signed; <= the live bytes at every moment */
     memlord_i_u64 peak;         /* signed */
     memlord_i_u64 turn;         /* publications so far */
-    memlord_i_u64 folds_in, folds_out; /* 2^63 bytes each, taken off cells near overflow */
     memlord_i_u64 expected;     /* tags: memlord_expect */
     struct {                    /* what a reset, or a collection (freed), starts from */
-        memlord_i_wide in, out, freed;
-        uint64_t allocs, frees, here;
+        uint64_t in, out, freed, allocs, frees, here;
     } base;
 } memlord_i_row;
 
 /* A row summed over its threads, since the last reset. */
 typedef struct memlord_i_sum {
-    memlord_i_wide in, out; /* since create */
+    uint64_t in, out; /* since create, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, here, live, blocks, peak, peak_error;
 } memlord_i_sum;
 
@@ -3520,7 +3515,6 @@ typedef struct memlord_i_read { /* one that was read */
 
 #define MEMLORD_I_SCOPE_DEPTH 64
 #define MEMLORD_I_SCOPE_BINS 64
-#define MEMLORD_I_RECENT_SCOPES 32
 
 /* What one thread did in one invocation of a scope, or all who had a part in it. */
 typedef struct memlord_i_effort {
@@ -3550,6 +3544,7 @@ typedef struct memlord_i_extreme {
 /* What one thread did in one scope, in this epoch. */
 typedef struct memlord_i_stint {
     struct memlord_i_stint *next;
+    struct memlord_i_scope *scope;
     uint32_t thread;
     memlord_i_history *history; /* replaced under the scopes lock */
     memlord_i_u64 epoch, count, running, peak;
@@ -3598,18 +3593,9 @@ typedef struct memlord_i_frame {
     memlord_i_level *at;        /* by slot */
 } memlord_i_frame;
 
-typedef struct memlord_i_recent_scope {
-    const void *given; /* how the host says it */
-    uint32_t parent;
-    int planted;       /* by a place; else by name */
-    memlord_i_scope *scope;
-    memlord_i_stint *stint;
-} memlord_i_recent_scope;
-
 typedef struct memlord_i_nest { /* a thread's scopes */
     uint32_t depth;
     memlord_i_frame frame[MEMLORD_I_SCOPE_DEPTH];
-    memlord_i_recent_scope recent[MEMLORD_I_RECENT_SCOPES];
 } memlord_i_nest;
 
 /* Events of one thread, in a row. */
@@ -3631,53 +3617,27 @@ typedef struct memlord_i_ring {
     memlord_i_u64 turn; /* bursts asked for so far; they follow */
 } memlord_i_ring;
 
-/* A site on a device as a thread remembers it, to save a look-up in the index. */
-typedef struct memlord_i_known {
-    const memlord_site *site; /* NULL: none */
-    memlord_i_cell *cell;
-    uint64_t rows; /* the bits of word2 */
-    uint32_t slot;
-} memlord_i_known;
-#define MEMLORD_I_KNOWN_MIN 8    /* in the thread record, and ... */
-#define MEMLORD_I_KNOWN_MAX 8192 /* ... in memory of its own */
-#define MEMLORD_I_KNOWN_PATH 8   /* places from where it should be to where it is, less 1 */
-
-/* A tag on a device as a thread remembers it. */
-typedef struct memlord_i_tagged {
-    const char *tag;
-    memlord_i_cell *cell; /* NULL with slot 0 */
-    uint64_t rows;        /* the bits of word2 */
-    uint32_t slot;        /* 0: look it up */
-} memlord_i_tagged;
-#define MEMLORD_I_TAGGED 64
-
-/* A tag as a thread began it lately. */
-typedef struct memlord_i_recent_tag {
-    const char *given, *kept; /* the host's pointer, our copy */
-} memlord_i_recent_tag;
-#define MEMLORD_I_RECENT_TAGS 32
-
-/* Where a thread allocated last: a device on which it has a cell, and one for its tag. */
-typedef struct memlord_i_last {
-    uint64_t device; /* memlord_i_device_word; MEMLORD_I_NOWHERE: the rest is 0 */
-    memlord_i_cell *cell;
-    memlord_i_cell *of_tag; /* NULL: in no tag */
-    uint64_t rows;          /* the tag's bits of word2 */
-    uint32_t slot;
-} memlord_i_last;
-#define MEMLORD_I_NOWHERE UINT64_MAX
+/* What a thread looked up by a pointer: see >>sites. */
+typedef struct memlord_i_memo {
+    const void *key;  /* NULL: vacant */
+    void *value;      /* a cell, a kept name or a stint */
+    uint64_t bits;    /* of a row: its bits of word2 */
+    uint32_t salt;    /* kind, and what else belongs to the key */
+} memlord_i_memo;
+#define MEMLORD_I_MEMO_MIN 32   /* in the thread record, and ... */
+#define MEMLORD_I_MEMO_MAX 8192 /* ... in memory of its own */
+#define MEMLORD_I_MEMO_PATH 8   /* probes before one is evicted */
 
 /* A thread, in one ledger. */
 typedef struct memlord_i_thread {
     memlord_i_ptr inside;  /* the shard being worked on: see >>map */
-    uint32_t id, sparse_id; /* 4, 6, 8 ... and 1 more: the state of the shards it owns */
+    uint32_t id;           /* 3, 4, 5 ...: the state of the shards it owns */
     memlord_i_u32 special; /* what keeps a call off the plain path */
     memlord_i_u32 fenced;  /* it has seen MEMLORD_I_SPECIAL_FENCE, and enters by an exchange */
     const char *tag;       /* the innermost, a kept name; NULL: none */
-    memlord_i_last last;
-    memlord_i_known *known;   /* each where its site and slot lead to, or a little further on */
-    uint32_t known_mask;      /* of where they lead to; the last place of all stays vacant */
-    uint32_t known_count;     /* at most 3/8 of that: or few would be where they are looked for */
+    memlord_i_memo *memo;     /* the cache: open addressing; the last entry stays vacant */
+    uint32_t memo_mask;       /* of the homes */
+    uint32_t memo_count;      /* at most 3/8 of those */
     uint32_t tag_depth;
     memlord_i_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* cells of devices, by slot; 0: none */
     memlord_i_book books[MEMLORD_I_BOOKS];          /* cells of sites and tags */
@@ -3697,9 +3657,7 @@ typedef struct memlord_i_thread {
     uint32_t open_tickets; /* of `tickets`, some of them closed by another thread since */
     memlord_ticket tickets[MEMLORD_I_TICKETS];
     const char *tags[MEMLORD_I_TAG_DEPTH]; /* what to go back to */
-    memlord_i_recent_tag recent[MEMLORD_I_RECENT_TAGS];
-    memlord_i_tagged tagged[MEMLORD_I_TAGGED]; /* tags on devices where it allocated lately */
-    memlord_i_known known_first[MEMLORD_I_KNOWN_MIN + MEMLORD_I_KNOWN_PATH];
+    memlord_i_memo memo_first[MEMLORD_I_MEMO_MIN + MEMLORD_I_MEMO_PATH];
 } memlord_i_thread;
 
 /* A block of the map: 24 bytes.
@@ -3790,10 +3748,9 @@ typedef struct memlord_i_pends {
 
 typedef struct memlord_i_shard {
     memlord_i_u32 state;     /* NEW, SHARED, MOVING, or whose it is: see >>map */
-    memlord_i_u32 displaced; /* dense: entries outside their home; sparse: entries to go */
+    memlord_i_u32 displaced; /* entries outside their home */
     char *table;
-    uint32_t size;           /* dense: buckets; sparse: lines, 2^n */
-    uint32_t mask;           /* sparse: size - 1; dense: 0 */
+    uint32_t size;           /* buckets */
     memlord_i_lock lock;     /* changes of state, and moves */
     uint32_t held_state;     /* what it was before it was stopped */
 } memlord_i_shard;
@@ -3979,7 +3936,7 @@ typedef struct memlord_i_waiter {
 } memlord_i_waiter;
 
 enum { /* memlord.alert: what the end of a call has to do */
-    MEMLORD_I_ALERT_REVIEW = 1, /* more threads than the margins allow for */
+    MEMLORD_I_ALERT_REVIEW = 1, /* more threads than the margins allow for, or some to sweep */
     MEMLORD_I_ALERT_DROPS = 2,  /* fences are to be dropped */
     MEMLORD_I_ALERT_WAITER = 4, /* somebody waits for a free */
     MEMLORD_I_ALERT_POLLER = 8, /* a device came, and all are to be polled */
@@ -4119,7 +4076,6 @@ struct memlord {
     memlord_i_piece *pieces[MEMLORD_I_CLASSES]; /* by the log of their grains */
     memlord_i_region *regions;
     uint64_t region_bytes;
-    memlord_i_u64 sparse_tables, sparse_bytes, dense_bytes; /* of the map */
     memlord_i_string *names;     /* stb_ds string map: every string once */
     uint64_t name_bytes;
     memlord_i_spare stb[MEMLORD_I_SPARES]; /* for stb_ds to take */
@@ -4205,6 +4161,7 @@ typedef char memlord_i_check_entry[sizeof(memlord_i_entry) == 24 ? 1 : -1];
 #define MEMLORD_I_BIRTHS_MAX (1u << 20)
 #define MEMLORD_I_ROWS_MASK (((uint64_t)1 << 37) - 1)
 #define MEMLORD_I_SITE_ROWS_MAX 0xfffffu
+#define MEMLORD_I_SITE_BITS ((uint64_t)MEMLORD_I_SITE_ROWS_MAX << 1)
 #define MEMLORD_I_TAG_BITS_OF_ROWS ((uint64_t)MEMLORD_I_TAG_ROWS_MAX << 21)
 #define MEMLORD_I_TAG_ROWS_MAX 0xffffu
 
@@ -4578,22 +4535,11 @@ static void memlord_i_nest_close(memlord_i_thread *t);
 static void memlord_i_nest_forget(memlord_i_thread *t);
 #endif
 
-static void memlord_i_last_forget(memlord_i_thread *t) {
-    memset(&t->last, 0, sizeof t->last);
-    t->last.device = MEMLORD_I_NOWHERE;
-}
-/* The thread is in another tag, or in none. */
-static void memlord_i_last_tag(memlord_i_thread *t) {
-    t->last.of_tag = NULL;
-    t->last.rows = 0;
-    if (t->tag) memlord_i_last_forget(t);
-}
 /* Forgets what the thread was in the middle of. */
 static void memlord_i_thread_clear(memlord_i_thread *t) {
     memlord_i_burst_leave(t);
     t->tag = NULL;
     t->tag_depth = 0;
-    memlord_i_last_forget(t);
     t->open_tickets = 0;
     t->retrying = 0;
     memlord_i_special(
@@ -4786,21 +4732,19 @@ static void memlord_i_alert(memlord *lord, uint32_t bit, int on) {
 
 /* How many threads have a record, the orphans' included. */
 static uint32_t memlord_i_threads(memlord *lord) {
-    return (memlord_i_u32_load(&lord->next_id) - MEMLORD_I_ID_FIRST) / 2;
+    return memlord_i_u32_load(&lord->next_id) - MEMLORD_I_ID_FIRST;
 }
 
 /* Makes zeroed memory a record and shows it to readers; under the registry lock. */
 static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t, uint64_t owner) {
-    t->id = memlord_i_u32_add(&lord->next_id, 2);
-    t->sparse_id = t->id + 1;
+    t->id = memlord_i_u32_add(&lord->next_id, 1);
     if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)
         memlord_i_special(t, MEMLORD_I_SPECIAL_SITES, 1);
     if (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_TRACE)
         memlord_i_special(t, MEMLORD_I_SPECIAL_TRACE, 1);
     t->lord = lord;
-    memlord_i_last_forget(t);
-    t->known = t->known_first;
-    t->known_mask = MEMLORD_I_KNOWN_MIN - 1;
+    t->memo = t->memo_first;
+    t->memo_mask = MEMLORD_I_MEMO_MIN - 1;
     if (memlord_i_threads(lord) > memlord_i_u32_load(&lord->crew)) /* before it counts anything */
         memlord_i_alert(lord, MEMLORD_I_ALERT_REVIEW, 1);
     memlord_i_u64_store(&t->owner, owner);
@@ -4810,26 +4754,6 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t, uint64_t 
     memlord_i_thread_fence(t);
 }
 
-#define MEMLORD_I_SWEEP_MIN 16u
-
-/* Frees the records of threads that ended without the exit hook: their first call came in the last
-   round of destructors, or after it. It runs when no record is free and there are twice as many as
-   living owners at the last sweep. That bounds the records by twice the living threads (or 16), and
-   the cost: a sweep asks for each record once, and since the last one at least half of them were
-   made or found. Under the registry lock. */
-static MEMLORD_I_COLD void memlord_i_threads_sweep(memlord *lord) {
-    memlord_i_thread *t;
-    uint32_t living = 0;
-    for (t = memlord_i_thread_first(lord); t; t = memlord_i_thread_after(t)) {
-        uint64_t owner = memlord_i_u64_load(&t->owner);
-        if (owner && memlord_i_thread_gone(owner))
-            memlord_i_thread_release(t);
-        else
-            living += owner != 0;
-    }
-    lord->sweep_at = living < MEMLORD_I_SWEEP_MIN / 2 ? MEMLORD_I_SWEEP_MIN : 2 * living;
-}
-
 /* A record without an owner, or NULL. The acquire pairs with the release of
    memlord_i_thread_release: its counts and shards come along. */
 static memlord_i_thread *memlord_i_thread_free(memlord *lord) {
@@ -4837,14 +4761,6 @@ static memlord_i_thread *memlord_i_thread_free(memlord *lord) {
     while (t && (t == lord->orphan || memlord_i_u64_load_acquire(&t->owner)))
         t = memlord_i_thread_after(t);
     return t;
-}
-
-/* The same, or one whose thread is gone; under the registry lock. */
-static memlord_i_thread *memlord_i_thread_spare(memlord *lord) {
-    memlord_i_thread *t = memlord_i_thread_free(lord);
-    if (t || memlord_i_threads(lord) <= lord->sweep_at) return t;
-    memlord_i_threads_sweep(lord);
-    return memlord_i_thread_free(lord);
 }
 
 /* Gives a record without an owner to the calling thread. */
@@ -4857,16 +4773,33 @@ static MEMLORD_I_COLD memlord_i_thread *memlord_i_thread_claim(memlord *lord) {
     memlord_i_thread *t, *fresh = NULL;
     for (;;) {
         memlord_i_lock_take(&memlord_i_process.lock);
-        t = fresh ? fresh : memlord_i_thread_spare(lord);
+        t = fresh ? fresh : memlord_i_thread_free(lord);
         if (fresh)
             memlord_i_thread_start(lord, fresh, memlord_i_self.number);
         else if (t)
             memlord_i_thread_take(t, memlord_i_self.number);
+        if (t && memlord_i_threads(lord) >= lord->sweep_at && !memlord_i_thread_free(lord))
+            memlord_i_alert(lord, MEMLORD_I_ALERT_REVIEW, 1);
         memlord_i_lock_drop(&memlord_i_process.lock);
         if (t) return t;
         fresh = (memlord_i_thread *)memlord_i_alloc(lord, sizeof *fresh);
         if (!fresh) return NULL;
     }
+}
+
+/* Takes the records with a number off their owner: it is a dead thread, or the calling one before
+   its thread-local storage was freed. The next sweep frees them. */
+static MEMLORD_I_COLD void memlord_i_threads_disown(uint64_t number) {
+    memlord *lord;
+    memlord_i_lock_take(&memlord_i_process.lock);
+    for (lord = memlord_i_process.ledgers; lord; lord = lord->next) {
+        memlord_i_thread *t = memlord_i_thread_of(lord, number);
+        if (!t) continue;
+        memlord_i_u64_store(&t->owner, MEMLORD_I_NOBODY);
+        lord->sweep_at = 0;
+        memlord_i_alert(lord, MEMLORD_I_ALERT_REVIEW, 1);
+    }
+    memlord_i_lock_drop(&memlord_i_process.lock);
 }
 
 /* Asks for the calling thread's number and sets its exit hook, once. 0: it gets no record. It is
@@ -4876,10 +4809,9 @@ static MEMLORD_I_COLD int memlord_i_thread_ready(void) {
     if (memlord_i_self.leaving || !memlord_i_process.exit_key_ready ||
         memlord_i_pid() != memlord_i_process.pid)
         return 0;
-    if (!memlord_i_self.number) { /* records with it are of a dead thread, or of this one before
-                                     its thread-local storage was freed */
+    if (!memlord_i_self.number) {
         uint64_t number = memlord_i_thread_number();
-        memlord_i_threads_release(number);
+        memlord_i_threads_disown(number);
         memlord_i_self.number = number;
     }
     if (!memlord_i_self.hooked) {
@@ -4943,22 +4875,16 @@ static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thr
      plain path: that halves its cost. Where the system has no such barrier, or refuses it later,
      the store is an exchange. Seen by a second thread the shard becomes SHARED for good, and
      buckets are locked one by one, by a bit in their header.
-   - A small shard of one owner is sparse: lines of two entries each, at an eighth full. Which of
-     the two it is is computed, not guessed, and erasing one moves no other, so that hardly a call
-     mispredicts; an entry that finds its line full goes to a later one, and each it passes counts
-     it. That is the least work there is, for more memory than a large ledger may take: a shard of
-     over 1024 entries, all of a ledger with thousands of blocks, and shared ones are dense.
-   - A dense table is buckets of two cache lines that lie side by side: a header with five
+   - A table is buckets of two cache lines that lie side by side: a header with five
      one-byte tags, and five entries. The tags are matched all at once, without a loop to
      mispredict; one call touches one place of the table, known from the key alone, so that
      the misses of neighbouring calls overlap.
-   - A dense entry whose home bucket is full goes to a later one, and every bucket it passed
-     counts it in one of seven counts, by bits of the hash. A look-up stops at a bucket whose count
+   - An entry whose home bucket is full goes to a later one, and every bucket it passed
+     counts it in one of four counts, by bits of the hash. A look-up stops at a bucket whose count
      is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
-   - A dense table grows when 3/16 to 9/16 of its buckets have sent an entry away, by a quarter to a
-     third, in a large ledger by a third to a half: not all shards at once, so that what one gives
-     back the next can use. The memory is taken before the shard is stopped. Only this shard's
-     users wait.
+   - A table grows when 10/64 to 22/64 of its buckets have sent an entry away, in a small ledger
+     1/64, by a fifth to a third: not all shards at once, so that what one gives back the next
+     can use. The memory is taken before the shard is stopped. Only this shard's users wait.
 
    Locks: shard, then bucket; the home is waited for, later buckets are only tried, and all let
    go when one is taken, so a ring of waiters cannot close. */
@@ -4968,60 +4894,37 @@ static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thr
 #define MEMLORD_I_SLOTS 5
 #define MEMLORD_I_PATH 16 /* buckets an entry may be away from home */
 #define MEMLORD_I_BUCKET 128
-#define MEMLORD_I_SPARSE_MIN 32
-#define MEMLORD_I_SPARSE_LOAD 4 /* lines an entry */
-#define MEMLORD_I_SPARSE_MAX 4096 /* lines; memlord_i_line_at has as many bits */
-#define MEMLORD_I_SPARSE_BYTES (704u << 10)
-#define MEMLORD_I_SPARSE_TABLES 32 /* keys that scatter more gain nothing by it */
-#define MEMLORD_I_DENSE_SMALL (96u << 10) /* some 2,000 blocks, beside the sparse */
-#define MEMLORD_I_DENSE_LARGE (4u << 20)  /* one shard's leap is lost among the others, if ... */
-#define MEMLORD_I_WIDE_MIN 256            /* ... they are no thousand small ones that leap as one */
+#define MEMLORD_I_SPARE_BYTES (192u << 10) /* of a ledger's own memory: 3,000 blocks at 64 bytes */
 
-/* A state of 4 and more is the id of the owner, which is even, and 1 if the table is sparse. */
+/* A state of 3 and more is the id of the owner. */
 enum {
     MEMLORD_I_SHARD_NEW,
     MEMLORD_I_SHARD_SHARED,
     MEMLORD_I_SHARD_MOVING,
     MEMLORD_I_SHARD_OWNED = MEMLORD_I_ID_FIRST
 };
-static MEMLORD_I_HOT int memlord_i_owns(const memlord_i_thread *t, uint32_t state) {
-    return (state & ~1u) == t->id;
-}
 
-/* header: bytes 0..4 tags, 0 empty; bits 40..60 the counts; bit 63 the lock */
+/* header: bytes 0..4 tags, 0 empty; bits 40..55 the counts; bit 63 the lock */
 typedef struct memlord_i_bucket {
     memlord_i_u64 header;
     memlord_i_entry at[MEMLORD_I_SLOTS];
 } memlord_i_bucket;
 typedef char memlord_i_check_bucket[sizeof(memlord_i_bucket) == MEMLORD_I_BUCKET ? 1 : -1];
 
-/* What a sparse table is made of: a cache line. */
-typedef struct memlord_i_line {
-    struct {
-        memlord_i_entry entry; /* key 0: none */
-        uint64_t beyond;       /* the first's: entries that found the line full and went on */
-    } at[2];
-} memlord_i_line;
-typedef char memlord_i_check_line[sizeof(memlord_i_line) == 64 ? 1 : -1];
-
 #define MEMLORD_I_ONES 0x0101010101u
 #define MEMLORD_I_BUCKET_LOCK ((uint64_t)1 << 63)
 
 /* Blocks of one size lie at equal distances, and a product keeps them so: at one distance in ten
-   many keys share few places. The shift undoes that. The two constants are of MurmurHash3's end,
-   and differ so that what meets in a sparse table does not in a dense one. */
-static MEMLORD_I_HOT uint64_t memlord_i_mix(uint64_t key, uint64_t constant) {
-    return (key ^ key >> 5) * constant;
-}
-/* The upper half is good, and what lies just below it. The type is not hashed: equal handles of
-   two types are rare, and sit side by side. */
+   many keys share few buckets. The shift undoes that. The constant is of MurmurHash3's end. The
+   upper half of the hash is good, and what lies just below it. The type is not hashed: equal
+   handles of two types are rare, and sit side by side. */
 static MEMLORD_I_HOT uint64_t memlord_i_hash(uint64_t key) {
-    return memlord_i_mix(key, 0xc4ceb9fe1a85ec53u);
+    return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
 #define MEMLORD_I_HASH_TAG(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
 /* Where in a header it is counted how many entries with such a hash the bucket has sent away. */
-#define MEMLORD_I_HASH_SENT(h) (40 + 3 * (((unsigned)(h) >> 20 & 7) * 7 >> 3))
-#define MEMLORD_I_SENT_MAX 7
+#define MEMLORD_I_HASH_SENT(h) (40 + ((unsigned)(h) >> 18 & 12))
+#define MEMLORD_I_SENT_MAX 15
 static MEMLORD_I_HOT unsigned memlord_i_sent(uint64_t header, unsigned sent) {
     return (unsigned)(header >> sent) & MEMLORD_I_SENT_MAX;
 }
@@ -5043,15 +4946,6 @@ static MEMLORD_I_HOT memlord_i_shard *memlord_i_shard_of(memlord *lord, uint64_t
 static MEMLORD_I_HOT memlord_i_bucket *memlord_i_home(const memlord_i_shard *s, uint64_t hash) {
     return (memlord_i_bucket *)(void *)(s->table +
                                         (((hash >> 32) * s->size) >> 32) * MEMLORD_I_BUCKET);
-}
-static MEMLORD_I_HOT memlord_i_line *memlord_i_line_at(char *table, uint32_t mask, uint64_t key) {
-    uint32_t i = (uint32_t)(memlord_i_mix(key, 0xff51afd7ed558ccdu) >> 52) & mask;
-    return (memlord_i_line *)(void *)table + i;
-}
-/* The line after another; after the last comes the first. */
-static memlord_i_line *memlord_i_line_after(char *table, uint32_t mask, memlord_i_line *line) {
-    memlord_i_line *first = (memlord_i_line *)(void *)table;
-    return line == first + mask ? first : line + 1;
 }
 
 /* The lowest bit that is set; one is. */
@@ -5243,51 +5137,21 @@ static void memlord_i_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* 1, 2, ... 5, 6, 8, 10, 12, 16 ...: in three steps to twice as many; `wide`: in two. */
-static uint32_t memlord_i_buckets_next(uint32_t n, int wide) {
+/* 1, 2, ... 5, 6, 8, 10, 12, 16 ...: in three steps to twice as many. */
+static uint32_t memlord_i_buckets_next(uint32_t n) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
-    return n + (n == step * 6 || (wide && n == step * 4) ? 2 * step : step);
-}
-
-/* The kind of table a shard had when somebody looked: inside, or under its lock. */
-typedef struct memlord_i_was {
-    uint32_t size, mask;
-} memlord_i_was;
-static memlord_i_was memlord_i_shard_was(const memlord_i_shard *s) {
-    memlord_i_was was;
-    was.size = s->size;
-    was.mask = s->mask;
-    return was;
+    return n + (n == step * 6 ? 2 * step : step);
 }
 
 /* What a table is, apart from the shard that has it. */
 typedef struct memlord_i_table {
     char *at;
-    uint32_t size, mask, displaced, held;
+    uint32_t size, displaced, count;
 } memlord_i_table;
 
-static size_t memlord_i_table_bytes(uint32_t size, uint32_t mask) {
-    return (size_t)size * (mask ? sizeof(memlord_i_line) : MEMLORD_I_BUCKET);
-}
-
-static char *memlord_i_table_alloc(memlord *lord, uint32_t size, uint32_t mask) {
-    size_t bytes = memlord_i_table_bytes(size, mask);
-    char *at = (char *)memlord_i_alloc(lord, bytes);
-    if (at && mask) (void)memlord_i_u64_add(&lord->sparse_tables, 1);
-    if (at) (void)memlord_i_u64_add(mask ? &lord->sparse_bytes : &lord->dense_bytes, bytes);
-    return at;
-}
-static void memlord_i_table_free(memlord *lord, char *at, uint32_t size, uint32_t mask) {
-    size_t bytes = memlord_i_table_bytes(size, mask);
-    if (!at) return;
-    if (mask) (void)memlord_i_u64_add(&lord->sparse_tables, (uint64_t)0 - 1);
-    (void)memlord_i_u64_add(mask ? &lord->sparse_bytes : &lord->dense_bytes, (uint64_t)0 - bytes);
-    memlord_i_free(lord, at, bytes);
-}
-
-/* Puts an entry into a dense table nobody else sees; -1: its path is full. */
-static int memlord_i_table_put_dense(memlord_i_table *table, const memlord_i_entry *entry) {
+/* Inserts an entry into a table no other thread sees; -1: its path is full. */
+static int memlord_i_table_put(memlord_i_table *table, const memlord_i_entry *entry) {
     uint64_t hash = memlord_i_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
     uint32_t passed;
@@ -5299,7 +5163,7 @@ static int memlord_i_table_put_dense(memlord_i_table *table, const memlord_i_ent
             b->at[i] = *entry;
             memlord_i_u64_store(&b->header, header | MEMLORD_I_HASH_TAG(hash) << (8 * i));
             table->displaced += at != home;
-            table->held++;
+            table->count++;
             return 0;
         }
         if (memlord_i_sent(header, MEMLORD_I_HASH_SENT(hash)) == MEMLORD_I_SENT_MAX) return -1;
@@ -5308,31 +5172,13 @@ static int memlord_i_table_put_dense(memlord_i_table *table, const memlord_i_ent
     }
     return -1;
 }
-/* A vacant slot for a key that is nowhere: there is one, a sparse table never being full. */
-static memlord_i_entry *memlord_i_line_room(char *table, uint32_t mask, uint64_t key) {
-    memlord_i_line *line = memlord_i_line_at(table, mask, key);
-    while (line->at[0].entry.key && line->at[1].entry.key) {
-        line->at[0].beyond++;
-        line = memlord_i_line_after(table, mask, line);
-    }
-    return &line->at[line->at[0].entry.key != 0].entry;
-}
-static int memlord_i_table_put(memlord_i_table *table, const memlord_i_entry *entry) {
-    if (!table->mask) return memlord_i_table_put_dense(table, entry);
-    *memlord_i_line_room(table->at, table->mask, entry->key) = *entry;
-    table->displaced--;
-    return 0;
-}
 
-/* Calls fn for every entry of a shard that is stopped, or one's own. */
+/* Calls fn for every entry of a shard that is stopped, or the caller's own. */
 typedef int (*memlord_i_entry_fn)(const memlord_i_entry *entry, void *user);
 static int memlord_i_shard_each(const memlord_i_shard *s, memlord_i_entry_fn fn, void *user) {
-    const memlord_i_line *line = (const memlord_i_line *)(const void *)s->table;
-    uint32_t i, j, size = s->size;
+    uint32_t i, j;
     int stop = 0;
-    for (i = 0; i < 2 * size && s->mask && !stop; i++)
-        if (line[i / 2].at[i & 1].entry.key) stop = fn(&line[i / 2].at[i & 1].entry, user);
-    for (i = 0; i < size && !s->mask && !stop; i++) {
+    for (i = 0; i < s->size && !stop; i++) {
         const memlord_i_bucket *b = (const memlord_i_bucket *)(const void *)s->table + i;
         for (j = 0; j < MEMLORD_I_SLOTS && !stop; j++)
             if ((memlord_i_u64_load(&b->header) >> (8 * j)) & 255) stop = fn(&b->at[j], user);
@@ -5343,187 +5189,75 @@ static int memlord_i_table_take_in(const memlord_i_entry *entry, void *user) {
     return memlord_i_table_put((memlord_i_table *)user, entry);
 }
 
-/* The table a shard goes on with: `try_no` 0 is the next, 1 one larger, ... Sparse while it is
-   small, one thread's and within the ledger's means. */
-static void memlord_i_table_plan(memlord *lord, const memlord_i_was *was, int sparse,
-                                 unsigned try_no, memlord_i_table *next) {
-    uint32_t lines = was->size ? was->size * 2 : MEMLORD_I_SPARSE_MIN, buckets, n;
-    const int wide = was->size >= MEMLORD_I_WIDE_MIN &&
-                     memlord_i_u64_load(&lord->dense_bytes) >= MEMLORD_I_DENSE_LARGE;
-    memset(next, 0, sizeof *next);
-    if (sparse && (was->mask || !was->size) && lines <= MEMLORD_I_SPARSE_MAX &&
-        memlord_i_u64_load(&lord->dense_bytes) <= MEMLORD_I_DENSE_SMALL / 2 &&
-        memlord_i_u64_load(&lord->sparse_tables) < MEMLORD_I_SPARSE_TABLES &&
-        memlord_i_u64_load(&lord->sparse_bytes) + lines * sizeof(memlord_i_line) <=
-            MEMLORD_I_SPARSE_BYTES) {
-        next->size = lines;
-        next->displaced = lines / MEMLORD_I_SPARSE_LOAD;
-        next->mask = lines - 1;
-        return;
+/* Swaps a shard's table for a larger one, under the shard's lock. 0: `next` is now the old table;
+   1: the entries have no room in it; -1: nor in any, as the old one is almost empty. */
+static MEMLORD_I_COLD int memlord_i_shard_swap(memlord *lord, memlord_i_thread *t,
+                                               memlord_i_shard *s, memlord_i_table *next) {
+    uint32_t state = memlord_i_u32_load(&s->state);
+    memlord_i_table old;
+    int failed;
+    if (state != MEMLORD_I_SHARD_NEW && state != t->id) memlord_i_shard_stop(lord, s);
+    memset(&old, 0, sizeof old);
+    old.at = s->table;
+    old.size = s->size;
+    failed = memlord_i_shard_each(s, memlord_i_table_take_in, next) != 0;
+    if (!failed && next->count < old.size / 32) failed = -1; /* keys that were made to collide */
+    if (!failed) {
+        s->table = next->at;
+        s->size = next->size;
+        memlord_i_u32_store(&s->displaced, next->displaced);
+        *next = old;
+        if (state == MEMLORD_I_SHARD_NEW)
+            state = t == lord->orphan ? (uint32_t)MEMLORD_I_SHARD_SHARED : t->id;
     }
-    buckets = was->mask ? was->size / MEMLORD_I_SPARSE_LOAD * 2 / 7 : was->size; /* 7/10 full */
-    for (n = 1; was->mask && n < buckets; n = memlord_i_buckets_next(n, 0)) {}
-    next->size = was->mask ? n : memlord_i_buckets_next(buckets, wide);
-    while (try_no--) next->size = memlord_i_buckets_next(next->size, wide);
+    memlord_i_u32_store_release(&s->state, state);
+    return failed;
 }
 
-enum { /* how to remake a shard */
-    MEMLORD_I_GROW,  /* larger, sparse if it may be */
-    MEMLORD_I_DENSE, /* dense, the owner stays */
-    MEMLORD_I_SHARE  /* dense, for everybody */
-};
-
-/* Replaces a shard's table, or makes the first. `was` is the kind of table the caller saw when
-   it wanted this: if that changed since, all is well. Not inside. -1: no memory. */
-static MEMLORD_I_COLD int memlord_i_shard_remake(memlord *lord, memlord_i_thread *t,
-                                                 memlord_i_shard *s, const memlord_i_was *was,
-                                                 int how) {
-    unsigned try_no;
-    for (try_no = 0; try_no < 18; try_no++) { /* more: keys were made to collide */
-        memlord_i_table next, old;
-        uint32_t state;
-        int moved = 0, same, idle = 0;
-        /* a shared table is dense, and so is all that those without a record make */
-        memlord_i_table_plan(lord, was, how == MEMLORD_I_GROW && t != lord->orphan, try_no, &next);
-        next.at = memlord_i_table_alloc(lord, next.size, next.mask);
+/* Gives a shard a larger table, or its first. `size` is that of the table the caller found too
+   small: if another thread has replaced that, there is nothing to do. Requires: not inside.
+   -1: no memory. */
+static MEMLORD_I_COLD int memlord_i_shard_grow(memlord *lord, memlord_i_thread *t,
+                                               memlord_i_shard *s, uint32_t size) {
+    memlord_i_table next;
+    uint32_t larger = size;
+    unsigned i;
+    for (i = 0; i < 18; i++) { /* more: keys were made to collide */
+        int failed = 0, same;
+        memset(&next, 0, sizeof next);
+        next.size = larger = memlord_i_buckets_next(larger);
+        next.at = (char *)memlord_i_alloc(lord, (size_t)next.size * MEMLORD_I_BUCKET);
         if (!next.at) return -1;
         memlord_i_lock_take(&s->lock);
-        state = memlord_i_u32_load(&s->state);
-        same = s->size == was->size && s->mask == was->mask;
-        if (same) {
-            if (state != MEMLORD_I_SHARD_NEW && !memlord_i_owns(t, state))
-                memlord_i_shard_stop(lord, s);
-            old.at = s->table;
-            old.size = s->size;
-            old.mask = s->mask;
-            moved = !memlord_i_shard_each(s, memlord_i_table_take_in, &next);
-            /* keys that meet in so empty a table would meet in any */
-            idle = moved && !old.mask && next.held < old.size / 32;
-            if (idle) moved = 0;
-        }
-        if (moved) {
-            s->table = next.at;
-            s->size = next.size;
-            s->mask = next.mask;
-            memlord_i_u32_store(&s->displaced, next.displaced);
-            next = old;
-            if (state == MEMLORD_I_SHARD_NEW && t != lord->orphan) state = t->id;
-            else if (how == MEMLORD_I_SHARE || t == lord->orphan) state = MEMLORD_I_SHARD_SHARED;
-            if (state >= MEMLORD_I_SHARD_OWNED) state = (state & ~1u) | (s->mask != 0);
-        }
-        if (same) memlord_i_u32_store_release(&s->state, state);
+        same = s->size == size;
+        if (same) failed = memlord_i_shard_swap(lord, t, s, &next);
         memlord_i_lock_drop(&s->lock);
-        memlord_i_table_free(lord, next.at, next.size, next.mask);
-        if (moved || !same) return 0;
-        if (idle) return -1;
+        memlord_i_free(lord, next.at, (size_t)next.size * MEMLORD_I_BUCKET);
+        if (failed <= 0) return failed;
     }
     return -1;
 }
 
-/* 1: the shard should have a larger table, and *was (may be NULL) says what it has. One's own, or
-   shared. */
-static int memlord_i_shard_crowded(const memlord_i_shard *s, memlord_i_was *was) {
-    uint32_t n = memlord_i_u32_load(&s->displaced), stagger;
-    if (was) *was = memlord_i_shard_was(s);
-    if (s->mask) return (int32_t)n < 0;
-    stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3;
-    return (uint64_t)n * 16 >= (uint64_t)s->size * (3 + 2 * stagger) + (s->size < 16 ? 48 : 0);
+/* 1: the shard should have a larger table. The caller's own, or shared. A small ledger has room to
+   spare: hardly an entry of it is outside its home. */
+static int memlord_i_shard_crowded(memlord *lord, const memlord_i_shard *s) {
+    uint32_t n = memlord_i_u32_load(&s->displaced);
+    uint32_t stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3, most = 10 + 4 * stagger;
+    if (memlord_i_u64_load(&lord->own_bytes) < MEMLORD_I_SPARE_BYTES) most = 1;
+    return (uint64_t)n * 64 >= (uint64_t)s->size * most + (s->size < 16 ? 192 : 0);
 }
 
-/* Another thread's shard: from now on shared, and dense. Not inside. -1: it is sparse, and there
-   is no memory for a dense table. */
-static MEMLORD_I_COLD int memlord_i_shard_share(memlord *lord, memlord_i_thread *t,
-                                                memlord_i_shard *s) {
-    memlord_i_was was;
+/* Makes another thread's shard shared, for good. Requires: not inside. */
+static MEMLORD_I_COLD void memlord_i_shard_share(memlord *lord, memlord_i_thread *t,
+                                                 memlord_i_shard *s) {
     uint32_t state;
     memlord_i_lock_take(&s->lock);
     state = memlord_i_u32_load(&s->state);
-    was = memlord_i_shard_was(s);
-    if (state >= MEMLORD_I_SHARD_OWNED && !memlord_i_owns(t, state) && !s->mask) {
+    if (state >= MEMLORD_I_SHARD_OWNED && state != t->id) {
         memlord_i_shard_stop(lord, s);
         memlord_i_u32_store_release(&s->state, MEMLORD_I_SHARD_SHARED);
     }
     memlord_i_lock_drop(&s->lock);
-    if (!was.mask || memlord_i_owns(t, state)) return 0;
-    return memlord_i_shard_remake(lord, t, s, &was, MEMLORD_I_SHARE);
-}
-
-/* A ledger that grows large has no memory to spare: the thread's sparse tables become dense. */
-static void memlord_i_map_thin(memlord *lord, memlord_i_thread *t) {
-    uint32_t i;
-    for (i = 0; i < MEMLORD_I_SHARDS && memlord_i_u64_load(&lord->sparse_bytes); i++) {
-        memlord_i_shard *s = &lord->shards[i];
-        if (memlord_i_u32_load(&s->state) == t->sparse_id) {
-            memlord_i_was was = memlord_i_shard_was(s);
-            if (memlord_i_shard_remake(lord, t, s, &was, MEMLORD_I_DENSE)) return;
-        }
-    }
-}
-
-/* -- sparse tables: always one's own, or stopped -- */
-
-/* 1: it could not grow, and more entries would make it slow and in the end full. */
-static MEMLORD_I_HOT int memlord_i_sparse_full(const memlord_i_shard *s) {
-    return (int32_t)memlord_i_u32_load(&s->displaced) <= -(int32_t)(s->size / 2);
-}
-
-/* Fills a vacant slot; 1: the shard is crowded. */
-static MEMLORD_I_HOT int memlord_i_sparse_take(memlord_i_shard *s, memlord_i_entry *e, uint64_t key,
-                                               uint64_t word1, uint64_t word2) {
-    e->key = key;
-    e->word1 = word1;
-    e->word2 = word2;
-    return memlord_i_u32_own_take(&s->displaced);
-}
-/* Empties a slot whose entry is in its own line. */
-static MEMLORD_I_HOT void memlord_i_sparse_clear(memlord_i_shard *s, memlord_i_entry *e) {
-    e->key = 0;
-    memlord_i_u32_own_add(&s->displaced, 1);
-}
-/* Empties the slot of any entry: no line it passed counts it any more. */
-static void memlord_i_sparse_erase(memlord_i_shard *s, memlord_i_entry *e) {
-    memlord_i_line *line = memlord_i_line_at(s->table, s->mask, e->key);
-    for (; e != &line->at[0].entry && e != &line->at[1].entry;
-         line = memlord_i_line_after(s->table, s->mask, line))
-        line->at[0].beyond--;
-    memlord_i_sparse_clear(s, e);
-}
-/* The shortest way, without a loop or a guess to go wrong. Where a key is, if it is in its own
-   line: to be compared. */
-static MEMLORD_I_HOT memlord_i_entry *memlord_i_sparse_held(const memlord_i_shard *s,
-                                                            uint64_t key) {
-    memlord_i_line *line = memlord_i_line_at(s->table, s->mask, key);
-    size_t second = line->at[1].entry.key == key;
-    return (memlord_i_entry *)(void *)((char *)line + second * sizeof line->at[0]);
-}
-/* The entry of a key, wherever it is, or NULL. */
-static memlord_i_entry *memlord_i_sparse_find(const memlord *lord, const memlord_i_shard *s,
-                                              uint64_t key, uint32_t type) {
-    memlord_i_line *home = memlord_i_line_at(s->table, s->mask, key), *line = home;
-    memlord_i_entry *e = memlord_i_sparse_held(s, key);
-    unsigned i;
-    if (e->key == key && lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type) return e;
-    if (e->key != key && !home->at[0].beyond) return NULL;
-    do {
-        for (i = 0; i < 2; i++) {
-            e = &line->at[i].entry;
-            if (e->key == key && lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type) return e;
-        }
-        if (!line->at[0].beyond) return NULL;
-        line = memlord_i_line_after(s->table, s->mask, line);
-    } while (line != home);
-    return NULL;
-}
-/* Where a key that is not live may go in its own line; NULL: nowhere, or it may be live. */
-static MEMLORD_I_HOT memlord_i_entry *memlord_i_sparse_vacant(const memlord_i_shard *s,
-                                                              uint64_t key) {
-    memlord_i_line *line = memlord_i_line_at(s->table, s->mask, key);
-    size_t second = line->at[0].entry.key != 0;
-    memlord_i_entry *e = (memlord_i_entry *)(void *)((char *)line + second * sizeof line->at[0]);
-    if (MEMLORD_I_UNLIKELY((e->key | line->at[0].beyond) != 0) ||
-        MEMLORD_I_UNLIKELY(line->at[0].entry.key == key || line->at[1].entry.key == key))
-        return NULL;
-    return e;
 }
 
 /* -- buckets of a shared shard; the take's acquire pairs with the store of the header -- */
@@ -5542,256 +5276,124 @@ static MEMLORD_I_HOT uint64_t memlord_i_bucket_lock(memlord_i_bucket *b) {
     return memlord_i_u64_load(&b->header) & ~MEMLORD_I_BUCKET_LOCK;
 }
 
-/* -- the plain path: no side record, one reference; dense: the home bucket only -- */
+/* -- the short way: a shard the thread owns and is inside. A probe changes nothing; the home bucket
+      is looked at in line, the rest of a key's window out of line -- */
 
-/* Inserts a key nothing suggests is there. 1: done; 2: done, and the table is crowded; 0: not
-   done. */
-static MEMLORD_I_HOT int memlord_i_put_sparse(const memlord *lord, memlord_i_shard *s, uint64_t key,
-                                              uint64_t word1, uint64_t word2) {
-    uint32_t type = lord->slot_type[MEMLORD_I_SLOT(word1)];
-    if (memlord_i_sparse_full(s) || memlord_i_sparse_find(lord, s, key, type)) return 0;
-    return memlord_i_sparse_take(s, memlord_i_line_room(s->table, s->mask, key), key, word1, word2)
-               ? 2 : 1;
-}
-static MEMLORD_I_HOT int memlord_i_put_dense(memlord_i_bucket *b, uint64_t header, uint64_t hash,
-                                             uint64_t key, uint64_t word1, uint64_t word2) {
-    uint64_t vacant = memlord_i_vacant(header);
-    unsigned i;
-    if (MEMLORD_I_UNLIKELY(memlord_i_sent(header, MEMLORD_I_HASH_SENT(hash)) |
-                           memlord_i_match(header, MEMLORD_I_HASH_TAG(hash))) ||
-        MEMLORD_I_UNLIKELY(!vacant)) {
-        memlord_i_u64_store_release(&b->header, header);
-        return 0;
-    }
-    i = memlord_i_lowest(vacant) / 8;
-    b->at[i].key = key;
-    b->at[i].word1 = word1;
-    b->at[i].word2 = word2;
-    memlord_i_u64_store_release(&b->header, header | MEMLORD_I_HASH_TAG(hash) << (8 * i));
-    return 1;
-}
+typedef struct memlord_i_probe {
+    memlord_i_bucket *bucket;
+    memlord_i_entry *entry;
+    uint64_t header; /* the bucket's next one */
+    int far;         /* it is not the home bucket */
+} memlord_i_probe;
+
 /* An entry away from its home has come (by 1) or gone (by -1): the buckets it passed count it. */
-static MEMLORD_I_HOT void memlord_i_far_count(memlord_i_shard *s, memlord_i_bucket *b,
-                                              const memlord_i_bucket *to, unsigned sent, int by) {
+static MEMLORD_I_NOINLINE void memlord_i_probe_displace(memlord_i_shard *s, uint64_t key,
+                                                        const memlord_i_bucket *to, int by) {
+    const uint64_t hash = memlord_i_hash(key);
     const memlord_i_bucket *end = memlord_i_buckets_end(s);
-    if (b == to) return;
+    memlord_i_bucket *b = memlord_i_home(s, hash);
     for (; b != to; b = memlord_i_bucket_after(s, b, end))
-        memlord_i_u64_own_add(&b->header, (uint64_t)(int64_t)by << sent);
+        memlord_i_u64_own_add(&b->header, (uint64_t)(int64_t)by << MEMLORD_I_HASH_SENT(hash));
     memlord_i_u32_own_add(&s->displaced, (uint32_t)by);
 }
-/* The same with all buckets on a key's way, for a table of one's own. 1: done; 2: done, and the
-   table is crowded; 0: the key may be live, or there is no way. */
-static MEMLORD_I_NOINLINE int memlord_i_put_far(memlord_i_shard *s, uint64_t hash, uint64_t key,
-                                                uint64_t word1, uint64_t word2) {
-    memlord_i_bucket *home = memlord_i_home(s, hash), *b = home, *room = NULL;
+
+/* 1: the window has a vacant slot, and the key is not in the table. */
+static MEMLORD_I_NOINLINE int memlord_i_probe_vacant_far(const memlord_i_shard *s, uint64_t key,
+                                                         memlord_i_probe *probe) {
+    const uint64_t hash = memlord_i_hash(key), tag = MEMLORD_I_HASH_TAG(hash);
     const memlord_i_bucket *end = memlord_i_buckets_end(s);
-    const unsigned sent = MEMLORD_I_HASH_SENT(hash);
-    uint64_t header, match;
-    unsigned k;
+    memlord_i_bucket *home = memlord_i_home(s, hash), *b = home, *room = NULL;
+    unsigned k, sent, bit;
     for (k = 0; k < MEMLORD_I_PATH; k++) {
-        header = memlord_i_u64_load(&b->header);
-        match = memlord_i_match(header, MEMLORD_I_HASH_TAG(hash));
+        const uint64_t header = memlord_i_u64_load(&b->header);
+        uint64_t match = memlord_i_match(header, tag);
         for (; match; match &= match - 1)
-            if (b->at[memlord_i_match_bit(match) / 8].key == key) return 0;
+            if (memlord_i_entry_of(b, memlord_i_match_bit(match))->key == key) return 0;
         if (!room && memlord_i_vacant(header)) room = b;
-        if (room && !memlord_i_sent(header, sent)) break;
-        if (!room && memlord_i_sent(header, sent) == MEMLORD_I_SENT_MAX) return 0;
+        sent = memlord_i_sent(header, MEMLORD_I_HASH_SENT(hash));
+        if (room ? !sent : sent == MEMLORD_I_SENT_MAX) break;
         b = memlord_i_bucket_after(s, b, end);
         if (b == home) break;
     }
     if (!room) return 0;
-    memlord_i_far_count(s, home, room, sent, 1);
-    header = memlord_i_u64_load(&room->header);
-    k = memlord_i_lowest(memlord_i_vacant(header)) / 8;
-    room->at[k].key = key;
-    room->at[k].word1 = word1;
-    room->at[k].word2 = word2;
-    memlord_i_u64_store(&room->header, header | MEMLORD_I_HASH_TAG(hash) << (8 * k));
-    return room != home && memlord_i_shard_crowded(s, NULL) ? 2 : 1;
-}
-/* 1: done, the thread is inside and counts before it leaves. 2: the same, and after that the shard
-   wants memlord_i_map_relieve. 0: not done, not inside. */
-static MEMLORD_I_NOINLINE int memlord_i_map_put(memlord *lord, memlord_i_thread *t, uint64_t key,
-                                                uint64_t word1, uint64_t word2) {
-    memlord_i_shard *s = memlord_i_shard_of(lord, key, 0);
-    uint32_t state = memlord_i_enter(t, s, 0);
-    uint64_t hash;
-    memlord_i_bucket *b;
-    int done = 0;
-    if (state == t->sparse_id) {
-        done = memlord_i_put_sparse(lord, s, key, word1, word2);
-    } else if (state == t->id) {
-        done = memlord_i_put_far(s, memlord_i_hash(key), key, word1, word2);
-    } else if (state == MEMLORD_I_SHARD_SHARED) {
-        hash = memlord_i_hash(key);
-        b = memlord_i_home(s, hash);
-        done = memlord_i_put_dense(b, memlord_i_bucket_lock(b), hash, key, word1, word2);
-    }
-    if (MEMLORD_I_UNLIKELY(!done)) memlord_i_leave(t);
-    return done;
-}
-
-/* What the plain path may take: one reference, no side record, of the type asked for. */
-static MEMLORD_I_HOT int memlord_i_plain_entry(const memlord *lord, const memlord_i_entry *e,
-                                               uint32_t type) {
-    return MEMLORD_I_REFS(e->word1) == 1 && !(e->word2 & 1) &&
-           lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type;
-}
-static MEMLORD_I_HOT int memlord_i_take_sparse(const memlord *lord, memlord_i_shard *s,
-                                               uint32_t type, uint64_t key, memlord_i_entry *out) {
-    memlord_i_entry *e = memlord_i_sparse_find(lord, s, key, type);
-    if (!e || !memlord_i_plain_entry(lord, e, type)) return 0;
-    out->word1 = e->word1;
-    out->word2 = e->word2;
-    memlord_i_sparse_erase(s, e);
+    probe->header = memlord_i_u64_load(&room->header);
+    bit = memlord_i_lowest(memlord_i_vacant(probe->header));
+    probe->bucket = room;
+    probe->entry = memlord_i_entry_of(room, bit);
+    probe->header |= tag << bit;
+    probe->far = room != home;
     return 1;
 }
-static MEMLORD_I_HOT int memlord_i_take_dense(const memlord *lord, memlord_i_bucket *b,
-                                              uint64_t header, uint64_t hash, uint32_t type,
-                                              uint64_t key, memlord_i_entry *out) {
-    uint64_t match = memlord_i_match(header, MEMLORD_I_HASH_TAG(hash));
-    if (MEMLORD_I_LIKELY(match != 0)) {
-        unsigned i = memlord_i_match_bit(match) / 8;
-        const memlord_i_entry *e = &b->at[i];
-        if (MEMLORD_I_LIKELY(e->key == key && memlord_i_plain_entry(lord, e, type))) {
-            out->word1 = e->word1;
-            out->word2 = e->word2;
-            memlord_i_u64_store_release(&b->header,
-                                        header ^ (MEMLORD_I_HASH_TAG(hash) << (8 * i)));
-            return 1;
-        }
-    }
-    memlord_i_u64_store_release(&b->header, header);
-    return 0;
-}
-/* From any bucket on a key's way, for a table of one's own. */
-static MEMLORD_I_NOINLINE int memlord_i_take_far(const memlord *lord, memlord_i_shard *s,
-                                                 uint64_t hash, uint32_t type, uint64_t key,
-                                                 memlord_i_entry *out) {
-    memlord_i_bucket *home = memlord_i_home(s, hash), *b = home;
-    const memlord_i_bucket *end = memlord_i_buckets_end(s);
-    const unsigned sent = MEMLORD_I_HASH_SENT(hash);
-    const memlord_i_entry *e;
-    unsigned k, i = 0;
-    for (k = 0;; k++, b = memlord_i_bucket_after(s, b, end)) {
-        uint64_t header = memlord_i_u64_load(&b->header);
-        uint64_t match = memlord_i_match(header, MEMLORD_I_HASH_TAG(hash));
-        for (; match; match &= match - 1) {
-            i = memlord_i_match_bit(match) / 8;
-            if (b->at[i].key == key) break;
-        }
-        if (match) break;
-        if (k + 1 == MEMLORD_I_PATH || !memlord_i_sent(header, sent)) return 0;
-    }
-    e = &b->at[i];
-    if (!memlord_i_plain_entry(lord, e, type)) return 0;
-    out->word1 = e->word1;
-    out->word2 = e->word2;
-    memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) & ~((uint64_t)255 << (8 * i)));
-    memlord_i_far_count(s, home, b, sent, -1);
-    return 1;
-}
-/* Removes a key. As memlord_i_map_put; *out is what it was. */
-static MEMLORD_I_NOINLINE int memlord_i_map_take(memlord *lord, memlord_i_thread *t, uint32_t type,
-                                                 uint64_t key, memlord_i_entry *out) {
-    memlord_i_shard *s = memlord_i_shard_of(lord, key, 0);
-    uint32_t state = memlord_i_enter(t, s, 0);
-    uint64_t hash;
-    memlord_i_bucket *b;
-    int done = 0;
-    if (state == t->sparse_id) {
-        done = memlord_i_take_sparse(lord, s, type, key, out);
-    } else if (state == t->id) {
-        done = memlord_i_take_far(lord, s, memlord_i_hash(key), type, key, out);
-    } else if (state == MEMLORD_I_SHARD_SHARED) {
-        hash = memlord_i_hash(key);
-        b = memlord_i_home(s, hash);
-        done = memlord_i_take_dense(lord, b, memlord_i_bucket_lock(b), hash, type, key, out);
-    }
-    if (MEMLORD_I_UNLIKELY(!done)) memlord_i_leave(t);
-    return done;
-}
-
-/* -- the shortest way: the first bucket of a dense table of one's own, where the thread is inside.
-      A look changes nothing -- */
-
-typedef struct memlord_i_seat {
-    memlord_i_bucket *bucket;
-    memlord_i_entry *entry;
-    uint64_t header; /* as it will be */
-} memlord_i_seat;
-
-/* 1: the table of the shard the thread is in is dense, and its own. */
-static MEMLORD_I_HOT int memlord_i_inside_dense(const memlord_i_thread *t) {
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
-    return memlord_i_u32_load_acquire(&s->state) == t->id;
-}
-/* 1: a key that is not live may go there. */
-static MEMLORD_I_HOT int memlord_i_seat_vacant(const memlord_i_thread *t, uint64_t key,
-                                               memlord_i_seat *seat) {
-    const memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+static MEMLORD_I_HOT int memlord_i_probe_vacant(const memlord_i_shard *s, uint64_t key,
+                                                memlord_i_probe *probe) {
     uint64_t hash = memlord_i_hash(key), tag = MEMLORD_I_HASH_TAG(hash), header, vacant;
-    unsigned i;
-    seat->bucket = memlord_i_home(s, hash);
-    MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
-    header = memlord_i_u64_load(&seat->bucket->header);
+    unsigned bit;
+    probe->bucket = memlord_i_home(s, hash);
+    probe->far = 0;
+    MEMLORD_I_PREFETCH((char *)probe->bucket + 64);
+    header = memlord_i_u64_load(&probe->bucket->header);
     vacant = memlord_i_vacant(header);
     if (MEMLORD_I_UNLIKELY(memlord_i_sent(header, MEMLORD_I_HASH_SENT(hash)) |
                            memlord_i_match(header, tag)) ||
         MEMLORD_I_UNLIKELY(!vacant))
-        return 0;
-    i = memlord_i_lowest(vacant);
-    seat->entry = memlord_i_entry_of(seat->bucket, i);
-    seat->header = header | tag << i;
+        return memlord_i_probe_vacant_far(s, key, probe);
+    bit = memlord_i_lowest(vacant);
+    probe->entry = memlord_i_entry_of(probe->bucket, bit);
+    probe->header = header | tag << bit;
     return 1;
 }
-static MEMLORD_I_HOT void memlord_i_seat_take(const memlord_i_seat *seat, uint64_t key,
-                                              uint64_t word1, uint64_t word2) {
-    seat->entry->key = key;
-    seat->entry->word1 = word1;
-    seat->entry->word2 = word2;
-    memlord_i_u64_store(&seat->bucket->header, seat->header);
+static MEMLORD_I_HOT void memlord_i_probe_insert(memlord_i_shard *s, const memlord_i_probe *probe,
+                                                 uint64_t key, uint64_t word1, uint64_t word2) {
+    probe->entry->key = key;
+    probe->entry->word1 = word1;
+    probe->entry->word2 = word2;
+    memlord_i_u64_store(&probe->bucket->header, probe->header);
+    if (MEMLORD_I_UNLIKELY(probe->far)) memlord_i_probe_displace(s, key, probe->bucket, 1);
 }
 
-/* 1: the key is there. */
-static MEMLORD_I_HOT int memlord_i_seat_held(const memlord_i_thread *t, uint64_t key,
-                                             memlord_i_seat *seat) {
-    const memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
+/* 1: the key is in the window, as the first with its tag in a bucket. */
+static MEMLORD_I_NOINLINE int memlord_i_probe_find_far(const memlord_i_shard *s, uint64_t key,
+                                                       memlord_i_probe *probe) {
+    const uint64_t hash = memlord_i_hash(key), tag = MEMLORD_I_HASH_TAG(hash);
+    const memlord_i_bucket *end = memlord_i_buckets_end(s);
+    memlord_i_bucket *home = probe->bucket, *b = home;
+    do {
+        const uint64_t header = memlord_i_u64_load(&b->header);
+        const uint64_t match = memlord_i_match(header, tag);
+        if (match) {
+            probe->entry = memlord_i_entry_of(b, memlord_i_match_bit(match));
+            probe->header = header ^ tag << memlord_i_match_bit(match);
+        }
+        if (match && probe->entry->key == key) {
+            probe->bucket = b;
+            probe->far = b != home;
+            return 1;
+        }
+        if (!memlord_i_sent(header, MEMLORD_I_HASH_SENT(hash))) return 0;
+        b = memlord_i_bucket_after(s, b, end);
+    } while (b != home);
+    return 0;
+}
+static MEMLORD_I_HOT int memlord_i_probe_find(const memlord_i_shard *s, uint64_t key,
+                                              memlord_i_probe *probe) {
     uint64_t hash = memlord_i_hash(key), tag = MEMLORD_I_HASH_TAG(hash), header, match;
-    unsigned i;
-    seat->bucket = memlord_i_home(s, hash);
-    MEMLORD_I_PREFETCH((char *)seat->bucket + 64);
-    header = memlord_i_u64_load(&seat->bucket->header);
+    unsigned bit;
+    probe->bucket = memlord_i_home(s, hash);
+    probe->far = 0;
+    MEMLORD_I_PREFETCH((char *)probe->bucket + 64);
+    header = memlord_i_u64_load(&probe->bucket->header);
     match = memlord_i_match(header, tag);
-    if (MEMLORD_I_UNLIKELY(!match)) return 0;
-    i = memlord_i_match_bit(match);
-    seat->entry = memlord_i_entry_of(seat->bucket, i);
-    seat->header = header ^ tag << i;
-    return seat->entry->key == key;
+    if (MEMLORD_I_UNLIKELY(!match)) return memlord_i_probe_find_far(s, key, probe);
+    bit = memlord_i_match_bit(match);
+    probe->entry = memlord_i_entry_of(probe->bucket, bit);
+    probe->header = header ^ tag << bit;
+    if (MEMLORD_I_LIKELY(probe->entry->key == key)) return 1;
+    return memlord_i_probe_find_far(s, key, probe);
 }
-static MEMLORD_I_HOT void memlord_i_seat_clear(const memlord_i_seat *seat) {
-    memlord_i_u64_store(&seat->bucket->header, seat->header);
-}
-
-/* One reference more or less of a key that keeps some, in a shard of one's own. 0: not done. Not
-   inside, neither way. */
-static MEMLORD_I_NOINLINE int memlord_i_map_ref(memlord *lord, memlord_i_thread *t, uint32_t type,
-                                                uint64_t key, int more) {
-    memlord_i_shard *s = memlord_i_shard_of(lord, key, 0);
-    uint32_t state = memlord_i_enter(t, s, 0), refs;
-    memlord_i_entry *e = NULL;
-    memlord_i_seat seat;
-    int done;
-    if (state == t->sparse_id)
-        e = memlord_i_sparse_find(lord, s, key, type);
-    else if (state == t->id && memlord_i_seat_held(t, key, &seat))
-        e = seat.entry;
-    refs = e ? MEMLORD_I_REFS(e->word1) : 0;
-    done = e && !(e->word2 & 1) && lord->slot_type[MEMLORD_I_SLOT(e->word1)] == type &&
-           (more ? refs + 1 < MEMLORD_I_REFS_MANY : refs > 1);
-    if (done) e->word1 += more ? MEMLORD_I_REFS_ONE : (uint64_t)0 - MEMLORD_I_REFS_ONE;
-    memlord_i_leave(t);
-    return done;
+static MEMLORD_I_HOT void memlord_i_probe_erase(memlord_i_shard *s, const memlord_i_probe *probe) {
+    memlord_i_u64_store(&probe->bucket->header, probe->header);
+    if (MEMLORD_I_UNLIKELY(probe->far))
+        memlord_i_probe_displace(s, probe->entry->key, probe->bucket, -1);
 }
 
 /* -- the general path: a key's whole window, locked -- */
@@ -5801,8 +5403,8 @@ typedef struct memlord_i_spot {
     uint64_t hash, key;
     memlord_i_entry *entry; /* NULL: the key is not live */
     unsigned count;         /* buckets of the window, locked when shared */
-    unsigned bucket, slot;  /* where the entry is, or may go, in a dense table */
-    int shared, inside, held, sparse, room;
+    unsigned bucket, slot;  /* where the entry is, or may go */
+    int shared, inside, room;
     memlord_i_bucket *window[MEMLORD_I_PATH];
 } memlord_i_spot;
 
@@ -5816,11 +5418,10 @@ static MEMLORD_I_NOINLINE void memlord_i_spot_unlock(memlord_i_spot *spot) {
 static void memlord_i_spot_leave(memlord_i_thread *t, memlord_i_spot *spot) {
     if (spot->shared) memlord_i_spot_unlock(spot);
     if (spot->inside) memlord_i_leave(t);
-    if (spot->held) memlord_i_shard_resume(spot->shard);
-    spot->inside = spot->held = 0;
+    spot->inside = 0;
 }
 
-/* Looks through the window of a dense table, which grows bucket by bucket. 0: done; -1: a later
+/* Looks through the window of a table, which grows bucket by bucket. 0: done; -1: a later
    bucket was held by somebody, start again. */
 static int memlord_i_spot_scan(const memlord *lord, memlord_i_spot *spot, uint32_t type) {
     memlord_i_shard *s = spot->shard;
@@ -5855,77 +5456,59 @@ static int memlord_i_spot_scan(const memlord *lord, memlord_i_spot *spot, uint32
 /* 1: every bucket before the room can count one more entry passing by. */
 static int memlord_i_spot_passable(const memlord_i_spot *spot) {
     unsigned k;
-    for (k = 0; k < spot->bucket && !spot->sparse; k++)
+    for (k = 0; k < spot->bucket; k++)
         if (memlord_i_sent(memlord_i_u64_load(&spot->window[k]->header),
                            MEMLORD_I_HASH_SENT(spot->hash)) == MEMLORD_I_SENT_MAX)
             return 0;
     return spot->room;
 }
 
-/* One look, inside or with the shard held. As memlord_i_spot_scan. */
+/* One look, inside. As memlord_i_spot_scan. */
 static int memlord_i_spot_look(const memlord *lord, memlord_i_spot *spot, uint32_t type) {
-    memlord_i_shard *s = spot->shard;
     spot->entry = NULL;
-    spot->count = spot->bucket = 0;
+    spot->bucket = 0;
     spot->room = 0;
-    spot->sparse = s->mask != 0;
-    if (spot->sparse) {
-        spot->entry = memlord_i_sparse_find(lord, s, spot->key, type);
-        spot->room = !memlord_i_sparse_full(s);
-        return 0;
-    }
-    spot->window[0] = memlord_i_home(s, spot->hash);
+    spot->window[0] = memlord_i_home(spot->shard, spot->hash);
     spot->count = 1;
     if (spot->shared) (void)memlord_i_bucket_lock(spot->window[0]);
     return memlord_i_spot_scan(lord, spot, type);
 }
 
-/* Finds a key and holds its place; with `want_room`, a missing one can then be put there. On 0
-   the thread is inside, or holds the shard: when it is another's, sparse, and there is no memory
-   to make it dense. (A look into a shard that never had a table does neither.) */
+/* Finds a key and holds its place; with `want_room`, a missing one can then be inserted there. On
+   0 the thread is inside, unless the shard never had a table. -1: no memory. */
 static MEMLORD_I_NOINLINE int memlord_i_spot_find(memlord *lord, memlord_i_thread *t,
                                                   uint32_t type, uint64_t key, int want_room,
                                                   memlord_i_spot *spot) {
     memlord_i_shard *s = memlord_i_shard_of(lord, key, 0);
-    memlord_i_was was;
     unsigned n = 0;
     spot->shard = s;
     spot->key = key;
     spot->hash = memlord_i_hash(key);
-    spot->entry = NULL;
-    spot->count = spot->bucket = 0;
-    spot->held = spot->sparse = 0;
     for (;;) {
-        uint32_t state = memlord_i_enter(t, s, 0);
+        uint32_t state = memlord_i_enter(t, s, 0), size = 0;
         int again = 0;
+        spot->entry = NULL;
+        spot->count = spot->bucket = 0;
         spot->inside = 1;
         spot->shared = state == MEMLORD_I_SHARD_SHARED;
-        was.size = was.mask = 0;
-        if (!spot->shared && !memlord_i_owns(t, state)) {
-            memlord_i_spot_leave(t, spot);
-            if (state != MEMLORD_I_SHARD_NEW) {
-                if (!memlord_i_shard_share(lord, t, s)) continue;
-                if (!memlord_i_shard_hold(lord, s)) continue;
-                spot->held = 1;
-            } else if (!want_room) {
-                return 0;
-            }
-        }
-        if (spot->inside || spot->held) {
+        if (spot->shared || state == t->id) {
             again = memlord_i_spot_look(lord, spot, type);
             if (!again && (spot->entry || !want_room || memlord_i_spot_passable(spot))) return 0;
-            was = memlord_i_shard_was(s);
-            memlord_i_spot_leave(t, spot);
+            size = s->size;
         }
+        memlord_i_spot_leave(t, spot);
         if (again)
             memlord_i_spin(&n);
-        else if (memlord_i_shard_remake(lord, t, s, &was,
-                                        spot->shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
+        else if (!spot->shared && state != t->id && state != MEMLORD_I_SHARD_NEW)
+            memlord_i_shard_share(lord, t, s);
+        else if (!want_room)
+            return 0;
+        else if (memlord_i_shard_grow(lord, t, s, size))
             return -1;
     }
 }
 
-/* As memlord_i_far_count, where the shard may be shared. */
+/* An entry away from its home has come (by 1) or gone (by -1): the buckets it passed count it. */
 static void memlord_i_spot_displace(memlord_i_spot *spot, int by) {
     memlord_i_u32 *displaced = &spot->shard->displaced;
     unsigned k;
@@ -5940,52 +5523,22 @@ static void memlord_i_spot_displace(memlord_i_spot *spot, int by) {
 }
 
 static void memlord_i_spot_put(memlord_i_spot *spot, uint64_t word1, uint64_t word2) {
-    memlord_i_shard *s = spot->shard;
-    memlord_i_bucket *b;
-    memlord_i_entry *e;
-    if (spot->sparse) {
-        e = memlord_i_line_room(s->table, s->mask, spot->key);
-        memlord_i_u32_own_add(&s->displaced, (uint32_t)0 - 1);
-    } else {
-        b = spot->window[spot->bucket];
-        e = &b->at[spot->slot];
-        memlord_i_spot_displace(spot, 1);
-        memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) |
-                                            MEMLORD_I_HASH_TAG(spot->hash) << (8 * spot->slot));
-    }
+    memlord_i_bucket *b = spot->window[spot->bucket];
+    memlord_i_entry *e = &b->at[spot->slot];
+    memlord_i_spot_displace(spot, 1);
     e->key = spot->key;
     e->word1 = word1;
     e->word2 = word2;
+    memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) |
+                                        MEMLORD_I_HASH_TAG(spot->hash) << (8 * spot->slot));
     spot->entry = e;
 }
 static void memlord_i_spot_erase(memlord_i_spot *spot) {
-    memlord_i_bucket *b;
-    memlord_i_entry *e = spot->entry;
+    memlord_i_bucket *b = spot->window[spot->bucket];
     spot->entry = NULL;
-    if (spot->sparse) {
-        memlord_i_sparse_erase(spot->shard, e);
-        return;
-    }
-    b = spot->window[spot->bucket];
     memlord_i_spot_displace(spot, -1);
     memlord_i_u64_store(&b->header, memlord_i_u64_load(&b->header) &
                                         ~((uint64_t)255 << (8 * spot->slot)));
-}
-
-/* After a put, no longer inside: grows a crowded shard. Without memory it stays as it is; a sparse
-   table that is full takes no more entries then. */
-static MEMLORD_I_COLD void memlord_i_map_relieve(memlord *lord, memlord_i_thread *t,
-                                                 memlord_i_shard *s) {
-    memlord_i_was was;
-    uint32_t state = memlord_i_enter(t, s, 0);
-    int shared = state == MEMLORD_I_SHARD_SHARED;
-    int crowded = (shared || memlord_i_owns(t, state)) && memlord_i_shard_crowded(s, &was);
-    memlord_i_leave(t);
-    if (!crowded ||
-        memlord_i_shard_remake(lord, t, s, &was, shared ? MEMLORD_I_SHARE : MEMLORD_I_GROW))
-        return;
-    if (memlord_i_u64_load(&lord->dense_bytes) >= MEMLORD_I_DENSE_SMALL)
-        memlord_i_map_thin(lord, t);
 }
 
 /* --------------------------------------------------------------------- >>counters --
@@ -6151,21 +5704,6 @@ static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord
     return cell;
 }
 
-/* Keeps level + out and out below 2^63: what they have too much is the row's to know. */
-static void memlord_i_cell_fold(memlord_i_row *row, memlord_i_cell *cell) {
-    const uint64_t half = (uint64_t)1 << 63;
-    if (memlord_i_u64_load(&cell->level) + memlord_i_u64_load(&cell->out) >= half) {
-        memlord_i_u64_own_add(&cell->level, half);
-        (void)memlord_i_u64_add(&row->folds_in, 1);
-    }
-    if (memlord_i_u64_load(&cell->out) >= half) {
-        memlord_i_u64_own_add(&cell->out, half);
-        memlord_i_u64_own_add(&cell->level, half);
-        memlord_i_u64_store(memlord_i_cell_trip(cell), 0); /* it spoke of the old `out` */
-        (void)memlord_i_u64_add(&row->folds_out, 1);
-    }
-}
-
 /* Has the calls on a device look at its bands, from the end of this one on. May be inside. */
 static MEMLORD_I_COLD void memlord_i_want(memlord *lord, uint32_t slot) {
     if (!memlord_i_u32_exchange_seqcst(&memlord_i_device_at(lord, slot)->watch.wanted, 1))
@@ -6197,11 +5735,8 @@ static MEMLORD_I_NOINLINE memlord_i_level *memlord_i_frame_level(memlord_i_frame
     }
     return &f->at[slot];
 }
-/* From one level to another: cells are folded by 2^63, so the rest says it all. */
-static int64_t memlord_i_level_rise(uint64_t from, uint64_t to) {
-    uint64_t rise = (to - from) & (UINT64_MAX >> 1);
-    return (int64_t)(rise | (rise & (uint64_t)1 << 62) << 1);
-}
+/* Levels count modulo 2^64. */
+static int64_t memlord_i_level_rise(uint64_t from, uint64_t to) { return (int64_t)(to - from); }
 static void memlord_i_frame_raise(memlord_i_frame *f, uint32_t slot, uint64_t level) {
     memlord_i_level *at = memlord_i_frame_level(f, slot);
     if (memlord_i_level_rise(at->high, level) > 0) at->high = level;
@@ -6261,115 +5796,141 @@ static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint3
         memlord_i_lock_drop(&row->lock);
     }
     if (book == MEMLORD_I_DEVICE) memlord_i_high_tell(lord, number, cell);
-    memlord_i_cell_fold(row, cell);
-    level = memlord_i_u64_load(&cell->level);
     memlord_i_u64_store(&cell->base, level - hold);
     memlord_i_u64_store(&cell->high, level);
     if (book == MEMLORD_I_DEVICE) memlord_i_mark_check(lord, number, row);
 }
 
-static MEMLORD_I_HOT void memlord_i_cell_in(memlord *lord, int book, uint32_t number,
-                                            memlord_i_cell *cell, uint64_t bytes) {
+static void memlord_i_cell_in(memlord *lord, int book, uint32_t number, memlord_i_cell *cell,
+                              uint64_t bytes) {
     uint64_t level = memlord_i_u64_own(&cell->level) + bytes;
     memlord_i_u64_store(&cell->level, level);
-    if (MEMLORD_I_UNLIKELY((int64_t)level > (int64_t)memlord_i_u64_own(&cell->high))) {
+    if (MEMLORD_I_UNLIKELY((int64_t)(level - memlord_i_u64_own(&cell->high)) > 0)) {
         memlord_i_u64_store(&cell->high, level);
-        if (MEMLORD_I_UNLIKELY((int64_t)level - (int64_t)memlord_i_u64_own(&cell->base) >
+        if (MEMLORD_I_UNLIKELY((int64_t)(level - memlord_i_u64_own(&cell->base)) >
                                (int64_t)lord->batch))
             memlord_i_cell_publish(lord, book, number, cell);
     }
 }
 
+/* Negative: the thread's frees on this device have come to where it looks at the bands. */
+static MEMLORD_I_HOT int64_t memlord_i_cell_tripped(memlord_i_cell *cell) {
+    return (int64_t)(memlord_i_u64_load(memlord_i_cell_trip(cell)) -
+                     memlord_i_u64_own(&cell->out));
+}
 /* out first: a reader, who takes them the other way round, never finds less in than out. */
-static MEMLORD_I_HOT void memlord_i_cell_out(memlord *lord, int book, uint32_t number,
-                                             memlord_i_cell *cell, uint64_t bytes) {
+static void memlord_i_cell_out(memlord *lord, int book, uint32_t number, memlord_i_cell *cell,
+                               uint64_t bytes) {
     uint64_t level = memlord_i_u64_own(&cell->level) - bytes;
     memlord_i_u64_own_add(&cell->out, bytes);
     memlord_i_u64_store_release(&cell->level, level);
-    if (MEMLORD_I_UNLIKELY((int64_t)level < (int64_t)memlord_i_u64_own(&cell->base)))
+    if (MEMLORD_I_UNLIKELY((int64_t)(level - memlord_i_u64_own(&cell->base)) < 0))
         memlord_i_cell_publish(lord, book, number, cell);
-    if (book == MEMLORD_I_DEVICE &&
-        MEMLORD_I_UNLIKELY(memlord_i_u64_own(&cell->out) >
-                           memlord_i_u64_load(memlord_i_cell_trip(cell))))
+    if (book == MEMLORD_I_DEVICE && MEMLORD_I_UNLIKELY(memlord_i_cell_tripped(cell) < 0))
         memlord_i_want(lord, number);
+}
+
+/* -- the short way: the cell changes, and the result is negative when memlord_i_cell_settle is to
+      look at it -- */
+
+static MEMLORD_I_HOT int64_t memlord_i_cell_opened(memlord_i_cell *cell, uint64_t bytes) {
+    uint64_t level = memlord_i_u64_own(&cell->level) + bytes;
+    memlord_i_u64_own_add(&cell->allocs, 1);
+    memlord_i_u64_store(&cell->level, level);
+    return (int64_t)(memlord_i_u64_own(&cell->high) - level);
+}
+/* out first: see memlord_i_cell_out. */
+static MEMLORD_I_HOT int64_t memlord_i_cell_closed(memlord_i_cell *cell, uint64_t bytes) {
+    uint64_t level = memlord_i_u64_own(&cell->level) - bytes;
+    memlord_i_u64_own_add(&cell->out, bytes);
+    memlord_i_u64_store_release(&cell->level, level);
+    return (int64_t)(level - memlord_i_u64_own(&cell->base));
+}
+/* Does what memlord_i_cell_in and _out do after they have changed a cell. Inside. */
+static MEMLORD_I_COLD void memlord_i_cell_settle(memlord *lord, int book, uint32_t number,
+                                                 memlord_i_cell *cell) {
+    if (!number || !cell) return;
+    memlord_i_cell_in(lord, book, number, cell, 0);
+    memlord_i_cell_out(lord, book, number, cell, 0);
 }
 
 /* -- what a call did, to all the rows it concerns -- */
 
-typedef struct memlord_i_change {
-    int book;
-    uint32_t number;
-    uint64_t in, out;       /* bytes */
-    uint64_t allocs, frees; /* 0 or 1 */
-    uint64_t here;
-    int undo;               /* in and allocs never happened */
-} memlord_i_change;
+/* What a call adds to the rows of a block: its device's, its site's and its tag's. A free counts
+   on the rows the block has, but at the site that freed it: see here. */
+typedef struct memlord_i_delta {
+    uint32_t slot;            /* the device; 0: its row is left alone */
+    uint64_t word2;           /* has the rows of the site and the tag */
+    uint64_t in, out;         /* bytes */
+    uint64_t allocs, frees;   /* 0 or 1 */
+    uint64_t here, here_frees; /* bytes and frees at the site, wherever they were allocated */
+    int undo;                 /* in and allocs never happened */
+} memlord_i_delta;
 
-static void memlord_i_cell_change(memlord *lord, memlord_i_cell *cell, const memlord_i_change *c) {
-    if (c->undo) {
-        memlord_i_u64_own_add(&cell->allocs, (uint64_t)0 - c->allocs);
-        memlord_i_u64_own_add(&cell->level, (uint64_t)0 - c->in);
-        memlord_i_cell_publish(lord, c->book, c->number, cell);
+static void memlord_i_cell_change(memlord *lord, int book, uint32_t number, memlord_i_cell *cell,
+                                  const memlord_i_delta *d) {
+    const uint64_t frees = book == MEMLORD_I_SITE ? d->here_frees : d->frees;
+    if (d->undo) {
+        memlord_i_u64_own_add(&cell->allocs, (uint64_t)0 - d->allocs);
+        memlord_i_u64_own_add(&cell->level, (uint64_t)0 - d->in);
+        memlord_i_cell_publish(lord, book, number, cell);
         return;
     }
-    if (c->allocs) memlord_i_u64_own_add(&cell->allocs, c->allocs);
-    if (c->frees) memlord_i_u64_own_add(&cell->frees, c->frees);
-    if (c->here) memlord_i_u64_own_add(&cell->here, c->here);
-    if (c->in && c->out) { /* passed through: no level moved */
-        memlord_i_u64_own_add(&cell->out, c->out);
-        memlord_i_u64_own_add(&cell->level, c->in - c->out);
+    if (d->allocs) memlord_i_u64_own_add(&cell->allocs, d->allocs);
+    if (frees) memlord_i_u64_own_add(&cell->frees, frees);
+    if (d->here) memlord_i_u64_own_add(&cell->here, d->here);
+    if (d->in && d->out) { /* passed through: no level moved */
+        memlord_i_u64_own_add(&cell->out, d->out);
+        memlord_i_u64_own_add(&cell->level, d->in - d->out);
         return;
     }
-    if (c->in) memlord_i_cell_in(lord, c->book, c->number, cell, c->in);
-    if (c->out) memlord_i_cell_out(lord, c->book, c->number, cell, c->out);
+    if (d->in) memlord_i_cell_in(lord, book, number, cell, d->in);
+    if (d->out) memlord_i_cell_out(lord, book, number, cell, d->out);
 }
 
-/* What a thread did and had no cell for: its scopes are told. */
-static MEMLORD_I_COLD void memlord_i_frames_tell(memlord_i_thread *t, const memlord_i_change *c) {
-    const memlord_i_cell *cell = memlord_i_cell_own(t, c->number);
-    uint64_t sign = c->undo ? UINT64_MAX : 1;
+/* Tells the thread's scopes of a change that its own cells do not show. */
+static MEMLORD_I_COLD void memlord_i_frames_tell(memlord_i_thread *t, const memlord_i_delta *d) {
+    const memlord_i_cell *cell = memlord_i_cell_own(t, d->slot);
+    uint64_t sign = d->undo ? UINT64_MAX : 1;
     memlord_i_frame *f = t->nest->frame;
     for (; f < t->nest->frame + t->nest->depth; f++) {
-        memlord_i_frame_shift(f, c->number, (c->in - c->out) * sign,
+        memlord_i_frame_shift(f, d->slot, (d->in - d->out) * sign,
                               cell ? memlord_i_u64_own(&cell->level) : 0);
-        f->blocks -= (c->allocs - c->frees) * sign;
+        f->blocks -= (d->allocs - d->frees) * sign;
     }
 }
 
 /* Counts on the thread's own cell, or, when there is none, on the orphan's, which every row has
    from its start. Inside the map: takes no lock but the innermost two. */
-static void memlord_i_count(memlord *lord, memlord_i_thread *t, const memlord_i_change *c) {
-    memlord_i_cell *cell = memlord_i_cell_at(t, c->book, c->number);
+static void memlord_i_count_row(memlord *lord, memlord_i_thread *t, int book, uint32_t number,
+                                const memlord_i_delta *d) {
+    memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
     if (MEMLORD_I_LIKELY(cell && t != lord->orphan)) {
-        memlord_i_cell_change(lord, cell, c);
+        memlord_i_cell_change(lord, book, number, cell, d);
         return;
     }
     memlord_i_lock_take(&lord->count_lock);
-    memlord_i_cell_change(lord, memlord_i_cell_at(lord->orphan, c->book, c->number), c);
+    memlord_i_cell_change(lord, book, number, memlord_i_cell_at(lord->orphan, book, number), d);
     memlord_i_lock_drop(&lord->count_lock);
-    if (MEMLORD_I_UNLIKELY(t->scope) && c->book == MEMLORD_I_DEVICE) memlord_i_frames_tell(t, c);
+    if (MEMLORD_I_UNLIKELY(t->scope) && book == MEMLORD_I_DEVICE) memlord_i_frames_tell(t, d);
+}
+/* Counts n deltas, each on up to three rows. Inside. */
+static MEMLORD_I_NOINLINE void memlord_i_count(memlord *lord, memlord_i_thread *t,
+                                               const memlord_i_delta *d, unsigned n) {
+    for (; n--; d++) {
+        uint32_t site = MEMLORD_I_SITE_ROW(d->word2), tag = MEMLORD_I_TAG_ROW(d->word2);
+        if (d->slot) memlord_i_count_row(lord, t, MEMLORD_I_DEVICE, d->slot, d);
+        if (site) memlord_i_count_row(lord, t, MEMLORD_I_SITE, site, d);
+        if (tag) memlord_i_count_row(lord, t, MEMLORD_I_TAG, tag, d);
+    }
 }
 
 /* -- reading -- */
 
-static memlord_i_wide memlord_i_wide_add(memlord_i_wide a, uint64_t units, uint64_t rest) {
-    const uint64_t half = (uint64_t)1 << 63;
-    a.units += units + (rest >> 63);
-    a.rest += rest & (half - 1);
-    a.units += a.rest >> 63;
-    a.rest &= half - 1;
-    return a;
-}
-/* a - b, which is not negative when no call is in flight; clamped to 0..UINT64_MAX. */
-static uint64_t memlord_i_wide_since(memlord_i_wide a, memlord_i_wide b) {
-    uint64_t units = a.units - b.units;
-    if (a.units < b.units || (a.units == b.units && a.rest < b.rest)) return 0;
-    if (a.rest < b.rest) {
-        units--;
-        a.rest += (uint64_t)1 << 63;
-    }
-    if (units > 1) return UINT64_MAX;
-    return (units << 63) + (a.rest - b.rest);
+/* a - b, both modulo 2^64. A little less than nothing is 0: a reader met calls in flight, which
+   are never of 2^56 bytes in all. */
+static uint64_t memlord_i_since(uint64_t a, uint64_t b) {
+    return b - a < (uint64_t)1 << 56 ? 0 : a - b;
 }
 
 static uint64_t memlord_i_add(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
@@ -6400,8 +5961,8 @@ static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t n
         level = memlord_i_u64_load_acquire(&cell->level); /* pairs with memlord_i_cell_out */
         out = memlord_i_u64_load(&cell->out);
         in = level + out;
-        sum->in = memlord_i_wide_add(sum->in, 0, in);
-        sum->out = memlord_i_wide_add(sum->out, 0, out);
+        sum->in += in;
+        sum->out += out;
         allocs += memlord_i_u64_load(&cell->allocs);
         frees += memlord_i_u64_load(&cell->frees);
         sum->here += memlord_i_u64_load(&cell->here);
@@ -6414,12 +5975,10 @@ static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t n
         level -= memlord_i_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
-    sum->in = memlord_i_wide_add(sum->in, memlord_i_u64_load(&row->folds_in), 0);
-    sum->out = memlord_i_wide_add(sum->out, memlord_i_u64_load(&row->folds_out), 0);
-    sum->live = memlord_i_wide_since(sum->in, sum->out);
-    sum->total_in = memlord_i_wide_since(sum->in, row->base.in);
-    sum->total_out = memlord_i_wide_since(sum->out, row->base.out);
-    sum->freed = memlord_i_wide_since(sum->out, row->base.freed);
+    sum->live = memlord_i_since(sum->in, sum->out);
+    sum->total_in = memlord_i_since(sum->in, row->base.in);
+    sum->total_out = memlord_i_since(sum->out, row->base.out);
+    sum->freed = memlord_i_since(sum->out, row->base.freed);
     sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
     sum->allocs = allocs - row->base.allocs;
     sum->frees = frees - row->base.frees;
@@ -6429,17 +5988,10 @@ static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t n
     sum->peak_error = cells > 1 || blind ? cells * lord->batch : 0;
 }
 
-/* What was taken off the cells' levels, modulo 2^64. */
-static uint64_t memlord_i_row_folds(const memlord_i_row *row) {
-    return (memlord_i_u64_load(&row->folds_in) - memlord_i_u64_load(&row->folds_out)) << 63;
-}
-
-/* Live bytes alone: what memlord_allocated costs. The sum fits, what folds took off its parts
-   included; it is below 0 if a call in flight was half seen. */
+/* Live bytes alone: what memlord_allocated costs. Below 0 if a call in flight was half seen. */
 static uint64_t memlord_i_row_live(memlord *lord, int book, uint32_t number) {
     memlord_i_thread *t = memlord_i_thread_first(lord);
-    memlord_i_row *row = memlord_i_row_near(lord, book, number);
-    uint64_t live = memlord_i_row_folds(row);
+    uint64_t live = 0;
     for (; t; t = memlord_i_thread_after(t)) {
         const memlord_i_cell *cell = memlord_i_cell_at(t, book, number);
         if (cell) live += memlord_i_u64_load(&cell->level);
@@ -6452,21 +6004,18 @@ static MEMLORD_I_COLD void memlord_i_row_level(memlord *lord, uint32_t slot, uin
                                                uint64_t *freed) {
     memlord_i_thread *t = memlord_i_thread_first(lord);
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
-    memlord_i_wide out = {0, 0}, base;
-    uint64_t sum;
+    uint64_t sum = 0, out = 0, base;
     memlord_i_lock_take(&row->lock);
     base = row->base.freed;
-    out.units = memlord_i_u64_load(&row->folds_out);
-    sum = (memlord_i_u64_load(&row->folds_in) - out.units) << 63;
     memlord_i_lock_drop(&row->lock);
     for (; t; t = memlord_i_thread_after(t)) {
         const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
         if (!cell) continue;
         sum += memlord_i_u64_load(&cell->level);
-        out = memlord_i_wide_add(out, 0, memlord_i_u64_load(&cell->out));
+        out += memlord_i_u64_load(&cell->out);
     }
     *live = (int64_t)sum > 0 ? sum : 0;
-    *freed = memlord_i_wide_since(out, base);
+    *freed = memlord_i_since(out, base);
 }
 
 #define MEMLORD_I_MOMENT_ROWS 8192 /* in all, of some 120 bytes */
@@ -6565,12 +6114,10 @@ static MEMLORD_I_COLD void memlord_i_row_reset(memlord *lord, memlord_i_thread *
 static void memlord_i_row_freed_before(memlord *lord, uint32_t slot, uint64_t bytes) {
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
     memlord_i_lock_take(&row->lock);
-    row->base.freed = memlord_i_wide_add(row->base.freed, 0, bytes);
+    row->base.freed += bytes;
     memlord_i_lock_drop(&row->lock);
 }
-/* Starts `freed` over, as a collection does; what else the base was raised by meanwhile stays. A
-   fork may come between the two words of the base: they do not agree only if this raise has taken
-   it past a multiple of 2^63 bytes, and then the child's `freed` is wrong until it starts over. */
+/* Starts `freed` over, as a collection does; what else the base was raised by meanwhile stays. */
 static MEMLORD_I_COLD void memlord_i_row_freed_reset(memlord *lord, uint32_t slot) {
     memlord_i_sum sum;
     memlord_i_row_sum(lord, MEMLORD_I_DEVICE, slot, 0, &sum);
@@ -7252,76 +6799,96 @@ static uint32_t memlord_i_row_of(memlord *lord, int book, const void *identity, 
     return MEMLORD_I_LIKELY(have) ? (uint32_t)have : memlord_i_row_new(lord, book, identity, slot);
 }
 
-/* Where a thread looks for a site on a device first. */
-static MEMLORD_I_HOT memlord_i_known *memlord_i_known_at(const memlord_i_thread *t,
-                                                         const memlord_site *site, uint32_t slot) {
-    uintptr_t hash = ((uintptr_t)site + slot) * 0x61c88647u; /* 2^32 / the golden ratio, negated */
-    return &t->known[hash >> 20 & t->known_mask];
+/* -- a thread's cache: what the index, the names and the scopes found for a pointer -- */
+
+enum { /* memlord_i_memo.salt >> 28; the rest of it beside */
+    MEMLORD_I_MEMO_SITE = MEMLORD_I_SITE, /* a row and its cell; the device */
+    MEMLORD_I_MEMO_TAG = MEMLORD_I_TAG,   /* likewise */
+    MEMLORD_I_MEMO_NAME,                  /* the kept copy of a host's tag */
+    MEMLORD_I_MEMO_SCOPE,                 /* a stint; the parent scope */
+    MEMLORD_I_MEMO_PLANTED                /* the same, by a static record */
+};
+static MEMLORD_I_HOT uint32_t memlord_i_memo_salt(int kind, uint32_t rest) {
+    return (uint32_t)kind << 28 | rest;
 }
-/* Where it remembers it, from there on; NULL: nowhere. */
-static MEMLORD_I_HOT const memlord_i_known *memlord_i_known_find(const memlord_i_thread *t,
-                                                                 const memlord_site *site,
-                                                                 uint32_t slot) {
-    const memlord_i_known *known = memlord_i_known_at(t, site, slot);
-    if (MEMLORD_I_LIKELY(known->site == site && known->slot == slot)) return known;
-    memlord_i_compiler_barrier(); /* or the look above is made longer for the sake of the next */
-    for (; known->site; known++)
-        if (known->site == site && known->slot == slot) return known;
+static MEMLORD_I_HOT memlord_i_memo *memlord_i_memo_home(const memlord_i_thread *t,
+                                                         const void *key, uint32_t salt) {
+    uintptr_t hash = ((uintptr_t)key + salt) * 0x61c88647u; /* 2^32 / the golden ratio, negated */
+    return &t->memo[hash >> 20 & t->memo_mask];
+}
+/* NULL: not cached. */
+static MEMLORD_I_HOT const memlord_i_memo *memlord_i_memo_find(const memlord_i_thread *t,
+                                                               const void *key, uint32_t salt) {
+    const memlord_i_memo *memo = memlord_i_memo_home(t, key, salt);
+    for (; memo->key; memo++)
+        if (MEMLORD_I_LIKELY(memo->key == key && memo->salt == salt)) return memo;
     return NULL;
 }
-static size_t memlord_i_known_bytes(const memlord_i_thread *t) {
-    return (t->known_mask + 1 + MEMLORD_I_KNOWN_PATH) * sizeof *t->known;
+static void memlord_i_memo_end(memlord *lord, memlord_i_thread *t) {
+    if (t->memo && t->memo != t->memo_first)
+        memlord_i_free(lord, t->memo,
+                       (t->memo_mask + 1 + MEMLORD_I_MEMO_PATH) * sizeof *t->memo);
 }
-static void memlord_i_known_end(memlord *lord, memlord_i_thread *t) {
-    if (t->known && t->known != t->known_first)
-        memlord_i_free(lord, t->known, memlord_i_known_bytes(t));
+/* Inserts an entry, or replaces that of its key; a full path evicts its first. */
+static void memlord_i_memo_put(memlord_i_thread *t, const memlord_i_memo *entry) {
+    memlord_i_memo *memo = memlord_i_memo_home(t, entry->key, entry->salt);
+    uint32_t k = 0;
+    while (k < MEMLORD_I_MEMO_PATH && memo[k].key &&
+           (memo[k].key != entry->key || memo[k].salt != entry->salt))
+        k++;
+    if (k == MEMLORD_I_MEMO_PATH) k = 0;
+    t->memo_count += !memo[k].key;
+    memo[k] = *entry;
 }
-/* Makes room for one more, by memory for all that there are, up to a bound, or by forgetting all.
-   Not inside. */
-static void memlord_i_known_room(memlord *lord, memlord_i_thread *t) {
-    uint32_t n = t->known_mask + 1, rows = memlord_i_rows(lord, MEMLORD_I_SITE);
-    memlord_i_known *more = NULL;
-    if (t->known_count < n * 3 / 8) return;
-    while (n < MEMLORD_I_KNOWN_MAX && (rows > n * 3 / 8 || n == t->known_mask + 1)) n *= 2;
-    if (n > t->known_mask + 1)
-        more = (memlord_i_known *)memlord_i_alloc(lord, (n + MEMLORD_I_KNOWN_PATH) * sizeof *more);
-    if (more) {
-        memlord_i_known_end(lord, t);
-        t->known = more;
-        t->known_mask = n - 1;
-    } else {
-        memset(t->known, 0, memlord_i_known_bytes(t));
+/* Makes room for one entry more: twice the table, or, at its bound or without memory, an empty
+   one. */
+static MEMLORD_I_COLD void memlord_i_memo_grow(memlord *lord, memlord_i_thread *t) {
+    memlord_i_memo *old = t->memo, *more = NULL;
+    const size_t n = t->memo_mask + 1 + MEMLORD_I_MEMO_PATH;
+    size_t i;
+    if (t->memo_mask + 1 < MEMLORD_I_MEMO_MAX)
+        more = (memlord_i_memo *)memlord_i_alloc(
+            lord, (n + t->memo_mask + 1) * sizeof *more);
+    t->memo_count = 0;
+    if (!more) {
+        memset(old, 0, n * sizeof *old);
+        return;
     }
-    t->known_count = 0;
+    t->memo = more;
+    t->memo_mask = 2 * t->memo_mask + 1;
+    for (i = 0; i < n; i++)
+        if (old[i].key) memlord_i_memo_put(t, &old[i]);
+    if (old != t->memo_first) memlord_i_free(lord, old, n * sizeof *old);
 }
-/* The row of a site, from the index; makes the thread's cell for it, and remembers both. */
-static MEMLORD_I_COLD uint32_t memlord_i_known_new(memlord *lord, memlord_i_thread *t,
-                                                   const memlord_site *site, uint32_t slot) {
-    uint32_t row = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot), k;
+/* Caches a look-up. The orphans' record caches nothing: its cells are locked. Not inside. */
+static MEMLORD_I_COLD void memlord_i_memo_set(memlord *lord, memlord_i_thread *t, const void *key,
+                                              uint32_t salt, void *value, uint64_t bits) {
+    memlord_i_memo entry;
+    if (t == lord->orphan) return;
+    if (t->memo_count >= (t->memo_mask + 1) * 3 / 8) memlord_i_memo_grow(lord, t);
+    entry.key = key;
+    entry.salt = salt;
+    entry.value = value;
+    entry.bits = bits;
+    memlord_i_memo_put(t, &entry);
+}
+
+/* The bits of word2 for the row of a site or a tag on a device. Makes the row, and the thread's
+   cell for it. Not inside. */
+static MEMLORD_I_NOINLINE uint64_t memlord_i_memo_row(memlord *lord, memlord_i_thread *t, int book,
+                                                      const void *identity, uint32_t slot) {
+    const uint32_t salt = memlord_i_memo_salt(book, slot);
+    const memlord_i_memo *memo = memlord_i_memo_find(t, identity, salt);
     memlord_i_cell *cell;
-    memlord_i_known *known;
+    uint64_t bits;
+    uint32_t row;
+    if (MEMLORD_I_LIKELY(memo != NULL)) return memo->bits;
+    row = memlord_i_row_of(lord, book, identity, slot);
     if (!row) return 0;
-    cell = memlord_i_cell_make(lord, t, MEMLORD_I_SITE, row, memlord_i_alloc);
-    if (!cell || t == lord->orphan) return row;
-    memlord_i_known_room(lord, t);
-    known = memlord_i_known_at(t, site, slot);
-    for (k = 0; k < MEMLORD_I_KNOWN_PATH && known[k].site; k++) {}
-    if (k < MEMLORD_I_KNOWN_PATH) { /* else the first is forgotten */
-        known += k;
-        t->known_count++;
-    }
-    known->site = site;
-    known->slot = slot;
-    known->cell = cell;
-    known->rows = (uint64_t)row << 1;
-    return row;
-}
-static MEMLORD_I_NOINLINE uint32_t memlord_i_site_row(memlord *lord, memlord_i_thread *t,
-                                                      const memlord_site *site,
-                                                      uint32_t slot) {
-    const memlord_i_known *known = memlord_i_known_find(t, site, slot);
-    if (MEMLORD_I_LIKELY(known != NULL)) return MEMLORD_I_SITE_ROW(known->rows);
-    return memlord_i_known_new(lord, t, site, slot);
+    bits = (uint64_t)row << (book == MEMLORD_I_SITE ? 1 : 21);
+    cell = t == lord->orphan ? NULL : memlord_i_cell_make(lord, t, book, row, memlord_i_alloc);
+    if (cell) memlord_i_memo_set(lord, t, identity, salt, cell, bits);
+    return bits;
 }
 
 /* -- births: the mark and the scope of a block -- */
@@ -7388,60 +6955,6 @@ static uint32_t memlord_i_scope_of(memlord *lord, uint64_t word2) {
     return memlord_i_birth_at(lord, (uint32_t)(born & MEMLORD_I_MARK_MAX))->scope;
 }
 
-/* Where to remember what belongs to a string and a device; 2^32 / the golden ratio, negated. */
-static size_t memlord_i_string_place(const char *text, uint32_t slot) {
-    return (uint32_t)(((uintptr_t)text + slot * 64) * 0x61c88647u) >> 20;
-}
-
-/* The row and the cell of the thread's tag on a device; slot 0 without a cell. Not inside. */
-static MEMLORD_I_COLD void memlord_i_tagged_new(memlord *lord, memlord_i_thread *t, uint32_t slot,
-                                                memlord_i_tagged *tagged) {
-    uint32_t row = memlord_i_row_of(lord, MEMLORD_I_TAG, t->tag, slot);
-    memset(tagged, 0, sizeof *tagged);
-    tagged->tag = t->tag;
-    tagged->rows = (uint64_t)row << 21;
-    if (row) tagged->cell = memlord_i_cell_make(lord, t, MEMLORD_I_TAG, row, memlord_i_alloc);
-    if (tagged->cell) tagged->slot = slot;
-}
-/* In one of two places, as is a tag that was begun lately: else few would do to push each other
-   out. NULL: in neither. */
-static const memlord_i_tagged *memlord_i_tag_known(const memlord_i_thread *t, uint32_t slot) {
-    size_t i = memlord_i_string_place(t->tag, slot) % MEMLORD_I_TAGGED;
-    const memlord_i_tagged *tagged = &t->tagged[i], *other = &t->tagged[i ^ 1];
-    if (tagged->tag == t->tag && tagged->slot == slot) return tagged;
-    return other->tag == t->tag && other->slot == slot ? other : NULL;
-}
-static const memlord_i_tagged *memlord_i_tag_on(memlord *lord, memlord_i_thread *t,
-                                                uint32_t slot) {
-    const memlord_i_tagged *known = memlord_i_tag_known(t, slot);
-    size_t i = memlord_i_string_place(t->tag, slot) % MEMLORD_I_TAGGED;
-    if (known) return known;
-    if (t->tagged[i].slot && !t->tagged[i ^ 1].slot) i ^= 1;
-    memlord_i_tagged_new(lord, t, slot, &t->tagged[i]);
-    return &t->tagged[i];
-}
-static memlord_i_recent_tag *memlord_i_recent_tag_at(memlord_i_thread *t, const char *given) {
-    size_t i = memlord_i_string_place(given, 0) % MEMLORD_I_RECENT_TAGS;
-    memlord_i_recent_tag *recent = &t->recent[i], *other = &t->recent[i ^ 1];
-    if (recent->given == given || (other->given != given && !recent->given)) return recent;
-    return other->given == given || !other->given ? other : recent;
-}
-/* Has the thread remember that it allocates on a device; not with a tag it does not know there:
-   memlord_i_rows_for makes its row, or counts it as dropped, once. Not inside. */
-static MEMLORD_I_NOINLINE void memlord_i_last_remember(memlord *lord, memlord_i_thread *t,
-                                                       uint32_t slot) {
-    const memlord_i_tagged *tagged = t->tag ? memlord_i_tag_known(t, slot) : NULL;
-    memlord_i_cell *cell = memlord_i_cell_own(t, slot);
-    memlord_i_last_forget(t);
-    if (!cell || (t->tag && !tagged)) return;
-    t->last.device = memlord_i_device_word(memlord_i_device_at(lord, slot)->device);
-    t->last.cell = cell;
-    t->last.slot = slot;
-    if (!tagged) return;
-    t->last.of_tag = tagged->cell;
-    t->last.rows = tagged->rows;
-}
-
 /* The word2 of an allocation by this thread, here; makes the thread's cells for its rows. Not
    inside. */
 static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t slot,
@@ -7450,8 +6963,8 @@ static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t 
     if (!t->scope && (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SCOPE))
         memlord_i_special(t, MEMLORD_I_SPECIAL_SCOPE, 0); /* the last has ended */
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
-        rows = (uint64_t)memlord_i_site_row(lord, t, site, slot) << 1;
-    if (t->tag) rows |= memlord_i_tag_on(lord, t, slot)->rows;
+        rows = memlord_i_memo_row(lord, t, MEMLORD_I_SITE, site, slot);
+    if (t->tag) rows |= memlord_i_memo_row(lord, t, MEMLORD_I_TAG, t->tag, slot);
     return memlord_i_born_of(lord, t) | rows;
 }
 
@@ -7574,7 +7087,7 @@ static MEMLORD_I_NOINLINE memlord_i_burst *memlord_i_burst_next(memlord *lord, m
         memlord_i_u64_store(&b->turn, 0); /* before the count, which is a release as events are */
         memlord_i_burst_lose(lord, b);
         memlord_i_u32_store_release(&b->count, 0);
-        memlord_i_u32_store_release(&b->thread, t->id / 2 - 1);
+        memlord_i_u32_store_release(&b->thread, t->id - MEMLORD_I_ID_FIRST + 1);
         b->slot = slot;
         memlord_i_u64_store_release(&b->turn, turn + 1); /* pairs with memlord_i_stream_first */
         return t->burst = b;
@@ -7626,7 +7139,7 @@ static MEMLORD_I_NOINLINE void memlord_i_note_end(memlord *lord, memlord_i_threa
     uint64_t rows = plain & MEMLORD_I_TAG_BITS_OF_ROWS;
     if (!(memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS)) return;
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
-        rows |= (uint64_t)memlord_i_site_row(lord, t, site, slot) << 1;
+        rows |= memlord_i_memo_row(lord, t, MEMLORD_I_SITE, site, slot);
     memlord_i_note_far(lord, t, kind, slot, storage, MEMLORD_I_BYTES(word1), rows);
 }
 #if MEMLORD_I_POSIX
@@ -8137,122 +7650,63 @@ static uint64_t memlord_i_word1(uint64_t bytes, uint32_t slot) {
     return bytes | (uint64_t)(slot + 256u) << 49; /* one reference */
 }
 
-/* The same change on a device and on the site and tag rows of word2; at most 3. A site's frees
-   are those made at it: not these. */
-static unsigned memlord_i_changes(memlord_i_change *c, uint32_t slot, uint64_t word2, uint64_t in,
-                                  uint64_t out, uint64_t allocs, uint64_t frees) {
-    unsigned n = 0;
-    const uint32_t numbers[MEMLORD_I_BOOKS] = {slot, MEMLORD_I_SITE_ROW(word2),
-                                               MEMLORD_I_TAG_ROW(word2)};
-    int book;
-    for (book = 0; book < MEMLORD_I_BOOKS; book++) {
-        if (book != MEMLORD_I_DEVICE && !numbers[book]) continue;
-        memset(&c[n], 0, sizeof c[n]);
-        c[n].book = book;
-        c[n].number = numbers[book];
-        c[n].in = in;
-        c[n].out = out;
-        c[n].allocs = allocs;
-        c[n].frees = book == MEMLORD_I_SITE ? 0 : frees;
-        n++;
-    }
-    return n;
+/* The delta of a block that opens, and of one that closes. */
+static memlord_i_delta memlord_i_delta_open(uint32_t slot, uint64_t word2, uint64_t bytes) {
+    memlord_i_delta d;
+    memset(&d, 0, sizeof d);
+    d.slot = slot;
+    d.word2 = word2;
+    d.in = bytes;
+    d.allocs = 1;
+    return d;
 }
-static unsigned memlord_i_site_change(memlord_i_change *c, uint32_t row, uint64_t in, uint64_t out,
-                                      uint64_t allocs) {
-    if (!row) return 0;
-    memset(c, 0, sizeof *c);
-    c->book = MEMLORD_I_SITE;
-    c->number = row;
-    c->in = in;
-    c->out = out;
-    c->allocs = allocs;
-    return 1;
+static memlord_i_delta memlord_i_delta_close(uint32_t slot, uint64_t word2, uint64_t bytes) {
+    memlord_i_delta d;
+    memset(&d, 0, sizeof d);
+    d.slot = slot;
+    d.word2 = word2;
+    d.out = bytes;
+    d.frees = 1;
+    return d;
 }
-static MEMLORD_I_HOT void memlord_i_count_all(memlord *lord, memlord_i_thread *t,
-                                              const memlord_i_change *c, unsigned n) {
-    unsigned i;
-    for (i = 0; i < n; i++) memlord_i_count(lord, t, &c[i]);
-}
+
 static void memlord_i_count_close(memlord *lord, memlord_i_thread *t, uint64_t word1,
                                   uint64_t word2) {
-    memlord_i_change c[MEMLORD_I_BOOKS];
-    t->also = MEMLORD_I_SLOT(word1);
+    const uint32_t slot = MEMLORD_I_SLOT(word1);
+    const memlord_i_delta d =
+        memlord_i_delta_close(slot, memlord_i_word2_of(word2), MEMLORD_I_BYTES(word1));
+    t->also = slot;
     if (memlord_i_is_pending(word2)) {
-        uint32_t slot = MEMLORD_I_SLOT(word1);
-        memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_pending,
-                           (uint64_t)0 - MEMLORD_I_BYTES(word1));
+        memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_pending, (uint64_t)0 - d.out);
         if (memlord_i_side_of(word2)->epoch != memlord_i_u64_load(&lord->epoch))
-            memlord_i_row_freed_before(lord, slot, MEMLORD_I_BYTES(word1));
+            memlord_i_row_freed_before(lord, slot, d.out);
     }
-    memlord_i_count_all(lord, t, c,
-                        memlord_i_changes(c, MEMLORD_I_SLOT(word1), memlord_i_word2_of(word2), 0,
-                                          MEMLORD_I_BYTES(word1), 0, 1));
+    memlord_i_count(lord, t, &d, 1);
 }
 
-/* The site or tag row of a block that opened or closed, after its device. */
-static MEMLORD_I_COLD void memlord_i_count_row_any(memlord *lord, memlord_i_thread *t, int book,
-                                                   uint32_t row, uint64_t bytes, int opened) {
-    memlord_i_change c;
-    memset(&c, 0, sizeof c);
-    c.book = book;
-    c.number = row;
-    c.in = opened ? bytes : 0;
-    c.out = opened ? 0 : bytes;
-    c.allocs = opened != 0;
-    c.frees = !opened && book == MEMLORD_I_TAG;
-    memlord_i_count(lord, t, &c);
-}
-static MEMLORD_I_HOT void memlord_i_count_row(memlord *lord, memlord_i_thread *t, int book,
-                                              uint32_t row, uint64_t bytes, int opened) {
-    memlord_i_cell *cell = memlord_i_cell_at(t, book, row);
-    if (MEMLORD_I_UNLIKELY(!cell || t == lord->orphan)) {
-        memlord_i_count_row_any(lord, t, book, row, bytes, opened);
-    } else if (opened) {
-        memlord_i_u64_own_add(&cell->allocs, 1);
-        memlord_i_cell_in(lord, book, row, cell, bytes);
-    } else {
-        if (book == MEMLORD_I_TAG) memlord_i_u64_own_add(&cell->frees, 1);
-        memlord_i_cell_out(lord, book, row, cell, bytes);
-    }
-}
-static MEMLORD_I_HOT void memlord_i_count_rows(memlord *lord, memlord_i_thread *t, uint64_t word2,
-                                               uint64_t bytes, int opened) {
-    uint32_t site = MEMLORD_I_SITE_ROW(word2), tag = MEMLORD_I_TAG_ROW(word2);
-    if (site) memlord_i_count_row(lord, t, MEMLORD_I_SITE, site, bytes, opened);
-    if (tag) memlord_i_count_row(lord, t, MEMLORD_I_TAG, tag, bytes, opened);
-}
-
-/* Makes the cells a change will want, while that is still possible. Not inside. */
-static void memlord_i_cells_make(memlord *lord, memlord_i_thread *t, const memlord_i_change *c,
+/* Makes the cells that n deltas count on, while that is still possible. Not inside. */
+static void memlord_i_cells_make(memlord *lord, memlord_i_thread *t, const memlord_i_delta *d,
                                  unsigned n) {
-    unsigned i;
-    for (i = 0; i < n; i++)
-        if (t != lord->orphan)
-            (void)memlord_i_cell_make(lord, t, c[i].book, c[i].number, memlord_i_alloc);
+    if (t == lord->orphan) return;
+    for (; n--; d++) {
+        uint32_t site = MEMLORD_I_SITE_ROW(d->word2), tag = MEMLORD_I_TAG_ROW(d->word2);
+        if (d->slot)
+            (void)memlord_i_cell_make(lord, t, MEMLORD_I_DEVICE, d->slot, memlord_i_alloc);
+        if (site) (void)memlord_i_cell_make(lord, t, MEMLORD_I_SITE, site, memlord_i_alloc);
+        if (tag) (void)memlord_i_cell_make(lord, t, MEMLORD_I_TAG, tag, memlord_i_alloc);
+    }
 }
 
-/* A site's share of a free: made here, whoever allocated. Not inside. */
+/* Counts a free at the site that made it, wherever the block was allocated. Not inside. */
 static void memlord_i_count_here(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                  const memlord_site *site, uint64_t bytes) {
-    memlord_i_change c;
-    memlord_i_cell *cell;
-    uint32_t row;
+    memlord_i_delta d;
     if (!site || !(memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)) return;
-    row = memlord_i_site_row(lord, t, site, slot);
-    cell = row ? memlord_i_cell_at(t, MEMLORD_I_SITE, row) : NULL;
-    if (MEMLORD_I_LIKELY(cell && t != lord->orphan)) {
-        memlord_i_u64_own_add(&cell->frees, 1);
-        memlord_i_u64_own_add(&cell->here, bytes);
-        return;
-    }
-    if (!row) return;
-    memset(&c, 0, sizeof c);
-    c.book = MEMLORD_I_SITE;
-    c.number = row;
-    c.frees = 1;
-    c.here = bytes;
-    memlord_i_count(lord, t, &c);
+    memset(&d, 0, sizeof d);
+    d.word2 = memlord_i_memo_row(lord, t, MEMLORD_I_SITE, site, slot);
+    d.here = bytes;
+    d.here_frees = 1;
+    memlord_i_count(lord, t, &d, 1);
 }
 
 /* 1: so much more and sums could leave int64. Only sizes no machine has are looked at: smaller
@@ -8421,27 +7875,31 @@ static MEMLORD_I_COLD memlord_result memlord_i_retain(memlord *lord, memlord_i_t
 
 /* Puts a new entry where a spot has room for it, counts and leaves. */
 static void memlord_i_spot_open(memlord *lord, memlord_i_thread *t, memlord_i_spot *spot,
-                                uint64_t word1, uint64_t word2, const memlord_i_change *c,
+                                uint64_t word1, uint64_t word2, const memlord_i_delta *d,
                                 unsigned n) {
+    uint32_t size = spot->shard->size;
+    int crowded;
     memlord_i_spot_put(spot, word1, word2);
+    crowded = spot->bucket && memlord_i_shard_crowded(lord, spot->shard);
     memlord_i_spot_unlock(spot);
-    memlord_i_count_all(lord, t, c, n);
+    memlord_i_count(lord, t, d, n);
     memlord_i_spot_leave(t, spot);
-    if (spot->bucket || spot->sparse) memlord_i_map_relieve(lord, t, spot->shard);
+    if (crowded) /* without memory it stays as it is: slower, as exact */
+        (void)memlord_i_shard_grow(lord, t, spot->shard, size);
 }
 
 /* Puts a new entry in the place of one that is stale, or pending and over now; counts both and
    leaves. */
 static MEMLORD_I_COLD void memlord_i_spot_replace(memlord *lord, memlord_i_thread *t,
                                                   memlord_i_spot *spot, uint64_t word1,
-                                                  uint64_t word2, const memlord_i_change *c,
+                                                  uint64_t word2, const memlord_i_delta *d,
                                                   unsigned n) {
     memlord_i_entry stale = *spot->entry;
     spot->entry->word1 = word1;
     spot->entry->word2 = word2;
     memlord_i_spot_unlock(spot);
     memlord_i_count_close(lord, t, stale.word1, stale.word2);
-    memlord_i_count_all(lord, t, c, n);
+    memlord_i_count(lord, t, d, n);
     memlord_i_spot_leave(t, spot);
     memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
                        memlord_i_word2_of(stale.word2), NULL);
@@ -8459,40 +7917,37 @@ static MEMLORD_I_COLD void memlord_i_spot_replace(memlord *lord, memlord_i_threa
    whether the key was free. */
 static MEMLORD_I_COLD memlord_result memlord_i_insert(memlord *lord, memlord_i_thread *t,
                                                       uint32_t slot, uint64_t key, uint64_t word1,
-                                                      uint64_t word2, const memlord_i_change *c,
+                                                      uint64_t word2, const memlord_i_delta *d,
                                                       unsigned n, int *fresh) {
     memlord_i_spot spot;
     *fresh = 0;
-    memlord_i_cells_make(lord, t, c, n);
+    memlord_i_cells_make(lord, t, d, n);
     if (memlord_i_spot_find(lord, t, lord->slot_type[slot], key, 1, &spot)) return MEMLORD_E_NOMEM;
     if (!spot.entry) {
         *fresh = 1;
-        memlord_i_spot_open(lord, t, &spot, word1, word2, c, n);
+        memlord_i_spot_open(lord, t, &spot, word1, word2, d, n);
         return MEMLORD_OK;
     }
-    memlord_i_spot_replace(lord, t, &spot, word1, word2, c, n);
+    memlord_i_spot_replace(lord, t, &spot, word1, word2, d, n);
     return MEMLORD_OK;
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_open(memlord *lord, memlord_i_thread *t,
                                                     uint32_t slot, uint64_t key, uint64_t bytes,
                                                     uint64_t rows, int *fresh) {
-    memlord_i_change c[MEMLORD_I_BOOKS];
-    unsigned n = memlord_i_changes(c, slot, rows, bytes, 0, 1, 0);
+    const memlord_i_delta d = memlord_i_delta_open(slot, rows, bytes);
     if (memlord_i_beyond(lord, slot, bytes)) return MEMLORD_E_INVALID;
-    return memlord_i_insert(lord, t, slot, key, memlord_i_word1(bytes, slot),
-                            rows, c, n, fresh);
+    return memlord_i_insert(lord, t, slot, key, memlord_i_word1(bytes, slot), rows, &d, 1, fresh);
 }
 
 /* Opens a dead key, or adds a reference to a live one. */
 static memlord_result memlord_i_track(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                       uint64_t key, uint64_t bytes, uint64_t rows, int *fresh) {
-    memlord_i_change c[MEMLORD_I_BOOKS];
+    const memlord_i_delta d = memlord_i_delta_open(slot, rows, bytes);
     memlord_i_spot spot;
-    unsigned n = memlord_i_changes(c, slot, rows, bytes, 0, 1, 0);
     uint32_t type = lord->slot_type[slot];
     *fresh = 0;
-    memlord_i_cells_make(lord, t, c, n);
+    memlord_i_cells_make(lord, t, &d, 1);
     for (;;) {
         memlord_result r;
         int up;
@@ -8511,11 +7966,9 @@ static memlord_result memlord_i_track(memlord *lord, memlord_i_thread *t, uint32
     }
     *fresh = 1;
     if (spot.entry)
-        memlord_i_spot_replace(lord, t, &spot, memlord_i_word1(bytes, slot),
-                               rows, c, n);
+        memlord_i_spot_replace(lord, t, &spot, memlord_i_word1(bytes, slot), rows, &d, 1);
     else
-        memlord_i_spot_open(lord, t, &spot, memlord_i_word1(bytes, slot),
-                            rows, c, n);
+        memlord_i_spot_open(lord, t, &spot, memlord_i_word1(bytes, slot), rows, &d, 1);
     return MEMLORD_OK;
 }
 
@@ -8524,8 +7977,7 @@ static MEMLORD_I_COLD void memlord_i_unopen(memlord *lord, memlord_i_thread *t, 
                                             uint64_t key, uint64_t bytes) {
     memlord_i_spot spot;
     memlord_i_entry e;
-    memlord_i_change c[MEMLORD_I_BOOKS];
-    unsigned i, n;
+    memlord_i_delta d;
     (void)memlord_i_spot_find(lord, t, lord->slot_type[slot], key, 0, &spot);
     if (!spot.entry || MEMLORD_I_BYTES(spot.entry->word1) != bytes) {
         memlord_i_spot_leave(t, &spot);
@@ -8534,9 +7986,9 @@ static MEMLORD_I_COLD void memlord_i_unopen(memlord *lord, memlord_i_thread *t, 
     e = *spot.entry;
     memlord_i_spot_erase(&spot);
     memlord_i_spot_unlock(&spot);
-    n = memlord_i_changes(c, slot, memlord_i_word2_of(e.word2), MEMLORD_I_BYTES(e.word1), 0, 1, 0);
-    for (i = 0; i < n; i++) c[i].undo = 1;
-    memlord_i_count_all(lord, t, c, n);
+    d = memlord_i_delta_open(slot, memlord_i_word2_of(e.word2), MEMLORD_I_BYTES(e.word1));
+    d.undo = 1;
+    memlord_i_count(lord, t, &d, 1);
     memlord_i_spot_leave(t, &spot);
     memlord_i_side_free(lord, e.word2);
 }
@@ -8617,12 +8069,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_close(memlord *lord, memlord_i_th
 static memlord_result memlord_i_detach(memlord *lord, memlord_i_thread *t, uint32_t type,
                                        uint64_t key, memlord_i_entry *out) {
     memlord_i_spot spot;
-    int found;
-    if (memlord_i_map_take(lord, t, type, key, out)) {
-        memlord_i_leave(t);
-        return MEMLORD_OK;
-    }
-    found = memlord_i_spot_live(lord, t, type, key, &spot) != NULL;
+    int found = memlord_i_spot_live(lord, t, type, key, &spot) != NULL;
     if (found) {
         *out = *spot.entry;
         memlord_i_spot_erase(&spot);
@@ -8656,7 +8103,7 @@ static MEMLORD_I_COLD uint64_t memlord_i_rows_moved(memlord *lord, memlord_i_thr
                                                     const memlord_site *site, int same_device) {
     uint32_t site_row = MEMLORD_I_SITE_ROW(word2), tag_row = MEMLORD_I_TAG_ROW(word2);
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
-        site_row = memlord_i_site_row(lord, t, site, slot);
+        site_row = MEMLORD_I_SITE_ROW(memlord_i_memo_row(lord, t, MEMLORD_I_SITE, site, slot));
     else if (site_row && !same_device)
         site_row = memlord_i_row_of(
             lord, MEMLORD_I_SITE,
@@ -8672,12 +8119,11 @@ static MEMLORD_I_COLD uint64_t memlord_i_rows_moved(memlord *lord, memlord_i_thr
 
 /* Takes a detached entry out of the books: it has no place any more. */
 static void memlord_i_abandon(memlord *lord, memlord_i_thread *t, const memlord_i_entry *e) {
-    memlord_i_change c[MEMLORD_I_BOOKS];
-    unsigned n = memlord_i_changes(c, MEMLORD_I_SLOT(e->word1), memlord_i_word2_of(e->word2), 0,
-                                   MEMLORD_I_BYTES(e->word1), 0, 1);
-    memlord_i_cells_make(lord, t, c, n);
+    const memlord_i_delta d = memlord_i_delta_close(
+        MEMLORD_I_SLOT(e->word1), memlord_i_word2_of(e->word2), MEMLORD_I_BYTES(e->word1));
+    memlord_i_cells_make(lord, t, &d, 1);
     memlord_i_enter_counting(lord, t);
-    memlord_i_count_all(lord, t, c, n);
+    memlord_i_count(lord, t, &d, 1);
     memlord_i_leave(t);
     memlord_i_side_free(lord, e->word2);
 }
@@ -8694,24 +8140,14 @@ static void memlord_i_entry_rows(memlord_i_entry *e, uint64_t plain) {
    entry leaves the books as it was, and counts as dropped. */
 static memlord_result memlord_i_attach(memlord *lord, memlord_i_thread *t, memlord_i_entry *e,
                                        uint64_t key, uint32_t slot, uint64_t bytes, uint64_t rows,
-                                       const memlord_i_change *c, unsigned n) {
+                                       const memlord_i_delta *d, unsigned n) {
     uint64_t plain = memlord_i_word2_of(e->word2);
     uint64_t word1 = bytes | (uint64_t)slot << 49 |
                      (uint64_t)MEMLORD_I_REFS(e->word1) * MEMLORD_I_REFS_ONE;
     memlord_result r;
     int fresh;
     memlord_i_entry_rows(e, rows);
-    if (MEMLORD_I_REFS(word1) == 1 && !(e->word2 & 1)) { /* the shorter way, most of the time */
-        memlord_i_cells_make(lord, t, c, n);
-        fresh = memlord_i_map_put(lord, t, key, word1, e->word2);
-        if (fresh) {
-            memlord_i_count_all(lord, t, c, n);
-            memlord_i_leave(t);
-            if (fresh == 2) memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, key, 0));
-            return MEMLORD_OK;
-        }
-    }
-    r = memlord_i_insert(lord, t, slot, key, word1, e->word2, c, n, &fresh);
+    r = memlord_i_insert(lord, t, slot, key, word1, e->word2, d, n, &fresh);
     if (r == MEMLORD_OK) return r;
     memlord_i_entry_rows(e, plain);
     memlord_i_abandon(lord, t, e);
@@ -8730,18 +8166,26 @@ static memlord_result memlord_i_resize(memlord *lord, memlord_i_thread *t, memlo
     uint64_t had = MEMLORD_I_BYTES(e->word1), plain = memlord_i_word2_of(e->word2);
     uint64_t rows = *plain_rows = memlord_i_rows_moved(lord, t, plain, slot, site, 1);
     uint64_t up = bytes > had ? bytes - had : 0, down = had > bytes ? had - bytes : 0;
-    memlord_i_change c[MEMLORD_I_BOOKS + 1];
-    unsigned n;
+    memlord_i_delta d[3];
+    unsigned n = 1;
     if (down && (e->word2 & 1))
         memlord_i_parts_trim(lord, memlord_i_side_of(e->word2)->parts, bytes);
-    if (MEMLORD_I_SITE_ROW(rows) == MEMLORD_I_SITE_ROW(plain)) {
-        n = memlord_i_changes(c, slot, rows, up, down, 0, 0);
-    } else { /* the old site's bytes are gone, the new one's have come */
-        n = memlord_i_changes(c, slot, rows & ~((uint64_t)0xfffff << 1), up, down, 0, 0);
-        n += memlord_i_site_change(&c[n], MEMLORD_I_SITE_ROW(plain), 0, had, 0);
-        n += memlord_i_site_change(&c[n], MEMLORD_I_SITE_ROW(rows), bytes, 0, 1);
+    memset(d, 0, sizeof d);
+    d[0].slot = slot;
+    d[0].word2 = rows;
+    d[0].in = up;
+    d[0].out = down;
+    if (MEMLORD_I_SITE_ROW(rows) != MEMLORD_I_SITE_ROW(plain)) {
+        /* the old site's bytes are gone, the new one's have come */
+        d[0].word2 = rows & ~MEMLORD_I_SITE_BITS;
+        d[1].word2 = plain & MEMLORD_I_SITE_BITS;
+        d[1].out = had;
+        d[2].word2 = rows & MEMLORD_I_SITE_BITS;
+        d[2].in = bytes;
+        d[2].allocs = 1;
+        n = 3;
     }
-    return memlord_i_attach(lord, t, e, key, slot, bytes, rows, c, n);
+    return memlord_i_attach(lord, t, e, key, slot, bytes, rows, d, n);
 }
 
 /* Counts a move, and on its route unless there is no memory for one. */
@@ -8784,11 +8228,10 @@ static MEMLORD_I_COLD memlord_result memlord_i_move(memlord *lord, memlord_i_thr
                                                     memlord_device from, uint64_t from_key,
                                                     uint32_t slot, uint64_t key, uint64_t bytes,
                                                     const memlord_site *site) {
-    memlord_i_change c[2 * MEMLORD_I_BOOKS];
+    memlord_i_delta d[2];
     memlord_i_entry e;
     uint32_t from_slot;
     uint64_t plain, rows;
-    unsigned n;
     memlord_result r = memlord_i_room(lord, t, slot, key);
     if (r) return memlord_i_short_of(lord, t, from, from_key, 1);
     if (memlord_i_detach(lord, t, (uint32_t)from.type, from_key, &e))
@@ -8796,11 +8239,11 @@ static MEMLORD_I_COLD memlord_result memlord_i_move(memlord *lord, memlord_i_thr
     from_slot = t->also = MEMLORD_I_SLOT(e.word1);
     plain = memlord_i_word2_of(e.word2);
     rows = memlord_i_rows_moved(lord, t, plain, slot, site, from_slot == slot);
-    n = memlord_i_changes(c, from_slot, plain, 0, MEMLORD_I_BYTES(e.word1), 0, 1);
-    n += memlord_i_changes(c + n, slot, rows, bytes, 0, 1, 0);
+    d[0] = memlord_i_delta_close(from_slot, plain, MEMLORD_I_BYTES(e.word1));
+    d[1] = memlord_i_delta_open(slot, rows, bytes);
     memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, plain, site);
     if (e.word2 & 1) memlord_i_parts_trim(lord, memlord_i_side_of(e.word2)->parts, bytes);
-    r = memlord_i_attach(lord, t, &e, key, slot, bytes, rows, c, n);
+    r = memlord_i_attach(lord, t, &e, key, slot, bytes, rows, d, 2);
     if (r) return r;
     memlord_i_note_add(lord, t, MEMLORD_EVENT_MOVE, slot, key, bytes, rows);
     memlord_i_move_count(lord, from_slot, slot, bytes);
@@ -9039,6 +8482,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_meta_copy(memlord *lord, const me
 static MEMLORD_I_COLD memlord_result memlord_i_retag(memlord *lord, memlord_i_thread *t,
                                                      uint32_t type, uint64_t key, const char *tag) {
     memlord_i_spot spot;
+    memlord_i_delta d[2];
     uint32_t slot = UINT32_MAX, row = 0, had;
     for (;;) {
         uint64_t plain, bytes;
@@ -9054,8 +8498,9 @@ static MEMLORD_I_COLD memlord_result memlord_i_retag(memlord *lord, memlord_i_th
             memlord_i_entry_rows(spot.entry, (plain & ~((uint64_t)0xffff << 21)) |
                                                  (uint64_t)row << 21);
             memlord_i_spot_unlock(&spot);
-            if (had && had != row) memlord_i_count_row_any(lord, t, MEMLORD_I_TAG, had, bytes, 0);
-            if (row && had != row) memlord_i_count_row_any(lord, t, MEMLORD_I_TAG, row, bytes, 1);
+            d[0] = memlord_i_delta_close(0, (uint64_t)had << 21, bytes);
+            d[1] = memlord_i_delta_open(0, (uint64_t)row << 21, bytes);
+            if (had != row) memlord_i_count(lord, t, d, 2);
             memlord_i_spot_leave(t, &spot);
             return MEMLORD_OK;
         }
@@ -10123,7 +9568,6 @@ static uint64_t memlord_i_place_bound(memlord *lord, const memlord_i_place *plac
     for (pass = 0; pass < 2; pass++)
         while ((i = memlord_i_place_next(lord, place, i)) != 0) {
             memlord_i_thread *t = memlord_i_thread_first(lord);
-            if (!pass) sum += memlord_i_row_folds(memlord_i_row_at(lord, MEMLORD_I_DEVICE, i));
             for (; t; t = memlord_i_thread_after(t)) {
                 const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
                 uint64_t level, out;
@@ -10916,7 +10360,7 @@ static void memlord_i_marks_again(memlord *lord, const memlord_i_thread *t, uint
     memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
     if (!cell || memlord_i_u32_load(&w->nearby)) return;
     if (memlord_i_mark_passed(w, memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot)) ||
-        memlord_i_u64_load(&cell->out) > memlord_i_u64_load(memlord_i_cell_trip(cell)))
+        memlord_i_cell_tripped(cell) < 0)
         memlord_i_want(lord, slot);
 }
 /* Something is to be looked after. A thread without the system's barrier passes a full one of its
@@ -11251,12 +10695,11 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
                                             memlord_device from, uint64_t from_key, uint32_t slot,
                                             uint64_t key, uint64_t bytes, memlord_i_fence *f,
                                             const memlord_site *site, memlord_i_fence **chain) {
-    memlord_i_change c[MEMLORD_I_BOOKS];
+    memlord_i_delta d;
     memlord_i_entry e;
     memlord_i_side *side = (memlord_i_side *)memlord_i_alloc(lord, sizeof *side), *unused;
     memlord_i_spot spot;
     uint64_t rows;
-    unsigned n;
     int fresh;
     memlord_result r = memlord_i_spot_side(lord, t, (uint32_t)from.type, from_key, &spot, &unused);
     e.word1 = 0; /* copied, though not every compiler sees that */
@@ -11273,11 +10716,11 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
     }
     rows = memlord_i_rows_moved(lord, t, side->word2, slot, site, MEMLORD_I_SLOT(e.word1) == slot);
     side->word2 = rows;
-    n = memlord_i_changes(c, slot, rows, bytes, 0, 1, 0);
+    d = memlord_i_delta_open(slot, rows, bytes);
     r = memlord_i_insert(lord, t, slot, key,
                          bytes | (uint64_t)slot << 49 |
                              (uint64_t)MEMLORD_I_REFS(e.word1) * MEMLORD_I_REFS_ONE,
-                         (uint64_t)(uintptr_t)side | 1, c, n, &fresh);
+                         (uint64_t)(uintptr_t)side | 1, &d, 1, &fresh);
     if (r) {
         memlord_i_free(lord, side, sizeof *side);
         return r;
@@ -11537,7 +10980,6 @@ static uint64_t memlord_i_place_out(memlord *lord, const memlord_i_place *place)
     memlord_i_thread *t;
     uint64_t out = 0;
     while ((i = memlord_i_place_next(lord, place, i)) != 0) {
-        out += memlord_i_u64_load(&memlord_i_row_at(lord, MEMLORD_I_DEVICE, i)->folds_out) << 63;
         for (t = memlord_i_thread_first(lord); t; t = memlord_i_thread_after(t)) {
             const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
             if (cell) out += memlord_i_u64_load(&cell->out);
@@ -11558,13 +11000,40 @@ static void memlord_i_waiters_wake(memlord *lord) {
     memlord_i_lock_drop(&lord->callbacks_lock);
 }
 
+#define MEMLORD_I_SWEEP_MIN 16u
+
+/* Frees the records of threads that ended without the exit hook: their first call came in the last
+   round of destructors, or after it. It runs at the end of a call that took the last free
+   record while there are twice as many as living owners at the last sweep. That bounds the records
+   by twice the living threads (or 16), and the cost: a sweep asks for each record once, and since
+   the last one at least half of them were made or found. */
+static MEMLORD_I_COLD void memlord_i_threads_sweep(memlord *lord) {
+    memlord_i_thread *t = memlord_i_thread_first(lord);
+    uint32_t living = 0;
+    memlord_i_lock_take(&memlord_i_process.lock);
+    if (memlord_i_threads(lord) < lord->sweep_at) t = NULL;
+    if (t) lord->sweep_at = MEMLORD_I_SWEEP_MIN;
+    for (; t; t = memlord_i_thread_after(t)) {
+        uint64_t owner = memlord_i_u64_load(&t->owner);
+        if (owner == MEMLORD_I_NOBODY || (owner && memlord_i_thread_gone(owner)))
+            memlord_i_thread_release(t);
+        else
+            living += owner != 0;
+        if (2 * living > lord->sweep_at) lord->sweep_at = 2 * living;
+    }
+    memlord_i_lock_drop(&memlord_i_process.lock);
+}
+
 static MEMLORD_I_COLD memlord_result memlord_i_duty(memlord *lord, memlord_i_thread *t,
                                                     uint32_t slot, int asks) {
     memlord_i_watch *w = &memlord_i_device_at(lord, slot)->watch;
     uint32_t alert = memlord_i_u32_load(&lord->alert);
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (memlord_i_self.busy) return MEMLORD_OK;
-    if (alert & MEMLORD_I_ALERT_REVIEW) memlord_i_crew_grow(lord);
+    if (alert & MEMLORD_I_ALERT_REVIEW) {
+        memlord_i_crew_grow(lord);
+        memlord_i_threads_sweep(lord);
+    }
     if ((alert & MEMLORD_I_ALERT_POLLER) && safe) (void)memlord_i_pollers_begin(lord);
     if (safe) memlord_i_fences_tend(lord, lord->slot_type[slot], asks);
     if (alert & MEMLORD_I_ALERT_WAITER) memlord_i_waiters_wake(lord);
@@ -11846,6 +11315,7 @@ static MEMLORD_I_COLD memlord_i_stint *memlord_i_stint_of(memlord *lord, memlord
         return NULL;
     }
     s->history->cap = MEMLORD_I_HISTORY_MIN;
+    s->scope = scope;
     s->thread = t->id;
     memlord_i_stint_restart(lord, s);
     memlord_i_lock_take(&lord->scopes_lock);
@@ -11919,30 +11389,23 @@ static void memlord_i_nest_end(memlord *lord, memlord_i_thread *t) {
     memlord_i_free(lord, t->nest, sizeof *t->nest);
 }
 
-/* What a thread remembers of a name under its innermost scope. */
-static MEMLORD_I_HOT memlord_i_recent_scope *memlord_i_recent_at(memlord_i_nest *nest,
-                                                                 const void *given,
-                                                                 uint32_t parent) {
-    uint64_t h = ((uint64_t)(uintptr_t)given >> 4) + parent * 7u;
-    return &nest->recent[h % MEMLORD_I_RECENT_SCOPES];
+/* Of a scope under the thread's innermost one, by its name or by a static record. */
+static MEMLORD_I_HOT uint32_t memlord_i_scope_salt(const memlord_i_thread *t, int planted) {
+    return memlord_i_memo_salt(planted ? MEMLORD_I_MEMO_PLANTED : MEMLORD_I_MEMO_SCOPE, t->scope);
 }
-
+/* Finds or makes a scope under the thread's innermost one, and the thread's stint in it. */
 static MEMLORD_I_COLD memlord_result memlord_i_scope_look_up(memlord *lord, memlord_i_thread *t,
                                                              const char *name, const void *given,
                                                              const memlord_site *origin,
-                                                             memlord_i_recent_scope *recent) {
+                                                             memlord_i_stint **out) {
     memlord_i_scope *parent = t->scope ? memlord_i_scope_at(lord, t->scope) : NULL, *scope;
-    memlord_i_stint *stint;
     memlord_result r = memlord_i_scope_make(lord, parent, name, origin, &scope);
     if (r) return r;
-    stint = memlord_i_stint_of(lord, scope, t);
-    if (!stint) return MEMLORD_E_NOMEM;
-    /* a path met by another split of it has that name: what matches there is not this one */
-    recent->given = origin || !strncmp(scope->name, name, MEMLORD_I_SCOPE_NAME) ? given : NULL;
-    recent->parent = t->scope;
-    recent->planted = origin != NULL;
-    recent->scope = scope;
-    recent->stint = stint;
+    *out = memlord_i_stint_of(lord, scope, t);
+    if (!*out) return MEMLORD_E_NOMEM;
+    /* a path met by another split of it has that name: it would not match */
+    if (origin || !strncmp(scope->name, name, MEMLORD_I_SCOPE_NAME))
+        memlord_i_memo_set(lord, t, given, memlord_i_scope_salt(t, origin != NULL), *out, 0);
     return MEMLORD_OK;
 }
 
@@ -11956,13 +11419,11 @@ static MEMLORD_I_HOT uint64_t memlord_i_live_all(memlord *lord) {
             const memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, i);
             if (cell) sum += memlord_i_u64_load(&cell->level);
         }
-    if (MEMLORD_I_UNLIKELY(sum >> 62)) /* a fold, or a call in flight */
-        for (sum = 0, i = 1; i < n; i++) sum += memlord_i_row_live(lord, MEMLORD_I_DEVICE, i);
-    return sum;
+    return (int64_t)sum > 0 ? sum : 0; /* below 0 if a call in flight was half seen */
 }
 
 /* Has a cell's high begin at its level: what it was, the row's peak is to know. */
-static MEMLORD_I_NOINLINE void memlord_i_cell_fold_high(memlord *lord, uint32_t slot,
+static MEMLORD_I_NOINLINE void memlord_i_cell_high_restart(memlord *lord, uint32_t slot,
                                                         memlord_i_cell *cell) {
     memlord_i_row *row = memlord_i_row_at(lord, MEMLORD_I_DEVICE, slot);
     memlord_i_lock_take(&row->lock);
@@ -11994,7 +11455,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_frame_open(memlord *lord, memlord_
         if (!cell) continue;
         if (around) memlord_i_frame_raise(around, i, memlord_i_u64_own(&cell->high));
         if (memlord_i_u64_own(&cell->high) != memlord_i_u64_own(&cell->level))
-            memlord_i_cell_fold_high(lord, i, cell);
+            memlord_i_cell_high_restart(lord, i, cell);
         f->at[i].from = f->at[i].high = memlord_i_u64_own(&cell->level);
         f->blocks += memlord_i_u64_own(&cell->allocs) - memlord_i_u64_own(&cell->frees);
     }
@@ -12235,21 +11696,22 @@ static MEMLORD_I_COLD void memlord_i_nest_forget(memlord_i_thread *t) {
 /* Begins a scope: `given` is how the caller says it, `name` NULL if that never changes. */
 static memlord_result memlord_i_scope_open(memlord *lord, memlord_i_thread *t, const void *given,
                                            const char *name, const memlord_scope_site *place) {
-    memlord_i_recent_scope *recent;
+    const memlord_i_memo *memo;
+    memlord_i_stint *stint;
     memlord_i_frame *f;
     memlord_result r = memlord_i_nest_room(lord, t);
     if (r) return r;
-    recent = memlord_i_recent_at(t->nest, given, t->scope);
-    if (MEMLORD_I_UNLIKELY(recent->given != given || recent->parent != t->scope ||
-                           recent->planted != (place != NULL) ||
-                           (name && strncmp(recent->scope->name, name, MEMLORD_I_SCOPE_NAME)))) {
+    memo = memlord_i_memo_find(t, given, memlord_i_scope_salt(t, place != NULL));
+    stint = memo ? (memlord_i_stint *)memo->value : NULL;
+    if (MEMLORD_I_UNLIKELY(!stint ||
+                           (name && strncmp(stint->scope->name, name, MEMLORD_I_SCOPE_NAME)))) {
         r = memlord_i_scope_look_up(lord, t, place ? place->name : name, given,
-                                    place ? &place->site : NULL, recent);
+                                    place ? &place->site : NULL, &stint);
         if (r) return r;
     }
-    r = memlord_i_frame_open(lord, t, recent->scope, &f);
+    r = memlord_i_frame_open(lord, t, stint->scope, &f);
     if (r) return r;
-    f->stint = recent->stint;
+    f->stint = stint;
     memlord_i_u64_own_add(&f->stint->running, 1);
     memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
     return MEMLORD_OK;
@@ -14319,7 +13781,7 @@ static void memlord_i_json_threads(memlord_i_report *r) {
             memlord_i_jsonf(r->o,
                             ",{'id':%ju,'allocs':%ju,'frees':%ju,'bytes_allocated':%ju,"
                             "'bytes_freed':%ju}",
-                            (uint64_t)t->id / 2 - 1, allocs, frees, in, out);
+                            (uint64_t)t->id - MEMLORD_I_ID_FIRST + 1, allocs, frees, in, out);
     }
     memlord_i_puts(r->o, "]");
 }
@@ -15693,8 +15155,8 @@ static MEMLORD_I_COLD void memlord_i_trace_names(memlord_i_export *x) {
     memlord_i_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'");
     memlord_i_trace_close(x);
     for (; t; t = (const memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
-        memlord_i_trace_open(x, "M", 0, t->id / 2 - 1);
-        memlord_i_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'", (uint64_t)t->id / 2 - 1);
+        memlord_i_trace_open(x, "M", 0, t->id - MEMLORD_I_ID_FIRST + 1);
+        memlord_i_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'", (uint64_t)t->id - MEMLORD_I_ID_FIRST + 1);
         memlord_i_trace_close(x);
     }
 }
@@ -15937,7 +15399,7 @@ static MEMLORD_I_COLD void memlord_i_trace_odd(memlord_i_export *x) {
 static MEMLORD_I_COLD void memlord_i_trace_json(memlord_i_export *x) {
     size_t size = ((size_t)x->tags + x->devices + 1) * sizeof(memlord_i_series);
     uint32_t i;
-    x->threads = memlord_i_u32_load(&x->lord->next_id) / 2;
+    x->threads = memlord_i_threads(x->lord) + 2;
     x->table = memlord_i_alloc(x->lord, size);
     x->depth = (unsigned char *)memlord_i_alloc(x->lord, x->threads + 1);
     memlord_i_jsonf(x->o, "{'displayTimeUnit':'ms','traceEvents':[");
@@ -17234,31 +16696,6 @@ static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
     return (unsigned)device.type < (unsigned)MEMLORD_I_TYPES && device.index >= MEMLORD_ANY;
 }
 
-/* The map and the counters, by the shorter way; 0: not done. */
-static MEMLORD_I_NOINLINE int memlord_i_open_near(memlord *lord, memlord_i_thread *t,
-                                                  uint32_t slot, memlord_i_cell *cell,
-                                                  uint64_t storage, uint64_t bytes,
-                                                  uint64_t rows) {
-    int done = memlord_i_map_put(lord, t, storage, memlord_i_word1(bytes, slot), rows);
-    if (MEMLORD_I_UNLIKELY(!done)) return 0;
-    memlord_i_u64_own_add(&cell->allocs, 1);
-    memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
-    if (rows & MEMLORD_I_ROWS_MASK) memlord_i_count_rows(lord, t, rows, bytes, 1);
-    memlord_i_leave(t);
-    if (done == 2) memlord_i_map_relieve(lord, t, memlord_i_shard_of(lord, storage, 0));
-    return 1;
-}
-
-/* The general open, after the shorter way was tried or is barred. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_open_far(memlord *lord, memlord_i_thread *t,
-                                                            uint32_t slot, uint64_t storage,
-                                                            uint64_t bytes, uint64_t rows) {
-    int fresh;
-    memlord_result r = memlord_i_open(lord, t, slot, storage, bytes, rows, &fresh);
-    if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, slot, bytes);
-    return r;
-}
-
 /* A call that is not plain: whose it is, the device it opens on, the reservations it comes off. */
 typedef struct memlord_i_call {
     memlord_i_thread *t;
@@ -17292,353 +16729,29 @@ static MEMLORD_I_HOT memlord_result memlord_i_call_close(memlord *lord, memlord_
     return r;
 }
 
-/* Every alloc that is not plain: with rows, with an error, on a new shard, for a new device. */
+/* -- the general way: every alloc and every free; the short way hands over what it does not do -- */
+
 static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_general(memlord *lord,
                                                                  memlord_device device,
                                                                  uint64_t storage, uint64_t bytes,
                                                                  const memlord_site *site) {
     memlord_i_call call;
     memlord_block block;
-    memlord_i_cell *cell;
     uint64_t rows;
-    int done = 0;
+    int fresh;
     memlord_result r = memlord_i_admit(lord, device, storage, bytes, &call.slot);
     if (r) return memlord_i_drop_lost(lord, r, device, bytes);
     if (!memlord_i_call_open(lord, &call)) return MEMLORD_OK;
     memlord_i_call_cover(lord, &call, bytes);
     rows = memlord_i_rows_for(lord, call.t, call.slot, site);
-    cell = memlord_i_cell_at(call.t, MEMLORD_I_DEVICE, call.slot);
-    if (cell && call.t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
-        done = memlord_i_open_near(lord, call.t, call.slot, cell, storage, bytes, rows);
-    if (!done) r = memlord_i_open_far(lord, call.t, call.slot, storage, bytes, rows);
+    r = memlord_i_open(lord, call.t, call.slot, storage, bytes, rows, &fresh);
+    if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, call.slot, bytes);
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ALLOC, call.slot, storage, bytes, rows);
     block.device = device;
     block.storage = storage;
     block.bytes = bytes;
     return memlord_i_call_close(lord, &call, r, r == MEMLORD_OK, "[alloc] ", &block, site);
-}
-
-/* An alloc that is plain but for its rows, and not to the first place in a table of one's own, or
-   with more to do than memlord_i_alloc_rows and _alloc_dense. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_near(memlord *lord, memlord_i_thread *t,
-                                                              uint32_t slot, uint64_t storage,
-                                                              uint64_t bytes, uint64_t rows) {
-    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    int done = memlord_i_open_near(lord, t, slot, cell, storage, bytes, rows);
-    memlord_result r = MEMLORD_OK;
-    if (MEMLORD_I_UNLIKELY(!done)) r = memlord_i_open_far(lord, t, slot, storage, bytes, rows);
-    if (r == MEMLORD_OK)
-        memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
-    memlord_i_call_end(lord, t, slot, 1);
-    return r;
-}
-
-/* -- the shorter ways: cells change first, then those are looked at that hold back too much -- */
-
-/* 1: one of the alerts concerns a call on a device. Most often there is none at all, which the
-   calls ask first: it is a load less. */
-static MEMLORD_I_HOT int memlord_i_alerted(const memlord *lord, uint32_t slot) {
-    return (memlord_i_u32_load(&lord->alert) & lord->slot_alerts[slot]) != 0;
-}
-
-/* The end of a call on the shorter ways, when it has more to do than that. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_alert(memlord *lord, memlord_i_thread *t,
-                                                               uint32_t slot, uint64_t storage,
-                                                               uint64_t bytes, uint64_t rows) {
-    uint32_t alert = memlord_i_u32_load(&lord->alert);
-    if (alert & MEMLORD_I_ALERT_EVENTS)
-        memlord_i_note_put(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
-    if (!(alert & lord->slot_alerts[slot] & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return MEMLORD_OK;
-    return memlord_i_duty(lord, t, slot, 1);
-}
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_alert(memlord *lord, memlord_i_thread *t,
-                                                             uint32_t slot, uint64_t storage,
-                                                             uint64_t bytes, uint64_t rows) {
-    uint32_t alert = memlord_i_u32_load(&lord->alert);
-    if (alert & MEMLORD_I_ALERT_EVENTS)
-        memlord_i_note_put(lord, t, MEMLORD_EVENT_FREE, slot, storage, bytes, rows);
-    if (!(alert & lord->slot_alerts[slot] & ~(uint32_t)MEMLORD_I_ALERT_EVENTS)) return MEMLORD_OK;
-    return memlord_i_duty(lord, t, slot, 1);
-}
-
-/* A cell of a block that opened or closed. What comes back is negative when the cell wants
-   memlord_i_cell_settle. */
-static MEMLORD_I_HOT int64_t memlord_i_cell_opened(memlord_i_cell *cell, uint64_t bytes) {
-    uint64_t level = memlord_i_u64_own(&cell->level) + bytes;
-    memlord_i_u64_own_add(&cell->allocs, 1);
-    memlord_i_u64_store(&cell->level, level);
-    return (int64_t)(memlord_i_u64_own(&cell->high) - level);
-}
-/* out first: see memlord_i_cell_out. */
-static MEMLORD_I_HOT int64_t memlord_i_cell_closed(memlord_i_cell *cell, uint64_t bytes) {
-    uint64_t level = memlord_i_u64_own(&cell->level) - bytes;
-    memlord_i_u64_own_add(&cell->out, bytes);
-    memlord_i_u64_store_release(&cell->level, level);
-    return (int64_t)(level - memlord_i_u64_own(&cell->base));
-}
-/* The same of a device's, and its frees. */
-static MEMLORD_I_HOT int64_t memlord_i_cell_closed_device(memlord_i_cell *cell, uint64_t bytes) {
-    int64_t past = memlord_i_cell_closed(cell, bytes);
-    memlord_i_u64_own_add(&cell->frees, 1);
-    return past | (int64_t)(memlord_i_u64_load(memlord_i_cell_trip(cell)) -
-                            memlord_i_u64_own(&cell->out));
-}
-
-/* A new high may be all that the cell wanted. What comes back is still negative if it is not; as in
-   memlord_i_cell_in, both being far below 2^63. */
-static MEMLORD_I_HOT int64_t memlord_i_cell_raised(const memlord *lord, memlord_i_cell *cell) {
-    uint64_t level = memlord_i_u64_own(&cell->level);
-    int64_t room = (int64_t)(lord->batch - (level - memlord_i_u64_own(&cell->base)));
-    if (room >= 0 && (int64_t)level > (int64_t)memlord_i_u64_own(&cell->high))
-        memlord_i_u64_store(&cell->high, level);
-    return room;
-}
-
-/* What memlord_i_cell_in and _out do after they changed a cell; without one, the row is counted. */
-static MEMLORD_I_COLD void memlord_i_cell_settle(memlord *lord, memlord_i_thread *t, int book,
-                                                 uint32_t row, uint64_t bytes, int opened) {
-    memlord_i_cell *cell = memlord_i_cell_at(t, book, row);
-    if (!cell)
-        memlord_i_count_row_any(lord, t, book, row, bytes, opened);
-    else if (opened)
-        memlord_i_cell_in(lord, book, row, cell, 0);
-    else
-        memlord_i_cell_out(lord, book, row, cell, 0);
-}
-static MEMLORD_I_COLD void memlord_i_rows_settle(memlord *lord, memlord_i_thread *t, uint64_t word2,
-                                                 uint64_t bytes, int opened) {
-    uint32_t site = MEMLORD_I_SITE_ROW(word2), tag = MEMLORD_I_TAG_ROW(word2);
-    if (site) memlord_i_cell_settle(lord, t, MEMLORD_I_SITE, site, bytes, opened);
-    if (tag) memlord_i_cell_settle(lord, t, MEMLORD_I_TAG, tag, bytes, opened);
-}
-
-/* The end of an alloc whose cells are to be settled. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_settle(memlord *lord, uint32_t slot,
-                                                                uint64_t storage, uint64_t bytes,
-                                                                uint64_t rows) {
-    memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, memlord_i_cell_own(t, slot), 0);
-    if (rows & MEMLORD_I_ROWS_MASK) memlord_i_rows_settle(lord, t, rows, bytes, 1);
-    memlord_i_leave(t);
-    memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
-    memlord_i_call_end(lord, t, slot, 1);
-    return MEMLORD_OK;
-}
-/* The end of one, not yet counted, that has crowded its shard. Of a sparse table that was full it
-   is taken back: the longer way makes room, or has none. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_crowded(memlord *lord, uint32_t slot,
-                                                                 uint64_t storage, uint64_t bytes,
-                                                                 uint64_t rows) {
-    memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
-    memlord_i_cell *cell = memlord_i_cell_own(t, slot);
-    if (s->mask && memlord_i_sparse_full(s)) {
-        memlord_i_sparse_clear(s, memlord_i_sparse_held(s, storage));
-        memlord_i_leave(t);
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
-    }
-    memlord_i_u64_own_add(&cell->allocs, 1);
-    memlord_i_cell_in(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
-    memlord_i_count_rows(lord, t, rows, bytes, 1);
-    memlord_i_leave(t);
-    memlord_i_map_relieve(lord, t, s);
-    memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, rows);
-    memlord_i_call_end(lord, t, slot, 1);
-    return MEMLORD_OK;
-}
-
-/* Counts an alloc on the cell of a device, and ends it. NULL: of no site, of no tag. */
-static MEMLORD_I_HOT memlord_result memlord_i_opened(memlord *lord, memlord_i_thread *t,
-                                                     uint32_t slot, memlord_i_cell *cell,
-                                                     uint64_t storage, uint64_t bytes,
-                                                     uint64_t rows, memlord_i_cell *of_site,
-                                                     memlord_i_cell *of_tag) {
-    int64_t past = memlord_i_cell_opened(cell, bytes);
-    if (of_site) past |= memlord_i_cell_opened(of_site, bytes);
-    if (of_tag) past |= memlord_i_cell_opened(of_tag, bytes);
-    if (MEMLORD_I_UNLIKELY(past < 0)) {
-        past = memlord_i_cell_raised(lord, cell);
-        if (of_site) past |= memlord_i_cell_raised(lord, of_site);
-        if (of_tag) past |= memlord_i_cell_raised(lord, of_tag);
-        if (MEMLORD_I_UNLIKELY(past < 0))
-            return memlord_i_alloc_settle(lord, slot, storage, bytes, rows);
-    }
-    memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)) && memlord_i_alerted(lord, slot))
-        return memlord_i_alloc_alert(lord, t, slot, storage, bytes, rows);
-    return MEMLORD_OK;
-}
-
-/* Into a dense table of one's own, where the first place for the key will not do. Inside; the
-   thread has the cells of its rows. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_far(memlord *lord, uint32_t slot,
-                                                             uint64_t storage, uint64_t bytes,
-                                                             uint64_t rows) {
-    memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
-    uint32_t site = MEMLORD_I_SITE_ROW(rows), tag = MEMLORD_I_TAG_ROW(rows);
-    int done = memlord_i_put_far(s, memlord_i_hash(storage), storage,
-                                 memlord_i_word1(bytes, slot), rows);
-    if (MEMLORD_I_UNLIKELY(!done)) {
-        memlord_i_leave(t);
-        return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
-    }
-    if (MEMLORD_I_UNLIKELY(done == 2))
-        return memlord_i_alloc_crowded(lord, slot, storage, bytes, rows);
-    return memlord_i_opened(lord, t, slot, memlord_i_cell_own(t, slot), storage, bytes, rows,
-                            site ? memlord_i_cell_near(t, MEMLORD_I_SITE, site) : NULL,
-                            tag ? memlord_i_cell_near(t, MEMLORD_I_TAG, tag) : NULL);
-}
-
-/* Into a dense table of one's own; a shared one is for memlord_i_alloc_near. The thread is asked
-   for again after the look, which wants the registers. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_dense(memlord *lord, uint32_t slot,
-                                                               uint64_t storage,
-                                                               uint64_t bytes) {
-    memlord_i_thread *t;
-    memlord_i_seat seat;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_inside_dense(memlord_i_self.thread)))
-        return memlord_i_alloc_near(lord, memlord_i_self.thread, slot, storage, bytes,
-                                    memlord_i_u64_load(&lord->born));
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(memlord_i_self.thread, storage, &seat)))
-        return memlord_i_alloc_far(lord, slot, storage, bytes, memlord_i_u64_load(&lord->born));
-    memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot),
-                        memlord_i_u64_load(&lord->born));
-    t = memlord_i_self.thread;
-    return memlord_i_opened(lord, t, slot, memlord_i_cell_own(t, slot), storage, bytes, 0, NULL,
-                            NULL);
-}
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows_dense(memlord *lord, uint32_t slot,
-                                                                    uint64_t storage,
-                                                                    uint64_t bytes,
-                                                                    memlord_i_cell *of_site,
-                                                                    uint64_t rows) {
-    memlord_i_thread *t;
-    memlord_i_seat seat;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_inside_dense(memlord_i_self.thread)))
-        return memlord_i_alloc_near(lord, memlord_i_self.thread, slot, storage, bytes, rows);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_vacant(memlord_i_self.thread, storage, &seat)))
-        return memlord_i_alloc_far(lord, slot, storage, bytes, rows);
-    memlord_i_seat_take(&seat, storage, memlord_i_word1(bytes, slot), rows);
-    t = memlord_i_self.thread;
-    return memlord_i_opened(lord, t, slot, t->last.cell, storage, bytes, rows, of_site,
-                            t->last.of_tag);
-}
-
-/* An alloc on another device than the one before, which is where the thread allocates now. */
-static memlord_result memlord_i_alloc_rows(memlord *lord, memlord_device device, uint64_t storage,
-                                           uint64_t bytes, const memlord_site *site);
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_elsewhere(memlord *lord,
-                                                                   memlord_device device,
-                                                                   uint64_t storage,
-                                                                   uint64_t bytes,
-                                                                   const memlord_site *site) {
-    memlord_i_thread *t = memlord_i_self.thread;
-    uint32_t slot;
-    if (memlord_i_slot_near(lord, device, &slot) == MEMLORD_OK)
-        memlord_i_last_remember(lord, t, slot);
-    if (t->last.device != memlord_i_device_word(device))
-        return memlord_i_alloc_general(lord, device, storage, bytes, site);
-    return memlord_i_alloc_rows(lord, device, storage, bytes, site);
-}
-
-/* A plain alloc but for its site and its tag, which the thread knows. Looks at everything
-   before it does anything, so that what is not as simple can begin anew. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_alloc_rows(memlord *lord, memlord_device device,
-                                                              uint64_t storage, uint64_t bytes,
-                                                              const memlord_site *site) {
-    memlord_i_thread *t = memlord_i_self.thread;
-    const uint32_t special = memlord_i_u32_load(&t->special);
-    const uint32_t slot = t->last.slot;
-    uint64_t rows = memlord_i_u64_load(&lord->born);
-    memlord_i_cell *of_site = NULL;
-    memlord_i_shard *s;
-    memlord_i_entry *e;
-    if (MEMLORD_I_UNLIKELY(special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS))
-        return memlord_i_alloc_general(lord, device, storage, bytes, site);
-    if (MEMLORD_I_UNLIKELY(t->last.device != memlord_i_device_word(device)))
-        return memlord_i_alloc_elsewhere(lord, device, storage, bytes, site);
-    if (special & MEMLORD_I_SPECIAL_SCOPE) {
-        if (MEMLORD_I_UNLIKELY(!t->born_in || t->born_of != rows))
-            return memlord_i_alloc_general(lord, device, storage, bytes, site);
-        rows = t->born_in;
-    }
-    rows |= t->last.rows;
-    if (site && (special & MEMLORD_I_SPECIAL_SITES)) {
-        const memlord_i_known *known = memlord_i_known_find(t, site, slot);
-        if (MEMLORD_I_UNLIKELY(!known))
-            return memlord_i_alloc_general(lord, device, storage, bytes, site);
-        of_site = known->cell;
-        rows |= known->rows;
-    }
-    s = memlord_i_shard_of(lord, storage, 1);
-    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_alloc_rows_dense(lord, slot, storage, bytes, of_site, rows);
-    e = memlord_i_sparse_vacant(s, storage);
-    if (MEMLORD_I_UNLIKELY(!e)) return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
-    if (MEMLORD_I_UNLIKELY(
-            memlord_i_sparse_take(s, e, storage, memlord_i_word1(bytes, slot), rows)))
-        return memlord_i_alloc_crowded(lord, slot, storage, bytes, rows);
-    return memlord_i_opened(lord, t, slot, t->last.cell, storage, bytes, rows, of_site,
-                            t->last.of_tag);
-}
-
-/* 1: neither a handle nor a refused key; nor one of the last, which wrap around. */
-static MEMLORD_I_HOT int memlord_i_key_plain(uint64_t key) {
-    return (key + ((uint64_t)1 << MEMLORD_I_HANDLE_BITS)) >> MEMLORD_I_HANDLE_BITS > 1;
-}
-
-/* The least a call can do is written out here and in memlord_i_end: nothing hooked, no tag, a
-   device and a thread seen before, an address, a place in its own line of a sparse table of one's
-   own. _dense are the same with a dense table; _rows, with sites and tags. All else is the tail of
-   the function, so that this takes no stack. Short, above all: of a ledger that no cache holds
-   every call misses, and how many of those misses overlap is how many calls the processor can look
-   ahead. */
-static MEMLORD_I_HOT memlord_result memlord_i_begin(memlord *lord, memlord_device device,
-                                                    uint64_t storage, uint64_t bytes,
-                                                    const memlord_site *site) {
-    memlord_i_thread *t = memlord_i_self.thread;
-    uint32_t slot;
-    uint64_t rows;
-    memlord_i_shard *s;
-    memlord_i_entry *e;
-    if (!lord) return MEMLORD_OK; /* not before: it would cost registers */
-    if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
-                           !memlord_i_key_plain(storage) || bytes >> MEMLORD_I_PLAIN_BITS))
-        return memlord_i_alloc_general(lord, device, storage, bytes, site);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special)))
-        return memlord_i_alloc_rows(lord, device, storage, bytes, site);
-    slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_cell_own(t, slot)))
-        return memlord_i_alloc_general(lord, device, storage, bytes, site);
-    s = memlord_i_shard_of(lord, storage, 1);
-    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_alloc_dense(lord, slot, storage, bytes);
-    e = memlord_i_sparse_vacant(s, storage);
-    rows = memlord_i_u64_load(&lord->born);
-    if (MEMLORD_I_UNLIKELY(!e)) return memlord_i_alloc_near(lord, t, slot, storage, bytes, rows);
-    if (MEMLORD_I_UNLIKELY(
-            memlord_i_sparse_take(s, e, storage, memlord_i_word1(bytes, slot), rows)))
-        return memlord_i_alloc_crowded(lord, slot, storage, bytes, rows);
-    return memlord_i_opened(lord, t, slot, memlord_i_cell_own(t, slot), storage, bytes, 0, NULL,
-                            NULL);
-}
-
-/* Counts a block that left the map by the shorter way: no side record. */
-static MEMLORD_I_HOT void memlord_i_count_gone(memlord *lord, memlord_i_thread *t,
-                                               const memlord_i_entry *gone) {
-    uint32_t slot = MEMLORD_I_SLOT(gone->word1);
-    uint64_t bytes = MEMLORD_I_BYTES(gone->word1);
-    memlord_i_cell *cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    if (MEMLORD_I_UNLIKELY(!cell || t == lord->orphan)) {
-        memlord_i_count_close(lord, t, gone->word1, gone->word2);
-        return;
-    }
-    memlord_i_u64_own_add(&cell->frees, 1);
-    memlord_i_cell_out(lord, MEMLORD_I_DEVICE, slot, cell, bytes);
-    if (MEMLORD_I_UNLIKELY(gone->word2 & MEMLORD_I_ROWS_MASK))
-        memlord_i_count_rows(lord, t, gone->word2, bytes, 0);
 }
 
 /* After a block ended, nothing held: asks the fences that hold it back, if there are any. */
@@ -17667,28 +16780,22 @@ static MEMLORD_I_COLD void memlord_i_end_tell(memlord *lord, memlord_device devi
     memlord_i_self.odd.unknown = 0; /* what runs before the line is written says its own */
 }
 
-/* Every free and release that is not plain, said in a line of its own or, with `told`, in one
-   for many. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_told(memlord *lord, memlord_device device,
-                                                            uint64_t storage, int how,
-                                                            const memlord_site *site,
-                                                            memlord_i_told *told) {
+/* Every free and release, said in a line of its own or, with `told`, in one for many. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
+                                                               memlord_device device,
+                                                               uint64_t storage, int how,
+                                                               const memlord_site *site,
+                                                               memlord_i_told *told) {
     memlord_i_thread *t;
     memlord_i_entry gone;
     memlord_i_fence *chain = NULL;
-    memlord_result r = MEMLORD_OK;
+    memlord_result r;
     if (!storage) return MEMLORD_OK;
     if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
     t = memlord_i_thread_get_near(lord);
     if (!t) return MEMLORD_OK;
-    gone.key = storage;
-    if (memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone)) {
-        memlord_i_count_gone(lord, t, &gone);
-        memlord_i_leave(t);
-    } else {
-        r = memlord_i_close(lord, t, device, storage, how, &gone, &chain);
-    }
+    r = memlord_i_close(lord, t, device, storage, how, &gone, &chain);
     if (gone.key && r == MEMLORD_OK) {
         memlord_i_count_here(lord, t, MEMLORD_I_SLOT(gone.word1), site,
                              MEMLORD_I_BYTES(gone.word1));
@@ -17702,19 +16809,80 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_told(memlord *lord, memlo
     if (gone.key) memlord_i_end_after(lord, t, &gone, chain);
     return r;
 }
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
-                                                               memlord_device device,
-                                                               uint64_t storage, int how,
-                                                               const memlord_site *site) {
-    return memlord_i_end_told(lord, device, storage, how, site, NULL);
+
+/* -- the short way: one block, in the home bucket of a shard that the thread owns.
+
+      Two masks keep all else off it. A thread's `special` has a bit for each thing a call may
+      have to do besides: only the row bits (sites, a tag, a scope) are served here, from the
+      thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have to
+      do: events, fences, bands, waiters, a report. A call that finds 0 in both and hits the cache
+      and the home bucket does no more than what is written here; every other one goes to the
+      general way before it has changed anything, or to memlord_i_opened and _closed after. -- */
+
+/* What a block counts on, in a thread. */
+typedef struct memlord_i_block_rows {
+    uint64_t word2;
+    memlord_i_cell *device, *site, *tag; /* NULL: of no site, of no tag */
+    uint32_t slot;
+} memlord_i_block_rows;
+
+/* Adds the cached rows of a thread that has some of MEMLORD_I_SPECIAL_ROWS. 0: one is not cached,
+   or the thread has another special bit. */
+static MEMLORD_I_HOT int memlord_i_rows_cached(const memlord_i_thread *t, uint32_t special,
+                                               uint32_t slot, const memlord_site *site,
+                                               memlord_i_block_rows *rows) {
+    const memlord_i_memo *memo;
+    if (MEMLORD_I_UNLIKELY(special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS)) return 0;
+    if (special & MEMLORD_I_SPECIAL_SCOPE) {
+        if (MEMLORD_I_UNLIKELY(!t->born_in || t->born_of != rows->word2)) return 0;
+        rows->word2 = t->born_in;
+    }
+    if (special & MEMLORD_I_SPECIAL_TAG) {
+        memo = memlord_i_memo_find(t, t->tag, memlord_i_memo_salt(MEMLORD_I_MEMO_TAG, slot));
+        if (MEMLORD_I_UNLIKELY(!memo)) return 0;
+        rows->tag = (memlord_i_cell *)memo->value;
+        rows->word2 |= memo->bits;
+    }
+    if (site && (special & MEMLORD_I_SPECIAL_SITES)) {
+        memo = memlord_i_memo_find(t, site, memlord_i_memo_salt(MEMLORD_I_MEMO_SITE, slot));
+        if (MEMLORD_I_UNLIKELY(!memo)) return 0;
+        rows->site = (memlord_i_cell *)memo->value;
+        rows->word2 |= memo->bits;
+    }
+    return 1;
 }
 
-/* Ends a free that has counted its block: out of the map, then its site, its event, what is due. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_here(memlord *lord, uint32_t slot,
-                                                            uint64_t storage,
-                                                            const memlord_site *site,
-                                                            uint64_t bytes, uint64_t word2) {
+/* Publishes the cells of a block that hold back too much. Inside. */
+static MEMLORD_I_COLD void memlord_i_rows_settle(memlord *lord, const memlord_i_thread *t,
+                                                 uint32_t slot, uint64_t word2) {
+    const uint32_t site = MEMLORD_I_SITE_ROW(word2), tag = MEMLORD_I_TAG_ROW(word2);
+    memlord_i_cell_settle(lord, MEMLORD_I_DEVICE, slot, memlord_i_cell_own(t, slot));
+    memlord_i_cell_settle(lord, MEMLORD_I_SITE, site, memlord_i_cell_near(t, MEMLORD_I_SITE, site));
+    memlord_i_cell_settle(lord, MEMLORD_I_TAG, tag, memlord_i_cell_near(t, MEMLORD_I_TAG, tag));
+}
+
+/* Ends an alloc that has counted its block and has more to do. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_opened(memlord *lord, uint32_t slot,
+                                                          uint64_t storage, uint64_t bytes,
+                                                          uint64_t word2) {
     memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_shard *s = memlord_i_shard_of(lord, storage, 1);
+    const int crowded = memlord_i_shard_crowded(lord, s);
+    const uint32_t size = s->size;
+    memlord_i_rows_settle(lord, t, slot, word2);
+    memlord_i_leave(t);
+    if (crowded) (void)memlord_i_shard_grow(lord, t, s, size); /* without memory it stays as it is */
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, storage, bytes, word2);
+    memlord_i_call_end(lord, t, slot, 1);
+    return MEMLORD_OK;
+}
+/* The same of a free, which has not yet counted at its site. */
+static MEMLORD_I_NOINLINE memlord_result memlord_i_closed(memlord *lord, uint32_t slot,
+                                                          uint64_t storage,
+                                                          const memlord_site *site,
+                                                          uint64_t bytes, uint64_t word2) {
+    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_rows_settle(lord, t, slot, word2);
     memlord_i_leave(t);
     memlord_i_count_here(lord, t, slot, site, bytes);
     memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, storage, memlord_i_word1(bytes, slot), word2,
@@ -17722,198 +16890,122 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_here(memlord *lord, uint3
     memlord_i_call_end(lord, t, slot, 1);
     return MEMLORD_OK;
 }
-/* A free that began on a shorter way, which changed nothing: its block is in a shared table, or
-   not in the first place for it. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_again(memlord *lord, memlord_i_thread *t,
-                                                             memlord_device device,
-                                                             uint64_t storage, int how,
-                                                             const memlord_site *site) {
-    memlord_i_entry gone;
-    const int typed = memlord_i_type_valid(device);
-    if (how == MEMLORD_I_RELEASE && typed &&
-        memlord_i_map_ref(lord, t, (uint32_t)device.type, storage, 0))
-        return MEMLORD_OK;
-    if (typed && memlord_i_map_take(lord, t, (uint32_t)device.type, storage, &gone)) {
-        memlord_i_count_gone(lord, t, &gone);
-        return memlord_i_end_here(lord, MEMLORD_I_SLOT(gone.word1), storage, site,
-                                  MEMLORD_I_BYTES(gone.word1), gone.word2);
-    }
-    memlord_i_leave(t);
-    return memlord_i_end_general(lord, device, storage, how, site);
+
+/* 1: neither a handle nor a refused key; nor one of the last, which wrap around. */
+static MEMLORD_I_HOT int memlord_i_key_plain(uint64_t key) {
+    return (key + ((uint64_t)1 << MEMLORD_I_HANDLE_BITS)) >> MEMLORD_I_HANDLE_BITS > 1;
 }
 
-/* The device of a block with one reference and no side record, if it is of the type. */
-static MEMLORD_I_HOT int memlord_i_slot_is(const memlord *lord, memlord_device device,
-                                           const memlord_i_entry *e, uint32_t *slot) {
-    *slot = (uint32_t)(e->word1 >> 49) - 256u; /* under 256 if there is one reference */
-    return MEMLORD_I_LIKELY(*slot < 256 && !(e->word2 & 1)) &&
-           MEMLORD_I_LIKELY(lord->slot_type[*slot] == (uint16_t)device.type);
-}
-/* The same of a block that is known to have no side record. The device named is a guess that is
-   compared, so that what is counted need not wait until the block has come from memory. */
-static MEMLORD_I_HOT int memlord_i_slot_held(const memlord *lord, memlord_device device,
-                                             const memlord_i_entry *e, uint32_t *slot) {
-    *slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
-    return MEMLORD_I_LIKELY(e->word1 >> 49 == *slot + 256u) ||
-           memlord_i_slot_is(lord, device, e, slot);
+/* 1: the end of a call on a device has something to do. */
+static MEMLORD_I_HOT int memlord_i_alerted(const memlord *lord, uint32_t slot) {
+    const uint32_t alert = memlord_i_u32_load(&lord->alert);
+    return alert && (alert & lord->slot_alerts[slot]);
 }
 
-/* The end of a free whose cells are to be settled. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_settle(memlord *lord, uint32_t slot,
-                                                              uint64_t storage,
-                                                              const memlord_site *site,
-                                                              uint64_t bytes, uint64_t word2) {
+static MEMLORD_I_HOT memlord_result memlord_i_alloc_short(memlord *lord, memlord_device device,
+                                                          uint64_t storage, uint64_t bytes,
+                                                          const memlord_site *site) {
     memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_cell_out(lord, MEMLORD_I_DEVICE, slot, memlord_i_cell_own(t, slot), 0);
-    if (word2 & MEMLORD_I_ROWS_MASK) memlord_i_rows_settle(lord, t, word2, bytes, 0);
-    return memlord_i_end_here(lord, slot, storage, site, bytes, word2);
-}
-
-/* Counts a free on the cell of a device, and ends it. site NULL: it is counted at none. */
-static MEMLORD_I_HOT memlord_result memlord_i_closed(memlord *lord, memlord_i_thread *t,
-                                                     uint32_t slot, memlord_i_cell *cell,
-                                                     uint64_t storage, const memlord_site *site,
-                                                     uint64_t bytes, uint64_t word2) {
-    int64_t past = memlord_i_cell_closed_device(cell, bytes);
-    const memlord_i_known *here = NULL;
-    uint32_t row = MEMLORD_I_SITE_ROW(word2);
-    if (row) {
-        cell = memlord_i_cell_near(t, MEMLORD_I_SITE, row);
-        past |= MEMLORD_I_LIKELY(cell != NULL) ? memlord_i_cell_closed(cell, bytes) : -1;
+    memlord_i_block_rows rows = {0, NULL, NULL, NULL, 0};
+    memlord_i_probe probe;
+    memlord_i_shard *s;
+    uint32_t slot, special;
+    int64_t past;
+    if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation ||
+                           !memlord_i_key_plain(storage) || bytes >> MEMLORD_I_PLAIN_BITS))
+        return memlord_i_alloc_general(lord, device, storage, bytes, site);
+    slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]);
+    special = memlord_i_u32_load(&t->special);
+    rows.word2 = memlord_i_u64_load(&lord->born);
+    rows.device = memlord_i_cell_own(t, slot);
+    if (MEMLORD_I_UNLIKELY(!rows.device ||
+                           (special && !memlord_i_rows_cached(t, special, slot, site, &rows))))
+        return memlord_i_alloc_general(lord, device, storage, bytes, site);
+    s = memlord_i_shard_of(lord, storage, 1);
+    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->id ||
+                           !memlord_i_probe_vacant(s, storage, &probe))) {
+        memlord_i_leave(t);
+        return memlord_i_alloc_general(lord, device, storage, bytes, site);
     }
-    row = MEMLORD_I_TAG_ROW(word2);
-    if (row) {
-        cell = memlord_i_cell_near(t, MEMLORD_I_TAG, row);
-        if (MEMLORD_I_LIKELY(cell != NULL)) memlord_i_u64_own_add(&cell->frees, 1);
-        past |= MEMLORD_I_LIKELY(cell != NULL) ? memlord_i_cell_closed(cell, bytes) : -1;
-    }
-    if (MEMLORD_I_UNLIKELY(past < 0))
-        return memlord_i_end_settle(lord, slot, storage, site, bytes, word2);
-    if (site && (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SITES)) {
-        here = memlord_i_known_find(t, site, slot);
-        if (MEMLORD_I_UNLIKELY(!here))
-            return memlord_i_end_here(lord, slot, storage, site, bytes, word2);
-        cell = here->cell;
-        memlord_i_u64_own_add(&cell->frees, 1);
-        memlord_i_u64_own_add(&cell->here, bytes);
-    }
+    memlord_i_probe_insert(s, &probe, storage, memlord_i_word1(bytes, slot), rows.word2);
+    past = memlord_i_cell_opened(rows.device, bytes);
+    if (MEMLORD_I_UNLIKELY(probe.far) && memlord_i_shard_crowded(lord, s)) past = -1;
+    if (rows.site) past |= memlord_i_cell_opened(rows.site, bytes);
+    if (rows.tag) past |= memlord_i_cell_opened(rows.tag, bytes);
+    if (MEMLORD_I_UNLIKELY(past < 0 || memlord_i_alerted(lord, slot)))
+        return memlord_i_opened(lord, slot, storage, bytes, rows.word2);
     memlord_i_leave(t);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert)) && memlord_i_alerted(lord, slot))
-        return memlord_i_end_alert(lord, t, slot, storage, bytes,
-                                   (word2 & MEMLORD_I_TAG_BITS_OF_ROWS) | (here ? here->rows : 0));
     return MEMLORD_OK;
 }
 
-/* From a dense table of one's own, where the first place for the key does not have it. Inside. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_far(memlord *lord, memlord_device device,
-                                                           uint64_t storage,
-                                                           const memlord_site *site, int how) {
-    memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_shard *s = (memlord_i_shard *)memlord_i_ptr_own(&t->inside);
-    memlord_i_entry gone;
-    memlord_i_cell *cell;
-    if (!memlord_i_type_valid(device) ||
-        !memlord_i_take_far(lord, s, memlord_i_hash(storage), (uint32_t)device.type, storage,
-                            &gone))
-        return memlord_i_end_again(lord, t, device, storage, how, site);
-    cell = memlord_i_cell_own(t, MEMLORD_I_SLOT(gone.word1));
-    if (MEMLORD_I_UNLIKELY(!cell)) {
-        memlord_i_count_gone(lord, t, &gone);
-        return memlord_i_end_here(lord, MEMLORD_I_SLOT(gone.word1), storage, site,
-                                  MEMLORD_I_BYTES(gone.word1), gone.word2);
-    }
-    return memlord_i_closed(lord, t, MEMLORD_I_SLOT(gone.word1), cell, storage, site,
-                            MEMLORD_I_BYTES(gone.word1), gone.word2);
+/* 1: the thread has the cells of a block with one reference and no side record, of the type. The
+   device named is most often the block's: it is compared, so that the processor counts before the
+   block has come from memory (100,000 blocks: a fifth of a call). */
+static MEMLORD_I_HOT int memlord_i_rows_of(const memlord *lord, const memlord_i_thread *t,
+                                           memlord_device device, const memlord_i_entry *e,
+                                           memlord_i_block_rows *rows) {
+    uint32_t slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(device)]), row;
+    if (MEMLORD_I_UNLIKELY(e->word1 >> 49 != slot + 256u)) /* 256: one reference */
+        slot = (uint32_t)(e->word1 >> 49) - 256u;
+    if (MEMLORD_I_UNLIKELY(slot > 255 || (e->word2 & 1)) ||
+        MEMLORD_I_UNLIKELY(lord->slot_type[slot] != (uint16_t)device.type))
+        return 0;
+    rows->word2 = e->word2;
+    rows->slot = slot;
+    rows->device = memlord_i_cell_own(t, slot);
+    if (MEMLORD_I_UNLIKELY(!rows->device)) return 0;
+    row = MEMLORD_I_SITE_ROW(e->word2);
+    if (row && !(rows->site = memlord_i_cell_near(t, MEMLORD_I_SITE, row))) return 0;
+    row = MEMLORD_I_TAG_ROW(e->word2);
+    return !row || (rows->tag = memlord_i_cell_near(t, MEMLORD_I_TAG, row)) != NULL;
 }
 
-/* From a dense table of one's own; a shared one is for memlord_i_end_again. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows_dense(memlord *lord,
-                                                                  memlord_device device,
-                                                                  uint64_t storage,
-                                                                  const memlord_site *site,
-                                                                  int how) {
+/* A handle is looked for where an address would be, is not found, and goes the general way. */
+static MEMLORD_I_HOT memlord_result memlord_i_end_short(memlord *lord, memlord_device device,
+                                                        uint64_t storage, int how,
+                                                        const memlord_site *site) {
     memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_seat seat;
-    memlord_i_cell *cell;
-    uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_inside_dense(t)))
-        return memlord_i_end_again(lord, t, device, storage, how, site);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(t, storage, &seat)))
-        return memlord_i_end_far(lord, device, storage, site, how);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_slot_is(lord, device, seat.entry, &slot)) ||
-        MEMLORD_I_UNLIKELY(!(cell = memlord_i_cell_own(t, slot))))
-        return memlord_i_end_again(lord, t, device, storage, how, site);
-    memlord_i_seat_clear(&seat);
-    return memlord_i_closed(lord, t, slot, cell, storage, site,
-                            MEMLORD_I_BYTES(seat.entry->word1), seat.entry->word2);
-}
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_dense(memlord *lord, memlord_device device,
-                                                             uint64_t storage,
-                                                             const memlord_site *site, int how) {
-    memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_seat seat;
-    memlord_i_cell *cell;
-    uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(!memlord_i_inside_dense(t)))
-        return memlord_i_end_again(lord, t, device, storage, how, site);
-    if (MEMLORD_I_UNLIKELY(!memlord_i_seat_held(t, storage, &seat)))
-        return memlord_i_end_far(lord, device, storage, site, how);
-    if (MEMLORD_I_UNLIKELY(seat.entry->word2 << MEMLORD_I_BORN_BITS ||
-                           !memlord_i_slot_held(lord, device, seat.entry, &slot)) ||
-        MEMLORD_I_UNLIKELY(!(cell = memlord_i_cell_own(t, slot))))
-        return memlord_i_end_again(lord, t, device, storage, how, site);
-    memlord_i_seat_clear(&seat);
-    return memlord_i_closed(lord, t, slot, cell, storage, NULL,
-                            MEMLORD_I_BYTES(seat.entry->word1), 0);
-}
-
-/* A free of a block that has rows, or in a thread that counts sites. As memlord_i_alloc_rows. */
-static MEMLORD_I_NOINLINE memlord_result memlord_i_end_rows(memlord *lord, memlord_device device,
-                                                            uint64_t storage,
-                                                            const memlord_site *site, int how) {
-    memlord_i_thread *t = memlord_i_self.thread;
+    memlord_i_block_rows rows = {0, NULL, NULL, NULL, 0};
+    memlord_i_probe probe;
+    const memlord_i_memo *here;
     memlord_i_shard *s;
-    memlord_i_entry *e;
-    memlord_i_cell *cell;
-    uint32_t slot;
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special) & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS))
-        return memlord_i_end_general(lord, device, storage, how, site);
-    s = memlord_i_shard_of(lord, storage, 1);
-    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_end_rows_dense(lord, device, storage, site, how);
-    e = memlord_i_sparse_held(s, storage);
-    if (MEMLORD_I_UNLIKELY(e->key != storage || !memlord_i_slot_is(lord, device, e, &slot)) ||
-        MEMLORD_I_UNLIKELY(!(cell = memlord_i_cell_own(t, slot))))
-        return memlord_i_end_again(lord, t, device, storage, how, site);
-    memlord_i_sparse_clear(s, e);
-    return memlord_i_closed(lord, t, slot, cell, storage, site, MEMLORD_I_BYTES(e->word1),
-                            e->word2);
-}
-
-/* As memlord_i_begin; only that a handle is not looked for: it is not found where addresses are. */
-static MEMLORD_I_HOT memlord_result memlord_i_end(memlord *lord, memlord_device device,
-                                                  uint64_t storage, int how,
-                                                  const memlord_site *site) {
-    memlord_i_thread *t = memlord_i_self.thread;
-    memlord_i_shard *s;
-    memlord_i_entry *e;
-    memlord_i_cell *cell;
-    uint32_t slot;
+    uint64_t bytes;
+    uint32_t slot, special;
+    int64_t past;
     if (MEMLORD_I_UNLIKELY(memlord_i_self.generation != lord->generation || !storage))
-        return memlord_i_end_general(lord, device, storage, how, site);
-    if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&t->special)))
-        return memlord_i_end_rows(lord, device, storage, site, how);
+        return memlord_i_end_general(lord, device, storage, how, site, NULL);
+    special = memlord_i_u32_load(&t->special);
+    if (MEMLORD_I_UNLIKELY(special & ~(uint32_t)MEMLORD_I_SPECIAL_ROWS))
+        return memlord_i_end_general(lord, device, storage, how, site, NULL);
     s = memlord_i_shard_of(lord, storage, 1);
-    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->sparse_id))
-        return memlord_i_end_dense(lord, device, storage, site, how);
-    e = memlord_i_sparse_held(s, storage);
-    if (MEMLORD_I_UNLIKELY(e->key != storage || !memlord_i_slot_is(lord, device, e, &slot)) ||
-        MEMLORD_I_UNLIKELY(!(cell = memlord_i_cell_own(t, slot))))
-        return memlord_i_end_again(lord, t, device, storage, how, site);
-    if (MEMLORD_I_UNLIKELY(e->word2 << MEMLORD_I_BORN_BITS))
-        return memlord_i_end_rows(lord, device, storage, site, how);
-    memlord_i_sparse_clear(s, e);
-    return memlord_i_closed(lord, t, slot, cell, storage, NULL, MEMLORD_I_BYTES(e->word1), 0);
+    if (MEMLORD_I_UNLIKELY(memlord_i_enter(t, s, 1) != t->id ||
+                           !memlord_i_probe_find(s, storage, &probe) ||
+                           !memlord_i_rows_of(lord, t, device, probe.entry, &rows))) {
+        memlord_i_leave(t);
+        return memlord_i_end_general(lord, device, storage, how, site, NULL);
+    }
+    slot = rows.slot;
+    bytes = MEMLORD_I_BYTES(probe.entry->word1);
+    memlord_i_probe_erase(s, &probe);
+    past = memlord_i_cell_closed(rows.device, bytes);
+    memlord_i_u64_own_add(&rows.device->frees, 1);
+    past |= memlord_i_cell_tripped(rows.device);
+    if (rows.site) past |= memlord_i_cell_closed(rows.site, bytes);
+    if (rows.tag) {
+        past |= memlord_i_cell_closed(rows.tag, bytes);
+        memlord_i_u64_own_add(&rows.tag->frees, 1);
+    }
+    if (MEMLORD_I_UNLIKELY(past < 0 || memlord_i_alerted(lord, slot)))
+        return memlord_i_closed(lord, slot, storage, site, bytes, rows.word2);
+    if (site && (special & MEMLORD_I_SPECIAL_SITES)) {
+        here = memlord_i_memo_find(t, site, memlord_i_memo_salt(MEMLORD_I_MEMO_SITE, slot));
+        if (MEMLORD_I_UNLIKELY(!here))
+            return memlord_i_closed(lord, slot, storage, site, bytes, rows.word2);
+        memlord_i_u64_own_add(&((memlord_i_cell *)here->value)->frees, 1);
+        memlord_i_u64_own_add(&((memlord_i_cell *)here->value)->here, bytes);
+    }
+    memlord_i_leave(t);
+    return MEMLORD_OK;
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_call_retain(memlord *lord, memlord_device device,
@@ -17924,9 +17016,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_retain(memlord *lord, memlor
     if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
     t = memlord_i_thread_get_near(lord);
     if (!t) return MEMLORD_OK;
-    r = MEMLORD_OK;
-    if (!memlord_i_map_ref(lord, t, (uint32_t)device.type, storage, 1))
-        r = memlord_i_retain(lord, t, (uint32_t)device.type, storage);
+    r = memlord_i_retain(lord, t, (uint32_t)device.type, storage);
     memlord_i_thread_put_near(lord, t);
     return r;
 }
@@ -17936,23 +17026,15 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_track(memlord *lord,
                                                           const memlord_site *site) {
     const uint64_t storage = block->storage, bytes = block->bytes;
     memlord_i_call call;
-    memlord_i_cell *cell;
     uint64_t rows;
-    int fresh = 0;
+    int fresh;
     memlord_result r = memlord_i_admit(lord, block->device, storage, bytes, &call.slot);
     if (r) return memlord_i_drop_lost(lord, r, block->device, bytes);
     if (!memlord_i_call_open(lord, &call)) return MEMLORD_OK;
-    rows = memlord_i_rows_for(lord, call.t, call.slot, site); /* its tag is known from here on */
-    if (memlord_i_map_ref(lord, call.t, (uint32_t)block->device.type, storage, 1))
-        return memlord_i_call_close(lord, &call, r, 0, "[alloc] ", block, site);
     memlord_i_call_cover(lord, &call, bytes);
-    cell = memlord_i_cell_at(call.t, MEMLORD_I_DEVICE, call.slot);
-    if (cell && call.t != lord->orphan && !(bytes >> MEMLORD_I_PLAIN_BITS))
-        fresh = memlord_i_open_near(lord, call.t, call.slot, cell, storage, bytes, rows);
-    if (!fresh) {
-        r = memlord_i_track(lord, call.t, call.slot, storage, bytes, rows, &fresh);
-        if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, call.slot, bytes);
-    }
+    rows = memlord_i_rows_for(lord, call.t, call.slot, site);
+    r = memlord_i_track(lord, call.t, call.slot, storage, bytes, rows, &fresh);
+    if (r == MEMLORD_E_NOMEM) memlord_i_drop_count(lord, call.slot, bytes);
     fresh = fresh && r == MEMLORD_OK;
     if (fresh)
         memlord_i_note_add(lord, call.t, MEMLORD_EVENT_ALLOC, call.slot, storage, bytes, rows);
@@ -18113,7 +17195,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_free_begin(memlord *lord, memlord
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, gone, "[free] ", device, storage, MEMLORD_I_BYTES(e.word1), site);
     if (kind == 2) {
-        r = memlord_i_end_general(lord, device, storage, MEMLORD_I_FREE, site);
+        r = memlord_i_end_general(lord, device, storage, MEMLORD_I_FREE, site, NULL);
         gone = r == MEMLORD_OK;
     }
     token->word[2] = lord->generation;
@@ -18132,13 +17214,12 @@ static MEMLORD_I_COLD memlord_result memlord_i_free_begin(memlord *lord, memlord
 /* The real call failed for a block with uses, which begin has freed: it is opened again. */
 static MEMLORD_I_COLD memlord_result memlord_i_free_reopen(memlord *lord, memlord_i_thread *t,
                                                            memlord_i_entry *e) {
-    memlord_i_change c[MEMLORD_I_BOOKS];
     uint32_t slot = MEMLORD_I_SLOT(e->word1);
     uint64_t bytes = MEMLORD_I_BYTES(e->word1), rows = e->word2;
+    const memlord_i_delta d = memlord_i_delta_open(slot, rows, bytes);
     memlord_result r;
     e->word1 = memlord_i_word1(bytes, slot);
-    r = memlord_i_attach(lord, t, e, e->key, slot, bytes, rows, c,
-                         memlord_i_changes(c, slot, rows, bytes, 0, 1, 0));
+    r = memlord_i_attach(lord, t, e, e->key, slot, bytes, rows, &d, 1);
     if (r == MEMLORD_OK)
         memlord_i_note_add(lord, t, MEMLORD_EVENT_ALLOC, slot, e->key, bytes, rows);
     return r;
@@ -18248,19 +17329,14 @@ static MEMLORD_I_COLD memlord_result memlord_i_hold_one(memlord *lord, memlord_i
                                                         const memlord_block *b, int track,
                                                         const memlord_site *site,
                                                         memlord_i_hold *hold) {
-    memlord_i_cell *cell;
     memlord_i_spot spot;
     uint32_t slot, type;
-    int found, fresh = 0;
+    int found, fresh;
     memlord_result r = memlord_i_slot(lord, b->device, &slot);
     if (r) return r;
     type = lord->slot_type[slot];
     hold->rows = memlord_i_rows_for(lord, t, slot, site);
     hold->what = MEMLORD_I_HOLD_PLACE;
-    cell = memlord_i_cell_at(t, MEMLORD_I_DEVICE, slot);
-    if (cell && t != lord->orphan)
-        fresh = memlord_i_open_near(lord, t, slot, cell, b->storage, 0, hold->rows);
-    if (fresh) return MEMLORD_OK;
     do {
         (void)memlord_i_spot_find(lord, t, type, b->storage, 0, &spot);
         found = spot.entry ? 1 + memlord_i_is_pending(spot.entry->word2) : 0;
@@ -18279,7 +17355,7 @@ static MEMLORD_I_COLD void memlord_i_unhold_n(memlord *lord, const memlord_block
     while (n--) {
         const memlord_block *b = &blocks[n];
         if (hold[n].what == MEMLORD_I_HOLD_VIEW)
-            (void)memlord_i_end_general(lord, b->device, b->storage, MEMLORD_I_RELEASE, NULL);
+            (void)memlord_i_end_general(lord, b->device, b->storage, MEMLORD_I_RELEASE, NULL, NULL);
         if (hold[n].what == MEMLORD_I_HOLD_PLACE) {
             memlord_i_thread *t = memlord_i_thread_get(lord);
             memlord_i_unopen(lord, t, memlord_i_slot_known(lord, b->device), b->storage, 0);
@@ -18291,15 +17367,16 @@ static MEMLORD_I_COLD void memlord_i_unhold_n(memlord *lord, const memlord_block
 /* Gives a place its bytes; 0: another thread has ended or replaced it meanwhile. */
 static MEMLORD_I_COLD int memlord_i_fill(memlord *lord, memlord_i_thread *t, uint32_t slot,
                                          uint64_t key, uint64_t bytes) {
-    memlord_i_change c[MEMLORD_I_BOOKS];
+    memlord_i_delta d;
     memlord_i_spot spot;
     memlord_i_entry *e = memlord_i_spot_live(lord, t, lord->slot_type[slot], key, &spot);
     int held = e && MEMLORD_I_SLOT(e->word1) == slot && !MEMLORD_I_BYTES(e->word1);
     if (held) {
-        unsigned n = memlord_i_changes(c, slot, memlord_i_word2_of(e->word2), bytes, 0, 0, 0);
+        d = memlord_i_delta_open(slot, memlord_i_word2_of(e->word2), bytes);
+        d.allocs = 0; /* the place has counted it */
         e->word1 |= bytes;
         memlord_i_spot_unlock(&spot);
-        memlord_i_count_all(lord, t, c, n);
+        memlord_i_count(lord, t, &d, 1);
     }
     memlord_i_spot_leave(t, &spot);
     return held;
@@ -18401,7 +17478,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_end_n(memlord *lord, const memlor
     memset(&told, 0, sizeof told);
     for (i = 0; i < n && r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE; i++) {
         const memlord_block *b = &blocks[i];
-        one = tells ? memlord_i_end_told(lord, b->device, b->storage, how, site, &told)
+        one = tells ? memlord_i_end_general(lord, b->device, b->storage, how, site, &told)
               : how == MEMLORD_I_FREE ? memlord_free(lord, b->device, b->storage, site)
                                       : memlord_release(lord, b->device, b->storage, site);
         if (one) r = one;
@@ -18474,27 +17551,22 @@ static MEMLORD_I_COLD uint64_t memlord_i_arena_change(memlord *lord, memlord_i_t
                                                       const memlord_site *site) {
     memlord_i_u64 *arena = &memlord_i_device_at(lord, slot)->arena;
     uint64_t had = memlord_i_u64_load(arena), add, take;
-    memlord_i_change c[2];
-    unsigned n = 1;
-    memset(c, 0, sizeof c);
-    c[0].book = MEMLORD_I_DEVICE;
-    c[0].number = slot;
-    if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES)) {
-        c[1].book = MEMLORD_I_SITE;
-        c[1].number = memlord_i_row_of(lord, MEMLORD_I_SITE, site, slot);
-        n += c[1].number != 0;
-    }
-    memlord_i_cells_make(lord, t, c, n);
+    memlord_i_delta d[2];
+    memset(d, 0, sizeof d);
+    d[0].slot = slot;
+    if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
+        d[1].word2 = memlord_i_memo_row(lord, t, MEMLORD_I_SITE, site, slot);
+    memlord_i_cells_make(lord, t, d, 2);
     memlord_i_enter_counting(lord, t);
     do {
         add = had + in > (uint64_t)1 << 62 ? 0 : in;
         take = had < out ? had : out;
     } while (!memlord_i_u64_cas(arena, &had, had + add - take));
-    c[0].in = c[1].in = c[1].out = add;
-    c[0].out = c[1].here = take;
-    c[1].allocs = add != 0;
-    c[1].frees = take != 0;
-    memlord_i_count_all(lord, t, c, n);
+    d[0].in = d[1].in = d[1].out = add;
+    d[0].out = d[1].here = take;
+    d[1].allocs = add != 0;
+    d[1].here_frees = take != 0;
+    memlord_i_count(lord, t, d, 2);
     memlord_i_leave(t);
     return add + take;
 }
@@ -19019,12 +18091,12 @@ static MEMLORD_I_COLD void memlord_i_unmake(memlord *lord) {
     memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
     uint32_t i;
     for (i = 0; i < MEMLORD_I_SHARDS; i++)
-        memlord_i_table_free(lord, lord->shards[i].table, lord->shards[i].size,
-                             lord->shards[i].mask);
+        memlord_i_free(lord, lord->shards[i].table,
+                       (size_t)lord->shards[i].size * MEMLORD_I_BUCKET);
     for (; t; t = (memlord_i_thread *)memlord_i_ptr_load(&t->next)) {
         memlord_i_book_end(lord, &t->books[MEMLORD_I_SITE], sizeof(memlord_i_cell));
         memlord_i_book_end(lord, &t->books[MEMLORD_I_TAG], sizeof(memlord_i_cell));
-        memlord_i_known_end(lord, t);
+        memlord_i_memo_end(lord, t);
         memlord_i_nest_end(lord, t);
     }
     memlord_i_scopes_end(lord);
@@ -19209,17 +18281,16 @@ MEMLORD_I_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t 
 
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
-    return memlord_i_begin(lord, device, storage, bytes, site);
+    return lord ? memlord_i_alloc_short(lord, device, storage, bytes, site) : MEMLORD_OK;
 }
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
                                         const memlord_site *site) {
-    if (!lord) return MEMLORD_OK;
-    return memlord_i_end(lord, device, storage, MEMLORD_I_FREE, site);
+    return lord ? memlord_i_end_short(lord, device, storage, MEMLORD_I_FREE, site) : MEMLORD_OK;
 }
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
-    if (!lord) return MEMLORD_OK;
-    return memlord_i_end(lord, device, storage, MEMLORD_I_RELEASE, site);
+    return lord ? memlord_i_end_short(lord, device, storage, MEMLORD_I_RELEASE, site)
+                : MEMLORD_OK;
 }
 
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
@@ -19797,28 +18868,35 @@ static MEMLORD_I_COLD void memlord_i_drop_tag(memlord *lord) {
                        "allocator more; dropped_sites has how many");
 }
 
+/* The ledger's copy of a tag, for the thread to remember under the host's pointer. */
+static MEMLORD_I_COLD memlord_result memlord_i_tag_kept(memlord *lord, memlord_i_thread *t,
+                                                        const char *tag, const char **kept) {
+    const uint32_t salt = memlord_i_memo_salt(MEMLORD_I_MEMO_NAME, 0);
+    memlord_result r = memlord_i_name(lord, tag, kept);
+    if (r == MEMLORD_OK) memlord_i_memo_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
+    return r;
+}
+
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
     memlord_i_thread *t;
     const char *kept = NULL;
-    memlord_i_recent_tag *recent;
+    const memlord_i_memo *memo;
+    const uint32_t salt = memlord_i_memo_salt(MEMLORD_I_MEMO_NAME, 0);
     memlord_result r = MEMLORD_OK;
     if (!lord) return MEMLORD_OK;
     if (!tag || !*tag) return MEMLORD_E_INVALID;
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    recent = memlord_i_recent_tag_at(t, tag);
-    if (recent->given == tag && !strcmp(recent->kept, tag)) kept = recent->kept;
+    memo = memlord_i_memo_find(t, tag, salt);
+    if (memo && !strcmp((const char *)memo->value, tag)) kept = (const char *)memo->value;
     if (t == lord->orphan || t->tag_depth == MEMLORD_I_TAG_DEPTH)
         /* the record of those that have none has no stack either */
         r = t == lord->orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE;
     else if (!kept)
-        r = memlord_i_name(lord, tag, &kept);
+        r = memlord_i_tag_kept(lord, t, tag, &kept);
     if (r == MEMLORD_OK) {
-        recent->given = tag;
-        recent->kept = kept;
         t->tags[t->tag_depth++] = t->tag;
         t->tag = kept;
-        memlord_i_last_tag(t);
         memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 1);
     }
     memlord_i_thread_put(lord, t);
@@ -19834,7 +18912,6 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
     if (!t) return MEMLORD_OK;
     if (t->tag_depth) {
         t->tag = t->tags[--t->tag_depth];
-        memlord_i_last_tag(t);
         if (!t->tag) memlord_i_special(t, MEMLORD_I_SPECIAL_TAG, 0);
         r = MEMLORD_OK;
     }

@@ -597,7 +597,7 @@ static void a_scope_leaves_the_peak_of_the_device_exact(void **state) {
     assert_int_equal(stats_of(lord, cuda(0)).peak_error, 0);
 }
 
-static void sums_beyond_63_bits_do_not_wrap(void **state) {
+static void deltas_and_peaks_are_right_when_lifetime_totals_wrap(void **state) {
     memlord *lord = test_lord(state);
     int i, n = TEST_SANITIZED ? 70000 : 140000; /* 2^48 each: twice 2^63 */
     open_block(lord, 0x40, TEST_MAX_BYTES / 2);
@@ -1776,7 +1776,7 @@ int main(void) {
         TEST(a_name_in_a_buffer_is_no_path_that_was_there_before),
         TEST(a_peak_reset_inside_leaves_the_peak_inside),
         TEST(a_scope_leaves_the_peak_of_the_device_exact),
-        TEST(sums_beyond_63_bits_do_not_wrap),
+        TEST(deltas_and_peaks_are_right_when_lifetime_totals_wrap),
         TEST(blocks_remember_their_scope),
         TEST_SITES(blocks_with_tag_and_site_remember_their_scope),
         TEST(realloc_and_move_keep_the_scope_of_birth),
