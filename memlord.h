@@ -656,52 +656,54 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
-/* Every statistic of a device: name, kind, text. Kinds:
+/* Every statistic of a device: name, kind, name in PROMETHEUS, text. Kinds:
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ODD   an anomaly or a drop: grows, 0 at a reset
    A wide selector adds them up. To add one: a line here, and who counts it. */
 #define MEMLORD_I_STATS(X)                                                                    \
-    X(allocated, LIVE, "bytes live, pending included")                                        \
-    X(pending, LIVE, "bytes live that wait for their device")                                 \
-    X(freed, COUNT, "bytes credited since the last collection or reset")                      \
-    X(peak, PEAK, "highest allocated; never high, low by at most peak_error")                 \
-    X(peak_error, PEAK, "bytes the peak may be low by")                                       \
-    X(live_blocks, LIVE, "storages live")                                                     \
-    X(allocs, COUNT, "storages opened")                                                       \
-    X(frees, COUNT, "storages closed")                                                        \
-    X(total_allocated, COUNT, "bytes ever added, growth included")                            \
-    X(total_freed, COUNT, "bytes ever credited, shrinkage included")                          \
-    X(moves, COUNT, "storages that arrived by memlord_move")                                  \
-    X(moved_bytes, COUNT, "bytes that arrived by memlord_move")                               \
-    X(reserved, LIVE, "bytes the host's pool holds")                                          \
-    X(reserved_peak, PEAK, "highest reserved")                                                \
-    X(cached, LIVE, "reserved and not allocated")                                             \
-    X(largest_free, LIVE, "largest free piece of the host's pool")                            \
-    X(cache_hits, COUNT, "requests the host's pool served")                                   \
-    X(cache_misses, COUNT, "requests it passed on")                                           \
-    X(limit, LIVE, "bytes allowed; 0: no limit")                                              \
-    X(gc_runs, COUNT, "collections that ran")                                                 \
-    X(gc_failed, COUNT, "collections that did not")                                           \
-    X(gc_reclaimed, COUNT, "bytes they gave back")                                            \
-    X(oom_attempts, COUNT, "attempts that found no memory")                                   \
-    X(oom_failures, COUNT, "requests that found none in the end")                             \
-    X(retries, COUNT, "attempts after the first")                                             \
-    X(recoveries, COUNT, "requests saved by a retry")                                         \
-    X(implicit_frees, ODD, "allocs over a live storage")                                      \
-    X(unknown_frees, ODD, "frees of a storage not live")                                      \
-    X(freed_while_shared, ODD, "frees of a storage with views")                               \
-    X(underflows, ODD, "arena_sub below the balance")                                         \
-    X(fence_failures, ODD, "fences that failed")                                              \
-    X(dropped_allocs, ODD, "allocs there was no room for, in the map or among devices")       \
-    X(dropped_bytes, ODD, "their bytes")                                                      \
-    X(dropped_sites, ODD, "site or tag records without room")                                 \
-    X(dropped_events, ODD, "events the ring had no room for")
+    X(allocated, LIVE, "live_bytes", "bytes live, pending included")                          \
+    X(pending, LIVE, "pending_bytes", "bytes live that wait for their device")                \
+    X(freed, COUNT, "freed_since_gc_bytes",                                                   \
+      "bytes credited since the last collection or reset")                                    \
+    X(peak, PEAK, "peak_bytes", "highest allocated; never high, low by at most peak_error")   \
+    X(peak_error, PEAK, "peak_error_bytes", "bytes the peak may be low by")                   \
+    X(live_blocks, LIVE, "live_blocks", "storages live")                                      \
+    X(allocs, COUNT, "allocs_total", "storages opened")                                       \
+    X(frees, COUNT, "frees_total", "storages closed")                                         \
+    X(total_allocated, COUNT, "allocated_bytes_total", "bytes ever added, growth included")   \
+    X(total_freed, COUNT, "freed_bytes_total", "bytes ever credited, shrinkage included")     \
+    X(moves, COUNT, "moves_total", "storages that arrived by memlord_move")                   \
+    X(moved_bytes, COUNT, "moved_bytes_total", "bytes that arrived by memlord_move")          \
+    X(reserved, LIVE, "reserved_bytes", "bytes the host's pool holds")                        \
+    X(reserved_peak, PEAK, "reserved_peak_bytes", "highest reserved")                         \
+    X(cached, LIVE, "cached_bytes", "reserved and not allocated")                             \
+    X(largest_free, LIVE, "largest_free_bytes", "largest free piece of the host's pool")      \
+    X(cache_hits, COUNT, "cache_hits_total", "requests the host's pool served")               \
+    X(cache_misses, COUNT, "cache_misses_total", "requests it passed on")                     \
+    X(limit, LIVE, "", "bytes allowed; 0: no limit")                                          \
+    X(gc_runs, COUNT, "gc_runs_total", "collections that ran")                                \
+    X(gc_failed, COUNT, "gc_failures_total", "collections that did not")                      \
+    X(gc_reclaimed, COUNT, "gc_reclaimed_bytes_total", "bytes they gave back")                \
+    X(oom_attempts, COUNT, "oom_attempts_total", "attempts that found no memory")             \
+    X(oom_failures, COUNT, "oom_failures_total", "requests that found none in the end")       \
+    X(retries, COUNT, "retries_total", "attempts after the first")                            \
+    X(recoveries, COUNT, "recoveries_total", "requests saved by a retry")                     \
+    X(implicit_frees, ODD, "implicit_frees_total", "allocs over a live storage")              \
+    X(unknown_frees, ODD, "unknown_frees_total", "frees of a storage not live")               \
+    X(freed_while_shared, ODD, "freed_while_shared_total", "frees of a storage with views")   \
+    X(underflows, ODD, "underflows_total", "arena_sub below the balance")                     \
+    X(fence_failures, ODD, "fence_failures_total", "fences that failed")                      \
+    X(dropped_allocs, ODD, "dropped_allocs_total",                                            \
+      "allocs there was no room for, in the map or among devices")                            \
+    X(dropped_bytes, ODD, "dropped_bytes_total", "their bytes")                               \
+    X(dropped_sites, ODD, "dropped_sites_total", "site or tag records without room")          \
+    X(dropped_events, ODD, "dropped_events_total", "events the ring had no room for")
 
 #define MEMLORD_STATS_VERSION 1
 typedef struct memlord_stats {
     uint32_t size;    /* written by the library: sizeof(memlord_stats) */
     uint32_t version; /* written by the library: MEMLORD_STATS_VERSION */
-#define MEMLORD_I_X(name, kind, text) uint64_t name;
+#define MEMLORD_I_X(name, kind, family, text) uint64_t name;
     MEMLORD_I_STATS(MEMLORD_I_X)
 #undef MEMLORD_I_X
 } memlord_stats;
@@ -1594,8 +1596,8 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
 
 /* Writes a report through fn, in pieces of up to a few KiB, streaming.
    Errors: E_IO fn answered non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL; E_NOMEM.
-   Cost: walks blocks and sites. All counters are read at one moment, for which other calls wait:
-   tens of us, some ns a site, tag and thread. */
+   The statistics of devices and tags are captured once, and no other call waits. Other lists are
+   read as they are written: they may have what was recorded since. Cost: walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
                                          memlord_write_fn fn, void *user)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -3419,7 +3421,7 @@ static void memlord_i_lock_drop(memlord_i_lock *lock) {
 #define MEMLORD_I_DIRECT 2048 /* 16 types x 128 indexes: devices found without a search */
 
 enum {
-#define MEMLORD_I_X(name, kind, text) MEMLORD_I_STAT_##name,
+#define MEMLORD_I_X(name, kind, family, text) MEMLORD_I_STAT_##name,
     MEMLORD_I_STATS(MEMLORD_I_X)
 #undef MEMLORD_I_X
     MEMLORD_I_STAT_COUNT
@@ -3461,16 +3463,6 @@ typedef struct memlord_i_sum {
 } memlord_i_sum;
 
 enum { MEMLORD_I_DEVICE, MEMLORD_I_SITE, MEMLORD_I_TAG, MEMLORD_I_BOOKS };
-
-/* All rows at one moment, so that those of a report add up. */
-typedef struct memlord_i_moment {
-    const struct memlord *lord;
-    int whole;                      /* other rows of a book that is here are newer: all 0 */
-    uint32_t rows[MEMLORD_I_BOOKS]; /* below these; 0: none of the book */
-    uint32_t cap[MEMLORD_I_BOOKS];
-    memlord_i_sum *sum[MEMLORD_I_BOOKS];
-    uint64_t *stat; /* of devices, what no cell counts: STAT_COUNT each; NULL: as the present is */
-} memlord_i_moment;
 
 /* Rows and cells come in chunks of 16 behind an array that grows by being replaced; the older
    arrays stay readable until the ledger ends. */
@@ -4140,7 +4132,6 @@ static MEMLORD_THREAD_LOCAL struct {
     uint32_t leaving;        /* its exit hook has run */
     uint32_t helps;          /* it is a memlord_i_helper */
     memlord_i_told odd;     /* what the line of a call under way is to say: see >>log */
-    const memlord_i_moment *moment; /* of the report it writes; NULL: it writes none */
 } memlord_i_self;
 
 typedef char memlord_i_check_cell[sizeof(memlord_i_cell) == 64 ? 1 : -1];
@@ -5118,7 +5109,7 @@ static void memlord_i_shard_resume(memlord_i_shard *s) {
     memlord_i_lock_drop(&s->lock);
 }
 
-/* All shards at once, with one barrier: for a fork, and to read all counters of one moment. */
+/* All shards at once, with one barrier: for a fork. */
 static void memlord_i_map_freeze(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MEMLORD_I_SHARDS; i++) {
@@ -5942,15 +5933,10 @@ static MEMLORD_I_COLD void memlord_i_row_sum(memlord *lord, int book, uint32_t n
                                              memlord_i_sum *sum) {
     memlord_i_row *row = memlord_i_row_at(lord, book, number);
     memlord_i_thread *t;
-    const memlord_i_moment *m = memlord_i_self.moment;
     uint64_t allocs = 0, frees = 0, cells = 0;
     int blind = 0; /* a high that another thread has called off */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
-    if (m && m->lord == lord && m->rows[book] && (m->whole || number < m->rows[book])) {
-        if (number < m->rows[book]) *sum = m->sum[book][number];
-        return;
-    }
     memlord_i_lock_take(&row->lock);
     published = (int64_t)memlord_i_u64_load(&row->published);
     peak = (int64_t)memlord_i_u64_load(&row->peak);
@@ -6016,65 +6002,6 @@ static MEMLORD_I_COLD void memlord_i_row_level(memlord *lord, uint32_t slot, uin
     }
     *live = (int64_t)sum > 0 ? sum : 0;
     *freed = memlord_i_since(out, base);
-}
-
-#define MEMLORD_I_MOMENT_ROWS 8192 /* in all, of some 120 bytes */
-#define MEMLORD_I_MOMENT_MORE 16   /* of a book, that come before calls are stopped */
-static size_t memlord_i_moment_stats(const memlord_i_moment *m) {
-    return (m->cap[MEMLORD_I_DEVICE] + 1) * MEMLORD_I_STAT_COUNT * sizeof *m->stat;
-}
-
-/* Makes room for the rows that there are, and some. Of more rows than there may be, sites first,
-   and without memory, each is read when it is asked for. */
-static MEMLORD_I_COLD void memlord_i_moment_begin(memlord *lord, memlord_i_moment *m) {
-    static const int order[MEMLORD_I_BOOKS] = {MEMLORD_I_DEVICE, MEMLORD_I_TAG, MEMLORD_I_SITE};
-    uint32_t room = MEMLORD_I_MOMENT_ROWS, n, k;
-    memset(m, 0, sizeof *m);
-    m->lord = lord;
-    for (k = 0; k < MEMLORD_I_BOOKS; k++) {
-        n = memlord_i_u32_load_acquire(&lord->row_count[order[k]]);
-        if (n > room) break;
-        n += n + MEMLORD_I_MOMENT_MORE < room ? MEMLORD_I_MOMENT_MORE : room - n;
-        m->sum[order[k]] = (memlord_i_sum *)memlord_i_alloc(lord, n * sizeof(memlord_i_sum));
-        if (!m->sum[order[k]]) break;
-        m->cap[order[k]] = n;
-        room -= n;
-    }
-    m->stat = (uint64_t *)memlord_i_alloc(lord, memlord_i_moment_stats(m));
-}
-static void memlord_i_moment_end(memlord *lord, memlord_i_moment *m) {
-    uint32_t k;
-    memlord_i_free(lord, m->stat, memlord_i_moment_stats(m));
-    for (k = 0; k < MEMLORD_I_BOOKS; k++)
-        memlord_i_free(lord, m->sum[k], m->cap[k] * sizeof(memlord_i_sum));
-}
-/* Reads every row while no call is inside the map, so none is half counted. 0: there are more
-   than room was made for. */
-static MEMLORD_I_COLD int memlord_i_moment_read(memlord *lord, memlord_i_moment *m) {
-    uint32_t i, k, n;
-    m->whole = 1;
-    memlord_i_map_freeze(lord);
-    for (k = 0; k < MEMLORD_I_BOOKS; k++) {
-        n = memlord_i_u32_load_acquire(&lord->row_count[k]);
-        if (n > m->cap[k] && m->cap[k]) m->whole = 0;
-        m->rows[k] = n < m->cap[k] ? n : m->cap[k];
-        for (i = 1; i < m->rows[k]; i++)
-            memlord_i_row_sum(lord, (int)k, i, 1, &m->sum[k][i]);
-    }
-    for (i = 1; i < m->rows[MEMLORD_I_DEVICE] && m->stat; i++)
-        for (k = 0; k < MEMLORD_I_STAT_COUNT; k++)
-            m->stat[i * MEMLORD_I_STAT_COUNT + k] =
-                memlord_i_u64_load(&memlord_i_device_at(lord, i)->count[k]);
-    memlord_i_map_thaw(lord);
-    return m->whole;
-}
-static MEMLORD_I_COLD void memlord_i_moment_take(memlord *lord, memlord_i_moment *m) {
-    int tries = 4;
-    memlord_i_moment_begin(lord, m);
-    while (!memlord_i_moment_read(lord, m) && --tries) {
-        memlord_i_moment_end(lord, m);
-        memlord_i_moment_begin(lord, m);
-    }
 }
 
 /* Sets a row's peak to what is live. The caller's own cell stays exact; other threads' highs
@@ -8286,6 +8213,12 @@ typedef struct memlord_i_query {
     int containing;
     size_t part, parts; /* so many times a shard is walked, each time for others; 0: once */
 } memlord_i_query;
+static memlord_i_query memlord_i_query_of(memlord_device sel) {
+    memlord_i_query q;
+    memset(&q, 0, sizeof q);
+    q.sel = sel;
+    return q;
+}
 
 static int memlord_i_wanted(memlord *lord, const memlord_i_query *q, const memlord_i_entry *e) {
     uint64_t bytes = MEMLORD_I_BYTES(e->word1);
@@ -8338,15 +8271,21 @@ static int memlord_i_visit_count(memlord *lord, const memlord_i_entry *e, void *
     return 0;
 }
 
-typedef struct memlord_i_copy {
-    memlord_block_info *at;
-    size_t count, cap;
-} memlord_i_copy;
+/* Copies of blocks: items of `size` bytes, each filled from an entry of a held shard. */
+typedef void (*memlord_i_fill_fn)(void *user, const memlord_i_entry *e, void *item);
+typedef int (*memlord_i_item_fn)(void *user, void *item); /* non-zero stops */
+typedef struct memlord_i_copies {
+    char *at;
+    size_t size, count, cap; /* `count` may be over `cap`: so many there are */
+    memlord_i_fill_fn fill;
+    void *user;
+} memlord_i_copies;
 static MEMLORD_I_COLD int memlord_i_visit_copy(memlord *lord, const memlord_i_entry *e,
                                                void *user) {
-    memlord_i_copy *copy = (memlord_i_copy *)user;
-    if (copy->count == copy->cap) return 1;
-    memlord_i_info(lord, e, &copy->at[copy->count++]);
+    memlord_i_copies *c = (memlord_i_copies *)user;
+    (void)lord;
+    if (c->count < c->cap) c->fill(c->user, e, c->at + c->count * c->size);
+    c->count++;
     return 0;
 }
 
@@ -8364,28 +8303,29 @@ static int memlord_i_query_split(memlord_i_query *q, size_t count) {
    held. */
 static MEMLORD_I_COLD memlord_result memlord_i_shard_copy(memlord *lord, memlord_i_shard *s,
                                                           memlord_i_query *q,
-                                                          memlord_i_copy *copy) {
+                                                          memlord_i_copies *c) {
     for (;;) {
-        size_t count = 0, cap;
-        copy->count = 0;
+        size_t cap;
+        c->count = 0;
         if (!memlord_i_shard_hold(lord, s)) return MEMLORD_OK;
-        (void)memlord_i_shard_visit(lord, s, q, memlord_i_visit_count, &count);
-        if (count <= copy->cap) (void)memlord_i_shard_visit(lord, s, q, memlord_i_visit_copy, copy);
+        (void)memlord_i_shard_visit(lord, s, q, memlord_i_visit_copy, c);
         memlord_i_shard_resume(s);
-        if (memlord_i_query_split(q, count)) continue;
-        if (count <= copy->cap) return MEMLORD_OK;
-        memlord_i_free(lord, copy->at, copy->cap * sizeof *copy->at);
-        for (cap = copy->cap ? copy->cap : 64; cap < count;) cap *= 2;
-        copy->cap = 0;
-        copy->at = (memlord_block_info *)memlord_i_alloc(lord, cap * sizeof *copy->at);
-        if (!copy->at) return MEMLORD_E_NOMEM;
-        copy->cap = cap;
+        if (memlord_i_query_split(q, c->count)) continue;
+        if (c->count <= c->cap) return MEMLORD_OK;
+        memlord_i_free(lord, c->at, c->cap * c->size);
+        for (cap = c->cap ? c->cap : 64; cap < c->count;) cap *= 2;
+        c->cap = 0;
+        c->at = (char *)memlord_i_alloc(lord, cap * c->size);
+        if (!c->at) return MEMLORD_E_NOMEM;
+        c->cap = cap;
     }
 }
 
-static MEMLORD_I_COLD memlord_result memlord_i_each(memlord *lord, const memlord_i_query *q,
-                                                    memlord_block_fn fn, void *user, size_t *seen) {
-    memlord_i_copy copy = {NULL, 0, 0};
+/* Calls fn for copies of the blocks of a query, a shard at a time, while none is held. */
+static MEMLORD_I_COLD memlord_result memlord_i_copies_each(memlord *lord, const memlord_i_query *q,
+                                                           size_t size, memlord_i_fill_fn fill,
+                                                           memlord_i_item_fn fn, void *user) {
+    memlord_i_copies c = {NULL, size, 0, 0, fill, user};
     memlord_result r = MEMLORD_OK;
     uint32_t i;
     size_t k;
@@ -8393,20 +8333,45 @@ static MEMLORD_I_COLD memlord_result memlord_i_each(memlord *lord, const memlord
     for (i = 0; i < MEMLORD_I_SHARDS && !stop && r == MEMLORD_OK; i++) {
         memlord_i_query some = *q;
         do {
-            r = memlord_i_shard_copy(lord, &lord->shards[i], &some, &copy);
-            for (k = 0; k < copy.count && !stop && r == MEMLORD_OK; k++) {
-                memlord_i_info_finish(lord, &copy.at[k]);
-                ++*seen;
-                stop = fn(user, &copy.at[k]);
-            }
+            r = memlord_i_shard_copy(lord, &lord->shards[i], &some, &c);
+            for (k = 0; k < c.count && !stop && r == MEMLORD_OK; k++)
+                stop = fn(user, c.at + k * size);
         } while (++some.part < some.parts && !stop && r == MEMLORD_OK);
     }
-    memlord_i_free(lord, copy.at, copy.cap * sizeof *copy.at);
+    memlord_i_free(lord, c.at, c.cap * size);
+    return r;
+}
+
+typedef struct memlord_i_block_call { /* a host's function, and how often it was called */
+    memlord *lord;
+    memlord_block_fn fn;
+    void *user;
+    size_t count;
+} memlord_i_block_call;
+static MEMLORD_I_COLD void memlord_i_block_fill(void *user, const memlord_i_entry *e, void *item) {
+    memlord_i_info(((memlord_i_block_call *)user)->lord, e, (memlord_block_info *)item);
+}
+static MEMLORD_I_COLD int memlord_i_block_call_on(void *user, void *item) {
+    memlord_i_block_call *call = (memlord_i_block_call *)user;
+    memlord_i_info_finish(call->lord, (memlord_block_info *)item);
+    call->count++;
+    return call->fn(call->user, (memlord_block_info *)item);
+}
+static MEMLORD_I_COLD memlord_result memlord_i_each(memlord *lord, const memlord_i_query *q,
+                                                    memlord_block_fn fn, void *user, size_t *seen) {
+    memlord_i_block_call call = {lord, fn, user, 0};
+    memlord_result r = memlord_i_copies_each(lord, q, sizeof(memlord_block_info),
+                                             memlord_i_block_fill, memlord_i_block_call_on, &call);
+    if (seen) *seen = call.count;
     return r;
 }
 
 /* -- the k largest: a heap with its smallest at the root; ties by address, for a stable list -- */
 
+typedef struct memlord_i_largest {
+    memlord_block_info *at;
+    size_t count, cap;
+} memlord_i_largest;
 static int memlord_i_info_less(const memlord_block_info *a, const memlord_block_info *b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->storage > b->storage;
 }
@@ -8430,7 +8395,7 @@ static MEMLORD_I_COLD void memlord_i_heap_up(memlord_block_info *heap, size_t i)
     heap[i] = moving;
 }
 static MEMLORD_I_COLD int memlord_i_visit_top(memlord *lord, const memlord_i_entry *e, void *user) {
-    memlord_i_copy *top = (memlord_i_copy *)user;
+    memlord_i_largest *top = (memlord_i_largest *)user;
     memlord_block_info info;
     if (top->count == top->cap && MEMLORD_I_BYTES(e->word1) < top->at[0].bytes) return 0;
     memlord_i_info(lord, e, &info);
@@ -8444,7 +8409,7 @@ static MEMLORD_I_COLD int memlord_i_visit_top(memlord *lord, const memlord_i_ent
     return 0;
 }
 /* Takes the heap apart: the largest first. */
-static MEMLORD_I_COLD size_t memlord_i_top_sort(memlord *lord, memlord_i_copy *top) {
+static MEMLORD_I_COLD size_t memlord_i_top_sort(memlord *lord, memlord_i_largest *top) {
     memlord_block_info *out = top->at;
     size_t n;
     for (n = top->count; n > 1;) { /* the smallest goes to the end, again and again */
@@ -8458,7 +8423,7 @@ static MEMLORD_I_COLD size_t memlord_i_top_sort(memlord *lord, memlord_i_copy *t
 }
 static MEMLORD_I_COLD size_t memlord_i_top(memlord *lord, const memlord_i_query *q,
                                            memlord_block_info *out, size_t k) {
-    memlord_i_copy top = {NULL, 0, 0};
+    memlord_i_largest top = {NULL, 0, 0};
     top.at = out;
     top.cap = k;
     if (k) memlord_i_visit(lord, q, memlord_i_visit_top, &top);
@@ -8826,12 +8791,8 @@ typedef struct memlord_i_out {
     int failed;
 } memlord_i_out;
 
-/* The host's function may ask the ledger, and then hears of the present. */
 static MEMLORD_I_COLD void memlord_i_flush(memlord_i_out *o) {
-    const memlord_i_moment *moment = memlord_i_self.moment;
-    memlord_i_self.moment = NULL;
     if (o->used && !o->failed && o->fn(o->user, o->buf, o->used)) o->failed = 1;
-    memlord_i_self.moment = moment;
     o->used = 0;
 }
 static void memlord_i_put(memlord_i_out *o, const char *text, size_t n) {
@@ -9086,11 +9047,25 @@ static MEMLORD_I_COLD void memlord_i_put_place(memlord_i_out *o, const memlord_s
 static void memlord_i_put_site(memlord_i_out *o, const memlord_site *site) {
     memlord_i_put_place(o, site, 0, "");
 }
+static uint64_t memlord_i_site_line(const memlord_site *site) {
+    return site && site->line > 0 ? (uint64_t)site->line : 0;
+}
+static MEMLORD_I_COLD void memlord_i_json_site(memlord_i_out *o, const memlord_site *site) {
+    memlord_i_puts(o, site ? "{\"file\":" : "null");
+    if (!site) return;
+    memlord_i_put_json(o, site->file);
+    memlord_i_puts(o, ",\"function\":");
+    memlord_i_put_json(o, site->function);
+    memlord_i_puts(o, ",\"line\":");
+    memlord_i_put_u64(o, memlord_i_site_line(site));
+    memlord_i_puts(o, "}");
+}
 
 /* -- forms: lines with places for values, as printf has them, and checked by compilers likewise --
        %s   text          %ju  a number            %jX  nanoseconds, for people
        %g   a share       %jo  bytes, for people   %jd  a difference of bytes, with its sign
        %jx  a storage     %i   a device: memlord_i_coded
+       %p   a site
    A width sets all right but text; - before it sets left, + writes a sign of a difference of 0. In
    JSON a ' is a ", and a comma in front is left out where nothing comes before it; there %jd is any
    number, and null what is not known: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
@@ -9156,6 +9131,7 @@ static MEMLORD_I_COLD const char *memlord_i_put_value(memlord_i_out *o, int json
     int left = *form == '-', sign = *form == '+', coded;
     int64_t difference;
     const char *text;
+    const memlord_site *site;
     form += left + sign;
     for (; *form >= '0' && *form <= '9'; form++) width = width * 10 + (size_t)(*form - '0');
     form += *form == 'j';
@@ -9167,6 +9143,13 @@ static MEMLORD_I_COLD const char *memlord_i_put_value(memlord_i_out *o, int json
             memlord_i_put_json(o, text);
         else
             memlord_i_put_left(o, text, width);
+        return form + 1;
+    case 'p':
+        site = (const memlord_site *)va_arg(*args, const void *);
+        if (json)
+            memlord_i_json_site(o, site);
+        else
+            memlord_i_put_site(o, site);
         return form + 1;
     case 'i':
         coded = va_arg(*args, int);
@@ -12178,22 +12161,13 @@ static MEMLORD_I_COLD void memlord_i_snapshots_close(memlord *lord) {
 }
 
 /* ---------------------------------------------------------------------- >>reports --
-   Owns the formats. A report captures every device's statistics once and writes from that;
-   lists of sites, tags and blocks are read as they are written, each with its own sum.
+   Owns the statistics of devices, sites and tags, TEXT and JSON, and the files reports are saved
+   to. A report captures the statistics of every device and tag once and writes from that; lists of
+   sites and blocks are read as they are written, each with its own sum. No call waits for a report.
    Locks: those of reading, none while the host's function writes. */
 
-/* Where each statistic is, by its MEMLORD_I_STAT_ number: a loop is less code than 35 lines. */
-static const uint16_t memlord_i_stat_at[] = {
-#define MEMLORD_I_X(name, kind, text) offsetof(memlord_stats, name),
-    MEMLORD_I_STATS(MEMLORD_I_X)
-#undef MEMLORD_I_X
-};
-static uint64_t *memlord_i_stat_of(memlord_stats *stats, size_t i) {
-    return (uint64_t *)(void *)((char *)stats + memlord_i_stat_at[i]);
-}
-
-/* Their names and kinds; behind the names what is not there of the ledger as a whole: without
-   room, or no longer kept. */
+/* The columns of a device: its statistics by their MEMLORD_I_STAT_ numbers, and behind them, of
+   the ledger as a whole, what there was no room for or is no longer kept. */
 enum { MEMLORD_I_KIND_LIVE, MEMLORD_I_KIND_PEAK, MEMLORD_I_KIND_COUNT, MEMLORD_I_KIND_ODD };
 #define MEMLORD_I_LOSSES(X)                                                                   \
     X(scopes, "scopes there was no room for")                                                 \
@@ -12205,35 +12179,30 @@ enum {
 #undef MEMLORD_I_X
     MEMLORD_I_LOST
 };
-enum { MEMLORD_I_NAMED = (int)MEMLORD_I_STAT_COUNT + (int)MEMLORD_I_LOST };
-static const char *const memlord_i_stat_names[MEMLORD_I_NAMED] = {
-#define MEMLORD_I_X(name, kind, text) #name,
+enum { MEMLORD_I_COLUMNS = (int)MEMLORD_I_STAT_COUNT + (int)MEMLORD_I_LOST };
+static const struct {
+    const char *name;
+    uint16_t at, kind; /* at: in memlord_stats */
+} memlord_i_columns[MEMLORD_I_COLUMNS] = {
+#define MEMLORD_I_X(name, kind, family, text)                                                 \
+    {#name, offsetof(memlord_stats, name), MEMLORD_I_KIND_##kind},
     MEMLORD_I_STATS(MEMLORD_I_X)
 #undef MEMLORD_I_X
-#define MEMLORD_I_X(name, text) "dropped_" #name,
+#define MEMLORD_I_X(name, text) {"dropped_" #name, 0, MEMLORD_I_KIND_ODD},
     MEMLORD_I_LOSSES(MEMLORD_I_X)
 #undef MEMLORD_I_X
 };
-static const unsigned char memlord_i_stat_kinds[MEMLORD_I_STAT_COUNT] = {
-#define MEMLORD_I_X(name, kind, text) MEMLORD_I_KIND_##kind,
-    MEMLORD_I_STATS(MEMLORD_I_X)
-#undef MEMLORD_I_X
-};
+static uint64_t *memlord_i_stat_of(memlord_stats *stats, size_t i) {
+    return (uint64_t *)(void *)((char *)stats + memlord_i_columns[i].at);
+}
 static MEMLORD_I_COLD uint64_t memlord_i_lost(memlord *lord, size_t i) {
     if (i == MEMLORD_I_LOST_scope_invocations) return memlord_i_invocations_gone(lord);
     return memlord_i_u64_load(i == MEMLORD_I_LOST_scopes ? &lord->lost_scopes
                                                          : &lord->lost_snapshots);
 }
 
-/* What no cell counts; while a report is written, of its moment. */
-static uint64_t memlord_i_stat_now(memlord *lord, uint32_t slot, size_t i) {
-    const memlord_i_moment *m = memlord_i_self.moment;
-    if (!m || m->lord != lord || !m->stat || !m->rows[MEMLORD_I_DEVICE])
-        return memlord_i_u64_load(&memlord_i_device_at(lord, slot)->count[i]);
-    return slot < m->rows[MEMLORD_I_DEVICE] ? m->stat[slot * MEMLORD_I_STAT_COUNT + i] : 0;
-}
-
 static MEMLORD_I_COLD void memlord_i_stats(memlord *lord, uint32_t slot, memlord_stats *out) {
+    const memlord_i_device *device = memlord_i_device_at(lord, slot);
     size_t i;
     memlord_i_sum sum;
     memlord_i_row_sum(lord, MEMLORD_I_DEVICE, slot, 1, &sum);
@@ -12241,7 +12210,7 @@ static MEMLORD_I_COLD void memlord_i_stats(memlord *lord, uint32_t slot, memlord
     out->size = sizeof *out;
     out->version = MEMLORD_STATS_VERSION;
     for (i = 0; i < MEMLORD_I_STAT_COUNT; i++)
-        *memlord_i_stat_of(out, i) = memlord_i_stat_now(lord, slot, i);
+        *memlord_i_stat_of(out, i) = memlord_i_u64_load(&device->count[i]);
     out->allocated = sum.live;
     out->freed = sum.freed;
     out->peak = sum.peak;
@@ -12473,11 +12442,9 @@ static MEMLORD_I_COLD size_t memlord_i_explain(memlord *lord, memlord_device d, 
         memlord_i_putf(&o, i ? ", %s %jo" : "; by tag: %s %jo", tags[i].tag, tags[i].allocated);
     n = memlord_i_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MEMLORD_I_EXPLAIN_TOP,
                             0);
-    for (i = 0; i < n; i++) {
-        memlord_i_puts(&o, i ? ", " : "; by site: ");
-        memlord_i_put_site(&o, sites[i].site);
-        memlord_i_putf(&o, " %jo", sites[i].live_bytes);
-    }
+    for (i = 0; i < n; i++)
+        memlord_i_putf(&o, i ? ", %p %jo" : "; by site: %p %jo", (const void *)sites[i].site,
+                       sites[i].live_bytes);
     return memlord_i_out_end(&o, cap);
 }
 
@@ -12564,13 +12531,14 @@ typedef struct memlord_i_report {
     int whole; /* the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
     uint32_t device_order[MEMLORD_MAX_DEVICES]; /* the fullest first */
-    memlord_i_tag_line tag[MEMLORD_I_TOP_TAGS]; /* those off their plan first, then the fullest */
+    memlord_i_tag_line *tag;                        /* by row; NULL: no memory, and `tags` is 0 */
+    memlord_i_tag_line *top_tag[MEMLORD_I_TOP_TAGS]; /* off their plan first, then the fullest */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     memlord_i_place_line place[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MEMLORD_I_TOP_ACCOUNTS];
     memlord_site_stat site[MEMLORD_I_TOP_SITES];
     memlord_block_info block[MEMLORD_I_TOP_BLOCKS];
-    memlord_i_copy top; /* of `block`, while it is filled */
+    memlord_i_largest top; /* of `block`, while it is filled */
     memlord_i_scale scale;
     uint32_t scopes, site_rows, snapshots;
     memlord_i_reader reader; /* of `snapshot` */
@@ -12650,8 +12618,7 @@ static MEMLORD_I_COLD void memlord_i_put_leak(memlord_i_out *o, memlord *lord,
     memlord_i_put_device(o, memlord_i_device_at(lord, leak->slot)->device);
     if (tag) memlord_i_putf(o, " [%s]", tag);
     if (leak->scope) memlord_i_putf(o, " in %s", memlord_i_scope_at(lord, leak->scope)->path);
-    memlord_i_puts(o, "  ");
-    memlord_i_put_site(o, memlord_i_leak_site(lord, leak));
+    memlord_i_putf(o, "  %p", (const void *)memlord_i_leak_site(lord, leak));
 }
 
 /* One walk: the largest blocks, how many there are of each size, who made those of late, and what
@@ -12786,28 +12753,32 @@ static memlord_i_place_line *memlord_i_report_place(memlord_i_report *r, uint32_
 
 static void memlord_i_report_order(memlord_i_report *r) {
     uint32_t i, at;
-    size_t k;
     for (i = 0; i < r->devices; i++) {
         for (at = i; at && r->stat[r->device_order[at - 1]].peak < r->stat[i].peak; at--)
             r->device_order[at] = r->device_order[at - 1];
         r->device_order[at] = i;
     }
-    r->tags = memlord_i_rows(r->lord, MEMLORD_I_TAG) - 1;
+}
+
+/* Reads every tag's row once, for all lists that have it. */
+static void memlord_i_report_tags(memlord_i_report *r) {
+    uint32_t i;
+    size_t k;
     for (i = 1; i <= r->tags; i++) {
-        memlord_i_tag_line line;
-        uint32_t slot = memlord_i_row_at(r->lord, MEMLORD_I_TAG, i)->slot;
-        memlord_i_tag_stat(r->lord, i, &line.stat);
-        line.slot = slot;
-        line.place = memlord_i_report_place(r, slot);
-        if (line.place && memlord_i_slot_fills(r->lord, slot))
-            line.place->tagged += line.stat.allocated;
+        memlord_i_tag_line *line = &r->tag[i];
+        line->slot = memlord_i_row_at(r->lord, MEMLORD_I_TAG, i)->slot;
+        line->place = memlord_i_report_place(r, line->slot);
+        memlord_i_tag_stat(r->lord, i, &line->stat);
+        if (line->place && memlord_i_slot_fills(r->lord, line->slot))
+            line->place->tagged += line->stat.allocated;
         k = r->tag_lines;
-        if (k == MEMLORD_I_TOP_TAGS && !memlord_i_tag_before(&line.stat, &r->tag[k - 1].stat))
+        if (k < MEMLORD_I_TOP_TAGS)
+            r->tag_lines++;
+        else if (!memlord_i_tag_before(&line->stat, &r->top_tag[--k]->stat))
             continue;
-        k = k < MEMLORD_I_TOP_TAGS ? r->tag_lines++ : k - 1;
-        for (; k && memlord_i_tag_before(&line.stat, &r->tag[k - 1].stat); k--)
-            r->tag[k] = r->tag[k - 1];
-        r->tag[k] = line;
+        for (; k && memlord_i_tag_before(&line->stat, &r->top_tag[k - 1]->stat); k--)
+            r->top_tag[k] = r->top_tag[k - 1];
+        r->top_tag[k] = line;
     }
 }
 
@@ -12827,10 +12798,8 @@ static void memlord_i_report_accounts(memlord_i_report *r) {
 }
 
 static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
-    memlord_i_query all;
+    memlord_i_query all = memlord_i_query_of(memlord_device_all());
     uint32_t i;
-    memset(&all, 0, sizeof all);
-    all.sel = memlord_device_all();
     r->lord = lord;
     r->uptime = memlord_i_clock(lord) - lord->started;
     r->scale = memlord_i_scale_now(lord);
@@ -12838,6 +12807,12 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
     r->scoped = (memlord_i_tally *)memlord_i_alloc(lord, (r->scopes + 1) * sizeof *r->scoped);
     r->site_rows = memlord_i_rows(lord, MEMLORD_I_SITE) - 1;
     r->mark = MEMLORD_I_BORN(memlord_i_u64_load(&lord->born));
+    r->tags = memlord_i_rows(lord, MEMLORD_I_TAG) - 1;
+    r->tag = (memlord_i_tag_line *)memlord_i_alloc(lord, (r->tags + 1) * sizeof *r->tag);
+    if (!r->tag) {
+        r->tags = 0;
+        r->result = MEMLORD_E_NOMEM;
+    }
     r->devices = memlord_i_rows(lord, MEMLORD_I_DEVICE) - 1;
     for (i = 0; i < r->devices; i++) {
         memlord_i_stats(lord, i + 1, &r->stat[i]);
@@ -12851,6 +12826,7 @@ static void memlord_i_report_capture(memlord *lord, memlord_i_report *r) {
     memlord_i_report_accounts(r);
     memlord_i_stats_lost(lord, &r->total);
     memlord_i_report_order(r);
+    memlord_i_report_tags(r);
     if (!r->whole) return;
     /* When little is left alive, who held it is the question. */
     r->by_peak = r->total.allocated < r->total.peak / 4;
@@ -12919,7 +12895,7 @@ static void memlord_i_text_tags(memlord_i_report *r, size_t most) {
     if (shown > r->tag_lines) shown = r->tag_lines;
     memlord_i_puts(r->o, "\ntag                     live        peak     blocks    expected"
                          "    variance  device\n");
-    for (i = 0; i < shown; i++) memlord_i_text_tag(r, &r->tag[i]);
+    for (i = 0; i < shown; i++) memlord_i_text_tag(r, r->top_tag[i]);
     if (shown < r->tags) memlord_i_text_more(r, r->tags - shown, " more tags\n");
 }
 
@@ -12935,9 +12911,8 @@ static void memlord_i_text_sites(memlord_i_report *r, size_t most) {
                    (uint64_t)memlord_i_rows(r->lord, MEMLORD_I_SITE) - 1, sum);
     for (i = 0; i < shown; i++) {
         const memlord_site_stat *s = &r->site[i];
-        memlord_i_putf(r->o, "%12jo%12jo%12ju%12jo  ", s->live_bytes, s->peak_bytes, s->allocs,
-                       s->alloc_bytes);
-        memlord_i_put_site(r->o, s->site);
+        memlord_i_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes, s->peak_bytes, s->allocs,
+                       s->alloc_bytes, (const void *)s->site);
         if (r->devices > 1) memlord_i_putf(r->o, " on %i", memlord_i_coded(s->device));
         memlord_i_puts(r->o, "\n");
     }
@@ -13000,8 +12975,7 @@ static void memlord_i_text_trouble(memlord_i_report *r, uint32_t i) {
     if (oom.at) {
         memlord_i_putf(r->o, "; the last of %jo with live %jo", oom.bytes, oom.live);
         if (oom.used != UINT64_MAX) memlord_i_putf(r->o, ", used %jo", oom.used);
-        if (oom.site) memlord_i_puts(r->o, " at ");
-        if (oom.site) memlord_i_put_site(r->o, oom.site);
+        if (oom.site) memlord_i_putf(r->o, " at %p", (const void *)oom.site);
     }
     memlord_i_puts(r->o, "\n");
 }
@@ -13093,8 +13067,7 @@ static void memlord_i_text_blocks(memlord_i_report *r, size_t most, int parts) {
         if (b->tag) memlord_i_putf(r->o, " [%s]", b->tag);
         memlord_i_text_meta(r->o, &b->meta);
         if (b->scope) memlord_i_putf(r->o, " in %s", b->scope);
-        if (b->site) memlord_i_puts(r->o, "  ");
-        if (b->site) memlord_i_put_site(r->o, b->site);
+        if (b->site) memlord_i_putf(r->o, "  %p", (const void *)b->site);
         memlord_i_puts(r->o, b->pending ? " (pending)\n" : "\n");
         if (parts) memlord_i_text_parts(r, b);
     }
@@ -13155,8 +13128,9 @@ static void memlord_i_text_holders(memlord_i_report *r, uint32_t slot) {
                        h->tag[i].tag ? h->tag[i].tag : "(untagged)", h->tag[i].allocated);
     for (i = 0; i < h->sites && i < 4; i++) {
         memlord_i_puts(r->o, i ? ", " : h->tags ? "; by site: " : ": by site: ");
-        memlord_i_put_site(r->o, memlord_i_site_named(r->lord, h->site[i].site));
-        memlord_i_putf(r->o, " %jo", h->site[i].live_bytes);
+        memlord_i_putf(r->o, "%p %jo",
+                       (const void *)memlord_i_site_named(r->lord, h->site[i].site),
+                       h->site[i].live_bytes);
     }
     memlord_i_puts(r->o, "\n");
 }
@@ -13185,29 +13159,29 @@ static void memlord_i_text_leaks(memlord_i_report *r) {
 }
 
 /* The largest tag of a place after `last` (NULL: of all); NULL: there is none. */
-static const memlord_i_tag_line *memlord_i_text_tag_after(const memlord_i_report *r,
-                                                          const memlord_i_place_line *place,
-                                                          const memlord_i_tag_line *last) {
-    const memlord_i_tag_line *best = NULL, *tag;
-    for (tag = r->tag; tag < r->tag + r->tag_lines; tag++) {
-        uint64_t bytes = tag->stat.allocated;
-        if (!bytes || tag->place != place || !memlord_i_slot_fills(r->lord, tag->slot)) continue;
-        if (last && (bytes > last->stat.allocated ||
-                     (bytes == last->stat.allocated && tag <= last)))
+static memlord_i_tag_line *const *memlord_i_text_tag_after(const memlord_i_report *r,
+                                                           const memlord_i_place_line *place,
+                                                           memlord_i_tag_line *const *last) {
+    memlord_i_tag_line *const *best = NULL, *const *tag;
+    for (tag = r->top_tag; tag < r->top_tag + r->tag_lines; tag++) {
+        uint64_t bytes = (*tag)->stat.allocated, after = last ? (*last)->stat.allocated : bytes;
+        if (!bytes || (*tag)->place != place || !memlord_i_slot_fills(r->lord, (*tag)->slot))
             continue;
-        if (!best || bytes > best->stat.allocated) best = tag;
+        if (last && (bytes > after || (bytes == after && tag <= last))) continue;
+        if (!best || bytes > (*best)->stat.allocated) best = tag;
     }
     return best;
 }
 /* " (weights 40 GiB, ..., untagged 1 GiB)": what a place holds of ours. */
 static void memlord_i_text_self(memlord_i_report *r, const memlord_i_place_line *line) {
-    const memlord_i_tag_line *tag = NULL;
+    memlord_i_tag_line *const *tag = NULL;
     uint64_t left = line->tagged;
     unsigned shown = 0;
     if (!line->tagged) return;
     while (shown < 6 && (tag = memlord_i_text_tag_after(r, line, tag)) != NULL) {
-        memlord_i_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", tag->stat.tag, tag->stat.allocated);
-        left -= tag->stat.allocated;
+        const memlord_tag_stat *s = &(*tag)->stat;
+        memlord_i_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", s->tag, s->allocated);
+        left -= s->allocated;
     }
     if (left) memlord_i_putf(r->o, shown ? ", other tags %jo" : " (other tags %jo", left);
     if (line->self > line->tagged)
@@ -13241,17 +13215,17 @@ static void memlord_i_text_lost(memlord_i_report *r) {
 }
 
 /* The next anomaly or drop there is of a device, slot 0 of all: its name and number, *i from 0 on.
-   Before `end`: with MEMLORD_I_NAMED, those of the ledger too. NULL: no more. */
+   Before `end`: with MEMLORD_I_COLUMNS, those of the ledger too. NULL: no more. */
 static MEMLORD_I_COLD const char *memlord_i_odd_next(memlord_i_report *r, uint32_t slot, size_t end,
                                                      size_t *i, uint64_t *v) {
     memlord_stats *s = slot ? &r->stat[slot - 1] : &r->total;
     while (*i < end) {
         size_t at = (*i)++;
-        if (at < MEMLORD_I_STAT_COUNT && memlord_i_stat_kinds[at] != MEMLORD_I_KIND_ODD) continue;
+        if (memlord_i_columns[at].kind != MEMLORD_I_KIND_ODD) continue;
         if (at >= MEMLORD_I_STAT_COUNT && slot) break;
         *v = at < MEMLORD_I_STAT_COUNT ? *memlord_i_stat_of(s, at)
                                        : memlord_i_lost(r->lord, at - MEMLORD_I_STAT_COUNT);
-        if (*v) return memlord_i_stat_names[at];
+        if (*v) return memlord_i_columns[at].name;
     }
     return NULL;
 }
@@ -13358,18 +13332,8 @@ static MEMLORD_I_COLD void memlord_i_json_stats(memlord_i_out *o, memlord_stats 
     size_t i;
     memlord_i_puts(o, "{");
     for (i = 0; i < MEMLORD_I_STAT_COUNT; i++)
-        memlord_i_json_u64(o, memlord_i_stat_names[i], *memlord_i_stat_of(s, i));
+        memlord_i_json_u64(o, memlord_i_columns[i].name, *memlord_i_stat_of(s, i));
     memlord_i_puts(o, "}");
-}
-static uint64_t memlord_i_site_line(const memlord_site *site) {
-    return site && site->line > 0 ? (uint64_t)site->line : 0;
-}
-static MEMLORD_I_COLD void memlord_i_json_site(memlord_i_out *o, const memlord_site *site) {
-    if (site)
-        memlord_i_jsonf(o, "{'file':%s,'function':%s,'line':%ju}", site->file, site->function,
-                        memlord_i_site_line(site));
-    else
-        memlord_i_puts(o, "null");
 }
 static void memlord_i_json_flag(memlord_i_out *o, const char *name, int on) {
     memlord_i_jsonf(o, on ? ",%s:true" : ",%s:false", name);
@@ -13400,7 +13364,8 @@ static void memlord_i_json_metadata(memlord_i_report *r) {
                         (memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS) != 0);
     memlord_i_jsonf(r->o, ",'dropped':{");
     for (i = 0; i < MEMLORD_I_LOST; i++)
-        memlord_i_json_u64(r->o, memlord_i_stat_names[MEMLORD_I_STAT_COUNT + i] + sizeof "dropped",
+        memlord_i_json_u64(r->o,
+                           memlord_i_columns[MEMLORD_I_STAT_COUNT + i].name + sizeof "dropped",
                            memlord_i_lost(lord, i));
     memlord_i_jsonf(r->o, ",'events':%ju}}", r->total.dropped_events);
 }
@@ -13416,14 +13381,11 @@ static void memlord_i_json_lifetimes(memlord_i_report *r, uint32_t i) {
 
 static void memlord_i_json_oom(memlord_i_report *r, uint32_t slot) {
     memlord_i_oom oom = memlord_i_oom_of(r->lord, slot);
-    if (!oom.at) {
+    if (oom.at)
+        memlord_i_jsonf(r->o, "{'bytes':%ju,'live':%ju,'used':%ju,'site':%p}", oom.bytes, oom.live,
+                        oom.used, (const void *)oom.site);
+    else
         memlord_i_puts(r->o, "null");
-        return;
-    }
-    memlord_i_jsonf(r->o, "{'bytes':%ju,'live':%ju,'used':%ju,'site':", oom.bytes, oom.live,
-                    oom.used);
-    memlord_i_json_site(r->o, oom.site);
-    memlord_i_puts(r->o, "}");
 }
 
 static void memlord_i_json_devices(memlord_i_report *r) {
@@ -13501,14 +13463,12 @@ static void memlord_i_json_tags(memlord_i_report *r) {
     uint32_t i;
     memlord_i_jsonf(r->o, ",\n'tags':[");
     for (i = 1; i <= r->tags; i++) {
-        memlord_tag_stat s;
-        memlord_i_tag_stat(r->lord, i, &s);
-        memlord_i_jsonf(
-            r->o,
-            ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'blocks':%ju,"
-            "'expected':%ju,'variance':%jd}",
-            s.tag, memlord_i_report_device(r, memlord_i_row_at(r->lord, MEMLORD_I_TAG, i)->slot),
-            s.allocated, s.peak, s.blocks, s.expected, s.variance);
+        const memlord_tag_stat *s = &r->tag[i].stat;
+        memlord_i_jsonf(r->o,
+                        ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'blocks':%ju,"
+                        "'expected':%ju,'variance':%jd}",
+                        s->tag, memlord_i_report_device(r, r->tag[i].slot), s->allocated, s->peak,
+                        s->blocks, s->expected, s->variance);
     }
     memlord_i_puts(r->o, "]");
 }
@@ -13520,13 +13480,11 @@ static void memlord_i_json_sites(memlord_i_report *r) {
         memlord_site_stat s;
         memlord_i_site_stat(r->lord, i, &s);
         if (!(s.alloc_bytes | s.free_bytes | s.allocs | s.frees | s.live_bytes)) continue;
-        memlord_i_jsonf(r->o, ",\n{'site':");
-        memlord_i_json_site(r->o, s.site);
         memlord_i_jsonf(r->o,
-                        ",'device':'%i','alloc_bytes':%ju,'free_bytes':%ju,'allocs':%ju,"
-                        "'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju}",
-                        memlord_i_coded(s.device), s.alloc_bytes, s.free_bytes, s.allocs, s.frees,
-                        s.live_bytes, s.peak_bytes);
+                        ",\n{'site':%p,'device':'%i','alloc_bytes':%ju,'free_bytes':%ju,"
+                        "'allocs':%ju,'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju}",
+                        (const void *)s.site, memlord_i_coded(s.device), s.alloc_bytes,
+                        s.free_bytes, s.allocs, s.frees, s.live_bytes, s.peak_bytes);
     }
     memlord_i_puts(r->o, "]");
 }
@@ -13592,10 +13550,8 @@ static void memlord_i_json_scope(memlord_i_report *r, uint32_t id) {
     memset(r->deltas, 0, sizeof r->deltas);
     memlord_i_scope_sum(r->lord, scope, &r->scale, &s, r->deltas);
     n = s.count ? (int64_t)s.count : 1;
-    memlord_i_jsonf(r->o, ",\n{'id':%ju,'parent':%ju,'name':%s,'path':%s,'site':", (uint64_t)id,
-                    s.parent, s.name, s.path);
-    memlord_i_json_site(r->o, s.site);
-    memlord_i_json_u64(r->o, "count", s.count);
+    memlord_i_jsonf(r->o, ",\n{'id':%ju,'parent':%ju,'name':%s,'path':%s,'site':%p,'count':%ju",
+                    (uint64_t)id, s.parent, s.name, s.path, (const void *)s.site, s.count);
     memlord_i_json_four(r->o, "delta_bytes", s.bytes.total, s.bytes.total / n, s.bytes.min,
                         s.bytes.max);
     memlord_i_json_four(r->o, "delta_blocks", s.blocks.total, s.blocks.total / n, s.blocks.min,
@@ -13723,11 +13679,10 @@ static void memlord_i_json_holders(memlord_i_report *r) {
         for (k = 0; k < h->tags; k++)
             memlord_i_jsonf(r->o, ",{'tag':%s,'bytes':%ju}", h->tag[k].tag, h->tag[k].allocated);
         memlord_i_jsonf(r->o, "],'sites':[");
-        for (k = 0; k < h->sites; k++) {
-            memlord_i_jsonf(r->o, ",{'site':");
-            memlord_i_json_site(r->o, memlord_i_site_named(r->lord, h->site[k].site));
-            memlord_i_jsonf(r->o, ",'bytes':%ju}", h->site[k].live_bytes);
-        }
+        for (k = 0; k < h->sites; k++)
+            memlord_i_jsonf(r->o, ",{'site':%p,'bytes':%ju}",
+                            (const void *)memlord_i_site_named(r->lord, h->site[k].site),
+                            h->site[k].live_bytes);
         memlord_i_puts(r->o, "]}");
     }
     memlord_i_puts(r->o, "]");
@@ -13739,9 +13694,9 @@ static void memlord_i_json_leaks(memlord_i_report *r) {
                     r->mark, r->leaks.sum.blocks, r->leaks.sum.bytes);
     for (i = 0; i < r->leaks.lines; i++) {
         const memlord_i_leak *leak = &r->leaks.at[i];
-        memlord_i_jsonf(r->o, ",\n{'site':");
-        memlord_i_json_site(r->o, memlord_i_leak_site(r->lord, leak));
-        memlord_i_jsonf(r->o, ",'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
+        memlord_i_jsonf(r->o,
+                        ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
+                        (const void *)memlord_i_leak_site(r->lord, leak),
                         memlord_i_leak_tag(r->lord, leak),
                         leak->scope ? memlord_i_scope_at(r->lord, leak->scope)->path : NULL,
                         memlord_i_report_device(r, leak->slot), leak->blocks, leak->bytes);
@@ -13879,11 +13834,9 @@ static MEMLORD_I_COLD void memlord_i_json_parts(memlord_i_report *r, uint32_t ty
 static void memlord_i_json_block(memlord_i_report *r, const memlord_block_info *b) {
     memlord_i_jsonf(r->o, /* storages as text: readers of JSON round beyond 2^53 */
                     ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
-                    "'scope':%s,'site':",
+                    "'scope':%s,'site':%p,'name':%s,'dtype':%s",
                     memlord_i_coded(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
-                    b->scope);
-    memlord_i_json_site(r->o, b->site);
-    memlord_i_jsonf(r->o, ",'name':%s,'dtype':%s", b->meta.name, b->meta.dtype);
+                    b->scope, (const void *)b->site, b->meta.name, b->meta.dtype);
     memlord_i_json_shape(r->o, &b->meta);
     memlord_i_jsonf(r->o, ",'flags':%ju,'pending':%ju", (uint64_t)b->meta.flags,
                     (uint64_t)(b->pending != 0));
@@ -13935,7 +13888,6 @@ static MEMLORD_I_COLD void memlord_i_report_snapshots(memlord *lord, memlord_i_r
 static MEMLORD_I_COLD memlord_result memlord_i_report_write(memlord *lord, memlord_format format,
                                              memlord_write_fn fn, void *user) {
     memlord_i_report *r = (memlord_i_report *)memlord_i_alloc(lord, sizeof *r);
-    memlord_i_moment moment;
     memlord_result result;
     if (!r) return MEMLORD_E_NOMEM;
     memlord_i_cost_measure(lord);
@@ -13946,17 +13898,14 @@ static MEMLORD_I_COLD memlord_result memlord_i_report_write(memlord *lord, memlo
     r->out.cap = sizeof r->buf;
     r->o = &r->out;
     r->whole = memlord_i_format_whole(format);
-    memlord_i_moment_take(lord, &moment);
-    memlord_i_self.moment = &moment;
     memlord_i_report_capture(lord, r);
     memlord_i_format_write(r, format);
     memlord_i_flush(r->o);
-    memlord_i_self.moment = NULL;
-    memlord_i_moment_end(lord, &moment);
     result = r->out.failed ? MEMLORD_E_IO : r->result;
     memlord_i_snapshots_end(lord, &r->reader);
     memlord_i_snapshots_free(lord, r->present);
     memlord_i_free(lord, r->scoped, (r->scopes + 1) * sizeof *r->scoped);
+    memlord_i_free(lord, r->tag, (r->tags + 1) * sizeof *r->tag);
     memlord_i_free(lord, r, sizeof *r);
     return result;
 }
@@ -14798,8 +14747,7 @@ typedef struct memlord_i_export {
     memlord *lord;
     memlord_i_out *o;
     uint32_t devices, sites, tags, scopes; /* rows that have a number: 1 to these */
-    memlord_i_alive *alive;                /* of a shard */
-    size_t alive_count, alive_cap;
+    void (*put_block)(struct memlord_i_export *x, const memlord_i_alive *block);
     void (*put_group)(struct memlord_i_export *x, const memlord_i_group *group);
     void (*put_part)(struct memlord_i_export *x, const memlord_part_info *part);
     const memlord_i_alive *whole; /* whose parts these are */
@@ -14830,67 +14778,36 @@ static const char *memlord_i_export_tag(const memlord_i_export *x, uint32_t row)
     return (const char *)memlord_i_row_at(x->lord, MEMLORD_I_TAG, row)->subject;
 }
 
-/* -- walking the live blocks, a shard at a time; the next is read when one is written -- */
+/* -- walking the live blocks -- */
 
-typedef void (*memlord_i_alive_fn)(memlord_i_export *x, const memlord_i_alive *block);
-
-static MEMLORD_I_COLD int memlord_i_visit_alive(memlord *lord, const memlord_i_entry *e,
-                                                void *user) {
-    memlord_i_export *x = (memlord_i_export *)user;
+static MEMLORD_I_COLD void memlord_i_alive_fill(void *user, const memlord_i_entry *e, void *item) {
+    const memlord_i_export *x = (const memlord_i_export *)user;
+    memlord_i_alive *b = (memlord_i_alive *)item;
     uint64_t plain = memlord_i_word2_of(e->word2);
-    uint32_t slot = MEMLORD_I_SLOT(e->word1);
-    memlord_i_alive *b;
-    if (slot > x->devices) return 0; /* it came meanwhile */
-    if (x->alive_count++ >= x->alive_cap) return 0;
-    b = &x->alive[x->alive_count - 1];
     b->storage = e->key;
     b->bytes = MEMLORD_I_BYTES(e->word1);
-    b->slot = slot;
+    b->slot = MEMLORD_I_SLOT(e->word1);
     b->site = MEMLORD_I_SITE_ROW(plain) <= x->sites ? MEMLORD_I_SITE_ROW(plain) : 0;
     b->tag = MEMLORD_I_TAG_ROW(plain) <= x->tags ? MEMLORD_I_TAG_ROW(plain) : 0;
-    b->scope = memlord_i_scope_of(lord, plain);
+    b->scope = memlord_i_scope_of(x->lord, plain);
     if (b->scope > x->scopes) b->scope = 0;
     b->pending = memlord_i_is_pending(e->word2);
     b->parted = (e->word2 & 1) && memlord_i_side_of(e->word2)->parts;
-    return 0;
 }
-
-/* Copies a shard out, as memlord_i_shard_copy; 0: no memory. */
-static MEMLORD_I_COLD int memlord_i_alive_copy(memlord_i_export *x, memlord_i_shard *s,
-                                               memlord_i_query *q) {
-    size_t cap;
-    for (;;) {
-        x->alive_count = 0;
-        if (!memlord_i_shard_hold(x->lord, s)) return 1;
-        (void)memlord_i_shard_visit(x->lord, s, q, memlord_i_visit_alive, x);
-        memlord_i_shard_resume(s);
-        if (memlord_i_query_split(q, x->alive_count)) continue;
-        if (x->alive_count <= x->alive_cap) return 1;
-        memlord_i_free(x->lord, x->alive, x->alive_cap * sizeof *x->alive);
-        for (cap = x->alive_cap ? x->alive_cap : 128; cap < x->alive_count;) cap *= 2;
-        x->alive_cap = 0;
-        x->alive = (memlord_i_alive *)memlord_i_alloc(x->lord, cap * sizeof *x->alive);
-        if (!x->alive) return 0;
-        x->alive_cap = cap;
-    }
+static MEMLORD_I_COLD int memlord_i_alive_put(void *user, void *item) {
+    memlord_i_export *x = (memlord_i_export *)user;
+    const memlord_i_alive *b = (const memlord_i_alive *)item;
+    if (b->slot <= x->devices) x->put_block(x, b); /* else it came meanwhile */
+    return x->o->failed;
 }
-
-static MEMLORD_I_COLD void memlord_i_alive_each(memlord_i_export *x, memlord_i_alive_fn fn) {
-    uint32_t i;
-    size_t k;
-    for (i = 0; i < MEMLORD_I_SHARDS; i++) {
-        memlord_i_query q;
-        memset(&q, 0, sizeof q);
-        q.sel = memlord_device_all();
-        do {
-            if (x->o->failed) return;
-            if (!memlord_i_alive_copy(x, &x->lord->shards[i], &q)) {
-                x->r->result = MEMLORD_E_NOMEM;
-                return;
-            }
-            for (k = 0; k < x->alive_count; k++) fn(x, &x->alive[k]);
-        } while (++q.part < q.parts);
-    }
+static MEMLORD_I_COLD void memlord_i_alive_each(memlord_i_export *x,
+                                                void (*put)(memlord_i_export *x,
+                                                            const memlord_i_alive *b)) {
+    memlord_i_query all = memlord_i_query_of(memlord_device_all());
+    x->put_block = put;
+    if (memlord_i_copies_each(x->lord, &all, sizeof(memlord_i_alive), memlord_i_alive_fill,
+                              memlord_i_alive_put, x))
+        x->r->result = MEMLORD_E_NOMEM;
 }
 
 /* Hands out the parts of a block; answers how many of its bytes are in none. What does not fit into
@@ -15331,24 +15248,19 @@ static MEMLORD_I_COLD void memlord_i_trace_untag(memlord_i_export *x, const meml
 }
 static MEMLORD_I_COLD void memlord_i_trace_levels(memlord_i_export *x) {
     memlord_i_series *series = (memlord_i_series *)x->table;
-    memlord_i_sum sum;
+    const memlord_i_tag_line *tag = x->r->tag;
     uint32_t i;
     for (i = 1; i <= x->devices; i++) {
         x->sum[i] = x->shown[i] = x->r->stat[i - 1].allocated - x->sum[i];
         series[x->tags + i].level = (int64_t)x->sum[i];
     }
     for (i = x->tags; i >= 1; i--) {
-        uint32_t slot = memlord_i_row_at(x->lord, MEMLORD_I_TAG, i)->slot;
-        memlord_i_row_sum(x->lord, MEMLORD_I_TAG, i, 0, &sum);
-        series[i].level = (int64_t)sum.live;
-        series[i].next = series[x->tags + slot].next;
-        series[x->tags + slot].next = i;
+        series[i].level = (int64_t)tag[i].stat.allocated;
+        series[i].next = series[x->tags + tag[i].slot].next;
+        series[x->tags + tag[i].slot].next = i;
     }
     memlord_i_ring_each(x, memlord_i_trace_untag);
-    for (i = 1; i <= x->tags; i++) {
-        uint32_t slot = memlord_i_row_at(x->lord, MEMLORD_I_TAG, i)->slot;
-        series[x->tags + slot].level -= series[i].level;
-    }
+    for (i = 1; i <= x->tags; i++) series[x->tags + tag[i].slot].level -= series[i].level;
 }
 
 /* What is still open ends with the file. */
@@ -15389,7 +15301,7 @@ static MEMLORD_I_COLD void memlord_i_trace_odd(memlord_i_export *x) {
         size_t i = 0;
         uint64_t v;
         memlord_i_jsonf(x->o, ",'%i':{", memlord_i_coded(memlord_i_odd_device(x->r, slot)));
-        while ((name = memlord_i_odd_next(x->r, slot, MEMLORD_I_NAMED, &i, &v)) != NULL)
+        while ((name = memlord_i_odd_next(x->r, slot, MEMLORD_I_COLUMNS, &i, &v)) != NULL)
             memlord_i_json_u64(x->o, name, v);
         memlord_i_puts(x->o, "}");
     }
@@ -15428,45 +15340,12 @@ static MEMLORD_I_COLD void memlord_i_trace_json(memlord_i_export *x) {
    memlord_reset, as counters may. Sites, blocks and their parts are left out: they would be a
    series each. -- */
 
-#define MEMLORD_I_PROM_allocated          "live_bytes"
-#define MEMLORD_I_PROM_pending            "pending_bytes"
-#define MEMLORD_I_PROM_freed              "freed_since_gc_bytes"
-#define MEMLORD_I_PROM_peak               "peak_bytes"
-#define MEMLORD_I_PROM_peak_error         "peak_error_bytes"
-#define MEMLORD_I_PROM_live_blocks        "live_blocks"
-#define MEMLORD_I_PROM_allocs             "allocs_total"
-#define MEMLORD_I_PROM_frees              "frees_total"
-#define MEMLORD_I_PROM_total_allocated    "allocated_bytes_total"
-#define MEMLORD_I_PROM_total_freed        "freed_bytes_total"
-#define MEMLORD_I_PROM_moves              "moves_total"
-#define MEMLORD_I_PROM_moved_bytes        "moved_bytes_total"
-#define MEMLORD_I_PROM_reserved           "reserved_bytes"
-#define MEMLORD_I_PROM_reserved_peak      "reserved_peak_bytes"
-#define MEMLORD_I_PROM_cached             "cached_bytes"
-#define MEMLORD_I_PROM_largest_free       "largest_free_bytes"
-#define MEMLORD_I_PROM_cache_hits         "cache_hits_total"
-#define MEMLORD_I_PROM_cache_misses       "cache_misses_total"
-#define MEMLORD_I_PROM_limit              "" /* a place's, and written with those */
-#define MEMLORD_I_PROM_gc_runs            "gc_runs_total"
-#define MEMLORD_I_PROM_gc_failed          "gc_failures_total"
-#define MEMLORD_I_PROM_gc_reclaimed       "gc_reclaimed_bytes_total"
-#define MEMLORD_I_PROM_oom_attempts       "oom_attempts_total"
-#define MEMLORD_I_PROM_oom_failures       "oom_failures_total"
-#define MEMLORD_I_PROM_retries            "retries_total"
-#define MEMLORD_I_PROM_recoveries         "recoveries_total"
-#define MEMLORD_I_PROM_implicit_frees     "implicit_frees_total"
-#define MEMLORD_I_PROM_unknown_frees      "unknown_frees_total"
-#define MEMLORD_I_PROM_freed_while_shared "freed_while_shared_total"
-#define MEMLORD_I_PROM_underflows         "underflows_total"
-#define MEMLORD_I_PROM_fence_failures     "fence_failures_total"
-#define MEMLORD_I_PROM_dropped_allocs     "dropped_allocs_total"
-#define MEMLORD_I_PROM_dropped_bytes      "dropped_bytes_total"
-#define MEMLORD_I_PROM_dropped_sites      "dropped_sites_total"
-#define MEMLORD_I_PROM_dropped_events     "dropped_events_total"
-
-static const char *const memlord_i_prom_names[][2] = {/* name, help */
-#define MEMLORD_I_X(name, kind, text) {MEMLORD_I_PROM_##name, text},
-                                                      MEMLORD_I_STATS(MEMLORD_I_X)
+static const char *const memlord_i_families[MEMLORD_I_COLUMNS][2] = { /* name, help */
+#define MEMLORD_I_X(name, kind, family, text) {family, text},
+    MEMLORD_I_STATS(MEMLORD_I_X)
+#undef MEMLORD_I_X
+#define MEMLORD_I_X(name, text) {"dropped_" #name "_total", text},
+    MEMLORD_I_LOSSES(MEMLORD_I_X)
 #undef MEMLORD_I_X
 };
 
@@ -15512,12 +15391,12 @@ static MEMLORD_I_COLD void memlord_i_prom_devices(memlord_i_export *x) {
     size_t stat;
     uint32_t i;
     for (stat = 0; stat < MEMLORD_I_STAT_COUNT; stat++) {
-        const char *name = memlord_i_prom_names[stat][0];
+        const char *name = memlord_i_families[stat][0];
         uint64_t rest = *memlord_i_stat_of(&x->r->total, stat);
         int lost = stat == MEMLORD_I_STAT_dropped_allocs || stat == MEMLORD_I_STAT_dropped_bytes ||
                    stat == MEMLORD_I_STAT_dropped_events;
         if (!*name || !x->devices) continue;
-        memlord_i_prom_head(x->o, name, memlord_i_prom_names[stat][1]);
+        memlord_i_prom_head(x->o, name, memlord_i_families[stat][1]);
         for (i = 1; i <= x->devices; i++) {
             uint64_t v = *memlord_i_stat_of(&x->r->stat[i - 1], stat);
             if (v != UINT64_MAX)
@@ -15572,17 +15451,15 @@ static const char *const memlord_i_prom_of_tag[][2] = {
     {"tag_variance_bytes", "tag_bytes - tag_expected_bytes; may be below 0"}};
 enum { MEMLORD_I_OF_EXPECTED = 3, MEMLORD_I_OF_TAG = 5 };
 
-static MEMLORD_I_COLD void memlord_i_prom_tag(memlord_i_export *x, uint32_t row, size_t what) {
-    uint32_t slot = memlord_i_row_at(x->lord, MEMLORD_I_TAG, row)->slot;
-    memlord_tag_stat s;
-    memlord_i_tag_stat(x->lord, row, &s);
-    if (s.expected || what < MEMLORD_I_OF_EXPECTED) {
-        const uint64_t v[] = {s.allocated, s.peak, s.blocks, s.expected, (uint64_t)s.variance};
+static MEMLORD_I_COLD void memlord_i_prom_tag(memlord_i_export *x, const memlord_i_tag_line *line,
+                                              size_t what) {
+    const memlord_tag_stat *s = &line->stat;
+    const uint64_t v[] = {s->allocated, s->peak, s->blocks, s->expected, (uint64_t)s->variance};
+    if (!what) x->sum[line->slot] += s->allocated;
+    if (s->expected || what < MEMLORD_I_OF_EXPECTED)
         memlord_i_prom_sample(x->o, memlord_i_prom_of_tag[what][0],
-                              memlord_i_export_device(x, slot), "tag", s.tag, "uuuud"[what],
+                              memlord_i_export_device(x, line->slot), "tag", s->tag, "uuuud"[what],
                               v[what]);
-    }
-    if (!what) x->sum[slot] += s.allocated;
 }
 static MEMLORD_I_COLD void memlord_i_prom_tags(memlord_i_export *x) {
     size_t what;
@@ -15590,7 +15467,7 @@ static MEMLORD_I_COLD void memlord_i_prom_tags(memlord_i_export *x) {
     for (what = 0; what < MEMLORD_I_OF_TAG && x->devices; what++) {
         const char *name = memlord_i_prom_of_tag[what][0];
         memlord_i_prom_head(x->o, name, memlord_i_prom_of_tag[what][1]);
-        for (i = 1; i <= x->tags && !x->o->failed; i++) memlord_i_prom_tag(x, i, what);
+        for (i = 1; i <= x->tags && !x->o->failed; i++) memlord_i_prom_tag(x, &x->r->tag[i], what);
         for (i = 1; i <= x->devices && !what; i++) {
             uint64_t live = x->r->stat[i - 1].allocated;
             memlord_i_prom_sample(x->o, name, memlord_i_export_device(x, i), "tag", "", 'u',
@@ -15648,26 +15525,17 @@ static MEMLORD_I_COLD void memlord_i_prom_holders(memlord_i_export *x) {
     }
 }
 
-/* What is not there of the ledger as a whole. */
-static MEMLORD_I_COLD void memlord_i_prom_lost(memlord_i_export *x) {
-    static const char *const of[MEMLORD_I_LOST][2] = {
-#define MEMLORD_I_X(name, text) {"dropped_" #name "_total", text},
-        MEMLORD_I_LOSSES(MEMLORD_I_X)
-#undef MEMLORD_I_X
-    };
-    size_t i;
-    for (i = 0; i < MEMLORD_I_LOST; i++)
-        memlord_i_prom_whole(x->o, of[i][0], of[i][1], 'u', memlord_i_lost(x->lord, i));
-}
-
 static MEMLORD_I_COLD void memlord_i_prometheus(memlord_i_export *x) {
     memlord_i_out *o = x->o;
+    size_t i;
     memlord_i_prom_devices(x);
     memlord_i_prom_places(x->r);
     memlord_i_prom_tags(x);
     memlord_i_prom_holders(x);
     memlord_i_prom_scopes(x);
-    memlord_i_prom_lost(x);
+    for (i = MEMLORD_I_STAT_COUNT; i < MEMLORD_I_COLUMNS; i++)
+        memlord_i_prom_whole(o, memlord_i_families[i][0], memlord_i_families[i][1], 'u',
+                             memlord_i_lost(x->lord, i - MEMLORD_I_STAT_COUNT));
     memlord_i_prom_whole(o, "accounts_open", "accounts open now", 'u', x->r->accounts);
     memlord_i_prom_whole(o, "own_bytes", "bytes the ledger itself takes", 'u',
                          memlord_i_u64_load(&x->lord->own_bytes));
@@ -15734,13 +15602,11 @@ static MEMLORD_I_COLD int memlord_i_csv_block(void *user, const memlord_block_in
 }
 
 static MEMLORD_I_COLD void memlord_i_csv(memlord_i_export *x) {
-    memlord_i_query all;
-    size_t seen = 0;
-    memset(&all, 0, sizeof all);
-    all.sel = memlord_device_all();
+    memlord_i_query all = memlord_i_query_of(memlord_device_all());
     memlord_i_puts(x->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
                          "flags,file,line,function,part_offset,part_bytes\r\n");
-    x->r->result = memlord_i_each(x->lord, &all, memlord_i_csv_block, x, &seen);
+    if (memlord_i_each(x->lord, &all, memlord_i_csv_block, x, NULL))
+        x->r->result = MEMLORD_E_NOMEM;
 }
 
 /* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
@@ -15959,7 +15825,7 @@ static MEMLORD_I_COLD void memlord_i_pprof_odd(memlord_i_export *x) {
         char buf[1024]; /* a line of them has 20 digits and a name each */
         memlord_i_out line;
         memlord_i_out_buffer(&line, buf, sizeof buf);
-        memlord_i_text_odd(x->r, &line, "anomalies and drops, ", slot, MEMLORD_I_NAMED);
+        memlord_i_text_odd(x->r, &line, "anomalies and drops, ", slot, MEMLORD_I_COLUMNS);
         if (!line.used) continue;
         buf[line.used - 1] = 0;
         memlord_i_pb_string(x->o, buf);
@@ -16201,7 +16067,7 @@ static MEMLORD_I_COLD void memlord_i_heaptrack(memlord_i_export *x) {
     memlord_i_heap_line2(x->o, "v", 0x10400, 2);
     memlord_i_puts(x->o, "X memlord " MEMLORD_VERSION "\n");
     for (slot = 0; slot <= x->devices; slot++)
-        memlord_i_text_odd(x->r, x->o, "# anomalies and drops, ", slot, MEMLORD_I_NAMED);
+        memlord_i_text_odd(x->r, x->o, "# anomalies and drops, ", slot, MEMLORD_I_COLUMNS);
     memlord_i_heap_places(x);
     memlord_i_heap_line1(x->o, "c", 0);
     if (x->devices) (void)memlord_i_heap_info(x, 0, 1); /* 0 reads as "no allocation before" */
@@ -16349,7 +16215,7 @@ static MEMLORD_I_COLD void memlord_i_viz_odd(memlord_i_export *x) {
         (void)memlord_device_name(memlord_i_odd_device(x->r, slot), device, sizeof device);
         memlord_i_viz_text(x->o, device);
         memlord_i_puts(x->o, "}");
-        while ((name = memlord_i_odd_next(x->r, slot, MEMLORD_I_NAMED, &i, &v)) != NULL) {
+        while ((name = memlord_i_odd_next(x->r, slot, MEMLORD_I_COLUMNS, &i, &v)) != NULL) {
             memlord_i_viz_text(x->o, name);
             memlord_i_viz_u64(x->o, v);
             memlord_i_puts(x->o, "s");
@@ -16615,7 +16481,6 @@ static MEMLORD_I_COLD void memlord_i_export_with(memlord_i_report *r,
     x->tags = (uint32_t)r->tags;
     x->scopes = r->scopes;
     writer(x);
-    memlord_i_free(lord, x->alive, x->alive_cap * sizeof *x->alive);
     memlord_i_free(lord, x->fate, (size_t)x->fates * sizeof *x->fate);
     memlord_i_free(lord, x, sizeof *x);
 }
@@ -17997,14 +17862,12 @@ static MEMLORD_I_COLD void memlord_i_log_leak(memlord *lord, uint64_t bytes, uin
 }
 /* Where the blocks that are left come from, if that is known of any. */
 static MEMLORD_I_COLD void memlord_i_log_leaks_by(memlord *lord) {
+    memlord_i_query all = memlord_i_query_of(memlord_device_all());
     memlord_i_leaks *leaks;
-    memlord_i_query all;
     size_t i;
     if (memlord_i_rows(lord, MEMLORD_I_SITE) + memlord_i_rows(lord, MEMLORD_I_TAG) == 2) return;
     leaks = (memlord_i_leaks *)memlord_i_alloc(lord, sizeof *leaks);
     if (!leaks) return;
-    memset(&all, 0, sizeof all);
-    all.sel = memlord_device_all();
     memlord_i_visit(lord, &all, memlord_i_visit_leak, leaks);
     memlord_i_leaks_sort(leaks, 10);
     for (i = 0; i < leaks->lines; i++) {
@@ -18536,7 +18399,7 @@ static MEMLORD_I_COLD void memlord_i_device_reset(memlord *lord, uint32_t slot) 
     memlord_i_place *place = memlord_i_place_take(lord, slot);
     int stat;
     for (stat = 0; stat < MEMLORD_I_STAT_COUNT; stat++)
-        if (memlord_i_stat_kinds[stat] != MEMLORD_I_KIND_LIVE)
+        if (memlord_i_columns[stat].kind != MEMLORD_I_KIND_LIVE)
             memlord_i_u64_store(&device->count[stat], 0);
     memlord_i_u64_store(&device->count[MEMLORD_I_STAT_reserved_peak],
                         memlord_i_u64_load(&device->count[MEMLORD_I_STAT_reserved]));
@@ -18676,23 +18539,15 @@ MEMLORD_I_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 
 /* -- blocks and leaks -- */
 
-static memlord_i_query memlord_i_query_of(memlord_device sel) {
-    memlord_i_query q;
-    memset(&q, 0, sizeof q);
-    q.sel = sel;
-    return q;
-}
-
 MEMLORD_I_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel,
                                                  uint64_t min_bytes, memlord_block_fn fn,
                                                  void *user) {
     memlord_i_query q = memlord_i_query_of(sel);
-    size_t seen = 0;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
     if (!memlord_i_selector_valid(sel)) return MEMLORD_E_DEVICE;
     q.min_bytes = min_bytes;
-    return memlord_i_each(lord, &q, fn, user, &seen);
+    return memlord_i_each(lord, &q, fn, user, NULL);
 }
 
 MEMLORD_I_API size_t memlord_blocks_top(memlord *lord, memlord_device sel, memlord_block_info *out,

@@ -146,7 +146,7 @@ static int save_all(const char *directory) {
 static void print_stats(void) {
     memlord_stats s;
     memlord_stats_get(lord, memlord_device_all(), &s);
-#define PRINT(name, kind, text) printf(#name "=%llu\n", (unsigned long long)s.name);
+#define PRINT(name, kind, family, text) printf(#name "=%llu\n", (unsigned long long)s.name);
     MEMLORD_I_STATS(PRINT)
 #undef PRINT
 }

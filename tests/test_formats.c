@@ -553,7 +553,7 @@ static void every_statistic_is_a_metric_of_its_device(void **state) {
     for (i = 0; i + 20 < text.size; i++)
         found += !strncmp(text.data + i, "{device=\"cuda:1\"} ", 18);
     /* all but the limit, and the largest free piece, which nobody told */
-#define ONE(name, kind, text) +1
+#define ONE(name, kind, family, text) +1
     assert_int_equal(found, 0 MEMLORD_I_STATS(ONE) - 2);
 #undef ONE
     free(text.data);
