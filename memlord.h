@@ -132,7 +132,8 @@
                                of this C file to MEMLORD_SHIM_LORD (default
                                memlord_global()); include memlord.h last. What others
                                allocate (strdup, getline) and this file frees is
-                               counted in unknown_frees                   (that file)
+                               counted in unknown_frees, and so is a munmap of
+                               anything but one whole mapping             (that file)
         MEMLORD_STB_DS_H       where stb_ds.h is, if neither <stb/stb_ds.h> nor
                                "stb_ds.h"                                  (one file)
         MEMLORD_MAX_DEVICES    devices a ledger can know, default 128, at most 250
@@ -174,11 +175,12 @@
     held and may call any function of the ledger but memlord_destroy. Write, block and
     try run on the calling thread. Collections run on the thread whose call crossed the
     threshold, and fences on those that allocate, free or retire, and on pollers: inside
-    the host's own call, under whatever locks it holds there. A host with an allocator
-    lock creates the ledger with MEMLORD_FLAG_DEFER: then they run in memlord_gc_poll,
-    memlord_retire, memlord_alloc_retry and on pollers alone, and pollers are started
-    there too. A collection left by longjmp counts as running on its device for good, and
-    a fence's block stays pending; nothing else is harmed.
+    the host's own call, under whatever locks it holds there. A host with an allocator lock creates the
+    ledger with MEMLORD_FLAG_DEFER: then they run in memlord_gc_poll, memlord_retire,
+    memlord_alloc_retry and on pollers alone, and pollers are started there too. A
+    collection left by longjmp counts as running on its device for good. A fence left by
+    longjmp holds up its queue until destroy, and the thread polls this ledger's fences no
+    more. Nothing else is harmed.
     Threads of MemLord's own: one poller a place, from the first call that touches a
     device with a capacity source, a collection callback and a strategy; none otherwise,
     and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With MEMLORD_FLAG_DEFER
@@ -925,13 +927,16 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
 /* -- deferred frees: memory the device still uses --
    A block whose free has to wait is pending: still in `allocated`, dead to free, release,
    retain and use. Fences are polled in retire, gc_poll and before an OOM retry; those of one
-   device and queue in the order they came, so that a slow queue holds up none but itself. An
+   device and queue in the order of the frees, so that a slow queue holds up none but itself. A
+   block that was used earlier than one before it in its queue, and freed later, is credited
+   when both are done. A poll and a deferred free look at every queue of the device type. An
    alloc or a free of a device type polls what is pending on that type: one queue a call, up to
    four fences of it. After a "not yet" such calls leave that queue alone, twice as long each
    time, up to 256 calls or 10 ms (one call in eight reads the clock). The poller of a device
    polls, too. Calls on other device types cost what they cost with nothing pending. A failed
-   fence counts as done, and in fence_failures. A host that orders its streams itself (one waits
-   for the other's event before it goes on) frees plainly: there is nothing to wait for then. */
+   fence counts as done, and in fence_failures. A host that orders its streams itself (one
+   waits for the other's event before it goes on) frees plainly: there is nothing to wait for
+   then. */
 
 /* Frees a storage once a fence is done. `done` is called once at once, on this thread (a
    fence may record its event there; not with MEMLORD_FLAG_DEFER), and `drop`, if set, exactly
@@ -1171,15 +1176,15 @@ MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device de
 
 /* Samples every device that has a source each `interval_ms` (0: 200, at least 10), on a
    thread for each. Happens by itself, from the first call that touches a device whose type
-   has a source, a collection callback and a strategy. Stop joins them, or on one of MemLord's
-   own threads has them end by themselves, and none starts by itself until the next start.
-   MEMLORD_POLL_INTERVAL_MS overrides the interval.
+   has a source, a collection callback and a strategy. Stop joins them, and none starts by
+   itself until the next start. MEMLORD_POLL_INTERVAL_MS overrides the interval.
    Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
-   MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries again.
+   MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries again;
+   stop: E_STATE on a thread of MemLord's own.
    Until a poller runs memlord_gc_poll samples what has grown old. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MEMLORD_I_OFF(MEMLORD_OK)
-MEMLORD_API void memlord_poller_stop(memlord *lord) MEMLORD_I_OFF_VOID
+MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MEMLORD_I_OFF(MEMLORD_OK)
 
 /* -- limits, reservations: admission --
    A limit refuses reserve and alloc_retry, never memlord_alloc, which records what is true.
@@ -1538,10 +1543,11 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
    HTML, TRACE) ends with one of its own, which is not kept. Without threads memlord_gc_poll takes
    those that are due. The ledger's clock decides: while one of the host's stands still none is
    taken, and of one that runs ahead the thread learns within a second.
-   Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come. */
+   Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come; stop: E_STATE
+   on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MEMLORD_I_OFF(MEMLORD_OK)
-MEMLORD_API void memlord_snapshots_stop(memlord *lord) MEMLORD_I_OFF_VOID
+MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MEMLORD_I_OFF(MEMLORD_OK)
 
 /* -- events: every change, in a ring -- */
 
@@ -1578,10 +1584,9 @@ typedef struct memlord_event {
 typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0 stops */
 
 /* Writes what happens into a ring of at most `capacity` events (0: 65536; 32 bytes each), over
-   the oldest; those are counted in dropped_events. A later start goes on in the same ring, or with
-   another capacity in another one, of which there are 16 at most: what the old one held counts
-   as dropped.
-   Errors: E_INVALID over 2^26; E_STATE a seventeenth capacity; E_NOMEM.
+   the oldest; those are counted in dropped_events. A ledger has one ring: a later start goes on
+   in it.
+   Errors: E_INVALID over 2^26; E_STATE the ledger has a ring of another capacity; E_NOMEM.
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -1641,10 +1646,13 @@ MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
                                        const memlord_site *site);
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
 #if !defined(_WIN32)
+/* Pages are recorded as one block. MAP_FIXED over the start of a live block closes that (an implicit
+   free); over a later part of it, those pages count twice. An offset that does not fit the off_t
+   of the file with the implementation fails with EOVERFLOW: define _FILE_OFFSET_BITS there, too. */
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site);
-/* Ends every block in the range; those with more than that shrink, or are split in two, and so does
-   mmap with MAP_FIXED. Cost: walks the map, unless the range is one whole block. */
+/* Ends the block that is just these pages. Other ranges (a part of a block, several blocks) end
+   nothing and count in unknown_frees. Not counted if the real call fails. */
 MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
                                     const memlord_site *site);
 #endif
@@ -2108,7 +2116,6 @@ static void memlord_i_worker_join(memlord_i_worker worker) {
     (void)WaitForSingleObject(worker, INFINITE);
     (void)CloseHandle(worker);
 }
-static void memlord_i_worker_detach(memlord_i_worker worker) { (void)CloseHandle(worker); }
 
 #elif MEMLORD_I_POSIX
 
@@ -2411,7 +2418,6 @@ static void memlord_i_worker_join(memlord_i_worker worker) {
     (void)pthread_join(worker, NULL);
     memlord_i_cancel_release(cancel);
 }
-static void memlord_i_worker_detach(memlord_i_worker worker) { (void)pthread_detach(worker); }
 
 #else
 #error "memlord.h knows Windows and POSIX: add a family above for this platform"
@@ -3595,14 +3601,12 @@ typedef struct memlord_i_burst {
     memlord_i_u64 turn;   /* another each time it is given out; 0: not yet, or just now */
     memlord_i_u32 taken;  /* a thread writes it */
     memlord_i_u32 count, thread;
-    memlord_i_u32 most;   /* events it has room for; 0 once there is another ring */
-    memlord_i_u32 retired; /* so it is, and nobody writes it */
+    uint32_t most;        /* events it has room for */
     uint32_t slot;        /* of all events in it; MEMLORD_I_SLOTS_DIFFER: look at each */
     memlord_i_note at[1]; /* as many as ring->most */
 } memlord_i_burst;
 #define MEMLORD_I_SLOTS_DIFFER 256u
 typedef struct memlord_i_ring {
-    struct memlord_i_ring *older;
     size_t size, stride, capacity;
     uint64_t bursts;
     uint32_t most;      /* events a burst */
@@ -3699,43 +3703,38 @@ typedef struct memlord_i_side {
     memlord_meta meta;
 } memlord_i_side;
 
-enum { /* memlord_i_fence.state */
-    MEMLORD_I_FENCE_USE,    /* of a live block: nobody asks it yet */
-    MEMLORD_I_FENCE_ASKED,  /* a thread is in its functions, or about to */
-    MEMLORD_I_FENCE_QUEUED,
-    MEMLORD_I_FENCE_DONE    /* asked and dropped */
-};
-/* A fence taken from the host. `sibling` and serial belong to who holds the block's side
+/* A fence taken from the host. `sibling` and `serial` belong to the holder of the block's side
    record; the rest is under the fences lock. */
 typedef struct memlord_i_fence {
     memlord_fence fence;
-    struct memlord_i_fence *sibling; /* of the same block */
-    struct memlord_i_fence *next;    /* behind it in the queue, in a list to begin or drop */
-    struct memlord_i_fence *previous;
-    struct memlord_i_fence *last;    /* a queue's first: its last */
-    struct memlord_i_fence *across, *back; /* a queue's first: those of other queues */
-    struct memlord_i_fence *fresh, **fresh_at; /* queued before it was asked: others like it */
-    uint64_t key, serial;            /* of the pending block */
-    uint64_t round;                  /* when it was last asked */
-    uint64_t order;                  /* when it was handed over */
+    struct memlord_i_fence *sibling; /* of the same block, the oldest first */
+    struct memlord_i_fence *next, *previous; /* in its queue, in `aside`; next: in `drops` */
+    struct memlord_i_queue *queue;   /* NULL: it is in none */
+    void *asker;          /* the thread that is in its functions, or about to be; else NULL */
+    uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
     uint32_t slot;
-    uint32_t state;
-    void *asker;       /* who is in its functions */
-    uint32_t widowed;  /* its block is gone: who is in its functions frees it */
-    uint32_t answered; /* done said something; drop was called, or is about to be */
-    int told;          /* what that was, when it was not its turn */
-    uint32_t rest, due; /* a queue's first: the calls it is left alone; the call that asks again */
-    uint64_t late;      /* the time from which on any call does */
+    uint32_t widowed;     /* its block is gone: the asker frees it */
+    uint32_t answered;    /* `drop` was called, or is about to be */
+    int told;             /* the answer it gave before its turn; 0: none */
 } memlord_i_fence;
-#define MEMLORD_I_QUEUE_BITS 8 /* 256 rings of queues, by hash */
-#define MEMLORD_I_QUEUES (1u << MEMLORD_I_QUEUE_BITS)
+
+/* The pending fences of a device and `queue`, in order of the free. */
+typedef struct memlord_i_queue {
+    struct memlord_i_queue *next, *previous; /* of its type; the first's previous is the last */
+    memlord_i_fence *first, *last;
+    memlord_i_fence *unasked; /* it and all behind it were never asked; NULL: all were */
+    uint64_t id;              /* memlord_fence.queue */
+    uint64_t round;           /* the poll that asked its first; 0: none yet */
+    uint64_t late;            /* the time from which on any call asks again */
+    uint32_t slot, rest, due; /* the calls it is left alone; the call that asks again */
+} memlord_i_queue;
 
 /* The queues of a device type; under the fences lock, but for what is atomic. */
 typedef struct memlord_i_pends {
-    uint64_t queued;     /* fences */
-    memlord_i_u32 calls; /* on the type while some were; threads may lose counts to each other */
-    memlord_i_u32 due;   /* the call that looks for a queue to ask */
-    memlord_i_u64 late;  /* the time from which on any call does */
+    memlord_i_queue *first; /* the one to ask next */
+    memlord_i_u32 calls;    /* on the type while it had queues; threads may lose some */
+    memlord_i_u32 due;      /* the call that looks for a queue to ask */
+    memlord_i_u64 late;     /* the time from which on any call does */
 } memlord_i_pends;
 
 typedef struct memlord_i_shard {
@@ -3767,7 +3766,7 @@ typedef struct memlord_i_site {
 /* A thread of our own. */
 typedef struct memlord_i_helper {
     memlord_i_u32 state;
-    memlord_i_u32 stop; /* 1: it is joined; 2: it is nobody else's */
+    memlord_i_u32 stop; /* 1: it ends, and is joined */
     memlord_i_event wake;
     memlord_i_worker worker;
     memlord_i_job job;
@@ -3775,9 +3774,8 @@ typedef struct memlord_i_helper {
 
 enum { /* memlord_i_helper.state */
     MEMLORD_I_HELPER_NONE,
-    MEMLORD_I_HELPER_BUSY,  /* somebody starts, wakes or stops it, and is done with that soon */
+    MEMLORD_I_HELPER_BUSY,  /* another thread starts, wakes or joins it */
     MEMLORD_I_HELPER_RUNS,
-    MEMLORD_I_HELPER_ENDS,
     MEMLORD_I_HELPER_FAILED /* no thread could be had: the caller samples */
 };
 
@@ -4002,7 +4000,6 @@ struct memlord {
     memlord_i_u64 lost_events, lost_tags; /* of no device */
     memlord_i_u32 said_alloc, said_tag; /* the first of those dropped was logged */
     memlord_i_ptr ring;         /* memlord_i_ring * */
-    uint32_t rings;             /* under the registry lock */
     uint32_t ticking;           /* stamps are the processor's */
     memlord_i_ptr routes;       /* memlord_i_route *; push only, under the cold lock */
     memlord_i_u64 pair_ps;      /* what an alloc and a free cost; 0: not yet measured */
@@ -4030,13 +4027,9 @@ struct memlord {
 
     /* fences and bands */
     memlord_i_lock fences_lock;
-    uint64_t queues_used[MEMLORD_I_QUEUES / 64]; /* bit a ring */
-    memlord_i_fence *queues[MEMLORD_I_QUEUES];   /* of each ring the one to ask next */
-    memlord_i_fence *fresh; /* of the queued ones those that were never asked, */
-    memlord_i_fence *chosen; /* and of these those that a poll is about to ask */
+    memlord_i_queue *spare_queues; /* with those in use one a fence: a free needs no memory */
     memlord_i_fence *drops; /* their blocks are gone */
-    memlord_i_fence *aside;     /* recorded uses of blocks that tokens have: the first of each */
-    uint32_t queue_turn;
+    memlord_i_fence *aside; /* recorded uses of blocks that tokens have: the first of each */
     memlord_i_pends pends[MEMLORD_DEVICE_TYPE_COUNT];
     memlord_i_u64 fences, serial, epoch; /* how many; the last number; resets */
     memlord_i_lock callbacks_lock;
@@ -4127,8 +4120,7 @@ static MEMLORD_THREAD_LOCAL struct {
     uint32_t hooked;         /* its exit hook is set */
     memlord *orphaned;       /* the ledger in which it holds the orphan lock; NULL: none */
     uint32_t busy;           /* inside the host's allocator on our behalf */
-    const void *retiring;    /* the ledger in whose fences it is */
-    const char *retiring_at; /* where on the stack: gone, if that is no longer above */
+    uint64_t retiring;       /* generation of the ledger in whose fences it is; 0: none */
     uint32_t leaving;        /* its exit hook has run */
     uint32_t helps;          /* it is a memlord_i_helper */
     memlord_i_told odd;     /* what the line of a call under way is to say: see >>log */
@@ -6899,7 +6891,8 @@ static uint64_t memlord_i_rows_for(memlord *lord, memlord_i_thread *t, uint32_t 
    Owns stamps of time and the ring of events. The ring is cut into bursts: a thread takes the
    next one that nobody writes and fills it alone, so that threads share a word once a burst. A
    reader copies an event and then looks whether its burst was given out again meanwhile.
-   Invariant: a ring stays where it is until the ledger ends. Locks: none, to write or to read. */
+   Invariant: a ledger has one ring, from the first start until it ends. Locks: none, to write or
+   to read. */
 
 static uint64_t memlord_i_clock(memlord *lord) {
     return lord->clock.fn ? lord->clock.fn(lord->clock.user) : memlord_i_now();
@@ -6957,43 +6950,12 @@ static void memlord_i_burst_lose(memlord *lord, const memlord_i_burst *b) {
         memlord_i_events_lost(lord, MEMLORD_I_NOTE_SLOT(memlord_i_u64_load(&b->at[i].what)), 1);
 }
 
-/* Loses what a burst of a replaced ring held. Release: pairs with memlord_i_ring_revive. */
-static void memlord_i_burst_retire(memlord *lord, memlord_i_burst *b) {
-    memlord_i_burst_lose(lord, b);
-    memlord_i_u32_store_release(&b->count, 0);
-    memlord_i_u32_store_release(&b->retired, 1);
-}
-/* Lets go of a burst that was taken; in a ring that was replaced, its events are lost. The
-   exchange pairs with that of who takes it, or retires its ring: one of the two counts. */
-static void memlord_i_burst_drop(memlord *lord, memlord_i_burst *b) {
-    (void)memlord_i_u32_exchange_seqcst(&b->taken, 0);
-    if (!memlord_i_u32_load(&b->most) && !memlord_i_u32_exchange_seqcst(&b->taken, 1))
-        memlord_i_burst_retire(lord, b);
-}
+/* Lets go of a burst that was taken. Release: pairs with the exchange of memlord_i_burst_next. */
+static void memlord_i_burst_drop(memlord_i_burst *b) { memlord_i_u32_store_release(&b->taken, 0); }
 static void memlord_i_burst_leave(memlord_i_thread *t) {
     memlord_i_burst *b = t->burst;
     t->burst = NULL;
-    if (b) memlord_i_burst_drop(t->lord, b);
-}
-/* A ring has been replaced: what it held is lost, and its bursts are taken. */
-static MEMLORD_I_COLD void memlord_i_ring_retire(memlord *lord, const memlord_i_ring *ring) {
-    uint64_t i;
-    for (i = 0; ring && i < ring->bursts; i++) {
-        memlord_i_burst *b = memlord_i_burst_at(ring, i);
-        memlord_i_u32_store(&b->most, 0); /* who writes there comes over */
-        if (!memlord_i_u32_exchange_seqcst(&b->taken, 1)) memlord_i_burst_retire(lord, b);
-    }
-}
-/* The same ring once more. A burst that a thread has not left yet goes on. */
-static MEMLORD_I_COLD void memlord_i_ring_revive(const memlord_i_ring *ring) {
-    uint64_t i;
-    for (i = 0; i < ring->bursts; i++) {
-        memlord_i_burst *b = memlord_i_burst_at(ring, i);
-        memlord_i_u32_store(&b->most, ring->most);
-        if (!memlord_i_u32_load_acquire(&b->retired)) continue;
-        memlord_i_u32_store(&b->retired, 0);
-        memlord_i_u32_store_release(&b->taken, 0);
-    }
+    if (b) memlord_i_burst_drop(b);
 }
 
 /* The next burst for a thread, whose first event is on `slot`; NULL: all are being written. */
@@ -7008,7 +6970,7 @@ static MEMLORD_I_NOINLINE memlord_i_burst *memlord_i_burst_next(memlord *lord, m
         if (memlord_i_u32_load(&b->taken) || memlord_i_u32_exchange_acquire(&b->taken, 1))
             continue;
         if (memlord_i_u64_load(&b->turn) > turn) { /* we slept since: it is not the oldest now */
-            memlord_i_burst_drop(lord, b);
+            memlord_i_burst_drop(b);
             continue;
         }
         memlord_i_u64_store(&b->turn, 0); /* before the count, which is a release as events are */
@@ -7031,7 +6993,7 @@ static MEMLORD_I_HOT void memlord_i_note_put(memlord *lord, memlord_i_thread *t,
     memlord_i_burst *b = t->burst;
     memlord_i_note *note;
     uint32_t n;
-    if (MEMLORD_I_UNLIKELY(!b || memlord_i_u32_load(&b->count) >= memlord_i_u32_load(&b->most))) {
+    if (MEMLORD_I_UNLIKELY(!b || memlord_i_u32_load(&b->count) >= b->most)) {
         b = memlord_i_burst_next(lord, t, slot);
         if (!b) return;
     }
@@ -7097,7 +7059,6 @@ static MEMLORD_I_COLD void memlord_i_note_other(memlord *lord, int kind, uint32_
 /* -- starting and ending -- */
 
 #define MEMLORD_I_EVENTS_MAX ((size_t)1 << 26)
-#define MEMLORD_I_RINGS_MAX 16u /* those that were replaced stay: threads may be in them */
 
 static memlord_i_ring *memlord_i_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
@@ -7114,62 +7075,34 @@ static memlord_i_ring *memlord_i_ring_new(memlord *lord, size_t capacity) {
     ring->most = most;
     ring->stride = stride;
     for (i = 0; i < ring->bursts; i++)
-        memlord_i_u32_store(&memlord_i_burst_at(ring, i)->most, most);
+        memlord_i_burst_at(ring, i)->most = most;
     return ring;
 }
 
-/* Takes a ring of that capacity out of those that were replaced. Under the registry lock. */
-static memlord_i_ring *memlord_i_ring_again(memlord *lord, size_t capacity) {
-    memlord_i_ring *newer = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring), *ring;
-    for (; newer; newer = ring) {
-        ring = newer->older;
-        if (!ring || ring->capacity != capacity) continue;
-        newer->older = ring->older;
-        return ring;
-    }
-    return NULL;
-}
-
 static MEMLORD_I_COLD memlord_result memlord_i_events_begin(memlord *lord, size_t capacity) {
-    memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&lord->ring);
-    memlord_i_ring *fresh = NULL, *next;
-    memlord_result r = MEMLORD_OK;
+    memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load_acquire(&lord->ring), *fresh = NULL;
     if (memlord_i_self.busy) return MEMLORD_E_STATE;
-    if (!ring || ring->capacity != capacity) {
+    if (!ring) {
         fresh = memlord_i_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
-    }
-    memlord_i_lock_take(&memlord_i_process.lock);
-    ring = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
-    if (fresh && (!ring || ring->capacity != capacity)) {
-        next = memlord_i_ring_again(lord, capacity);
-        if (next) {
-            memlord_i_ring_revive(next);
-        } else if (lord->rings < MEMLORD_I_RINGS_MAX) {
-            lord->rings++;
-            next = fresh;
+        memlord_i_lock_take(&memlord_i_process.lock);
+        ring = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
+        if (!ring) { /* else another thread was faster */
+            ring = fresh;
             fresh = NULL;
-        } else {
-            r = MEMLORD_E_STATE;
+            memlord_i_ptr_store_release(&lord->ring, ring);
         }
-        if (next) {
-            next->older = ring;
-            memlord_i_ptr_store_release(&lord->ring, next);
-            memlord_i_ring_retire(lord, ring);
-        }
+        memlord_i_lock_drop(&memlord_i_process.lock);
     }
-    memlord_i_lock_drop(&memlord_i_process.lock);
     if (fresh) memlord_i_free(lord, fresh, fresh->size);
-    if (r == MEMLORD_OK) memlord_i_alert(lord, MEMLORD_I_ALERT_EVENTS, 1);
-    return r;
+    if (ring->capacity != capacity) return MEMLORD_E_STATE;
+    memlord_i_alert(lord, MEMLORD_I_ALERT_EVENTS, 1);
+    return MEMLORD_OK;
 }
 
-static void memlord_i_rings_end(memlord *lord) {
-    memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring), *older;
-    for (; ring; ring = older) {
-        older = ring->older;
-        memlord_i_free(lord, ring, ring->size);
-    }
+static void memlord_i_ring_end(memlord *lord) {
+    memlord_i_ring *ring = (memlord_i_ring *)memlord_i_ptr_load(&lord->ring);
+    if (ring) memlord_i_free(lord, ring, ring->size);
 }
 
 /* -- reading: the bursts are merged by time, with a heap of the next event of each -- */
@@ -7282,21 +7215,44 @@ static MEMLORD_I_COLD void memlord_i_read_event(memlord_i_reading *r, const meml
 /* ---------------------------------------------------------------------- >>fences --
    Owns the fences the host gave us: those recorded on live blocks, those pending blocks wait for,
    in a queue each device and `queue`, and those to be dropped because their block is gone.
-   Invariant: done and drop are called by one thread at a time, with nothing held; a fence that is
-   asked is freed by who asks it if its block goes meanwhile (widowed), else by who holds its
-   block. Lock: fences. */
+   Invariants: done and drop of a fence are called by one thread at a time, its asker, with
+   nothing held. If the block of a fence goes while it has an asker, the asker frees it (widowed),
+   else the holder of the block does. Every pending fence is in a queue until it is settled.
+   Lock: fences. */
 
+/* Every fence brings the memory of a queue, and takes that of one along when it goes. */
 static memlord_i_fence *memlord_i_fence_new(memlord *lord, const memlord_fence *fence) {
     memlord_i_fence *f = (memlord_i_fence *)memlord_i_alloc(lord, sizeof *f);
-    if (!f) return NULL;
+    memlord_i_queue *q = (memlord_i_queue *)memlord_i_alloc(lord, sizeof *q);
+    if (!f || !q) {
+        memlord_i_free(lord, f, sizeof *f);
+        memlord_i_free(lord, q, sizeof *q);
+        return NULL;
+    }
     f->fence = *fence;
-    f->order = memlord_i_u64_add(&lord->serial, 1);
     (void)memlord_i_u64_add(&lord->fences, 1);
+    memlord_i_lock_take(&lord->fences_lock);
+    q->next = lord->spare_queues;
+    lord->spare_queues = q;
+    memlord_i_lock_drop(&lord->fences_lock);
     return f;
 }
 static void memlord_i_fence_free(memlord *lord, memlord_i_fence *f) {
+    memlord_i_queue *q;
+    memlord_i_lock_take(&lord->fences_lock);
+    q = lord->spare_queues;
+    lord->spare_queues = q->next;
+    memlord_i_lock_drop(&lord->fences_lock);
+    memlord_i_free(lord, q, sizeof *q);
     memlord_i_free(lord, f, sizeof *f);
     (void)memlord_i_u64_add(&lord->fences, (uint64_t)-1);
+}
+
+/* Has a fence dropped at the end of a call. Under the fences lock. */
+static void memlord_i_drops_put(memlord *lord, memlord_i_fence *f) {
+    f->next = lord->drops;
+    lord->drops = f;
+    memlord_i_alert(lord, MEMLORD_I_ALERT_DROPS, 1);
 }
 
 /* Takes a fence and is done with it: where nothing waits. NULL: without a ledger. */
@@ -7310,9 +7266,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_fence_pass(memlord *lord,
     f = memlord_i_fence_new(lord, fence);
     if (!f) return MEMLORD_E_NOMEM;
     memlord_i_lock_take(&lord->fences_lock);
-    f->next = lord->drops;
-    lord->drops = f;
-    memlord_i_alert(lord, MEMLORD_I_ALERT_DROPS, 1);
+    memlord_i_drops_put(lord, f);
     memlord_i_lock_drop(&lord->fences_lock);
     return MEMLORD_OK;
 }
@@ -7322,143 +7276,110 @@ static MEMLORD_I_COLD memlord_result memlord_i_fence_pass(memlord *lord,
 #define MEMLORD_I_REST_NS 10000000u
 #define MEMLORD_I_REST_LOOK 8 /* one of so many calls reads the clock */
 
-static MEMLORD_I_NOINLINE uint32_t memlord_i_queue_list(uint32_t slot, uint64_t queue) {
-    return (uint32_t)(((queue ^ (uint64_t)slot << 56) * 0x9e3779b97f4a7c15u) >>
-                      (64 - MEMLORD_I_QUEUE_BITS));
-}
-static memlord_i_fence *memlord_i_queue_first(memlord *lord, uint32_t slot, uint64_t queue) {
-    memlord_i_fence *start = lord->queues[memlord_i_queue_list(slot, queue)], *f = start;
-    if (!f) return NULL;
-    do {
-        if (f->slot == slot && f->fence.queue == queue) return f;
-        f = f->across;
-    } while (f != start);
-    return NULL;
-}
+/* -- queues; all under the fences lock -- */
 
-/* A queue's first joins the ring of its list, as the last that is asked there. */
-static void memlord_i_queue_join(memlord *lord, uint32_t list, memlord_i_fence *f) {
-    memlord_i_fence **ring = &lord->queues[list], *next = *ring ? *ring : f;
-    lord->queues_used[list / 64] |= (uint64_t)1 << list % 64;
-    f->across = next;
-    f->back = next == f ? f : next->back;
-    f->back->across = next->back = f;
-    *ring = next;
+static memlord_i_queue *memlord_i_queue_find(const memlord_i_pends *p, uint32_t slot, uint64_t id) {
+    memlord_i_queue *q = p->first;
+    while (q && (q->slot != slot || q->id != id)) q = q->next;
+    return q;
 }
-static void memlord_i_queue_leave(memlord *lord, uint32_t list, memlord_i_fence *f) {
-    memlord_i_fence **ring = &lord->queues[list];
-    f->back->across = f->across;
-    f->across->back = f->back;
-    if (*ring == f) *ring = f->across == f ? NULL : f->across;
-    if (!*ring) lord->queues_used[list / 64] &= ~((uint64_t)1 << list % 64);
-}
-/* How many empty lists there are from one on; MEMLORD_I_QUEUES: all are. */
-static MEMLORD_I_NOINLINE uint32_t memlord_i_queue_skip(const memlord *lord, uint32_t list) {
-    uint32_t i = 0;
-    while (i < MEMLORD_I_QUEUES) {
-        uint32_t at = (list + i) % MEMLORD_I_QUEUES;
-        uint64_t word = lord->queues_used[at / 64] >> at % 64;
-        if (word & 1) return i;
-        i += word ? 1 : 64 - at % 64;
+static void memlord_i_queue_link(memlord_i_pends *p, memlord_i_queue *q) {
+    q->next = NULL;
+    q->previous = p->first ? p->first->previous : q;
+    if (p->first) {
+        p->first->previous->next = q;
+        p->first->previous = q;
+    } else {
+        p->first = q;
     }
-    return MEMLORD_I_QUEUES;
 }
-
-/* Counts a fence that joins or leaves the queues of its device type. */
-static void memlord_i_pends_count(memlord *lord, const memlord_i_fence *f, int more) {
-    uint32_t type = lord->slot_type[f->slot];
-    memlord_i_pends *p = &lord->pends[type];
-    if (more)
-        p->queued++;
+static void memlord_i_queue_unlink(memlord_i_pends *p, memlord_i_queue *q) {
+    (q->next ? q->next : p->first)->previous = q->previous;
+    if (p->first == q)
+        p->first = q->next;
     else
-        p->queued--;
-    memlord_i_alert(lord, (uint32_t)MEMLORD_I_ALERT_PENDS << type, p->queued != 0);
+        q->previous->next = q->next;
 }
 
-/* Leaves a queue alone after its first was asked: twice as long as before. `first`: it was not, and
-   is to be. */
-static void memlord_i_queue_rest(memlord *lord, memlord_i_fence *f, int first, uint64_t now) {
-    memlord_i_pends *p = &lord->pends[lord->slot_type[f->slot]];
-    uint32_t rest = f->rest ? f->rest * 2 : MEMLORD_I_REST_LEAST;
-    f->rest = first ? 0 : rest < MEMLORD_I_REST_MOST ? rest : MEMLORD_I_REST_MOST;
-    f->due = memlord_i_u32_load(&p->calls) + f->rest;
-    f->late = first ? 0 : now + MEMLORD_I_REST_NS;
-    if ((int32_t)(f->due - memlord_i_u32_load(&p->due)) < 0) memlord_i_u32_store(&p->due, f->due);
-    if (f->late < memlord_i_u64_load(&p->late)) memlord_i_u64_store(&p->late, f->late);
+/* Takes the memory of a spare queue. */
+static memlord_i_queue *memlord_i_queue_add(memlord *lord, const memlord_i_fence *f) {
+    uint32_t type = lord->slot_type[f->slot];
+    memlord_i_queue *q = lord->spare_queues;
+    lord->spare_queues = q->next;
+    memset(q, 0, sizeof *q);
+    q->id = f->fence.queue;
+    q->slot = f->slot;
+    q->due = memlord_i_u32_load(&lord->pends[type].calls);
+    memlord_i_queue_link(&lord->pends[type], q);
+    memlord_i_alert(lord, (uint32_t)MEMLORD_I_ALERT_PENDS << type, 1);
+    return q;
 }
 
-/* Behind those that were handed over before it; but looks past so many only, as blocks are freed
-   in another order than they were used. One that stays too far behind is credited later. */
+/* Has the calls of its type ask a queue again after `rest` of them. */
+static void memlord_i_queue_rest(memlord *lord, memlord_i_queue *q, uint32_t rest, uint64_t now) {
+    memlord_i_pends *p = &lord->pends[lord->slot_type[q->slot]];
+    q->rest = rest < MEMLORD_I_REST_MOST ? rest : MEMLORD_I_REST_MOST;
+    q->due = memlord_i_u32_load(&p->calls) + q->rest;
+    q->late = rest ? now + MEMLORD_I_REST_NS : 0;
+    if ((int32_t)(q->due - memlord_i_u32_load(&p->due)) < 0) memlord_i_u32_store(&p->due, q->due);
+    if (q->late < memlord_i_u64_load(&p->late)) memlord_i_u64_store(&p->late, q->late);
+}
+
 static void memlord_i_queue_push(memlord *lord, memlord_i_fence *f) {
-    uint32_t list = memlord_i_queue_list(f->slot, f->fence.queue), looks = 64;
-    memlord_i_fence *first = memlord_i_queue_first(lord, f->slot, f->fence.queue);
-    memlord_i_fence *before = first ? first->last : NULL;
-    f->state = MEMLORD_I_FENCE_QUEUED;
-    memlord_i_pends_count(lord, f, 1);
-    while (before && before->order > f->order && looks--) before = before->previous;
-    if (before && before->order > f->order) before = first->last;
-    f->previous = before;
-    f->next = before ? before->next : first;
-    if (f->next) f->next->previous = f;
-    if (before) {
-        before->next = f;
-        if (!f->next) first->last = f;
-        return;
-    }
-    f->last = first ? first->last : f;
-    memlord_i_queue_join(lord, list, f);
-    if (first) memlord_i_queue_leave(lord, list, first);
-}
-
-/* A fence may record its event when it is first asked: what is queued unasked is asked once by the
-   next full poll, its turn or not. */
-static void memlord_i_fresh_put(memlord_i_fence **list, memlord_i_fence *f) {
-    f->fresh = *list;
-    f->fresh_at = list;
-    if (f->fresh) f->fresh->fresh_at = &f->fresh;
-    *list = f;
-}
-static MEMLORD_I_NOINLINE void memlord_i_fresh_take(memlord_i_fence *f) {
-    if (!f->fresh_at) return;
-    *f->fresh_at = f->fresh;
-    if (f->fresh) f->fresh->fresh_at = f->fresh_at;
-    f->fresh_at = NULL;
+    memlord_i_pends *p = &lord->pends[lord->slot_type[f->slot]];
+    memlord_i_queue *q = memlord_i_queue_find(p, f->slot, f->fence.queue);
+    if (!q) q = memlord_i_queue_add(lord, f);
+    f->queue = q;
+    f->next = NULL;
+    f->previous = q->last;
+    if (q->last)
+        q->last->next = f;
+    else
+        q->first = f;
+    q->last = f;
+    if (!q->unasked && (lord->flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
 }
 
 static void memlord_i_queue_remove(memlord *lord, memlord_i_fence *f) {
-    uint32_t list = memlord_i_queue_list(f->slot, f->fence.queue);
-    memlord_i_fence *next = f->next;
-    memlord_i_fresh_take(f);
-    memlord_i_pends_count(lord, f, 0);
-    if (next) next->previous = f->previous;
+    memlord_i_queue *q = f->queue;
+    memlord_i_pends *p = &lord->pends[lord->slot_type[q->slot]];
+    f->queue = NULL;
+    if (q->unasked == f) q->unasked = f->next;
+    if (f->next)
+        f->next->previous = f->previous;
+    else
+        q->last = f->previous;
     if (f->previous) {
-        f->previous->next = next;
-        if (!next) memlord_i_queue_first(lord, f->slot, f->fence.queue)->last = f->previous;
+        f->previous->next = f->next;
         return;
     }
-    if (next) { /* the second is now the first */
-        next->last = f->last;
-        memlord_i_queue_join(lord, list, next);
+    q->first = f->next;
+    if (q->first) { /* which nobody has asked in its turn */
+        q->round = 0;
+        memlord_i_queue_rest(lord, q, 0, 0);
+        return;
     }
-    memlord_i_queue_leave(lord, list, f);
+    memlord_i_queue_unlink(p, q);
+    q->next = lord->spare_queues;
+    lord->spare_queues = q;
+    if (!p->first)
+        memlord_i_alert(lord, (uint32_t)MEMLORD_I_ALERT_PENDS << lord->slot_type[q->slot], 0);
 }
 
-/* Takes leave of a block's fences, which is gone or no longer wants them; they are dropped at
-   the end of the call. May be inside. */
+/* Detaches the fences of a block that has ended, or replaced them; the end of the call drops
+   them. May be inside. */
 static MEMLORD_I_NOINLINE void memlord_i_fences_widow(memlord *lord, memlord_i_fence *f) {
     memlord_i_fence *sibling;
     if (!f) return;
     memlord_i_lock_take(&lord->fences_lock);
     for (; f; f = sibling) {
         sibling = f->sibling;
-        if (f->state == MEMLORD_I_FENCE_ASKED) {
+        if (f->asker) {
             f->widowed = 1;
             continue;
         }
-        if (f->state == MEMLORD_I_FENCE_QUEUED) memlord_i_queue_remove(lord, f);
-        f->next = lord->drops;
-        lord->drops = f;
-        memlord_i_alert(lord, MEMLORD_I_ALERT_DROPS, 1);
+        if (f->queue) memlord_i_queue_remove(lord, f);
+        memlord_i_drops_put(lord, f);
     }
     memlord_i_lock_drop(&lord->fences_lock);
 }
@@ -7487,47 +7408,33 @@ static void memlord_i_fences_back(memlord *lord, memlord_i_fence *f) {
 
 /* -- the host's functions: out of them this thread asks and drops no further ones -- */
 
-typedef struct memlord_i_inside {
-    const void *ledger;
-    const char *at;
-} memlord_i_inside;
-/* 1: this thread is inside a fence of the ledger. One that was left by longjmp does not count,
-   as far as the stack tells. */
-static MEMLORD_I_NOINLINE int memlord_i_fence_inside(const memlord *lord) {
-    char here = 0;
-    return memlord_i_self.retiring == (const void *)lord &&
-           (uintptr_t)&here < (uintptr_t)memlord_i_self.retiring_at;
-}
-static memlord_i_inside memlord_i_fence_enter(const memlord *lord, const char *at) {
-    memlord_i_inside outer;
-    memlord_i_rank_none();
-    outer.ledger = memlord_i_self.retiring;
-    outer.at = memlord_i_self.retiring_at;
-    memlord_i_self.retiring = lord;
-    memlord_i_self.retiring_at = at;
-    return outer;
-}
-static void memlord_i_fence_leave(memlord_i_inside outer) {
-    memlord_i_self.retiring = outer.ledger;
-    memlord_i_self.retiring_at = outer.at;
+/* 1: this thread is inside a fence of the ledger. */
+static int memlord_i_fence_inside(const memlord *lord) {
+    return memlord_i_self.retiring == lord->generation;
 }
 static MEMLORD_I_NOINLINE int memlord_i_fence_ask(memlord *lord, memlord_i_fence *f) {
-    char here = 0;
-    memlord_i_inside outer = memlord_i_fence_enter(lord, &here);
-    int answer = f->answered ? 1 : f->told ? f->told : f->fence.done(f->fence.user);
-    memlord_i_fence_leave(outer);
+    uint64_t outer = memlord_i_self.retiring;
+    int answer = f->answered ? 1 : f->told;
+    if (answer) return answer;
+    memlord_i_rank_none();
+    memlord_i_self.retiring = lord->generation;
+    answer = f->fence.done(f->fence.user);
+    memlord_i_self.retiring = outer;
     return answer;
 }
 static MEMLORD_I_NOINLINE void memlord_i_fence_drop(memlord *lord, memlord_i_fence *f) {
-    char here = 0;
-    memlord_i_inside outer = memlord_i_fence_enter(lord, &here);
+    uint64_t outer = memlord_i_self.retiring;
+    if (f->answered) return;
+    f->answered = 1;
+    memlord_i_rank_none();
+    memlord_i_self.retiring = lord->generation;
     if (f->fence.drop) f->fence.drop(f->fence.user);
-    memlord_i_fence_leave(outer);
+    memlord_i_self.retiring = outer;
 }
 
 /* Drops what is to be dropped. Nothing may be held. */
 static MEMLORD_I_COLD void memlord_i_fences_drain(memlord *lord) {
-    if (memlord_i_fence_inside(lord)) return; /* who is at it goes on */
+    if (memlord_i_fence_inside(lord)) return; /* the outer call goes on */
     for (;;) {
         memlord_i_fence *f;
         memlord_i_lock_take(&lord->fences_lock);
@@ -7536,7 +7443,7 @@ static MEMLORD_I_COLD void memlord_i_fences_drain(memlord *lord) {
         if (!f) memlord_i_alert(lord, MEMLORD_I_ALERT_DROPS, 0);
         memlord_i_lock_drop(&lord->fences_lock);
         if (!f) break;
-        if (f->state != MEMLORD_I_FENCE_DONE) memlord_i_fence_drop(lord, f);
+        memlord_i_fence_drop(lord, f);
         memlord_i_fence_free(lord, f);
     }
 }
@@ -7934,11 +7841,11 @@ static void memlord_i_spot_end(memlord *lord, memlord_i_thread *t, memlord_i_spo
 
 enum { MEMLORD_I_FREE, MEMLORD_I_RELEASE };
 
-/* Makes a live block pending. Its fences are this thread's to ask, and chained for that by
-   `next`, the oldest first. Inside. */
+/* Makes a live block pending: queues its fences, with this thread as the asker of all. Returns the
+   first of them; the others are its siblings. Inside. */
 static memlord_i_fence *memlord_i_pend(memlord *lord, memlord_i_entry *e) {
     memlord_i_side *side = memlord_i_side_of(e->word2);
-    memlord_i_fence *f, *chain = NULL;
+    memlord_i_fence *f;
     side->serial = memlord_i_u64_add(&lord->serial, 1) + 1;
     side->epoch = memlord_i_u64_load(&lord->epoch);
     memlord_i_stat_add(lord, MEMLORD_I_SLOT(e->word1), MEMLORD_I_STAT_pending,
@@ -7948,13 +7855,11 @@ static memlord_i_fence *memlord_i_pend(memlord *lord, memlord_i_entry *e) {
         f->key = e->key;
         f->serial = side->serial;
         f->slot = MEMLORD_I_SLOT(e->word1);
-        f->state = MEMLORD_I_FENCE_ASKED;
         f->asker = &memlord_i_self;
-        f->next = chain;
-        chain = f;
+        memlord_i_queue_push(lord, f);
     }
     memlord_i_lock_drop(&lord->fences_lock);
-    return chain;
+    return side->fences;
 }
 
 /* The general free and release; *gone is what ended, its word2 the plain one, and its key 0 if
@@ -10404,17 +10309,16 @@ static memlord_result memlord_i_fence_attach(memlord *lord, memlord_i_thread *t,
     if (r) return r;
     side = memlord_i_side_of(spot.entry->word2);
     refs = memlord_i_refs_of(spot.entry->word1, spot.entry->word2);
-    for (at = &side->fences; f && *at && (*at)->fence.queue != f->fence.queue;)
-        at = &(*at)->sibling;
-    if (f && *at) {
-        old = *at;
-        *at = old->sibling;
-        old->sibling = NULL;
+    for (at = &side->fences; f && *at;) {
+        if ((*at)->fence.queue == f->fence.queue) {
+            old = *at;
+            *at = old->sibling;
+            old->sibling = NULL;
+        } else {
+            at = &(*at)->sibling;
+        }
     }
-    if (f) {
-        f->sibling = side->fences;
-        side->fences = f;
-    }
+    if (f) *at = f;
     if (why) {
         *gone = *spot.entry;
         gone->word2 = side->word2;
@@ -10429,77 +10333,75 @@ static memlord_result memlord_i_fence_attach(memlord *lord, memlord_i_thread *t,
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block and, if it was the last, ends that. 1: the fence is now
-   nobody else's. */
-static int memlord_i_fence_credit(memlord *lord, memlord_i_fence *f, uint64_t *credited) {
-    memlord_i_thread *t = memlord_i_thread_get(lord);
+/* Takes a fence off its pending block, if it is there, and ends that with its last. Returns 1 if
+   it did, and in *credited the bytes. */
+static int memlord_i_fence_credit(memlord *lord, memlord_i_thread *t, memlord_i_fence *f,
+                                  uint64_t *credited) {
     memlord_i_spot spot;
-    memlord_i_side *side;
+    memlord_i_side *side = memlord_i_spot_record(lord, t, lord->slot_type[f->slot], f->key, &spot);
     memlord_i_fence **at;
-    int mine, last = 0;
-    *credited = 0;
-    if (!t) return 0;
-    side = memlord_i_spot_record(lord, t, lord->slot_type[f->slot], f->key, &spot);
-    mine = side && side->serial == f->serial;
-    if (mine) {
-        for (at = &side->fences; *at != f;) at = &(*at)->sibling;
-        *at = f->sibling;
-        last = !side->fences;
-    }
-    if (last) {
-        uint64_t word1 = spot.entry->word1, plain = side->word2;
-        memlord_i_spot_end(lord, t, &spot);
-        memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
-        *credited = MEMLORD_I_BYTES(word1);
-    } else {
+    uint64_t word1, plain;
+    if (!side || !f->serial || side->serial != f->serial) {
         memlord_i_spot_leave(t, &spot);
+        return 0;
     }
-    memlord_i_thread_put(lord, t);
-    if (!last) return mine;
-    if (memlord_i_tells(lord))
-        memlord_i_tell(lord, 1, "[free retired] ", memlord_i_device_at(lord, f->slot)->device,
-                       f->key, *credited, NULL);
-    memlord_i_call_end(lord, t, f->slot, 0);
+    for (at = &side->fences; *at != f;) at = &(*at)->sibling;
+    *at = f->sibling;
+    f->serial = 0;
+    if (side->fences) {
+        memlord_i_spot_leave(t, &spot);
+        return 0;
+    }
+    word1 = spot.entry->word1;
+    plain = side->word2;
+    memlord_i_spot_end(lord, t, &spot);
+    memlord_i_note_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
+    *credited = MEMLORD_I_BYTES(word1);
     return 1;
 }
 
-/* Ends a fence this thread has asked: done (> 0) or failed. Answers the bytes credited. */
+/* Ends a fence this thread has asked: done (> 0) or failed. Returns the bytes credited. */
 static uint64_t memlord_i_fence_settle(memlord *lord, memlord_i_fence *f, int answer) {
-    uint64_t credited;
-    int mine;
-    int before = (int)f->answered; /* by a thread that a fork left behind */
-    f->answered = 1;
-    if (answer < 0) memlord_i_stat_add(lord, f->slot, MEMLORD_I_STAT_fence_failures, 1);
-    if (!before) memlord_i_fence_drop(lord, f);
-    mine = memlord_i_fence_credit(lord, f, &credited);
-    if (!mine) {
-        memlord_i_lock_take(&lord->fences_lock);
-        mine = (int)f->widowed;
-        f->state = MEMLORD_I_FENCE_DONE; /* else who ends the block frees it */
-        memlord_i_lock_drop(&lord->fences_lock);
-    }
+    memlord_i_thread *t;
+    uint64_t credited = 0, key = f->key;
+    uint32_t slot = f->slot;
+    int mine, last;
+    if (answer < 0) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_fence_failures, 1);
+    memlord_i_fence_drop(lord, f);
+    t = memlord_i_thread_get(lord);
+    last = memlord_i_fence_credit(lord, t, f, &credited);
+    memlord_i_thread_put(lord, t);
+    memlord_i_lock_take(&lord->fences_lock);
+    memlord_i_queue_remove(lord, f);
+    mine = f->widowed || !f->serial;
+    f->asker = NULL; /* a block that still has it frees it */
+    memlord_i_lock_drop(&lord->fences_lock);
     if (mine) memlord_i_fence_free(lord, f);
+    if (!last) return 0;
+    if (memlord_i_tells(lord))
+        memlord_i_tell(lord, 1, "[free retired] ", memlord_i_device_at(lord, slot)->device, key,
+                       credited, NULL);
+    memlord_i_call_end(lord, t, slot, 0);
     return credited;
 }
 
-/* What a fence in our hands answered: back into its queue with 0. */
+/* Takes the answer of a fence that this thread has asked. `turn`: one that is done waits for those
+   before it. */
 static MEMLORD_I_COLD uint64_t memlord_i_fence_answered(memlord *lord, memlord_i_fence *f,
-                                                        int answer, int queued) {
-    int widowed;
+                                                        int answer, int turn) {
     uint64_t now = answer ? 0 : memlord_i_clock(lord);
+    int settles;
     memlord_i_lock_take(&lord->fences_lock);
-    widowed = (int)f->widowed;
-    if (queued && (answer || widowed)) memlord_i_queue_remove(lord, f);
-    if (!answer && !widowed) {
-        memlord_i_queue_rest(lord, f, 0, now);
-        if (queued)
-            f->state = MEMLORD_I_FENCE_QUEUED;
-        else
-            memlord_i_queue_push(lord, f);
-        if (!queued && (lord->flags & MEMLORD_FLAG_DEFER)) memlord_i_fresh_put(&lord->fresh, f);
+    settles = f->widowed || (answer && !(turn && f->previous));
+    if (!settles) {
+        f->asker = NULL;
+        f->told = answer;
+        if (!f->previous)
+            memlord_i_queue_rest(lord, f->queue,
+                                 f->queue->rest ? f->queue->rest * 2 : MEMLORD_I_REST_LEAST, now);
     }
     memlord_i_lock_drop(&lord->fences_lock);
-    return answer || widowed ? memlord_i_fence_settle(lord, f, answer) : 0;
+    return settles ? memlord_i_fence_settle(lord, f, answer) : 0;
 }
 
 /* Asks the fences of a block just freed for the first time, in the order they came. */
@@ -10507,141 +10409,127 @@ static MEMLORD_I_COLD void memlord_i_fences_begin(memlord *lord, memlord_i_fence
     memlord_i_fence *next;
     for (; chain; chain = next) {
         int answer = 0;
-        next = chain->next;
+        next = chain->sibling;
         if (!(lord->flags & MEMLORD_FLAG_DEFER)) answer = memlord_i_fence_ask(lord, chain);
         (void)memlord_i_fence_answered(lord, chain, answer, 0);
     }
 }
 
-/* Marks a fence as one that this thread asks. Under the fences lock. */
-static void memlord_i_fence_asked(memlord_i_fence *f) {
-    f->state = MEMLORD_I_FENCE_ASKED;
+/* Makes this thread the asker of a fence, and its queue the last of its type to be asked again.
+   Under the fences lock. */
+static memlord_i_fence *memlord_i_fence_claim(memlord_i_pends *p, memlord_i_fence *f) {
+    memlord_i_queue *q = f->queue;
     f->asker = &memlord_i_self;
-    memlord_i_fresh_take(f);
+    if (q->unasked == f) q->unasked = f->next;
+    memlord_i_queue_unlink(p, q);
+    memlord_i_queue_link(p, q);
+    return f;
 }
 
-/* The next of a ring that was not asked since `round`, which is now asked; the ring goes on behind
-   it, so that all have their turn. Under the fences lock. */
-static memlord_i_fence *memlord_i_fence_claim(memlord *lord, uint32_t list, memlord_device sel,
-                                              uint64_t round) {
-    memlord_i_fence *start = lord->queues[list], *f = start;
-    if (!f) return NULL;
-    do {
-        if (f->state == MEMLORD_I_FENCE_QUEUED && f->round < round &&
-            memlord_i_selects(sel, memlord_i_device_at(lord, f->slot)->device)) {
-            memlord_i_fence_asked(f);
-            f->round = round;
-            lord->queues[list] = f->across;
-            return f;
-        }
-        f = f->across;
-    } while (f != start);
+/* Claims the next fence a poll has to ask: one that was never asked, as it may record its event
+   then, or the first of a queue that was not asked since `round`. Under the fences lock. */
+static memlord_i_fence *memlord_i_poll_next(memlord *lord, memlord_i_pends *p, memlord_device sel,
+                                            uint64_t round) {
+    memlord_i_queue *q;
+    for (q = p->first; q; q = q->next) {
+        memlord_i_fence *f = q->unasked;
+        if (!f || f->asker) f = q->round < round ? q->first : NULL;
+        if (!f || f->asker) continue;
+        if (!memlord_i_selects(sel, memlord_i_device_at(lord, q->slot)->device)) continue;
+        if (f == q->first) q->round = round;
+        return memlord_i_fence_claim(p, f);
+    }
     return NULL;
-}
-
-/* Asks what was never asked. What is done is so when its turn comes. Under the fences lock, which
-   it drops meanwhile: others may go on with what it chose. */
-static void memlord_i_fences_first(memlord *lord, memlord_device sel, uint64_t round) {
-    memlord_i_fence *f, *next;
-    for (f = lord->fresh; f; f = next) {
-        next = f->fresh;
-        if (!memlord_i_selects(sel, memlord_i_device_at(lord, f->slot)->device)) continue;
-        memlord_i_fresh_take(f);
-        memlord_i_fresh_put(&lord->chosen, f);
-    }
-    while ((f = lord->chosen) != NULL) {
-        memlord_i_fence_asked(f);
-        memlord_i_lock_drop(&lord->fences_lock);
-        f->told = memlord_i_fence_ask(lord, f);
-        if (!f->told) f->round = round;
-        (void)memlord_i_fence_answered(lord, f, 0, 1);
-        memlord_i_lock_take(&lord->fences_lock);
-    }
 }
 
 /* Asks the first of every queue, and its next ones while they are done. */
 static MEMLORD_I_COLD uint64_t memlord_i_fences_poll(memlord *lord, memlord_device sel) {
     uint64_t round, credited = 0;
-    uint32_t i;
+    uint32_t type;
     int drops;
     memlord_i_fence *f;
-    if (memlord_i_fence_inside(lord)) return 0; /* who is at it goes on */
-    memlord_i_lock_take(&lord->fences_lock);
+    if (memlord_i_fence_inside(lord)) return 0; /* the outer call goes on */
     round = memlord_i_u64_add(&lord->serial, 1) + 1;
-    memlord_i_fences_first(lord, sel, round);
-    for (i = memlord_i_queue_skip(lord, 0); i < MEMLORD_I_QUEUES;) {
-        while ((f = memlord_i_fence_claim(lord, i, sel, round)) != NULL) {
+    memlord_i_lock_take(&lord->fences_lock);
+    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
+        while ((f = memlord_i_poll_next(lord, &lord->pends[type], sel, round)) != NULL) {
             memlord_i_lock_drop(&lord->fences_lock);
             credited += memlord_i_fence_answered(lord, f, memlord_i_fence_ask(lord, f), 1);
             memlord_i_lock_take(&lord->fences_lock);
         }
-        i++;
-        i += memlord_i_queue_skip(lord, i);
-    }
     drops = lord->drops != NULL;
     memlord_i_lock_drop(&lord->fences_lock);
     if (drops) memlord_i_fences_drain(lord);
     return credited;
 }
 
-/* The first of the next queue of a type that is due; NULL: none is, and it is noted when one will
-   be. Under the fences lock. */
-static memlord_i_fence *memlord_i_queue_due(memlord *lord, uint32_t type, uint32_t call,
-                                            uint64_t now) {
-    memlord_i_pends *p = &lord->pends[type];
-    uint32_t i, start = lord->queue_turn, due = call + MEMLORD_I_REST_MOST;
+/* The next queue of a type that is due; NULL: none is, and it notes when one will be. Under the
+   fences lock. */
+static memlord_i_queue *memlord_i_queue_due(memlord_i_pends *p, uint32_t call, uint64_t now) {
+    uint32_t due = call + MEMLORD_I_REST_MOST;
     uint64_t late = now + MEMLORD_I_REST_NS;
-    for (i = memlord_i_queue_skip(lord, start); i < MEMLORD_I_QUEUES;) {
-        uint32_t list = (start + i) % MEMLORD_I_QUEUES;
-        memlord_i_fence *first = lord->queues[list], *f = first;
-        do {
-            int mine = f->state == MEMLORD_I_FENCE_QUEUED && lord->slot_type[f->slot] == type;
-            if (mine && ((int32_t)(call - f->due) >= 0 || now >= f->late)) {
-                lord->queues[list] = f->across;
-                lord->queue_turn = (list + 1) % MEMLORD_I_QUEUES;
-                memlord_i_u32_store(&p->due, call + 1); /* another may be due, too */
-                return f;
-            }
-            if (mine && (int32_t)(f->due - due) < 0) due = f->due;
-            if (mine && f->late < late) late = f->late;
-            f = f->across;
-        } while (f != first);
-        i++;
-        i += memlord_i_queue_skip(lord, start + i);
+    memlord_i_queue *q;
+    for (q = p->first; q; q = q->next) {
+        if (q->first->asker) continue;
+        if ((int32_t)(call - q->due) >= 0 || now >= q->late) {
+            memlord_i_u32_store(&p->due, call + 1); /* another may be due, too */
+            return q;
+        }
+        if ((int32_t)(q->due - due) < 0) due = q->due;
+        if (q->late < late) late = q->late;
     }
     memlord_i_u32_store(&p->due, due);
     memlord_i_u64_store(&p->late, late);
     return NULL;
 }
 
-/* What an alloc or a free asks of the fences of its device's type: a few of one queue that is due.
-   It waits for nobody who asks others. */
+/* Asks the fences of a device type on behalf of an alloc or a free: a few of one queue that is
+   due. Waits for no thread that asks others. */
 static MEMLORD_I_COLD void memlord_i_queue_turn(memlord *lord, uint32_t type) {
     memlord_i_pends *p = &lord->pends[type];
     uint32_t most = MEMLORD_I_POLLS, call = memlord_i_u32_load(&p->calls) + 1;
-    memlord_i_fence *f;
+    memlord_i_queue *q;
     uint64_t now;
     memlord_i_u32_store(&p->calls, call);
     if ((int32_t)(call - memlord_i_u32_load(&p->due)) < 0 &&
         (call % MEMLORD_I_REST_LOOK || memlord_i_clock(lord) < memlord_i_u64_load(&p->late)))
         return;
-    if (memlord_i_fence_inside(lord)) return; /* who is at it goes on */
+    if (memlord_i_fence_inside(lord)) return; /* the outer call goes on */
     now = memlord_i_clock(lord);
     if (!memlord_i_lock_try(&lord->fences_lock)) return;
-    f = memlord_i_queue_due(lord, type, call, now);
-    while (f && most--) {
-        uint32_t slot = f->slot;
-        uint64_t queue = f->fence.queue;
+    q = memlord_i_queue_due(p, call, now);
+    while (q && !q->first->asker && most--) {
+        uint32_t slot = q->slot;
+        uint64_t id = q->id;
+        memlord_i_fence *f = memlord_i_fence_claim(p, q->first);
         int answer;
-        memlord_i_fence_asked(f);
         memlord_i_lock_drop(&lord->fences_lock);
         answer = memlord_i_fence_ask(lord, f);
         (void)memlord_i_fence_answered(lord, f, answer, 1);
         memlord_i_lock_take(&lord->fences_lock);
-        f = answer ? memlord_i_queue_first(lord, slot, queue) : NULL;
-        if (f && f->state != MEMLORD_I_FENCE_QUEUED) f = NULL; /* another asks it */
+        q = answer ? memlord_i_queue_find(p, slot, id) : NULL;
     }
     memlord_i_lock_drop(&lord->fences_lock);
+}
+
+/* Takes the fences that others were asking out of their hands: they are gone, or have left them by
+   longjmp. `self`: this thread's own stay. Under the fences lock. */
+static MEMLORD_I_COLD void memlord_i_askers_gone(memlord *lord, const void *self) {
+    memlord_i_queue *q, *next_queue;
+    memlord_i_fence *f, *next;
+    uint32_t type;
+    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
+        for (q = lord->pends[type].first; q; q = next_queue) {
+            next_queue = q->next;
+            for (f = q->first; f; f = next) {
+                next = f->next;
+                if (!f->asker || f->asker == self) continue;
+                f->asker = NULL;
+                if (!f->widowed && f->serial) continue;
+                memlord_i_queue_remove(lord, f);
+                memlord_i_drops_put(lord, f);
+            }
+        }
 }
 
 /* What the end of a call on a device type looks after; `asks`: one queue, too. */
@@ -10723,9 +10611,9 @@ static memlord_result memlord_i_move_fenced(memlord *lord, memlord_i_thread *t,
 
 /* --------------------------------------------------------------------- >>pollers --
    Owns the threads that sample, one a place, and what the end of a call and a safe point do.
-   Invariants: a helper is started and stopped by one thread at a time (its state), and none waits
-   for the end of a helper, itself or another; no poller is started before there is something to
-   decide. Locks: none while host code runs. */
+   Invariants: one thread at a time starts or stops a helper (its state), and no helper stops one of
+   its ledger; no poller is started before there is something to decide. Locks: none while host
+   code runs. */
 
 #define MEMLORD_I_POLL_LEAST 10 /* ms */
 
@@ -10792,57 +10680,28 @@ static MEMLORD_I_COLD int memlord_i_helper_begin(memlord_i_helper *h, memlord_i_
     return bad != 0;
 }
 
-/* Has one end, and waits until it has; on a helper, which the caller of another of these may wait
-   for, leaves the rest to it. */
+/* Stops one, and joins it. Requires: the caller is not that one. */
 static MEMLORD_I_COLD void memlord_i_helper_end(memlord_i_helper *h) {
     unsigned spins = 0;
-    for (;;) {
-        uint32_t seen = memlord_i_u32_load_acquire(&h->state); /* of one that ended itself */
-        if (seen == MEMLORD_I_HELPER_RUNS &&
-            memlord_i_u32_cas_seqcst(&h->state, &seen, MEMLORD_I_HELPER_BUSY))
-            break;
+    uint32_t seen = MEMLORD_I_HELPER_RUNS;
+    while (!memlord_i_u32_cas_seqcst(&h->state, &seen, MEMLORD_I_HELPER_BUSY)) {
         if (seen == MEMLORD_I_HELPER_FAILED) memlord_i_u32_store(&h->state, MEMLORD_I_HELPER_NONE);
-        if (seen == MEMLORD_I_HELPER_NONE || seen == MEMLORD_I_HELPER_FAILED ||
-            (seen == MEMLORD_I_HELPER_ENDS && memlord_i_self.helps))
-            return;
+        if (seen == MEMLORD_I_HELPER_NONE || seen == MEMLORD_I_HELPER_FAILED) return;
         memlord_i_spin(&spins);
+        seen = MEMLORD_I_HELPER_RUNS;
     }
-    memlord_i_u32_store_release(&h->stop, memlord_i_self.helps ? 2 : 1);
+    memlord_i_u32_store_release(&h->stop, 1); /* pairs with the acquires of helper_wait */
     memlord_i_event_set(&h->wake);
-    memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_ENDS);
-    if (memlord_i_self.helps) return;
     memlord_i_worker_join(h->worker);
     memlord_i_event_close(&h->wake);
     memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_NONE);
 }
 
-/* What a helper that was stopped does last: 1, it was started again meanwhile, as `wish` is not
-   `none`, and goes on. After 0 nothing of the ledger is used. */
-static MEMLORD_I_COLD int memlord_i_helper_again(memlord_i_helper *h, const memlord_i_u32 *wish,
-                                                 uint32_t none) {
-    unsigned spins = 0;
-    if (memlord_i_u32_load(&h->stop) == 1) return 0; /* to be joined */
-    while (memlord_i_u32_load_acquire(&h->state) == MEMLORD_I_HELPER_BUSY) memlord_i_spin(&spins);
-    if (memlord_i_u32_load(wish) != none) {
-        memlord_i_event_wait(&h->wake, 0); /* set by who stopped it */
-        memlord_i_u32_store(&h->stop, 0);
-        memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_RUNS);
-        return 1;
-    }
-    memlord_i_worker_detach(h->worker);
-    memlord_i_event_close(&h->wake);
-    memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_NONE);
-    return 0;
-}
 /* Waits until it is time again, or there is something to do; 0: the helper ends. It is a span from
    now on: after a SIGSTOP there is nothing to catch up with. */
-static MEMLORD_I_COLD int memlord_i_helper_wait(memlord_i_helper *h, uint32_t ms,
-                                                const memlord_i_u32 *wish, uint32_t none) {
-    for (;;) {
-        if (!memlord_i_u32_load_acquire(&h->stop)) memlord_i_event_wait(&h->wake, ms);
-        if (!memlord_i_u32_load_acquire(&h->stop)) return 1;
-        if (!memlord_i_helper_again(h, wish, none)) return 0;
-    }
+static MEMLORD_I_COLD int memlord_i_helper_wait(memlord_i_helper *h, uint32_t ms) {
+    if (!memlord_i_u32_load_acquire(&h->stop)) memlord_i_event_wait(&h->wake, ms);
+    return !memlord_i_u32_load_acquire(&h->stop);
 }
 
 /* -- pollers -- */
@@ -10862,8 +10721,7 @@ static MEMLORD_I_COLD void memlord_i_poller_run(void *user) {
             memlord_i_place_retire(lord, place);
         }
         memlord_i_save_serve(lord);
-    } while (memlord_i_helper_wait(&place->poller, memlord_i_u32_load(&lord->poll_ms),
-                                   &lord->polling, MEMLORD_I_POLLING_OFF));
+    } while (memlord_i_helper_wait(&place->poller, memlord_i_u32_load(&lord->poll_ms)));
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_poller_begin(memlord_i_place *place) {
@@ -11042,49 +10900,6 @@ static void memlord_i_duty_also(memlord *lord, memlord_i_thread *t, uint32_t slo
 }
 
 #if MEMLORD_I_POSIX
-/* Of a block: puts the fences that a thread left behind was asking back into their queues. Under
-   the fences lock. */
-static MEMLORD_I_COLD int memlord_i_visit_asked(const memlord_i_entry *e, void *user) {
-    memlord *lord = (memlord *)user;
-    memlord_i_fence *f = memlord_i_fences_of(e->word2), *q;
-    for (; f; f = f->sibling) {
-        if (f->state != MEMLORD_I_FENCE_ASKED || f->asker == (void *)&memlord_i_self) continue;
-        for (q = memlord_i_queue_first(lord, f->slot, f->fence.queue); q && q != f;) q = q->next;
-        if (q)
-            f->state = MEMLORD_I_FENCE_QUEUED;
-        else
-            memlord_i_queue_push(lord, f);
-    }
-    return 0;
-}
-
-/* In a list of queues: a fence that a thread left behind was asking and that no block has any more;
-   NULL: none. */
-static MEMLORD_I_COLD memlord_i_fence *memlord_i_queue_widow(memlord *lord, uint32_t list) {
-    memlord_i_fence *first = lord->queues[list], *head = first, *f;
-    if (!first) return NULL;
-    do {
-        for (f = head; f; f = f->next)
-            if (f->state == MEMLORD_I_FENCE_ASKED && f->widowed &&
-                f->asker != (void *)&memlord_i_self)
-                return f;
-        head = head->across;
-    } while (head != first);
-    return NULL;
-}
-/* Drops them, so that they hold up nothing. Under the fences lock. */
-static MEMLORD_I_COLD void memlord_i_widows_gone(memlord *lord) {
-    memlord_i_fence *f;
-    uint32_t i;
-    for (i = 0; i < MEMLORD_I_QUEUES; i++)
-        while ((f = memlord_i_queue_widow(lord, i)) != NULL) {
-            memlord_i_queue_remove(lord, f);
-            f->next = lord->drops;
-            lord->drops = f;
-            memlord_i_alert(lord, MEMLORD_I_ALERT_DROPS, 1);
-        }
-}
-
 /* In a forked child: whoever asked a source or a fence, collected, polled or waited is gone. */
 static void memlord_i_others_gone(memlord *lord) {
     uint32_t i, n = memlord_i_u32_load(&lord->row_count[MEMLORD_I_DEVICE]), looks = 0;
@@ -11108,10 +10923,7 @@ static void memlord_i_others_gone(memlord *lord) {
     memlord_i_u32_store(&lord->alert,
                         memlord_i_u32_load(&lord->alert) % MEMLORD_I_ALERT_LOOK +
                             looks * MEMLORD_I_ALERT_LOOK);
-    for (i = 0; i < MEMLORD_I_SHARDS && memlord_i_u64_load(&lord->fences); i++)
-        if (lord->shards[i].table)
-            (void)memlord_i_shard_each(&lord->shards[i], memlord_i_visit_asked, lord);
-    memlord_i_widows_gone(lord);
+    memlord_i_askers_gone(lord, &memlord_i_self);
     lord->waiters = NULL;
     memlord_i_bursts_gone(lord);
     for (reader = &lord->snapshot_readers; *reader;) /* this thread goes on with its reports */
@@ -12040,7 +11852,7 @@ static MEMLORD_I_COLD void memlord_i_recorder_run(void *user) {
     do {
         ms = memlord_i_recorder_look(lord);
         memlord_i_save_serve(lord);
-    } while (memlord_i_helper_wait(&r->helper, ms, &r->wanted, 0));
+    } while (memlord_i_helper_wait(&r->helper, ms));
 }
 
 /* Has the thread wait anew, by another interval. */
@@ -12062,11 +11874,11 @@ static MEMLORD_I_COLD void memlord_i_recorder_begin(memlord *lord) {
                       "[snapshots] no thread for them: memlord_gc_poll takes them instead");
 }
 
-/* 1: snapshots were being taken. */
-static int memlord_i_recorder_end(memlord *lord) {
+/* Stops the thread, and takes a last snapshot if there were to be some. */
+static MEMLORD_I_COLD void memlord_i_recorder_end(memlord *lord) {
     uint32_t was = memlord_i_u32_exchange_seqcst(&lord->recorder.wanted, 0);
     memlord_i_helper_end(&lord->recorder.helper);
-    return (int)was;
+    if (was) (void)memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
 }
 
 /* -- who held a device at its peak --
@@ -17902,13 +17714,10 @@ static MEMLORD_I_COLD void memlord_i_log_leaks(memlord *lord) {
     if (blocks) memlord_i_log_leaks_by(lord);
 }
 
-/* Drops the fences of all blocks, those of open tokens included: nobody will ask them any more,
-   and who seems to be asking one has left it by longjmp. */
+/* Drops the fences of all blocks, those of open tokens included: nothing asks them any more. */
 static int memlord_i_visit_fences(memlord *lord, const memlord_i_entry *e, void *user) {
-    memlord_i_fence *f = memlord_i_fences_of(e->word2), *g;
+    memlord_i_fence *f = memlord_i_fences_of(e->word2);
     (void)user;
-    for (g = f; g; g = g->sibling)
-        g->state = g->answered ? MEMLORD_I_FENCE_DONE : MEMLORD_I_FENCE_USE;
     memlord_i_fences_widow(lord, f);
     if (f) memlord_i_side_of(e->word2)->fences = NULL;
     return 0;
@@ -17919,11 +17728,11 @@ static MEMLORD_I_COLD void memlord_i_fences_end(memlord *lord) {
     int round = 0;
     memset(&all, 0, sizeof all);
     all.sel = memlord_device_all();
+    if (memlord_i_fence_inside(lord)) memlord_i_self.retiring = 0; /* it left one by longjmp */
     while (memlord_i_u64_load(&lord->fences) && round++ < 1000) { /* drops may defer frees */
-        memset(lord->queues, 0, sizeof lord->queues);
-        memset(lord->queues_used, 0, sizeof lord->queues_used);
-        lord->fresh = lord->chosen = NULL;
-        memset(lord->pends, 0, sizeof lord->pends);
+        memlord_i_lock_take(&lord->fences_lock);
+        memlord_i_askers_gone(lord, NULL);
+        memlord_i_lock_drop(&lord->fences_lock);
         memlord_i_visit(lord, &all, memlord_i_visit_fences, NULL);
         while ((f = lord->aside) != NULL) {
             memlord_i_fences_back(lord, f);
@@ -17968,7 +17777,7 @@ static MEMLORD_I_COLD void memlord_i_unmake(memlord *lord) {
         memlord_i_book_end(lord, &lord->rows[i], sizeof(memlord_i_row));
     memlord_i_book_end(lord, &lord->reservations, sizeof(memlord_i_reservation));
     memlord_i_book_end(lord, &lord->balances, sizeof(memlord_i_balance));
-    memlord_i_rings_end(lord);
+    memlord_i_ring_end(lord);
     memlord_i_snapshots_close(lord);
     memlord_i_index_end(lord);
     memlord_i_names_end(lord);
@@ -17981,7 +17790,7 @@ static MEMLORD_I_COLD void memlord_i_unmake(memlord *lord) {
 static MEMLORD_I_COLD void memlord_i_end_ledger(memlord *lord) {
     const memlord_i_saver *saver;
     memlord_i_pollers_end(lord);
-    memlord_snapshots_stop(lord);
+    memlord_i_recorder_end(lord);
     saver = (const memlord_i_saver *)memlord_i_ptr_load_acquire(&lord->saver);
     if (saver) saver->end(lord);
     memlord_i_log_leaks(lord);
@@ -18898,8 +18707,11 @@ MEMLORD_I_API memlord_result memlord_poller_start(memlord *lord, uint32_t interv
     }
     return memlord_i_pollers_begin(lord);
 }
-MEMLORD_I_API void memlord_poller_stop(memlord *lord) {
-    if (lord) memlord_i_pollers_end(lord);
+MEMLORD_I_API memlord_result memlord_poller_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (memlord_i_self.helps) return MEMLORD_E_STATE;
+    memlord_i_pollers_end(lord);
+    return MEMLORD_OK;
 }
 
 /* -- limits -- */
@@ -19528,9 +19340,11 @@ MEMLORD_I_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t int
     memlord_i_recorder_begin(lord);
     return memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
 }
-MEMLORD_I_API void memlord_snapshots_stop(memlord *lord) {
-    if (lord && memlord_i_recorder_end(lord))
-        (void)memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
+MEMLORD_I_API memlord_result memlord_snapshots_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (memlord_i_self.helps) return MEMLORD_E_STATE;
+    memlord_i_recorder_end(lord);
+    return MEMLORD_OK;
 }
 
 /* -- events -- */
@@ -19633,118 +19447,49 @@ static memlord_device memlord_i_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
 
-/* Pages that are to be unmapped, and what was known of them. */
-typedef struct memlord_i_unmapping {
-    uint64_t from, end;
-    uint64_t first, taken; /* where the blocks began, and their bytes in there */
-    memlord_device device; /* of one of them */
-    size_t n;              /* of `block`, a few of them at a time */
-    memlord_block_info block[8];
-} memlord_i_unmapping;
-
-static MEMLORD_I_COLD int memlord_i_visit_unmapped(memlord *lord, const memlord_i_entry *e,
-                                                   void *user) {
-    memlord_i_unmapping *u = (memlord_i_unmapping *)user;
-    uint16_t type = lord->slot_type[MEMLORD_I_SLOT(e->word1)];
-    if (type != MEMLORD_DEVICE_CPU && type != MEMLORD_DEVICE_MAPPED) return 0;
-    if (e->key >= u->end || memlord_i_is_pending(e->word2)) return 0;
-    if (e->key < u->from ? u->from - e->key >= MEMLORD_I_BYTES(e->word1)
-                         : !MEMLORD_I_BYTES(e->word1))
-        return 0;
-    memlord_i_info(lord, e, &u->block[u->n++]);
-    return u->n == sizeof u->block / sizeof u->block[0];
-}
-
-/* Takes the pages off a block that has some of them; what is left of it stays whose it was. */
-static MEMLORD_I_COLD void memlord_i_unmap_block(memlord *lord, memlord_i_unmapping *u,
-                                                 const memlord_block_info *b,
-                                                 const memlord_site *site) {
-    uint64_t end = b->storage + b->bytes, head = 0, tail = end > u->end ? end - u->end : 0;
-    if (b->storage < u->from) {
-        head = u->from - b->storage;
-        (void)memlord_realloc(lord, b->device, b->storage, b->storage, head, NULL);
-    } else {
-        (void)memlord_free(lord, b->device, b->storage, site);
-    }
-    if (tail && memlord_alloc(lord, b->device, u->end, tail, b->site) == MEMLORD_OK)
-        (void)memlord_block_retag(lord, b->device, u->end, b->tag);
-    if (!u->taken || b->storage + head < u->first) u->first = b->storage + head;
-    u->taken += b->bytes - head - tail;
-    u->device = b->device;
-}
-
-/* Before pages go: takes them off every block that has some. One that is just these pages is found
-   at once, else all are walked, and again if there are many: up to a bound, as without memory a
-   block may not shrink. */
-static MEMLORD_I_COLD void memlord_i_unmap(memlord *lord, memlord_i_unmapping *u, const void *at,
-                                           size_t size, const memlord_site *site) {
+/* 1: the pages are one whole block, on *device. */
+static int memlord_i_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    memlord_i_query all;
-    size_t i;
-    int round;
-    memset(u, 0, sizeof *u);
-    memset(&all, 0, sizeof all);
-    all.sel = memlord_device_all();
-    u->from = MEMLORD_KEY(at);
-    u->end = u->from + (size + page - 1) / page * page;
-    if (!lord || memlord_i_self.busy || u->from % page || u->end <= u->from) return;
-    if (memlord_block_find(lord, memlord_i_device_mapped(), u->from, u->block) == MEMLORD_OK ||
-        memlord_block_find(lord, memlord_device_cpu(), u->from, u->block) == MEMLORD_OK)
-        u->n = !u->block->pending && (u->block->bytes + page - 1) / page * page == u->end - u->from;
-    for (round = 0; round < 1024; round++) {
-        if (!u->n) memlord_i_visit(lord, &all, memlord_i_visit_unmapped, u);
-        for (i = 0; i < u->n; i++) memlord_i_unmap_block(lord, u, &u->block[i], site);
-        if (u->n < sizeof u->block / sizeof u->block[0]) break;
-        u->n = 0;
+    memlord_block_info b;
+    *device = memlord_i_device_mapped();
+    if (memlord_block_find(lord, *device, at, &b) != MEMLORD_OK) {
+        *device = memlord_device_cpu();
+        if (memlord_block_find(lord, *device, at, &b) != MEMLORD_OK) return 0;
     }
-}
-/* They did not go: what they had is recorded as a block of its own. */
-static MEMLORD_I_COLD void memlord_i_unmap_undo(memlord *lord, const memlord_i_unmapping *u,
-                                                const memlord_site *site) {
-    int error = errno;
-    if (u->taken) (void)memlord_alloc(lord, u->device, u->first, u->taken, site);
-    errno = error;
-}
-
-/* The host's file may have offsets of 64 bits (_FILE_OFFSET_BITS) where this one has 32: cut off,
-   they would map another part of the file. Weak: not every libc has mmap64. */
-#if MEMLORD_I_LINUX
-#ifdef __cplusplus
-extern "C"
-#endif
-    void *memlord_i_mmap64(void *at, size_t size, int prot, int flags, int fd, int64_t offset)
-        __asm__("mmap64") __attribute__((weak));
-#endif
-static void *memlord_i_mmap(void *at, size_t size, int prot, int flags, int fd, int64_t offset) {
-    if ((off_t)offset == offset) return mmap(at, size, prot, flags, fd, (off_t)offset);
-#if MEMLORD_I_LINUX
-    if (memlord_i_mmap64) return memlord_i_mmap64(at, size, prot, flags, fd, offset);
-#endif
-    errno = EOVERFLOW;
-    return MAP_FAILED;
+    return b.bytes / page + (b.bytes % page != 0) == size / page + (size % page != 0);
 }
 
 MEMLORD_I_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                       int fd, int64_t offset, const memlord_site *site) {
     memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : memlord_i_device_mapped();
-    memlord_i_unmapping u;
     void *p;
-    u.taken = 0;
-    if (flags & MAP_FIXED) memlord_i_unmap(lord, &u, at, size, site); /* it unmaps what is there */
-    p = memlord_i_mmap(at, size, prot, flags, fd, offset);
-    if (p == MAP_FAILED)
-        memlord_i_unmap_undo(lord, &u, site);
-    else
-        (void)memlord_alloc(lord, d, MEMLORD_KEY(p), size, site);
+    if ((off_t)offset != offset) { /* cut off, it would map another part of the file */
+        errno = EOVERFLOW;
+        return MAP_FAILED;
+    }
+    p = mmap(at, size, prot, flags, fd, (off_t)offset);
+    if (p != MAP_FAILED) (void)memlord_alloc(lord, d, MEMLORD_KEY(p), size, site);
     return p;
 }
 MEMLORD_I_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
                                       const memlord_site *site) {
-    memlord_i_unmapping u;
-    int r;
-    memlord_i_unmap(lord, &u, at, size, site);
+    uint64_t key = MEMLORD_KEY(at);
+    memlord_realloc_token token;
+    memlord_device d;
+    memlord_result known = MEMLORD_E_UNKNOWN;
+    int r, error;
+    if (!lord || memlord_i_self.busy) return munmap(at, size);
+    if (memlord_i_is_mapping(lord, key, size, &d))
+        known = memlord_free_begin(lord, d, key, &token, site);
     r = munmap(at, size);
-    if (r) memlord_i_unmap_undo(lord, &u, site);
+    error = errno;
+    if (known == MEMLORD_OK) {
+        (void)memlord_free_end(lord, &token, r, site);
+    } else if (known == MEMLORD_E_UNKNOWN && !r) {
+        (void)memlord_i_unknown(lord, d);
+        if (memlord_i_tells(lord)) memlord_i_tell(lord, 0, "[free] ", d, key, size, site);
+    }
+    errno = error;
     return r;
 }
 #endif

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -527,8 +528,8 @@ static void one_queue_completes_in_order(void **state) {
     assert_int_equal(third->order, 3);
 }
 
-/* Blocks are freed in another order than they were used. */
-static void a_queue_goes_by_the_uses_and_not_by_the_frees(void **state) {
+/* A block that was used before another and freed after it is credited with that one. */
+static void a_queue_goes_by_the_frees_and_not_by_the_uses(void **state) {
     enum { BLOCKS = 40 };
     memlord *lord = test_lord(state);
     fake *f[BLOCKS];
@@ -544,9 +545,25 @@ static void a_queue_goes_by_the_uses_and_not_by_the_frees(void **state) {
     }
     for (i = 0; i < BLOCKS; i++) {
         assert_int_equal(memlord_pending(lord, cuda(0)), BLOCKS - i);
-        f[i]->answer = 1;
+        f[i * 7 % BLOCKS]->answer = 1;
         assert_int_equal(memlord_retire(lord, all()), 1);
     }
+    for (i = 0; i < BLOCKS; i++) assert_int_equal(f[i * 7 % BLOCKS]->order, i + 1);
+}
+
+static void one_used_first_and_freed_last_is_credited_late(void **state) {
+    memlord *lord = test_lord(state);
+    fake *early = fake_new(0), *late = fake_new(0);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 2, NULL));
+    assert_ok(use(lord, cuda(0), 0x1000, early, 7));
+    assert_ok(use(lord, cuda(0), 0x2000, late, 7));
+    assert_ok(memlord_free(lord, cuda(0), 0x2000, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    early->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    late->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 3);
 }
 
 static void a_slow_queue_holds_up_no_other(void **state) {
@@ -1773,6 +1790,43 @@ static void uses_of_tokens_ended_in_any_order_stay_with_their_blocks(void **stat
     }
 }
 
+/* -- a fence that is left by longjmp -- */
+
+static jmp_buf way_out;
+
+static void leave_by_longjmp(fake *f) {
+    f->in_done = f->in_drop = NULL;
+    longjmp(way_out, 1);
+}
+
+static void a_done_left_by_longjmp_is_dropped_once_at_destroy(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord *lord = t->lord;
+    fake *left = pend(lord, cuda(0), 0x1000, 100, 1), *other = pend(lord, cuda(0), 0x2000, 7, 2);
+    left->in_done = leave_by_longjmp;
+    if (!setjmp(way_out)) (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_pending(lord, cuda(0)), 107);
+    left->inside = 0;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 20, NULL)); /* its block is gone */
+    memlord_destroy(lord);
+    t->lord = NULL;
+    assert_int_equal(left->dropped, 1);
+    assert_int_equal(other->dropped, 1);
+}
+
+static void a_drop_left_by_longjmp_is_not_called_again(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord *lord = t->lord;
+    fake *left = pend(lord, cuda(0), 0x1000, 100, 1);
+    left->answer = 1;
+    left->in_drop = leave_by_longjmp;
+    if (!setjmp(way_out)) (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_pending(lord, cuda(0)), 100);
+    memlord_destroy(lord);
+    t->lord = NULL;
+    assert_int_equal(left->dropped, 1);
+}
+
 /* -- against a model -- */
 
 #define SLOTS 64
@@ -2264,7 +2318,8 @@ int main(void) {
         TEST(an_address_may_go_round_many_times),
         TEST(a_completed_one_leaves_its_queue_in_order),
         TEST(one_queue_completes_in_order),
-        TEST(a_queue_goes_by_the_uses_and_not_by_the_frees),
+        TEST(a_queue_goes_by_the_frees_and_not_by_the_uses),
+        TEST(one_used_first_and_freed_last_is_credited_late),
         TEST(a_slow_queue_holds_up_no_other),
         TEST(equal_queues_of_two_devices_are_two),
         TEST(a_queue_is_asked_no_further_than_its_first_unfinished),
@@ -2340,6 +2395,8 @@ int main(void) {
         TEST_DEFER(with_defer_the_fence_of_no_block_is_dropped_at_a_safe_point),
         TEST(uses_of_an_open_token_are_dropped_once_at_destroy),
         TEST(uses_of_tokens_ended_in_any_order_stay_with_their_blocks),
+        TEST(a_done_left_by_longjmp_is_dropped_once_at_destroy),
+        TEST(a_drop_left_by_longjmp_is_not_called_again),
         TEST(random_histories_agree_with_a_model),
         TEST(threads_lose_no_byte_and_no_fence),
         TEST(threads_at_one_address_lose_no_fence),

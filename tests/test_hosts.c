@@ -725,41 +725,47 @@ static void pages_live(memlord *lord, size_t pages, size_t blocks) {
     assert_int_equal(s.unknown_frees + s.implicit_frees, 0);
 }
 
-static void unmapping_ends_all_that_is_in_the_range(void **state) {
+static void unmapping_a_whole_mapping_ends_its_block(void **state) {
     memlord *lord = test_lord(state);
     char *m = map_at(lord, NULL, 64, 0, NULL);
-    size_t i;
-    unmap(lord, m + page(), 1); /* a hole */
-    pages_live(lord, 63, 2);
+    pages_live(lord, 64, 1);
     unmap(lord, m, 64);
     pages_live(lord, 0, 0);
-    m = map_at(lord, NULL, 64, 0, NULL);
-    unmap(lord, m, 1); /* the range begins before the block */
-    pages_live(lord, 63, 1);
-    unmap(lord, m, 64);
-    pages_live(lord, 0, 0);
-    m = map_at(lord, NULL, 64, 0, NULL);
-    for (i = 1; i < 64; i += 2) unmap(lord, m + i * page(), 1); /* more than one round */
-    pages_live(lord, 32, 32);
-    unmap(lord, m + 2 * page(), 62);
-    pages_live(lord, 1, 1);
-    unmap(lord, m, 1);
+    m = (char *)memlord_shim_mmap(lord, NULL, page() + 1, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS,
+                                  -1, 0, NULL);
+    assert_int_equal(memlord_allocated(lord, cpu()), page() + 1);
+    unmap(lord, m, 2); /* the same pages */
     pages_live(lord, 0, 0);
 }
 
-static void a_fixed_mapping_replaces_what_it_covers(void **state) {
+static void unmapping_anything_else_is_unknown_and_ends_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    char *m = map_at(lord, NULL, 8, 0, NULL);
+    memlord_stats s;
+    unmap(lord, m + page(), 1); /* a hole */
+    unmap(lord, m, 1);
+    assert_ok(memlord_stats_get(lord, cpu(), &s));
+    assert_int_equal(s.unknown_frees, 2);
+    assert_int_equal(s.allocated, 8 * page());
+    assert_int_equal(s.live_blocks, 1);
+    unmap(lord, m, 8);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+static void a_fixed_mapping_takes_the_place_of_the_block_that_begins_there(void **state) {
     memlord *lord = test_lord(state);
     char *m = map_at(lord, NULL, 8, 0, NULL), *n;
-    (void)map_at(lord, m + 2 * page(), 3, MAP_FIXED, NULL);
-    pages_live(lord, 8, 3);
-    (void)map_at(lord, m, 8, MAP_FIXED, NULL);
-    pages_live(lord, 8, 1);
-    n = (char *)memlord_shim_mmap(lord, m + page(), page(), PROT_READ, MAP_PRIVATE | MAP_FIXED, -1,
-                                  0, NULL);
+    memlord_stats s;
+    n = (char *)memlord_shim_mmap(lord, m, page(), PROT_READ, MAP_PRIVATE | MAP_FIXED, -1, 0, NULL);
     assert_true(n == (char *)MAP_FAILED && errno == EBADF);
-    assert_int_equal(memlord_allocated(lord, cpu()), 8 * page()); /* as it was, in pieces */
+    pages_live(lord, 8, 1);
+    (void)map_at(lord, m, 8, MAP_FIXED, NULL);
+    assert_ok(memlord_stats_get(lord, cpu(), &s));
+    assert_int_equal(s.allocated, 8 * page());
+    assert_int_equal(s.live_blocks, 1);
+    assert_int_equal(s.implicit_frees, 1);
     unmap(lord, m, 8);
-    pages_live(lord, 0, 0);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
 }
 
 static void what_cannot_be_unmapped_stays(void **state) {
@@ -775,24 +781,21 @@ static void what_cannot_be_unmapped_stays(void **state) {
     pages_live(lord, 0, 0);
 }
 
-static void what_is_left_of_a_mapping_keeps_its_site_and_tag(void **state) {
+static void a_block_that_cannot_be_unmapped_keeps_its_site_and_tag(void **state) {
     static const memlord_site mapper = {"map.c", "f", 1}, cutter = {"cut.c", "g", 2};
     memlord *lord = test_lord(state);
     memlord_block_info left;
-    char *m;
     assert_ok(memlord_sites_enable(lord, 1));
     assert_ok(memlord_tag_begin(lord, "weights"));
-    m = map_at(lord, NULL, 8, 0, &mapper);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1001, page(), &mapper)); /* no page begins there */
     assert_ok(memlord_tag_end(lord));
-    assert_int_equal(memlord_shim_munmap(lord, m + page(), page(), &cutter), 0);
-    assert_ok(memlord_block_find(lord, cpu(), MEMLORD_KEY(m), &left));
+    errno = 0;
+    assert_int_equal(memlord_shim_munmap(lord, (void *)(uintptr_t)0x1001, page(), &cutter), -1);
+    assert_int_equal(errno, EINVAL);
+    pages_live(lord, 1, 1);
+    assert_ok(memlord_block_find(lord, cpu(), 0x1001, &left));
     assert_string_equal(left.site->file, "map.c");
     assert_string_equal(left.tag, "weights");
-    assert_ok(memlord_block_find(lord, cpu(), MEMLORD_KEY(m + 2 * page()), &left));
-    assert_string_equal(left.site->file, "map.c");
-    assert_string_equal(left.tag, "weights");
-    unmap(lord, m, 8);
-    pages_live(lord, 0, 0);
 }
 
 int main(void) {
@@ -813,10 +816,11 @@ int main(void) {
         cmocka_unit_test(a_fenced_move_inside_the_allocator_passes_through),
         TEST(a_stack_of_16_kilobytes_is_enough),
         cmocka_unit_test(an_exit_handler_may_use_the_global_ledger),
-        TEST(unmapping_ends_all_that_is_in_the_range),
-        TEST(a_fixed_mapping_replaces_what_it_covers),
+        TEST(unmapping_a_whole_mapping_ends_its_block),
+        TEST(unmapping_anything_else_is_unknown_and_ends_nothing),
+        TEST(a_fixed_mapping_takes_the_place_of_the_block_that_begins_there),
         TEST(what_cannot_be_unmapped_stays),
-        TEST(what_is_left_of_a_mapping_keeps_its_site_and_tag),
+        TEST(a_block_that_cannot_be_unmapped_keeps_its_site_and_tag),
     };
     return cmocka_run_group_tests_name("hosts", tests, NULL, NULL);
 }

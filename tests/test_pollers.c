@@ -547,15 +547,16 @@ static void with_defer_destroy_waits_for_a_run_on_a_poller(void **state) {
 
 static void stop_and_pass_the_gate(test_gc *gc, memlord *lord, const memlord_gc_event *event) {
     (void)event;
-    memlord_poller_stop(lord);
-    test_gate_pass((test_gate *)gc->user);
+    if (memlord_poller_stop(lord) == MEMLORD_E_STATE &&
+        memlord_snapshots_stop(lord) == MEMLORD_E_STATE)
+        test_gate_pass((test_gate *)gc->user);
 }
 
-static void with_defer_a_callback_may_stop_the_poller_it_runs_on(void **state) {
+static void with_defer_a_callback_cannot_stop_the_poller_it_runs_on(void **state) {
     test_case *t = (test_case *)*state;
     test_gate gate = TEST_GATE;
     size_t before;
-    memlord_poller_stop(t->lord); /* the one that waits for devices to come */
+    assert_ok(memlord_poller_stop(t->lord)); /* the one that waits for devices to come */
     before = threads_before();
     gate.open = 1;
     t->gc.user = &gate;
@@ -564,39 +565,21 @@ static void with_defer_a_callback_may_stop_the_poller_it_runs_on(void **state) {
     assert_ok(memlord_poller_start(t->lord, 10));
     grow(t, cuda(0), 1000);
     assert_true(test_gate_came(&gate, 1));
+    assert_true(threads_now() > before);
+    assert_ok(memlord_poller_stop(t->lord));
     assert_int_equal(threads_left(before), before);
-    assert_ok(memlord_poller_start(t->lord, 10));
-    assert_int_equal(threads_now(), before + 1);
 }
 
-static void with_defer_destroy_waits_for_a_poller_that_stopped_itself(void **state) {
-    test_case *t = (test_case *)*state;
-    test_gate gate = TEST_GATE;
-    opener o = {&gate, 0};
-    pthread_t thread;
-    t->gc.user = &gate;
-    t->gc.act = stop_and_pass_the_gate;
-    test_threshold(t->lord, ALLOCATED, 1000);
-    assert_ok(memlord_poller_start(t->lord, 10));
-    grow(t, cuda(0), 1000);
-    assert_true(test_gate_came(&gate, 1));
-    assert_int_equal(pthread_create(&thread, NULL, open_late, &o), 0);
-    memlord_destroy(t->lord);
-    t->lord = NULL;
-    assert_int_equal(__atomic_load_n(&o.opened, __ATOMIC_SEQ_CST), 1);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-}
-
-/* -- stopped from where it runs -- */
+/* -- what its own threads do to a ledger -- */
 
 /* A source that does something to its ledger, once on each of the pollers there should be. */
-enum { STOP_TWICE, STOP_WHILE_STOPPED, STOP_EACH_OTHER, STOP_AND_START, CANCEL };
+enum { STOP, STOP_WHILE_STOPPED, STOP_EACH_OTHER, CANCEL };
 typedef struct meddler {
     memlord *lord;
     int what;
     pthread_t host;
     test_gate gate;
-    uint64_t came, left;
+    uint64_t came, left, stopped;
 } meddler;
 static int meddle(void *user, memlord_device device, memlord_capacity *out) {
     meddler *m = (meddler *)user;
@@ -605,14 +588,12 @@ static int meddle(void *user, memlord_device device, memlord_capacity *out) {
     out->total = 1000;
     if (pthread_equal(pthread_self(), m->host)) return 0;
     if (__atomic_add_fetch(&m->came, 1, __ATOMIC_SEQ_CST) <= (m->what == STOP_EACH_OTHER ? 2 : 1)) {
-        if (m->what != STOP_TWICE) test_gate_pass(&m->gate);
+        test_gate_pass(&m->gate);
         if (m->what == STOP_WHILE_STOPPED) nanosleep(&nap, NULL); /* the other side has begun to */
         if (m->what == CANCEL)
             pthread_cancel(pthread_self());
-        else
-            memlord_poller_stop(m->lord);
-        if (m->what == STOP_TWICE) memlord_poller_stop(m->lord);
-        if (m->what == STOP_AND_START) (void)memlord_poller_start(m->lord, 10);
+        else if (memlord_poller_stop(m->lord) != MEMLORD_E_STATE)
+            __atomic_add_fetch(&m->stopped, 1, __ATOMIC_SEQ_CST);
     }
     __atomic_add_fetch(&m->left, 1, __ATOMIC_SEQ_CST);
     return 0;
@@ -629,7 +610,7 @@ static uint64_t meddled(void **state, int what, uint64_t expected) {
     m.what = what;
     m.host = pthread_self();
     m.gate = gate;
-    m.gate.open = what == STOP_AND_START || what == CANCEL;
+    m.gate.open = what == STOP || what == CANCEL;
     alarm(60); /* somebody would wait for ever */
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
     if (what == STOP_EACH_OTHER) assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 1, NULL));
@@ -639,7 +620,7 @@ static uint64_t meddled(void **state, int what, uint64_t expected) {
         assert_true(test_gate_came(&m.gate, what == STOP_EACH_OTHER ? 2 : 1));
         test_gate_open(&m.gate);
     }
-    if (what == STOP_WHILE_STOPPED) memlord_poller_stop(lord);
+    if (what == STOP_WHILE_STOPPED) assert_ok(memlord_poller_stop(lord));
     do {
         sched_yield();
         seen = __atomic_load_n(&m.left, __ATOMIC_SEQ_CST);
@@ -647,23 +628,70 @@ static uint64_t meddled(void **state, int what, uint64_t expected) {
     memlord_destroy(lord);
     ((test_case *)*state)->lord = NULL;
     alarm(0);
+    assert_int_equal(__atomic_load_n(&m.stopped, __ATOMIC_SEQ_CST), 0);
     return __atomic_load_n(&m.left, __ATOMIC_SEQ_CST);
 }
 
-static void a_poller_may_be_stopped_twice_from_its_source(void **state) {
-    assert_int_equal(meddled(state, STOP_TWICE, 1), 1);
+static void a_source_on_a_poller_cannot_stop_it(void **state) {
+    assert_true(meddled(state, STOP, 3) >= 3);
 }
-static void a_poller_may_be_stopped_from_both_sides(void **state) {
+static void nor_while_the_host_stops_it(void **state) {
     assert_int_equal(meddled(state, STOP_WHILE_STOPPED, 1), 1);
 }
-static void two_pollers_may_stop_each_other(void **state) {
-    assert_int_equal(meddled(state, STOP_EACH_OTHER, 2), 2);
-}
-static void a_poller_that_is_started_before_it_has_ended_goes_on(void **state) {
-    assert_true(meddled(state, STOP_AND_START, 3) >= 3);
+static void two_pollers_cannot_stop_each_other(void **state) {
+    assert_true(meddled(state, STOP_EACH_OTHER, 4) >= 4);
 }
 static void a_poller_cannot_be_cancelled(void **state) {
     assert_true(meddled(state, CANCEL, 3) >= 3);
+}
+
+/* -- a poller that ends another ledger -- */
+
+static int linger(void *user, memlord_device device, memlord_capacity *out) {
+    const struct timespec nap = {0, 50 * 1000 * 1000};
+    (void)device;
+    out->total = 1000;
+    test_gate_pass((test_gate *)user);
+    nanosleep(&nap, NULL);
+    return 0;
+}
+typedef struct ender {
+    memlord *other;
+    test_gate ended;
+} ender;
+static int end_the_other(void *user, memlord_device device, memlord_capacity *out) {
+    ender *e = (ender *)user;
+    (void)device;
+    out->total = 1000;
+    if (!e->other) return 0;
+    memlord_destroy(e->other);
+    e->other = NULL;
+    test_gate_pass(&e->ended);
+    return 0;
+}
+
+static void a_poller_that_destroys_another_ledger_waits_for_its_pollers(void **state) {
+    memlord *lord = test_lord(state), *other;
+    static const test_gate open = TEST_GATE;
+    test_gate at_work = TEST_GATE;
+    static ender e;
+    memlord_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    assert_ok(memlord_create(&desc, &other));
+    at_work.open = 1;
+    e.ended = open;
+    e.ended.open = 1;
+    assert_ok(memlord_alloc(other, cuda(0), 0x1000, 1, NULL));
+    assert_ok(memlord_capacity_source(other, MEMLORD_DEVICE_CUDA, linger, &at_work));
+    assert_ok(memlord_poller_start(other, 10));
+    assert_true(test_gate_came(&at_work, 1));
+    e.other = other;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    assert_ok(memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, end_the_other, &e));
+    assert_ok(memlord_poller_start(lord, 10));
+    assert_true(test_gate_came(&e.ended, 1));
+    assert_ok(memlord_poller_stop(lord));
 }
 
 /* -- fork; the thread sanitizer lets no child start a thread -- */
@@ -845,13 +873,12 @@ int main(void) {
         TEST_THREADS(a_blocked_source_delays_no_track_call),
         TEST_THREADS(destroy_waits_for_a_source),
         TEST_THREADS_DEFER(with_defer_destroy_waits_for_a_run_on_a_poller),
-        TEST_THREADS_DEFER(with_defer_a_callback_may_stop_the_poller_it_runs_on),
-        TEST_THREADS_DEFER(with_defer_destroy_waits_for_a_poller_that_stopped_itself),
-        TEST_THREADS(a_poller_may_be_stopped_twice_from_its_source),
-        TEST_THREADS(a_poller_may_be_stopped_from_both_sides),
-        TEST_THREADS(two_pollers_may_stop_each_other),
-        TEST_THREADS(a_poller_that_is_started_before_it_has_ended_goes_on),
+        TEST_THREADS_DEFER(with_defer_a_callback_cannot_stop_the_poller_it_runs_on),
+        TEST_THREADS(a_source_on_a_poller_cannot_stop_it),
+        TEST_THREADS(nor_while_the_host_stops_it),
+        TEST_THREADS(two_pollers_cannot_stop_each_other),
         TEST_THREADS(a_poller_cannot_be_cancelled),
+        TEST_THREADS(a_poller_that_destroys_another_ledger_waits_for_its_pollers),
 #if !TEST_SANITIZED
         cmocka_unit_test(a_child_has_no_poller_until_it_uses_the_ledger),
         cmocka_unit_test(a_child_may_stop_what_it_does_not_have),
