@@ -3512,7 +3512,6 @@ typedef struct memlord_i_read { /* one that was read */
 /* -- scopes -- */
 
 #define MEMLORD_I_SCOPE_DEPTH 64
-#define MEMLORD_I_SCOPE_BINS 64
 
 /* What one thread did in one invocation of a scope, or all who had a part in it. */
 typedef struct memlord_i_effort {
@@ -3552,7 +3551,7 @@ typedef struct memlord_i_stint {
 
 typedef struct memlord_i_scope {
     uint32_t id;
-    struct memlord_i_scope *parent, *next; /* next: of the bin, under the cold lock */
+    struct memlord_i_scope *parent;
     const char *name, *path;               /* kept */
     struct memlord_i_site *site;           /* NULL: begun by name */
     memlord_i_ptr stints;                  /* memlord_i_stint *; push only */
@@ -3937,16 +3936,28 @@ enum { /* memlord.alert: what the end of a call has to do */
 };
 #define MEMLORD_I_ALERT_PENDS_ALL (MEMLORD_I_ALERT_LOOK - MEMLORD_I_ALERT_PENDS)
 
-typedef struct memlord_i_string { /* of an stb_ds string map */
+/* A cold table: an stb_ds map by strings and the memory it lies in, see >>names. An item begins with
+   its key, a char *. Items move when the table grows; nothing is removed. */
+typedef struct memlord_i_dict_block {
+    struct memlord_i_dict_block *next;
+    size_t size;
+} memlord_i_dict_block;
+typedef struct memlord_i_dict {
+    size_t item; /* bytes of one */
+    void *items; /* of stb_ds; NULL: empty */
+    memlord_i_dict_block *blocks;
+    size_t left; /* unused bytes at the end of the first block */
+} memlord_i_dict;
+
+typedef struct memlord_i_string { /* an item of memlord.names */
     char *key;
-    char value;
+    memlord_i_scope *scope; /* with this path; NULL: none */
 } memlord_i_string;
 
 typedef struct memlord_i_spare { /* a block held before it is needed: see >>names */
     void *block;
     size_t size;
 } memlord_i_spare;
-#define MEMLORD_I_SPARES 3 /* an array, a hash index, a string block */
 
 /* Memory of the ledger's own, in grains of 128 bytes: see >>memory. */
 #define MEMLORD_I_GRAIN_BITS 7
@@ -4007,7 +4018,6 @@ struct memlord {
     uint32_t birth_count;       /* under the cold lock */
     memlord_i_book scopes;      /* of memlord_i_ptr, from 1 */
     memlord_i_u32 scope_count;
-    memlord_i_scope *scope_bins[MEMLORD_I_SCOPE_BINS]; /* under the cold lock */
     memlord_i_lock scopes_lock;
     memlord_i_book handoffs;    /* from 1 */
     uint32_t handoff_count;     /* under the cold lock */
@@ -4061,12 +4071,10 @@ struct memlord {
     memlord_i_piece *pieces[MEMLORD_I_CLASSES]; /* by the log of their grains */
     memlord_i_region *regions;
     uint64_t region_bytes;
-    memlord_i_string *names;     /* stb_ds string map: every string once */
+    memlord_i_dict names;      /* of memlord_i_string: every string once */
     uint64_t name_bytes;
-    memlord_i_spare stb[MEMLORD_I_SPARES]; /* for stb_ds to take */
     memlord_i_spare ready;     /* what a cold call wanted, allocated before it tries again */
     size_t wanted;
-    void *stale;               /* large blocks to free when the cold lock is dropped */
 };
 
 /* The only state of the process, right from the start at zero. */
@@ -4076,7 +4084,7 @@ static struct {
     memlord_i_lock pages_lock; /* innermost: the extents of the os allocator */
     struct memlord_i_extent *extents;
     memlord *ledgers;
-    memlord *cold_lord; /* whose spares stb_ds may take; under the cold lock */
+    memlord_i_dict *growing; /* the table stb_ds works on; under the cold lock */
     memlord_i_ptr global; /* memlord * */
     memlord_i_u64 generation;
     memlord_i_u32 ready; /* hooks below are in place */
@@ -4394,8 +4402,7 @@ static void *memlord_i_piece_new(memlord *lord, size_t size) {
 
 #define MEMLORD_I_LARGE_EXTRA 256 /* alignment, and where the block really starts */
 
-/* Zeroed memory of at least `size` bytes, or NULL. Never called with a lock held but by
-   those that can do without (the spare in >>names). */
+/* Zeroed memory of at least `size` bytes, or NULL. Never called with a lock held. */
 static MEMLORD_I_NOINLINE void *memlord_i_alloc(memlord *lord, size_t size) {
     void *p;
     if (size > (size_t)1 << MEMLORD_I_PIECE_MAX) {
@@ -4428,10 +4435,9 @@ static memlord_i_region *memlord_i_region_idle(memlord *lord, memlord_i_region *
     return r;
 }
 
-/* Gives a piece back. With `idle` a region that is left without any is handed out there, for the
-   allocator; without, it is kept: the caller holds a lock. */
-static MEMLORD_I_COLD void memlord_i_piece_free(memlord *lord, void *ptr, size_t size,
-                                                memlord_i_region **idle) {
+/* Gives a piece back; returns a region that is left without any, for the allocator. */
+static MEMLORD_I_COLD memlord_i_region *memlord_i_piece_free(memlord *lord, void *ptr,
+                                                             size_t size) {
     uint32_t grains = memlord_i_grains(size), at;
     memlord_i_region *r;
     memlord_i_lock_take(&lord->memory_lock);
@@ -4449,15 +4455,15 @@ static MEMLORD_I_COLD void memlord_i_piece_free(memlord *lord, void *ptr, size_t
         grains += before->grains;
     }
     memlord_i_piece_push(lord, r, at, grains);
-    if (idle) *idle = memlord_i_region_idle(lord, r);
+    r = memlord_i_region_idle(lord, r);
     memlord_i_lock_drop(&lord->memory_lock);
+    return r;
 }
 
 static MEMLORD_I_NOINLINE void memlord_i_free(memlord *lord, void *ptr, size_t size) {
-    memlord_i_region *idle = NULL;
     if (!ptr) return;
     if (size <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
-        memlord_i_piece_free(lord, ptr, size, &idle);
+        memlord_i_region *idle = memlord_i_piece_free(lord, ptr, size);
         if (idle) memlord_i_raw_free(lord, idle, idle->size);
     } else if (lord->allocator.alloc == memlord_i_os_alloc) {
         memlord_i_raw_free(lord, ptr, size);
@@ -6044,12 +6050,12 @@ static MEMLORD_I_COLD void memlord_i_row_freed_reset(memlord *lord, uint32_t slo
 }
 
 /* ------------------------------------------------------------------------ >>names --
-   Owns every string the ledger keeps (once each, until it ends), in an stb_ds string map with
-   its arena, and the index from addresses to rows. stb_ds neither checks its allocations nor
-   knows a context: a call that may grow it first puts the blocks that growth will ask for
-   aside, and starts over if there were none. Functions named _locked run under the cold lock
-   and answer MEMLORD_I_AGAIN when memory is wanted: memlord_i_cold_leave drops the lock, gets
-   it, and has the caller try again. Lock: cold. */
+   Owns cold tables, every string the ledger keeps (once each, until it ends), and the index from
+   addresses to rows. stb_ds neither checks its allocations nor passes a context: a table gets the
+   memory that its next put can take at worst before that put, and returns it when it ends. What
+   stb_ds outgrows stays until then: less than what it grew to. Functions named _locked run under
+   the cold lock and answer MEMLORD_I_AGAIN when memory is wanted: memlord_i_cold_leave drops the
+   lock, gets it, and has the caller try again. Lock: cold. */
 
 #define MEMLORD_I_AGAIN MEMLORD_RESULT_COUNT
 
@@ -6057,7 +6063,9 @@ static MEMLORD_I_COLD void memlord_i_row_freed_reset(memlord *lord, uint32_t slo
 #ifdef __cplusplus
 extern "C" {
 #endif
-#if defined(__GNUC__)
+#if defined(__clang__) /* its string blocks end in char storage[8], and are longer */
+#define MEMLORD_I_PRIVATE static __attribute__((unused, no_sanitize("bounds")))
+#elif defined(__GNUC__)
 #define MEMLORD_I_PRIVATE static __attribute__((unused))
 #else
 #define MEMLORD_I_PRIVATE static
@@ -6086,17 +6094,13 @@ MEMLORD_I_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #endif
 
 static void *memlord_i_stb_realloc(void *ptr, size_t size);
-static void memlord_i_stb_free(void *ptr);
 
 #define STB_DS_IMPLEMENTATION
 #define STBDS_NO_SHORT_NAMES
 #undef STBDS_REALLOC
 #undef STBDS_FREE
-#if defined(__clang__) /* its string blocks end in char storage[8], and are longer */
-#pragma clang attribute push(__attribute__((no_sanitize("bounds"))), apply_to = function)
-#endif
 #define STBDS_REALLOC(context, ptr, size) memlord_i_stb_realloc(ptr, size)
-#define STBDS_FREE(context, ptr) memlord_i_stb_free(ptr)
+#define STBDS_FREE(context, ptr) ((void)(ptr)) /* freed with the table */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -6124,9 +6128,6 @@ static void memlord_i_stb_free(void *ptr);
 #if defined(__GNUC__)
 #pragma GCC diagnostic pop
 #endif
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
 #undef STB_DS_IMPLEMENTATION
 
 /* -- memory under the cold lock -- */
@@ -6145,36 +6146,15 @@ static MEMLORD_I_COLD void *memlord_i_cold_alloc(memlord *lord, size_t size) {
     return p;
 }
 
-/* Large blocks go back to the allocator once the lock is dropped. */
-static void memlord_i_cold_free(memlord *lord, void *ptr, size_t size) {
-    memlord_i_spare *stale = (memlord_i_spare *)ptr;
-    if (!ptr) return;
-    if (size <= (size_t)1 << MEMLORD_I_PIECE_MAX) {
-        memlord_i_piece_free(lord, ptr, size, NULL);
-        return;
-    }
-    stale->block = lord->stale;
-    stale->size = size;
-    lord->stale = stale;
-}
-
-static MEMLORD_I_COLD void memlord_i_cold_enter(memlord *lord) {
+static MEMLORD_I_COLD void memlord_i_cold_enter(void) {
     memlord_i_lock_take(&memlord_i_process.cold);
-    memlord_i_process.cold_lord = lord;
 }
 
 /* Ends a cold call: 1, *result was MEMLORD_I_AGAIN and there is memory to try again. */
 static MEMLORD_I_COLD int memlord_i_cold_leave(memlord *lord, memlord_result *result) {
-    memlord_i_spare *stale = (memlord_i_spare *)lord->stale;
     memlord_i_spare fresh, old;
     fresh.size = lord->wanted;
-    lord->stale = NULL;
     memlord_i_lock_drop(&memlord_i_process.cold);
-    while (stale) {
-        memlord_i_spare *next = (memlord_i_spare *)stale->block;
-        memlord_i_free(lord, stale, stale->size);
-        stale = next;
-    }
     if (*result != MEMLORD_I_AGAIN) return 0;
     fresh.block = memlord_i_alloc(lord, fresh.size);
     if (!fresh.block) {
@@ -6189,109 +6169,113 @@ static MEMLORD_I_COLD int memlord_i_cold_leave(memlord *lord, memlord_result *re
     return 1;
 }
 
-/* -- stb_ds's memory: a block is preceded by its whole size -- */
+/* -- cold tables -- */
 
-#define MEMLORD_I_STB_HEAD 16
+#define MEMLORD_I_DICT_HEAD 16 /* before a block, and before what stb_ds takes of it: the size */
 
-static void memlord_i_stb_free(void *ptr) {
-    size_t *head;
-    if (!ptr) return;
-    head = (size_t *)(void *)((char *)ptr - MEMLORD_I_STB_HEAD);
-    memlord_i_cold_free(memlord_i_process.cold_lord, head, *head);
+/* What stb_ds takes of a block for so many bytes. */
+static size_t memlord_i_dict_takes(size_t size) {
+    return (size + MEMLORD_I_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Takes the smallest block put aside that fits. There is one for every growth that
-   memlord_i_stb_reserve foresaw, and it foresees all. */
+/* Never fails: memlord_i_dict_room_locked foresees all that a put takes. */
 static MEMLORD_I_COLD void *memlord_i_stb_realloc(void *ptr, size_t size) {
-    memlord *lord = memlord_i_process.cold_lord;
-    memlord_i_spare *best = NULL;
-    size_t *head, i;
-    void *fresh;
-    for (i = 0; i < MEMLORD_I_SPARES; i++) {
-        memlord_i_spare *spare = &lord->stb[i];
-        if (spare->block && spare->size >= size + MEMLORD_I_STB_HEAD &&
-            (!best || spare->size < best->size))
-            best = spare;
-    }
-    if (!best) return NULL;
-    head = (size_t *)best->block;
-    *head = best->size;
-    best->block = NULL;
-    fresh = (char *)head + MEMLORD_I_STB_HEAD;
-    if (ptr) {
-        size_t had = *(size_t *)(void *)((char *)ptr - MEMLORD_I_STB_HEAD) - MEMLORD_I_STB_HEAD;
-        memcpy(fresh, ptr, had < size ? had : size);
-        memlord_i_stb_free(ptr);
-    }
+    memlord_i_dict *dict = memlord_i_process.growing;
+    char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MEMLORD_I_DICT_HEAD;
+    dict->left -= memlord_i_dict_takes(size);
+    *(size_t *)(void *)(fresh - MEMLORD_I_DICT_HEAD) = size;
+    if (ptr) memcpy(fresh, ptr, *(size_t *)(void *)((char *)ptr - MEMLORD_I_DICT_HEAD));
     return fresh;
 }
 
-static int memlord_i_stb_aside(memlord *lord, size_t i, size_t need) {
-    memlord_i_spare *spare = &lord->stb[i];
-    if (!need) return 0;
-    need += MEMLORD_I_STB_HEAD;
-    if (spare->block && spare->size >= need) return 0;
-    memlord_i_cold_free(lord, spare->block, spare->size);
-    spare->block = memlord_i_cold_alloc(lord, need);
-    spare->size = need;
-    return spare->block ? 0 : -1;
+static const stbds_array_header *memlord_i_dict_array(const memlord_i_dict *dict) {
+    return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* The three blocks one shput can ask for, by the formulas of stbds_arrgrowf,
-   stbds_make_hash_index and stbds_stralloc; 0 where it will not grow. */
-static MEMLORD_I_COLD int memlord_i_stb_reserve(memlord *lord, size_t length) {
-    const stbds_array_header *array = NULL;
-    const stbds_hash_index *index = NULL;
-    size_t slots = STBDS_BUCKET_LENGTH, cap = 4, block = 0, need[MEMLORD_I_SPARES] = {0, 0, 0};
-    if (lord->names) {
-        array = stbds_header(lord->names - 1);
-        index = (const stbds_hash_index *)array->hash_table;
-        slots = index->slot_count * 2;
-        cap = array->capacity * 2 > 4 ? array->capacity * 2 : 4;
-        block = (size_t)STBDS_STRING_ARENA_BLOCKSIZE_MIN << (index->string.block >> 1);
-    }
-    if (!array || array->length + 1 > array->capacity)
-        need[0] = cap * sizeof *lord->names + sizeof *array;
+/* 0: there is memory to put a key of this length. It may take an array, a hash index and a string
+   block, by the formulas of stbds_arrgrowf, stbds_make_hash_index and stbds_stralloc. */
+static MEMLORD_I_COLD int memlord_i_dict_room_locked(memlord *lord, memlord_i_dict *dict,
+                                                     size_t length) {
+    const stbds_array_header *array = dict->items ? memlord_i_dict_array(dict) : NULL;
+    const stbds_hash_index *index = array ? (const stbds_hash_index *)array->hash_table : NULL;
+    size_t need = 0, string = STBDS_STRING_ARENA_BLOCKSIZE_MIN;
+    memlord_i_dict_block *block;
+    if (!array || array->length >= array->capacity)
+        need += memlord_i_dict_takes((array ? array->capacity * 2 : 4) * dict->item +
+                                     sizeof *array);
     if (!index || index->used_count >= index->used_count_threshold)
-        need[1] = slots / STBDS_BUCKET_LENGTH * sizeof(stbds_hash_bucket) + sizeof *index +
-                  STBDS_CACHE_LINE_SIZE;
-    if (index && length + 1 > index->string.remaining)
-        need[2] = (block > length + 1 ? block : length + 1) + sizeof(stbds_string_block);
-    return memlord_i_stb_aside(lord, 0, need[0]) || memlord_i_stb_aside(lord, 1, need[1]) ||
-           memlord_i_stb_aside(lord, 2, need[2]);
+        need += memlord_i_dict_takes((index ? index->slot_count * 2 / STBDS_BUCKET_LENGTH : 1) *
+                                         sizeof(stbds_hash_bucket) +
+                                     sizeof *index + STBDS_CACHE_LINE_SIZE);
+    if (index) string <<= index->string.block >> 1;
+    if (!index || length >= index->string.remaining)
+        need += memlord_i_dict_takes((string > length ? string : length + 1) +
+                                     sizeof(stbds_string_block));
+    if (need <= dict->left) return 0;
+    need += MEMLORD_I_DICT_HEAD;
+    block = (memlord_i_dict_block *)memlord_i_cold_alloc(lord, need);
+    if (!block) return -1;
+    block->next = dict->blocks;
+    block->size = need;
+    dict->blocks = block;
+    dict->left = need - MEMLORD_I_DICT_HEAD;
+    return 0;
+}
+
+/* A new item, zero but for its copy of the key; NULL: memory is wanted. Requires: the key is not
+   there, as stb_ds may grow the index before it looks. */
+static MEMLORD_I_COLD void *memlord_i_dict_put_locked(memlord *lord, memlord_i_dict *dict,
+                                                      const char *key) {
+    if (memlord_i_dict_room_locked(lord, dict, strlen(key))) return NULL;
+    memlord_i_process.growing = dict;
+    if (!dict->items) dict->items = stbds_shmode_func(dict->item, STBDS_SH_ARENA);
+    dict->items = stbds_hmput_key(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key,
+                                  STBDS_HM_STRING);
+    return (char *)dict->items + dict->item * (size_t)memlord_i_dict_array(dict)->temp;
+}
+
+/* The item of a key; NULL: there is none. */
+static MEMLORD_I_COLD void *memlord_i_dict_find_locked(const memlord_i_dict *dict,
+                                                       const char *key) {
+    ptrdiff_t at;
+    if (!dict->items) return NULL;
+    (void)stbds_hmget_key_ts(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key, &at,
+                             STBDS_HM_STRING);
+    return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
+}
+
+static MEMLORD_I_COLD void memlord_i_dict_end(memlord *lord, memlord_i_dict *dict) {
+    memlord_i_dict_block *block = dict->blocks, *next;
+    for (; block; block = next) {
+        next = block->next;
+        memlord_i_free(lord, block, block->size);
+    }
 }
 
 /* -- kept strings -- */
 
-static MEMLORD_I_COLD memlord_result memlord_i_name_new_locked(memlord *lord, char *key) {
-    size_t length = strlen(key);
-    if (length > MEMLORD_MAX_STRINGS || lord->name_bytes + length > MEMLORD_MAX_STRINGS)
-        return MEMLORD_E_NOMEM;
-    if (memlord_i_stb_reserve(lord, length)) return MEMLORD_I_AGAIN;
-    stbds_shput(lord->names, key, 0);
-    lord->name_bytes += length + 1;
-    return MEMLORD_OK;
+/* NULL: not kept. Points to it until the next is put. */
+static MEMLORD_I_COLD memlord_i_string *memlord_i_string_locked(memlord *lord, const char *text) {
+    return (memlord_i_string *)memlord_i_dict_find_locked(&lord->names, text);
 }
 
 /* Our copy of a string: the same pointer for the same text. NULL stays NULL. */
 static MEMLORD_I_COLD memlord_result memlord_i_name_locked(memlord *lord, const char *text,
                                                            const char **kept) {
-    char *key = (char *)(uintptr_t)text; /* stb_ds asks for a char *, and reads it */
-    ptrdiff_t at;
-    memlord_result r;
+    const memlord_i_string *string;
+    size_t length;
     *kept = NULL;
     if (!text) return MEMLORD_OK;
-    if (!lord->names) {
-        if (memlord_i_stb_reserve(lord, 0)) return MEMLORD_I_AGAIN;
-        stbds_sh_new_arena(lord->names);
+    string = memlord_i_string_locked(lord, text);
+    if (!string) {
+        length = strlen(text);
+        if (length > MEMLORD_MAX_STRINGS || lord->name_bytes + length > MEMLORD_MAX_STRINGS)
+            return MEMLORD_E_NOMEM;
+        string = (memlord_i_string *)memlord_i_dict_put_locked(lord, &lord->names, text);
+        if (!string) return MEMLORD_I_AGAIN;
+        lord->name_bytes += length + 1;
     }
-    for (;;) {
-        at = stbds_shgeti(lord->names, key);
-        if (at >= 0) break;
-        r = memlord_i_name_new_locked(lord, key);
-        if (r) return r;
-    }
-    *kept = lord->names[at].key;
+    *kept = string->key;
     return MEMLORD_OK;
 }
 
@@ -6300,7 +6284,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_name(memlord *lord, const char *t
     memlord_result r;
     if (memlord_i_self.busy) return MEMLORD_E_STATE;
     do {
-        memlord_i_cold_enter(lord);
+        memlord_i_cold_enter();
         r = memlord_i_name_locked(lord, text, kept);
     } while (memlord_i_cold_leave(lord, &r));
     return r;
@@ -6320,14 +6304,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_name_spare(memlord *lord, const c
 }
 
 static MEMLORD_I_COLD void memlord_i_names_end(memlord *lord) {
-    size_t i;
-    memlord_result done = MEMLORD_OK;
-    memlord_i_cold_enter(lord);
-    stbds_shfree(lord->names);
-    for (i = 0; i < MEMLORD_I_SPARES; i++)
-        memlord_i_cold_free(lord, lord->stb[i].block, lord->stb[i].size);
-    memlord_i_cold_free(lord, lord->ready.block, lord->ready.size);
-    (void)memlord_i_cold_leave(lord, &done);
+    memlord_i_dict_end(lord, &lord->names);
+    memlord_i_free(lord, lord->ready.block, lord->ready.size);
 }
 
 /* -- the index -- */
@@ -6525,7 +6503,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_device_find(memlord *lord, memlor
         return MEMLORD_OK;
     }
     do {
-        memlord_i_cold_enter(lord);
+        memlord_i_cold_enter();
         r = memlord_i_device_locked(lord, d, slot);
     } while (memlord_i_cold_leave(lord, &r));
     return r;
@@ -6614,7 +6592,7 @@ static MEMLORD_I_COLD const memlord_site *memlord_i_site_kept(memlord *lord,
     memlord_result r;
     if (!origin) return NULL;
     do {
-        memlord_i_cold_enter(lord);
+        memlord_i_cold_enter();
         r = memlord_i_site_locked(lord, origin, NULL, &site);
     } while (memlord_i_cold_leave(lord, &r));
     return r == MEMLORD_OK ? (const memlord_site *)memlord_i_ptr_load_acquire(&site->shown) : NULL;
@@ -6646,7 +6624,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_site_show(memlord *lord, memlord_
                                                          int line) {
     memlord_result r;
     do {
-        memlord_i_cold_enter(lord);
+        memlord_i_cold_enter();
         r = memlord_i_site_show_locked(lord, site, file, function, line);
     } while (memlord_i_cold_leave(lord, &r));
     return r;
@@ -6698,7 +6676,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_row_make(memlord *lord, int book,
                                                         uint32_t *number) {
     memlord_result r;
     do {
-        memlord_i_cold_enter(lord);
+        memlord_i_cold_enter();
         r = memlord_i_row_locked(lord, book, identity, slot, number);
     } while (memlord_i_cold_leave(lord, &r));
     return r;
@@ -6839,7 +6817,7 @@ static MEMLORD_I_COLD uint64_t memlord_i_born_new(memlord *lord, memlord_i_threa
     memlord_result r = MEMLORD_OK;
     if (!number || last >> (MEMLORD_I_BORN_BITS - 1) != mark) {
         do {
-            memlord_i_cold_enter(lord);
+            memlord_i_cold_enter();
             r = memlord_i_birth_locked(lord, mark, scope->id, &number);
         } while (memlord_i_cold_leave(lord, &r));
         if (r)
@@ -9510,7 +9488,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_reservation_new(memlord *lord,
     do {
         uint32_t n;
         memlord_i_reservation *v;
-        memlord_i_cold_enter(lord);
+        memlord_i_cold_enter();
         n = memlord_i_u32_load(&lord->reservation_count);
         v = (memlord_i_reservation *)memlord_i_book_make(lord, &lord->reservations, n, sizeof *v,
                                                          memlord_i_cold_alloc);
@@ -10996,41 +10974,38 @@ static size_t memlord_i_scope_cut(const char *name) {
     return n;
 }
 
-/* The path of a scope, kept; `buf` has room for it. */
-static MEMLORD_I_COLD memlord_result memlord_i_scope_path_locked(memlord *lord,
-                                                                 const memlord_i_scope *parent,
-                                                                 const char *name, char *buf,
-                                                                 const char **kept) {
-    size_t n = 0, length = strlen(name);
+/* The path of a name under a parent; `path` has room for it. */
+static MEMLORD_I_COLD void memlord_i_scope_path(const memlord_i_scope *parent, const char *name,
+                                                char *path) {
+    size_t n = parent ? strlen(parent->path) : 0;
     if (parent) {
-        n = strlen(parent->path);
-        memcpy(buf, parent->path, n);
-        buf[n++] = '/';
+        memcpy(path, parent->path, n);
+        path[n++] = '/';
     }
-    memcpy(buf + n, name, length + 1);
-    return memlord_i_name_locked(lord, buf, kept);
+    memcpy(path + n, name, strlen(name) + 1);
 }
 
-/* Finds or makes the scope of a name under a parent. It is its path: "a/b" is b in a. */
-static MEMLORD_I_COLD memlord_result memlord_i_scope_locked(memlord *lord, memlord_i_scope *parent,
-                                                            const char *name, char *path,
-                                                            const memlord_site *origin,
-                                                            memlord_i_scope **out) {
+/* The scope with a path; NULL: there is none. */
+static MEMLORD_I_COLD memlord_i_scope *memlord_i_scope_of_path_locked(memlord *lord,
+                                                                      const char *path) {
+    const memlord_i_string *string = memlord_i_string_locked(lord, path);
+    return string ? string->scope : NULL;
+}
+
+static MEMLORD_I_COLD memlord_result memlord_i_scope_new_locked(memlord *lord,
+                                                                memlord_i_scope *parent,
+                                                                const char *name, const char *path,
+                                                                const memlord_site *origin,
+                                                                memlord_i_scope **out) {
     uint32_t id = memlord_i_u32_load(&lord->scope_count);
-    memlord_i_scope *scope, **bin;
+    memlord_i_scope *scope;
     memlord_i_site *site = NULL;
     memlord_i_ptr *at;
-    const char *kept, *kept_path;
-    memlord_result r = memlord_i_name_locked(lord, name, &kept);
-    if (r == MEMLORD_OK) r = memlord_i_scope_path_locked(lord, parent, kept, path, &kept_path);
-    if (r) return r;
-    bin = &lord->scope_bins[((uint64_t)(uintptr_t)kept_path * 0x9e3779b97f4a7c15u >> 56) %
-                            MEMLORD_I_SCOPE_BINS];
-    for (scope = *bin; scope && scope->path != kept_path;) scope = scope->next;
-    *out = scope;
-    if (scope) return MEMLORD_OK;
+    memlord_result r;
     if (id > MEMLORD_MAX_SCOPES) return MEMLORD_E_NOMEM;
-    if (origin) r = memlord_i_site_locked(lord, origin, NULL, &site);
+    r = memlord_i_name_locked(lord, name, &name);
+    if (r == MEMLORD_OK) r = memlord_i_name_locked(lord, path, &path);
+    if (r == MEMLORD_OK && origin) r = memlord_i_site_locked(lord, origin, NULL, &site);
     if (r) return r;
     at = (memlord_i_ptr *)memlord_i_book_make(lord, &lord->scopes, id, sizeof *at,
                                               memlord_i_cold_alloc);
@@ -11038,31 +11013,33 @@ static MEMLORD_I_COLD memlord_result memlord_i_scope_locked(memlord *lord, memlo
     if (!scope) return MEMLORD_I_AGAIN;
     scope->id = id;
     scope->parent = parent;
-    scope->name = kept;
-    scope->path = kept_path;
+    scope->name = name;
+    scope->path = path;
     scope->site = site;
-    scope->next = *bin;
-    *bin = scope;
+    memlord_i_string_locked(lord, path)->scope = scope;
     memlord_i_ptr_store(at, scope);
     memlord_i_u32_store_release(&lord->scope_count, id + 1);
     *out = scope;
     return MEMLORD_OK;
 }
 
-/* The same for a thread, whose path has room in what it brings along. */
+/* Finds or makes the scope of a name under a parent. It is its path: "a/b" is b in a. */
 static MEMLORD_I_COLD memlord_result memlord_i_scope_make(memlord *lord, memlord_i_scope *parent,
                                                           const char *name,
                                                           const memlord_site *origin,
                                                           memlord_i_scope **out) {
     size_t n = memlord_i_scope_cut(name);
     size_t size = n + 1 + (parent ? strlen(parent->path) + n + 2 : n + 1);
-    char *text = (char *)memlord_i_alloc(lord, size);
+    char *text = (char *)memlord_i_alloc(lord, size), *path;
     memlord_result r;
     if (!text) return MEMLORD_E_NOMEM;
+    path = text + n + 1;
     memcpy(text, name, n);
+    memlord_i_scope_path(parent, text, path);
     do {
-        memlord_i_cold_enter(lord);
-        r = memlord_i_scope_locked(lord, parent, text, text + n + 1, origin, out);
+        memlord_i_cold_enter();
+        *out = memlord_i_scope_of_path_locked(lord, path);
+        r = *out ? MEMLORD_OK : memlord_i_scope_new_locked(lord, parent, text, path, origin, out);
     } while (memlord_i_cold_leave(lord, &r));
     memlord_i_free(lord, text, size);
     if (r == MEMLORD_E_NOMEM) (void)memlord_i_u64_add(&lord->lost_scopes, 1);
@@ -11318,7 +11295,7 @@ static MEMLORD_I_COLD memlord_i_handoff *memlord_i_handoff_take(memlord *lord) {
     memlord_i_lock_drop(&lord->scopes_lock);
     if (h) return h;
     do {
-        memlord_i_cold_enter(lord);
+        memlord_i_cold_enter();
         h = (memlord_i_handoff *)memlord_i_book_make(lord, &lord->handoffs,
                                                      lord->handoff_count + 1, sizeof *h,
                                                      memlord_i_cold_alloc);
@@ -17618,6 +17595,7 @@ static MEMLORD_I_COLD memlord *memlord_i_make(const memlord_desc *desc,
     memlord_i_locks_rank(lord);
     lord->allocator = *allocator;
     lord->own_bytes.v = sizeof *lord;
+    lord->names.item = sizeof(memlord_i_string);
     memlord_i_configure(lord, desc);
     lord->orphan = (memlord_i_thread *)memlord_i_alloc(lord, sizeof *lord->orphan);
     if (lord->orphan) return lord;
@@ -18101,7 +18079,7 @@ static MEMLORD_I_COLD const memlord_site *memlord_i_site_new(memlord *lord, void
     memlord_result r;
     if (memlord_i_self.busy) return &memlord_i_no_site;
     do {
-        memlord_i_cold_enter(lord);
+        memlord_i_cold_enter();
         r = memlord_i_site_locked(lord, NULL, address, &site);
     } while (memlord_i_cold_leave(lord, &r));
     if (r != MEMLORD_OK) return &memlord_i_no_site;
@@ -18862,7 +18840,7 @@ MEMLORD_I_API memlord_result memlord_account_open(memlord *lord, memlord_device 
     if (!memlord_i_device_valid(device)) return MEMLORD_E_DEVICE;
     if (memlord_i_self.busy) return MEMLORD_E_STATE;
     do {
-        memlord_i_cold_enter(lord);
+        memlord_i_cold_enter();
         r = memlord_i_account_open_locked(lord, device, name, limit, out);
     } while (memlord_i_cold_leave(lord, &r));
     return r;
@@ -19283,20 +19261,19 @@ MEMLORD_I_API memlord_result memlord_scope_return(memlord *lord, const memlord_s
 
 MEMLORD_I_API memlord_result memlord_scope_get(memlord *lord, const char *path,
                                                memlord_scope_stat *out) {
+    const memlord_i_scope *scope;
     memlord_i_scale scale;
-    uint32_t i;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     if (!path) return MEMLORD_E_INVALID;
-    for (i = 1; i < memlord_i_scopes(lord); i++) {
-        const memlord_i_scope *scope = memlord_i_scope_at(lord, i);
-        if (strcmp(scope->path, path)) continue;
-        scale = memlord_i_scale_now(lord);
-        memlord_i_scope_sum(lord, scope, &scale, out, NULL);
-        return MEMLORD_OK;
-    }
-    return MEMLORD_E_UNKNOWN;
+    memlord_i_lock_take(&memlord_i_process.cold);
+    scope = memlord_i_scope_of_path_locked(lord, path);
+    memlord_i_lock_drop(&memlord_i_process.cold);
+    if (!scope) return MEMLORD_E_UNKNOWN;
+    scale = memlord_i_scale_now(lord);
+    memlord_i_scope_sum(lord, scope, &scale, out, NULL);
+    return MEMLORD_OK;
 }
 MEMLORD_I_API uint64_t memlord_scope_current(memlord *lord) {
     memlord_i_thread *t = lord ? memlord_i_thread_get(lord) : NULL;

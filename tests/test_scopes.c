@@ -132,6 +132,21 @@ static void a_name_with_a_slash_is_the_path_it_reads_as(void **state) {
     assert_int_equal(scope_of(lord, "decode").bytes.total, 20);
 }
 
+static void a_string_kept_for_something_else_is_no_scope(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_scope_stat s;
+    assert_ok(memlord_tag_begin(lord, "outer/inner"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 8, NULL));
+    assert_ok(memlord_tag_end(lord));
+    MEMLORD_SCOPE(lord, "outer") {}
+    assert_int_equal(memlord_scope_get(lord, "outer/inner", &s), MEMLORD_E_UNKNOWN);
+    MEMLORD_SCOPE(lord, "outer") {
+        MEMLORD_SCOPE(lord, "inner") {}
+    }
+    assert_string_equal(scope_of(lord, "outer/inner").name, "inner");
+    assert_int_equal(memlord_scope_get(lord, "inner", &s), MEMLORD_E_UNKNOWN);
+}
+
 static void one_name_under_two_parents_is_two_scopes(void **state) {
     memlord *lord = test_lord(state);
     int i;
@@ -1749,6 +1764,7 @@ int main(void) {
         TEST(invocations_add_up_and_keep_their_extremes),
         TEST(scopes_nest_by_path),
         TEST(a_name_with_a_slash_is_the_path_it_reads_as),
+        TEST(a_string_kept_for_something_else_is_no_scope),
         TEST(one_name_under_two_parents_is_two_scopes),
         TEST(a_scope_may_recur_under_itself),
         TEST(one_place_and_one_name_are_one_scope),
