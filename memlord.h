@@ -1087,11 +1087,12 @@ MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_blo
    Reports show them with it, but PROMETHEUS, which has no storages, and HEAPTRACK, where each
    would be an allocation more.
    Errors: E_INVALID bytes 0, not inside the storage, or rank over 8; E_STATE it overlaps another
-   part; E_UNKNOWN no such storage; E_NOMEM. Cost: under a us with 100,000 parts. */
+   part; E_UNKNOWN no such storage; E_NOMEM. Cost: a search, and 8 bytes moved for each part
+   behind it: under a us by ascending offset, 10 to 20 us at random among 100,000. */
 MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
                                             uint64_t storage, uint64_t offset, uint64_t bytes,
                                             const memlord_meta *meta) MEMLORD_I_OFF(MEMLORD_OK)
-/* Removes the part that begins there. Errors: E_UNKNOWN. */
+/* Removes the part that begins there. Errors: E_UNKNOWN. Cost: as of an addition there. */
 MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
                                                uint64_t storage, uint64_t offset)
     MEMLORD_I_OFF(MEMLORD_OK)
@@ -1133,9 +1134,11 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
 /* -- capacity --
    How large a device is and how full, asked of a source per device type: the cpu's is built
    in (the machine, or the container's memory limit with the page cache left out), others are
-   the host's. Capacity, limit and headroom belong to *physical* devices: cpu, pinned and
-   mapped are one. A sample that failed, or makes no sense (a total of 0, used over total), is
-   unknown, never 0. */
+   the host's. On Linux, from 3.14 on, it reads /proc/meminfo and the limits of this process's
+   cgroup and those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1); cgroups
+   mounted elsewhere read as the machine. Capacity, limit and headroom belong to *physical*
+   devices: cpu, pinned and mapped are one. A sample that failed, or makes no sense (a total of
+   0, used over total), is unknown, never 0. */
 
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes, of everybody */
@@ -1455,8 +1458,8 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
 /* -- scopes: what a phase of the program cost --
    A scope is a stretch of a thread's work with a name: a step, a layer, a request. Scopes nest,
    and are told apart by their path, "decode/attention". A scope's delta is what its thread
-   allocated meanwhile less what it freed, inner scopes included, and the same of the threads it
-   was handed to; it may be negative. Blocks remember the scope they were allocated in. */
+   allocated meanwhile less what it freed, inner scopes included; it may be negative. Blocks
+   remember the scope they were allocated in. */
 
 /* A scope's name and place; MEMLORD_SCOPE plants one. Its address is its identity, its strings
    are copied when first seen. */
@@ -1483,13 +1486,15 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MEMLORD_I_OFF(MEMLOR
 MEMLORD_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes)
     MEMLORD_I_OFF(MEMLORD_OK)
 
-/* Lets other threads work for this thread's innermost scope: each adopts the token, and returns
-   it when it is done; what it does between counts there too, and in the scopes around if it is back
-   before the scope ends; peaks add up to an upper bound. An invocation is over when all who have a
-   part in it are: until then it is running, and its time goes on. A token is good until its scope
-   has ended and all have returned it; any number of threads may have it, by copies if they like.
+/* Lets other threads work in this thread's innermost scope: each adopts the token, and returns
+   it when it is done. Between the two the thread is in the scope: its blocks remember it, and
+   scopes it begins are inside it. That is an invocation of its own: its delta, peak and time
+   count in the path's totals, not in the invocation that was exported, nor in the scopes around
+   that. A token is good until the scope ends on the thread that exported it; any number of
+   threads may have it, by copies if they like. Threads that have adopted it by then stay in.
    Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
-   the innermost scope is not this one; E_UNKNOWN the scope is over; E_INVALID; E_NOMEM. */
+   the innermost scope is not this one; E_UNKNOWN the scope is over, or another ledger's;
+   E_INVALID; E_NOMEM. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* the library's */
 } memlord_scope_token;
@@ -1866,17 +1871,6 @@ MEMLORD_I_INLINE void memlord_i_scope_leave(memlord_i_guard *guard) {
 #define MEMLORD_THREAD_LOCAL __thread
 #else
 #define MEMLORD_THREAD_LOCAL __declspec(thread)
-#endif
-#endif
-
-#define MEMLORD_I_TSAN 0
-#if defined(__SANITIZE_THREAD__)
-#undef MEMLORD_I_TSAN
-#define MEMLORD_I_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#undef MEMLORD_I_TSAN
-#define MEMLORD_I_TSAN 1
 #endif
 #endif
 
@@ -2480,137 +2474,49 @@ static int memlord_i_symbol_at(const void *address, memlord_i_symbol *out) {
 #endif
 
 /* What the machine has for this process: the capacity source of the cpu device. One family:
-   memlord_i_cpu_sample, 0 = known, and memlord_i_cpu_close. One caller at a time; no malloc,
-   no stdio, little stack; errno is kept. Zero is a valid state; only `root` is set from
-   outside. What is in doubt is not known: a number that is wrong is worse than none. */
+   memlord_i_cpu_sample, 0 = known. One caller at a time; no malloc, no stdio, little stack;
+   errno is kept. Zero is a valid state; only `root` is set from outside. What is in doubt is
+   not known: a number that is wrong is worse than none. */
 
 #if MEMLORD_I_LINUX
 
-#define MEMLORD_I_CPU_LEVELS 16 /* cgroups watched, from ours up; deeper: 15 and the topmost */
-
-enum { /* files of memlord_i_cpu; from LEVEL_FILES on four for each level */
-    MEMLORD_I_CPU_MEMINFO,
-    MEMLORD_I_CPU_CGROUP,
-    MEMLORD_I_CPU_STATM,
-    MEMLORD_I_CPU_MOUNTINFO, /* open only while it is read */
-    MEMLORD_I_CPU_LEVEL_FILES,
-    MEMLORD_I_CPU_MAX = 0, /* of a level: its hard limit, */
-    MEMLORD_I_CPU_HIGH,    /* the limit beyond which the kernel slows its processes down, */
-    MEMLORD_I_CPU_CURRENT, /* what it uses, page cache included, */
-    MEMLORD_I_CPU_STAT,    /* and of what kind that is */
-    MEMLORD_I_CPU_FILES = MEMLORD_I_CPU_LEVEL_FILES + 4 * MEMLORD_I_CPU_LEVELS
-};
-
-typedef struct memlord_i_cpu_file {
-    uint64_t dev, ino; /* what was opened: the host may close our number and use it again */
-    int fd;            /* plus 1; 0: not open */
-} memlord_i_cpu_file;
-
 typedef struct memlord_i_cpu {
-    const char *root; /* before every path, for tests; NULL: none. Or a directory with the
-                         contents of /proc: then cgroups are looked for from <root>/.. */
-    int bare;         /* the latter */
-    int v1;           /* the version of the cgroups below */
-    uint64_t pid;     /* whose files these are; 0: nobody's */
-    uint64_t place;   /* hash of the /proc/self/cgroup the levels are from; 0: not looked yet */
-    uint32_t levels;
-    uint32_t ends[MEMLORD_I_CPU_LEVELS]; /* lengths: so much of `path` is a level's directory */
-    memlord_i_cpu_file files[MEMLORD_I_CPU_FILES];
-    char path[1024]; /* our cgroup */
-    char text[8192]; /* the file being read: too large for the 16 KiB stacks some hosts use */
+    const char *root; /* before every path, for tests; NULL: none */
+    int v1;           /* the version of the cgroups */
+    char path[1024];  /* of the file being read */
+    char text[8192];  /* its text: too large for the 16 KiB stacks some hosts use */
 } memlord_i_cpu;
 
-/* a, b, c and d in a row: the length; 0: too long. */
-static size_t memlord_i_cpu_join(char *out, size_t cap, const char *a, const char *b,
-                                 const char *c, const char *d) {
-    const char *part[4];
-    size_t i, n = 0;
-    part[0] = a, part[1] = b, part[2] = c, part[3] = d;
-    for (i = 0; i < 4; i++) {
-        size_t more = strlen(part[i]);
-        if (more >= cap - n) return 0;
-        memcpy(out + n, part[i], more + 1);
-        n += more;
-    }
-    return n;
+/* Sets cpu->path from its byte `end` on: the new length; 0: too long. */
+static size_t memlord_i_cpu_path(memlord_i_cpu *cpu, size_t end, const char *more) {
+    size_t n = strlen(more);
+    if (n >= sizeof cpu->path - end) return 0;
+    memcpy(cpu->path + end, more, n + 1);
+    return end + n;
 }
-
-static MEMLORD_I_COLD size_t memlord_i_cpu_path(const memlord_i_cpu *cpu, int which, char *out,
-                                                size_t cap) {
-    static const char *const proc[] = {"/meminfo", "/self/cgroup", "/self/statm",
-                                       "/self/mountinfo"};
-    static const char *const level[2][4] = {
-        {"/memory.max", "/memory.high", "/memory.current", "/memory.stat"},
-        {"/memory.limit_in_bytes", NULL, "/memory.usage_in_bytes", "/memory.stat"}};
+static size_t memlord_i_cpu_root(memlord_i_cpu *cpu, const char *path) {
     const char *root = cpu->root ? cpu->root : "";
-    const char *name;
-    size_t end;
-    if (which < MEMLORD_I_CPU_LEVEL_FILES)
-        return memlord_i_cpu_join(out, cap, root, cpu->bare ? "" : "/proc", proc[which], "");
-    which -= MEMLORD_I_CPU_LEVEL_FILES;
-    end = cpu->ends[which / 4];
-    name = level[cpu->v1][which % 4];
-    if (!name || end >= cap) return 0;
-    memcpy(out, cpu->path, end);
-    return memlord_i_cpu_join(out + end, cap - end, name, "", "", "");
+    size_t n = memlord_i_cpu_path(cpu, 0, root);
+    return n || !*root ? memlord_i_cpu_path(cpu, n, path) : 0;
 }
 
-static int memlord_i_cpu_ours(const memlord_i_cpu_file *f) {
-    struct stat st;
-    return f->fd && !fstat(f->fd - 1, &st) && (uint64_t)st.st_dev == f->dev &&
-           (uint64_t)st.st_ino == f->ino;
-}
-static void memlord_i_cpu_drop(memlord_i_cpu *cpu, int from, int to) {
-    for (; from < to; from++) {
-        if (memlord_i_cpu_ours(&cpu->files[from])) (void)close(cpu->files[from].fd - 1);
-        cpu->files[from].fd = 0;
-    }
-}
-
-/* 0; 1: there is no such file; -1: another reason. */
-static MEMLORD_I_COLD int memlord_i_cpu_open(memlord_i_cpu *cpu, int which) {
-    char path[sizeof cpu->path + 32];
-    memlord_i_cpu_file *f = &cpu->files[which];
-    struct stat st;
-    int fd;
-    if (!memlord_i_cpu_path(cpu, which, path, sizeof path)) return -1;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? 1 : -1;
-    fd = memlord_i_fd_high(fd);
-    if (fd < 0) return -1;
-    if (fstat(fd, &st)) {
-        (void)close(fd);
-        return -1;
-    }
-    f->fd = fd + 1;
-    f->dev = (uint64_t)st.st_dev;
-    f->ino = (uint64_t)st.st_ino;
-    return 0;
-}
-
-/* The whole file as a string in cpu->text: 0; 1: there is no such file; -1: not known. A file
-   that was open and fails is opened once more: its cgroup went and came back. */
-static MEMLORD_I_COLD int memlord_i_cpu_read(memlord_i_cpu *cpu, int which) {
-    memlord_i_cpu_file *f = &cpu->files[which];
-    int fresh = !memlord_i_cpu_ours(f);
+/* Reads the file `name` of the directory in the first `end` bytes of cpu->path, as a string,
+   into cpu->text: 0; 1: there is no such file, the text is ""; -1: not known. */
+static MEMLORD_I_COLD int memlord_i_cpu_read(memlord_i_cpu *cpu, size_t end, const char *name) {
     size_t n = 0;
-    if (fresh) {
-        int r;
-        f->fd = 0; /* a foreign one stays open */
-        r = memlord_i_cpu_open(cpu, which);
-        if (r) return r;
+    ssize_t got = 1;
+    int fd;
+    cpu->text[0] = 0;
+    if (!end || !memlord_i_cpu_path(cpu, end, name)) return -1;
+    fd = open(cpu->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? 1 : -1;
+    while (got && n < sizeof cpu->text) {
+        got = read(fd, cpu->text + n, sizeof cpu->text - n);
+        if (got < 0 && errno != EINTR) break;
+        if (got > 0) n += (size_t)got;
     }
-    for (;;) {
-        ssize_t got = pread(f->fd - 1, cpu->text + n, sizeof cpu->text - n, (off_t)n);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) {
-            memlord_i_cpu_drop(cpu, which, which + 1);
-            return fresh ? -1 : memlord_i_cpu_read(cpu, which);
-        }
-        n += (size_t)got;
-        if (n == sizeof cpu->text) return -1; /* no end in sight */
-        if (!got) break;
-    }
+    (void)close(fd);
+    if (got) return -1; /* it failed, or has no end in sight */
     cpu->text[n] = 0;
     return 0;
 }
@@ -2651,47 +2557,17 @@ static int memlord_i_cpu_field(const memlord_i_cpu *cpu, const char *name, int k
     return *p == '\n' || !*p ? 0 : -1;
 }
 
-/* A file that is one number; "max" is UINT64_MAX. Results as of memlord_i_cpu_read. */
-static int memlord_i_cpu_value(memlord_i_cpu *cpu, int which, uint64_t *out) {
+/* The number a file consists of; UINT64_MAX: "max", or there is no such file. 0; -1: not known. */
+static int memlord_i_cpu_value(memlord_i_cpu *cpu, size_t end, const char *name, uint64_t *out) {
     const char *p = cpu->text;
-    int r = memlord_i_cpu_read(cpu, which);
-    if (r) return r;
-    if (!strncmp(p, "max", 3)) {
-        *out = UINT64_MAX;
+    int r = memlord_i_cpu_read(cpu, end, name);
+    *out = UINT64_MAX;
+    if (r) return r < 0 ? -1 : 0;
+    if (!strncmp(p, "max", 3))
         p += 3;
-    } else if (memlord_i_cpu_number(&p, out)) {
+    else if (memlord_i_cpu_number(&p, out))
         return -1;
-    }
     return *p == '\n' || !*p ? 0 : -1;
-}
-
-static int memlord_i_cpu_machine(memlord_i_cpu *cpu, uint64_t *total, uint64_t *left) {
-    int r;
-    if (memlord_i_cpu_read(cpu, MEMLORD_I_CPU_MEMINFO)) return -1;
-    if (memlord_i_cpu_field(cpu, "MemTotal:", 1, total) || !*total) return -1;
-    r = memlord_i_cpu_field(cpu, "MemAvailable:", 1, left);
-    if (r > 0) { /* before Linux 3.14: what it is near to */
-        uint64_t buffers, cached;
-        if (memlord_i_cpu_field(cpu, "MemFree:", 1, left) ||
-            memlord_i_cpu_field(cpu, "Buffers:", 1, &buffers) ||
-            memlord_i_cpu_field(cpu, "Cached:", 1, &cached) || buffers > *total ||
-            cached > *total - buffers || *left > *total - buffers - cached)
-            return -1;
-        *left += buffers + cached;
-        r = 0;
-    }
-    return r || *left > *total ? -1 : 0;
-}
-
-/* `word` is one of the words between the commas of `list`. */
-static int memlord_i_cpu_listed(const char *list, const char *word) {
-    size_t n = strlen(word);
-    while (strncmp(list, word, n) || (list[n] && list[n] != ',')) {
-        list = strchr(list, ',');
-        if (!list) return 0;
-        list++;
-    }
-    return 1;
 }
 
 /* The path of our memory cgroup in /proc/self/cgroup, whose lines are number:controllers:path,
@@ -2700,220 +2576,89 @@ static int memlord_i_cpu_listed(const char *list, const char *word) {
 static char *memlord_i_cpu_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
-    for (line = text; line && *line; line = next) {
-        char *names, *path;
+    for (line = text; line && *line && !*v1; line = next) {
+        char *names, *path, *word;
         next = strchr(line, '\n');
         if (next) *next++ = 0;
         names = strchr(line, ':');
         path = names ? strchr(names + 1, ':') : NULL;
         if (!path || path[1] != '/') continue;
         *path++ = 0;
-        if (memlord_i_cpu_listed(names + 1, "memory")) {
-            *v1 = 1;
-            return path;
-        }
-        if (!names[1]) found = path;
+        word = strstr(names, "memory");
+        *v1 = word && (word[-1] == ':' || word[-1] == ',') && (!word[6] || word[6] == ',');
+        if (*v1 || !names[1]) found = path;
     }
     return found;
 }
 
-/* Where `path` lies below a mount that shows what is under `root`; NULL: elsewhere. Both are
-   as our cgroup namespace sees them, where a step up is "/..". */
-static const char *memlord_i_cpu_below(const char *root, const char *path) {
-    size_t n = strcmp(root, "/") ? strlen(root) : 0;
-    if (!strncmp(root, path, n) && (!path[n] || path[n] == '/')) {
-        path += n;
-        if (!strncmp(path, "/..", 3) && (!path[3] || path[3] == '/')) return NULL;
-        return path[0] && path[1] ? path : "";
+/* Lowers the total to the limit of the cgroup in the first `end` bytes of cpu->path, and what is
+   left to what that leaves: 0; -1: not known. No file is no limit, as in the root, or where the
+   controller is off. Page cache counts as left, active or not: the kernel drops it before it
+   refuses memory, and MemAvailable has it so too. (Kubernetes takes off only the inactive
+   part.) shmem and what is locked are on other lists and stay in. */
+static int memlord_i_cpu_level(memlord_i_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
+                               uint64_t *left) {
+    static const char *const names[2][4] = {
+        {"/memory.max", "/memory.current", "inactive_file", "active_file"},
+        {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file",
+         "total_active_file"}};
+    const char *const *name = names[cpu->v1];
+    uint64_t limit, more = UINT64_MAX, used, cache;
+    int i, said;
+    if (memlord_i_cpu_value(cpu, end, name[0], &limit)) return -1;
+    if (!cpu->v1) { /* beyond memory.high the kernel slows processes down */
+        if (memlord_i_cpu_value(cpu, end, "/memory.high", &more)) return -1;
+    } else if (memlord_i_cpu_read(cpu, end, "/memory.stat") < 0 || /* says what binds from above */
+               memlord_i_cpu_field(cpu, "hierarchical_memory_limit", 0, &more) < 0) {
+        return -1;
     }
-    while (!strncmp(root, "/..", 3)) root += 3;
-    return *root ? NULL : ""; /* above us by names that are hidden: its top is all we see */
-}
-
-/* The next word of a line of mountinfo, cut out, its escapes (\040 is a space) undone. */
-static char *memlord_i_cpu_word(char **at) {
-    char *word = *at, *p = word, *out = word;
-    for (; *p && *p != ' '; p++, out++) {
-        *out = *p;
-        if (p[0] == '\\' && p[1] >= '0' && p[1] <= '3' && p[2] >= '0' && p[2] <= '7' &&
-            p[3] >= '0' && p[3] <= '7') {
-            *out = (char)((p[1] - '0') * 64 + (p[2] - '0') * 8 + (p[3] - '0'));
-            p += 3;
-        }
-    }
-    *at = *p ? p + 1 : p;
-    *out = 0;
-    return word;
-}
-
-/* A line of mountinfo: number, parent, device, root, mount point, options, any others, "-",
-   type, source, options of the file system. Takes the mount if it shows the cgroup at `path`,
-   and as much above it as the best one so far, whose root's length is *best; of those the
-   last, which hides the others. 0; -1: its path is too long for us. */
-static MEMLORD_I_COLD int memlord_i_cpu_mount(memlord_i_cpu *cpu, char *line, const char *path,
-                                              size_t *best, size_t *top) {
-    char full[sizeof cpu->path];
-    const char *root, *point, *type, *options, *below;
-    size_t n;
-    int i;
-    for (i = 0; i < 3; i++) (void)memlord_i_cpu_word(&line);
-    root = memlord_i_cpu_word(&line);
-    point = memlord_i_cpu_word(&line);
-    while (*line && strcmp(memlord_i_cpu_word(&line), "-")) {}
-    type = memlord_i_cpu_word(&line);
-    (void)memlord_i_cpu_word(&line);
-    options = memlord_i_cpu_word(&line);
-    if (strcmp(type, cpu->v1 ? "cgroup" : "cgroup2")) return 0;
-    if (cpu->v1 && !memlord_i_cpu_listed(options, "memory")) return 0;
-    below = memlord_i_cpu_below(root, path);
-    if (!below || strlen(root) > *best) return 0;
-    n = memlord_i_cpu_join(full, sizeof full, cpu->root ? cpu->root : "", cpu->bare ? "/.." : "",
-                           point, below);
-    if (!n) return -1;
-    if (access(full, F_OK)) return 0;
-    memcpy(cpu->path, full, n + 1);
-    *best = strlen(root);
-    *top = n - strlen(below);
-    return 0;
-}
-
-/* Sets cpu->path to the directory of the cgroup at `path`, a piece of cpu->text, and *top to
-   the length of its mount point: 0; 1: it cannot be seen; -1: not known. */
-static int memlord_i_cpu_find(memlord_i_cpu *cpu, const char *path, size_t *top) {
-    size_t n = strlen(path) + 1, have = 0, best = SIZE_MAX;
-    char *window = cpu->text + n, *line, *end;
-    size_t room = sizeof cpu->text - n - 1;
-    int skip = 0, r; /* skip: in the rest of a line that is longer than the window */
-    memmove(cpu->text, path, n);
-    if (memlord_i_cpu_open(cpu, MEMLORD_I_CPU_MOUNTINFO)) return -1;
-    for (r = 0; !r;) {
-        ssize_t got = read(cpu->files[MEMLORD_I_CPU_MOUNTINFO].fd - 1, window + have, room - have);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) r = -1;
-        if (got <= 0) break;
-        have += (size_t)got;
-        window[have] = 0;
-        for (line = window; !r && (end = strchr(line, '\n')) != NULL; line = end + 1) {
-            *end = 0;
-            if (!skip) r = memlord_i_cpu_mount(cpu, line, cpu->text, &best, top);
-            skip = 0;
-        }
-        have -= (size_t)(line - window);
-        memmove(window, line, have);
-        if (have == room) have = 0, skip = 1;
-    }
-    memlord_i_cpu_drop(cpu, MEMLORD_I_CPU_MOUNTINFO, MEMLORD_I_CPU_MOUNTINFO + 1);
-    return r ? r : best == SIZE_MAX;
-}
-
-/* Finds the cgroups whose limits bind us, again after each move: 0; -1: not known. */
-static int memlord_i_cpu_levels(memlord_i_cpu *cpu) {
-    uint64_t place = 0xcbf29ce484222325u; /* FNV-1a */
-    const char *p;
-    size_t end, top = 0;
-    int r = memlord_i_cpu_read(cpu, MEMLORD_I_CPU_CGROUP);
-    if (r < 0) return -1;
-    if (r > 0) cpu->text[0] = 0; /* a kernel without cgroups */
-    for (p = cpu->text; *p; p++) place = (place ^ (unsigned char)*p) * 0x100000001b3u;
-    if (place == cpu->place) return 0;
-    memlord_i_cpu_drop(cpu, MEMLORD_I_CPU_LEVEL_FILES, MEMLORD_I_CPU_FILES);
-    cpu->place = 0;
-    cpu->levels = 0;
-    p = memlord_i_cpu_cgroup(cpu->text, &cpu->v1);
-    r = p ? memlord_i_cpu_find(cpu, p, &top) : 1;
-    /* Cgroups that nobody mounted bind nobody, if we are where all processes start. */
-    if (r < 0 || (r > 0 && p && strcmp(cpu->text, "/"))) return -1;
-    for (end = r ? 0 : strlen(cpu->path); end && end >= top; end--) {
-        if (end > top && cpu->path[end] && cpu->path[end] != '/') continue;
-        if (cpu->levels == MEMLORD_I_CPU_LEVELS) cpu->levels--;
-        cpu->ends[cpu->levels++] = (uint32_t)end;
-    }
-    cpu->place = place;
-    return 0;
-}
-
-/* A level's limit: 0; -1: not known. UINT64_MAX is none, also where the files are missing: in
-   the root, or where the controller is off. */
-static int memlord_i_cpu_limit(memlord_i_cpu *cpu, uint32_t level, uint64_t *limit) {
-    int base = MEMLORD_I_CPU_LEVEL_FILES + 4 * (int)level;
-    uint64_t more = UINT64_MAX;
-    int r = memlord_i_cpu_value(cpu, base + MEMLORD_I_CPU_MAX, limit);
-    if (r > 0) *limit = UINT64_MAX;
-    if (r >= 0 && !cpu->v1) {
-        r = memlord_i_cpu_value(cpu, base + MEMLORD_I_CPU_HIGH, &more);
-    } else if (r == 0 && level == 0) { /* v1 also says what binds us from above the mount */
-        r = memlord_i_cpu_read(cpu, base + MEMLORD_I_CPU_STAT);
-        if (!r) r = memlord_i_cpu_field(cpu, "hierarchical_memory_limit", 0, &more);
-    }
-    if (r == 0 && more < *limit) *limit = more;
-    return r < 0 || !*limit ? -1 : 0;
-}
-
-/* What is left of a level's limit. Page cache counts as left, active or not: the kernel drops
-   it before it refuses memory, and MemAvailable has it so too. (Kubernetes takes off only the
-   inactive part.) shmem and what is locked are on other lists and stay in. */
-static MEMLORD_I_COLD int memlord_i_cpu_left(memlord_i_cpu *cpu, uint32_t level, uint64_t limit,
-                                             uint64_t *left) {
-    static const char *const names[2][2] = {{"inactive_file", "active_file"},
-                                            {"total_inactive_file", "total_active_file"}};
-    int base = MEMLORD_I_CPU_LEVEL_FILES + 4 * (int)level, i, r;
-    uint64_t used, cache;
-    if (memlord_i_cpu_value(cpu, base + MEMLORD_I_CPU_CURRENT, &used)) return -1;
-    r = memlord_i_cpu_read(cpu, base + MEMLORD_I_CPU_STAT);
-    if (r < 0) return -1;
-    for (i = 0; !r && i < 2; i++) { /* not said: then it counts as used */
-        int said = memlord_i_cpu_field(cpu, names[cpu->v1][i], 0, &cache);
+    if (more < limit) limit = more;
+    if (!limit) return -1;
+    if (limit > machine) return 0;
+    if (memlord_i_cpu_value(cpu, end, name[1], &used) || used == UINT64_MAX) return -1;
+    if (memlord_i_cpu_read(cpu, end, "/memory.stat") < 0) return -1;
+    for (i = 2; i < 4; i++) { /* not said: then it counts as used */
+        said = memlord_i_cpu_field(cpu, name[i], 0, &cache);
         if (said < 0) return -1;
         if (said == 0) used = used > cache ? used - cache : 0;
     }
-    *left = limit > used ? limit - used : 0;
+    if (used > limit) used = limit;
+    if (limit < *total) *total = limit;
+    if (limit - used < *left) *left = limit - used;
     return 0;
+}
+
+/* The tightest limit is the total; what is left is what the fullest cgroup leaves, of ours and
+   those above it. 0; -1: not known. */
+static int memlord_i_cpu_query(memlord_i_cpu *cpu, uint64_t *total, uint64_t *left) {
+    size_t top, end = memlord_i_cpu_root(cpu, "/proc");
+    uint64_t machine;
+    const char *p;
+    if (memlord_i_cpu_read(cpu, end, "/meminfo") ||
+        memlord_i_cpu_field(cpu, "MemTotal:", 1, &machine) || !machine ||
+        memlord_i_cpu_field(cpu, "MemAvailable:", 1, left) || *left > machine ||
+        memlord_i_cpu_read(cpu, end, "/self/cgroup") < 0)
+        return -1;
+    *total = machine;
+    p = memlord_i_cpu_cgroup(cpu->text, &cpu->v1);
+    if (!p) return 0; /* a kernel without cgroups */
+    top = memlord_i_cpu_root(cpu, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
+    end = top ? memlord_i_cpu_path(cpu, top, p[1] ? p : "") : 0;
+    if (!end) return -1;
+    while (!memlord_i_cpu_level(cpu, end, machine, total, left)) {
+        if (end == top) return 0;
+        while (end > top && cpu->path[--end] != '/') {}
+    }
+    return -1;
 }
 
 static uint64_t memlord_i_cpu_resident(memlord_i_cpu *cpu) { /* 0: not known */
     const char *p = cpu->text;
     uint64_t size, pages, page = (uint64_t)sysconf(_SC_PAGESIZE);
-    if (memlord_i_cpu_read(cpu, MEMLORD_I_CPU_STATM)) return 0;
+    if (memlord_i_cpu_read(cpu, memlord_i_cpu_root(cpu, "/proc"), "/self/statm")) return 0;
     if (memlord_i_cpu_number(&p, &size) || *p++ != ' ') return 0;
     if (memlord_i_cpu_number(&p, &pages) || *p != ' ' || pages > UINT64_MAX / page) return 0;
     return pages * page;
-}
-
-static void memlord_i_cpu_close(memlord_i_cpu *cpu) {
-    int saved = errno, cancel = memlord_i_cancel_hold();
-    memlord_i_cpu_drop(cpu, 0, MEMLORD_I_CPU_FILES);
-    cpu->pid = 0;
-    memlord_i_cancel_release(cancel);
-    errno = saved;
-}
-
-/* The first time, and in a child: what is open below /proc/self is about the parent. */
-static void memlord_i_cpu_start(memlord_i_cpu *cpu) {
-    char path[sizeof cpu->path];
-    memlord_i_cpu_close(cpu);
-    cpu->pid = memlord_i_pid();
-    cpu->place = 0;
-    cpu->bare = 0;
-    if (cpu->root && *cpu->root &&
-        memlord_i_cpu_path(cpu, MEMLORD_I_CPU_MEMINFO, path, sizeof path))
-        cpu->bare = access(path, F_OK) != 0;
-}
-
-/* The tightest limit is the total; what is left is what the fullest level leaves. */
-static int memlord_i_cpu_query(memlord_i_cpu *cpu, uint64_t *total, uint64_t *left) {
-    uint64_t machine, limit, less;
-    uint32_t i;
-    if (cpu->pid != memlord_i_pid()) memlord_i_cpu_start(cpu);
-    if (memlord_i_cpu_machine(cpu, &machine, left) || memlord_i_cpu_levels(cpu)) return -1;
-    *total = machine;
-    for (i = 0; i < cpu->levels; i++) {
-        if (memlord_i_cpu_limit(cpu, i, &limit)) return -1;
-        if (limit > machine) continue;
-        if (memlord_i_cpu_left(cpu, i, limit, &less)) return -1;
-        if (limit < *total) *total = limit;
-        if (less < *left) *left = less;
-    }
-    return 0;
 }
 
 static MEMLORD_I_COLD int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *total, uint64_t *used,
@@ -2936,7 +2681,6 @@ static MEMLORD_I_COLD int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *tot
 typedef struct memlord_i_cpu {
     const char *root; /* has no effect here */
 } memlord_i_cpu;
-static void memlord_i_cpu_close(memlord_i_cpu *cpu) { (void)cpu; }
 
 #if MEMLORD_I_WINDOWS
 /* K32GetProcessMemoryInfo by name: which header declares it under which name, and in which
@@ -3023,9 +2767,11 @@ static int memlord_i_cpu_sample(memlord_i_cpu *cpu, uint64_t *total, uint64_t *u
 
 /* ---------------------------------------------------------------------- >>atomics --
    Owns the words threads share. A word is a struct, so that a bare access does not compile; the
-   memory order is in the function's name. Relaxed words are read by others without any promise
-   beyond the value itself. Layout and code are the same in C and C++. Where a uint64_t is aligned
-   to 4 bytes (i386), one across two cache lines would be read in halves: its word asks for 8. */
+   memory order of a load or a store is in the function's name, and none there is relaxed: read
+   by others without any promise beyond the value itself. What reads and writes in one (exchange,
+   add, or, cas) is sequentially consistent. Layout and code are the same in C and C++. Where a
+   uint64_t is aligned to 4 bytes (i386), one across two cache lines would be read in halves: its
+   word asks for 8. */
 
 #if defined(__GNUC__)
 #define MEMLORD_I_ALIGNED8 __attribute__((aligned(8)))
@@ -3065,43 +2811,29 @@ static MEMLORD_I_HOT uint32_t memlord_i_u32_load_seqcst(const memlord_i_u32 *w) 
 static MEMLORD_I_HOT void *memlord_i_ptr_load_seqcst(const memlord_i_ptr *w) {
     return __atomic_load_n(&w->v, __ATOMIC_SEQ_CST);
 }
-static MEMLORD_I_HOT void *memlord_i_ptr_exchange_seqcst(memlord_i_ptr *w, void *v) {
+static MEMLORD_I_HOT void *memlord_i_ptr_exchange(memlord_i_ptr *w, void *v) {
     return __atomic_exchange_n(&w->v, v, __ATOMIC_SEQ_CST);
 }
-static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange_seqcst(memlord_i_u32 *w, uint32_t v) {
+static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange(memlord_i_u32 *w, uint32_t v) {
     return __atomic_exchange_n(&w->v, v, __ATOMIC_SEQ_CST);
-}
-static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange_acquire(memlord_i_u32 *w, uint32_t v) {
-    return __atomic_exchange_n(&w->v, v, __ATOMIC_ACQUIRE);
 }
 static MEMLORD_I_HOT uint32_t memlord_i_u32_add(memlord_i_u32 *w, uint32_t v) {
-    return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
-}
-static MEMLORD_I_HOT uint32_t memlord_i_u32_add_seqcst(memlord_i_u32 *w, uint32_t v) {
     return __atomic_fetch_add(&w->v, v, __ATOMIC_SEQ_CST);
 }
 static MEMLORD_I_HOT int memlord_i_u32_cas(memlord_i_u32 *w, uint32_t *expected, uint32_t v) {
-    return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_RELAXED,
-                                       __ATOMIC_RELAXED);
-}
-static MEMLORD_I_HOT int memlord_i_u32_cas_seqcst(memlord_i_u32 *w, uint32_t *expected,
-                                                  uint32_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST,
                                        __ATOMIC_RELAXED);
 }
 #if defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
 MEMLORD_I_ATOMIC(u64, uint64_t)
-static MEMLORD_I_HOT uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_t v) {
-    return __atomic_fetch_or(&w->v, v, __ATOMIC_ACQUIRE);
+static MEMLORD_I_HOT uint64_t memlord_i_u64_or(memlord_i_u64 *w, uint64_t v) {
+    return __atomic_fetch_or(&w->v, v, __ATOMIC_SEQ_CST);
 }
 static MEMLORD_I_HOT uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
-    return __atomic_fetch_add(&w->v, v, __ATOMIC_RELAXED);
-}
-static MEMLORD_I_HOT uint64_t memlord_i_u64_add_acqrel(memlord_i_u64 *w, uint64_t v) {
-    return __atomic_fetch_add(&w->v, v, __ATOMIC_ACQ_REL);
+    return __atomic_fetch_add(&w->v, v, __ATOMIC_SEQ_CST);
 }
 static MEMLORD_I_HOT int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
-    return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_RELAXED,
+    return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST,
                                        __ATOMIC_RELAXED);
 }
 #else
@@ -3112,7 +2844,7 @@ static MEMLORD_I_HOT int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected,
 static memlord_i_u32 memlord_i_u64_locks[MEMLORD_I_U64_LOCKS]; /* of a word: by its address */
 static memlord_i_u32 *memlord_i_u64_lock(const memlord_i_u64 *w) {
     memlord_i_u32 *lock = &memlord_i_u64_locks[(uintptr_t)w / 8 % MEMLORD_I_U64_LOCKS];
-    while (memlord_i_u32_exchange_acquire(lock, 1)) memlord_i_yield();
+    while (memlord_i_u32_exchange(lock, 1)) memlord_i_yield();
     return lock;
 }
 static uint64_t memlord_i_u64_load(const memlord_i_u64 *w) {
@@ -3132,7 +2864,7 @@ static void memlord_i_u64_store(memlord_i_u64 *w, uint64_t v) {
 static void memlord_i_u64_store_release(memlord_i_u64 *w, uint64_t v) {
     memlord_i_u64_store(w, v);
 }
-static uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_t v) {
+static uint64_t memlord_i_u64_or(memlord_i_u64 *w, uint64_t v) {
     memlord_i_u32 *lock = memlord_i_u64_lock(w);
     uint64_t before = w->v;
     w->v = before | v;
@@ -3145,9 +2877,6 @@ static uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
     w->v = before + v;
     memlord_i_u32_store_release(lock, 0);
     return before;
-}
-static uint64_t memlord_i_u64_add_acqrel(memlord_i_u64 *w, uint64_t v) {
-    return memlord_i_u64_add(w, v);
 }
 static int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
     memlord_i_u32 *lock = memlord_i_u64_lock(w);
@@ -3212,29 +2941,20 @@ static MEMLORD_I_HOT uint32_t memlord_i_u32_load_seqcst(const memlord_i_u32 *w) 
 static MEMLORD_I_HOT void *memlord_i_ptr_load_seqcst(const memlord_i_ptr *w) {
     return memlord_i_ptr_load_acquire(w);
 }
-static MEMLORD_I_HOT void *memlord_i_ptr_exchange_seqcst(memlord_i_ptr *w, void *v) {
+static MEMLORD_I_HOT void *memlord_i_ptr_exchange(memlord_i_ptr *w, void *v) {
     return InterlockedExchangePointer(&w->v, v);
 }
-static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange_seqcst(memlord_i_u32 *w, uint32_t v) {
+static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange(memlord_i_u32 *w, uint32_t v) {
     return (uint32_t)InterlockedExchange((long volatile *)&w->v, (long)v);
 }
-static MEMLORD_I_HOT uint32_t memlord_i_u32_exchange_acquire(memlord_i_u32 *w, uint32_t v) {
-    return (uint32_t)InterlockedExchange((long volatile *)&w->v, (long)v);
-}
-static MEMLORD_I_HOT uint64_t memlord_i_u64_or_acquire(memlord_i_u64 *w, uint64_t v) {
+static MEMLORD_I_HOT uint64_t memlord_i_u64_or(memlord_i_u64 *w, uint64_t v) {
     return (uint64_t)InterlockedOr64((__int64 volatile *)&w->v, (__int64)v);
 }
 static MEMLORD_I_HOT uint64_t memlord_i_u64_add(memlord_i_u64 *w, uint64_t v) {
     return (uint64_t)InterlockedExchangeAdd64((__int64 volatile *)&w->v, (__int64)v);
 }
-static MEMLORD_I_HOT uint64_t memlord_i_u64_add_acqrel(memlord_i_u64 *w, uint64_t v) {
-    return memlord_i_u64_add(w, v);
-}
 static MEMLORD_I_HOT uint32_t memlord_i_u32_add(memlord_i_u32 *w, uint32_t v) {
     return (uint32_t)InterlockedExchangeAdd((long volatile *)&w->v, (long)v);
-}
-static MEMLORD_I_HOT uint32_t memlord_i_u32_add_seqcst(memlord_i_u32 *w, uint32_t v) {
-    return memlord_i_u32_add(w, v);
 }
 static MEMLORD_I_HOT int memlord_i_u32_cas(memlord_i_u32 *w, uint32_t *expected, uint32_t v) {
     uint32_t seen = (uint32_t)InterlockedCompareExchange((long volatile *)&w->v, (long)v,
@@ -3242,10 +2962,6 @@ static MEMLORD_I_HOT int memlord_i_u32_cas(memlord_i_u32 *w, uint32_t *expected,
     int same = seen == *expected;
     *expected = seen;
     return same;
-}
-static MEMLORD_I_HOT int memlord_i_u32_cas_seqcst(memlord_i_u32 *w, uint32_t *expected,
-                                                  uint32_t v) {
-    return memlord_i_u32_cas(w, expected, v);
 }
 static MEMLORD_I_HOT int memlord_i_u64_cas(memlord_i_u64 *w, uint64_t *expected, uint64_t v) {
     uint64_t seen = (uint64_t)InterlockedCompareExchange64((__int64 volatile *)&w->v, (__int64)v,
@@ -3263,33 +2979,12 @@ static MEMLORD_I_HOT void memlord_i_pause(void) { YieldProcessor(); }
 static MEMLORD_I_HOT uint64_t memlord_i_u64_own(const memlord_i_u64 *w) { return w->v; }
 static MEMLORD_I_HOT void *memlord_i_ptr_own(const memlord_i_ptr *w) { return w->v; }
 
-/* Adds to a word only its owner writes, or who holds its lock, and readers may look at. One
-   instruction where the compiler would make three of a load and a store; not for the race
-   detector, which sees neither. */
+/* Adds to a word only its owner writes, or the holder of its lock, and readers may look at. */
 static MEMLORD_I_HOT void memlord_i_u64_own_add(memlord_i_u64 *w, uint64_t v) {
-#if defined(__GNUC__) && defined(__x86_64__) && !MEMLORD_I_TSAN
-    __asm__("addq %1, %0" : "+m"(w->v) : "er"(v) : "cc");
-#else
     memlord_i_u64_store(w, memlord_i_u64_load(w) + v);
-#endif
 }
 static MEMLORD_I_HOT void memlord_i_u32_own_add(memlord_i_u32 *w, uint32_t v) {
-#if defined(__GNUC__) && defined(__x86_64__) && !MEMLORD_I_TSAN
-    __asm__("addl %1, %0" : "+m"(w->v) : "er"(v) : "cc");
-#else
     memlord_i_u32_store(w, memlord_i_u32_load(w) + v);
-#endif
-}
-/* Takes 1 from a word only its owner writes; 1: it went below 0. */
-static MEMLORD_I_HOT int memlord_i_u32_own_take(memlord_i_u32 *w) {
-#if defined(__GNUC__) && defined(__x86_64__) && !MEMLORD_I_TSAN && defined(__GCC_ASM_FLAG_OUTPUTS__)
-    int below;
-    __asm__("subl $1, %0" : "+m"(w->v), "=@ccs"(below) : : "cc");
-    return below;
-#else
-    memlord_i_u32_store(w, memlord_i_u32_load(w) - 1);
-    return (int32_t)memlord_i_u32_load(w) < 0;
-#endif
 }
 /* Raises a shared signed word to at least v. */
 static void memlord_i_u64_raise(memlord_i_u64 *w, int64_t v) {
@@ -3306,7 +3001,7 @@ enum {
     MEMLORD_I_RANK_COUNT,     /* the cells of the orphan record */
     MEMLORD_I_RANK_MEMORY,    /* the ledger's free pieces */
     MEMLORD_I_RANK_SNAPSHOTS, /* the list of them, and the holders of a device at its peak */
-    MEMLORD_I_RANK_SCOPES,    /* handoffs, and what is remembered of invocations */
+    MEMLORD_I_RANK_SCOPES,    /* what is remembered of invocations */
     MEMLORD_I_RANK_PLACE,     /* one a physical device: its sample, limit, reservations, bands */
     MEMLORD_I_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MEMLORD_I_RANK_FENCES,    /* fences, their queues, what is to be dropped */
@@ -3395,11 +3090,11 @@ static MEMLORD_I_COLD void memlord_i_spin(unsigned *n) {
 static MEMLORD_I_NOINLINE void memlord_i_lock_take(memlord_i_lock *lock) {
     unsigned n = 0;
     memlord_i_rank_take(lock->rank, lock);
-    while (memlord_i_u32_exchange_acquire(&lock->held, 1))
+    while (memlord_i_u32_exchange(&lock->held, 1))
         while (memlord_i_u32_load(&lock->held)) memlord_i_spin(&n);
 }
 static int memlord_i_lock_try(memlord_i_lock *lock) { /* 1: taken */
-    if (memlord_i_u32_load(&lock->held) || memlord_i_u32_exchange_acquire(&lock->held, 1))
+    if (memlord_i_u32_load(&lock->held) || memlord_i_u32_exchange(&lock->held, 1))
         return 0;
     memlord_i_rank_take(lock->rank, lock);
     return 1;
@@ -3513,7 +3208,7 @@ typedef struct memlord_i_read { /* one that was read */
 
 #define MEMLORD_I_SCOPE_DEPTH 64
 
-/* What one thread did in one invocation of a scope, or all who had a part in it. */
+/* What one thread did in one invocation of a scope. */
 typedef struct memlord_i_effort {
     uint64_t start, stamps; /* when, how long */
     uint64_t bytes, blocks; /* signed: deltas */
@@ -3545,6 +3240,7 @@ typedef struct memlord_i_stint {
     uint32_t thread;
     memlord_i_history *history; /* replaced under the scopes lock */
     memlord_i_u64 epoch, count, running, peak;
+    memlord_i_u64 token; /* the second word of those that may be adopted; 0: none */
     memlord_i_extreme bytes, blocks, stamps;
     memlord_i_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: deltas in all */
 } memlord_i_stint;
@@ -3556,7 +3252,6 @@ typedef struct memlord_i_scope {
     struct memlord_i_site *site;           /* NULL: begun by name */
     memlord_i_ptr stints;                  /* memlord_i_stint *; push only */
     memlord_i_u64 device_ns;
-    memlord_i_u64 late;                    /* not over, but their owner has left; under the lock */
     memlord_i_u64 birth;                   /* the last: mark:26 | number:26 */
 } memlord_i_scope;
 
@@ -3566,28 +3261,16 @@ typedef struct memlord_i_level {
 } memlord_i_level;
 #define MEMLORD_I_LEVELS_SIZE ((MEMLORD_MAX_DEVICES + 1) * sizeof(memlord_i_level))
 
-/* A scope that other threads have a part in; under the scopes lock, but for its number. */
-typedef struct memlord_i_handoff {
-    struct memlord_i_handoff *next; /* spare */
-    uint64_t number, turn;          /* what a token names it by */
-    uint32_t holders;
-    const struct memlord_i_thread *owner; /* whose scope it is; NULL: he has left */
-    memlord_i_scope *scope;
-    memlord_i_effort all;           /* of those who have left; begins as the scope did */
-    memlord_i_u64 devices[MEMLORD_MAX_DEVICES + 1];
-} memlord_i_handoff;
-
 /* A scope a thread is in. */
 typedef struct memlord_i_frame {
     memlord_i_scope *scope;
     memlord_i_stint *stint;
-    memlord_i_handoff *handoff; /* it was handed out, or (adopted) in; else NULL */
-    int adopted;
-    uint32_t devices;           /* of `at` that are set */
+    uint64_t adopted;    /* the token's second word; 0: begun here */
+    int exported;        /* stint->token is of this frame */
+    uint32_t devices;    /* of `at` that are set */
     uint64_t start, before, blocks;
-    uint64_t least;             /* its peak, from what others did in a scope inside */
     const char *shapes;
-    memlord_i_level *at;        /* by slot */
+    memlord_i_level *at; /* by slot */
 } memlord_i_frame;
 
 typedef struct memlord_i_nest { /* a thread's scopes */
@@ -3681,15 +3364,13 @@ typedef struct memlord_i_part {
     uint64_t offset, bytes;
     memlord_meta meta; /* kept */
 } memlord_i_part;
-typedef struct memlord_i_leaf {
-    uint32_t n;
-    memlord_i_part *at[255]; /* by offset */
-} memlord_i_leaf;
 typedef struct memlord_i_parts {
-    uint64_t count, bytes;
-    uint32_t leaves, room;
-    memlord_i_leaf **leaf; /* by offset; none is empty */
+    uint64_t bytes;
+    uint32_t count, room;
+    memlord_i_part *at[1]; /* as many as there is room for, by offset */
 } memlord_i_parts;
+#define MEMLORD_I_PARTS_SIZE(room)                                                            \
+    (sizeof(memlord_i_parts) + (size_t)((room) - 1) * sizeof(memlord_i_part *))
 
 /* What few blocks have: a description, more references than fit, fences to wait for. */
 typedef struct memlord_i_side {
@@ -4019,10 +3700,8 @@ struct memlord {
     memlord_i_book scopes;      /* of memlord_i_ptr, from 1 */
     memlord_i_u32 scope_count;
     memlord_i_lock scopes_lock;
-    memlord_i_book handoffs;    /* from 1 */
-    uint32_t handoff_count;     /* under the cold lock */
-    memlord_i_handoff *spare_handoff;
-    memlord_i_u64 lost_scopes, lost_invocations;
+    memlord_i_u32 parted;       /* some block had parts */
+    memlord_i_u64 lost_scopes;
     memlord_i_lock snapshots_lock;
     struct memlord_i_snapshot *snapshots[MEMLORD_I_SNAPSHOTS], *snapshots_out;
     memlord_i_holders *spare_holders; /* under the snapshots lock, too */
@@ -4498,7 +4177,7 @@ static void memlord_i_special(memlord_i_thread *t, uint32_t bit, int on) {
    they share a record, so one of them cannot speak for all. Requires: the caller owns the record,
    or nobody does. The exchange and the load are seq_cst: see memlord_i_barrier_threads. */
 static MEMLORD_I_COLD void memlord_i_thread_fence(memlord_i_thread *t) {
-    (void)memlord_i_u32_exchange_seqcst(&t->fenced, 0);
+    (void)memlord_i_u32_exchange(&t->fenced, 0);
     if (t != t->lord->orphan && memlord_i_u32_load_seqcst(&memlord_i_process.barrier)) return;
     memlord_i_special(t, MEMLORD_I_SPECIAL_FENCE, 1);
     memlord_i_u32_store_release(&t->fenced, 1);
@@ -4539,7 +4218,7 @@ static void memlord_i_thread_clear(memlord_i_thread *t) {
    over at once. Under the registry lock. The addition keeps the reads that follow behind the look
    whether the thread is gone; the store pairs with memlord_i_thread_free. */
 static MEMLORD_I_COLD void memlord_i_thread_release(memlord_i_thread *t) {
-    (void)memlord_i_u64_add_acqrel(&t->owner, 0);
+    (void)memlord_i_u64_add(&t->owner, 0);
     memlord_i_nest_close(t);
     memlord_i_thread_clear(t);
     memlord_i_u32_store(&t->fenced, 1); /* it is not inside: no stealer waits for it */
@@ -4633,7 +4312,7 @@ static void memlord_i_words_lock(int take) {
     int i;
     for (i = 0; i < MEMLORD_I_U64_LOCKS; i++)
         if (take)
-            while (memlord_i_u32_exchange_acquire(&memlord_i_u64_locks[i], 1)) memlord_i_yield();
+            while (memlord_i_u32_exchange(&memlord_i_u64_locks[i], 1)) memlord_i_yield();
         else
             memlord_i_u32_store_release(&memlord_i_u64_locks[i], 0);
 #else
@@ -4716,7 +4395,7 @@ static void memlord_i_process_start(void) {
 static void memlord_i_alert(memlord *lord, uint32_t bit, int on) {
     uint32_t seen = memlord_i_u32_load(&lord->alert);
     if ((seen & bit) == (on ? bit : 0)) return;
-    while (!memlord_i_u32_cas_seqcst(&lord->alert, &seen, on ? seen | bit : seen & ~bit)) {}
+    while (!memlord_i_u32_cas(&lord->alert, &seen, on ? seen | bit : seen & ~bit)) {}
 }
 
 /* How many threads have a record, the orphans' included. */
@@ -4739,7 +4418,7 @@ static void memlord_i_thread_start(memlord *lord, memlord_i_thread *t, uint64_t 
     memlord_i_u64_store(&t->owner, owner);
     memlord_i_ptr_store(&t->next, memlord_i_ptr_load(&lord->threads));
     /* pairs with walks' load_acquire; seq_cst: see memlord_i_barrier_threads and _shard_wait */
-    (void)memlord_i_ptr_exchange_seqcst(&lord->threads, t);
+    (void)memlord_i_ptr_exchange(&lord->threads, t);
     memlord_i_thread_fence(t);
 }
 
@@ -5000,7 +4679,7 @@ static MEMLORD_I_HOT memlord_i_bucket *memlord_i_buckets_end(const memlord_i_sha
 static MEMLORD_I_NOINLINE uint32_t memlord_i_enter_fenced(memlord_i_thread *t,
                                                           memlord_i_shard *s) {
     memlord_i_u32_store_release(&t->fenced, 1);
-    (void)memlord_i_ptr_exchange_seqcst(&t->inside, s);
+    (void)memlord_i_ptr_exchange(&t->inside, s);
     return memlord_i_u32_load_seqcst(&s->state);
 }
 /* Announces the thread and answers the shard's state. The release keeps the thread's earlier
@@ -5057,9 +4736,9 @@ static MEMLORD_I_COLD void memlord_i_barrier_threads(memlord *lord) {
     int drain = 0;
     if (memlord_i_u32_load_seqcst(&memlord_i_process.barrier)) {
         if (memlord_i_barrier_all()) return;
-        (void)memlord_i_u32_exchange_seqcst(&memlord_i_process.barrier, 0);
+        (void)memlord_i_u32_exchange(&memlord_i_process.barrier, 0);
     }
-    (void)memlord_i_u32_add_seqcst(&lord->alert, 0);
+    (void)memlord_i_u32_add(&lord->alert, 0);
     t = (memlord_i_thread *)memlord_i_ptr_load_seqcst(&lord->threads);
     for (; t; t = memlord_i_thread_after(t)) {
         if (memlord_i_u32_load_seqcst(&t->fenced)) continue;
@@ -5086,7 +4765,7 @@ static void memlord_i_shard_wait(memlord *lord, const memlord_i_shard *s) {
 
 /* Under the shard's lock: stops everybody, whatever the state was; not inside oneself. */
 static void memlord_i_shard_stop(memlord *lord, memlord_i_shard *s) {
-    (void)memlord_i_u32_exchange_seqcst(&s->state, MEMLORD_I_SHARD_MOVING);
+    (void)memlord_i_u32_exchange(&s->state, MEMLORD_I_SHARD_MOVING);
     memlord_i_barrier_threads(lord);
     memlord_i_shard_wait(lord, s);
 }
@@ -5114,7 +4793,7 @@ static void memlord_i_map_freeze(memlord *lord) {
         memlord_i_shard *s = &lord->shards[i];
         memlord_i_lock_take(&s->lock);
         s->held_state = memlord_i_u32_load(&s->state);
-        (void)memlord_i_u32_exchange_seqcst(&s->state, MEMLORD_I_SHARD_MOVING);
+        (void)memlord_i_u32_exchange(&s->state, MEMLORD_I_SHARD_MOVING);
     }
     memlord_i_barrier_threads(lord);
     memlord_i_shard_wait(lord, NULL);
@@ -5253,7 +4932,7 @@ static MEMLORD_I_COLD void memlord_i_shard_share(memlord *lord, memlord_i_thread
 
 /* 1: ours. The bit alone is looked at, which makes it one locked instruction on x86. */
 static MEMLORD_I_HOT int memlord_i_bucket_try(memlord_i_bucket *b) {
-    return !(memlord_i_u64_or_acquire(&b->header, MEMLORD_I_BUCKET_LOCK) & MEMLORD_I_BUCKET_LOCK);
+    return !(memlord_i_u64_or(&b->header, MEMLORD_I_BUCKET_LOCK) & MEMLORD_I_BUCKET_LOCK);
 }
 static MEMLORD_I_COLD void memlord_i_bucket_wait(const memlord_i_bucket *b) {
     unsigned n = 0;
@@ -5695,8 +5374,8 @@ static MEMLORD_I_COLD memlord_i_cell *memlord_i_cell_make(memlord *lord, memlord
 
 /* Has the calls on a device look at its bands, from the end of this one on. May be inside. */
 static MEMLORD_I_COLD void memlord_i_want(memlord *lord, uint32_t slot) {
-    if (!memlord_i_u32_exchange_seqcst(&memlord_i_device_at(lord, slot)->watch.wanted, 1))
-        (void)memlord_i_u32_add_seqcst(&lord->alert, MEMLORD_I_ALERT_LOOK);
+    if (!memlord_i_u32_exchange(&memlord_i_device_at(lord, slot)->watch.wanted, 1))
+        (void)memlord_i_u32_add(&lord->alert, MEMLORD_I_ALERT_LOOK);
 }
 /* 1: the published bytes have come to where the bands are to be looked at. */
 static int memlord_i_mark_passed(const memlord_i_watch *w, const memlord_i_row *row) {
@@ -6637,7 +6316,7 @@ static const memlord_site *memlord_i_site_shown(memlord *lord, memlord_i_site *s
     const memlord_site *shown = (const memlord_site *)memlord_i_ptr_load_acquire(&site->shown);
     memlord_i_symbol symbol;
     if (!site->address || shown->file[0]) return shown;
-    if (memlord_i_u32_exchange_acquire(&site->resolved, 1)) return shown;
+    if (memlord_i_u32_exchange(&site->resolved, 1)) return shown;
     if (memlord_i_symbol_at((const char *)site->address - 1, &symbol)) return shown;
     (void)memlord_i_site_show(lord, site, symbol.module, symbol.name, 0);
     return (const memlord_site *)memlord_i_ptr_load_acquire(&site->shown);
@@ -6945,7 +6624,7 @@ static MEMLORD_I_NOINLINE memlord_i_burst *memlord_i_burst_next(memlord *lord, m
     for (tries = 0; ring && tries < ring->bursts; tries++) {
         uint64_t turn = memlord_i_u64_add(&ring->turn, 1);
         memlord_i_burst *b = memlord_i_burst_at(ring, turn);
-        if (memlord_i_u32_load(&b->taken) || memlord_i_u32_exchange_acquire(&b->taken, 1))
+        if (memlord_i_u32_load(&b->taken) || memlord_i_u32_exchange(&b->taken, 1))
             continue;
         if (memlord_i_u64_load(&b->turn) > turn) { /* we slept since: it is not the oldest now */
             memlord_i_burst_drop(b);
@@ -7544,7 +7223,7 @@ static void memlord_i_log(memlord *lord, int level, const char *text);
 /* Warns once. Not by a thread without a record, which may hold the lock of those. */
 static MEMLORD_I_COLD void memlord_i_drop_say(memlord *lord, memlord_i_u32 *said,
                                               const char *text) {
-    if (memlord_i_self.generation == lord->generation && !memlord_i_u32_exchange_acquire(said, 1))
+    if (memlord_i_self.generation == lord->generation && !memlord_i_u32_exchange(said, 1))
         memlord_i_log(lord, MEMLORD_LOG_WARNING, text);
 }
 static MEMLORD_I_COLD void memlord_i_drop_say_alloc(memlord *lord) {
@@ -8362,39 +8041,17 @@ static MEMLORD_I_COLD memlord_result memlord_i_retag(memlord *lord, memlord_i_th
 }
 
 /* ------------------------------------------------------------------------ >>parts --
-   Owns what is inside storages: of a block that has parts, a sorted list of leaves of up to 255
-   each, hung on its side record and changed inside the block's shard. Invariants: parts lie in
-   their storage and do not overlap; no total knows of them. Memory is taken before the shard is
-   entered. Locks: those of the map. */
+   Owns what is inside storages: of a block that has parts, an array of pointers to them by
+   offset, hung on its side record and changed inside the block's shard. Invariants: parts lie
+   in their storage and do not overlap; no total knows of them. Memory is taken before the shard
+   is entered. Locks: those of the map. */
 
-#define MEMLORD_I_LEAF 255
-
-/* What an addition may need, taken beforehand. */
-typedef struct memlord_i_part_kit {
-    memlord_i_part *part;
-    memlord_i_parts *parts;
-    memlord_i_leaf *leaf;
-    memlord_i_leaf **list; /* for `room` leaves */
-    uint32_t room;
-} memlord_i_part_kit;
-
-/* The leaf where an offset is, or would be; the part there of that offset or after. */
-static uint32_t memlord_i_parts_leaf(const memlord_i_parts *parts, uint64_t offset) {
-    uint32_t low = 0, high = parts->leaves;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (parts->leaf[middle]->at[0]->offset <= offset)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-static uint32_t memlord_i_leaf_at(const memlord_i_leaf *leaf, uint64_t offset) {
-    uint32_t low = 0, high = leaf->n;
+/* Where an offset is, or would be: the index of the first part of that offset or after. */
+static uint32_t memlord_i_parts_find(const memlord_i_parts *parts, uint64_t offset) {
+    uint32_t low = 0, high = parts ? parts->count : 0;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (leaf->at[middle]->offset < offset)
+        if (parts->at[middle]->offset < offset)
             low = middle + 1;
         else
             high = middle;
@@ -8402,119 +8059,50 @@ static uint32_t memlord_i_leaf_at(const memlord_i_leaf *leaf, uint64_t offset) {
     return low;
 }
 
-/* 1: the part would overlap one of its neighbours: those at i - 1 and i of a leaf, or beside
-   it. */
-static int memlord_i_part_overlaps(const memlord_i_parts *parts, uint32_t l, uint32_t i,
-                                   const memlord_i_part *part) {
-    const memlord_i_leaf *leaf = parts->leaf[l];
-    const memlord_i_part *next = i < leaf->n              ? leaf->at[i]
-                                 : l + 1 < parts->leaves ? parts->leaf[l + 1]->at[0]
-                                                          : NULL;
-    if (i && leaf->at[i - 1]->offset + leaf->at[i - 1]->bytes > part->offset) return 1;
-    return next && part->offset + part->bytes > next->offset;
-}
-
-/* Makes two of a full leaf. MEMLORD_I_AGAIN: the kit lacks something. */
-static memlord_result memlord_i_leaf_split(memlord_i_parts *parts, uint32_t l,
-                                           memlord_i_part_kit *kit) {
-    memlord_i_leaf *leaf = parts->leaf[l], *fresh = kit->leaf;
-    memlord_i_leaf **old = parts->leaf;
-    uint32_t half = leaf->n / 2, room = parts->room;
-    if (!fresh || (parts->leaves == parts->room && kit->room <= parts->room))
-        return MEMLORD_I_AGAIN;
-    kit->leaf = NULL;
-    if (parts->leaves == parts->room) {
-        memcpy(kit->list, old, parts->leaves * sizeof *old);
-        parts->leaf = kit->list;
-        parts->room = kit->room;
-        kit->list = old; /* to be freed */
-        kit->room = room;
+/* Puts a part in its place. MEMLORD_I_AGAIN: the array is full, and *spare no larger; it is
+   handed back in *spare when that took its place. Inside. */
+static memlord_result memlord_i_part_insert(memlord_i_parts **of, memlord_i_part *part,
+                                            memlord_i_parts **spare) {
+    memlord_i_parts *parts = *of;
+    uint32_t i = memlord_i_parts_find(parts, part->offset), n = parts ? parts->count : 0;
+    if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
+        return MEMLORD_E_STATE;
+    if (i < n && part->offset + part->bytes > parts->at[i]->offset) return MEMLORD_E_STATE;
+    if (!parts || n == parts->room) {
+        parts = *spare;
+        if (!parts || parts->room <= n) return MEMLORD_I_AGAIN;
+        if (*of) memcpy(parts->at, (*of)->at, n * sizeof *parts->at);
+        parts->bytes = *of ? (*of)->bytes : 0;
+        *spare = *of;
+        *of = parts;
     }
-    fresh->n = leaf->n - half;
-    memcpy(fresh->at, leaf->at + half, fresh->n * sizeof *fresh->at);
-    leaf->n = half;
-    memmove(parts->leaf + l + 2, parts->leaf + l + 1,
-            (parts->leaves - l - 1) * sizeof *parts->leaf);
-    parts->leaf[l + 1] = fresh;
-    parts->leaves++;
-    return MEMLORD_OK;
-}
-
-/* Puts the kit's part in its place. */
-static memlord_result memlord_i_part_insert(memlord_i_parts *parts, memlord_i_part_kit *kit) {
-    memlord_i_part *part = kit->part;
-    memlord_i_leaf *leaf;
-    uint32_t l, i;
-    memlord_result r;
-    if (!parts->leaves) {
-        if (!kit->leaf || !kit->room) return MEMLORD_I_AGAIN;
-        parts->leaf = kit->list;
-        parts->room = kit->room;
-        parts->leaf[parts->leaves++] = kit->leaf;
-        kit->list = NULL;
-        kit->room = 0;
-        kit->leaf = NULL;
-    }
-    l = memlord_i_parts_leaf(parts, part->offset);
-    i = memlord_i_leaf_at(parts->leaf[l], part->offset);
-    if (memlord_i_part_overlaps(parts, l, i, part)) return MEMLORD_E_STATE;
-    if (parts->leaf[l]->n == MEMLORD_I_LEAF) {
-        r = memlord_i_leaf_split(parts, l, kit);
-        if (r) return r;
-        l += i > parts->leaf[l]->n;
-        i = memlord_i_leaf_at(parts->leaf[l], part->offset);
-    }
-    leaf = parts->leaf[l];
-    memmove(leaf->at + i + 1, leaf->at + i, (leaf->n - i) * sizeof *leaf->at);
-    leaf->at[i] = part;
-    leaf->n++;
-    parts->count++;
+    memmove(parts->at + i + 1, parts->at + i, (n - i) * sizeof *parts->at);
+    parts->at[i] = part;
+    parts->count = n + 1;
     parts->bytes += part->bytes;
-    kit->part = NULL;
     return MEMLORD_OK;
 }
 
-static void memlord_i_part_kit_free(memlord *lord, memlord_i_part_kit *kit) {
-    memlord_i_free(lord, kit->part, sizeof *kit->part);
-    memlord_i_free(lord, kit->parts, sizeof *kit->parts);
-    memlord_i_free(lord, kit->leaf, sizeof *kit->leaf);
-    memlord_i_free(lord, kit->list, kit->room * sizeof *kit->list);
+static void memlord_i_parts_drop(memlord *lord, memlord_i_parts *parts) {
+    if (parts) memlord_i_free(lord, parts, MEMLORD_I_PARTS_SIZE(parts->room));
 }
 
-/* Fills the kit for a storage that has room for so many leaves; 0 without memory. */
-static int memlord_i_part_kit_fill(memlord *lord, memlord_i_part_kit *kit, uint32_t room) {
-    if (!kit->parts) kit->parts = (memlord_i_parts *)memlord_i_alloc(lord, sizeof *kit->parts);
-    if (!kit->leaf) kit->leaf = (memlord_i_leaf *)memlord_i_alloc(lord, sizeof *kit->leaf);
-    if (kit->room < room || !kit->list) {
-        memlord_i_free(lord, kit->list, kit->room * sizeof *kit->list);
-        kit->room = room;
-        kit->list = (memlord_i_leaf **)memlord_i_alloc(lord, room * sizeof *kit->list);
-    }
-    return kit->parts && kit->leaf && kit->list;
-}
-
-/* One try, inside: *room is what the list of leaves should have. */
+/* One try, inside: *room is how many parts the array should have room for. */
 static memlord_result memlord_i_part_try(memlord *lord, memlord_i_thread *t, uint32_t type,
-                                         uint64_t key, memlord_i_part_kit *kit, uint32_t *room) {
+                                         uint64_t key, memlord_i_part *part,
+                                         memlord_i_parts **spare, uint32_t *room) {
     memlord_i_spot spot;
     memlord_i_side *unused, *side;
     memlord_result r = memlord_i_spot_side(lord, t, type, key, &spot, &unused);
     if (r) return r;
     side = memlord_i_side_of(spot.entry->word2);
-    *room = side->parts && side->parts->room ? side->parts->room * 2 : 4;
-    if (side->serial) {
+    *room = side->parts ? side->parts->room * 2 : 8;
+    if (side->serial)
         r = MEMLORD_E_UNKNOWN;
-    } else if (kit->part->offset + kit->part->bytes > MEMLORD_I_BYTES(spot.entry->word1)) {
+    else if (part->offset + part->bytes > MEMLORD_I_BYTES(spot.entry->word1))
         r = MEMLORD_E_INVALID;
-    } else if (!side->parts && !kit->parts) {
-        r = MEMLORD_I_AGAIN;
-    } else {
-        if (!side->parts) {
-            side->parts = kit->parts;
-            kit->parts = NULL;
-        }
-        r = memlord_i_part_insert(side->parts, kit);
-    }
+    else
+        r = memlord_i_part_insert(&side->parts, part, spare);
     memlord_i_spot_leave(t, &spot);
     memlord_i_free(lord, unused, sizeof *unused);
     return r;
@@ -8523,85 +8111,76 @@ static memlord_result memlord_i_part_try(memlord *lord, memlord_i_thread *t, uin
 static MEMLORD_I_COLD memlord_result memlord_i_part_add(memlord *lord, memlord_i_thread *t,
                                                         uint32_t type, uint64_t key,
                                                         const memlord_i_part *part) {
-    memlord_i_part_kit kit;
+    memlord_i_part *copy = (memlord_i_part *)memlord_i_alloc(lord, sizeof *part);
+    memlord_i_parts *spare = NULL;
     uint32_t room = 0;
     memlord_result r = MEMLORD_E_NOMEM;
-    memset(&kit, 0, sizeof kit);
-    kit.part = (memlord_i_part *)memlord_i_alloc(lord, sizeof *part);
-    if (kit.part) {
-        *kit.part = *part;
-        do r = memlord_i_part_try(lord, t, type, key, &kit, &room);
-        while (r == MEMLORD_I_AGAIN && memlord_i_part_kit_fill(lord, &kit, room));
+    if (!copy) return r;
+    *copy = *part;
+    while ((r = memlord_i_part_try(lord, t, type, key, copy, &spare, &room)) == MEMLORD_I_AGAIN) {
+        memlord_i_parts_drop(lord, spare);
+        spare = (memlord_i_parts *)memlord_i_alloc(lord, MEMLORD_I_PARTS_SIZE(room));
+        if (!spare) break;
+        spare->room = room;
     }
-    memlord_i_part_kit_free(lord, &kit);
+    memlord_i_parts_drop(lord, spare);
+    memlord_i_u32_store(&lord->parted, 1); /* relaxed: destroy reads it, with all calls over */
+    if (r) memlord_i_free(lord, copy, sizeof *copy);
     return r == MEMLORD_I_AGAIN ? MEMLORD_E_NOMEM : r;
-}
-
-/* Takes one out: *kit is what to free of it. Inside. */
-static int memlord_i_part_take(memlord_i_parts *parts, uint64_t offset, memlord_i_part_kit *kit) {
-    memlord_i_leaf *leaf;
-    uint32_t l, i;
-    if (!parts || !parts->leaves) return 0;
-    l = memlord_i_parts_leaf(parts, offset);
-    leaf = parts->leaf[l];
-    i = memlord_i_leaf_at(leaf, offset);
-    if (i == leaf->n || leaf->at[i]->offset != offset) return 0;
-    kit->part = leaf->at[i];
-    parts->count--;
-    parts->bytes -= kit->part->bytes;
-    leaf->n--;
-    memmove(leaf->at + i, leaf->at + i + 1, (leaf->n - i) * sizeof *leaf->at);
-    if (leaf->n) return 1;
-    kit->leaf = leaf;
-    parts->leaves--;
-    memmove(parts->leaf + l, parts->leaf + l + 1, (parts->leaves - l) * sizeof *parts->leaf);
-    if (parts->leaves) return 1;
-    kit->list = parts->leaf;
-    kit->room = parts->room;
-    parts->leaf = NULL;
-    parts->room = 0;
-    return 1;
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_part_remove(memlord *lord, memlord_i_thread *t,
                                                            uint32_t type, uint64_t key,
                                                            uint64_t offset) {
-    memlord_i_part_kit kit;
     memlord_i_spot spot;
-    const memlord_i_side *side = memlord_i_spot_record(lord, t, type, key, &spot);
-    int found = 0;
-    memset(&kit, 0, sizeof kit);
-    if (side && !side->serial) found = memlord_i_part_take(side->parts, offset, &kit);
-    memlord_i_spot_leave(t, &spot);
-    memlord_i_part_kit_free(lord, &kit);
-    return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-/* Frees all parts of a block that is nobody else's any more. */
-static MEMLORD_I_COLD void memlord_i_parts_free(memlord *lord, memlord_i_parts *parts) {
-    uint32_t l, i;
-    if (!parts) return;
-    for (l = 0; l < parts->leaves; l++) {
-        for (i = 0; i < parts->leaf[l]->n; i++)
-            memlord_i_free(lord, parts->leaf[l]->at[i], sizeof(memlord_i_part));
-        memlord_i_free(lord, parts->leaf[l], sizeof(memlord_i_leaf));
+    memlord_i_side *side = memlord_i_spot_record(lord, t, type, key, &spot);
+    memlord_i_parts *parts = side && !side->serial ? side->parts : NULL, *empty = NULL;
+    memlord_i_part *part = NULL;
+    uint32_t i = memlord_i_parts_find(parts, offset);
+    if (parts && i < parts->count && parts->at[i]->offset == offset) {
+        part = parts->at[i];
+        parts->bytes -= part->bytes;
+        parts->count--;
+        memmove(parts->at + i, parts->at + i + 1, (parts->count - i) * sizeof *parts->at);
+        if (!parts->count) {
+            empty = parts;
+            side->parts = NULL;
+        }
     }
-    memlord_i_free(lord, parts->leaf, parts->room * sizeof *parts->leaf);
-    memlord_i_free(lord, parts, sizeof *parts);
+    memlord_i_spot_leave(t, &spot);
+    memlord_i_parts_drop(lord, empty);
+    memlord_i_free(lord, part, sizeof *part);
+    return part ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
 /* A block off the map has shrunk: what is no longer inside goes. */
 static MEMLORD_I_COLD void memlord_i_parts_trim(memlord *lord, memlord_i_parts *parts,
                                                 uint64_t bytes) {
-    while (parts && parts->leaves) {
-        memlord_i_part_kit kit;
-        memlord_i_leaf *last = parts->leaf[parts->leaves - 1];
-        const memlord_i_part *part = last->at[last->n - 1];
-        if (part->offset + part->bytes <= bytes) return;
-        memset(&kit, 0, sizeof kit);
-        (void)memlord_i_part_take(parts, part->offset, &kit);
-        memlord_i_part_kit_free(lord, &kit);
+    while (parts && parts->count) {
+        memlord_i_part *last = parts->at[parts->count - 1];
+        if (last->offset + last->bytes <= bytes) return;
+        parts->bytes -= last->bytes;
+        parts->count--;
+        memlord_i_free(lord, last, sizeof *last);
     }
+}
+
+/* Frees all parts of a block that is nobody else's any more. */
+static MEMLORD_I_COLD void memlord_i_parts_free(memlord *lord, memlord_i_parts *parts) {
+    memlord_i_parts_trim(lord, parts, 0);
+    memlord_i_parts_drop(lord, parts);
+}
+
+/* The ledger ends: arrays that are larger than a piece do not end with its regions. */
+static int memlord_i_parts_visit(const memlord_i_entry *e, void *lord) {
+    if (e->word2 & 1) memlord_i_parts_drop((memlord *)lord, memlord_i_side_of(e->word2)->parts);
+    return 0;
+}
+static void memlord_i_parts_end(memlord *lord) {
+    uint32_t i;
+    if (!memlord_i_u32_load(&lord->parted)) return; /* no walk for nothing */
+    for (i = 0; i < MEMLORD_I_SHARDS; i++)
+        (void)memlord_i_shard_each(&lord->shards[i], memlord_i_parts_visit, lord);
 }
 
 /* Hands the parts of a block that is pending now to the one it was moved to, as far as they are
@@ -8636,23 +8215,20 @@ static MEMLORD_I_COLD size_t memlord_i_parts_copy(memlord *lord, uint32_t type, 
     const memlord_i_parts *parts;
     const memlord_i_side *side;
     memlord_i_spot spot;
-    uint32_t l, i;
+    uint32_t i;
     size_t n = 0;
     *count = *bytes = 0;
     if (!t) return 0;
     side = memlord_i_spot_record(lord, t, type, key, &spot);
     parts = side ? side->parts : NULL;
-    if (parts && parts->leaves) {
+    if (parts) {
         *count = parts->count;
         *bytes = parts->bytes;
-        l = memlord_i_parts_leaf(parts, offset);
-        i = memlord_i_leaf_at(parts->leaf[l], offset);
-        for (; l < parts->leaves && n < cap; l++, i = 0)
-            for (; i < parts->leaf[l]->n && n < cap; i++, n++) {
-                out[n].offset = parts->leaf[l]->at[i]->offset;
-                out[n].bytes = parts->leaf[l]->at[i]->bytes;
-                out[n].meta = parts->leaf[l]->at[i]->meta;
-            }
+        for (i = memlord_i_parts_find(parts, offset); i < parts->count && n < cap; i++, n++) {
+            out[n].offset = parts->at[i]->offset;
+            out[n].bytes = parts->at[i]->bytes;
+            out[n].meta = parts->at[i]->meta;
+        }
     }
     memlord_i_spot_leave(t, &spot);
     memlord_i_thread_put(lord, t);
@@ -9344,7 +8920,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_sample(memlord *lord, memlord_i_p
     uint64_t now;
     memlord_result r = MEMLORD_OK;
     memset(&c, 0, sizeof c);
-    if (memlord_i_u32_exchange_acquire(&place->sampling, 1)) return MEMLORD_E_STATE;
+    if (memlord_i_u32_exchange(&place->sampling, 1)) return MEMLORD_E_STATE;
     memlord_i_lock_take(&lord->callbacks_lock);
     source = lord->source[place->device.type];
     place->sampler = &memlord_i_self;
@@ -9985,8 +9561,8 @@ static MEMLORD_I_COLD void memlord_i_assess(memlord *lord, uint32_t slot, memlor
         again = v->nearby && !memlord_i_u32_load(&w->nearby);
         if (v->nearby != (int)memlord_i_u32_load(&w->nearby)) {
             memlord_i_u32_store(&w->nearby, (uint32_t)v->nearby);
-            (void)memlord_i_u32_add_seqcst(&lord->alert,
-                                           (v->nearby ? 1u : (uint32_t)-1) * MEMLORD_I_ALERT_LOOK);
+            (void)memlord_i_u32_add(&lord->alert,
+                                    (v->nearby ? 1u : (uint32_t)-1) * MEMLORD_I_ALERT_LOOK);
         }
         memlord_i_trip_set(cell, w->quantum);
         memlord_i_trip_set(memlord_i_cell_at(lord->orphan, MEMLORD_I_DEVICE, slot), w->quantum);
@@ -10146,12 +9722,12 @@ static MEMLORD_I_COLD void memlord_i_look(memlord *lord, uint32_t slot, memlord_
     memlord_i_verdict v;
     memlord_gc_event e;
     memlord_gc_result result;
-    (void)memlord_i_u64_add_acqrel(&w->looks, 1);
+    (void)memlord_i_u64_add(&w->looks, 1);
     if (t && t != lord->orphan) /* one that only frees has none yet */
         (void)memlord_i_cell_make(lord, t, MEMLORD_I_DEVICE, slot, memlord_i_alloc);
     memlord_i_assess(lord, slot, t, &v);
     if (!v.due || !safe || memlord_i_self.busy) return;
-    if (memlord_i_u32_exchange_acquire(&w->running, 1)) return;
+    if (memlord_i_u32_exchange(&w->running, 1)) return;
     memlord_i_assess(lord, slot, t, &v); /* a run may have ended between the two */
     if (!v.due) {
         memlord_i_u32_store_release(&w->running, 0);
@@ -10177,7 +9753,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_collect(memlord *lord, uint32_t s
     memlord_i_verdict v;
     *reclaimed = 0;
     if (!memlord_i_gc_registered(lord, device->device.type)) return MEMLORD_E_UNKNOWN;
-    if (memlord_i_u32_exchange_acquire(&device->watch.running, 1)) return MEMLORD_E_STATE;
+    if (memlord_i_u32_exchange(&device->watch.running, 1)) return MEMLORD_E_STATE;
     memset(&e, 0, sizeof e);
     e.reason = reason;
     e.band = SIZE_MAX;
@@ -10235,7 +9811,7 @@ static void memlord_i_marks_again(memlord *lord, const memlord_i_thread *t, uint
    of the devices it counted on. */
 static MEMLORD_I_NOINLINE void memlord_i_call_end_far(memlord *lord, memlord_i_thread *t,
                                                       uint32_t slot, int asks) {
-    (void)memlord_i_u32_add_seqcst(&lord->alert, 0);
+    (void)memlord_i_u32_add(&lord->alert, 0);
     if (memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_FENCE) {
         memlord_i_marks_again(lord, t, slot);
         if (t != lord->orphan && t->also) memlord_i_marks_again(lord, t, t->also);
@@ -10609,8 +10185,7 @@ static MEMLORD_I_COLD int memlord_i_save_asked(memlord *lord) {
     uint32_t seen = memlord_i_u32_load(&lord->alert);
     do {
         if (!(seen & MEMLORD_I_ALERT_SAVE)) return 0;
-    } while (!memlord_i_u32_cas_seqcst(&lord->alert, &seen,
-                                       seen & ~(uint32_t)MEMLORD_I_ALERT_SAVE));
+    } while (!memlord_i_u32_cas(&lord->alert, &seen, seen & ~(uint32_t)MEMLORD_I_ALERT_SAVE));
     return 1;
 }
 static MEMLORD_I_COLD void memlord_i_save_serve(memlord *lord) {
@@ -10637,10 +10212,10 @@ static MEMLORD_I_COLD int memlord_i_helper_begin(memlord_i_helper *h, memlord_i_
                                                  void (*run)(void *), void *user) {
     uint32_t seen = MEMLORD_I_HELPER_NONE;
     int bad = 1;
-    if (!memlord_i_u32_cas_seqcst(&h->state, &seen, MEMLORD_I_HELPER_BUSY))
+    if (!memlord_i_u32_cas(&h->state, &seen, MEMLORD_I_HELPER_BUSY))
         return seen == MEMLORD_I_HELPER_FAILED ? -1 : 0;
     /* seq_cst, as the exchanges of who takes the wish back: one of the two sees the other */
-    if (memlord_i_u32_add_seqcst(wish, 0) == none) {
+    if (memlord_i_u32_add(wish, 0) == none) {
         memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_NONE);
         return 0;
     }
@@ -10662,7 +10237,7 @@ static MEMLORD_I_COLD int memlord_i_helper_begin(memlord_i_helper *h, memlord_i_
 static MEMLORD_I_COLD void memlord_i_helper_end(memlord_i_helper *h) {
     unsigned spins = 0;
     uint32_t seen = MEMLORD_I_HELPER_RUNS;
-    while (!memlord_i_u32_cas_seqcst(&h->state, &seen, MEMLORD_I_HELPER_BUSY)) {
+    while (!memlord_i_u32_cas(&h->state, &seen, MEMLORD_I_HELPER_BUSY)) {
         if (seen == MEMLORD_I_HELPER_FAILED) memlord_i_u32_store(&h->state, MEMLORD_I_HELPER_NONE);
         if (seen == MEMLORD_I_HELPER_NONE || seen == MEMLORD_I_HELPER_FAILED) return;
         memlord_i_spin(&spins);
@@ -10718,7 +10293,7 @@ static int memlord_i_polls(memlord *lord) {
 
 static MEMLORD_I_COLD void memlord_i_pollers_end(memlord *lord) {
     uint32_t i;
-    (void)memlord_i_u32_exchange_seqcst(&lord->polling, MEMLORD_I_POLLING_OFF);
+    (void)memlord_i_u32_exchange(&lord->polling, MEMLORD_I_POLLING_OFF);
     for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++)
         memlord_i_helper_end(&memlord_i_place_own(lord, i)->poller);
 }
@@ -10857,8 +10432,8 @@ static MEMLORD_I_COLD memlord_result memlord_i_duty(memlord *lord, memlord_i_thr
     if (safe) memlord_i_fences_tend(lord, lord->slot_type[slot], asks);
     if (alert & MEMLORD_I_ALERT_WAITER) memlord_i_waiters_wake(lord);
     if ((alert & MEMLORD_I_ALERT_SAVE) && safe) memlord_i_save_serve(lord);
-    if (memlord_i_u32_load(&w->wanted) && memlord_i_u32_exchange_seqcst(&w->wanted, 0)) {
-        (void)memlord_i_u32_add_seqcst(&lord->alert, 0u - (uint32_t)MEMLORD_I_ALERT_LOOK);
+    if (memlord_i_u32_load(&w->wanted) && memlord_i_u32_exchange(&w->wanted, 0)) {
+        (void)memlord_i_u32_add(&lord->alert, 0u - (uint32_t)MEMLORD_I_ALERT_LOOK);
         if (safe && (memlord_i_u32_load(&lord->watching) >> lord->slot_type[slot] & 1) &&
             !memlord_i_u32_load(&w->seen))
             memlord_i_poller_think(lord, slot);
@@ -10948,11 +10523,10 @@ static void memlord_i_place_serve(memlord *lord, const memlord_i_place *place) {
 
 /* ----------------------------------------------------------------------- >>scopes --
    Owns scopes: the paths, and what each thread did in each (a stint). A thread writes its own
-   frames and stints alone; readers add stints up. A scope that was handed to others keeps its
-   invocation in a handoff until the last who has a part in it leaves. Invariants: a scope or a
-   stint is never removed; what is inside a frame is told from the thread's own cells, so a call
-   that counts knows nothing of scopes. Locks: cold to make a scope, scopes for handoffs, for
-   rings that grow and for who reads them. */
+   frames and stints alone; readers add stints up. A thread that adopts a scope has a frame and a
+   stint of its own in it. Invariants: a scope or a stint is never removed; what is inside a
+   frame is told from the thread's own cells, so a call that counts knows nothing of scopes.
+   Locks: cold to make a scope, scopes for rings that grow and for their readers. */
 
 #define MEMLORD_I_SCOPE_NAME 200 /* bytes of a name that are kept */
 #define MEMLORD_I_HISTORY_MIN 8
@@ -11204,10 +10778,10 @@ static MEMLORD_I_NOINLINE void memlord_i_cell_high_restart(memlord *lord, uint32
     memlord_i_u64_store(&cell->high, memlord_i_u64_load(&cell->level));
 }
 
-/* Pushes a frame; `scope` and `stint` are set by the caller, as is what follows. */
+/* Pushes a frame: the thread is in the stint's scope. `adopted`: by this token; 0: by none. */
 static MEMLORD_I_HOT memlord_result memlord_i_frame_open(memlord *lord, memlord_i_thread *t,
-                                                         memlord_i_scope *scope,
-                                                         memlord_i_frame **out) {
+                                                         memlord_i_stint *stint,
+                                                         uint64_t adopted) {
     memlord_i_nest *nest = t->nest;
     memlord_i_frame *f = &nest->frame[nest->depth], *around = nest->depth ? f - 1 : NULL;
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
@@ -11215,12 +10789,12 @@ static MEMLORD_I_HOT memlord_result memlord_i_frame_open(memlord *lord, memlord_
         f->at = (memlord_i_level *)memlord_i_alloc(lord, MEMLORD_I_LEVELS_SIZE);
         if (!f->at) return MEMLORD_E_NOMEM;
     }
-    f->scope = scope;
-    f->stint = NULL;
-    f->handoff = NULL;
-    f->adopted = 0;
+    f->scope = stint->scope;
+    f->stint = stint;
+    f->adopted = adopted;
+    f->exported = 0;
     f->shapes = NULL;
-    f->blocks = f->least = 0;
+    f->blocks = 0;
     for (i = 1; i < n; i++) {
         memlord_i_cell *cell = memlord_i_cell_own(t, i);
         f->at[i].from = f->at[i].high = 0;
@@ -11235,17 +10809,18 @@ static MEMLORD_I_HOT memlord_result memlord_i_frame_open(memlord *lord, memlord_
     f->before = memlord_i_live_all(lord);
     f->start = memlord_i_stamp(lord);
     nest->depth++;
-    t->scope = scope->id;
+    t->scope = f->scope->id;
     t->born_in = 0;
     if (!(memlord_i_u32_load(&t->special) & MEMLORD_I_SPECIAL_SCOPE))
         memlord_i_special(t, MEMLORD_I_SPECIAL_SCOPE, 1);
-    *out = f;
+    memlord_i_u64_own_add(&stint->running, 1);
+    memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
     return MEMLORD_OK;
 }
 
-/* What a frame comes to; what it did on each device is added to `devices`. */
+/* What a frame comes to; what it did on each device is added to its stint. */
 static void memlord_i_frame_sum(memlord *lord, memlord_i_thread *t, memlord_i_frame *f,
-                                memlord_i_u64 *devices, memlord_i_effort *v) {
+                                memlord_i_effort *v) {
     uint32_t i, n = memlord_i_rows(lord, MEMLORD_I_DEVICE);
     uint64_t blocks = 0, bytes = 0, peak = 0;
     v->stamps = memlord_i_stamp(lord) - f->start;
@@ -11257,13 +10832,13 @@ static void memlord_i_frame_sum(memlord *lord, memlord_i_thread *t, memlord_i_fr
         delta = (uint64_t)memlord_i_level_rise(at->from,
                                                cell ? memlord_i_u64_own(&cell->level) : 0);
         bytes += delta;
-        if (delta) memlord_i_u64_own_add(&devices[i], delta);
+        if (delta) memlord_i_u64_own_add(&f->stint->devices[i], delta);
         peak += (uint64_t)memlord_i_level_rise(at->from, at->high);
         if (cell) blocks += memlord_i_u64_own(&cell->allocs) - memlord_i_u64_own(&cell->frees);
         if (f != t->nest->frame) memlord_i_frame_raise(f - 1, i, at->high);
     }
     v->bytes = bytes;
-    v->peak = peak > f->least ? peak : f->least;
+    v->peak = peak;
     v->blocks = blocks - f->blocks;
     v->start = f->start;
     v->before = f->before;
@@ -11277,168 +10852,16 @@ static void memlord_i_frame_pop(memlord_i_thread *t) {
     t->born_in = 0;
 }
 
-/* -- handing a scope to other threads -- */
-
-static memlord_i_handoff *memlord_i_handoff_at(memlord *lord, uint64_t number) {
-    if (number >> 32) return NULL;
-    return (memlord_i_handoff *)memlord_i_book_at(&lord->handoffs, (uint32_t)number,
-                                                  sizeof(memlord_i_handoff));
-}
-
-/* One that nobody holds; NULL without memory. */
-static MEMLORD_I_COLD memlord_i_handoff *memlord_i_handoff_take(memlord *lord) {
-    memlord_i_handoff *h;
-    memlord_result r;
-    memlord_i_lock_take(&lord->scopes_lock);
-    h = lord->spare_handoff;
-    if (h) lord->spare_handoff = h->next;
-    memlord_i_lock_drop(&lord->scopes_lock);
-    if (h) return h;
-    do {
-        memlord_i_cold_enter();
-        h = (memlord_i_handoff *)memlord_i_book_make(lord, &lord->handoffs,
-                                                     lord->handoff_count + 1, sizeof *h,
-                                                     memlord_i_cold_alloc);
-        r = h ? MEMLORD_OK : MEMLORD_I_AGAIN;
-        if (h) h->number = ++lord->handoff_count;
-    } while (memlord_i_cold_leave(lord, &r));
-    return h;
-}
-
-/* Hands the innermost frame out. Under no lock; errors have changed nothing. */
-static MEMLORD_I_COLD memlord_result memlord_i_frame_export(memlord *lord, memlord_i_thread *t,
-                                                            memlord_scope_token *out) {
-    memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
-    memlord_i_handoff *h = f->handoff ? f->handoff : memlord_i_handoff_take(lord);
-    if (!h) return MEMLORD_E_NOMEM;
-    if (!f->handoff) {
-        memlord_i_lock_take(&lord->scopes_lock);
-        h->turn++;
-        h->holders = 1;
-        h->owner = t;
-        h->scope = f->scope;
-        memset(&h->all, 0, sizeof h->all);
-        h->all.start = f->start;
-        h->all.before = f->before;
-        memlord_i_lock_drop(&lord->scopes_lock);
-        f->handoff = h;
-    }
-    out->word[0] = h->number;
-    out->word[1] = h->turn;
-    return MEMLORD_OK;
-}
-
-/* Joins the holders of a token's handoff, which then lasts until the leave. */
-static MEMLORD_I_COLD memlord_result memlord_i_handoff_join(memlord *lord, memlord_i_thread *t,
-                                                            const memlord_scope_token *token,
-                                                            memlord_i_handoff **out) {
-    memlord_i_handoff *h = memlord_i_handoff_at(lord, token->word[0]);
-    memlord_result r = MEMLORD_OK;
-    uint32_t i;
-    if (!h) return MEMLORD_E_UNKNOWN;
-    for (i = 0; t->nest && i < t->nest->depth; i++)
-        if (t->nest->frame[i].handoff == h) return MEMLORD_E_STATE;
-    memlord_i_lock_take(&lord->scopes_lock);
-    if (!h->holders || h->turn != token->word[1])
-        r = MEMLORD_E_UNKNOWN;
-    else
-        h->holders++;
-    memlord_i_lock_drop(&lord->scopes_lock);
-    *out = h;
-    return r;
-}
-
-/* A holder has left, the owner or another. 1: he was the last. Under the scopes lock. */
-static MEMLORD_I_COLD int memlord_i_handoff_part(memlord_i_handoff *h, int owner) {
-    int last = --h->holders == 0;
-    if (owner) h->owner = NULL;
-    /* what ran in the owner's stint runs on until the last has left */
-    if (owner != last)
-        memlord_i_u64_own_add(&h->scope->late, owner ? 1 : (uint64_t)0 - 1);
-    return last;
-}
-
-/* Leaves a handoff. 1: nobody holds it any more, *v is what all did, and the handoff ours until it
-   is spared. Under the scopes lock. */
-static int memlord_i_handoff_leave(memlord_i_handoff *h, const memlord_i_thread *t,
-                                   memlord_i_effort *v) {
-    uint64_t now = v->start + v->stamps;
-    int owner = h->owner == t;
-    v->bytes += h->all.bytes;
-    v->blocks += h->all.blocks;
-    v->peak += h->all.peak;
-    v->start = h->all.start;
-    v->stamps = now - v->start; /* it lasts until the last has left */
-    v->before = h->all.before;
-    if (!owner) v->shapes = h->all.shapes;
-    h->all = *v;
-    return memlord_i_handoff_part(h, owner);
-}
-
-static void memlord_i_handoff_spare(memlord *lord, memlord_i_handoff *h) {
-    memset(h->devices, 0, sizeof h->devices);
-    memlord_i_lock_take(&lord->scopes_lock);
-    h->turn++;
-    h->next = lord->spare_handoff;
-    lord->spare_handoff = h;
-    memlord_i_lock_drop(&lord->scopes_lock);
-}
-
-/* The frames around the owner's hold what the others did by now, too: it is as if they had begun
-   with so much less. `peak` is that of all. Under the scopes lock. */
-static void memlord_i_handoff_around(const memlord_i_thread *t, memlord_i_frame *f,
-                                     const memlord_i_handoff *h, uint64_t peak) {
-    memlord_i_frame *g;
-    uint32_t i;
-    for (g = t->nest->frame; g < f; g++) {
-        int64_t start = 0;
-        for (i = 1; i <= MEMLORD_MAX_DEVICES; i++) {
-            const memlord_i_cell *cell = memlord_i_cell_own(t, i);
-            uint64_t level = cell ? memlord_i_u64_own(&cell->level) : 0;
-            uint64_t from = memlord_i_frame_level(f, i)->from;
-            int64_t own = memlord_i_level_rise(from, level);
-            start += memlord_i_level_rise(memlord_i_frame_level(g, i)->from, from);
-            memlord_i_frame_shift(g, i, memlord_i_u64_load(&h->devices[i]) - (uint64_t)own,
-                                  level);
-        }
-        if (start + (int64_t)peak > (int64_t)g->least) g->least = (uint64_t)start + peak;
-        g->blocks -= h->all.blocks;
-    }
-}
-
-/* Leaves the handoff of a frame, which has been summed under the scopes lock; drops that. 1: *v is
-   what all did, for the stint. */
-static MEMLORD_I_COLD int memlord_i_frame_hand(memlord *lord, memlord_i_thread *t,
-                                               memlord_i_frame *f, memlord_i_effort *v) {
-    memlord_i_handoff *h = f->handoff;
-    uint32_t i;
-    int last;
-    if (!f->adopted) memlord_i_handoff_around(t, f, h, v->peak + h->all.peak);
-    last = memlord_i_handoff_leave(h, t, v);
-    f->handoff = NULL; /* a child forked before the pop does not leave once more */
-    memlord_i_lock_drop(&lord->scopes_lock);
-    if (!last) return 0;
-    memlord_i_stint_ready(lord, f->stint);
-    for (i = 1; i <= MEMLORD_MAX_DEVICES; i++)
-        memlord_i_u64_own_add(&f->stint->devices[i], memlord_i_u64_load(&h->devices[i]));
-    memlord_i_handoff_spare(lord, h);
-    return 1;
-}
-
 /* Ends the innermost frame. `grow`: memory may be asked for. */
 static void memlord_i_frame_close(memlord *lord, memlord_i_thread *t, int grow) {
     memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
-    memlord_i_handoff *h = f->handoff;
     memlord_i_effort v;
     memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
-    if (MEMLORD_I_UNLIKELY(h != NULL))
-        memlord_i_lock_take(&lord->scopes_lock);
-    else
-        memlord_i_stint_ready(lord, f->stint);
-    memlord_i_frame_sum(lord, t, f, h ? h->devices : f->stint->devices, &v);
-    if (MEMLORD_I_LIKELY(!h) || memlord_i_frame_hand(lord, t, f, &v))
-        memlord_i_stint_add(lord, f->stint, &v, grow);
-    if (!f->adopted) memlord_i_u64_own_add(&f->stint->running, (uint64_t)0 - 1);
+    memlord_i_stint_ready(lord, f->stint);
+    memlord_i_frame_sum(lord, t, f, &v);
+    memlord_i_stint_add(lord, f->stint, &v, grow);
+    if (MEMLORD_I_UNLIKELY(f->exported)) memlord_i_u64_store(&f->stint->token, 0);
+    memlord_i_u64_own_add(&f->stint->running, (uint64_t)0 - 1);
     memlord_i_frame_pop(t);
 }
 
@@ -11452,13 +10875,8 @@ static MEMLORD_I_COLD void memlord_i_nest_close(memlord_i_thread *t) {
 static MEMLORD_I_COLD void memlord_i_nest_forget(memlord_i_thread *t) {
     for (; t->nest && t->nest->depth; memlord_i_frame_pop(t)) {
         memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
-        if (f->stint) memlord_i_u64_store(&f->stint->running, 0);
-        if (f->handoff && memlord_i_handoff_part(f->handoff, !f->adopted)) {
-            memset(f->handoff->devices, 0, sizeof f->handoff->devices);
-            f->handoff->turn++;
-            f->handoff->next = t->lord->spare_handoff;
-            t->lord->spare_handoff = f->handoff;
-        }
+        memlord_i_u64_store(&f->stint->running, 0);
+        memlord_i_u64_store(&f->stint->token, 0);
     }
 }
 #endif
@@ -11470,7 +10888,6 @@ static memlord_result memlord_i_scope_open(memlord *lord, memlord_i_thread *t, c
                                            const char *name, const memlord_scope_site *place) {
     const memlord_i_memo *memo;
     memlord_i_stint *stint;
-    memlord_i_frame *f;
     memlord_result r = memlord_i_nest_room(lord, t);
     if (r) return r;
     memo = memlord_i_memo_find(t, given, memlord_i_scope_salt(t, place != NULL));
@@ -11481,12 +10898,7 @@ static memlord_result memlord_i_scope_open(memlord *lord, memlord_i_thread *t, c
                                     place ? &place->site : NULL, &stint);
         if (r) return r;
     }
-    r = memlord_i_frame_open(lord, t, stint->scope, &f);
-    if (r) return r;
-    f->stint = stint;
-    memlord_i_u64_own_add(&f->stint->running, 1);
-    memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
-    return MEMLORD_OK;
+    return memlord_i_frame_open(lord, t, stint, 0);
 }
 
 static memlord_result memlord_i_scope_close(memlord *lord, memlord_i_thread *t) {
@@ -11496,43 +10908,49 @@ static memlord_result memlord_i_scope_close(memlord *lord, memlord_i_thread *t) 
     return MEMLORD_OK;
 }
 
+/* -- handing a scope to other threads -- */
+
+/* A token is its ledger and scope, and which export of it. It is good as long as that is in a
+   stint: from the first export of a frame until this ends. */
+static uint64_t memlord_i_scope_word(const memlord *lord, const memlord_i_scope *scope) {
+    return lord->generation << 32 | scope->id;
+}
+static MEMLORD_I_COLD void memlord_i_scope_export(memlord *lord, memlord_i_thread *t,
+                                                  memlord_scope_token *out) {
+    memlord_i_frame *f = &t->nest->frame[t->nest->depth - 1];
+    if (!memlord_i_u64_own(&f->stint->token)) {
+        f->exported = 1;
+        memlord_i_u64_store(&f->stint->token, memlord_i_u64_add(&lord->serial, 1) + 1);
+    }
+    out->word[0] = memlord_i_scope_word(lord, f->scope);
+    out->word[1] = memlord_i_u64_own(&f->stint->token);
+}
+
 static MEMLORD_I_COLD memlord_result memlord_i_scope_adopt(memlord *lord, memlord_i_thread *t,
                                                            const memlord_scope_token *token) {
-    memlord_i_handoff *h = NULL;
-    memlord_i_frame *f;
-    memlord_i_effort none;
-    int last;
+    uint32_t id = (uint32_t)token->word[0], i;
+    memlord_i_scope *scope =
+        id && id < memlord_i_scopes(lord) ? memlord_i_scope_at(lord, id) : NULL;
+    memlord_i_stint *s;
     memlord_result r = memlord_i_nest_room(lord, t);
-    if (r == MEMLORD_OK) r = memlord_i_handoff_join(lord, t, token, &h);
     if (r) return r;
-    r = memlord_i_frame_open(lord, t, h->scope, &f);
-    if (r == MEMLORD_OK) {
-        f->adopted = 1; /* first: in a forked child this thread is not the owner */
-        f->handoff = h;
-        f->stint = memlord_i_stint_of(lord, h->scope, t); /* the last to leave writes into his */
-        if (f->stint) {
-            memlord_i_note_add(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
-            return MEMLORD_OK;
-        }
-        memlord_i_frame_pop(t);
-        r = MEMLORD_E_NOMEM;
-    }
-    memset(&none, 0, sizeof none);
-    memlord_i_lock_take(&lord->scopes_lock);
-    last = memlord_i_handoff_leave(h, t, &none);
-    memlord_i_lock_drop(&lord->scopes_lock);
-    if (last) { /* all have left meanwhile */
-        (void)memlord_i_u64_add(&lord->lost_invocations, 1);
-        memlord_i_handoff_spare(lord, h);
-    }
-    return r;
+    if (!token->word[1] || !scope || token->word[0] != memlord_i_scope_word(lord, scope))
+        return MEMLORD_E_UNKNOWN;
+    for (i = 0; i < t->nest->depth; i++)
+        if (t->nest->frame[i].adopted == token->word[1]) return MEMLORD_E_STATE;
+    s = (memlord_i_stint *)memlord_i_ptr_load_acquire(&scope->stints);
+    while (s && memlord_i_u64_load(&s->token) != token->word[1]) s = s->next;
+    if (!s) return MEMLORD_E_UNKNOWN;
+    if (s->thread == t->id) return MEMLORD_E_STATE;
+    s = memlord_i_stint_of(lord, scope, t);
+    return s ? memlord_i_frame_open(lord, t, s, token->word[1]) : MEMLORD_E_NOMEM;
 }
 
 static MEMLORD_I_COLD memlord_result memlord_i_scope_return(memlord *lord, memlord_i_thread *t,
                                                             const memlord_scope_token *token) {
     memlord_i_frame *f = t->nest && t->nest->depth ? &t->nest->frame[t->nest->depth - 1] : NULL;
-    if (!f || !f->adopted || f->handoff->number != token->word[0] ||
-        f->handoff->turn != token->word[1])
+    if (!f || !f->adopted || f->adopted != token->word[1] ||
+        token->word[0] != memlord_i_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
     memlord_i_frame_close(lord, t, 1);
     return MEMLORD_OK;
@@ -11562,7 +10980,6 @@ static MEMLORD_I_COLD void memlord_i_scope_sum(memlord *lord, const memlord_i_sc
     out->id = scope->id;
     out->parent = scope->parent ? scope->parent->id : 0;
     out->device_ns = memlord_i_u64_load(&scope->device_ns);
-    out->running = memlord_i_u64_load(&scope->late);
     if (scope->site) out->site = memlord_i_site_shown(lord, scope->site);
     for (; s; s = s->next) {
         uint64_t n = memlord_i_u64_load_acquire(&s->count); /* pairs with memlord_i_stint_add */
@@ -11616,9 +11033,9 @@ static MEMLORD_I_COLD size_t memlord_i_stint_read(memlord *lord, const memlord_i
     return kept - gone;
 }
 
-/* Invocations that no ring remembers any more, those that were lost included. */
+/* Invocations that no ring remembers any more. */
 static MEMLORD_I_COLD uint64_t memlord_i_invocations_gone(memlord *lord) {
-    uint64_t gone = memlord_i_u64_load(&lord->lost_invocations);
+    uint64_t gone = 0;
     uint32_t i;
     for (i = 1; i < memlord_i_scopes(lord); i++) {
         const memlord_i_stint *s = (const memlord_i_stint *)memlord_i_ptr_load_acquire(
@@ -11647,7 +11064,6 @@ static void memlord_i_scopes_end(memlord *lord) {
         memlord_i_free(lord, scope, sizeof *scope);
     }
     memlord_i_book_end(lord, &lord->scopes, sizeof(memlord_i_ptr));
-    memlord_i_book_end(lord, &lord->handoffs, sizeof(memlord_i_handoff));
 }
 
 /* ------------------------------------------------------------------ >>snapshots --
@@ -11836,7 +11252,7 @@ static MEMLORD_I_COLD void memlord_i_recorder_run(void *user) {
 static MEMLORD_I_COLD void memlord_i_recorder_wake(memlord *lord) {
     memlord_i_helper *h = &lord->recorder.helper;
     uint32_t seen = MEMLORD_I_HELPER_RUNS;
-    if (!memlord_i_u32_cas_seqcst(&h->state, &seen, MEMLORD_I_HELPER_BUSY)) return;
+    if (!memlord_i_u32_cas(&h->state, &seen, MEMLORD_I_HELPER_BUSY)) return;
     memlord_i_event_set(&h->wake); /* nobody closes it meanwhile */
     memlord_i_u32_store_release(&h->state, MEMLORD_I_HELPER_RUNS);
 }
@@ -11853,7 +11269,7 @@ static MEMLORD_I_COLD void memlord_i_recorder_begin(memlord *lord) {
 
 /* Stops the thread, and takes a last snapshot if there were to be some. */
 static MEMLORD_I_COLD void memlord_i_recorder_end(memlord *lord) {
-    uint32_t was = memlord_i_u32_exchange_seqcst(&lord->recorder.wanted, 0);
+    uint32_t was = memlord_i_u32_exchange(&lord->recorder.wanted, 0);
     memlord_i_helper_end(&lord->recorder.helper);
     if (was) (void)memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
 }
@@ -13850,7 +13266,7 @@ static MEMLORD_I_COLD void memlord_i_save_now(memlord *lord) {
 }
 /* The end of a ledger, or of the process: saves once, also what was asked for and not served. */
 static MEMLORD_I_COLD void memlord_i_save_end(memlord *lord) {
-    uint32_t format = memlord_i_u32_exchange_seqcst(&lord->exit_format, 0);
+    uint32_t format = memlord_i_u32_exchange(&lord->exit_format, 0);
     int asked = memlord_i_save_asked(lord);
     if (format || asked) memlord_i_save_dated(lord, format);
 }
@@ -13876,7 +13292,7 @@ static MEMLORD_I_COLD void memlord_i_at_exit(void) {
 static MEMLORD_I_COLD memlord_result memlord_i_at_exit_once(void) {
     int bad = 0;
     memlord_i_self.busy++; /* it may ask malloc */
-    if (!memlord_i_u32_exchange_seqcst(&memlord_i_process.at_exit, 1))
+    if (!memlord_i_u32_exchange(&memlord_i_process.at_exit, 1))
         bad = atexit(memlord_i_at_exit);
     memlord_i_self.busy--;
     if (bad) memlord_i_u32_store(&memlord_i_process.at_exit, 0);
@@ -17740,6 +17156,7 @@ static MEMLORD_I_COLD void memlord_i_unmake(memlord *lord) {
     memlord_allocator allocator = lord->allocator;
     memlord_i_thread *t = (memlord_i_thread *)memlord_i_ptr_load(&lord->threads);
     uint32_t i;
+    memlord_i_parts_end(lord);
     for (i = 0; i < MEMLORD_I_SHARDS; i++)
         memlord_i_free(lord, lord->shards[i].table,
                        (size_t)lord->shards[i].size * MEMLORD_I_BUCKET);
@@ -17774,7 +17191,6 @@ static MEMLORD_I_COLD void memlord_i_end_ledger(memlord *lord) {
     memlord_i_log_leaks(lord);
     memlord_i_fences_end(lord);
     memlord_i_strategy_swap(lord, NULL);
-    memlord_i_cpu_close(&lord->cpu);
     memlord_i_unregister(lord);
     memlord_i_unmake(lord);
 }
@@ -18218,7 +17634,6 @@ MEMLORD_I_API void memlord_reset(memlord *lord) {
     memlord_i_u64_store(&lord->lost_events, 0);
     memlord_i_u64_store(&lord->lost_tags, 0);
     memlord_i_u64_store(&lord->lost_scopes, 0);
-    memlord_i_u64_store(&lord->lost_invocations, 0);
     memlord_i_u64_store(&lord->lost_snapshots, 0);
     route = (memlord_i_route *)memlord_i_ptr_load(&lord->routes);
     for (; route; route = route->next) {
@@ -18680,8 +18095,8 @@ MEMLORD_I_API memlord_result memlord_poller_start(memlord *lord, uint32_t interv
     memlord_i_u32_store(&lord->polling, MEMLORD_I_POLLING_ALL);
     for (i = 0; i < memlord_i_rows(lord, MEMLORD_I_DEVICE); i++) { /* none before: tried again */
         uint32_t failed = MEMLORD_I_HELPER_FAILED;
-        (void)memlord_i_u32_cas_seqcst(&memlord_i_place_own(lord, i)->poller.state, &failed,
-                                       MEMLORD_I_HELPER_NONE);
+        (void)memlord_i_u32_cas(&memlord_i_place_own(lord, i)->poller.state, &failed,
+                                MEMLORD_I_HELPER_NONE);
     }
     return memlord_i_pollers_begin(lord);
 }
@@ -19235,7 +18650,8 @@ MEMLORD_I_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_t
     if (!lord) return MEMLORD_OK;
     t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    r = t->scope ? memlord_i_frame_export(lord, t, out) : MEMLORD_E_STATE;
+    r = t->scope ? MEMLORD_OK : MEMLORD_E_STATE;
+    if (r == MEMLORD_OK) memlord_i_scope_export(lord, t, out);
     memlord_i_thread_put(lord, t);
     return r;
 }
@@ -19313,7 +18729,7 @@ MEMLORD_I_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t int
     memlord_i_u32_store(&r->interval, interval_ms ? interval_ms : 5000);
     memlord_i_u64_store(&r->due, memlord_i_clock(lord) +
                                      (uint64_t)memlord_i_u32_load(&r->interval) * 1000000u);
-    if (memlord_i_u32_exchange_seqcst(&r->wanted, 1)) memlord_i_recorder_wake(lord);
+    if (memlord_i_u32_exchange(&r->wanted, 1)) memlord_i_recorder_wake(lord);
     memlord_i_recorder_begin(lord);
     return memlord_i_snapshot_take(lord, NULL, MEMLORD_I_SNAPSHOT_TOP);
 }
@@ -19379,7 +18795,7 @@ MEMLORD_I_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format 
     if (r) return r;
     memlord_i_saver_set(lord);
     memlord_i_ptr_store_release(&lord->exit_directory, (void *)(uintptr_t)kept);
-    (void)memlord_i_u32_exchange_seqcst(&lord->exit_format, (uint32_t)format + 1);
+    (void)memlord_i_u32_exchange(&lord->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
 MEMLORD_I_API void memlord_request_save(memlord *lord) {
