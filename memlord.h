@@ -175,12 +175,12 @@
     held and may call any function of the ledger but memlord_destroy. Write, block and
     try run on the calling thread. Collections run on the thread whose call crossed the
     threshold, and fences on those that allocate, free or retire, and on pollers: inside
-    the host's own call, under whatever locks it holds there. A host with an allocator lock creates the
-    ledger with MEMLORD_FLAG_DEFER: then they run in memlord_gc_poll, memlord_retire,
-    memlord_alloc_retry and on pollers alone, and pollers are started there too. A
-    collection left by longjmp counts as running on its device for good. A fence left by
-    longjmp holds up its queue until destroy, and the thread polls this ledger's fences no
-    more. Nothing else is harmed.
+    the host's own call, under whatever locks it holds there. A host with an allocator
+    lock creates the ledger with MEMLORD_FLAG_DEFER: then they run in memlord_gc_poll,
+    memlord_retire, memlord_alloc_retry and on pollers alone, and pollers are started
+    there too. A collection left by longjmp counts as running on its device for good. A
+    fence left by longjmp holds up its queue until destroy, and the thread polls this
+    ledger's fences no more. Nothing else is harmed.
     Threads of MemLord's own: one poller a place, from the first call that touches a
     device with a capacity source, a collection callback and a strategy; none otherwise,
     and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With MEMLORD_FLAG_DEFER
@@ -1651,9 +1651,10 @@ MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
                                        const memlord_site *site);
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
 #if !defined(_WIN32)
-/* Pages are recorded as one block. MAP_FIXED over the start of a live block closes that (an implicit
-   free); over a later part of it, those pages count twice. An offset that does not fit the off_t
-   of the file with the implementation fails with EOVERFLOW: define _FILE_OFFSET_BITS there, too. */
+/* Records the pages as one block. MAP_FIXED over the start of a live block closes that, an
+   implicit free; over a later part of it, those pages count twice. An offset that does not fit
+   the off_t of the file with the implementation fails with EOVERFLOW: define _FILE_OFFSET_BITS
+   there, too. */
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site);
 /* Ends the block that is just these pages. Other ranges (a part of a block, several blocks) end
@@ -4510,23 +4511,17 @@ static MEMLORD_I_COLD memlord_i_thread *memlord_i_thread_find(memlord *lord) {
     return lord->orphan;
 }
 
-static MEMLORD_I_HOT memlord_i_thread *memlord_i_thread_get_near(memlord *lord) {
+/* The calling thread's record. Every call needs memlord_i_thread_put at its end. */
+static MEMLORD_I_NOINLINE memlord_i_thread *memlord_i_thread_get(memlord *lord) {
     if (MEMLORD_I_LIKELY(memlord_i_self.generation == lord->generation))
         return memlord_i_self.thread;
     return memlord_i_thread_find(lord);
 }
 /* Ends a call that memlord_i_thread_get began. */
-static MEMLORD_I_HOT void memlord_i_thread_put_near(memlord *lord, memlord_i_thread *t) {
+static MEMLORD_I_HOT void memlord_i_thread_put(memlord *lord, memlord_i_thread *t) {
     if (MEMLORD_I_LIKELY(t != lord->orphan)) return;
     memlord_i_self.orphaned = NULL;
     memlord_i_lock_drop(&lord->orphan_lock);
-}
-/* The same for every call but those that storages are recorded by. */
-static MEMLORD_I_NOINLINE memlord_i_thread *memlord_i_thread_get(memlord *lord) {
-    return memlord_i_thread_get_near(lord);
-}
-static MEMLORD_I_NOINLINE void memlord_i_thread_put(memlord *lord, memlord_i_thread *t) {
-    memlord_i_thread_put_near(lord, t);
 }
 
 /* -------------------------------------------------------------------------- >>map --
@@ -5276,12 +5271,9 @@ static MEMLORD_I_COLD void memlord_i_book_end(memlord *lord, memlord_i_book *boo
     }
 }
 
-static MEMLORD_I_HOT memlord_i_row *memlord_i_row_near(memlord *lord, int book, uint32_t number) {
-    return (memlord_i_row *)memlord_i_book_at(&lord->rows[book], number, sizeof(memlord_i_row));
-}
 static MEMLORD_I_NOINLINE memlord_i_row *memlord_i_row_at(memlord *lord, int book,
                                                           uint32_t number) {
-    return memlord_i_row_near(lord, book, number);
+    return (memlord_i_row *)memlord_i_book_at(&lord->rows[book], number, sizeof(memlord_i_row));
 }
 
 static MEMLORD_I_HOT memlord_i_cell *memlord_i_cell_at(const memlord_i_thread *t, int book,
@@ -5446,7 +5438,7 @@ static void memlord_i_high_raise(memlord_i_row *row, const memlord_i_cell *cell)
    once in half a batch of growth or shrinkage; with batch 0 two shared adds on every call. */
 static MEMLORD_I_COLD void memlord_i_cell_publish(memlord *lord, int book, uint32_t number,
                                                   memlord_i_cell *cell) {
-    memlord_i_row *row = memlord_i_row_near(lord, book, number);
+    memlord_i_row *row = memlord_i_row_at(lord, book, number);
     uint64_t level = memlord_i_u64_load(&cell->level);
     uint64_t base = memlord_i_u64_load(&cell->base), hold = 0, published;
     if (!lord->batch) {
@@ -6189,15 +6181,11 @@ static MEMLORD_I_COLD memlord_result memlord_i_device_find(memlord *lord, memlor
 }
 
 /* The slot of a device, made on its first use. The acquire pairs with the release above. */
-static MEMLORD_I_HOT memlord_result memlord_i_slot_near(memlord *lord, memlord_device d,
+static MEMLORD_I_NOINLINE memlord_result memlord_i_slot(memlord *lord, memlord_device d,
                                                         uint32_t *slot) {
     *slot = memlord_i_u8_load_acquire(&lord->slot_of[memlord_i_device_direct(d)]);
     if (MEMLORD_I_LIKELY(*slot != 0)) return MEMLORD_OK;
     return memlord_i_device_find(lord, d, slot);
-}
-static MEMLORD_I_NOINLINE memlord_result memlord_i_slot(memlord *lord, memlord_device d,
-                                                        uint32_t *slot) {
-    return memlord_i_slot_near(lord, d, slot);
 }
 
 static uint32_t memlord_i_rows(memlord *lord, int book) {
@@ -6644,9 +6632,9 @@ static MEMLORD_I_NOINLINE memlord_i_burst *memlord_i_burst_next(memlord *lord, m
 
 /* Writes an event. Every word is a release store: a reader who sees one of them sees the turn
    that came before it. `rows` are the bits of word2. */
-static MEMLORD_I_HOT void memlord_i_note_put(memlord *lord, memlord_i_thread *t, int kind,
-                                             uint32_t slot, uint64_t storage, uint64_t bytes,
-                                             uint64_t rows) {
+static MEMLORD_I_NOINLINE void memlord_i_note_put(memlord *lord, memlord_i_thread *t, int kind,
+                                                  uint32_t slot, uint64_t storage, uint64_t bytes,
+                                                  uint64_t rows) {
     memlord_i_burst *b = t->burst;
     memlord_i_note *note;
     uint32_t n;
@@ -6665,17 +6653,11 @@ static MEMLORD_I_HOT void memlord_i_note_put(memlord *lord, memlord_i_thread *t,
                                                   (uint64_t)t->scope << 36);
     memlord_i_u32_store_release(&b->count, n + 1); /* pairs with memlord_i_stream_first */
 }
-/* The same where it is rare enough to be out of the way. */
-static MEMLORD_I_NOINLINE void memlord_i_note_far(memlord *lord, memlord_i_thread *t, int kind,
-                                                  uint32_t slot, uint64_t storage, uint64_t bytes,
-                                                  uint64_t rows) {
-    memlord_i_note_put(lord, t, kind, slot, storage, bytes, rows);
-}
 static MEMLORD_I_HOT void memlord_i_note_add(memlord *lord, memlord_i_thread *t, int kind,
                                              uint32_t slot, uint64_t storage, uint64_t bytes,
                                              uint64_t rows) {
     if (MEMLORD_I_UNLIKELY(memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS))
-        memlord_i_note_far(lord, t, kind, slot, storage, bytes, rows);
+        memlord_i_note_put(lord, t, kind, slot, storage, bytes, rows);
 }
 /* The end of a block, whose word2 without a side record is `plain`, at a site. */
 static MEMLORD_I_NOINLINE void memlord_i_note_end(memlord *lord, memlord_i_thread *t, int kind,
@@ -6686,7 +6668,7 @@ static MEMLORD_I_NOINLINE void memlord_i_note_end(memlord *lord, memlord_i_threa
     if (!(memlord_i_u32_load(&lord->alert) & MEMLORD_I_ALERT_EVENTS)) return;
     if (site && (memlord_i_u32_load(&lord->hooks) & MEMLORD_I_HOOK_SITES))
         rows |= memlord_i_memo_row(lord, t, MEMLORD_I_SITE, site, slot);
-    memlord_i_note_far(lord, t, kind, slot, storage, MEMLORD_I_BYTES(word1), rows);
+    memlord_i_note_put(lord, t, kind, slot, storage, MEMLORD_I_BYTES(word1), rows);
 }
 #if MEMLORD_I_POSIX
 /* In a forked child: no burst but this thread's is being written. */
@@ -15760,7 +15742,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_admit(memlord *lord, memlord_devic
     if (MEMLORD_I_UNLIKELY(memlord_i_self.busy)) return MEMLORD_OK;
     if (MEMLORD_I_UNLIKELY(!memlord_i_key_valid(storage) || bytes > MEMLORD_I_BYTES_MAX))
         return MEMLORD_E_INVALID;
-    return memlord_i_slot_near(lord, device, slot);
+    return memlord_i_slot(lord, device, slot);
 }
 static MEMLORD_I_HOT int memlord_i_type_valid(memlord_device device) {
     return (unsigned)device.type < (unsigned)MEMLORD_I_TYPES && device.index >= MEMLORD_ANY;
@@ -15775,7 +15757,7 @@ typedef struct memlord_i_call {
 
 /* 0: it passes through, being made inside our own allocator call. */
 static MEMLORD_I_HOT int memlord_i_call_open(memlord *lord, memlord_i_call *call) {
-    call->t = memlord_i_thread_get_near(lord);
+    call->t = memlord_i_thread_get(lord);
     call->cover.parts = 0;
     return call->t != NULL;
 }
@@ -15791,7 +15773,7 @@ static MEMLORD_I_HOT memlord_result memlord_i_call_close(memlord *lord, memlord_
                                                          const char *verb,
                                                          const memlord_block *block,
                                                          const memlord_site *site) {
-    memlord_i_thread_put_near(lord, call->t);
+    memlord_i_thread_put(lord, call->t);
     if (call->cover.parts) memlord_i_cover_end(&call->cover, did);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, did, verb, block->device, block->storage, block->bytes, site);
@@ -15863,7 +15845,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
     if (!storage) return MEMLORD_OK;
     if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = memlord_i_thread_get_near(lord);
+    t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     r = memlord_i_close(lord, t, device, storage, how, &gone, &chain);
     if (gone.key && r == MEMLORD_OK) {
@@ -15872,7 +15854,7 @@ static MEMLORD_I_NOINLINE memlord_result memlord_i_end_general(memlord *lord,
         memlord_i_note_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                            gone.word1, gone.word2, site);
     }
-    memlord_i_thread_put_near(lord, t);
+    memlord_i_thread_put(lord, t);
     if (memlord_i_tells(lord))
         memlord_i_end_tell(lord, device, &gone, chain ? "[free deferred] " : "[free] ", storage,
                            site, told);
@@ -16084,10 +16066,10 @@ static MEMLORD_I_COLD memlord_result memlord_i_call_retain(memlord *lord, memlor
     memlord_result r;
     if (!memlord_i_key_valid(storage)) return MEMLORD_E_INVALID;
     if (!memlord_i_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = memlord_i_thread_get_near(lord);
+    t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     r = memlord_i_retain(lord, t, (uint32_t)device.type, storage);
-    memlord_i_thread_put_near(lord, t);
+    memlord_i_thread_put(lord, t);
     return r;
 }
 
@@ -16136,7 +16118,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_realloc_begin(memlord *lord, meml
     token->state = MEMLORD_I_TOKEN_NEW;
     token->word[2] = lord->generation;
     if (!old_storage) return MEMLORD_OK;
-    t = memlord_i_thread_get_near(lord);
+    t = memlord_i_thread_get(lord);
     if (!t) {
         token->state = MEMLORD_I_TOKEN_PASSED;
         return MEMLORD_OK;
@@ -16152,7 +16134,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_realloc_begin(memlord *lord, meml
     } else {
         r = memlord_i_unknown(lord, device);
     }
-    memlord_i_thread_put_near(lord, t);
+    memlord_i_thread_put(lord, t);
     return r;
 }
 
@@ -16350,7 +16332,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_realloc(memlord *lord, memlord_de
     if (!t) return MEMLORD_OK;
     r = memlord_i_beyond(lord, slot, bytes) ? MEMLORD_E_INVALID
                                             : memlord_i_room(lord, t, slot, new_storage);
-    memlord_i_thread_put_near(lord, t);
+    memlord_i_thread_put(lord, t);
     if (r) return r;
     (void)memlord_i_realloc_begin(lord, device, old_storage, &token); /* the end speaks of both */
     return memlord_i_realloc_end(lord, &token, new_storage, bytes, site);
@@ -16516,7 +16498,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlo
         memlord_i_drop_n(lord, blocks, n, track, r);
         return r;
     }
-    t = memlord_i_thread_get_near(lord);
+    t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     hold = (memlord_i_hold *)memlord_i_alloc(lord, n * sizeof *hold);
     r = hold ? MEMLORD_OK : MEMLORD_E_NOMEM;
@@ -16524,7 +16506,7 @@ static MEMLORD_I_COLD memlord_result memlord_i_open_n(memlord *lord, const memlo
         r = memlord_i_hold_one(lord, t, &blocks[i], track, site, &hold[i]);
     for (k = 0; k < n && r == MEMLORD_OK; k++)
         memlord_i_open_one(lord, t, &blocks[k], track, &hold[k], &told);
-    memlord_i_thread_put_near(lord, t);
+    memlord_i_thread_put(lord, t);
     if (r) {
         if (i) memlord_i_unhold_n(lord, blocks, hold, i - 1);
         memlord_i_drop_n(lord, blocks, n, track, r);
@@ -16669,12 +16651,12 @@ static MEMLORD_I_COLD memlord_result memlord_i_arena_sub(memlord *lord, memlord_
     uint32_t slot;
     memlord_result r = memlord_i_admit(lord, device, 1, bytes, &slot);
     if (r) return r;
-    t = memlord_i_thread_get_near(lord);
+    t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     take = memlord_i_arena_change(lord, t, slot, 0, bytes, site);
     if (take < bytes) memlord_i_stat_add(lord, slot, MEMLORD_I_STAT_underflows, 1);
     if (take) memlord_i_note_add(lord, t, MEMLORD_EVENT_ARENA_SUB, slot, 0, take, 0);
-    memlord_i_thread_put_near(lord, t);
+    memlord_i_thread_put(lord, t);
     if (memlord_i_tells(lord))
         memlord_i_tell(lord, 1, "[free arena] ", device, 0, take, site);
     memlord_i_call_end(lord, t, slot, 1);
@@ -18601,11 +18583,11 @@ MEMLORD_I_API int memlord_pressure_level(memlord *lord, memlord_device device) {
 
 static memlord_result memlord_i_scope_enter_as(memlord *lord, const void *given, const char *name,
                                                const memlord_scope_site *place) {
-    memlord_i_thread *t = memlord_i_thread_get_near(lord);
+    memlord_i_thread *t = memlord_i_thread_get(lord);
     memlord_result r;
     if (!t) return MEMLORD_OK;
     r = memlord_i_scope_open(lord, t, given, name, place);
-    memlord_i_thread_put_near(lord, t);
+    memlord_i_thread_put(lord, t);
     return memlord_i_record_end(lord, r);
 }
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name) {
@@ -18622,10 +18604,10 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     memlord_i_thread *t;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    t = memlord_i_thread_get_near(lord);
+    t = memlord_i_thread_get(lord);
     if (!t) return MEMLORD_OK;
     r = memlord_i_scope_close(lord, t);
-    memlord_i_thread_put_near(lord, t);
+    memlord_i_thread_put(lord, t);
     return memlord_i_record_end(lord, r);
 }
 
