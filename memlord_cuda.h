@@ -223,71 +223,71 @@
 #endif
 
 #if defined(__GNUC__)
-#define MEMLORD_CUDA_I_INLINE static inline __attribute__((unused))
+#define MLI_CUDA_INLINE static inline __attribute__((unused))
 #else
-#define MEMLORD_CUDA_I_INLINE static inline
+#define MLI_CUDA_INLINE static inline
 #endif
 
 /* What a function is when MemLord is compiled out; see memlord.h. */
 #if defined(MEMLORD_DISABLE)
-#define MEMLORD_CUDA_I_API MEMLORD_CUDA_I_INLINE
-#define MEMLORD_CUDA_I_OFF(value) { return value; }
-#define MEMLORD_CUDA_I_OFF_SET(set, value) { set; return value; }
-#define MEMLORD_CUDA_I_OFF_VOID {}
+#define MLI_CUDA_API MLI_CUDA_INLINE
+#define MLI_CUDA_OFF(value) { return value; }
+#define MLI_CUDA_OFF_SET(set, value) { set; return value; }
+#define MLI_CUDA_OFF_VOID {}
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #endif
 #else
-#define MEMLORD_CUDA_I_API MEMLORD_API
-#define MEMLORD_CUDA_I_OFF(value) ;
-#define MEMLORD_CUDA_I_OFF_SET(set, value) ;
-#define MEMLORD_CUDA_I_OFF_VOID ;
+#define MLI_CUDA_API MEMLORD_API
+#define MLI_CUDA_OFF(value) ;
+#define MLI_CUDA_OFF_SET(set, value) ;
+#define MLI_CUDA_OFF_VOID ;
 #endif
 
 #if defined(MEMLORD_PREFIX)
-#define MEMLORD_CUDA_I_PREFIX2(prefix, name) prefix##_##name
-#define MEMLORD_CUDA_I_PREFIX1(prefix, name) MEMLORD_CUDA_I_PREFIX2(prefix, name)
-#define MEMLORD_CUDA_I_PREFIXED(name) MEMLORD_CUDA_I_PREFIX1(MEMLORD_PREFIX, name)
-#define memlord_cuda_attach MEMLORD_CUDA_I_PREFIXED(memlord_cuda_attach)
-#define memlord_cuda_detach MEMLORD_CUDA_I_PREFIXED(memlord_cuda_detach)
-#define memlord_cuda_attached MEMLORD_CUDA_I_PREFIXED(memlord_cuda_attached)
-#define memlord_cuda_pool_get MEMLORD_CUDA_I_PREFIXED(memlord_cuda_pool_get)
-#define memlord_cuda_pool_refresh MEMLORD_CUDA_I_PREFIXED(memlord_cuda_pool_refresh)
-#define memlord_cuda_malloc MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc)
-#define memlord_cuda_malloc_pitch MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_pitch)
-#define memlord_cuda_malloc_3d MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_3d)
-#define memlord_cuda_malloc_managed MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_managed)
-#define memlord_cuda_malloc_async MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_async)
+#define MLI_CUDA_PREFIX2(prefix, name) prefix##_##name
+#define MLI_CUDA_PREFIX1(prefix, name) MLI_CUDA_PREFIX2(prefix, name)
+#define MLI_CUDA_PREFIXED(name) MLI_CUDA_PREFIX1(MEMLORD_PREFIX, name)
+#define memlord_cuda_attach MLI_CUDA_PREFIXED(memlord_cuda_attach)
+#define memlord_cuda_detach MLI_CUDA_PREFIXED(memlord_cuda_detach)
+#define memlord_cuda_attached MLI_CUDA_PREFIXED(memlord_cuda_attached)
+#define memlord_cuda_pool_get MLI_CUDA_PREFIXED(memlord_cuda_pool_get)
+#define memlord_cuda_pool_refresh MLI_CUDA_PREFIXED(memlord_cuda_pool_refresh)
+#define memlord_cuda_malloc MLI_CUDA_PREFIXED(memlord_cuda_malloc)
+#define memlord_cuda_malloc_pitch MLI_CUDA_PREFIXED(memlord_cuda_malloc_pitch)
+#define memlord_cuda_malloc_3d MLI_CUDA_PREFIXED(memlord_cuda_malloc_3d)
+#define memlord_cuda_malloc_managed MLI_CUDA_PREFIXED(memlord_cuda_malloc_managed)
+#define memlord_cuda_malloc_async MLI_CUDA_PREFIXED(memlord_cuda_malloc_async)
 #define memlord_cuda_malloc_from_pool_async \
-    MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_from_pool_async)
-#define memlord_cuda_malloc_retry MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_retry)
-#define memlord_cuda_free MEMLORD_CUDA_I_PREFIXED(memlord_cuda_free)
-#define memlord_cuda_free_async MEMLORD_CUDA_I_PREFIXED(memlord_cuda_free_async)
-#define memlord_cuda_malloc_host MEMLORD_CUDA_I_PREFIXED(memlord_cuda_malloc_host)
-#define memlord_cuda_host_alloc MEMLORD_CUDA_I_PREFIXED(memlord_cuda_host_alloc)
-#define memlord_cuda_free_host MEMLORD_CUDA_I_PREFIXED(memlord_cuda_free_host)
-#define memlord_cuda_host_register MEMLORD_CUDA_I_PREFIXED(memlord_cuda_host_register)
-#define memlord_cuda_host_unregister MEMLORD_CUDA_I_PREFIXED(memlord_cuda_host_unregister)
+    MLI_CUDA_PREFIXED(memlord_cuda_malloc_from_pool_async)
+#define memlord_cuda_malloc_retry MLI_CUDA_PREFIXED(memlord_cuda_malloc_retry)
+#define memlord_cuda_free MLI_CUDA_PREFIXED(memlord_cuda_free)
+#define memlord_cuda_free_async MLI_CUDA_PREFIXED(memlord_cuda_free_async)
+#define memlord_cuda_malloc_host MLI_CUDA_PREFIXED(memlord_cuda_malloc_host)
+#define memlord_cuda_host_alloc MLI_CUDA_PREFIXED(memlord_cuda_host_alloc)
+#define memlord_cuda_free_host MLI_CUDA_PREFIXED(memlord_cuda_free_host)
+#define memlord_cuda_host_register MLI_CUDA_PREFIXED(memlord_cuda_host_register)
+#define memlord_cuda_host_unregister MLI_CUDA_PREFIXED(memlord_cuda_host_unregister)
 #define memlord_cuda_stream_begin_capture \
-    MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_begin_capture)
+    MLI_CUDA_PREFIXED(memlord_cuda_stream_begin_capture)
 #define memlord_cuda_stream_begin_capture_to_graph \
-    MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_begin_capture_to_graph)
+    MLI_CUDA_PREFIXED(memlord_cuda_stream_begin_capture_to_graph)
 #define memlord_cuda_stream_end_capture \
-    MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_end_capture)
-#define memlord_cuda_stream_destroy MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_destroy)
+    MLI_CUDA_PREFIXED(memlord_cuda_stream_end_capture)
+#define memlord_cuda_stream_destroy MLI_CUDA_PREFIXED(memlord_cuda_stream_destroy)
 #define memlord_cuda_stream_synchronize \
-    MEMLORD_CUDA_I_PREFIXED(memlord_cuda_stream_synchronize)
-#define memlord_cuda_event_synchronize MEMLORD_CUDA_I_PREFIXED(memlord_cuda_event_synchronize)
+    MLI_CUDA_PREFIXED(memlord_cuda_stream_synchronize)
+#define memlord_cuda_event_synchronize MLI_CUDA_PREFIXED(memlord_cuda_event_synchronize)
 #define memlord_cuda_device_synchronize \
-    MEMLORD_CUDA_I_PREFIXED(memlord_cuda_device_synchronize)
-#define memlord_cuda_free_on_stream MEMLORD_CUDA_I_PREFIXED(memlord_cuda_free_on_stream)
-#define memlord_cuda_record_use MEMLORD_CUDA_I_PREFIXED(memlord_cuda_record_use)
-#define memlord_cuda_events_release MEMLORD_CUDA_I_PREFIXED(memlord_cuda_events_release)
-#define memlord_cuda_scope_begin MEMLORD_CUDA_I_PREFIXED(memlord_cuda_scope_begin)
-#define memlord_cuda_scope_end MEMLORD_CUDA_I_PREFIXED(memlord_cuda_scope_end)
-#define memlord_cuda_checkpoint MEMLORD_CUDA_I_PREFIXED(memlord_cuda_checkpoint)
-#define memlord_cuda_wrap_check MEMLORD_CUDA_I_PREFIXED(memlord_cuda_wrap_check)
+    MLI_CUDA_PREFIXED(memlord_cuda_device_synchronize)
+#define memlord_cuda_free_on_stream MLI_CUDA_PREFIXED(memlord_cuda_free_on_stream)
+#define memlord_cuda_record_use MLI_CUDA_PREFIXED(memlord_cuda_record_use)
+#define memlord_cuda_events_release MLI_CUDA_PREFIXED(memlord_cuda_events_release)
+#define memlord_cuda_scope_begin MLI_CUDA_PREFIXED(memlord_cuda_scope_begin)
+#define memlord_cuda_scope_end MLI_CUDA_PREFIXED(memlord_cuda_scope_end)
+#define memlord_cuda_checkpoint MLI_CUDA_PREFIXED(memlord_cuda_checkpoint)
+#define memlord_cuda_wrap_check MLI_CUDA_PREFIXED(memlord_cuda_wrap_check)
 #endif
 
 #ifdef __cplusplus
@@ -329,20 +329,20 @@ typedef struct memlord_cuda_desc {
    Errors: E_UNSUPPORTED no driver or no device; E_INVALID the retry policy; E_STATE another
            thread is at it, or MEMLORD_CUDA_MAX_LEDGERS are; E_NOMEM. Nothing is attached then.
    Cost:   initialises the driver and NVML; creates no context. */
-MEMLORD_CUDA_I_API memlord_result memlord_cuda_attach(memlord *lord,
-                                                      const memlord_cuda_desc *desc)
-    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+MLI_CUDA_API memlord_result memlord_cuda_attach(memlord *lord,
+                                                const memlord_cuda_desc *desc)
+    MLI_CUDA_OFF(MEMLORD_OK)
 
 /* Takes the source and the callback off, and undoes the sharing. Blocks stay on the books, and
    the wrappers go on. The last one of a process also gives up the pooled events, the last one
    that used it NVML.
    Threads: waits for samples and collections of the layer in progress.
    Errors:  E_UNKNOWN not attached; E_STATE. */
-MEMLORD_CUDA_I_API memlord_result memlord_cuda_detach(memlord *lord)
-    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+MLI_CUDA_API memlord_result memlord_cuda_detach(memlord *lord)
+    MLI_CUDA_OFF(MEMLORD_OK)
 
 /* 1: attached. */
-MEMLORD_CUDA_I_API int memlord_cuda_attached(memlord *lord) MEMLORD_CUDA_I_OFF(0)
+MLI_CUDA_API int memlord_cuda_attached(memlord *lord) MLI_CUDA_OFF(0)
 
 /* -- pools -- */
 
@@ -358,16 +358,16 @@ typedef struct memlord_cuda_pool {
 /* Reads them. Errors: E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no driver, or
    no pools there; E_STATE the device is not active; E_UNKNOWN the driver refused. *out is 0 then.
    Cost: some driver calls. */
-MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
-                                                        memlord_cuda_pool *out)
-    MEMLORD_CUDA_I_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+MLI_CUDA_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
+                                                  memlord_cuda_pool *out)
+    MLI_CUDA_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Says memlord_reserved_set what is reserved. Samples and collections do it by themselves, once a
    pool has ever held something, and between them cudaMalloc, cudaFree and their like add what they
    change. An integrated GPU is sampled as the cpu: there one in 64 of the wrapped stream-ordered
    calls does it, and each wrapped synchronisation. Errors: as pool_get. */
-MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
-    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
+    MLI_CUDA_OFF(MEMLORD_OK)
 
 /* -- wrapped functions --
    cudaError_t memlord_cuda_NAME(memlord *lord, the runtime's own parameters,
@@ -393,15 +393,15 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int d
 
 /* the real one, ours, parameters, arguments; and one without parameters: real, ours */
 #if CUDART_VERSION >= 12030
-#define MEMLORD_CUDA_I_WRAPPED_12_3(X)                                                        \
+#define MLI_CUDA_WRAPPED_12_3(X)                                                              \
     X(cudaStreamBeginCaptureToGraph, stream_begin_capture_to_graph,                           \
       (cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *after,                  \
        const cudaGraphEdgeData *edges, size_t n, enum cudaStreamCaptureMode mode),            \
       (stream, graph, after, edges, n, mode))
 #else
-#define MEMLORD_CUDA_I_WRAPPED_12_3(X)
+#define MLI_CUDA_WRAPPED_12_3(X)
 #endif
-#define MEMLORD_CUDA_I_WRAPPED(X, X0)                                                         \
+#define MLI_CUDA_WRAPPED(X, X0)                                                               \
     X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes))                           \
     X(cudaMallocPitch, malloc_pitch,                                                          \
       (void **ptr, size_t *pitch, size_t width, size_t height), (ptr, pitch, width, height))  \
@@ -425,7 +425,7 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int d
     X(cudaHostUnregister, host_unregister, (void *ptr), (ptr))                                \
     X(cudaStreamBeginCapture, stream_begin_capture,                                           \
       (cudaStream_t stream, enum cudaStreamCaptureMode mode), (stream, mode))                 \
-    MEMLORD_CUDA_I_WRAPPED_12_3(X)                                                            \
+    MLI_CUDA_WRAPPED_12_3(X)                                                                  \
     X(cudaStreamEndCapture, stream_end_capture, (cudaStream_t stream, cudaGraph_t *graph),    \
       (stream, graph))                                                                        \
     X(cudaStreamDestroy, stream_destroy, (cudaStream_t stream), (stream))                     \
@@ -433,29 +433,29 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int d
     X(cudaEventSynchronize, event_synchronize, (cudaEvent_t event), (event))                  \
     X0(cudaDeviceSynchronize, device_synchronize)
 
-#define MEMLORD_CUDA_I_ITEMS(...) __VA_ARGS__
+#define MLI_CUDA_ITEMS(...) __VA_ARGS__
 #if defined(MEMLORD_DISABLE)
-#define MEMLORD_CUDA_I_BODY(call) { return call; }
+#define MLI_CUDA_BODY(call) { return call; }
 #else
-#define MEMLORD_CUDA_I_BODY(call) ;
+#define MLI_CUDA_BODY(call) ;
 #endif
-#define MEMLORD_CUDA_I_X(real, ours, params, args)                                            \
-    MEMLORD_CUDA_I_API cudaError_t memlord_cuda_##ours(                                       \
-        memlord *lord, MEMLORD_CUDA_I_ITEMS params, const memlord_site *site)                 \
-        MEMLORD_CUDA_I_BODY(real args)
-#define MEMLORD_CUDA_I_X0(real, ours)                                                         \
-    MEMLORD_CUDA_I_API cudaError_t memlord_cuda_##ours(memlord *lord, const memlord_site *site) \
-        MEMLORD_CUDA_I_BODY(real())
-MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
-#undef MEMLORD_CUDA_I_X
-#undef MEMLORD_CUDA_I_X0
+#define MLI_CUDA_X(real, ours, params, args)                                                  \
+    MLI_CUDA_API cudaError_t memlord_cuda_##ours(                                             \
+        memlord *lord, MLI_CUDA_ITEMS params, const memlord_site *site)                       \
+        MLI_CUDA_BODY(real args)
+#define MLI_CUDA_X0(real, ours)                                                               \
+    MLI_CUDA_API cudaError_t memlord_cuda_##ours(memlord *lord, const memlord_site *site)       \
+        MLI_CUDA_BODY(real())
+MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_X0
 
 /* Does memlord_cuda_malloc as with MEMLORD_CUDA_FLAG_RETRY, under a policy of its own (NULL: the
    one memlord_alloc_retry has); attached or not. */
-MEMLORD_CUDA_I_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
-                                                         const memlord_retry *policy,
-                                                         const memlord_site *site)
-    MEMLORD_CUDA_I_BODY(cudaMalloc(ptr, bytes))
+MLI_CUDA_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
+                                                   const memlord_retry *policy,
+                                                   const memlord_site *site)
+    MLI_CUDA_BODY(cudaMalloc(ptr, bytes))
 
 /* -- stream-ordered frees: what another stream still uses -- */
 
@@ -469,10 +469,10 @@ MEMLORD_CUDA_I_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **p
    credited at once; if the stream refused it (destroyed), that is counted in fence_failures. NULL
    is a no-op.
    Errors: E_UNKNOWN not live, counted. */
-MEMLORD_CUDA_I_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void *ptr,
-                                                              cudaStream_t stream,
-                                                              const memlord_site *site)
-    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+MLI_CUDA_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void *ptr,
+                                                        cudaStream_t stream,
+                                                        const memlord_site *site)
+    MLI_CUDA_OFF(MEMLORD_OK)
 
 /* Says that a stream other than the one the block was allocated on uses it, or that one uses a
    pinned block (PyTorch's record_stream): a free of it, later, leaves it pending until that stream
@@ -480,12 +480,12 @@ MEMLORD_CUDA_I_API memlord_result memlord_cuda_free_on_stream(memlord *lord, con
    with a per-thread default stream up to this call). A host that makes the one stream wait for the
    other does not need it.
    Errors: E_UNKNOWN not live; E_NOMEM. */
-MEMLORD_CUDA_I_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
-                                                          cudaStream_t stream)
-    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+MLI_CUDA_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
+                                                    cudaStream_t stream)
+    MLI_CUDA_OFF(MEMLORD_OK)
 
 /* Destroys the events kept for reuse: before cudaDeviceReset, when no free is pending. */
-MEMLORD_CUDA_I_API void memlord_cuda_events_release(void) MEMLORD_CUDA_I_OFF_VOID
+MLI_CUDA_API void memlord_cuda_events_release(void) MLI_CUDA_OFF_VOID
 
 /* -- scopes: what the device took -- */
 
@@ -502,24 +502,24 @@ typedef struct memlord_cuda_scope {
    time, which is added once they are done: later begins and ends look, and the wrapped
    synchronisations. A scope that begins or ends while its stream is captured is not timed, nor
    one with 4096 others in flight. Errors: E_INVALID `scope` NULL; as memlord_scope_begin. */
-MEMLORD_CUDA_I_API memlord_result memlord_cuda_scope_begin(memlord *lord,
-                                                           memlord_cuda_scope *scope,
-                                                           const char *name, cudaStream_t stream)
-    MEMLORD_CUDA_I_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
+MLI_CUDA_API memlord_result memlord_cuda_scope_begin(memlord *lord,
+                                                     memlord_cuda_scope *scope,
+                                                     const char *name, cudaStream_t stream)
+    MLI_CUDA_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
 /* Ends it, on the thread that began it. Errors: E_INVALID; E_STATE it was not begun, or ended. */
-MEMLORD_CUDA_I_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
-    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+MLI_CUDA_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
+    MLI_CUDA_OFF(MEMLORD_OK)
 
 /* Does memlord_checkpoint, with a mark for the profiler. Errors: as that. */
-MEMLORD_CUDA_I_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name)
-    MEMLORD_CUDA_I_OFF(MEMLORD_OK)
+MLI_CUDA_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name)
+    MLI_CUDA_OFF(MEMLORD_OK)
 
 /* -- the linker's --wrap -- */
 
 /* Counts the functions that --wrap does not redirect in this program; *first, if not NULL, is the
    name of the first of them, or NULL. Without MEMLORD_CUDA_WRAP that is all of them. */
-MEMLORD_CUDA_I_API int memlord_cuda_wrap_check(const char **first)
-    MEMLORD_CUDA_I_OFF_SET(if (first) *first = NULL, 0)
+MLI_CUDA_API int memlord_cuda_wrap_check(const char **first)
+    MLI_CUDA_OFF_SET(if (first) *first = NULL, 0)
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -528,38 +528,38 @@ MEMLORD_CUDA_I_API int memlord_cuda_wrap_check(const char **first)
 /* MEMLORD_CUDA_ATTACHED(lord, desc) { ... } attaches for the block, if that is possible. Under
    GNU C and C++ it ends however the block is left; elsewhere break, return and goto skip the
    end. */
-typedef struct memlord_cuda_i_guard {
+typedef struct mli_cuda_guard {
     memlord *lord;
     int open, once;
-} memlord_cuda_i_guard;
+} mli_cuda_guard;
 
-MEMLORD_CUDA_I_INLINE memlord_cuda_i_guard memlord_cuda_i_enter(memlord *lord,
-                                                                const memlord_cuda_desc *desc) {
-    memlord_cuda_i_guard guard;
+MLI_CUDA_INLINE mli_cuda_guard mli_cuda_enter(memlord *lord,
+                                              const memlord_cuda_desc *desc) {
+    mli_cuda_guard guard;
     guard.lord = lord;
     guard.open = memlord_cuda_attach(lord, desc) == MEMLORD_OK;
     guard.once = 1;
     return guard;
 }
 
-MEMLORD_CUDA_I_INLINE void memlord_cuda_i_leave(memlord_cuda_i_guard *guard) {
+MLI_CUDA_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
     if (guard->open) (void)memlord_cuda_detach(guard->lord);
     guard->open = 0;
 }
 
-#define MEMLORD_CUDA_I_JOIN2(a, b) a##b
-#define MEMLORD_CUDA_I_JOIN(a, b) MEMLORD_CUDA_I_JOIN2(a, b)
+#define MLI_CUDA_JOIN2(a, b) a##b
+#define MLI_CUDA_JOIN(a, b) MLI_CUDA_JOIN2(a, b)
 #if defined(__GNUC__)
-#define MEMLORD_CUDA_I_ON_LEAVE(fn) __attribute__((cleanup(fn)))
+#define MLI_CUDA_ON_LEAVE(fn) __attribute__((cleanup(fn)))
 #else
-#define MEMLORD_CUDA_I_ON_LEAVE(fn)
+#define MLI_CUDA_ON_LEAVE(fn)
 #endif
-#define MEMLORD_CUDA_I_ATTACHED(guard, lord, desc)                                            \
-    for (memlord_cuda_i_guard guard MEMLORD_CUDA_I_ON_LEAVE(memlord_cuda_i_leave) =           \
-             memlord_cuda_i_enter(lord, desc);                                                \
-         guard.once; guard.once = 0, memlord_cuda_i_leave(&guard))
+#define MLI_CUDA_ATTACHED(guard, lord, desc)                                                  \
+    for (mli_cuda_guard guard MLI_CUDA_ON_LEAVE(mli_cuda_leave) =                             \
+             mli_cuda_enter(lord, desc);                                                      \
+         guard.once; guard.once = 0, mli_cuda_leave(&guard))
 #define MEMLORD_CUDA_ATTACHED(lord, desc)                                                     \
-    MEMLORD_CUDA_I_ATTACHED(MEMLORD_CUDA_I_JOIN(memlord_cuda_i_at_, __LINE__), lord, desc)
+    MLI_CUDA_ATTACHED(MLI_CUDA_JOIN(mli_cuda_at_, __LINE__), lord, desc)
 
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)
 #pragma GCC diagnostic pop
@@ -571,8 +571,8 @@ MEMLORD_CUDA_I_INLINE void memlord_cuda_i_leave(memlord_cuda_i_guard *guard) {
 
 /* --------------------------------------------------------------- >>implementation -- */
 #if defined(MEMLORD_CUDA_IMPLEMENTATION) && !defined(MEMLORD_DISABLE) &&                      \
-    !defined(MEMLORD_CUDA_I_EMITTED)
-#define MEMLORD_CUDA_I_EMITTED
+    !defined(MLI_CUDA_EMITTED)
+#define MLI_CUDA_EMITTED
 
 #ifndef MEMLORD_CUDA_MAX_LEDGERS
 #define MEMLORD_CUDA_MAX_LEDGERS 16
@@ -614,21 +614,21 @@ MEMLORD_CUDA_I_INLINE void memlord_cuda_i_leave(memlord_cuda_i_guard *guard) {
 #ifndef MEMLORD_CUDA_DRIVER
 #define MEMLORD_CUDA_DRIVER "nvcuda.dll"
 #endif
-#define MEMLORD_CUDA_I_NVML "nvml.dll"
-typedef SRWLOCK memlord_cuda_i_lock;
-#define MEMLORD_CUDA_I_LOCK SRWLOCK_INIT
-static void memlord_cuda_i_lock_take(memlord_cuda_i_lock *l) { AcquireSRWLockExclusive(l); }
-static void memlord_cuda_i_lock_drop(memlord_cuda_i_lock *l) { ReleaseSRWLockExclusive(l); }
-static void *memlord_cuda_i_library_open(const char *name) {
+#define MLI_CUDA_NVML "nvml.dll"
+typedef SRWLOCK mli_cuda_lock;
+#define MLI_CUDA_LOCK SRWLOCK_INIT
+static void mli_cuda_lock_take(mli_cuda_lock *l) { AcquireSRWLockExclusive(l); }
+static void mli_cuda_lock_drop(mli_cuda_lock *l) { ReleaseSRWLockExclusive(l); }
+static void *mli_cuda_library_open(const char *name) {
     return (void *)LoadLibraryExA(name, NULL, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
 }
-static void memlord_cuda_i_library_close(void *library) { FreeLibrary((HMODULE)library); }
-static void memlord_cuda_i_library_find(void *library, const char *name, void *fn, size_t size) {
+static void mli_cuda_library_close(void *library) { FreeLibrary((HMODULE)library); }
+static void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size) {
     FARPROC found = GetProcAddress((HMODULE)library, name);
     memcpy(fn, &found, size);
 }
-static uint64_t memlord_cuda_i_process_id(void) { return GetCurrentProcessId(); }
-static uint64_t memlord_cuda_i_thread_id(void) { return GetCurrentThreadId(); }
+static uint64_t mli_cuda_process_id(void) { return GetCurrentProcessId(); }
+static uint64_t mli_cuda_thread_id(void) { return GetCurrentThreadId(); }
 #else
 #include <dlfcn.h>
 #include <pthread.h>
@@ -636,22 +636,22 @@ static uint64_t memlord_cuda_i_thread_id(void) { return GetCurrentThreadId(); }
 #ifndef MEMLORD_CUDA_DRIVER
 #define MEMLORD_CUDA_DRIVER "libcuda.so.1"
 #endif
-#define MEMLORD_CUDA_I_NVML "libnvidia-ml.so.1"
-typedef pthread_mutex_t memlord_cuda_i_lock;
-#define MEMLORD_CUDA_I_LOCK PTHREAD_MUTEX_INITIALIZER
-static void memlord_cuda_i_lock_take(memlord_cuda_i_lock *l) { (void)pthread_mutex_lock(l); }
-static void memlord_cuda_i_lock_drop(memlord_cuda_i_lock *l) { (void)pthread_mutex_unlock(l); }
-static void *memlord_cuda_i_library_open(const char *name) {
+#define MLI_CUDA_NVML "libnvidia-ml.so.1"
+typedef pthread_mutex_t mli_cuda_lock;
+#define MLI_CUDA_LOCK PTHREAD_MUTEX_INITIALIZER
+static void mli_cuda_lock_take(mli_cuda_lock *l) { (void)pthread_mutex_lock(l); }
+static void mli_cuda_lock_drop(mli_cuda_lock *l) { (void)pthread_mutex_unlock(l); }
+static void *mli_cuda_library_open(const char *name) {
     return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
-static void memlord_cuda_i_library_close(void *library) { (void)dlclose(library); }
+static void mli_cuda_library_close(void *library) { (void)dlclose(library); }
 /* Copies the address: ISO C has no way from an object's to a function's. */
-static void memlord_cuda_i_library_find(void *library, const char *name, void *fn, size_t size) {
+static void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size) {
     void *found = dlsym(library, name);
     memcpy(fn, &found, size);
 }
-static uint64_t memlord_cuda_i_process_id(void) { return (uint64_t)getpid(); }
-static uint64_t memlord_cuda_i_thread_id(void) {
+static uint64_t mli_cuda_process_id(void) { return (uint64_t)getpid(); }
+static uint64_t mli_cuda_thread_id(void) {
     uint64_t id = 0;
     pthread_t self = pthread_self();
     memcpy(&id, &self, sizeof self < sizeof id ? sizeof self : sizeof id);
@@ -659,39 +659,39 @@ static uint64_t memlord_cuda_i_thread_id(void) {
 }
 #endif
 
-typedef struct memlord_cuda_i_u64 {
+typedef struct mli_cuda_u64 {
     uint64_t v;
-} memlord_cuda_i_u64;
+} mli_cuda_u64;
 
 #if defined(__GNUC__)
-static uint64_t memlord_cuda_i_load(memlord_cuda_i_u64 *a) {
+static uint64_t mli_cuda_load(mli_cuda_u64 *a) {
     return __atomic_load_n(&a->v, __ATOMIC_RELAXED);
 }
-static uint64_t memlord_cuda_i_load_acquire(memlord_cuda_i_u64 *a) {
+static uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a) {
     return __atomic_load_n(&a->v, __ATOMIC_ACQUIRE);
 }
-static void memlord_cuda_i_store(memlord_cuda_i_u64 *a, uint64_t v) {
+static void mli_cuda_store(mli_cuda_u64 *a, uint64_t v) {
     __atomic_store_n(&a->v, v, __ATOMIC_RELAXED);
 }
-static void memlord_cuda_i_store_release(memlord_cuda_i_u64 *a, uint64_t v) {
+static void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
     __atomic_store_n(&a->v, v, __ATOMIC_RELEASE);
 }
-static uint64_t memlord_cuda_i_add(memlord_cuda_i_u64 *a, uint64_t v) {
+static uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
     return __atomic_fetch_add(&a->v, v, __ATOMIC_RELAXED);
 }
 #elif defined(_MSC_VER) && defined(_WIN64)
 #include <intrin.h>
-static uint64_t memlord_cuda_i_load(memlord_cuda_i_u64 *a) { return *(volatile uint64_t *)&a->v; }
-static uint64_t memlord_cuda_i_load_acquire(memlord_cuda_i_u64 *a) {
+static uint64_t mli_cuda_load(mli_cuda_u64 *a) { return *(volatile uint64_t *)&a->v; }
+static uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a) {
     return (uint64_t)_InterlockedOr64((volatile __int64 *)&a->v, 0);
 }
-static void memlord_cuda_i_store(memlord_cuda_i_u64 *a, uint64_t v) {
+static void mli_cuda_store(mli_cuda_u64 *a, uint64_t v) {
     *(volatile uint64_t *)&a->v = v;
 }
-static void memlord_cuda_i_store_release(memlord_cuda_i_u64 *a, uint64_t v) {
+static void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
     (void)_InterlockedExchange64((volatile __int64 *)&a->v, (__int64)v);
 }
-static uint64_t memlord_cuda_i_add(memlord_cuda_i_u64 *a, uint64_t v) {
+static uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
     return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)&a->v, (__int64)v);
 }
 #else
@@ -701,26 +701,26 @@ static uint64_t memlord_cuda_i_add(memlord_cuda_i_u64 *a, uint64_t v) {
 /* Under --wrap the plain names of this file, too, are the wrappers. Two steps, so that the names
    the per-thread default stream gives them are those that are pasted. */
 #if defined(MEMLORD_CUDA_WRAP)
-#define MEMLORD_CUDA_I_PASTE(prefix, name) prefix##name
-#define MEMLORD_CUDA_I_REAL(name) MEMLORD_CUDA_I_PASTE(__real_, name)
-#define MEMLORD_CUDA_I_WRAP(name) MEMLORD_CUDA_I_PASTE(__wrap_, name)
+#define MLI_CUDA_PASTE(prefix, name) prefix##name
+#define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)
+#define MLI_CUDA_WRAP(name) MLI_CUDA_PASTE(__wrap_, name)
 #ifdef __cplusplus
 extern "C" {
 #endif
-#define MEMLORD_CUDA_I_X(real, ours, params, args)                                            \
-    cudaError_t MEMLORD_CUDA_I_REAL(real)(MEMLORD_CUDA_I_ITEMS params);                       \
-    cudaError_t MEMLORD_CUDA_I_WRAP(real)(MEMLORD_CUDA_I_ITEMS params);
-#define MEMLORD_CUDA_I_X0(real, ours)                                                         \
-    cudaError_t MEMLORD_CUDA_I_REAL(real)(void);                                              \
-    cudaError_t MEMLORD_CUDA_I_WRAP(real)(void);
-MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
-#undef MEMLORD_CUDA_I_X
-#undef MEMLORD_CUDA_I_X0
+#define MLI_CUDA_X(real, ours, params, args)                                                  \
+    cudaError_t MLI_CUDA_REAL(real)(MLI_CUDA_ITEMS params);                                   \
+    cudaError_t MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params);
+#define MLI_CUDA_X0(real, ours)                                                               \
+    cudaError_t MLI_CUDA_REAL(real)(void);                                                    \
+    cudaError_t MLI_CUDA_WRAP(real)(void);
+MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_X0
 #ifdef __cplusplus
 }
 #endif
 #else
-#define MEMLORD_CUDA_I_REAL(name) name
+#define MLI_CUDA_REAL(name) name
 #endif
 
 /* ----------------------------------------------------------------------- >>driver --
@@ -731,7 +731,7 @@ MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
 
 /* field, symbol, 1: nothing goes without it, parameters. CUdevice and enums are ints, CUcontext
    is a pointer; streams, events and pools are the runtime's own types. */
-#define MEMLORD_CUDA_I_FUNCTIONS(X)                                                           \
+#define MLI_CUDA_FUNCTIONS(X)                                                                 \
     X(init, "cuInit", 1, (unsigned flags))                                                    \
     X(device_count, "cuDeviceGetCount", 1, (int *count))                                      \
     X(device_get, "cuDeviceGet", 1, (int *device, int ordinal))                               \
@@ -767,100 +767,97 @@ MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
       (float *ms, cudaEvent_t start, cudaEvent_t stop))
 
 enum { /* of cuda.h */
-    MEMLORD_CUDA_I_NOT_READY = 600,
-    MEMLORD_CUDA_I_NOT_PERMITTED = 800, /* in a host function of a stream */
-    MEMLORD_CUDA_I_CAPTURE_FIRST = 900, /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED .. */
-    MEMLORD_CUDA_I_CAPTURED_EVENT = 907,
-    MEMLORD_CUDA_I_CAPTURE_LAST = 908,  /* .. CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
-    MEMLORD_CUDA_I_MODE_RELAXED = 2,
-    MEMLORD_CUDA_I_ATTRIBUTE_INTEGRATED = 18,
-    MEMLORD_CUDA_I_ATTRIBUTE_POOLS = 115,
-    MEMLORD_CUDA_I_POINTER_DEVICE = 9,
-    MEMLORD_CUDA_I_EVENT_PLAIN = 2, /* CU_EVENT_DISABLE_TIMING */
-    MEMLORD_CUDA_I_POOL_RESERVED = 5, /* then its high, used, its high */
-    MEMLORD_CUDA_I_GRAPH_USED = 0     /* then its high, reserved, its high */
+    MLI_CUDA_NOT_READY = 600,
+    MLI_CUDA_NOT_PERMITTED = 800, /* in a host function of a stream */
+    MLI_CUDA_CAPTURE_FIRST = 900, /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED .. */
+    MLI_CUDA_CAPTURED_EVENT = 907,
+    MLI_CUDA_CAPTURE_LAST = 908,  /* .. CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
+    MLI_CUDA_MODE_RELAXED = 2,
+    MLI_CUDA_ATTRIBUTE_INTEGRATED = 18,
+    MLI_CUDA_ATTRIBUTE_POOLS = 115,
+    MLI_CUDA_POINTER_DEVICE = 9,
+    MLI_CUDA_EVENT_PLAIN = 2, /* CU_EVENT_DISABLE_TIMING */
+    MLI_CUDA_POOL_RESERVED = 5, /* then its high, used, its high */
+    MLI_CUDA_GRAPH_USED = 0     /* then its high, reserved, its high */
 };
 
-typedef struct memlord_cuda_i_driver {
-#define MEMLORD_CUDA_I_X(field, symbol, needed, params) int (*field) params;
-    MEMLORD_CUDA_I_FUNCTIONS(MEMLORD_CUDA_I_X)
-#undef MEMLORD_CUDA_I_X
+typedef struct mli_cuda_driver {
+#define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
+    MLI_CUDA_FUNCTIONS(MLI_CUDA_X)
+#undef MLI_CUDA_X
     int devices; /* that are visible */
     int known;   /* of them; their handles and properties follow */
     int handle[MEMLORD_CUDA_MAX_DEVICES];
     int any_integrated;
     int integrated[MEMLORD_CUDA_MAX_DEVICES];
     int pools[MEMLORD_CUDA_MAX_DEVICES];
-} memlord_cuda_i_driver;
+} mli_cuda_driver;
 
-enum { MEMLORD_CUDA_I_UNTRIED, MEMLORD_CUDA_I_READY, MEMLORD_CUDA_I_ABSENT };
+enum { MLI_CUDA_UNTRIED, MLI_CUDA_READY, MLI_CUDA_ABSENT };
 
-static memlord_cuda_i_lock memlord_cuda_i_loaded_lock = MEMLORD_CUDA_I_LOCK;
+static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 static struct {
-    memlord_cuda_i_u64 state; /* READY is stored with release after the table is filled */
-    memlord_cuda_i_driver table;
-} memlord_cuda_i_loaded;
+    mli_cuda_u64 state; /* READY is stored with release after the table is filled */
+    mli_cuda_driver table;
+} mli_cuda_loaded;
 
-static int memlord_cuda_i_driver_load(memlord_cuda_i_driver *d) {
-    void *library = memlord_cuda_i_library_open(MEMLORD_CUDA_DRIVER);
+static int mli_cuda_driver_load(mli_cuda_driver *d) {
+    void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
     int whole = 1, i;
     if (!library) return 0;
-#define MEMLORD_CUDA_I_X(field, symbol, needed, params)                                       \
-    memlord_cuda_i_library_find(library, symbol, (void *)&d->field, sizeof d->field);         \
+#define MLI_CUDA_X(field, symbol, needed, params)                                             \
+    mli_cuda_library_find(library, symbol, (void *)&d->field, sizeof d->field);               \
     if (needed && !d->field) whole = 0;
-    MEMLORD_CUDA_I_FUNCTIONS(MEMLORD_CUDA_I_X)
-#undef MEMLORD_CUDA_I_X
+    MLI_CUDA_FUNCTIONS(MLI_CUDA_X)
+#undef MLI_CUDA_X
     if (!whole) {
-        memlord_cuda_i_library_close(library);
+        mli_cuda_library_close(library);
         return 0;
     }
     /* from cuInit on it stays, whatever that says: it may have threads and handlers by then */
     if (d->init(0) || d->device_count(&d->devices) || d->devices < 1) return 0;
     for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
         if (d->device_get(&d->handle[i], i)) break;
-        if (d->device_attribute(&d->integrated[i], MEMLORD_CUDA_I_ATTRIBUTE_INTEGRATED,
-                                d->handle[i]))
+        if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
             d->integrated[i] = 0;
         d->any_integrated |= d->integrated[i];
         if (!d->pool_current || !d->pool_attribute || !d->pool_trim ||
-            d->device_attribute(&d->pools[i], MEMLORD_CUDA_I_ATTRIBUTE_POOLS, d->handle[i]))
+            d->device_attribute(&d->pools[i], MLI_CUDA_ATTRIBUTE_POOLS, d->handle[i]))
             d->pools[i] = 0;
     }
     d->known = i;
     return 1;
 }
 
-static void memlord_cuda_i_fork_first(void);
-static void memlord_cuda_i_fork_locks(void);
+static void mli_cuda_fork_first(void);
+static void mli_cuda_fork_locks(void);
 
 /* NULL: there is none, or no device, or the process is a child of the one that loaded it. Asked
    once a process. */
-static const memlord_cuda_i_driver *memlord_cuda_i_driver_get(void) {
-    uint64_t state = memlord_cuda_i_load_acquire(&memlord_cuda_i_loaded.state);
-    if (state == MEMLORD_CUDA_I_UNTRIED) {
-        memlord_cuda_i_lock_take(&memlord_cuda_i_loaded_lock);
-        state = memlord_cuda_i_load(&memlord_cuda_i_loaded.state);
-        if (state == MEMLORD_CUDA_I_UNTRIED) {
-            memlord_cuda_i_fork_first();
-            state = memlord_cuda_i_driver_load(&memlord_cuda_i_loaded.table)
-                        ? MEMLORD_CUDA_I_READY
-                        : MEMLORD_CUDA_I_ABSENT;
-            memlord_cuda_i_fork_locks();
-            memlord_cuda_i_store_release(&memlord_cuda_i_loaded.state, state);
+static const mli_cuda_driver *mli_cuda_driver_get(void) {
+    uint64_t state = mli_cuda_load_acquire(&mli_cuda_loaded.state);
+    if (state == MLI_CUDA_UNTRIED) {
+        mli_cuda_lock_take(&mli_cuda_loaded_lock);
+        state = mli_cuda_load(&mli_cuda_loaded.state);
+        if (state == MLI_CUDA_UNTRIED) {
+            mli_cuda_fork_first();
+            state = mli_cuda_driver_load(&mli_cuda_loaded.table) ? MLI_CUDA_READY : MLI_CUDA_ABSENT;
+            mli_cuda_fork_locks();
+            mli_cuda_store_release(&mli_cuda_loaded.state, state);
         }
-        memlord_cuda_i_lock_drop(&memlord_cuda_i_loaded_lock);
+        mli_cuda_lock_drop(&mli_cuda_loaded_lock);
     }
-    return state == MEMLORD_CUDA_I_READY ? &memlord_cuda_i_loaded.table : NULL;
+    return state == MLI_CUDA_READY ? &mli_cuda_loaded.table : NULL;
 }
 
 /* The runtime's number of a driver's device; they are the same wherever anybody has looked. */
-static int memlord_cuda_i_ordinal(const memlord_cuda_i_driver *d, int handle) {
+static int mli_cuda_ordinal(const mli_cuda_driver *d, int handle) {
     int i = 0;
     while (i < d->known && d->handle[i] != handle) i++;
     return i < d->known ? i : handle;
 }
 
-static int memlord_cuda_i_active(const memlord_cuda_i_driver *d, int device) {
+static int mli_cuda_active(const mli_cuda_driver *d, int device) {
     unsigned flags;
     int active = 0;
     return device >= 0 && device < d->known &&
@@ -869,32 +866,32 @@ static int memlord_cuda_i_active(const memlord_cuda_i_driver *d, int device) {
 
 /* Makes a context current, and the thread's capture mode relaxed, until leave; `mode` keeps the
    old one. A push that failed has changed nothing, and `mode` is the driver's error. */
-static int memlord_cuda_i_enter_context(const memlord_cuda_i_driver *d, void *context, int *mode) {
+static int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode) {
     *mode = -1;
     if (!context || (*mode = d->context_push(context)) != 0) return 0;
-    *mode = MEMLORD_CUDA_I_MODE_RELAXED;
+    *mode = MLI_CUDA_MODE_RELAXED;
     if (d->capture_mode(mode)) *mode = -1;
     return 1;
 }
 
-static void memlord_cuda_i_leave_context(const memlord_cuda_i_driver *d, int *mode) {
+static void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode) {
     void *context;
     if (*mode >= 0) (void)d->capture_mode(mode);
     (void)d->context_pop(&context);
 }
 
 /* The same with the primary context of an active device. Retaining it keeps it while we are in. */
-static int memlord_cuda_i_enter_device(const memlord_cuda_i_driver *d, int device, int *mode) {
+static int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
     void *context = NULL;
-    if (!memlord_cuda_i_active(d, device)) return 0;
+    if (!mli_cuda_active(d, device)) return 0;
     if (d->primary_retain(&context, d->handle[device])) return 0;
-    if (memlord_cuda_i_enter_context(d, context, mode)) return 1;
+    if (mli_cuda_enter_context(d, context, mode)) return 1;
     (void)d->primary_release(d->handle[device]);
     return 0;
 }
 
-static void memlord_cuda_i_leave_device(const memlord_cuda_i_driver *d, int device, int *mode) {
-    memlord_cuda_i_leave_context(d, mode);
+static void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode) {
+    mli_cuda_leave_context(d, mode);
     (void)d->primary_release(d->handle[device]);
 }
 
@@ -903,7 +900,7 @@ static void memlord_cuda_i_leave_device(const memlord_cuda_i_driver *d, int devi
    devices of the machine, in another order. Loaded with the first seat that wants it, let go with
    the last: between, nothing of it changes. Locks: nvml_lock, while it comes or goes. */
 
-#define MEMLORD_CUDA_I_NVML_FUNCTIONS(X)                                                      \
+#define MLI_CUDA_NVML_FUNCTIONS(X)                                                            \
     X(init, "nvmlInit_v2", 1, (void))                                                         \
     X(shutdown, "nvmlShutdown", 1, (void))                                                    \
     X(by_pci, "nvmlDeviceGetHandleByPciBusId_v2", 1, (const char *id, void **device))         \
@@ -913,32 +910,31 @@ static void memlord_cuda_i_leave_device(const memlord_cuda_i_driver *d, int devi
     X(processes, "nvmlDeviceGetComputeRunningProcesses_v3", 0,                                \
       (void *device, unsigned *n, void *info))
 
-typedef struct memlord_cuda_i_nvml {
-#define MEMLORD_CUDA_I_X(field, symbol, needed, params) int (*field) params;
-    MEMLORD_CUDA_I_NVML_FUNCTIONS(MEMLORD_CUDA_I_X)
-#undef MEMLORD_CUDA_I_X
+typedef struct mli_cuda_nvml {
+#define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
+    MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
+#undef MLI_CUDA_X
     void *library;                          /* NULL: not there */
     void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or cut up (MIG) */
-} memlord_cuda_i_nvml;
+} mli_cuda_nvml;
 
-typedef struct memlord_cuda_i_nvml_memory {
+typedef struct mli_cuda_nvml_memory {
     unsigned long long total, unused, used;
-} memlord_cuda_i_nvml_memory;
+} mli_cuda_nvml_memory;
 
-typedef struct memlord_cuda_i_nvml_memory_v2 {
+typedef struct mli_cuda_nvml_memory_v2 {
     unsigned version;
     unsigned long long total, reserved, unused, used;
-} memlord_cuda_i_nvml_memory_v2;
+} mli_cuda_nvml_memory_v2;
 
-typedef struct memlord_cuda_i_nvml_process {
+typedef struct mli_cuda_nvml_process {
     unsigned pid;
     unsigned long long used;
     unsigned gpu_instance, compute_instance;
-} memlord_cuda_i_nvml_process;
+} mli_cuda_nvml_process;
 
 /* All instances of a MIG device have its PCI id, and it answers for all of them: not for us. */
-static void *memlord_cuda_i_nvml_find(const memlord_cuda_i_nvml *n,
-                                      const memlord_cuda_i_driver *d, int i) {
+static void *mli_cuda_nvml_find(const mli_cuda_nvml *n, const mli_cuda_driver *d, int i) {
     char id[32] = "";
     unsigned cut = 0, pending;
     void *device = NULL;
@@ -947,52 +943,50 @@ static void *memlord_cuda_i_nvml_find(const memlord_cuda_i_nvml *n,
     return device;
 }
 
-static void memlord_cuda_i_nvml_load(memlord_cuda_i_nvml *n, const memlord_cuda_i_driver *d,
-                                     const char *name) {
+static void mli_cuda_nvml_load(mli_cuda_nvml *n, const mli_cuda_driver *d, const char *name) {
     int whole = 1, i;
     memset(n, 0, sizeof *n);
-    n->library = memlord_cuda_i_library_open(name ? name : MEMLORD_CUDA_I_NVML);
+    n->library = mli_cuda_library_open(name ? name : MLI_CUDA_NVML);
     if (!n->library) return;
-#define MEMLORD_CUDA_I_X(field, symbol, needed, params)                                       \
-    memlord_cuda_i_library_find(n->library, symbol, (void *)&n->field, sizeof n->field);      \
+#define MLI_CUDA_X(field, symbol, needed, params)                                             \
+    mli_cuda_library_find(n->library, symbol, (void *)&n->field, sizeof n->field);            \
     if (needed && !n->field) whole = 0;
-    MEMLORD_CUDA_I_NVML_FUNCTIONS(MEMLORD_CUDA_I_X)
-#undef MEMLORD_CUDA_I_X
+    MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
+#undef MLI_CUDA_X
     if (!whole || n->init()) {
-        memlord_cuda_i_library_close(n->library);
+        mli_cuda_library_close(n->library);
         memset(n, 0, sizeof *n);
         return;
     }
-    for (i = 0; i < d->known; i++) n->device[i] = memlord_cuda_i_nvml_find(n, d, i);
+    for (i = 0; i < d->known; i++) n->device[i] = mli_cuda_nvml_find(n, d, i);
 }
 
-static void memlord_cuda_i_nvml_unload(memlord_cuda_i_nvml *n) {
+static void mli_cuda_nvml_unload(mli_cuda_nvml *n) {
     if (!n->library) return;
     (void)n->shutdown();
-    memlord_cuda_i_library_close(n->library);
+    mli_cuda_library_close(n->library);
     memset(n, 0, sizeof *n);
 }
 
-static memlord_cuda_i_lock memlord_cuda_i_nvml_lock = MEMLORD_CUDA_I_LOCK;
-static memlord_cuda_i_nvml memlord_cuda_i_nvml_table;
-static int memlord_cuda_i_nvml_users;
+static mli_cuda_lock mli_cuda_nvml_lock = MLI_CUDA_LOCK;
+static mli_cuda_nvml mli_cuda_nvml_table;
+static int mli_cuda_nvml_users;
 
-static void memlord_cuda_i_nvml_join(const memlord_cuda_i_driver *d, const char *name) {
-    memlord_cuda_i_lock_take(&memlord_cuda_i_nvml_lock);
-    if (!memlord_cuda_i_nvml_users++) memlord_cuda_i_nvml_load(&memlord_cuda_i_nvml_table, d, name);
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_nvml_lock);
+static void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name) {
+    mli_cuda_lock_take(&mli_cuda_nvml_lock);
+    if (!mli_cuda_nvml_users++) mli_cuda_nvml_load(&mli_cuda_nvml_table, d, name);
+    mli_cuda_lock_drop(&mli_cuda_nvml_lock);
 }
-static void memlord_cuda_i_nvml_part(void) {
-    memlord_cuda_i_lock_take(&memlord_cuda_i_nvml_lock);
-    if (!--memlord_cuda_i_nvml_users) memlord_cuda_i_nvml_unload(&memlord_cuda_i_nvml_table);
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_nvml_lock);
+static void mli_cuda_nvml_release(void) {
+    mli_cuda_lock_take(&mli_cuda_nvml_lock);
+    if (!--mli_cuda_nvml_users) mli_cuda_nvml_unload(&mli_cuda_nvml_table);
+    mli_cuda_lock_drop(&mli_cuda_nvml_lock);
 }
 
 /* `used` is what is not free: versions of NVML disagree about what else it means. */
-static int memlord_cuda_i_nvml_ask(const memlord_cuda_i_nvml *n, int i, uint64_t *total,
-                                   uint64_t *unused) {
-    memlord_cuda_i_nvml_memory_v2 v2;
-    memlord_cuda_i_nvml_memory v1;
+static int mli_cuda_nvml_query(const mli_cuda_nvml *n, int i, uint64_t *total, uint64_t *unused) {
+    mli_cuda_nvml_memory_v2 v2;
+    mli_cuda_nvml_memory v1;
     if (!n->device[i]) return 0;
     memset(&v2, 0, sizeof v2);
     v2.version = (unsigned)sizeof v2 | 2u << 24;
@@ -1009,13 +1003,13 @@ static int memlord_cuda_i_nvml_ask(const memlord_cuda_i_nvml *n, int i, uint64_t
 }
 
 /* This process's bytes; 0: NVML cannot tell. In a container it knows us by another number. */
-static uint64_t memlord_cuda_i_nvml_share(const memlord_cuda_i_nvml *n, int i) {
-    memlord_cuda_i_nvml_process list[128];
+static uint64_t mli_cuda_nvml_share(const mli_cuda_nvml *n, int i) {
+    mli_cuda_nvml_process list[128];
     unsigned count = sizeof list / sizeof *list, k;
     uint64_t sum = 0;
     if (!n->device[i] || !n->processes || n->processes(n->device[i], &count, list)) return 0;
     for (k = 0; k < count && k < sizeof list / sizeof *list; k++)
-        if (list[k].pid == memlord_cuda_i_process_id() && list[k].used != UINT64_MAX)
+        if (list[k].pid == mli_cuda_process_id() && list[k].used != UINT64_MAX)
             sum += list[k].used;
     return sum;
 }
@@ -1024,110 +1018,108 @@ static uint64_t memlord_cuda_i_nvml_share(const memlord_cuda_i_nvml *n, int i) {
    Owns which ledgers are attached, and how. Seats are never freed, so callbacks may hold one.
    Locks: seats_lock, never while the ledger is called. */
 
-enum { MEMLORD_CUDA_I_EMPTY, MEMLORD_CUDA_I_CHANGING, MEMLORD_CUDA_I_TAKEN };
+enum { MLI_CUDA_EMPTY, MLI_CUDA_CHANGING, MLI_CUDA_TAKEN };
 
-typedef struct memlord_cuda_i_seat {
+typedef struct mli_cuda_attachment {
     int state;
     memlord *lord;
-    memlord_cuda_i_u64 key;   /* the ledger's address, for those that look without the lock; the
-                                 flags are stored before it, released by it */
-    memlord_cuda_i_u64 flags; /* MEMLORD_CUDA_FLAG_... */
-    uint64_t keep_bytes;      /* and the policy: under the lock */
+    mli_cuda_u64 key;    /* the ledger's address, for those that look without the lock; the
+                            flags are stored before it, released by it */
+    mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
+    uint64_t keep_bytes; /* and the policy: under the lock */
     memlord_retry retry;
     int has_retry;
     int has_nvml; /* is one of its users: who changes the seat's alone */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
-    memlord_cuda_i_u64 pooled[MEMLORD_CUDA_MAX_DEVICES]; /* whose `reserved` we say */
-    memlord_cuda_i_u64 calls; /* stream-ordered ones, where those have to look at the pool */
-} memlord_cuda_i_seat;
+    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];  /* whose `reserved` we say */
+    mli_cuda_u64 calls; /* stream-ordered ones, where those have to look at the pool */
+} mli_cuda_attachment;
 
-static memlord_cuda_i_lock memlord_cuda_i_process_lock = MEMLORD_CUDA_I_LOCK;
+static mli_cuda_lock mli_cuda_process_lock = MLI_CUDA_LOCK;
 static struct {
-    memlord_cuda_i_seat seats[MEMLORD_CUDA_MAX_LEDGERS];
-    memlord_cuda_i_u64 taken;   /* so many; changed under the lock */
-    memlord_cuda_i_u64 special; /* seats whose flags a wrapped call must know */
-} memlord_cuda_i_process;
+    mli_cuda_attachment seats[MEMLORD_CUDA_MAX_LEDGERS];
+    mli_cuda_u64 taken;   /* so many; changed under the lock */
+    mli_cuda_u64 special; /* seats whose flags a wrapped call must know */
+} mli_cuda_process;
 
-#define MEMLORD_CUDA_I_SPECIAL                                                                \
+#define MLI_CUDA_SPECIAL                                                                      \
     (MEMLORD_CUDA_FLAG_RETRY | MEMLORD_CUDA_FLAG_SYNC | MEMLORD_CUDA_FLAG_TAG_STREAMS |       \
      MEMLORD_CUDA_FLAG_TIME_SCOPES)
 
 /* The seat of a ledger that is attached, without the lock; NULL: it is not. */
-static memlord_cuda_i_seat *memlord_cuda_i_seat_of(memlord *lord) {
+static mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord) {
     int i;
-    if (!lord || !memlord_cuda_i_load(&memlord_cuda_i_process.taken)) return NULL;
+    if (!lord || !mli_cuda_load(&mli_cuda_process.taken)) return NULL;
     for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++)
-        if (memlord_cuda_i_load_acquire(&memlord_cuda_i_process.seats[i].key) ==
-            (uint64_t)(uintptr_t)lord)
-            return &memlord_cuda_i_process.seats[i];
+        if (mli_cuda_load_acquire(&mli_cuda_process.seats[i].key) == (uint64_t)(uintptr_t)lord)
+            return &mli_cuda_process.seats[i];
     return NULL;
 }
 
 /* The flags of a ledger that change a wrapped call. Most processes have none: one load. */
-static uint64_t memlord_cuda_i_flags_of(memlord *lord) {
-    memlord_cuda_i_seat *seat = NULL;
-    if (memlord_cuda_i_load(&memlord_cuda_i_process.special)) seat = memlord_cuda_i_seat_of(lord);
-    return seat ? memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_I_SPECIAL : 0;
+static uint64_t mli_cuda_flags_of(memlord *lord) {
+    mli_cuda_attachment *probe = NULL;
+    if (mli_cuda_load(&mli_cuda_process.special)) probe = mli_cuda_attachment_of(lord);
+    return probe ? mli_cuda_load(&probe->flags) & MLI_CUDA_SPECIAL : 0;
 }
 
 /* Under the lock. */
-static memlord_cuda_i_seat *memlord_cuda_i_seat_find(memlord *lord) {
+static mli_cuda_attachment *mli_cuda_attachment_find(memlord *lord) {
     int i;
     for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++)
-        if (memlord_cuda_i_process.seats[i].state != MEMLORD_CUDA_I_EMPTY &&
-            memlord_cuda_i_process.seats[i].lord == lord)
-            return &memlord_cuda_i_process.seats[i];
+        if (mli_cuda_process.seats[i].state != MLI_CUDA_EMPTY &&
+            mli_cuda_process.seats[i].lord == lord)
+            return &mli_cuda_process.seats[i];
     return NULL;
 }
 
 /* Takes a ledger's seat, or an empty one, to change it. *was is what it had been. */
-static memlord_cuda_i_seat *memlord_cuda_i_seat_claim(memlord *lord, int *was) {
-    memlord_cuda_i_seat *seat;
+static mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, int *seen) {
+    mli_cuda_attachment *probe;
     int i;
-    memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
-    seat = memlord_cuda_i_seat_find(lord);
-    for (i = 0; !seat && i < MEMLORD_CUDA_MAX_LEDGERS; i++)
-        if (memlord_cuda_i_process.seats[i].state == MEMLORD_CUDA_I_EMPTY)
-            seat = &memlord_cuda_i_process.seats[i];
-    if (seat && seat->state == MEMLORD_CUDA_I_CHANGING) seat = NULL;
-    if (seat) {
-        *was = seat->state;
-        if (*was == MEMLORD_CUDA_I_EMPTY) seat->lord = lord; /* else callbacks may be reading it */
-        seat->state = MEMLORD_CUDA_I_CHANGING;
+    mli_cuda_lock_take(&mli_cuda_process_lock);
+    probe = mli_cuda_attachment_find(lord);
+    for (i = 0; !probe && i < MEMLORD_CUDA_MAX_LEDGERS; i++)
+        if (mli_cuda_process.seats[i].state == MLI_CUDA_EMPTY)
+            probe = &mli_cuda_process.seats[i];
+    if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
+    if (probe) {
+        *seen = probe->state;
+        if (*seen == MLI_CUDA_EMPTY) probe->lord = lord; /* else callbacks may be reading it */
+        probe->state = MLI_CUDA_CHANGING;
     }
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
-    return seat;
+    mli_cuda_lock_drop(&mli_cuda_process_lock);
+    return probe;
 }
 
-static void memlord_cuda_i_seat_state(memlord_cuda_i_seat *seat, int state) {
-    memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
-    seat->state = state;
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
+static void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state) {
+    mli_cuda_lock_take(&mli_cuda_process_lock);
+    probe->state = state;
+    mli_cuda_lock_drop(&mli_cuda_process_lock);
 }
 
 /* Gives a claimed seat, of which nothing is hooked, its description; NULL takes it off. NVML takes
    its time to come, and nobody has to wait for that but who attaches. 1: nobody is left. */
-static int memlord_cuda_i_seat_fill(memlord_cuda_i_seat *seat, int was,
-                                    const memlord_cuda_i_driver *d,
+static int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen, const mli_cuda_driver *d,
                                     const memlord_cuda_desc *desc) {
-    uint64_t old = memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_I_SPECIAL;
-    uint64_t fresh = desc ? desc->flags & (uint32_t)MEMLORD_CUDA_I_SPECIAL : 0;
+    uint64_t old = mli_cuda_load(&probe->flags) & MLI_CUDA_SPECIAL;
+    uint64_t fresh = desc ? desc->flags & (uint32_t)MLI_CUDA_SPECIAL : 0;
     int alone;
-    if (seat->has_nvml) memlord_cuda_i_nvml_part();
-    seat->has_nvml = desc && !(desc->flags & MEMLORD_CUDA_FLAG_NO_NVML);
-    if (seat->has_nvml) memlord_cuda_i_nvml_join(d, desc->nvml);
-    memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
-    if (was == MEMLORD_CUDA_I_TAKEN) memlord_cuda_i_add(&memlord_cuda_i_process.taken, UINT64_MAX);
-    alone = memlord_cuda_i_load(&memlord_cuda_i_process.taken) == 0;
-    if (desc) memlord_cuda_i_add(&memlord_cuda_i_process.taken, 1);
-    memlord_cuda_i_store(&seat->flags, desc ? desc->flags : 0);
-    seat->keep_bytes = desc ? desc->keep_bytes : 0;
-    seat->has_retry = desc && desc->retry;
-    if (seat->has_retry) seat->retry = *desc->retry;
-    if (!fresh != !old) memlord_cuda_i_add(&memlord_cuda_i_process.special, fresh ? 1 : UINT64_MAX);
+    if (probe->has_nvml) mli_cuda_nvml_release();
+    probe->has_nvml = desc && !(desc->flags & MEMLORD_CUDA_FLAG_NO_NVML);
+    if (probe->has_nvml) mli_cuda_nvml_acquire(d, desc->nvml);
+    mli_cuda_lock_take(&mli_cuda_process_lock);
+    if (seen == MLI_CUDA_TAKEN) mli_cuda_add(&mli_cuda_process.taken, UINT64_MAX);
+    alone = mli_cuda_load(&mli_cuda_process.taken) == 0;
+    if (desc) mli_cuda_add(&mli_cuda_process.taken, 1);
+    mli_cuda_store(&probe->flags, desc ? desc->flags : 0);
+    probe->keep_bytes = desc ? desc->keep_bytes : 0;
+    probe->has_retry = desc && desc->retry;
+    if (probe->has_retry) probe->retry = *desc->retry;
+    if (!fresh != !old) mli_cuda_add(&mli_cuda_process.special, fresh ? 1 : UINT64_MAX);
     /* pairs with the acquire in flags_of */
-    memlord_cuda_i_store_release(&seat->key, desc ? (uint64_t)(uintptr_t)seat->lord : 0);
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
+    mli_cuda_store_release(&probe->key, desc ? (uint64_t)(uintptr_t)probe->lord : 0);
+    mli_cuda_lock_drop(&mli_cuda_process_lock);
     return alone && !desc;
 }
 
@@ -1135,15 +1127,14 @@ static int memlord_cuda_i_seat_fill(memlord_cuda_i_seat *seat, int was,
    Owns what a ledger is told of a device: capacity, this process's share, what its pools hold.
    Runs on pollers and on who asks. Locks: none. */
 
-static int memlord_cuda_i_pool_read(const memlord_cuda_i_driver *d, int device,
-                                    memlord_cuda_pool *out) {
+static int mli_cuda_pool_read(const mli_cuda_driver *d, int device, memlord_cuda_pool *out) {
     uint64_t pool[4] = {0, 0, 0, 0}, graph[4] = {0, 0, 0, 0};
     cudaMemPool_t current = NULL;
     int k, failed = d->pool_current(&current, d->handle[device]);
     for (k = 0; k < 4 && !failed; k++)
-        failed = d->pool_attribute(current, MEMLORD_CUDA_I_POOL_RESERVED + k, &pool[k]);
+        failed = d->pool_attribute(current, MLI_CUDA_POOL_RESERVED + k, &pool[k]);
     for (k = 0; k < 4 && d->graph_attribute; k++) /* since 11.4; without it they stay 0 */
-        if (d->graph_attribute(d->handle[device], MEMLORD_CUDA_I_GRAPH_USED + k, &graph[k]))
+        if (d->graph_attribute(d->handle[device], MLI_CUDA_GRAPH_USED + k, &graph[k]))
             graph[k] = 0;
     if (failed) return 0;
     out->reserved = pool[0], out->reserved_high = pool[1];
@@ -1153,8 +1144,7 @@ static int memlord_cuda_i_pool_read(const memlord_cuda_i_driver *d, int device,
     return 1;
 }
 
-static uint64_t memlord_cuda_i_pool_reserved(memlord *lord, int device,
-                                             const memlord_cuda_pool *pool) {
+static uint64_t mli_cuda_pool_reserved(memlord *lord, int device, const memlord_cuda_pool *pool) {
     uint64_t live = memlord_allocated(lord, memlord_device_cuda(device));
     uint64_t inside = memlord_pending(lord, memlord_device_cuda(device));
     inside += pool->used + pool->graph_used;
@@ -1163,48 +1153,48 @@ static uint64_t memlord_cuda_i_pool_reserved(memlord *lord, int device,
 
 /* Inside the device. A host whose pool never held a byte may have one of its own, and says itself
    what that holds. */
-static void memlord_cuda_i_pool_tell(const memlord_cuda_i_driver *d, memlord_cuda_i_seat *seat,
-                                     memlord *lord, int device) {
+static void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
+                                 memlord *lord, int device) {
     memlord_cuda_pool pool;
-    if (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_NO_RESERVED) return;
-    if (!d->pools[device] || !memlord_cuda_i_pool_read(d, device, &pool)) return;
-    if (!memlord_cuda_i_load(&seat->pooled[device])) {
+    if (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_NO_RESERVED) return;
+    if (!d->pools[device] || !mli_cuda_pool_read(d, device, &pool)) return;
+    if (!mli_cuda_load(&probe->pooled[device])) {
         if (!pool.reserved_high && !pool.graph_reserved_high) return;
-        memlord_cuda_i_store(&seat->pooled[device], 1); /* only ever goes up: order is nobody's */
+        mli_cuda_store(&probe->pooled[device], 1); /* only ever goes up: order is nobody's */
     }
     (void)memlord_reserved_set(lord, memlord_device_cuda(device),
-                               memlord_cuda_i_pool_reserved(lord, device, &pool), UINT64_MAX);
+                               mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
 }
 
 /* Bytes came to a device, or went, that are of no pool. A cudaFree of what was one's is taken for
    such: the next sample puts that right. */
-static void memlord_cuda_i_pool_beside(memlord *lord, memlord_device device, int64_t delta) {
-    memlord_cuda_i_seat *seat = memlord_cuda_i_seat_of(lord);
-    if (seat && delta && device.index < MEMLORD_CUDA_MAX_DEVICES &&
-        memlord_cuda_i_load(&seat->pooled[device.index]))
+static void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta) {
+    mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
+    if (probe && delta && device.index < MEMLORD_CUDA_MAX_DEVICES &&
+        mli_cuda_load(&probe->pooled[device.index]))
         (void)memlord_reserved_add(lord, device, delta);
 }
 
 /* Integrated GPUs have no samples of their own, the cpu being asked for both: the calls that fill
    and empty a pool look at it, `now` or one of 64 times. */
-static void memlord_cuda_i_pool_look(memlord *lord, int now) {
-    const memlord_cuda_i_driver *d;
-    memlord_cuda_i_seat *seat = memlord_cuda_i_seat_of(lord);
+static void mli_cuda_pool_check(memlord *lord, int now) {
+    const mli_cuda_driver *d;
+    mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     int i, mode;
-    if (!seat) return; /* and no driver is loaded for who has not attached */
-    d = memlord_cuda_i_driver_get();
+    if (!probe) return; /* and no driver is loaded for who has not attached */
+    d = mli_cuda_driver_get();
     if (!d || !d->any_integrated) return;
-    if (!now && memlord_cuda_i_add(&seat->calls, 1) % 64) return;
+    if (!now && mli_cuda_add(&probe->calls, 1) % 64) return;
     for (i = 0; i < d->known; i++) {
-        if (!d->integrated[i] || !memlord_cuda_i_enter_device(d, i, &mode)) continue;
-        memlord_cuda_i_pool_tell(d, seat, lord, i);
-        memlord_cuda_i_leave_device(d, i, &mode);
+        if (!d->integrated[i] || !mli_cuda_enter_device(d, i, &mode)) continue;
+        mli_cuda_pool_report(d, probe, lord, i);
+        mli_cuda_leave_device(d, i, &mode);
     }
 }
 
 /* An integrated GPU that could not share the cpu's place: what is available there all the same, not
    what the driver calls free, which leaves out the page cache. */
-static int memlord_cuda_i_capacity_cpu(memlord *lord, memlord_capacity *out) {
+static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
     if (memlord_capacity_get(lord, memlord_device_cpu(), &cpu) || !cpu.known) return -1;
@@ -1214,34 +1204,34 @@ static int memlord_cuda_i_capacity_cpu(memlord *lord, memlord_capacity *out) {
     return 0;
 }
 
-static int memlord_cuda_i_capacity(void *user, memlord_device device, memlord_capacity *out) {
-    memlord_cuda_i_seat *seat = (memlord_cuda_i_seat *)user;
-    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
-    const memlord_cuda_i_nvml *nvml = &memlord_cuda_i_nvml_table;
-    int no_nvml = (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_NO_NVML) != 0;
+static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out) {
+    mli_cuda_attachment *probe = (mli_cuda_attachment *)user;
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    const mli_cuda_nvml *nvml = &mli_cuda_nvml_table;
+    int no_nvml = (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_NO_NVML) != 0;
     int i = device.index, mode, known = 0;
     size_t unused = 0, total = 0;
     uint64_t nvml_unused = 0, nvml_total = 0;
     if (!d || i < 0 || i >= d->known) return -1;
     if (d->integrated[i]) {
-        memlord_cuda_i_pool_look(seat->lord, 1);
-        return memlord_cuda_i_capacity_cpu(seat->lord, out);
+        mli_cuda_pool_check(probe->lord, 1);
+        return mli_cuda_capacity_cpu(probe->lord, out);
     }
-    if (memlord_cuda_i_enter_device(d, i, &mode)) {
+    if (mli_cuda_enter_device(d, i, &mode)) {
         known = d->memory_info(&unused, &total) == 0 && total > 0;
-        memlord_cuda_i_pool_tell(d, seat, seat->lord, i);
-        memlord_cuda_i_leave_device(d, i, &mode);
+        mli_cuda_pool_report(d, probe, probe->lord, i);
+        mli_cuda_leave_device(d, i, &mode);
     }
     if (known) {
         out->total = total;
         out->used = total - unused;
-    } else if (!no_nvml && memlord_cuda_i_nvml_ask(nvml, i, &nvml_total, &nvml_unused)) {
+    } else if (!no_nvml && mli_cuda_nvml_query(nvml, i, &nvml_total, &nvml_unused)) {
         out->total = nvml_total; /* never mixed with the driver's: it counts another total */
         out->used = nvml_total - nvml_unused;
     } else {
         return -1;
     }
-    out->process = no_nvml ? 0 : memlord_cuda_i_nvml_share(nvml, i);
+    out->process = no_nvml ? 0 : mli_cuda_nvml_share(nvml, i);
     return 0;
 }
 
@@ -1249,18 +1239,18 @@ static int memlord_cuda_i_capacity(void *user, memlord_device device, memlord_ca
    Owns which streams are known to be captured. Locks: captures_lock, never while the driver or
    the ledger is called. */
 
-enum { MEMLORD_CUDA_I_CAPTURES = 64 };
+enum { MLI_CUDA_CAPTURES = 64 };
 
-static memlord_cuda_i_lock memlord_cuda_i_captures_lock = MEMLORD_CUDA_I_LOCK;
+static mli_cuda_lock mli_cuda_captures_lock = MLI_CUDA_LOCK;
 static struct {
-    memlord_cuda_i_u64 n; /* begun and not ended: a level, nothing hangs on it */
-    uint64_t stream[MEMLORD_CUDA_I_CAPTURES]; /* their keys */
-} memlord_cuda_i_captures;
+    mli_cuda_u64 n;                     /* begun and not ended: a level, nothing hangs on it */
+    uint64_t stream[MLI_CUDA_CAPTURES]; /* their keys */
+} mli_cuda_captures;
 
 /* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
-static int memlord_cuda_i_is_default(cudaStream_t stream) { return (uintptr_t)stream <= 2; }
+static int mli_cuda_is_default(cudaStream_t stream) { return (uintptr_t)stream <= 2; }
 
-static cudaStream_t memlord_cuda_i_stream(cudaStream_t stream) {
+static cudaStream_t mli_cuda_stream(cudaStream_t stream) {
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
     if (!stream) return cudaStreamPerThread;
 #endif
@@ -1268,68 +1258,68 @@ static cudaStream_t memlord_cuda_i_stream(cudaStream_t stream) {
 }
 
 /* What tells a stream from every other; those of threads have one handle. */
-static uint64_t memlord_cuda_i_stream_key(cudaStream_t stream) {
+static uint64_t mli_cuda_stream_key(cudaStream_t stream) {
     uint64_t key = (uint64_t)(uintptr_t)stream;
-    return stream == cudaStreamPerThread ? key | memlord_cuda_i_thread_id() << 2 : key;
+    return stream == cudaStreamPerThread ? key | mli_cuda_thread_id() << 2 : key;
 }
 
-static int memlord_cuda_i_is_capture(int error) {
-    return error >= MEMLORD_CUDA_I_CAPTURE_FIRST && error <= MEMLORD_CUDA_I_CAPTURE_LAST;
+static int mli_cuda_is_capture(int error) {
+    return error >= MLI_CUDA_CAPTURE_FIRST && error <= MLI_CUDA_CAPTURE_LAST;
 }
 
 /* -1: the driver does not say. */
-static int memlord_cuda_i_capturing(cudaStream_t stream) {
-    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+static int mli_cuda_capturing(cudaStream_t stream) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
     int status = 0;
     if (!d) return 0;
-    return d->stream_capturing(memlord_cuda_i_stream(stream), &status) ? -1 : status != 0;
+    return d->stream_capturing(mli_cuda_stream(stream), &status) ? -1 : status != 0;
 }
 
 /* An end is the end of what was begun here: another may have begun behind our back. More captures
    at a time than there is room for are left to themselves. */
-static int memlord_cuda_i_capture_add(uint64_t key) {
+static int mli_cuda_capture_add(uint64_t key) {
     uint64_t n;
     int room;
-    memlord_cuda_i_lock_take(&memlord_cuda_i_captures_lock);
-    n = memlord_cuda_i_load(&memlord_cuda_i_captures.n);
-    room = n < MEMLORD_CUDA_I_CAPTURES;
+    mli_cuda_lock_take(&mli_cuda_captures_lock);
+    n = mli_cuda_load(&mli_cuda_captures.n);
+    room = n < MLI_CUDA_CAPTURES;
     if (room) {
-        memlord_cuda_i_captures.stream[n] = key;
-        memlord_cuda_i_store(&memlord_cuda_i_captures.n, n + 1);
+        mli_cuda_captures.stream[n] = key;
+        mli_cuda_store(&mli_cuda_captures.n, n + 1);
     }
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_captures_lock);
+    mli_cuda_lock_drop(&mli_cuda_captures_lock);
     return room;
 }
 
-static void memlord_cuda_i_capture_drop(uint64_t key) {
+static void mli_cuda_capture_drop(uint64_t key) {
     uint64_t n, i = 0;
-    memlord_cuda_i_lock_take(&memlord_cuda_i_captures_lock);
-    n = memlord_cuda_i_load(&memlord_cuda_i_captures.n);
-    while (i < n && memlord_cuda_i_captures.stream[i] != key) i++;
+    mli_cuda_lock_take(&mli_cuda_captures_lock);
+    n = mli_cuda_load(&mli_cuda_captures.n);
+    while (i < n && mli_cuda_captures.stream[i] != key) i++;
     if (i < n) {
-        memlord_cuda_i_captures.stream[i] = memlord_cuda_i_captures.stream[n - 1];
-        memlord_cuda_i_store(&memlord_cuda_i_captures.n, n - 1);
+        mli_cuda_captures.stream[i] = mli_cuda_captures.stream[n - 1];
+        mli_cuda_store(&mli_cuda_captures.n, n - 1);
     }
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_captures_lock);
+    mli_cuda_lock_drop(&mli_cuda_captures_lock);
 }
 
 /* What is recorded of a captured stream may cross a band, and with FLAG_SYNC the collection waits:
    until the end of the call that capture is a known one. 1: it needs its end. */
-static int memlord_cuda_i_capture_hold(uint64_t flags, cudaStream_t stream) {
-    if (!(flags & MEMLORD_CUDA_FLAG_SYNC) || memlord_cuda_i_capturing(stream) != 1) return 0;
-    return memlord_cuda_i_capture_add(memlord_cuda_i_stream_key(memlord_cuda_i_stream(stream)));
+static int mli_cuda_capture_begin(uint64_t flags, cudaStream_t stream) {
+    if (!(flags & MEMLORD_CUDA_FLAG_SYNC) || mli_cuda_capturing(stream) != 1) return 0;
+    return mli_cuda_capture_add(mli_cuda_stream_key(mli_cuda_stream(stream)));
 }
 
-static void memlord_cuda_i_capture_let(int held, cudaStream_t stream) {
-    if (held) memlord_cuda_i_capture_drop(memlord_cuda_i_stream_key(memlord_cuda_i_stream(stream)));
+static void mli_cuda_capture_end(int held, cudaStream_t stream) {
+    if (held) mli_cuda_capture_drop(mli_cuda_stream_key(mli_cuda_stream(stream)));
 }
 
 /* Inside the device: waits for it, if nothing is captured there. The legacy stream cannot be asked
    while a blocking one is captured: that is how one hears of it. An error is nobody's: a capture
    that began meanwhile, or work of the host's, which will hear of it itself. */
-static void memlord_cuda_i_wait(const memlord_cuda_i_driver *d) {
+static void mli_cuda_wait(const mli_cuda_driver *d) {
     int status = 0;
-    if (memlord_cuda_i_load(&memlord_cuda_i_captures.n)) return;
+    if (mli_cuda_load(&mli_cuda_captures.n)) return;
     if (d->stream_capturing(cudaStreamLegacy, &status) == 0 && !status) (void)d->context_wait();
 }
 
@@ -1338,7 +1328,7 @@ static void memlord_cuda_i_wait(const memlord_cuda_i_driver *d) {
    to keep. */
 
 #if defined(MEMLORD_CUDA_NVTX)
-static void memlord_cuda_i_nvtx_begin(const char *what, memlord_device device) {
+static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
     char text[96], name[32];
     size_t n = strlen(what);
     (void)memlord_device_name(device, name, sizeof name);
@@ -1348,7 +1338,7 @@ static void memlord_cuda_i_nvtx_begin(const char *what, memlord_device device) {
     memcpy(text + n, name, strlen(name) + 1);
     (void)nvtxRangePushA(text);
 }
-static void memlord_cuda_i_nvtx_mark(const char *what, uint64_t bytes) {
+static void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) {
     nvtxEventAttributes_t event;
     memset(&event, 0, sizeof event);
     event.version = NVTX_VERSION;
@@ -1359,33 +1349,33 @@ static void memlord_cuda_i_nvtx_mark(const char *what, uint64_t bytes) {
     event.message.ascii = what;
     nvtxMarkEx(&event);
 }
-static void memlord_cuda_i_nvtx_push(const char *what) { (void)nvtxRangePushA(what); }
-static void memlord_cuda_i_nvtx_end(void) { (void)nvtxRangePop(); }
+static void mli_cuda_nvtx_push(const char *what) { (void)nvtxRangePushA(what); }
+static void mli_cuda_nvtx_end(void) { (void)nvtxRangePop(); }
 #else
-static void memlord_cuda_i_nvtx_begin(const char *what, memlord_device device) {
+static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
     (void)what, (void)device;
 }
-static void memlord_cuda_i_nvtx_mark(const char *what, uint64_t bytes) { (void)what, (void)bytes; }
-static void memlord_cuda_i_nvtx_push(const char *what) { (void)what; }
-static void memlord_cuda_i_nvtx_end(void) {}
+static void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) { (void)what, (void)bytes; }
+static void mli_cuda_nvtx_push(const char *what) { (void)what; }
+static void mli_cuda_nvtx_end(void) {}
 #endif
 
 /* Inside the device: trims both, and answers the bytes; 0 in *ran: it could not. To wait may give
    back what the pool does not keep, so that is in them. */
-static uint64_t memlord_cuda_i_trim(const memlord_cuda_i_driver *d, int device, uint64_t keep,
-                                    int sync, int *ran) {
+static uint64_t mli_cuda_trim(const mli_cuda_driver *d, int device, uint64_t keep,
+                              int sync, int *ran) {
     memlord_cuda_pool before, after;
     cudaMemPool_t pool = NULL;
     uint64_t had, has;
     *ran = 0;
     memset(&before, 0, sizeof before);
     memset(&after, 0, sizeof after);
-    if (!memlord_cuda_i_pool_read(d, device, &before)) return 0;
-    if (sync) memlord_cuda_i_wait(d);
+    if (!mli_cuda_pool_read(d, device, &before)) return 0;
+    if (sync) mli_cuda_wait(d);
     if (d->pool_current(&pool, d->handle[device]) == 0)
         *ran |= d->pool_trim(pool, keep > SIZE_MAX ? SIZE_MAX : (size_t)keep) == 0;
     if (d->graph_trim) *ran |= d->graph_trim(d->handle[device]) == 0;
-    if (!*ran || !memlord_cuda_i_pool_read(d, device, &after)) return 0;
+    if (!*ran || !mli_cuda_pool_read(d, device, &after)) return 0;
     had = before.reserved + before.graph_reserved;
     has = after.reserved + after.graph_reserved;
     return had > has ? had - has : 0;
@@ -1393,39 +1383,38 @@ static uint64_t memlord_cuda_i_trim(const memlord_cuda_i_driver *d, int device, 
 
 /* Inside the device: what was used of its pool at most since the last collection. What was freed
    since may have been used all at once, and no more than ever was. */
-static uint64_t memlord_cuda_i_pool_lately(const memlord_cuda_i_driver *d, memlord *lord,
-                                           memlord_device device) {
+static uint64_t mli_cuda_pool_lately(const mli_cuda_driver *d, memlord *lord,
+                                     memlord_device device) {
     memlord_cuda_pool pool;
     uint64_t lately = memlord_freed(lord, device) + memlord_pending(lord, device);
-    if (!memlord_cuda_i_pool_read(d, device.index, &pool)) return 0;
+    if (!mli_cuda_pool_read(d, device.index, &pool)) return 0;
     lately += pool.used;
     return lately < pool.used_high ? lately : pool.used_high;
 }
 
-static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
-                                                const memlord_gc_event *event) {
-    memlord_cuda_i_seat *seat = (memlord_cuda_i_seat *)user;
-    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
+                                          const memlord_gc_event *event) {
+    mli_cuda_attachment *probe = (mli_cuda_attachment *)user;
+    const mli_cuda_driver *d = mli_cuda_driver_get();
     memlord_gc_result result = {0, 0, 0};
     int i = event->device.index, mode;
-    int sync = (memlord_cuda_i_load(&seat->flags) & MEMLORD_CUDA_FLAG_SYNC) != 0;
+    int sync = (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_SYNC) != 0;
     uint64_t keep, lately;
     if (!d || i < 0 || i >= d->known || !d->pools[i]) return result;
-    memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
-    keep = seat->keep_bytes;
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
-    memlord_cuda_i_nvtx_begin("memlord collection", event->device);
-    if (memlord_cuda_i_enter_device(d, i, &mode)) {
-        lately = event->reason == MEMLORD_REASON_BAND
-                     ? memlord_cuda_i_pool_lately(d, lord, event->device)
-                     : 0;
+    mli_cuda_lock_take(&mli_cuda_process_lock);
+    keep = probe->keep_bytes;
+    mli_cuda_lock_drop(&mli_cuda_process_lock);
+    mli_cuda_nvtx_begin("memlord collection", event->device);
+    if (mli_cuda_enter_device(d, i, &mode)) {
+        lately =
+            event->reason == MEMLORD_REASON_BAND ? mli_cuda_pool_lately(d, lord, event->device) : 0;
         if (keep < lately) keep = lately;
-        result.reclaimed = memlord_cuda_i_trim(d, i, keep, sync, &result.ran);
-        memlord_cuda_i_pool_tell(d, seat, lord, i);
-        memlord_cuda_i_leave_device(d, i, &mode);
+        result.reclaimed = mli_cuda_trim(d, i, keep, sync, &result.ran);
+        mli_cuda_pool_report(d, probe, lord, i);
+        mli_cuda_leave_device(d, i, &mode);
     }
-    memlord_cuda_i_nvtx_mark("memlord reclaimed", result.reclaimed);
-    memlord_cuda_i_nvtx_end();
+    mli_cuda_nvtx_mark("memlord reclaimed", result.reclaimed);
+    mli_cuda_nvtx_end();
     return result;
 }
 
@@ -1436,14 +1425,14 @@ static memlord_gc_result memlord_cuda_i_collect(void *user, memlord *lord,
    events_lock, never while the driver or the ledger is called; a list's, while an event of it is
    recorded, so that no stream ends meanwhile. */
 
-enum { MEMLORD_CUDA_I_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without */
+enum { MLI_CUDA_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without */
 
-enum { MEMLORD_CUDA_I_LISTS = 8 };
-enum { MEMLORD_CUDA_I_UNRECORDED, MEMLORD_CUDA_I_RECORDED, MEMLORD_CUDA_I_LOST };
+enum { MLI_CUDA_LISTS = 8 };
+enum { MLI_CUDA_UNRECORDED, MLI_CUDA_RECORDED, MLI_CUDA_LOST };
 
-typedef struct memlord_cuda_i_fence {
-    struct memlord_cuda_i_fence *next, *previous;
-    memlord_cuda_i_u64 state; /* what is not listed is its owner's alone */
+typedef struct mli_cuda_fence {
+    struct mli_cuda_fence *next, *previous;
+    mli_cuda_u64 state; /* what is not listed is its owner's alone */
     cudaStream_t stream;
     uint64_t thread;   /* whose stream it is, if that is the per-thread one */
     cudaEvent_t event; /* of `context`; NULL: none yet */
@@ -1451,39 +1440,39 @@ typedef struct memlord_cuda_i_fence {
     unsigned char listed;
     unsigned char due;   /* to be recorded as soon as its stream allows, as its block is freed */
     unsigned char timed; /* its event keeps the time */
-} memlord_cuda_i_fence;
+} mli_cuda_fence;
 
-typedef struct memlord_cuda_i_list {
-    memlord_cuda_i_lock lock;
-    memlord_cuda_i_fence *first;
-} memlord_cuda_i_list;
+typedef struct mli_cuda_fence_list {
+    mli_cuda_lock lock;
+    mli_cuda_fence *first;
+} mli_cuda_fence_list;
 
-#define MEMLORD_CUDA_I_LIST {MEMLORD_CUDA_I_LOCK, NULL}
-static memlord_cuda_i_list memlord_cuda_i_lists[MEMLORD_CUDA_I_LISTS] = {
-    MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST,
-    MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST, MEMLORD_CUDA_I_LIST};
-#undef MEMLORD_CUDA_I_LIST
-static memlord_cuda_i_u64 memlord_cuda_i_due; /* so many are listed: who finds 0 looks for none */
+#define MLI_CUDA_LIST {MLI_CUDA_LOCK, NULL}
+static mli_cuda_fence_list mli_cuda_fence_lists[MLI_CUDA_LISTS] = {
+    MLI_CUDA_LIST, MLI_CUDA_LIST, MLI_CUDA_LIST, MLI_CUDA_LIST,
+    MLI_CUDA_LIST, MLI_CUDA_LIST, MLI_CUDA_LIST, MLI_CUDA_LIST};
+#undef MLI_CUDA_LIST
+static mli_cuda_u64 mli_cuda_fences_due; /* so many are listed: who finds 0 looks for none */
 
-typedef struct memlord_cuda_i_bin {
+typedef struct mli_cuda_event_bin {
     void *context;
     int timed;
-    memlord_cuda_i_fence *first; /* with events */
+    mli_cuda_fence *first; /* with events */
     unsigned n;
-} memlord_cuda_i_bin;
+} mli_cuda_event_bin;
 
-static memlord_cuda_i_lock memlord_cuda_i_events_lock = MEMLORD_CUDA_I_LOCK;
+static mli_cuda_lock mli_cuda_events_lock = MLI_CUDA_LOCK;
 static struct {
-    memlord_cuda_i_bin bins[MEMLORD_CUDA_I_BINS];
-    memlord_cuda_i_fence *spare;  /* without */
-} memlord_cuda_i_events;
+    mli_cuda_event_bin bins[MLI_CUDA_BINS];
+    mli_cuda_fence *spare; /* without */
+} mli_cuda_events;
 
 /* Under the lock. */
-static memlord_cuda_i_bin *memlord_cuda_i_bin_of(void *context, int timed) {
-    memlord_cuda_i_bin *empty = NULL;
+static mli_cuda_event_bin *mli_cuda_event_bin_of(void *context, int timed) {
+    mli_cuda_event_bin *empty = NULL;
     int i;
-    for (i = 0; i < MEMLORD_CUDA_I_BINS; i++) {
-        memlord_cuda_i_bin *bin = &memlord_cuda_i_events.bins[i];
+    for (i = 0; i < MLI_CUDA_BINS; i++) {
+        mli_cuda_event_bin *bin = &mli_cuda_events.bins[i];
         if (bin->first && bin->context == context && bin->timed == timed) return bin;
         if (!bin->first && !empty) empty = bin;
     }
@@ -1495,75 +1484,75 @@ static memlord_cuda_i_bin *memlord_cuda_i_bin_of(void *context, int timed) {
 }
 
 /* Cuts pages into fences; the operating system's, so that no malloc of the host's is called. */
-static void memlord_cuda_i_fences_make(void) {
+static void mli_cuda_fences_make(void) {
     enum { PIECE = 16384 };
     memlord_allocator pages;
-    memlord_cuda_i_fence *made;
+    mli_cuda_fence *made;
     size_t i, n = PIECE / sizeof *made;
     memlord_os_allocator(&pages);
-    made = (memlord_cuda_i_fence *)pages.alloc(pages.user, PIECE);
+    made = (mli_cuda_fence *)pages.alloc(pages.user, PIECE);
     if (!made) return;
     memset(made, 0, PIECE);
     for (i = 0; i + 1 < n; i++) made[i].next = &made[i + 1];
-    memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
-    made[n - 1].next = memlord_cuda_i_events.spare;
-    memlord_cuda_i_events.spare = made;
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_events_lock);
+    mli_cuda_lock_take(&mli_cuda_events_lock);
+    made[n - 1].next = mli_cuda_events.spare;
+    mli_cuda_events.spare = made;
+    mli_cuda_lock_drop(&mli_cuda_events_lock);
 }
 
 /* With an event of the context, if one is kept. NULL: no memory. */
-static memlord_cuda_i_fence *memlord_cuda_i_fence_take(void *context, int timed) {
-    memlord_cuda_i_fence *fence = NULL;
-    memlord_cuda_i_bin *bin;
+static mli_cuda_fence *mli_cuda_fence_alloc(void *context, int timed) {
+    mli_cuda_fence *fence = NULL;
+    mli_cuda_event_bin *bin;
     int round;
     for (round = 0; round < 2 && !fence; round++) {
-        if (round) memlord_cuda_i_fences_make();
-        memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
-        bin = context ? memlord_cuda_i_bin_of(context, timed) : NULL;
+        if (round) mli_cuda_fences_make();
+        mli_cuda_lock_take(&mli_cuda_events_lock);
+        bin = context ? mli_cuda_event_bin_of(context, timed) : NULL;
         if (bin && bin->first) {
             fence = bin->first;
             bin->first = fence->next;
             bin->n--;
-        } else if (memlord_cuda_i_events.spare) {
-            fence = memlord_cuda_i_events.spare;
-            memlord_cuda_i_events.spare = fence->next;
+        } else if (mli_cuda_events.spare) {
+            fence = mli_cuda_events.spare;
+            mli_cuda_events.spare = fence->next;
         }
-        memlord_cuda_i_lock_drop(&memlord_cuda_i_events_lock);
+        mli_cuda_lock_drop(&mli_cuda_events_lock);
     }
     if (fence) {
         fence->next = NULL;
         fence->context = context;
         fence->timed = (unsigned char)timed;
         fence->due = 0;
-        memlord_cuda_i_store(&fence->state, MEMLORD_CUDA_I_UNRECORDED);
+        mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
     }
     return fence;
 }
 
-static void memlord_cuda_i_event_end(void *context, cudaEvent_t event) {
-    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+static void mli_cuda_event_end(void *context, cudaEvent_t event) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
     int mode;
-    if (!d || !event || !memlord_cuda_i_enter_context(d, context, &mode)) return;
+    if (!d || !event || !mli_cuda_enter_context(d, context, &mode)) return;
     (void)d->event_destroy(event);
-    memlord_cuda_i_leave_context(d, &mode);
+    mli_cuda_leave_context(d, &mode);
 }
 
-static memlord_cuda_i_list *memlord_cuda_i_list_of(cudaStream_t stream) {
+static mli_cuda_fence_list *mli_cuda_fence_list_of(cudaStream_t stream) {
     uint64_t hash = (uint64_t)(uintptr_t)stream * 0x9e3779b97f4a7c15u;
-    return &memlord_cuda_i_lists[hash >> 61];
+    return &mli_cuda_fence_lists[hash >> 61];
 }
 
 /* Under the list's lock. */
-static void memlord_cuda_i_list_put(memlord_cuda_i_list *list, memlord_cuda_i_fence *fence) {
+static void mli_cuda_fence_list_add(mli_cuda_fence_list *list, mli_cuda_fence *fence) {
     if (fence->listed) return;
     fence->previous = NULL;
     fence->next = list->first;
     if (list->first) list->first->previous = fence;
     list->first = fence;
     fence->listed = 1;
-    if (fence->due) memlord_cuda_i_add(&memlord_cuda_i_due, 1);
+    if (fence->due) mli_cuda_add(&mli_cuda_fences_due, 1);
 }
-static void memlord_cuda_i_list_take(memlord_cuda_i_list *list, memlord_cuda_i_fence *fence) {
+static void mli_cuda_fence_list_remove(mli_cuda_fence_list *list, mli_cuda_fence *fence) {
     if (!fence->listed) return;
     if (fence->next) fence->next->previous = fence->previous;
     if (fence->previous)
@@ -1571,22 +1560,22 @@ static void memlord_cuda_i_list_take(memlord_cuda_i_list *list, memlord_cuda_i_f
     else
         list->first = fence->next;
     fence->listed = 0;
-    if (fence->due) memlord_cuda_i_add(&memlord_cuda_i_due, UINT64_MAX);
+    if (fence->due) mli_cuda_add(&mli_cuda_fences_due, UINT64_MAX);
 }
 
-static void memlord_cuda_i_fence_give(memlord_cuda_i_fence *fence) {
-    memlord_cuda_i_list *list = memlord_cuda_i_list_of(fence->stream);
+static void mli_cuda_fence_free(mli_cuda_fence *fence) {
+    mli_cuda_fence_list *list = mli_cuda_fence_list_of(fence->stream);
     cudaEvent_t event;
     void *context = fence->context;
-    memlord_cuda_i_bin *bin = NULL;
-    if (memlord_cuda_i_load_acquire(&fence->state) != MEMLORD_CUDA_I_RECORDED) {
-        memlord_cuda_i_lock_take(&list->lock);
-        memlord_cuda_i_list_take(list, fence);
-        memlord_cuda_i_lock_drop(&list->lock);
+    mli_cuda_event_bin *bin = NULL;
+    if (mli_cuda_load_acquire(&fence->state) != MLI_CUDA_RECORDED) {
+        mli_cuda_lock_take(&list->lock);
+        mli_cuda_fence_list_remove(list, fence);
+        mli_cuda_lock_drop(&list->lock);
     }
     event = fence->event;
-    memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
-    if (event) bin = memlord_cuda_i_bin_of(context, fence->timed);
+    mli_cuda_lock_take(&mli_cuda_events_lock);
+    if (event) bin = mli_cuda_event_bin_of(context, fence->timed);
     if (bin && bin->n < MEMLORD_CUDA_MAX_EVENTS) {
         fence->next = bin->first;
         bin->first = fence;
@@ -1594,26 +1583,26 @@ static void memlord_cuda_i_fence_give(memlord_cuda_i_fence *fence) {
         event = NULL;
     } else {
         fence->event = NULL;
-        fence->next = memlord_cuda_i_events.spare;
-        memlord_cuda_i_events.spare = fence;
+        fence->next = mli_cuda_events.spare;
+        mli_cuda_events.spare = fence;
     }
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_events_lock);
-    memlord_cuda_i_event_end(context, event);
+    mli_cuda_lock_drop(&mli_cuda_events_lock);
+    mli_cuda_event_end(context, event);
 }
 
 /* The context of a stream. A thread that never called the runtime has none current: then it is
    that of the block's device. */
-static void *memlord_cuda_i_context_of(const memlord_cuda_i_driver *d, cudaStream_t stream,
-                                       memlord *lord, uint64_t storage) {
+static void *mli_cuda_context_of(const mli_cuda_driver *d, cudaStream_t stream,
+                                 memlord *lord, uint64_t storage) {
     memlord_block_info info;
     void *context = NULL;
     int device;
-    if (!memlord_cuda_i_is_default(stream))
+    if (!mli_cuda_is_default(stream))
         return d->stream_context(stream, &context) ? NULL : context;
     if (d->context_current(&context) == 0 && context) return context;
     if (memlord_block_find(lord, memlord_device_cuda(0), storage, &info)) return NULL;
     device = info.device.index;
-    if (!memlord_cuda_i_active(d, device)) return NULL;
+    if (!mli_cuda_active(d, device)) return NULL;
     if (d->primary_retain(&context, d->handle[device])) return NULL;
     (void)d->primary_release(d->handle[device]); /* others hold it: it was active */
     return context;
@@ -1621,16 +1610,16 @@ static void *memlord_cuda_i_context_of(const memlord_cuda_i_driver *d, cudaStrea
 
 /* Inside the fence's context. An event that was kept may be gone with a reset of the device: then
    one try with a fresh one. */
-static int memlord_cuda_i_event_record(const memlord_cuda_i_driver *d,
-                                       memlord_cuda_i_fence *fence, cudaStream_t stream) {
+static int mli_cuda_event_record(const mli_cuda_driver *d,
+                                 mli_cuda_fence *fence, cudaStream_t stream) {
     int r = 1;
     if (fence->event) {
         r = d->event_record(fence->event, stream);
-        if (r == 0 || memlord_cuda_i_is_capture(r)) return r;
+        if (r == 0 || mli_cuda_is_capture(r)) return r;
         (void)d->event_destroy(fence->event);
         fence->event = NULL;
     }
-    r = d->event_create(&fence->event, fence->timed ? 0 : MEMLORD_CUDA_I_EVENT_PLAIN);
+    r = d->event_create(&fence->event, fence->timed ? 0 : MLI_CUDA_EVENT_PLAIN);
     if (r) {
         fence->event = NULL;
         return r;
@@ -1639,143 +1628,142 @@ static int memlord_cuda_i_event_record(const memlord_cuda_i_driver *d,
 }
 
 /* 1: recorded; 0: not while the stream is captured, or here; -1: it cannot be. The default stream
-   of another thread cannot be named: the legacy one, which waits for all of those, stands for it. */
-static int memlord_cuda_i_fence_record(memlord_cuda_i_fence *fence) {
-    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+   of another thread cannot be named: the legacy one, which waits for all of those, stands for
+   it. */
+static int mli_cuda_fence_record(mli_cuda_fence *fence) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
     cudaStream_t stream = fence->stream;
     int mode, status = 0, captured, r;
-    if (stream == cudaStreamPerThread && fence->thread != memlord_cuda_i_thread_id())
+    if (stream == cudaStreamPerThread && fence->thread != mli_cuda_thread_id())
         stream = cudaStreamLegacy;
     if (!d) return -1;
-    if (!memlord_cuda_i_enter_context(d, fence->context, &mode))
-        return mode == MEMLORD_CUDA_I_NOT_PERMITTED ? 0 : -1;
+    if (!mli_cuda_enter_context(d, fence->context, &mode))
+        return mode == MLI_CUDA_NOT_PERMITTED ? 0 : -1;
     r = d->stream_capturing(stream, &status);
     captured = !r && status;
-    if (!r && !captured) r = memlord_cuda_i_event_record(d, fence, stream);
-    memlord_cuda_i_leave_context(d, &mode);
-    if (captured || memlord_cuda_i_is_capture(r)) return 0;
+    if (!r && !captured) r = mli_cuda_event_record(d, fence, stream);
+    mli_cuda_leave_context(d, &mode);
+    if (captured || mli_cuda_is_capture(r)) return 0;
     return r ? -1 : 1;
 }
 
 /* The same of a fence that nobody else knows of yet; what is not recorded is listed. */
-static void memlord_cuda_i_fence_begin(memlord_cuda_i_fence *fence, int now) {
-    memlord_cuda_i_list *list = memlord_cuda_i_list_of(fence->stream);
+static void mli_cuda_fence_begin(mli_cuda_fence *fence, int now) {
+    mli_cuda_fence_list *list = mli_cuda_fence_list_of(fence->stream);
     if (now) fence->due = 1;
-    if (now && memlord_cuda_i_fence_record(fence) == 1) {
-        memlord_cuda_i_store(&fence->state, MEMLORD_CUDA_I_RECORDED);
+    if (now && mli_cuda_fence_record(fence) == 1) {
+        mli_cuda_store(&fence->state, MLI_CUDA_RECORDED);
         return;
     }
-    memlord_cuda_i_lock_take(&list->lock);
-    memlord_cuda_i_store(&fence->state, MEMLORD_CUDA_I_UNRECORDED);
-    memlord_cuda_i_list_put(list, fence);
-    memlord_cuda_i_lock_drop(&list->lock);
+    mli_cuda_lock_take(&list->lock);
+    mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
+    mli_cuda_fence_list_add(list, fence);
+    mli_cuda_lock_drop(&list->lock);
 }
 
 /* Under the list's lock. Off it before the state says so: then the ledger may give it back. */
-static void memlord_cuda_i_fence_end(memlord_cuda_i_list *list, memlord_cuda_i_fence *fence,
-                                     uint64_t state) {
-    memlord_cuda_i_list_take(list, fence);
-    memlord_cuda_i_store_release(&fence->state, state);
+static void mli_cuda_fence_end(mli_cuda_fence_list *list, mli_cuda_fence *fence, uint64_t state) {
+    mli_cuda_fence_list_remove(list, fence);
+    mli_cuda_store_release(&fence->state, state);
 }
 
 /* Records what waits in a list for a stream of this thread's, or for any (NULL), to be recorded:
    what is due, and when the stream ends all; what it would not record is lost then. */
-static void memlord_cuda_i_list_settle(memlord_cuda_i_list *list, const cudaStream_t *stream,
+static void mli_cuda_fence_list_record(mli_cuda_fence_list *list, const cudaStream_t *stream,
                                        int ends) {
-    uint64_t self = memlord_cuda_i_thread_id();
-    memlord_cuda_i_fence *fence, *next;
-    memlord_cuda_i_lock_take(&list->lock);
+    uint64_t self = mli_cuda_thread_id();
+    mli_cuda_fence *fence, *next;
+    mli_cuda_lock_take(&list->lock);
     for (fence = list->first; fence; fence = next) {
         int recorded;
         next = fence->next;
         if ((stream && fence->stream != *stream) || (!ends && !fence->due)) continue;
         if (fence->stream == cudaStreamPerThread && fence->thread != self) continue;
-        recorded = memlord_cuda_i_fence_record(fence) == 1;
+        recorded = mli_cuda_fence_record(fence) == 1;
         if (recorded || ends)
-            memlord_cuda_i_fence_end(list, fence, recorded ? MEMLORD_CUDA_I_RECORDED
-                                                           : MEMLORD_CUDA_I_LOST);
+            mli_cuda_fence_end(list, fence, recorded ? MLI_CUDA_RECORDED : MLI_CUDA_LOST);
     }
-    memlord_cuda_i_lock_drop(&list->lock);
+    mli_cuda_lock_drop(&list->lock);
 }
 
 /* What is due, before somebody waits for a stream, or for all of them (NULL), or once it is no
    longer captured: an event that is recorded after the wait is rarely done at once. */
-static void memlord_cuda_i_settle_due(const cudaStream_t *stream) {
+static void mli_cuda_fences_record(const cudaStream_t *stream) {
     int i;
-    if (!memlord_cuda_i_load(&memlord_cuda_i_due)) return;
-    if (stream) memlord_cuda_i_list_settle(memlord_cuda_i_list_of(*stream), stream, 0);
-    for (i = 0; !stream && i < MEMLORD_CUDA_I_LISTS; i++)
-        memlord_cuda_i_list_settle(&memlord_cuda_i_lists[i], NULL, 0);
+    if (!mli_cuda_load(&mli_cuda_fences_due)) return;
+    if (stream) mli_cuda_fence_list_record(mli_cuda_fence_list_of(*stream), stream, 0);
+    for (i = 0; !stream && i < MLI_CUDA_LISTS; i++)
+        mli_cuda_fence_list_record(&mli_cuda_fence_lists[i], NULL, 0);
 }
 
 /* Whether its event is recorded, now or before. The ledger asks one fence on one thread at a time;
    only the end of its stream comes between. */
-static int memlord_cuda_i_fence_settle(memlord_cuda_i_fence *fence) {
-    memlord_cuda_i_list *list = memlord_cuda_i_list_of(fence->stream);
-    uint64_t state = memlord_cuda_i_load_acquire(&fence->state);
-    int late = 0, r = state == MEMLORD_CUDA_I_RECORDED ? 1 : -1;
-    if (state != MEMLORD_CUDA_I_UNRECORDED) return r;
-    memlord_cuda_i_lock_take(&list->lock);
-    state = memlord_cuda_i_load(&fence->state);
-    if (state == MEMLORD_CUDA_I_RECORDED) r = 1;
-    if (state == MEMLORD_CUDA_I_UNRECORDED) {
-        r = memlord_cuda_i_fence_record(fence);
+static int mli_cuda_fence_record_due(mli_cuda_fence *fence) {
+    mli_cuda_fence_list *list = mli_cuda_fence_list_of(fence->stream);
+    uint64_t state = mli_cuda_load_acquire(&fence->state);
+    int late = 0, r = state == MLI_CUDA_RECORDED ? 1 : -1;
+    if (state != MLI_CUDA_UNRECORDED) return r;
+    mli_cuda_lock_take(&list->lock);
+    state = mli_cuda_load(&fence->state);
+    if (state == MLI_CUDA_RECORDED) r = 1;
+    if (state == MLI_CUDA_UNRECORDED) {
+        r = mli_cuda_fence_record(fence);
         late = r == 1;
-        if (late) memlord_cuda_i_fence_end(list, fence, MEMLORD_CUDA_I_RECORDED);
+        if (late) mli_cuda_fence_end(list, fence, MLI_CUDA_RECORDED);
         if (r == 0 && fence->listed && !fence->due) { /* a use, whose block is freed now */
             fence->due = 1;
-            memlord_cuda_i_add(&memlord_cuda_i_due, 1);
+            mli_cuda_add(&mli_cuda_fences_due, 1);
         }
     }
-    memlord_cuda_i_lock_drop(&list->lock);
-    if (late) memlord_cuda_i_settle_due(&fence->stream); /* a capture is over: for others as well */
+    mli_cuda_lock_drop(&list->lock);
+    if (late) mli_cuda_fences_record(&fence->stream); /* a capture is over: for others as well */
     return r;
 }
 
 /* What the ledger asks: memlord_fence.done. Recording disturbs no capture, asking may. */
-static int memlord_cuda_i_fence_done(void *user) {
-    memlord_cuda_i_fence *fence = (memlord_cuda_i_fence *)user;
-    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
+static int mli_cuda_fence_done(void *user) {
+    mli_cuda_fence *fence = (mli_cuda_fence *)user;
+    const mli_cuda_driver *d = mli_cuda_driver_get();
     int mode, r;
     if (!d) return -1;
-    r = memlord_cuda_i_fence_settle(fence);
+    r = mli_cuda_fence_record_due(fence);
     if (r <= 0) return r;
-    if (memlord_cuda_i_load(&memlord_cuda_i_captures.n)) return 0;
-    if (!memlord_cuda_i_enter_context(d, fence->context, &mode))
-        return mode == MEMLORD_CUDA_I_NOT_PERMITTED ? 0 : -1;
+    if (mli_cuda_load(&mli_cuda_captures.n)) return 0;
+    if (!mli_cuda_enter_context(d, fence->context, &mode))
+        return mode == MLI_CUDA_NOT_PERMITTED ? 0 : -1;
     r = d->event_query(fence->event);
-    memlord_cuda_i_leave_context(d, &mode);
+    mli_cuda_leave_context(d, &mode);
     if (r == 0) return 1;
-    if (r == MEMLORD_CUDA_I_CAPTURED_EVENT) { /* once more */
+    if (r == MLI_CUDA_CAPTURED_EVENT) { /* once more */
         fence->due = 1;
-        memlord_cuda_i_fence_begin(fence, 0);
+        mli_cuda_fence_begin(fence, 0);
     }
-    if (r == MEMLORD_CUDA_I_NOT_READY || r == MEMLORD_CUDA_I_NOT_PERMITTED) return 0;
-    return memlord_cuda_i_is_capture(r) ? 0 : -1;
+    if (r == MLI_CUDA_NOT_READY || r == MLI_CUDA_NOT_PERMITTED) return 0;
+    return mli_cuda_is_capture(r) ? 0 : -1;
 }
 
-static void memlord_cuda_i_fence_drop(void *user) {
-    memlord_cuda_i_fence_give((memlord_cuda_i_fence *)user);
+static void mli_cuda_fence_drop(void *user) {
+    mli_cuda_fence_free((mli_cuda_fence *)user);
 }
 
 /* A fence on what a stream was given so far. Default streams share a handle, and are told apart
    by their context, and per-thread ones by the thread. 0: no memory. */
-static int memlord_cuda_i_fence_make(memlord *lord, const void *ptr, cudaStream_t stream,
-                                     memlord_fence *out) {
-    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
-    memlord_cuda_i_fence *fence;
+static int mli_cuda_fence_make(memlord *lord, const void *ptr, cudaStream_t stream,
+                               memlord_fence *out) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_fence *fence;
     void *context = NULL;
-    stream = memlord_cuda_i_stream(stream);
-    if (d) context = memlord_cuda_i_context_of(d, stream, lord, MEMLORD_KEY(ptr));
-    fence = memlord_cuda_i_fence_take(context, 0);
+    stream = mli_cuda_stream(stream);
+    if (d) context = mli_cuda_context_of(d, stream, lord, MEMLORD_KEY(ptr));
+    fence = mli_cuda_fence_alloc(context, 0);
     if (!fence) return 0;
     fence->stream = stream;
-    fence->thread = memlord_cuda_i_thread_id();
-    out->done = memlord_cuda_i_fence_done;
+    fence->thread = mli_cuda_thread_id();
+    out->done = mli_cuda_fence_done;
     out->user = fence;
-    out->drop = memlord_cuda_i_fence_drop;
-    out->queue = memlord_cuda_i_stream_key(stream);
-    if (memlord_cuda_i_is_default(stream)) /* golden ratio: keeps contexts and threads apart */
+    out->drop = mli_cuda_fence_drop;
+    out->queue = mli_cuda_stream_key(stream);
+    if (mli_cuda_is_default(stream)) /* golden ratio: keeps contexts and threads apart */
         out->queue += (uint64_t)(uintptr_t)context * 0x9e3779b97f4a7c15u;
     return 1;
 }
@@ -1784,100 +1772,100 @@ static int memlord_cuda_i_fence_make(memlord *lord, const void *ptr, cudaStream_
    Owns the pairs of events that measure scopes, from the end of one to the reading of its time.
    Locks: times_lock, never while the driver or the ledger is called. */
 
-enum { MEMLORD_CUDA_I_TIMES = 4096 };
+enum { MLI_CUDA_TIMES = 4096 };
 
-typedef struct memlord_cuda_i_time {
+typedef struct mli_cuda_time {
     memlord *lord;
     uint64_t scope;
-    memlord_cuda_i_fence *start, *stop;
-} memlord_cuda_i_time;
+    mli_cuda_fence *start, *stop;
+} mli_cuda_time;
 
-static memlord_cuda_i_lock memlord_cuda_i_times_lock = MEMLORD_CUDA_I_LOCK;
+static mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
-    memlord_cuda_i_u64 n; /* in use: who finds 0 takes no lock, and has missed nothing of its own */
-    uint64_t turn;        /* where the next search begins, so that all have their turn */
-    memlord_cuda_i_time list[MEMLORD_CUDA_I_TIMES];
-} memlord_cuda_i_times;
+    mli_cuda_u64 n; /* in use: who finds 0 takes no lock, and has missed nothing of its own */
+    uint64_t turn;  /* where the next search begins, so that all have their turn */
+    mli_cuda_time list[MLI_CUDA_TIMES];
+} mli_cuda_times;
 
 /* An event on a stream, now; NULL: it cannot be, or not while the stream is captured. */
-static memlord_cuda_i_fence *memlord_cuda_i_time_mark(memlord *lord, cudaStream_t stream) {
-    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
-    memlord_cuda_i_fence *fence;
+static mli_cuda_fence *mli_cuda_time_mark(memlord *lord, cudaStream_t stream) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_fence *fence;
     void *context;
-    if (!d || memlord_cuda_i_load(&memlord_cuda_i_captures.n)) return NULL;
-    stream = memlord_cuda_i_stream(stream);
-    context = memlord_cuda_i_context_of(d, stream, lord, 0);
-    fence = context ? memlord_cuda_i_fence_take(context, 1) : NULL;
+    if (!d || mli_cuda_load(&mli_cuda_captures.n)) return NULL;
+    stream = mli_cuda_stream(stream);
+    context = mli_cuda_context_of(d, stream, lord, 0);
+    fence = context ? mli_cuda_fence_alloc(context, 1) : NULL;
     if (!fence) return NULL;
     fence->stream = stream;
-    fence->thread = memlord_cuda_i_thread_id();
-    if (memlord_cuda_i_fence_record(fence) == 1) {
-        memlord_cuda_i_store(&fence->state, MEMLORD_CUDA_I_RECORDED);
+    fence->thread = mli_cuda_thread_id();
+    if (mli_cuda_fence_record(fence) == 1) {
+        mli_cuda_store(&fence->state, MLI_CUDA_RECORDED);
         return fence;
     }
-    memlord_cuda_i_fence_give(fence);
+    mli_cuda_fence_free(fence);
     return NULL;
 }
 
 /* 1: it is kept; 0: there is no room, or the ledger is not attached. Detaching takes the key off
    the seat and then everything off the list, so what it has missed finds no key here. */
-static int memlord_cuda_i_time_push(const memlord_cuda_i_time *time) {
+static int mli_cuda_time_push(const mli_cuda_time *time) {
     uint64_t n;
     int kept;
-    memlord_cuda_i_lock_take(&memlord_cuda_i_times_lock);
-    n = memlord_cuda_i_load(&memlord_cuda_i_times.n);
-    kept = n < MEMLORD_CUDA_I_TIMES && memlord_cuda_i_seat_of(time->lord);
+    mli_cuda_lock_take(&mli_cuda_times_lock);
+    n = mli_cuda_load(&mli_cuda_times.n);
+    kept = n < MLI_CUDA_TIMES && mli_cuda_attachment_of(time->lord);
     if (kept) {
-        memlord_cuda_i_times.list[n] = *time;
-        memlord_cuda_i_store(&memlord_cuda_i_times.n, n + 1);
+        mli_cuda_times.list[n] = *time;
+        mli_cuda_store(&mli_cuda_times.n, n + 1);
     }
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_times_lock);
+    mli_cuda_lock_drop(&mli_cuda_times_lock);
     return kept;
 }
 
 /* Takes one of a ledger's; what belongs to others is left where it is. */
-static int memlord_cuda_i_time_pop(memlord *lord, memlord_cuda_i_time *time) {
+static int mli_cuda_time_pop(memlord *lord, mli_cuda_time *time) {
     uint64_t n, i, at = 0;
     int found = 0;
-    memlord_cuda_i_lock_take(&memlord_cuda_i_times_lock);
-    n = memlord_cuda_i_load(&memlord_cuda_i_times.n);
+    mli_cuda_lock_take(&mli_cuda_times_lock);
+    n = mli_cuda_load(&mli_cuda_times.n);
     for (i = 0; i < n && !found; i++) {
-        at = (memlord_cuda_i_times.turn + i) % n;
-        found = memlord_cuda_i_times.list[at].lord == lord;
+        at = (mli_cuda_times.turn + i) % n;
+        found = mli_cuda_times.list[at].lord == lord;
     }
     if (found) {
-        *time = memlord_cuda_i_times.list[at];
-        memlord_cuda_i_times.list[at] = memlord_cuda_i_times.list[n - 1];
-        memlord_cuda_i_times.turn = at;
-        memlord_cuda_i_store(&memlord_cuda_i_times.n, n - 1);
+        *time = mli_cuda_times.list[at];
+        mli_cuda_times.list[at] = mli_cuda_times.list[n - 1];
+        mli_cuda_times.turn = at;
+        mli_cuda_store(&mli_cuda_times.n, n - 1);
     }
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_times_lock);
+    mli_cuda_lock_drop(&mli_cuda_times_lock);
     return found;
 }
 
-static void memlord_cuda_i_time_end(memlord_cuda_i_time *time) {
-    memlord_cuda_i_fence_give(time->start);
-    memlord_cuda_i_fence_give(time->stop);
+static void mli_cuda_time_end(mli_cuda_time *time) {
+    mli_cuda_fence_free(time->start);
+    mli_cuda_fence_free(time->stop);
 }
 
 /* Reads those of a ledger that are done, looking at `most`. With `last`, the others end unread. */
-static void memlord_cuda_i_times_read(memlord *lord, uint64_t most, int last) {
-    const memlord_cuda_i_driver *d;
-    memlord_cuda_i_time time;
-    uint64_t n = memlord_cuda_i_load(&memlord_cuda_i_times.n);
+static void mli_cuda_times_read(memlord *lord, uint64_t most, int last) {
+    const mli_cuda_driver *d;
+    mli_cuda_time time;
+    uint64_t n = mli_cuda_load(&mli_cuda_times.n);
     if (!n && !last) return;
-    d = memlord_cuda_i_driver_get();
+    d = mli_cuda_driver_get();
     if (n > most || last) n = most; /* with the last, the list itself says when it is empty */
-    for (; d && n && memlord_cuda_i_time_pop(lord, &time); n--) {
-        int mode, done = memlord_cuda_i_fence_done(time.stop);
+    for (; d && n && mli_cuda_time_pop(lord, &time); n--) {
+        int mode, done = mli_cuda_fence_done(time.stop);
         float ms = 0;
-        if (!done && !last && memlord_cuda_i_time_push(&time)) continue;
-        if (done == 1 && memlord_cuda_i_enter_context(d, time.stop->context, &mode)) {
+        if (!done && !last && mli_cuda_time_push(&time)) continue;
+        if (done == 1 && mli_cuda_enter_context(d, time.stop->context, &mode)) {
             if (d->event_elapsed(&ms, time.start->event, time.stop->event)) ms = 0;
-            memlord_cuda_i_leave_context(d, &mode);
+            mli_cuda_leave_context(d, &mode);
         }
         if (ms > 0) (void)memlord_scope_device_time(lord, time.scope, (uint64_t)((double)ms * 1e6));
-        memlord_cuda_i_time_end(&time);
+        mli_cuda_time_end(&time);
     }
 }
 
@@ -1891,39 +1879,38 @@ static void memlord_cuda_i_times_read(memlord *lord, uint64_t most, int last) {
    neither. */
 
 #if defined(_WIN32)
-static void memlord_cuda_i_fork_first(void) {}
-static void memlord_cuda_i_fork_locks(void) {}
+static void mli_cuda_fork_first(void) {}
+static void mli_cuda_fork_locks(void) {}
 #else
-static void memlord_cuda_i_locks_each(void (*change)(memlord_cuda_i_lock *)) {
+static void mli_cuda_locks_each(void (*change)(mli_cuda_lock *)) {
     int i;
-    change(&memlord_cuda_i_process_lock);
-    change(&memlord_cuda_i_captures_lock);
-    change(&memlord_cuda_i_times_lock);
-    for (i = 0; i < MEMLORD_CUDA_I_LISTS; i++) change(&memlord_cuda_i_lists[i].lock);
-    change(&memlord_cuda_i_events_lock);
+    change(&mli_cuda_process_lock);
+    change(&mli_cuda_captures_lock);
+    change(&mli_cuda_times_lock);
+    for (i = 0; i < MLI_CUDA_LISTS; i++) change(&mli_cuda_fence_lists[i].lock);
+    change(&mli_cuda_events_lock);
 }
-static void memlord_cuda_i_fork_before(void) {
-    memlord_cuda_i_locks_each(memlord_cuda_i_lock_take);
+static void mli_cuda_fork_before(void) {
+    mli_cuda_locks_each(mli_cuda_lock_take);
 }
-static void memlord_cuda_i_fork_parent(void) {
-    memlord_cuda_i_locks_each(memlord_cuda_i_lock_drop);
+static void mli_cuda_fork_parent(void) {
+    mli_cuda_locks_each(mli_cuda_lock_drop);
 }
 /* Callbacks of a ledger may hold a seat: without a driver they look no further. */
-static void memlord_cuda_i_fork_child(void) {
-    memset(&memlord_cuda_i_process, 0, sizeof memlord_cuda_i_process);
-    memset(&memlord_cuda_i_captures, 0, sizeof memlord_cuda_i_captures);
-    memlord_cuda_i_fork_parent();
+static void mli_cuda_fork_child(void) {
+    memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
+    memset(&mli_cuda_captures, 0, sizeof mli_cuda_captures);
+    mli_cuda_fork_parent();
 }
 /* The parent may be loading: then its lock is held for good. */
-static void memlord_cuda_i_fork_absent(void) {
-    memlord_cuda_i_store(&memlord_cuda_i_loaded.state, MEMLORD_CUDA_I_ABSENT);
+static void mli_cuda_fork_absent(void) {
+    mli_cuda_store(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
 }
-static void memlord_cuda_i_fork_first(void) {
-    (void)pthread_atfork(NULL, NULL, memlord_cuda_i_fork_absent);
+static void mli_cuda_fork_first(void) {
+    (void)pthread_atfork(NULL, NULL, mli_cuda_fork_absent);
 }
-static void memlord_cuda_i_fork_locks(void) {
-    (void)pthread_atfork(memlord_cuda_i_fork_before, memlord_cuda_i_fork_parent,
-                         memlord_cuda_i_fork_child);
+static void mli_cuda_fork_locks(void) {
+    (void)pthread_atfork(mli_cuda_fork_before, mli_cuda_fork_parent, mli_cuda_fork_child);
 }
 #endif
 
@@ -1932,17 +1919,17 @@ static void memlord_cuda_i_fork_locks(void) {
    Locks: seats_lock, to read a policy. */
 
 enum {
-    MEMLORD_CUDA_I_PLAIN,
-    MEMLORD_CUDA_I_PITCH,
-    MEMLORD_CUDA_I_3D,
-    MEMLORD_CUDA_I_MANAGED,
-    MEMLORD_CUDA_I_ASYNC,
-    MEMLORD_CUDA_I_POOL,
-    MEMLORD_CUDA_I_HOST,
-    MEMLORD_CUDA_I_HOST_FLAGS
+    MLI_CUDA_PLAIN,
+    MLI_CUDA_PITCH,
+    MLI_CUDA_3D,
+    MLI_CUDA_MANAGED,
+    MLI_CUDA_ASYNC,
+    MLI_CUDA_POOL,
+    MLI_CUDA_HOST,
+    MLI_CUDA_HOST_FLAGS
 };
 
-typedef struct memlord_cuda_i_request {
+typedef struct mli_cuda_request {
     int kind;
     unsigned flags;
     void **ptr;
@@ -1954,96 +1941,93 @@ typedef struct memlord_cuda_i_request {
     cudaStream_t stream;
     int clean; /* the runtime had no last error before */
     cudaError_t answer;
-} memlord_cuda_i_request;
+} mli_cuda_request;
 
-static cudaError_t memlord_cuda_i_call(const memlord_cuda_i_request *q) {
+static cudaError_t mli_cuda_call(const mli_cuda_request *q) {
     struct cudaExtent extent;
     switch (q->kind) {
-    case MEMLORD_CUDA_I_PLAIN: return MEMLORD_CUDA_I_REAL(cudaMalloc)(q->ptr, q->bytes);
-    case MEMLORD_CUDA_I_PITCH:
-        return MEMLORD_CUDA_I_REAL(cudaMallocPitch)(q->ptr, q->pitch, q->bytes, q->height);
-    case MEMLORD_CUDA_I_3D:
+    case MLI_CUDA_PLAIN: return MLI_CUDA_REAL(cudaMalloc)(q->ptr, q->bytes);
+    case MLI_CUDA_PITCH:
+        return MLI_CUDA_REAL(cudaMallocPitch)(q->ptr, q->pitch, q->bytes, q->height);
+    case MLI_CUDA_3D:
         extent.width = q->bytes;
         extent.height = q->height;
         extent.depth = q->depth;
-        return MEMLORD_CUDA_I_REAL(cudaMalloc3D)(q->pitched, extent);
-    case MEMLORD_CUDA_I_MANAGED:
-        return MEMLORD_CUDA_I_REAL(cudaMallocManaged)(q->ptr, q->bytes, q->flags);
-    case MEMLORD_CUDA_I_ASYNC:
-        return MEMLORD_CUDA_I_REAL(cudaMallocAsync)(q->ptr, q->bytes, q->stream);
-    case MEMLORD_CUDA_I_POOL:
-        return MEMLORD_CUDA_I_REAL(cudaMallocFromPoolAsync)(q->ptr, q->bytes, q->pool, q->stream);
-    case MEMLORD_CUDA_I_HOST: return MEMLORD_CUDA_I_REAL(cudaMallocHost)(q->ptr, q->bytes);
-    default: return MEMLORD_CUDA_I_REAL(cudaHostAlloc)(q->ptr, q->bytes, q->flags);
+        return MLI_CUDA_REAL(cudaMalloc3D)(q->pitched, extent);
+    case MLI_CUDA_MANAGED:
+        return MLI_CUDA_REAL(cudaMallocManaged)(q->ptr, q->bytes, q->flags);
+    case MLI_CUDA_ASYNC:
+        return MLI_CUDA_REAL(cudaMallocAsync)(q->ptr, q->bytes, q->stream);
+    case MLI_CUDA_POOL:
+        return MLI_CUDA_REAL(cudaMallocFromPoolAsync)(q->ptr, q->bytes, q->pool, q->stream);
+    case MLI_CUDA_HOST: return MLI_CUDA_REAL(cudaMallocHost)(q->ptr, q->bytes);
+    default: return MLI_CUDA_REAL(cudaHostAlloc)(q->ptr, q->bytes, q->flags);
     }
 }
 
 /* What came out of a call that succeeded. */
-static void *memlord_cuda_i_made(const memlord_cuda_i_request *q) {
-    if (q->kind == MEMLORD_CUDA_I_3D) return q->pitched ? q->pitched->ptr : NULL;
+static void *mli_cuda_request_result(const mli_cuda_request *q) {
+    if (q->kind == MLI_CUDA_3D) return q->pitched ? q->pitched->ptr : NULL;
     return q->ptr ? *q->ptr : NULL;
 }
 
-static uint64_t memlord_cuda_i_size(const memlord_cuda_i_request *q) {
-    if (q->kind == MEMLORD_CUDA_I_PITCH) return (uint64_t)*q->pitch * q->height;
-    if (q->kind == MEMLORD_CUDA_I_3D) return (uint64_t)q->pitched->pitch * q->height * q->depth;
+static uint64_t mli_cuda_size(const mli_cuda_request *q) {
+    if (q->kind == MLI_CUDA_PITCH) return (uint64_t)*q->pitch * q->height;
+    if (q->kind == MLI_CUDA_3D) return (uint64_t)q->pitched->pitch * q->height * q->depth;
     return q->bytes;
 }
 
 /* The current device as the runtime has it, when there is no driver to ask. */
-static int memlord_cuda_i_device_runtime(void) {
+static int mli_cuda_device_runtime(void) {
     int clean = cudaPeekAtLastError() == cudaSuccess, device = 0;
     if (cudaGetDevice(&device) == cudaSuccess) return device;
     if (clean) (void)cudaGetLastError();
     return 0;
 }
 
-static int memlord_cuda_i_device_current(const memlord_cuda_i_driver *d) {
+static int mli_cuda_device_current(const mli_cuda_driver *d) {
     int handle;
-    return d->context_device(&handle) ? memlord_cuda_i_device_runtime()
-                                      : memlord_cuda_i_ordinal(d, handle);
+    return d->context_device(&handle) ? mli_cuda_device_runtime() : mli_cuda_ordinal(d, handle);
 }
 
-static int memlord_cuda_i_device_stream(const memlord_cuda_i_driver *d, cudaStream_t stream) {
+static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream) {
     void *context = NULL;
     int mode, device;
-    if (memlord_cuda_i_is_default(stream) || d->stream_context(stream, &context) ||
-        !memlord_cuda_i_enter_context(d, context, &mode))
-        return memlord_cuda_i_device_current(d);
-    device = memlord_cuda_i_device_current(d);
-    memlord_cuda_i_leave_context(d, &mode);
+    if (mli_cuda_is_default(stream) || d->stream_context(stream, &context) ||
+        !mli_cuda_enter_context(d, context, &mode))
+        return mli_cuda_device_current(d);
+    device = mli_cuda_device_current(d);
+    mli_cuda_leave_context(d, &mode);
     return device;
 }
 
 /* Where a request is, or was, served. A pool may be another device's than its stream: what came out
    of it is known to the driver. One of the host's memory is no device's, and counted as its
    stream's, since a free does not say which it is. */
-static memlord_device memlord_cuda_i_where(const memlord_cuda_i_request *q, const void *made) {
-    const memlord_cuda_i_driver *d;
+static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
+    const mli_cuda_driver *d;
     int ordinal = 0;
-    if (q->kind == MEMLORD_CUDA_I_HOST || q->kind == MEMLORD_CUDA_I_HOST_FLAGS)
+    if (q->kind == MLI_CUDA_HOST || q->kind == MLI_CUDA_HOST_FLAGS)
         return memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
-    d = memlord_cuda_i_driver_get();
-    if (!d) return memlord_device_cuda(memlord_cuda_i_device_runtime());
+    d = mli_cuda_driver_get();
+    if (!d) return memlord_device_cuda(mli_cuda_device_runtime());
     if (d->devices == 1) return memlord_device_cuda(0);
-    if (q->kind == MEMLORD_CUDA_I_POOL && made &&
-        !d->pointer_attribute(&ordinal, MEMLORD_CUDA_I_POINTER_DEVICE, MEMLORD_KEY(made)) &&
-        ordinal >= 0)
+    if (q->kind == MLI_CUDA_POOL && made &&
+        !d->pointer_attribute(&ordinal, MLI_CUDA_POINTER_DEVICE, MEMLORD_KEY(made)) && ordinal >= 0)
         return memlord_device_cuda(ordinal);
-    if (q->kind == MEMLORD_CUDA_I_POOL || q->kind == MEMLORD_CUDA_I_ASYNC)
-        return memlord_device_cuda(memlord_cuda_i_device_stream(d, q->stream));
-    return memlord_device_cuda(memlord_cuda_i_device_current(d));
+    if (q->kind == MLI_CUDA_POOL || q->kind == MLI_CUDA_ASYNC)
+        return memlord_device_cuda(mli_cuda_device_stream(d, q->stream));
+    return memlord_device_cuda(mli_cuda_device_current(d));
 }
 
 /* "stream 0x7f12", "default stream": the tag of FLAG_TAG_STREAMS. */
-static int memlord_cuda_i_tag_stream(memlord *lord, const memlord_cuda_i_request *q,
-                                     uint64_t flags) {
+static int mli_cuda_tag_stream(memlord *lord, const mli_cuda_request *q, uint64_t flags) {
     char text[32] = "default stream";
     uintptr_t v = (uintptr_t)q->stream;
     int i = 9, shift = (int)(sizeof v * 8) - 4;
     if (!(flags & MEMLORD_CUDA_FLAG_TAG_STREAMS)) return 0;
-    if (q->kind != MEMLORD_CUDA_I_ASYNC && q->kind != MEMLORD_CUDA_I_POOL) return 0;
-    if (!memlord_cuda_i_is_default(q->stream)) {
+    if (q->kind != MLI_CUDA_ASYNC && q->kind != MLI_CUDA_POOL) return 0;
+    if (!mli_cuda_is_default(q->stream)) {
         memcpy(text, "stream 0x", 9);
         while (!(v >> shift)) shift -= 4;
         for (; shift >= 0; shift -= 4) text[i++] = "0123456789abcdef"[(v >> shift) & 15];
@@ -2053,123 +2037,121 @@ static int memlord_cuda_i_tag_stream(memlord *lord, const memlord_cuda_i_request
 }
 
 /* What was recorded may have to be in `reserved`. */
-static void memlord_cuda_i_recorded(memlord *lord, const memlord_cuda_i_request *q,
-                                    memlord_device device) {
-    if (q->kind == MEMLORD_CUDA_I_ASYNC || q->kind == MEMLORD_CUDA_I_POOL)
-        memlord_cuda_i_pool_look(lord, 0);
+static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
+    if (q->kind == MLI_CUDA_ASYNC || q->kind == MLI_CUDA_POOL)
+        mli_cuda_pool_check(lord, 0);
     else if (device.type == MEMLORD_DEVICE_CUDA)
-        memlord_cuda_i_pool_beside(lord, device, (int64_t)memlord_cuda_i_size(q));
+        mli_cuda_pool_beside(lord, device, (int64_t)mli_cuda_size(q));
 }
 
-static cudaError_t memlord_cuda_i_alloc_plain(memlord *lord, memlord_cuda_i_request *q,
-                                              uint64_t flags, const memlord_site *site) {
-    cudaError_t r = memlord_cuda_i_call(q);
-    void *made = r == cudaSuccess ? memlord_cuda_i_made(q) : NULL;
+static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
+                                        uint64_t flags, const memlord_site *site) {
+    cudaError_t r = mli_cuda_call(q);
+    void *made = r == cudaSuccess ? mli_cuda_request_result(q) : NULL;
     memlord_device device;
     int tagged, held = 0;
     if (!made) return r;
-    device = memlord_cuda_i_where(q, made);
-    if (q->kind == MEMLORD_CUDA_I_ASYNC || q->kind == MEMLORD_CUDA_I_POOL)
-        held = memlord_cuda_i_capture_hold(flags, q->stream);
-    tagged = memlord_cuda_i_tag_stream(lord, q, flags);
-    (void)memlord_alloc(lord, device, MEMLORD_KEY(made), memlord_cuda_i_size(q), site);
+    device = mli_cuda_where(q, made);
+    if (q->kind == MLI_CUDA_ASYNC || q->kind == MLI_CUDA_POOL)
+        held = mli_cuda_capture_begin(flags, q->stream);
+    tagged = mli_cuda_tag_stream(lord, q, flags);
+    (void)memlord_alloc(lord, device, MEMLORD_KEY(made), mli_cuda_size(q), site);
     if (tagged) (void)memlord_tag_end(lord);
-    memlord_cuda_i_capture_let(held, q->stream);
-    memlord_cuda_i_recorded(lord, q, device);
+    mli_cuda_capture_end(held, q->stream);
+    mli_cuda_recorded(lord, q, device);
     return r;
 }
 
 /* memlord_try_fn. Out of memory is no sticky error: it is taken out of the slot, if that was clean,
    so that neither the callbacks of a collection nor the host, after a success, see it. */
-static int memlord_cuda_i_try(void *user, uint64_t bytes, uint64_t *storage) {
-    memlord_cuda_i_request *q = (memlord_cuda_i_request *)user;
+static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
+    mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
-    q->answer = memlord_cuda_i_call(q);
-    if (q->answer == cudaSuccess) *storage = MEMLORD_KEY(memlord_cuda_i_made(q));
+    q->answer = mli_cuda_call(q);
+    if (q->answer == cudaSuccess) *storage = MEMLORD_KEY(mli_cuda_request_result(q));
     if (q->answer == cudaErrorMemoryAllocation && q->clean) (void)cudaGetLastError();
     return q->answer == cudaSuccess ? 0 : q->answer == cudaErrorMemoryAllocation ? 1 : -1;
 }
 
 /* Before the call the runtime is asked which device is current, as the driver may still have the
    one before: until CUDA 12 cudaSetDevice only says what the next call is to work on. */
-static memlord_device memlord_cuda_i_whereto(const memlord_cuda_i_request *q) {
-    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
-    int stream = q->kind == MEMLORD_CUDA_I_POOL || q->kind == MEMLORD_CUDA_I_ASYNC;
-    if (q->kind == MEMLORD_CUDA_I_HOST || q->kind == MEMLORD_CUDA_I_HOST_FLAGS ||
-        (stream && !memlord_cuda_i_is_default(q->stream)) || (d && d->devices == 1))
-        return memlord_cuda_i_where(q, NULL);
-    return memlord_device_cuda(memlord_cuda_i_device_runtime());
+static memlord_device mli_cuda_request_device(const mli_cuda_request *q) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    int stream = q->kind == MLI_CUDA_POOL || q->kind == MLI_CUDA_ASYNC;
+    if (q->kind == MLI_CUDA_HOST || q->kind == MLI_CUDA_HOST_FLAGS ||
+        (stream && !mli_cuda_is_default(q->stream)) || (d && d->devices == 1))
+        return mli_cuda_where(q, NULL);
+    return memlord_device_cuda(mli_cuda_device_runtime());
 }
 
 /* Rows get longer by the pitch, which is known only afterwards; and a pool's device is. */
-static void memlord_cuda_i_settle(memlord *lord, const memlord_cuda_i_request *q,
-                                  memlord_device device, uint64_t asked, uint64_t storage,
-                                  const memlord_site *site) {
-    memlord_device where = memlord_cuda_i_where(q, memlord_cuda_i_made(q));
-    uint64_t bytes = memlord_cuda_i_size(q);
+static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, memlord_device device,
+                                    uint64_t asked, uint64_t storage, const memlord_site *site) {
+    memlord_device where = mli_cuda_where(q, mli_cuda_request_result(q));
+    uint64_t bytes = mli_cuda_size(q);
     if (where.index != device.index) {
         (void)memlord_free(lord, device, storage, site);
         (void)memlord_alloc(lord, where, storage, bytes, site);
     } else if (bytes != asked) {
         (void)memlord_realloc(lord, device, storage, storage, bytes, site);
     }
-    memlord_cuda_i_recorded(lord, q, where);
+    mli_cuda_recorded(lord, q, where);
 }
 
-static cudaError_t memlord_cuda_i_alloc_retry(memlord *lord, memlord_cuda_i_request *q,
-                                              const memlord_retry *policy, uint64_t flags,
-                                              const memlord_site *site) {
-    memlord_device device = memlord_cuda_i_whereto(q);
+static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
+                                        const memlord_retry *policy, uint64_t flags,
+                                        const memlord_site *site) {
+    memlord_device device = mli_cuda_request_device(q);
     uint64_t storage = 0, asked = (uint64_t)q->bytes * q->height * q->depth;
     memlord_result r;
     int tagged;
     /* what asks for nothing, or for more than there is address space, the runtime may answer; and
        what is captured allocates nothing yet, but a collection that waits would end the capture */
     if (!asked || asked >> 48 || asked / q->height / q->depth != q->bytes)
-        return memlord_cuda_i_alloc_plain(lord, q, flags, site);
+        return mli_cuda_alloc_plain(lord, q, flags, site);
     if ((flags & MEMLORD_CUDA_FLAG_SYNC) &&
-        (q->kind == MEMLORD_CUDA_I_ASYNC || q->kind == MEMLORD_CUDA_I_POOL) &&
-        memlord_cuda_i_capturing(q->stream) == 1)
-        return memlord_cuda_i_alloc_plain(lord, q, flags, site);
+        (q->kind == MLI_CUDA_ASYNC || q->kind == MLI_CUDA_POOL) &&
+        mli_cuda_capturing(q->stream) == 1)
+        return mli_cuda_alloc_plain(lord, q, flags, site);
     q->clean = cudaPeekAtLastError() == cudaSuccess;
     q->answer = cudaErrorMemoryAllocation;
-    tagged = memlord_cuda_i_tag_stream(lord, q, flags);
-    r = memlord_alloc_retry(lord, device, asked, memlord_cuda_i_try, q, policy, &storage, site);
-    if (r == MEMLORD_OK) memlord_cuda_i_settle(lord, q, device, asked, storage, site);
+    tagged = mli_cuda_tag_stream(lord, q, flags);
+    r = memlord_alloc_retry(lord, device, asked, mli_cuda_request_attempt, q, policy, &storage,
+                            site);
+    if (r == MEMLORD_OK) mli_cuda_request_finish(lord, q, device, asked, storage, site);
     if (tagged) (void)memlord_tag_end(lord);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
     /* once more, for the answer and the last error the host expects; and where the ledger has no
        room for a request, as if nothing had been asked of it */
-    return memlord_cuda_i_alloc_plain(lord, q, flags, site);
+    return mli_cuda_alloc_plain(lord, q, flags, site);
 }
 
 /* The policy of a ledger's seat; NULL: the ledger's own. */
-static const memlord_retry *memlord_cuda_i_policy(memlord *lord, memlord_retry *copy) {
-    memlord_cuda_i_seat *seat;
+static const memlord_retry *mli_cuda_policy(memlord *lord, memlord_retry *copy) {
+    mli_cuda_attachment *probe;
     const memlord_retry *policy = NULL;
-    memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
-    seat = memlord_cuda_i_seat_find(lord);
-    if (seat && seat->has_retry) {
-        *copy = seat->retry;
+    mli_cuda_lock_take(&mli_cuda_process_lock);
+    probe = mli_cuda_attachment_find(lord);
+    if (probe && probe->has_retry) {
+        *copy = probe->retry;
         policy = copy;
     }
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
+    mli_cuda_lock_drop(&mli_cuda_process_lock);
     return policy;
 }
 
-static cudaError_t memlord_cuda_i_alloc(memlord *lord, memlord_cuda_i_request *q,
-                                        const memlord_site *site) {
+static cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q, const memlord_site *site) {
     memlord_retry copy;
     uint64_t flags;
-    if (!lord) return memlord_cuda_i_call(q);
-    flags = memlord_cuda_i_flags_of(lord);
-    if (!(flags & MEMLORD_CUDA_FLAG_RETRY)) return memlord_cuda_i_alloc_plain(lord, q, flags, site);
-    return memlord_cuda_i_alloc_retry(lord, q, memlord_cuda_i_policy(lord, &copy), flags, site);
+    if (!lord) return mli_cuda_call(q);
+    flags = mli_cuda_flags_of(lord);
+    if (!(flags & MEMLORD_CUDA_FLAG_RETRY)) return mli_cuda_alloc_plain(lord, q, flags, site);
+    return mli_cuda_alloc_retry(lord, q, mli_cuda_policy(lord, &copy), flags, site);
 }
 
-static memlord_cuda_i_request memlord_cuda_i_request_of(int kind, void **ptr, size_t bytes) {
-    memlord_cuda_i_request q;
+static mli_cuda_request mli_cuda_request_for(int kind, void **ptr, size_t bytes) {
+    mli_cuda_request q;
     memset(&q, 0, sizeof q);
     q.kind = kind;
     q.ptr = ptr;
@@ -2182,44 +2164,44 @@ static memlord_cuda_i_request memlord_cuda_i_request_of(int kind, void **ptr, si
    Owns the way of a free: off the map before the real one, as another thread may get the address
    while that runs; credited when it succeeded, back as it was when it failed. Locks: none. */
 
-typedef struct memlord_cuda_i_ending {
+typedef struct mli_cuda_ending {
     memlord_realloc_token token;
     int begun;
     uint64_t key;
-    memlord_cuda_i_u64 *handed; /* its place below; NULL: it was not freed on a stream before */
-} memlord_cuda_i_ending;
+    mli_cuda_u64 *handed; /* its place below; NULL: it was not freed on a stream before */
+} mli_cuda_ending;
 
 /* What was freed on a stream and is to be released: by then the ledger may have it no more. One
    that has lost its place here to another is unknown then. */
-enum { MEMLORD_CUDA_I_HANDED_BITS = 12 };
-static memlord_cuda_i_u64 memlord_cuda_i_handed[1 << MEMLORD_CUDA_I_HANDED_BITS];
+enum { MLI_CUDA_HANDED_BITS = 12 };
+static mli_cuda_u64 mli_cuda_handed[1 << MLI_CUDA_HANDED_BITS];
 
-static memlord_cuda_i_u64 *memlord_cuda_i_handed_at(const void *ptr) {
+static mli_cuda_u64 *mli_cuda_handed_at(const void *ptr) {
     uint64_t hash = MEMLORD_KEY(ptr) * 0x9e3779b97f4a7c15u;
-    return &memlord_cuda_i_handed[hash >> (64 - MEMLORD_CUDA_I_HANDED_BITS)];
+    return &mli_cuda_handed[hash >> (64 - MLI_CUDA_HANDED_BITS)];
 }
 
 /* What pends is the ledger's already, what was freed on a stream it has had, and what it does not
    know it has counted. */
-static void memlord_cuda_i_free_begin(memlord *lord, int type, const void *ptr,
-                                      memlord_cuda_i_ending *end, const memlord_site *site) {
+static void mli_cuda_free_begin(memlord *lord, int type, const void *ptr,
+                                mli_cuda_ending *end, const memlord_site *site) {
     memlord_device device = memlord_device_make(type, 0);
     memlord_block_info info;
     end->begun = 0;
     end->key = MEMLORD_KEY(ptr);
     end->handed = NULL;
     if (!lord || !ptr) return;
-    if (memlord_cuda_i_load(memlord_cuda_i_handed_at(ptr)) == end->key) {
-        end->handed = memlord_cuda_i_handed_at(ptr);
-        memlord_cuda_i_store(end->handed, 0);
+    if (mli_cuda_load(mli_cuda_handed_at(ptr)) == end->key) {
+        end->handed = mli_cuda_handed_at(ptr);
+        mli_cuda_store(end->handed, 0);
         if (memlord_block_find(lord, device, end->key, &info) || info.pending) return;
     }
     end->begun = memlord_free_begin(lord, device, end->key, &end->token, site) == MEMLORD_OK;
 }
 
-static cudaError_t memlord_cuda_i_free_end(memlord *lord, memlord_cuda_i_ending *end,
-                                           cudaError_t answer, const memlord_site *site) {
-    if (end->handed && answer != cudaSuccess) memlord_cuda_i_store(end->handed, end->key);
+static cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
+                                     cudaError_t answer, const memlord_site *site) {
+    if (end->handed && answer != cudaSuccess) mli_cuda_store(end->handed, end->key);
     if (end->begun) (void)memlord_free_end(lord, &end->token, answer != cudaSuccess, site);
     return answer;
 }
@@ -2235,98 +2217,95 @@ extern "C" {
 
 /* An integrated GPU's memory is the cpu's, so that what is known of that, containers' limits
    included, holds for it. Reservations in the way leave it a place of its own. */
-static void memlord_cuda_i_share(memlord_cuda_i_seat *seat, const memlord_cuda_i_driver *d,
-                                 int on) {
+static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
     for (i = 0; i < d->known; i++) {
         memlord_device device = memlord_device_cuda(i);
         if (on && d->integrated[i])
-            seat->shared[i] =
-                memlord_device_share(seat->lord, device, memlord_device_cpu()) == MEMLORD_OK;
-        if (!on && seat->shared[i]) {
-            (void)memlord_device_share(seat->lord, device, device);
-            seat->shared[i] = 0;
+            probe->shared[i] =
+                 memlord_device_share(probe->lord, device, memlord_device_cpu()) == MEMLORD_OK;
+        if (!on && probe->shared[i]) {
+            (void)memlord_device_share(probe->lord, device, device);
+            probe->shared[i] = 0;
         }
-        if (!on) memlord_cuda_i_store(&seat->pooled[i], 0);
+        if (!on) mli_cuda_store(&probe->pooled[i], 0);
     }
 }
 
 /* Takes everything off the ledger that a seat has put there. */
-static void memlord_cuda_i_unhook(memlord_cuda_i_seat *seat, const memlord_cuda_i_driver *d) {
-    uint64_t flags = memlord_cuda_i_load(&seat->flags);
-    (void)memlord_gc_callback_remove(seat->lord, MEMLORD_DEVICE_CUDA, memlord_cuda_i_collect, seat);
+static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
+    uint64_t flags = mli_cuda_load(&probe->flags);
+    (void)memlord_gc_callback_remove(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_collect, probe);
     if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY))
-        (void)memlord_capacity_source(seat->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
-    memlord_cuda_i_share(seat, d, 0);
+        (void)memlord_capacity_source(probe->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
+    mli_cuda_share(probe, d, 0);
 }
 
-static memlord_result memlord_cuda_i_hook(memlord_cuda_i_seat *seat,
-                                          const memlord_cuda_i_driver *d) {
-    uint64_t flags = memlord_cuda_i_load(&seat->flags);
+static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
+    uint64_t flags = mli_cuda_load(&probe->flags);
     memlord_result r = MEMLORD_OK;
     if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY)) {
-        memlord_cuda_i_share(seat, d, 1);
-        r = memlord_capacity_source(seat->lord, MEMLORD_DEVICE_CUDA, memlord_cuda_i_capacity, seat);
+        mli_cuda_share(probe, d, 1);
+        r = memlord_capacity_source(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_capacity, probe);
     }
     if (r == MEMLORD_OK && !(flags & MEMLORD_CUDA_FLAG_NO_TRIM))
-        r = memlord_gc_callback_quiet(seat->lord, MEMLORD_DEVICE_CUDA, memlord_cuda_i_collect,
-                                      seat);
+        r = memlord_gc_callback_quiet(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_collect, probe);
     return r;
 }
 
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda_desc *desc) {
-    const memlord_cuda_i_driver *d;
-    memlord_cuda_i_seat *seat;
+    const mli_cuda_driver *d;
+    mli_cuda_attachment *probe;
     memlord_cuda_desc plain;
     memlord_result r;
-    int was = MEMLORD_CUDA_I_EMPTY;
+    int seen = MLI_CUDA_EMPTY;
     memset(&plain, 0, sizeof plain);
     if (!desc) desc = &plain;
     if (!lord) return MEMLORD_OK;
     if (desc->retry && memlord_retry_check(desc->retry)) return MEMLORD_E_INVALID;
-    d = memlord_cuda_i_driver_get();
+    d = mli_cuda_driver_get();
     if (!d) return MEMLORD_E_UNSUPPORTED;
-    seat = memlord_cuda_i_seat_claim(lord, &was);
-    if (!seat) return MEMLORD_E_STATE;
-    if (was == MEMLORD_CUDA_I_TAKEN) memlord_cuda_i_unhook(seat, d);
-    (void)memlord_cuda_i_seat_fill(seat, was, d, desc);
-    r = memlord_cuda_i_hook(seat, d);
+    probe = mli_cuda_attachment_claim(lord, &seen);
+    if (!probe) return MEMLORD_E_STATE;
+    if (seen == MLI_CUDA_TAKEN) mli_cuda_unhook(probe, d);
+    (void)mli_cuda_attachment_fill(probe, seen, d, desc);
+    r = mli_cuda_hook(probe, d);
     if (r) {
-        memlord_cuda_i_unhook(seat, d);
-        if (memlord_cuda_i_seat_fill(seat, MEMLORD_CUDA_I_TAKEN, d, NULL))
+        mli_cuda_unhook(probe, d);
+        if (mli_cuda_attachment_fill(probe, MLI_CUDA_TAKEN, d, NULL))
             memlord_cuda_events_release();
     }
-    memlord_cuda_i_seat_state(seat, r ? MEMLORD_CUDA_I_EMPTY : MEMLORD_CUDA_I_TAKEN);
+    mli_cuda_attachment_set_state(probe, r ? MLI_CUDA_EMPTY : MLI_CUDA_TAKEN);
     return r;
 }
 
 MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord) {
-    const memlord_cuda_i_driver *d = memlord_cuda_i_driver_get();
-    memlord_cuda_i_seat *seat;
-    int was = MEMLORD_CUDA_I_EMPTY;
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_attachment *probe;
+    int seen = MLI_CUDA_EMPTY;
     if (!lord) return MEMLORD_OK;
     if (!d) return MEMLORD_E_UNKNOWN;
-    seat = memlord_cuda_i_seat_claim(lord, &was);
-    if (!seat) return MEMLORD_E_STATE;
-    if (was == MEMLORD_CUDA_I_TAKEN) {
+    probe = mli_cuda_attachment_claim(lord, &seen);
+    if (!probe) return MEMLORD_E_STATE;
+    if (seen == MLI_CUDA_TAKEN) {
         int last;
-        memlord_cuda_i_unhook(seat, d);
-        last = memlord_cuda_i_seat_fill(seat, was, d, NULL);
-        memlord_cuda_i_times_read(lord, UINT64_MAX, 1);
+        mli_cuda_unhook(probe, d);
+        last = mli_cuda_attachment_fill(probe, seen, d, NULL);
+        mli_cuda_times_read(lord, UINT64_MAX, 1);
         if (last) memlord_cuda_events_release();
     }
-    memlord_cuda_i_seat_state(seat, MEMLORD_CUDA_I_EMPTY);
-    return was == MEMLORD_CUDA_I_TAKEN ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+    mli_cuda_attachment_set_state(probe, MLI_CUDA_EMPTY);
+    return seen == MLI_CUDA_TAKEN ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
 MEMLORD_API int memlord_cuda_attached(memlord *lord) {
-    memlord_cuda_i_seat *seat;
+    mli_cuda_attachment *probe;
     int attached;
     if (!lord) return 0;
-    memlord_cuda_i_lock_take(&memlord_cuda_i_process_lock);
-    seat = memlord_cuda_i_seat_find(lord);
-    attached = seat && seat->state == MEMLORD_CUDA_I_TAKEN;
-    memlord_cuda_i_lock_drop(&memlord_cuda_i_process_lock);
+    mli_cuda_lock_take(&mli_cuda_process_lock);
+    probe = mli_cuda_attachment_find(lord);
+    attached = probe && probe->state == MLI_CUDA_TAKEN;
+    mli_cuda_lock_drop(&mli_cuda_process_lock);
     return attached;
 }
 
@@ -2334,19 +2313,19 @@ MEMLORD_API int memlord_cuda_attached(memlord *lord) {
 
 MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
                                                  memlord_cuda_pool *out) {
-    const memlord_cuda_i_driver *d;
+    const mli_cuda_driver *d;
     int mode, read;
     if (out) memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     if (!out) return MEMLORD_E_INVALID;
-    d = memlord_cuda_i_driver_get();
+    d = mli_cuda_driver_get();
     if (!d) return MEMLORD_E_UNSUPPORTED;
     if (device < 0 || device >= d->known) return MEMLORD_E_DEVICE;
     if (!d->pools[device]) return MEMLORD_E_UNSUPPORTED;
-    if (!memlord_cuda_i_active(d, device)) return MEMLORD_E_STATE;
-    if (!memlord_cuda_i_enter_device(d, device, &mode)) return MEMLORD_E_UNKNOWN;
-    read = memlord_cuda_i_pool_read(d, device, out);
-    memlord_cuda_i_leave_device(d, device, &mode);
+    if (!mli_cuda_active(d, device)) return MEMLORD_E_STATE;
+    if (!mli_cuda_enter_device(d, device, &mode)) return MEMLORD_E_UNKNOWN;
+    read = mli_cuda_pool_read(d, device, out);
+    mli_cuda_leave_device(d, device, &mode);
     return read ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
@@ -2355,84 +2334,82 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device) 
     memlord_result r = memlord_cuda_pool_get(lord, device, &pool);
     if (r) return r;
     return memlord_reserved_set(lord, memlord_device_cuda(device),
-                                memlord_cuda_i_pool_reserved(lord, device, &pool), UINT64_MAX);
+                                mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
 }
 
 /* -- wrapped functions: allocations -- */
 
 MEMLORD_API cudaError_t memlord_cuda_malloc(memlord *lord, void **ptr, size_t bytes,
                                             const memlord_site *site) {
-    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_PLAIN, ptr, bytes);
-    return memlord_cuda_i_alloc(lord, &q, site);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PLAIN, ptr, bytes);
+    return mli_cuda_alloc(lord, &q, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site) {
-    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_PLAIN, ptr, bytes);
-    if (!lord) return memlord_cuda_i_call(&q);
-    return memlord_cuda_i_alloc_retry(lord, &q, policy, 0, site);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PLAIN, ptr, bytes);
+    if (!lord) return mli_cuda_call(&q);
+    return mli_cuda_alloc_retry(lord, &q, policy, 0, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_malloc_pitch(memlord *lord, void **ptr, size_t *pitch,
                                                   size_t width, size_t height,
                                                   const memlord_site *site) {
-    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_PITCH, ptr, width);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PITCH, ptr, width);
     q.pitch = pitch;
     q.height = height;
-    return memlord_cuda_i_alloc(lord, &q, site);
+    return mli_cuda_alloc(lord, &q, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_malloc_3d(memlord *lord, struct cudaPitchedPtr *ptr,
-                                               struct cudaExtent extent,
-                                               const memlord_site *site) {
-    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_3D, NULL, extent.width);
+                                               struct cudaExtent extent, const memlord_site *site) {
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_3D, NULL, extent.width);
     q.pitched = ptr;
     q.height = extent.height;
     q.depth = extent.depth;
-    return memlord_cuda_i_alloc(lord, &q, site);
+    return mli_cuda_alloc(lord, &q, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_malloc_managed(memlord *lord, void **ptr, size_t bytes,
                                                     unsigned int flags, const memlord_site *site) {
-    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_MANAGED, ptr, bytes);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_MANAGED, ptr, bytes);
     q.flags = flags;
-    return memlord_cuda_i_alloc(lord, &q, site);
+    return mli_cuda_alloc(lord, &q, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_malloc_async(memlord *lord, void **ptr, size_t bytes,
                                                   cudaStream_t stream, const memlord_site *site) {
-    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_ASYNC, ptr, bytes);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_ASYNC, ptr, bytes);
     q.stream = stream;
-    return memlord_cuda_i_alloc(lord, &q, site);
+    return mli_cuda_alloc(lord, &q, site);
 }
 
-MEMLORD_API cudaError_t memlord_cuda_malloc_from_pool_async(memlord *lord, void **ptr,
-                                                            size_t bytes, cudaMemPool_t pool,
-                                                            cudaStream_t stream,
+MEMLORD_API cudaError_t memlord_cuda_malloc_from_pool_async(memlord *lord, void **ptr, size_t bytes,
+                                                            cudaMemPool_t pool, cudaStream_t stream,
                                                             const memlord_site *site) {
-    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_POOL, ptr, bytes);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_POOL, ptr, bytes);
     q.pool = pool;
     q.stream = stream;
-    return memlord_cuda_i_alloc(lord, &q, site);
+    return mli_cuda_alloc(lord, &q, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_malloc_host(memlord *lord, void **ptr, size_t bytes,
                                                  const memlord_site *site) {
-    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_HOST, ptr, bytes);
-    return memlord_cuda_i_alloc(lord, &q, site);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_HOST, ptr, bytes);
+    return mli_cuda_alloc(lord, &q, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_host_alloc(memlord *lord, void **ptr, size_t bytes,
                                                 unsigned int flags, const memlord_site *site) {
-    memlord_cuda_i_request q = memlord_cuda_i_request_of(MEMLORD_CUDA_I_HOST_FLAGS, ptr, bytes);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_HOST_FLAGS, ptr, bytes);
     q.flags = flags;
-    return memlord_cuda_i_alloc(lord, &q, site);
+    return mli_cuda_alloc(lord, &q, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_host_register(memlord *lord, void *ptr, size_t bytes,
                                                    unsigned int flags, const memlord_site *site) {
-    cudaError_t r = MEMLORD_CUDA_I_REAL(cudaHostRegister)(ptr, bytes, flags);
+    cudaError_t r = MLI_CUDA_REAL(cudaHostRegister)(ptr, bytes, flags);
     if (r == cudaSuccess && ptr)
         (void)memlord_alloc(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), MEMLORD_KEY(ptr),
                             bytes, site);
@@ -2442,84 +2419,83 @@ MEMLORD_API cudaError_t memlord_cuda_host_register(memlord *lord, void *ptr, siz
 /* -- wrapped functions: frees -- */
 
 MEMLORD_API cudaError_t memlord_cuda_free(memlord *lord, void *ptr, const memlord_site *site) {
-    memlord_cuda_i_ending end;
+    mli_cuda_ending end;
     memlord_block_info block;
     cudaError_t r;
     memset(&block, 0, sizeof block);
-    if (ptr && memlord_cuda_i_seat_of(lord))
+    if (ptr && mli_cuda_attachment_of(lord))
         (void)memlord_block_find(lord, memlord_device_cuda(0), MEMLORD_KEY(ptr), &block);
-    memlord_cuda_i_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
-    r = memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaFree)(ptr), site);
+    mli_cuda_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
+    r = mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaFree)(ptr), site);
     if (r == cudaSuccess)
-        memlord_cuda_i_pool_beside(lord, block.device, -(int64_t)block.bytes);
+        mli_cuda_pool_beside(lord, block.device, -(int64_t)block.bytes);
     return r;
 }
 
 MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaStream_t stream,
                                                 const memlord_site *site) {
-    memlord_cuda_i_ending end;
-    int held = memlord_cuda_i_capture_hold(memlord_cuda_i_flags_of(lord), stream);
+    mli_cuda_ending end;
+    int held = mli_cuda_capture_begin(mli_cuda_flags_of(lord), stream);
     cudaError_t r;
-    memlord_cuda_i_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
-    r = memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaFreeAsync)(ptr, stream), site);
-    memlord_cuda_i_capture_let(held, stream);
-    memlord_cuda_i_pool_look(lord, 0);
+    mli_cuda_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
+    r = mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaFreeAsync)(ptr, stream), site);
+    mli_cuda_capture_end(held, stream);
+    mli_cuda_pool_check(lord, 0);
     return r;
 }
 
-MEMLORD_API cudaError_t memlord_cuda_free_host(memlord *lord, void *ptr,
-                                               const memlord_site *site) {
-    memlord_cuda_i_ending end;
-    memlord_cuda_i_free_begin(lord, MEMLORD_DEVICE_PINNED, ptr, &end, site);
-    return memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaFreeHost)(ptr), site);
+MEMLORD_API cudaError_t memlord_cuda_free_host(memlord *lord, void *ptr, const memlord_site *site) {
+    mli_cuda_ending end;
+    mli_cuda_free_begin(lord, MEMLORD_DEVICE_PINNED, ptr, &end, site);
+    return mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaFreeHost)(ptr), site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_host_unregister(memlord *lord, void *ptr,
                                                      const memlord_site *site) {
-    memlord_cuda_i_ending end;
-    memlord_cuda_i_free_begin(lord, MEMLORD_DEVICE_PINNED, ptr, &end, site);
-    return memlord_cuda_i_free_end(lord, &end, MEMLORD_CUDA_I_REAL(cudaHostUnregister)(ptr), site);
+    mli_cuda_ending end;
+    mli_cuda_free_begin(lord, MEMLORD_DEVICE_PINNED, ptr, &end, site);
+    return mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaHostUnregister)(ptr), site);
 }
 
 /* -- wrapped functions: streams -- */
 
-static cudaError_t memlord_cuda_i_synchronized(memlord *lord, cudaError_t answer) {
+static cudaError_t mli_cuda_synchronized(memlord *lord, cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, MEMLORD_ANY));
-    if (lord) memlord_cuda_i_times_read(lord, UINT64_MAX, 0);
-    memlord_cuda_i_pool_look(lord, 1);
+    if (lord) mli_cuda_times_read(lord, UINT64_MAX, 0);
+    mli_cuda_pool_check(lord, 1);
     return answer;
 }
 
 MEMLORD_API cudaError_t memlord_cuda_stream_synchronize(memlord *lord, cudaStream_t stream,
                                                         const memlord_site *site) {
-    cudaStream_t own = memlord_cuda_i_stream(stream);
+    cudaStream_t own = mli_cuda_stream(stream);
     (void)site;
-    if (lord) memlord_cuda_i_settle_due(&own);
-    return memlord_cuda_i_synchronized(lord, MEMLORD_CUDA_I_REAL(cudaStreamSynchronize)(stream));
+    if (lord) mli_cuda_fences_record(&own);
+    return mli_cuda_synchronized(lord, MLI_CUDA_REAL(cudaStreamSynchronize)(stream));
 }
 
 MEMLORD_API cudaError_t memlord_cuda_event_synchronize(memlord *lord, cudaEvent_t event,
                                                        const memlord_site *site) {
     (void)site;
-    return memlord_cuda_i_synchronized(lord, MEMLORD_CUDA_I_REAL(cudaEventSynchronize)(event));
+    return mli_cuda_synchronized(lord, MLI_CUDA_REAL(cudaEventSynchronize)(event));
 }
 
 MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const memlord_site *site) {
     (void)site;
-    if (lord) memlord_cuda_i_settle_due(NULL);
-    return memlord_cuda_i_synchronized(lord, MEMLORD_CUDA_I_REAL(cudaDeviceSynchronize)());
+    if (lord) mli_cuda_fences_record(NULL);
+    return mli_cuda_synchronized(lord, MLI_CUDA_REAL(cudaDeviceSynchronize)());
 }
 
 /* Counted before the real one: a poll on another thread must not come between. */
 MEMLORD_API cudaError_t memlord_cuda_stream_begin_capture(memlord *lord, cudaStream_t stream,
                                                           enum cudaStreamCaptureMode mode,
                                                           const memlord_site *site) {
-    uint64_t key = memlord_cuda_i_stream_key(memlord_cuda_i_stream(stream));
-    int counted = memlord_cuda_i_capture_add(key);
-    cudaError_t r = MEMLORD_CUDA_I_REAL(cudaStreamBeginCapture)(stream, mode);
+    uint64_t key = mli_cuda_stream_key(mli_cuda_stream(stream));
+    int counted = mli_cuda_capture_add(key);
+    cudaError_t r = MLI_CUDA_REAL(cudaStreamBeginCapture)(stream, mode);
     (void)lord, (void)site;
-    if (r != cudaSuccess && counted) memlord_cuda_i_capture_drop(key);
+    if (r != cudaSuccess && counted) mli_cuda_capture_drop(key);
     return r;
 }
 
@@ -2528,12 +2504,12 @@ MEMLORD_API cudaError_t memlord_cuda_stream_begin_capture_to_graph(
     memlord *lord, cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *after,
     const cudaGraphEdgeData *edges, size_t n, enum cudaStreamCaptureMode mode,
     const memlord_site *site) {
-    uint64_t key = memlord_cuda_i_stream_key(memlord_cuda_i_stream(stream));
-    int counted = memlord_cuda_i_capture_add(key);
-    cudaError_t r = MEMLORD_CUDA_I_REAL(cudaStreamBeginCaptureToGraph)(stream, graph, after, edges,
-                                                                       n, mode);
+    uint64_t key = mli_cuda_stream_key(mli_cuda_stream(stream));
+    int counted = mli_cuda_capture_add(key);
+    cudaError_t r = MLI_CUDA_REAL(cudaStreamBeginCaptureToGraph)(stream, graph, after, edges,
+                                                                 n, mode);
     (void)lord, (void)site;
-    if (r != cudaSuccess && counted) memlord_cuda_i_capture_drop(key);
+    if (r != cudaSuccess && counted) mli_cuda_capture_drop(key);
     return r;
 }
 #endif
@@ -2542,13 +2518,13 @@ MEMLORD_API cudaError_t memlord_cuda_stream_begin_capture_to_graph(
 MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStream_t stream,
                                                         cudaGraph_t *graph,
                                                         const memlord_site *site) {
-    int was = memlord_cuda_i_load(&memlord_cuda_i_captures.n) && memlord_cuda_i_capturing(stream);
-    cudaError_t r = MEMLORD_CUDA_I_REAL(cudaStreamEndCapture)(stream, graph);
+    int seen = mli_cuda_load(&mli_cuda_captures.n) && mli_cuda_capturing(stream);
+    cudaError_t r = MLI_CUDA_REAL(cudaStreamEndCapture)(stream, graph);
     (void)lord, (void)site;
-    stream = memlord_cuda_i_stream(stream);
-    if (r == cudaSuccess || (was && memlord_cuda_i_capturing(stream) != 1))
-        memlord_cuda_i_capture_drop(memlord_cuda_i_stream_key(stream));
-    memlord_cuda_i_settle_due(&stream);
+    stream = mli_cuda_stream(stream);
+    if (r == cudaSuccess || (seen && mli_cuda_capturing(stream) != 1))
+        mli_cuda_capture_drop(mli_cuda_stream_key(stream));
+    mli_cuda_fences_record(&stream);
     return r;
 }
 
@@ -2557,17 +2533,17 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
                                                     const memlord_site *site) {
     cudaError_t r;
     (void)lord, (void)site;
-    if (!memlord_cuda_i_is_default(stream))
-        memlord_cuda_i_list_settle(memlord_cuda_i_list_of(stream), &stream, 1);
-    r = MEMLORD_CUDA_I_REAL(cudaStreamDestroy)(stream);
-    if (r == cudaSuccess) memlord_cuda_i_capture_drop(memlord_cuda_i_stream_key(stream));
+    if (!mli_cuda_is_default(stream))
+        mli_cuda_fence_list_record(mli_cuda_fence_list_of(stream), &stream, 1);
+    r = MLI_CUDA_REAL(cudaStreamDestroy)(stream);
+    if (r == cudaSuccess) mli_cuda_capture_drop(mli_cuda_stream_key(stream));
     return r;
 }
 
 /* -- stream-ordered frees -- */
 
 /* What streams use is the device's, or page-locked memory they copy from or to. */
-static memlord_device memlord_cuda_i_device_of(memlord *lord, const void *ptr) {
+static memlord_device mli_cuda_device_of(memlord *lord, const void *ptr) {
     const memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
     memlord_block_info info;
     return memlord_block_find(lord, pinned, MEMLORD_KEY(ptr), &info) == MEMLORD_OK
@@ -2582,51 +2558,51 @@ MEMLORD_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void
     memlord_device device;
     memlord_result r = MEMLORD_E_NOMEM;
     if (!lord || !ptr) return MEMLORD_OK;
-    device = memlord_cuda_i_device_of(lord, ptr);
-    if (memlord_cuda_i_fence_make(lord, ptr, stream, &fence)) {
-        memlord_cuda_i_fence *own = (memlord_cuda_i_fence *)fence.user;
+    device = mli_cuda_device_of(lord, ptr);
+    if (mli_cuda_fence_make(lord, ptr, stream, &fence)) {
+        mli_cuda_fence *own = (mli_cuda_fence *)fence.user;
         /* now, and not in the ledger's first question, which a deferring one asks later */
-        memlord_cuda_i_fence_begin(own, 1);
+        mli_cuda_fence_begin(own, 1);
         r = memlord_free_deferred(lord, device, MEMLORD_KEY(ptr), fence, site);
-        if (r) memlord_cuda_i_fence_give(own);
+        if (r) mli_cuda_fence_free(own);
     }
     if (r == MEMLORD_OK || r == MEMLORD_E_NOMEM)
-        memlord_cuda_i_store(memlord_cuda_i_handed_at(ptr), MEMLORD_KEY(ptr));
+        mli_cuda_store(mli_cuda_handed_at(ptr), MEMLORD_KEY(ptr));
     return r == MEMLORD_E_NOMEM ? memlord_free(lord, device, MEMLORD_KEY(ptr), site) : r;
 }
 
 MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                    cudaStream_t stream) {
     memlord_fence fence;
-    memlord_cuda_i_fence *own;
+    mli_cuda_fence *own;
     memlord_result r;
     if (!lord || !ptr) return MEMLORD_OK;
-    if (!memlord_cuda_i_fence_make(lord, ptr, stream, &fence)) return MEMLORD_E_NOMEM;
-    own = (memlord_cuda_i_fence *)fence.user;
-    memlord_cuda_i_fence_begin(own, own->stream == cudaStreamPerThread);
-    r = memlord_block_use(lord, memlord_cuda_i_device_of(lord, ptr), MEMLORD_KEY(ptr), fence);
-    if (r) memlord_cuda_i_fence_give(own);
+    if (!mli_cuda_fence_make(lord, ptr, stream, &fence)) return MEMLORD_E_NOMEM;
+    own = (mli_cuda_fence *)fence.user;
+    mli_cuda_fence_begin(own, own->stream == cudaStreamPerThread);
+    r = memlord_block_use(lord, mli_cuda_device_of(lord, ptr), MEMLORD_KEY(ptr), fence);
+    if (r) mli_cuda_fence_free(own);
     return r;
 }
 
 MEMLORD_API void memlord_cuda_events_release(void) {
-    memlord_cuda_i_fence *fence;
+    mli_cuda_fence *fence;
     int i;
     do {
         fence = NULL;
-        memlord_cuda_i_lock_take(&memlord_cuda_i_events_lock);
-        for (i = 0; i < MEMLORD_CUDA_I_BINS && !fence; i++) {
-            memlord_cuda_i_bin *bin = &memlord_cuda_i_events.bins[i];
+        mli_cuda_lock_take(&mli_cuda_events_lock);
+        for (i = 0; i < MLI_CUDA_BINS && !fence; i++) {
+            mli_cuda_event_bin *bin = &mli_cuda_events.bins[i];
             fence = bin->first;
             if (!fence) continue;
             bin->first = fence->next;
             bin->n--;
         }
-        memlord_cuda_i_lock_drop(&memlord_cuda_i_events_lock);
+        mli_cuda_lock_drop(&mli_cuda_events_lock);
         if (fence) {
-            memlord_cuda_i_event_end(fence->context, fence->event);
+            mli_cuda_event_end(fence->context, fence->event);
             fence->event = NULL;
-            memlord_cuda_i_fence_give(fence);
+            mli_cuda_fence_free(fence);
         }
     } while (fence);
 }
@@ -2641,41 +2617,41 @@ MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_
     if (!scope) return MEMLORD_E_INVALID;
     r = memlord_scope_begin(lord, name);
     if (r) return r;
-    memlord_cuda_i_nvtx_push(name);
+    mli_cuda_nvtx_push(name);
     scope->begun = 1;
     scope->stream = stream;
-    memlord_cuda_i_times_read(lord, 8, 0);
-    if (!(memlord_cuda_i_flags_of(lord) & MEMLORD_CUDA_FLAG_TIME_SCOPES)) return MEMLORD_OK;
+    mli_cuda_times_read(lord, 8, 0);
+    if (!(mli_cuda_flags_of(lord) & MEMLORD_CUDA_FLAG_TIME_SCOPES)) return MEMLORD_OK;
     scope->id = memlord_scope_current(lord);
-    scope->start = memlord_cuda_i_time_mark(lord, stream);
+    scope->start = mli_cuda_time_mark(lord, stream);
     return MEMLORD_OK;
 }
 
 MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope) {
-    memlord_cuda_i_time time;
+    mli_cuda_time time;
     if (!lord) return MEMLORD_OK;
     if (!scope) return MEMLORD_E_INVALID;
     if (!scope->begun) return MEMLORD_E_STATE;
     scope->begun = 0;
-    memlord_cuda_i_nvtx_end();
+    mli_cuda_nvtx_end();
     time.lord = lord;
     time.scope = scope->id;
-    time.start = (memlord_cuda_i_fence *)scope->start;
+    time.start = (mli_cuda_fence *)scope->start;
     if (time.start) {
-        time.stop = memlord_cuda_i_time_mark(lord, scope->stream);
+        time.stop = mli_cuda_time_mark(lord, scope->stream);
         if (!time.stop)
-            memlord_cuda_i_fence_give(time.start);
-        else if (!memlord_cuda_i_time_push(&time))
-            memlord_cuda_i_time_end(&time);
+            mli_cuda_fence_free(time.start);
+        else if (!mli_cuda_time_push(&time))
+            mli_cuda_time_end(&time);
     }
-    memlord_cuda_i_times_read(lord, 8, 0);
+    mli_cuda_times_read(lord, 8, 0);
     return memlord_scope_end(lord);
 }
 
 MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name) {
     memlord_result r = memlord_checkpoint(lord, name);
     if (r == MEMLORD_OK && lord)
-        memlord_cuda_i_nvtx_mark(name, memlord_allocated(lord, memlord_device_all()));
+        mli_cuda_nvtx_mark(name, memlord_allocated(lord, memlord_device_all()));
     return r;
 }
 
@@ -2684,21 +2660,21 @@ MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *na
    addresses. */
 
 #if defined(MEMLORD_CUDA_WRAP)
-#define MEMLORD_CUDA_I_HERE                                                                   \
+#define MLI_CUDA_HERE                                                                         \
     memlord_site_at(MEMLORD_CUDA_SHIM_LORD, __builtin_return_address(0))
-#define MEMLORD_CUDA_I_X(real, ours, params, args)                                            \
-    cudaError_t MEMLORD_CUDA_I_WRAP(real)(MEMLORD_CUDA_I_ITEMS params) {                      \
-        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MEMLORD_CUDA_I_ITEMS args,         \
-                                   MEMLORD_CUDA_I_HERE);                                      \
+#define MLI_CUDA_X(real, ours, params, args)                                                  \
+    cudaError_t MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params) {                                  \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_ITEMS args,               \
+                                   MLI_CUDA_HERE);                                            \
     }
-#define MEMLORD_CUDA_I_X0(real, ours)                                                         \
-    cudaError_t MEMLORD_CUDA_I_WRAP(real)(void) {                                             \
-        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MEMLORD_CUDA_I_HERE);              \
+#define MLI_CUDA_X0(real, ours)                                                               \
+    cudaError_t MLI_CUDA_WRAP(real)(void) {                                                   \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_HERE);                    \
     }
-MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
-#undef MEMLORD_CUDA_I_X
-#undef MEMLORD_CUDA_I_X0
-#undef MEMLORD_CUDA_I_HERE
+MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_X0
+#undef MLI_CUDA_HERE
 #endif
 
 /* Read through volatile pointers: compilers take two names for two functions. */
@@ -2706,21 +2682,21 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
     const char *name = NULL;
 #if defined(MEMLORD_CUDA_WRAP)
-#define MEMLORD_CUDA_I_CHECK(real, params)                                                    \
+#define MLI_CUDA_CHECK(real, params)                                                          \
     {                                                                                         \
         cudaError_t (*volatile plain) params = real;                                          \
-        cudaError_t (*volatile wrapped) params = MEMLORD_CUDA_I_WRAP(real);                   \
+        cudaError_t (*volatile wrapped) params = MLI_CUDA_WRAP(real);                         \
         if (plain != wrapped && !missing++) name = #real;                                     \
     }
 #else
-#define MEMLORD_CUDA_I_CHECK(real, params) if (!missing++) name = #real;
+#define MLI_CUDA_CHECK(real, params) if (!missing++) name = #real;
 #endif
-#define MEMLORD_CUDA_I_X(real, ours, params, args) MEMLORD_CUDA_I_CHECK(real, params)
-#define MEMLORD_CUDA_I_X0(real, ours) MEMLORD_CUDA_I_CHECK(real, (void))
-    MEMLORD_CUDA_I_WRAPPED(MEMLORD_CUDA_I_X, MEMLORD_CUDA_I_X0)
-#undef MEMLORD_CUDA_I_X
-#undef MEMLORD_CUDA_I_X0
-#undef MEMLORD_CUDA_I_CHECK
+#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_CHECK(real, params)
+#define MLI_CUDA_X0(real, ours) MLI_CUDA_CHECK(real, (void))
+    MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_X0
+#undef MLI_CUDA_CHECK
     if (first) *first = name;
     return missing;
 }
@@ -2729,14 +2705,14 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 } /* extern "C" */
 #endif
 
-#undef MEMLORD_CUDA_I_FUNCTIONS
-#undef MEMLORD_CUDA_I_NVML_FUNCTIONS
-#undef MEMLORD_CUDA_I_NVML
-#undef MEMLORD_CUDA_I_LOCK
-#undef MEMLORD_CUDA_I_SPECIAL
-#undef MEMLORD_CUDA_I_REAL
-#undef MEMLORD_CUDA_I_WRAP
-#undef MEMLORD_CUDA_I_PASTE
+#undef MLI_CUDA_FUNCTIONS
+#undef MLI_CUDA_NVML_FUNCTIONS
+#undef MLI_CUDA_NVML
+#undef MLI_CUDA_LOCK
+#undef MLI_CUDA_SPECIAL
+#undef MLI_CUDA_REAL
+#undef MLI_CUDA_WRAP
+#undef MLI_CUDA_PASTE
 #endif /* MEMLORD_CUDA_IMPLEMENTATION */
 
 /* ------------------------------------------------------------------------- >>shim --
@@ -2745,43 +2721,43 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
    sizeof(std::pair<int, int>) and of compound literals for its own; and functions beneath, so that
    the compiler sees the types. In C++ these have the forms of cuda_runtime.h as well: pointers of
    any type, more or fewer arguments. */
-#if defined(MEMLORD_CUDA_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MEMLORD_CUDA_I_SHIMMED)
-#define MEMLORD_CUDA_I_SHIMMED
+#if defined(MEMLORD_CUDA_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MLI_CUDA_SHIMMED)
+#define MLI_CUDA_SHIMMED
 #ifndef MEMLORD_CUDA_SHIM_LORD
 #define MEMLORD_CUDA_SHIM_LORD memlord_global()
 #endif
 
 #ifdef __cplusplus
-#define MEMLORD_CUDA_I_FORM(name, params, call)                                               \
+#define MLI_CUDA_FORM(name, params, call)                                                     \
     template <class T>                                                                        \
-    inline cudaError_t memlord_cuda_##name(memlord *lord, T **ptr, MEMLORD_CUDA_I_ITEMS params, \
+    inline cudaError_t memlord_cuda_##name(memlord *lord, T **ptr, MLI_CUDA_ITEMS params,       \
                                            const memlord_site *site) {                        \
         void **made = static_cast<void **>(static_cast<void *>(ptr)); /* T may be const */    \
         return call;                                                                          \
     }
-MEMLORD_CUDA_I_FORM(malloc, (size_t bytes), memlord_cuda_malloc(lord, made, bytes, site))
-MEMLORD_CUDA_I_FORM(malloc_pitch, (size_t *pitch, size_t width, size_t height),
-                    memlord_cuda_malloc_pitch(lord, made, pitch, width, height, site))
-MEMLORD_CUDA_I_FORM(malloc_managed, (size_t bytes, unsigned int flags),
-                    memlord_cuda_malloc_managed(lord, made, bytes, flags, site))
-MEMLORD_CUDA_I_FORM(malloc_managed, (size_t bytes),
-                    memlord_cuda_malloc_managed(lord, made, bytes, cudaMemAttachGlobal, site))
-MEMLORD_CUDA_I_FORM(malloc_async, (size_t bytes, cudaStream_t stream),
-                    memlord_cuda_malloc_async(lord, made, bytes, stream, site))
-MEMLORD_CUDA_I_FORM(malloc_async, (size_t bytes, cudaMemPool_t pool, cudaStream_t stream),
-                    memlord_cuda_malloc_from_pool_async(lord, made, bytes, pool, stream, site))
-MEMLORD_CUDA_I_FORM(malloc_from_pool_async,
-                    (size_t bytes, cudaMemPool_t pool, cudaStream_t stream),
-                    memlord_cuda_malloc_from_pool_async(lord, made, bytes, pool, stream, site))
-MEMLORD_CUDA_I_FORM(malloc_host, (size_t bytes), memlord_cuda_malloc_host(lord, made, bytes, site))
-MEMLORD_CUDA_I_FORM(malloc_host, (size_t bytes, unsigned int flags),
-                    memlord_cuda_host_alloc(lord, made, bytes, flags, site))
-MEMLORD_CUDA_I_FORM(host_alloc, (size_t bytes, unsigned int flags),
-                    memlord_cuda_host_alloc(lord, made, bytes, flags, site))
-#undef MEMLORD_CUDA_I_FORM
+MLI_CUDA_FORM(malloc, (size_t bytes), memlord_cuda_malloc(lord, made, bytes, site))
+MLI_CUDA_FORM(malloc_pitch, (size_t *pitch, size_t width, size_t height),
+              memlord_cuda_malloc_pitch(lord, made, pitch, width, height, site))
+MLI_CUDA_FORM(malloc_managed, (size_t bytes, unsigned int flags),
+              memlord_cuda_malloc_managed(lord, made, bytes, flags, site))
+MLI_CUDA_FORM(malloc_managed, (size_t bytes),
+              memlord_cuda_malloc_managed(lord, made, bytes, cudaMemAttachGlobal, site))
+MLI_CUDA_FORM(malloc_async, (size_t bytes, cudaStream_t stream),
+              memlord_cuda_malloc_async(lord, made, bytes, stream, site))
+MLI_CUDA_FORM(malloc_async, (size_t bytes, cudaMemPool_t pool, cudaStream_t stream),
+              memlord_cuda_malloc_from_pool_async(lord, made, bytes, pool, stream, site))
+MLI_CUDA_FORM(malloc_from_pool_async,
+              (size_t bytes, cudaMemPool_t pool, cudaStream_t stream),
+              memlord_cuda_malloc_from_pool_async(lord, made, bytes, pool, stream, site))
+MLI_CUDA_FORM(malloc_host, (size_t bytes), memlord_cuda_malloc_host(lord, made, bytes, site))
+MLI_CUDA_FORM(malloc_host, (size_t bytes, unsigned int flags),
+              memlord_cuda_host_alloc(lord, made, bytes, flags, site))
+MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
+              memlord_cuda_host_alloc(lord, made, bytes, flags, site))
+#undef MLI_CUDA_FORM
 #endif
 
-#define MEMLORD_CUDA_I_SHIM(name, ...)                                                        \
+#define MLI_CUDA_SHIM(name, ...)                                                              \
     memlord_cuda_##name(MEMLORD_CUDA_SHIM_LORD, __VA_ARGS__, MEMLORD_SITE())
 #undef cudaMalloc
 #undef cudaMallocPitch
@@ -2803,28 +2779,28 @@ MEMLORD_CUDA_I_FORM(host_alloc, (size_t bytes, unsigned int flags),
 #undef cudaStreamSynchronize
 #undef cudaEventSynchronize
 #undef cudaDeviceSynchronize
-#define cudaMalloc(...) MEMLORD_CUDA_I_SHIM(malloc, __VA_ARGS__)
-#define cudaMallocPitch(...) MEMLORD_CUDA_I_SHIM(malloc_pitch, __VA_ARGS__)
-#define cudaMalloc3D(...) MEMLORD_CUDA_I_SHIM(malloc_3d, __VA_ARGS__)
-#define cudaMallocManaged(...) MEMLORD_CUDA_I_SHIM(malloc_managed, __VA_ARGS__)
-#define cudaMallocAsync(...) MEMLORD_CUDA_I_SHIM(malloc_async, __VA_ARGS__)
-#define cudaMallocFromPoolAsync(...) MEMLORD_CUDA_I_SHIM(malloc_from_pool_async, __VA_ARGS__)
-#define cudaFree(...) MEMLORD_CUDA_I_SHIM(free, __VA_ARGS__)
-#define cudaFreeAsync(...) MEMLORD_CUDA_I_SHIM(free_async, __VA_ARGS__)
-#define cudaMallocHost(...) MEMLORD_CUDA_I_SHIM(malloc_host, __VA_ARGS__)
-#define cudaHostAlloc(...) MEMLORD_CUDA_I_SHIM(host_alloc, __VA_ARGS__)
-#define cudaFreeHost(...) MEMLORD_CUDA_I_SHIM(free_host, __VA_ARGS__)
-#define cudaHostRegister(...) MEMLORD_CUDA_I_SHIM(host_register, __VA_ARGS__)
-#define cudaHostUnregister(...) MEMLORD_CUDA_I_SHIM(host_unregister, __VA_ARGS__)
-#define cudaStreamBeginCapture(...) MEMLORD_CUDA_I_SHIM(stream_begin_capture, __VA_ARGS__)
+#define cudaMalloc(...) MLI_CUDA_SHIM(malloc, __VA_ARGS__)
+#define cudaMallocPitch(...) MLI_CUDA_SHIM(malloc_pitch, __VA_ARGS__)
+#define cudaMalloc3D(...) MLI_CUDA_SHIM(malloc_3d, __VA_ARGS__)
+#define cudaMallocManaged(...) MLI_CUDA_SHIM(malloc_managed, __VA_ARGS__)
+#define cudaMallocAsync(...) MLI_CUDA_SHIM(malloc_async, __VA_ARGS__)
+#define cudaMallocFromPoolAsync(...) MLI_CUDA_SHIM(malloc_from_pool_async, __VA_ARGS__)
+#define cudaFree(...) MLI_CUDA_SHIM(free, __VA_ARGS__)
+#define cudaFreeAsync(...) MLI_CUDA_SHIM(free_async, __VA_ARGS__)
+#define cudaMallocHost(...) MLI_CUDA_SHIM(malloc_host, __VA_ARGS__)
+#define cudaHostAlloc(...) MLI_CUDA_SHIM(host_alloc, __VA_ARGS__)
+#define cudaFreeHost(...) MLI_CUDA_SHIM(free_host, __VA_ARGS__)
+#define cudaHostRegister(...) MLI_CUDA_SHIM(host_register, __VA_ARGS__)
+#define cudaHostUnregister(...) MLI_CUDA_SHIM(host_unregister, __VA_ARGS__)
+#define cudaStreamBeginCapture(...) MLI_CUDA_SHIM(stream_begin_capture, __VA_ARGS__)
 #if CUDART_VERSION >= 12030
 #define cudaStreamBeginCaptureToGraph(...)                                                    \
-    MEMLORD_CUDA_I_SHIM(stream_begin_capture_to_graph, __VA_ARGS__)
+    MLI_CUDA_SHIM(stream_begin_capture_to_graph, __VA_ARGS__)
 #endif
-#define cudaStreamEndCapture(...) MEMLORD_CUDA_I_SHIM(stream_end_capture, __VA_ARGS__)
-#define cudaStreamDestroy(...) MEMLORD_CUDA_I_SHIM(stream_destroy, __VA_ARGS__)
-#define cudaStreamSynchronize(...) MEMLORD_CUDA_I_SHIM(stream_synchronize, __VA_ARGS__)
-#define cudaEventSynchronize(...) MEMLORD_CUDA_I_SHIM(event_synchronize, __VA_ARGS__)
+#define cudaStreamEndCapture(...) MLI_CUDA_SHIM(stream_end_capture, __VA_ARGS__)
+#define cudaStreamDestroy(...) MLI_CUDA_SHIM(stream_destroy, __VA_ARGS__)
+#define cudaStreamSynchronize(...) MLI_CUDA_SHIM(stream_synchronize, __VA_ARGS__)
+#define cudaEventSynchronize(...) MLI_CUDA_SHIM(event_synchronize, __VA_ARGS__)
 #define cudaDeviceSynchronize()                                                               \
     memlord_cuda_device_synchronize(MEMLORD_CUDA_SHIM_LORD, MEMLORD_SITE())
 #endif

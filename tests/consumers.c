@@ -125,7 +125,7 @@ static void odds_and_ends(memlord_device cpu, memlord_device card) {
 static int save_all(const char *directory) {
     static const char *const suffixes[] = {
 #define SUFFIX(name, suffix, text) suffix,
-        MEMLORD_I_FORMATS(SUFFIX)
+        MLI_FORMATS(SUFFIX)
 #undef SUFFIX
     };
     int format, bad = 0;
@@ -147,7 +147,7 @@ static void print_stats(void) {
     memlord_stats s;
     memlord_stats_get(lord, memlord_device_all(), &s);
 #define PRINT(name, kind, family, text) printf(#name "=%llu\n", (unsigned long long)s.name);
-    MEMLORD_I_STATS(PRINT)
+    MLI_STATS(PRINT)
 #undef PRINT
 }
 

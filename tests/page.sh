@@ -43,11 +43,11 @@ esac
     cat <<'C'
 int main(void) {
     size_t i;
-    for (i = 0; i < sizeof memlord_i_page_head / sizeof *memlord_i_page_head; i++)
-        fputs(memlord_i_page_head[i], stdout);
+    for (i = 0; i < sizeof mli_page_head / sizeof *mli_page_head; i++)
+        fputs(mli_page_head[i], stdout);
     fputs("@DATA@", stdout);
-    for (i = 0; i < sizeof memlord_i_page_tail / sizeof *memlord_i_page_tail; i++)
-        fputs(memlord_i_page_tail[i], stdout);
+    for (i = 0; i < sizeof mli_page_tail / sizeof *mli_page_tail; i++)
+        fputs(mli_page_tail[i], stdout);
     return 0;
 }
 C

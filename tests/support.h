@@ -351,9 +351,9 @@ static inline void assert_same_books(const memlord_stats *a, const memlord_stats
 #define TEST_KEEP_LIVE(name)
 #define TEST_KEEP_PEAK(name)
 #define TEST_KEEP_COUNT(name)
-#define TEST_KEEP_ODD(name) x.name = y.name = 0;
+#define TEST_KEEP_ANOMALY(name) x.name = y.name = 0;
 #define TEST_KEEP(name, kind, family, text) TEST_KEEP_##kind(name)
-    MEMLORD_I_STATS(TEST_KEEP)
+    MLI_STATS(TEST_KEEP)
 #undef TEST_KEEP
     assert_memory_equal(&x, &y, sizeof x);
 }

@@ -449,7 +449,7 @@ static void read_format(memlord_format format, const test_text *text, reading *r
 
 static const char *const names[MEMLORD_FORMAT_COUNT] = {
 #define NAME(name, suffix, text) #name,
-    MEMLORD_I_FORMATS(NAME)
+    MLI_FORMATS(NAME)
 #undef NAME
 };
 
@@ -554,7 +554,7 @@ static void every_statistic_is_a_metric_of_its_device(void **state) {
         found += !strncmp(text.data + i, "{device=\"cuda:1\"} ", 18);
     /* all but the limit, and the largest free piece, which nobody told */
 #define ONE(name, kind, family, text) +1
-    assert_int_equal(found, 0 MEMLORD_I_STATS(ONE) - 2);
+    assert_int_equal(found, 0 MLI_STATS(ONE) - 2);
 #undef ONE
     free(text.data);
 }

@@ -181,7 +181,7 @@ static FILE *create(const char *directory, const char *name) {
 
 static void write_all(memlord *lord, const char *directory) {
 #define FIXED_SUFFIX(name, suffix, text) suffix,
-    static const char *const suffixes[] = {MEMLORD_I_FORMATS(FIXED_SUFFIX)};
+    static const char *const suffixes[] = {MLI_FORMATS(FIXED_SUFFIX)};
     static char text[1 << 16];
     char name[64];
     FILE *file;
