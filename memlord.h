@@ -23,11 +23,12 @@
         >>errors         what happens when something goes wrong
         >>costs          what a call costs; what is not counted
         >>api            types and functions, in the order you meet them
-        >>implementation then >>platform, >>atomics, >>ledger, >>memory, >>threads, >>map,
-                         >>counters, >>names, >>devices, >>sites, >>events, >>fences, >>blocks,
-                         >>parts, >>text, >>log, >>capacity, >>limits, >>bands, >>deferred,
-                         >>pollers, >>scopes, >>snapshots, >>reports, >>page, >>formats,
-                         >>calls, >>retry, >>lifecycle, >>public; last >>shim
+        >>implementation then >>platform, >>atomics, >>ledger, >>text, >>log, >>memory,
+                         >>threads, >>map, >>counters, >>names, >>devices, >>sites, >>events,
+                         >>fences, >>sides, >>parts, >>blocks, >>capacity, >>limits, >>bands,
+                         >>scopes, >>stats, >>room, >>snapshots, >>reset, >>deferred,
+                         >>pollers, >>record, >>retry, >>reports, >>page, >>formats, >>exit,
+                         >>lifecycle, >>saving, >>redirect; last >>shim
 
     ---------------------------------------------------------------- >>example ---
 
@@ -3145,306 +3146,16 @@ static void mli_lock_drop(mli_lock *lock) {
    Locks: see MLI_RANK_..., which are their order. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
-#define MLI_NOBODY UINT64_MAX /* the owner of a record whose thread is gone */
-#define MLI_THREAD_ID_FIRST 3    /* of threads; the states of shards before that are no thread's */
-#define MLI_TICKETS_MAX 8        /* of a thread, open at a time */
-#define MLI_TAG_DEPTH_MAX 64
-#define MLI_BYTES_MAX ((uint64_t)1 << 48)
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_FAST_SIZE_BITS 32 /* blocks with more take the general path */
 #define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a search */
-
-enum {
-#define MLI_X(name, kind, family, text) MLI_STAT_##name,
-    MLI_STATS(MLI_X)
-#undef MLI_X
-    MLI_STAT_COUNT
-};
-
-/* What one thread did to one row. Written by that thread alone (or under the orphan lock), read
-   by all. What it has not yet published, level - base, is always in 0..batch, so the published
-   balance is never above the truth and the peak never too high. */
-typedef struct mli_cell {
-    mli_u64 level, out;    /* bytes: allocated less freed here, may be negative; freed */
-    mli_u64 allocs, frees; /* of a site row: frees here, whoever allocated */
-    mli_u64 base;          /* the part of the level that is published */
-    mli_u64 high;          /* the highest level since the last publication */
-    mli_u64 freed_here;    /* of a site row: bytes freed here; of a device's: see cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication */
-} mli_cell;
-
-/* In a device's row nothing is freed "here": the word is the `out` from which on this thread
-   looks at the bands again. 0 makes it look at its next free. */
-static inline mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
-
-typedef struct mli_row {
-    mli_lock lock;         /* guards base; published and its count of batched rows */
-    uint32_t dev;          /* of the device */
-    void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
-    mli_u64 published;     /* signed; <= the live bytes at every moment */
-    mli_u64 peak;          /* signed */
-    mli_u64 publish_count; /* publications so far */
-    mli_u64 expected;      /* tags: memlord_expect */
-    struct {               /* what a reset, or a collection (freed), starts from */
-        uint64_t in, out, freed, allocs, frees, freed_here;
-    } base;
-} mli_row;
-
-/* A row summed over its threads, since the last reset. */
-typedef struct mli_row_totals {
-    uint64_t in, out; /* since create, modulo 2^64 */
-    uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
-} mli_row_totals;
 
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
-/* Rows and cells come in chunks of 16 behind an array that grows by being replaced; the older
-   arrays stay readable until the ledger ends. */
-#define MLI_CHUNK_BITS 4
-#define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
-typedef struct mli_chunk_array {
-    struct mli_chunk_array *older;
-    uint64_t cap; /* of the array that follows, each of it cell[16] or row[16] */
-} mli_chunk_array;
-static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
-    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
-}
 typedef mli_ptr mli_book; /* mli_chunk_array * */
-
-enum { /* mli_thread.special */
-    MLI_SPECIAL_TAG = 1,
-    MLI_SPECIAL_ORPHAN = 2,      /* the record of those that have none: its cells are locked */
-    MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
-    MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
-    MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: entering takes an exchange. Is
-                                    never cleared */
-    MLI_SPECIAL_TICKET = 32, /* reservations to take allocations off */
-    MLI_SPECIAL_SCOPE = 64, /* it was in a scope; taken back by the next call that is not */
-    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES |
-                       MLI_SPECIAL_SCOPE
-};
-
-/* An event in the ring.
-     what   bytes:49 | kind:4 | device number:8
-     where  site row:20 | tag row:16 | scope:28 */
-typedef struct mli_ring_event {
-    mli_u64 stamp, storage, what, where;
-} mli_ring_event;
-typedef struct mli_event_copy { /* one that was read */
-    uint64_t stamp, storage, what, where;
-    uint32_t thread;
-} mli_event_copy;
-#define MLI_EVENT_KIND(what) ((uint32_t)((what) >> 49) & 15u)
-#define MLI_EVENT_DEV(what) ((uint32_t)((what) >> 53) & 255u)
-
-/* -- scopes -- */
-
-#define MLI_SCOPE_DEPTH_MAX 64
-
-/* What one thread did in one invocation of a scope. */
-typedef struct mli_scope_run {
-    uint64_t start, stamps; /* when, how long */
-    uint64_t bytes, blocks; /* signed: deltas */
-    uint64_t before, after; /* live bytes of all devices */
-    uint64_t peak;          /* above the start */
-    const char *shapes;     /* kept */
-} mli_scope_run;
-typedef struct mli_history_run { /* the same, where others read it */
-    mli_u64 start, stamps, bytes, blocks, before, after, peak;
-    mli_ptr shapes;
-} mli_history_run;
-
-/* The last invocations; what follows is 8 to 64 of them. */
-typedef struct mli_history {
-    uint64_t cap;
-    mli_history_run at[1];
-} mli_history;
-#define MLI_HISTORY_SIZE(cap)                                                                 \
-    (sizeof(mli_history) + (size_t)((cap) - 1) * sizeof(mli_history_run))
-
-typedef struct mli_min_max {
-    mli_u64 total, min, max; /* signed */
-} mli_min_max;
-
-/* What one thread did in one scope, in this epoch. */
-typedef struct mli_thread_scope {
-    struct mli_thread_scope *next;
-    struct mli_scope_record *scope;
-    uint32_t thread;
-    mli_history *history; /* replaced under the scopes lock */
-    mli_u64 epoch, count, running, peak;
-    mli_u64 token; /* the second word of those that may be adopted; 0: none */
-    mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: deltas in all */
-} mli_thread_scope;
-
-typedef struct mli_scope_record {
-    uint32_t id;
-    struct mli_scope_record *parent;
-    const char *name, *path;      /* kept */
-    struct mli_site_record *site; /* NULL: begun by name */
-    mli_ptr threads;              /* mli_thread_scope *; push only */
-    mli_u64 device_ns;
-    mli_u64 birth; /* the last: mark:26 | number:26 */
-} mli_scope_record;
-
-/* A frame's view of a device: the thread's level when it began; the highest since. */
-typedef struct mli_frame_peak {
-    uint64_t from, high;
-} mli_frame_peak;
-#define MLI_FRAME_PEAKS_SIZE ((MEMLORD_MAX_DEVICES + 1) * sizeof(mli_frame_peak))
-
-/* A scope a thread is in. */
-typedef struct mli_frame {
-    mli_scope_record *scope;
-    mli_thread_scope *stats;
-    uint64_t adopted; /* the token's second word; 0: begun here */
-    int exported;     /* thread scope->token is of this frame */
-    uint32_t devices; /* of `peaks` that are set */
-    uint64_t start, before, blocks;
-    const char *shapes;
-    mli_frame_peak *peaks; /* by device number */
-} mli_frame;
-
-typedef struct mli_scope_stack { /* a thread's scopes */
-    uint32_t depth;
-    mli_frame frame[MLI_SCOPE_DEPTH_MAX];
-} mli_scope_stack;
-
-/* Events of one thread, in a row. */
-typedef struct mli_subbuf {
-    mli_u64 generation; /* another each time it is given out; 0: not yet, or just now */
-    mli_u32 has_writer; /* a thread writes it */
-    mli_u32 count, thread;
-    uint32_t capacity;    /* events it has room for */
-    uint32_t dev;         /* of all events in it; MLI_DEVS_DIFFER: look at each */
-    mli_ring_event at[1]; /* as many as ring->most */
-} mli_subbuf;
-#define MLI_DEVS_DIFFER 256u
-typedef struct mli_ring {
-    size_t size, stride, capacity;
-    uint64_t subbufs;
-    uint32_t subbuf_events; /* events a sub-buffer */
-    mli_u64 next_subbuf;    /* sub-buffers asked for so far; they follow */
-} mli_ring;
-
-/* What a thread looked up by a pointer: see >>sites. */
-typedef struct mli_cache_entry {
-    const void *key; /* NULL: vacant */
-    void *value;     /* a cell, a kept name or a thread scope */
-    uint64_t bits;   /* of a row: its bits of word2 */
-    uint32_t salt;   /* kind, and what else belongs to the key */
-} mli_cache_entry;
-#define MLI_CACHE_MIN 32   /* in the thread record, and ... */
-#define MLI_CACHE_MAX 8192 /* ... in memory of its own */
-#define MLI_CACHE_PATH 8   /* probes before one is evicted */
-
-/* A thread, in one ledger. */
-typedef struct mli_thread {
-    mli_ptr inside;         /* the shard being worked on: see >>map */
-    uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
-    mli_u32 special;        /* what keeps a call off the plain path */
-    mli_u32 fenced;         /* it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
-    const char *tag;        /* the innermost, a kept name; NULL: none */
-    mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
-    uint32_t cache_mask;    /* of the homes */
-    uint32_t cache_count;   /* at most 3/8 of those */
-    uint32_t tag_depth;
-    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* cells of devices, by device number; 0: none */
-    mli_book books[MLI_BOOKS];                /* cells of sites and tags */
-    struct {
-        mli_ptr *at;
-        size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the same, for the thread itself: no acquire, no header */
-    mli_ptr next;                    /* all records of the ledger; push only */
-    mli_u64 owner;                   /* its thread's number; 0: free, or the orphans' */
-    mli_subbuf *subbuf;              /* where its events go; NULL: nowhere yet */
-    uint32_t scope;                  /* the innermost; 0: none */
-    mli_scope_stack *scope_stack;    /* its scopes; NULL: it had none */
-    uint64_t birth_mark, birth_bits; /* lord->born, and what it is in this scope; 0: look it up */
-    struct memlord *lord;
-    uint32_t other_dev;      /* slot of another device the call took bytes from */
-    memlord_ticket retrying; /* what its next alloc comes off, and nothing else */
-    uint32_t open_tickets;   /* of `tickets`, some of them closed by another thread since */
-    memlord_ticket tickets[MLI_TICKETS_MAX];
-    const char *tags[MLI_TAG_DEPTH_MAX]; /* what to go back to */
-    mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
-} mli_thread;
-
-/* A block of the map: 24 bytes.
-     word1   bytes:49 | device number:8 | references:7 (127: in the side record)
-     word2   side:1 | site row:20 | tag row:16 | born:27, or a side record's address | 1
-     born    the mark, or in a scope 1:1 | birth:26 */
-typedef struct mli_entry {
-    uint64_t key, word1, word2;
-} mli_entry;
-
-/* What went from one device to another. */
-typedef struct mli_route {
-    struct mli_route *next;
-    uint32_t from, to;
-    mli_u64 moves, bytes;
-} mli_route;
-
-/* The mark and the scope of blocks that were allocated in one. */
-typedef struct mli_birth {
-    uint64_t mark;
-    uint32_t scope;
-} mli_birth;
-
-/* A named piece of a block. */
-typedef struct mli_part {
-    uint64_t offset, bytes;
-    memlord_meta meta; /* kept */
-} mli_part;
-typedef struct mli_parts {
-    uint64_t bytes;
-    uint32_t count, leaf_cap;
-    mli_part *at[1]; /* as many as there is room for, by offset */
-} mli_parts;
-#define MLI_PARTS_SIZE(room)                                                                  \
-    (sizeof(mli_parts) + (size_t)((room) - 1) * sizeof(mli_part *))
-
-/* What few blocks have: a description, more references than fit, fences to wait for. */
-typedef struct mli_side_record {
-    uint64_t word2;                  /* the entry's own */
-    uint64_t refs;                   /* when the entry says 127 */
-    struct mli_fence_record *fences; /* recorded uses; of a pending block those not yet done */
-    uint64_t serial;                 /* not 0: freed, and pending; no two are the same */
-    uint64_t epoch;                  /* when that was */
-    mli_parts *parts;                /* NULL: none */
-    memlord_meta meta;
-} mli_side_record;
-
-/* A fence taken from the host. `sibling` and `serial` belong to the holder of the block's side
-   record; the rest is under the fences lock. */
-typedef struct mli_fence_record {
-    memlord_fence fence;
-    struct mli_fence_record *sibling;         /* of the same block, the oldest first */
-    struct mli_fence_record *next, *previous; /* in its queue, in `aside`; next: in `drops` */
-    struct mli_queue *queue;                  /* NULL: it is in none */
-    void *asker;          /* the thread that is in its functions, or about to be; else NULL */
-    uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
-    uint32_t dev;
-    uint32_t detached; /* its block is gone: the asker frees it */
-    uint32_t answered; /* `drop` was called, or is about to be */
-    int early_answer;  /* the answer it gave before its turn; 0: none */
-} mli_fence_record;
-
-/* The pending fences of a device and `queue`, in order of the free. */
-typedef struct mli_queue {
-    struct mli_queue *next, *previous; /* of its type; the first's previous is the last */
-    mli_fence_record *first, *last;
-    mli_fence_record *unasked; /* it and all behind it were never asked; NULL: all were */
-    uint64_t id;               /* memlord_fence.queue */
-    uint64_t round;            /* the poll that asked its first; 0: none yet */
-    uint64_t late;             /* the time from which on any call asks again */
-    uint32_t slot, rest, due;  /* the calls it is left alone; the call that asks again */
-} mli_queue;
 
 /* The queues of a device type; under the fences lock, but for what is atomic. */
 typedef struct mli_pending_queues {
-    mli_queue *first; /* the one to ask next */
+    struct mli_queue *first; /* the one to ask next */
     mli_u32 calls;    /* on the type while it had queues; threads may lose some */
     mli_u32 due;      /* the call that looks for a queue to ask */
     mli_u64 late;     /* the time from which on any call does */
@@ -3459,23 +3170,6 @@ typedef struct mli_shard {
     uint32_t stopped_state; /* what it was before it was stopped */
 } mli_shard;
 
-/* Addresses to rows and records, read without a lock. Entries are added under the cold lock and
-   never removed; a full table is replaced, and stays readable. */
-typedef struct MLI_ALIGNED8 mli_index {
-    uint64_t mask, count; /* mask + 1 pairs follow */
-    struct mli_index *older;
-} mli_index;
-typedef struct mli_index_pair {
-    mli_u64 key, value; /* value is written before key */
-} mli_index_pair;
-
-typedef struct mli_site_record {
-    mli_ptr display;       /* const memlord_site *: replaced whole by a rename */
-    void *address;         /* a return address; NULL for planted ones */
-    mli_u32 resolved;      /* its symbol was looked up */
-    memlord_site original; /* what it is shown as until it is renamed */
-} mli_site_record;
-
 /* A thread of our own. */
 typedef struct mli_helper {
     mli_u32 state;
@@ -3484,13 +3178,6 @@ typedef struct mli_helper {
     mli_os_thread worker;
     mli_job job;
 } mli_helper;
-
-enum { /* mli_helper.state */
-    MLI_HELPER_NONE,
-    MLI_HELPER_BUSY,  /* another thread starts, wakes or joins it */
-    MLI_HELPER_RUNS,
-    MLI_HELPER_FAILED /* no thread could be had: the caller samples */
-};
 
 /* One per physical device: cpu, pinned and mapped are at one place. */
 typedef struct mli_phys {
@@ -3510,42 +3197,7 @@ typedef struct mli_phys {
     struct memlord *lord;
 } mli_phys;
 
-enum {                   /* memlord.polling */
-    MLI_POLLING_AUTO, /* where bands have something to decide */
-    MLI_POLLING_ALL,  /* memlord_poller_start */
-    MLI_POLLING_OFF   /* memlord_poller_stop */
-};
-
-/* The last request that found no memory. */
-typedef struct mli_oom {
-    uint64_t bytes, live, used; /* used UINT64_MAX: not known */
-    const memlord_site *site;
-    uint64_t time; /* 0: there was none */
-} mli_oom;
-
-/* -- snapshots -- */
-
-typedef struct mli_device_usage { /* by a device, at one moment */
-    uint64_t live, pending, reserved, peak, blocks;
-} mli_device_usage;
 #define MLI_SNAPSHOTS 256 /* kept: one less, which a report may add */
-/* What follows is `devices` of mli_device_usage, by device number, and `top_blocks` of
-   memlord_block_info. */
-typedef struct mli_snapshot {
-    struct mli_snapshot *next; /* of those that are out */
-    size_t size, top_blocks;
-    uint64_t time;    /* ns since create */
-    const char *name; /* kept; NULL: periodic */
-    uint64_t live, blocks;
-    uint32_t devices;
-} mli_snapshot;
-
-/* Who reads the list: part of a report, and there as long as the ledger if that is left by longjmp.
-   Under the snapshots lock. */
-typedef struct mli_snapshot_reader {
-    struct mli_snapshot_reader *next;
-    const void *thread;
-} mli_snapshot_reader;
 
 typedef struct mli_recorder {    /* takes them */
     mli_u32 requested, interval; /* ms */
@@ -3553,122 +3205,17 @@ typedef struct mli_recorder {    /* takes them */
     mli_helper helper;
 } mli_recorder;
 
-/* How what serves wishes for reports reaches them: a program that has none need not link any. */
-typedef struct mli_saver {
-    void (*serve)(struct memlord *lord);
-    void (*end)(struct memlord *lord);
-} mli_saver;
-
-#define MLI_HOLDERS 16
-typedef struct mli_holders {
-    uint64_t time, bytes; /* ns since create; live then */
-    size_t tags, sites;
-    memlord_tag_stat tag[MLI_HOLDERS];
-    memlord_site_stat site[MLI_HOLDERS];
-} mli_holders;
-
-/* What the bands know of a device; under its place's lock, but for what is atomic. */
-typedef struct mli_watch {
-    mli_u64 check_above, check_below; /* signed: published bytes at which to look again */
-    mli_u32 near_threshold;           /* every call looks */
-    mli_u32 check_requested;          /* the next call looks: something has come to its mark */
-    mli_u32 poller_started;           /* its poller was thought of */
-    mli_u64 next_holders_peak;        /* peak from which on who holds it is noted anew */
-    mli_u64 checks;
-    uint64_t free_interval;     /* bytes a thread frees before it looks again; 0: it need not */
-    int waiting_rearm;          /* a collection ran: not before the metric has moved */
-    uint64_t gc_live, gc_freed; /* when it ended */
-    mli_u32 gc_running;         /* a collection; taken by exchange */
-    void *gc_thread;            /* who, and what: under the callbacks lock */
-    struct mli_gc_entry *gc_entry;
-} mli_watch;
-
-typedef struct mli_device_record {
-    memlord_device device;
-    mli_ptr label;                 /* const char * */
-    mli_u64 arena;                 /* balance */
-    mli_u64 count[MLI_STAT_COUNT]; /* what no cell counts */
-    mli_ptr phys;                  /* mli_phys *: where its bytes are */
-    mli_watch watch;
-    mli_oom oom;          /* under its place's lock */
-    mli_holders *holders; /* at its peak; under the snapshots lock */
-    mli_phys own_phys;
-} mli_device_record;
-
-typedef struct mli_strategy { /* replaced whole */
-    size_t n;
-    const memlord_band *bands; /* right behind, but for the default one */
-} mli_strategy;
-
-typedef struct mli_gc_entry {
-    struct mli_gc_entry *next;
-    uint64_t serial;
-    memlord_gc_fn fn;
-    void *user;
-    int type;
-    int quiet;   /* not for the default strategy */
-    int removed; /* it removed itself: freed by the run it is in */
-} mli_gc_entry;
-
 typedef struct mli_capacity_reader {
     memlord_capacity_fn fn;
     void *user;
 } mli_capacity_reader;
 
-typedef struct mli_reservation { /* a ticket; under its place's lock */
-    mli_phys *phys;              /* for good */
-    uint64_t remaining;
-    uint32_t generation; /* odd: open; half of a ticket's number */
-    uint32_t next;
-} mli_reservation;
-
-/* A charge is one compare-and-swap of `word`: generation:15 | bytes:49. */
-typedef struct mli_account_record {
-    mli_u64 word, peak, refused, limit;
-    mli_u32 generation; /* odd: open; the rest is under the cold lock */
-    uint32_t next;
-    memlord_device device;
-    char name[48];
-} mli_account_record;
-
-/* Who waits for frees. On the stack of the waiter; under the callbacks lock. */
-typedef struct mli_waiter {
-    struct mli_waiter *next;
-    mli_phys *phys;
-    uint64_t needed, freed_before; /* bytes; what was freed there when it began */
-    mli_os_event event;
-} mli_waiter;
-
-enum {                        /* memlord.alert: what the end of a call has to do */
-    MLI_ALERT_THREADS = 1, /* more threads than the margins allow for, or some to sweep */
-    MLI_ALERT_DROPS = 2,   /* fences are to be dropped */
-    MLI_ALERT_WAITER = 4,  /* somebody waits for a free */
-    MLI_ALERT_POLLER = 8,  /* a device came, and all are to be polled */
-    MLI_ALERT_EVENTS = 16, /* they are kept; nothing to look after */
-    MLI_ALERT_SAVE = 32,  /* a report is asked for */
-    MLI_ALERT_PENDS = 64, /* shifted by a device type: fences of it are queued */
-    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* times the devices near_threshold or
-                                                         check_requested */
-};
-#define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
-
-/* A cold table: an stb_ds map by strings and the memory it lies in, see >>names. An item begins
-   with its key, a char *. Items move when the table grows; nothing is removed. */
-typedef struct mli_dict_block {
-    struct mli_dict_block *next;
-    size_t size;
-} mli_dict_block;
 typedef struct mli_dict {
     size_t item; /* bytes of one */
     void *items; /* of stb_ds; NULL: empty */
-    mli_dict_block *blocks;
+    struct mli_dict_block *blocks;
     size_t left; /* unused bytes at the end of the first block */
 } mli_dict;
-
-typedef struct mli_stb_string { /* an item of memlord.names */
-    char *key;
-    mli_scope_record *scope; /* with this path; NULL: none */
-} mli_stb_string;
 
 typedef struct mli_spare_block { /* a block held before it is needed: see >>names */
     void *block;
@@ -3677,27 +3224,8 @@ typedef struct mli_spare_block { /* a block held before it is needed: see >>name
 
 /* Memory of the ledger's own, in grains of 128 bytes: see >>memory. */
 #define MLI_GRAIN_BITS 7
-#define MLI_PIECE_MAX_BITS 15 /* at most REGION_MIN */
-#define MLI_REGION_MIN_BITS 15
 #define MLI_REGION_MAX_BITS 18
 #define MLI_SIZE_CLASSES (MLI_REGION_MAX_BITS - MLI_GRAIN_BITS + 1)
-typedef struct mli_region { /* one block of the allocator: this, runs, data */
-    struct mli_region *next;
-    size_t size;     /* of the block */
-    uint32_t grains; /* of data */
-    uint16_t *run;   /* of the first and the last grain of a free piece: its grains; else 0 */
-    char *data;      /* aligned to a grain */
-} mli_region;
-typedef struct mli_piece { /* free */
-    struct mli_piece *next, **back;
-    mli_region *region;
-    uint32_t first_grain, grains;
-} mli_piece;
-
-enum { /* memlord.hooks: what the plain path must not do alone */
-    MLI_HOOK_SITES = 1,
-    MLI_HOOK_TRACE = 2
-};
 
 struct memlord {
     mli_shard shards[1u << MLI_SHARD_BITS]; /* first: found without an offset */
@@ -3717,7 +3245,7 @@ struct memlord {
     mli_u32 row_count[MLI_BOOKS]; /* from 1: row 0 means none */
     mli_ptr index;
     mli_ptr threads;
-    mli_thread *orphan;
+    struct mli_thread *orphan;
     mli_lock orphan_lock, count_lock;
     mli_u32 next_id;
     uint32_t sweep_at; /* records from which on dead owners are looked for */
@@ -3739,9 +3267,9 @@ struct memlord {
     mli_u64 lost_scopes;
     mli_lock snapshots_lock;
     struct mli_snapshot *snapshots[MLI_SNAPSHOTS], *snapshots_unpinned;
-    mli_holders *free_holders; /* under the snapshots lock, too */
+    struct mli_holders *free_holders; /* under the snapshots lock, too */
     uint32_t snapshot_count;
-    mli_snapshot_reader *snapshot_readers;
+    struct mli_snapshot_reader *snapshot_readers;
     mli_u64 lost_snapshots;
     mli_recorder recorder;
     mli_ptr saver;                   /* const mli_saver *: set with the first wish */
@@ -3751,15 +3279,15 @@ struct memlord {
 
     /* fences and bands */
     mli_lock fences_lock;
-    mli_queue *spare_queues;   /* with those in use one a fence: a free needs no memory */
-    mli_fence_record *to_drop; /* their blocks are gone */
-    mli_fence_record *aside;   /* recorded uses of blocks that tokens have: the first of each */
+    struct mli_queue *spare_queues; /* with those in use one a fence: a free needs no memory */
+    struct mli_fence_record *to_drop; /* their blocks are gone */
+    struct mli_fence_record *aside; /* recorded uses of blocks that tokens have: the first of each */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 fence_count, serial, epoch; /* how many; the last number; resets */
     mli_lock callbacks_lock;
-    mli_gc_entry *gc_entries;
+    struct mli_gc_entry *gc_entries;
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    mli_waiter *waiters;
+    struct mli_waiter *waiters;
     mli_ptr strategy;         /* mli_strategy *; NULL: none */
     mli_u32 thread_allowance; /* threads the margins allow for */
     mli_book reservations, accounts;
@@ -3782,8 +3310,8 @@ struct memlord {
     uint64_t started, started_stamp, started_wall;
     mli_u64 own_bytes;
     mli_lock memory_lock;
-    mli_piece *pieces[MLI_SIZE_CLASSES]; /* by the log of their grains */
-    mli_region *regions;
+    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* by the log of their grains */
+    struct mli_region *regions;
     uint64_t region_bytes;
     mli_dict names; /* of mli_stb_string: every string once */
     uint64_t name_bytes;
@@ -3828,7 +3356,7 @@ typedef struct mli_debug_note {
    never matches again. */
 typedef struct mli_used {
     uint64_t generation;
-    mli_thread *thread;
+    struct mli_thread *thread;
 } mli_used;
 #define MLI_USED 8
 
@@ -3837,7 +3365,7 @@ typedef struct mli_used {
    generation 0 matches no ledger. */
 static MEMLORD_THREAD_LOCAL struct {
     uint64_t generation; /* of the ledger `thread` is for: the last one used */
-    mli_thread *thread;
+    struct mli_thread *thread;
     mli_used used[MLI_USED]; /* ledgers used lately, by their generation */
     uint64_t number;         /* mli_thread_number; 0: not asked yet */
     uint32_t hooked;         /* its exit hook is set */
@@ -3849,37 +3377,620 @@ static MEMLORD_THREAD_LOCAL struct {
     mli_debug_note note;     /* what the line of a call under way is to say: see >>log */
 } mli_self;
 
-typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
-typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
-typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
+#define MLI_API MEMLORD_API MLI_COLD /* none of those a program calls all the time */
 
-#define MLI_BYTES(word1) ((word1) & (((uint64_t)1 << 49) - 1))
-#define MLI_DEV(word1) ((uint32_t)((word1) >> 49) & 255u)
-#define MLI_REFS(word1) ((uint32_t)((word1) >> 57))
-#define MLI_REFS_ONE ((uint64_t)1 << 57)
-#define MLI_REFS_MANY 127u
-#define MLI_SITE_ROW(word2) ((uint32_t)((word2) >> 1) & 0xfffffu)
-#define MLI_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & 0xffffu)
-#define MLI_BIRTH(word2) ((word2) >> 37)
-#define MLI_BIRTH_BITS 27
-#define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
-#define MLI_BIRTH_SCOPED (MLI_MARK_MAX + 1) /* with the number of a birth */
-#define MLI_BIRTHS_MAX (1u << 20)
-#define MLI_ROWS_MASK (((uint64_t)1 << 37) - 1)
-#define MLI_SITE_ROWS_MAX 0xfffffu
-#define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
-#define MLI_TAG_BITS_OF_ROWS ((uint64_t)MLI_TAG_ROWS_MAX << 21)
-#define MLI_TAG_ROWS_MAX 0xffffu
+/* ------------------------------------------------------------------------- >>text --
+   Owns how numbers and strings are written: no stdio, no locale, no allocation. A mli_out
+   fills a buffer and hands it on when it is full, or, without a function, follows snprintf. */
 
-static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
-    return (mli_device_record *)mli_ptr_load(&lord->devices[dev]);
+#include <stdarg.h> /* forms */
+
+static const char *const mli_type_names[] = {
+#define MLI_X(name, text, host) text,
+    MLI_DEVICE_TYPES(MLI_X)
+#undef MLI_X
+};
+
+typedef struct mli_out {
+    memlord_write_fn fn;
+    void *user;
+    char *buf;
+    size_t cap, used;
+    size_t total; /* characters so far, cut ones too */
+    int failed;
+} mli_out;
+
+static MLI_COLD void mli_flush(mli_out *o) {
+    if (o->used && !o->failed && o->fn(o->user, o->buf, o->used)) o->failed = 1;
+    o->used = 0;
 }
-/* All threads' records, one after the other. The acquire pairs with mli_thread_start. */
-static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
-    return (mli_thread *)mli_ptr_load_acquire(&lord->threads);
+static void mli_put(mli_out *o, const char *text, size_t n) {
+    o->total += n;
+    while (n) {
+        size_t room = o->cap - o->used, piece = n < room ? n : room;
+        if (!piece && !o->fn) return;
+        if (!piece) {
+            mli_flush(o);
+            continue;
+        }
+        memcpy(o->buf + o->used, text, piece);
+        o->used += piece;
+        text += piece;
+        n -= piece;
+    }
 }
-static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
-    return (mli_thread *)mli_ptr_load(&t->next);
+static void mli_put_str(mli_out *o, const char *text) {
+    mli_put(o, text, strlen(text));
+}
+
+/* An out that follows snprintf, and its end: answers the length, closes with a 0. */
+static void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
+    memset(o, 0, sizeof *o);
+    o->buf = buf;
+    o->cap = buf && cap ? cap - 1 : 0;
+}
+static MLI_COLD size_t mli_out_end(mli_out *o, size_t cap) {
+    if (o->buf && cap) o->buf[o->used] = 0;
+    return o->total;
+}
+
+#define MLI_DIGITS 24
+static const char *mli_u64_text(uint64_t v, char digits[MLI_DIGITS]) {
+    char *at = digits + MLI_DIGITS - 1;
+    *at = 0;
+    do {
+        *--at = (char)('0' + v % 10);
+        v /= 10;
+    } while (v);
+    return at;
+}
+static void mli_put_u64(mli_out *o, uint64_t v) {
+    char digits[MLI_DIGITS];
+    mli_put_str(o, mli_u64_text(v, digits));
+}
+static void mli_put_i64(mli_out *o, int64_t v) {
+    if (v < 0) mli_put_str(o, "-");
+    mli_put_u64(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
+}
+static MLI_COLD void mli_put_hex(mli_out *o, uint64_t v, unsigned digits) {
+    while (digits--) mli_put(o, &"0123456789abcdef"[(v >> (4 * digits)) & 15], 1);
+}
+/* All of a storage, in as few widths as columns look well in. */
+static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
+    mli_put_str(o, "0x");
+    mli_put_hex(o, v, v >> 48 ? 16 : v >> 32 ? 12 : 8);
+}
+static void mli_put_two_digits(mli_out *o, uint64_t v) {
+    if (v < 10) mli_put_str(o, "0");
+    mli_put_u64(o, v);
+}
+
+/* v / 10^digits, in full. */
+static MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits) {
+    uint64_t unit = 1;
+    unsigned i;
+    for (i = 0; i < digits; i++) unit *= 10;
+    mli_put_u64(o, v / unit);
+    mli_put_str(o, ".");
+    for (v %= unit; unit > 1; v %= unit) {
+        unit /= 10;
+        mli_put_u64(o, v / unit);
+    }
+}
+static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
+    mli_put_u64(o, tenths / 10);
+    if (tenths % 10) mli_put_str(o, ".");
+    if (tenths % 10) mli_put_u64(o, tenths % 10);
+}
+
+/* Bytes in the largest IEC unit that leaves at least 1, two rounded decimals, no trailing
+   zeros. */
+static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
+    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+    unsigned unit = 0;
+    uint64_t whole = bytes, part = 0;
+    while (unit < 6 && bytes >> (10 * (unit + 1))) unit++;
+    if (unit) {
+        uint64_t low = bytes & (((uint64_t)1 << (10 * unit)) - 1);
+        whole = bytes >> (10 * unit);
+        low = 10 * unit > 40 ? low >> (10 * unit - 40) : low << (40 - 10 * unit); /* 40 bits */
+        part = (low * 100 + ((uint64_t)1 << 39)) >> 40;
+        if (part == 100) whole++, part = 0;
+        if (whole == 1024 && unit < 6) whole = 1, unit++;
+    }
+    mli_put_u64(o, whole);
+    if (part) {
+        mli_put_str(o, ".");
+        if (part % 10)
+            mli_put_two_digits(o, part);
+        else
+            mli_put_u64(o, part / 10);
+    }
+    mli_put_str(o, units[unit]);
+}
+
+/* Nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or for the name of a file as
+   20261121_080500; days to date after Howard Hinnant's chrono-compatible algorithms
+   (civil_from_days). */
+static MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
+    uint64_t seconds = ns / 1000000000u, ms = ns / 1000000u % 1000;
+    uint64_t z = seconds / 86400 + 719468, rest = seconds % 86400;
+    uint64_t era = z / 146097, doe = z % 146097;
+    uint64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+    uint64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100), mp = (5 * doy + 2) / 153;
+    uint64_t month = mp < 10 ? mp + 3 : mp - 9;
+    const uint64_t parts[] = {yoe + era * 400 + (month <= 2), month, doy - (153 * mp + 2) / 5 + 1,
+                              rest / 3600, rest / 60 % 60, rest % 60};
+    const char *between = name ? "  _   " : "--T::.";
+    unsigned i;
+    for (i = 0; i < 6; i++) {
+        mli_put_two_digits(o, parts[i]);
+        if (between[i] != ' ') mli_put(o, &between[i], 1);
+    }
+    if (name) return;
+    mli_put_u64(o, ms / 100);
+    mli_put_two_digits(o, ms % 100);
+    mli_put_str(o, "Z");
+}
+
+/* "63.2 %", "50 %", "unknown" for NaN. */
+static MLI_COLD void mli_put_percent(mli_out *o, double percent) {
+    if (!(percent >= 0)) {
+        mli_put_str(o, "unknown");
+        return;
+    }
+    mli_put_tenths(o, percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0);
+    mli_put_str(o, " %");
+}
+static MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
+    if (d.type == MEMLORD_ANY) {
+        mli_put_str(o, "all");
+        return;
+    }
+    if ((unsigned)d.type >= (unsigned)MLI_TYPE_COUNT) {
+        mli_put_str(o, "?");
+        return;
+    }
+    mli_put_str(o, mli_type_names[d.type]);
+    if (d.index < 0 || (d.index == 0 && d.type <= MEMLORD_DEVICE_MAPPED)) return;
+    mli_put_str(o, ":");
+    mli_put_u64(o, (uint64_t)d.index);
+}
+
+/* Length of the well-formed UTF-8 sequence at s, 0 if there is none (RFC 3629); U+FFFD counts as
+   none, for it has a meaning of ours. */
+static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
+    size_t i, n = s[0] < 0x80   ? 1
+                  : s[0] < 0xc2 ? 0
+                  : s[0] < 0xe0 ? 2
+                  : s[0] < 0xf0 ? 3
+                  : s[0] < 0xf5 ? 4
+                                : 0;
+    if (n < 2) {
+        *code = s[0];
+        return n;
+    }
+    *code = s[0] & (0x7fu >> n);
+    for (i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80) return 0;
+        *code = *code << 6 | (s[i] & 0x3fu);
+    }
+    if (n == 3 && (*code < 0x800 || (*code >= 0xd800 && *code < 0xe000) || *code == 0xfffd))
+        return 0;
+    if (n == 4 && (*code < 0x10000 || *code > 0x10ffff)) return 0;
+    return n;
+}
+
+/* A byte that may not be written as it is: U+FFFD and two hexadecimal digits, in every format, so
+   that no two names become one. */
+static MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
+    mli_put_str(o, "\xef\xbf\xbd");
+    mli_put_hex(o, byte, 2);
+}
+
+/* A JSON string, or null. What could end a script or a line of JavaScript is escaped too, so
+   that the text may be put into a page. */
+static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
+    const unsigned char *s = (const unsigned char *)text;
+    if (!text) {
+        mli_put_str(o, "null");
+        return;
+    }
+    mli_put_str(o, "\"");
+    while (*s) {
+        uint32_t code;
+        size_t n = mli_utf8_decode(s, &code);
+        if (!n) {
+            mli_put_invalid_byte(o, *s++);
+            continue;
+        }
+        if (code < 0x20 || code == '"' || code == '\\' || code == '<' || code == '>' ||
+            code == '&' || code == 0x7f || code == 0x2028 || code == 0x2029) {
+            mli_put_str(o, "\\u");
+            mli_put_hex(o, code, 4);
+        } else {
+            mli_put(o, (const char *)s, n);
+        }
+        s += n;
+    }
+    mli_put_str(o, "\"");
+}
+
+/* A string in a line of text: controls are told as what is not UTF-8 is, so that it cannot break
+   the table or drive a terminal. One more character, if not 0, is replaced. */
+static MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
+                                     const char *instead) {
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s) {
+        uint32_t code;
+        size_t n = mli_utf8_decode(s, &code);
+        if (!n || code < 0x20 || (code >= 0x7f && code < 0xa0)) {
+            mli_put_invalid_byte(o, *s);
+            n = 1;
+        } else if (code == (unsigned char)other) {
+            mli_put_str(o, instead);
+        } else {
+            mli_put(o, (const char *)s, n);
+        }
+        s += n;
+    }
+}
+static MLI_COLD void mli_put_plain(mli_out *o, const char *text) {
+    mli_put_escaped(o, text, 0, "");
+}
+
+/* "read_tensors loader.c:12"; as mli_put_escaped. */
+static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
+                                          char other, const char *instead) {
+    if (!site || (!site->function[0] && !site->file[0])) {
+        mli_put_str(o, "(unknown)");
+        return;
+    }
+    mli_put_escaped(o, site->function, other, instead);
+    if (site->function[0] && site->file[0]) mli_put_str(o, " ");
+    mli_put_escaped(o, site->file, other, instead);
+    if (site->line <= 0) return;
+    mli_put_str(o, ":");
+    mli_put_u64(o, (uint64_t)site->line);
+}
+static void mli_put_site(mli_out *o, const memlord_site *site) {
+    mli_put_site_escaped(o, site, 0, "");
+}
+static uint64_t mli_site_line(const memlord_site *site) {
+    return site && site->line > 0 ? (uint64_t)site->line : 0;
+}
+static MLI_COLD void mli_json_site(mli_out *o, const memlord_site *site) {
+    mli_put_str(o, site ? "{\"file\":" : "null");
+    if (!site) return;
+    mli_put_json(o, site->file);
+    mli_put_str(o, ",\"function\":");
+    mli_put_json(o, site->function);
+    mli_put_str(o, ",\"line\":");
+    mli_put_u64(o, mli_site_line(site));
+    mli_put_str(o, "}");
+}
+
+/* -- forms: lines with places for values, as printf has them, and checked by compilers likewise --
+       %s   text          %ju  a number            %jX  nanoseconds, for people
+       %g   a share       %jo  bytes, for people   %jd  a difference of bytes, with its sign
+       %jx  a storage     %i   a device: mli_device_code
+       %p   a site
+   A width sets all right but text; - before it sets left, + writes a sign of a difference of 0. In
+   JSON a ' is a ", and a comma in front is left out where nothing comes before it; there %jd is any
+   number, and null what is not known: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
+
+#if MLI_LINUX
+#define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
+#else
+#define MLI_PRINTF_LIKE(at) /* uintmax_t may be another type than uint64_t */
+#endif
+
+static int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
+
+static void mli_pad(mli_out *o, size_t used, size_t width) {
+    for (; used < width; used++) mli_put(o, " ", 1);
+}
+/* A name in a column, where UTF-8 of two bytes is one wide, and longer ones, mostly, two. */
+static MLI_COLD void mli_put_column(mli_out *o, const char *name, size_t width) {
+    size_t start = o->total;
+    const unsigned char *s = (const unsigned char *)name;
+    mli_put_plain(o, name);
+    for (; *s; s++) start += (size_t)(*s >= 0xc0) + (*s >= 0xf0);
+    mli_pad(o, o->total - start, width);
+}
+static MLI_COLD void mli_put_signed(mli_out *o, int64_t v, int sign) {
+    if (v || sign) mli_put_str(o, v < 0 ? "-" : "+");
+    mli_put_bytes(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
+}
+static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
+    static const char *const units[] = {" ns", " us", " ms", " s"};
+    size_t unit = 0;
+    uint64_t tenths = ns * 10;
+    for (; tenths >= 10000 && unit < 3; unit++) tenths = tenths / 1000 + (tenths % 1000 >= 500);
+    mli_put_tenths(o, tenths);
+    mli_put_str(o, units[unit]);
+}
+static MLI_COLD void mli_put_fraction(mli_out *o, int json, double share) {
+    if (!json)
+        mli_put_percent(o, share);
+    else if (share >= 0)
+        mli_put_fixed(o, (uint64_t)(share * 1000 + 0.5), 3);
+    else
+        mli_put_str(o, "null");
+}
+static MLI_COLD void mli_put_number(mli_out *o, int json, char kind, uint64_t v) {
+    switch (kind) {
+    case 'o': mli_put_bytes(o, v); break;
+    case 'x': mli_put_address(o, v); break;
+    case 'X': mli_put_ns(o, v); break;
+    default:
+        if (json && v == UINT64_MAX)
+            mli_put_str(o, "null");
+        else
+            mli_put_u64(o, v);
+    }
+}
+
+/* The value behind a %; answers what comes after it. */
+static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form, va_list *args) {
+    char buf[32]; /* of what is set */
+    mli_out b, *to = o;
+    size_t width = 0;
+    int left = *form == '-', sign = *form == '+', coded;
+    int64_t difference;
+    const char *text;
+    const memlord_site *site;
+    form += left + sign;
+    for (; *form >= '0' && *form <= '9'; form++) width = width * 10 + (size_t)(*form - '0');
+    form += *form == 'j';
+    if (width) mli_out_buffer(to = &b, buf, sizeof buf);
+    switch (*form) {
+    case 's':
+        text = va_arg(*args, const char *);
+        if (json)
+            mli_put_json(o, text);
+        else
+            mli_put_column(o, text, width);
+        return form + 1;
+    case 'p':
+        site = (const memlord_site *)va_arg(*args, const void *);
+        if (json)
+            mli_json_site(o, site);
+        else
+            mli_put_site(o, site);
+        return form + 1;
+    case 'i':
+        coded = va_arg(*args, int);
+        mli_put_device(to, memlord_device_make(coded >> 16, (int16_t)coded));
+        break;
+    case 'd':
+        difference = va_arg(*args, int64_t);
+        if (json)
+            mli_put_i64(to, difference);
+        else
+            mli_put_signed(to, difference, sign);
+        break;
+    case 'g': mli_put_fraction(to, json, va_arg(*args, double)); break;
+    default: mli_put_number(to, json, *form, va_arg(*args, uint64_t));
+    }
+    if (!width) return form + 1;
+    if (!left) mli_pad(o, b.used, width);
+    mli_put(o, buf, b.used);
+    if (left) mli_pad(o, b.used, width);
+    return form + 1;
+}
+static MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args) {
+    while (*form) {
+        char c = *form++;
+        if (c == '%') {
+            form = mli_put_value(o, json, form, args);
+            continue;
+        }
+        o->total++;
+        if (o->used == o->cap && o->fn) mli_flush(o);
+        if (o->used < o->cap) o->buf[o->used++] = json && c == '\'' ? '"' : c;
+    }
+}
+static MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...) {
+    va_list args;
+    va_start(args, form);
+    mli_put_format(o, 0, form, &args);
+    va_end(args);
+}
+/* What was written last is in the buffer still: that is handed on when there is more to write. */
+static MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...) {
+    va_list args;
+    va_start(args, form);
+    if (*form == ',' && strchr("[{", o->buf[o->used - 1])) form++;
+    mli_put_format(o, 1, form, &args);
+    va_end(args);
+}
+
+static int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
+
+/* The factor of a unit, "" to "EiB" in any case; 0: not one. */
+static MLI_COLD uint64_t mli_unit_factor(const char *text) {
+    static const char letters[] = "kmgtpe";
+    uint64_t factor = 1, step = 1000;
+    int n = 0, i;
+    int c = mli_ascii_lower(*text);
+    if (c && c != 'b') {
+        while (letters[n] && letters[n] != c) n++;
+        if (!letters[n++]) return 0;
+        if (mli_ascii_lower(*++text) == 'i') {
+            step = 1024;
+            text++;
+        }
+    }
+    if (mli_ascii_lower(*text) == 'b') text++;
+    while (*text == ' ') text++;
+    for (i = 0; i < n; i++) factor *= step;
+    return *text ? 0 : factor;
+}
+
+/* -- public -- */
+
+MLI_API const char *memlord_result_text(memlord_result result) {
+    static const char *const texts[] = {
+#define MLI_X(name, text) text,
+        MLI_RESULTS(MLI_X)
+#undef MLI_X
+    };
+    return (unsigned)result < MEMLORD_RESULT_COUNT ? texts[result] : "not a result";
+}
+
+MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
+    mli_out o;
+    mli_out_buffer(&o, buf, cap);
+    mli_put_bytes(&o, bytes);
+    (void)mli_out_end(&o, cap);
+    return buf;
+}
+
+MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
+    uint64_t whole = 0, part = 0, scale = 1, unit, rest;
+    int digits = 0;
+    if (!text || !out) return MEMLORD_E_INVALID;
+    while (*text == ' ') text++;
+    for (; *text >= '0' && *text <= '9'; text++, digits++) {
+        unsigned digit = (unsigned)(*text - '0');
+        if (whole > (UINT64_MAX - digit) / 10) return MEMLORD_E_INVALID;
+        whole = whole * 10 + digit;
+    }
+    if (*text == '.') { /* nine places: the next would be less than a byte of most units */
+        for (text++; *text >= '0' && *text <= '9'; text++, digits++) {
+            if (scale == 1000000000u) continue;
+            part = part * 10 + (unsigned)(*text - '0');
+            scale *= 10;
+        }
+    }
+    while (*text == ' ') text++;
+    unit = mli_unit_factor(text);
+    if (!digits || !unit || (unit == 1 && scale > 1)) return MEMLORD_E_INVALID;
+    if (whole > UINT64_MAX / unit) return MEMLORD_E_INVALID;
+    rest = unit / scale * part + unit % scale * part / scale;
+    if (whole * unit > UINT64_MAX - rest) return MEMLORD_E_INVALID;
+    *out = whole * unit + rest;
+    return MEMLORD_OK;
+}
+
+/* -------------------------------------------------------------------------- >>log --
+   Owns messages to the host. The level is known before anything is formatted; nothing is held
+   when the logger runs. */
+
+#define MLI_COLOR_RED "\033[31m"
+#define MLI_COLOR_GREEN "\033[32m"
+#define MLI_COLOR_YELLOW "\033[33m"
+#define MLI_COLOR_CYAN "\033[36m"
+#define MLI_COLOR_MAGENTA "\033[35m"
+#define MLI_COLOR_RESET "\033[0m"
+
+/* The built-in logger: one write a line; the colour is by what the line begins with. */
+static MLI_COLD void mli_log_stderr(void *user, int level, const char *text) {
+    static const char *const colours[][2] = {{"[alloc", MLI_COLOR_RED},
+                                             {"[free", MLI_COLOR_GREEN},
+                                             {"[gc", MLI_COLOR_YELLOW},
+                                             {"[reset", MLI_COLOR_MAGENTA},
+                                             {"", MLI_COLOR_CYAN}};
+    char line[640];
+    mli_out o;
+    size_t n, i = 0;
+    (void)user;
+    (void)level;
+    while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
+    mli_out_buffer(&o, line, sizeof line - 8);
+    mli_put_str(&o, colours[i][1]);
+    mli_put_str(&o, text);
+    n = o.used;
+    memcpy(line + n, MLI_COLOR_RESET "\n", sizeof MLI_COLOR_RESET);
+    mli_stderr_write(line, n + sizeof MLI_COLOR_RESET);
+}
+
+static MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
+    if (level > lord->log_level || !lord->logger.fn) return;
+    mli_rank_none();
+    lord->logger.fn(lord->logger.user, level, text);
+}
+
+/* Closes a line that a buffer has, and says it. */
+static MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o) {
+    (void)mli_out_end(o, 1);
+    mli_log(lord, level, o->buf);
+}
+
+static MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form, ...) {
+    char line[256];
+    mli_out o;
+    va_list args;
+    mli_out_buffer(&o, line, sizeof line);
+    va_start(args, form);
+    mli_put_format(&o, 0, form, &args);
+    va_end(args);
+    mli_log_end(lord, level, &o);
+}
+
+/* Warns once. Not by a thread without a record, which may hold the lock of those. */
+static MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text) {
+    if (mli_self.generation == lord->generation && !mli_u32_exchange(said, 1))
+        mli_log(lord, MEMLORD_LOG_WARNING, text);
+}
+
+/* -- the lines of MEMLORD_DEBUG: one a call that records, once nothing of the call is held. What
+   is found under way is kept in mli_self.odd until then. -- */
+
+static MLI_COLD void mli_put_storage(mli_out *o, const char *before,
+                                     memlord_device d, uint64_t storage) {
+    mli_putf(o, "%s%i %jx", before, mli_device_code(d), storage);
+}
+
+/* ", from cpu 0x55..., unknown frees 1 main file.c:12", and logs the line. */
+static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
+    mli_debug_note odd = mli_self.note;
+    memset(&mli_self.note, 0, sizeof odd);
+    if (odd.from) mli_put_storage(o, ", from ", odd.from_device, odd.from);
+    if (odd.implicit) mli_putf(o, ", implicit free of %jo", odd.implicit_bytes);
+    if (odd.unknown) mli_putf(o, ", unknown frees %ju", odd.unknown);
+    if (site) {
+        mli_put_str(o, " ");
+        mli_put_site(o, site);
+    }
+    mli_log_end(lord, MEMLORD_LOG_TRACE, o);
+}
+
+/* "[alloc] cpu 0x55... 1.5 KiB main file.c:12", unless a call neither did anything nor met with
+   something odd. */
+static MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
+                                  uint64_t storage, uint64_t bytes, const memlord_site *site) {
+    char line[512];
+    mli_out o;
+    if (!did && !mli_self.note.implicit && !mli_self.note.unknown) return;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_put_storage(&o, verb, d, storage);
+    mli_putf(&o, " %jo", did ? bytes : 0);
+    mli_log_call_end(lord, &o, site);
+}
+
+static MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks) {
+    mli_putf(o, blocks == 1 ? "%jo in %ju block" : "%jo in %ju blocks", bytes, blocks);
+}
+
+/* "[alloc] cuda 12 KiB in 3 blocks main file.c:12"; the device is what those of the n have in
+   common. */
+static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
+                                    const memlord_block *blocks, size_t n,
+                                    const mli_debug_note *note, const memlord_site *site) {
+    char line[512];
+    mli_out o;
+    memlord_device d = blocks[0].device;
+    while (n--) {
+        if (blocks[n].device.type != d.type) d.type = MEMLORD_ANY;
+        if (blocks[n].device.index != d.index) d.index = MEMLORD_ANY;
+    }
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "%s%i ", verb, mli_device_code(d));
+    mli_put_amount(&o, note->bytes, note->blocks);
+    mli_self.note.unknown += note->unknown;
+    mli_log_call_end(lord, &o, site);
 }
 
 /* ----------------------------------------------------------------------- >>memory --
@@ -3890,6 +4001,22 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
    tables they leave must make room for those that come. Pieces are zeroed, and aligned to 128.
    Invariants: the allocator is called with no lock of the ledger held and with the thread
    marked busy, so a call it makes into this ledger passes through. Lock: memory. */
+
+#define MLI_PIECE_MAX_BITS 15 /* at most REGION_MIN */
+#define MLI_REGION_MIN_BITS 15
+
+typedef struct mli_region { /* one block of the allocator: this, runs, data */
+    struct mli_region *next;
+    size_t size;     /* of the block */
+    uint32_t grains; /* of data */
+    uint16_t *run;   /* of the first and the last grain of a free piece: its grains; else 0 */
+    char *data;      /* aligned to a grain */
+} mli_region;
+typedef struct mli_piece { /* free */
+    struct mli_piece *next, **back;
+    mli_region *region;
+    uint32_t first_grain, grains;
+} mli_piece;
 
 /* Before and after a call of the host's allocator. A thread without a record drops the orphan lock
    meanwhile: the allocator may wait for a lock of the host, held by a thread that calls MemLord. No
@@ -4193,12 +4320,119 @@ static MLI_COLD void mli_regions_free(memlord *lord) {
     }
 }
 
-/* ---------------------------------------------------------------------- >>threads --
-   Owns thread records and what the process does around them: finding one's own on a call,
-   exit, fork. Invariants: a record with an owner belongs to that thread; a free one keeps its
-   counts and its shards for the next thread that comes. Destroying a ledger or ending a thread
-   touches records under the registry lock, and no thread-local storage of another thread. Locks:
-   registry, then as fork takes them. */
+/* -- public -- */
+
+MLI_API void memlord_os_allocator(memlord_allocator *out) {
+    if (!out) return;
+    out->alloc = mli_os_alloc;
+    out->free = mli_os_free;
+    out->user = NULL;
+}
+
+/* --------------------------------------------------------------------- >>threads --
+   Owns thread records, the alert that calls look at when they end, and threads of our own
+   (helpers). A call finds the record of its thread here. Invariants: a record in use belongs to
+   one thread; a free one keeps its counts and its shards for the next thread; one thread at a
+   time starts or stops a helper (its state), and no helper waits for another to end. What
+   happens when a thread ends or the process forks stands in >>exit. Lock: registry. */
+
+#define MLI_NOBODY UINT64_MAX /* the owner of a record whose thread is gone */
+#define MLI_THREAD_ID_FIRST 3    /* of threads; the states of shards before that are no thread's */
+#define MLI_TICKETS_MAX 8        /* of a thread, open at a time */
+#define MLI_TAG_DEPTH_MAX 64
+
+enum { /* mli_thread.special */
+    MLI_SPECIAL_TAG = 1,
+    MLI_SPECIAL_ORPHAN = 2,      /* the record of those that have none: its cells are locked */
+    MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
+    MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
+    MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: entering takes an exchange. Is
+                                    never cleared */
+    MLI_SPECIAL_TICKET = 32, /* reservations to take allocations off */
+    MLI_SPECIAL_SCOPE = 64, /* it was in a scope; taken back by the next call that is not */
+    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES |
+                       MLI_SPECIAL_SCOPE
+};
+
+/* What a thread looked up by a pointer: see >>sites. */
+typedef struct mli_cache_entry {
+    const void *key; /* NULL: vacant */
+    void *value;     /* a cell, a kept name or a thread scope */
+    uint64_t bits;   /* of a row: its bits of word2 */
+    uint32_t salt;   /* kind, and what else belongs to the key */
+} mli_cache_entry;
+#define MLI_CACHE_MIN 32   /* in the thread record, and ... */
+#define MLI_CACHE_PATH 8   /* probes before one is evicted */
+
+/* A thread, in one ledger. */
+typedef struct mli_thread {
+    mli_ptr inside;         /* the shard being worked on: see >>map */
+    uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
+    mli_u32 special;        /* what keeps a call off the plain path */
+    mli_u32 fenced;         /* it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
+    const char *tag;        /* the innermost, a kept name; NULL: none */
+    mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
+    uint32_t cache_mask;    /* of the homes */
+    uint32_t cache_count;   /* at most 3/8 of those */
+    uint32_t tag_depth;
+    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* cells of devices, by device number; 0: none */
+    mli_book books[MLI_BOOKS];                /* cells of sites and tags */
+    struct {
+        mli_ptr *at;
+        size_t cap;
+    } own_chunks[MLI_BOOKS];         /* the same, for the thread itself: no acquire, no header */
+    mli_ptr next;                    /* all records of the ledger; push only */
+    mli_u64 owner;                   /* its thread's number; 0: free, or the orphans' */
+    struct mli_subbuf *subbuf;       /* where its events go; NULL: nowhere yet */
+    uint32_t scope;                  /* the innermost; 0: none */
+    struct mli_scope_stack *scope_stack; /* its scopes; NULL: it had none */
+    uint64_t birth_mark, birth_bits; /* lord->born, and what it is in this scope; 0: look it up */
+    struct memlord *lord;
+    uint32_t other_dev;      /* slot of another device the call took bytes from */
+    memlord_ticket retrying; /* what its next alloc comes off, and nothing else */
+    uint32_t open_tickets;   /* of `tickets`, some of them closed by another thread since */
+    memlord_ticket tickets[MLI_TICKETS_MAX];
+    const char *tags[MLI_TAG_DEPTH_MAX]; /* what to go back to */
+    mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
+} mli_thread;
+
+enum { /* mli_helper.state */
+    MLI_HELPER_NONE,
+    MLI_HELPER_BUSY,  /* another thread starts, wakes or joins it */
+    MLI_HELPER_RUNS,
+    MLI_HELPER_FAILED /* no thread could be had: the caller samples */
+};
+
+/* How what serves wishes for reports reaches them: a program that has none need not link any. */
+typedef struct mli_saver {
+    void (*serve)(struct memlord *lord);
+    void (*end)(struct memlord *lord);
+} mli_saver;
+
+enum {                        /* memlord.alert: what the end of a call has to do */
+    MLI_ALERT_THREADS = 1, /* more threads than the margins allow for, or some to sweep */
+    MLI_ALERT_DROPS = 2,   /* fences are to be dropped */
+    MLI_ALERT_WAITER = 4,  /* somebody waits for a free */
+    MLI_ALERT_POLLER = 8,  /* a device came, and all are to be polled */
+    MLI_ALERT_EVENTS = 16, /* they are kept; nothing to look after */
+    MLI_ALERT_SAVE = 32,  /* a report is asked for */
+    MLI_ALERT_PENDS = 64, /* shifted by a device type: fences of it are queued */
+    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* times the devices near_threshold or
+                                                         check_requested */
+};
+
+enum { /* memlord.hooks: what the plain path must not do alone */
+    MLI_HOOK_SITES = 1,
+    MLI_HOOK_TRACE = 2
+};
+
+/* All threads' records, one after the other. The acquire pairs with mli_thread_start. */
+static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
+    return (mli_thread *)mli_ptr_load_acquire(&lord->threads);
+}
+static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
+    return (mli_thread *)mli_ptr_load(&t->next);
+}
 
 /* Sets or clears a reason for a thread to leave the plain path. Its own thread, others that lack a
    barrier and memlord_sites_enable may do so at once. */
@@ -4231,80 +4465,17 @@ static mli_thread *mli_thread_own(const memlord *lord) {
     return mli_self.number ? mli_thread_of(lord, mli_self.number) : NULL;
 }
 
-static void mli_subbuf_leave(mli_thread *t);
-static void mli_scope_stack_close(mli_thread *t);
-#if MLI_POSIX
-static void mli_scope_stack_forget(mli_thread *t);
-#endif
-
-/* Forgets what the thread was in the middle of. */
-static void mli_thread_reset(mli_thread *t) {
-    mli_subbuf_leave(t);
-    t->tag = NULL;
-    t->tag_depth = 0;
-    t->open_tickets = 0;
-    t->retrying = 0;
-    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
-}
-
-/* Frees a record of a thread that ends or is gone: its scopes end, and another thread may take it
-   over at once. Under the registry lock. The addition keeps the reads that follow behind the look
-   whether the thread is gone; the store pairs with mli_thread_free. */
-static MLI_COLD void mli_thread_release(mli_thread *t) {
-    (void)mli_u64_add(&t->owner, 0);
-    mli_scope_stack_close(t);
-    mli_thread_reset(t);
-    mli_u32_store(&t->fenced, 1); /* it is not inside: no stealer waits for it */
-    mli_u64_store_release(&t->owner, 0);
-}
-/* Frees the records of a thread, at most one a ledger. */
-static MLI_COLD void mli_threads_release(uint64_t number) {
-    memlord *lord;
-    mli_thread *t;
-    mli_lock_take(&mli_process.registry_lock);
-    for (lord = mli_process.ledgers; lord; lord = lord->next) {
-        t = mli_thread_of(lord, number);
-        if (t) mli_thread_release(t);
-    }
-    mli_lock_drop(&mli_process.registry_lock);
-}
-
-/* The exit hook. It gets the thread's number, as thread-local storage may be gone by then: MinGW
-   emulates it and frees it earlier. Where it is still there, later calls of the thread get no
-   record. */
-static MLI_COLD void mli_thread_exit(const void *number) {
-    mli_threads_release((uint64_t)(uintptr_t)number);
-    mli_self.generation = 0;
-    mli_self.exited = 1;
-}
-
 #if MLI_WINDOWS
-static void WINAPI mli_on_exit(void *number) {
-    if (number) mli_thread_exit(number);
-}
-static int mli_exit_key_make(void) {
-    mli_process.exit_key = FlsAlloc(mli_on_exit);
-    return mli_process.exit_key == FLS_OUT_OF_INDEXES ? -1 : 0;
-}
 static int mli_exit_key_set(uint64_t number) {
     return FlsSetValue(mli_process.exit_key, (void *)(uintptr_t)number) ? 0 : -1;
 }
 #else
-static MLI_COLD void mli_on_exit(void *number) { mli_thread_exit(number); }
-static int mli_exit_key_make(void) {
-    return pthread_key_create(&mli_process.exit_key, mli_on_exit);
-}
 static int mli_exit_key_set(uint64_t number) {
     return pthread_setspecific(mli_process.exit_key, (void *)(uintptr_t)number);
 }
 #endif
 
 #if MLI_POSIX
-static void mli_map_freeze(memlord *lord);
-static void mli_map_thaw(memlord *lord);
-static void mli_row_locks_after_fork(memlord *lord);
-static MLI_COLD void mli_ledger_after_fork(memlord *lord);
-
 /* Takes or drops one lock of every ledger, the one at an offset. */
 static void mli_ledgers_lock(size_t at, int take) {
     memlord *lord;
@@ -4315,28 +4486,6 @@ static void mli_ledgers_lock(size_t at, int take) {
         else
             mli_lock_drop(lock);
     }
-}
-/* Takes or drops the locks of all places. */
-static void mli_phys_lock_all(int take) {
-    memlord *lord;
-    uint32_t i;
-    for (lord = mli_process.ledgers; lord; lord = lord->next)
-        for (i = 0; i < mli_u32_load(&lord->row_count[0]); i++) {
-            mli_phys *phys = i ? &mli_device_record_at(lord, i)->own_phys : &lord->host_phys;
-            if (take)
-                mli_lock_take(&phys->lock);
-            else
-                mli_lock_drop(&phys->lock);
-        }
-}
-/* Takes or drops the locks that come after the map's. */
-static void mli_fork_locks(int take) {
-    mli_ledgers_lock(offsetof(memlord, fences_lock), take);
-    mli_ledgers_lock(offsetof(memlord, callbacks_lock), take);
-    mli_phys_lock_all(take);
-    mli_ledgers_lock(offsetof(memlord, scopes_lock), take);
-    mli_ledgers_lock(offsetof(memlord, snapshots_lock), take);
-    mli_ledgers_lock(offsetof(memlord, memory_lock), take);
 }
 
 /* Takes or drops the locks of 64-bit words, where they have locks. */
@@ -4352,76 +4501,7 @@ static void mli_words_lock(int take) {
     (void)take;
 #endif
 }
-
-/* Fork stops every ledger between two calls: no lock is held and no table half changed in the
-   child, whose other threads are gone. It takes one lock of all ledgers before the next, in the
-   lock order. */
-static MLI_COLD void mli_fork_before(void) {
-    memlord *lord;
-    mli_lock_take(&mli_process.registry_lock);
-    mli_ledgers_lock(offsetof(memlord, orphan_lock), 1);
-    mli_lock_take(&mli_process.cold_lock);
-    for (lord = mli_process.ledgers; lord; lord = lord->next) mli_map_freeze(lord);
-    mli_fork_locks(1);
-    mli_lock_take(&mli_process.pages_lock);
-    mli_words_lock(1); /* last: all of the above reads and writes words */
-}
-static MLI_COLD void mli_fork_parent(void) {
-    memlord *lord;
-    mli_words_lock(0);
-    mli_lock_drop(&mli_process.pages_lock);
-    mli_fork_locks(0);
-    for (lord = mli_process.ledgers; lord; lord = lord->next) mli_map_thaw(lord);
-    mli_lock_drop(&mli_process.cold_lock);
-    mli_ledgers_lock(offsetof(memlord, orphan_lock), 0);
-    mli_lock_drop(&mli_process.registry_lock);
-}
-static MLI_COLD void mli_fork_child(void) {
-    memlord *lord;
-    mli_thread *t;
-    mli_words_lock(0);
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* another now */
-    mli_self.is_helper = 0;
-    mli_process.pid = mli_pid();
-    mli_process.saving = NULL;
-    if (mli_u32_load(&mli_process.has_barrier))
-        mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
-    for (lord = mli_process.ledgers; lord; lord = lord->next) {
-        mli_thread *mine = mli_thread_own(lord);
-        mli_row_locks_after_fork(lord);
-        mli_ledger_after_fork(lord);
-        for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            mli_thread_fence(t);
-            if (t == mine || t == lord->orphan) continue;
-            mli_ptr_store(&t->inside, NULL); /* it saw the map stopped, and was to leave */
-            mli_scope_stack_forget(t);
-            mli_thread_reset(t);
-            mli_u32_store(&t->fenced, 1);
-            mli_u64_store(&t->owner, 0);
-        }
-        if (mine) mli_u64_store(&mine->owner, number);
-    }
-    mli_self.number = number;
-    if (mli_self.hooked) mli_self.hooked = mli_exit_key_set(number) == 0;
-    mli_fork_parent();
-}
-static int mli_fork_register(void) {
-    return pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
-}
-#else
-static int mli_fork_register(void) { return 0; }
 #endif
-
-/* Puts the process's hooks in place, once; under the registry lock. Without an exit hook every
-   thread shares the orphan record: slower, as exact. */
-static void mli_process_start(void) {
-    if (mli_u32_load(&mli_process.hooks_installed)) return;
-    mli_process.pid = mli_pid();
-    mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
-    mli_process.exit_key_ready = mli_exit_key_make() == 0;
-    (void)mli_fork_register();
-    mli_u32_store(&mli_process.hooks_installed, 1);
-}
 
 /* Sets or clears a reason to look around at the end of calls. Seq_cst: see
    mli_call_end_slow. */
@@ -4555,6 +4635,87 @@ static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
     mli_lock_drop(&lord->orphan_lock);
 }
 
+/* 1: a report was asked for, perhaps by a signal, and the caller is the first to come along: it
+   is his to write. */
+static MLI_COLD int mli_save_requested(memlord *lord) {
+    uint32_t seen = mli_u32_load(&lord->alert);
+    do {
+        if (!(seen & MLI_ALERT_SAVE)) return 0;
+    } while (!mli_u32_cas(&lord->alert, &seen, seen & ~(uint32_t)MLI_ALERT_SAVE));
+    return 1;
+}
+static MLI_COLD void mli_save_serve(memlord *lord) {
+    const mli_saver *saver;
+    if (mli_self.in_host_alloc || !mli_save_requested(lord)) return;
+    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saver);
+    saver->serve(lord);
+}
+
+/* What calls end with that record something and count no bytes; answers `r`. Nothing is held. */
+static MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
+    if (MLI_UNLIKELY(mli_u32_load(&lord->alert) & MLI_ALERT_SAVE) &&
+        !(lord->flags & MEMLORD_FLAG_DEFER))
+        mli_save_serve(lord);
+    return r;
+}
+
+/* -- helpers -- */
+
+/* Starts one that is not there, unless the wish for it is `none` by now: 0. 1: no thread could be
+   had, and its state is `failed`; -1: so it was before. */
+static MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none, uint32_t failed,
+                                     void (*run)(void *), void *user) {
+    uint32_t seen = MLI_HELPER_NONE;
+    int bad = 1;
+    if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
+        return seen == MLI_HELPER_FAILED ? -1 : 0;
+    /* seq_cst, as the exchanges of who takes the wish back: one of the two sees the other */
+    if (mli_u32_add(wish, 0) == none) {
+        mli_u32_store_release(&h->state, MLI_HELPER_NONE);
+        return 0;
+    }
+    h->job.run = run;
+    h->job.user = user;
+    mli_u32_store(&h->stop, 0);
+    mli_self.in_host_alloc++; /* a thread's stack may come from a hooked malloc */
+    if (!MLI_THREADLESS && mli_os_event_open(&h->wake) == 0) {
+        bad = mli_os_thread_start(&h->worker, &h->job);
+        if (bad) mli_os_event_close(&h->wake);
+    }
+    mli_self.in_host_alloc--;
+    if (!bad) failed = MLI_HELPER_RUNS;
+    mli_u32_store_release(&h->state, failed);
+    return bad != 0;
+}
+
+/* Stops one, and joins it. Requires: the caller is not that one. */
+static MLI_COLD void mli_helper_stop(mli_helper *h) {
+    unsigned spins = 0;
+    uint32_t seen = MLI_HELPER_RUNS;
+    while (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY)) {
+        if (seen == MLI_HELPER_FAILED) mli_u32_store(&h->state, MLI_HELPER_NONE);
+        if (seen == MLI_HELPER_NONE || seen == MLI_HELPER_FAILED) return;
+        mli_spin_wait(&spins);
+        seen = MLI_HELPER_RUNS;
+    }
+    mli_u32_store_release(&h->stop, 1); /* pairs with the acquires of helper_wait */
+    mli_os_event_set(&h->wake);
+    mli_os_thread_join(h->worker);
+    mli_os_event_close(&h->wake);
+    mli_u32_store_release(&h->state, MLI_HELPER_NONE);
+}
+
+/* Waits until it is time again, or there is something to do; 0: the helper ends. It is a span from
+   now on: after a SIGSTOP there is nothing to catch up with. */
+static MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms) {
+    if (!mli_u32_load_acquire(&h->stop)) mli_os_event_wait(&h->wake, ms);
+    return !mli_u32_load_acquire(&h->stop);
+}
+
+static int mli_polling_enabled(memlord *lord) {
+    return !MLI_THREADLESS && !(lord->flags & MEMLORD_FLAG_NO_THREADS);
+}
+
 /* -------------------------------------------------------------------------- >>map --
    Owns the storages: (type, storage) to a 24-byte entry. May use memory; knows nothing of
    what is counted. Invariants and the reasons for the shape (bench/README.md has the figures):
@@ -4582,6 +4743,35 @@ static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
 
    Locks: shard, then bucket; the home is waited for, later buckets are only tried, and all let
    go when one is taken, so a ring of waiters cannot close. */
+
+#define MLI_BYTES_MAX ((uint64_t)1 << 48)
+
+/* A block of the map: 24 bytes.
+     word1   bytes:49 | device number:8 | references:7 (127: in the side record)
+     word2   side:1 | site row:20 | tag row:16 | born:27, or a side record's address | 1
+     born    the mark, or in a scope 1:1 | birth:26 */
+typedef struct mli_entry {
+    uint64_t key, word1, word2;
+} mli_entry;
+
+typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
+
+#define MLI_BYTES(word1) ((word1) & (((uint64_t)1 << 49) - 1))
+#define MLI_DEV(word1) ((uint32_t)((word1) >> 49) & 255u)
+#define MLI_REFS(word1) ((uint32_t)((word1) >> 57))
+#define MLI_REFS_ONE ((uint64_t)1 << 57)
+#define MLI_REFS_MANY 127u
+#define MLI_SITE_ROW(word2) ((uint32_t)((word2) >> 1) & 0xfffffu)
+#define MLI_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & 0xffffu)
+#define MLI_BIRTH(word2) ((word2) >> 37)
+#define MLI_BIRTH_BITS 27
+#define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
+#define MLI_BIRTH_SCOPED (MLI_MARK_MAX + 1) /* with the number of a birth */
+#define MLI_BIRTHS_MAX (1u << 20)
+#define MLI_ROWS_MASK (((uint64_t)1 << 37) - 1)
+#define MLI_SITE_ROWS_MAX 0xfffffu
+#define MLI_TAG_ROWS_MAX 0xffffu
+#define MLI_TAG_BITS_OF_ROWS ((uint64_t)MLI_TAG_ROWS_MAX << 21)
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
 #define MLI_ADDRESS_REGION_BITS 21
@@ -4652,10 +4842,10 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
 #endif
 }
 
+#if MLI_SSE2
 /* Which slots hold this tag, and where that of the lowest begins. With vectors it is as many
    instructions, but half the registers; how many there are bounds how far a processor looks
    ahead. */
-#if MLI_SSE2
 static MLI_HOT uint64_t mli_tag_match(uint64_t header, uint64_t tag) {
     __m128i tags = _mm_cvtsi32_si128((int)tag);
     tags = _mm_shufflelo_epi16(_mm_unpacklo_epi8(tags, tags), 0);
@@ -5226,13 +5416,134 @@ static void mli_probe_erase(mli_probe *probe) {
     mli_u64_store(&b->header, mli_u64_load(&b->header) & ~((uint64_t)255 << (8 * probe->slot)));
 }
 
-/* --------------------------------------------------------------------- >>counters --
-   Owns cells and rows: what happened, per thread, on each device, site and tag. A thread adds
+/* -------------------------------------------------------------------- >>counters --
+   Owns cells and rows: what happened, per thread, on each device, site and tag; the record of
+   a device, and the frames of scopes as far as counting raises them. A thread adds
    to its own cells with plain stores and publishes to the row when its net change leaves
    0..batch, and is then put back to the middle: so what is published is at most the truth, and
    at least the truth less a batch a thread. Peaks are taken from it. Invariants: a call counts
    before it leaves the map (fork finds no half-counted call); sums of levels are exact modulo
    2^64. Locks: count, row. */
+
+enum {
+#define MLI_X(name, kind, family, text) MLI_STAT_##name,
+    MLI_STATS(MLI_X)
+#undef MLI_X
+    MLI_STAT_COUNT
+};
+
+/* What one thread did to one row. Written by that thread alone (or under the orphan lock), read
+   by all. What it has not yet published, level - base, is always in 0..batch, so the published
+   balance is never above the truth and the peak never too high. */
+typedef struct mli_cell {
+    mli_u64 level, out;    /* bytes: allocated less freed here, may be negative; freed */
+    mli_u64 allocs, frees; /* of a site row: frees here, whoever allocated */
+    mli_u64 base;          /* the part of the level that is published */
+    mli_u64 high;          /* the highest level since the last publication */
+    mli_u64 freed_here;    /* of a site row: bytes freed here; of a device's: see cell_next_check */
+    mli_u64 publish_seen;  /* the row's publish_count at the last publication */
+} mli_cell;
+
+/* In a device's row nothing is freed "here": the word is the `out` from which on this thread
+   looks at the bands again. 0 makes it look at its next free. */
+static inline mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
+
+typedef struct mli_row {
+    mli_lock lock;         /* guards base; published and its count of batched rows */
+    uint32_t dev;          /* of the device */
+    void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
+    mli_u64 published;     /* signed; <= the live bytes at every moment */
+    mli_u64 peak;          /* signed */
+    mli_u64 publish_count; /* publications so far */
+    mli_u64 expected;      /* tags: memlord_expect */
+    struct {               /* what a reset, or a collection (freed), starts from */
+        uint64_t in, out, freed, allocs, frees, freed_here;
+    } base;
+} mli_row;
+
+/* A row summed over its threads, since the last reset. */
+typedef struct mli_row_totals {
+    uint64_t in, out; /* since create, modulo 2^64 */
+    uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
+} mli_row_totals;
+
+/* Rows and cells come in chunks of 16 behind an array that grows by being replaced; the older
+   arrays stay readable until the ledger ends. */
+#define MLI_CHUNK_BITS 4
+#define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
+typedef struct mli_chunk_array {
+    struct mli_chunk_array *older;
+    uint64_t cap; /* of the array that follows, each of it cell[16] or row[16] */
+} mli_chunk_array;
+static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
+    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
+}
+
+#define MLI_SCOPE_DEPTH_MAX 64
+
+/* A frame's view of a device: the thread's level when it began; the highest since. */
+typedef struct mli_frame_peak {
+    uint64_t from, high;
+} mli_frame_peak;
+
+/* A scope a thread is in. */
+typedef struct mli_frame {
+    struct mli_scope_record *scope;
+    struct mli_thread_scope *stats;
+    uint64_t adopted; /* the token's second word; 0: begun here */
+    int exported;     /* thread scope->token is of this frame */
+    uint32_t devices; /* of `peaks` that are set */
+    uint64_t start, before, blocks;
+    const char *shapes;
+    mli_frame_peak *peaks; /* by device number */
+} mli_frame;
+
+typedef struct mli_scope_stack { /* a thread's scopes */
+    uint32_t depth;
+    mli_frame frame[MLI_SCOPE_DEPTH_MAX];
+} mli_scope_stack;
+
+/* The last request that found no memory. */
+typedef struct mli_oom {
+    uint64_t bytes, live, used; /* used UINT64_MAX: not known */
+    const memlord_site *site;
+    uint64_t time; /* 0: there was none */
+} mli_oom;
+
+/* What the bands know of a device; under its place's lock, but for what is atomic. */
+typedef struct mli_watch {
+    mli_u64 check_above, check_below; /* signed: published bytes at which to look again */
+    mli_u32 near_threshold;           /* every call looks */
+    mli_u32 check_requested;          /* the next call looks: something has come to its mark */
+    mli_u32 poller_started;           /* its poller was thought of */
+    mli_u64 next_holders_peak;        /* peak from which on who holds it is noted anew */
+    mli_u64 checks;
+    uint64_t free_interval;     /* bytes a thread frees before it looks again; 0: it need not */
+    int waiting_rearm;          /* a collection ran: not before the metric has moved */
+    uint64_t gc_live, gc_freed; /* when it ended */
+    mli_u32 gc_running;         /* a collection; taken by exchange */
+    void *gc_thread;            /* who, and what: under the callbacks lock */
+    struct mli_gc_entry *gc_entry;
+} mli_watch;
+
+typedef struct mli_device_record {
+    memlord_device device;
+    mli_ptr label;                 /* const char * */
+    mli_u64 arena;                 /* balance */
+    mli_u64 count[MLI_STAT_COUNT]; /* what no cell counts */
+    mli_ptr phys;                  /* mli_phys *: where its bytes are */
+    mli_watch watch;
+    mli_oom oom;          /* under its place's lock */
+    struct mli_holders *holders; /* at its peak; under the snapshots lock */
+    mli_phys own_phys;
+} mli_device_record;
+
+typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
+typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
+
+static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
+    return (mli_device_record *)mli_ptr_load(&lord->devices[dev]);
+}
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or _cold_alloc */
 
@@ -5727,78 +6038,29 @@ static MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
    the cold lock and answer MLI_AGAIN when memory is wanted: mli_cold_leave drops the
    lock, gets it, and has the caller try again. Lock: cold. */
 
+/* Addresses to rows and records, read without a lock. Entries are added under the cold lock and
+   never removed; a full table is replaced, and stays readable. */
+typedef struct MLI_ALIGNED8 mli_index {
+    uint64_t mask, count; /* mask + 1 pairs follow */
+    struct mli_index *older;
+} mli_index;
+typedef struct mli_index_pair {
+    mli_u64 key, value; /* value is written before key */
+} mli_index_pair;
+
+/* A cold table: an stb_ds map by strings and the memory it lies in, see >>names. An item begins
+   with its key, a char *. Items move when the table grows; nothing is removed. */
+typedef struct mli_dict_block {
+    struct mli_dict_block *next;
+    size_t size;
+} mli_dict_block;
+
+typedef struct mli_stb_string { /* an item of memlord.names */
+    char *key;
+    struct mli_scope_record *scope; /* with this path; NULL: none */
+} mli_stb_string;
+
 #define MLI_AGAIN MEMLORD_RESULT_COUNT
-
-/* stb_ds has no linkage here at all: a host may have its own. */
-#ifdef __cplusplus
-extern "C" {
-#endif
-#if defined(__clang__) /* its string blocks end in char storage[8], and are longer */
-#define MLI_STB_PRIVATE static __attribute__((unused, no_sanitize("bounds")))
-#elif defined(__GNUC__)
-#define MLI_STB_PRIVATE static __attribute__((unused))
-#else
-#define MLI_STB_PRIVATE static
-#endif
-MLI_STB_PRIVATE void stbds_rand_seed(size_t seed);
-MLI_STB_PRIVATE size_t stbds_hash_bytes(void *p, size_t len, size_t seed);
-MLI_STB_PRIVATE size_t stbds_hash_string(char *str, size_t seed);
-MLI_STB_PRIVATE void *stbds_arrgrowf(void *a, size_t elemsize, size_t addlen, size_t min_cap);
-MLI_STB_PRIVATE void stbds_arrfreef(void *a);
-MLI_STB_PRIVATE void stbds_hmfree_func(void *p, size_t elemsize);
-MLI_STB_PRIVATE void *stbds_hmget_key(void *a, size_t elemsize, void *key, size_t keysize,
-                                      int mode);
-MLI_STB_PRIVATE void *stbds_hmget_key_ts(void *a, size_t elemsize, void *key, size_t keysize,
-                                         ptrdiff_t *temp, int mode);
-MLI_STB_PRIVATE void *stbds_hmput_default(void *a, size_t elemsize);
-MLI_STB_PRIVATE void *stbds_hmput_key(void *a, size_t elemsize, void *key, size_t keysize,
-                                      int mode);
-MLI_STB_PRIVATE void *stbds_hmdel_key(void *a, size_t elemsize, void *key, size_t keysize,
-                                      size_t keyoffset, int mode);
-MLI_STB_PRIVATE void *stbds_shmode_func(size_t elemsize, int mode);
-struct stbds_string_arena; /* its own typedef of this would be a second one, which is not C99 */
-MLI_STB_PRIVATE char *stbds_stralloc(struct stbds_string_arena *a, char *str);
-MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
-#ifdef __cplusplus
-}
-#endif
-
-static void *mli_stb_realloc(void *ptr, size_t size);
-
-#define STB_DS_IMPLEMENTATION
-#define STBDS_NO_SHORT_NAMES
-#undef STBDS_REALLOC
-#undef STBDS_FREE
-#define STBDS_REALLOC(context, ptr, size) mli_stb_realloc(ptr, size)
-#define STBDS_FREE(context, ptr) ((void)(ptr)) /* freed with the table */
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wsign-conversion"
-#pragma GCC diagnostic ignored "-Wshadow"
-#pragma GCC diagnostic ignored "-Wundef"
-#pragma GCC diagnostic ignored "-Wcast-qual"
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-#endif
-#if defined(MEMLORD_STB_DS_H)
-#include MEMLORD_STB_DS_H
-#elif defined(__has_include)
-#if __has_include(<stb/stb_ds.h>)
-#include <stb/stb_ds.h>
-#else
-#if !__has_include("stb_ds.h")
-#error "no stb_ds.h: install libstb-dev, or copy it beside memlord.h, or define MEMLORD_STB_DS_H"
-#endif
-#include "stb_ds.h"
-#endif
-#else
-#include "stb_ds.h"
-#endif
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
-#undef STB_DS_IMPLEMENTATION
 
 /* -- memory under the cold lock -- */
 
@@ -5857,6 +6119,75 @@ static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     if (ptr) memcpy(fresh, ptr, *(size_t *)(void *)((char *)ptr - MLI_DICT_HEAD));
     return fresh;
 }
+
+/* stb_ds has no linkage here at all: a host may have its own. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+#if defined(__clang__) /* its string blocks end in char storage[8], and are longer */
+#define MLI_STB_PRIVATE static __attribute__((unused, no_sanitize("bounds")))
+#elif defined(__GNUC__)
+#define MLI_STB_PRIVATE static __attribute__((unused))
+#else
+#define MLI_STB_PRIVATE static
+#endif
+MLI_STB_PRIVATE void stbds_rand_seed(size_t seed);
+MLI_STB_PRIVATE size_t stbds_hash_bytes(void *p, size_t len, size_t seed);
+MLI_STB_PRIVATE size_t stbds_hash_string(char *str, size_t seed);
+MLI_STB_PRIVATE void *stbds_arrgrowf(void *a, size_t elemsize, size_t addlen, size_t min_cap);
+MLI_STB_PRIVATE void stbds_arrfreef(void *a);
+MLI_STB_PRIVATE void stbds_hmfree_func(void *p, size_t elemsize);
+MLI_STB_PRIVATE void *stbds_hmget_key(void *a, size_t elemsize, void *key, size_t keysize,
+                                      int mode);
+MLI_STB_PRIVATE void *stbds_hmget_key_ts(void *a, size_t elemsize, void *key, size_t keysize,
+                                         ptrdiff_t *temp, int mode);
+MLI_STB_PRIVATE void *stbds_hmput_default(void *a, size_t elemsize);
+MLI_STB_PRIVATE void *stbds_hmput_key(void *a, size_t elemsize, void *key, size_t keysize,
+                                      int mode);
+MLI_STB_PRIVATE void *stbds_hmdel_key(void *a, size_t elemsize, void *key, size_t keysize,
+                                      size_t keyoffset, int mode);
+MLI_STB_PRIVATE void *stbds_shmode_func(size_t elemsize, int mode);
+struct stbds_string_arena; /* its own typedef of this would be a second one, which is not C99 */
+MLI_STB_PRIVATE char *stbds_stralloc(struct stbds_string_arena *a, char *str);
+MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
+#ifdef __cplusplus
+}
+#endif
+
+#define STB_DS_IMPLEMENTATION
+#define STBDS_NO_SHORT_NAMES
+#undef STBDS_REALLOC
+#undef STBDS_FREE
+#define STBDS_REALLOC(context, ptr, size) mli_stb_realloc(ptr, size)
+#define STBDS_FREE(context, ptr) ((void)(ptr)) /* freed with the table */
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wundef"
+#pragma GCC diagnostic ignored "-Wcast-qual"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#endif
+#if defined(MEMLORD_STB_DS_H)
+#include MEMLORD_STB_DS_H
+#elif defined(__has_include)
+#if __has_include(<stb/stb_ds.h>)
+#include <stb/stb_ds.h>
+#else
+#if !__has_include("stb_ds.h")
+#error "no stb_ds.h: install libstb-dev, or copy it beside memlord.h, or define MEMLORD_STB_DS_H"
+#endif
+#include "stb_ds.h"
+#endif
+#else
+#include "stb_ds.h"
+#endif
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+#undef STB_DS_IMPLEMENTATION
 
 static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
@@ -6035,18 +6366,6 @@ static MLI_COLD void mli_index_free(memlord *lord) {
 
 /* -- rows: what can be counted -- */
 
-#if MLI_POSIX
-/* In a forked child: who held a row's lock while the map was stopped was reading, and is gone. */
-static void mli_row_locks_after_fork(memlord *lord) {
-    int book;
-    uint32_t i;
-    for (book = 0; book < MLI_BOOKS; book++)
-        for (i = 1; i < mli_u32_load(&lord->row_count[book]); i++)
-            mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
-    mli_u32_store(&lord->count_lock.locked, 0);
-}
-#endif
-
 /* Adds a row under an index key. Row 0 means none and is never given out. */
 static MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                   void *subject, uint64_t key, uint32_t *number) {
@@ -6070,11 +6389,13 @@ static MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint3
    Owns the slots: small numbers from 1 for the devices seen, in the order they were seen. A slot is
    published last, when everything about it can be read. Lock: cold. */
 
-static const char *const mli_type_names[] = {
-#define MLI_X(name, text, host) text,
-    MLI_DEVICE_TYPES(MLI_X)
-#undef MLI_X
+enum {                   /* memlord.polling */
+    MLI_POLLING_AUTO, /* where bands have something to decide */
+    MLI_POLLING_ALL,  /* memlord_poller_start */
+    MLI_POLLING_OFF   /* memlord_poller_stop */
 };
+
+#define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
 static const unsigned char mli_type_host[] = {
 #define MLI_X(name, text, host) host,
@@ -6197,9 +6518,114 @@ static memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *d
     return mli_dev(lord, d, dev);
 }
 
-/* ------------------------------------------------------------------------ >>sites --
-   Owns what is known of places and tags, and which rows a call counts on. A site's record is
-   made when it is first seen, its strings copied; its rows one a device. Lock: cold. */
+/* The number of a device if it was seen; 0: not yet. */
+static MLI_COLD uint32_t mli_dev_known(memlord *lord, memlord_device d) {
+    uint32_t dev = mli_u8_load_acquire(&lord->dev_of[mli_device_direct_index(d)]);
+    if (dev) return dev;
+    return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
+}
+
+static MLI_HOT int mli_type_valid(memlord_device device) {
+    return (unsigned)device.type < (unsigned)MLI_TYPE_COUNT && device.index >= MEMLORD_ANY;
+}
+
+/* The rest of text after a word, any case; NULL if it does not begin with it. */
+static const char *mli_skip_word(const char *text, const char *word) {
+    while (*word && mli_ascii_lower(*text) == *word) text++, word++;
+    return *word ? NULL : text;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_device_parse(const char *text, memlord_device *out) {
+    int type;
+    if (!text || !out) return MEMLORD_E_INVALID;
+    if (mli_skip_word(text, "all") && !mli_skip_word(text, "all")[0]) {
+        *out = memlord_device_all();
+        return MEMLORD_OK;
+    }
+    for (type = 0; type < MLI_TYPE_COUNT; type++) {
+        const char *rest = mli_skip_word(text, mli_type_names[type]);
+        int index = 0;
+        if (!rest) continue;
+        if (!*rest) {
+            *out = memlord_device_make(type, type <= MEMLORD_DEVICE_MAPPED ? 0 : MEMLORD_ANY);
+            return MEMLORD_OK;
+        }
+        if (*rest == ':') rest++;
+        if (!*rest) return MEMLORD_E_INVALID;
+        for (; *rest >= '0' && *rest <= '9' && index <= INT16_MAX; rest++)
+            index = index * 10 + (*rest - '0');
+        if (*rest || index > INT16_MAX) return MEMLORD_E_INVALID;
+        *out = memlord_device_make(type, index);
+        return MEMLORD_OK;
+    }
+    return MEMLORD_E_INVALID;
+}
+
+MLI_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap) {
+    mli_out o;
+    mli_out_buffer(&o, buf, cap);
+    mli_put_device(&o, device);
+    return mli_out_end(&o, cap);
+}
+
+MLI_API memlord_result memlord_device_label(memlord *lord, memlord_device device,
+                                            const char *text) {
+    uint32_t dev;
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!text || !*text) { /* to take one away makes no device known */
+        dev = mli_dev_known(lord, device);
+        if (!dev) return mli_device_valid(device) ? MEMLORD_OK : MEMLORD_E_DEVICE;
+        text = NULL;
+    }
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    r = mli_name(lord, text, &kept);
+    if (r) return r;
+    mli_ptr_store_release(&mli_device_record_at(lord, dev)->label, (void *)(uintptr_t)kept);
+    return MEMLORD_OK;
+}
+
+MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
+    uint32_t i, n;
+    if (!lord) return 0;
+    n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    for (i = 0; i < n && i < cap && out; i++) out[i] = mli_device_record_at(lord, i + 1)->device;
+    return n;
+}
+
+/* ----------------------------------------------------------------------- >>sites --
+   Owns what is known of sites, tags, marks and births (the mark and scope of a block), and
+   which rows a call counts on. A site's record is made when it is first seen, its strings
+   copied; its rows one a device. A thread keeps those it used last. Lock: cold. */
+
+typedef struct mli_scope_record {
+    uint32_t id;
+    struct mli_scope_record *parent;
+    const char *name, *path;      /* kept */
+    struct mli_site_record *site; /* NULL: begun by name */
+    mli_ptr threads;              /* mli_thread_scope *; push only */
+    mli_u64 device_ns;
+    mli_u64 birth; /* the last: mark:26 | number:26 */
+} mli_scope_record;
+
+#define MLI_CACHE_MAX 8192 /* ... in memory of its own */
+
+/* The mark and the scope of blocks that were allocated in one. */
+typedef struct mli_birth {
+    uint64_t mark;
+    uint32_t scope;
+} mli_birth;
+
+typedef struct mli_site_record {
+    mli_ptr display;       /* const memlord_site *: replaced whole by a rename */
+    void *address;         /* a return address; NULL for planted ones */
+    mli_u32 resolved;      /* its symbol was looked up */
+    memlord_site original; /* what it is shown as until it is renamed */
+} mli_site_record;
 
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const char *file,
                                                     const char *function, int line,
@@ -6509,12 +6935,185 @@ static uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     return mli_birth_bits(lord, t) | rows;
 }
 
+static const memlord_site mli_no_site = {"", "", 0};
+
+static MLI_COLD const memlord_site *mli_site_of_address(memlord *lord, void *address) {
+    mli_site_record *site = NULL;
+    memlord_result r;
+    if (mli_self.in_host_alloc) return &mli_no_site;
+    do {
+        mli_cold_enter();
+        r = mli_site_find_locked(lord, NULL, address, &site);
+    } while (mli_cold_leave(lord, &r));
+    if (r != MEMLORD_OK) return &mli_no_site;
+    return (const memlord_site *)mli_ptr_load_acquire(&site->display);
+}
+
+static MLI_COLD void mli_tag_drop(memlord *lord) {
+    (void)mli_u64_add(&lord->lost_tags, 1);
+    mli_drop_warn(lord, &lord->warned_tag,
+                  "[drop] no room for a tag: raise MEMLORD_MAX_STRINGS, or give the ledger's "
+                  "allocator more; dropped_sites has how many");
+}
+
+/* The ledger's copy of a tag, for the thread to remember under the host's pointer. */
+static MLI_COLD memlord_result mli_tag_kept(memlord *lord, mli_thread *t,
+                                            const char *tag, const char **kept) {
+    const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
+    memlord_result r = mli_name(lord, tag, kept);
+    if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
+    return r;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
+    mli_thread *t;
+    uint32_t hooks;
+    if (!lord) return MEMLORD_OK;
+    mli_lock_take(&mli_process.registry_lock); /* no thread comes meanwhile */
+    hooks = mli_u32_load(&lord->hooks) & ~(uint32_t)MLI_HOOK_SITES;
+    if (on) hooks |= MLI_HOOK_SITES;
+    mli_u32_store(&lord->hooks, hooks);
+    t = (mli_thread *)mli_ptr_load_acquire(&lord->threads);
+    for (; t; t = (mli_thread *)mli_ptr_load(&t->next))
+        mli_special_set(t, MLI_SPECIAL_SITES, on);
+    mli_lock_drop(&mli_process.registry_lock);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
+    mli_site_record *site;
+    if (!lord || !return_address) return &mli_no_site;
+    site = mli_site_record_of(lord, return_address);
+    if (MLI_UNLIKELY(!site)) return mli_site_of_address(lord, return_address);
+    return (const memlord_site *)mli_ptr_load_acquire(&site->display);
+}
+
+MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
+    mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
+    return record ? record->address : NULL;
+}
+
+MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
+                                           const char *file, const char *function, int line) {
+    mli_site_record *record;
+    const memlord_site *shown;
+    if (!lord) return MEMLORD_OK;
+    if (!site) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record) return MEMLORD_E_UNKNOWN;
+    shown = mli_site_display(lord, record);
+    return mli_site_set_display(lord, record, file ? file : shown->file,
+                                function ? function : shown->function, line ? line : shown->line);
+}
+
+MLI_API uint64_t memlord_mark(memlord *lord) {
+    uint64_t born;
+    if (!lord) return 0;
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* as in memlord_reset */
+    born = mli_u64_load(&lord->birth_mark);
+    while (MLI_BIRTH(born) < MLI_MARK_MAX)
+        if (mli_u64_cas(&lord->birth_mark, &born, born + ((uint64_t)1 << 37)))
+            return MLI_BIRTH(born) + 1;
+    return MLI_MARK_MAX;
+}
+
+MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
+    mli_thread *t;
+    const char *kept = NULL;
+    const mli_cache_entry *memo;
+    const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
+    memlord_result r = MEMLORD_OK;
+    if (!lord) return MEMLORD_OK;
+    if (!tag || !*tag) return MEMLORD_E_INVALID;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    memo = mli_cache_find(t, tag, salt);
+    if (memo && !strcmp((const char *)memo->value, tag)) kept = (const char *)memo->value;
+    if (t == lord->orphan || t->tag_depth == MLI_TAG_DEPTH_MAX)
+        /* the record of those that have none has no stack either */
+        r = t == lord->orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE;
+    else if (!kept)
+        r = mli_tag_kept(lord, t, tag, &kept);
+    if (r == MEMLORD_OK) {
+        t->tags[t->tag_depth++] = t->tag;
+        t->tag = kept;
+        mli_special_set(t, MLI_SPECIAL_TAG, 1);
+    }
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) mli_tag_drop(lord);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
+    mli_thread *t;
+    memlord_result r = MEMLORD_E_STATE;
+    if (!lord) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t->tag_depth) {
+        t->tag = t->tags[--t->tag_depth];
+        if (!t->tag) mli_special_set(t, MLI_SPECIAL_TAG, 0);
+        r = MEMLORD_OK;
+    }
+    mli_thread_put(lord, t);
+    return r;
+}
+
+MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, const char *tag,
+                                      uint64_t bytes) {
+    uint32_t dev, number;
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!tag || !*tag || bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    r = mli_name(lord, tag, &kept);
+    if (r) return r;
+    r = mli_row_find(lord, MLI_BOOK_TAG, kept, dev, &number);
+    if (r) return r;
+    mli_u64_store(&mli_row_at(lord, MLI_BOOK_TAG, number)->expected, bytes);
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
+}
+
 /* ----------------------------------------------------------------------- >>events --
    Owns stamps of time and the ring of events. The ring is cut into sub-buffers: a thread takes the
    next one that nobody writes and fills it alone, so that threads share a word once a sub-buffer. A
    reader copies an event and then looks whether its sub-buffer was given out again meanwhile.
    Invariant: a ledger has one ring, from the first start until it ends. Locks: none, to write or
    to read. */
+
+/* An event in the ring.
+     what   bytes:49 | kind:4 | device number:8
+     where  site row:20 | tag row:16 | scope:28 */
+typedef struct mli_ring_event {
+    mli_u64 stamp, storage, what, where;
+} mli_ring_event;
+typedef struct mli_event_copy { /* one that was read */
+    uint64_t stamp, storage, what, where;
+    uint32_t thread;
+} mli_event_copy;
+#define MLI_EVENT_KIND(what) ((uint32_t)((what) >> 49) & 15u)
+#define MLI_EVENT_DEV(what) ((uint32_t)((what) >> 53) & 255u)
+
+/* Events of one thread, in a row. */
+typedef struct mli_subbuf {
+    mli_u64 generation; /* another each time it is given out; 0: not yet, or just now */
+    mli_u32 has_writer; /* a thread writes it */
+    mli_u32 count, thread;
+    uint32_t capacity;    /* events it has room for */
+    uint32_t dev;         /* of all events in it; MLI_DEVS_DIFFER: look at each */
+    mli_ring_event at[1]; /* as many as ring->most */
+} mli_subbuf;
+#define MLI_DEVS_DIFFER 256u
+typedef struct mli_ring {
+    size_t size, stride, capacity;
+    uint64_t subbufs;
+    uint32_t subbuf_events; /* events a sub-buffer */
+    mli_u64 next_subbuf;    /* sub-buffers asked for so far; they follow */
+} mli_ring;
 
 static uint64_t mli_ledger_now(memlord *lord) {
     return lord->clock.fn ? lord->clock.fn(lord->clock.user) : mli_now();
@@ -6824,6 +7423,32 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
     }
 }
 
+/* -- public -- */
+
+MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
+    if (!lord) return MEMLORD_OK;
+    if (capacity > MLI_EVENTS_MAX) return MEMLORD_E_INVALID;
+    return mli_events_begin(lord, capacity ? capacity : 65536);
+}
+MLI_API void memlord_events_stop(memlord *lord) {
+    if (lord) mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
+}
+MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user) {
+    mli_ring_reader reading;
+    mli_event_copy read;
+    memlord_event event;
+    int stop = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_ring_reader_begin(lord, &reading)) return MEMLORD_E_NOMEM;
+    while (!stop && mli_ring_reader_next(&reading, &read)) {
+        mli_event_to_public(&reading, &read, &event);
+        stop = fn(user, &event);
+    }
+    mli_ring_reader_end(&reading);
+    return MEMLORD_OK;
+}
+
 /* ---------------------------------------------------------------------- >>fences --
    Owns the fences the host gave us: those recorded on live blocks, those pending blocks wait for,
    in a queue each device and `queue`, and those to be dropped because their block is gone.
@@ -6831,6 +7456,32 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
    nothing held. If the block of a fence goes while it has an asker, the asker frees it (widowed),
    else the holder of the block does. Every pending fence is in a queue until it is settled.
    Lock: fences. */
+
+/* A fence taken from the host. `sibling` and `serial` belong to the holder of the block's side
+   record; the rest is under the fences lock. */
+typedef struct mli_fence_record {
+    memlord_fence fence;
+    struct mli_fence_record *sibling;         /* of the same block, the oldest first */
+    struct mli_fence_record *next, *previous; /* in its queue, in `aside`; next: in `drops` */
+    struct mli_queue *queue;                  /* NULL: it is in none */
+    void *asker;          /* the thread that is in its functions, or about to be; else NULL */
+    uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
+    uint32_t dev;
+    uint32_t detached; /* its block is gone: the asker frees it */
+    uint32_t answered; /* `drop` was called, or is about to be */
+    int early_answer;  /* the answer it gave before its turn; 0: none */
+} mli_fence_record;
+
+/* The pending fences of a device and `queue`, in order of the free. */
+typedef struct mli_queue {
+    struct mli_queue *next, *previous; /* of its type; the first's previous is the last */
+    mli_fence_record *first, *last;
+    mli_fence_record *unasked; /* it and all behind it were never asked; NULL: all were */
+    uint64_t id;               /* memlord_fence.queue */
+    uint64_t round;            /* the poll that asked its first; 0: none yet */
+    uint64_t late;             /* the time from which on any call asks again */
+    uint32_t slot, rest, due;  /* the calls it is left alone; the call that asks again */
+} mli_queue;
 
 /* Every fence brings the memory of a queue, and takes that of one along when it goes. */
 static mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
@@ -7059,12 +7710,21 @@ static MLI_COLD void mli_fences_drain(memlord *lord) {
     }
 }
 
-/* ----------------------------------------------------------------------- >>blocks --
-   Owns what happens to a storage: opened, referenced, closed, resized, moved, described,
-   looked at. Composes the map, the counters and the sites; a call finds its rows first, changes
-   the map, counts, and only then leaves the shard. Locks: those of the map. */
+/* ----------------------------------------------------------------------- >>sides --
+   Owns the side record of a block: what few blocks have (parts, fences, a description, many
+   references), behind the entry's second word. Invariant: it belongs to the thread that holds
+   the place of its entry. Locks: those of the map. */
 
-static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
+/* What few blocks have: a description, more references than fit, fences to wait for. */
+typedef struct mli_side_record {
+    uint64_t word2;                  /* the entry's own */
+    uint64_t refs;                   /* when the entry says 127 */
+    struct mli_fence_record *fences; /* recorded uses; of a pending block those not yet done */
+    uint64_t serial;                 /* not 0: freed, and pending; no two are the same */
+    uint64_t epoch;                  /* when that was */
+    struct mli_parts *parts;         /* NULL: none */
+    memlord_meta meta;
+} mli_side_record;
 
 static mli_side_record *mli_side_record_of(uint64_t word2) {
     return word2 & 1 ? (mli_side_record *)(uintptr_t)(word2 & ~(uint64_t)1) : NULL;
@@ -7076,14 +7736,276 @@ static uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MLI_REFS(word1);
     return refs == MLI_REFS_MANY ? mli_side_record_of(word2)->refs : refs;
 }
-static mli_fence_record *mli_fences_of(uint64_t word2) {
-    return word2 & 1 ? mli_side_record_of(word2)->fences : NULL;
-}
+
 /* 1: freed, and waits for its fences. */
 static int mli_is_pending(uint64_t word2) {
     return (word2 & 1) && mli_side_record_of(word2)->serial;
 }
-static void mli_parts_free(memlord *lord, mli_parts *parts);
+
+/* Finds a key, and holds its place whatever comes of it; NULL: it is dead, or pending. */
+static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
+                                         mli_probe *probe) {
+    (void)mli_probe_find(lord, t, type, key, 0, probe);
+    return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
+}
+
+/* The same for its side record; NULL: it is dead, or has none. */
+static MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t, uint32_t type,
+                                                       uint64_t key, mli_probe *probe) {
+    (void)mli_probe_find(lord, t, type, key, 0, probe);
+    return probe->entry ? mli_side_record_of(probe->entry->word2) : NULL;
+}
+
+/* Finds a live key, as mli_probe_find, and gives it a side record if it has none. The
+   record is taken first, as nothing can be once inside: *unused is to be freed after leaving.
+   Any error has left the shard. */
+static memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t, uint32_t type,
+                                                uint64_t key, mli_probe *probe,
+                                                mli_side_record **unused) {
+    mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
+    *unused = NULL;
+    (void)mli_probe_find(lord, t, type, key, 0, probe);
+    if (!probe->entry) {
+        mli_probe_leave(t, probe);
+        mli_own_free(lord, side, sizeof *side);
+        return MEMLORD_E_UNKNOWN;
+    }
+    if (probe->entry->word2 & 1) {
+        *unused = side;
+        return MEMLORD_OK;
+    }
+    if (!side) {
+        mli_probe_leave(t, probe);
+        return MEMLORD_E_NOMEM;
+    }
+    side->word2 = probe->entry->word2;
+    probe->entry->word2 = (uint64_t)(uintptr_t)side | 1;
+    return MEMLORD_OK;
+}
+
+/* ------------------------------------------------------------------------ >>parts --
+   Owns what is inside storages: of a block that has parts, an array of pointers to them by
+   offset, hung on its side record and changed inside the block's shard. Invariants: parts lie
+   in their storage and do not overlap; no total knows of them. Memory is taken before the shard
+   is entered. Locks: those of the map. */
+
+/* A named piece of a block. */
+typedef struct mli_part {
+    uint64_t offset, bytes;
+    memlord_meta meta; /* kept */
+} mli_part;
+typedef struct mli_parts {
+    uint64_t bytes;
+    uint32_t count, leaf_cap;
+    mli_part *at[1]; /* as many as there is room for, by offset */
+} mli_parts;
+#define MLI_PARTS_SIZE(room)                                                                  \
+    (sizeof(mli_parts) + (size_t)((room) - 1) * sizeof(mli_part *))
+
+/* Where an offset is, or would be: the index of the first part of that offset or after. */
+static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
+    uint32_t low = 0, high = parts ? parts->count : 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (parts->at[middle]->offset < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Puts a part in its place. MLI_AGAIN: the array is full, and *spare no larger; it is
+   handed back in *spare when that took its place. Inside. */
+static memlord_result mli_part_insert(mli_parts **of, mli_part *part, mli_parts **spare) {
+    mli_parts *parts = *of;
+    uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
+    if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
+        return MEMLORD_E_STATE;
+    if (i < n && part->offset + part->bytes > parts->at[i]->offset) return MEMLORD_E_STATE;
+    if (!parts || n == parts->leaf_cap) {
+        parts = *spare;
+        if (!parts || parts->leaf_cap <= n) return MLI_AGAIN;
+        if (*of) memcpy(parts->at, (*of)->at, n * sizeof *parts->at);
+        parts->bytes = *of ? (*of)->bytes : 0;
+        *spare = *of;
+        *of = parts;
+    }
+    memmove(parts->at + i + 1, parts->at + i, (n - i) * sizeof *parts->at);
+    parts->at[i] = part;
+    parts->count = n + 1;
+    parts->bytes += part->bytes;
+    return MEMLORD_OK;
+}
+
+static void mli_parts_drop(memlord *lord, mli_parts *parts) {
+    if (parts) mli_own_free(lord, parts, MLI_PARTS_SIZE(parts->leaf_cap));
+}
+
+/* One try, inside: *room is how many parts the array should have room for. */
+static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
+                                          mli_part *part, mli_parts **spare, uint32_t *room) {
+    mli_probe probe;
+    mli_side_record *unused, *side;
+    memlord_result r = mli_probe_add_side_record(lord, t, type, key, &probe, &unused);
+    if (r) return r;
+    side = mli_side_record_of(probe.entry->word2);
+    *room = side->parts ? side->parts->leaf_cap * 2 : 8;
+    if (side->serial)
+        r = MEMLORD_E_UNKNOWN;
+    else if (part->offset + part->bytes > MLI_BYTES(probe.entry->word1))
+        r = MEMLORD_E_INVALID;
+    else
+        r = mli_part_insert(&side->parts, part, spare);
+    mli_probe_leave(t, &probe);
+    mli_own_free(lord, unused, sizeof *unused);
+    return r;
+}
+
+static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
+                                                  uint64_t key, const mli_part *part) {
+    mli_part *copy = (mli_part *)mli_own_alloc(lord, sizeof *part);
+    mli_parts *spare = NULL;
+    uint32_t room = 0;
+    memlord_result r = MEMLORD_E_NOMEM;
+    if (!copy) return r;
+    *copy = *part;
+    while ((r = mli_part_insert_try(lord, t, type, key, copy, &spare, &room)) == MLI_AGAIN) {
+        mli_parts_drop(lord, spare);
+        spare = (mli_parts *)mli_own_alloc(lord, MLI_PARTS_SIZE(room));
+        if (!spare) break;
+        spare->leaf_cap = room;
+    }
+    mli_parts_drop(lord, spare);
+    mli_u32_store(&lord->had_parts, 1); /* relaxed: destroy reads it, with all calls over */
+    if (r) mli_own_free(lord, copy, sizeof *copy);
+    return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
+}
+
+static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
+                                                     uint64_t key, uint64_t offset) {
+    mli_probe probe;
+    mli_side_record *side = mli_probe_side_record(lord, t, type, key, &probe);
+    mli_parts *parts = side && !side->serial ? side->parts : NULL, *empty = NULL;
+    mli_part *part = NULL;
+    uint32_t i = mli_parts_find(parts, offset);
+    if (parts && i < parts->count && parts->at[i]->offset == offset) {
+        part = parts->at[i];
+        parts->bytes -= part->bytes;
+        parts->count--;
+        memmove(parts->at + i, parts->at + i + 1, (parts->count - i) * sizeof *parts->at);
+        if (!parts->count) {
+            empty = parts;
+            side->parts = NULL;
+        }
+    }
+    mli_probe_leave(t, &probe);
+    mli_parts_drop(lord, empty);
+    mli_own_free(lord, part, sizeof *part);
+    return part ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+/* A block off the map has shrunk: what is no longer inside goes. */
+static MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes) {
+    while (parts && parts->count) {
+        mli_part *last = parts->at[parts->count - 1];
+        if (last->offset + last->bytes <= bytes) return;
+        parts->bytes -= last->bytes;
+        parts->count--;
+        mli_own_free(lord, last, sizeof *last);
+    }
+}
+
+/* Frees all parts of a block that is nobody else's any more. */
+static MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
+    mli_parts_trim(lord, parts, 0);
+    mli_parts_drop(lord, parts);
+}
+
+/* The ledger ends: arrays that are larger than a piece do not end with its regions. */
+static int mli_parts_visit(const mli_entry *e, void *lord) {
+    if (e->word2 & 1) mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
+    return 0;
+}
+static void mli_parts_end(memlord *lord) {
+    uint32_t i;
+    if (!mli_u32_load(&lord->had_parts)) return; /* no walk for nothing */
+    for (i = 0; i < MLI_SHARDS; i++)
+        (void)mli_shard_each(&lord->shards[i], mli_parts_visit, lord);
+}
+
+/* Hands the parts of a block that is pending now to the one it was moved to, as far as they are
+   inside. */
+static MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t,
+                                    uint32_t from_type, uint64_t from_key,
+                                    uint32_t type, uint64_t key, uint64_t bytes) {
+    mli_parts *parts = NULL;
+    mli_probe probe;
+    mli_side_record *side = mli_probe_side_record(lord, t, from_type, from_key, &probe);
+    if (side) {
+        parts = side->parts;
+        side->parts = NULL;
+    }
+    mli_probe_leave(t, &probe);
+    if (!parts) return;
+    mli_parts_trim(lord, parts, bytes);
+    side = mli_probe_side_record(lord, t, type, key, &probe);
+    if (side && !side->parts) {
+        side->parts = parts;
+        parts = NULL;
+    }
+    mli_probe_leave(t, &probe);
+    mli_parts_free(lord, parts); /* somebody else has that key already */
+}
+
+/* Copies up to `cap` parts from an offset on; answers how many. *count and *bytes are of all. */
+static MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
+                                      uint64_t offset, memlord_part_info *out,
+                                      size_t cap, uint64_t *count, uint64_t *bytes) {
+    mli_thread *t = mli_thread_get(lord);
+    const mli_parts *parts;
+    const mli_side_record *side;
+    mli_probe probe;
+    uint32_t i;
+    size_t n = 0;
+    *count = *bytes = 0;
+    if (!t) return 0;
+    side = mli_probe_side_record(lord, t, type, key, &probe);
+    parts = side ? side->parts : NULL;
+    if (parts) {
+        *count = parts->count;
+        *bytes = parts->bytes;
+        for (i = mli_parts_find(parts, offset); i < parts->count && n < cap; i++, n++) {
+            out[n].offset = parts->at[i]->offset;
+            out[n].bytes = parts->at[i]->bytes;
+            out[n].meta = parts->at[i]->meta;
+        }
+    }
+    mli_probe_leave(t, &probe);
+    mli_thread_put(lord, t);
+    return n;
+}
+
+/* ----------------------------------------------------------------------- >>blocks --
+   Owns what happens to a storage: opened, referenced, closed, resized, moved, described,
+   looked at. Composes the map, the counters and the sites; a call finds its rows first, changes
+   the map, counts, and only then leaves the shard. Locks: those of the map. */
+
+/* What went from one device to another. */
+typedef struct mli_route {
+    struct mli_route *next;
+    uint32_t from, to;
+    mli_u64 moves, bytes;
+} mli_route;
+
+#define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
+
+static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
+
+static mli_fence_record *mli_fences_of(uint64_t word2) {
+    return word2 & 1 ? mli_side_record_of(word2)->fences : NULL;
+}
+
 static MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
     if (!(word2 & 1)) return;
     if (mli_side_record_of(word2)->parts)
@@ -7168,13 +8090,6 @@ static MLI_HOT void mli_debug_note_from(memlord_device d, uint64_t storage) {
     mli_self.note.from = storage;
 }
 
-static void mli_log(memlord *lord, int level, const char *text);
-
-/* Warns once. Not by a thread without a record, which may hold the lock of those. */
-static MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text) {
-    if (mli_self.generation == lord->generation && !mli_u32_exchange(said, 1))
-        mli_log(lord, MEMLORD_LOG_WARNING, text);
-}
 static MLI_COLD void mli_drop_warn_alloc(memlord *lord) {
     mli_drop_warn(lord, &lord->warned_alloc,
                   "[drop] no room to record an alloc: give the ledger's allocator more, or "
@@ -7217,20 +8132,6 @@ static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d)
     return MEMLORD_E_UNKNOWN;
 }
 
-/* Finds a key, and holds its place whatever comes of it; NULL: it is dead, or pending. */
-static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
-                                         mli_probe *probe) {
-    (void)mli_probe_find(lord, t, type, key, 0, probe);
-    return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
-}
-
-/* The same for its side record; NULL: it is dead, or has none. */
-static MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t, uint32_t type,
-                                                       uint64_t key, mli_probe *probe) {
-    (void)mli_probe_find(lord, t, type, key, 0, probe);
-    return probe->entry ? mli_side_record_of(probe->entry->word2) : NULL;
-}
-
 /* There is no memory for a call: E_NOMEM, unless its storage is dead, which takes none to say.
    `ends`: that is counted. */
 static MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t,
@@ -7264,33 +8165,6 @@ static void mli_ref_down(mli_entry *e) {
         --mli_side_record_of(e->word2)->refs >= MLI_REFS_MANY)
         return;
     e->word1 -= MLI_REFS_ONE;
-}
-
-/* Finds a live key, as mli_probe_find, and gives it a side record if it has none. The
-   record is taken first, as nothing can be once inside: *unused is to be freed after leaving.
-   Any error has left the shard. */
-static memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t, uint32_t type,
-                                                uint64_t key, mli_probe *probe,
-                                                mli_side_record **unused) {
-    mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
-    *unused = NULL;
-    (void)mli_probe_find(lord, t, type, key, 0, probe);
-    if (!probe->entry) {
-        mli_probe_leave(t, probe);
-        mli_own_free(lord, side, sizeof *side);
-        return MEMLORD_E_UNKNOWN;
-    }
-    if (probe->entry->word2 & 1) {
-        *unused = side;
-        return MEMLORD_OK;
-    }
-    if (!side) {
-        mli_probe_leave(t, probe);
-        return MEMLORD_E_NOMEM;
-    }
-    side->word2 = probe->entry->word2;
-    probe->entry->word2 = (uint64_t)(uintptr_t)side | 1;
-    return MEMLORD_OK;
 }
 
 static MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t,
@@ -7581,8 +8455,6 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
     mli_drop_count(lord, dev, bytes);
     return r;
 }
-
-static void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
 /* A realloc: same device, another key and size. *plain_rows is what its word2 is then, without a
    side record: that may be gone as soon as the block is on the map. */
@@ -7971,734 +8843,169 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t,
     }
 }
 
-/* ------------------------------------------------------------------------ >>parts --
-   Owns what is inside storages: of a block that has parts, an array of pointers to them by
-   offset, hung on its side record and changed inside the block's shard. Invariants: parts lie
-   in their storage and do not overlap; no total knows of them. Memory is taken before the shard
-   is entered. Locks: those of the map. */
+/* -- public -- */
 
-/* Where an offset is, or would be: the index of the first part of that offset or after. */
-static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
-    uint32_t low = 0, high = parts ? parts->count : 0;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (parts->at[middle]->offset < offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+MLI_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel, uint64_t min_bytes,
+                                           memlord_block_fn fn, void *user) {
+    mli_walk_query q = mli_walk_query_of(sel);
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    q.min_bytes = min_bytes;
+    return mli_map_each(lord, &q, fn, user, NULL);
 }
 
-/* Puts a part in its place. MLI_AGAIN: the array is full, and *spare no larger; it is
-   handed back in *spare when that took its place. Inside. */
-static memlord_result mli_part_insert(mli_parts **of, mli_part *part, mli_parts **spare) {
-    mli_parts *parts = *of;
-    uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
-    if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
-        return MEMLORD_E_STATE;
-    if (i < n && part->offset + part->bytes > parts->at[i]->offset) return MEMLORD_E_STATE;
-    if (!parts || n == parts->leaf_cap) {
-        parts = *spare;
-        if (!parts || parts->leaf_cap <= n) return MLI_AGAIN;
-        if (*of) memcpy(parts->at, (*of)->at, n * sizeof *parts->at);
-        parts->bytes = *of ? (*of)->bytes : 0;
-        *spare = *of;
-        *of = parts;
-    }
-    memmove(parts->at + i + 1, parts->at + i, (n - i) * sizeof *parts->at);
-    parts->at[i] = part;
-    parts->count = n + 1;
-    parts->bytes += part->bytes;
+MLI_API size_t memlord_blocks_top(memlord *lord, memlord_device sel, memlord_block_info *out,
+                                  size_t k) {
+    mli_walk_query q = mli_walk_query_of(sel);
+    if (!lord || !out || !mli_selector_valid(sel)) return 0;
+    return mli_map_top(lord, &q, out, k);
+}
+
+MLI_API memlord_result memlord_block_find(memlord *lord, memlord_device device,
+                                          uint64_t storage, memlord_block_info *out) {
+    mli_thread *t;
+    mli_probe probe;
+    int found;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
+    if (!mli_key_valid(storage)) return MEMLORD_E_UNKNOWN;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_E_UNKNOWN;
+    (void)mli_probe_find(lord, t, (uint32_t)device.type, storage, 0, &probe);
+    found = probe.entry != NULL;
+    if (found) mli_block_copy_out(lord, probe.entry, out);
+    mli_probe_leave(t, &probe);
+    mli_thread_put(lord, t);
+    if (!found) return MEMLORD_E_UNKNOWN;
+    mli_block_resolve_site(lord, out);
     return MEMLORD_OK;
 }
 
-static void mli_parts_drop(memlord *lord, mli_parts *parts) {
-    if (parts) mli_own_free(lord, parts, MLI_PARTS_SIZE(parts->leaf_cap));
+MLI_API memlord_result memlord_block_containing(memlord *lord, memlord_device device,
+                                                uint64_t address, memlord_block_info *out) {
+    mli_walk_query q = mli_walk_query_of(device);
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
+    q.address = address;
+    q.containing = 1;
+    return mli_map_top(lord, &q, out, 1) ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-/* One try, inside: *room is how many parts the array should have room for. */
-static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
-                                          mli_part *part, mli_parts **spare, uint32_t *room) {
+MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
+                                              uint64_t storage, const memlord_meta *meta) {
+    mli_thread *t;
     mli_probe probe;
-    mli_side_record *unused, *side;
-    memlord_result r = mli_probe_add_side_record(lord, t, type, key, &probe, &unused);
-    if (r) return r;
-    side = mli_side_record_of(probe.entry->word2);
-    *room = side->parts ? side->parts->leaf_cap * 2 : 8;
-    if (side->serial)
-        r = MEMLORD_E_UNKNOWN;
-    else if (part->offset + part->bytes > MLI_BYTES(probe.entry->word1))
-        r = MEMLORD_E_INVALID;
-    else
-        r = mli_part_insert(&side->parts, part, spare);
-    mli_probe_leave(t, &probe);
-    mli_own_free(lord, unused, sizeof *unused);
-    return r;
-}
-
-static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
-                                                  uint64_t key, const mli_part *part) {
-    mli_part *copy = (mli_part *)mli_own_alloc(lord, sizeof *part);
-    mli_parts *spare = NULL;
-    uint32_t room = 0;
-    memlord_result r = MEMLORD_E_NOMEM;
-    if (!copy) return r;
-    *copy = *part;
-    while ((r = mli_part_insert_try(lord, t, type, key, copy, &spare, &room)) == MLI_AGAIN) {
-        mli_parts_drop(lord, spare);
-        spare = (mli_parts *)mli_own_alloc(lord, MLI_PARTS_SIZE(room));
-        if (!spare) break;
-        spare->leaf_cap = room;
+    mli_side_record *unused;
+    memlord_meta kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!meta || meta->rank > 8 || !mli_key_valid(storage)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = mli_meta_copy(lord, meta, &kept);
+    if (r == MEMLORD_OK && kept.tag)
+        r = mli_block_retag(lord, t, (uint32_t)device.type, storage, kept.tag);
+    if (r == MEMLORD_OK)
+        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, &probe, &unused);
+    if (r == MEMLORD_OK) {
+        mli_side_record_of(probe.entry->word2)->meta = kept;
+        mli_probe_leave(t, &probe);
+        mli_own_free(lord, unused, sizeof *unused);
     }
-    mli_parts_drop(lord, spare);
-    mli_u32_store(&lord->had_parts, 1); /* relaxed: destroy reads it, with all calls over */
-    if (r) mli_own_free(lord, copy, sizeof *copy);
-    return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
-}
-
-static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
-                                                     uint64_t key, uint64_t offset) {
-    mli_probe probe;
-    mli_side_record *side = mli_probe_side_record(lord, t, type, key, &probe);
-    mli_parts *parts = side && !side->serial ? side->parts : NULL, *empty = NULL;
-    mli_part *part = NULL;
-    uint32_t i = mli_parts_find(parts, offset);
-    if (parts && i < parts->count && parts->at[i]->offset == offset) {
-        part = parts->at[i];
-        parts->bytes -= part->bytes;
-        parts->count--;
-        memmove(parts->at + i, parts->at + i + 1, (parts->count - i) * sizeof *parts->at);
-        if (!parts->count) {
-            empty = parts;
-            side->parts = NULL;
-        }
-    }
-    mli_probe_leave(t, &probe);
-    mli_parts_drop(lord, empty);
-    mli_own_free(lord, part, sizeof *part);
-    return part ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-/* A block off the map has shrunk: what is no longer inside goes. */
-static MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes) {
-    while (parts && parts->count) {
-        mli_part *last = parts->at[parts->count - 1];
-        if (last->offset + last->bytes <= bytes) return;
-        parts->bytes -= last->bytes;
-        parts->count--;
-        mli_own_free(lord, last, sizeof *last);
-    }
-}
-
-/* Frees all parts of a block that is nobody else's any more. */
-static MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
-    mli_parts_trim(lord, parts, 0);
-    mli_parts_drop(lord, parts);
-}
-
-/* The ledger ends: arrays that are larger than a piece do not end with its regions. */
-static int mli_parts_visit(const mli_entry *e, void *lord) {
-    if (e->word2 & 1) mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
-    return 0;
-}
-static void mli_parts_end(memlord *lord) {
-    uint32_t i;
-    if (!mli_u32_load(&lord->had_parts)) return; /* no walk for nothing */
-    for (i = 0; i < MLI_SHARDS; i++)
-        (void)mli_shard_each(&lord->shards[i], mli_parts_visit, lord);
-}
-
-/* Hands the parts of a block that is pending now to the one it was moved to, as far as they are
-   inside. */
-static MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t,
-                                    uint32_t from_type, uint64_t from_key,
-                                    uint32_t type, uint64_t key, uint64_t bytes) {
-    mli_parts *parts = NULL;
-    mli_probe probe;
-    mli_side_record *side = mli_probe_side_record(lord, t, from_type, from_key, &probe);
-    if (side) {
-        parts = side->parts;
-        side->parts = NULL;
-    }
-    mli_probe_leave(t, &probe);
-    if (!parts) return;
-    mli_parts_trim(lord, parts, bytes);
-    side = mli_probe_side_record(lord, t, type, key, &probe);
-    if (side && !side->parts) {
-        side->parts = parts;
-        parts = NULL;
-    }
-    mli_probe_leave(t, &probe);
-    mli_parts_free(lord, parts); /* somebody else has that key already */
-}
-
-/* Copies up to `cap` parts from an offset on; answers how many. *count and *bytes are of all. */
-static MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
-                                      uint64_t offset, memlord_part_info *out,
-                                      size_t cap, uint64_t *count, uint64_t *bytes) {
-    mli_thread *t = mli_thread_get(lord);
-    const mli_parts *parts;
-    const mli_side_record *side;
-    mli_probe probe;
-    uint32_t i;
-    size_t n = 0;
-    *count = *bytes = 0;
-    if (!t) return 0;
-    side = mli_probe_side_record(lord, t, type, key, &probe);
-    parts = side ? side->parts : NULL;
-    if (parts) {
-        *count = parts->count;
-        *bytes = parts->bytes;
-        for (i = mli_parts_find(parts, offset); i < parts->count && n < cap; i++, n++) {
-            out[n].offset = parts->at[i]->offset;
-            out[n].bytes = parts->at[i]->bytes;
-            out[n].meta = parts->at[i]->meta;
-        }
-    }
-    mli_probe_leave(t, &probe);
     mli_thread_put(lord, t);
-    return n;
+    return mli_call_end_uncounted(lord, r);
 }
 
-/* ------------------------------------------------------------------------- >>text --
-   Owns how numbers and strings are written: no stdio, no locale, no allocation. A mli_out
-   fills a buffer and hands it on when it is full, or, without a function, follows snprintf. */
-
-#include <stdarg.h> /* forms */
-
-typedef struct mli_out {
-    memlord_write_fn fn;
-    void *user;
-    char *buf;
-    size_t cap, used;
-    size_t total; /* characters so far, cut ones too */
-    int failed;
-} mli_out;
-
-static MLI_COLD void mli_flush(mli_out *o) {
-    if (o->used && !o->failed && o->fn(o->user, o->buf, o->used)) o->failed = 1;
-    o->used = 0;
-}
-static void mli_put(mli_out *o, const char *text, size_t n) {
-    o->total += n;
-    while (n) {
-        size_t room = o->cap - o->used, piece = n < room ? n : room;
-        if (!piece && !o->fn) return;
-        if (!piece) {
-            mli_flush(o);
-            continue;
-        }
-        memcpy(o->buf + o->used, text, piece);
-        o->used += piece;
-        text += piece;
-        n -= piece;
-    }
-}
-static void mli_put_str(mli_out *o, const char *text) {
-    mli_put(o, text, strlen(text));
+MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
+                                           uint64_t storage, const char *tag) {
+    mli_thread *t;
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
+    if (r == MEMLORD_OK) r = mli_block_retag(lord, t, (uint32_t)device.type, storage, kept);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
 }
 
-/* An out that follows snprintf, and its end: answers the length, closes with a 0. */
-static void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
-    memset(o, 0, sizeof *o);
-    o->buf = buf;
-    o->cap = buf && cap ? cap - 1 : 0;
-}
-static MLI_COLD size_t mli_out_end(mli_out *o, size_t cap) {
-    if (o->buf && cap) o->buf[o->used] = 0;
-    return o->total;
-}
-
-#define MLI_DIGITS 24
-static const char *mli_u64_text(uint64_t v, char digits[MLI_DIGITS]) {
-    char *at = digits + MLI_DIGITS - 1;
-    *at = 0;
-    do {
-        *--at = (char)('0' + v % 10);
-        v /= 10;
-    } while (v);
-    return at;
-}
-static void mli_put_u64(mli_out *o, uint64_t v) {
-    char digits[MLI_DIGITS];
-    mli_put_str(o, mli_u64_text(v, digits));
-}
-static void mli_put_i64(mli_out *o, int64_t v) {
-    if (v < 0) mli_put_str(o, "-");
-    mli_put_u64(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
-}
-static MLI_COLD void mli_put_hex(mli_out *o, uint64_t v, unsigned digits) {
-    while (digits--) mli_put(o, &"0123456789abcdef"[(v >> (4 * digits)) & 15], 1);
-}
-/* All of a storage, in as few widths as columns look well in. */
-static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
-    mli_put_str(o, "0x");
-    mli_put_hex(o, v, v >> 48 ? 16 : v >> 32 ? 12 : 8);
-}
-static void mli_put_two_digits(mli_out *o, uint64_t v) {
-    if (v < 10) mli_put_str(o, "0");
-    mli_put_u64(o, v);
-}
-
-/* v / 10^digits, in full. */
-static MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits) {
-    uint64_t unit = 1;
-    unsigned i;
-    for (i = 0; i < digits; i++) unit *= 10;
-    mli_put_u64(o, v / unit);
-    mli_put_str(o, ".");
-    for (v %= unit; unit > 1; v %= unit) {
-        unit /= 10;
-        mli_put_u64(o, v / unit);
-    }
-}
-static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
-    mli_put_u64(o, tenths / 10);
-    if (tenths % 10) mli_put_str(o, ".");
-    if (tenths % 10) mli_put_u64(o, tenths % 10);
-}
-
-/* Bytes in the largest IEC unit that leaves at least 1, two rounded decimals, no trailing
-   zeros. */
-static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
-    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
-    unsigned unit = 0;
-    uint64_t whole = bytes, part = 0;
-    while (unit < 6 && bytes >> (10 * (unit + 1))) unit++;
-    if (unit) {
-        uint64_t low = bytes & (((uint64_t)1 << (10 * unit)) - 1);
-        whole = bytes >> (10 * unit);
-        low = 10 * unit > 40 ? low >> (10 * unit - 40) : low << (40 - 10 * unit); /* 40 bits */
-        part = (low * 100 + ((uint64_t)1 << 39)) >> 40;
-        if (part == 100) whole++, part = 0;
-        if (whole == 1024 && unit < 6) whole = 1, unit++;
-    }
-    mli_put_u64(o, whole);
-    if (part) {
-        mli_put_str(o, ".");
-        if (part % 10)
-            mli_put_two_digits(o, part);
-        else
-            mli_put_u64(o, part / 10);
-    }
-    mli_put_str(o, units[unit]);
-}
-
-/* Nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or for the name of a file as
-   20261121_080500; days to date after Howard Hinnant's chrono-compatible algorithms
-   (civil_from_days). */
-static MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
-    uint64_t seconds = ns / 1000000000u, ms = ns / 1000000u % 1000;
-    uint64_t z = seconds / 86400 + 719468, rest = seconds % 86400;
-    uint64_t era = z / 146097, doe = z % 146097;
-    uint64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
-    uint64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100), mp = (5 * doy + 2) / 153;
-    uint64_t month = mp < 10 ? mp + 3 : mp - 9;
-    const uint64_t parts[] = {yoe + era * 400 + (month <= 2), month, doy - (153 * mp + 2) / 5 + 1,
-                              rest / 3600, rest / 60 % 60, rest % 60};
-    const char *between = name ? "  _   " : "--T::.";
-    unsigned i;
-    for (i = 0; i < 6; i++) {
-        mli_put_two_digits(o, parts[i]);
-        if (between[i] != ' ') mli_put(o, &between[i], 1);
-    }
-    if (name) return;
-    mli_put_u64(o, ms / 100);
-    mli_put_two_digits(o, ms % 100);
-    mli_put_str(o, "Z");
-}
-
-/* "63.2 %", "50 %", "unknown" for NaN. */
-static MLI_COLD void mli_put_percent(mli_out *o, double percent) {
-    if (!(percent >= 0)) {
-        mli_put_str(o, "unknown");
-        return;
-    }
-    mli_put_tenths(o, percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0);
-    mli_put_str(o, " %");
-}
-static MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
-    if (d.type == MEMLORD_ANY) {
-        mli_put_str(o, "all");
-        return;
-    }
-    if ((unsigned)d.type >= (unsigned)MLI_TYPE_COUNT) {
-        mli_put_str(o, "?");
-        return;
-    }
-    mli_put_str(o, mli_type_names[d.type]);
-    if (d.index < 0 || (d.index == 0 && d.type <= MEMLORD_DEVICE_MAPPED)) return;
-    mli_put_str(o, ":");
-    mli_put_u64(o, (uint64_t)d.index);
-}
-
-/* Length of the well-formed UTF-8 sequence at s, 0 if there is none (RFC 3629); U+FFFD counts as
-   none, for it has a meaning of ours. */
-static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    size_t i, n = s[0] < 0x80   ? 1
-                  : s[0] < 0xc2 ? 0
-                  : s[0] < 0xe0 ? 2
-                  : s[0] < 0xf0 ? 3
-                  : s[0] < 0xf5 ? 4
-                                : 0;
-    if (n < 2) {
-        *code = s[0];
-        return n;
-    }
-    *code = s[0] & (0x7fu >> n);
-    for (i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80) return 0;
-        *code = *code << 6 | (s[i] & 0x3fu);
-    }
-    if (n == 3 && (*code < 0x800 || (*code >= 0xd800 && *code < 0xe000) || *code == 0xfffd))
-        return 0;
-    if (n == 4 && (*code < 0x10000 || *code > 0x10ffff)) return 0;
-    return n;
-}
-
-/* A byte that may not be written as it is: U+FFFD and two hexadecimal digits, in every format, so
-   that no two names become one. */
-static MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
-    mli_put_str(o, "\xef\xbf\xbd");
-    mli_put_hex(o, byte, 2);
-}
-
-/* A JSON string, or null. What could end a script or a line of JavaScript is escaped too, so
-   that the text may be put into a page. */
-static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
-    const unsigned char *s = (const unsigned char *)text;
-    if (!text) {
-        mli_put_str(o, "null");
-        return;
-    }
-    mli_put_str(o, "\"");
-    while (*s) {
-        uint32_t code;
-        size_t n = mli_utf8_decode(s, &code);
-        if (!n) {
-            mli_put_invalid_byte(o, *s++);
-            continue;
-        }
-        if (code < 0x20 || code == '"' || code == '\\' || code == '<' || code == '>' ||
-            code == '&' || code == 0x7f || code == 0x2028 || code == 0x2029) {
-            mli_put_str(o, "\\u");
-            mli_put_hex(o, code, 4);
-        } else {
-            mli_put(o, (const char *)s, n);
-        }
-        s += n;
-    }
-    mli_put_str(o, "\"");
-}
-
-/* A string in a line of text: controls are told as what is not UTF-8 is, so that it cannot break
-   the table or drive a terminal. One more character, if not 0, is replaced. */
-static MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
-                                     const char *instead) {
-    const unsigned char *s = (const unsigned char *)text;
-    while (*s) {
-        uint32_t code;
-        size_t n = mli_utf8_decode(s, &code);
-        if (!n || code < 0x20 || (code >= 0x7f && code < 0xa0)) {
-            mli_put_invalid_byte(o, *s);
-            n = 1;
-        } else if (code == (unsigned char)other) {
-            mli_put_str(o, instead);
-        } else {
-            mli_put(o, (const char *)s, n);
-        }
-        s += n;
-    }
-}
-static MLI_COLD void mli_put_plain(mli_out *o, const char *text) {
-    mli_put_escaped(o, text, 0, "");
-}
-
-/* "read_tensors loader.c:12"; as mli_put_escaped. */
-static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
-                                          char other, const char *instead) {
-    if (!site || (!site->function[0] && !site->file[0])) {
-        mli_put_str(o, "(unknown)");
-        return;
-    }
-    mli_put_escaped(o, site->function, other, instead);
-    if (site->function[0] && site->file[0]) mli_put_str(o, " ");
-    mli_put_escaped(o, site->file, other, instead);
-    if (site->line <= 0) return;
-    mli_put_str(o, ":");
-    mli_put_u64(o, (uint64_t)site->line);
-}
-static void mli_put_site(mli_out *o, const memlord_site *site) {
-    mli_put_site_escaped(o, site, 0, "");
-}
-static uint64_t mli_site_line(const memlord_site *site) {
-    return site && site->line > 0 ? (uint64_t)site->line : 0;
-}
-static MLI_COLD void mli_json_site(mli_out *o, const memlord_site *site) {
-    mli_put_str(o, site ? "{\"file\":" : "null");
-    if (!site) return;
-    mli_put_json(o, site->file);
-    mli_put_str(o, ",\"function\":");
-    mli_put_json(o, site->function);
-    mli_put_str(o, ",\"line\":");
-    mli_put_u64(o, mli_site_line(site));
-    mli_put_str(o, "}");
-}
-
-/* -- forms: lines with places for values, as printf has them, and checked by compilers likewise --
-       %s   text          %ju  a number            %jX  nanoseconds, for people
-       %g   a share       %jo  bytes, for people   %jd  a difference of bytes, with its sign
-       %jx  a storage     %i   a device: mli_device_code
-       %p   a site
-   A width sets all right but text; - before it sets left, + writes a sign of a difference of 0. In
-   JSON a ' is a ", and a comma in front is left out where nothing comes before it; there %jd is any
-   number, and null what is not known: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
-
-#if MLI_LINUX
-#define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
-#else
-#define MLI_PRINTF_LIKE(at) /* uintmax_t may be another type than uint64_t */
-#endif
-
-static int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
-
-static void mli_pad(mli_out *o, size_t used, size_t width) {
-    for (; used < width; used++) mli_put(o, " ", 1);
-}
-/* A name in a column, where UTF-8 of two bytes is one wide, and longer ones, mostly, two. */
-static MLI_COLD void mli_put_column(mli_out *o, const char *name, size_t width) {
-    size_t start = o->total;
-    const unsigned char *s = (const unsigned char *)name;
-    mli_put_plain(o, name);
-    for (; *s; s++) start += (size_t)(*s >= 0xc0) + (*s >= 0xf0);
-    mli_pad(o, o->total - start, width);
-}
-static MLI_COLD void mli_put_signed(mli_out *o, int64_t v, int sign) {
-    if (v || sign) mli_put_str(o, v < 0 ? "-" : "+");
-    mli_put_bytes(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
-}
-static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
-    static const char *const units[] = {" ns", " us", " ms", " s"};
-    size_t unit = 0;
-    uint64_t tenths = ns * 10;
-    for (; tenths >= 10000 && unit < 3; unit++) tenths = tenths / 1000 + (tenths % 1000 >= 500);
-    mli_put_tenths(o, tenths);
-    mli_put_str(o, units[unit]);
-}
-static MLI_COLD void mli_put_fraction(mli_out *o, int json, double share) {
-    if (!json)
-        mli_put_percent(o, share);
-    else if (share >= 0)
-        mli_put_fixed(o, (uint64_t)(share * 1000 + 0.5), 3);
+MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn, void *user) {
+    mli_walk_query q = mli_walk_query_of(memlord_device_all());
+    size_t seen = 0;
+    if (!lord) return 0;
+    q.min_born = since_mark;
+    if (fn)
+        (void)mli_map_each(lord, &q, fn, user, &seen);
     else
-        mli_put_str(o, "null");
-}
-static MLI_COLD void mli_put_number(mli_out *o, int json, char kind, uint64_t v) {
-    switch (kind) {
-    case 'o': mli_put_bytes(o, v); break;
-    case 'x': mli_put_address(o, v); break;
-    case 'X': mli_put_ns(o, v); break;
-    default:
-        if (json && v == UINT64_MAX)
-            mli_put_str(o, "null");
-        else
-            mli_put_u64(o, v);
-    }
+        mli_map_visit(lord, &q, mli_visit_count, &seen);
+    return seen;
 }
 
-/* The value behind a %; answers what comes after it. */
-static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form, va_list *args) {
-    char buf[32]; /* of what is set */
-    mli_out b, *to = o;
-    size_t width = 0;
-    int left = *form == '-', sign = *form == '+', coded;
-    int64_t difference;
-    const char *text;
-    const memlord_site *site;
-    form += left + sign;
-    for (; *form >= '0' && *form <= '9'; form++) width = width * 10 + (size_t)(*form - '0');
-    form += *form == 'j';
-    if (width) mli_out_buffer(to = &b, buf, sizeof buf);
-    switch (*form) {
-    case 's':
-        text = va_arg(*args, const char *);
-        if (json)
-            mli_put_json(o, text);
-        else
-            mli_put_column(o, text, width);
-        return form + 1;
-    case 'p':
-        site = (const memlord_site *)va_arg(*args, const void *);
-        if (json)
-            mli_json_site(o, site);
-        else
-            mli_put_site(o, site);
-        return form + 1;
-    case 'i':
-        coded = va_arg(*args, int);
-        mli_put_device(to, memlord_device_make(coded >> 16, (int16_t)coded));
-        break;
-    case 'd':
-        difference = va_arg(*args, int64_t);
-        if (json)
-            mli_put_i64(to, difference);
-        else
-            mli_put_signed(to, difference, sign);
-        break;
-    case 'g': mli_put_fraction(to, json, va_arg(*args, double)); break;
-    default: mli_put_number(to, json, *form, va_arg(*args, uint64_t));
-    }
-    if (!width) return form + 1;
-    if (!left) mli_pad(o, b.used, width);
-    mli_put(o, buf, b.used);
-    if (left) mli_pad(o, b.used, width);
-    return form + 1;
+MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
+    mli_thread *t;
+    mli_part part;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    memset(&part, 0, sizeof part);
+    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX ||
+        (meta && meta->rank > 8) || !mli_key_valid(storage))
+        return MEMLORD_E_INVALID;
+    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    part.offset = offset;
+    part.bytes = bytes;
+    r = meta ? mli_meta_copy(lord, meta, &part.meta) : MEMLORD_OK;
+    if (r == MEMLORD_OK)
+        r = mli_block_part_add(lord, t, (uint32_t)device.type, storage, &part);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
 }
-static MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args) {
-    while (*form) {
-        char c = *form++;
-        if (c == '%') {
-            form = mli_put_value(o, json, form, args);
-            continue;
+
+MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
+                                           uint64_t storage, uint64_t offset) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
+                                  memlord_part_fn fn, void *user) {
+    memlord_part_info some[8];
+    uint64_t count, bytes, offset = 0;
+    size_t i, n, seen = 0;
+    if (!lord || !fn || !mli_key_valid(storage) || !mli_type_valid(device)) return 0;
+    do {
+        n = mli_parts_copy(lord, (uint32_t)device.type, storage, offset, some, 8, &count, &bytes);
+        for (i = 0; i < n; i++) {
+            seen++;
+            if (fn(user, &some[i])) return seen;
+            offset = some[i].offset + 1;
         }
-        o->total++;
-        if (o->used == o->cap && o->fn) mli_flush(o);
-        if (o->used < o->cap) o->buf[o->used++] = json && c == '\'' ? '"' : c;
-    }
-}
-static MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...) {
-    va_list args;
-    va_start(args, form);
-    mli_put_format(o, 0, form, &args);
-    va_end(args);
-}
-/* What was written last is in the buffer still: that is handed on when there is more to write. */
-static MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...) {
-    va_list args;
-    va_start(args, form);
-    if (*form == ',' && strchr("[{", o->buf[o->used - 1])) form++;
-    mli_put_format(o, 1, form, &args);
-    va_end(args);
-}
-
-/* -------------------------------------------------------------------------- >>log --
-   Owns messages to the host. The level is known before anything is formatted; nothing is held
-   when the logger runs. */
-
-#define MLI_COLOR_RED "\033[31m"
-#define MLI_COLOR_GREEN "\033[32m"
-#define MLI_COLOR_YELLOW "\033[33m"
-#define MLI_COLOR_CYAN "\033[36m"
-#define MLI_COLOR_MAGENTA "\033[35m"
-#define MLI_COLOR_RESET "\033[0m"
-
-/* The built-in logger: one write a line; the colour is by what the line begins with. */
-static MLI_COLD void mli_log_stderr(void *user, int level, const char *text) {
-    static const char *const colours[][2] = {{"[alloc", MLI_COLOR_RED},
-                                             {"[free", MLI_COLOR_GREEN},
-                                             {"[gc", MLI_COLOR_YELLOW},
-                                             {"[reset", MLI_COLOR_MAGENTA},
-                                             {"", MLI_COLOR_CYAN}};
-    char line[640];
-    mli_out o;
-    size_t n, i = 0;
-    (void)user;
-    (void)level;
-    while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8);
-    mli_put_str(&o, colours[i][1]);
-    mli_put_str(&o, text);
-    n = o.used;
-    memcpy(line + n, MLI_COLOR_RESET "\n", sizeof MLI_COLOR_RESET);
-    mli_stderr_write(line, n + sizeof MLI_COLOR_RESET);
-}
-
-static MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
-    if (level > lord->log_level || !lord->logger.fn) return;
-    mli_rank_none();
-    lord->logger.fn(lord->logger.user, level, text);
-}
-
-/* Closes a line that a buffer has, and says it. */
-static MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o) {
-    (void)mli_out_end(o, 1);
-    mli_log(lord, level, o->buf);
-}
-
-static MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form, ...) {
-    char line[256];
-    mli_out o;
-    va_list args;
-    mli_out_buffer(&o, line, sizeof line);
-    va_start(args, form);
-    mli_put_format(&o, 0, form, &args);
-    va_end(args);
-    mli_log_end(lord, level, &o);
-}
-
-/* -- the lines of MEMLORD_DEBUG: one a call that records, once nothing of the call is held. What
-   is found under way is kept in mli_self.odd until then. -- */
-
-static MLI_COLD void mli_put_storage(mli_out *o, const char *before,
-                                     memlord_device d, uint64_t storage) {
-    mli_putf(o, "%s%i %jx", before, mli_device_code(d), storage);
-}
-
-/* ", from cpu 0x55..., unknown frees 1 main file.c:12", and logs the line. */
-static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
-    mli_debug_note odd = mli_self.note;
-    memset(&mli_self.note, 0, sizeof odd);
-    if (odd.from) mli_put_storage(o, ", from ", odd.from_device, odd.from);
-    if (odd.implicit) mli_putf(o, ", implicit free of %jo", odd.implicit_bytes);
-    if (odd.unknown) mli_putf(o, ", unknown frees %ju", odd.unknown);
-    if (site) {
-        mli_put_str(o, " ");
-        mli_put_site(o, site);
-    }
-    mli_log_end(lord, MEMLORD_LOG_TRACE, o);
-}
-
-/* "[alloc] cpu 0x55... 1.5 KiB main file.c:12", unless a call neither did anything nor met with
-   something odd. */
-static MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
-                                  uint64_t storage, uint64_t bytes, const memlord_site *site) {
-    char line[512];
-    mli_out o;
-    if (!did && !mli_self.note.implicit && !mli_self.note.unknown) return;
-    mli_out_buffer(&o, line, sizeof line);
-    mli_put_storage(&o, verb, d, storage);
-    mli_putf(&o, " %jo", did ? bytes : 0);
-    mli_log_call_end(lord, &o, site);
-}
-
-static MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks) {
-    mli_putf(o, blocks == 1 ? "%jo in %ju block" : "%jo in %ju blocks", bytes, blocks);
-}
-
-/* "[alloc] cuda 12 KiB in 3 blocks main file.c:12"; the device is what those of the n have in
-   common. */
-static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
-                                    const memlord_block *blocks, size_t n,
-                                    const mli_debug_note *note, const memlord_site *site) {
-    char line[512];
-    mli_out o;
-    memlord_device d = blocks[0].device;
-    while (n--) {
-        if (blocks[n].device.type != d.type) d.type = MEMLORD_ANY;
-        if (blocks[n].device.index != d.index) d.index = MEMLORD_ANY;
-    }
-    mli_out_buffer(&o, line, sizeof line);
-    mli_putf(&o, "%s%i ", verb, mli_device_code(d));
-    mli_put_amount(&o, note->bytes, note->blocks);
-    mli_self.note.unknown += note->unknown;
-    mli_log_call_end(lord, &o, site);
+    } while (n == 8);
+    return seen;
 }
 
 /* -------------------------------------------------------------------- >>capacity --
-   Owns places (physical devices): what their sources said last. Invariants: a source is asked by
-   one thread at a time for a place, with nothing held; what it said wrongly is unknown. Locks:
-   callbacks for the sources and who asks them, place for what they said. */
+   Owns places (physical devices): which devices share one, and what is live on it. The sources
+   that are asked about a place stand in >>room. Lock: place. */
 
 /* -- places -- */
 
@@ -8719,12 +9026,6 @@ static mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
     }
 }
 
-/* The number of a device if it was seen; 0: not yet. */
-static MLI_COLD uint32_t mli_dev_known(memlord *lord, memlord_device d) {
-    uint32_t dev = mli_u8_load_acquire(&lord->dev_of[mli_device_direct_index(d)]);
-    if (dev) return dev;
-    return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
-}
 /* Where a device's bytes are; E_UNKNOWN, and NULL, for one not seen, unless `make`. */
 static MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                              mli_phys **out) {
@@ -8794,100 +9095,21 @@ static mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
     return oom;
 }
 
-/* -- sources -- */
-
-static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
-    memlord *lord = (memlord *)user;
-    (void)d;
-    return mli_cpu_sample(&lord->cpu, &out->total, &out->used, &out->process);
-}
-
-static MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type) {
-    mli_capacity_reader source;
-    mli_lock_take(&lord->callbacks_lock);
-    source = lord->capacity_readers[type];
-    mli_lock_drop(&lord->callbacks_lock);
-    return source;
-}
-
-/* Has the limit follow the capacity, if it is to and that is known. */
-static void mli_phys_fraction_apply(mli_phys *phys) {
-    if (!(phys->fraction > 0) || !phys->sample.known) return;
-    phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
-    if (!phys->limit) phys->limit = 1;
-}
-
-/* Keeps a sample, or that there is none. */
-static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
-                                           uint64_t now) {
-    mli_lock_take(&phys->lock);
-    phys->sample = *c;
-    phys->sampled = now;
-    mli_phys_fraction_apply(phys);
-    mli_lock_drop(&phys->lock);
-}
-
-static void mli_phys_recheck(memlord *lord, const mli_phys *phys);
-
-static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
-    mli_capacity_reader source, *current;
-    memlord_capacity c;
-    uint64_t now;
-    memlord_result r = MEMLORD_OK;
-    memset(&c, 0, sizeof c);
-    if (mli_u32_exchange(&phys->sampling, 1)) return MEMLORD_E_STATE;
-    mli_lock_take(&lord->callbacks_lock);
-    source = lord->capacity_readers[phys->device.type];
-    phys->sampler = &mli_self;
-    mli_lock_drop(&lord->callbacks_lock);
-    mli_rank_none();
-    if (!source.fn)
-        r = MEMLORD_E_UNSUPPORTED;
-    else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
-        r = MEMLORD_E_UNKNOWN;
-    now = mli_ledger_now(lord);
-    mli_lock_take(&lord->callbacks_lock);
-    current = &lord->capacity_readers[phys->device.type];
-    if (r == MEMLORD_OK && (current->fn != source.fn || current->user != source.user))
-        r = MEMLORD_E_UNKNOWN; /* it was replaced meanwhile: nobody wants its word now */
-    if (r) memset(&c, 0, sizeof c);
-    c.known = r == MEMLORD_OK;
-    if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
-    phys->sampler = NULL;
-    mli_lock_drop(&lord->callbacks_lock);
-    mli_u32_store_release(&phys->sampling, 0); /* pairs with the exchange above */
-    mli_phys_recheck(lord, phys);
-    return r;
-}
-
 /* The place number i, of 0 .. the devices; NULL: that device is at another one. */
 static mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
     mli_phys *phys = mli_phys_storage(lord, i);
     return i && mli_phys_at(lord, i) != phys ? NULL : phys;
 }
 
-/* Replaces a source and waits until no other thread is in the old one. */
-static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
-    uint32_t i;
-    unsigned spins = 0;
-    memlord_capacity none;
-    memset(&none, 0, sizeof none);
-    mli_lock_take(&lord->callbacks_lock);
-    lord->capacity_readers[type] = source;
-    mli_lock_drop(&lord->callbacks_lock);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
-        mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* one that is not used now may be again */
-        mli_lock_take(&lord->callbacks_lock);
-        while (phys->sampler && phys->sampler != (void *)&mli_self) {
-            mli_lock_drop(&lord->callbacks_lock);
-            mli_spin_wait(&spins);
-            mli_lock_take(&lord->callbacks_lock);
-        }
-        mli_lock_drop(&lord->callbacks_lock);
-        mli_phys_sample_store(phys, &none, 0);
-        mli_phys_recheck(lord, phys);
-    }
+static double mli_nan(void) {
+    const uint64_t bits = (uint64_t)0x7ff8 << 48;
+    double d;
+    memcpy(&d, &bits, sizeof d);
+    return d;
+}
+static MLI_COLD double mli_used_percent(const memlord_capacity *c) {
+    if (!c->known) return mli_nan();
+    return (double)c->used * 100.0 / (double)c->total;
 }
 
 /* ---------------------------------------------------------------------- >>limits --
@@ -8896,6 +9118,22 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
    admitted never passes the limit. An allocation that comes off a ticket is `in_flight` while it
    may be counted both as live and as held: who would be refused meanwhile looks again.
    Lock: place; cold for new records. */
+
+typedef struct mli_reservation { /* a ticket; under its place's lock */
+    mli_phys *phys;              /* for good */
+    uint64_t remaining;
+    uint32_t generation; /* odd: open; half of a ticket's number */
+    uint32_t next;
+} mli_reservation;
+
+/* A charge is one compare-and-swap of `word`: generation:15 | bytes:49. */
+typedef struct mli_account_record {
+    mli_u64 word, peak, refused, limit;
+    mli_u32 generation; /* odd: open; the rest is under the cold lock */
+    uint32_t next;
+    memlord_device device;
+    char name[48];
+} mli_account_record;
 
 /* Bytes left at a locked place; 0: neither limit nor capacity is known. */
 static int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
@@ -9222,6 +9460,77 @@ static MLI_COLD int mli_account_read_locked(const mli_account_record *b,
     return 1;
 }
 
+static memlord_result mli_reservation_close_call(memlord *lord, memlord_ticket ticket) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_E_STATE;
+    r = mli_reservation_close(lord, t, ticket);
+    mli_thread_put(lord, t);
+    return r;
+}
+
+/* -- public -- */
+
+MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
+    return mli_reservation_close_call(lord, ticket);
+}
+MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
+    return mli_reservation_close_call(lord, ticket);
+}
+
+MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
+                                            uint64_t limit, memlord_account *out) {
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    *out = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    do {
+        mli_cold_enter();
+        r = mli_account_open_locked(lord, device, name, limit, out);
+    } while (mli_cold_leave(lord, &r));
+    return r;
+}
+
+MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
+                                              int64_t bytes) {
+    if (!lord) return MEMLORD_OK;
+    return mli_call_end_uncounted(lord, mli_account_charge(lord, account, bytes));
+}
+
+MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
+                                           memlord_account_stat *out) {
+    mli_account_record *b;
+    int open;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    mli_lock_take(&mli_process.cold_lock);
+    b = mli_account_find(lord, account);
+    open = b && mli_account_read_locked(b, out);
+    mli_lock_drop(&mli_process.cold_lock);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account account) {
+    mli_account_record *b;
+    if (!lord) return MEMLORD_OK;
+    mli_lock_take(&mli_process.cold_lock);
+    b = (account & 1) ? mli_account_find(lord, account) : NULL;
+    if (b) {
+        uint32_t turn = mli_u32_load(&b->generation) + 1;
+        mli_u64_store(&b->word, MLI_ACCOUNT_GENERATION(turn));
+        mli_u32_store(&b->generation, turn);
+        b->next = lord->free_account;
+        lord->free_account = (uint32_t)(account >> 32);
+    }
+    mli_lock_drop(&mli_process.cold_lock);
+    return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
 /* ----------------------------------------------------------------------- >>bands --
    Owns the strategy, what each device is near to, the callbacks and their runs. How a threshold
    is never passed unseen, though threads hold back what they count: what is published is at most
@@ -9229,8 +9538,23 @@ static MLI_COLD int mli_account_read_locked(const mli_account_record *b,
    crew) below the threshold nobody can cross it without publishing first; who publishes looks.
    Closer than that the device is nearby: an alert makes every call look at its end, and add all
    threads up. Bytes freed are no level and are never published; there a thread looks after each
-   64th of the way (its trip). Locks: place for what a device knows, callbacks; none while one
-   runs. */
+   64th of the way (its trip). When a call looks stands in >>pollers. Locks: place for what a
+   device knows, callbacks; none while one runs. */
+
+typedef struct mli_strategy { /* replaced whole */
+    size_t n;
+    const memlord_band *bands; /* right behind, but for the default one */
+} mli_strategy;
+
+typedef struct mli_gc_entry {
+    struct mli_gc_entry *next;
+    uint64_t serial;
+    memlord_gc_fn fn;
+    void *user;
+    int type;
+    int quiet;   /* not for the default strategy */
+    int removed; /* it removed itself: freed by the run it is in */
+} mli_gc_entry;
 
 /* -- the strategy -- */
 
@@ -9325,17 +9649,6 @@ typedef struct mli_band_state {
     double used; /* %, NaN: unknown */
     uint64_t value, threshold, live, freed;
 } mli_band_state;
-
-static double mli_nan(void) {
-    const uint64_t bits = (uint64_t)0x7ff8 << 48;
-    double d;
-    memcpy(&d, &bits, sizeof d);
-    return d;
-}
-static MLI_COLD double mli_used_percent(const memlord_capacity *c) {
-    if (!c->known) return mli_nan();
-    return (double)c->used * 100.0 / (double)c->total;
-}
 
 /* A band's threshold at a place; 0: it has none now. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b) {
@@ -9693,10 +10006,6 @@ static void mli_thread_allowance_grow(memlord *lord) {
 
 /* -- the end of a call -- */
 
-static memlord_result mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev,
-                                        int asks); /* always OK: for tail calls */
-static void mli_alerts_handle_other(memlord *lord, mli_thread *t, uint32_t dev);
-
 /* Compares what is counted on a device with its marks as they are now. Near the threshold every
    call looks anyway. */
 static void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
@@ -9706,712 +10015,45 @@ static void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
     if (mli_mark_passed(w, mli_row_at(lord, MLI_BOOK_DEVICE, dev)) || mli_cell_tripped(cell) < 0)
         mli_check_request(lord, dev);
 }
-/* Something is to be looked after. A thread without the system's barrier passes a full one of its
-   own, the addition, which pairs with that in mli_barrier_threads: the later of the two sees
-   what the other thread stored before its own. Then the thread reads again the alert, and the marks
-   of the devices it counted on. */
-static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
-    (void)mli_u32_add(&lord->alert, 0);
-    if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
-        mli_marks_again(lord, t, dev);
-        if (t != lord->orphan && t->other_dev) mli_marks_again(lord, t, t->other_dev);
-    }
-    if (!(mli_u32_load(&lord->alert) & lord->slot_alerts[dev] & ~(uint32_t)MLI_ALERT_EVENTS))
-        return;
-    (void)mli_alerts_handle(lord, t, dev, asks);
-    if (t != lord->orphan && t->other_dev) mli_alerts_handle_other(lord, t, dev);
+
+/* Whole multiples on both sides: a quotient has other digits where registers are wider than a
+   double (x87), and would miss the threshold it is equal to. */
+static int mli_pressure(double used, double total) {
+    return used * 20 >= total * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : used * 5 >= total * 4 ? MEMLORD_PRESSURE_WARNING
+                                   : MEMLORD_PRESSURE_NORMAL;
 }
 
-/* What every call that counted on a device ends with, nothing held. `asks`: it may ask fences. */
-static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
-    if (MLI_UNLIKELY((mli_u32_load(&lord->alert) & lord->slot_alerts[dev] &
-                      ~(uint32_t)MLI_ALERT_EVENTS) |
-                     (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
-        mli_call_end_slow(lord, t, dev, asks);
+/* -- public -- */
+
+MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n, size_t *bad) {
+    size_t i = 0;
+    if (n && !bands) return MEMLORD_E_INVALID;
+    while (i < n && !mli_band_error(&bands[i])) i++;
+    if (i < n && bad) *bad = i;
+    return i < n ? MEMLORD_E_INVALID : MEMLORD_OK;
 }
 
-/* -------------------------------------------------------------------- >>deferred --
-   Owns the way of a block from freed to credited. Composes fences and blocks: a block is pending
-   while its side record has a serial, and stays in the map until its last fence is done.
-   Locks: those of the map, then fences; none while a fence runs. */
-
-#define MLI_FENCES_PER_ALLOC 4 /* fences a call asks at most */
-
-enum { MLI_ATTACH_USE, MLI_ATTACH_FREE, MLI_ATTACH_MOVE };
-
-/* Records a fence on a live block, in place of an earlier one of its queue; unless that is all,
-   frees the block, and *chain is what to ask. After an error the fence is still the caller's.
-   NULL: none but the uses it has. */
-static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
-                                       uint64_t key, mli_fence_record *f, int why,
-                                       mli_entry *gone, mli_fence_record **chain) {
-    mli_probe probe;
-    mli_side_record *unused, *side;
-    mli_fence_record **at, *old = NULL;
-    uint64_t refs;
-    memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, &probe, &unused);
-    gone->key = 0;
-    *chain = NULL;
-    if (r == MEMLORD_OK && mli_is_pending(probe.entry->word2)) {
-        mli_probe_leave(t, &probe);
-        mli_own_free(lord, unused, sizeof *unused);
-        r = MEMLORD_E_UNKNOWN;
-    }
-    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, d);
-    if (r) return r;
-    side = mli_side_record_of(probe.entry->word2);
-    refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
-    for (at = &side->fences; f && *at;) {
-        if ((*at)->fence.queue == f->fence.queue) {
-            old = *at;
-            *at = old->sibling;
-            old->sibling = NULL;
-        } else {
-            at = &(*at)->sibling;
-        }
-    }
-    if (f) *at = f;
-    if (why) {
-        *gone = *probe.entry;
-        gone->word2 = side->word2;
-        gone->key = key;
-        *chain = mli_block_pend(lord, probe.entry);
-    }
-    mli_probe_leave(t, &probe);
-    mli_own_free(lord, unused, sizeof *unused);
-    mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* views move along */
-        mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
-    return MEMLORD_OK;
+MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
+    if (n) *n = MLI_DEFAULT_BANDS;
+    return mli_default_bands;
 }
 
-/* Takes a fence off its pending block, if it is there, and ends that with its last. Returns 1 if
-   it did, and in *credited the bytes. */
-static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, uint64_t *credited) {
-    mli_probe probe;
-    mli_side_record *side = mli_probe_side_record(lord, t, lord->dev_type[f->dev], f->key, &probe);
-    mli_fence_record **at;
-    uint64_t word1, plain;
-    if (!side || !f->serial || side->serial != f->serial) {
-        mli_probe_leave(t, &probe);
-        return 0;
-    }
-    for (at = &side->fences; *at != f;) at = &(*at)->sibling;
-    *at = f->sibling;
-    f->serial = 0;
-    if (side->fences) {
-        mli_probe_leave(t, &probe);
-        return 0;
-    }
-    word1 = probe.entry->word1;
-    plain = side->word2;
-    mli_probe_end_block(lord, t, &probe);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
-    *credited = MLI_BYTES(word1);
-    return 1;
-}
-
-/* Ends a fence this thread has asked: done (> 0) or failed. Returns the bytes credited. */
-static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
-    mli_thread *t;
-    uint64_t credited = 0, key = f->key;
-    uint32_t dev = f->dev;
-    int mine, last;
-    if (answer < 0) mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
-    mli_fence_drop(lord, f);
-    t = mli_thread_get(lord);
-    last = mli_fence_credit(lord, t, f, &credited);
-    mli_thread_put(lord, t);
-    mli_lock_take(&lord->fences_lock);
-    mli_queue_remove(lord, f);
-    mine = f->detached || !f->serial;
-    f->asker = NULL; /* a block that still has it frees it */
-    mli_lock_drop(&lord->fences_lock);
-    if (mine) mli_fence_free(lord, f);
-    if (!last) return 0;
-    if (mli_debug_on(lord))
-        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, dev)->device, key,
-                     credited, NULL);
-    mli_call_end(lord, t, dev, 0);
-    return credited;
-}
-
-/* Takes the answer of a fence that this thread has asked. `turn`: one that is done waits for those
-   before it. */
-static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f,
-                                               int answer, int turn) {
-    uint64_t now = answer ? 0 : mli_ledger_now(lord);
-    int settles;
-    mli_lock_take(&lord->fences_lock);
-    settles = f->detached || (answer && !(turn && f->previous));
-    if (!settles) {
-        f->asker = NULL;
-        f->early_answer = answer;
-        if (!f->previous)
-            mli_queue_back_off(lord, f->queue,
-                               f->queue->rest ? f->queue->rest * 2 : MLI_REST_LEAST, now);
-    }
-    mli_lock_drop(&lord->fences_lock);
-    return settles ? mli_fence_finish(lord, f, answer) : 0;
-}
-
-/* Asks the fences of a block just freed for the first time, in the order they came. */
-static MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) {
-    mli_fence_record *next;
-    for (; chain; chain = next) {
-        int answer = 0;
-        next = chain->sibling;
-        if (!(lord->flags & MEMLORD_FLAG_DEFER)) answer = mli_fence_ask(lord, chain);
-        (void)mli_fence_take_answer(lord, chain, answer, 0);
-    }
-}
-
-/* Makes this thread the asker of a fence, and its queue the last of its type to be asked again.
-   Under the fences lock. */
-static mli_fence_record *mli_fence_next_to_ask(mli_pending_queues *p, mli_fence_record *f) {
-    mli_queue *q = f->queue;
-    f->asker = &mli_self;
-    if (q->unasked == f) q->unasked = f->next;
-    mli_queue_unlink(p, q);
-    mli_queue_link(p, q);
-    return f;
-}
-
-/* Claims the next fence a poll has to ask: one that was never asked, as it may record its event
-   then, or the first of a queue that was not asked since `round`. Under the fences lock. */
-static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
-                                       uint64_t round) {
-    mli_queue *q;
-    for (q = p->first; q; q = q->next) {
-        mli_fence_record *f = q->unasked;
-        if (!f || f->asker) f = q->round < round ? q->first : NULL;
-        if (!f || f->asker) continue;
-        if (!mli_selects(sel, mli_device_record_at(lord, q->slot)->device)) continue;
-        if (f == q->first) q->round = round;
-        return mli_fence_next_to_ask(p, f);
-    }
-    return NULL;
-}
-
-/* Asks the first of every queue, and its next ones while they are done. */
-static MLI_COLD uint64_t mli_fences_poll(memlord *lord, memlord_device sel) {
-    uint64_t round, credited = 0;
-    uint32_t type;
-    int drops;
-    mli_fence_record *f;
-    if (mli_fence_is_running(lord)) return 0; /* the outer call goes on */
-    round = mli_u64_add(&lord->serial, 1) + 1;
-    mli_lock_take(&lord->fences_lock);
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        while ((f = mli_poll_next(lord, &lord->pends[type], sel, round)) != NULL) {
-            mli_lock_drop(&lord->fences_lock);
-            credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f), 1);
-            mli_lock_take(&lord->fences_lock);
-        }
-    drops = lord->to_drop != NULL;
-    mli_lock_drop(&lord->fences_lock);
-    if (drops) mli_fences_drain(lord);
-    return credited;
-}
-
-/* The next queue of a type that is due; NULL: none is, and it notes when one will be. Under the
-   fences lock. */
-static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
-    uint32_t due = call + MLI_REST_MOST;
-    uint64_t late = now + MLI_REST_NS;
-    mli_queue *q;
-    for (q = p->first; q; q = q->next) {
-        if (q->first->asker) continue;
-        if ((int32_t)(call - q->due) >= 0 || now >= q->late) {
-            mli_u32_store(&p->due, call + 1); /* another may be due, too */
-            return q;
-        }
-        if ((int32_t)(q->due - due) < 0) due = q->due;
-        if (q->late < late) late = q->late;
-    }
-    mli_u32_store(&p->due, due);
-    mli_u64_store(&p->late, late);
-    return NULL;
-}
-
-/* Asks the fences of a device type on behalf of an alloc or a free: a few of one queue that is
-   due. Waits for no thread that asks others. */
-static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
-    mli_pending_queues *p = &lord->pends[type];
-    uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
-    mli_queue *q;
-    uint64_t now;
-    mli_u32_store(&p->calls, call);
-    if ((int32_t)(call - mli_u32_load(&p->due)) < 0 &&
-        (call % MLI_REST_LOOK || mli_ledger_now(lord) < mli_u64_load(&p->late)))
-        return;
-    if (mli_fence_is_running(lord)) return; /* the outer call goes on */
-    now = mli_ledger_now(lord);
-    if (!mli_lock_try(&lord->fences_lock)) return;
-    q = mli_queue_due(p, call, now);
-    while (q && !q->first->asker && most--) {
-        uint32_t dev = q->slot;
-        uint64_t id = q->id;
-        mli_fence_record *f = mli_fence_next_to_ask(p, q->first);
-        int answer;
-        mli_lock_drop(&lord->fences_lock);
-        answer = mli_fence_ask(lord, f);
-        (void)mli_fence_take_answer(lord, f, answer, 1);
-        mli_lock_take(&lord->fences_lock);
-        q = answer ? mli_queue_find(p, dev, id) : NULL;
-    }
-    mli_lock_drop(&lord->fences_lock);
-}
-
-/* Takes the fences that others were asking out of their hands: they are gone, or have left them by
-   longjmp. `self`: this thread's own stay. Under the fences lock. */
-static MLI_COLD void mli_askers_gone(memlord *lord, const void *self) {
-    mli_queue *q, *next_queue;
-    mli_fence_record *f, *next;
-    uint32_t type;
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        for (q = lord->pends[type].first; q; q = next_queue) {
-            next_queue = q->next;
-            for (f = q->first; f; f = next) {
-                next = f->next;
-                if (!f->asker || f->asker == self) continue;
-                f->asker = NULL;
-                if (!f->detached && f->serial) continue;
-                mli_queue_remove(lord, f);
-                mli_drops_put(lord, f);
-            }
-        }
-}
-
-/* What the end of a call on a device type looks after; `asks`: one queue, too. */
-static MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks) {
-    if (asks && (mli_u32_load(&lord->alert) & (uint32_t)MLI_ALERT_PENDS << type))
-        mli_queue_turn(lord, type);
-    if (mli_u32_load(&lord->alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
-}
-
-/* Everything that is done. Not out of our own allocator call. */
-static uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
-    const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
-    if (!(mli_u32_load(&lord->alert) & any) || mli_self.in_host_alloc) return 0;
-    return mli_fences_poll(lord, sel);
-}
-
-/* 1: a live block with uses recorded. */
-static int mli_is_used(memlord *lord, uint32_t type, uint64_t key) {
-    mli_thread *t;
-    mli_probe probe;
-    const mli_side_record *side;
-    int used;
-    if (!mli_u64_load(&lord->fence_count)) return 0;
-    t = mli_thread_get(lord);
-    side = mli_probe_side_record(lord, t, type, key, &probe);
-    used = side && !side->serial && side->fences;
-    mli_probe_leave(t, &probe);
-    mli_thread_put(lord, t);
-    return used;
-}
-
-/* A move whose source its fences, and `f` if there is one, may hold back. */
-static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
-                                      memlord_device from, uint64_t from_key, uint32_t dev,
-                                      uint64_t key, uint64_t bytes, mli_fence_record *f,
-                                      const memlord_site *site, mli_fence_record **chain) {
-    mli_row_delta d;
-    mli_entry e;
-    mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side), *unused;
-    mli_probe probe;
-    uint64_t rows;
-    int fresh;
-    memlord_result r =
-        mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, &probe, &unused);
-    e.word1 = 0; /* copied, though not every compiler sees that */
-    if (r == MEMLORD_OK) { /* all that wants memory comes first */
-        mli_probe_leave(t, &probe);
-        mli_own_free(lord, unused, sizeof *unused);
-        r = side ? mli_map_reserve(lord, t, dev, key) : MEMLORD_E_NOMEM;
-    }
-    if (r == MEMLORD_OK)
-        r = mli_entry_copy(lord, t, (uint32_t)from.type, from_key, &e, side);
-    if (r) {
-        mli_own_free(lord, side, sizeof *side);
-        return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, from) : r;
-    }
-    rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
-    side->word2 = rows;
-    d = mli_delta_open(dev, rows, bytes);
-    r = mli_entry_insert(lord, t, dev, key,
-                         bytes | (uint64_t)dev << 49 | (uint64_t)MLI_REFS(e.word1) * MLI_REFS_ONE,
-                         (uint64_t)(uintptr_t)side | 1, &d, 1, &fresh);
-    if (r) {
-        mli_own_free(lord, side, sizeof *side);
-        return r;
-    }
-    r = mli_fence_attach(lord, t, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
-    if (r) { /* it went meanwhile */
-        mli_block_unopen(lord, t, dev, key, bytes);
-        return r;
-    }
-    mli_parts_move(lord, t, (uint32_t)from.type, from_key, lord->dev_type[dev], key, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
-    mli_event_record(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows);
-    mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
-    return MEMLORD_OK;
-}
-
-/* --------------------------------------------------------------------- >>pollers --
-   Owns the threads that sample, one a place, and what the end of a call and a safe point do.
-   Invariants: one thread at a time starts or stops a helper (its state), and no helper stops one of
-   its ledger; no poller is started before there is something to decide. Locks: none while host
-   code runs. */
-
-#define MLI_POLL_MS_MIN 10 /* ms */
-
-static void mli_phys_serve(memlord *lord, const mli_phys *phys);
-static void mli_place_retire(memlord *lord, const mli_phys *phys);
-static void mli_recorder_start(memlord *lord);
-static void mli_recorder_poll(memlord *lord);
-static void mli_holders_check(memlord *lord, uint32_t dev);
-static void mli_pollers_start_missing(memlord *lord);
-static memlord_result mli_pollers_start(memlord *lord);
-
-/* 1: a report was asked for, perhaps by a signal, and the caller is the first to come along: it
-   is his to write. */
-static MLI_COLD int mli_save_requested(memlord *lord) {
-    uint32_t seen = mli_u32_load(&lord->alert);
-    do {
-        if (!(seen & MLI_ALERT_SAVE)) return 0;
-    } while (!mli_u32_cas(&lord->alert, &seen, seen & ~(uint32_t)MLI_ALERT_SAVE));
-    return 1;
-}
-static MLI_COLD void mli_save_serve(memlord *lord) {
-    const mli_saver *saver;
-    if (mli_self.in_host_alloc || !mli_save_requested(lord)) return;
-    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saver);
-    saver->serve(lord);
-}
-
-/* What calls end with that record something and count no bytes; answers `r`. Nothing is held. */
-static MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
-    if (MLI_UNLIKELY(mli_u32_load(&lord->alert) & MLI_ALERT_SAVE) &&
-        !(lord->flags & MEMLORD_FLAG_DEFER))
-        mli_save_serve(lord);
-    return r;
-}
-
-/* -- helpers -- */
-
-/* Starts one that is not there, unless the wish for it is `none` by now: 0. 1: no thread could be
-   had, and its state is `failed`; -1: so it was before. */
-static MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none, uint32_t failed,
-                                     void (*run)(void *), void *user) {
-    uint32_t seen = MLI_HELPER_NONE;
-    int bad = 1;
-    if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
-        return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as the exchanges of who takes the wish back: one of the two sees the other */
-    if (mli_u32_add(wish, 0) == none) {
-        mli_u32_store_release(&h->state, MLI_HELPER_NONE);
-        return 0;
-    }
-    h->job.run = run;
-    h->job.user = user;
-    mli_u32_store(&h->stop, 0);
-    mli_self.in_host_alloc++; /* a thread's stack may come from a hooked malloc */
-    if (!MLI_THREADLESS && mli_os_event_open(&h->wake) == 0) {
-        bad = mli_os_thread_start(&h->worker, &h->job);
-        if (bad) mli_os_event_close(&h->wake);
-    }
-    mli_self.in_host_alloc--;
-    if (!bad) failed = MLI_HELPER_RUNS;
-    mli_u32_store_release(&h->state, failed);
-    return bad != 0;
-}
-
-/* Stops one, and joins it. Requires: the caller is not that one. */
-static MLI_COLD void mli_helper_stop(mli_helper *h) {
-    unsigned spins = 0;
-    uint32_t seen = MLI_HELPER_RUNS;
-    while (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY)) {
-        if (seen == MLI_HELPER_FAILED) mli_u32_store(&h->state, MLI_HELPER_NONE);
-        if (seen == MLI_HELPER_NONE || seen == MLI_HELPER_FAILED) return;
-        mli_spin_wait(&spins);
-        seen = MLI_HELPER_RUNS;
-    }
-    mli_u32_store_release(&h->stop, 1); /* pairs with the acquires of helper_wait */
-    mli_os_event_set(&h->wake);
-    mli_os_thread_join(h->worker);
-    mli_os_event_close(&h->wake);
-    mli_u32_store_release(&h->state, MLI_HELPER_NONE);
-}
-
-/* Waits until it is time again, or there is something to do; 0: the helper ends. It is a span from
-   now on: after a SIGSTOP there is nothing to catch up with. */
-static MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms) {
-    if (!mli_u32_load_acquire(&h->stop)) mli_os_event_wait(&h->wake, ms);
-    return !mli_u32_load_acquire(&h->stop);
-}
-
-/* -- pollers -- */
-
-static MLI_COLD void mli_poller_run(void *user) {
-    mli_phys *phys = (mli_phys *)user;
-    memlord *lord = phys->lord;
-    mli_self.is_helper = 1;
-    do {
-        (void)mli_phys_sample(lord, phys);
-        if (lord->flags & MEMLORD_FLAG_DEFER) {
-            if (mli_u32_load(&lord->alert) & MLI_ALERT_POLLER)
-                (void)mli_pollers_start(lord);
-            mli_pollers_start_missing(lord);
-            mli_phys_serve(lord, phys);
-        } else {
-            mli_place_retire(lord, phys);
-        }
-        mli_save_serve(lord);
-    } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->poll_ms)));
-}
-
-static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
-    int bad = mli_helper_start(&phys->poller, &phys->lord->polling, MLI_POLLING_OFF,
-                               MLI_HELPER_FAILED, mli_poller_run, phys);
-    if (bad > 0)
-        mli_logf(phys->lord, MEMLORD_LOG_WARNING,
-                 "[poller] no thread for %i: memlord_gc_poll samples instead",
-                 mli_device_code(phys->device));
-    return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
-}
-
-static int mli_polling_enabled(memlord *lord) {
-    return !MLI_THREADLESS && !(lord->flags & MEMLORD_FLAG_NO_THREADS);
-}
-
-static MLI_COLD void mli_pollers_stop(memlord *lord) {
-    uint32_t i;
-    (void)mli_u32_exchange(&lord->polling, MLI_POLLING_OFF);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
-        mli_helper_stop(&mli_phys_storage(lord, i)->poller);
-}
-
-/* Starts a device's poller if there is something for it to do. */
-static MLI_COLD void mli_phys_poller_start_missing(memlord *lord, uint32_t dev) {
-    mli_phys *phys = mli_phys_at(lord, dev);
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_u32_load(&lord->polling) == MLI_POLLING_OFF) return;
-    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
-    mli_u32_store(&w->poller_started, 1);
-    if (mli_polling_enabled(lord)) (void)mli_phys_poller_start(phys);
-}
-
-/* Under MEMLORD_FLAG_DEFER track calls start no thread: it may take a stack from the very allocator
-   they are called from. Safe points and pollers do, for what was touched meanwhile; as long as
-   that is nothing yet, the host's poller alone. */
-static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint32_t watching = mli_u32_load(&lord->watched_types), type, wanted = 0;
-    if (!(lord->flags & MEMLORD_FLAG_DEFER) || !watching || !mli_polling_enabled(lord)) return;
-    if (mli_u32_load(&lord->polling) == MLI_POLLING_OFF) return;
-    for (i = 1; i < n; i++) {
-        if (!(watching >> lord->dev_type[i] & 1)) continue;
-        wanted = 1;
-        if (!mli_u32_load(&mli_device_record_at(lord, i)->watch.poller_started))
-            mli_phys_poller_start_missing(lord, i);
-    }
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT && !wanted; type++)
-        if ((watching >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn) {
-            (void)mli_phys_poller_start(&lord->host_phys);
-            wanted = 1;
-        }
-}
-
-/* After a change of strategy or callbacks. */
-static void mli_bands_changed(memlord *lord) {
-    mli_watched_types_set(lord);
-    mli_phys_recheck(lord, NULL);
-    mli_pollers_start_missing(lord);
-}
-
-/* Starts the pollers of all devices there are, whose types have a source. */
-static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
-    uint32_t i;
-    memlord_result r = MEMLORD_OK;
-    mli_alert_set(lord, MLI_ALERT_POLLER, 0);
-    if (mli_u32_load(&lord->recorder.requested)) mli_recorder_start(lord);
-    if (mli_u32_load(&lord->polling) != MLI_POLLING_ALL) return r;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
-        mli_phys *phys = mli_phys_at(lord, i);
-        if (mli_capacity_reader_of(lord, phys->device.type).fn &&
-            mli_phys_poller_start(phys) != MEMLORD_OK)
-            r = MEMLORD_E_NOMEM;
-    }
-    if (i == 1 && (lord->flags & MEMLORD_FLAG_DEFER)) /* it waits for the first to come */
-        r = mli_phys_poller_start(&lord->host_phys);
-    return r;
-}
-
-/* Samples a place without a poller whose sample has grown old; at a safe point. */
-static MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
-    uint64_t now, at;
-    uint32_t state = mli_u32_load_acquire(&phys->poller.state);
-    if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
-    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
-    now = mli_ledger_now(lord);
+MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
+    mli_phys *phys;
+    int level = MEMLORD_PRESSURE_UNKNOWN, limited;
+    if (!lord || mli_phys_find(lord, device, 0, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
     mli_lock_take(&phys->lock);
-    at = phys->sampled;
+    if (phys->sample.known)
+        level = mli_pressure((double)phys->sample.used, (double)phys->sample.total);
+    if (phys->limit) {
+        limited = mli_pressure(
+            (double)mli_phys_live(lord, phys) + (double)phys->reserved, (double)phys->limit);
+        if (limited > level) level = limited;
+    }
+    if (phys->failing) level = MEMLORD_PRESSURE_EMERGENCY;
     mli_lock_drop(&phys->lock);
-    if (!at || now - at >= (uint64_t)mli_u32_load(&lord->poll_ms) * 1000000u)
-        (void)mli_phys_sample(lord, phys);
-}
-
-/* Bytes ever freed at a place, modulo 2^64. */
-static uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    mli_thread *t;
-    uint64_t out = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-        for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-            if (cell) out += mli_u64_load(&cell->out);
-        }
-    }
-    return out;
-}
-
-/* -- what the end of a call looks after -- */
-
-/* Wakes those for whom enough was freed. */
-static void mli_waiters_wake(memlord *lord) {
-    mli_waiter *w;
-    mli_lock_take(&lord->callbacks_lock);
-    for (w = lord->waiters; w; w = w->next)
-        if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
-            mli_os_event_set(&w->event);
-    mli_lock_drop(&lord->callbacks_lock);
-}
-
-#define MLI_SWEEP_MIN 16u
-
-/* Frees the records of threads that ended without the exit hook: their first call came in the last
-   round of destructors, or after it. It runs at the end of a call that took the last free
-   record while there are twice as many as living owners at the last sweep. That bounds the records
-   by twice the living threads (or 16), and the cost: a sweep asks for each record once, and since
-   the last one at least half of them were made or found. */
-static MLI_COLD void mli_threads_sweep(memlord *lord) {
-    mli_thread *t = mli_thread_first(lord);
-    uint32_t living = 0;
-    mli_lock_take(&mli_process.registry_lock);
-    if (mli_thread_count(lord) < lord->sweep_at) t = NULL;
-    if (t) lord->sweep_at = MLI_SWEEP_MIN;
-    for (; t; t = mli_thread_next(t)) {
-        uint64_t owner = mli_u64_load(&t->owner);
-        if (owner == MLI_NOBODY || (owner && mli_thread_has_ended(owner)))
-            mli_thread_release(t);
-        else
-            living += owner != 0;
-        if (2 * living > lord->sweep_at) lord->sweep_at = 2 * living;
-    }
-    mli_lock_drop(&mli_process.registry_lock);
-}
-
-static MLI_COLD memlord_result mli_alerts_handle(memlord *lord, mli_thread *t,
-                                                 uint32_t dev, int asks) {
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    uint32_t alert = mli_u32_load(&lord->alert);
-    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
-    if (mli_self.in_host_alloc) return MEMLORD_OK;
-    if (alert & MLI_ALERT_THREADS) {
-        mli_thread_allowance_grow(lord);
-        mli_threads_sweep(lord);
-    }
-    if ((alert & MLI_ALERT_POLLER) && safe) (void)mli_pollers_start(lord);
-    if (safe) mli_fences_poll_due(lord, lord->dev_type[dev], asks);
-    if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
-    if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
-    if (mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0)) {
-        (void)mli_u32_add(&lord->alert, 0u - (uint32_t)MLI_ALERT_BANDS);
-        if (safe && (mli_u32_load(&lord->watched_types) >> lord->dev_type[dev] & 1) &&
-            !mli_u32_load(&w->poller_started))
-            mli_phys_poller_start_missing(lord, dev);
-        mli_holders_check(lord, dev);
-        mli_band_check(lord, dev, t, safe);
-    } else if (mli_u32_load(&w->near_threshold)) {
-        mli_band_check(lord, dev, t, safe);
-    }
-    return MEMLORD_OK;
-}
-
-/* The same for another device the call has taken bytes from. */
-static void mli_alerts_handle_other(memlord *lord, mli_thread *t, uint32_t dev) {
-    uint32_t also = t->other_dev;
-    t->other_dev = 0;
-    if (also && also != dev) (void)mli_alerts_handle(lord, t, also, 0);
-}
-
-#if MLI_POSIX
-/* In a forked child: whoever asked a source or a fence, collected, polled or waited is gone. */
-static void mli_ledger_after_fork(memlord *lord) {
-    uint32_t i, n = mli_u32_load(&lord->row_count[MLI_BOOK_DEVICE]), tries = 0;
-    mli_snapshot_reader **reader;
-    for (i = 0; i < n; i++) {
-        mli_watch *w = i ? &mli_device_record_at(lord, i)->watch : NULL;
-        mli_phys *phys = mli_phys_storage(lord, i);
-        mli_u32_store(&phys->sampling, 0);
-        mli_u32_store(&phys->poller.state, MLI_HELPER_NONE);
-        phys->sampler = NULL;
-        phys->reserved -= phys->in_flight; /* recorded, or never to be */
-        phys->in_flight = 0;
-        if (!w) continue;
-        tries += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
-        mli_u32_store(&w->poller_started, 0);
-        if (w->gc_thread == (void *)&mli_self) continue;
-        w->gc_entry = NULL;
-        mli_u32_store(&w->gc_running, 0);
-    }
-    /* counted anew: who set or cleared `check_requested` may not have got as far as the alert */
-    mli_u32_store(&lord->alert,
-                  mli_u32_load(&lord->alert) % MLI_ALERT_BANDS + tries * MLI_ALERT_BANDS);
-    mli_askers_gone(lord, &mli_self);
-    lord->waiters = NULL;
-    mli_subbufs_after_fork(lord);
-    for (reader = &lord->snapshot_readers; *reader;) /* this thread goes on with its reports */
-        if ((*reader)->thread == (void *)&mli_self)
-            reader = &(*reader)->next;
-        else
-            *reader = (*reader)->next;
-    mli_u32_store(&lord->recorder.helper.state, MLI_HELPER_NONE);
-    if (mli_u32_load(&lord->polling) == MLI_POLLING_ALL || mli_u32_load(&lord->recorder.requested))
-        mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-}
-#endif
-
-/* -- safe points -- */
-
-/* Retires and collects what is due of the devices of a selector; samples places that have no
-   poller. Host code runs. */
-static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    if (mli_u32_load(&lord->alert) & MLI_ALERT_POLLER)
-        (void)mli_pollers_start(lord);
-    mli_pollers_start_missing(lord);
-    mli_recorder_poll(lord);
-    mli_save_serve(lord);
-    (void)mli_fences_retire(lord, sel);
-    for (i = 1; i < n; i++) {
-        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
-        mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
-        if (!(mli_u32_load(&lord->watched_types) >> lord->dev_type[i] & 1)) continue;
-        mli_band_check(lord, i, NULL, 1);
-    }
-}
-static void mli_place_retire(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
-        (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
-}
-static void mli_phys_serve(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
-        mli_serve(lord, mli_device_record_at(lord, i)->device);
+    return level;
 }
 
 /* ----------------------------------------------------------------------- >>scopes -- Owns scopes:
@@ -10421,9 +10063,203 @@ static void mli_phys_serve(memlord *lord, const mli_phys *phys) {
    inside a frame is told from the thread's own cells, so a call that counts knows nothing of
    scopes. Locks: cold to make a scope, scopes for rings that grow and for their readers. */
 
+/* What one thread did in one invocation of a scope. */
+typedef struct mli_scope_run {
+    uint64_t start, stamps; /* when, how long */
+    uint64_t bytes, blocks; /* signed: deltas */
+    uint64_t before, after; /* live bytes of all devices */
+    uint64_t peak;          /* above the start */
+    const char *shapes;     /* kept */
+} mli_scope_run;
+typedef struct mli_history_run { /* the same, where others read it */
+    mli_u64 start, stamps, bytes, blocks, before, after, peak;
+    mli_ptr shapes;
+} mli_history_run;
+
+/* The last invocations; what follows is 8 to 64 of them. */
+typedef struct mli_history {
+    uint64_t cap;
+    mli_history_run at[1];
+} mli_history;
+#define MLI_HISTORY_SIZE(cap)                                                                 \
+    (sizeof(mli_history) + (size_t)((cap) - 1) * sizeof(mli_history_run))
+
+typedef struct mli_min_max {
+    mli_u64 total, min, max; /* signed */
+} mli_min_max;
+
+/* What one thread did in one scope, in this epoch. */
+typedef struct mli_thread_scope {
+    struct mli_thread_scope *next;
+    struct mli_scope_record *scope;
+    uint32_t thread;
+    mli_history *history; /* replaced under the scopes lock */
+    mli_u64 epoch, count, running, peak;
+    mli_u64 token; /* the second word of those that may be adopted; 0: none */
+    mli_min_max bytes, blocks, stamps;
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: deltas in all */
+} mli_thread_scope;
+
+#define MLI_FRAME_PEAKS_SIZE ((MEMLORD_MAX_DEVICES + 1) * sizeof(mli_frame_peak))
+
+/* Forgets what the thread was in the middle of. */
+static void mli_thread_reset(mli_thread *t) {
+    mli_subbuf_leave(t);
+    t->tag = NULL;
+    t->tag_depth = 0;
+    t->open_tickets = 0;
+    t->retrying = 0;
+    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
+}
+
+static void mli_min_max_reset(mli_min_max *e) {
+    mli_u64_store(&e->total, 0);
+    mli_u64_store(&e->min, INT64_MAX);
+    mli_u64_store(&e->max, (uint64_t)INT64_MIN);
+}
+
+/* An epoch is over: the thread scope begins anew. Its own thread alone. */
+static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
+    uint32_t i;
+    mli_u64_store(&s->count, 0);
+    mli_u64_store(&s->peak, 0);
+    mli_min_max_reset(&s->bytes);
+    mli_min_max_reset(&s->blocks);
+    mli_min_max_reset(&s->stamps);
+    for (i = 0; i <= MEMLORD_MAX_DEVICES; i++) mli_u64_store(&s->devices[i], 0);
+    mli_u64_store_release(&s->epoch, mli_u64_load(&lord->epoch));
+}
+
+/* Before a thread scope is added to. */
+static void mli_thread_scope_prepare(memlord *lord, mli_thread_scope *s) {
+    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->epoch)))
+        mli_thread_scope_reset(lord, s);
+}
+
+/* Of one's own thread scope. */
+static MLI_HOT void mli_min_max_add(mli_min_max *e, int64_t v) {
+    mli_u64_add_own(&e->total, (uint64_t)v);
+    if (v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, (uint64_t)v);
+    if (v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, (uint64_t)v);
+}
+
+#define MLI_HISTORY_MAX 64
+
+/* Doubles a ring that is full, if there is memory. */
+static MLI_COLD void mli_thread_scope_grow(memlord *lord, mli_thread_scope *s) {
+    mli_history *old = s->history, *more;
+    uint64_t i, n = mli_u64_load(&s->count);
+    if (old->cap == MLI_HISTORY_MAX) return;
+    more = (mli_history *)mli_own_alloc(lord, MLI_HISTORY_SIZE(2 * old->cap));
+    if (!more) return;
+    more->cap = 2 * old->cap;
+    for (i = n > old->cap ? n - old->cap : 0; i < n; i++)
+        more->at[i % more->cap] = old->at[i % old->cap];
+    mli_lock_take(&lord->scopes_lock); /* nobody reads */
+    s->history = more;
+    mli_lock_drop(&lord->scopes_lock);
+    mli_own_free(lord, old, MLI_HISTORY_SIZE(old->cap));
+}
+
+/* Adds an invocation that is over to the calling thread's thread scope. */
+static void mli_thread_scope_add(memlord *lord, mli_thread_scope *s, const mli_scope_run *v,
+                                 int grow) {
+    uint64_t n = mli_u64_load_own(&s->count);
+    mli_history_run *i;
+    if (MLI_UNLIKELY(grow && n == s->history->cap)) mli_thread_scope_grow(lord, s);
+    i = &s->history->at[n & (s->history->cap - 1)];
+    mli_u64_store_release(&i->start, v->start);
+    mli_u64_store_release(&i->stamps, v->stamps);
+    mli_u64_store_release(&i->bytes, v->bytes);
+    mli_u64_store_release(&i->blocks, v->blocks);
+    mli_u64_store_release(&i->before, v->before);
+    mli_u64_store_release(&i->after, v->after);
+    mli_u64_store_release(&i->peak, v->peak);
+    mli_ptr_store_release(&i->shapes, (void *)(uintptr_t)v->shapes);
+    mli_min_max_add(&s->bytes, (int64_t)v->bytes);
+    mli_min_max_add(&s->blocks, (int64_t)v->blocks);
+    mli_min_max_add(&s->stamps, (int64_t)v->stamps);
+    if (v->peak > mli_u64_load_own(&s->peak)) mli_u64_store(&s->peak, v->peak);
+    mli_u64_store_release(&s->count, n + 1); /* pairs with mli_scope_sum */
+}
+
+/* All bytes live now: as mli_row_live, but for what few ledgers ever see. */
+static MLI_HOT uint64_t mli_live_total(memlord *lord) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t))
+        for (i = 1; i < n; i++) {
+            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
+            if (cell) sum += mli_u64_load(&cell->level);
+        }
+    return (int64_t)sum > 0 ? sum : 0; /* below 0 if a call in flight was half seen */
+}
+
+/* What a frame comes to; what it did on each device is added to its thread scope. */
+static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_scope_run *v) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    uint64_t blocks = 0, bytes = 0, peak = 0;
+    v->stamps = mli_stamp_now(lord) - f->start;
+    for (i = 1; i < n; i++) {
+        const mli_cell *cell = mli_cell_own_device(t, i);
+        const mli_frame_peak *at = mli_frame_peak_at(f, i);
+        uint64_t delta;
+        if (cell) mli_frame_raise(f, i, mli_u64_load_own(&cell->high));
+        delta = (uint64_t)mli_level_difference(at->from, cell ? mli_u64_load_own(&cell->level) : 0);
+        bytes += delta;
+        if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
+        peak += (uint64_t)mli_level_difference(at->from, at->high);
+        if (cell) blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (f != t->scope_stack->frame) mli_frame_raise(f - 1, i, at->high);
+    }
+    v->bytes = bytes;
+    v->peak = peak;
+    v->blocks = blocks - f->blocks;
+    v->start = f->start;
+    v->before = f->before;
+    v->after = mli_live_total(lord);
+    v->shapes = f->shapes;
+}
+
+static void mli_frame_pop(mli_thread *t) {
+    t->scope_stack->depth--;
+    t->scope =
+        t->scope_stack->depth ? t->scope_stack->frame[t->scope_stack->depth - 1].scope->id : 0;
+    t->birth_bits = 0;
+}
+
+/* Ends the innermost frame. `grow`: memory may be asked for. */
+static void mli_frame_close(memlord *lord, mli_thread *t, int grow) {
+    mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
+    mli_scope_run v;
+    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
+    mli_thread_scope_prepare(lord, f->stats);
+    mli_frame_totals(lord, t, f, &v);
+    mli_thread_scope_add(lord, f->stats, &v, grow);
+    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
+    mli_u64_add_own(&f->stats->running, (uint64_t)0 - 1);
+    mli_frame_pop(t);
+}
+
+/* A thread ends: so do its scopes, the innermost first. Its record is nobody else's yet. */
+static MLI_COLD void mli_scope_stack_close(mli_thread *t) {
+    while (t->scope_stack && t->scope_stack->depth) mli_frame_close(t->lord, t, 0);
+}
+
+/* Frees a record of a thread that ends or is gone: its scopes end, and another thread may take it
+   over at once. Under the registry lock. The addition keeps the reads that follow behind the look
+   whether the thread is gone; the store pairs with mli_thread_free. */
+static MLI_COLD void mli_thread_release(mli_thread *t) {
+    (void)mli_u64_add(&t->owner, 0);
+    mli_scope_stack_close(t);
+    mli_thread_reset(t);
+    mli_u32_store(&t->fenced, 1); /* it is not inside: no stealer waits for it */
+    mli_u64_store_release(&t->owner, 0);
+}
+
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
 #define MLI_HISTORY_MIN 8
-#define MLI_HISTORY_MAX 64
 
 /* One more than there are. */
 static uint32_t mli_scope_count(memlord *lord) {
@@ -10510,30 +10346,6 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
 
 /* -- thread scopes -- */
 
-/* Of one's own thread scope. */
-static MLI_HOT void mli_min_max_add(mli_min_max *e, int64_t v) {
-    mli_u64_add_own(&e->total, (uint64_t)v);
-    if (v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, (uint64_t)v);
-    if (v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, (uint64_t)v);
-}
-static void mli_min_max_reset(mli_min_max *e) {
-    mli_u64_store(&e->total, 0);
-    mli_u64_store(&e->min, INT64_MAX);
-    mli_u64_store(&e->max, (uint64_t)INT64_MIN);
-}
-
-/* An epoch is over: the thread scope begins anew. Its own thread alone. */
-static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
-    uint32_t i;
-    mli_u64_store(&s->count, 0);
-    mli_u64_store(&s->peak, 0);
-    mli_min_max_reset(&s->bytes);
-    mli_min_max_reset(&s->blocks);
-    mli_min_max_reset(&s->stamps);
-    for (i = 0; i <= MEMLORD_MAX_DEVICES; i++) mli_u64_store(&s->devices[i], 0);
-    mli_u64_store_release(&s->epoch, mli_u64_load(&lord->epoch));
-}
-
 /* A thread's thread scope in a scope, made on its first; NULL without memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
@@ -10556,50 +10368,6 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
     mli_ptr_store_release(&scope->threads, s); /* pairs with the walks' load_acquire */
     mli_lock_drop(&lord->scopes_lock);
     return s;
-}
-
-/* Doubles a ring that is full, if there is memory. */
-static MLI_COLD void mli_thread_scope_grow(memlord *lord, mli_thread_scope *s) {
-    mli_history *old = s->history, *more;
-    uint64_t i, n = mli_u64_load(&s->count);
-    if (old->cap == MLI_HISTORY_MAX) return;
-    more = (mli_history *)mli_own_alloc(lord, MLI_HISTORY_SIZE(2 * old->cap));
-    if (!more) return;
-    more->cap = 2 * old->cap;
-    for (i = n > old->cap ? n - old->cap : 0; i < n; i++)
-        more->at[i % more->cap] = old->at[i % old->cap];
-    mli_lock_take(&lord->scopes_lock); /* nobody reads */
-    s->history = more;
-    mli_lock_drop(&lord->scopes_lock);
-    mli_own_free(lord, old, MLI_HISTORY_SIZE(old->cap));
-}
-
-/* Before a thread scope is added to. */
-static void mli_thread_scope_prepare(memlord *lord, mli_thread_scope *s) {
-    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->epoch)))
-        mli_thread_scope_reset(lord, s);
-}
-
-/* Adds an invocation that is over to the calling thread's thread scope. */
-static void mli_thread_scope_add(memlord *lord, mli_thread_scope *s, const mli_scope_run *v,
-                                 int grow) {
-    uint64_t n = mli_u64_load_own(&s->count);
-    mli_history_run *i;
-    if (MLI_UNLIKELY(grow && n == s->history->cap)) mli_thread_scope_grow(lord, s);
-    i = &s->history->at[n & (s->history->cap - 1)];
-    mli_u64_store_release(&i->start, v->start);
-    mli_u64_store_release(&i->stamps, v->stamps);
-    mli_u64_store_release(&i->bytes, v->bytes);
-    mli_u64_store_release(&i->blocks, v->blocks);
-    mli_u64_store_release(&i->before, v->before);
-    mli_u64_store_release(&i->after, v->after);
-    mli_u64_store_release(&i->peak, v->peak);
-    mli_ptr_store_release(&i->shapes, (void *)(uintptr_t)v->shapes);
-    mli_min_max_add(&s->bytes, (int64_t)v->bytes);
-    mli_min_max_add(&s->blocks, (int64_t)v->blocks);
-    mli_min_max_add(&s->stamps, (int64_t)v->stamps);
-    if (v->peak > mli_u64_load_own(&s->peak)) mli_u64_store(&s->peak, v->peak);
-    mli_u64_store_release(&s->count, n + 1); /* pairs with mli_scope_sum */
 }
 
 /* -- frames -- */
@@ -10638,19 +10406,6 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, mli_scope_salt(t, origin != NULL), *out, 0);
     return MEMLORD_OK;
-}
-
-/* All bytes live now: as mli_row_live, but for what few ledgers ever see. */
-static MLI_HOT uint64_t mli_live_total(memlord *lord) {
-    const mli_thread *t = mli_thread_first(lord);
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint64_t sum = 0;
-    for (; t; t = mli_thread_next(t))
-        for (i = 1; i < n; i++) {
-            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-            if (cell) sum += mli_u64_load(&cell->level);
-        }
-    return (int64_t)sum > 0 ? sum : 0; /* below 0 if a call in flight was half seen */
 }
 
 /* Has a cell's high begin at its level: what it was, the row's peak is to know. */
@@ -10701,68 +10456,6 @@ static MLI_HOT memlord_result mli_frame_open(memlord *lord, mli_thread *t, mli_t
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
     return MEMLORD_OK;
 }
-
-/* What a frame comes to; what it did on each device is added to its thread scope. */
-static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_scope_run *v) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint64_t blocks = 0, bytes = 0, peak = 0;
-    v->stamps = mli_stamp_now(lord) - f->start;
-    for (i = 1; i < n; i++) {
-        const mli_cell *cell = mli_cell_own_device(t, i);
-        const mli_frame_peak *at = mli_frame_peak_at(f, i);
-        uint64_t delta;
-        if (cell) mli_frame_raise(f, i, mli_u64_load_own(&cell->high));
-        delta = (uint64_t)mli_level_difference(at->from, cell ? mli_u64_load_own(&cell->level) : 0);
-        bytes += delta;
-        if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
-        peak += (uint64_t)mli_level_difference(at->from, at->high);
-        if (cell) blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
-        if (f != t->scope_stack->frame) mli_frame_raise(f - 1, i, at->high);
-    }
-    v->bytes = bytes;
-    v->peak = peak;
-    v->blocks = blocks - f->blocks;
-    v->start = f->start;
-    v->before = f->before;
-    v->after = mli_live_total(lord);
-    v->shapes = f->shapes;
-}
-
-static void mli_frame_pop(mli_thread *t) {
-    t->scope_stack->depth--;
-    t->scope =
-        t->scope_stack->depth ? t->scope_stack->frame[t->scope_stack->depth - 1].scope->id : 0;
-    t->birth_bits = 0;
-}
-
-/* Ends the innermost frame. `grow`: memory may be asked for. */
-static void mli_frame_close(memlord *lord, mli_thread *t, int grow) {
-    mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
-    mli_scope_run v;
-    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
-    mli_thread_scope_prepare(lord, f->stats);
-    mli_frame_totals(lord, t, f, &v);
-    mli_thread_scope_add(lord, f->stats, &v, grow);
-    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
-    mli_u64_add_own(&f->stats->running, (uint64_t)0 - 1);
-    mli_frame_pop(t);
-}
-
-/* A thread ends: so do its scopes, the innermost first. Its record is nobody else's yet. */
-static MLI_COLD void mli_scope_stack_close(mli_thread *t) {
-    while (t->scope_stack && t->scope_stack->depth) mli_frame_close(t->lord, t, 0);
-}
-#if MLI_POSIX
-/* In a forked child, where fork holds the locks: the scopes of a thread that is not there never
-   ended. It may have been about to begin or end one: whether that is counted is not known. */
-static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
-    for (; t->scope_stack && t->scope_stack->depth; mli_frame_pop(t)) {
-        mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
-        mli_u64_store(&f->stats->running, 0);
-        mli_u64_store(&f->stats->token, 0);
-    }
-}
-#endif
 
 /* -- beginning and ending -- */
 
@@ -10949,303 +10642,118 @@ static void mli_scopes_free(memlord *lord) {
     mli_book_free(lord, &lord->scopes, sizeof(mli_ptr));
 }
 
-/* ------------------------------------------------------------------ >>snapshots --
-   Owns snapshots, the thread that takes them, and who held a device at its peak. A snapshot never
-   changes once it is in the list, which is in order of time; one that is taken out while a report
-   reads waits for the last reader. Locks: snapshots, for the list and the holders; none while
-   blocks are looked at. */
-
-#define MLI_SNAPSHOT_TOP 10
-#define MLI_SNAPSHOT_MS_MIN 10   /* ms */
-#define MLI_RECORDER_MS_MAX 1000 /* until the thread looks at the clock and for saves again */
-
-static mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
-    return (mli_device_usage *)(uintptr_t)(s + 1);
-}
-static memlord_block_info *mli_snapshot_top(const mli_snapshot *s) {
-    return (memlord_block_info *)(void *)(mli_snapshot_devices(s) + s->devices);
-}
-static void mli_snapshots_free(memlord *lord, mli_snapshot *s) {
-    mli_snapshot *next;
-    for (; s; s = next) {
-        next = s->next;
-        mli_own_free(lord, s, s->size);
-    }
+static memlord_result mli_scope_enter_as(memlord *lord, const void *given, const char *name,
+                                         const memlord_scope_site *place) {
+    mli_thread *t = mli_thread_get(lord);
+    memlord_result r;
+    if (!t) return MEMLORD_OK;
+    r = mli_scope_open(lord, t, given, name, place);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
 }
 
-/* What every device holds; with room for the largest blocks they are looked for, too. */
-static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, size_t tops) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
-    size_t size = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
-                  tops * sizeof(memlord_block_info);
-    mli_snapshot *s = (mli_snapshot *)mli_own_alloc(lord, size);
-    if (!s) return NULL;
-    s->size = size;
-    s->name = kept;
-    s->devices = n;
-    s->time = mli_ledger_now(lord) - lord->started;
-    for (i = 0; i < n; i++) {
-        mli_device_usage *held = &mli_snapshot_devices(s)[i];
-        const mli_u64 *count = mli_device_record_at(lord, i + 1)->count;
-        mli_row_totals sum;
-        mli_row_sum(lord, MLI_BOOK_DEVICE, i + 1, 1, &sum);
-        held->live = sum.live;
-        held->blocks = sum.blocks;
-        held->peak = sum.peak;
-        held->pending = mli_u64_load(&count[MLI_STAT_pending]);
-        held->reserved = mli_u64_load(&count[MLI_STAT_reserved]);
-        s->live += sum.live;
-        s->blocks += sum.blocks;
-    }
-    if (tops)
-        s->top_blocks = memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s), tops);
-    return s;
+static memlord_result mli_scope_token_apply(memlord *lord, const memlord_scope_token *token,
+                                            memlord_result (*fn)(memlord *, mli_thread *,
+                                                                 const memlord_scope_token *)) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!token) return MEMLORD_E_INVALID;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = fn(lord, t, token);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
 }
 
-/* What a device held, by device number; 0: all of them. */
-static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
-    if (!dev) return s->live;
-    return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
+/* -- public -- */
+
+MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name) {
+    if (!lord) return MEMLORD_OK;
+    if (!name || !*name) return MEMLORD_E_INVALID;
+    return mli_scope_enter_as(lord, name, name, NULL);
 }
-/* 1: some device, or all together, held more than in any other that is kept. */
-static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
-    uint32_t dev, i;
-    for (dev = 0; dev <= s->devices; dev++) {
-        uint64_t level = mli_snapshot_level(s, dev);
-        for (i = lord->snapshot_count; i; i--) {
-            const mli_snapshot *other = lord->snapshots[i - 1];
-            if (other != s && mli_snapshot_level(other, dev) >= level) break;
-        }
-        if (!i) return 1;
-    }
-    return 0;
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place) {
+    if (!lord) return MEMLORD_OK;
+    if (!place || !place->name || !*place->name) return MEMLORD_E_INVALID;
+    return mli_scope_enter_as(lord, place, NULL, place);
+}
+MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = mli_scope_close(lord, t);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
 }
 
-/* Takes out the one that leaves the smallest gap, the oldest of several: so the others stay
-   spread over the whole run, however long it becomes. Never the first, the last, or the one a
-   device was highest in; one with a name only if there are no others. */
-static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
-    mli_snapshot **list = lord->snapshots, *out;
-    uint64_t least = UINT64_MAX;
-    uint32_t i, at = 0;
-    int named;
-    for (named = 0; named < 2 && !at; named++)
-        for (i = 1; i + 1 < lord->snapshot_count; i++) {
-            uint64_t gap = list[i + 1]->time - list[i - 1]->time;
-            if ((list[i]->name != NULL) != named || gap >= least ||
-                mli_snapshot_is_peak(lord, list[i]))
-                continue;
-            least = gap;
-            at = i;
-        }
-    out = list[at];
-    memmove(list + at, list + at + 1, (--lord->snapshot_count - at) * sizeof *list);
-    (void)mli_u64_add(&lord->lost_snapshots, 1);
-    return out;
+MLI_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes) {
+    mli_thread *t;
+    const char *kept = NULL;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = t->scope ? mli_name_limited(lord, shapes, &kept) : MEMLORD_E_STATE;
+    if (r == MEMLORD_OK) t->scope_stack->frame[t->scope_stack->depth - 1].shapes = kept;
+    mli_thread_put(lord, t);
+    return r;
 }
 
-static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept, size_t tops) {
-    mli_snapshot *s = mli_snapshot_new(lord, kept, tops), *out = NULL, **at;
-    if (!s) {
-        (void)mli_u64_add(&lord->lost_snapshots, 1);
-        return MEMLORD_E_NOMEM;
-    }
-    mli_lock_take(&lord->snapshots_lock);
-    at = &lord->snapshots[lord->snapshot_count++];
-    /* by time: the clock, which may be the host's, was read before the lock was taken */
-    for (; at > lord->snapshots && at[-1]->time > s->time; at--) *at = at[-1];
-    *at = s;
-    if (lord->snapshot_count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
-    if (out && lord->snapshot_readers) {
-        out->next = lord->snapshots_unpinned;
-        lord->snapshots_unpinned = out;
-        out = NULL;
-    }
-    mli_lock_drop(&lord->snapshots_lock);
-    mli_snapshots_free(lord, out);
+MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
+    mli_thread *t;
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = t->scope ? MEMLORD_OK : MEMLORD_E_STATE;
+    if (r == MEMLORD_OK) mli_scope_export(lord, t, out);
+    mli_thread_put(lord, t);
+    return r;
+}
+MLI_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
+    return mli_scope_token_apply(lord, token, mli_scope_adopt);
+}
+MLI_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token) {
+    return mli_scope_token_apply(lord, token, mli_scope_return);
+}
+
+MLI_API memlord_result memlord_scope_get(memlord *lord, const char *path, memlord_scope_stat *out) {
+    const mli_scope_record *scope;
+    mli_stamp_scale scale;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!path) return MEMLORD_E_INVALID;
+    mli_lock_take(&mli_process.cold_lock);
+    scope = mli_scope_of_path_locked(lord, path);
+    mli_lock_drop(&mli_process.cold_lock);
+    if (!scope) return MEMLORD_E_UNKNOWN;
+    scale = mli_stamp_scale_now(lord);
+    mli_scope_sum(lord, scope, &scale, out, NULL);
+    return MEMLORD_OK;
+}
+MLI_API uint64_t memlord_scope_current(memlord *lord) {
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    uint64_t id = t ? t->scope : 0;
+    if (t) mli_thread_put(lord, t);
+    return id;
+}
+MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns) {
+    if (!lord) return MEMLORD_OK;
+    if (!scope || scope >= mli_scope_count(lord)) return MEMLORD_E_UNKNOWN;
+    (void)mli_u64_add(&mli_scope_record_at(lord, (uint32_t)scope)->device_ns, ns);
     return MEMLORD_OK;
 }
 
-/* Copies the list for a report; what is in it stays until the end. */
-static uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
-                                  const mli_snapshot *list[MLI_SNAPSHOTS]) {
-    uint32_t i, n;
-    reader->thread = &mli_self;
-    mli_lock_take(&lord->snapshots_lock);
-    n = lord->snapshot_count;
-    for (i = 0; i < n; i++) list[i] = lord->snapshots[i];
-    reader->next = lord->snapshot_readers;
-    lord->snapshot_readers = reader;
-    mli_lock_drop(&lord->snapshots_lock);
-    return n;
-}
-static void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
-    mli_snapshot *out = NULL;
-    mli_snapshot_reader **at = &lord->snapshot_readers;
-    mli_lock_take(&lord->snapshots_lock);
-    while (*at != reader) at = &(*at)->next;
-    *at = reader->next;
-    if (!lord->snapshot_readers) {
-        out = lord->snapshots_unpinned;
-        lord->snapshots_unpinned = NULL;
-    }
-    mli_lock_drop(&lord->snapshots_lock);
-    mli_snapshots_free(lord, out);
-}
-
-/* -- taking them every now and then -- */
-
-/* Takes one if its time has come by the ledger's clock, which may be the host's; answers for how
-   many ms to wait then. */
-static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
-    mli_recorder *r = &lord->recorder;
-    uint64_t now = mli_ledger_now(lord), due = mli_u64_load(&r->due), left;
-    uint64_t next = now + (uint64_t)mli_u32_load(&r->interval) * 1000000u;
-    /* from now on: after a stop there is nothing to catch up with */
-    if (now >= due && mli_u64_cas(&r->due, &due, next)) {
-        (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
-        due = next;
-    }
-    left = due > now ? (due - now) / 1000000u + 1 : 1;
-    return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
-}
-/* The same where no thread does. */
-static MLI_COLD void mli_recorder_poll(memlord *lord) {
-    mli_recorder *r = &lord->recorder;
-    if (mli_u32_load(&r->requested) && mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
-        (void)mli_recorder_check(lord);
-}
-
-static MLI_COLD void mli_recorder_run(void *user) {
-    memlord *lord = (memlord *)user;
-    mli_recorder *r = &lord->recorder;
-    uint32_t ms;
-    mli_self.is_helper = 1;
-    do {
-        ms = mli_recorder_check(lord);
-        mli_save_serve(lord);
-    } while (mli_helper_wait(&r->helper, ms));
-}
-
-/* Has the thread wait anew, by another interval. */
-static MLI_COLD void mli_recorder_wake(memlord *lord) {
-    mli_helper *h = &lord->recorder.helper;
-    uint32_t seen = MLI_HELPER_RUNS;
-    if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY)) return;
-    mli_os_event_set(&h->wake); /* nobody closes it meanwhile */
-    mli_u32_store_release(&h->state, MLI_HELPER_RUNS);
-}
-
-/* Starts the thread; without one, safe points do its work. */
-static MLI_COLD void mli_recorder_start(memlord *lord) {
-    mli_recorder *r = &lord->recorder;
-    if (mli_polling_enabled(lord) &&
-        mli_helper_start(&r->helper, &r->requested, 0, MLI_HELPER_NONE, mli_recorder_run, lord))
-        mli_log(lord, MEMLORD_LOG_WARNING,
-                "[snapshots] no thread for them: memlord_gc_poll takes them instead");
-}
-
-/* Stops the thread, and takes a last snapshot if there were to be some. */
-static MLI_COLD void mli_recorder_stop(memlord *lord) {
-    uint32_t seen = mli_u32_exchange(&lord->recorder.requested, 0);
-    mli_helper_stop(&lord->recorder.helper);
-    if (seen) (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
-}
-
-/* -- who held a device at its peak --
-   Taken at the end of a call that has raised the peak by a sixteenth since it was last. */
-
-static size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out, size_t cap);
-static int mli_tag_sum(memlord *lord, memlord_device sel, const char *tag, memlord_tag_stat *out);
-static size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
-                            memlord_site_stat *out, size_t cap, int names);
-
-/* One to fill, and back: the one a device had serves the next that is taken, so that growing costs
-   the ledger's memory no hole. */
-static mli_holders *mli_holders_new(memlord *lord) {
-    mli_holders *h;
-    mli_lock_take(&lord->snapshots_lock);
-    h = lord->free_holders;
-    lord->free_holders = NULL;
-    mli_lock_drop(&lord->snapshots_lock);
-    return h ? h : (mli_holders *)mli_own_alloc(lord, sizeof *h);
-}
-static MLI_COLD void mli_holders_recycle(memlord *lord, mli_holders *h) {
-    mli_holders *had;
-    if (!h) return;
-    mli_lock_take(&lord->snapshots_lock);
-    had = lord->free_holders;
-    if (!had) lord->free_holders = h;
-    mli_lock_drop(&lord->snapshots_lock);
-    if (had) mli_own_free(lord, h, sizeof *h);
-}
-
-static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    mli_holders *h = mli_holders_new(lord), *old;
-    memlord_tag_stat rest;
-    if (!h) return; /* the next time */
-    h->time = mli_ledger_now(lord) - lord->started;
-    h->bytes = live;
-    h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
-    if (mli_tag_sum(lord, device->device, NULL, &rest) && rest.allocated)
-        h->tag[h->tags++] = rest;
-    h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
-                             MLI_HOLDERS, 0);
-    mli_lock_take(&lord->snapshots_lock);
-    old = device->holders;
-    if (old && old->bytes > live) {
-        old = h; /* another thread saw more */
-    } else {
-        device->holders = h;
-        mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
-    }
-    mli_lock_drop(&lord->snapshots_lock);
-    mli_holders_recycle(lord, old);
-}
-static void mli_holders_check(memlord *lord, uint32_t dev) {
-    uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    if (live && live >= mli_u64_load(&mli_device_record_at(lord, dev)->watch.next_holders_peak))
-        mli_holders_take(lord, dev, live);
-}
-/* The peak is what is live now. Not inside. */
-static MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    mli_holders *old;
-    if (mli_self.in_host_alloc) return;
-    mli_lock_take(&lord->snapshots_lock);
-    old = device->holders;
-    device->holders = NULL;
-    mli_u64_store(&device->watch.next_holders_peak, 0);
-    mli_lock_drop(&lord->snapshots_lock);
-    mli_holders_recycle(lord, old);
-    mli_holders_check(lord, dev);
-}
-/* Copies who held it; 0: not known. */
-static int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
-    const mli_holders *h;
-    mli_lock_take(&lord->snapshots_lock);
-    h = mli_device_record_at(lord, dev)->holders;
-    if (h) *out = *h;
-    mli_lock_drop(&lord->snapshots_lock);
-    return h != NULL;
-}
-
-static MLI_COLD void mli_snapshots_destroy(memlord *lord) {
-    uint32_t i;
-    for (i = 0; i < lord->snapshot_count; i++)
-        mli_own_free(lord, lord->snapshots[i], lord->snapshots[i]->size);
-    mli_snapshots_free(lord, lord->snapshots_unpinned);
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
-        mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
-    mli_own_free(lord, lord->free_holders, sizeof(mli_holders));
-}
-
-/* ---------------------------------------------------------------------- >>reports --
-   Owns the statistics of devices, sites and tags, TEXT and JSON, and the files reports are saved
-   to. A report captures the statistics of every device and tag once and writes from that; lists of
-   sites and blocks are read as they are written, each with its own sum. No call waits for a report.
-   Locks: those of reading, none while the host's function writes. */
+/* ----------------------------------------------------------------------- >>stats --
+   Owns nothing: the statistics of a device, and lists of sites and tags, summed over the
+   threads when they are asked for. While a report is written they are of its moment.
+   Locks: those of reading. */
 
 /* The columns of a device: its statistics by their MLI_STAT_ numbers, and behind them, of
    the ledger as a whole, what there was no room for or is no longer kept. */
@@ -11450,10 +10958,6 @@ static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site
     return record ? mli_site_display(lord, record) : site;
 }
 
-/* -- who holds a device -- */
-
-#define MLI_EXPLAIN_TOP 4
-
 /* The largest tags of a device; answers how many. */
 static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
                                     memlord_tag_stat *out, size_t cap) {
@@ -11469,6 +10973,270 @@ static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
     }
     return n;
 }
+
+/* Adds to what a pool holds, or (`set`) sets it, and keeps its peak. */
+static MLI_COLD memlord_result mli_pool_reserved(memlord *lord, memlord_device device, uint64_t set,
+                                                 int64_t delta, uint32_t *dev) {
+    const uint64_t most = (uint64_t)1 << 62;
+    mli_u64 *count, had;
+    uint64_t now;
+    memlord_result r;
+    if (mli_device_valid(device) &&
+        ((set != UINT64_MAX && set > most) || (delta < 0 && !mli_dev_known(lord, device))))
+        return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, dev);
+    if (r) return r;
+    count = mli_device_record_at(lord, *dev)->count;
+    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
+    do {
+        now = set != UINT64_MAX ? set : had.v + (uint64_t)delta;
+        if (set == UINT64_MAX && (delta < 0 ? had.v < (uint64_t)0 - (uint64_t)delta : now > most))
+            return MEMLORD_E_INVALID;
+    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
+    return MEMLORD_OK;
+}
+
+static MLI_COLD memlord_result mli_cache_count(memlord *lord, memlord_device device, int stat) {
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_dev(lord, device, &dev);
+    if (r == MEMLORD_OK) mli_stat_add(lord, dev, stat, 1);
+    return r;
+}
+
+static double mli_unused_share(const memlord_stats *s) {
+    return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
+}
+
+/* -- public -- */
+
+MLI_API size_t memlord_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                 memlord_site_stat *out, size_t cap) {
+    if (!lord || !out || !mli_selector_valid(sel)) return 0;
+    return mli_sites_top(lord, sel, order, out, cap, 1);
+}
+MLI_API int memlord_site_top_alloc(memlord *lord, memlord_device sel, memlord_site_stat *out) {
+    return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_ALLOC_BYTES, out, 1) == 1;
+}
+MLI_API int memlord_site_top_free(memlord *lord, memlord_device sel, memlord_site_stat *out) {
+    return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_FREE_BYTES, out, 1) == 1;
+}
+
+MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) {
+    uint64_t sum = 0;
+    uint32_t i, n;
+    if (!lord || !mli_selector_valid(sel)) return 0;
+    n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 1; i < n; i++)
+        if (mli_selects(sel, mli_device_record_at(lord, i)->device))
+            sum = mli_add_saturated(sum, mli_row_live(lord, MLI_BOOK_DEVICE, i));
+    return sum;
+}
+
+MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, memlord_stats *out) {
+    mli_phys *phys;
+    uint32_t i, n, found = 0;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->version = MEMLORD_STATS_VERSION;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 1; i < n; i++) {
+        memlord_stats s;
+        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
+        mli_stats_fill(lord, i, &s);
+        if (found++)
+            mli_stats_sum(out, &s);
+        else
+            *out = s;
+    }
+    if (found > 1) out->limit = mli_limits_sum(lord, sel);
+    if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
+        out->limit = mli_phys_limit(phys); /* the host's has one before its devices */
+    if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
+    return MEMLORD_OK;
+}
+
+static memlord_stats mli_stats_of(memlord *lord, memlord_device sel) {
+    memlord_stats s;
+    (void)memlord_stats_get(lord, sel, &s);
+    return s;
+}
+MLI_API uint64_t memlord_freed(memlord *lord, memlord_device sel) {
+    return mli_stats_of(lord, sel).freed;
+}
+MLI_API uint64_t memlord_pending(memlord *lord, memlord_device sel) {
+    return mli_stats_of(lord, sel).pending;
+}
+MLI_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
+    return mli_stats_of(lord, sel).peak;
+}
+
+MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
+    mli_out o;
+    uint32_t i, n;
+    mli_out_buffer(&o, buf, cap);
+    if (!lord) {
+        (void)mli_out_end(&o, cap);
+        return 0;
+    }
+    mli_put_str(&o, "memlord");
+    n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 1; i < n; i++) {
+        memlord_stats s;
+        mli_stats_fill(lord, i, &s);
+        mli_putf(&o, i > 1 ? ", %i %jo in %ju (peak %jo)" : " %i %jo in %ju (peak %jo)",
+                 mli_device_code(mli_device_record_at(lord, i)->device), s.allocated,
+                 s.live_blocks, s.peak);
+    }
+    return mli_out_end(&o, cap);
+}
+
+MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
+                                       memlord_tag_stat *out) {
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    if (mli_tag_sum(lord, sel, tag, out)) return MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    return MEMLORD_E_UNKNOWN;
+}
+
+MLI_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
+                                            uint64_t reserved, uint64_t largest_free) {
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (reserved == UINT64_MAX) return MEMLORD_E_INVALID;
+    r = mli_pool_reserved(lord, device, reserved, 0, &dev);
+    if (r) return r;
+    /* kept one higher: 0, as at first, is not known */
+    mli_u64_store(&mli_device_record_at(lord, dev)->count[MLI_STAT_largest_free], largest_free + 1);
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
+}
+MLI_API memlord_result memlord_reserved_add(memlord *lord, memlord_device device, int64_t delta) {
+    uint32_t dev;
+    return lord ? mli_pool_reserved(lord, device, UINT64_MAX, delta, &dev) : MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_cache_hit(memlord *lord, memlord_device device) {
+    return mli_cache_count(lord, device, MLI_STAT_cache_hits);
+}
+MEMLORD_API memlord_result memlord_cache_miss(memlord *lord, memlord_device device) {
+    return mli_cache_count(lord, device, MLI_STAT_cache_misses);
+}
+MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
+    return stats && stats->reserved ? mli_unused_share(stats) / (double)stats->reserved : 0;
+}
+MLI_API double memlord_fragmentation(const memlord_stats *stats) {
+    double unused, f;
+    if (!stats || stats->largest_free == UINT64_MAX) return mli_nan();
+    unused = mli_unused_share(stats);
+    f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
+    return f > 0 ? f : 0;
+}
+
+/* ------------------------------------------------------------------------ >>room --
+   Owns the sources of capacity, and the answers to whether a request has room: samples, limits,
+   headroom, plans, and the explanation of a refusal. Invariants: one thread at a time asks a source
+   for a place, with nothing held; an answer that cannot be is taken as unknown. Locks: callbacks
+   for the sources and the threads that ask them, place for a sample. */
+
+/* -- sources -- */
+
+static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
+    memlord *lord = (memlord *)user;
+    (void)d;
+    return mli_cpu_sample(&lord->cpu, &out->total, &out->used, &out->process);
+}
+
+static MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type) {
+    mli_capacity_reader source;
+    mli_lock_take(&lord->callbacks_lock);
+    source = lord->capacity_readers[type];
+    mli_lock_drop(&lord->callbacks_lock);
+    return source;
+}
+
+/* Has the limit follow the capacity, if it is to and that is known. */
+static void mli_phys_fraction_apply(mli_phys *phys) {
+    if (!(phys->fraction > 0) || !phys->sample.known) return;
+    phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
+    if (!phys->limit) phys->limit = 1;
+}
+
+/* Keeps a sample, or that there is none. */
+static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
+                                           uint64_t now) {
+    mli_lock_take(&phys->lock);
+    phys->sample = *c;
+    phys->sampled = now;
+    mli_phys_fraction_apply(phys);
+    mli_lock_drop(&phys->lock);
+}
+
+static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
+    mli_capacity_reader source, *current;
+    memlord_capacity c;
+    uint64_t now;
+    memlord_result r = MEMLORD_OK;
+    memset(&c, 0, sizeof c);
+    if (mli_u32_exchange(&phys->sampling, 1)) return MEMLORD_E_STATE;
+    mli_lock_take(&lord->callbacks_lock);
+    source = lord->capacity_readers[phys->device.type];
+    phys->sampler = &mli_self;
+    mli_lock_drop(&lord->callbacks_lock);
+    mli_rank_none();
+    if (!source.fn)
+        r = MEMLORD_E_UNSUPPORTED;
+    else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
+        r = MEMLORD_E_UNKNOWN;
+    now = mli_ledger_now(lord);
+    mli_lock_take(&lord->callbacks_lock);
+    current = &lord->capacity_readers[phys->device.type];
+    if (r == MEMLORD_OK && (current->fn != source.fn || current->user != source.user))
+        r = MEMLORD_E_UNKNOWN; /* it was replaced meanwhile: nobody wants its word now */
+    if (r) memset(&c, 0, sizeof c);
+    c.known = r == MEMLORD_OK;
+    if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
+    phys->sampler = NULL;
+    mli_lock_drop(&lord->callbacks_lock);
+    mli_u32_store_release(&phys->sampling, 0); /* pairs with the exchange above */
+    mli_phys_recheck(lord, phys);
+    return r;
+}
+
+/* Replaces a source and waits until no other thread is in the old one. */
+static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
+    uint32_t i;
+    unsigned spins = 0;
+    memlord_capacity none;
+    memset(&none, 0, sizeof none);
+    mli_lock_take(&lord->callbacks_lock);
+    lord->capacity_readers[type] = source;
+    mli_lock_drop(&lord->callbacks_lock);
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        if (phys->device.type != type) continue; /* one that is not used now may be again */
+        mli_lock_take(&lord->callbacks_lock);
+        while (phys->sampler && phys->sampler != (void *)&mli_self) {
+            mli_lock_drop(&lord->callbacks_lock);
+            mli_spin_wait(&spins);
+            mli_lock_take(&lord->callbacks_lock);
+        }
+        mli_lock_drop(&lord->callbacks_lock);
+        mli_phys_sample_store(phys, &none, 0);
+        mli_phys_recheck(lord, phys);
+    }
+}
+
+/* -- who holds a device -- */
+
+#define MLI_EXPLAIN_TOP 4
 
 /* "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." of a place. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted) {
@@ -11529,29 +11297,2670 @@ static MLI_COLD void mli_log_explain(memlord *lord, const char *head, memlord_de
     mli_log(lord, MEMLORD_LOG_ERROR, line);
 }
 
-/* -- what MemLord itself costs -- */
-
-/* Measures an alloc and a free once, in a ledger of its own, for some 20 us. */
-static MLI_COLD void mli_cost_measure(memlord *lord) {
-    enum { PAIRS = 1000 };
-    const uint64_t storage = (uint64_t)1 << 40;
-    memlord_device cpu = memlord_device_cpu();
-    memlord_desc desc;
-    memlord *probe = NULL;
-    uint64_t began, i;
-    if (mli_u64_load(&lord->alloc_free_ps)) return;
-    memset(&desc, 0, sizeof desc);
-    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_STRATEGY | MEMLORD_FLAG_NO_THREADS;
-    if (memlord_create(&desc, &probe) != MEMLORD_OK) return;
-    (void)memlord_alloc(probe, cpu, storage, 1 << 20, NULL); /* the first ones make tables */
-    began = mli_now();
-    for (i = 1; i <= PAIRS; i++) {
-        (void)memlord_alloc(probe, cpu, storage + i * 64, 64, NULL);
-        (void)memlord_free(probe, cpu, storage + i * 64, NULL);
-    }
-    mli_u64_store(&lord->alloc_free_ps, (mli_now() - began) * 1000 / PAIRS + 1);
-    memlord_destroy(probe);
+/* The place of a device, made known only if somebody can say how full it is; else E_UNKNOWN. */
+static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **place) {
+    int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
+    return mli_phys_find(lord, d, make, place);
 }
+
+static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
+                                             uint64_t bytes, double fraction) {
+    mli_lock_take(&phys->lock);
+    phys->fraction = fraction;
+    phys->limit = bytes;
+    mli_phys_fraction_apply(phys);
+    mli_lock_drop(&phys->lock);
+    mli_phys_recheck(lord, phys);
+    return MEMLORD_OK;
+}
+
+/* Bytes left where a device is; 0: not known. */
+static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
+    mli_phys *phys;
+    int known;
+    *left = INT64_MAX;
+    if (mli_phys_find(lord, device, 0, &phys)) return 0;
+    mli_lock_take(&phys->lock);
+    known = mli_phys_available(lord, phys, left);
+    mli_lock_drop(&phys->lock);
+    return known;
+}
+
+/* Adds up a plan's blocks on the place of the first; those before have been. 0: they have. */
+static MLI_COLD int mli_plan_sum(memlord *lord, const memlord_block *blocks, size_t n,
+                                 size_t first, uint64_t *sum) {
+    mli_phys *phys, *other;
+    size_t i;
+    (void)mli_phys_find(lord, blocks[first].device, 0, &phys);
+    for (*sum = 0, i = 0; i < n; i++) {
+        (void)mli_phys_find(lord, blocks[i].device, 0, &other);
+        if (other != phys || (!phys && (blocks[i].device.type != blocks[first].device.type ||
+                                        blocks[i].device.index != blocks[first].device.index)))
+            continue;
+        if (i < first) return 0;
+        *sum = mli_add_saturated(*sum, blocks[i].bytes);
+    }
+    return 1;
+}
+
+/* -- public -- */
+
+MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
+                                                memlord_capacity *out) {
+    mli_phys *phys;
+    uint64_t now, at;
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    r = mli_phys_find(lord, device, 0, &phys);
+    if (r) return r == MEMLORD_E_UNKNOWN ? MEMLORD_OK : r;
+    now = mli_ledger_now(lord);
+    mli_lock_take(&phys->lock);
+    *out = phys->sample;
+    at = phys->sampled;
+    mli_lock_drop(&phys->lock);
+    if (out->known) out->age_ns = now > at ? now - at : 0;
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device) {
+    mli_phys *phys;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    r = mli_phys_with_capacity(lord, device, &phys);
+    if (r == MEMLORD_E_UNKNOWN) return MEMLORD_E_UNSUPPORTED;
+    return r ? r : mli_phys_sample(lord, phys);
+}
+
+MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
+                                            memlord_device physical) {
+    mli_phys *to;
+    mli_device_record *d;
+    uint32_t dev, other, i;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_device_valid(physical)) return MEMLORD_E_DEVICE;
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    to = &lord->host_phys;
+    d = mli_device_record_at(lord, dev);
+    if (!mli_type_host[physical.type]) {
+        r = mli_dev(lord, physical, &other);
+        if (r) return r;
+        to = &mli_device_record_at(lord, other)->own_phys;
+        if (other != dev && mli_phys_at(lord, other) != to) return MEMLORD_E_STATE;
+    }
+    if (mli_type_host[device.type]) return to == &lord->host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
+        if (i != dev && to != &d->own_phys && mli_phys_at(lord, i) == &d->own_phys)
+            return MEMLORD_E_STATE;
+    r = mli_phys_assign(lord, dev, to);
+    if (r) return r;
+    mli_phys_recheck(lord, NULL);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_limit_set(memlord *lord, memlord_device device, uint64_t bytes) {
+    mli_phys *phys;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_phys_find(lord, device, 1, &phys);
+    return r ? r : mli_limit_set(lord, phys, bytes, 0);
+}
+
+MLI_API memlord_result memlord_limit_fraction(memlord *lord, memlord_device device,
+                                              double fraction) {
+    mli_phys *phys;
+    memlord_capacity c;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!(fraction > 0 && fraction <= 1)) return MEMLORD_E_INVALID;
+    r = mli_phys_with_capacity(lord, device, &phys);
+    if (r) return r;
+    (void)memlord_capacity_get(lord, device, &c);
+    if (!c.known && mli_phys_sample(lord, phys)) return MEMLORD_E_UNKNOWN;
+    return mli_limit_set(lord, phys, 0, fraction);
+}
+
+MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device) {
+    int64_t left = INT64_MAX;
+    if (lord) (void)mli_dev_available(lord, device, &left);
+    return left;
+}
+
+MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes) {
+    int64_t left;
+    if (!lord || !mli_dev_available(lord, device, &left)) return -1;
+    return left >= 0 && bytes <= (uint64_t)left;
+}
+
+MLI_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
+                             int64_t *short_by) {
+    int64_t worst = INT64_MIN;
+    int known = 1;
+    size_t i;
+    if (short_by) *short_by = 0;
+    if (!lord || (n && !blocks)) return -1;
+    for (i = 0; i < n; i++) {
+        uint64_t sum;
+        int64_t left;
+        if (!mli_plan_sum(lord, blocks, n, i, &sum)) continue;
+        if (!mli_dev_available(lord, blocks[i].device, &left)) {
+            known = 0;
+            continue;
+        }
+        if (sum > (uint64_t)1 << 62) sum = (uint64_t)1 << 62;
+        if (left < -((int64_t)1 << 62)) left = -((int64_t)1 << 62);
+        if ((int64_t)sum - left > worst) worst = (int64_t)sum - left;
+    }
+    if (worst <= 0 && !known) return -1;
+    if (short_by && worst != INT64_MIN) *short_by = worst;
+    return worst <= 0;
+}
+
+MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device, uint64_t bytes,
+                                           memlord_ticket *out) {
+    mli_thread *t;
+    mli_phys *phys;
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    *out = 0;
+    if (!lord) return MEMLORD_OK;
+    if (bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
+    r = mli_phys_find(lord, device, 1, &phys);
+    if (r) return r;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_E_STATE;
+    r = mli_reservation_open(lord, phys, bytes, out);
+    if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_E_LIMIT) mli_log_explain(lord, "[limit] ", device, bytes);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
+                               char *buf, size_t cap) {
+    if (lord) return mli_explain_device(lord, device, wanted, buf, cap);
+    if (buf && cap) buf[0] = 0;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ >>snapshots --
+   Owns snapshots, the thread that takes them, and who held a device at its peak. A snapshot never
+   changes once it is in the list, which is in order of time; one that is taken out while a report
+   reads waits for the last reader. Locks: snapshots, for the list and the holders; none while
+   blocks are looked at. */
+
+typedef struct mli_device_usage { /* by a device, at one moment */
+    uint64_t live, pending, reserved, peak, blocks;
+} mli_device_usage;
+
+/* What follows is `devices` of mli_device_usage, by device number, and `top_blocks` of
+   memlord_block_info. */
+typedef struct mli_snapshot {
+    struct mli_snapshot *next; /* of those that are out */
+    size_t size, top_blocks;
+    uint64_t time;    /* ns since create */
+    const char *name; /* kept; NULL: periodic */
+    uint64_t live, blocks;
+    uint32_t devices;
+} mli_snapshot;
+
+/* Who reads the list: part of a report, and there as long as the ledger if that is left by longjmp.
+   Under the snapshots lock. */
+typedef struct mli_snapshot_reader {
+    struct mli_snapshot_reader *next;
+    const void *thread;
+} mli_snapshot_reader;
+
+#define MLI_HOLDERS 16
+typedef struct mli_holders {
+    uint64_t time, bytes; /* ns since create; live then */
+    size_t tags, sites;
+    memlord_tag_stat tag[MLI_HOLDERS];
+    memlord_site_stat site[MLI_HOLDERS];
+} mli_holders;
+
+#define MLI_SNAPSHOT_TOP 10
+#define MLI_SNAPSHOT_MS_MIN 10   /* ms */
+#define MLI_RECORDER_MS_MAX 1000 /* until the thread looks at the clock and for saves again */
+
+static mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
+    return (mli_device_usage *)(uintptr_t)(s + 1);
+}
+static memlord_block_info *mli_snapshot_top(const mli_snapshot *s) {
+    return (memlord_block_info *)(void *)(mli_snapshot_devices(s) + s->devices);
+}
+static void mli_snapshots_free(memlord *lord, mli_snapshot *s) {
+    mli_snapshot *next;
+    for (; s; s = next) {
+        next = s->next;
+        mli_own_free(lord, s, s->size);
+    }
+}
+
+/* What every device holds; with room for the largest blocks they are looked for, too. */
+static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, size_t tops) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    size_t size = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
+                  tops * sizeof(memlord_block_info);
+    mli_snapshot *s = (mli_snapshot *)mli_own_alloc(lord, size);
+    if (!s) return NULL;
+    s->size = size;
+    s->name = kept;
+    s->devices = n;
+    s->time = mli_ledger_now(lord) - lord->started;
+    for (i = 0; i < n; i++) {
+        mli_device_usage *held = &mli_snapshot_devices(s)[i];
+        const mli_u64 *count = mli_device_record_at(lord, i + 1)->count;
+        mli_row_totals sum;
+        mli_row_sum(lord, MLI_BOOK_DEVICE, i + 1, 1, &sum);
+        held->live = sum.live;
+        held->blocks = sum.blocks;
+        held->peak = sum.peak;
+        held->pending = mli_u64_load(&count[MLI_STAT_pending]);
+        held->reserved = mli_u64_load(&count[MLI_STAT_reserved]);
+        s->live += sum.live;
+        s->blocks += sum.blocks;
+    }
+    if (tops)
+        s->top_blocks = memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s), tops);
+    return s;
+}
+
+/* What a device held, by device number; 0: all of them. */
+static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
+    if (!dev) return s->live;
+    return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
+}
+/* 1: some device, or all together, held more than in any other that is kept. */
+static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
+    uint32_t dev, i;
+    for (dev = 0; dev <= s->devices; dev++) {
+        uint64_t level = mli_snapshot_level(s, dev);
+        for (i = lord->snapshot_count; i; i--) {
+            const mli_snapshot *other = lord->snapshots[i - 1];
+            if (other != s && mli_snapshot_level(other, dev) >= level) break;
+        }
+        if (!i) return 1;
+    }
+    return 0;
+}
+
+/* Takes out the one that leaves the smallest gap, the oldest of several: so the others stay
+   spread over the whole run, however long it becomes. Never the first, the last, or the one a
+   device was highest in; one with a name only if there are no others. */
+static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
+    mli_snapshot **list = lord->snapshots, *out;
+    uint64_t least = UINT64_MAX;
+    uint32_t i, at = 0;
+    int named;
+    for (named = 0; named < 2 && !at; named++)
+        for (i = 1; i + 1 < lord->snapshot_count; i++) {
+            uint64_t gap = list[i + 1]->time - list[i - 1]->time;
+            if ((list[i]->name != NULL) != named || gap >= least ||
+                mli_snapshot_is_peak(lord, list[i]))
+                continue;
+            least = gap;
+            at = i;
+        }
+    out = list[at];
+    memmove(list + at, list + at + 1, (--lord->snapshot_count - at) * sizeof *list);
+    (void)mli_u64_add(&lord->lost_snapshots, 1);
+    return out;
+}
+
+static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept, size_t tops) {
+    mli_snapshot *s = mli_snapshot_new(lord, kept, tops), *out = NULL, **at;
+    if (!s) {
+        (void)mli_u64_add(&lord->lost_snapshots, 1);
+        return MEMLORD_E_NOMEM;
+    }
+    mli_lock_take(&lord->snapshots_lock);
+    at = &lord->snapshots[lord->snapshot_count++];
+    /* by time: the clock, which may be the host's, was read before the lock was taken */
+    for (; at > lord->snapshots && at[-1]->time > s->time; at--) *at = at[-1];
+    *at = s;
+    if (lord->snapshot_count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
+    if (out && lord->snapshot_readers) {
+        out->next = lord->snapshots_unpinned;
+        lord->snapshots_unpinned = out;
+        out = NULL;
+    }
+    mli_lock_drop(&lord->snapshots_lock);
+    mli_snapshots_free(lord, out);
+    return MEMLORD_OK;
+}
+
+/* Copies the list for a report; what is in it stays until the end. */
+static uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
+                                  const mli_snapshot *list[MLI_SNAPSHOTS]) {
+    uint32_t i, n;
+    reader->thread = &mli_self;
+    mli_lock_take(&lord->snapshots_lock);
+    n = lord->snapshot_count;
+    for (i = 0; i < n; i++) list[i] = lord->snapshots[i];
+    reader->next = lord->snapshot_readers;
+    lord->snapshot_readers = reader;
+    mli_lock_drop(&lord->snapshots_lock);
+    return n;
+}
+static void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
+    mli_snapshot *out = NULL;
+    mli_snapshot_reader **at = &lord->snapshot_readers;
+    mli_lock_take(&lord->snapshots_lock);
+    while (*at != reader) at = &(*at)->next;
+    *at = reader->next;
+    if (!lord->snapshot_readers) {
+        out = lord->snapshots_unpinned;
+        lord->snapshots_unpinned = NULL;
+    }
+    mli_lock_drop(&lord->snapshots_lock);
+    mli_snapshots_free(lord, out);
+}
+
+/* -- taking them every now and then -- */
+
+/* Takes one if its time has come by the ledger's clock, which may be the host's; answers for how
+   many ms to wait then. */
+static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
+    mli_recorder *r = &lord->recorder;
+    uint64_t now = mli_ledger_now(lord), due = mli_u64_load(&r->due), left;
+    uint64_t next = now + (uint64_t)mli_u32_load(&r->interval) * 1000000u;
+    /* from now on: after a stop there is nothing to catch up with */
+    if (now >= due && mli_u64_cas(&r->due, &due, next)) {
+        (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
+        due = next;
+    }
+    left = due > now ? (due - now) / 1000000u + 1 : 1;
+    return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
+}
+/* The same where no thread does. */
+static MLI_COLD void mli_recorder_poll(memlord *lord) {
+    mli_recorder *r = &lord->recorder;
+    if (mli_u32_load(&r->requested) && mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
+        (void)mli_recorder_check(lord);
+}
+
+static MLI_COLD void mli_recorder_run(void *user) {
+    memlord *lord = (memlord *)user;
+    mli_recorder *r = &lord->recorder;
+    uint32_t ms;
+    mli_self.is_helper = 1;
+    do {
+        ms = mli_recorder_check(lord);
+        mli_save_serve(lord);
+    } while (mli_helper_wait(&r->helper, ms));
+}
+
+/* Has the thread wait anew, by another interval. */
+static MLI_COLD void mli_recorder_wake(memlord *lord) {
+    mli_helper *h = &lord->recorder.helper;
+    uint32_t seen = MLI_HELPER_RUNS;
+    if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY)) return;
+    mli_os_event_set(&h->wake); /* nobody closes it meanwhile */
+    mli_u32_store_release(&h->state, MLI_HELPER_RUNS);
+}
+
+/* Starts the thread; without one, safe points do its work. */
+static MLI_COLD void mli_recorder_start(memlord *lord) {
+    mli_recorder *r = &lord->recorder;
+    if (mli_polling_enabled(lord) &&
+        mli_helper_start(&r->helper, &r->requested, 0, MLI_HELPER_NONE, mli_recorder_run, lord))
+        mli_log(lord, MEMLORD_LOG_WARNING,
+                "[snapshots] no thread for them: memlord_gc_poll takes them instead");
+}
+
+/* Stops the thread, and takes a last snapshot if there were to be some. */
+static MLI_COLD void mli_recorder_stop(memlord *lord) {
+    uint32_t seen = mli_u32_exchange(&lord->recorder.requested, 0);
+    mli_helper_stop(&lord->recorder.helper);
+    if (seen) (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
+}
+
+/* -- who held a device at its peak --
+   Taken at the end of a call that has raised the peak by a sixteenth since it was last. */
+
+/* One to fill, and back: the one a device had serves the next that is taken, so that growing costs
+   the ledger's memory no hole. */
+static mli_holders *mli_holders_new(memlord *lord) {
+    mli_holders *h;
+    mli_lock_take(&lord->snapshots_lock);
+    h = lord->free_holders;
+    lord->free_holders = NULL;
+    mli_lock_drop(&lord->snapshots_lock);
+    return h ? h : (mli_holders *)mli_own_alloc(lord, sizeof *h);
+}
+static MLI_COLD void mli_holders_recycle(memlord *lord, mli_holders *h) {
+    mli_holders *had;
+    if (!h) return;
+    mli_lock_take(&lord->snapshots_lock);
+    had = lord->free_holders;
+    if (!had) lord->free_holders = h;
+    mli_lock_drop(&lord->snapshots_lock);
+    if (had) mli_own_free(lord, h, sizeof *h);
+}
+
+static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    mli_holders *h = mli_holders_new(lord), *old;
+    memlord_tag_stat rest;
+    if (!h) return; /* the next time */
+    h->time = mli_ledger_now(lord) - lord->started;
+    h->bytes = live;
+    h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
+    if (mli_tag_sum(lord, device->device, NULL, &rest) && rest.allocated)
+        h->tag[h->tags++] = rest;
+    h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
+                             MLI_HOLDERS, 0);
+    mli_lock_take(&lord->snapshots_lock);
+    old = device->holders;
+    if (old && old->bytes > live) {
+        old = h; /* another thread saw more */
+    } else {
+        device->holders = h;
+        mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
+    }
+    mli_lock_drop(&lord->snapshots_lock);
+    mli_holders_recycle(lord, old);
+}
+static void mli_holders_check(memlord *lord, uint32_t dev) {
+    uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    if (live && live >= mli_u64_load(&mli_device_record_at(lord, dev)->watch.next_holders_peak))
+        mli_holders_take(lord, dev, live);
+}
+/* The peak is what is live now. Not inside. */
+static MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    mli_holders *old;
+    if (mli_self.in_host_alloc) return;
+    mli_lock_take(&lord->snapshots_lock);
+    old = device->holders;
+    device->holders = NULL;
+    mli_u64_store(&device->watch.next_holders_peak, 0);
+    mli_lock_drop(&lord->snapshots_lock);
+    mli_holders_recycle(lord, old);
+    mli_holders_check(lord, dev);
+}
+/* Copies who held it; 0: not known. */
+static int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
+    const mli_holders *h;
+    mli_lock_take(&lord->snapshots_lock);
+    h = mli_device_record_at(lord, dev)->holders;
+    if (h) *out = *h;
+    mli_lock_drop(&lord->snapshots_lock);
+    return h != NULL;
+}
+
+static MLI_COLD void mli_snapshots_destroy(memlord *lord) {
+    uint32_t i;
+    for (i = 0; i < lord->snapshot_count; i++)
+        mli_own_free(lord, lord->snapshots[i], lord->snapshots[i]->size);
+    mli_snapshots_free(lord, lord->snapshots_unpinned);
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
+        mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
+    mli_own_free(lord, lord->free_holders, sizeof(mli_holders));
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!name || !*name) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_OK;
+    r = mli_name_limited(lord, name, &kept);
+    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->lost_snapshots, 1);
+    if (r == MEMLORD_OK) r = mli_snapshot_take(lord, kept, 0);
+    if (r == MEMLORD_OK)
+        mli_event_record_other(lord, MEMLORD_EVENT_CHECKPOINT, 0, (uint64_t)(uintptr_t)kept, 0);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms) {
+    mli_recorder *r;
+    if (!lord) return MEMLORD_OK;
+    if (interval_ms && interval_ms < MLI_SNAPSHOT_MS_MIN) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    r = &lord->recorder;
+    mli_u32_store(&r->interval, interval_ms ? interval_ms : 5000);
+    mli_u64_store(&r->due, mli_ledger_now(lord) + (uint64_t)mli_u32_load(&r->interval) * 1000000u);
+    if (mli_u32_exchange(&r->requested, 1)) mli_recorder_wake(lord);
+    mli_recorder_start(lord);
+    return mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
+}
+MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.is_helper) return MEMLORD_E_STATE;
+    mli_recorder_stop(lord);
+    return MEMLORD_OK;
+}
+
+/* ----------------------------------------------------------------------- >>reset --
+   Owns nothing: what memlord_reset and memlord_peak_reset do to counters, events, snapshots and
+   bands. Locks: those of each. */
+
+/* What no cell counts: levels stay, their peaks are what they are now, the rest starts over. */
+static MLI_COLD void mli_device_reset(memlord *lord, uint32_t dev) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    mli_phys *phys = mli_phys_lock(lord, dev);
+    int stat;
+    for (stat = 0; stat < MLI_STAT_COUNT; stat++)
+        if (mli_columns[stat].kind != MLI_KIND_LIVE)
+            mli_u64_store(&device->count[stat], 0);
+    mli_u64_store(&device->count[MLI_STAT_reserved_peak],
+                  mli_u64_load(&device->count[MLI_STAT_reserved]));
+    device->watch.waiting_rearm = 0;
+    memset(&device->oom, 0, sizeof device->oom);
+    mli_lock_drop(&phys->lock);
+}
+
+/* -- public -- */
+
+MLI_API void memlord_reset(memlord *lord) {
+    mli_thread *t;
+    mli_route *route;
+    uint32_t i, n;
+    int book;
+    if (!lord) return;
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* what was asked for is of the old epoch */
+    t = mli_thread_get(lord);
+    if (!t) return;
+    mli_lock_take(&mli_process.cold_lock);
+    for (book = 0; book < MLI_BOOKS; book++) {
+        n = mli_row_count(lord, book);
+        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
+    }
+    (void)mli_u64_add(&lord->epoch, 1);
+    n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 1; i < n; i++) mli_device_reset(lord, i);
+    mli_u64_store(&lord->lost_allocs, 0);
+    mli_u64_store(&lord->lost_bytes, 0);
+    mli_u64_store(&lord->lost_unknown, 0);
+    mli_u64_store(&lord->lost_events, 0);
+    mli_u64_store(&lord->lost_tags, 0);
+    mli_u64_store(&lord->lost_scopes, 0);
+    mli_u64_store(&lord->lost_snapshots, 0);
+    route = (mli_route *)mli_ptr_load(&lord->routes);
+    for (; route; route = route->next) {
+        mli_u64_store(&route->moves, 0);
+        mli_u64_store(&route->bytes, 0);
+    }
+    for (i = 1; i < mli_scope_count(lord); i++)
+        mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
+    mli_lock_drop(&mli_process.cold_lock);
+    mli_thread_put(lord, t);
+    for (i = 1; i < n; i++) mli_holders_restart(lord, i);
+    mli_phys_recheck(lord, NULL);
+    mli_log(lord, MEMLORD_LOG_INFO, "[reset] a new epoch: totals 0, peaks at what is live");
+}
+
+MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
+    mli_thread *t;
+    uint32_t i, n;
+    if (!lord || !mli_selector_valid(sel)) return;
+    t = mli_thread_get(lord);
+    if (!t) return;
+    n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 1; i < n; i++)
+        if (mli_selects(sel, mli_device_record_at(lord, i)->device)) {
+            mli_row_peak_reset(lord, t, MLI_BOOK_DEVICE, i);
+            mli_holders_restart(lord, i);
+        }
+    mli_thread_put(lord, t);
+}
+
+/* -------------------------------------------------------------------- >>deferred --
+   Owns the way of a block from freed to credited. Composes fences and blocks: a block is pending
+   while its side record has a serial, and stays in the map until its last fence is done.
+   Locks: those of the map, then fences; none while a fence runs. */
+
+/* The circle of >>deferred and >>pollers: a fence that is done ends a block, which is the end of a
+   call; the end of a call asks fences. From nowhere else does a call go up the file. */
+static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks);
+
+/* What every call that counted on a device ends with, nothing held. `asks`: it may ask fences. */
+static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    if (MLI_UNLIKELY((mli_u32_load(&lord->alert) & lord->slot_alerts[dev] &
+                      ~(uint32_t)MLI_ALERT_EVENTS) |
+                     (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
+        mli_call_end_slow(lord, t, dev, asks);
+}
+
+enum { MLI_ATTACH_USE, MLI_ATTACH_FREE, MLI_ATTACH_MOVE };
+
+/* Records a fence on a live block, in place of an earlier one of its queue; unless that is all,
+   frees the block, and *chain is what to ask. After an error the fence is still the caller's.
+   NULL: none but the uses it has. */
+static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
+                                       uint64_t key, mli_fence_record *f, int why,
+                                       mli_entry *gone, mli_fence_record **chain) {
+    mli_probe probe;
+    mli_side_record *unused, *side;
+    mli_fence_record **at, *old = NULL;
+    uint64_t refs;
+    memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, &probe, &unused);
+    gone->key = 0;
+    *chain = NULL;
+    if (r == MEMLORD_OK && mli_is_pending(probe.entry->word2)) {
+        mli_probe_leave(t, &probe);
+        mli_own_free(lord, unused, sizeof *unused);
+        r = MEMLORD_E_UNKNOWN;
+    }
+    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, d);
+    if (r) return r;
+    side = mli_side_record_of(probe.entry->word2);
+    refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
+    for (at = &side->fences; f && *at;) {
+        if ((*at)->fence.queue == f->fence.queue) {
+            old = *at;
+            *at = old->sibling;
+            old->sibling = NULL;
+        } else {
+            at = &(*at)->sibling;
+        }
+    }
+    if (f) *at = f;
+    if (why) {
+        *gone = *probe.entry;
+        gone->word2 = side->word2;
+        gone->key = key;
+        *chain = mli_block_pend(lord, probe.entry);
+    }
+    mli_probe_leave(t, &probe);
+    mli_own_free(lord, unused, sizeof *unused);
+    mli_fences_detach(lord, old);
+    if (why == MLI_ATTACH_FREE && refs > 1) /* views move along */
+        mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
+    return MEMLORD_OK;
+}
+
+/* Takes a fence off its pending block, if it is there, and ends that with its last. Returns 1 if
+   it did, and in *credited the bytes. */
+static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, uint64_t *credited) {
+    mli_probe probe;
+    mli_side_record *side = mli_probe_side_record(lord, t, lord->dev_type[f->dev], f->key, &probe);
+    mli_fence_record **at;
+    uint64_t word1, plain;
+    if (!side || !f->serial || side->serial != f->serial) {
+        mli_probe_leave(t, &probe);
+        return 0;
+    }
+    for (at = &side->fences; *at != f;) at = &(*at)->sibling;
+    *at = f->sibling;
+    f->serial = 0;
+    if (side->fences) {
+        mli_probe_leave(t, &probe);
+        return 0;
+    }
+    word1 = probe.entry->word1;
+    plain = side->word2;
+    mli_probe_end_block(lord, t, &probe);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
+    *credited = MLI_BYTES(word1);
+    return 1;
+}
+
+/* Ends a fence this thread has asked: done (> 0) or failed. Returns the bytes credited. */
+static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
+    mli_thread *t;
+    uint64_t credited = 0, key = f->key;
+    uint32_t dev = f->dev;
+    int mine, last;
+    if (answer < 0) mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
+    mli_fence_drop(lord, f);
+    t = mli_thread_get(lord);
+    last = mli_fence_credit(lord, t, f, &credited);
+    mli_thread_put(lord, t);
+    mli_lock_take(&lord->fences_lock);
+    mli_queue_remove(lord, f);
+    mine = f->detached || !f->serial;
+    f->asker = NULL; /* a block that still has it frees it */
+    mli_lock_drop(&lord->fences_lock);
+    if (mine) mli_fence_free(lord, f);
+    if (!last) return 0;
+    if (mli_debug_on(lord))
+        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, dev)->device, key,
+                     credited, NULL);
+    mli_call_end(lord, t, dev, 0);
+    return credited;
+}
+
+/* Takes the answer of a fence that this thread has asked. `turn`: one that is done waits for those
+   before it. */
+static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f,
+                                               int answer, int turn) {
+    uint64_t now = answer ? 0 : mli_ledger_now(lord);
+    int settles;
+    mli_lock_take(&lord->fences_lock);
+    settles = f->detached || (answer && !(turn && f->previous));
+    if (!settles) {
+        f->asker = NULL;
+        f->early_answer = answer;
+        if (!f->previous)
+            mli_queue_back_off(lord, f->queue,
+                               f->queue->rest ? f->queue->rest * 2 : MLI_REST_LEAST, now);
+    }
+    mli_lock_drop(&lord->fences_lock);
+    return settles ? mli_fence_finish(lord, f, answer) : 0;
+}
+
+/* Asks the fences of a block just freed for the first time, in the order they came. */
+static MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) {
+    mli_fence_record *next;
+    for (; chain; chain = next) {
+        int answer = 0;
+        next = chain->sibling;
+        if (!(lord->flags & MEMLORD_FLAG_DEFER)) answer = mli_fence_ask(lord, chain);
+        (void)mli_fence_take_answer(lord, chain, answer, 0);
+    }
+}
+
+/* Makes this thread the asker of a fence, and its queue the last of its type to be asked again.
+   Under the fences lock. */
+static mli_fence_record *mli_fence_next_to_ask(mli_pending_queues *p, mli_fence_record *f) {
+    mli_queue *q = f->queue;
+    f->asker = &mli_self;
+    if (q->unasked == f) q->unasked = f->next;
+    mli_queue_unlink(p, q);
+    mli_queue_link(p, q);
+    return f;
+}
+
+/* Claims the next fence a poll has to ask: one that was never asked, as it may record its event
+   then, or the first of a queue that was not asked since `round`. Under the fences lock. */
+static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
+                                       uint64_t round) {
+    mli_queue *q;
+    for (q = p->first; q; q = q->next) {
+        mli_fence_record *f = q->unasked;
+        if (!f || f->asker) f = q->round < round ? q->first : NULL;
+        if (!f || f->asker) continue;
+        if (!mli_selects(sel, mli_device_record_at(lord, q->slot)->device)) continue;
+        if (f == q->first) q->round = round;
+        return mli_fence_next_to_ask(p, f);
+    }
+    return NULL;
+}
+
+/* Asks the first of every queue, and its next ones while they are done. */
+static MLI_COLD uint64_t mli_fences_poll(memlord *lord, memlord_device sel) {
+    uint64_t round, credited = 0;
+    uint32_t type;
+    int drops;
+    mli_fence_record *f;
+    if (mli_fence_is_running(lord)) return 0; /* the outer call goes on */
+    round = mli_u64_add(&lord->serial, 1) + 1;
+    mli_lock_take(&lord->fences_lock);
+    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
+        while ((f = mli_poll_next(lord, &lord->pends[type], sel, round)) != NULL) {
+            mli_lock_drop(&lord->fences_lock);
+            credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f), 1);
+            mli_lock_take(&lord->fences_lock);
+        }
+    drops = lord->to_drop != NULL;
+    mli_lock_drop(&lord->fences_lock);
+    if (drops) mli_fences_drain(lord);
+    return credited;
+}
+
+/* The next queue of a type that is due; NULL: none is, and it notes when one will be. Under the
+   fences lock. */
+static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
+    uint32_t due = call + MLI_REST_MOST;
+    uint64_t late = now + MLI_REST_NS;
+    mli_queue *q;
+    for (q = p->first; q; q = q->next) {
+        if (q->first->asker) continue;
+        if ((int32_t)(call - q->due) >= 0 || now >= q->late) {
+            mli_u32_store(&p->due, call + 1); /* another may be due, too */
+            return q;
+        }
+        if ((int32_t)(q->due - due) < 0) due = q->due;
+        if (q->late < late) late = q->late;
+    }
+    mli_u32_store(&p->due, due);
+    mli_u64_store(&p->late, late);
+    return NULL;
+}
+
+#define MLI_FENCES_PER_ALLOC 4 /* fences a call asks at most */
+
+/* Asks the fences of a device type on behalf of an alloc or a free: a few of one queue that is
+   due. Waits for no thread that asks others. */
+static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
+    mli_pending_queues *p = &lord->pends[type];
+    uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
+    mli_queue *q;
+    uint64_t now;
+    mli_u32_store(&p->calls, call);
+    if ((int32_t)(call - mli_u32_load(&p->due)) < 0 &&
+        (call % MLI_REST_LOOK || mli_ledger_now(lord) < mli_u64_load(&p->late)))
+        return;
+    if (mli_fence_is_running(lord)) return; /* the outer call goes on */
+    now = mli_ledger_now(lord);
+    if (!mli_lock_try(&lord->fences_lock)) return;
+    q = mli_queue_due(p, call, now);
+    while (q && !q->first->asker && most--) {
+        uint32_t dev = q->slot;
+        uint64_t id = q->id;
+        mli_fence_record *f = mli_fence_next_to_ask(p, q->first);
+        int answer;
+        mli_lock_drop(&lord->fences_lock);
+        answer = mli_fence_ask(lord, f);
+        (void)mli_fence_take_answer(lord, f, answer, 1);
+        mli_lock_take(&lord->fences_lock);
+        q = answer ? mli_queue_find(p, dev, id) : NULL;
+    }
+    mli_lock_drop(&lord->fences_lock);
+}
+
+/* Takes the fences that others were asking out of their hands: they are gone, or have left them by
+   longjmp. `self`: this thread's own stay. Under the fences lock. */
+static MLI_COLD void mli_askers_gone(memlord *lord, const void *self) {
+    mli_queue *q, *next_queue;
+    mli_fence_record *f, *next;
+    uint32_t type;
+    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
+        for (q = lord->pends[type].first; q; q = next_queue) {
+            next_queue = q->next;
+            for (f = q->first; f; f = next) {
+                next = f->next;
+                if (!f->asker || f->asker == self) continue;
+                f->asker = NULL;
+                if (!f->detached && f->serial) continue;
+                mli_queue_remove(lord, f);
+                mli_drops_put(lord, f);
+            }
+        }
+}
+
+/* What the end of a call on a device type looks after; `asks`: one queue, too. */
+static MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks) {
+    if (asks && (mli_u32_load(&lord->alert) & (uint32_t)MLI_ALERT_PENDS << type))
+        mli_queue_turn(lord, type);
+    if (mli_u32_load(&lord->alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
+}
+
+/* Everything that is done. Not out of our own allocator call. */
+static uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
+    const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
+    if (!(mli_u32_load(&lord->alert) & any) || mli_self.in_host_alloc) return 0;
+    return mli_fences_poll(lord, sel);
+}
+
+/* 1: a live block with uses recorded. */
+static int mli_is_used(memlord *lord, uint32_t type, uint64_t key) {
+    mli_thread *t;
+    mli_probe probe;
+    const mli_side_record *side;
+    int used;
+    if (!mli_u64_load(&lord->fence_count)) return 0;
+    t = mli_thread_get(lord);
+    side = mli_probe_side_record(lord, t, type, key, &probe);
+    used = side && !side->serial && side->fences;
+    mli_probe_leave(t, &probe);
+    mli_thread_put(lord, t);
+    return used;
+}
+
+/* A move whose source its fences, and `f` if there is one, may hold back. */
+static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
+                                      memlord_device from, uint64_t from_key, uint32_t dev,
+                                      uint64_t key, uint64_t bytes, mli_fence_record *f,
+                                      const memlord_site *site, mli_fence_record **chain) {
+    mli_row_delta d;
+    mli_entry e;
+    mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side), *unused;
+    mli_probe probe;
+    uint64_t rows;
+    int fresh;
+    memlord_result r =
+        mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, &probe, &unused);
+    e.word1 = 0; /* copied, though not every compiler sees that */
+    if (r == MEMLORD_OK) { /* all that wants memory comes first */
+        mli_probe_leave(t, &probe);
+        mli_own_free(lord, unused, sizeof *unused);
+        r = side ? mli_map_reserve(lord, t, dev, key) : MEMLORD_E_NOMEM;
+    }
+    if (r == MEMLORD_OK)
+        r = mli_entry_copy(lord, t, (uint32_t)from.type, from_key, &e, side);
+    if (r) {
+        mli_own_free(lord, side, sizeof *side);
+        return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, from) : r;
+    }
+    rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
+    side->word2 = rows;
+    d = mli_delta_open(dev, rows, bytes);
+    r = mli_entry_insert(lord, t, dev, key,
+                         bytes | (uint64_t)dev << 49 | (uint64_t)MLI_REFS(e.word1) * MLI_REFS_ONE,
+                         (uint64_t)(uintptr_t)side | 1, &d, 1, &fresh);
+    if (r) {
+        mli_own_free(lord, side, sizeof *side);
+        return r;
+    }
+    r = mli_fence_attach(lord, t, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
+    if (r) { /* it went meanwhile */
+        mli_block_unopen(lord, t, dev, key, bytes);
+        return r;
+    }
+    mli_parts_move(lord, t, (uint32_t)from.type, from_key, lord->dev_type[dev], key, bytes);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
+    mli_event_record(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows);
+    mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
+    return MEMLORD_OK;
+}
+
+/* --------------------------------------------------------------------- >>pollers --
+   Owns what the end of a call and a safe point do, and the threads that sample, one a place.
+   Invariant: no poller is started before there is something to decide. Functions of the API that
+   start pollers or collect stand here. Locks: none while host code runs. */
+
+/* Who waits for frees. On the stack of the waiter; under the callbacks lock. */
+typedef struct mli_waiter {
+    struct mli_waiter *next;
+    mli_phys *phys;
+    uint64_t needed, freed_before; /* bytes; what was freed there when it began */
+    mli_os_event event;
+} mli_waiter;
+
+#define MLI_POLL_MS_MIN 10 /* ms */
+
+/* -- pollers -- */
+
+/* The thread of a poller: it may start others. */
+static MLI_COLD void mli_poller_run(void *user);
+
+static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
+    int bad = mli_helper_start(&phys->poller, &phys->lord->polling, MLI_POLLING_OFF,
+                               MLI_HELPER_FAILED, mli_poller_run, phys);
+    if (bad > 0)
+        mli_logf(phys->lord, MEMLORD_LOG_WARNING,
+                 "[poller] no thread for %i: memlord_gc_poll samples instead",
+                 mli_device_code(phys->device));
+    return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
+}
+
+static MLI_COLD void mli_pollers_stop(memlord *lord) {
+    uint32_t i;
+    (void)mli_u32_exchange(&lord->polling, MLI_POLLING_OFF);
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
+        mli_helper_stop(&mli_phys_storage(lord, i)->poller);
+}
+
+/* Starts a device's poller if there is something for it to do. */
+static MLI_COLD void mli_phys_poller_start_missing(memlord *lord, uint32_t dev) {
+    mli_phys *phys = mli_phys_at(lord, dev);
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    if (mli_u32_load(&lord->polling) == MLI_POLLING_OFF) return;
+    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
+    mli_u32_store(&w->poller_started, 1);
+    if (mli_polling_enabled(lord)) (void)mli_phys_poller_start(phys);
+}
+
+/* Under MEMLORD_FLAG_DEFER track calls start no thread: it may take a stack from the very allocator
+   they are called from. Safe points and pollers do, for what was touched meanwhile; as long as
+   that is nothing yet, the host's poller alone. */
+static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    uint32_t watching = mli_u32_load(&lord->watched_types), type, wanted = 0;
+    if (!(lord->flags & MEMLORD_FLAG_DEFER) || !watching || !mli_polling_enabled(lord)) return;
+    if (mli_u32_load(&lord->polling) == MLI_POLLING_OFF) return;
+    for (i = 1; i < n; i++) {
+        if (!(watching >> lord->dev_type[i] & 1)) continue;
+        wanted = 1;
+        if (!mli_u32_load(&mli_device_record_at(lord, i)->watch.poller_started))
+            mli_phys_poller_start_missing(lord, i);
+    }
+    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT && !wanted; type++)
+        if ((watching >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn) {
+            (void)mli_phys_poller_start(&lord->host_phys);
+            wanted = 1;
+        }
+}
+
+/* After a change of strategy or callbacks. */
+static void mli_bands_changed(memlord *lord) {
+    mli_watched_types_set(lord);
+    mli_phys_recheck(lord, NULL);
+    mli_pollers_start_missing(lord);
+}
+
+/* Starts the pollers of all devices there are, whose types have a source. */
+static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
+    uint32_t i;
+    memlord_result r = MEMLORD_OK;
+    mli_alert_set(lord, MLI_ALERT_POLLER, 0);
+    if (mli_u32_load(&lord->recorder.requested)) mli_recorder_start(lord);
+    if (mli_u32_load(&lord->polling) != MLI_POLLING_ALL) return r;
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
+        mli_phys *phys = mli_phys_at(lord, i);
+        if (mli_capacity_reader_of(lord, phys->device.type).fn &&
+            mli_phys_poller_start(phys) != MEMLORD_OK)
+            r = MEMLORD_E_NOMEM;
+    }
+    if (i == 1 && (lord->flags & MEMLORD_FLAG_DEFER)) /* it waits for the first to come */
+        r = mli_phys_poller_start(&lord->host_phys);
+    return r;
+}
+
+/* Samples a place without a poller whose sample has grown old; at a safe point. */
+static MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
+    uint64_t now, at;
+    uint32_t state = mli_u32_load_acquire(&phys->poller.state);
+    if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
+    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
+    now = mli_ledger_now(lord);
+    mli_lock_take(&phys->lock);
+    at = phys->sampled;
+    mli_lock_drop(&phys->lock);
+    if (!at || now - at >= (uint64_t)mli_u32_load(&lord->poll_ms) * 1000000u)
+        (void)mli_phys_sample(lord, phys);
+}
+
+/* Bytes ever freed at a place, modulo 2^64. */
+static uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
+    uint32_t i = 0;
+    mli_thread *t;
+    uint64_t out = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
+            if (cell) out += mli_u64_load(&cell->out);
+        }
+    }
+    return out;
+}
+
+/* -- what the end of a call looks after -- */
+
+/* Wakes those for whom enough was freed. */
+static void mli_waiters_wake(memlord *lord) {
+    mli_waiter *w;
+    mli_lock_take(&lord->callbacks_lock);
+    for (w = lord->waiters; w; w = w->next)
+        if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
+            mli_os_event_set(&w->event);
+    mli_lock_drop(&lord->callbacks_lock);
+}
+
+#define MLI_SWEEP_MIN 16u
+
+/* Frees the records of threads that ended without the exit hook: their first call came in the last
+   round of destructors, or after it. It runs at the end of a call that took the last free
+   record while there are twice as many as living owners at the last sweep. That bounds the records
+   by twice the living threads (or 16), and the cost: a sweep asks for each record once, and since
+   the last one at least half of them were made or found. */
+static MLI_COLD void mli_threads_sweep(memlord *lord) {
+    mli_thread *t = mli_thread_first(lord);
+    uint32_t living = 0;
+    mli_lock_take(&mli_process.registry_lock);
+    if (mli_thread_count(lord) < lord->sweep_at) t = NULL;
+    if (t) lord->sweep_at = MLI_SWEEP_MIN;
+    for (; t; t = mli_thread_next(t)) {
+        uint64_t owner = mli_u64_load(&t->owner);
+        if (owner == MLI_NOBODY || (owner && mli_thread_has_ended(owner)))
+            mli_thread_release(t);
+        else
+            living += owner != 0;
+        if (2 * living > lord->sweep_at) lord->sweep_at = 2 * living;
+    }
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
+static MLI_COLD memlord_result mli_alerts_handle(memlord *lord, mli_thread *t,
+                                                 uint32_t dev, int asks) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    uint32_t alert = mli_u32_load(&lord->alert);
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
+    if (mli_self.in_host_alloc) return MEMLORD_OK;
+    if (alert & MLI_ALERT_THREADS) {
+        mli_thread_allowance_grow(lord);
+        mli_threads_sweep(lord);
+    }
+    if ((alert & MLI_ALERT_POLLER) && safe) (void)mli_pollers_start(lord);
+    if (safe) mli_fences_poll_due(lord, lord->dev_type[dev], asks);
+    if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
+    if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
+    if (mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0)) {
+        (void)mli_u32_add(&lord->alert, 0u - (uint32_t)MLI_ALERT_BANDS);
+        if (safe && (mli_u32_load(&lord->watched_types) >> lord->dev_type[dev] & 1) &&
+            !mli_u32_load(&w->poller_started))
+            mli_phys_poller_start_missing(lord, dev);
+        mli_holders_check(lord, dev);
+        mli_band_check(lord, dev, t, safe);
+    } else if (mli_u32_load(&w->near_threshold)) {
+        mli_band_check(lord, dev, t, safe);
+    }
+    return MEMLORD_OK;
+}
+
+/* The same for another device the call has taken bytes from. */
+static void mli_alerts_handle_other(memlord *lord, mli_thread *t, uint32_t dev) {
+    uint32_t also = t->other_dev;
+    t->other_dev = 0;
+    if (also && also != dev) (void)mli_alerts_handle(lord, t, also, 0);
+}
+
+/* Something is to be looked after. A thread without the system's barrier passes a full one of its
+   own, the addition, which pairs with that in mli_barrier_threads: the later of the two sees
+   what the other thread stored before its own. Then the thread reads again the alert, and the marks
+   of the devices it counted on. */
+static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    (void)mli_u32_add(&lord->alert, 0);
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
+        mli_marks_again(lord, t, dev);
+        if (t != lord->orphan && t->other_dev) mli_marks_again(lord, t, t->other_dev);
+    }
+    if (!(mli_u32_load(&lord->alert) & lord->slot_alerts[dev] & ~(uint32_t)MLI_ALERT_EVENTS))
+        return;
+    (void)mli_alerts_handle(lord, t, dev, asks);
+    if (t != lord->orphan && t->other_dev) mli_alerts_handle_other(lord, t, dev);
+}
+
+/* -- safe points -- */
+
+/* Retires and collects what is due of the devices of a selector; samples places that have no
+   poller. Host code runs. */
+static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    if (mli_u32_load(&lord->alert) & MLI_ALERT_POLLER)
+        (void)mli_pollers_start(lord);
+    mli_pollers_start_missing(lord);
+    mli_recorder_poll(lord);
+    mli_save_serve(lord);
+    (void)mli_fences_retire(lord, sel);
+    for (i = 1; i < n; i++) {
+        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
+        mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
+        if (!(mli_u32_load(&lord->watched_types) >> lord->dev_type[i] & 1)) continue;
+        mli_band_check(lord, i, NULL, 1);
+    }
+}
+static void mli_place_retire(memlord *lord, const mli_phys *phys) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
+}
+static void mli_phys_serve(memlord *lord, const mli_phys *phys) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        mli_serve(lord, mli_device_record_at(lord, i)->device);
+}
+
+static MLI_COLD void mli_poller_run(void *user) {
+    mli_phys *phys = (mli_phys *)user;
+    memlord *lord = phys->lord;
+    mli_self.is_helper = 1;
+    do {
+        (void)mli_phys_sample(lord, phys);
+        if (lord->flags & MEMLORD_FLAG_DEFER) {
+            if (mli_u32_load(&lord->alert) & MLI_ALERT_POLLER)
+                (void)mli_pollers_start(lord);
+            mli_pollers_start_missing(lord);
+            mli_phys_serve(lord, phys);
+        } else {
+            mli_place_retire(lord, phys);
+        }
+        mli_save_serve(lord);
+    } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->poll_ms)));
+}
+
+static MLI_COLD mli_strategy *mli_strategy_new(memlord *lord, const memlord_band *bands, size_t n) {
+    mli_strategy *s = NULL;
+    if (n < SIZE_MAX / 2 / sizeof *bands)
+        s = (mli_strategy *)mli_own_alloc(lord, sizeof *s + n * sizeof *bands);
+    if (!s) return NULL;
+    s->n = n;
+    s->bands = (const memlord_band *)memcpy(s + 1, bands, n * sizeof *bands);
+    return s;
+}
+
+static MLI_COLD memlord_result mli_callback_add(memlord *lord, int type, memlord_gc_fn fn,
+                                                void *user, int quiet) {
+    mli_gc_entry *c, **at;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
+    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
+    if (!c) return MEMLORD_E_NOMEM;
+    c->fn = fn;
+    c->user = user;
+    c->type = type;
+    c->quiet = quiet;
+    mli_lock_take(&lord->callbacks_lock);
+    c->serial = mli_u64_add(&lord->serial, 1) + 1;
+    for (at = &lord->gc_entries; *at;) at = &(*at)->next;
+    *at = c;
+    mli_lock_drop(&lord->callbacks_lock);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_capacity_source(memlord *lord, int type,
+                                               memlord_capacity_fn fn, void *user) {
+    mli_capacity_reader source;
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
+    source.fn = fn;
+    source.user = user;
+    if (!fn && type == MEMLORD_DEVICE_CPU) {
+        source.fn = mli_cpu_capacity;
+        source.user = lord;
+    }
+    mli_capacity_reader_set(lord, type, source);
+    mli_pollers_start_missing(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms) {
+    uint32_t i;
+    if (!lord) return MEMLORD_OK;
+    if (interval_ms && interval_ms < MLI_POLL_MS_MIN) return MEMLORD_E_INVALID;
+    if (!lord->poll_ms_by_env) mli_u32_store(&lord->poll_ms, interval_ms ? interval_ms : 200);
+    if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
+    mli_u32_store(&lord->polling, MLI_POLLING_ALL);
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* none before: tried again */
+        uint32_t failed = MLI_HELPER_FAILED;
+        (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
+    }
+    return mli_pollers_start(lord);
+}
+MLI_API memlord_result memlord_poller_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.is_helper) return MEMLORD_E_STATE;
+    mli_pollers_stop(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_strategy_set(memlord *lord, const memlord_band *bands, size_t n) {
+    mli_strategy *fresh = NULL;
+    size_t bad = 0;
+    if (!lord) return MEMLORD_OK;
+    if (memlord_strategy_check(bands, n, &bad)) {
+        if (bands)
+            mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
+                     (uint64_t)bad, mli_band_error(&bands[bad]));
+        return MEMLORD_E_INVALID;
+    }
+    if (n) {
+        fresh = mli_strategy_new(lord, bands, n);
+        if (!fresh) return MEMLORD_E_NOMEM;
+        mli_bands_warn(lord, bands, n);
+    }
+    mli_strategy_swap(lord, fresh);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn, void *user) {
+    return mli_callback_add(lord, type, fn, user, 0);
+}
+
+MLI_API memlord_result memlord_gc_callback_quiet(memlord *lord, int type, memlord_gc_fn fn,
+                                                 void *user) {
+    return mli_callback_add(lord, type, fn, user, 1);
+}
+
+MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlord_gc_fn fn,
+                                                  void *user) {
+    mli_gc_entry *c, **at;
+    unsigned spins = 0;
+    int found;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
+    mli_lock_take(&lord->callbacks_lock);
+    for (at = &lord->gc_entries; *at; at = &(*at)->next)
+        if ((*at)->type == type && (*at)->fn == fn && (*at)->user == user) break;
+    c = *at;
+    found = c != NULL;
+    if (c) {
+        *at = c->next;
+        while (mli_gc_entry_runs(lord, c, &mli_self)) {
+            mli_lock_drop(&lord->callbacks_lock);
+            mli_spin_wait(&spins);
+            mli_lock_take(&lord->callbacks_lock);
+        }
+        if (mli_gc_entry_runs(lord, c, NULL)) { /* by us: freed when it returns */
+            c->removed = 1;
+            c = NULL;
+        }
+    }
+    mli_lock_drop(&lord->callbacks_lock);
+    if (!found) return MEMLORD_E_UNKNOWN;
+    mli_own_free(lord, c, sizeof *c);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
+                                      uint64_t *reclaimed) {
+    uint64_t ignored;
+    uint32_t dev;
+    memlord_result r;
+    if (reclaimed) *reclaimed = 0;
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    if (mli_device_valid(device) && !mli_gc_registered(lord, device.type))
+        return MEMLORD_E_UNKNOWN; /* and makes no device known */
+    r = mli_dev(lord, device, &dev);
+    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
+}
+
+MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    if (!mli_self.in_host_alloc) mli_serve(lord, sel);
+    return MEMLORD_OK;
+}
+
+/* ---------------------------------------------------------------------- >>record --
+   Owns nothing: the way of a call that records something, from its arguments to its end. Composes
+   the map, the counters, the fences and the bands; the ledger is there. Invariants: a call looks at
+   everything before it changes anything; it has counted before it leaves the map; what may run the
+   host's code (mli_call_end) comes last, nothing held. Locks: none of its own. */
+
+#define MLI_FAST_SIZE_BITS 32 /* blocks with more take the general path */
+
+/* -- storages -- */
+
+/* What every call that records a block checks first. Out of our own allocator call no device may
+   be made, as that allocates: such a call passes through, and asks for a thread next. */
+static MLI_HOT memlord_result mli_call_check(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, uint32_t *dev) {
+    *dev = 0;
+    if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
+    if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
+        return MEMLORD_E_INVALID;
+    return mli_dev(lord, device, dev);
+}
+
+/* A call that is not plain: whose it is, the device it opens on, the reservations it comes off. */
+typedef struct mli_call {
+    mli_thread *t;
+    uint32_t dev;
+    mli_ticket_draw draw;
+} mli_call;
+
+/* 0: it passes through, being made inside our own allocator call. */
+static MLI_HOT int mli_call_begin(memlord *lord, mli_call *call) {
+    call->t = mli_thread_get(lord);
+    call->draw.parts = 0;
+    return call->t != NULL;
+}
+/* So much is about to be recorded. */
+static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
+    if (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET)
+        mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
+}
+/* It was recorded, or not; from here on nothing is held. */
+static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
+                                              int did, const char *verb, const memlord_block *block,
+                                              const memlord_site *site) {
+    mli_thread_put(lord, call->t);
+    if (call->draw.parts) mli_ticket_draw_end(&call->draw, did);
+    if (mli_debug_on(lord))
+        mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
+    mli_call_end(lord, call->t, call->dev, 1);
+    return r;
+}
+
+/* -- the general way: every alloc and every free; the short way hands over what it does not do
+   -- */
+
+static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
+                                                     uint64_t storage, uint64_t bytes,
+                                                     const memlord_site *site) {
+    mli_call call;
+    memlord_block block;
+    uint64_t rows;
+    int fresh;
+    memlord_result r = mli_call_check(lord, device, storage, bytes, &call.dev);
+    if (r) return mli_drop_count_lost(lord, r, device, bytes);
+    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
+    mli_call_draw(lord, &call, bytes);
+    rows = mli_alloc_word2(lord, call.t, call.dev, site);
+    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, &fresh);
+    if (r == MEMLORD_E_NOMEM) mli_drop_count(lord, call.dev, bytes);
+    if (r == MEMLORD_OK)
+        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
+    block.device = device;
+    block.storage = storage;
+    block.bytes = bytes;
+    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc] ", &block, site);
+}
+
+/* After a block ended, nothing held: asks the fences that hold it back, if there are any. */
+static MLI_HOT void mli_end_ask_fences(memlord *lord, mli_thread *t, const mli_entry *gone,
+                                       mli_fence_record *chain) {
+    if (MLI_UNLIKELY(chain != NULL)) mli_fences_ask_new(lord, chain);
+    mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
+}
+
+/* Says that a block has ended, or that there was none, or adds it to what will be said. */
+static MLI_COLD void mli_end_log(memlord *lord, memlord_device device, const mli_entry *gone,
+                                 const char *verb, uint64_t storage, const memlord_site *site,
+                                 mli_debug_note *note) {
+    if (!note) {
+        mli_log_call(lord, gone->key != 0, verb, device, storage, MLI_BYTES(gone->word1), site);
+        return;
+    }
+    if (gone->key) {
+        note->blocks++;
+        note->bytes += MLI_BYTES(gone->word1);
+    }
+    note->unknown += mli_self.note.unknown;
+    mli_self.note.unknown = 0; /* what runs before the line is written says its own */
+}
+
+/* Every free and release, said in a line of its own or, with `told`, in one for many. */
+static MLI_NOINLINE memlord_result mli_end_general(memlord *lord, memlord_device device,
+                                                   uint64_t storage, int how,
+                                                   const memlord_site *site, mli_debug_note *note) {
+    mli_thread *t;
+    mli_entry gone;
+    mli_fence_record *chain = NULL;
+    memlord_result r;
+    if (!storage) return MEMLORD_OK;
+    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = mli_block_close(lord, t, device, storage, how, &gone, &chain);
+    if (gone.key && r == MEMLORD_OK) {
+        mli_count_site_free(lord, t, MLI_DEV(gone.word1), site, MLI_BYTES(gone.word1));
+        mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
+                             gone.word1, gone.word2, site);
+    }
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord))
+        mli_end_log(lord, device, &gone, chain ? "[free deferred] " : "[free] ", storage,
+                    site, note);
+    if (gone.key) mli_end_ask_fences(lord, t, &gone, chain);
+    return r;
+}
+
+/* -- the short way: one block, in the home bucket of a shard that the thread owns.
+
+      Two masks keep all else off it. A thread's `special` has a bit for each thing a call may
+      have to do besides: only the row bits (sites, a tag, a scope) are served here, from the
+      thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have to
+      do: events, fences, bands, waiters, a report. A call that finds 0 in both and hits the cache
+      and the home bucket does no more than what is written here; every other one goes to the
+      general way before it has changed anything, or to mli_alloc_finish and _closed after. -- */
+
+/* What a block counts on, in a thread. */
+typedef struct mli_block_rows {
+    uint64_t word2;
+    mli_cell *device, *site, *tag; /* NULL: of no site, of no tag */
+    uint32_t slot;
+} mli_block_rows;
+
+/* Adds the cached rows of a thread that has some of MLI_SPECIAL_ROWS. 0: one is not cached,
+   or the thread has another special bit. */
+static MLI_HOT int mli_rows_cached(const mli_thread *t, uint32_t special, uint32_t dev,
+                                   const memlord_site *site, mli_block_rows *rows) {
+    const mli_cache_entry *memo;
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_ROWS)) return 0;
+    if (special & MLI_SPECIAL_SCOPE) {
+        if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
+        rows->word2 = t->birth_bits;
+    }
+    if (special & MLI_SPECIAL_TAG) {
+        memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
+        if (MLI_UNLIKELY(!memo)) return 0;
+        rows->tag = (mli_cell *)memo->value;
+        rows->word2 |= memo->bits;
+    }
+    if (site && (special & MLI_SPECIAL_SITES)) {
+        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
+        if (MLI_UNLIKELY(!memo)) return 0;
+        rows->site = (mli_cell *)memo->value;
+        rows->word2 |= memo->bits;
+    }
+    return 1;
+}
+
+/* Publishes the cells of a block that hold back too much. Inside. */
+static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
+                                          uint32_t dev, uint64_t word2) {
+    const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
+    mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
+    mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
+    mli_cell_publish_due(lord, MLI_BOOK_TAG, tag, mli_cell_own_row(t, MLI_BOOK_TAG, tag));
+}
+
+/* Ends an alloc that has counted its block and has more to do. */
+static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                                    uint64_t bytes, uint64_t word2) {
+    mli_thread *t = mli_self.thread;
+    mli_shard *s = mli_shard_of(lord, storage, 1);
+    const int crowded = mli_shard_crowded(lord, s);
+    const uint32_t size = s->size;
+    mli_rows_publish_due(lord, t, dev, word2);
+    mli_shard_leave(t);
+    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* without memory it stays as it is */
+    mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
+}
+/* The same of a free, which has not yet counted at its site. */
+static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                                   const memlord_site *site, uint64_t bytes,
+                                                   uint64_t word2) {
+    mli_thread *t = mli_self.thread;
+    mli_rows_publish_due(lord, t, dev, word2);
+    mli_shard_leave(t);
+    mli_count_site_free(lord, t, dev, site, bytes);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev), word2,
+                         site);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
+}
+
+/* 1: neither a handle nor a refused key; nor one of the last, which wrap around. */
+static MLI_HOT int mli_key_is_address(uint64_t key) {
+    return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
+}
+
+/* 1: the end of a call on a device has something to do. */
+static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
+    const uint32_t alert = mli_u32_load(&lord->alert);
+    return alert && (alert & lord->slot_alerts[dev]);
+}
+
+static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    mli_home_probe probe;
+    mli_shard *s;
+    uint32_t dev, special;
+    int64_t past;
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation ||
+                     !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
+        return mli_alloc_general(lord, device, storage, bytes, site);
+    dev = mli_u8_load_acquire(&lord->dev_of[mli_device_direct_index(device)]);
+    special = mli_u32_load(&t->special);
+    rows.word2 = mli_u64_load(&lord->birth_mark);
+    rows.device = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!rows.device || (special && !mli_rows_cached(t, special, dev, site, &rows))))
+        return mli_alloc_general(lord, device, storage, bytes, site);
+    s = mli_shard_of(lord, storage, 1);
+    if (MLI_UNLIKELY(mli_shard_enter(t, s, 1) != t->id ||
+                     !mli_home_probe_vacant(s, storage, &probe))) {
+        mli_shard_leave(t);
+        return mli_alloc_general(lord, device, storage, bytes, site);
+    }
+    mli_home_probe_insert(s, &probe, storage, mli_word1_of(bytes, dev), rows.word2);
+    past = mli_cell_count_alloc(rows.device, bytes);
+    if (MLI_UNLIKELY(probe.far) && mli_shard_crowded(lord, s)) past = -1;
+    if (rows.site) past |= mli_cell_count_alloc(rows.site, bytes);
+    if (rows.tag) past |= mli_cell_count_alloc(rows.tag, bytes);
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, dev)))
+        return mli_alloc_finish(lord, dev, storage, bytes, rows.word2);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+
+/* 1: the thread has the cells of a block with one reference and no side record, of the type. The
+   device named is most often the block's: it is compared, so that the processor counts before the
+   block has come from memory (100,000 blocks: a fifth of a call). */
+static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
+                                   const mli_entry *e, mli_block_rows *rows) {
+    uint32_t dev = mli_u8_load_acquire(&lord->dev_of[mli_device_direct_index(device)]), row;
+    if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) /* 256: one reference */
+        dev = (uint32_t)(e->word1 >> 49) - 256u;
+    if (MLI_UNLIKELY(dev > 255 || (e->word2 & 1)) ||
+        MLI_UNLIKELY(lord->dev_type[dev] != (uint16_t)device.type))
+        return 0;
+    rows->word2 = e->word2;
+    rows->slot = dev;
+    rows->device = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!rows->device)) return 0;
+    row = MLI_SITE_ROW(e->word2);
+    if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
+    row = MLI_TAG_ROW(e->word2);
+    return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
+}
+
+/* A handle is looked for where an address would be, is not found, and goes the general way. */
+static MLI_HOT memlord_result mli_end_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                           int how, const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    mli_home_probe probe;
+    const mli_cache_entry *here;
+    mli_shard *s;
+    uint64_t bytes;
+    uint32_t dev, special;
+    int64_t past;
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
+        return mli_end_general(lord, device, storage, how, site, NULL);
+    special = mli_u32_load(&t->special);
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_ROWS))
+        return mli_end_general(lord, device, storage, how, site, NULL);
+    s = mli_shard_of(lord, storage, 1);
+    if (MLI_UNLIKELY(mli_shard_enter(t, s, 1) != t->id ||
+                     !mli_home_probe_find(s, storage, &probe) ||
+                     !mli_entry_cells(lord, t, device, probe.entry, &rows))) {
+        mli_shard_leave(t);
+        return mli_end_general(lord, device, storage, how, site, NULL);
+    }
+    dev = rows.slot;
+    bytes = MLI_BYTES(probe.entry->word1);
+    mli_home_probe_erase(s, &probe);
+    past = mli_cell_count_free(rows.device, bytes);
+    mli_u64_add_own(&rows.device->frees, 1);
+    past |= mli_cell_tripped(rows.device);
+    if (rows.site) past |= mli_cell_count_free(rows.site, bytes);
+    if (rows.tag) {
+        past |= mli_cell_count_free(rows.tag, bytes);
+        mli_u64_add_own(&rows.tag->frees, 1);
+    }
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, dev)))
+        return mli_free_finish(lord, dev, storage, site, bytes, rows.word2);
+    if (site && (special & MLI_SPECIAL_SITES)) {
+        here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
+        if (MLI_UNLIKELY(!here))
+            return mli_free_finish(lord, dev, storage, site, bytes, rows.word2);
+        mli_u64_add_own(&((mli_cell *)here->value)->frees, 1);
+        mli_u64_add_own(&((mli_cell *)here->value)->freed_here, bytes);
+    }
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+
+static MLI_COLD memlord_result mli_call_retain(memlord *lord, memlord_device device,
+                                               uint64_t storage) {
+    mli_thread *t;
+    memlord_result r;
+    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
+    mli_thread_put(lord, t);
+    return r;
+}
+
+static MLI_COLD memlord_result mli_call_track(memlord *lord, const memlord_block *block,
+                                              const memlord_site *site) {
+    const uint64_t storage = block->storage, bytes = block->bytes;
+    mli_call call;
+    uint64_t rows;
+    int fresh;
+    memlord_result r = mli_call_check(lord, block->device, storage, bytes, &call.dev);
+    if (r) return mli_drop_count_lost(lord, r, block->device, bytes);
+    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
+    mli_call_draw(lord, &call, bytes);
+    rows = mli_alloc_word2(lord, call.t, call.dev, site);
+    r = mli_block_track(lord, call.t, call.dev, storage, bytes, rows, &fresh);
+    if (r == MEMLORD_E_NOMEM) mli_drop_count(lord, call.dev, bytes);
+    fresh = fresh && r == MEMLORD_OK;
+    if (fresh)
+        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
+    return mli_call_finish(lord, &call, r, fresh, "[alloc] ", block, site);
+}
+
+/* -- realloc -- */
+
+enum { /* memlord_realloc_token.state */
+    MLI_TOKEN_USED,
+    MLI_TOKEN_NEW,    /* there was no old storage */
+    MLI_TOKEN_LIVE,
+    MLI_TOKEN_PASSED, /* begun inside our own allocator call */
+    MLI_TOKEN_FREED   /* by free_begin, as it had uses */
+};
+
+static MLI_COLD memlord_result mli_realloc_begin(memlord *lord, memlord_device device,
+                                              uint64_t old_storage,
+                                              memlord_realloc_token *token) {
+    mli_thread *t;
+    mli_entry e;
+    memlord_result r;
+    if (!token) return MEMLORD_E_INVALID;
+    memset(token, 0, sizeof *token);
+    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
+    token->device = device;
+    token->storage = old_storage;
+    token->state = MLI_TOKEN_NEW;
+    token->word[2] = lord->generation;
+    if (!old_storage) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) {
+        token->state = MLI_TOKEN_PASSED;
+        return MEMLORD_OK;
+    }
+    r = mli_entry_detach(lord, t, (uint32_t)device.type, old_storage, &e);
+    if (r == MEMLORD_OK) {
+        token->state = MLI_TOKEN_LIVE;
+        token->word[0] = e.word1;
+        token->word[1] = e.word2;
+        mli_fences_set_aside(lord, mli_fences_of(e.word2));
+        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, old_storage, e.word1,
+                             mli_word2_rows(e.word2), NULL);
+    } else {
+        r = mli_unknown_free(lord, device);
+    }
+    mli_thread_put(lord, t);
+    return r;
+}
+
+/* The new storage, or the old one again, is recorded on the old one's device. */
+static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
+                                                  memlord_block *block, const memlord_site *site) {
+    mli_call call;
+    mli_entry e;
+    uint64_t rows = 0, had = MLI_BYTES(token->word[0]);
+    memlord_result r;
+    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
+    e.key = token->storage;
+    e.word1 = token->word[0];
+    e.word2 = token->word[1];
+    call.dev = MLI_DEV(e.word1);
+    if (block->storage && mli_would_overflow(lord, call.dev, block->bytes)) {
+        token->state = MLI_TOKEN_LIVE;
+        r = MEMLORD_E_INVALID;
+    } else if (block->storage) {
+        mli_fences_take_back(lord, mli_fences_of(e.word2));
+        if (block->bytes > had) mli_call_draw(lord, &call, block->bytes - had);
+        r = mli_block_resize(lord, call.t, &e, block->storage, block->bytes, site, &rows);
+    } else { /* the real call failed: as it was */
+        mli_fences_take_back(lord, mli_fences_of(e.word2));
+        block->bytes = had;
+        block->storage = e.key;
+        rows = mli_word2_rows(e.word2);
+        r = mli_entry_attach(lord, call.t, &e, e.key, call.dev, had, rows, NULL, 0);
+    }
+    if (r == MEMLORD_OK)
+        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block->storage,
+                         block->bytes, rows);
+    if (mli_debug_on(lord)) mli_debug_note_from(token->device, token->storage);
+    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", block, site);
+}
+
+static MLI_COLD memlord_result mli_realloc_end(memlord *lord, memlord_realloc_token *token,
+                                               uint64_t new_storage, uint64_t bytes,
+                                               const memlord_site *site) {
+    memlord_block block;
+    uint32_t state;
+    if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
+    state = token->state;
+    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_PASSED || token->word[2] != lord->generation)
+        return MEMLORD_E_STATE;
+    token->state = MLI_TOKEN_USED;
+    if (state == MLI_TOKEN_NEW) {
+        if (token->device.index < 0) token->device.index = 0;
+        return new_storage ? mli_alloc_general(lord, token->device, new_storage, bytes, site)
+                           : MEMLORD_OK;
+    }
+    if (state == MLI_TOKEN_PASSED) return MEMLORD_OK;
+    block.device = token->device;
+    block.storage = new_storage;
+    block.bytes = bytes;
+    return mli_realloc_record(lord, token, &block, site);
+}
+
+/* -- frees that may fail -- */
+
+/* What free_begin finds: 1 a pending block, 2 one with uses (its words without the side record in
+   *e), 0 any other, or none. */
+static MLI_COLD int mli_free_kind(memlord *lord, mli_thread *t, uint32_t type,
+                                  uint64_t key, mli_entry *e) {
+    mli_probe probe;
+    int kind = 0;
+    if (!mli_u64_load(&lord->fence_count)) return 0;
+    (void)mli_probe_find(lord, t, type, key, 0, &probe);
+    if (probe.entry && (probe.entry->word2 & 1)) {
+        e->word1 = probe.entry->word1;
+        e->word2 = mli_word2_rows(probe.entry->word2);
+        kind = mli_is_pending(probe.entry->word2)             ? 1
+               : mli_side_record_of(probe.entry->word2)->fences ? 2
+                                                                   : 0;
+    }
+    mli_probe_leave(t, &probe);
+    return kind;
+}
+
+static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device device,
+                                              uint64_t storage, memlord_realloc_token *token,
+                                              const memlord_site *site) {
+    mli_thread *t;
+    mli_entry e;
+    int kind, gone;
+    memlord_result r;
+    if (!token) return MEMLORD_E_INVALID;
+    t = mli_key_valid(storage) && mli_type_valid(device) ? mli_thread_get(lord) : NULL;
+    if (!t) return mli_realloc_begin(lord, device, storage, token);
+    memset(token, 0, sizeof *token);
+    e.word1 = 0;
+    kind = mli_free_kind(lord, t, (uint32_t)device.type, storage, &e);
+    r = kind ? MEMLORD_E_STATE : mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e);
+    gone = r == MEMLORD_OK;
+    if (gone) {
+        mli_fences_set_aside(lord, mli_fences_of(e.word2));
+        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
+                             mli_word2_rows(e.word2), site);
+    } else if (!kind) {
+        r = mli_unknown_free(lord, device);
+    }
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord))
+        mli_log_call(lord, gone, "[free] ", device, storage, MLI_BYTES(e.word1), site);
+    if (kind == 2) {
+        r = mli_end_general(lord, device, storage, MLI_END_FREE, site, NULL);
+        gone = r == MEMLORD_OK;
+    }
+    token->word[2] = lord->generation;
+    if (!gone) { /* of what was dropped there is nothing to end */
+        token->state = MLI_TOKEN_NEW;
+        return r;
+    }
+    token->device = device;
+    token->storage = storage;
+    token->state = kind ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE;
+    token->word[0] = e.word1;
+    token->word[1] = e.word2;
+    return MEMLORD_OK;
+}
+
+/* The real call failed for a block with uses, which begin has freed: it is opened again. */
+static MLI_COLD memlord_result mli_free_reopen(memlord *lord, mli_thread *t, mli_entry *e) {
+    uint32_t dev = MLI_DEV(e->word1);
+    uint64_t bytes = MLI_BYTES(e->word1), rows = e->word2;
+    const mli_row_delta d = mli_delta_open(dev, rows, bytes);
+    memlord_result r;
+    e->word1 = mli_word1_of(bytes, dev);
+    r = mli_entry_attach(lord, t, e, e->key, dev, bytes, rows, &d, 1);
+    if (r == MEMLORD_OK)
+        mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e->key, bytes, rows);
+    return r;
+}
+
+static MLI_COLD memlord_result mli_free_end(memlord *lord, memlord_realloc_token *token, int failed,
+                                            const memlord_site *site) {
+    mli_thread *t;
+    mli_entry e;
+    uint32_t state, dev;
+    uint64_t refs;
+    memlord_result r = MEMLORD_OK;
+    if (!token) return MEMLORD_E_INVALID;
+    state = token->state;
+    if (state != MLI_TOKEN_FREED && (failed || state != MLI_TOKEN_LIVE))
+        return mli_realloc_end(lord, token, 0, 0, NULL);
+    if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
+    token->state = MLI_TOKEN_USED;
+    t = mli_thread_get(lord);
+    if (!t || (state == MLI_TOKEN_FREED && !failed)) {
+        if (t) mli_thread_put(lord, t);
+        return MEMLORD_OK;
+    }
+    e.key = token->storage;
+    e.word1 = token->word[0];
+    e.word2 = token->word[1];
+    dev = MLI_DEV(e.word1);
+    if (state == MLI_TOKEN_FREED) {
+        r = mli_free_reopen(lord, t, &e);
+    } else {
+        refs = mli_refs_of(e.word1, e.word2);
+        mli_fences_take_back(lord, mli_fences_of(e.word2));
+        mli_entry_abandon(lord, t, &e);
+        mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
+        if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
+    }
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord)) /* else begin has said it */
+        mli_log_call(lord, failed && r == MEMLORD_OK, "[alloc] ", token->device, e.key,
+                     MLI_BYTES(e.word1), NULL);
+    mli_call_end(lord, t, dev, 1);
+    return r;
+}
+
+static MLI_COLD memlord_result mli_call_realloc(memlord *lord, memlord_device device,
+                                                uint64_t old_storage, uint64_t new_storage,
+                                                uint64_t bytes, const memlord_site *site) {
+    memlord_realloc_token token;
+    mli_thread *t;
+    uint32_t dev;
+    memlord_result r;
+    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    r = mli_call_check(lord, device, new_storage, bytes, &dev);
+    if (r) return r;
+    if (!old_storage) return mli_alloc_general(lord, device, new_storage, bytes, site);
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = mli_would_overflow(lord, dev, bytes) ? MEMLORD_E_INVALID
+                                             : mli_map_reserve(lord, t, dev, new_storage);
+    mli_thread_put(lord, t);
+    if (r) return r;
+    (void)mli_realloc_begin(lord, device, old_storage, &token); /* the end speaks of both */
+    return mli_realloc_end(lord, &token, new_storage, bytes, site);
+}
+
+/* -- n at once -- */
+
+static MLI_COLD memlord_result mli_call_check_n(memlord *lord, const memlord_block *blocks,
+                                                size_t n, int opens) {
+    uint64_t sum = 0;
+    uint32_t dev;
+    size_t i;
+    memlord_result r;
+    if (n && !blocks) return MEMLORD_E_INVALID;
+    for (i = 0; i < n; i++) { /* before a device is made known: what is refused makes none */
+        const memlord_block *b = &blocks[i];
+        if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
+            return MEMLORD_E_INVALID;
+        if (!(opens ? mli_device_valid(b->device) : mli_type_valid(b->device)))
+            return MEMLORD_E_DEVICE;
+        sum += b->bytes;
+        if (opens && sum > (uint64_t)1 << 62) return MEMLORD_E_INVALID;
+    }
+    for (i = 0, sum = 0; i < n && opens; i++) {
+        r = mli_call_check(lord, blocks[i].device, blocks[i].storage, blocks[i].bytes, &dev);
+        if (r) return r;
+        sum += blocks[i].bytes;
+        if (mli_would_overflow(lord, dev, sum)) return MEMLORD_E_INVALID;
+    }
+    return MEMLORD_OK;
+}
+
+/* What one of n holds before any of them is recorded. */
+enum {
+    MLI_HOLD_NOTHING, /* its key is on the map and is replaced: that needs no memory */
+    MLI_HOLD_PLACE,   /* a block of 0 bytes under its key */
+    MLI_HOLD_VIEW     /* its reference: all that a track of a live key records */
+};
+typedef struct mli_hold {
+    uint64_t rows;
+    int what;
+} mli_hold;
+
+/* Takes for one of n all that recording it needs memory for. */
+static MLI_COLD memlord_result mli_hold_one(memlord *lord, mli_thread *t, const memlord_block *b,
+                                            int track, const memlord_site *site, mli_hold *hold) {
+    mli_probe probe;
+    uint32_t dev, type;
+    int found, fresh;
+    memlord_result r = mli_dev(lord, b->device, &dev);
+    if (r) return r;
+    type = lord->dev_type[dev];
+    hold->rows = mli_alloc_word2(lord, t, dev, site);
+    hold->what = MLI_HOLD_PLACE;
+    do {
+        (void)mli_probe_find(lord, t, type, b->storage, 0, &probe);
+        found = probe.entry ? 1 + mli_is_pending(probe.entry->word2) : 0;
+        mli_probe_leave(t, &probe);
+        if (!found) return mli_block_open(lord, t, dev, b->storage, 0, hold->rows, &fresh);
+        hold->what = track && found == 1 ? MLI_HOLD_VIEW : MLI_HOLD_NOTHING;
+        if (hold->what == MLI_HOLD_VIEW) r = mli_block_retain(lord, t, type, b->storage);
+    } while (r == MEMLORD_E_UNKNOWN); /* it ended between the two */
+    return r;
+}
+
+/* Takes back what was held, the last first. Outside of the map and the orphans' lock: a reference
+   may be the last one by now, and its end runs the host's fences. */
+static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
+                                  const mli_hold *hold, size_t n) {
+    while (n--) {
+        const memlord_block *b = &blocks[n];
+        if (hold[n].what == MLI_HOLD_VIEW)
+            (void)mli_end_general(lord, b->device, b->storage, MLI_END_RELEASE, NULL, NULL);
+        if (hold[n].what == MLI_HOLD_PLACE) {
+            mli_thread *t = mli_thread_get(lord);
+            mli_block_unopen(lord, t, mli_dev_known(lord, b->device), b->storage, 0);
+            mli_thread_put(lord, t);
+        }
+    }
+}
+
+/* Gives a place its bytes; 0: another thread has ended or replaced it meanwhile. */
+static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
+                             uint64_t key, uint64_t bytes) {
+    mli_row_delta d;
+    mli_probe probe;
+    mli_entry *e = mli_probe_live(lord, t, lord->dev_type[dev], key, &probe);
+    int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
+    if (held) {
+        d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
+        d.allocs = 0; /* the place has counted it */
+        e->word1 |= bytes;
+        mli_probe_unlock(&probe);
+        mli_count(lord, t, &d, 1);
+    }
+    mli_probe_leave(t, &probe);
+    return held;
+}
+
+/* Records one of n. Without memory it fails only if another thread has ended the block it replaces
+   since it was looked at, and then counts as dropped. */
+static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int track,
+                                  const mli_hold *hold, mli_debug_note *note) {
+    mli_call call;
+    int did = 0;
+    memlord_result r = MEMLORD_OK;
+    if (hold->what == MLI_HOLD_VIEW) return;
+    call.t = t;
+    call.dev = mli_dev_known(lord, b->device);
+    call.draw.parts = 0;
+    mli_call_draw(lord, &call, b->bytes);
+    if (hold->what == MLI_HOLD_PLACE) {
+        did = mli_fill(lord, t, call.dev, b->storage, b->bytes);
+    } else if (track) {
+        r = mli_block_track(lord, t, call.dev, b->storage, b->bytes, hold->rows, &did);
+    } else {
+        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, &did);
+        did = r == MEMLORD_OK;
+    }
+    if (r) mli_drop_count(lord, call.dev, b->bytes);
+    if (did) {
+        mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes, hold->rows);
+        note->blocks++;
+        note->bytes += b->bytes;
+    }
+    if (call.draw.parts) mli_ticket_draw_end(&call.draw, did);
+}
+
+/* Counts all n as dropped. A free of a key that is live all the same is not one of theirs. */
+static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                int track, memlord_result r) {
+    memlord_block_info live;
+    uint32_t dev;
+    size_t i;
+    for (i = 0; i < n && r == MEMLORD_E_DEVICE; i++) /* not a device, or one too many? */
+        if (!mli_device_valid(blocks[i].device)) return;
+    for (i = 0; i < n && (r == MEMLORD_E_NOMEM || r == MEMLORD_E_DEVICE); i++) {
+        if (mli_dev(lord, blocks[i].device, &dev) == MEMLORD_OK)
+            mli_drop_count(lord, dev, blocks[i].bytes);
+        else
+            (void)mli_drop_count_lost(lord, r, blocks[i].device, blocks[i].bytes);
+        if (!track && memlord_block_find(lord, blocks[i].device, blocks[i].storage, &live) == 0 &&
+            !live.pending)
+            (void)mli_drop_match(lord, blocks[i].device.type);
+    }
+}
+
+/* All or nothing: memory is taken first, then one block after the other is recorded. */
+static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                          int track, const memlord_site *site) {
+    mli_thread *t;
+    mli_debug_note note;
+    memlord_result r = mli_call_check_n(lord, blocks, n, 1);
+    mli_hold *hold;
+    size_t i, k;
+    memset(&note, 0, sizeof note);
+    if (r || !n) {
+        mli_drop_n(lord, blocks, n, track, r);
+        return r;
+    }
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
+    r = hold ? MEMLORD_OK : MEMLORD_E_NOMEM;
+    for (i = 0; i < n && r == MEMLORD_OK; i++)
+        r = mli_hold_one(lord, t, &blocks[i], track, site, &hold[i]);
+    for (k = 0; k < n && r == MEMLORD_OK; k++)
+        mli_open_one(lord, t, &blocks[k], track, &hold[k], &note);
+    mli_thread_put(lord, t);
+    if (r) {
+        if (i) mli_unhold_n(lord, blocks, hold, i - 1);
+        mli_drop_n(lord, blocks, n, track, r);
+    }
+    mli_own_free(lord, hold, n * sizeof *hold);
+    if (mli_debug_on(lord) && r == MEMLORD_OK)
+        mli_log_call_n(lord, "[alloc] ", blocks, n, &note, site);
+    for (i = 0; i < n; i++) {
+        uint32_t dev = mli_dev_known(lord, blocks[i].device);
+        if (dev) mli_call_end(lord, t, dev, 1);
+    }
+    return r;
+}
+
+/* -- moves -- */
+
+/* 1: no such block, and only its move would make its destination known. */
+static int mli_moves_nothing(memlord *lord, memlord_device from, uint64_t storage,
+                             memlord_device to) {
+    memlord_block_info block;
+    return mli_device_valid(to) && !mli_dev_known(lord, to) && !mli_self.in_host_alloc &&
+           memlord_block_find(lord, from, storage, &block) == MEMLORD_E_UNKNOWN;
+}
+
+static MLI_COLD memlord_result mli_call_move(memlord *lord, memlord_device from,
+                                             uint64_t from_storage, const memlord_block *to,
+                                             const memlord_fence *fence, const memlord_site *site) {
+    const int away = from.type != to->device.type || from_storage != to->storage;
+    mli_call call;
+    mli_fence_record *f, *chain = NULL;
+    int waits = fence && away, used = 0;
+    memlord_result r;
+    if (fence && !fence->done) return MEMLORD_E_INVALID;
+    if (!mli_key_valid(from_storage)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(from)) return MEMLORD_E_DEVICE;
+    if (mli_moves_nothing(lord, from, from_storage, to->device)) {
+        r = mli_unknown_free(lord, from);
+        return r == MEMLORD_OK && fence ? mli_fence_discard(lord, fence) : r;
+    }
+    r = mli_call_check(lord, to->device, to->storage, to->bytes, &call.dev);
+    if (r) return r;
+    if (mli_would_overflow(lord, call.dev, to->bytes)) return MEMLORD_E_INVALID;
+    if (away && !mli_self.in_host_alloc)
+        used = mli_is_used(lord, (uint32_t)from.type, from_storage);
+    if (!mli_call_begin(lord, &call))
+        return fence ? mli_fence_discard(NULL, fence) : MEMLORD_OK;
+    f = waits ? mli_fence_new(lord, fence) : NULL;
+    mli_call_draw(lord, &call, to->bytes);
+    if (waits && !f)
+        r = mli_short_of(lord, call.t, from, from_storage, 1);
+    else if (waits || used)
+        r = mli_move_fenced(lord, call.t, from, from_storage, call.dev, to->storage,
+                            to->bytes, f, site, &chain);
+    else
+        r = mli_block_move(lord, call.t, from, from_storage, call.dev, to->storage, to->bytes,
+                           site);
+    if (r && f) mli_fence_free(lord, f);
+    if (!r && !chain) mli_fences_detach(lord, f); /* of what was dropped there is no block */
+    if (mli_debug_on(lord)) mli_debug_note_from(from, from_storage);
+    (void)mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc move] ", to, site);
+    mli_fences_ask_new(lord, chain);
+    /* onto itself: the source is as an alloc of a pending storage leaves it, over */
+    if (r == MEMLORD_OK && fence && !waits) (void)mli_fence_discard(lord, fence);
+    return r;
+}
+
+/* -- bytes without identity -- */
+
+/* Changes the balance and counts that, at a site as passed through: arena bytes come and go
+   unnamed. In the map, so that no fork or report finds one without the other. Answers the bytes. */
+static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
+                                          uint64_t out, const memlord_site *site) {
+    mli_u64 *arena = &mli_device_record_at(lord, dev)->arena;
+    uint64_t had = mli_u64_load(arena), add, take;
+    mli_row_delta d[2];
+    memset(d, 0, sizeof d);
+    d[0].dev = dev;
+    if (site && (mli_u32_load(&lord->hooks) & MLI_HOOK_SITES))
+        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
+    mli_cells_make(lord, t, d, 2);
+    mli_shard_enter_to_count(lord, t);
+    do {
+        add = had + in > (uint64_t)1 << 62 ? 0 : in;
+        take = had < out ? had : out;
+    } while (!mli_u64_cas(arena, &had, had + add - take));
+    d[0].in = d[1].in = d[1].out = add;
+    d[0].out = d[1].freed_here = take;
+    d[1].allocs = add != 0;
+    d[1].frees_here = take != 0;
+    mli_count(lord, t, d, 2);
+    mli_shard_leave(t);
+    return add + take;
+}
+
+static MLI_COLD memlord_result mli_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
+                                             const memlord_site *site) {
+    mli_call call;
+    memlord_block block;
+    memlord_result r = mli_call_check(lord, device, 1, bytes, &call.dev);
+    if (r) return r;
+    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
+    if (mli_would_overflow(lord, call.dev, bytes)) r = MEMLORD_E_INVALID;
+    if (r == MEMLORD_OK) mli_call_draw(lord, &call, bytes);
+    if (r == MEMLORD_OK && mli_arena_change(lord, call.t, call.dev, bytes, 0, site) != bytes)
+        r = MEMLORD_E_INVALID;
+    if (r == MEMLORD_OK)
+        mli_event_record(lord, call.t, MEMLORD_EVENT_ARENA_ADD, call.dev, 0, bytes, 0);
+    block.device = device;
+    block.storage = 0;
+    block.bytes = bytes;
+    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc arena] ", &block, site);
+}
+
+static MLI_COLD memlord_result mli_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
+                                             const memlord_site *site) {
+    mli_thread *t;
+    uint64_t take;
+    uint32_t dev;
+    memlord_result r = mli_call_check(lord, device, 1, bytes, &dev);
+    if (r) return r;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    take = mli_arena_change(lord, t, dev, 0, bytes, site);
+    if (take < bytes) mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
+    if (take) mli_event_record(lord, t, MEMLORD_EVENT_ARENA_SUB, dev, 0, take, 0);
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord))
+        mli_log_call(lord, 1, "[free arena] ", device, 0, take, site);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
+}
+
+/* -- deferred frees -- */
+
+/* What free_deferred and block_use share. */
+static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
+                                               uint64_t storage, const memlord_fence *fence,
+                                               int end, const memlord_site *site) {
+    mli_thread *t;
+    mli_fence_record *f, *chain;
+    mli_entry gone;
+    memlord_result r;
+    if (!fence->done) return MEMLORD_E_INVALID;
+    if (!storage && end) return mli_fence_discard(lord, fence);
+    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
+    if (mli_self.in_host_alloc) return mli_fence_discard(NULL, fence);
+    t = mli_thread_get(lord);
+    f = mli_fence_new(lord, fence);
+    gone.word1 = 0;
+    r = f ? mli_fence_attach(lord, t, device, storage, f, end ? MLI_ATTACH_FREE : MLI_ATTACH_USE,
+                             &gone, &chain)
+          : mli_short_of(lord, t, device, storage, end);
+    if (r == MEMLORD_OK && end) {
+        mli_count_site_free(lord, t, MLI_DEV(gone.word1), site, MLI_BYTES(gone.word1));
+        mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, storage, gone.word1, gone.word2, site);
+    }
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord))
+        mli_log_call(lord, r == MEMLORD_OK && end, "[free deferred] ", device, storage,
+                     MLI_BYTES(gone.word1), site);
+    if (r) {
+        if (f) mli_fence_free(lord, f);
+        return r;
+    }
+    mli_fences_ask_new(lord, chain);
+    if (!(lord->flags & MEMLORD_FLAG_DEFER))
+        mli_fences_poll_due(lord, (uint32_t)device.type, end);
+    return MEMLORD_OK;
+}
+
+/* A token of a call on no ledger: to end it does nothing. */
+static memlord_result mli_token_none(memlord_realloc_token *token) {
+    if (token) memset(token, 0, sizeof *token);
+    return MEMLORD_OK;
+}
+
+/* -- public -- */
+
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
+                                        const memlord_site *site) {
+    return lord ? mli_end_fast(lord, device, storage, MLI_END_FREE, site) : MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
+                                           const memlord_site *site) {
+    return lord ? mli_end_fast(lord, device, storage, MLI_END_RELEASE, site) : MEMLORD_OK;
+}
+
+static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
+                                         size_t n, int how, const memlord_site *site) {
+    mli_debug_note note;
+    memlord_result r = mli_call_check_n(lord, blocks, n, 0), one;
+    int tells = r == MEMLORD_OK && n && mli_debug_on(lord);
+    size_t i;
+    memset(&note, 0, sizeof note);
+    for (i = 0; i < n && r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE; i++) {
+        const memlord_block *b = &blocks[i];
+        one = tells ? mli_end_general(lord, b->device, b->storage, how, site, &note)
+              : how == MLI_END_FREE ? memlord_free(lord, b->device, b->storage, site)
+                                    : memlord_release(lord, b->device, b->storage, site);
+        if (one) r = one;
+    }
+    if (tells) mli_log_call_n(lord, "[free] ", blocks, n, &note, site);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
+                                         uint64_t bytes, const memlord_site *site) {
+    return lord ? mli_alloc_fast(lord, device, storage, bytes, site) : MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
+                                         uint64_t bytes, const memlord_site *site) {
+    memlord_block block;
+    if (!lord) return MEMLORD_OK;
+    block.device = device;
+    block.storage = storage;
+    block.bytes = bytes;
+    return mli_call_track(lord, &block, site);
+}
+MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
+                                          const memlord_site *site) {
+    (void)site;
+    return lord ? mli_call_retain(lord, device, storage) : MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                       const memlord_site *site) {
+    return lord ? mli_open_n(lord, blocks, n, 0, site) : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                       const memlord_site *site) {
+    return lord ? mli_open_n(lord, blocks, n, 1, site) : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                      const memlord_site *site) {
+    return lord ? mli_end_n(lord, blocks, n, MLI_END_FREE, site) : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                         const memlord_site *site) {
+    return lord ? mli_end_n(lord, blocks, n, MLI_END_RELEASE, site) : MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
+                                       uint64_t old_storage, uint64_t new_storage,
+                                       uint64_t bytes, const memlord_site *site) {
+    return lord ? mli_call_realloc(lord, device, old_storage, new_storage, bytes, site)
+                : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
+                                             uint64_t old_storage, memlord_realloc_token *token) {
+    memlord_result r;
+    if (!lord) return mli_token_none(token);
+    r = mli_realloc_begin(lord, device, old_storage, token);
+    if (token && mli_debug_on(lord))
+        mli_log_call(lord, token->state == MLI_TOKEN_LIVE, "[free realloc] ", device,
+                     old_storage, MLI_BYTES(token->word[0]), NULL);
+    return r;
+}
+MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
+                                           uint64_t new_storage, uint64_t bytes,
+                                           const memlord_site *site) {
+    return lord ? mli_realloc_end(lord, token, new_storage, bytes, site) : MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, uint64_t storage,
+                                          memlord_realloc_token *token, const memlord_site *site) {
+    return lord ? mli_free_begin(lord, device, storage, token, site) : mli_token_none(token);
+}
+MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
+                                        int failed, const memlord_site *site) {
+    return lord ? mli_free_end(lord, token, failed, site) : MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
+                                    memlord_device to, uint64_t to_storage, uint64_t bytes,
+                                    const memlord_fence *fence, const memlord_site *site) {
+    memlord_block block;
+    if (!lord) return fence ? mli_fence_discard(NULL, fence) : MEMLORD_OK;
+    block.device = to;
+    block.storage = to_storage;
+    block.bytes = bytes;
+    return mli_call_move(lord, from, from_storage, &block, fence, site);
+}
+
+MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
+                                         const memlord_site *site) {
+    return lord ? mli_arena_add(lord, device, bytes, site) : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
+                                         const memlord_site *site) {
+    return lord ? mli_arena_sub(lord, device, bytes, site) : MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device, uint64_t storage,
+                                             memlord_fence fence, const memlord_site *site) {
+    return lord ? mli_call_fenced(lord, device, storage, &fence, 1, site)
+                : mli_fence_discard(NULL, &fence);
+}
+
+MLI_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
+                                         uint64_t storage, memlord_fence fence) {
+    return lord ? mli_call_fenced(lord, device, storage, &fence, 0, NULL)
+                : mli_fence_discard(NULL, &fence);
+}
+
+MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
+    if (!lord || !mli_selector_valid(sel)) return 0;
+    if (MLI_UNLIKELY(mli_u32_load(&lord->alert) & MLI_ALERT_SAVE))
+        mli_save_serve(lord);
+    return mli_fences_retire(lord, sel);
+}
+
+/* ----------------------------------------------------------------------- >>retry --
+   Owns the way of a request through out-of-memory: attempts, what is tried between them, the
+   pause. Composes limits, deferred and bands. Locks: callbacks for the list of waiters. */
+
+static const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
+
+/* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
+
+/* Reads digits, and with `places` a point and more of them, up to a comma or the end. */
+static MLI_COLD const char *mli_read_number(const char *text, int places, double *out) {
+    double value = 0, scale = 1;
+    int digits = 0;
+    for (; *text >= '0' && *text <= '9' && digits < 10; text++, digits++)
+        value = value * 10 + (*text - '0');
+    if (places && *text == '.')
+        for (text++; *text >= '0' && *text <= '9' && digits < 15; text++, digits++)
+            value += (*text - '0') * (scale /= 10);
+    *out = value;
+    return digits && value <= UINT32_MAX && (!*text || *text == ',') ? text : NULL;
+}
+
+/* All of it or, with anything that is not understood, nothing. */
+static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
+    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
+    memlord_retry read = *out;
+    while (*text) {
+        double value;
+        size_t i = 0;
+        while (i < 4 && strncmp(text, names[i], strlen(names[i]))) i++;
+        if (i == 4) return MEMLORD_E_INVALID;
+        text = mli_read_number(text + strlen(names[i]), i == 3, &value);
+        if (!text) return MEMLORD_E_INVALID;
+        if (i == 0) read.max_retries = (uint32_t)value;
+        if (i == 1) read.initial_ms = (uint32_t)value;
+        if (i == 2) read.max_ms = (uint32_t)value;
+        if (i == 3) read.multiplier = value;
+        if (*text == ',' && !*++text) return MEMLORD_E_INVALID;
+    }
+    *out = read;
+    return MEMLORD_OK;
+}
+
+/* -- waiting -- */
+
+/* Sleeps at most so long; not if `needed` bytes were freed there since `out` was read, and no
+   longer than until another thread has. */
+static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
+                                    uint64_t needed, uint64_t out, uint32_t ms) {
+    mli_waiter w, **at;
+    w.phys = phys;
+    w.needed = needed ? needed : 1;
+    w.freed_before = out;
+    mli_self.in_host_alloc++;
+    if (mli_os_event_open(&w.event)) {
+        mli_self.in_host_alloc--;
+        return;
+    }
+    mli_self.in_host_alloc--;
+    mli_lock_take(&lord->callbacks_lock);
+    w.next = lord->waiters;
+    lord->waiters = &w;
+    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
+    mli_lock_drop(&lord->callbacks_lock);
+    mli_barrier_threads(lord); /* who has freed without seeing the alert is added up here */
+    if (mli_phys_freed(lord, phys) - w.freed_before < w.needed) mli_os_event_wait(&w.event, ms);
+    mli_lock_take(&lord->callbacks_lock);
+    for (at = &lord->waiters; *at != &w;) at = &(*at)->next;
+    *at = w.next;
+    if (!lord->waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+    mli_lock_drop(&lord->callbacks_lock);
+    mli_os_event_close(&w.event);
+}
+
+/* -- a request -- */
+
+typedef struct mli_request {
+    memlord *lord;
+    mli_phys *phys;
+    uint32_t dev;
+    uint64_t bytes;
+    const memlord_site *site;
+    const memlord_retry *policy;
+    memlord_ticket ticket;
+    uint64_t freed_before; /* what had been freed there before the attempt */
+} mli_request;
+
+/* Holds the bytes under the limit, if need be after what can be done at once. */
+static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
+    memlord *lord = q->lord;
+    memlord_device d = mli_device_record_at(lord, q->dev)->device;
+    memlord_result r = MEMLORD_E_LIMIT;
+    uint64_t reclaimed;
+    int round;
+    for (round = 0; round < 3 && r == MEMLORD_E_LIMIT; round++) {
+        if (round == 1 && !mli_fences_retire(lord, d)) continue;
+        if (round == 2 && mli_collect(lord, q->dev, MEMLORD_REASON_LIMIT, q->bytes, &reclaimed))
+            break;
+        r = mli_reservation_open(lord, q->phys, q->bytes, &q->ticket);
+    }
+    return r;
+}
+
+/* Records what was allocated, off the request's own ticket. What the map has no room for is
+   counted as dropped; the memory is there all the same. */
+static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
+    mli_thread *t = mli_thread_get(q->lord);
+    if (t && t != q->lord->orphan) {
+        t->retrying = q->ticket;
+        mli_special_set(t, MLI_SPECIAL_TICKET, 1);
+    }
+    if (t) mli_thread_put(q->lord, t);
+    (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
+                            q->bytes, q->site);
+}
+
+/* Keeps what the last failure was, for reports, and says it. */
+static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
+    memlord *lord = q->lord;
+    mli_device_record *device = mli_device_record_at(lord, q->dev);
+    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, q->phys);
+    const memlord_site *site = mli_site_kept(lord, q->site);
+    mli_phys_sample_refresh(lord, q->phys);
+    if (oom) {
+        mli_stat_add(lord, q->dev, MLI_STAT_oom_failures, 1);
+        mli_phys *phys = mli_phys_lock(lord, q->dev);
+        phys->failing = 1;
+        device->oom.bytes = q->bytes;
+        device->oom.live = live;
+        device->oom.used = phys->sample.known ? phys->sample.used : UINT64_MAX;
+        device->oom.site = site;
+        device->oom.time = now ? now : 1;
+        mli_lock_drop(&phys->lock);
+    }
+    mli_log_explain(lord, oom ? "[oom] " : "[limit] ", device->device, q->bytes);
+}
+
+MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
+    if (!policy) return MEMLORD_OK;
+    return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
+                   policy->multiplier <= 1.7976931348623157e308 /* not infinite */
+               ? MEMLORD_OK
+               : MEMLORD_E_INVALID;
+}
+
+MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
+    double ms, power;
+    if (!policy) policy = &mli_default_retry;
+    if (memlord_retry_check(policy) || !policy->initial_ms)
+        return policy->initial_ms ? policy->max_ms : 0;
+    ms = policy->initial_ms;
+    for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
+        if (attempt & 1) ms *= power;
+        power *= power; /* at worst infinite, and so is ms */
+    }
+    return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
+}
+
+/* Between two attempts. */
+static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
+    memlord *lord = q->lord;
+    uint64_t reclaimed;
+    uint32_t ms = memlord_retry_backoff(q->policy, attempt);
+    mli_phys_sample_refresh(lord, q->phys);
+    (void)mli_fences_retire(lord, mli_device_record_at(lord, q->dev)->device);
+    (void)mli_collect(lord, q->dev, MEMLORD_REASON_OOM, q->bytes, &reclaimed);
+    if (q->policy->sleep_ms)
+        q->policy->sleep_ms(q->policy->user, ms);
+    else if (ms)
+        mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
+}
+
+/* The attempts, under a ticket. A storage no ledger could keep is no allocation. */
+static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
+                                               void *user, uint64_t *storage) {
+    uint32_t attempt;
+    int answer = 1;
+    for (attempt = 0;; attempt++) {
+        *storage = 0;
+        if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_retries, 1);
+        q->freed_before = mli_phys_freed(q->lord, q->phys);
+        answer = fn(user, q->bytes, storage);
+        if (!answer && mli_key_valid(*storage)) break;
+        mli_stat_add(q->lord, q->dev, MLI_STAT_oom_attempts, 1);
+        mli_event_record_other(q->lord, MEMLORD_EVENT_OOM, q->dev, 0, q->bytes);
+        if (answer < 0 || attempt == q->policy->max_retries) {
+            *storage = 0;
+            return MEMLORD_E_OOM;
+        }
+        mli_request_reclaim(q, attempt);
+    }
+    if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_recoveries, 1);
+    mli_lock_take(&q->phys->lock);
+    q->phys->failing = 0;
+    mli_lock_drop(&q->phys->lock);
+    return MEMLORD_OK;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
+                                           uint64_t bytes, memlord_try_fn fn, void *user,
+                                           const memlord_retry *policy, uint64_t *storage,
+                                           const memlord_site *site) {
+    mli_request q;
+    memlord_result r;
+    if (storage) *storage = 0;
+    if (!storage || !fn) return MEMLORD_E_INVALID;
+    if (!lord || mli_self.in_host_alloc) {
+        if (fn(user, bytes, storage) == 0) return MEMLORD_OK;
+        *storage = 0;
+        return MEMLORD_E_OOM;
+    }
+    if (bytes > MLI_BYTES_MAX || memlord_retry_check(policy)) return MEMLORD_E_INVALID;
+    memset(&q, 0, sizeof q);
+    r = mli_dev(lord, device, &q.dev);
+    if (r) return r;
+    q.lord = lord;
+    q.phys = mli_phys_at(lord, q.dev);
+    q.bytes = bytes;
+    q.site = site;
+    q.policy = policy ? policy : &lord->retry;
+    r = mli_request_reserve(&q);
+    if (r == MEMLORD_OK) {
+        r = mli_request_try(&q, fn, user, storage);
+        if (r == MEMLORD_OK) mli_request_record(&q, *storage);
+        (void)mli_reservation_close_call(lord, q.ticket);
+    }
+    if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
+        mli_request_failed(&q, r == MEMLORD_E_OOM);
+    return r;
+}
+
+/* --------------------------------------------------------------------- >>reports --
+   Owns what a report is captured into, and the formats TEXT and JSON. A report captures every
+   device's statistics once and writes from that; lists of sites, tags and blocks are read as they
+   are written, each with its own sum. Locks: those of reading, none while the host's function
+   writes. */
 
 /* -- what a report is written from -- */
 
@@ -12903,227 +15312,6 @@ static MLI_COLD void mli_json(mli_report *r) {
     mli_put_str(r->o, "]}}\n");
 }
 
-static int mli_format_whole(memlord_format format);
-static void mli_format_write(mli_report *r, memlord_format format);
-
-/* While snapshots are taken, a report that shows them (none after TRACE does) ends with the
-   present; that one is the report's own, so that however many are written take no place. */
-static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
-    r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
-    if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->recorder.requested)) return;
-    r->present = mli_snapshot_new(lord, NULL, MLI_SNAPSHOT_TOP);
-    if (r->present)
-        r->snapshot[r->snapshots++] = r->present;
-    else
-        (void)mli_u64_add(&lord->lost_snapshots, 1);
-}
-
-static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
-                                             memlord_write_fn fn, void *user) {
-    mli_report *r = (mli_report *)mli_own_alloc(lord, sizeof *r);
-    memlord_result result;
-    if (!r) return MEMLORD_E_NOMEM;
-    mli_cost_measure(lord);
-    mli_report_snapshots(lord, r, format);
-    r->out.fn = fn;
-    r->out.user = user;
-    r->out.buf = r->buf;
-    r->out.cap = sizeof r->buf;
-    r->o = &r->out;
-    r->whole = mli_format_whole(format);
-    mli_report_capture(lord, r);
-    mli_format_write(r, format);
-    mli_flush(r->o);
-    result = r->out.failed ? MEMLORD_E_IO : r->result;
-    mli_snapshots_unpin(lord, &r->reader);
-    mli_snapshots_free(lord, r->present);
-    mli_own_free(lord, r->scoped, (r->scopes + 1) * sizeof *r->scoped);
-    mli_own_free(lord, r->tag, (r->tags + 1) * sizeof *r->tag);
-    mli_own_free(lord, r, sizeof *r);
-    return result;
-}
-
-/* -- files -- */
-
-static const char *const mli_format_suffixes[] = {
-#define MLI_X(name, suffix, text) suffix,
-    MLI_FORMATS(MLI_X)
-#undef MLI_X
-};
-
-#define MLI_SAVE_PATH_MAX 4000
-
-/* Writes `path` with %p and %% replaced; 0 when it fits. */
-static int mli_save_path_expand(const char *path, char *out, size_t cap) {
-    mli_out o;
-    mli_out_buffer(&o, out, cap);
-    for (; *path; path++) {
-        if (path[0] == '%' && path[1] == 'p') {
-            mli_put_u64(&o, mli_pid());
-            path++;
-        } else {
-            mli_put(&o, path, 1);
-            if (path[0] == '%' && path[1] == '%') path++;
-        }
-    }
-    return mli_out_end(&o, cap) < cap ? 0 : -1;
-}
-
-static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
-    return mli_file_write(*(mli_file *)user, (const char *)data, size);
-}
-
-/* A new file in the target's directory: .memlord-pid-n.tmp */
-static int mli_file_temp_create(const char *target, char *name, size_t cap, mli_file *file) {
-    size_t n, directory = strlen(target);
-    while (directory && !strchr(MLI_WINDOWS ? "/\\" : "/", target[directory - 1]))
-        directory--;
-    for (n = 0; n < 1000; n++) {
-        mli_out o;
-        int r;
-        mli_out_buffer(&o, name, cap);
-        mli_put(&o, target, directory);
-        mli_putf(&o, ".memlord-%ju-%ju.tmp", mli_pid(), (uint64_t)n);
-        (void)mli_out_end(&o, cap);
-        r = mli_file_create(name, file);
-        if (r <= 0) return r;
-    }
-    return -1;
-}
-
-typedef struct mli_save_paths { /* not on the stack: that may be 16 KiB */
-    char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
-} mli_save_paths;
-
-/* Writes a report beside the target; nothing is left of one that fails. */
-static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
-                                                     mli_save_paths *p) {
-    mli_file file;
-    mli_signals held;
-    memlord_result r;
-    if (mli_file_temp_create(p->target, p->beside, sizeof p->beside, &file)) return MEMLORD_E_IO;
-    held = mli_signals_block();
-    r = mli_report_write(lord, format, mli_write_file, &file);
-    if (mli_file_close(file, r == MEMLORD_OK) && r == MEMLORD_OK) r = MEMLORD_E_IO;
-    mli_signals_restore(&held);
-    if (r != MEMLORD_OK) mli_file_remove(p->beside);
-    return r;
-}
-
-static memlord_result mli_file_save(memlord *lord, memlord_format format, mli_save_paths *p) {
-    memlord_result r;
-    if (mli_file_is_special(p->target)) return MEMLORD_E_IO;
-    r = mli_file_write_report(lord, format, p);
-    if (r == MEMLORD_OK && mli_file_rename(p->beside, p->target)) {
-        mli_file_remove(p->beside);
-        r = MEMLORD_E_IO;
-    }
-    return r;
-}
-
-static memlord_result mli_report_save(memlord *lord, memlord_format format, const char *path) {
-    mli_save_paths *p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
-    memlord_result r;
-    if (!p) return MEMLORD_E_NOMEM;
-    r = mli_save_path_expand(path, p->target, sizeof p->target) ? MEMLORD_E_INVALID
-                                                                : mli_file_save(lord, format, p);
-    mli_own_free(lord, p, sizeof *p);
-    return r;
-}
-
-/* -- saving at the end, or when asked: under a name of its own -- */
-
-/* directory/memory_profile_20261121_080500.json, or the n-th that is not that; 0: it fits. */
-static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
-                          unsigned n, mli_save_paths *p) {
-    mli_out o;
-    mli_out_buffer(&o, p->target, sizeof p->target);
-    mli_put_str(&o, directory);
-    mli_put_str(&o, "/memory_profile_");
-    mli_put_time(&o, wall, 1);
-    if (n) mli_putf(&o, "_%ju", mli_pid());
-    if (n > 1) mli_putf(&o, "_%ju", (uint64_t)n);
-    mli_put_str(&o, ".");
-    mli_put_str(&o, mli_format_suffixes[format]);
-    return mli_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
-}
-
-static memlord_result mli_dated_save(memlord *lord, memlord_format format,
-                                     const char *directory, mli_save_paths *p) {
-    uint64_t wall = mli_wall_now();
-    unsigned n;
-    int there = 1;
-    memlord_result r;
-    if (mli_dated_path(directory, wall, format, 0, p)) return MEMLORD_E_INVALID;
-    r = mli_file_write_report(lord, format, p);
-    if (r) return r;
-    for (n = 0; there > 0 && n < 1000; n++)
-        there = mli_dated_path(directory, wall, format, n, p)
-                    ? -1
-                    : mli_file_rename_exclusive(p->beside, p->target);
-    if (there) mli_file_remove(p->beside);
-    return there ? MEMLORD_E_IO : MEMLORD_OK;
-}
-
-/* Saves where and how memlord_save_at_exit says, and tells the log. `format` is 1 more, 0 the
-   default. */
-static MLI_COLD void mli_save_dated(memlord *lord, uint32_t format) {
-    const char *directory = (const char *)mli_ptr_load_acquire(&lord->exit_directory);
-    mli_save_paths *p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
-    char line[320];
-    mli_out o;
-    memlord_result r = MEMLORD_E_NOMEM;
-    if (!directory) directory = lord->output_dir ? lord->output_dir : ".";
-    if (p)
-        r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
-                           directory, p);
-    mli_out_buffer(&o, line, sizeof line);
-    if (r)
-        mli_putf(&o, "[save] no report in %s: %s", directory, memlord_result_text(r));
-    else
-        mli_putf(&o, "[save] %s", p->target);
-    (void)mli_out_end(&o, sizeof line);
-    mli_log(lord, r ? MEMLORD_LOG_ERROR : MEMLORD_LOG_INFO, line);
-    mli_own_free(lord, p, sizeof *p);
-}
-
-static MLI_COLD void mli_save_now(memlord *lord) {
-    mli_save_dated(lord, mli_u32_load(&lord->exit_format));
-}
-/* The end of a ledger, or of the process: saves once, also what was asked for and not served. */
-static MLI_COLD void mli_save_end(memlord *lord) {
-    uint32_t format = mli_u32_exchange(&lord->exit_format, 0);
-    int asked = mli_save_requested(lord);
-    if (format || asked) mli_save_dated(lord, format);
-}
-
-static const mli_saver mli_dated_saver = {mli_save_now, mli_save_end};
-static void mli_saver_set(memlord *lord) { /* release: pairs with mli_save_serve */
-    mli_ptr_store_release(&lord->saver, (void *)(uintptr_t)&mli_dated_saver);
-}
-
-static MLI_COLD void mli_at_exit(void) {
-    memlord *lord;
-    do {
-        mli_lock_take(&mli_process.registry_lock);
-        for (lord = mli_process.ledgers; lord; lord = lord->next)
-            if (mli_u32_load(&lord->exit_format) || (mli_u32_load(&lord->alert) & MLI_ALERT_SAVE))
-                break;
-        mli_process.saving = lord; /* other threads go on, and may destroy it */
-        mli_lock_drop(&mli_process.registry_lock);
-        if (lord) mli_save_end(lord);
-    } while (lord);
-}
-static MLI_COLD memlord_result mli_at_exit_once(void) {
-    int bad = 0;
-    mli_self.in_host_alloc++; /* it may ask malloc */
-    if (!mli_u32_exchange(&mli_process.at_exit, 1))
-        bad = atexit(mli_at_exit);
-    mli_self.in_host_alloc--;
-    if (bad) mli_u32_store(&mli_process.at_exit, 0);
-    return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
-}
-
 /* ------------------------------------------------------------------------ >>page --
    The HTML report around its data, generated from examples/report by assemble.py: change
    it there. Minified by esbuild 0.17.0. */
@@ -13755,6 +15943,7 @@ static const char mli_page_tail[][3858] = {
    table but what the ids of a format need, numbered as the ledger numbers its rows; rows that
    come while one writes have no number, and their blocks are written as of an unknown site.
    Locks: those of reading, none while the host's function writes. */
+
 #if !defined(MEMLORD_NO_REPORTS)
 
 /* A block as it stood when its shard was read. Row 0: none, or one without a number. */
@@ -15523,1120 +17712,195 @@ static void mli_format_write(mli_report *r, memlord_format format) {
 #endif
 }
 
-/* ----------------------------------------------------------------------- >>calls --
-   Owns nothing: the way of a call that records something, from its arguments to its end. Composes
-   the map, the counters, the fences and the bands; the ledger is there. Invariants: a call looks at
-   everything before it changes anything; it has counted before it leaves the map; what may run the
-   host's code (mli_call_end) comes last, nothing held. Locks: none of its own. */
+/* ------------------------------------------------------------------------ >>exit --
+   Owns what the process does when a thread ends and when it forks. Comes late, as it leaves or
+   takes what every section above holds. Invariant: fork finds every ledger between two calls.
+   Locks: registry, then all in their order. */
 
-/* -- storages -- */
-
-/* What every call that records a block checks first. Out of our own allocator call no device may
-   be made, as that allocates: such a call passes through, and asks for a thread next. */
-static MLI_HOT memlord_result mli_call_check(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, uint32_t *dev) {
-    *dev = 0;
-    if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
-    if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
-        return MEMLORD_E_INVALID;
-    return mli_dev(lord, device, dev);
-}
-static MLI_HOT int mli_type_valid(memlord_device device) {
-    return (unsigned)device.type < (unsigned)MLI_TYPE_COUNT && device.index >= MEMLORD_ANY;
-}
-
-/* A call that is not plain: whose it is, the device it opens on, the reservations it comes off. */
-typedef struct mli_call {
-    mli_thread *t;
-    uint32_t dev;
-    mli_ticket_draw draw;
-} mli_call;
-
-/* 0: it passes through, being made inside our own allocator call. */
-static MLI_HOT int mli_call_begin(memlord *lord, mli_call *call) {
-    call->t = mli_thread_get(lord);
-    call->draw.parts = 0;
-    return call->t != NULL;
-}
-/* So much is about to be recorded. */
-static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
-    if (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET)
-        mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
-}
-/* It was recorded, or not; from here on nothing is held. */
-static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
-                                              int did, const char *verb, const memlord_block *block,
-                                              const memlord_site *site) {
-    mli_thread_put(lord, call->t);
-    if (call->draw.parts) mli_ticket_draw_end(&call->draw, did);
-    if (mli_debug_on(lord))
-        mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
-    mli_call_end(lord, call->t, call->dev, 1);
-    return r;
-}
-
-/* -- the general way: every alloc and every free; the short way hands over what it does not do
-   -- */
-
-static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
-                                                     uint64_t storage, uint64_t bytes,
-                                                     const memlord_site *site) {
-    mli_call call;
-    memlord_block block;
-    uint64_t rows;
-    int fresh;
-    memlord_result r = mli_call_check(lord, device, storage, bytes, &call.dev);
-    if (r) return mli_drop_count_lost(lord, r, device, bytes);
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
-    mli_call_draw(lord, &call, bytes);
-    rows = mli_alloc_word2(lord, call.t, call.dev, site);
-    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, &fresh);
-    if (r == MEMLORD_E_NOMEM) mli_drop_count(lord, call.dev, bytes);
-    if (r == MEMLORD_OK)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
-    block.device = device;
-    block.storage = storage;
-    block.bytes = bytes;
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc] ", &block, site);
-}
-
-/* After a block ended, nothing held: asks the fences that hold it back, if there are any. */
-static MLI_HOT void mli_end_ask_fences(memlord *lord, mli_thread *t, const mli_entry *gone,
-                                       mli_fence_record *chain) {
-    if (MLI_UNLIKELY(chain != NULL)) mli_fences_ask_new(lord, chain);
-    mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
-}
-
-/* Says that a block has ended, or that there was none, or adds it to what will be said. */
-static MLI_COLD void mli_end_log(memlord *lord, memlord_device device, const mli_entry *gone,
-                                 const char *verb, uint64_t storage, const memlord_site *site,
-                                 mli_debug_note *note) {
-    if (!note) {
-        mli_log_call(lord, gone->key != 0, verb, device, storage, MLI_BYTES(gone->word1), site);
-        return;
-    }
-    if (gone->key) {
-        note->blocks++;
-        note->bytes += MLI_BYTES(gone->word1);
-    }
-    note->unknown += mli_self.note.unknown;
-    mli_self.note.unknown = 0; /* what runs before the line is written says its own */
-}
-
-/* Every free and release, said in a line of its own or, with `told`, in one for many. */
-static MLI_NOINLINE memlord_result mli_end_general(memlord *lord, memlord_device device,
-                                                   uint64_t storage, int how,
-                                                   const memlord_site *site, mli_debug_note *note) {
-    mli_thread *t;
-    mli_entry gone;
-    mli_fence_record *chain = NULL;
-    memlord_result r;
-    if (!storage) return MEMLORD_OK;
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_block_close(lord, t, device, storage, how, &gone, &chain);
-    if (gone.key && r == MEMLORD_OK) {
-        mli_count_site_free(lord, t, MLI_DEV(gone.word1), site, MLI_BYTES(gone.word1));
-        mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
-                             gone.word1, gone.word2, site);
-    }
-    mli_thread_put(lord, t);
-    if (mli_debug_on(lord))
-        mli_end_log(lord, device, &gone, chain ? "[free deferred] " : "[free] ", storage,
-                    site, note);
-    if (gone.key) mli_end_ask_fences(lord, t, &gone, chain);
-    return r;
-}
-
-/* -- the short way: one block, in the home bucket of a shard that the thread owns.
-
-      Two masks keep all else off it. A thread's `special` has a bit for each thing a call may
-      have to do besides: only the row bits (sites, a tag, a scope) are served here, from the
-      thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have to
-      do: events, fences, bands, waiters, a report. A call that finds 0 in both and hits the cache
-      and the home bucket does no more than what is written here; every other one goes to the
-      general way before it has changed anything, or to mli_alloc_finish and _closed after. -- */
-
-/* What a block counts on, in a thread. */
-typedef struct mli_block_rows {
-    uint64_t word2;
-    mli_cell *device, *site, *tag; /* NULL: of no site, of no tag */
-    uint32_t slot;
-} mli_block_rows;
-
-/* Adds the cached rows of a thread that has some of MLI_SPECIAL_ROWS. 0: one is not cached,
-   or the thread has another special bit. */
-static MLI_HOT int mli_rows_cached(const mli_thread *t, uint32_t special, uint32_t dev,
-                                   const memlord_site *site, mli_block_rows *rows) {
-    const mli_cache_entry *memo;
-    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_ROWS)) return 0;
-    if (special & MLI_SPECIAL_SCOPE) {
-        if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
-        rows->word2 = t->birth_bits;
-    }
-    if (special & MLI_SPECIAL_TAG) {
-        memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
-        if (MLI_UNLIKELY(!memo)) return 0;
-        rows->tag = (mli_cell *)memo->value;
-        rows->word2 |= memo->bits;
-    }
-    if (site && (special & MLI_SPECIAL_SITES)) {
-        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
-        if (MLI_UNLIKELY(!memo)) return 0;
-        rows->site = (mli_cell *)memo->value;
-        rows->word2 |= memo->bits;
-    }
-    return 1;
-}
-
-/* Publishes the cells of a block that hold back too much. Inside. */
-static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
-                                          uint32_t dev, uint64_t word2) {
-    const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
-    mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
-    mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
-    mli_cell_publish_due(lord, MLI_BOOK_TAG, tag, mli_cell_own_row(t, MLI_BOOK_TAG, tag));
-}
-
-/* Ends an alloc that has counted its block and has more to do. */
-static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
-                                                    uint64_t bytes, uint64_t word2) {
-    mli_thread *t = mli_self.thread;
-    mli_shard *s = mli_shard_of(lord, storage, 1);
-    const int crowded = mli_shard_crowded(lord, s);
-    const uint32_t size = s->size;
-    mli_rows_publish_due(lord, t, dev, word2);
-    mli_shard_leave(t);
-    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* without memory it stays as it is */
-    mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
-}
-/* The same of a free, which has not yet counted at its site. */
-static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
-                                                   const memlord_site *site, uint64_t bytes,
-                                                   uint64_t word2) {
-    mli_thread *t = mli_self.thread;
-    mli_rows_publish_due(lord, t, dev, word2);
-    mli_shard_leave(t);
-    mli_count_site_free(lord, t, dev, site, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev), word2,
-                         site);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
-}
-
-/* 1: neither a handle nor a refused key; nor one of the last, which wrap around. */
-static MLI_HOT int mli_key_is_address(uint64_t key) {
-    return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
-}
-
-/* 1: the end of a call on a device has something to do. */
-static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
-    const uint32_t alert = mli_u32_load(&lord->alert);
-    return alert && (alert & lord->slot_alerts[dev]);
-}
-
-static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_home_probe probe;
-    mli_shard *s;
-    uint32_t dev, special;
-    int64_t past;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation ||
-                     !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_general(lord, device, storage, bytes, site);
-    dev = mli_u8_load_acquire(&lord->dev_of[mli_device_direct_index(device)]);
-    special = mli_u32_load(&t->special);
-    rows.word2 = mli_u64_load(&lord->birth_mark);
-    rows.device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows.device || (special && !mli_rows_cached(t, special, dev, site, &rows))))
-        return mli_alloc_general(lord, device, storage, bytes, site);
-    s = mli_shard_of(lord, storage, 1);
-    if (MLI_UNLIKELY(mli_shard_enter(t, s, 1) != t->id ||
-                     !mli_home_probe_vacant(s, storage, &probe))) {
-        mli_shard_leave(t);
-        return mli_alloc_general(lord, device, storage, bytes, site);
-    }
-    mli_home_probe_insert(s, &probe, storage, mli_word1_of(bytes, dev), rows.word2);
-    past = mli_cell_count_alloc(rows.device, bytes);
-    if (MLI_UNLIKELY(probe.far) && mli_shard_crowded(lord, s)) past = -1;
-    if (rows.site) past |= mli_cell_count_alloc(rows.site, bytes);
-    if (rows.tag) past |= mli_cell_count_alloc(rows.tag, bytes);
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, dev)))
-        return mli_alloc_finish(lord, dev, storage, bytes, rows.word2);
-    mli_shard_leave(t);
-    return MEMLORD_OK;
-}
-
-/* 1: the thread has the cells of a block with one reference and no side record, of the type. The
-   device named is most often the block's: it is compared, so that the processor counts before the
-   block has come from memory (100,000 blocks: a fifth of a call). */
-static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
-                                   const mli_entry *e, mli_block_rows *rows) {
-    uint32_t dev = mli_u8_load_acquire(&lord->dev_of[mli_device_direct_index(device)]), row;
-    if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) /* 256: one reference */
-        dev = (uint32_t)(e->word1 >> 49) - 256u;
-    if (MLI_UNLIKELY(dev > 255 || (e->word2 & 1)) ||
-        MLI_UNLIKELY(lord->dev_type[dev] != (uint16_t)device.type))
-        return 0;
-    rows->word2 = e->word2;
-    rows->slot = dev;
-    rows->device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
-    row = MLI_SITE_ROW(e->word2);
-    if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
-    row = MLI_TAG_ROW(e->word2);
-    return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
-}
-
-/* A handle is looked for where an address would be, is not found, and goes the general way. */
-static MLI_HOT memlord_result mli_end_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                           int how, const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_home_probe probe;
-    const mli_cache_entry *here;
-    mli_shard *s;
-    uint64_t bytes;
-    uint32_t dev, special;
-    int64_t past;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_end_general(lord, device, storage, how, site, NULL);
-    special = mli_u32_load(&t->special);
-    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_ROWS))
-        return mli_end_general(lord, device, storage, how, site, NULL);
-    s = mli_shard_of(lord, storage, 1);
-    if (MLI_UNLIKELY(mli_shard_enter(t, s, 1) != t->id ||
-                     !mli_home_probe_find(s, storage, &probe) ||
-                     !mli_entry_cells(lord, t, device, probe.entry, &rows))) {
-        mli_shard_leave(t);
-        return mli_end_general(lord, device, storage, how, site, NULL);
-    }
-    dev = rows.slot;
-    bytes = MLI_BYTES(probe.entry->word1);
-    mli_home_probe_erase(s, &probe);
-    past = mli_cell_count_free(rows.device, bytes);
-    mli_u64_add_own(&rows.device->frees, 1);
-    past |= mli_cell_tripped(rows.device);
-    if (rows.site) past |= mli_cell_count_free(rows.site, bytes);
-    if (rows.tag) {
-        past |= mli_cell_count_free(rows.tag, bytes);
-        mli_u64_add_own(&rows.tag->frees, 1);
-    }
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, dev)))
-        return mli_free_finish(lord, dev, storage, site, bytes, rows.word2);
-    if (site && (special & MLI_SPECIAL_SITES)) {
-        here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
-        if (MLI_UNLIKELY(!here))
-            return mli_free_finish(lord, dev, storage, site, bytes, rows.word2);
-        mli_u64_add_own(&((mli_cell *)here->value)->frees, 1);
-        mli_u64_add_own(&((mli_cell *)here->value)->freed_here, bytes);
-    }
-    mli_shard_leave(t);
-    return MEMLORD_OK;
-}
-
-static MLI_COLD memlord_result mli_call_retain(memlord *lord, memlord_device device,
-                                               uint64_t storage) {
-    mli_thread *t;
-    memlord_result r;
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
-    mli_thread_put(lord, t);
-    return r;
-}
-
-static MLI_COLD memlord_result mli_call_track(memlord *lord, const memlord_block *block,
-                                              const memlord_site *site) {
-    const uint64_t storage = block->storage, bytes = block->bytes;
-    mli_call call;
-    uint64_t rows;
-    int fresh;
-    memlord_result r = mli_call_check(lord, block->device, storage, bytes, &call.dev);
-    if (r) return mli_drop_count_lost(lord, r, block->device, bytes);
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
-    mli_call_draw(lord, &call, bytes);
-    rows = mli_alloc_word2(lord, call.t, call.dev, site);
-    r = mli_block_track(lord, call.t, call.dev, storage, bytes, rows, &fresh);
-    if (r == MEMLORD_E_NOMEM) mli_drop_count(lord, call.dev, bytes);
-    fresh = fresh && r == MEMLORD_OK;
-    if (fresh)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
-    return mli_call_finish(lord, &call, r, fresh, "[alloc] ", block, site);
-}
-
-/* -- realloc -- */
-
-enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,
-    MLI_TOKEN_NEW,    /* there was no old storage */
-    MLI_TOKEN_LIVE,
-    MLI_TOKEN_PASSED, /* begun inside our own allocator call */
-    MLI_TOKEN_FREED   /* by free_begin, as it had uses */
-};
-
-static MLI_COLD memlord_result mli_realloc_begin(memlord *lord, memlord_device device,
-                                              uint64_t old_storage,
-                                              memlord_realloc_token *token) {
-    mli_thread *t;
-    mli_entry e;
-    memlord_result r;
-    if (!token) return MEMLORD_E_INVALID;
-    memset(token, 0, sizeof *token);
-    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    token->device = device;
-    token->storage = old_storage;
-    token->state = MLI_TOKEN_NEW;
-    token->word[2] = lord->generation;
-    if (!old_storage) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) {
-        token->state = MLI_TOKEN_PASSED;
-        return MEMLORD_OK;
-    }
-    r = mli_entry_detach(lord, t, (uint32_t)device.type, old_storage, &e);
-    if (r == MEMLORD_OK) {
-        token->state = MLI_TOKEN_LIVE;
-        token->word[0] = e.word1;
-        token->word[1] = e.word2;
-        mli_fences_set_aside(lord, mli_fences_of(e.word2));
-        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, old_storage, e.word1,
-                             mli_word2_rows(e.word2), NULL);
-    } else {
-        r = mli_unknown_free(lord, device);
-    }
-    mli_thread_put(lord, t);
-    return r;
-}
-
-/* The new storage, or the old one again, is recorded on the old one's device. */
-static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
-                                                  memlord_block *block, const memlord_site *site) {
-    mli_call call;
-    mli_entry e;
-    uint64_t rows = 0, had = MLI_BYTES(token->word[0]);
-    memlord_result r;
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
-    e.key = token->storage;
-    e.word1 = token->word[0];
-    e.word2 = token->word[1];
-    call.dev = MLI_DEV(e.word1);
-    if (block->storage && mli_would_overflow(lord, call.dev, block->bytes)) {
-        token->state = MLI_TOKEN_LIVE;
-        r = MEMLORD_E_INVALID;
-    } else if (block->storage) {
-        mli_fences_take_back(lord, mli_fences_of(e.word2));
-        if (block->bytes > had) mli_call_draw(lord, &call, block->bytes - had);
-        r = mli_block_resize(lord, call.t, &e, block->storage, block->bytes, site, &rows);
-    } else { /* the real call failed: as it was */
-        mli_fences_take_back(lord, mli_fences_of(e.word2));
-        block->bytes = had;
-        block->storage = e.key;
-        rows = mli_word2_rows(e.word2);
-        r = mli_entry_attach(lord, call.t, &e, e.key, call.dev, had, rows, NULL, 0);
-    }
-    if (r == MEMLORD_OK)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block->storage,
-                         block->bytes, rows);
-    if (mli_debug_on(lord)) mli_debug_note_from(token->device, token->storage);
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", block, site);
-}
-
-static MLI_COLD memlord_result mli_realloc_end(memlord *lord, memlord_realloc_token *token,
-                                               uint64_t new_storage, uint64_t bytes,
-                                               const memlord_site *site) {
-    memlord_block block;
-    uint32_t state;
-    if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
-    state = token->state;
-    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_PASSED || token->word[2] != lord->generation)
-        return MEMLORD_E_STATE;
-    token->state = MLI_TOKEN_USED;
-    if (state == MLI_TOKEN_NEW) {
-        if (token->device.index < 0) token->device.index = 0;
-        return new_storage ? mli_alloc_general(lord, token->device, new_storage, bytes, site)
-                           : MEMLORD_OK;
-    }
-    if (state == MLI_TOKEN_PASSED) return MEMLORD_OK;
-    block.device = token->device;
-    block.storage = new_storage;
-    block.bytes = bytes;
-    return mli_realloc_record(lord, token, &block, site);
-}
-
-/* -- frees that may fail -- */
-
-/* What free_begin finds: 1 a pending block, 2 one with uses (its words without the side record in
-   *e), 0 any other, or none. */
-static MLI_COLD int mli_free_kind(memlord *lord, mli_thread *t, uint32_t type,
-                                  uint64_t key, mli_entry *e) {
-    mli_probe probe;
-    int kind = 0;
-    if (!mli_u64_load(&lord->fence_count)) return 0;
-    (void)mli_probe_find(lord, t, type, key, 0, &probe);
-    if (probe.entry && (probe.entry->word2 & 1)) {
-        e->word1 = probe.entry->word1;
-        e->word2 = mli_word2_rows(probe.entry->word2);
-        kind = mli_is_pending(probe.entry->word2)             ? 1
-               : mli_side_record_of(probe.entry->word2)->fences ? 2
-                                                                   : 0;
-    }
-    mli_probe_leave(t, &probe);
-    return kind;
-}
-
-static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device device,
-                                              uint64_t storage, memlord_realloc_token *token,
-                                              const memlord_site *site) {
-    mli_thread *t;
-    mli_entry e;
-    int kind, gone;
-    memlord_result r;
-    if (!token) return MEMLORD_E_INVALID;
-    t = mli_key_valid(storage) && mli_type_valid(device) ? mli_thread_get(lord) : NULL;
-    if (!t) return mli_realloc_begin(lord, device, storage, token);
-    memset(token, 0, sizeof *token);
-    e.word1 = 0;
-    kind = mli_free_kind(lord, t, (uint32_t)device.type, storage, &e);
-    r = kind ? MEMLORD_E_STATE : mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e);
-    gone = r == MEMLORD_OK;
-    if (gone) {
-        mli_fences_set_aside(lord, mli_fences_of(e.word2));
-        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
-                             mli_word2_rows(e.word2), site);
-    } else if (!kind) {
-        r = mli_unknown_free(lord, device);
-    }
-    mli_thread_put(lord, t);
-    if (mli_debug_on(lord))
-        mli_log_call(lord, gone, "[free] ", device, storage, MLI_BYTES(e.word1), site);
-    if (kind == 2) {
-        r = mli_end_general(lord, device, storage, MLI_END_FREE, site, NULL);
-        gone = r == MEMLORD_OK;
-    }
-    token->word[2] = lord->generation;
-    if (!gone) { /* of what was dropped there is nothing to end */
-        token->state = MLI_TOKEN_NEW;
-        return r;
-    }
-    token->device = device;
-    token->storage = storage;
-    token->state = kind ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE;
-    token->word[0] = e.word1;
-    token->word[1] = e.word2;
-    return MEMLORD_OK;
-}
-
-/* The real call failed for a block with uses, which begin has freed: it is opened again. */
-static MLI_COLD memlord_result mli_free_reopen(memlord *lord, mli_thread *t, mli_entry *e) {
-    uint32_t dev = MLI_DEV(e->word1);
-    uint64_t bytes = MLI_BYTES(e->word1), rows = e->word2;
-    const mli_row_delta d = mli_delta_open(dev, rows, bytes);
-    memlord_result r;
-    e->word1 = mli_word1_of(bytes, dev);
-    r = mli_entry_attach(lord, t, e, e->key, dev, bytes, rows, &d, 1);
-    if (r == MEMLORD_OK)
-        mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e->key, bytes, rows);
-    return r;
-}
-
-static MLI_COLD memlord_result mli_free_end(memlord *lord, memlord_realloc_token *token, int failed,
-                                            const memlord_site *site) {
-    mli_thread *t;
-    mli_entry e;
-    uint32_t state, dev;
-    uint64_t refs;
-    memlord_result r = MEMLORD_OK;
-    if (!token) return MEMLORD_E_INVALID;
-    state = token->state;
-    if (state != MLI_TOKEN_FREED && (failed || state != MLI_TOKEN_LIVE))
-        return mli_realloc_end(lord, token, 0, 0, NULL);
-    if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
-    token->state = MLI_TOKEN_USED;
-    t = mli_thread_get(lord);
-    if (!t || (state == MLI_TOKEN_FREED && !failed)) {
-        if (t) mli_thread_put(lord, t);
-        return MEMLORD_OK;
-    }
-    e.key = token->storage;
-    e.word1 = token->word[0];
-    e.word2 = token->word[1];
-    dev = MLI_DEV(e.word1);
-    if (state == MLI_TOKEN_FREED) {
-        r = mli_free_reopen(lord, t, &e);
-    } else {
-        refs = mli_refs_of(e.word1, e.word2);
-        mli_fences_take_back(lord, mli_fences_of(e.word2));
-        mli_entry_abandon(lord, t, &e);
-        mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
-        if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
-    }
-    mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* else begin has said it */
-        mli_log_call(lord, failed && r == MEMLORD_OK, "[alloc] ", token->device, e.key,
-                     MLI_BYTES(e.word1), NULL);
-    mli_call_end(lord, t, dev, 1);
-    return r;
-}
-
-static MLI_COLD memlord_result mli_call_realloc(memlord *lord, memlord_device device,
-                                                uint64_t old_storage, uint64_t new_storage,
-                                                uint64_t bytes, const memlord_site *site) {
-    memlord_realloc_token token;
-    mli_thread *t;
-    uint32_t dev;
-    memlord_result r;
-    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    r = mli_call_check(lord, device, new_storage, bytes, &dev);
-    if (r) return r;
-    if (!old_storage) return mli_alloc_general(lord, device, new_storage, bytes, site);
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_would_overflow(lord, dev, bytes) ? MEMLORD_E_INVALID
-                                             : mli_map_reserve(lord, t, dev, new_storage);
-    mli_thread_put(lord, t);
-    if (r) return r;
-    (void)mli_realloc_begin(lord, device, old_storage, &token); /* the end speaks of both */
-    return mli_realloc_end(lord, &token, new_storage, bytes, site);
-}
-
-/* -- n at once -- */
-
-static MLI_COLD memlord_result mli_call_check_n(memlord *lord, const memlord_block *blocks,
-                                                size_t n, int opens) {
-    uint64_t sum = 0;
-    uint32_t dev;
-    size_t i;
-    memlord_result r;
-    if (n && !blocks) return MEMLORD_E_INVALID;
-    for (i = 0; i < n; i++) { /* before a device is made known: what is refused makes none */
-        const memlord_block *b = &blocks[i];
-        if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
-            return MEMLORD_E_INVALID;
-        if (!(opens ? mli_device_valid(b->device) : mli_type_valid(b->device)))
-            return MEMLORD_E_DEVICE;
-        sum += b->bytes;
-        if (opens && sum > (uint64_t)1 << 62) return MEMLORD_E_INVALID;
-    }
-    for (i = 0, sum = 0; i < n && opens; i++) {
-        r = mli_call_check(lord, blocks[i].device, blocks[i].storage, blocks[i].bytes, &dev);
-        if (r) return r;
-        sum += blocks[i].bytes;
-        if (mli_would_overflow(lord, dev, sum)) return MEMLORD_E_INVALID;
-    }
-    return MEMLORD_OK;
-}
-
-/* What one of n holds before any of them is recorded. */
-enum {
-    MLI_HOLD_NOTHING, /* its key is on the map and is replaced: that needs no memory */
-    MLI_HOLD_PLACE,   /* a block of 0 bytes under its key */
-    MLI_HOLD_VIEW     /* its reference: all that a track of a live key records */
-};
-typedef struct mli_hold {
-    uint64_t rows;
-    int what;
-} mli_hold;
-
-/* Takes for one of n all that recording it needs memory for. */
-static MLI_COLD memlord_result mli_hold_one(memlord *lord, mli_thread *t, const memlord_block *b,
-                                            int track, const memlord_site *site, mli_hold *hold) {
-    mli_probe probe;
-    uint32_t dev, type;
-    int found, fresh;
-    memlord_result r = mli_dev(lord, b->device, &dev);
-    if (r) return r;
-    type = lord->dev_type[dev];
-    hold->rows = mli_alloc_word2(lord, t, dev, site);
-    hold->what = MLI_HOLD_PLACE;
-    do {
-        (void)mli_probe_find(lord, t, type, b->storage, 0, &probe);
-        found = probe.entry ? 1 + mli_is_pending(probe.entry->word2) : 0;
-        mli_probe_leave(t, &probe);
-        if (!found) return mli_block_open(lord, t, dev, b->storage, 0, hold->rows, &fresh);
-        hold->what = track && found == 1 ? MLI_HOLD_VIEW : MLI_HOLD_NOTHING;
-        if (hold->what == MLI_HOLD_VIEW) r = mli_block_retain(lord, t, type, b->storage);
-    } while (r == MEMLORD_E_UNKNOWN); /* it ended between the two */
-    return r;
-}
-
-/* Takes back what was held, the last first. Outside of the map and the orphans' lock: a reference
-   may be the last one by now, and its end runs the host's fences. */
-static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
-                                  const mli_hold *hold, size_t n) {
-    while (n--) {
-        const memlord_block *b = &blocks[n];
-        if (hold[n].what == MLI_HOLD_VIEW)
-            (void)mli_end_general(lord, b->device, b->storage, MLI_END_RELEASE, NULL, NULL);
-        if (hold[n].what == MLI_HOLD_PLACE) {
-            mli_thread *t = mli_thread_get(lord);
-            mli_block_unopen(lord, t, mli_dev_known(lord, b->device), b->storage, 0);
-            mli_thread_put(lord, t);
-        }
-    }
-}
-
-/* Gives a place its bytes; 0: another thread has ended or replaced it meanwhile. */
-static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
-                             uint64_t key, uint64_t bytes) {
-    mli_row_delta d;
-    mli_probe probe;
-    mli_entry *e = mli_probe_live(lord, t, lord->dev_type[dev], key, &probe);
-    int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
-    if (held) {
-        d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
-        d.allocs = 0; /* the place has counted it */
-        e->word1 |= bytes;
-        mli_probe_unlock(&probe);
-        mli_count(lord, t, &d, 1);
-    }
-    mli_probe_leave(t, &probe);
-    return held;
-}
-
-/* Records one of n. Without memory it fails only if another thread has ended the block it replaces
-   since it was looked at, and then counts as dropped. */
-static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int track,
-                                  const mli_hold *hold, mli_debug_note *note) {
-    mli_call call;
-    int did = 0;
-    memlord_result r = MEMLORD_OK;
-    if (hold->what == MLI_HOLD_VIEW) return;
-    call.t = t;
-    call.dev = mli_dev_known(lord, b->device);
-    call.draw.parts = 0;
-    mli_call_draw(lord, &call, b->bytes);
-    if (hold->what == MLI_HOLD_PLACE) {
-        did = mli_fill(lord, t, call.dev, b->storage, b->bytes);
-    } else if (track) {
-        r = mli_block_track(lord, t, call.dev, b->storage, b->bytes, hold->rows, &did);
-    } else {
-        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, &did);
-        did = r == MEMLORD_OK;
-    }
-    if (r) mli_drop_count(lord, call.dev, b->bytes);
-    if (did) {
-        mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes, hold->rows);
-        note->blocks++;
-        note->bytes += b->bytes;
-    }
-    if (call.draw.parts) mli_ticket_draw_end(&call.draw, did);
-}
-
-/* Counts all n as dropped. A free of a key that is live all the same is not one of theirs. */
-static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                int track, memlord_result r) {
-    memlord_block_info live;
-    uint32_t dev;
-    size_t i;
-    for (i = 0; i < n && r == MEMLORD_E_DEVICE; i++) /* not a device, or one too many? */
-        if (!mli_device_valid(blocks[i].device)) return;
-    for (i = 0; i < n && (r == MEMLORD_E_NOMEM || r == MEMLORD_E_DEVICE); i++) {
-        if (mli_dev(lord, blocks[i].device, &dev) == MEMLORD_OK)
-            mli_drop_count(lord, dev, blocks[i].bytes);
-        else
-            (void)mli_drop_count_lost(lord, r, blocks[i].device, blocks[i].bytes);
-        if (!track && memlord_block_find(lord, blocks[i].device, blocks[i].storage, &live) == 0 &&
-            !live.pending)
-            (void)mli_drop_match(lord, blocks[i].device.type);
-    }
-}
-
-/* All or nothing: memory is taken first, then one block after the other is recorded. */
-static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                          int track, const memlord_site *site) {
-    mli_thread *t;
-    mli_debug_note note;
-    memlord_result r = mli_call_check_n(lord, blocks, n, 1);
-    mli_hold *hold;
-    size_t i, k;
-    memset(&note, 0, sizeof note);
-    if (r || !n) {
-        mli_drop_n(lord, blocks, n, track, r);
-        return r;
-    }
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
-    r = hold ? MEMLORD_OK : MEMLORD_E_NOMEM;
-    for (i = 0; i < n && r == MEMLORD_OK; i++)
-        r = mli_hold_one(lord, t, &blocks[i], track, site, &hold[i]);
-    for (k = 0; k < n && r == MEMLORD_OK; k++)
-        mli_open_one(lord, t, &blocks[k], track, &hold[k], &note);
-    mli_thread_put(lord, t);
-    if (r) {
-        if (i) mli_unhold_n(lord, blocks, hold, i - 1);
-        mli_drop_n(lord, blocks, n, track, r);
-    }
-    mli_own_free(lord, hold, n * sizeof *hold);
-    if (mli_debug_on(lord) && r == MEMLORD_OK)
-        mli_log_call_n(lord, "[alloc] ", blocks, n, &note, site);
-    for (i = 0; i < n; i++) {
-        uint32_t dev = mli_dev_known(lord, blocks[i].device);
-        if (dev) mli_call_end(lord, t, dev, 1);
-    }
-    return r;
-}
-
-static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
-                                         size_t n, int how, const memlord_site *site) {
-    mli_debug_note note;
-    memlord_result r = mli_call_check_n(lord, blocks, n, 0), one;
-    int tells = r == MEMLORD_OK && n && mli_debug_on(lord);
-    size_t i;
-    memset(&note, 0, sizeof note);
-    for (i = 0; i < n && r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE; i++) {
-        const memlord_block *b = &blocks[i];
-        one = tells ? mli_end_general(lord, b->device, b->storage, how, site, &note)
-              : how == MLI_END_FREE ? memlord_free(lord, b->device, b->storage, site)
-                                    : memlord_release(lord, b->device, b->storage, site);
-        if (one) r = one;
-    }
-    if (tells) mli_log_call_n(lord, "[free] ", blocks, n, &note, site);
-    return r;
-}
-
-/* -- moves -- */
-
-/* 1: no such block, and only its move would make its destination known. */
-static int mli_moves_nothing(memlord *lord, memlord_device from, uint64_t storage,
-                             memlord_device to) {
-    memlord_block_info block;
-    return mli_device_valid(to) && !mli_dev_known(lord, to) && !mli_self.in_host_alloc &&
-           memlord_block_find(lord, from, storage, &block) == MEMLORD_E_UNKNOWN;
-}
-
-static MLI_COLD memlord_result mli_call_move(memlord *lord, memlord_device from,
-                                             uint64_t from_storage, const memlord_block *to,
-                                             const memlord_fence *fence, const memlord_site *site) {
-    const int away = from.type != to->device.type || from_storage != to->storage;
-    mli_call call;
-    mli_fence_record *f, *chain = NULL;
-    int waits = fence && away, used = 0;
-    memlord_result r;
-    if (fence && !fence->done) return MEMLORD_E_INVALID;
-    if (!mli_key_valid(from_storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(from)) return MEMLORD_E_DEVICE;
-    if (mli_moves_nothing(lord, from, from_storage, to->device)) {
-        r = mli_unknown_free(lord, from);
-        return r == MEMLORD_OK && fence ? mli_fence_discard(lord, fence) : r;
-    }
-    r = mli_call_check(lord, to->device, to->storage, to->bytes, &call.dev);
-    if (r) return r;
-    if (mli_would_overflow(lord, call.dev, to->bytes)) return MEMLORD_E_INVALID;
-    if (away && !mli_self.in_host_alloc)
-        used = mli_is_used(lord, (uint32_t)from.type, from_storage);
-    if (!mli_call_begin(lord, &call))
-        return fence ? mli_fence_discard(NULL, fence) : MEMLORD_OK;
-    f = waits ? mli_fence_new(lord, fence) : NULL;
-    mli_call_draw(lord, &call, to->bytes);
-    if (waits && !f)
-        r = mli_short_of(lord, call.t, from, from_storage, 1);
-    else if (waits || used)
-        r = mli_move_fenced(lord, call.t, from, from_storage, call.dev, to->storage,
-                            to->bytes, f, site, &chain);
-    else
-        r = mli_block_move(lord, call.t, from, from_storage, call.dev, to->storage, to->bytes,
-                           site);
-    if (r && f) mli_fence_free(lord, f);
-    if (!r && !chain) mli_fences_detach(lord, f); /* of what was dropped there is no block */
-    if (mli_debug_on(lord)) mli_debug_note_from(from, from_storage);
-    (void)mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc move] ", to, site);
-    mli_fences_ask_new(lord, chain);
-    /* onto itself: the source is as an alloc of a pending storage leaves it, over */
-    if (r == MEMLORD_OK && fence && !waits) (void)mli_fence_discard(lord, fence);
-    return r;
-}
-
-/* -- bytes without identity -- */
-
-/* Changes the balance and counts that, at a site as passed through: arena bytes come and go
-   unnamed. In the map, so that no fork or report finds one without the other. Answers the bytes. */
-static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
-                                          uint64_t out, const memlord_site *site) {
-    mli_u64 *arena = &mli_device_record_at(lord, dev)->arena;
-    uint64_t had = mli_u64_load(arena), add, take;
-    mli_row_delta d[2];
-    memset(d, 0, sizeof d);
-    d[0].dev = dev;
-    if (site && (mli_u32_load(&lord->hooks) & MLI_HOOK_SITES))
-        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
-    mli_cells_make(lord, t, d, 2);
-    mli_shard_enter_to_count(lord, t);
-    do {
-        add = had + in > (uint64_t)1 << 62 ? 0 : in;
-        take = had < out ? had : out;
-    } while (!mli_u64_cas(arena, &had, had + add - take));
-    d[0].in = d[1].in = d[1].out = add;
-    d[0].out = d[1].freed_here = take;
-    d[1].allocs = add != 0;
-    d[1].frees_here = take != 0;
-    mli_count(lord, t, d, 2);
-    mli_shard_leave(t);
-    return add + take;
-}
-
-static MLI_COLD memlord_result mli_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
-                                             const memlord_site *site) {
-    mli_call call;
-    memlord_block block;
-    memlord_result r = mli_call_check(lord, device, 1, bytes, &call.dev);
-    if (r) return r;
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
-    if (mli_would_overflow(lord, call.dev, bytes)) r = MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK) mli_call_draw(lord, &call, bytes);
-    if (r == MEMLORD_OK && mli_arena_change(lord, call.t, call.dev, bytes, 0, site) != bytes)
-        r = MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ARENA_ADD, call.dev, 0, bytes, 0);
-    block.device = device;
-    block.storage = 0;
-    block.bytes = bytes;
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc arena] ", &block, site);
-}
-
-static MLI_COLD memlord_result mli_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
-                                             const memlord_site *site) {
-    mli_thread *t;
-    uint64_t take;
-    uint32_t dev;
-    memlord_result r = mli_call_check(lord, device, 1, bytes, &dev);
-    if (r) return r;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    take = mli_arena_change(lord, t, dev, 0, bytes, site);
-    if (take < bytes) mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
-    if (take) mli_event_record(lord, t, MEMLORD_EVENT_ARENA_SUB, dev, 0, take, 0);
-    mli_thread_put(lord, t);
-    if (mli_debug_on(lord))
-        mli_log_call(lord, 1, "[free arena] ", device, 0, take, site);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
-}
-
-/* -- deferred frees -- */
-
-/* What free_deferred and block_use share. */
-static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
-                                               uint64_t storage, const memlord_fence *fence,
-                                               int end, const memlord_site *site) {
-    mli_thread *t;
-    mli_fence_record *f, *chain;
-    mli_entry gone;
-    memlord_result r;
-    if (!fence->done) return MEMLORD_E_INVALID;
-    if (!storage && end) return mli_fence_discard(lord, fence);
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    if (mli_self.in_host_alloc) return mli_fence_discard(NULL, fence);
-    t = mli_thread_get(lord);
-    f = mli_fence_new(lord, fence);
-    gone.word1 = 0;
-    r = f ? mli_fence_attach(lord, t, device, storage, f, end ? MLI_ATTACH_FREE : MLI_ATTACH_USE,
-                             &gone, &chain)
-          : mli_short_of(lord, t, device, storage, end);
-    if (r == MEMLORD_OK && end) {
-        mli_count_site_free(lord, t, MLI_DEV(gone.word1), site, MLI_BYTES(gone.word1));
-        mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, storage, gone.word1, gone.word2, site);
-    }
-    mli_thread_put(lord, t);
-    if (mli_debug_on(lord))
-        mli_log_call(lord, r == MEMLORD_OK && end, "[free deferred] ", device, storage,
-                     MLI_BYTES(gone.word1), site);
-    if (r) {
-        if (f) mli_fence_free(lord, f);
-        return r;
-    }
-    mli_fences_ask_new(lord, chain);
-    if (!(lord->flags & MEMLORD_FLAG_DEFER))
-        mli_fences_poll_due(lord, (uint32_t)device.type, end);
-    return MEMLORD_OK;
-}
-
-/* ----------------------------------------------------------------------- >>retry --
-   Owns the way of a request through out-of-memory: attempts, what is tried between them, the
-   pause. Composes limits, deferred and bands. Locks: callbacks for the list of waiters. */
-
-static const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
-
-/* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
-
-/* Reads digits, and with `places` a point and more of them, up to a comma or the end. */
-static MLI_COLD const char *mli_read_number(const char *text, int places, double *out) {
-    double value = 0, scale = 1;
-    int digits = 0;
-    for (; *text >= '0' && *text <= '9' && digits < 10; text++, digits++)
-        value = value * 10 + (*text - '0');
-    if (places && *text == '.')
-        for (text++; *text >= '0' && *text <= '9' && digits < 15; text++, digits++)
-            value += (*text - '0') * (scale /= 10);
-    *out = value;
-    return digits && value <= UINT32_MAX && (!*text || *text == ',') ? text : NULL;
-}
-
-/* All of it or, with anything that is not understood, nothing. */
-static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
-    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
-    memlord_retry read = *out;
-    while (*text) {
-        double value;
-        size_t i = 0;
-        while (i < 4 && strncmp(text, names[i], strlen(names[i]))) i++;
-        if (i == 4) return MEMLORD_E_INVALID;
-        text = mli_read_number(text + strlen(names[i]), i == 3, &value);
-        if (!text) return MEMLORD_E_INVALID;
-        if (i == 0) read.max_retries = (uint32_t)value;
-        if (i == 1) read.initial_ms = (uint32_t)value;
-        if (i == 2) read.max_ms = (uint32_t)value;
-        if (i == 3) read.multiplier = value;
-        if (*text == ',' && !*++text) return MEMLORD_E_INVALID;
-    }
-    *out = read;
-    return MEMLORD_OK;
-}
-
-/* -- waiting -- */
-
-/* Sleeps at most so long; not if `needed` bytes were freed there since `out` was read, and no
-   longer than until another thread has. */
-static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
-                                    uint64_t needed, uint64_t out, uint32_t ms) {
-    mli_waiter w, **at;
-    w.phys = phys;
-    w.needed = needed ? needed : 1;
-    w.freed_before = out;
-    mli_self.in_host_alloc++;
-    if (mli_os_event_open(&w.event)) {
-        mli_self.in_host_alloc--;
-        return;
-    }
-    mli_self.in_host_alloc--;
-    mli_lock_take(&lord->callbacks_lock);
-    w.next = lord->waiters;
-    lord->waiters = &w;
-    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
-    mli_lock_drop(&lord->callbacks_lock);
-    mli_barrier_threads(lord); /* who has freed without seeing the alert is added up here */
-    if (mli_phys_freed(lord, phys) - w.freed_before < w.needed) mli_os_event_wait(&w.event, ms);
-    mli_lock_take(&lord->callbacks_lock);
-    for (at = &lord->waiters; *at != &w;) at = &(*at)->next;
-    *at = w.next;
-    if (!lord->waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
-    mli_lock_drop(&lord->callbacks_lock);
-    mli_os_event_close(&w.event);
-}
-
-/* -- a request -- */
-
-typedef struct mli_request {
+/* Frees the records of a thread, at most one a ledger. */
+static MLI_COLD void mli_threads_release(uint64_t number) {
     memlord *lord;
-    mli_phys *phys;
-    uint32_t dev;
-    uint64_t bytes;
-    const memlord_site *site;
-    const memlord_retry *policy;
-    memlord_ticket ticket;
-    uint64_t freed_before; /* what had been freed there before the attempt */
-} mli_request;
-
-/* Holds the bytes under the limit, if need be after what can be done at once. */
-static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
-    memlord *lord = q->lord;
-    memlord_device d = mli_device_record_at(lord, q->dev)->device;
-    memlord_result r = MEMLORD_E_LIMIT;
-    uint64_t reclaimed;
-    int round;
-    for (round = 0; round < 3 && r == MEMLORD_E_LIMIT; round++) {
-        if (round == 1 && !mli_fences_retire(lord, d)) continue;
-        if (round == 2 && mli_collect(lord, q->dev, MEMLORD_REASON_LIMIT, q->bytes, &reclaimed))
-            break;
-        r = mli_reservation_open(lord, q->phys, q->bytes, &q->ticket);
+    mli_thread *t;
+    mli_lock_take(&mli_process.registry_lock);
+    for (lord = mli_process.ledgers; lord; lord = lord->next) {
+        t = mli_thread_of(lord, number);
+        if (t) mli_thread_release(t);
     }
-    return r;
+    mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Records what was allocated, off the request's own ticket. What the map has no room for is
-   counted as dropped; the memory is there all the same. */
-static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
-    mli_thread *t = mli_thread_get(q->lord);
-    if (t && t != q->lord->orphan) {
-        t->retrying = q->ticket;
-        mli_special_set(t, MLI_SPECIAL_TICKET, 1);
-    }
-    if (t) mli_thread_put(q->lord, t);
-    (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
-                            q->bytes, q->site);
+/* The exit hook. It gets the thread's number, as thread-local storage may be gone by then: MinGW
+   emulates it and frees it earlier. Where it is still there, later calls of the thread get no
+   record. */
+static MLI_COLD void mli_thread_exit(const void *number) {
+    mli_threads_release((uint64_t)(uintptr_t)number);
+    mli_self.generation = 0;
+    mli_self.exited = 1;
 }
 
-/* Keeps what the last failure was, for reports, and says it. */
-static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
-    memlord *lord = q->lord;
-    mli_device_record *device = mli_device_record_at(lord, q->dev);
-    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, q->phys);
-    const memlord_site *site = mli_site_kept(lord, q->site);
-    mli_phys_sample_refresh(lord, q->phys);
-    if (oom) {
-        mli_stat_add(lord, q->dev, MLI_STAT_oom_failures, 1);
-        mli_phys *phys = mli_phys_lock(lord, q->dev);
-        phys->failing = 1;
-        device->oom.bytes = q->bytes;
-        device->oom.live = live;
-        device->oom.used = phys->sample.known ? phys->sample.used : UINT64_MAX;
-        device->oom.site = site;
-        device->oom.time = now ? now : 1;
-        mli_lock_drop(&phys->lock);
-    }
-    mli_log_explain(lord, oom ? "[oom] " : "[limit] ", device->device, q->bytes);
+#if MLI_WINDOWS
+static void WINAPI mli_on_exit(void *number) {
+    if (number) mli_thread_exit(number);
 }
-
-/* Between two attempts. */
-static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
-    memlord *lord = q->lord;
-    uint64_t reclaimed;
-    uint32_t ms = memlord_retry_backoff(q->policy, attempt);
-    mli_phys_sample_refresh(lord, q->phys);
-    (void)mli_fences_retire(lord, mli_device_record_at(lord, q->dev)->device);
-    (void)mli_collect(lord, q->dev, MEMLORD_REASON_OOM, q->bytes, &reclaimed);
-    if (q->policy->sleep_ms)
-        q->policy->sleep_ms(q->policy->user, ms);
-    else if (ms)
-        mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
+static int mli_exit_key_make(void) {
+    mli_process.exit_key = FlsAlloc(mli_on_exit);
+    return mli_process.exit_key == FLS_OUT_OF_INDEXES ? -1 : 0;
 }
+#else
+static MLI_COLD void mli_on_exit(void *number) { mli_thread_exit(number); }
+static int mli_exit_key_make(void) {
+    return pthread_key_create(&mli_process.exit_key, mli_on_exit);
+}
+#endif
 
-/* The attempts, under a ticket. A storage no ledger could keep is no allocation. */
-static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
-                                               void *user, uint64_t *storage) {
-    uint32_t attempt;
-    int answer = 1;
-    for (attempt = 0;; attempt++) {
-        *storage = 0;
-        if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_retries, 1);
-        q->freed_before = mli_phys_freed(q->lord, q->phys);
-        answer = fn(user, q->bytes, storage);
-        if (!answer && mli_key_valid(*storage)) break;
-        mli_stat_add(q->lord, q->dev, MLI_STAT_oom_attempts, 1);
-        mli_event_record_other(q->lord, MEMLORD_EVENT_OOM, q->dev, 0, q->bytes);
-        if (answer < 0 || attempt == q->policy->max_retries) {
-            *storage = 0;
-            return MEMLORD_E_OOM;
+#if MLI_POSIX
+/* Takes or drops the locks of all places. */
+static void mli_phys_lock_all(int take) {
+    memlord *lord;
+    uint32_t i;
+    for (lord = mli_process.ledgers; lord; lord = lord->next)
+        for (i = 0; i < mli_u32_load(&lord->row_count[0]); i++) {
+            mli_phys *phys = i ? &mli_device_record_at(lord, i)->own_phys : &lord->host_phys;
+            if (take)
+                mli_lock_take(&phys->lock);
+            else
+                mli_lock_drop(&phys->lock);
         }
-        mli_request_reclaim(q, attempt);
+}
+/* Takes or drops the locks that come after the map's. */
+static void mli_fork_locks(int take) {
+    mli_ledgers_lock(offsetof(memlord, fences_lock), take);
+    mli_ledgers_lock(offsetof(memlord, callbacks_lock), take);
+    mli_phys_lock_all(take);
+    mli_ledgers_lock(offsetof(memlord, scopes_lock), take);
+    mli_ledgers_lock(offsetof(memlord, snapshots_lock), take);
+    mli_ledgers_lock(offsetof(memlord, memory_lock), take);
+}
+
+/* Fork stops every ledger between two calls: no lock is held and no table half changed in the
+   child, whose other threads are gone. It takes one lock of all ledgers before the next, in the
+   lock order. */
+static MLI_COLD void mli_fork_before(void) {
+    memlord *lord;
+    mli_lock_take(&mli_process.registry_lock);
+    mli_ledgers_lock(offsetof(memlord, orphan_lock), 1);
+    mli_lock_take(&mli_process.cold_lock);
+    for (lord = mli_process.ledgers; lord; lord = lord->next) mli_map_freeze(lord);
+    mli_fork_locks(1);
+    mli_lock_take(&mli_process.pages_lock);
+    mli_words_lock(1); /* last: all of the above reads and writes words */
+}
+static MLI_COLD void mli_fork_parent(void) {
+    memlord *lord;
+    mli_words_lock(0);
+    mli_lock_drop(&mli_process.pages_lock);
+    mli_fork_locks(0);
+    for (lord = mli_process.ledgers; lord; lord = lord->next) mli_map_thaw(lord);
+    mli_lock_drop(&mli_process.cold_lock);
+    mli_ledgers_lock(offsetof(memlord, orphan_lock), 0);
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
+/* In a forked child: who held a row's lock while the map was stopped was reading, and is gone. */
+static void mli_row_locks_after_fork(memlord *lord) {
+    int book;
+    uint32_t i;
+    for (book = 0; book < MLI_BOOKS; book++)
+        for (i = 1; i < mli_u32_load(&lord->row_count[book]); i++)
+            mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
+    mli_u32_store(&lord->count_lock.locked, 0);
+}
+
+/* In a forked child: whoever asked a source or a fence, collected, polled or waited is gone. */
+static void mli_ledger_after_fork(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->row_count[MLI_BOOK_DEVICE]), tries = 0;
+    mli_snapshot_reader **reader;
+    for (i = 0; i < n; i++) {
+        mli_watch *w = i ? &mli_device_record_at(lord, i)->watch : NULL;
+        mli_phys *phys = mli_phys_storage(lord, i);
+        mli_u32_store(&phys->sampling, 0);
+        mli_u32_store(&phys->poller.state, MLI_HELPER_NONE);
+        phys->sampler = NULL;
+        phys->reserved -= phys->in_flight; /* recorded, or never to be */
+        phys->in_flight = 0;
+        if (!w) continue;
+        tries += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
+        mli_u32_store(&w->poller_started, 0);
+        if (w->gc_thread == (void *)&mli_self) continue;
+        w->gc_entry = NULL;
+        mli_u32_store(&w->gc_running, 0);
     }
-    if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_recoveries, 1);
-    mli_lock_take(&q->phys->lock);
-    q->phys->failing = 0;
-    mli_lock_drop(&q->phys->lock);
-    return MEMLORD_OK;
+    /* counted anew: who set or cleared `check_requested` may not have got as far as the alert */
+    mli_u32_store(&lord->alert,
+                  mli_u32_load(&lord->alert) % MLI_ALERT_BANDS + tries * MLI_ALERT_BANDS);
+    mli_askers_gone(lord, &mli_self);
+    lord->waiters = NULL;
+    mli_subbufs_after_fork(lord);
+    for (reader = &lord->snapshot_readers; *reader;) /* this thread goes on with its reports */
+        if ((*reader)->thread == (void *)&mli_self)
+            reader = &(*reader)->next;
+        else
+            *reader = (*reader)->next;
+    mli_u32_store(&lord->recorder.helper.state, MLI_HELPER_NONE);
+    if (mli_u32_load(&lord->polling) == MLI_POLLING_ALL || mli_u32_load(&lord->recorder.requested))
+        mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+}
+
+/* In a forked child, where fork holds the locks: the scopes of a thread that is not there never
+   ended. It may have been about to begin or end one: whether that is counted is not known. */
+static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
+    for (; t->scope_stack && t->scope_stack->depth; mli_frame_pop(t)) {
+        mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
+        mli_u64_store(&f->stats->running, 0);
+        mli_u64_store(&f->stats->token, 0);
+    }
+}
+
+static MLI_COLD void mli_fork_child(void) {
+    memlord *lord;
+    mli_thread *t;
+    mli_words_lock(0);
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* another now */
+    mli_self.is_helper = 0;
+    mli_process.pid = mli_pid();
+    mli_process.saving = NULL;
+    if (mli_u32_load(&mli_process.has_barrier))
+        mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
+    for (lord = mli_process.ledgers; lord; lord = lord->next) {
+        mli_thread *mine = mli_thread_own(lord);
+        mli_row_locks_after_fork(lord);
+        mli_ledger_after_fork(lord);
+        for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+            mli_thread_fence(t);
+            if (t == mine || t == lord->orphan) continue;
+            mli_ptr_store(&t->inside, NULL); /* it saw the map stopped, and was to leave */
+            mli_scope_stack_forget(t);
+            mli_thread_reset(t);
+            mli_u32_store(&t->fenced, 1);
+            mli_u64_store(&t->owner, 0);
+        }
+        if (mine) mli_u64_store(&mine->owner, number);
+    }
+    mli_self.number = number;
+    if (mli_self.hooked) mli_self.hooked = mli_exit_key_set(number) == 0;
+    mli_fork_parent();
+}
+static int mli_fork_register(void) {
+    return pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
+}
+#else
+static int mli_fork_register(void) { return 0; }
+#endif
+
+/* Puts the process's hooks in place, once; under the registry lock. Without an exit hook every
+   thread shares the orphan record: slower, as exact. */
+static void mli_process_start(void) {
+    if (mli_u32_load(&mli_process.hooks_installed)) return;
+    mli_process.pid = mli_pid();
+    mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
+    mli_process.exit_key_ready = mli_exit_key_make() == 0;
+    (void)mli_fork_register();
+    mli_u32_store(&mli_process.hooks_installed, 1);
 }
 
 /* ------------------------------------------------------------------- >>lifecycle --
@@ -16946,42 +18210,7 @@ static MLI_COLD memlord_result mli_ledger_new(const memlord_desc *desc, memlord 
     return r;
 }
 
-/* ----------------------------------------------------------------------- >>public --
-   The functions of the API: check, dispatch. A NULL ledger is answered first. */
-
-#define MLI_API MEMLORD_API MLI_COLD /* none of those a program calls all the time */
-
-MLI_API memlord_format memlord_format_for(const char *path) {
-    size_t n = path ? strlen(path) : 0, best = 0;
-    int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest: .trace.json is no .json */
-        const char *suffix = mli_format_suffixes[i];
-        size_t length = strlen(suffix);
-        if (length <= best || n <= length || path[n - length - 1] != '.') continue;
-        if (strcmp(path + n - length, suffix)) continue;
-        best = length;
-        found = i;
-    }
-    return (memlord_format)found;
-}
-
-MLI_API const char *memlord_result_text(memlord_result result) {
-    static const char *const texts[] = {
-#define MLI_X(name, text) text,
-        MLI_RESULTS(MLI_X)
-#undef MLI_X
-    };
-    return (unsigned)result < MEMLORD_RESULT_COUNT ? texts[result] : "not a result";
-}
-
-/* -- lifecycle -- */
-
-MLI_API void memlord_os_allocator(memlord_allocator *out) {
-    if (!out) return;
-    out->alloc = mli_os_alloc;
-    out->free = mli_os_free;
-    out->user = NULL;
-}
+/* -- public -- */
 
 MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     memlord_desc plain;
@@ -17009,1472 +18238,268 @@ MEMLORD_API memlord *memlord_global(void) {
     return lord;
 }
 
-/* -- devices -- */
+/* ---------------------------------------------------------------------- >>saving --
+   Owns the ways a report leaves: to the host's function, to a file, at the end of the process, on
+   request. Measures what a call costs, on a ledger of its own. Locks: registry for what is saved
+   at exit; none while the host's function writes. */
 
-static int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
-/* The rest of text after a word, any case; NULL if it does not begin with it. */
-static const char *mli_skip_word(const char *text, const char *word) {
-    while (*word && mli_ascii_lower(*text) == *word) text++, word++;
-    return *word ? NULL : text;
-}
+/* -- what MemLord itself costs -- */
 
-MLI_API memlord_result memlord_device_parse(const char *text, memlord_device *out) {
-    int type;
-    if (!text || !out) return MEMLORD_E_INVALID;
-    if (mli_skip_word(text, "all") && !mli_skip_word(text, "all")[0]) {
-        *out = memlord_device_all();
-        return MEMLORD_OK;
+/* Measures an alloc and a free once, in a ledger of its own, for some 20 us. */
+static MLI_COLD void mli_cost_measure(memlord *lord) {
+    enum { PAIRS = 1000 };
+    const uint64_t storage = (uint64_t)1 << 40;
+    memlord_device cpu = memlord_device_cpu();
+    memlord_desc desc;
+    memlord *probe = NULL;
+    uint64_t began, i;
+    if (mli_u64_load(&lord->alloc_free_ps)) return;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_STRATEGY | MEMLORD_FLAG_NO_THREADS;
+    if (memlord_create(&desc, &probe) != MEMLORD_OK) return;
+    (void)memlord_alloc(probe, cpu, storage, 1 << 20, NULL); /* the first ones make tables */
+    began = mli_now();
+    for (i = 1; i <= PAIRS; i++) {
+        (void)memlord_alloc(probe, cpu, storage + i * 64, 64, NULL);
+        (void)memlord_free(probe, cpu, storage + i * 64, NULL);
     }
-    for (type = 0; type < MLI_TYPE_COUNT; type++) {
-        const char *rest = mli_skip_word(text, mli_type_names[type]);
-        int index = 0;
-        if (!rest) continue;
-        if (!*rest) {
-            *out = memlord_device_make(type, type <= MEMLORD_DEVICE_MAPPED ? 0 : MEMLORD_ANY);
-            return MEMLORD_OK;
-        }
-        if (*rest == ':') rest++;
-        if (!*rest) return MEMLORD_E_INVALID;
-        for (; *rest >= '0' && *rest <= '9' && index <= INT16_MAX; rest++)
-            index = index * 10 + (*rest - '0');
-        if (*rest || index > INT16_MAX) return MEMLORD_E_INVALID;
-        *out = memlord_device_make(type, index);
-        return MEMLORD_OK;
-    }
-    return MEMLORD_E_INVALID;
+    mli_u64_store(&lord->alloc_free_ps, (mli_now() - began) * 1000 / PAIRS + 1);
+    memlord_destroy(probe);
 }
 
-MLI_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap) {
-    mli_out o;
-    mli_out_buffer(&o, buf, cap);
-    mli_put_device(&o, device);
-    return mli_out_end(&o, cap);
-}
-
-MLI_API memlord_result memlord_device_label(memlord *lord, memlord_device device,
-                                            const char *text) {
-    uint32_t dev;
-    const char *kept;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!text || !*text) { /* to take one away makes no device known */
-        dev = mli_dev_known(lord, device);
-        if (!dev) return mli_device_valid(device) ? MEMLORD_OK : MEMLORD_E_DEVICE;
-        text = NULL;
-    }
-    r = mli_dev(lord, device, &dev);
-    if (r) return r;
-    r = mli_name(lord, text, &kept);
-    if (r) return r;
-    mli_ptr_store_release(&mli_device_record_at(lord, dev)->label, (void *)(uintptr_t)kept);
-    return MEMLORD_OK;
-}
-
-MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
-    uint32_t i, n;
-    if (!lord) return 0;
-    n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
-    for (i = 0; i < n && i < cap && out; i++) out[i] = mli_device_record_at(lord, i + 1)->device;
-    return n;
-}
-
-/* -- track -- */
-
-MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
-    return lord ? mli_alloc_fast(lord, device, storage, bytes, site) : MEMLORD_OK;
-}
-MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
-                                        const memlord_site *site) {
-    return lord ? mli_end_fast(lord, device, storage, MLI_END_FREE, site) : MEMLORD_OK;
-}
-MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
-                                           const memlord_site *site) {
-    return lord ? mli_end_fast(lord, device, storage, MLI_END_RELEASE, site) : MEMLORD_OK;
-}
-
-MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
-    memlord_block block;
-    if (!lord) return MEMLORD_OK;
-    block.device = device;
-    block.storage = storage;
-    block.bytes = bytes;
-    return mli_call_track(lord, &block, site);
-}
-MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
-                                          const memlord_site *site) {
-    (void)site;
-    return lord ? mli_call_retain(lord, device, storage) : MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                       const memlord_site *site) {
-    return lord ? mli_open_n(lord, blocks, n, 0, site) : MEMLORD_OK;
-}
-MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                       const memlord_site *site) {
-    return lord ? mli_open_n(lord, blocks, n, 1, site) : MEMLORD_OK;
-}
-MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                      const memlord_site *site) {
-    return lord ? mli_end_n(lord, blocks, n, MLI_END_FREE, site) : MEMLORD_OK;
-}
-MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                         const memlord_site *site) {
-    return lord ? mli_end_n(lord, blocks, n, MLI_END_RELEASE, site) : MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
-                                       uint64_t old_storage, uint64_t new_storage,
-                                       uint64_t bytes, const memlord_site *site) {
-    return lord ? mli_call_realloc(lord, device, old_storage, new_storage, bytes, site)
-                : MEMLORD_OK;
-}
-
-/* A token of a call on no ledger: to end it does nothing. */
-static memlord_result mli_token_none(memlord_realloc_token *token) {
-    if (token) memset(token, 0, sizeof *token);
-    return MEMLORD_OK;
-}
-MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
-                                             uint64_t old_storage, memlord_realloc_token *token) {
-    memlord_result r;
-    if (!lord) return mli_token_none(token);
-    r = mli_realloc_begin(lord, device, old_storage, token);
-    if (token && mli_debug_on(lord))
-        mli_log_call(lord, token->state == MLI_TOKEN_LIVE, "[free realloc] ", device,
-                     old_storage, MLI_BYTES(token->word[0]), NULL);
-    return r;
-}
-MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
-                                           uint64_t new_storage, uint64_t bytes,
-                                           const memlord_site *site) {
-    return lord ? mli_realloc_end(lord, token, new_storage, bytes, site) : MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, uint64_t storage,
-                                          memlord_realloc_token *token, const memlord_site *site) {
-    return lord ? mli_free_begin(lord, device, storage, token, site) : mli_token_none(token);
-}
-MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
-                                        int failed, const memlord_site *site) {
-    return lord ? mli_free_end(lord, token, failed, site) : MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
-                                    memlord_device to, uint64_t to_storage, uint64_t bytes,
-                                    const memlord_fence *fence, const memlord_site *site) {
-    memlord_block block;
-    if (!lord) return fence ? mli_fence_discard(NULL, fence) : MEMLORD_OK;
-    block.device = to;
-    block.storage = to_storage;
-    block.bytes = bytes;
-    return mli_call_move(lord, from, from_storage, &block, fence, site);
-}
-
-MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
-                                         const memlord_site *site) {
-    return lord ? mli_arena_add(lord, device, bytes, site) : MEMLORD_OK;
-}
-MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
-                                         const memlord_site *site) {
-    return lord ? mli_arena_sub(lord, device, bytes, site) : MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device, uint64_t storage,
-                                             memlord_fence fence, const memlord_site *site) {
-    return lord ? mli_call_fenced(lord, device, storage, &fence, 1, site)
-                : mli_fence_discard(NULL, &fence);
-}
-
-MLI_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
-                                         uint64_t storage, memlord_fence fence) {
-    return lord ? mli_call_fenced(lord, device, storage, &fence, 0, NULL)
-                : mli_fence_discard(NULL, &fence);
-}
-
-MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
-    if (!lord || !mli_selector_valid(sel)) return 0;
-    if (MLI_UNLIKELY(mli_u32_load(&lord->alert) & MLI_ALERT_SAVE))
-        mli_save_serve(lord);
-    return mli_fences_retire(lord, sel);
-}
-
-/* -- sites -- */
-
-MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
-    mli_thread *t;
-    uint32_t hooks;
-    if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.registry_lock); /* no thread comes meanwhile */
-    hooks = mli_u32_load(&lord->hooks) & ~(uint32_t)MLI_HOOK_SITES;
-    if (on) hooks |= MLI_HOOK_SITES;
-    mli_u32_store(&lord->hooks, hooks);
-    t = (mli_thread *)mli_ptr_load_acquire(&lord->threads);
-    for (; t; t = (mli_thread *)mli_ptr_load(&t->next))
-        mli_special_set(t, MLI_SPECIAL_SITES, on);
-    mli_lock_drop(&mli_process.registry_lock);
-    return MEMLORD_OK;
-}
-
-static const memlord_site mli_no_site = {"", "", 0};
-
-static MLI_COLD const memlord_site *mli_site_of_address(memlord *lord, void *address) {
-    mli_site_record *site = NULL;
-    memlord_result r;
-    if (mli_self.in_host_alloc) return &mli_no_site;
-    do {
-        mli_cold_enter();
-        r = mli_site_find_locked(lord, NULL, address, &site);
-    } while (mli_cold_leave(lord, &r));
-    if (r != MEMLORD_OK) return &mli_no_site;
-    return (const memlord_site *)mli_ptr_load_acquire(&site->display);
-}
-
-MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
-    mli_site_record *site;
-    if (!lord || !return_address) return &mli_no_site;
-    site = mli_site_record_of(lord, return_address);
-    if (MLI_UNLIKELY(!site)) return mli_site_of_address(lord, return_address);
-    return (const memlord_site *)mli_ptr_load_acquire(&site->display);
-}
-
-MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
-    mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
-    return record ? record->address : NULL;
-}
-
-MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
-                                           const char *file, const char *function, int line) {
-    mli_site_record *record;
-    const memlord_site *shown;
-    if (!lord) return MEMLORD_OK;
-    if (!site) return MEMLORD_E_INVALID;
-    record = mli_site_record_of(lord, site);
-    if (!record) return MEMLORD_E_UNKNOWN;
-    shown = mli_site_display(lord, record);
-    return mli_site_set_display(lord, record, file ? file : shown->file,
-                                function ? function : shown->function, line ? line : shown->line);
-}
-
-MLI_API size_t memlord_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
-                                 memlord_site_stat *out, size_t cap) {
-    if (!lord || !out || !mli_selector_valid(sel)) return 0;
-    return mli_sites_top(lord, sel, order, out, cap, 1);
-}
-MLI_API int memlord_site_top_alloc(memlord *lord, memlord_device sel, memlord_site_stat *out) {
-    return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_ALLOC_BYTES, out, 1) == 1;
-}
-MLI_API int memlord_site_top_free(memlord *lord, memlord_device sel, memlord_site_stat *out) {
-    return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_FREE_BYTES, out, 1) == 1;
-}
-
-/* -- read -- */
-
-MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) {
-    uint64_t sum = 0;
-    uint32_t i, n;
-    if (!lord || !mli_selector_valid(sel)) return 0;
-    n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++)
-        if (mli_selects(sel, mli_device_record_at(lord, i)->device))
-            sum = mli_add_saturated(sum, mli_row_live(lord, MLI_BOOK_DEVICE, i));
-    return sum;
-}
-
-MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, memlord_stats *out) {
-    mli_phys *phys;
-    uint32_t i, n, found = 0;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    out->size = sizeof *out;
-    out->version = MEMLORD_STATS_VERSION;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++) {
-        memlord_stats s;
-        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
-        mli_stats_fill(lord, i, &s);
-        if (found++)
-            mli_stats_sum(out, &s);
-        else
-            *out = s;
-    }
-    if (found > 1) out->limit = mli_limits_sum(lord, sel);
-    if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
-        out->limit = mli_phys_limit(phys); /* the host's has one before its devices */
-    if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
-    return MEMLORD_OK;
-}
-
-static memlord_stats mli_stats_of(memlord *lord, memlord_device sel) {
-    memlord_stats s;
-    (void)memlord_stats_get(lord, sel, &s);
-    return s;
-}
-MLI_API uint64_t memlord_freed(memlord *lord, memlord_device sel) {
-    return mli_stats_of(lord, sel).freed;
-}
-MLI_API uint64_t memlord_pending(memlord *lord, memlord_device sel) {
-    return mli_stats_of(lord, sel).pending;
-}
-MLI_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
-    return mli_stats_of(lord, sel).peak;
-}
-
-/* What no cell counts: levels stay, their peaks are what they are now, the rest starts over. */
-static MLI_COLD void mli_device_reset(memlord *lord, uint32_t dev) {
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    mli_phys *phys = mli_phys_lock(lord, dev);
-    int stat;
-    for (stat = 0; stat < MLI_STAT_COUNT; stat++)
-        if (mli_columns[stat].kind != MLI_KIND_LIVE)
-            mli_u64_store(&device->count[stat], 0);
-    mli_u64_store(&device->count[MLI_STAT_reserved_peak],
-                  mli_u64_load(&device->count[MLI_STAT_reserved]));
-    device->watch.waiting_rearm = 0;
-    memset(&device->oom, 0, sizeof device->oom);
-    mli_lock_drop(&phys->lock);
-}
-
-MLI_API void memlord_reset(memlord *lord) {
-    mli_thread *t;
-    mli_route *route;
-    uint32_t i, n;
-    int book;
-    if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* what was asked for is of the old epoch */
-    t = mli_thread_get(lord);
-    if (!t) return;
-    mli_lock_take(&mli_process.cold_lock);
-    for (book = 0; book < MLI_BOOKS; book++) {
-        n = mli_row_count(lord, book);
-        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
-    }
-    (void)mli_u64_add(&lord->epoch, 1);
-    n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++) mli_device_reset(lord, i);
-    mli_u64_store(&lord->lost_allocs, 0);
-    mli_u64_store(&lord->lost_bytes, 0);
-    mli_u64_store(&lord->lost_unknown, 0);
-    mli_u64_store(&lord->lost_events, 0);
-    mli_u64_store(&lord->lost_tags, 0);
-    mli_u64_store(&lord->lost_scopes, 0);
-    mli_u64_store(&lord->lost_snapshots, 0);
-    route = (mli_route *)mli_ptr_load(&lord->routes);
-    for (; route; route = route->next) {
-        mli_u64_store(&route->moves, 0);
-        mli_u64_store(&route->bytes, 0);
-    }
-    for (i = 1; i < mli_scope_count(lord); i++)
-        mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
-    mli_lock_drop(&mli_process.cold_lock);
-    mli_thread_put(lord, t);
-    for (i = 1; i < n; i++) mli_holders_restart(lord, i);
-    mli_phys_recheck(lord, NULL);
-    mli_log(lord, MEMLORD_LOG_INFO, "[reset] a new epoch: totals 0, peaks at what is live");
-}
-
-MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
-    mli_thread *t;
-    uint32_t i, n;
-    if (!lord || !mli_selector_valid(sel)) return;
-    t = mli_thread_get(lord);
-    if (!t) return;
-    n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++)
-        if (mli_selects(sel, mli_device_record_at(lord, i)->device)) {
-            mli_row_peak_reset(lord, t, MLI_BOOK_DEVICE, i);
-            mli_holders_restart(lord, i);
-        }
-    mli_thread_put(lord, t);
-}
-
-MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
-    mli_out o;
-    mli_out_buffer(&o, buf, cap);
-    mli_put_bytes(&o, bytes);
-    (void)mli_out_end(&o, cap);
-    return buf;
-}
-
-/* The factor of a unit, "" to "EiB" in any case; 0: not one. */
-static MLI_COLD uint64_t mli_unit_factor(const char *text) {
-    static const char letters[] = "kmgtpe";
-    uint64_t factor = 1, step = 1000;
-    int n = 0, i;
-    int c = mli_ascii_lower(*text);
-    if (c && c != 'b') {
-        while (letters[n] && letters[n] != c) n++;
-        if (!letters[n++]) return 0;
-        if (mli_ascii_lower(*++text) == 'i') {
-            step = 1024;
-            text++;
-        }
-    }
-    if (mli_ascii_lower(*text) == 'b') text++;
-    while (*text == ' ') text++;
-    for (i = 0; i < n; i++) factor *= step;
-    return *text ? 0 : factor;
-}
-
-MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
-    uint64_t whole = 0, part = 0, scale = 1, unit, rest;
-    int digits = 0;
-    if (!text || !out) return MEMLORD_E_INVALID;
-    while (*text == ' ') text++;
-    for (; *text >= '0' && *text <= '9'; text++, digits++) {
-        unsigned digit = (unsigned)(*text - '0');
-        if (whole > (UINT64_MAX - digit) / 10) return MEMLORD_E_INVALID;
-        whole = whole * 10 + digit;
-    }
-    if (*text == '.') { /* nine places: the next would be less than a byte of most units */
-        for (text++; *text >= '0' && *text <= '9'; text++, digits++) {
-            if (scale == 1000000000u) continue;
-            part = part * 10 + (unsigned)(*text - '0');
-            scale *= 10;
-        }
-    }
-    while (*text == ' ') text++;
-    unit = mli_unit_factor(text);
-    if (!digits || !unit || (unit == 1 && scale > 1)) return MEMLORD_E_INVALID;
-    if (whole > UINT64_MAX / unit) return MEMLORD_E_INVALID;
-    rest = unit / scale * part + unit % scale * part / scale;
-    if (whole * unit > UINT64_MAX - rest) return MEMLORD_E_INVALID;
-    *out = whole * unit + rest;
-    return MEMLORD_OK;
-}
-
-MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
-    mli_out o;
-    uint32_t i, n;
-    mli_out_buffer(&o, buf, cap);
-    if (!lord) {
-        (void)mli_out_end(&o, cap);
-        return 0;
-    }
-    mli_put_str(&o, "memlord");
-    n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++) {
-        memlord_stats s;
-        mli_stats_fill(lord, i, &s);
-        mli_putf(&o, i > 1 ? ", %i %jo in %ju (peak %jo)" : " %i %jo in %ju (peak %jo)",
-                 mli_device_code(mli_device_record_at(lord, i)->device), s.allocated,
-                 s.live_blocks, s.peak);
-    }
-    return mli_out_end(&o, cap);
-}
-
-/* -- blocks and leaks -- */
-
-MLI_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel, uint64_t min_bytes,
-                                           memlord_block_fn fn, void *user) {
-    mli_walk_query q = mli_walk_query_of(sel);
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    q.min_bytes = min_bytes;
-    return mli_map_each(lord, &q, fn, user, NULL);
-}
-
-MLI_API size_t memlord_blocks_top(memlord *lord, memlord_device sel, memlord_block_info *out,
-                                  size_t k) {
-    mli_walk_query q = mli_walk_query_of(sel);
-    if (!lord || !out || !mli_selector_valid(sel)) return 0;
-    return mli_map_top(lord, &q, out, k);
-}
-
-MLI_API memlord_result memlord_block_find(memlord *lord, memlord_device device,
-                                          uint64_t storage, memlord_block_info *out) {
-    mli_thread *t;
-    mli_probe probe;
-    int found;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    if (!lord) return MEMLORD_OK;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    if (!mli_key_valid(storage)) return MEMLORD_E_UNKNOWN;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_E_UNKNOWN;
-    (void)mli_probe_find(lord, t, (uint32_t)device.type, storage, 0, &probe);
-    found = probe.entry != NULL;
-    if (found) mli_block_copy_out(lord, probe.entry, out);
-    mli_probe_leave(t, &probe);
-    mli_thread_put(lord, t);
-    if (!found) return MEMLORD_E_UNKNOWN;
-    mli_block_resolve_site(lord, out);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_block_containing(memlord *lord, memlord_device device,
-                                                uint64_t address, memlord_block_info *out) {
-    mli_walk_query q = mli_walk_query_of(device);
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    if (!lord) return MEMLORD_OK;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    q.address = address;
-    q.containing = 1;
-    return mli_map_top(lord, &q, out, 1) ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
-                                              uint64_t storage, const memlord_meta *meta) {
-    mli_thread *t;
-    mli_probe probe;
-    mli_side_record *unused;
-    memlord_meta kept;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!meta || meta->rank > 8 || !mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_meta_copy(lord, meta, &kept);
-    if (r == MEMLORD_OK && kept.tag)
-        r = mli_block_retag(lord, t, (uint32_t)device.type, storage, kept.tag);
-    if (r == MEMLORD_OK)
-        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, &probe, &unused);
-    if (r == MEMLORD_OK) {
-        mli_side_record_of(probe.entry->word2)->meta = kept;
-        mli_probe_leave(t, &probe);
-        mli_own_free(lord, unused, sizeof *unused);
-    }
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
-                                           uint64_t storage, const char *tag) {
-    mli_thread *t;
-    const char *kept;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
-    if (r == MEMLORD_OK) r = mli_block_retag(lord, t, (uint32_t)device.type, storage, kept);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API uint64_t memlord_mark(memlord *lord) {
-    uint64_t born;
-    if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* as in memlord_reset */
-    born = mli_u64_load(&lord->birth_mark);
-    while (MLI_BIRTH(born) < MLI_MARK_MAX)
-        if (mli_u64_cas(&lord->birth_mark, &born, born + ((uint64_t)1 << 37)))
-            return MLI_BIRTH(born) + 1;
-    return MLI_MARK_MAX;
-}
-
-MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn, void *user) {
-    mli_walk_query q = mli_walk_query_of(memlord_device_all());
-    size_t seen = 0;
-    if (!lord) return 0;
-    q.min_born = since_mark;
-    if (fn)
-        (void)mli_map_each(lord, &q, fn, user, &seen);
+/* While snapshots are taken, a report that shows them (none after TRACE does) ends with the
+   present; that one is the report's own, so that however many are written take no place. */
+static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
+    r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
+    if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->recorder.requested)) return;
+    r->present = mli_snapshot_new(lord, NULL, MLI_SNAPSHOT_TOP);
+    if (r->present)
+        r->snapshot[r->snapshots++] = r->present;
     else
-        mli_map_visit(lord, &q, mli_visit_count, &seen);
-    return seen;
+        (void)mli_u64_add(&lord->lost_snapshots, 1);
 }
 
-/* -- parts -- */
+static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
+                                             memlord_write_fn fn, void *user) {
+    mli_report *r = (mli_report *)mli_own_alloc(lord, sizeof *r);
+    memlord_result result;
+    if (!r) return MEMLORD_E_NOMEM;
+    mli_cost_measure(lord);
+    mli_report_snapshots(lord, r, format);
+    r->out.fn = fn;
+    r->out.user = user;
+    r->out.buf = r->buf;
+    r->out.cap = sizeof r->buf;
+    r->o = &r->out;
+    r->whole = mli_format_whole(format);
+    mli_report_capture(lord, r);
+    mli_format_write(r, format);
+    mli_flush(r->o);
+    result = r->out.failed ? MEMLORD_E_IO : r->result;
+    mli_snapshots_unpin(lord, &r->reader);
+    mli_snapshots_free(lord, r->present);
+    mli_own_free(lord, r->scoped, (r->scopes + 1) * sizeof *r->scoped);
+    mli_own_free(lord, r->tag, (r->tags + 1) * sizeof *r->tag);
+    mli_own_free(lord, r, sizeof *r);
+    return result;
+}
 
-MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, uint64_t storage,
-                                        uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
-    mli_thread *t;
-    mli_part part;
+/* -- files -- */
+
+static const char *const mli_format_suffixes[] = {
+#define MLI_X(name, suffix, text) suffix,
+    MLI_FORMATS(MLI_X)
+#undef MLI_X
+};
+
+#define MLI_SAVE_PATH_MAX 4000
+
+/* Writes `path` with %p and %% replaced; 0 when it fits. */
+static int mli_save_path_expand(const char *path, char *out, size_t cap) {
+    mli_out o;
+    mli_out_buffer(&o, out, cap);
+    for (; *path; path++) {
+        if (path[0] == '%' && path[1] == 'p') {
+            mli_put_u64(&o, mli_pid());
+            path++;
+        } else {
+            mli_put(&o, path, 1);
+            if (path[0] == '%' && path[1] == '%') path++;
+        }
+    }
+    return mli_out_end(&o, cap) < cap ? 0 : -1;
+}
+
+static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
+    return mli_file_write(*(mli_file *)user, (const char *)data, size);
+}
+
+/* A new file in the target's directory: .memlord-pid-n.tmp */
+static int mli_file_temp_create(const char *target, char *name, size_t cap, mli_file *file) {
+    size_t n, directory = strlen(target);
+    while (directory && !strchr(MLI_WINDOWS ? "/\\" : "/", target[directory - 1]))
+        directory--;
+    for (n = 0; n < 1000; n++) {
+        mli_out o;
+        int r;
+        mli_out_buffer(&o, name, cap);
+        mli_put(&o, target, directory);
+        mli_putf(&o, ".memlord-%ju-%ju.tmp", mli_pid(), (uint64_t)n);
+        (void)mli_out_end(&o, cap);
+        r = mli_file_create(name, file);
+        if (r <= 0) return r;
+    }
+    return -1;
+}
+
+typedef struct mli_save_paths { /* not on the stack: that may be 16 KiB */
+    char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
+} mli_save_paths;
+
+/* Writes a report beside the target; nothing is left of one that fails. */
+static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
+                                                     mli_save_paths *p) {
+    mli_file file;
+    mli_signals held;
     memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    memset(&part, 0, sizeof part);
-    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX ||
-        (meta && meta->rank > 8) || !mli_key_valid(storage))
-        return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    part.offset = offset;
-    part.bytes = bytes;
-    r = meta ? mli_meta_copy(lord, meta, &part.meta) : MEMLORD_OK;
-    if (r == MEMLORD_OK)
-        r = mli_block_part_add(lord, t, (uint32_t)device.type, storage, &part);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
+    if (mli_file_temp_create(p->target, p->beside, sizeof p->beside, &file)) return MEMLORD_E_IO;
+    held = mli_signals_block();
+    r = mli_report_write(lord, format, mli_write_file, &file);
+    if (mli_file_close(file, r == MEMLORD_OK) && r == MEMLORD_OK) r = MEMLORD_E_IO;
+    mli_signals_restore(&held);
+    if (r != MEMLORD_OK) mli_file_remove(p->beside);
+    return r;
 }
 
-MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
-                                           uint64_t storage, uint64_t offset) {
-    mli_thread *t;
+static memlord_result mli_file_save(memlord *lord, memlord_format format, mli_save_paths *p) {
     memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
+    if (mli_file_is_special(p->target)) return MEMLORD_E_IO;
+    r = mli_file_write_report(lord, format, p);
+    if (r == MEMLORD_OK && mli_file_rename(p->beside, p->target)) {
+        mli_file_remove(p->beside);
+        r = MEMLORD_E_IO;
+    }
+    return r;
 }
 
-MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
-                                  memlord_part_fn fn, void *user) {
-    memlord_part_info some[8];
-    uint64_t count, bytes, offset = 0;
-    size_t i, n, seen = 0;
-    if (!lord || !fn || !mli_key_valid(storage) || !mli_type_valid(device)) return 0;
+static memlord_result mli_report_save(memlord *lord, memlord_format format, const char *path) {
+    mli_save_paths *p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
+    memlord_result r;
+    if (!p) return MEMLORD_E_NOMEM;
+    r = mli_save_path_expand(path, p->target, sizeof p->target) ? MEMLORD_E_INVALID
+                                                                : mli_file_save(lord, format, p);
+    mli_own_free(lord, p, sizeof *p);
+    return r;
+}
+
+/* -- saving at the end, or when asked: under a name of its own -- */
+
+/* directory/memory_profile_20261121_080500.json, or the n-th that is not that; 0: it fits. */
+static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
+                          unsigned n, mli_save_paths *p) {
+    mli_out o;
+    mli_out_buffer(&o, p->target, sizeof p->target);
+    mli_put_str(&o, directory);
+    mli_put_str(&o, "/memory_profile_");
+    mli_put_time(&o, wall, 1);
+    if (n) mli_putf(&o, "_%ju", mli_pid());
+    if (n > 1) mli_putf(&o, "_%ju", (uint64_t)n);
+    mli_put_str(&o, ".");
+    mli_put_str(&o, mli_format_suffixes[format]);
+    return mli_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
+}
+
+static memlord_result mli_dated_save(memlord *lord, memlord_format format,
+                                     const char *directory, mli_save_paths *p) {
+    uint64_t wall = mli_wall_now();
+    unsigned n;
+    int there = 1;
+    memlord_result r;
+    if (mli_dated_path(directory, wall, format, 0, p)) return MEMLORD_E_INVALID;
+    r = mli_file_write_report(lord, format, p);
+    if (r) return r;
+    for (n = 0; there > 0 && n < 1000; n++)
+        there = mli_dated_path(directory, wall, format, n, p)
+                    ? -1
+                    : mli_file_rename_exclusive(p->beside, p->target);
+    if (there) mli_file_remove(p->beside);
+    return there ? MEMLORD_E_IO : MEMLORD_OK;
+}
+
+/* Saves where and how memlord_save_at_exit says, and tells the log. `format` is 1 more, 0 the
+   default. */
+static MLI_COLD void mli_save_dated(memlord *lord, uint32_t format) {
+    const char *directory = (const char *)mli_ptr_load_acquire(&lord->exit_directory);
+    mli_save_paths *p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
+    char line[320];
+    mli_out o;
+    memlord_result r = MEMLORD_E_NOMEM;
+    if (!directory) directory = lord->output_dir ? lord->output_dir : ".";
+    if (p)
+        r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
+                           directory, p);
+    mli_out_buffer(&o, line, sizeof line);
+    if (r)
+        mli_putf(&o, "[save] no report in %s: %s", directory, memlord_result_text(r));
+    else
+        mli_putf(&o, "[save] %s", p->target);
+    (void)mli_out_end(&o, sizeof line);
+    mli_log(lord, r ? MEMLORD_LOG_ERROR : MEMLORD_LOG_INFO, line);
+    mli_own_free(lord, p, sizeof *p);
+}
+
+static MLI_COLD void mli_save_now(memlord *lord) {
+    mli_save_dated(lord, mli_u32_load(&lord->exit_format));
+}
+/* The end of a ledger, or of the process: saves once, also what was asked for and not served. */
+static MLI_COLD void mli_save_end(memlord *lord) {
+    uint32_t format = mli_u32_exchange(&lord->exit_format, 0);
+    int asked = mli_save_requested(lord);
+    if (format || asked) mli_save_dated(lord, format);
+}
+
+static const mli_saver mli_dated_saver = {mli_save_now, mli_save_end};
+static void mli_saver_set(memlord *lord) { /* release: pairs with mli_save_serve */
+    mli_ptr_store_release(&lord->saver, (void *)(uintptr_t)&mli_dated_saver);
+}
+
+static MLI_COLD void mli_at_exit(void) {
+    memlord *lord;
     do {
-        n = mli_parts_copy(lord, (uint32_t)device.type, storage, offset, some, 8, &count, &bytes);
-        for (i = 0; i < n; i++) {
-            seen++;
-            if (fn(user, &some[i])) return seen;
-            offset = some[i].offset + 1;
-        }
-    } while (n == 8);
-    return seen;
+        mli_lock_take(&mli_process.registry_lock);
+        for (lord = mli_process.ledgers; lord; lord = lord->next)
+            if (mli_u32_load(&lord->exit_format) || (mli_u32_load(&lord->alert) & MLI_ALERT_SAVE))
+                break;
+        mli_process.saving = lord; /* other threads go on, and may destroy it */
+        mli_lock_drop(&mli_process.registry_lock);
+        if (lord) mli_save_end(lord);
+    } while (lord);
+}
+static MLI_COLD memlord_result mli_at_exit_once(void) {
+    int bad = 0;
+    mli_self.in_host_alloc++; /* it may ask malloc */
+    if (!mli_u32_exchange(&mli_process.at_exit, 1))
+        bad = atexit(mli_at_exit);
+    mli_self.in_host_alloc--;
+    if (bad) mli_u32_store(&mli_process.at_exit, 0);
+    return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* -- tags -- */
+/* -- public -- */
 
-static MLI_COLD void mli_tag_drop(memlord *lord) {
-    (void)mli_u64_add(&lord->lost_tags, 1);
-    mli_drop_warn(lord, &lord->warned_tag,
-                  "[drop] no room for a tag: raise MEMLORD_MAX_STRINGS, or give the ledger's "
-                  "allocator more; dropped_sites has how many");
-}
-
-/* The ledger's copy of a tag, for the thread to remember under the host's pointer. */
-static MLI_COLD memlord_result mli_tag_kept(memlord *lord, mli_thread *t,
-                                            const char *tag, const char **kept) {
-    const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
-    memlord_result r = mli_name(lord, tag, kept);
-    if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
-    return r;
-}
-
-MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
-    mli_thread *t;
-    const char *kept = NULL;
-    const mli_cache_entry *memo;
-    const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
-    memlord_result r = MEMLORD_OK;
-    if (!lord) return MEMLORD_OK;
-    if (!tag || !*tag) return MEMLORD_E_INVALID;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    memo = mli_cache_find(t, tag, salt);
-    if (memo && !strcmp((const char *)memo->value, tag)) kept = (const char *)memo->value;
-    if (t == lord->orphan || t->tag_depth == MLI_TAG_DEPTH_MAX)
-        /* the record of those that have none has no stack either */
-        r = t == lord->orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE;
-    else if (!kept)
-        r = mli_tag_kept(lord, t, tag, &kept);
-    if (r == MEMLORD_OK) {
-        t->tags[t->tag_depth++] = t->tag;
-        t->tag = kept;
-        mli_special_set(t, MLI_SPECIAL_TAG, 1);
+MLI_API memlord_format memlord_format_for(const char *path) {
+    size_t n = path ? strlen(path) : 0, best = 0;
+    int i, found = MEMLORD_FORMAT_TEXT;
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest: .trace.json is no .json */
+        const char *suffix = mli_format_suffixes[i];
+        size_t length = strlen(suffix);
+        if (length <= best || n <= length || path[n - length - 1] != '.') continue;
+        if (strcmp(path + n - length, suffix)) continue;
+        best = length;
+        found = i;
     }
-    mli_thread_put(lord, t);
-    if (r == MEMLORD_E_NOMEM) mli_tag_drop(lord);
-    return r;
+    return (memlord_format)found;
 }
-
-MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
-    mli_thread *t;
-    memlord_result r = MEMLORD_E_STATE;
-    if (!lord) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    if (t->tag_depth) {
-        t->tag = t->tags[--t->tag_depth];
-        if (!t->tag) mli_special_set(t, MLI_SPECIAL_TAG, 0);
-        r = MEMLORD_OK;
-    }
-    mli_thread_put(lord, t);
-    return r;
-}
-
-MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
-                                       memlord_tag_stat *out) {
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (mli_tag_sum(lord, sel, tag, out)) return MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    return MEMLORD_E_UNKNOWN;
-}
-
-MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, const char *tag,
-                                      uint64_t bytes) {
-    uint32_t dev, number;
-    const char *kept;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!tag || !*tag || bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
-    r = mli_dev(lord, device, &dev);
-    if (r) return r;
-    r = mli_name(lord, tag, &kept);
-    if (r) return r;
-    r = mli_row_find(lord, MLI_BOOK_TAG, kept, dev, &number);
-    if (r) return r;
-    mli_u64_store(&mli_row_at(lord, MLI_BOOK_TAG, number)->expected, bytes);
-    return mli_call_end_uncounted(lord, MEMLORD_OK);
-}
-
-/* -- capacity -- */
-
-MLI_API memlord_result memlord_capacity_source(memlord *lord, int type,
-                                               memlord_capacity_fn fn, void *user) {
-    mli_capacity_reader source;
-    if (!lord) return MEMLORD_OK;
-    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
-    source.fn = fn;
-    source.user = user;
-    if (!fn && type == MEMLORD_DEVICE_CPU) {
-        source.fn = mli_cpu_capacity;
-        source.user = lord;
-    }
-    mli_capacity_reader_set(lord, type, source);
-    mli_pollers_start_missing(lord);
-    return MEMLORD_OK;
-}
-
-MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
-                                                memlord_capacity *out) {
-    mli_phys *phys;
-    uint64_t now, at;
-    memlord_result r;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    if (!lord) return MEMLORD_OK;
-    r = mli_phys_find(lord, device, 0, &phys);
-    if (r) return r == MEMLORD_E_UNKNOWN ? MEMLORD_OK : r;
-    now = mli_ledger_now(lord);
-    mli_lock_take(&phys->lock);
-    *out = phys->sample;
-    at = phys->sampled;
-    mli_lock_drop(&phys->lock);
-    if (out->known) out->age_ns = now > at ? now - at : 0;
-    return MEMLORD_OK;
-}
-
-/* The place of a device, made known only if somebody can say how full it is; else E_UNKNOWN. */
-static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **place) {
-    int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
-    return mli_phys_find(lord, d, make, place);
-}
-
-MLI_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device) {
-    mli_phys *phys;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    r = mli_phys_with_capacity(lord, device, &phys);
-    if (r == MEMLORD_E_UNKNOWN) return MEMLORD_E_UNSUPPORTED;
-    return r ? r : mli_phys_sample(lord, phys);
-}
-
-MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
-                                            memlord_device physical) {
-    mli_phys *to;
-    mli_device_record *d;
-    uint32_t dev, other, i;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_device_valid(physical)) return MEMLORD_E_DEVICE;
-    r = mli_dev(lord, device, &dev);
-    if (r) return r;
-    to = &lord->host_phys;
-    d = mli_device_record_at(lord, dev);
-    if (!mli_type_host[physical.type]) {
-        r = mli_dev(lord, physical, &other);
-        if (r) return r;
-        to = &mli_device_record_at(lord, other)->own_phys;
-        if (other != dev && mli_phys_at(lord, other) != to) return MEMLORD_E_STATE;
-    }
-    if (mli_type_host[device.type]) return to == &lord->host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
-        if (i != dev && to != &d->own_phys && mli_phys_at(lord, i) == &d->own_phys)
-            return MEMLORD_E_STATE;
-    r = mli_phys_assign(lord, dev, to);
-    if (r) return r;
-    mli_phys_recheck(lord, NULL);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms) {
-    uint32_t i;
-    if (!lord) return MEMLORD_OK;
-    if (interval_ms && interval_ms < MLI_POLL_MS_MIN) return MEMLORD_E_INVALID;
-    if (!lord->poll_ms_by_env) mli_u32_store(&lord->poll_ms, interval_ms ? interval_ms : 200);
-    if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
-    mli_u32_store(&lord->polling, MLI_POLLING_ALL);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* none before: tried again */
-        uint32_t failed = MLI_HELPER_FAILED;
-        (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
-    }
-    return mli_pollers_start(lord);
-}
-MLI_API memlord_result memlord_poller_stop(memlord *lord) {
-    if (!lord) return MEMLORD_OK;
-    if (mli_self.is_helper) return MEMLORD_E_STATE;
-    mli_pollers_stop(lord);
-    return MEMLORD_OK;
-}
-
-/* -- limits -- */
-
-static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
-                                             uint64_t bytes, double fraction) {
-    mli_lock_take(&phys->lock);
-    phys->fraction = fraction;
-    phys->limit = bytes;
-    mli_phys_fraction_apply(phys);
-    mli_lock_drop(&phys->lock);
-    mli_phys_recheck(lord, phys);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_limit_set(memlord *lord, memlord_device device, uint64_t bytes) {
-    mli_phys *phys;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_phys_find(lord, device, 1, &phys);
-    return r ? r : mli_limit_set(lord, phys, bytes, 0);
-}
-
-MLI_API memlord_result memlord_limit_fraction(memlord *lord, memlord_device device,
-                                              double fraction) {
-    mli_phys *phys;
-    memlord_capacity c;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!(fraction > 0 && fraction <= 1)) return MEMLORD_E_INVALID;
-    r = mli_phys_with_capacity(lord, device, &phys);
-    if (r) return r;
-    (void)memlord_capacity_get(lord, device, &c);
-    if (!c.known && mli_phys_sample(lord, phys)) return MEMLORD_E_UNKNOWN;
-    return mli_limit_set(lord, phys, 0, fraction);
-}
-
-/* Bytes left where a device is; 0: not known. */
-static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
-    mli_phys *phys;
-    int known;
-    *left = INT64_MAX;
-    if (mli_phys_find(lord, device, 0, &phys)) return 0;
-    mli_lock_take(&phys->lock);
-    known = mli_phys_available(lord, phys, left);
-    mli_lock_drop(&phys->lock);
-    return known;
-}
-
-MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device) {
-    int64_t left = INT64_MAX;
-    if (lord) (void)mli_dev_available(lord, device, &left);
-    return left;
-}
-
-MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes) {
-    int64_t left;
-    if (!lord || !mli_dev_available(lord, device, &left)) return -1;
-    return left >= 0 && bytes <= (uint64_t)left;
-}
-
-/* Adds up a plan's blocks on the place of the first; those before have been. 0: they have. */
-static MLI_COLD int mli_plan_sum(memlord *lord, const memlord_block *blocks, size_t n,
-                                 size_t first, uint64_t *sum) {
-    mli_phys *phys, *other;
-    size_t i;
-    (void)mli_phys_find(lord, blocks[first].device, 0, &phys);
-    for (*sum = 0, i = 0; i < n; i++) {
-        (void)mli_phys_find(lord, blocks[i].device, 0, &other);
-        if (other != phys || (!phys && (blocks[i].device.type != blocks[first].device.type ||
-                                        blocks[i].device.index != blocks[first].device.index)))
-            continue;
-        if (i < first) return 0;
-        *sum = mli_add_saturated(*sum, blocks[i].bytes);
-    }
-    return 1;
-}
-
-MLI_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
-                             int64_t *short_by) {
-    int64_t worst = INT64_MIN;
-    int known = 1;
-    size_t i;
-    if (short_by) *short_by = 0;
-    if (!lord || (n && !blocks)) return -1;
-    for (i = 0; i < n; i++) {
-        uint64_t sum;
-        int64_t left;
-        if (!mli_plan_sum(lord, blocks, n, i, &sum)) continue;
-        if (!mli_dev_available(lord, blocks[i].device, &left)) {
-            known = 0;
-            continue;
-        }
-        if (sum > (uint64_t)1 << 62) sum = (uint64_t)1 << 62;
-        if (left < -((int64_t)1 << 62)) left = -((int64_t)1 << 62);
-        if ((int64_t)sum - left > worst) worst = (int64_t)sum - left;
-    }
-    if (worst <= 0 && !known) return -1;
-    if (short_by && worst != INT64_MIN) *short_by = worst;
-    return worst <= 0;
-}
-
-MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device, uint64_t bytes,
-                                           memlord_ticket *out) {
-    mli_thread *t;
-    mli_phys *phys;
-    memlord_result r;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    *out = 0;
-    if (!lord) return MEMLORD_OK;
-    if (bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
-    r = mli_phys_find(lord, device, 1, &phys);
-    if (r) return r;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, bytes, out);
-    if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
-    mli_thread_put(lord, t);
-    if (r == MEMLORD_E_LIMIT) mli_log_explain(lord, "[limit] ", device, bytes);
-    return mli_call_end_uncounted(lord, r);
-}
-
-static memlord_result mli_reservation_close_call(memlord *lord, memlord_ticket ticket) {
-    mli_thread *t;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_close(lord, t, ticket);
-    mli_thread_put(lord, t);
-    return r;
-}
-MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
-    return mli_reservation_close_call(lord, ticket);
-}
-MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
-    return mli_reservation_close_call(lord, ticket);
-}
-
-MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
-                                            uint64_t limit, memlord_account *out) {
-    memlord_result r;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    *out = 0;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    do {
-        mli_cold_enter();
-        r = mli_account_open_locked(lord, device, name, limit, out);
-    } while (mli_cold_leave(lord, &r));
-    return r;
-}
-
-MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
-                                              int64_t bytes) {
-    if (!lord) return MEMLORD_OK;
-    return mli_call_end_uncounted(lord, mli_account_charge(lord, account, bytes));
-}
-
-MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
-                                           memlord_account_stat *out) {
-    mli_account_record *b;
-    int open;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.cold_lock);
-    b = mli_account_find(lord, account);
-    open = b && mli_account_read_locked(b, out);
-    mli_lock_drop(&mli_process.cold_lock);
-    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account account) {
-    mli_account_record *b;
-    if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.cold_lock);
-    b = (account & 1) ? mli_account_find(lord, account) : NULL;
-    if (b) {
-        uint32_t turn = mli_u32_load(&b->generation) + 1;
-        mli_u64_store(&b->word, MLI_ACCOUNT_GENERATION(turn));
-        mli_u32_store(&b->generation, turn);
-        b->next = lord->free_account;
-        lord->free_account = (uint32_t)(account >> 32);
-    }
-    mli_lock_drop(&mli_process.cold_lock);
-    return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
-                               char *buf, size_t cap) {
-    if (lord) return mli_explain_device(lord, device, wanted, buf, cap);
-    if (buf && cap) buf[0] = 0;
-    return 0;
-}
-
-/* -- bands -- */
-
-MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n, size_t *bad) {
-    size_t i = 0;
-    if (n && !bands) return MEMLORD_E_INVALID;
-    while (i < n && !mli_band_error(&bands[i])) i++;
-    if (i < n && bad) *bad = i;
-    return i < n ? MEMLORD_E_INVALID : MEMLORD_OK;
-}
-
-MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
-    if (n) *n = MLI_DEFAULT_BANDS;
-    return mli_default_bands;
-}
-
-static MLI_COLD mli_strategy *mli_strategy_new(memlord *lord, const memlord_band *bands, size_t n) {
-    mli_strategy *s = NULL;
-    if (n < SIZE_MAX / 2 / sizeof *bands)
-        s = (mli_strategy *)mli_own_alloc(lord, sizeof *s + n * sizeof *bands);
-    if (!s) return NULL;
-    s->n = n;
-    s->bands = (const memlord_band *)memcpy(s + 1, bands, n * sizeof *bands);
-    return s;
-}
-
-MLI_API memlord_result memlord_strategy_set(memlord *lord, const memlord_band *bands, size_t n) {
-    mli_strategy *fresh = NULL;
-    size_t bad = 0;
-    if (!lord) return MEMLORD_OK;
-    if (memlord_strategy_check(bands, n, &bad)) {
-        if (bands)
-            mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
-                     (uint64_t)bad, mli_band_error(&bands[bad]));
-        return MEMLORD_E_INVALID;
-    }
-    if (n) {
-        fresh = mli_strategy_new(lord, bands, n);
-        if (!fresh) return MEMLORD_E_NOMEM;
-        mli_bands_warn(lord, bands, n);
-    }
-    mli_strategy_swap(lord, fresh);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-/* -- collection -- */
-
-static MLI_COLD memlord_result mli_callback_add(memlord *lord, int type, memlord_gc_fn fn,
-                                                void *user, int quiet) {
-    mli_gc_entry *c, **at;
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
-    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
-    if (!c) return MEMLORD_E_NOMEM;
-    c->fn = fn;
-    c->user = user;
-    c->type = type;
-    c->quiet = quiet;
-    mli_lock_take(&lord->callbacks_lock);
-    c->serial = mli_u64_add(&lord->serial, 1) + 1;
-    for (at = &lord->gc_entries; *at;) at = &(*at)->next;
-    *at = c;
-    mli_lock_drop(&lord->callbacks_lock);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn, void *user) {
-    return mli_callback_add(lord, type, fn, user, 0);
-}
-
-MLI_API memlord_result memlord_gc_callback_quiet(memlord *lord, int type, memlord_gc_fn fn,
-                                                 void *user) {
-    return mli_callback_add(lord, type, fn, user, 1);
-}
-
-MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlord_gc_fn fn,
-                                                  void *user) {
-    mli_gc_entry *c, **at;
-    unsigned spins = 0;
-    int found;
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
-    mli_lock_take(&lord->callbacks_lock);
-    for (at = &lord->gc_entries; *at; at = &(*at)->next)
-        if ((*at)->type == type && (*at)->fn == fn && (*at)->user == user) break;
-    c = *at;
-    found = c != NULL;
-    if (c) {
-        *at = c->next;
-        while (mli_gc_entry_runs(lord, c, &mli_self)) {
-            mli_lock_drop(&lord->callbacks_lock);
-            mli_spin_wait(&spins);
-            mli_lock_take(&lord->callbacks_lock);
-        }
-        if (mli_gc_entry_runs(lord, c, NULL)) { /* by us: freed when it returns */
-            c->removed = 1;
-            c = NULL;
-        }
-    }
-    mli_lock_drop(&lord->callbacks_lock);
-    if (!found) return MEMLORD_E_UNKNOWN;
-    mli_own_free(lord, c, sizeof *c);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                      uint64_t *reclaimed) {
-    uint64_t ignored;
-    uint32_t dev;
-    memlord_result r;
-    if (reclaimed) *reclaimed = 0;
-    if (!lord) return MEMLORD_OK;
-    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    if (mli_device_valid(device) && !mli_gc_registered(lord, device.type))
-        return MEMLORD_E_UNKNOWN; /* and makes no device known */
-    r = mli_dev(lord, device, &dev);
-    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
-}
-
-MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (!mli_self.in_host_alloc) mli_serve(lord, sel);
-    return MEMLORD_OK;
-}
-
-/* -- out of memory -- */
-
-MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
-    if (!policy) return MEMLORD_OK;
-    return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
-                   policy->multiplier <= 1.7976931348623157e308 /* not infinite */
-               ? MEMLORD_OK
-               : MEMLORD_E_INVALID;
-}
-
-MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
-    double ms, power;
-    if (!policy) policy = &mli_default_retry;
-    if (memlord_retry_check(policy) || !policy->initial_ms)
-        return policy->initial_ms ? policy->max_ms : 0;
-    ms = policy->initial_ms;
-    for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
-        if (attempt & 1) ms *= power;
-        power *= power; /* at worst infinite, and so is ms */
-    }
-    return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
-}
-
-MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
-                                           uint64_t bytes, memlord_try_fn fn, void *user,
-                                           const memlord_retry *policy, uint64_t *storage,
-                                           const memlord_site *site) {
-    mli_request q;
-    memlord_result r;
-    if (storage) *storage = 0;
-    if (!storage || !fn) return MEMLORD_E_INVALID;
-    if (!lord || mli_self.in_host_alloc) {
-        if (fn(user, bytes, storage) == 0) return MEMLORD_OK;
-        *storage = 0;
-        return MEMLORD_E_OOM;
-    }
-    if (bytes > MLI_BYTES_MAX || memlord_retry_check(policy)) return MEMLORD_E_INVALID;
-    memset(&q, 0, sizeof q);
-    r = mli_dev(lord, device, &q.dev);
-    if (r) return r;
-    q.lord = lord;
-    q.phys = mli_phys_at(lord, q.dev);
-    q.bytes = bytes;
-    q.site = site;
-    q.policy = policy ? policy : &lord->retry;
-    r = mli_request_reserve(&q);
-    if (r == MEMLORD_OK) {
-        r = mli_request_try(&q, fn, user, storage);
-        if (r == MEMLORD_OK) mli_request_record(&q, *storage);
-        (void)mli_reservation_close_call(lord, q.ticket);
-    }
-    if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
-        mli_request_failed(&q, r == MEMLORD_E_OOM);
-    return r;
-}
-
-/* -- pools -- */
-
-/* Adds to what a pool holds, or (`set`) sets it, and keeps its peak. */
-static MLI_COLD memlord_result mli_pool_reserved(memlord *lord, memlord_device device, uint64_t set,
-                                                 int64_t delta, uint32_t *dev) {
-    const uint64_t most = (uint64_t)1 << 62;
-    mli_u64 *count, had;
-    uint64_t now;
-    memlord_result r;
-    if (mli_device_valid(device) &&
-        ((set != UINT64_MAX && set > most) || (delta < 0 && !mli_dev_known(lord, device))))
-        return MEMLORD_E_INVALID;
-    r = mli_dev(lord, device, dev);
-    if (r) return r;
-    count = mli_device_record_at(lord, *dev)->count;
-    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
-    do {
-        now = set != UINT64_MAX ? set : had.v + (uint64_t)delta;
-        if (set == UINT64_MAX && (delta < 0 ? had.v < (uint64_t)0 - (uint64_t)delta : now > most))
-            return MEMLORD_E_INVALID;
-    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
-    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
-                                            uint64_t reserved, uint64_t largest_free) {
-    uint32_t dev;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (reserved == UINT64_MAX) return MEMLORD_E_INVALID;
-    r = mli_pool_reserved(lord, device, reserved, 0, &dev);
-    if (r) return r;
-    /* kept one higher: 0, as at first, is not known */
-    mli_u64_store(&mli_device_record_at(lord, dev)->count[MLI_STAT_largest_free], largest_free + 1);
-    return mli_call_end_uncounted(lord, MEMLORD_OK);
-}
-MLI_API memlord_result memlord_reserved_add(memlord *lord, memlord_device device, int64_t delta) {
-    uint32_t dev;
-    return lord ? mli_pool_reserved(lord, device, UINT64_MAX, delta, &dev) : MEMLORD_OK;
-}
-
-static MLI_COLD memlord_result mli_cache_count(memlord *lord, memlord_device device, int stat) {
-    uint32_t dev;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_dev(lord, device, &dev);
-    if (r == MEMLORD_OK) mli_stat_add(lord, dev, stat, 1);
-    return r;
-}
-MEMLORD_API memlord_result memlord_cache_hit(memlord *lord, memlord_device device) {
-    return mli_cache_count(lord, device, MLI_STAT_cache_hits);
-}
-MEMLORD_API memlord_result memlord_cache_miss(memlord *lord, memlord_device device) {
-    return mli_cache_count(lord, device, MLI_STAT_cache_misses);
-}
-
-static double mli_unused_share(const memlord_stats *s) {
-    return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
-}
-MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
-    return stats && stats->reserved ? mli_unused_share(stats) / (double)stats->reserved : 0;
-}
-MLI_API double memlord_fragmentation(const memlord_stats *stats) {
-    double unused, f;
-    if (!stats || stats->largest_free == UINT64_MAX) return mli_nan();
-    unused = mli_unused_share(stats);
-    f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
-    return f > 0 ? f : 0;
-}
-
-/* Whole multiples on both sides: a quotient has other digits where registers are wider than a
-   double (x87), and would miss the threshold it is equal to. */
-static int mli_pressure(double used, double total) {
-    return used * 20 >= total * 19 ? MEMLORD_PRESSURE_CRITICAL
-           : used * 5 >= total * 4 ? MEMLORD_PRESSURE_WARNING
-                                   : MEMLORD_PRESSURE_NORMAL;
-}
-
-MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
-    mli_phys *phys;
-    int level = MEMLORD_PRESSURE_UNKNOWN, limited;
-    if (!lord || mli_phys_find(lord, device, 0, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
-    mli_lock_take(&phys->lock);
-    if (phys->sample.known)
-        level = mli_pressure((double)phys->sample.used, (double)phys->sample.total);
-    if (phys->limit) {
-        limited = mli_pressure(
-            (double)mli_phys_live(lord, phys) + (double)phys->reserved, (double)phys->limit);
-        if (limited > level) level = limited;
-    }
-    if (phys->failing) level = MEMLORD_PRESSURE_EMERGENCY;
-    mli_lock_drop(&phys->lock);
-    return level;
-}
-
-/* -- scopes -- */
-
-static memlord_result mli_scope_enter_as(memlord *lord, const void *given, const char *name,
-                                         const memlord_scope_site *place) {
-    mli_thread *t = mli_thread_get(lord);
-    memlord_result r;
-    if (!t) return MEMLORD_OK;
-    r = mli_scope_open(lord, t, given, name, place);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name) {
-    if (!lord) return MEMLORD_OK;
-    if (!name || !*name) return MEMLORD_E_INVALID;
-    return mli_scope_enter_as(lord, name, name, NULL);
-}
-MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place) {
-    if (!lord) return MEMLORD_OK;
-    if (!place || !place->name || !*place->name) return MEMLORD_E_INVALID;
-    return mli_scope_enter_as(lord, place, NULL, place);
-}
-MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
-    mli_thread *t;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_scope_close(lord, t);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes) {
-    mli_thread *t;
-    const char *kept = NULL;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = t->scope ? mli_name_limited(lord, shapes, &kept) : MEMLORD_E_STATE;
-    if (r == MEMLORD_OK) t->scope_stack->frame[t->scope_stack->depth - 1].shapes = kept;
-    mli_thread_put(lord, t);
-    return r;
-}
-
-MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
-    mli_thread *t;
-    memlord_result r;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    if (!lord) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = t->scope ? MEMLORD_OK : MEMLORD_E_STATE;
-    if (r == MEMLORD_OK) mli_scope_export(lord, t, out);
-    mli_thread_put(lord, t);
-    return r;
-}
-static memlord_result mli_scope_token_apply(memlord *lord, const memlord_scope_token *token,
-                                            memlord_result (*fn)(memlord *, mli_thread *,
-                                                                 const memlord_scope_token *)) {
-    mli_thread *t;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!token) return MEMLORD_E_INVALID;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = fn(lord, t, token);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-MLI_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
-    return mli_scope_token_apply(lord, token, mli_scope_adopt);
-}
-MLI_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token) {
-    return mli_scope_token_apply(lord, token, mli_scope_return);
-}
-
-MLI_API memlord_result memlord_scope_get(memlord *lord, const char *path, memlord_scope_stat *out) {
-    const mli_scope_record *scope;
-    mli_stamp_scale scale;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    if (!lord) return MEMLORD_OK;
-    if (!path) return MEMLORD_E_INVALID;
-    mli_lock_take(&mli_process.cold_lock);
-    scope = mli_scope_of_path_locked(lord, path);
-    mli_lock_drop(&mli_process.cold_lock);
-    if (!scope) return MEMLORD_E_UNKNOWN;
-    scale = mli_stamp_scale_now(lord);
-    mli_scope_sum(lord, scope, &scale, out, NULL);
-    return MEMLORD_OK;
-}
-MLI_API uint64_t memlord_scope_current(memlord *lord) {
-    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    uint64_t id = t ? t->scope : 0;
-    if (t) mli_thread_put(lord, t);
-    return id;
-}
-MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns) {
-    if (!lord) return MEMLORD_OK;
-    if (!scope || scope >= mli_scope_count(lord)) return MEMLORD_E_UNKNOWN;
-    (void)mli_u64_add(&mli_scope_record_at(lord, (uint32_t)scope)->device_ns, ns);
-    return MEMLORD_OK;
-}
-
-/* -- snapshots -- */
-
-MLI_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
-    const char *kept;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!name || !*name) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_OK;
-    r = mli_name_limited(lord, name, &kept);
-    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->lost_snapshots, 1);
-    if (r == MEMLORD_OK) r = mli_snapshot_take(lord, kept, 0);
-    if (r == MEMLORD_OK)
-        mli_event_record_other(lord, MEMLORD_EVENT_CHECKPOINT, 0, (uint64_t)(uintptr_t)kept, 0);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms) {
-    mli_recorder *r;
-    if (!lord) return MEMLORD_OK;
-    if (interval_ms && interval_ms < MLI_SNAPSHOT_MS_MIN) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    r = &lord->recorder;
-    mli_u32_store(&r->interval, interval_ms ? interval_ms : 5000);
-    mli_u64_store(&r->due, mli_ledger_now(lord) + (uint64_t)mli_u32_load(&r->interval) * 1000000u);
-    if (mli_u32_exchange(&r->requested, 1)) mli_recorder_wake(lord);
-    mli_recorder_start(lord);
-    return mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
-}
-MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
-    if (!lord) return MEMLORD_OK;
-    if (mli_self.is_helper) return MEMLORD_E_STATE;
-    mli_recorder_stop(lord);
-    return MEMLORD_OK;
-}
-
-/* -- events -- */
-
-MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
-    if (!lord) return MEMLORD_OK;
-    if (capacity > MLI_EVENTS_MAX) return MEMLORD_E_INVALID;
-    return mli_events_begin(lord, capacity ? capacity : 65536);
-}
-MLI_API void memlord_events_stop(memlord *lord) {
-    if (lord) mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
-}
-MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user) {
-    mli_ring_reader reading;
-    mli_event_copy read;
-    memlord_event event;
-    int stop = 0;
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_ring_reader_begin(lord, &reading)) return MEMLORD_E_NOMEM;
-    while (!stop && mli_ring_reader_next(&reading, &read)) {
-        mli_event_to_public(&reading, &read, &event);
-        stop = fn(user, &event);
-    }
-    mli_ring_reader_end(&reading);
-    return MEMLORD_OK;
-}
-
-/* -- reports -- */
 
 MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
                                      memlord_write_fn fn, void *user) {
@@ -18512,7 +18537,29 @@ MLI_API void memlord_request_save(memlord *lord) {
     mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* nothing here waits: signal-safe */
 }
 
-/* -- shim -- */
+/* -------------------------------------------------------------------- >>redirect --
+   Owns nothing: the functions behind the macros of >>shim. A block's key is its address; pages are
+   taken off the blocks that have them. */
+
+#if MLI_POSIX
+static memlord_device mli_device_mapped(void) {
+    return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
+}
+
+/* 1: the pages are one whole block, on *device. */
+static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    memlord_block_info b;
+    *device = mli_device_mapped();
+    if (memlord_block_find(lord, *device, at, &b) != MEMLORD_OK) {
+        *device = memlord_device_cpu();
+        if (memlord_block_find(lord, *device, at, &b) != MEMLORD_OK) return 0;
+    }
+    return b.bytes / page + (b.bytes % page != 0) == size / page + (size % page != 0);
+}
+#endif
+
+/* -- public -- */
 
 MLI_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site) {
     void *p = malloc(size);
@@ -18543,22 +18590,6 @@ MLI_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
 }
 
 #if MLI_POSIX
-static memlord_device mli_device_mapped(void) {
-    return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
-}
-
-/* 1: the pages are one whole block, on *device. */
-static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    memlord_block_info b;
-    *device = mli_device_mapped();
-    if (memlord_block_find(lord, *device, at, &b) != MEMLORD_OK) {
-        *device = memlord_device_cpu();
-        if (memlord_block_find(lord, *device, at, &b) != MEMLORD_OK) return 0;
-    }
-    return b.bytes / page + (b.bytes % page != 0) == size / page + (size % page != 0);
-}
-
 MLI_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                 int fd, int64_t offset, const memlord_site *site) {
     memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : mli_device_mapped();
