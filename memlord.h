@@ -3228,95 +3228,139 @@ typedef struct mli_spare_block { /* a block held before it is needed: see >>name
 #define MLI_SIZE_CLASSES (MLI_REGION_MAX_BITS - MLI_GRAIN_BITS + 1)
 
 struct memlord {
-    mli_shard shards[1u << MLI_SHARD_BITS]; /* first: found without an offset */
-
+    /* first: found without an offset */
+    struct {
+        mli_shard shards[1u << MLI_SHARD_BITS];
+    } map;
+    struct {
+        struct memlord *next, **back; /* live ledgers, under the registry lock */
+        uint64_t started, started_stamp, started_wall;
+    } lifecycle;
     /* read on every call, written rarely */
-    uint64_t generation;
-    mli_u32 hooks;
-    mli_u32 alert;                         /* MLI_ALERT_... */
-    mli_u32 watched_types;                 /* bit a device type: bands and a callback */
-    mli_u64 birth_mark;                    /* the current mark, shifted into place */
-    uint64_t batch;                        /* bytes a cell may hold back; 0 publishes every call */
-    mli_u8 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last stays 0 */
-    uint16_t dev_type[256];                /* written before a slot is published */
-    uint32_t slot_alerts[256];             /* so, too: those that concern the calls on it */
-    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_device_record *, from slot 1 */
-    mli_book rows[MLI_BOOKS];
-    mli_u32 row_count[MLI_BOOKS]; /* from 1: row 0 means none */
-    mli_ptr index;
-    mli_ptr threads;
-    struct mli_thread *orphan;
-    mli_lock orphan_lock, count_lock;
-    mli_u32 next_id;
-    uint32_t sweep_at; /* records from which on dead owners are looked for */
-    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
-    mli_u64 lost_allocs, lost_bytes;            /* dropped, on devices there was no memory for */
-    mli_u64 lost_unknown;                       /* unknown_frees on such devices */
-    mli_u64 lost_events, lost_tags;             /* of no device */
-    mli_u32 warned_alloc, warned_tag;           /* the first of those dropped was logged */
-    mli_ptr ring;                               /* mli_ring * */
-    uint32_t stamps_are_ticks;                  /* stamps are the processor's */
-    mli_ptr routes;                             /* mli_route *; push only, under the cold lock */
-    mli_u64 alloc_free_ps; /* what an alloc and a free cost; 0: not yet measured */
-    mli_book births;       /* from 1 */
-    uint32_t birth_count;  /* under the cold lock */
-    mli_book scopes;       /* of mli_ptr, from 1 */
-    mli_u32 scope_count;
-    mli_lock scopes_lock;
-    mli_u32 had_parts; /* some block had parts */
-    mli_u64 lost_scopes;
-    mli_lock snapshots_lock;
-    struct mli_snapshot *snapshots[MLI_SNAPSHOTS], *snapshots_unpinned;
-    struct mli_holders *free_holders; /* under the snapshots lock, too */
-    uint32_t snapshot_count;
-    struct mli_snapshot_reader *snapshot_readers;
-    mli_u64 lost_snapshots;
-    mli_recorder recorder;
-    mli_ptr saver;                   /* const mli_saver *: set with the first wish */
-    mli_u32 exit_format;             /* and 1 more; 0: nothing is saved then */
-    mli_ptr exit_directory;          /* const char *, kept; NULL: output_dir */
-    const char *output_dir, *labels; /* kept */
-
-    /* fences and bands */
-    mli_lock fences_lock;
-    struct mli_queue *spare_queues; /* with those in use one a fence: a free needs no memory */
-    struct mli_fence_record *to_drop; /* their blocks are gone */
-    struct mli_fence_record *aside; /* recorded uses of blocks that tokens have: the first of each */
-    mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
-    mli_u64 fence_count, serial, epoch; /* how many; the last number; resets */
-    mli_lock callbacks_lock;
-    struct mli_gc_entry *gc_entries;
-    mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-    struct mli_waiter *waiters;
-    mli_ptr strategy;         /* mli_strategy *; NULL: none */
-    mli_u32 thread_allowance; /* threads the margins allow for */
-    mli_book reservations, accounts;
-    mli_u32 reservation_count, account_count; /* from 1 */
-    uint32_t free_account;                    /* under the cold lock */
-    mli_phys host_phys;                       /* cpu, pinned and mapped */
-    mli_cpu cpu;
-    memlord_retry retry; /* the default policy */
-    uint32_t flags;
-    mli_u32 poll_ms;
-    uint32_t poll_ms_by_env; /* by the environment */
-    mli_u32 polling;         /* MLI_POLLING_... */
-
-    /* cold */
-    struct memlord *next, **back; /* live ledgers, under the registry lock */
-    memlord_allocator allocator;
-    memlord_logger logger;
-    memlord_clock clock;
-    int log_level;
-    uint64_t started, started_stamp, started_wall;
-    mli_u64 own_bytes;
-    mli_lock memory_lock;
-    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* by the log of their grains */
-    struct mli_region *regions;
-    uint64_t region_bytes;
-    mli_dict names; /* of mli_stb_string: every string once */
-    uint64_t name_bytes;
-    mli_spare_block retry_block; /* what a cold call wanted, allocated before it tries again */
-    size_t retry_size;
+    struct {
+        uint64_t generation;
+        mli_u32 hooks;
+        mli_u32 alert;     /* MLI_ALERT_... */
+        uint32_t flags;
+        mli_u32 next_id;
+        uint32_t sweep_at; /* records from which on dead owners are looked for */
+        mli_ptr all;
+        struct mli_thread *orphan;
+        mli_lock orphan_lock;
+    } threads;
+    struct {
+        mli_u64 birth_mark;   /* the current mark, shifted into place */
+        mli_book births;      /* from 1 */
+        uint32_t birth_count; /* under the cold lock */
+        mli_u64 lost_tags;    /* of no device */
+        mli_u32 warned_tag;   /* the first of those dropped was logged */
+    } sites;
+    struct {
+        uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
+        mli_book rows[MLI_BOOKS];
+        mli_u32 row_count[MLI_BOOKS]; /* from 1: row 0 means none */
+        mli_lock count_lock;
+    } counters;
+    struct {
+        mli_u8 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last stays 0 */
+        uint16_t dev_type[256];                /* written before a slot is published */
+        uint32_t slot_alerts[256];             /* so, too: those that concern the calls on it */
+        mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from slot 1 */
+    } devices;
+    struct {
+        mli_ptr index;
+        mli_dict strings;            /* of mli_stb_string: every string once */
+        uint64_t bytes;
+        mli_spare_block retry_block; /* what a cold call wanted, allocated before it tries again */
+        size_t retry_size;
+    } names;
+    struct {
+        memlord_allocator allocator;
+        mli_u64 own_bytes;
+        mli_lock lock;
+        struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* by the log of their grains */
+        struct mli_region *regions;
+        uint64_t region_bytes;
+    } memory;
+    struct {
+        memlord_logger logger;
+        int level;
+    } log;
+    struct {
+        memlord_clock clock;
+        mli_ptr ring;              /* mli_ring * */
+        uint32_t stamps_are_ticks; /* stamps are the processor's */
+        mli_u64 lost;              /* of no device */
+    } events;
+    struct {
+        mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
+        mli_u64 lost_allocs, lost_bytes; /* dropped, on devices there was no memory for */
+        mli_u64 lost_unknown;                       /* unknown_frees on such devices */
+        mli_u32 warned_alloc;                       /* the first of those dropped was logged */
+        mli_ptr routes; /* mli_route *; push only, under the cold lock */
+    } blocks;
+    struct {
+        mli_u32 had_parts; /* some block had parts */
+    } parts;
+    struct {
+        mli_phys host_phys; /* cpu, pinned and mapped */
+    } capacity;
+    struct {
+        mli_book reservations, accounts;
+        mli_u32 reservation_count, account_count; /* from 1 */
+        uint32_t free_account;                    /* under the cold lock */
+    } limits;
+    struct {
+        mli_lock lock;
+        mli_book all; /* of mli_ptr, from 1 */
+        mli_u32 count;
+        mli_u64 lost;
+    } scopes;
+    struct {
+        mli_lock lock;
+        struct mli_snapshot *at[MLI_SNAPSHOTS], *out;
+        uint32_t count;
+        struct mli_snapshot_reader *readers;
+        struct mli_holders *free_holders; /* under the snapshots lock, too */
+        mli_u64 lost;
+        mli_recorder recorder;
+    } snapshots;
+    struct {
+        mli_lock lock;
+        struct mli_fence_record *to_drop; /* their blocks are gone */
+        struct mli_queue *spare_queues; /* with those in use one a fence: a free needs no memory */
+        struct mli_fence_record
+            *aside; /* recorded uses of blocks that tokens have: the first of each */
+        mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
+        mli_u64 count, serial, epoch;     /* how many; the last number; resets */
+    } fences;
+    struct {
+        mli_lock callbacks_lock;
+        mli_u32 watched_types;    /* bit a device type: bands and a callback */
+        struct mli_gc_entry *gc_entries;
+        mli_ptr strategy;         /* mli_strategy *; NULL: none */
+        mli_u32 thread_allowance; /* threads the margins allow for */
+    } bands;
+    struct {
+        mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
+        mli_cpu cpu;
+    } room;
+    struct {
+        struct mli_waiter *waiters;
+        mli_u32 poll_ms;
+        uint32_t poll_ms_by_env; /* by the environment */
+        mli_u32 polling;         /* MLI_POLLING_... */
+    } pollers;
+    struct {
+        memlord_retry policy; /* the default policy */
+    } retry;
+    struct {
+        mli_ptr saver;                   /* const mli_saver *: set with the first wish */
+        mli_u64 alloc_free_ps;           /* what an alloc and a free cost; 0: not yet measured */
+        mli_u32 exit_format;             /* and 1 more; 0: nothing is saved then */
+        mli_ptr exit_directory;          /* const char *, kept; NULL: output_dir */
+        const char *output_dir, *labels; /* kept */
+    } saving;
 };
 
 /* The only state of the process, right from the start at zero. */
@@ -3907,9 +3951,9 @@ static MLI_COLD void mli_log_stderr(void *user, int level, const char *text) {
 }
 
 static MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
-    if (level > lord->log_level || !lord->logger.fn) return;
+    if (level > lord->log.level || !lord->log.logger.fn) return;
     mli_rank_none();
-    lord->logger.fn(lord->logger.user, level, text);
+    lord->log.logger.fn(lord->log.logger.user, level, text);
 }
 
 /* Closes a line that a buffer has, and says it. */
@@ -3931,7 +3975,7 @@ static MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const
 
 /* Warns once. Not by a thread without a record, which may hold the lock of those. */
 static MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text) {
-    if (mli_self.generation == lord->generation && !mli_u32_exchange(said, 1))
+    if (mli_self.generation == lord->threads.generation && !mli_u32_exchange(said, 1))
         mli_log(lord, MEMLORD_LOG_WARNING, text);
 }
 
@@ -4025,29 +4069,29 @@ static MLI_COLD uint64_t mli_busy_begin(void) {
     uint64_t generation = mli_self.generation;
     mli_self.generation = 0;
     if (!mli_self.in_host_alloc++ && mli_self.orphaned)
-        mli_lock_drop(&mli_self.orphaned->orphan_lock);
+        mli_lock_drop(&mli_self.orphaned->threads.orphan_lock);
     mli_rank_none();
     return generation;
 }
 static MLI_COLD void mli_busy_end(uint64_t generation) {
     if (!--mli_self.in_host_alloc && mli_self.orphaned)
-        mli_lock_take(&mli_self.orphaned->orphan_lock);
+        mli_lock_take(&mli_self.orphaned->threads.orphan_lock);
     mli_self.generation = generation;
 }
 
 /* The host's functions for raw memory; counts what the ledger holds. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
-    void *p = lord->allocator.alloc(lord->allocator.user, size);
+    void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
     mli_busy_end(generation);
-    if (p) (void)mli_u64_add(&lord->own_bytes, size);
+    if (p) (void)mli_u64_add(&lord->memory.own_bytes, size);
     return p;
 }
 static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
     uint64_t generation = mli_busy_begin();
-    lord->allocator.free(lord->allocator.user, ptr, size);
+    lord->memory.allocator.free(lord->memory.allocator.user, ptr, size);
     mli_busy_end(generation);
-    (void)mli_u64_add(&lord->own_bytes, (uint64_t)0 - size);
+    (void)mli_u64_add(&lord->memory.own_bytes, (uint64_t)0 - size);
 }
 
 /* -- the operating system's allocator --
@@ -4155,7 +4199,7 @@ static mli_piece *mli_piece_at(mli_region *r, uint32_t at) {
 }
 
 static void mli_piece_push(memlord *lord, mli_region *r, uint32_t at, uint32_t grains) {
-    mli_piece **head = &lord->pieces[mli_size_class(grains)];
+    mli_piece **head = &lord->memory.pieces[mli_size_class(grains)];
     mli_piece *piece = mli_piece_at(r, at);
     r->run[at] = r->run[at + grains - 1] = (uint16_t)grains;
     piece->region = r;
@@ -4174,7 +4218,7 @@ static void mli_piece_unlink(mli_piece *piece) {
 }
 /* Regions are found by walking: each is an eighth of all before it, so there are few. */
 static mli_region *mli_region_of(memlord *lord, const void *at) {
-    mli_region *r = lord->regions;
+    mli_region *r = lord->memory.regions;
     while (r && ((const char *)at < r->data ||
                  (const char *)at >= r->data + ((size_t)r->grains << MLI_GRAIN_BITS)))
         r = r->next;
@@ -4190,9 +4234,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     uint32_t log = MLI_REGION_MIN_BITS;
     size_t runs, size;
     mli_region *r;
-    mli_lock_take(&lord->memory_lock);
-    eighth = lord->region_bytes / 8;
-    mli_lock_drop(&lord->memory_lock);
+    mli_lock_take(&lord->memory.lock);
+    eighth = lord->memory.region_bytes / 8;
+    mli_lock_drop(&lord->memory.lock);
     while (log < MLI_REGION_MAX_BITS && ((uint64_t)2 << log) <= eighth) log++;
     runs = sizeof *r->run << (log - MLI_GRAIN_BITS);
     size = sizeof *r + runs + 128 + ((size_t)1 << log);
@@ -4203,12 +4247,12 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     r->run = (uint16_t *)(r + 1);
     memset(r->run, 0, runs);
     r->data = (char *)mli_align_to_grain((char *)r->run + runs);
-    mli_lock_take(&lord->memory_lock);
-    r->next = lord->regions;
-    lord->regions = r;
-    lord->region_bytes += (uint64_t)1 << log;
+    mli_lock_take(&lord->memory.lock);
+    r->next = lord->memory.regions;
+    lord->memory.regions = r;
+    lord->memory.region_bytes += (uint64_t)1 << log;
     mli_piece_push(lord, r, 0, r->grains);
-    mli_lock_drop(&lord->memory_lock);
+    mli_lock_drop(&lord->memory.lock);
     return 0;
 }
 
@@ -4219,7 +4263,8 @@ static void *mli_piece_cut(memlord *lord, uint32_t grains) {
     mli_piece *best = NULL, *piece;
     for (have = mli_size_class(grains); have < MLI_SIZE_CLASSES && !best; have++) {
         unsigned looked = 0;
-        for (piece = lord->pieces[have]; piece && (!best || looked < 16); piece = piece->next) {
+        for (piece = lord->memory.pieces[have]; piece && (!best || looked < 16);
+             piece = piece->next) {
             looked++;
             if (piece->grains >= grains && (!best || piece->grains < best->grains)) best = piece;
         }
@@ -4235,9 +4280,9 @@ static void *mli_piece_cut(memlord *lord, uint32_t grains) {
 static void *mli_piece_new(memlord *lord, size_t size) {
     uint32_t grains = mli_grain_count(size);
     void *p;
-    mli_lock_take(&lord->memory_lock);
+    mli_lock_take(&lord->memory.lock);
     p = mli_piece_cut(lord, grains);
-    mli_lock_drop(&lord->memory_lock);
+    mli_lock_drop(&lord->memory.lock);
     return p ? memset(p, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
@@ -4248,7 +4293,7 @@ static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     void *p;
     if (size > (size_t)1 << MLI_PIECE_MAX_BITS) {
         void **at;
-        if (lord->allocator.alloc == mli_os_alloc) { /* aligned, but may not be fresh */
+        if (lord->memory.allocator.alloc == mli_os_alloc) { /* aligned, but may not be fresh */
             p = mli_host_alloc(lord, size);
             return p ? memset(p, 0, size) : NULL;
         }
@@ -4267,12 +4312,12 @@ static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
 /* Takes a region whose one piece is free off the ledger; under the memory lock. The last one
    stays. */
 static mli_region *mli_region_idle(memlord *lord, mli_region *r) {
-    mli_region **at = &lord->regions;
-    if (r->run[0] != r->grains || !lord->regions->next) return NULL;
+    mli_region **at = &lord->memory.regions;
+    if (r->run[0] != r->grains || !lord->memory.regions->next) return NULL;
     mli_piece_unlink(mli_piece_at(r, 0));
     while (*at != r) at = &(*at)->next;
     *at = r->next;
-    lord->region_bytes -= (uint64_t)r->grains << MLI_GRAIN_BITS;
+    lord->memory.region_bytes -= (uint64_t)r->grains << MLI_GRAIN_BITS;
     return r;
 }
 
@@ -4280,7 +4325,7 @@ static mli_region *mli_region_idle(memlord *lord, mli_region *r) {
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
     mli_region *r;
-    mli_lock_take(&lord->memory_lock);
+    mli_lock_take(&lord->memory.lock);
     r = mli_region_of(lord, ptr);
     at = (uint32_t)((size_t)((char *)ptr - r->data) >> MLI_GRAIN_BITS);
     if (at + grains < r->grains && r->run[at + grains]) {
@@ -4296,7 +4341,7 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
     }
     mli_piece_push(lord, r, at, grains);
     r = mli_region_idle(lord, r);
-    mli_lock_drop(&lord->memory_lock);
+    mli_lock_drop(&lord->memory.lock);
     return r;
 }
 
@@ -4305,7 +4350,7 @@ static MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
         mli_region *idle = mli_piece_free(lord, ptr, size);
         if (idle) mli_host_free(lord, idle, idle->size);
-    } else if (lord->allocator.alloc == mli_os_alloc) {
+    } else if (lord->memory.allocator.alloc == mli_os_alloc) {
         mli_host_free(lord, ptr, size);
     } else {
         mli_host_free(lord, ((void **)ptr)[-1], size + MLI_LARGE_OVERHEAD);
@@ -4313,9 +4358,9 @@ static MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
 }
 
 static MLI_COLD void mli_regions_free(memlord *lord) {
-    while (lord->regions) {
-        mli_region *r = lord->regions;
-        lord->regions = r->next;
+    while (lord->memory.regions) {
+        mli_region *r = lord->memory.regions;
+        lord->memory.regions = r->next;
         mli_host_free(lord, r, r->size);
     }
 }
@@ -4409,7 +4454,7 @@ typedef struct mli_saver {
     void (*end)(struct memlord *lord);
 } mli_saver;
 
-enum {                        /* memlord.alert: what the end of a call has to do */
+enum {                        /* memlord.threads.alert: what the end of a call has to do */
     MLI_ALERT_THREADS = 1, /* more threads than the margins allow for, or some to sweep */
     MLI_ALERT_DROPS = 2,   /* fences are to be dropped */
     MLI_ALERT_WAITER = 4,  /* somebody waits for a free */
@@ -4421,14 +4466,14 @@ enum {                        /* memlord.alert: what the end of a call has to do
                                                          check_requested */
 };
 
-enum { /* memlord.hooks: what the plain path must not do alone */
+enum { /* memlord.threads.hooks: what the plain path must not do alone */
     MLI_HOOK_SITES = 1,
     MLI_HOOK_TRACE = 2
 };
 
 /* All threads' records, one after the other. The acquire pairs with mli_thread_start. */
 static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
-    return (mli_thread *)mli_ptr_load_acquire(&lord->threads);
+    return (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
 }
 static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
@@ -4446,7 +4491,7 @@ static void mli_special_set(mli_thread *t, uint32_t bit, int on) {
    or nobody does. The exchange and the load are seq_cst: see mli_barrier_threads. */
 static MLI_COLD void mli_thread_fence(mli_thread *t) {
     (void)mli_u32_exchange(&t->fenced, 0);
-    if (t != t->lord->orphan && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
+    if (t != t->lord->threads.orphan && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
     mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
     mli_u32_store_release(&t->fenced, 1);
 }
@@ -4479,7 +4524,7 @@ static int mli_exit_key_set(uint64_t number) {
 /* Takes or drops one lock of every ledger, the one at an offset. */
 static void mli_ledgers_lock(size_t at, int take) {
     memlord *lord;
-    for (lord = mli_process.ledgers; lord; lord = lord->next) {
+    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
         mli_lock *lock = (mli_lock *)(void *)((char *)lord + at);
         if (take)
             mli_lock_take(lock);
@@ -4506,33 +4551,33 @@ static void mli_words_lock(int take) {
 /* Sets or clears a reason to look around at the end of calls. Seq_cst: see
    mli_call_end_slow. */
 static void mli_alert_set(memlord *lord, uint32_t bit, int on) {
-    uint32_t seen = mli_u32_load(&lord->alert);
+    uint32_t seen = mli_u32_load(&lord->threads.alert);
     if ((seen & bit) == (on ? bit : 0)) return;
-    while (!mli_u32_cas(&lord->alert, &seen, on ? seen | bit : seen & ~bit)) {}
+    while (!mli_u32_cas(&lord->threads.alert, &seen, on ? seen | bit : seen & ~bit)) {}
 }
 
 /* How many threads have a record, the orphans' included. */
 static uint32_t mli_thread_count(memlord *lord) {
-    return mli_u32_load(&lord->next_id) - MLI_THREAD_ID_FIRST;
+    return mli_u32_load(&lord->threads.next_id) - MLI_THREAD_ID_FIRST;
 }
 
 /* Makes zeroed memory a record and shows it to readers; under the registry lock. */
 static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
-    t->id = mli_u32_add(&lord->next_id, 1);
-    if (mli_u32_load(&lord->hooks) & MLI_HOOK_SITES)
+    t->id = mli_u32_add(&lord->threads.next_id, 1);
+    if (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES)
         mli_special_set(t, MLI_SPECIAL_SITES, 1);
-    if (mli_u32_load(&lord->hooks) & MLI_HOOK_TRACE)
+    if (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE)
         mli_special_set(t, MLI_SPECIAL_TRACE, 1);
     t->lord = lord;
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->thread_allowance)) /* before it counts anything */
+        mli_u32_load(&lord->bands.thread_allowance)) /* before it counts anything */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
-    mli_ptr_store(&t->next, mli_ptr_load(&lord->threads));
+    mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
     /* pairs with walks' load_acquire; seq_cst: see mli_barrier_threads and _shard_wait */
-    (void)mli_ptr_exchange(&lord->threads, t);
+    (void)mli_ptr_exchange(&lord->threads.all, t);
     mli_thread_fence(t);
 }
 
@@ -4540,7 +4585,7 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
    mli_thread_release: its counts and shards come along. */
 static mli_thread *mli_thread_free(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
-    while (t && (t == lord->orphan || mli_u64_load_acquire(&t->owner)))
+    while (t && (t == lord->threads.orphan || mli_u64_load_acquire(&t->owner)))
         t = mli_thread_next(t);
     return t;
 }
@@ -4560,7 +4605,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
             mli_thread_start(lord, fresh, mli_self.number);
         else if (t)
             mli_thread_take(t, mli_self.number);
-        if (t && mli_thread_count(lord) >= lord->sweep_at && !mli_thread_free(lord))
+        if (t && mli_thread_count(lord) >= lord->threads.sweep_at && !mli_thread_free(lord))
             mli_alert_set(lord, MLI_ALERT_THREADS, 1);
         mli_lock_drop(&mli_process.registry_lock);
         if (t) return t;
@@ -4574,11 +4619,11 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
-    for (lord = mli_process.ledgers; lord; lord = lord->next) {
+    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
         mli_thread *t = mli_thread_of(lord, number);
         if (!t) continue;
         mli_u64_store(&t->owner, MLI_NOBODY);
-        lord->sweep_at = 0;
+        lord->threads.sweep_at = 0;
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     }
     mli_lock_drop(&mli_process.registry_lock);
@@ -4606,55 +4651,55 @@ static MLI_COLD int mli_thread_ready(void) {
    a call out of our own allocator call (NULL: pass through), a thread past its exit hook or
    without memory for a record (the orphan's, locked). */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
-    mli_used *used = &mli_self.used[lord->generation % MLI_USED];
+    mli_used *used = &mli_self.used[lord->threads.generation % MLI_USED];
     mli_thread *t = NULL;
     if (mli_self.in_host_alloc) return NULL;
     if (!mli_self.exited)
-        t = used->generation == lord->generation ? used->thread : mli_thread_own(lord);
+        t = used->generation == lord->threads.generation ? used->thread : mli_thread_own(lord);
     if (!t && mli_thread_ready()) t = mli_thread_claim(lord);
     if (t) {
-        mli_self.generation = used->generation = lord->generation;
+        mli_self.generation = used->generation = lord->threads.generation;
         mli_self.thread = used->thread = t;
         return t;
     }
-    mli_lock_take(&lord->orphan_lock);
+    mli_lock_take(&lord->threads.orphan_lock);
     mli_self.orphaned = lord;
-    return lord->orphan;
+    return lord->threads.orphan;
 }
 
 /* The calling thread's record. Every call needs mli_thread_put at its end. */
 static MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
-    if (MLI_LIKELY(mli_self.generation == lord->generation))
+    if (MLI_LIKELY(mli_self.generation == lord->threads.generation))
         return mli_self.thread;
     return mli_thread_get_slow(lord);
 }
 /* Ends a call that mli_thread_get began. */
 static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
-    if (MLI_LIKELY(t != lord->orphan)) return;
+    if (MLI_LIKELY(t != lord->threads.orphan)) return;
     mli_self.orphaned = NULL;
-    mli_lock_drop(&lord->orphan_lock);
+    mli_lock_drop(&lord->threads.orphan_lock);
 }
 
 /* 1: a report was asked for, perhaps by a signal, and the caller is the first to come along: it
    is his to write. */
 static MLI_COLD int mli_save_requested(memlord *lord) {
-    uint32_t seen = mli_u32_load(&lord->alert);
+    uint32_t seen = mli_u32_load(&lord->threads.alert);
     do {
         if (!(seen & MLI_ALERT_SAVE)) return 0;
-    } while (!mli_u32_cas(&lord->alert, &seen, seen & ~(uint32_t)MLI_ALERT_SAVE));
+    } while (!mli_u32_cas(&lord->threads.alert, &seen, seen & ~(uint32_t)MLI_ALERT_SAVE));
     return 1;
 }
 static MLI_COLD void mli_save_serve(memlord *lord) {
     const mli_saver *saver;
     if (mli_self.in_host_alloc || !mli_save_requested(lord)) return;
-    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saver);
+    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
     saver->serve(lord);
 }
 
 /* What calls end with that record something and count no bytes; answers `r`. Nothing is held. */
 static MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
-    if (MLI_UNLIKELY(mli_u32_load(&lord->alert) & MLI_ALERT_SAVE) &&
-        !(lord->flags & MEMLORD_FLAG_DEFER))
+    if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE) &&
+        !(lord->threads.flags & MEMLORD_FLAG_DEFER))
         mli_save_serve(lord);
     return r;
 }
@@ -4713,7 +4758,7 @@ static MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms) {
 }
 
 static int mli_polling_enabled(memlord *lord) {
-    return !MLI_THREADLESS && !(lord->flags & MEMLORD_FLAG_NO_THREADS);
+    return !MLI_THREADLESS && !(lord->threads.flags & MEMLORD_FLAG_NO_THREADS);
 }
 
 /* -------------------------------------------------------------------------- >>map --
@@ -4825,7 +4870,7 @@ typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key, int plain) {
     uint64_t region = key >> MLI_ADDRESS_REGION_BITS;
     if (!plain && !(key >> MLI_HANDLE_BITS)) region = key >> 10;
-    return &lord->shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MLI_SHARD_BITS)];
+    return &lord->map.shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MLI_SHARD_BITS)];
 }
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
@@ -4951,8 +4996,8 @@ static MLI_COLD void mli_barrier_threads(memlord *lord) {
         if (mli_barrier_all()) return;
         (void)mli_u32_exchange(&mli_process.has_barrier, 0);
     }
-    (void)mli_u32_add(&lord->alert, 0);
-    t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads);
+    (void)mli_u32_add(&lord->threads.alert, 0);
+    t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
         if (mli_u32_load_seqcst(&t->fenced)) continue;
         mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
@@ -4965,7 +5010,7 @@ static MLI_COLD void mli_barrier_threads(memlord *lord) {
    a barrier since. The load of the list is seq_cst and pairs with the exchange in
    mli_thread_start: a thread that is not on it yet sees MOVING. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
-    mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads);
+    mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
         unsigned n = 0;
         for (;;) {
@@ -5003,7 +5048,7 @@ static void mli_shard_resume(mli_shard *s) {
 static void mli_map_freeze(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++) {
-        mli_shard *s = &lord->shards[i];
+        mli_shard *s = &lord->map.shards[i];
         mli_lock_take(&s->lock);
         s->stopped_state = mli_u32_load(&s->state);
         (void)mli_u32_exchange(&s->state, MLI_SHARD_MOVING);
@@ -5013,7 +5058,7 @@ static void mli_map_freeze(memlord *lord) {
 }
 static void mli_map_thaw(memlord *lord) {
     uint32_t i;
-    for (i = 0; i < MLI_SHARDS; i++) mli_shard_resume(&lord->shards[i]);
+    for (i = 0; i < MLI_SHARDS; i++) mli_shard_resume(&lord->map.shards[i]);
 }
 
 /* -- tables -- */
@@ -5089,7 +5134,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
         mli_u32_store(&s->displaced, next->displaced);
         *next = old;
         if (state == MLI_SHARD_NEW)
-            state = t == lord->orphan ? (uint32_t)MLI_SHARD_SHARED : t->id;
+            state = t == lord->threads.orphan ? (uint32_t)MLI_SHARD_SHARED : t->id;
     }
     mli_u32_store_release(&s->state, state);
     return failed;
@@ -5123,7 +5168,7 @@ static MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, u
 static int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     uint32_t n = mli_u32_load(&s->displaced);
     uint32_t stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3, most = 10 + 4 * stagger;
-    if (mli_u64_load(&lord->own_bytes) < MLI_SPARE_BYTES) most = 1;
+    if (mli_u64_load(&lord->memory.own_bytes) < MLI_SPARE_BYTES) most = 1;
     return (uint64_t)n * 64 >= (uint64_t)s->size * most + (s->size < 16 ? 192 : 0);
 }
 
@@ -5309,7 +5354,7 @@ static int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type) 
         match = mli_tag_match(header, MLI_HASH_TAG(probe->hash));
         for (; match; match &= match - 1) {
             mli_entry *e = &b->slots[mli_tag_match_bit(match) / 8];
-            if (e->key != probe->key || lord->dev_type[MLI_DEV(e->word1)] != type) continue;
+            if (e->key != probe->key || lord->devices.dev_type[MLI_DEV(e->word1)] != type) continue;
             probe->bucket = k;
             probe->slot = mli_tag_match_bit(match) / 8;
             probe->entry = e;
@@ -5542,7 +5587,7 @@ typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
-    return (mli_device_record *)mli_ptr_load(&lord->devices[dev]);
+    return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or _cold_alloc */
@@ -5599,7 +5644,7 @@ static MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size) {
 }
 
 static MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
-    return (mli_row *)mli_book_at(&lord->rows[book], number, sizeof(mli_row));
+    return (mli_row *)mli_book_at(&lord->counters.rows[book], number, sizeof(mli_row));
 }
 
 static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
@@ -5624,7 +5669,7 @@ static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) 
 
 /* Enters for counting alone, so that fork waits for it. */
 static void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
-    mli_shard *s = &lord->shards[0];
+    mli_shard *s = &lord->map.shards[0];
     while (mli_shard_enter(t, s, 0) == MLI_SHARD_MOVING) {
         mli_shard_leave(t);
         mli_lock_take(&s->lock);
@@ -5637,10 +5682,10 @@ static void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
 static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_shard_enter_to_count(lord, t);
-    if (lord->batch) { /* else published is added to without the lock */
+    if (lord->counters.batch) { /* else published is added to without the lock */
         mli_lock_take(&row->lock);
-        mli_u64_add_own(&row->published, (uint64_t)0 - lord->batch);
-        mli_u64_store(&cell->base, (uint64_t)0 - lord->batch);
+        mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
+        mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
         mli_lock_drop(&row->lock);
     }
     mli_ptr_store_release(&t->devices[dev], cell); /* pairs with mli_cell_at */
@@ -5651,7 +5696,7 @@ static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell 
    their highs would not count before their first. */
 static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int book,
                                      uint32_t number) {
-    uint32_t n = mli_u32_load_acquire(&lord->row_count[book]);
+    uint32_t n = mli_u32_load_acquire(&lord->counters.row_count[book]);
     uint32_t i = number & ~(MLI_CHUNK_ROWS - 1), end = i + MLI_CHUNK_ROWS;
     for (i += !i; i < end && i < n; i++) {
         mli_row *row = mli_row_at(lord, book, i);
@@ -5673,12 +5718,12 @@ static MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book, 
     if (cell) return cell;
     if (book != MLI_BOOK_DEVICE) {
         cell = (mli_cell *)mli_book_add(lord, &t->books[book], number, sizeof *cell, grab);
-        if (cell && t != lord->orphan) mli_cells_begin(lord, t, book, number);
+        if (cell && t != lord->threads.orphan) mli_cells_begin(lord, t, book, number);
         if (cell) mli_cells_cache_array(t, book);
         return cell;
     }
     cell = (mli_cell *)grab(lord, sizeof *cell);
-    if (cell && t != lord->orphan)
+    if (cell && t != lord->threads.orphan)
         mli_cell_begin(lord, t, number, cell);
     else
         mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
@@ -5688,7 +5733,7 @@ static MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book, 
 /* Has the calls on a device look at its bands, from the end of this one on. May be inside. */
 static MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
-        (void)mli_u32_add(&lord->alert, MLI_ALERT_BANDS);
+        (void)mli_u32_add(&lord->threads.alert, MLI_ALERT_BANDS);
 }
 /* 1: the published bytes have come to where the bands are to be looked at. */
 static int mli_mark_passed(const mli_watch *w, const mli_row *row) {
@@ -5730,7 +5775,7 @@ static void mli_frame_adjust(mli_frame *f, uint32_t dev, uint64_t rise, uint64_t
 /* A cell's high is about to begin anew. */
 static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->scope) return;
+    if (mli_self.generation != lord->threads.generation || !t->scope) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphans' */
     mli_frame_raise(&t->scope_stack->frame[t->scope_stack->depth - 1], dev,
                     mli_u64_load(&cell->high));
@@ -5740,7 +5785,7 @@ static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cel
    device is looked for as often while it is small, and half a batch at most. */
 static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    uint64_t most = lord->batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
+    uint64_t most = lord->counters.batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
@@ -5757,7 +5802,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold = 0, published;
-    if (!lord->batch) {
+    if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
     } else {
@@ -5765,7 +5810,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
         mli_u64_max(&row->peak, (int64_t)(published + level - base));
-        hold = lord->batch - mli_publish_margin(lord, book, row);
+        hold = lord->counters.batch - mli_publish_margin(lord, book, row);
         mli_u64_store(&row->published, published + level - base - hold);
         mli_u64_add_own(&row->publish_count, 1);
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
@@ -5782,7 +5827,8 @@ static void mli_cell_add(memlord *lord, int book, uint32_t number, mli_cell *cel
     mli_u64_store(&cell->level, level);
     if (MLI_UNLIKELY((int64_t)(level - mli_u64_load_own(&cell->high)) > 0)) {
         mli_u64_store(&cell->high, level);
-        if (MLI_UNLIKELY((int64_t)(level - mli_u64_load_own(&cell->base)) > (int64_t)lord->batch))
+        if (MLI_UNLIKELY((int64_t)(level - mli_u64_load_own(&cell->base)) >
+                         (int64_t)lord->counters.batch))
             mli_cell_publish(lord, book, number, cell);
     }
 }
@@ -5878,13 +5924,13 @@ static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
-    if (MLI_LIKELY(cell && t != lord->orphan)) {
+    if (MLI_LIKELY(cell && t != lord->threads.orphan)) {
         mli_cell_apply(lord, book, number, cell, d);
         return;
     }
-    mli_lock_take(&lord->count_lock);
-    mli_cell_apply(lord, book, number, mli_cell_at(lord->orphan, book, number), d);
-    mli_lock_drop(&lord->count_lock);
+    mli_lock_take(&lord->counters.count_lock);
+    mli_cell_apply(lord, book, number, mli_cell_at(lord->threads.orphan, book, number), d);
+    mli_lock_drop(&lord->counters.count_lock);
     if (MLI_UNLIKELY(t->scope) && book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
 }
 /* Counts n deltas, each on up to three rows. Inside. */
@@ -5953,7 +5999,7 @@ static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int p
     sum->freed_here -= row->base.freed_here;
     mli_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
-    sum->peak_error = cells > 1 || blind ? cells * lord->batch : 0;
+    sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
 }
 
 /* Live bytes alone: what memlord_allocated costs. Below 0 if a call in flight was half seen. */
@@ -6055,7 +6101,7 @@ typedef struct mli_dict_block {
     size_t size;
 } mli_dict_block;
 
-typedef struct mli_stb_string { /* an item of memlord.names */
+typedef struct mli_stb_string { /* an item of memlord.names.strings */
     char *key;
     struct mli_scope_record *scope; /* with this path; NULL: none */
 } mli_stb_string;
@@ -6068,13 +6114,13 @@ typedef struct mli_stb_string { /* an item of memlord.names */
    is noted for mli_cold_leave. */
 static MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size) {
     void *p = NULL;
-    if (lord->retry_block.block && lord->retry_block.size == size) {
-        p = lord->retry_block.block;
-        lord->retry_block.block = NULL;
+    if (lord->names.retry_block.block && lord->names.retry_block.size == size) {
+        p = lord->names.retry_block.block;
+        lord->names.retry_block.block = NULL;
         return p;
     }
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) p = mli_piece_new(lord, size);
-    if (!p) lord->retry_size = size;
+    if (!p) lord->names.retry_size = size;
     return p;
 }
 
@@ -6085,7 +6131,7 @@ static MLI_COLD void mli_cold_enter(void) {
 /* Ends a cold call: 1, *result was MLI_AGAIN and there is memory to try again. */
 static MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block fresh, old;
-    fresh.size = lord->retry_size;
+    fresh.size = lord->names.retry_size;
     mli_lock_drop(&mli_process.cold_lock);
     if (*result != MLI_AGAIN) return 0;
     fresh.block = mli_own_alloc(lord, fresh.size);
@@ -6094,8 +6140,8 @@ static MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
         return 0;
     }
     mli_lock_take(&mli_process.cold_lock);
-    old = lord->retry_block;
-    lord->retry_block = fresh;
+    old = lord->names.retry_block;
+    lord->names.retry_block = fresh;
     mli_lock_drop(&mli_process.cold_lock);
     mli_own_free(lord, old.block, old.size);
     return 1;
@@ -6253,7 +6299,7 @@ static MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
 
 /* NULL: not kept. Points to it until the next is put. */
 static MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text) {
-    return (mli_stb_string *)mli_dict_find_locked(&lord->names, text);
+    return (mli_stb_string *)mli_dict_find_locked(&lord->names.strings, text);
 }
 
 /* Our copy of a string: the same pointer for the same text. NULL stays NULL. */
@@ -6265,11 +6311,11 @@ static MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text, 
     string = mli_string_locked(lord, text);
     if (!string) {
         length = strlen(text);
-        if (length > MEMLORD_MAX_STRINGS || lord->name_bytes + length > MEMLORD_MAX_STRINGS)
+        if (length > MEMLORD_MAX_STRINGS || lord->names.bytes + length > MEMLORD_MAX_STRINGS)
             return MEMLORD_E_NOMEM;
-        string = (mli_stb_string *)mli_dict_put_locked(lord, &lord->names, text);
+        string = (mli_stb_string *)mli_dict_put_locked(lord, &lord->names.strings, text);
         if (!string) return MLI_AGAIN;
-        lord->name_bytes += length + 1;
+        lord->names.bytes += length + 1;
     }
     *kept = string->key;
     return MEMLORD_OK;
@@ -6292,15 +6338,15 @@ static MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
     *kept = NULL;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     mli_lock_take(&mli_process.cold_lock);
-    used = lord->name_bytes;
+    used = lord->names.bytes;
     mli_lock_drop(&mli_process.cold_lock);
     if (text && used + strlen(text) > MEMLORD_MAX_STRINGS / 2) return MEMLORD_E_NOMEM;
     return mli_name(lord, text, kept);
 }
 
 static MLI_COLD void mli_names_free(memlord *lord) {
-    mli_dict_end(lord, &lord->names);
-    mli_own_free(lord, lord->retry_block.block, lord->retry_block.size);
+    mli_dict_end(lord, &lord->names.strings);
+    mli_own_free(lord, lord->names.retry_block.block, lord->names.retry_block.size);
 }
 
 /* -- the index -- */
@@ -6313,7 +6359,7 @@ static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
 static uint64_t mli_index_home(uint64_t key) { return (key * 0x9e3779b97f4a7c15u) >> 24; }
 /* What was put under a key, or 0. The acquires pair with the releases of the two below. */
 static MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
-    mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->index);
+    mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names.index);
     uint64_t at = mli_index_home(key), seen;
     if (!index) return 0;
     for (;; at++) {
@@ -6335,7 +6381,7 @@ static void mli_index_put(mli_index *index, uint64_t key, uint64_t value) {
 
 /* Room for `more` entries at a load of at most one half. */
 static MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
-    mli_index *old = (mli_index *)mli_ptr_load(&lord->index), *index;
+    mli_index *old = (mli_index *)mli_ptr_load(&lord->names.index), *index;
     uint64_t cap = old ? old->mask + 1 : 64, i;
     if (old && (old->count + more) * 2 <= cap) return MEMLORD_OK;
     if (old) cap *= 2;
@@ -6348,15 +6394,15 @@ static MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t 
         uint64_t key = mli_u64_load(&pair->key);
         if (key) mli_index_put(index, key, mli_u64_load(&pair->value));
     }
-    mli_ptr_store_release(&lord->index, index);
+    mli_ptr_store_release(&lord->names.index, index);
     return MEMLORD_OK;
 }
 static void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
-    mli_index_put((mli_index *)mli_ptr_load(&lord->index), key, value);
+    mli_index_put((mli_index *)mli_ptr_load(&lord->names.index), key, value);
 }
 
 static MLI_COLD void mli_index_free(memlord *lord) {
-    mli_index *index = (mli_index *)mli_ptr_load(&lord->index), *older;
+    mli_index *index = (mli_index *)mli_ptr_load(&lord->names.index), *older;
     for (; index; index = older) {
         older = index->older;
         mli_own_free(lord, index,
@@ -6369,17 +6415,18 @@ static MLI_COLD void mli_index_free(memlord *lord) {
 /* Adds a row under an index key. Row 0 means none and is never given out. */
 static MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                   void *subject, uint64_t key, uint32_t *number) {
-    uint32_t n = mli_u32_load(&lord->row_count[book]);
+    uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
     mli_row *row;
     memlord_result r = mli_index_reserve_locked(lord, 1);
     if (r) return r;
-    row = (mli_row *)mli_book_add(lord, &lord->rows[book], n, sizeof *row, mli_cold_alloc);
-    if (!row || !mli_cell_make(lord, lord->orphan, book, n, mli_cold_alloc))
+    row = (mli_row *)mli_book_add(lord, &lord->counters.rows[book], n, sizeof *row, mli_cold_alloc);
+    if (!row || !mli_cell_make(lord, lord->threads.orphan, book, n, mli_cold_alloc))
         return MLI_AGAIN;
     mli_lock_rank(&row->lock, MLI_RANK_ROW);
     row->dev = dev;
     row->subject = subject;
-    mli_u32_store_release(&lord->row_count[book], n + 1); /* pairs with the walks' acquire */
+    mli_u32_store_release(&lord->counters.row_count[book],
+                          n + 1); /* pairs with the walks' acquire */
     mli_index_add_locked(lord, key, n);
     *number = n;
     return MEMLORD_OK;
@@ -6389,7 +6436,7 @@ static MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint3
    Owns the slots: small numbers from 1 for the devices seen, in the order they were seen. A slot is
    published last, when everything about it can be read. Lock: cold. */
 
-enum {                   /* memlord.polling */
+enum {                   /* memlord.pollers.polling */
     MLI_POLLING_AUTO, /* where bands have something to decide */
     MLI_POLLING_ALL,  /* memlord_poller_start */
     MLI_POLLING_OFF   /* memlord_poller_stop */
@@ -6440,7 +6487,7 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     uint64_t key = mli_device_key(d), have = mli_index_get(lord, key);
-    uint32_t n = mli_u32_load(&lord->row_count[MLI_BOOK_DEVICE]);
+    uint32_t n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]);
     mli_device_record *device;
     memlord_result r;
     if (have) {
@@ -6452,23 +6499,24 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     if (!device) {
         device = (mli_device_record *)mli_cold_alloc(lord, sizeof *device);
         if (!device) return MLI_AGAIN;
-        mli_ptr_store(&lord->devices[n], device);
+        mli_ptr_store(&lord->devices.at[n], device);
     }
     device->device = d;
     mli_lock_rank(&device->own_phys.lock, MLI_RANK_PLACE);
     device->own_phys.lord = lord;
     device->own_phys.device = d;
     mli_ptr_store_release(&device->phys,
-                          mli_type_host[d.type] ? &lord->host_phys : &device->own_phys);
-    lord->dev_type[n] = (uint16_t)d.type;
-    lord->slot_alerts[n] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS << d.type;
+                          mli_type_host[d.type] ? &lord->capacity.host_phys : &device->own_phys);
+    lord->devices.dev_type[n] = (uint16_t)d.type;
+    lord->devices.slot_alerts[n] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS
+                                                                        << d.type;
     r = mli_row_add_locked(lord, MLI_BOOK_DEVICE, n, device, key, dev);
-    if (r == MEMLORD_OK && mli_u32_load(&lord->polling) == MLI_POLLING_ALL)
+    if (r == MEMLORD_OK && mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL)
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (r == MEMLORD_OK && (mli_u32_load(&lord->watched_types) >> d.type & 1))
+    if (r == MEMLORD_OK && (mli_u32_load(&lord->bands.watched_types) >> d.type & 1))
         mli_check_request(lord, n);
     if (r == MEMLORD_OK && mli_device_direct_index(d) < MLI_DIRECT_DEVICES)
-        mli_u8_store_release(&lord->dev_of[mli_device_direct_index(d)], (uint8_t)n);
+        mli_u8_store_release(&lord->devices.dev_of[mli_device_direct_index(d)], (uint8_t)n);
     return r;
 }
 
@@ -6491,13 +6539,13 @@ static MLI_COLD memlord_result mli_dev_slow(memlord *lord, memlord_device d, uin
 
 /* The number of a device, made on its first use. The acquire pairs with the release above. */
 static MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev) {
-    *dev = mli_u8_load_acquire(&lord->dev_of[mli_device_direct_index(d)]);
+    *dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
     if (MLI_LIKELY(*dev != 0)) return MEMLORD_OK;
     return mli_dev_slow(lord, d, dev);
 }
 
 static uint32_t mli_row_count(memlord *lord, int book) {
-    return mli_u32_load_acquire(&lord->row_count[book]);
+    return mli_u32_load_acquire(&lord->counters.row_count[book]);
 }
 static void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
     (void)mli_u64_add(&mli_device_record_at(lord, dev)->count[stat], by);
@@ -6509,7 +6557,7 @@ static memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *d
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     if (d.index < 0) {
         for (i = 1; i < n; i++) {
-            if (lord->dev_type[i] != d.type) continue;
+            if (lord->devices.dev_type[i] != d.type) continue;
             *dev = i;
             return MEMLORD_OK;
         }
@@ -6520,7 +6568,7 @@ static memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *d
 
 /* The number of a device if it was seen; 0: not yet. */
 static MLI_COLD uint32_t mli_dev_known(memlord *lord, memlord_device d) {
-    uint32_t dev = mli_u8_load_acquire(&lord->dev_of[mli_device_direct_index(d)]);
+    uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
     if (dev) return dev;
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
@@ -6832,7 +6880,7 @@ static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
 static MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                    uint32_t salt, void *value, uint64_t bits) {
     mli_cache_entry entry;
-    if (t == lord->orphan) return;
+    if (t == lord->threads.orphan) return;
     if (t->cache_count >= (t->cache_mask + 1) * 3 / 8) mli_cache_grow(lord, t);
     entry.key = key;
     entry.salt = salt;
@@ -6854,7 +6902,7 @@ static MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int bo
     row = mli_row_of(lord, book, identity, dev);
     if (!row) return 0;
     bits = (uint64_t)row << (book == MLI_BOOK_SITE ? 1 : 21);
-    cell = t == lord->orphan ? NULL : mli_cell_make(lord, t, book, row, mli_own_alloc);
+    cell = t == lord->threads.orphan ? NULL : mli_cell_make(lord, t, book, row, mli_own_alloc);
     if (cell) mli_cache_set(lord, t, identity, salt, cell, bits);
     return bits;
 }
@@ -6862,19 +6910,19 @@ static MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int bo
 /* -- births: the mark and the scope of a block -- */
 
 static mli_birth *mli_birth_record(memlord *lord, uint32_t number) {
-    return (mli_birth *)mli_book_at(&lord->births, number, sizeof(mli_birth));
+    return (mli_birth *)mli_book_at(&lord->sites.births, number, sizeof(mli_birth));
 }
 
 static MLI_COLD memlord_result mli_birth_add_locked(memlord *lord, uint64_t mark,
                                                     uint32_t scope, uint32_t *number) {
     mli_birth *birth;
-    if (lord->birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
-    birth = (mli_birth *)mli_book_add(lord, &lord->births, lord->birth_count + 1,
+    if (lord->sites.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
+    birth = (mli_birth *)mli_book_add(lord, &lord->sites.births, lord->sites.birth_count + 1,
                                       sizeof *birth, mli_cold_alloc);
     if (!birth) return MLI_AGAIN;
     birth->mark = mark;
     birth->scope = scope;
-    *number = ++lord->birth_count;
+    *number = ++lord->sites.birth_count;
     return MEMLORD_OK;
 }
 
@@ -6891,7 +6939,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
             r = mli_birth_add_locked(lord, mark, scope->id, &number);
         } while (mli_cold_leave(lord, &r));
         if (r)
-            (void)mli_u64_add(&lord->lost_scopes, 1);
+            (void)mli_u64_add(&lord->scopes.lost, 1);
         else /* pairs with the load above */
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
@@ -6900,7 +6948,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
     return t->birth_bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
-    uint64_t born = mli_u64_load(&lord->birth_mark);
+    uint64_t born = mli_u64_load(&lord->sites.birth_mark);
     if (MLI_LIKELY(!t->scope)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
@@ -6912,7 +6960,7 @@ static uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
     return mli_birth_record(lord, (uint32_t)(born & MLI_MARK_MAX))->mark;
 }
 static mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
-    mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes, id, sizeof *at);
+    mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes.all, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
 }
 /* The id of the scope a block was born in; 0: none, or not known. */
@@ -6929,7 +6977,7 @@ static uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     uint64_t rows = 0;
     if (!t->scope && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* the last has ended */
-    if (site && (mli_u32_load(&lord->hooks) & MLI_HOOK_SITES))
+    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
     return mli_birth_bits(lord, t) | rows;
@@ -6950,8 +6998,8 @@ static MLI_COLD const memlord_site *mli_site_of_address(memlord *lord, void *add
 }
 
 static MLI_COLD void mli_tag_drop(memlord *lord) {
-    (void)mli_u64_add(&lord->lost_tags, 1);
-    mli_drop_warn(lord, &lord->warned_tag,
+    (void)mli_u64_add(&lord->sites.lost_tags, 1);
+    mli_drop_warn(lord, &lord->sites.warned_tag,
                   "[drop] no room for a tag: raise MEMLORD_MAX_STRINGS, or give the ledger's "
                   "allocator more; dropped_sites has how many");
 }
@@ -6972,10 +7020,10 @@ MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
     uint32_t hooks;
     if (!lord) return MEMLORD_OK;
     mli_lock_take(&mli_process.registry_lock); /* no thread comes meanwhile */
-    hooks = mli_u32_load(&lord->hooks) & ~(uint32_t)MLI_HOOK_SITES;
+    hooks = mli_u32_load(&lord->threads.hooks) & ~(uint32_t)MLI_HOOK_SITES;
     if (on) hooks |= MLI_HOOK_SITES;
-    mli_u32_store(&lord->hooks, hooks);
-    t = (mli_thread *)mli_ptr_load_acquire(&lord->threads);
+    mli_u32_store(&lord->threads.hooks, hooks);
+    t = (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
     for (; t; t = (mli_thread *)mli_ptr_load(&t->next))
         mli_special_set(t, MLI_SPECIAL_SITES, on);
     mli_lock_drop(&mli_process.registry_lock);
@@ -7012,9 +7060,9 @@ MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
     (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* as in memlord_reset */
-    born = mli_u64_load(&lord->birth_mark);
+    born = mli_u64_load(&lord->sites.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
-        if (mli_u64_cas(&lord->birth_mark, &born, born + ((uint64_t)1 << 37)))
+        if (mli_u64_cas(&lord->sites.birth_mark, &born, born + ((uint64_t)1 << 37)))
             return MLI_BIRTH(born) + 1;
     return MLI_MARK_MAX;
 }
@@ -7031,9 +7079,9 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
     if (!t) return MEMLORD_OK;
     memo = mli_cache_find(t, tag, salt);
     if (memo && !strcmp((const char *)memo->value, tag)) kept = (const char *)memo->value;
-    if (t == lord->orphan || t->tag_depth == MLI_TAG_DEPTH_MAX)
+    if (t == lord->threads.orphan || t->tag_depth == MLI_TAG_DEPTH_MAX)
         /* the record of those that have none has no stack either */
-        r = t == lord->orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE;
+        r = t == lord->threads.orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE;
     else if (!kept)
         r = mli_tag_kept(lord, t, tag, &kept);
     if (r == MEMLORD_OK) {
@@ -7116,12 +7164,12 @@ typedef struct mli_ring {
 } mli_ring;
 
 static uint64_t mli_ledger_now(memlord *lord) {
-    return lord->clock.fn ? lord->clock.fn(lord->clock.user) : mli_now();
+    return lord->events.clock.fn ? lord->events.clock.fn(lord->events.clock.user) : mli_now();
 }
 
 /* A stamp: the processor's counter if it can be had, else the clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
-    return MLI_LIKELY(lord->stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
+    return MLI_LIKELY(lord->events.stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
 }
 
 /* What makes nanoseconds of stamps; it becomes better the longer the ledger is there. */
@@ -7132,11 +7180,12 @@ typedef struct mli_stamp_scale {
 static MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
     mli_stamp_scale scale;
     uint64_t ticks;
-    scale.from = lord->started_stamp;
+    scale.from = lord->lifecycle.started_stamp;
     scale.rate = 1;
-    if (!lord->stamps_are_ticks) return scale;
+    if (!lord->events.stamps_are_ticks) return scale;
     ticks = mli_ticks() - scale.from;
-    if (ticks) scale.rate = (double)(mli_ledger_now(lord) - lord->started) / (double)ticks;
+    if (ticks)
+        scale.rate = (double)(mli_ledger_now(lord) - lord->lifecycle.started) / (double)ticks;
     return scale;
 }
 static MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps) {
@@ -7157,7 +7206,7 @@ static MLI_COLD void mli_events_lost(memlord *lord, uint32_t dev, uint64_t n) {
     if (dev)
         mli_stat_add(lord, dev, MLI_STAT_dropped_events, n);
     else
-        (void)mli_u64_add(&lord->lost_events, n);
+        (void)mli_u64_add(&lord->events.lost, n);
 }
 /* What a sub-buffer still held is lost, and counted where it happened. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
@@ -7181,7 +7230,7 @@ static void mli_subbuf_leave(mli_thread *t) {
 
 /* The next sub-buffer for a thread, whose first event is on `dev`; NULL: all are being written. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
-    mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->ring);
+    mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
     uint64_t tries;
     mli_subbuf_leave(t);
     for (tries = 0; ring && tries < ring->subbufs; tries++) {
@@ -7228,7 +7277,7 @@ static MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind,
 }
 static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                      uint64_t storage, uint64_t bytes, uint64_t rows) {
-    if (MLI_UNLIKELY(mli_u32_load(&lord->alert) & MLI_ALERT_EVENTS))
+    if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
 /* The end of a block, whose word2 without a side record is `plain`, at a site. */
@@ -7237,15 +7286,15 @@ static MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int 
                                               uint64_t plain, const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
     uint64_t rows = plain & MLI_TAG_BITS_OF_ROWS;
-    if (!(mli_u32_load(&lord->alert) & MLI_ALERT_EVENTS)) return;
-    if (site && (mli_u32_load(&lord->hooks) & MLI_HOOK_SITES))
+    if (!(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS)) return;
+    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
 }
 #if MLI_POSIX
 /* In a forked child: no sub-buffer but this thread's is being written. */
 static MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load(&lord->ring);
+    const mli_ring *ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
     const mli_thread *t = mli_thread_own(lord);
     uint64_t i;
     for (i = 0; ring && i < ring->subbufs; i++) {
@@ -7259,7 +7308,7 @@ static MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
 static MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                             uint64_t storage, uint64_t bytes) {
     mli_thread *t;
-    if (!(mli_u32_load(&lord->alert) & MLI_ALERT_EVENTS)) return;
+    if (!(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS)) return;
     t = mli_thread_get(lord);
     if (!t) return;
     if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;
@@ -7291,17 +7340,17 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
 }
 
 static MLI_COLD memlord_result mli_events_begin(memlord *lord, size_t capacity) {
-    mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->ring), *fresh = NULL;
+    mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring), *fresh = NULL;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     if (!ring) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        ring = (mli_ring *)mli_ptr_load(&lord->ring);
+        ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
         if (!ring) { /* else another thread was faster */
             ring = fresh;
             fresh = NULL;
-            mli_ptr_store_release(&lord->ring, ring);
+            mli_ptr_store_release(&lord->events.ring, ring);
         }
         mli_lock_drop(&mli_process.registry_lock);
     }
@@ -7312,7 +7361,7 @@ static MLI_COLD memlord_result mli_events_begin(memlord *lord, size_t capacity) 
 }
 
 static void mli_ring_end(memlord *lord) {
-    mli_ring *ring = (mli_ring *)mli_ptr_load(&lord->ring);
+    mli_ring *ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
     if (ring) mli_own_free(lord, ring, ring->size);
 }
 
@@ -7360,7 +7409,7 @@ static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
 
 /* Begins to read what is in the ring now; 0: no memory. */
 static MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->ring);
+    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
     uint64_t i;
     memset(r, 0, sizeof *r);
     r->lord = lord;
@@ -7493,43 +7542,43 @@ static mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence
         return NULL;
     }
     f->fence = *fence;
-    (void)mli_u64_add(&lord->fence_count, 1);
-    mli_lock_take(&lord->fences_lock);
-    q->next = lord->spare_queues;
-    lord->spare_queues = q;
-    mli_lock_drop(&lord->fences_lock);
+    (void)mli_u64_add(&lord->fences.count, 1);
+    mli_lock_take(&lord->fences.lock);
+    q->next = lord->fences.spare_queues;
+    lord->fences.spare_queues = q;
+    mli_lock_drop(&lord->fences.lock);
     return f;
 }
 static void mli_fence_free(memlord *lord, mli_fence_record *f) {
     mli_queue *q;
-    mli_lock_take(&lord->fences_lock);
-    q = lord->spare_queues;
-    lord->spare_queues = q->next;
-    mli_lock_drop(&lord->fences_lock);
+    mli_lock_take(&lord->fences.lock);
+    q = lord->fences.spare_queues;
+    lord->fences.spare_queues = q->next;
+    mli_lock_drop(&lord->fences.lock);
     mli_own_free(lord, q, sizeof *q);
     mli_own_free(lord, f, sizeof *f);
-    (void)mli_u64_add(&lord->fence_count, (uint64_t)-1);
+    (void)mli_u64_add(&lord->fences.count, (uint64_t)-1);
 }
 
 /* Has a fence dropped at the end of a call. Under the fences lock. */
 static void mli_drops_put(memlord *lord, mli_fence_record *f) {
-    f->next = lord->to_drop;
-    lord->to_drop = f;
+    f->next = lord->fences.to_drop;
+    lord->fences.to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
 /* Takes a fence and is done with it: where nothing waits. NULL: without a ledger. */
 static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f;
-    if (!lord || !(lord->flags & MEMLORD_FLAG_DEFER)) {
+    if (!lord || !(lord->threads.flags & MEMLORD_FLAG_DEFER)) {
         if (fence->drop) fence->drop(fence->user);
         return MEMLORD_OK;
     }
     f = mli_fence_new(lord, fence);
     if (!f) return MEMLORD_E_NOMEM;
-    mli_lock_take(&lord->fences_lock);
+    mli_lock_take(&lord->fences.lock);
     mli_drops_put(lord, f);
-    mli_lock_drop(&lord->fences_lock);
+    mli_lock_drop(&lord->fences.lock);
     return MEMLORD_OK;
 }
 
@@ -7565,21 +7614,21 @@ static void mli_queue_unlink(mli_pending_queues *p, mli_queue *q) {
 
 /* Takes the memory of a spare queue. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
-    uint32_t type = lord->dev_type[f->dev];
-    mli_queue *q = lord->spare_queues;
-    lord->spare_queues = q->next;
+    uint32_t type = lord->devices.dev_type[f->dev];
+    mli_queue *q = lord->fences.spare_queues;
+    lord->fences.spare_queues = q->next;
     memset(q, 0, sizeof *q);
     q->id = f->fence.queue;
     q->slot = f->dev;
-    q->due = mli_u32_load(&lord->pends[type].calls);
-    mli_queue_link(&lord->pends[type], q);
+    q->due = mli_u32_load(&lord->fences.pends[type].calls);
+    mli_queue_link(&lord->fences.pends[type], q);
     mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << type, 1);
     return q;
 }
 
 /* Has the calls of its type ask a queue again after `rest` of them. */
 static void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
-    mli_pending_queues *p = &lord->pends[lord->dev_type[q->slot]];
+    mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[q->slot]];
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
     q->due = mli_u32_load(&p->calls) + q->rest;
     q->late = rest ? now + MLI_REST_NS : 0;
@@ -7588,7 +7637,7 @@ static void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint6
 }
 
 static void mli_queue_insert(memlord *lord, mli_fence_record *f) {
-    mli_pending_queues *p = &lord->pends[lord->dev_type[f->dev]];
+    mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[f->dev]];
     mli_queue *q = mli_queue_find(p, f->dev, f->fence.queue);
     if (!q) q = mli_queue_add(lord, f);
     f->queue = q;
@@ -7599,12 +7648,12 @@ static void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     else
         q->first = f;
     q->last = f;
-    if (!q->unasked && (lord->flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
+    if (!q->unasked && (lord->threads.flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
 }
 
 static void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     mli_queue *q = f->queue;
-    mli_pending_queues *p = &lord->pends[lord->dev_type[q->slot]];
+    mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[q->slot]];
     f->queue = NULL;
     if (q->unasked == f) q->unasked = f->next;
     if (f->next)
@@ -7622,10 +7671,10 @@ static void mli_queue_remove(memlord *lord, mli_fence_record *f) {
         return;
     }
     mli_queue_unlink(p, q);
-    q->next = lord->spare_queues;
-    lord->spare_queues = q;
+    q->next = lord->fences.spare_queues;
+    lord->fences.spare_queues = q;
     if (!p->first)
-        mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->dev_type[q->slot], 0);
+        mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[q->slot], 0);
 }
 
 /* Detaches the fences of a block that has ended, or replaced them; the end of the call drops
@@ -7633,7 +7682,7 @@ static void mli_queue_remove(memlord *lord, mli_fence_record *f) {
 static MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
     mli_fence_record *sibling;
     if (!f) return;
-    mli_lock_take(&lord->fences_lock);
+    mli_lock_take(&lord->fences.lock);
     for (; f; f = sibling) {
         sibling = f->sibling;
         if (f->asker) {
@@ -7643,43 +7692,43 @@ static MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
         if (f->queue) mli_queue_remove(lord, f);
         mli_drops_put(lord, f);
     }
-    mli_lock_drop(&lord->fences_lock);
+    mli_lock_drop(&lord->fences.lock);
 }
 
 /* Keeps the recorded uses of a block that is off the map until its token is used, or the ledger
    ends; under the first of them. */
 static void mli_fences_set_aside(memlord *lord, mli_fence_record *f) {
     if (!f) return;
-    mli_lock_take(&lord->fences_lock);
+    mli_lock_take(&lord->fences.lock);
     f->previous = NULL;
-    f->next = lord->aside;
+    f->next = lord->fences.aside;
     if (f->next) f->next->previous = f;
-    lord->aside = f;
-    mli_lock_drop(&lord->fences_lock);
+    lord->fences.aside = f;
+    mli_lock_drop(&lord->fences.lock);
 }
 static void mli_fences_take_back(memlord *lord, mli_fence_record *f) {
     if (!f) return;
-    mli_lock_take(&lord->fences_lock);
+    mli_lock_take(&lord->fences.lock);
     if (f->next) f->next->previous = f->previous;
     if (f->previous)
         f->previous->next = f->next;
     else
-        lord->aside = f->next;
-    mli_lock_drop(&lord->fences_lock);
+        lord->fences.aside = f->next;
+    mli_lock_drop(&lord->fences.lock);
 }
 
 /* -- the host's functions: out of them this thread asks and drops no further ones -- */
 
 /* 1: this thread is inside a fence of the ledger. */
 static int mli_fence_is_running(const memlord *lord) {
-    return mli_self.fence_lord == lord->generation;
+    return mli_self.fence_lord == lord->threads.generation;
 }
 static MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     uint64_t outer = mli_self.fence_lord;
     int answer = f->answered ? 1 : f->early_answer;
     if (answer) return answer;
     mli_rank_none();
-    mli_self.fence_lord = lord->generation;
+    mli_self.fence_lord = lord->threads.generation;
     answer = f->fence.done(f->fence.user);
     mli_self.fence_lord = outer;
     return answer;
@@ -7689,7 +7738,7 @@ static MLI_NOINLINE void mli_fence_drop(memlord *lord, mli_fence_record *f) {
     if (f->answered) return;
     f->answered = 1;
     mli_rank_none();
-    mli_self.fence_lord = lord->generation;
+    mli_self.fence_lord = lord->threads.generation;
     if (f->fence.drop) f->fence.drop(f->fence.user);
     mli_self.fence_lord = outer;
 }
@@ -7699,11 +7748,11 @@ static MLI_COLD void mli_fences_drain(memlord *lord) {
     if (mli_fence_is_running(lord)) return; /* the outer call goes on */
     for (;;) {
         mli_fence_record *f;
-        mli_lock_take(&lord->fences_lock);
-        f = lord->to_drop;
-        if (f) lord->to_drop = f->next;
+        mli_lock_take(&lord->fences.lock);
+        f = lord->fences.to_drop;
+        if (f) lord->fences.to_drop = f->next;
         if (!f) mli_alert_set(lord, MLI_ALERT_DROPS, 0);
-        mli_lock_drop(&lord->fences_lock);
+        mli_lock_drop(&lord->fences.lock);
         if (!f) break;
         mli_fence_drop(lord, f);
         mli_fence_free(lord, f);
@@ -7877,7 +7926,7 @@ static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, 
         spare->leaf_cap = room;
     }
     mli_parts_drop(lord, spare);
-    mli_u32_store(&lord->had_parts, 1); /* relaxed: destroy reads it, with all calls over */
+    mli_u32_store(&lord->parts.had_parts, 1); /* relaxed: destroy reads it, with all calls over */
     if (r) mli_own_free(lord, copy, sizeof *copy);
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
@@ -7929,9 +7978,9 @@ static int mli_parts_visit(const mli_entry *e, void *lord) {
 }
 static void mli_parts_end(memlord *lord) {
     uint32_t i;
-    if (!mli_u32_load(&lord->had_parts)) return; /* no walk for nothing */
+    if (!mli_u32_load(&lord->parts.had_parts)) return; /* no walk for nothing */
     for (i = 0; i < MLI_SHARDS; i++)
-        (void)mli_shard_each(&lord->shards[i], mli_parts_visit, lord);
+        (void)mli_shard_each(&lord->map.shards[i], mli_parts_visit, lord);
 }
 
 /* Hands the parts of a block that is pending now to the one it was moved to, as far as they are
@@ -8043,7 +8092,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
     t->other_dev = dev;
     if (mli_is_pending(word2)) {
         mli_stat_add(lord, dev, MLI_STAT_pending, (uint64_t)0 - d.out);
-        if (mli_side_record_of(word2)->epoch != mli_u64_load(&lord->epoch))
+        if (mli_side_record_of(word2)->epoch != mli_u64_load(&lord->fences.epoch))
             mli_row_freed_exclude(lord, dev, d.out);
     }
     mli_count(lord, t, &d, 1);
@@ -8051,7 +8100,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
 
 /* Makes the cells that n deltas count on, while that is still possible. Not inside. */
 static void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
-    if (t == lord->orphan) return;
+    if (t == lord->threads.orphan) return;
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->dev)
@@ -8065,7 +8114,7 @@ static void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d,
 static void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                 const memlord_site *site, uint64_t bytes) {
     mli_row_delta d;
-    if (!site || !(mli_u32_load(&lord->hooks) & MLI_HOOK_SITES)) return;
+    if (!site || !(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES)) return;
     memset(&d, 0, sizeof d);
     d.word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     d.freed_here = bytes;
@@ -8083,7 +8132,7 @@ static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t byte
 
 /* 1: MEMLORD_DEBUG wants a line of a call that did something, or met with something odd. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
-    return MLI_UNLIKELY(mli_u32_load(&lord->hooks) & MLI_HOOK_TRACE) ? 1 : 0;
+    return MLI_UNLIKELY(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE) ? 1 : 0;
 }
 static MLI_HOT void mli_debug_note_from(memlord_device d, uint64_t storage) {
     mli_self.note.from_device = d;
@@ -8091,7 +8140,7 @@ static MLI_HOT void mli_debug_note_from(memlord_device d, uint64_t storage) {
 }
 
 static MLI_COLD void mli_drop_warn_alloc(memlord *lord) {
-    mli_drop_warn(lord, &lord->warned_alloc,
+    mli_drop_warn(lord, &lord->blocks.warned_alloc,
                   "[drop] no room to record an alloc: give the ledger's allocator more, or "
                   "raise MEMLORD_MAX_DEVICES; dropped_allocs has how many");
 }
@@ -8099,24 +8148,24 @@ static MLI_COLD void mli_drop_warn_alloc(memlord *lord) {
 static void mli_drop_count(memlord *lord, uint32_t dev, uint64_t bytes) {
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
-    (void)mli_u64_add(&lord->dropped[lord->dev_type[dev]], 1);
+    (void)mli_u64_add(&lord->blocks.dropped[lord->devices.dev_type[dev]], 1);
     mli_drop_warn_alloc(lord);
 }
 /* The same when the device itself could not be made known: no memory, or one too many. */
 static memlord_result mli_drop_count_lost(memlord *lord, memlord_result r, memlord_device d,
                                           uint64_t bytes) {
     if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
-    (void)mli_u64_add(&lord->lost_allocs, 1);
-    (void)mli_u64_add(&lord->lost_bytes, bytes);
-    (void)mli_u64_add(&lord->dropped[d.type], 1);
+    (void)mli_u64_add(&lord->blocks.lost_allocs, 1);
+    (void)mli_u64_add(&lord->blocks.lost_bytes, bytes);
+    (void)mli_u64_add(&lord->blocks.dropped[d.type], 1);
     mli_drop_warn_alloc(lord);
     return r;
 }
 /* 1: a storage nobody knows may be one of those dropped, and is now taken for it. */
 static int mli_drop_match(memlord *lord, int type) {
-    uint64_t left = mli_u64_load(&lord->dropped[type]);
+    uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
     while (left)
-        if (mli_u64_cas(&lord->dropped[type], &left, left - 1)) return 1;
+        if (mli_u64_cas(&lord->blocks.dropped[type], &left, left - 1)) return 1;
     return 0;
 }
 /* Counts an end of a storage nobody knows; on the ledger as a whole if the device it names cannot
@@ -8127,7 +8176,7 @@ static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d)
     if (mli_dev_named(lord, d, &dev) == MEMLORD_OK)
         mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
     else
-        (void)mli_u64_add(&lord->lost_unknown, 1);
+        (void)mli_u64_add(&lord->blocks.lost_unknown, 1);
     if (mli_debug_on(lord)) mli_self.note.unknown++;
     return MEMLORD_E_UNKNOWN;
 }
@@ -8231,7 +8280,8 @@ static MLI_COLD memlord_result mli_entry_insert(memlord *lord, mli_thread *t, ui
     mli_probe probe;
     *fresh = 0;
     mli_cells_make(lord, t, d, n);
-    if (mli_probe_find(lord, t, lord->dev_type[dev], key, 1, &probe)) return MEMLORD_E_NOMEM;
+    if (mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 1, &probe))
+        return MEMLORD_E_NOMEM;
     if (!probe.entry) {
         *fresh = 1;
         mli_probe_open_block(lord, t, &probe, word1, word2, d, n);
@@ -8254,7 +8304,7 @@ static memlord_result mli_block_track(memlord *lord, mli_thread *t, uint32_t dev
                                       uint64_t key, uint64_t bytes, uint64_t rows, int *fresh) {
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
     mli_probe probe;
-    uint32_t type = lord->dev_type[dev];
+    uint32_t type = lord->devices.dev_type[dev];
     *fresh = 0;
     mli_cells_make(lord, t, &d, 1);
     for (;;) {
@@ -8287,7 +8337,7 @@ static MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev
     mli_probe probe;
     mli_entry e;
     mli_row_delta d;
-    (void)mli_probe_find(lord, t, lord->dev_type[dev], key, 0, &probe);
+    (void)mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 0, &probe);
     if (!probe.entry || MLI_BYTES(probe.entry->word1) != bytes) {
         mli_probe_leave(t, &probe);
         return;
@@ -8321,10 +8371,10 @@ enum { MLI_END_FREE, MLI_END_RELEASE };
 static mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
-    side->serial = mli_u64_add(&lord->serial, 1) + 1;
-    side->epoch = mli_u64_load(&lord->epoch);
+    side->serial = mli_u64_add(&lord->fences.serial, 1) + 1;
+    side->epoch = mli_u64_load(&lord->fences.epoch);
     mli_stat_add(lord, MLI_DEV(e->word1), MLI_STAT_pending, MLI_BYTES(e->word1));
-    mli_lock_take(&lord->fences_lock);
+    mli_lock_take(&lord->fences.lock);
     for (f = side->fences; f; f = f->sibling) {
         f->key = e->key;
         f->serial = side->serial;
@@ -8332,7 +8382,7 @@ static mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
         f->asker = &mli_self;
         mli_queue_insert(lord, f);
     }
-    mli_lock_drop(&lord->fences_lock);
+    mli_lock_drop(&lord->fences.lock);
     return side->fences;
 }
 
@@ -8405,7 +8455,7 @@ static memlord_result mli_entry_copy(memlord *lord, mli_thread *t, uint32_t type
 static MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2, uint32_t dev,
                                          const memlord_site *site, int same_device) {
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
-    if (site && (mli_u32_load(&lord->hooks) & MLI_HOOK_SITES))
+    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         site_row = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     else if (site_row && !same_device)
         site_row = mli_row_of(
@@ -8493,7 +8543,7 @@ static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, u
     mli_stat_add(lord, to, MLI_STAT_moves, 1);
     mli_stat_add(lord, to, MLI_STAT_moved_bytes, bytes);
     for (;;) {
-        route = (mli_route *)mli_ptr_load_acquire(&lord->routes);
+        route = (mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
         while (route && (route->from != from || route->to != to)) route = route->next;
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
@@ -8504,8 +8554,8 @@ static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, u
         route = fresh;
         route->from = from;
         route->to = to;
-        route->next = (mli_route *)mli_ptr_load(&lord->routes);
-        mli_ptr_store_release(&lord->routes, route); /* pairs with the walks' loads */
+        route->next = (mli_route *)mli_ptr_load(&lord->blocks.routes);
+        mli_ptr_store_release(&lord->blocks.routes, route); /* pairs with the walks' loads */
     }
     if (fresh) mli_lock_drop(&mli_process.cold_lock);
     if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);
@@ -8516,7 +8566,8 @@ static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, u
 /* Makes room for a key, so that putting it there next will hardly fail. */
 static memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key) {
     mli_probe probe;
-    if (mli_probe_find(lord, t, lord->dev_type[dev], key, 1, &probe)) return MEMLORD_E_NOMEM;
+    if (mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 1, &probe))
+        return MEMLORD_E_NOMEM;
     mli_probe_leave(t, &probe);
     return MEMLORD_OK;
 }
@@ -8625,7 +8676,7 @@ static MLI_COLD void mli_map_visit(memlord *lord, const mli_walk_query *q,
     uint32_t i;
     int stop = 0;
     for (i = 0; i < MLI_SHARDS && !stop; i++) {
-        mli_shard *s = &lord->shards[i];
+        mli_shard *s = &lord->map.shards[i];
         if (!mli_shard_pause(lord, s)) continue;
         stop = mli_shard_visit(lord, s, q, fn, user);
         mli_shard_resume(s);
@@ -8698,7 +8749,7 @@ static MLI_COLD memlord_result mli_copies_each(memlord *lord, const mli_walk_que
     for (i = 0; i < MLI_SHARDS && !stop && r == MEMLORD_OK; i++) {
         mli_walk_query some = *q;
         do {
-            r = mli_shard_copy(lord, &lord->shards[i], &some, &c);
+            r = mli_shard_copy(lord, &lord->map.shards[i], &some, &c);
             for (k = 0; k < c.count && !stop && r == MEMLORD_OK; k++)
                 stop = fn(user, c.at + k * size);
         } while (++some.part < some.parts && !stop && r == MEMLORD_OK);
@@ -8838,7 +8889,7 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t,
         mli_probe_leave(t, &probe);
         if (mli_row_find(lord, MLI_BOOK_TAG, tag, dev, &row)) return MEMLORD_E_NOMEM;
         /* what one thread does counts in one place, or the tag's peak is low */
-        if (t != lord->orphan)
+        if (t != lord->threads.orphan)
             (void)mli_cell_make(lord, t, MLI_BOOK_TAG, row, mli_own_alloc);
     }
 }
@@ -9011,7 +9062,7 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 
 /* The places are the host's, as number 0, and each device's own, most of which are in use. */
 static MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
-    return i ? &mli_device_record_at(lord, i)->own_phys : &lord->host_phys;
+    return i ? &mli_device_record_at(lord, i)->own_phys : &lord->capacity.host_phys;
 }
 static mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
     return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
@@ -9034,7 +9085,7 @@ static MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, in
     *out = NULL;
     if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
     if (mli_type_host[d.type]) {
-        *out = &lord->host_phys;
+        *out = &lord->capacity.host_phys;
         return MEMLORD_OK;
     }
     if (!dev && !make) return MEMLORD_E_UNKNOWN;
@@ -9199,12 +9250,13 @@ static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, i
 /* -- tickets: number:32 | generation of the record:32 -- */
 
 static mli_reservation *mli_reservation_at(memlord *lord, uint32_t number) {
-    return (mli_reservation *)mli_book_at(&lord->reservations, number, sizeof(mli_reservation));
+    return (mli_reservation *)mli_book_at(&lord->limits.reservations, number,
+                                          sizeof(mli_reservation));
 }
 /* The record of an open ticket; NULL: there is none. Look at `generation` again under its lock. */
 static mli_reservation *mli_ticket_at(memlord *lord, memlord_ticket ticket) {
     uint32_t number = (uint32_t)(ticket >> 32);
-    if (!number || number >= mli_u32_load_acquire(&lord->reservation_count)) return NULL;
+    if (!number || number >= mli_u32_load_acquire(&lord->limits.reservation_count)) return NULL;
     return mli_reservation_at(lord, number);
 }
 
@@ -9215,13 +9267,13 @@ static MLI_COLD memlord_result mli_reservation_new(memlord *lord, mli_phys *phys
         uint32_t n;
         mli_reservation *v;
         mli_cold_enter();
-        n = mli_u32_load(&lord->reservation_count);
-        v = (mli_reservation *)mli_book_add(lord, &lord->reservations, n, sizeof *v,
+        n = mli_u32_load(&lord->limits.reservation_count);
+        v = (mli_reservation *)mli_book_add(lord, &lord->limits.reservations, n, sizeof *v,
                                             mli_cold_alloc);
         r = v ? MEMLORD_OK : MLI_AGAIN;
         if (v) {
             v->phys = phys;
-            mli_u32_store_release(&lord->reservation_count, n + 1); /* before it is taken */
+            mli_u32_store_release(&lord->limits.reservation_count, n + 1); /* before it is taken */
             mli_lock_take(&phys->lock);
             v->next = phys->free_ticket;
             phys->free_ticket = n;
@@ -9275,7 +9327,7 @@ static int mli_ticket_is_open(memlord *lord, memlord_ticket ticket) {
 static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
     const uint32_t most = MLI_TICKETS_MAX;
     uint32_t i = 0;
-    if (t == lord->orphan) return;
+    if (t == lord->threads.orphan) return;
     while (t->open_tickets == most && i < most)
         if (mli_ticket_is_open(lord, t->tickets[i]))
             i++;
@@ -9383,7 +9435,8 @@ static MLI_COLD void mli_ticket_draw_end(const mli_ticket_draw *draw, int record
 #define MLI_ACCOUNT_GENERATION(turn) (((uint64_t)(turn) & 0x7fff) << 49)
 
 static mli_account_record *mli_account_record_at(memlord *lord, uint32_t number) {
-    return (mli_account_record *)mli_book_at(&lord->accounts, number, sizeof(mli_account_record));
+    return (mli_account_record *)mli_book_at(&lord->limits.accounts, number,
+                                             sizeof(mli_account_record));
 }
 /* 1: a word read from a record is that of this account, which is open. */
 static int mli_account_word_is(uint64_t word, memlord_account account) {
@@ -9392,7 +9445,7 @@ static int mli_account_word_is(uint64_t word, memlord_account account) {
 static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
     uint32_t number = (uint32_t)(account >> 32);
     mli_account_record *b;
-    if (!number || number >= mli_u32_load_acquire(&lord->account_count)) return NULL;
+    if (!number || number >= mli_u32_load_acquire(&lord->limits.account_count)) return NULL;
     b = mli_account_record_at(lord, number);
     return b && mli_u32_load_acquire(&b->generation) == (uint32_t)account ? b : NULL;
 }
@@ -9400,17 +9453,17 @@ static mli_account_record *mli_account_find(memlord *lord, memlord_account accou
 static MLI_COLD memlord_result mli_account_open_locked(memlord *lord, memlord_device device,
                                                        const char *name, uint64_t limit,
                                                        memlord_account *out) {
-    uint32_t number = lord->free_account;
+    uint32_t number = lord->limits.free_account;
     mli_account_record *b;
     size_t n = name ? strlen(name) : 0;
     if (!number) {
-        number = mli_u32_load(&lord->account_count);
-        if (!mli_book_add(lord, &lord->accounts, number, sizeof *b, mli_cold_alloc))
+        number = mli_u32_load(&lord->limits.account_count);
+        if (!mli_book_add(lord, &lord->limits.accounts, number, sizeof *b, mli_cold_alloc))
             return MLI_AGAIN;
-        mli_u32_store_release(&lord->account_count, number + 1);
+        mli_u32_store_release(&lord->limits.account_count, number + 1);
     }
     b = mli_account_record_at(lord, number);
-    if (number == lord->free_account) lord->free_account = b->next;
+    if (number == lord->limits.free_account) lord->limits.free_account = b->next;
     if (n >= sizeof b->name) n = sizeof b->name - 1;
     memset(b->name, 0, sizeof b->name);
     if (n) memcpy(b->name, name, n);
@@ -9524,8 +9577,8 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
         uint32_t turn = mli_u32_load(&b->generation) + 1;
         mli_u64_store(&b->word, MLI_ACCOUNT_GENERATION(turn));
         mli_u32_store(&b->generation, turn);
-        b->next = lord->free_account;
-        lord->free_account = (uint32_t)(account >> 32);
+        b->next = lord->limits.free_account;
+        lord->limits.free_account = (uint32_t)(account >> 32);
     }
     mli_lock_drop(&mli_process.cold_lock);
     return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -9623,11 +9676,11 @@ static MLI_COLD void mli_strategy_swap(memlord *lord, mli_strategy *fresh) {
     mli_strategy *old;
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
-    old = (mli_strategy *)mli_ptr_load(&lord->strategy);
-    mli_ptr_store_release(&lord->strategy, fresh); /* pairs with mli_band_evaluate */
+    old = (mli_strategy *)mli_ptr_load(&lord->bands.strategy);
+    mli_ptr_store_release(&lord->bands.strategy, fresh); /* pairs with mli_band_evaluate */
     mli_lock_drop(&mli_process.cold_lock);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
-        mli_phys *phys = i ? mli_phys_lock(lord, i) : &lord->host_phys;
+        mli_phys *phys = i ? mli_phys_lock(lord, i) : &lord->capacity.host_phys;
         if (i)
             mli_device_record_at(lord, i)->watch.waiting_rearm = 0;
         else
@@ -9685,8 +9738,8 @@ static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX
    which on a device that was spent is due again. */
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, uint64_t again,
                                   mli_band_state *v) {
-    uint64_t t = v->threshold, threads = mli_u32_load(&lord->thread_allowance);
-    uint64_t margin = threads * lord->batch,
+    uint64_t t = v->threshold, threads = mli_u32_load(&lord->bands.thread_allowance);
+    uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval;              /* allocs, frees at most */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* no flutter */
     uint64_t up = t, low = 0;
@@ -9720,8 +9773,10 @@ static void mli_next_checks_clear(memlord *lord, uint32_t dev) {
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
-             share = v->threshold / 64 / mli_u32_load(&lord->thread_allowance);
-    w->free_interval = share > lord->batch ? share : lord->batch ? lord->batch : 1;
+             share = v->threshold / 64 / mli_u32_load(&lord->bands.thread_allowance);
+    w->free_interval = share > lord->counters.batch ? share
+                       : lord->counters.batch       ? lord->counters.batch
+                                                    : 1;
     if (v->metric == MEMLORD_METRIC_ALLOCATED) w->free_interval = 0; /* or without a band */
     if (w->free_interval && (!had || w->free_interval < had)) mli_next_checks_clear(lord, dev);
 }
@@ -9731,12 +9786,12 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_watch *w = &device->watch;
-    const mli_strategy *s = (const mli_strategy *)mli_ptr_load_acquire(&lord->strategy);
+    const mli_strategy *s = (const mli_strategy *)mli_ptr_load_acquire(&lord->bands.strategy);
     const memlord_band *b = NULL;
     uint64_t eighth, again;
     memset(v, 0, sizeof *v);
     v->used = mli_used_percent(&phys->sample);
-    if (s && (mli_u32_load(&lord->watched_types) >> device->device.type & 1))
+    if (s && (mli_u32_load(&lord->bands.watched_types) >> device->device.type & 1))
         b = mli_band_now(s, phys, v->used);
     if (b) {
         v->has_band = 1;
@@ -9781,11 +9836,12 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
         again = v->near_threshold && !mli_u32_load(&w->near_threshold);
         if (v->near_threshold != (int)mli_u32_load(&w->near_threshold)) {
             mli_u32_store(&w->near_threshold, (uint32_t)v->near_threshold);
-            (void)mli_u32_add(&lord->alert,
+            (void)mli_u32_add(&lord->threads.alert,
                               (v->near_threshold ? 1u : (uint32_t)-1) * MLI_ALERT_BANDS);
         }
         mli_next_check_set(cell, w->free_interval);
-        mli_next_check_set(mli_cell_at(lord->orphan, MLI_BOOK_DEVICE, dev), w->free_interval);
+        mli_next_check_set(mli_cell_at(lord->threads.orphan, MLI_BOOK_DEVICE, dev),
+                           w->free_interval);
         mli_lock_drop(&phys->lock);
         if (again) mli_barrier_threads(lord);
     } while (again);
@@ -9795,28 +9851,28 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 static MLI_COLD int mli_gc_registered(memlord *lord, int type) {
     mli_gc_entry *c;
-    mli_lock_take(&lord->callbacks_lock);
-    for (c = lord->gc_entries; c && c->type != type;) c = c->next;
-    mli_lock_drop(&lord->callbacks_lock);
+    mli_lock_take(&lord->bands.callbacks_lock);
+    for (c = lord->bands.gc_entries; c && c->type != type;) c = c->next;
+    mli_lock_drop(&lord->bands.callbacks_lock);
     return c != NULL;
 }
 
 /* 1: the strategy there is runs this callback. */
 static MLI_COLD int mli_callback_banded(memlord *lord, const mli_gc_entry *c) {
-    return !c->quiet || mli_ptr_load(&lord->strategy) != &mli_default_strategy;
+    return !c->quiet || mli_ptr_load(&lord->bands.strategy) != &mli_default_strategy;
 }
 
 /* Notes which types have both bands and a callback. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     mli_gc_entry *c;
     uint32_t types = 0, i;
-    mli_lock_take(&lord->callbacks_lock);
-    for (c = lord->gc_entries; c && mli_ptr_load(&lord->strategy); c = c->next)
+    mli_lock_take(&lord->bands.callbacks_lock);
+    for (c = lord->bands.gc_entries; c && mli_ptr_load(&lord->bands.strategy); c = c->next)
         if (mli_callback_banded(lord, c)) types |= 1u << c->type;
-    mli_u32_store(&lord->watched_types, types);
-    mli_lock_drop(&lord->callbacks_lock);
+    mli_u32_store(&lord->bands.watched_types, types);
+    mli_lock_drop(&lord->bands.callbacks_lock);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
-        if (types >> lord->dev_type[i] & 1) mli_check_request(lord, i); /* and its poller */
+        if (types >> lord->devices.dev_type[i] & 1) mli_check_request(lord, i); /* and its poller */
 }
 
 /* 1: a device is in this callback, on a thread other than `but`. Under the callbacks lock. */
@@ -9833,16 +9889,16 @@ static MLI_COLD int mli_gc_entry_runs(memlord *lord, const mli_gc_entry *c, cons
 static MLI_COLD mli_gc_entry *mli_gc_entry_next(memlord *lord, mli_watch *w, int type,
                                                 uint64_t serial, mli_gc_entry *copy) {
     mli_gc_entry *c, *ended;
-    mli_lock_take(&lord->callbacks_lock);
+    mli_lock_take(&lord->bands.callbacks_lock);
     ended = w->gc_entry;
-    for (c = lord->gc_entries; c && (c->type != type || c->serial <= serial);) c = c->next;
+    for (c = lord->bands.gc_entries; c && (c->type != type || c->serial <= serial);) c = c->next;
     w->gc_entry = c;
     if (c)
         *copy = *c;
     else
         w->gc_thread = NULL;
     if (ended && (!ended->removed || mli_gc_entry_runs(lord, ended, NULL))) ended = NULL;
-    mli_lock_drop(&lord->callbacks_lock);
+    mli_lock_drop(&lord->bands.callbacks_lock);
     mli_own_free(lord, ended, sizeof *ended);
     return c;
 }
@@ -9857,7 +9913,7 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     static const char *const metrics[] = {"allocated", "freed", "max"};
     char line[320];
     mli_out o;
-    if (lord->log_level < MEMLORD_LOG_INFO || !lord->logger.fn) return;
+    if (lord->log.level < MEMLORD_LOG_INFO || !lord->log.logger.fn) return;
     mli_out_buffer(&o, line, sizeof line);
     mli_putf(&o, "[gc] %i run %ju (%ju in all): %s", mli_device_code(e->device),
              e->device_runs, e->total_runs, reasons[e->reason]);
@@ -9893,7 +9949,7 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     if (result->ran) /* the host's word: the sum may be too much. One run at a time changes it */
         mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
     for (i = 1; i < n && result->ran; i++)
-        if (i == dev || (result->family && lord->dev_type[i] == device->device.type))
+        if (i == dev || (result->family && lord->devices.dev_type[i] == device->device.type))
             mli_row_freed_reset(lord, i);
     phys = mli_phys_lock(lord, dev);
     if (rest) {
@@ -9912,9 +9968,9 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, memlord_g
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    mli_lock_take(&lord->callbacks_lock);
+    mli_lock_take(&lord->bands.callbacks_lock);
     device->watch.gc_thread = &mli_self;
-    mli_lock_drop(&lord->callbacks_lock);
+    mli_lock_drop(&lord->bands.callbacks_lock);
     mli_rank_none();
     while (mli_gc_entry_next(lord, &device->watch, e->device.type, c.serial, &c)) {
         memlord_gc_result one;
@@ -9938,7 +9994,7 @@ static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, 
     memlord_gc_event e;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && t != lord->orphan) /* one that only frees has none yet */
+    if (t && t != lord->threads.orphan) /* one that only frees has none yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe || mli_self.in_host_alloc) return;
@@ -9989,7 +10045,7 @@ static MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
     int again;
     for (again = 0; again < 2; again++) {
         while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_band_update(lord, i, NULL, &v);
-        if (!mli_u32_load(&lord->watched_types)) return;
+        if (!mli_u32_load(&lord->bands.watched_types)) return;
         /* what was counted beside the old marks is seen the second time */
         if (!again) mli_barrier_threads(lord);
     }
@@ -9999,7 +10055,7 @@ static MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
 static void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
     mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* who comes from here on sets it anew */
-    do mli_u32_store(&lord->thread_allowance, threads = mli_thread_count(lord) + 4);
+    do mli_u32_store(&lord->bands.thread_allowance, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
 }
@@ -10127,12 +10183,12 @@ static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) 
     mli_min_max_reset(&s->blocks);
     mli_min_max_reset(&s->stamps);
     for (i = 0; i <= MEMLORD_MAX_DEVICES; i++) mli_u64_store(&s->devices[i], 0);
-    mli_u64_store_release(&s->epoch, mli_u64_load(&lord->epoch));
+    mli_u64_store_release(&s->epoch, mli_u64_load(&lord->fences.epoch));
 }
 
 /* Before a thread scope is added to. */
 static void mli_thread_scope_prepare(memlord *lord, mli_thread_scope *s) {
-    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->epoch)))
+    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->fences.epoch)))
         mli_thread_scope_reset(lord, s);
 }
 
@@ -10155,9 +10211,9 @@ static MLI_COLD void mli_thread_scope_grow(memlord *lord, mli_thread_scope *s) {
     more->cap = 2 * old->cap;
     for (i = n > old->cap ? n - old->cap : 0; i < n; i++)
         more->at[i % more->cap] = old->at[i % old->cap];
-    mli_lock_take(&lord->scopes_lock); /* nobody reads */
+    mli_lock_take(&lord->scopes.lock); /* nobody reads */
     s->history = more;
-    mli_lock_drop(&lord->scopes_lock);
+    mli_lock_drop(&lord->scopes.lock);
     mli_own_free(lord, old, MLI_HISTORY_SIZE(old->cap));
 }
 
@@ -10263,7 +10319,7 @@ static MLI_COLD void mli_thread_release(mli_thread *t) {
 
 /* One more than there are. */
 static uint32_t mli_scope_count(memlord *lord) {
-    return mli_u32_load_acquire(&lord->scope_count);
+    return mli_u32_load_acquire(&lord->scopes.count);
 }
 
 /* -- making a scope -- */
@@ -10297,7 +10353,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
                                                     const char *name, const char *path,
                                                     const memlord_site *origin,
                                                     mli_scope_record **out) {
-    uint32_t id = mli_u32_load(&lord->scope_count);
+    uint32_t id = mli_u32_load(&lord->scopes.count);
     mli_scope_record *scope;
     mli_site_record *site = NULL;
     mli_ptr *at;
@@ -10307,7 +10363,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     if (r == MEMLORD_OK) r = mli_name_locked(lord, path, &path);
     if (r == MEMLORD_OK && origin) r = mli_site_find_locked(lord, origin, NULL, &site);
     if (r) return r;
-    at = (mli_ptr *)mli_book_add(lord, &lord->scopes, id, sizeof *at, mli_cold_alloc);
+    at = (mli_ptr *)mli_book_add(lord, &lord->scopes.all, id, sizeof *at, mli_cold_alloc);
     scope = at ? (mli_scope_record *)mli_cold_alloc(lord, sizeof *scope) : NULL;
     if (!scope) return MLI_AGAIN;
     scope->id = id;
@@ -10317,7 +10373,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     scope->site = site;
     mli_string_locked(lord, path)->scope = scope;
     mli_ptr_store(at, scope);
-    mli_u32_store_release(&lord->scope_count, id + 1);
+    mli_u32_store_release(&lord->scopes.count, id + 1);
     *out = scope;
     return MEMLORD_OK;
 }
@@ -10340,7 +10396,7 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
         r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, text, path, origin, out);
     } while (mli_cold_leave(lord, &r));
     mli_own_free(lord, text, size);
-    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->lost_scopes, 1);
+    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->scopes.lost, 1);
     return r;
 }
 
@@ -10363,10 +10419,10 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
     s->scope = scope;
     s->thread = t->id;
     mli_thread_scope_reset(lord, s);
-    mli_lock_take(&lord->scopes_lock);
+    mli_lock_take(&lord->scopes.lock);
     s->next = (mli_thread_scope *)mli_ptr_load(&scope->threads);
     mli_ptr_store_release(&scope->threads, s); /* pairs with the walks' load_acquire */
-    mli_lock_drop(&lord->scopes_lock);
+    mli_lock_drop(&lord->scopes.lock);
     return s;
 }
 
@@ -10375,7 +10431,7 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 /* Has room for one frame more. */
 static memlord_result mli_scope_stack_reserve(memlord *lord, mli_thread *t) {
     if (MLI_UNLIKELY(!t->scope_stack)) {
-        if (t == lord->orphan) return MEMLORD_E_NOMEM;
+        if (t == lord->threads.orphan) return MEMLORD_E_NOMEM;
         t->scope_stack = (mli_scope_stack *)mli_own_alloc(lord, sizeof *t->scope_stack);
         if (!t->scope_stack) return MEMLORD_E_NOMEM;
     }
@@ -10489,13 +10545,13 @@ static memlord_result mli_scope_close(memlord *lord, mli_thread *t) {
 /* A token is its ledger and scope, and which export of it. It is good as long as that is in a
    thread scope: from the first export of a frame until this ends. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
-    return lord->generation << 32 | scope->id;
+    return lord->threads.generation << 32 | scope->id;
 }
 static MLI_COLD void mli_scope_export(memlord *lord, mli_thread *t, memlord_scope_token *out) {
     mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
     if (!mli_u64_load_own(&f->stats->token)) {
         f->exported = 1;
-        mli_u64_store(&f->stats->token, mli_u64_add(&lord->serial, 1) + 1);
+        mli_u64_store(&f->stats->token, mli_u64_add(&lord->fences.serial, 1) + 1);
     }
     out->word[0] = mli_scope_word(lord, f->scope);
     out->word[1] = mli_u64_load_own(&f->stats->token);
@@ -10562,7 +10618,7 @@ static MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
         uint64_t n = mli_u64_load_acquire(&s->count); /* pairs with mli_thread_scope_add */
         int first = !out->count;
         out->running += mli_u64_load(&s->running);
-        if (mli_u64_load_acquire(&s->epoch) != mli_u64_load(&lord->epoch)) continue;
+        if (mli_u64_load_acquire(&s->epoch) != mli_u64_load(&lord->fences.epoch)) continue;
         if (!n) continue;
         out->count += n;
         mli_min_max_merge(&s->bytes, first, &out->bytes.total, &out->bytes.min, &out->bytes.max);
@@ -10583,10 +10639,10 @@ static MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_sco
                                              mli_scope_run out[MLI_HISTORY_MAX]) {
     uint64_t i, n, from, after;
     size_t kept = 0, gone;
-    mli_lock_take(&lord->scopes_lock);
+    mli_lock_take(&lord->scopes.lock);
     n = mli_u64_load_acquire(&s->count);
     from = n > s->history->cap ? n - s->history->cap : 0;
-    if (mli_u64_load(&s->epoch) != mli_u64_load(&lord->epoch)) n = from;
+    if (mli_u64_load(&s->epoch) != mli_u64_load(&lord->fences.epoch)) n = from;
     for (i = from; i < n; i++) {
         const mli_history_run *v = &s->history->at[i % s->history->cap];
         mli_scope_run *o = &out[kept++];
@@ -10604,7 +10660,7 @@ static MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_sco
     gone = after >= s->history->cap ? (size_t)(after - s->history->cap + 1) : 0;
     gone = after != n && gone > from ? gone - (size_t)from : 0;
     if (after < n || gone > kept) gone = kept;
-    mli_lock_drop(&lord->scopes_lock);
+    mli_lock_drop(&lord->scopes.lock);
     memmove(out, out + gone, (kept - gone) * sizeof *out);
     return kept - gone;
 }
@@ -10618,10 +10674,10 @@ static MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
             &mli_scope_record_at(lord, i)->threads);
         for (; s; s = s->next) {
             uint64_t n = mli_u64_load(&s->count);
-            mli_lock_take(&lord->scopes_lock);
-            if (mli_u64_load(&s->epoch) == mli_u64_load(&lord->epoch))
+            mli_lock_take(&lord->scopes.lock);
+            if (mli_u64_load(&s->epoch) == mli_u64_load(&lord->fences.epoch))
                 gone += n > s->history->cap ? n - s->history->cap : 0;
-            mli_lock_drop(&lord->scopes_lock);
+            mli_lock_drop(&lord->scopes.lock);
         }
     }
     return gone;
@@ -10639,7 +10695,7 @@ static void mli_scopes_free(memlord *lord) {
         }
         mli_own_free(lord, scope, sizeof *scope);
     }
-    mli_book_free(lord, &lord->scopes, sizeof(mli_ptr));
+    mli_book_free(lord, &lord->scopes.all, sizeof(mli_ptr));
 }
 
 static memlord_result mli_scope_enter_as(memlord *lord, const void *given, const char *name,
@@ -10786,7 +10842,7 @@ static uint64_t *mli_stat_of(memlord_stats *stats, size_t i) {
 }
 static MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     if (i == MLI_LOST_scope_invocations) return mli_invocations_lost(lord);
-    return mli_u64_load(i == MLI_LOST_scopes ? &lord->lost_scopes : &lord->lost_snapshots);
+    return mli_u64_load(i == MLI_LOST_scopes ? &lord->scopes.lost : &lord->snapshots.lost);
 }
 
 static MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out) {
@@ -10945,11 +11001,15 @@ static MLI_COLD int mli_tag_sum(memlord *lord, memlord_device sel, const char *t
 
 /* What was dropped without a device to count it on belongs to the whole alone. */
 static MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
-    out->dropped_allocs = mli_add_saturated(out->dropped_allocs, mli_u64_load(&lord->lost_allocs));
-    out->dropped_bytes = mli_add_saturated(out->dropped_bytes, mli_u64_load(&lord->lost_bytes));
-    out->unknown_frees = mli_add_saturated(out->unknown_frees, mli_u64_load(&lord->lost_unknown));
-    out->dropped_sites = mli_add_saturated(out->dropped_sites, mli_u64_load(&lord->lost_tags));
-    out->dropped_events = mli_add_saturated(out->dropped_events, mli_u64_load(&lord->lost_events));
+    out->dropped_allocs =
+        mli_add_saturated(out->dropped_allocs, mli_u64_load(&lord->blocks.lost_allocs));
+    out->dropped_bytes =
+        mli_add_saturated(out->dropped_bytes, mli_u64_load(&lord->blocks.lost_bytes));
+    out->unknown_frees =
+        mli_add_saturated(out->unknown_frees, mli_u64_load(&lord->blocks.lost_unknown));
+    out->dropped_sites =
+        mli_add_saturated(out->dropped_sites, mli_u64_load(&lord->sites.lost_tags));
+    out->dropped_events = mli_add_saturated(out->dropped_events, mli_u64_load(&lord->events.lost));
 }
 
 /* A site of a list as it is shown now. */
@@ -11151,14 +11211,14 @@ MLI_API double memlord_fragmentation(const memlord_stats *stats) {
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
-    return mli_cpu_sample(&lord->cpu, &out->total, &out->used, &out->process);
+    return mli_cpu_sample(&lord->room.cpu, &out->total, &out->used, &out->process);
 }
 
 static MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type) {
     mli_capacity_reader source;
-    mli_lock_take(&lord->callbacks_lock);
-    source = lord->capacity_readers[type];
-    mli_lock_drop(&lord->callbacks_lock);
+    mli_lock_take(&lord->bands.callbacks_lock);
+    source = lord->room.capacity_readers[type];
+    mli_lock_drop(&lord->bands.callbacks_lock);
     return source;
 }
 
@@ -11186,25 +11246,25 @@ static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     memlord_result r = MEMLORD_OK;
     memset(&c, 0, sizeof c);
     if (mli_u32_exchange(&phys->sampling, 1)) return MEMLORD_E_STATE;
-    mli_lock_take(&lord->callbacks_lock);
-    source = lord->capacity_readers[phys->device.type];
+    mli_lock_take(&lord->bands.callbacks_lock);
+    source = lord->room.capacity_readers[phys->device.type];
     phys->sampler = &mli_self;
-    mli_lock_drop(&lord->callbacks_lock);
+    mli_lock_drop(&lord->bands.callbacks_lock);
     mli_rank_none();
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
-    mli_lock_take(&lord->callbacks_lock);
-    current = &lord->capacity_readers[phys->device.type];
+    mli_lock_take(&lord->bands.callbacks_lock);
+    current = &lord->room.capacity_readers[phys->device.type];
     if (r == MEMLORD_OK && (current->fn != source.fn || current->user != source.user))
         r = MEMLORD_E_UNKNOWN; /* it was replaced meanwhile: nobody wants its word now */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
     phys->sampler = NULL;
-    mli_lock_drop(&lord->callbacks_lock);
+    mli_lock_drop(&lord->bands.callbacks_lock);
     mli_u32_store_release(&phys->sampling, 0); /* pairs with the exchange above */
     mli_phys_recheck(lord, phys);
     return r;
@@ -11216,19 +11276,19 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
     unsigned spins = 0;
     memlord_capacity none;
     memset(&none, 0, sizeof none);
-    mli_lock_take(&lord->callbacks_lock);
-    lord->capacity_readers[type] = source;
-    mli_lock_drop(&lord->callbacks_lock);
+    mli_lock_take(&lord->bands.callbacks_lock);
+    lord->room.capacity_readers[type] = source;
+    mli_lock_drop(&lord->bands.callbacks_lock);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
         if (phys->device.type != type) continue; /* one that is not used now may be again */
-        mli_lock_take(&lord->callbacks_lock);
+        mli_lock_take(&lord->bands.callbacks_lock);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
-            mli_lock_drop(&lord->callbacks_lock);
+            mli_lock_drop(&lord->bands.callbacks_lock);
             mli_spin_wait(&spins);
-            mli_lock_take(&lord->callbacks_lock);
+            mli_lock_take(&lord->bands.callbacks_lock);
         }
-        mli_lock_drop(&lord->callbacks_lock);
+        mli_lock_drop(&lord->bands.callbacks_lock);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
     }
@@ -11291,7 +11351,7 @@ static MLI_COLD void mli_log_explain(memlord *lord, const char *head, memlord_de
                                      uint64_t wanted) {
     char line[640];
     size_t n = strlen(head);
-    if (lord->log_level < MEMLORD_LOG_ERROR || !lord->logger.fn) return;
+    if (lord->log.level < MEMLORD_LOG_ERROR || !lord->log.logger.fn) return;
     memcpy(line, head, n);
     (void)mli_explain_device(lord, d, wanted, line + n, sizeof line - n);
     mli_log(lord, MEMLORD_LOG_ERROR, line);
@@ -11384,7 +11444,7 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
     if (!mli_device_valid(physical)) return MEMLORD_E_DEVICE;
     r = mli_dev(lord, device, &dev);
     if (r) return r;
-    to = &lord->host_phys;
+    to = &lord->capacity.host_phys;
     d = mli_device_record_at(lord, dev);
     if (!mli_type_host[physical.type]) {
         r = mli_dev(lord, physical, &other);
@@ -11392,7 +11452,8 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
         to = &mli_device_record_at(lord, other)->own_phys;
         if (other != dev && mli_phys_at(lord, other) != to) return MEMLORD_E_STATE;
     }
-    if (mli_type_host[device.type]) return to == &lord->host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
+    if (mli_type_host[device.type])
+        return to == &lord->capacity.host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         if (i != dev && to != &d->own_phys && mli_phys_at(lord, i) == &d->own_phys)
             return MEMLORD_E_STATE;
@@ -11551,7 +11612,7 @@ static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, 
     s->size = size;
     s->name = kept;
     s->devices = n;
-    s->time = mli_ledger_now(lord) - lord->started;
+    s->time = mli_ledger_now(lord) - lord->lifecycle.started;
     for (i = 0; i < n; i++) {
         mli_device_usage *held = &mli_snapshot_devices(s)[i];
         const mli_u64 *count = mli_device_record_at(lord, i + 1)->count;
@@ -11580,8 +11641,8 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     uint32_t dev, i;
     for (dev = 0; dev <= s->devices; dev++) {
         uint64_t level = mli_snapshot_level(s, dev);
-        for (i = lord->snapshot_count; i; i--) {
-            const mli_snapshot *other = lord->snapshots[i - 1];
+        for (i = lord->snapshots.count; i; i--) {
+            const mli_snapshot *other = lord->snapshots.at[i - 1];
             if (other != s && mli_snapshot_level(other, dev) >= level) break;
         }
         if (!i) return 1;
@@ -11593,12 +11654,12 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
    spread over the whole run, however long it becomes. Never the first, the last, or the one a
    device was highest in; one with a name only if there are no others. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
-    mli_snapshot **list = lord->snapshots, *out;
+    mli_snapshot **list = lord->snapshots.at, *out;
     uint64_t least = UINT64_MAX;
     uint32_t i, at = 0;
     int named;
     for (named = 0; named < 2 && !at; named++)
-        for (i = 1; i + 1 < lord->snapshot_count; i++) {
+        for (i = 1; i + 1 < lord->snapshots.count; i++) {
             uint64_t gap = list[i + 1]->time - list[i - 1]->time;
             if ((list[i]->name != NULL) != named || gap >= least ||
                 mli_snapshot_is_peak(lord, list[i]))
@@ -11607,29 +11668,29 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
             at = i;
         }
     out = list[at];
-    memmove(list + at, list + at + 1, (--lord->snapshot_count - at) * sizeof *list);
-    (void)mli_u64_add(&lord->lost_snapshots, 1);
+    memmove(list + at, list + at + 1, (--lord->snapshots.count - at) * sizeof *list);
+    (void)mli_u64_add(&lord->snapshots.lost, 1);
     return out;
 }
 
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept, size_t tops) {
     mli_snapshot *s = mli_snapshot_new(lord, kept, tops), *out = NULL, **at;
     if (!s) {
-        (void)mli_u64_add(&lord->lost_snapshots, 1);
+        (void)mli_u64_add(&lord->snapshots.lost, 1);
         return MEMLORD_E_NOMEM;
     }
-    mli_lock_take(&lord->snapshots_lock);
-    at = &lord->snapshots[lord->snapshot_count++];
+    mli_lock_take(&lord->snapshots.lock);
+    at = &lord->snapshots.at[lord->snapshots.count++];
     /* by time: the clock, which may be the host's, was read before the lock was taken */
-    for (; at > lord->snapshots && at[-1]->time > s->time; at--) *at = at[-1];
+    for (; at > lord->snapshots.at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
-    if (lord->snapshot_count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
-    if (out && lord->snapshot_readers) {
-        out->next = lord->snapshots_unpinned;
-        lord->snapshots_unpinned = out;
+    if (lord->snapshots.count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
+    if (out && lord->snapshots.readers) {
+        out->next = lord->snapshots.out;
+        lord->snapshots.out = out;
         out = NULL;
     }
-    mli_lock_drop(&lord->snapshots_lock);
+    mli_lock_drop(&lord->snapshots.lock);
     mli_snapshots_free(lord, out);
     return MEMLORD_OK;
 }
@@ -11639,25 +11700,25 @@ static uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                   const mli_snapshot *list[MLI_SNAPSHOTS]) {
     uint32_t i, n;
     reader->thread = &mli_self;
-    mli_lock_take(&lord->snapshots_lock);
-    n = lord->snapshot_count;
-    for (i = 0; i < n; i++) list[i] = lord->snapshots[i];
-    reader->next = lord->snapshot_readers;
-    lord->snapshot_readers = reader;
-    mli_lock_drop(&lord->snapshots_lock);
+    mli_lock_take(&lord->snapshots.lock);
+    n = lord->snapshots.count;
+    for (i = 0; i < n; i++) list[i] = lord->snapshots.at[i];
+    reader->next = lord->snapshots.readers;
+    lord->snapshots.readers = reader;
+    mli_lock_drop(&lord->snapshots.lock);
     return n;
 }
 static void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
     mli_snapshot *out = NULL;
-    mli_snapshot_reader **at = &lord->snapshot_readers;
-    mli_lock_take(&lord->snapshots_lock);
+    mli_snapshot_reader **at = &lord->snapshots.readers;
+    mli_lock_take(&lord->snapshots.lock);
     while (*at != reader) at = &(*at)->next;
     *at = reader->next;
-    if (!lord->snapshot_readers) {
-        out = lord->snapshots_unpinned;
-        lord->snapshots_unpinned = NULL;
+    if (!lord->snapshots.readers) {
+        out = lord->snapshots.out;
+        lord->snapshots.out = NULL;
     }
-    mli_lock_drop(&lord->snapshots_lock);
+    mli_lock_drop(&lord->snapshots.lock);
     mli_snapshots_free(lord, out);
 }
 
@@ -11666,7 +11727,7 @@ static void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader
 /* Takes one if its time has come by the ledger's clock, which may be the host's; answers for how
    many ms to wait then. */
 static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
-    mli_recorder *r = &lord->recorder;
+    mli_recorder *r = &lord->snapshots.recorder;
     uint64_t now = mli_ledger_now(lord), due = mli_u64_load(&r->due), left;
     uint64_t next = now + (uint64_t)mli_u32_load(&r->interval) * 1000000u;
     /* from now on: after a stop there is nothing to catch up with */
@@ -11679,14 +11740,14 @@ static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
 }
 /* The same where no thread does. */
 static MLI_COLD void mli_recorder_poll(memlord *lord) {
-    mli_recorder *r = &lord->recorder;
+    mli_recorder *r = &lord->snapshots.recorder;
     if (mli_u32_load(&r->requested) && mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
         (void)mli_recorder_check(lord);
 }
 
 static MLI_COLD void mli_recorder_run(void *user) {
     memlord *lord = (memlord *)user;
-    mli_recorder *r = &lord->recorder;
+    mli_recorder *r = &lord->snapshots.recorder;
     uint32_t ms;
     mli_self.is_helper = 1;
     do {
@@ -11697,7 +11758,7 @@ static MLI_COLD void mli_recorder_run(void *user) {
 
 /* Has the thread wait anew, by another interval. */
 static MLI_COLD void mli_recorder_wake(memlord *lord) {
-    mli_helper *h = &lord->recorder.helper;
+    mli_helper *h = &lord->snapshots.recorder.helper;
     uint32_t seen = MLI_HELPER_RUNS;
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY)) return;
     mli_os_event_set(&h->wake); /* nobody closes it meanwhile */
@@ -11706,7 +11767,7 @@ static MLI_COLD void mli_recorder_wake(memlord *lord) {
 
 /* Starts the thread; without one, safe points do its work. */
 static MLI_COLD void mli_recorder_start(memlord *lord) {
-    mli_recorder *r = &lord->recorder;
+    mli_recorder *r = &lord->snapshots.recorder;
     if (mli_polling_enabled(lord) &&
         mli_helper_start(&r->helper, &r->requested, 0, MLI_HELPER_NONE, mli_recorder_run, lord))
         mli_log(lord, MEMLORD_LOG_WARNING,
@@ -11715,8 +11776,8 @@ static MLI_COLD void mli_recorder_start(memlord *lord) {
 
 /* Stops the thread, and takes a last snapshot if there were to be some. */
 static MLI_COLD void mli_recorder_stop(memlord *lord) {
-    uint32_t seen = mli_u32_exchange(&lord->recorder.requested, 0);
-    mli_helper_stop(&lord->recorder.helper);
+    uint32_t seen = mli_u32_exchange(&lord->snapshots.recorder.requested, 0);
+    mli_helper_stop(&lord->snapshots.recorder.helper);
     if (seen) (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
 }
 
@@ -11727,19 +11788,19 @@ static MLI_COLD void mli_recorder_stop(memlord *lord) {
    the ledger's memory no hole. */
 static mli_holders *mli_holders_new(memlord *lord) {
     mli_holders *h;
-    mli_lock_take(&lord->snapshots_lock);
-    h = lord->free_holders;
-    lord->free_holders = NULL;
-    mli_lock_drop(&lord->snapshots_lock);
+    mli_lock_take(&lord->snapshots.lock);
+    h = lord->snapshots.free_holders;
+    lord->snapshots.free_holders = NULL;
+    mli_lock_drop(&lord->snapshots.lock);
     return h ? h : (mli_holders *)mli_own_alloc(lord, sizeof *h);
 }
 static MLI_COLD void mli_holders_recycle(memlord *lord, mli_holders *h) {
     mli_holders *had;
     if (!h) return;
-    mli_lock_take(&lord->snapshots_lock);
-    had = lord->free_holders;
-    if (!had) lord->free_holders = h;
-    mli_lock_drop(&lord->snapshots_lock);
+    mli_lock_take(&lord->snapshots.lock);
+    had = lord->snapshots.free_holders;
+    if (!had) lord->snapshots.free_holders = h;
+    mli_lock_drop(&lord->snapshots.lock);
     if (had) mli_own_free(lord, h, sizeof *h);
 }
 
@@ -11748,14 +11809,14 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_holders *h = mli_holders_new(lord), *old;
     memlord_tag_stat rest;
     if (!h) return; /* the next time */
-    h->time = mli_ledger_now(lord) - lord->started;
+    h->time = mli_ledger_now(lord) - lord->lifecycle.started;
     h->bytes = live;
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
     if (mli_tag_sum(lord, device->device, NULL, &rest) && rest.allocated)
         h->tag[h->tags++] = rest;
     h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                              MLI_HOLDERS, 0);
-    mli_lock_take(&lord->snapshots_lock);
+    mli_lock_take(&lord->snapshots.lock);
     old = device->holders;
     if (old && old->bytes > live) {
         old = h; /* another thread saw more */
@@ -11763,7 +11824,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         device->holders = h;
         mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
     }
-    mli_lock_drop(&lord->snapshots_lock);
+    mli_lock_drop(&lord->snapshots.lock);
     mli_holders_recycle(lord, old);
 }
 static void mli_holders_check(memlord *lord, uint32_t dev) {
@@ -11776,32 +11837,32 @@ static MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     if (mli_self.in_host_alloc) return;
-    mli_lock_take(&lord->snapshots_lock);
+    mli_lock_take(&lord->snapshots.lock);
     old = device->holders;
     device->holders = NULL;
     mli_u64_store(&device->watch.next_holders_peak, 0);
-    mli_lock_drop(&lord->snapshots_lock);
+    mli_lock_drop(&lord->snapshots.lock);
     mli_holders_recycle(lord, old);
     mli_holders_check(lord, dev);
 }
 /* Copies who held it; 0: not known. */
 static int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     const mli_holders *h;
-    mli_lock_take(&lord->snapshots_lock);
+    mli_lock_take(&lord->snapshots.lock);
     h = mli_device_record_at(lord, dev)->holders;
     if (h) *out = *h;
-    mli_lock_drop(&lord->snapshots_lock);
+    mli_lock_drop(&lord->snapshots.lock);
     return h != NULL;
 }
 
 static MLI_COLD void mli_snapshots_destroy(memlord *lord) {
     uint32_t i;
-    for (i = 0; i < lord->snapshot_count; i++)
-        mli_own_free(lord, lord->snapshots[i], lord->snapshots[i]->size);
-    mli_snapshots_free(lord, lord->snapshots_unpinned);
+    for (i = 0; i < lord->snapshots.count; i++)
+        mli_own_free(lord, lord->snapshots.at[i], lord->snapshots.at[i]->size);
+    mli_snapshots_free(lord, lord->snapshots.out);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
-    mli_own_free(lord, lord->free_holders, sizeof(mli_holders));
+    mli_own_free(lord, lord->snapshots.free_holders, sizeof(mli_holders));
 }
 
 /* -- public -- */
@@ -11813,7 +11874,7 @@ MLI_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
     if (!name || !*name) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_OK;
     r = mli_name_limited(lord, name, &kept);
-    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->lost_snapshots, 1);
+    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->snapshots.lost, 1);
     if (r == MEMLORD_OK) r = mli_snapshot_take(lord, kept, 0);
     if (r == MEMLORD_OK)
         mli_event_record_other(lord, MEMLORD_EVENT_CHECKPOINT, 0, (uint64_t)(uintptr_t)kept, 0);
@@ -11825,7 +11886,7 @@ MLI_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_
     if (!lord) return MEMLORD_OK;
     if (interval_ms && interval_ms < MLI_SNAPSHOT_MS_MIN) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    r = &lord->recorder;
+    r = &lord->snapshots.recorder;
     mli_u32_store(&r->interval, interval_ms ? interval_ms : 5000);
     mli_u64_store(&r->due, mli_ledger_now(lord) + (uint64_t)mli_u32_load(&r->interval) * 1000000u);
     if (mli_u32_exchange(&r->requested, 1)) mli_recorder_wake(lord);
@@ -11874,17 +11935,17 @@ MLI_API void memlord_reset(memlord *lord) {
         n = mli_row_count(lord, book);
         for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
     }
-    (void)mli_u64_add(&lord->epoch, 1);
+    (void)mli_u64_add(&lord->fences.epoch, 1);
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++) mli_device_reset(lord, i);
-    mli_u64_store(&lord->lost_allocs, 0);
-    mli_u64_store(&lord->lost_bytes, 0);
-    mli_u64_store(&lord->lost_unknown, 0);
-    mli_u64_store(&lord->lost_events, 0);
-    mli_u64_store(&lord->lost_tags, 0);
-    mli_u64_store(&lord->lost_scopes, 0);
-    mli_u64_store(&lord->lost_snapshots, 0);
-    route = (mli_route *)mli_ptr_load(&lord->routes);
+    mli_u64_store(&lord->blocks.lost_allocs, 0);
+    mli_u64_store(&lord->blocks.lost_bytes, 0);
+    mli_u64_store(&lord->blocks.lost_unknown, 0);
+    mli_u64_store(&lord->events.lost, 0);
+    mli_u64_store(&lord->sites.lost_tags, 0);
+    mli_u64_store(&lord->scopes.lost, 0);
+    mli_u64_store(&lord->snapshots.lost, 0);
+    route = (mli_route *)mli_ptr_load(&lord->blocks.routes);
     for (; route; route = route->next) {
         mli_u64_store(&route->moves, 0);
         mli_u64_store(&route->bytes, 0);
@@ -11924,7 +11985,7 @@ static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_
 
 /* What every call that counted on a device ends with, nothing held. `asks`: it may ask fences. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
-    if (MLI_UNLIKELY((mli_u32_load(&lord->alert) & lord->slot_alerts[dev] &
+    if (MLI_UNLIKELY((mli_u32_load(&lord->threads.alert) & lord->devices.slot_alerts[dev] &
                       ~(uint32_t)MLI_ALERT_EVENTS) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         mli_call_end_slow(lord, t, dev, asks);
@@ -11982,7 +12043,8 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
    it did, and in *credited the bytes. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, uint64_t *credited) {
     mli_probe probe;
-    mli_side_record *side = mli_probe_side_record(lord, t, lord->dev_type[f->dev], f->key, &probe);
+    mli_side_record *side =
+        mli_probe_side_record(lord, t, lord->devices.dev_type[f->dev], f->key, &probe);
     mli_fence_record **at;
     uint64_t word1, plain;
     if (!side || !f->serial || side->serial != f->serial) {
@@ -12015,11 +12077,11 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     t = mli_thread_get(lord);
     last = mli_fence_credit(lord, t, f, &credited);
     mli_thread_put(lord, t);
-    mli_lock_take(&lord->fences_lock);
+    mli_lock_take(&lord->fences.lock);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
     f->asker = NULL; /* a block that still has it frees it */
-    mli_lock_drop(&lord->fences_lock);
+    mli_lock_drop(&lord->fences.lock);
     if (mine) mli_fence_free(lord, f);
     if (!last) return 0;
     if (mli_debug_on(lord))
@@ -12035,7 +12097,7 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
                                                int answer, int turn) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
-    mli_lock_take(&lord->fences_lock);
+    mli_lock_take(&lord->fences.lock);
     settles = f->detached || (answer && !(turn && f->previous));
     if (!settles) {
         f->asker = NULL;
@@ -12044,7 +12106,7 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
             mli_queue_back_off(lord, f->queue,
                                f->queue->rest ? f->queue->rest * 2 : MLI_REST_LEAST, now);
     }
-    mli_lock_drop(&lord->fences_lock);
+    mli_lock_drop(&lord->fences.lock);
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
@@ -12054,7 +12116,7 @@ static MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) 
     for (; chain; chain = next) {
         int answer = 0;
         next = chain->sibling;
-        if (!(lord->flags & MEMLORD_FLAG_DEFER)) answer = mli_fence_ask(lord, chain);
+        if (!(lord->threads.flags & MEMLORD_FLAG_DEFER)) answer = mli_fence_ask(lord, chain);
         (void)mli_fence_take_answer(lord, chain, answer, 0);
     }
 }
@@ -12093,16 +12155,16 @@ static MLI_COLD uint64_t mli_fences_poll(memlord *lord, memlord_device sel) {
     int drops;
     mli_fence_record *f;
     if (mli_fence_is_running(lord)) return 0; /* the outer call goes on */
-    round = mli_u64_add(&lord->serial, 1) + 1;
-    mli_lock_take(&lord->fences_lock);
+    round = mli_u64_add(&lord->fences.serial, 1) + 1;
+    mli_lock_take(&lord->fences.lock);
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        while ((f = mli_poll_next(lord, &lord->pends[type], sel, round)) != NULL) {
-            mli_lock_drop(&lord->fences_lock);
+        while ((f = mli_poll_next(lord, &lord->fences.pends[type], sel, round)) != NULL) {
+            mli_lock_drop(&lord->fences.lock);
             credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f), 1);
-            mli_lock_take(&lord->fences_lock);
+            mli_lock_take(&lord->fences.lock);
         }
-    drops = lord->to_drop != NULL;
-    mli_lock_drop(&lord->fences_lock);
+    drops = lord->fences.to_drop != NULL;
+    mli_lock_drop(&lord->fences.lock);
     if (drops) mli_fences_drain(lord);
     return credited;
 }
@@ -12132,7 +12194,7 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 /* Asks the fences of a device type on behalf of an alloc or a free: a few of one queue that is
    due. Waits for no thread that asks others. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
-    mli_pending_queues *p = &lord->pends[type];
+    mli_pending_queues *p = &lord->fences.pends[type];
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
     mli_queue *q;
     uint64_t now;
@@ -12142,20 +12204,20 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
         return;
     if (mli_fence_is_running(lord)) return; /* the outer call goes on */
     now = mli_ledger_now(lord);
-    if (!mli_lock_try(&lord->fences_lock)) return;
+    if (!mli_lock_try(&lord->fences.lock)) return;
     q = mli_queue_due(p, call, now);
     while (q && !q->first->asker && most--) {
         uint32_t dev = q->slot;
         uint64_t id = q->id;
         mli_fence_record *f = mli_fence_next_to_ask(p, q->first);
         int answer;
-        mli_lock_drop(&lord->fences_lock);
+        mli_lock_drop(&lord->fences.lock);
         answer = mli_fence_ask(lord, f);
         (void)mli_fence_take_answer(lord, f, answer, 1);
-        mli_lock_take(&lord->fences_lock);
+        mli_lock_take(&lord->fences.lock);
         q = answer ? mli_queue_find(p, dev, id) : NULL;
     }
-    mli_lock_drop(&lord->fences_lock);
+    mli_lock_drop(&lord->fences.lock);
 }
 
 /* Takes the fences that others were asking out of their hands: they are gone, or have left them by
@@ -12165,7 +12227,7 @@ static MLI_COLD void mli_askers_gone(memlord *lord, const void *self) {
     mli_fence_record *f, *next;
     uint32_t type;
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        for (q = lord->pends[type].first; q; q = next_queue) {
+        for (q = lord->fences.pends[type].first; q; q = next_queue) {
             next_queue = q->next;
             for (f = q->first; f; f = next) {
                 next = f->next;
@@ -12180,15 +12242,15 @@ static MLI_COLD void mli_askers_gone(memlord *lord, const void *self) {
 
 /* What the end of a call on a device type looks after; `asks`: one queue, too. */
 static MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks) {
-    if (asks && (mli_u32_load(&lord->alert) & (uint32_t)MLI_ALERT_PENDS << type))
+    if (asks && (mli_u32_load(&lord->threads.alert) & (uint32_t)MLI_ALERT_PENDS << type))
         mli_queue_turn(lord, type);
-    if (mli_u32_load(&lord->alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
+    if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
 }
 
 /* Everything that is done. Not out of our own allocator call. */
 static uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
     const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
-    if (!(mli_u32_load(&lord->alert) & any) || mli_self.in_host_alloc) return 0;
+    if (!(mli_u32_load(&lord->threads.alert) & any) || mli_self.in_host_alloc) return 0;
     return mli_fences_poll(lord, sel);
 }
 
@@ -12198,7 +12260,7 @@ static int mli_is_used(memlord *lord, uint32_t type, uint64_t key) {
     mli_probe probe;
     const mli_side_record *side;
     int used;
-    if (!mli_u64_load(&lord->fence_count)) return 0;
+    if (!mli_u64_load(&lord->fences.count)) return 0;
     t = mli_thread_get(lord);
     side = mli_probe_side_record(lord, t, type, key, &probe);
     used = side && !side->serial && side->fences;
@@ -12247,7 +12309,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
         mli_block_unopen(lord, t, dev, key, bytes);
         return r;
     }
-    mli_parts_move(lord, t, (uint32_t)from.type, from_key, lord->dev_type[dev], key, bytes);
+    mli_parts_move(lord, t, (uint32_t)from.type, from_key, lord->devices.dev_type[dev], key, bytes);
     mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
     mli_event_record(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
@@ -12275,7 +12337,7 @@ typedef struct mli_waiter {
 static MLI_COLD void mli_poller_run(void *user);
 
 static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
-    int bad = mli_helper_start(&phys->poller, &phys->lord->polling, MLI_POLLING_OFF,
+    int bad = mli_helper_start(&phys->poller, &phys->lord->pollers.polling, MLI_POLLING_OFF,
                                MLI_HELPER_FAILED, mli_poller_run, phys);
     if (bad > 0)
         mli_logf(phys->lord, MEMLORD_LOG_WARNING,
@@ -12286,7 +12348,7 @@ static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
 
 static MLI_COLD void mli_pollers_stop(memlord *lord) {
     uint32_t i;
-    (void)mli_u32_exchange(&lord->polling, MLI_POLLING_OFF);
+    (void)mli_u32_exchange(&lord->pollers.polling, MLI_POLLING_OFF);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
@@ -12295,7 +12357,7 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
 static MLI_COLD void mli_phys_poller_start_missing(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_u32_load(&lord->polling) == MLI_POLLING_OFF) return;
+    if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_OFF) return;
     if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
     mli_u32_store(&w->poller_started, 1);
     if (mli_polling_enabled(lord)) (void)mli_phys_poller_start(phys);
@@ -12306,18 +12368,19 @@ static MLI_COLD void mli_phys_poller_start_missing(memlord *lord, uint32_t dev) 
    that is nothing yet, the host's poller alone. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint32_t watching = mli_u32_load(&lord->watched_types), type, wanted = 0;
-    if (!(lord->flags & MEMLORD_FLAG_DEFER) || !watching || !mli_polling_enabled(lord)) return;
-    if (mli_u32_load(&lord->polling) == MLI_POLLING_OFF) return;
+    uint32_t watching = mli_u32_load(&lord->bands.watched_types), type, wanted = 0;
+    if (!(lord->threads.flags & MEMLORD_FLAG_DEFER) || !watching || !mli_polling_enabled(lord))
+        return;
+    if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_OFF) return;
     for (i = 1; i < n; i++) {
-        if (!(watching >> lord->dev_type[i] & 1)) continue;
+        if (!(watching >> lord->devices.dev_type[i] & 1)) continue;
         wanted = 1;
         if (!mli_u32_load(&mli_device_record_at(lord, i)->watch.poller_started))
             mli_phys_poller_start_missing(lord, i);
     }
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT && !wanted; type++)
         if ((watching >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn) {
-            (void)mli_phys_poller_start(&lord->host_phys);
+            (void)mli_phys_poller_start(&lord->capacity.host_phys);
             wanted = 1;
         }
 }
@@ -12334,16 +12397,16 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i;
     memlord_result r = MEMLORD_OK;
     mli_alert_set(lord, MLI_ALERT_POLLER, 0);
-    if (mli_u32_load(&lord->recorder.requested)) mli_recorder_start(lord);
-    if (mli_u32_load(&lord->polling) != MLI_POLLING_ALL) return r;
+    if (mli_u32_load(&lord->snapshots.recorder.requested)) mli_recorder_start(lord);
+    if (mli_u32_load(&lord->pollers.polling) != MLI_POLLING_ALL) return r;
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_at(lord, i);
         if (mli_capacity_reader_of(lord, phys->device.type).fn &&
             mli_phys_poller_start(phys) != MEMLORD_OK)
             r = MEMLORD_E_NOMEM;
     }
-    if (i == 1 && (lord->flags & MEMLORD_FLAG_DEFER)) /* it waits for the first to come */
-        r = mli_phys_poller_start(&lord->host_phys);
+    if (i == 1 && (lord->threads.flags & MEMLORD_FLAG_DEFER)) /* it waits for the first to come */
+        r = mli_phys_poller_start(&lord->capacity.host_phys);
     return r;
 }
 
@@ -12357,7 +12420,7 @@ static MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
     mli_lock_take(&phys->lock);
     at = phys->sampled;
     mli_lock_drop(&phys->lock);
-    if (!at || now - at >= (uint64_t)mli_u32_load(&lord->poll_ms) * 1000000u)
+    if (!at || now - at >= (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u)
         (void)mli_phys_sample(lord, phys);
 }
 
@@ -12380,11 +12443,11 @@ static uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
 /* Wakes those for whom enough was freed. */
 static void mli_waiters_wake(memlord *lord) {
     mli_waiter *w;
-    mli_lock_take(&lord->callbacks_lock);
-    for (w = lord->waiters; w; w = w->next)
+    mli_lock_take(&lord->bands.callbacks_lock);
+    for (w = lord->pollers.waiters; w; w = w->next)
         if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
             mli_os_event_set(&w->event);
-    mli_lock_drop(&lord->callbacks_lock);
+    mli_lock_drop(&lord->bands.callbacks_lock);
 }
 
 #define MLI_SWEEP_MIN 16u
@@ -12398,15 +12461,15 @@ static MLI_COLD void mli_threads_sweep(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     uint32_t living = 0;
     mli_lock_take(&mli_process.registry_lock);
-    if (mli_thread_count(lord) < lord->sweep_at) t = NULL;
-    if (t) lord->sweep_at = MLI_SWEEP_MIN;
+    if (mli_thread_count(lord) < lord->threads.sweep_at) t = NULL;
+    if (t) lord->threads.sweep_at = MLI_SWEEP_MIN;
     for (; t; t = mli_thread_next(t)) {
         uint64_t owner = mli_u64_load(&t->owner);
         if (owner == MLI_NOBODY || (owner && mli_thread_has_ended(owner)))
             mli_thread_release(t);
         else
             living += owner != 0;
-        if (2 * living > lord->sweep_at) lord->sweep_at = 2 * living;
+        if (2 * living > lord->threads.sweep_at) lord->threads.sweep_at = 2 * living;
     }
     mli_lock_drop(&mli_process.registry_lock);
 }
@@ -12414,20 +12477,20 @@ static MLI_COLD void mli_threads_sweep(memlord *lord) {
 static MLI_COLD memlord_result mli_alerts_handle(memlord *lord, mli_thread *t,
                                                  uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    uint32_t alert = mli_u32_load(&lord->alert);
-    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
+    uint32_t alert = mli_u32_load(&lord->threads.alert);
+    int safe = !(lord->threads.flags & MEMLORD_FLAG_DEFER);
     if (mli_self.in_host_alloc) return MEMLORD_OK;
     if (alert & MLI_ALERT_THREADS) {
         mli_thread_allowance_grow(lord);
         mli_threads_sweep(lord);
     }
     if ((alert & MLI_ALERT_POLLER) && safe) (void)mli_pollers_start(lord);
-    if (safe) mli_fences_poll_due(lord, lord->dev_type[dev], asks);
+    if (safe) mli_fences_poll_due(lord, lord->devices.dev_type[dev], asks);
     if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
     if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
     if (mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0)) {
-        (void)mli_u32_add(&lord->alert, 0u - (uint32_t)MLI_ALERT_BANDS);
-        if (safe && (mli_u32_load(&lord->watched_types) >> lord->dev_type[dev] & 1) &&
+        (void)mli_u32_add(&lord->threads.alert, 0u - (uint32_t)MLI_ALERT_BANDS);
+        if (safe && (mli_u32_load(&lord->bands.watched_types) >> lord->devices.dev_type[dev] & 1) &&
             !mli_u32_load(&w->poller_started))
             mli_phys_poller_start_missing(lord, dev);
         mli_holders_check(lord, dev);
@@ -12450,15 +12513,16 @@ static void mli_alerts_handle_other(memlord *lord, mli_thread *t, uint32_t dev) 
    what the other thread stored before its own. Then the thread reads again the alert, and the marks
    of the devices it counted on. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
-    (void)mli_u32_add(&lord->alert, 0);
+    (void)mli_u32_add(&lord->threads.alert, 0);
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
         mli_marks_again(lord, t, dev);
-        if (t != lord->orphan && t->other_dev) mli_marks_again(lord, t, t->other_dev);
+        if (t != lord->threads.orphan && t->other_dev) mli_marks_again(lord, t, t->other_dev);
     }
-    if (!(mli_u32_load(&lord->alert) & lord->slot_alerts[dev] & ~(uint32_t)MLI_ALERT_EVENTS))
+    if (!(mli_u32_load(&lord->threads.alert) & lord->devices.slot_alerts[dev] &
+          ~(uint32_t)MLI_ALERT_EVENTS))
         return;
     (void)mli_alerts_handle(lord, t, dev, asks);
-    if (t != lord->orphan && t->other_dev) mli_alerts_handle_other(lord, t, dev);
+    if (t != lord->threads.orphan && t->other_dev) mli_alerts_handle_other(lord, t, dev);
 }
 
 /* -- safe points -- */
@@ -12467,7 +12531,7 @@ static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_
    poller. Host code runs. */
 static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    if (mli_u32_load(&lord->alert) & MLI_ALERT_POLLER)
+    if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER)
         (void)mli_pollers_start(lord);
     mli_pollers_start_missing(lord);
     mli_recorder_poll(lord);
@@ -12476,7 +12540,7 @@ static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     for (i = 1; i < n; i++) {
         if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
         mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
-        if (!(mli_u32_load(&lord->watched_types) >> lord->dev_type[i] & 1)) continue;
+        if (!(mli_u32_load(&lord->bands.watched_types) >> lord->devices.dev_type[i] & 1)) continue;
         mli_band_check(lord, i, NULL, 1);
     }
 }
@@ -12497,8 +12561,8 @@ static MLI_COLD void mli_poller_run(void *user) {
     mli_self.is_helper = 1;
     do {
         (void)mli_phys_sample(lord, phys);
-        if (lord->flags & MEMLORD_FLAG_DEFER) {
-            if (mli_u32_load(&lord->alert) & MLI_ALERT_POLLER)
+        if (lord->threads.flags & MEMLORD_FLAG_DEFER) {
+            if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER)
                 (void)mli_pollers_start(lord);
             mli_pollers_start_missing(lord);
             mli_phys_serve(lord, phys);
@@ -12506,7 +12570,7 @@ static MLI_COLD void mli_poller_run(void *user) {
             mli_place_retire(lord, phys);
         }
         mli_save_serve(lord);
-    } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->poll_ms)));
+    } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->pollers.poll_ms)));
 }
 
 static MLI_COLD mli_strategy *mli_strategy_new(memlord *lord, const memlord_band *bands, size_t n) {
@@ -12531,11 +12595,11 @@ static MLI_COLD memlord_result mli_callback_add(memlord *lord, int type, memlord
     c->user = user;
     c->type = type;
     c->quiet = quiet;
-    mli_lock_take(&lord->callbacks_lock);
-    c->serial = mli_u64_add(&lord->serial, 1) + 1;
-    for (at = &lord->gc_entries; *at;) at = &(*at)->next;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    c->serial = mli_u64_add(&lord->fences.serial, 1) + 1;
+    for (at = &lord->bands.gc_entries; *at;) at = &(*at)->next;
     *at = c;
-    mli_lock_drop(&lord->callbacks_lock);
+    mli_lock_drop(&lord->bands.callbacks_lock);
     mli_bands_changed(lord);
     return MEMLORD_OK;
 }
@@ -12562,9 +12626,10 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     uint32_t i;
     if (!lord) return MEMLORD_OK;
     if (interval_ms && interval_ms < MLI_POLL_MS_MIN) return MEMLORD_E_INVALID;
-    if (!lord->poll_ms_by_env) mli_u32_store(&lord->poll_ms, interval_ms ? interval_ms : 200);
+    if (!lord->pollers.poll_ms_by_env)
+        mli_u32_store(&lord->pollers.poll_ms, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
-    mli_u32_store(&lord->polling, MLI_POLLING_ALL);
+    mli_u32_store(&lord->pollers.polling, MLI_POLLING_ALL);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* none before: tried again */
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
@@ -12615,24 +12680,24 @@ MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlo
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
     if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
-    mli_lock_take(&lord->callbacks_lock);
-    for (at = &lord->gc_entries; *at; at = &(*at)->next)
+    mli_lock_take(&lord->bands.callbacks_lock);
+    for (at = &lord->bands.gc_entries; *at; at = &(*at)->next)
         if ((*at)->type == type && (*at)->fn == fn && (*at)->user == user) break;
     c = *at;
     found = c != NULL;
     if (c) {
         *at = c->next;
         while (mli_gc_entry_runs(lord, c, &mli_self)) {
-            mli_lock_drop(&lord->callbacks_lock);
+            mli_lock_drop(&lord->bands.callbacks_lock);
             mli_spin_wait(&spins);
-            mli_lock_take(&lord->callbacks_lock);
+            mli_lock_take(&lord->bands.callbacks_lock);
         }
         if (mli_gc_entry_runs(lord, c, NULL)) { /* by us: freed when it returns */
             c->removed = 1;
             c = NULL;
         }
     }
-    mli_lock_drop(&lord->callbacks_lock);
+    mli_lock_drop(&lord->bands.callbacks_lock);
     if (!found) return MEMLORD_E_UNKNOWN;
     mli_own_free(lord, c, sizeof *c);
     mli_bands_changed(lord);
@@ -12872,8 +12937,8 @@ static MLI_HOT int mli_key_is_address(uint64_t key) {
 
 /* 1: the end of a call on a device has something to do. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
-    const uint32_t alert = mli_u32_load(&lord->alert);
-    return alert && (alert & lord->slot_alerts[dev]);
+    const uint32_t alert = mli_u32_load(&lord->threads.alert);
+    return alert && (alert & lord->devices.slot_alerts[dev]);
 }
 
 static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
@@ -12884,12 +12949,12 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     mli_shard *s;
     uint32_t dev, special;
     int64_t past;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation ||
+    if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
                      !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
         return mli_alloc_general(lord, device, storage, bytes, site);
-    dev = mli_u8_load_acquire(&lord->dev_of[mli_device_direct_index(device)]);
+    dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
     special = mli_u32_load(&t->special);
-    rows.word2 = mli_u64_load(&lord->birth_mark);
+    rows.word2 = mli_u64_load(&lord->sites.birth_mark);
     rows.device = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows.device || (special && !mli_rows_cached(t, special, dev, site, &rows))))
         return mli_alloc_general(lord, device, storage, bytes, site);
@@ -12915,11 +12980,11 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
    block has come from memory (100,000 blocks: a fifth of a call). */
 static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
                                    const mli_entry *e, mli_block_rows *rows) {
-    uint32_t dev = mli_u8_load_acquire(&lord->dev_of[mli_device_direct_index(device)]), row;
+    uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]), row;
     if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) /* 256: one reference */
         dev = (uint32_t)(e->word1 >> 49) - 256u;
     if (MLI_UNLIKELY(dev > 255 || (e->word2 & 1)) ||
-        MLI_UNLIKELY(lord->dev_type[dev] != (uint16_t)device.type))
+        MLI_UNLIKELY(lord->devices.dev_type[dev] != (uint16_t)device.type))
         return 0;
     rows->word2 = e->word2;
     rows->slot = dev;
@@ -12942,7 +13007,7 @@ static MLI_HOT memlord_result mli_end_fast(memlord *lord, memlord_device device,
     uint64_t bytes;
     uint32_t dev, special;
     int64_t past;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
+    if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation || !storage))
         return mli_end_general(lord, device, storage, how, site, NULL);
     special = mli_u32_load(&t->special);
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_ROWS))
@@ -13033,7 +13098,7 @@ static MLI_COLD memlord_result mli_realloc_begin(memlord *lord, memlord_device d
     token->device = device;
     token->storage = old_storage;
     token->state = MLI_TOKEN_NEW;
-    token->word[2] = lord->generation;
+    token->word[2] = lord->threads.generation;
     if (!old_storage) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) {
@@ -13096,7 +13161,8 @@ static MLI_COLD memlord_result mli_realloc_end(memlord *lord, memlord_realloc_to
     if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
     state = token->state;
-    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_PASSED || token->word[2] != lord->generation)
+    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_PASSED ||
+        token->word[2] != lord->threads.generation)
         return MEMLORD_E_STATE;
     token->state = MLI_TOKEN_USED;
     if (state == MLI_TOKEN_NEW) {
@@ -13119,7 +13185,7 @@ static MLI_COLD int mli_free_kind(memlord *lord, mli_thread *t, uint32_t type,
                                   uint64_t key, mli_entry *e) {
     mli_probe probe;
     int kind = 0;
-    if (!mli_u64_load(&lord->fence_count)) return 0;
+    if (!mli_u64_load(&lord->fences.count)) return 0;
     (void)mli_probe_find(lord, t, type, key, 0, &probe);
     if (probe.entry && (probe.entry->word2 & 1)) {
         e->word1 = probe.entry->word1;
@@ -13161,7 +13227,7 @@ static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device devi
         r = mli_end_general(lord, device, storage, MLI_END_FREE, site, NULL);
         gone = r == MEMLORD_OK;
     }
-    token->word[2] = lord->generation;
+    token->word[2] = lord->threads.generation;
     if (!gone) { /* of what was dropped there is nothing to end */
         token->state = MLI_TOKEN_NEW;
         return r;
@@ -13198,7 +13264,7 @@ static MLI_COLD memlord_result mli_free_end(memlord *lord, memlord_realloc_token
     state = token->state;
     if (state != MLI_TOKEN_FREED && (failed || state != MLI_TOKEN_LIVE))
         return mli_realloc_end(lord, token, 0, 0, NULL);
-    if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
+    if (token->word[2] != lord->threads.generation) return MEMLORD_E_STATE;
     token->state = MLI_TOKEN_USED;
     t = mli_thread_get(lord);
     if (!t || (state == MLI_TOKEN_FREED && !failed)) {
@@ -13293,7 +13359,7 @@ static MLI_COLD memlord_result mli_hold_one(memlord *lord, mli_thread *t, const 
     int found, fresh;
     memlord_result r = mli_dev(lord, b->device, &dev);
     if (r) return r;
-    type = lord->dev_type[dev];
+    type = lord->devices.dev_type[dev];
     hold->rows = mli_alloc_word2(lord, t, dev, site);
     hold->what = MLI_HOLD_PLACE;
     do {
@@ -13328,7 +13394,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
     mli_probe probe;
-    mli_entry *e = mli_probe_live(lord, t, lord->dev_type[dev], key, &probe);
+    mli_entry *e = mli_probe_live(lord, t, lord->devices.dev_type[dev], key, &probe);
     int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
     if (held) {
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
@@ -13488,7 +13554,7 @@ static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t
     mli_row_delta d[2];
     memset(d, 0, sizeof d);
     d[0].dev = dev;
-    if (site && (mli_u32_load(&lord->hooks) & MLI_HOOK_SITES))
+    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_cells_make(lord, t, d, 2);
     mli_shard_enter_to_count(lord, t);
@@ -13577,7 +13643,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
         return r;
     }
     mli_fences_ask_new(lord, chain);
-    if (!(lord->flags & MEMLORD_FLAG_DEFER))
+    if (!(lord->threads.flags & MEMLORD_FLAG_DEFER))
         mli_fences_poll_due(lord, (uint32_t)device.type, end);
     return MEMLORD_OK;
 }
@@ -13719,7 +13785,7 @@ MLI_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
 
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
     if (!lord || !mli_selector_valid(sel)) return 0;
-    if (MLI_UNLIKELY(mli_u32_load(&lord->alert) & MLI_ALERT_SAVE))
+    if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE))
         mli_save_serve(lord);
     return mli_fences_retire(lord, sel);
 }
@@ -13782,18 +13848,18 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
         return;
     }
     mli_self.in_host_alloc--;
-    mli_lock_take(&lord->callbacks_lock);
-    w.next = lord->waiters;
-    lord->waiters = &w;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    w.next = lord->pollers.waiters;
+    lord->pollers.waiters = &w;
     mli_alert_set(lord, MLI_ALERT_WAITER, 1);
-    mli_lock_drop(&lord->callbacks_lock);
+    mli_lock_drop(&lord->bands.callbacks_lock);
     mli_barrier_threads(lord); /* who has freed without seeing the alert is added up here */
     if (mli_phys_freed(lord, phys) - w.freed_before < w.needed) mli_os_event_wait(&w.event, ms);
-    mli_lock_take(&lord->callbacks_lock);
-    for (at = &lord->waiters; *at != &w;) at = &(*at)->next;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    for (at = &lord->pollers.waiters; *at != &w;) at = &(*at)->next;
     *at = w.next;
-    if (!lord->waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
-    mli_lock_drop(&lord->callbacks_lock);
+    if (!lord->pollers.waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+    mli_lock_drop(&lord->bands.callbacks_lock);
     mli_os_event_close(&w.event);
 }
 
@@ -13830,7 +13896,7 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
    counted as dropped; the memory is there all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_thread *t = mli_thread_get(q->lord);
-    if (t && t != q->lord->orphan) {
+    if (t && t != q->lord->threads.orphan) {
         t->retrying = q->ticket;
         mli_special_set(t, MLI_SPECIAL_TICKET, 1);
     }
@@ -13944,7 +14010,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.phys = mli_phys_at(lord, q.dev);
     q.bytes = bytes;
     q.site = site;
-    q.policy = policy ? policy : &lord->retry;
+    q.policy = policy ? policy : &lord->retry.policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) {
         r = mli_request_try(&q, fn, user, storage);
@@ -14134,7 +14200,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     int begins = kind == MEMLORD_EVENT_ALLOC || kind == MEMLORD_EVENT_MOVE;
     uint64_t key = e->storage, at;
     if (!dev || !(begins || kind == MEMLORD_EVENT_FREE)) return;
-    key ^= (uint64_t)(r->lord->dev_type[dev] + 1u) << 57;
+    key ^= (uint64_t)(r->lord->devices.dev_type[dev] + 1u) << 57;
     for (at = (key * 0x9e3779b97f4a7c15u) >> 20 & mask; spans[at].key; at = (at + 1) & mask)
         if (spans[at].key == key) break;
     if (begins) {
@@ -14148,7 +14214,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
 
 /* Without memory they are not known. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->ring);
+    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->events.ring);
     uint64_t size = 64;
     mli_ring_reader reading;
     mli_event_copy e;
@@ -14184,7 +14250,7 @@ static int mli_tag_before(const memlord_tag_stat *a, const memlord_tag_stat *b) 
 
 /* 1: its bytes are in the place it belongs to. Files mapped are page cache, and not. */
 static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
-    return lord->dev_type[dev] != MEMLORD_DEVICE_MAPPED;
+    return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
 }
 
 /* How what is used of a place is shared out: what the ledger knows, the rest of this process,
@@ -14264,7 +14330,7 @@ static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
-    for (i = 1; i < mli_u32_load(&lord->account_count); i++) {
+    for (i = 1; i < mli_u32_load(&lord->limits.account_count); i++) {
         memlord_account_stat s;
         if (!mli_account_read_locked(mli_account_record_at(lord, i), &s)) continue;
         r->accounts++;
@@ -14278,12 +14344,12 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
     r->lord = lord;
-    r->uptime = mli_ledger_now(lord) - lord->started;
+    r->uptime = mli_ledger_now(lord) - lord->lifecycle.started;
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
     r->scoped = (mli_tally *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scoped);
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
-    r->mark = MLI_BIRTH(mli_u64_load(&lord->birth_mark));
+    r->mark = MLI_BIRTH(mli_u64_load(&lord->sites.birth_mark));
     r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
     r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + 1) * sizeof *r->tag);
     if (!r->tag) {
@@ -14743,8 +14809,8 @@ static MLI_COLD void mli_text(mli_report *r) {
     uint32_t i;
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
     mli_put_fixed(r->o, r->uptime / 100000000u, 1);
-    mli_putf(r->o, " s  its own memory %jo, %jX a pair", mli_u64_load(&r->lord->own_bytes),
-             mli_u64_load(&r->lord->alloc_free_ps) / 1000);
+    mli_putf(r->o, " s  its own memory %jo, %jX a pair", mli_u64_load(&r->lord->memory.own_bytes),
+             mli_u64_load(&r->lord->saving.alloc_free_ps) / 1000);
     if (r->total.peak_error)
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");
@@ -14813,18 +14879,20 @@ static MLI_COLD void mli_json_time(mli_out *o, const char *name, uint64_t wall) 
 
 static void mli_json_metadata(mli_report *r) {
     memlord *lord = r->lord;
-    uint64_t ps = mli_u64_load(&lord->alloc_free_ps);
+    uint64_t ps = mli_u64_load(&lord->saving.alloc_free_ps);
     size_t i;
     mli_jsonf(r->o, "{'schema':'memlord/1','version':'" MEMLORD_VERSION "','metadata':{");
     mli_json_time(r->o, "generated_at", mli_wall_now());
     mli_jsonf(r->o,
               ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'pair_ns':%ju,'mark':%ju,"
               "'num_snapshots':%ju",
-              mli_pid(), lord->labels, r->uptime, mli_u64_load(&lord->own_bytes),
+              mli_pid(), lord->saving.labels, r->uptime, mli_u64_load(&lord->memory.own_bytes),
               ps ? ps / 1000 : UINT64_MAX, r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
-    mli_json_flag(r->o, "sites_enabled", (mli_u32_load(&lord->hooks) & MLI_HOOK_SITES) != 0);
-    mli_json_flag(r->o, "events_enabled", (mli_u32_load(&lord->alert) & MLI_ALERT_EVENTS) != 0);
+    mli_json_flag(r->o, "sites_enabled",
+                  (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES) != 0);
+    mli_json_flag(r->o, "events_enabled",
+                  (mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS) != 0);
     mli_jsonf(r->o, ",'dropped':{");
     for (i = 0; i < MLI_LOSS_COUNT; i++)
         mli_json_u64(r->o, mli_columns[MLI_STAT_COUNT + i].name + sizeof "dropped",
@@ -14993,7 +15061,8 @@ static MLI_COLD void mli_json_operation(mli_report *r, const mli_scope_run *v, u
     mli_jsonf(r->o, ",'tensor_delta':%jd", (int64_t)v->blocks);
     mli_json_mb(r->o, "pre_total", (int64_t)v->before);
     mli_json_mb(r->o, "post_total", (int64_t)v->after);
-    mli_json_time(r->o, "timestamp", r->lord->started_wall + mli_since_ns(&r->scale, v->start));
+    mli_json_time(r->o, "timestamp",
+                  r->lord->lifecycle.started_wall + mli_since_ns(&r->scale, v->start));
     mli_put_str(r->o, "}");
 }
 
@@ -15077,7 +15146,7 @@ static void mli_json_tensors(mli_report *r, const mli_snapshot *s, memlord_devic
 static void mli_json_snapshot(mli_report *r, const mli_snapshot *s) {
     uint32_t i;
     mli_jsonf(r->o, ",\n{");
-    mli_json_time(r->o, "timestamp", r->lord->started_wall + s->time);
+    mli_json_time(r->o, "timestamp", r->lord->lifecycle.started_wall + s->time);
     mli_jsonf(r->o, ",'time_ns':%ju,'checkpoint_name':%s", s->time, s->name);
     mli_json_mb(r->o, "total", (int64_t)s->live);
     mli_jsonf(r->o, ",'tensor_count':%ju,'device_breakdown':{", s->blocks);
@@ -15154,7 +15223,7 @@ static void mli_json_leaks(mli_report *r) {
 }
 
 static void mli_json_moves(mli_report *r) {
-    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&r->lord->routes);
+    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&r->lord->blocks.routes);
     mli_jsonf(r->o, ",\n'moves':[");
     for (; route; route = route->next)
         if (mli_u64_load(&route->moves))
@@ -15165,7 +15234,7 @@ static void mli_json_moves(mli_report *r) {
 }
 
 static void mli_json_threads(mli_report *r) {
-    const mli_thread *t = (const mli_thread *)mli_ptr_load_acquire(&r->lord->threads);
+    const mli_thread *t = (const mli_thread *)mli_ptr_load_acquire(&r->lord->threads.all);
     mli_jsonf(r->o, ",\n'threads':[");
     for (; t; t = (const mli_thread *)mli_ptr_load(&t->next)) {
         uint64_t allocs = 0, frees = 0, in = 0, out = 0;
@@ -15230,7 +15299,7 @@ static void mli_json_events(mli_report *r) {
         MLI_EVENTS(MLI_X)
 #undef MLI_X
         ;
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->ring);
+    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->events.ring);
     mli_ring_reader reading;
     mli_event_copy e;
     uint64_t n = 0;
@@ -16093,12 +16162,12 @@ typedef struct mli_last_event {
 #define MLI_LAST_EVENT_DONE ((uint64_t)1 << 62)
 
 static mli_last_event *mli_last_event_at(const mli_export *x, uint32_t dev, uint64_t storage) {
-    uint16_t type = x->lord->dev_type[dev];
+    uint16_t type = x->lord->devices.dev_type[dev];
     uint64_t at = (storage ^ (uint64_t)(type + 1u) << 57) * 0x9e3779b97f4a7c15u >> 20;
     for (; x->last_events_size; at++) {
         mli_last_event *f = &x->last_events[at & (x->last_events_size - 1)];
         uint32_t of = MLI_EVENT_DEV(f->what);
-        if (!f->what || (f->storage == storage && x->lord->dev_type[of] == type)) return f;
+        if (!f->what || (f->storage == storage && x->lord->devices.dev_type[of] == type)) return f;
     }
     return NULL;
 }
@@ -16172,7 +16241,7 @@ static MLI_COLD void mli_last_event_update(mli_export *x, const mli_event_copy *
 /* Reads the ring once: what becomes of each storage, and what each device gains (x->sum) in how
    many events (x->more). */
 static MLI_COLD void mli_last_events_build(mli_export *x) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->ring);
+    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->events.ring);
     if (!ring) return;
     for (x->last_events_size = 64; x->last_events_size < ring->capacity + ring->capacity / 4;)
         x->last_events_size *= 2;
@@ -16275,7 +16344,7 @@ static MLI_COLD void mli_trace_device(mli_export *x, uint32_t dev, const char *w
 }
 
 static MLI_COLD void mli_trace_names(mli_export *x) {
-    const mli_thread *t = (const mli_thread *)mli_ptr_load_acquire(&x->lord->threads);
+    const mli_thread *t = (const mli_thread *)mli_ptr_load_acquire(&x->lord->threads.all);
     mli_trace_open(x, "M", 0, 0);
     mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'");
     mli_trace_close(x);
@@ -16374,7 +16443,7 @@ static MLI_COLD void mli_trace_life_open(mli_export *x, const char *phase, const
     mli_trace_open(x, phase, ns, thread);
     mli_trace_text(x, tagged ? tagged : site && site->function[0] ? site->function : "block");
     mli_jsonf(x->o, ",'cat':'block','id':'");
-    mli_put_str(x->o, mli_type_names[x->lord->dev_type[dev]]);
+    mli_put_str(x->o, mli_type_names[x->lord->devices.dev_type[dev]]);
     mli_put_str(x->o, " 0x");
     mli_put_hex_short(x->o, f->storage);
     mli_jsonf(x->o, "','args':{");
@@ -16472,7 +16541,7 @@ static MLI_COLD void mli_trace_end(mli_export *x) {
         const mli_last_event *f = &x->last_events[i];
         if (!(f->what & MLI_LAST_EVENT_OPEN)) continue;
         mli_trace_life_open(x, "e", f, 0, now);
-        mli_json_parts(x->r, x->lord->dev_type[MLI_EVENT_DEV(f->what)], f->storage);
+        mli_json_parts(x->r, x->lord->devices.dev_type[MLI_EVENT_DEV(f->what)], f->storage);
         mli_trace_close(x);
     }
     for (i = 1; i <= x->devices; i++) mli_trace_counter(x, (uint32_t)i, now);
@@ -16727,7 +16796,7 @@ static MLI_COLD void mli_prometheus(mli_export *x) {
                        mli_loss_value(x->lord, i - MLI_STAT_COUNT));
     mli_prom_whole(o, "accounts_open", "accounts open now", 'u', x->r->accounts);
     mli_prom_whole(o, "own_bytes", "bytes the ledger itself takes", 'u',
-                   mli_u64_load(&x->lord->own_bytes));
+                   mli_u64_load(&x->lord->memory.own_bytes));
     mli_prom_whole(o, "uptime_seconds", "age of the ledger", 's', x->r->uptime);
     mli_prom_head(o, "build_info", "1, with the version of memlord.h");
     mli_prom_sample(o, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
@@ -17567,7 +17636,7 @@ static uint64_t mli_viz_free(const mli_export *x, uint32_t dev) {
 }
 
 static MLI_COLD void mli_viz_ring(mli_export *x, const mli_event_copy *e, uint64_t ns) {
-    uint64_t bytes = MLI_BYTES(e->what), us = (x->lord->started_wall + ns) / 1000;
+    uint64_t bytes = MLI_BYTES(e->what), us = (x->lord->lifecycle.started_wall + ns) / 1000;
     uint32_t kind = MLI_EVENT_KIND(e->what);
     mli_last_event *f;
     if (MLI_EVENT_DEV(e->what) != x->only) return;
@@ -17597,7 +17666,8 @@ static MLI_COLD void mli_viz_trace(mli_export *x, uint32_t dev) {
     x->written = 0;
     x->only = dev;
     if (x->events[dev]) mli_ring_each(x, mli_viz_ring);
-    mli_viz_event(x, MLI_VIZ_snapshot, 0, 0, (x->lord->started_wall + x->r->uptime) / 1000, 0);
+    mli_viz_event(x, MLI_VIZ_snapshot, 0, 0,
+                  (x->lord->lifecycle.started_wall + x->r->uptime) / 1000, 0);
     mli_viz_list_end(x->o, x->written);
 }
 
@@ -17722,7 +17792,7 @@ static MLI_COLD void mli_threads_release(uint64_t number) {
     memlord *lord;
     mli_thread *t;
     mli_lock_take(&mli_process.registry_lock);
-    for (lord = mli_process.ledgers; lord; lord = lord->next) {
+    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
         t = mli_thread_of(lord, number);
         if (t) mli_thread_release(t);
     }
@@ -17758,9 +17828,10 @@ static int mli_exit_key_make(void) {
 static void mli_phys_lock_all(int take) {
     memlord *lord;
     uint32_t i;
-    for (lord = mli_process.ledgers; lord; lord = lord->next)
-        for (i = 0; i < mli_u32_load(&lord->row_count[0]); i++) {
-            mli_phys *phys = i ? &mli_device_record_at(lord, i)->own_phys : &lord->host_phys;
+    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
+        for (i = 0; i < mli_u32_load(&lord->counters.row_count[0]); i++) {
+            mli_phys *phys =
+                i ? &mli_device_record_at(lord, i)->own_phys : &lord->capacity.host_phys;
             if (take)
                 mli_lock_take(&phys->lock);
             else
@@ -17769,12 +17840,12 @@ static void mli_phys_lock_all(int take) {
 }
 /* Takes or drops the locks that come after the map's. */
 static void mli_fork_locks(int take) {
-    mli_ledgers_lock(offsetof(memlord, fences_lock), take);
-    mli_ledgers_lock(offsetof(memlord, callbacks_lock), take);
+    mli_ledgers_lock(offsetof(memlord, fences.lock), take);
+    mli_ledgers_lock(offsetof(memlord, bands.callbacks_lock), take);
     mli_phys_lock_all(take);
-    mli_ledgers_lock(offsetof(memlord, scopes_lock), take);
-    mli_ledgers_lock(offsetof(memlord, snapshots_lock), take);
-    mli_ledgers_lock(offsetof(memlord, memory_lock), take);
+    mli_ledgers_lock(offsetof(memlord, scopes.lock), take);
+    mli_ledgers_lock(offsetof(memlord, snapshots.lock), take);
+    mli_ledgers_lock(offsetof(memlord, memory.lock), take);
 }
 
 /* Fork stops every ledger between two calls: no lock is held and no table half changed in the
@@ -17783,9 +17854,9 @@ static void mli_fork_locks(int take) {
 static MLI_COLD void mli_fork_before(void) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
-    mli_ledgers_lock(offsetof(memlord, orphan_lock), 1);
+    mli_ledgers_lock(offsetof(memlord, threads.orphan_lock), 1);
     mli_lock_take(&mli_process.cold_lock);
-    for (lord = mli_process.ledgers; lord; lord = lord->next) mli_map_freeze(lord);
+    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) mli_map_freeze(lord);
     mli_fork_locks(1);
     mli_lock_take(&mli_process.pages_lock);
     mli_words_lock(1); /* last: all of the above reads and writes words */
@@ -17795,9 +17866,9 @@ static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_lock_drop(&mli_process.pages_lock);
     mli_fork_locks(0);
-    for (lord = mli_process.ledgers; lord; lord = lord->next) mli_map_thaw(lord);
+    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) mli_map_thaw(lord);
     mli_lock_drop(&mli_process.cold_lock);
-    mli_ledgers_lock(offsetof(memlord, orphan_lock), 0);
+    mli_ledgers_lock(offsetof(memlord, threads.orphan_lock), 0);
     mli_lock_drop(&mli_process.registry_lock);
 }
 
@@ -17806,14 +17877,14 @@ static void mli_row_locks_after_fork(memlord *lord) {
     int book;
     uint32_t i;
     for (book = 0; book < MLI_BOOKS; book++)
-        for (i = 1; i < mli_u32_load(&lord->row_count[book]); i++)
+        for (i = 1; i < mli_u32_load(&lord->counters.row_count[book]); i++)
             mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
-    mli_u32_store(&lord->count_lock.locked, 0);
+    mli_u32_store(&lord->counters.count_lock.locked, 0);
 }
 
 /* In a forked child: whoever asked a source or a fence, collected, polled or waited is gone. */
 static void mli_ledger_after_fork(memlord *lord) {
-    uint32_t i, n = mli_u32_load(&lord->row_count[MLI_BOOK_DEVICE]), tries = 0;
+    uint32_t i, n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]), tries = 0;
     mli_snapshot_reader **reader;
     for (i = 0; i < n; i++) {
         mli_watch *w = i ? &mli_device_record_at(lord, i)->watch : NULL;
@@ -17831,18 +17902,19 @@ static void mli_ledger_after_fork(memlord *lord) {
         mli_u32_store(&w->gc_running, 0);
     }
     /* counted anew: who set or cleared `check_requested` may not have got as far as the alert */
-    mli_u32_store(&lord->alert,
-                  mli_u32_load(&lord->alert) % MLI_ALERT_BANDS + tries * MLI_ALERT_BANDS);
+    mli_u32_store(&lord->threads.alert,
+                  mli_u32_load(&lord->threads.alert) % MLI_ALERT_BANDS + tries * MLI_ALERT_BANDS);
     mli_askers_gone(lord, &mli_self);
-    lord->waiters = NULL;
+    lord->pollers.waiters = NULL;
     mli_subbufs_after_fork(lord);
-    for (reader = &lord->snapshot_readers; *reader;) /* this thread goes on with its reports */
+    for (reader = &lord->snapshots.readers; *reader;) /* this thread goes on with its reports */
         if ((*reader)->thread == (void *)&mli_self)
             reader = &(*reader)->next;
         else
             *reader = (*reader)->next;
-    mli_u32_store(&lord->recorder.helper.state, MLI_HELPER_NONE);
-    if (mli_u32_load(&lord->polling) == MLI_POLLING_ALL || mli_u32_load(&lord->recorder.requested))
+    mli_u32_store(&lord->snapshots.recorder.helper.state, MLI_HELPER_NONE);
+    if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL ||
+        mli_u32_load(&lord->snapshots.recorder.requested))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 
@@ -17866,13 +17938,13 @@ static MLI_COLD void mli_fork_child(void) {
     mli_process.saving = NULL;
     if (mli_u32_load(&mli_process.has_barrier))
         mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
-    for (lord = mli_process.ledgers; lord; lord = lord->next) {
+    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
         mli_thread *mine = mli_thread_own(lord);
         mli_row_locks_after_fork(lord);
         mli_ledger_after_fork(lord);
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
             mli_thread_fence(t);
-            if (t == mine || t == lord->orphan) continue;
+            if (t == mine || t == lord->threads.orphan) continue;
             mli_ptr_store(&t->inside, NULL); /* it saw the map stopped, and was to leave */
             mli_scope_stack_forget(t);
             mli_thread_reset(t);
@@ -17911,7 +17983,7 @@ static void mli_process_start(void) {
 /* MEMLORD_RETRY; what is not understood, or does not fit, is said and left alone. */
 static MLI_COLD void mli_configure_retry(memlord *lord) {
     char value[128];
-    memlord_retry policy = lord->retry;
+    memlord_retry policy = lord->retry.policy;
     int set = mli_env_read("MEMLORD_RETRY", value, sizeof value);
     if (!set) return;
     if (set < 0 || mli_retry_parse(value, &policy))
@@ -17926,7 +17998,7 @@ static MLI_COLD void mli_configure_retry(memlord *lord) {
         mli_log(lord, MEMLORD_LOG_WARNING,
                 "[retry] MEMLORD_RETRY: the multiplier is below 1: ignored");
     else
-        lord->retry = policy;
+        lord->retry.policy = policy;
 }
 /* The same of MEMLORD_POLL_INTERVAL_MS. */
 static MLI_COLD void mli_configure_interval(memlord *lord) {
@@ -17935,8 +18007,8 @@ static MLI_COLD void mli_configure_interval(memlord *lord) {
     int set = mli_env_read("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
     if (!set) return;
     if (set > 0 && mli_read_number(value, 0, &ms) && !strchr(value, ',') && ms >= MLI_POLL_MS_MIN) {
-        mli_u32_store(&lord->poll_ms, (uint32_t)ms);
-        lord->poll_ms_by_env = 1;
+        mli_u32_store(&lord->pollers.poll_ms, (uint32_t)ms);
+        lord->pollers.poll_ms_by_env = 1;
     } else {
         mli_log(lord, MEMLORD_LOG_WARNING,
                 "[poller] MEMLORD_POLL_INTERVAL_MS is not a number of at least 10: ignored");
@@ -17946,42 +18018,42 @@ static MLI_COLD void mli_configure_interval(memlord *lord) {
 static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *desc) {
     char value[16];
     int debug = 0, book;
-    lord->logger = desc->logger;
-    lord->clock = desc->clock;
-    lord->batch = desc->flags & MEMLORD_FLAG_EXACT ? 0
+    lord->log.logger = desc->logger;
+    lord->events.clock = desc->clock;
+    lord->counters.batch = desc->flags & MEMLORD_FLAG_EXACT ? 0
                   : desc->counter_batch           ? desc->counter_batch
                                                   : 65536;
-    if (lord->batch > MLI_BYTES_MAX) lord->batch = MLI_BYTES_MAX;
+    if (lord->counters.batch > MLI_BYTES_MAX) lord->counters.batch = MLI_BYTES_MAX;
     if (!(desc->flags & MEMLORD_FLAG_NO_ENV) &&
         mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0)
         debug = strcmp(value, "0") != 0;
-    lord->log_level = debug ? MEMLORD_LOG_TRACE : MEMLORD_LOG_INFO;
-    if (debug && !lord->logger.fn) lord->logger.fn = mli_log_stderr;
-    if (desc->flags & MEMLORD_FLAG_SITES) lord->hooks.v |= MLI_HOOK_SITES;
-    if (debug) lord->hooks.v |= MLI_HOOK_TRACE;
-    lord->stamps_are_ticks = !lord->clock.fn && mli_ticks_steady();
-    lord->started = mli_ledger_now(lord);
-    lord->started_stamp = mli_stamp_now(lord);
-    lord->started_wall = mli_wall_now();
-    for (book = 0; book < MLI_BOOKS; book++) lord->row_count[book].v = 1;
-    lord->reservation_count.v = lord->account_count.v = lord->scope_count.v = 1;
-    lord->thread_allowance.v = 4;
-    lord->flags = desc->flags;
-    lord->host_phys.lord = lord;
-    lord->host_phys.device = memlord_device_cpu();
-    lord->capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
-    lord->capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
+    lord->log.level = debug ? MEMLORD_LOG_TRACE : MEMLORD_LOG_INFO;
+    if (debug && !lord->log.logger.fn) lord->log.logger.fn = mli_log_stderr;
+    if (desc->flags & MEMLORD_FLAG_SITES) lord->threads.hooks.v |= MLI_HOOK_SITES;
+    if (debug) lord->threads.hooks.v |= MLI_HOOK_TRACE;
+    lord->events.stamps_are_ticks = !lord->events.clock.fn && mli_ticks_steady();
+    lord->lifecycle.started = mli_ledger_now(lord);
+    lord->lifecycle.started_stamp = mli_stamp_now(lord);
+    lord->lifecycle.started_wall = mli_wall_now();
+    for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
+    lord->limits.reservation_count.v = lord->limits.account_count.v = lord->scopes.count.v = 1;
+    lord->bands.thread_allowance.v = 4;
+    lord->threads.flags = desc->flags;
+    lord->capacity.host_phys.lord = lord;
+    lord->capacity.host_phys.device = memlord_device_cpu();
+    lord->room.capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
+    lord->room.capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
     if (!(desc->flags & MEMLORD_FLAG_NO_STRATEGY))
-        lord->strategy.v = (void *)(uintptr_t)&mli_default_strategy;
-    lord->retry = mli_default_retry;
-    lord->poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
-    if (lord->poll_ms.v < MLI_POLL_MS_MIN) lord->poll_ms.v = MLI_POLL_MS_MIN;
+        lord->bands.strategy.v = (void *)(uintptr_t)&mli_default_strategy;
+    lord->retry.policy = mli_default_retry;
+    lord->pollers.poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
+    if (lord->pollers.poll_ms.v < MLI_POLL_MS_MIN) lord->pollers.poll_ms.v = MLI_POLL_MS_MIN;
     if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) {
         mli_configure_retry(lord);
         mli_configure_interval(lord);
     }
-    lord->next_id.v = MLI_THREAD_ID_FIRST;
-    lord->sweep_at = MLI_SWEEP_MIN;
+    lord->threads.next_id.v = MLI_THREAD_ID_FIRST;
+    lord->threads.sweep_at = MLI_SWEEP_MIN;
 }
 
 /* Gives the locks of the process and of a new ledger their ranks. */
@@ -17990,16 +18062,16 @@ static void mli_locks_rank(memlord *lord) {
     mli_lock_rank(&mli_process.registry_lock, MLI_RANK_REGISTRY);
     mli_lock_rank(&mli_process.cold_lock, MLI_RANK_COLD);
     mli_lock_rank(&mli_process.pages_lock, MLI_RANK_PAGES);
-    mli_lock_rank(&lord->orphan_lock, MLI_RANK_ORPHAN);
-    mli_lock_rank(&lord->fences_lock, MLI_RANK_FENCES);
-    mli_lock_rank(&lord->callbacks_lock, MLI_RANK_CALLBACKS);
-    mli_lock_rank(&lord->host_phys.lock, MLI_RANK_PLACE);
-    mli_lock_rank(&lord->scopes_lock, MLI_RANK_SCOPES);
-    mli_lock_rank(&lord->snapshots_lock, MLI_RANK_SNAPSHOTS);
-    mli_lock_rank(&lord->memory_lock, MLI_RANK_MEMORY);
-    mli_lock_rank(&lord->count_lock, MLI_RANK_COUNT);
+    mli_lock_rank(&lord->threads.orphan_lock, MLI_RANK_ORPHAN);
+    mli_lock_rank(&lord->fences.lock, MLI_RANK_FENCES);
+    mli_lock_rank(&lord->bands.callbacks_lock, MLI_RANK_CALLBACKS);
+    mli_lock_rank(&lord->capacity.host_phys.lock, MLI_RANK_PLACE);
+    mli_lock_rank(&lord->scopes.lock, MLI_RANK_SCOPES);
+    mli_lock_rank(&lord->snapshots.lock, MLI_RANK_SNAPSHOTS);
+    mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
+    mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
     for (i = 0; i < MLI_SHARDS; i++)
-        mli_lock_rank(&lord->shards[i].lock, MLI_RANK_SHARD);
+        mli_lock_rank(&lord->map.shards[i].lock, MLI_RANK_SHARD);
 }
 
 /* Everything of a ledger but the registry; NULL without memory. */
@@ -18012,12 +18084,12 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
     if (!lord) return NULL;
     memset(lord, 0, sizeof *lord);
     mli_locks_rank(lord);
-    lord->allocator = *allocator;
-    lord->own_bytes.v = sizeof *lord;
-    lord->names.item = sizeof(mli_stb_string);
+    lord->memory.allocator = *allocator;
+    lord->memory.own_bytes.v = sizeof *lord;
+    lord->names.strings.item = sizeof(mli_stb_string);
     mli_ledger_configure(lord, desc);
-    lord->orphan = (mli_thread *)mli_own_alloc(lord, sizeof *lord->orphan);
-    if (lord->orphan) return lord;
+    lord->threads.orphan = (mli_thread *)mli_own_alloc(lord, sizeof *lord->threads.orphan);
+    if (lord->threads.orphan) return lord;
     mli_regions_free(lord);
     allocator->free(allocator->user, lord, sizeof *lord);
     return NULL;
@@ -18027,21 +18099,21 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
     mli_process_start();
-    lord->generation = mli_u64_add(&mli_process.generation, 1) + 1;
-    mli_thread_start(lord, lord->orphan, 0);
-    mli_special_set(lord->orphan, MLI_SPECIAL_ORPHAN, 1);
-    lord->next = mli_process.ledgers;
-    lord->back = &mli_process.ledgers;
-    if (lord->next) lord->next->back = &lord->next;
+    lord->threads.generation = mli_u64_add(&mli_process.generation, 1) + 1;
+    mli_thread_start(lord, lord->threads.orphan, 0);
+    mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
+    lord->lifecycle.next = mli_process.ledgers;
+    lord->lifecycle.back = &mli_process.ledgers;
+    if (lord->lifecycle.next) lord->lifecycle.next->lifecycle.back = &lord->lifecycle.next;
     mli_process.ledgers = lord;
     mli_lock_drop(&mli_process.registry_lock);
 }
 
 /* What a description asks for beyond the ledger itself. */
 static MLI_COLD memlord_result mli_ledger_apply_desc(memlord *lord, const memlord_desc *desc) {
-    memlord_result r = mli_name(lord, desc->proc_root, &lord->cpu.root);
-    if (r == MEMLORD_OK) r = mli_name(lord, desc->output_dir, &lord->output_dir);
-    if (r == MEMLORD_OK) r = mli_name(lord, desc->labels, &lord->labels);
+    memlord_result r = mli_name(lord, desc->proc_root, &lord->room.cpu.root);
+    if (r == MEMLORD_OK) r = mli_name(lord, desc->output_dir, &lord->saving.output_dir);
+    if (r == MEMLORD_OK) r = mli_name(lord, desc->labels, &lord->saving.labels);
     if (r == MEMLORD_OK && desc->event_capacity)
         r = memlord_events_start(lord, desc->event_capacity);
     if (r == MEMLORD_OK && desc->snapshot_ms) r = memlord_snapshots_start(lord, desc->snapshot_ms);
@@ -18092,7 +18164,7 @@ static MLI_COLD void mli_log_leaks(memlord *lord) {
     mli_out o;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t blocks = 0;
-    if (lord->log_level < MEMLORD_LOG_INFO || !lord->logger.fn) return;
+    if (lord->log.level < MEMLORD_LOG_INFO || !lord->log.logger.fn) return;
     for (i = 1; i < n; i++) {
         memlord_stats s;
         mli_stats_fill(lord, i, &s);
@@ -18124,12 +18196,12 @@ static MLI_COLD void mli_fences_end(memlord *lord) {
     memset(&all, 0, sizeof all);
     all.sel = memlord_device_all();
     if (mli_fence_is_running(lord)) mli_self.fence_lord = 0; /* it left one by longjmp */
-    while (mli_u64_load(&lord->fence_count) && round++ < 1000) { /* drops may defer frees */
-        mli_lock_take(&lord->fences_lock);
+    while (mli_u64_load(&lord->fences.count) && round++ < 1000) { /* drops may defer frees */
+        mli_lock_take(&lord->fences.lock);
         mli_askers_gone(lord, NULL);
-        mli_lock_drop(&lord->fences_lock);
+        mli_lock_drop(&lord->fences.lock);
         mli_map_visit(lord, &all, mli_visit_fences, NULL);
-        while ((f = lord->aside) != NULL) {
+        while ((f = lord->fences.aside) != NULL) {
             mli_fences_take_back(lord, f);
             mli_fences_detach(lord, f);
         }
@@ -18146,20 +18218,21 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
         mli_spin_wait(&spins);
         mli_lock_take(&mli_process.registry_lock);
     }
-    *lord->back = lord->next;
-    if (lord->next) lord->next->back = lord->back;
+    *lord->lifecycle.back = lord->lifecycle.next;
+    if (lord->lifecycle.next) lord->lifecycle.next->lifecycle.back = lord->lifecycle.back;
     mli_lock_drop(&mli_process.registry_lock);
-    if (mli_self.generation == lord->generation) mli_self.generation = 0;
+    if (mli_self.generation == lord->threads.generation) mli_self.generation = 0;
 }
 
 /* Gives all memory back, the ledger's own last. */
 static MLI_COLD void mli_ledger_free(memlord *lord) {
-    memlord_allocator allocator = lord->allocator;
-    mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads);
+    memlord_allocator allocator = lord->memory.allocator;
+    mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
     uint32_t i;
     mli_parts_end(lord);
     for (i = 0; i < MLI_SHARDS; i++)
-        mli_own_free(lord, lord->shards[i].table, (size_t)lord->shards[i].size * MLI_BUCKET_BYTES);
+        mli_own_free(lord, lord->map.shards[i].table,
+                     (size_t)lord->map.shards[i].size * MLI_BUCKET_BYTES);
     for (; t; t = (mli_thread *)mli_ptr_load(&t->next)) {
         mli_book_free(lord, &t->books[MLI_BOOK_SITE], sizeof(mli_cell));
         mli_book_free(lord, &t->books[MLI_BOOK_TAG], sizeof(mli_cell));
@@ -18167,11 +18240,11 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_scope_stack_free(lord, t);
     }
     mli_scopes_free(lord);
-    mli_book_free(lord, &lord->births, sizeof(mli_birth));
+    mli_book_free(lord, &lord->sites.births, sizeof(mli_birth));
     for (i = 0; i < MLI_BOOKS; i++)
-        mli_book_free(lord, &lord->rows[i], sizeof(mli_row));
-    mli_book_free(lord, &lord->reservations, sizeof(mli_reservation));
-    mli_book_free(lord, &lord->accounts, sizeof(mli_account_record));
+        mli_book_free(lord, &lord->counters.rows[i], sizeof(mli_row));
+    mli_book_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
+    mli_book_free(lord, &lord->limits.accounts, sizeof(mli_account_record));
     mli_ring_end(lord);
     mli_snapshots_destroy(lord);
     mli_index_free(lord);
@@ -18186,7 +18259,7 @@ static MLI_COLD void mli_ledger_end(memlord *lord) {
     const mli_saver *saver;
     mli_pollers_stop(lord);
     mli_recorder_stop(lord);
-    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saver);
+    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
     if (saver) saver->end(lord);
     mli_log_leaks(lord);
     mli_fences_end(lord);
@@ -18253,7 +18326,7 @@ static MLI_COLD void mli_cost_measure(memlord *lord) {
     memlord_desc desc;
     memlord *probe = NULL;
     uint64_t began, i;
-    if (mli_u64_load(&lord->alloc_free_ps)) return;
+    if (mli_u64_load(&lord->saving.alloc_free_ps)) return;
     memset(&desc, 0, sizeof desc);
     desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_STRATEGY | MEMLORD_FLAG_NO_THREADS;
     if (memlord_create(&desc, &probe) != MEMLORD_OK) return;
@@ -18263,7 +18336,7 @@ static MLI_COLD void mli_cost_measure(memlord *lord) {
         (void)memlord_alloc(probe, cpu, storage + i * 64, 64, NULL);
         (void)memlord_free(probe, cpu, storage + i * 64, NULL);
     }
-    mli_u64_store(&lord->alloc_free_ps, (mli_now() - began) * 1000 / PAIRS + 1);
+    mli_u64_store(&lord->saving.alloc_free_ps, (mli_now() - began) * 1000 / PAIRS + 1);
     memlord_destroy(probe);
 }
 
@@ -18271,12 +18344,12 @@ static MLI_COLD void mli_cost_measure(memlord *lord) {
    present; that one is the report's own, so that however many are written take no place. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
-    if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->recorder.requested)) return;
+    if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->snapshots.recorder.requested)) return;
     r->present = mli_snapshot_new(lord, NULL, MLI_SNAPSHOT_TOP);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;
     else
-        (void)mli_u64_add(&lord->lost_snapshots, 1);
+        (void)mli_u64_add(&lord->snapshots.lost, 1);
 }
 
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
@@ -18429,12 +18502,12 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
 /* Saves where and how memlord_save_at_exit says, and tells the log. `format` is 1 more, 0 the
    default. */
 static MLI_COLD void mli_save_dated(memlord *lord, uint32_t format) {
-    const char *directory = (const char *)mli_ptr_load_acquire(&lord->exit_directory);
+    const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving.exit_directory);
     mli_save_paths *p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     char line[320];
     mli_out o;
     memlord_result r = MEMLORD_E_NOMEM;
-    if (!directory) directory = lord->output_dir ? lord->output_dir : ".";
+    if (!directory) directory = lord->saving.output_dir ? lord->saving.output_dir : ".";
     if (p)
         r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
                            directory, p);
@@ -18449,26 +18522,27 @@ static MLI_COLD void mli_save_dated(memlord *lord, uint32_t format) {
 }
 
 static MLI_COLD void mli_save_now(memlord *lord) {
-    mli_save_dated(lord, mli_u32_load(&lord->exit_format));
+    mli_save_dated(lord, mli_u32_load(&lord->saving.exit_format));
 }
 /* The end of a ledger, or of the process: saves once, also what was asked for and not served. */
 static MLI_COLD void mli_save_end(memlord *lord) {
-    uint32_t format = mli_u32_exchange(&lord->exit_format, 0);
+    uint32_t format = mli_u32_exchange(&lord->saving.exit_format, 0);
     int asked = mli_save_requested(lord);
     if (format || asked) mli_save_dated(lord, format);
 }
 
 static const mli_saver mli_dated_saver = {mli_save_now, mli_save_end};
 static void mli_saver_set(memlord *lord) { /* release: pairs with mli_save_serve */
-    mli_ptr_store_release(&lord->saver, (void *)(uintptr_t)&mli_dated_saver);
+    mli_ptr_store_release(&lord->saving.saver, (void *)(uintptr_t)&mli_dated_saver);
 }
 
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
         mli_lock_take(&mli_process.registry_lock);
-        for (lord = mli_process.ledgers; lord; lord = lord->next)
-            if (mli_u32_load(&lord->exit_format) || (mli_u32_load(&lord->alert) & MLI_ALERT_SAVE))
+        for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
+            if (mli_u32_load(&lord->saving.exit_format) ||
+                (mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE))
                 break;
         mli_process.saving = lord; /* other threads go on, and may destroy it */
         mli_lock_drop(&mli_process.registry_lock);
@@ -18527,8 +18601,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     if (r == MEMLORD_OK) r = mli_at_exit_once();
     if (r) return r;
     mli_saver_set(lord);
-    mli_ptr_store_release(&lord->exit_directory, (void *)(uintptr_t)kept);
-    (void)mli_u32_exchange(&lord->exit_format, (uint32_t)format + 1);
+    mli_ptr_store_release(&lord->saving.exit_directory, (void *)(uintptr_t)kept);
+    (void)mli_u32_exchange(&lord->saving.exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
 MLI_API void memlord_request_save(memlord *lord) {
