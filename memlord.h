@@ -5835,7 +5835,7 @@ static void mli_cell_add(memlord *lord, int book, uint32_t number, mli_cell *cel
 
 /* Negative: the thread's frees on this device have come to where it looks at the bands. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
-    return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load_own(&cell->out));
+    return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
 }
 /* out first: a reader, who takes them the other way round, never finds less in than out. */
 static void mli_cell_subtract(memlord *lord, int book, uint32_t number, mli_cell *cell,

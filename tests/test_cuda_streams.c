@@ -853,6 +853,9 @@ static void a_child_forked_amid_frees_goes_on_without_a_driver(void **state) {
     pthread_t threads[2];
     freer f[2];
     int i;
+#if defined(__SANITIZE_ADDRESS__) /* a lock of its malloc may be held at a fork, and stays so */
+    skip();
+#endif
     for (i = 0; i < 2; i++) {
         f[i].lord = lord;
         f[i].stream = stream_on(0);
