@@ -233,7 +233,7 @@ static void fn_may_free_the_storage(void **state) {
 
 /* -- against a model: slots of a bitmap -- */
 
-#define SLOTS 100000u
+#define SLOTS (TEST_SANITIZED ? 20000u : 100000u)
 
 static void check_model(memlord *lord, const unsigned char *used, size_t count) {
     listing l = listed(lord, cuda(0), KEY);
@@ -248,7 +248,7 @@ static void check_model(memlord *lord, const unsigned char *used, size_t count) 
 static void a_hundred_thousand_parts_in_random_order(void **state) {
     memlord *lord = test_lord(state);
     uint64_t seed = test_env("MEMLORD_TEST_SEED", 7), i;
-    uint64_t steps = TEST_SANITIZED ? 150000 : 400000;
+    uint64_t steps = TEST_SANITIZED ? 60000 : 400000;
     unsigned char *used = (unsigned char *)calloc(SLOTS, 1);
     uint32_t *order = (uint32_t *)malloc(SLOTS * sizeof *order);
     size_t count = 0;
