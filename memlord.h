@@ -6646,33 +6646,36 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 }
 
 /* ----------------------------------------------------------------------- >>sites --
-   Owns what is known of sites, tags, marks and births (the mark and scope of a block), and
-   which rows a call counts on. A site's record is made when it is first seen, its strings
-   copied; its rows one a device. A thread keeps those it used last. Lock: cold. */
+   Owns the records of sites, the tags of threads, marks and births (the mark and scope of a
+   block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
+   the devices. A site's record is made, and its strings are copied, when the site is first seen;
+   it gets one row on each device where it is used. Each thread caches the rows it used last.
+   Invariants: a site's record is never freed before the ledger ends; nothing here allocates or
+   takes a lock inside a shard. Lock: cold; memlord_sites_enable takes registry alone. */
 
 typedef struct mli_scope_record {
     uint32_t id;
     struct mli_scope_record *parent;
     const char *name, *path;      /* kept */
-    struct mli_site_record *site; /* NULL: begun by name */
+    struct mli_site_record *site; /* NULL: the scope was begun by name */
     mli_ptr threads;              /* mli_thread_scope *; push only */
     mli_u64 device_ns;
-    mli_u64 birth; /* the last: mark:26 | number:26 */
+    mli_u64 birth; /* the last birth in this scope: mark:26 | number:26; 0: none yet */
 } mli_scope_record;
 
-#define MLI_CACHE_MAX 8192 /* ... in memory of its own */
+#define MLI_CACHE_MAX 8192 /* homes at most, in memory of the cache's own */
 
-/* The mark and the scope of blocks that were allocated in one. */
+/* The mark and the scope that blocks allocated in a scope have in common. */
 typedef struct mli_birth {
     uint64_t mark;
     uint32_t scope;
 } mli_birth;
 
 typedef struct mli_site_record {
-    mli_ptr display;       /* const memlord_site *: replaced whole by a rename */
-    void *address;         /* a return address; NULL for planted ones */
-    mli_u32 resolved;      /* its symbol was looked up */
-    memlord_site original; /* what it is shown as until it is renamed */
+    mli_ptr display;       /* const memlord_site *; a rename replaces the whole struct */
+    void *address;         /* a return address; NULL: the site is a memlord_site of the host */
+    mli_u32 resolved;      /* 1: the symbol of `address` was looked up */
+    memlord_site original; /* displayed until the site is renamed or resolved */
 } mli_site_record;
 
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const char *file,
@@ -6684,8 +6687,8 @@ static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const char *f
     return r;
 }
 
-/* The record of a place: found under the host's pointer or the address it was made from, and
-   under every form it is shown in. */
+/* Finds or makes the record of a site. The index has it under the host's pointer or the return
+   address, and under every struct that it was ever displayed as. */
 static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const memlord_site *origin,
                                                     void *address, mli_site_record **out) {
     const void *identity = address ? (const void *)address : (const void *)origin;
@@ -6712,7 +6715,7 @@ static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const memlord
     return MEMLORD_OK;
 }
 
-/* Our copy of a site, for what outlives a call; NULL without memory. */
+/* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
 static MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *origin) {
     mli_site_record *site = NULL;
     memlord_result r;
@@ -6729,6 +6732,8 @@ static MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const voi
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
+/* Displays a site under other names, which the index then has, too: the host may pass any struct
+   that it was given. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const char *file,
                                                        const char *function, int line) {
@@ -6755,9 +6760,9 @@ static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_reco
     return r;
 }
 
-/* A site as reports show it. A return address gets its module and symbol when it is first
-   shown: dladdr walks a module's symbols, too slow for a call, and takes the loader's lock,
-   so no lock of ours is held. */
+/* Returns a site as reports display it. A return address gets its module and symbol when it is
+   first displayed: dladdr walks a module's symbols, which is too slow for a recording call.
+   Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
 static const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
     mli_symbol symbol;
@@ -6768,7 +6773,9 @@ static const memlord_site *mli_site_display(memlord *lord, mli_site_record *site
     return (const memlord_site *)mli_ptr_load_acquire(&site->display);
 }
 
-/* A site is known by several addresses, and has one row a device: under its record. */
+/* Finds or adds the row of a site or a tag on a device. A site is known by several addresses but
+   has one row on a device: the index has the row under the site's record, and then under each
+   address that was asked for. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, int book, const void *identity,
                                                    uint32_t dev, uint32_t *number) {
     uint32_t most = book == MLI_BOOK_SITE ? MLI_SITE_ROWS_MAX : MLI_TAG_ROWS_MAX;
@@ -6804,8 +6811,8 @@ static MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void 
     return r;
 }
 
-/* The row of a site or a tag on a device, made on first use; 0, and counted, when there is no
-   room for it. */
+/* Returns the row of a site or a tag on a device, and adds it on first use. Returns 0 without room
+   for it, and counts that in dropped_sites. */
 static MLI_COLD uint32_t mli_row_get(memlord *lord, int book, const void *identity, uint32_t dev) {
     uint32_t number;
     if (mli_row_find(lord, book, identity, dev, &number) == MEMLORD_OK) return number;
@@ -6817,14 +6824,14 @@ static uint32_t mli_row_of(memlord *lord, int book, const void *identity, uint32
     return MLI_LIKELY(have) ? (uint32_t)have : mli_row_get(lord, book, identity, dev);
 }
 
-/* -- a thread's cache: what the index, the names and the scopes found for a pointer -- */
+/* -- a thread's cache: rows, names and scopes that it looked up by a pointer -- */
 
-enum {                                 /* mli_cache_entry.salt >> 28; the rest of it beside */
-    MLI_CACHE_SITE = MLI_BOOK_SITE, /* a row and its cell; the device */
-    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* likewise */
-    MLI_CACHE_NAME,                 /* the kept copy of a host's tag */
-    MLI_CACHE_SCOPE,                /* a thread scope; the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* the same, by a static record */
+enum {                              /* mli_cache_entry.salt >> 28: value; rest of the salt */
+    MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a row; the device */
+    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a row; the device */
+    MLI_CACHE_NAME,                 /* the kept copy of a host's tag; 0 */
+    MLI_CACHE_SCOPE,                /* a thread scope, by its name; the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* a thread scope, by a static record; the parent scope */
 };
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
@@ -6834,7 +6841,8 @@ static MLI_HOT mli_cache_entry *mli_cache_home(const mli_thread *t,
     uintptr_t hash = ((uintptr_t)key + salt) * 0x61c88647u; /* 2^32 / the golden ratio, negated */
     return &t->cache[hash >> 20 & t->cache_mask];
 }
-/* NULL: not cached. */
+/* Returns the entry of a key; NULL: it is not cached. The last entry of the cache is always vacant
+   and ends the probe. */
 static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
                                                      const void *key, uint32_t salt) {
     const mli_cache_entry *memo = mli_cache_home(t, key, salt);
@@ -6846,7 +6854,8 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Inserts an entry, or replaces that of its key; a full path evicts its first. */
+/* Inserts an entry, or replaces the one of its key. If all probes find other keys, it evicts the
+   first. */
 static void mli_cache_put(mli_thread *t, const mli_cache_entry *entry) {
     mli_cache_entry *memo = mli_cache_home(t, entry->key, entry->salt);
     uint32_t k = 0;
@@ -6857,8 +6866,8 @@ static void mli_cache_put(mli_thread *t, const mli_cache_entry *entry) {
     t->cache_count += !memo[k].key;
     memo[k] = *entry;
 }
-/* Makes room for one entry more: twice the table, or, at its bound or without memory, an empty
-   one. */
+/* Makes room for one more entry: doubles the cache, or empties it if it has its largest size or
+   there is no memory. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     mli_cache_entry *old = t->cache, *more = NULL;
     const size_t n = t->cache_mask + 1 + MLI_CACHE_PATH;
@@ -6876,7 +6885,8 @@ static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
         if (old[i].key) mli_cache_put(t, &old[i]);
     if (old != t->cache_inline) mli_own_free(lord, old, n * sizeof *old);
 }
-/* Caches a look-up. The orphans' record caches nothing: its cells are locked. Not inside. */
+/* Caches a look-up. Requires: not inside, as the cache may grow. The orphan record caches nothing:
+   its cells are used under a lock. */
 static MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                    uint32_t salt, void *value, uint64_t bits) {
     mli_cache_entry entry;
@@ -6889,8 +6899,8 @@ static MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key
     mli_cache_put(t, &entry);
 }
 
-/* The bits of word2 for the row of a site or a tag on a device. Makes the row, and the thread's
-   cell for it. Not inside. */
+/* Returns the bits of word2 for the row of a site or a tag on a device; 0: no room for the row.
+   Makes the row, and the thread's cell for it. Requires: not inside. */
 static MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                             const void *identity, uint32_t dev) {
     const uint32_t salt = mli_cache_salt(book, dev);
@@ -6909,10 +6919,12 @@ static MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int bo
 
 /* -- births: the mark and the scope of a block -- */
 
+/* Returns the birth with a number. */
 static mli_birth *mli_birth_record(memlord *lord, uint32_t number) {
     return (mli_birth *)mli_book_at(&lord->sites.births, number, sizeof(mli_birth));
 }
 
+/* Adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_birth_add_locked(memlord *lord, uint64_t mark,
                                                     uint32_t scope, uint32_t *number) {
     mli_birth *birth;
@@ -6926,8 +6938,9 @@ static MLI_COLD memlord_result mli_birth_add_locked(memlord *lord, uint64_t mark
     return MEMLORD_OK;
 }
 
-/* The born bits of word2 in a scope, remembered by the thread and the scope. Without room for a
-   birth the scope is not known of the block, and counted. Not inside. */
+/* Returns the birth bits of word2 for the thread's scope, and caches them in the thread and the
+   scope. Without room for a birth the block is recorded without its scope, and scopes.lost counts
+   it. Requires: not inside. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
     mli_scope_record *scope = t->scope_stack->frame[t->scope_stack->depth - 1].scope;
     uint64_t mark = MLI_BIRTH(born), last = mli_u64_load_acquire(&scope->birth);
@@ -6940,7 +6953,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
         } while (mli_cold_leave(lord, &r));
         if (r)
             (void)mli_u64_add(&lord->scopes.lost, 1);
-        else /* pairs with the load above */
+        else /* pairs with the load_acquire above */
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
     t->birth_mark = born;
@@ -6954,6 +6967,7 @@ static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
                                                   : mli_birth_bits_new(lord, t, born);
 }
 
+/* Returns the mark that was current when a block was allocated. */
 static uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
     uint64_t born = MLI_BIRTH(word2);
     if (!(born & MLI_BIRTH_SCOPED)) return born;
@@ -6963,20 +6977,20 @@ static mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
     mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes.all, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
 }
-/* The id of the scope a block was born in; 0: none, or not known. */
+/* Returns the id of the scope that a block was allocated in; 0: none, or it was lost. */
 static uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
     uint64_t born = MLI_BIRTH(word2);
     if (!(born & MLI_BIRTH_SCOPED)) return 0;
     return mli_birth_record(lord, (uint32_t)(born & MLI_MARK_MAX))->scope;
 }
 
-/* The word2 of an allocation by this thread, here; makes the thread's cells for its rows. Not
-   inside. */
+/* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
+   thread's cells for its rows. Requires: not inside. */
 static uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                 const memlord_site *site) {
     uint64_t rows = 0;
     if (!t->scope && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
-        mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* the last has ended */
+        mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
@@ -6997,6 +7011,7 @@ static MLI_COLD const memlord_site *mli_site_of_address(memlord *lord, void *add
     return (const memlord_site *)mli_ptr_load_acquire(&site->display);
 }
 
+/* Counts a tag that found no room, and warns of the first. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
     (void)mli_u64_add(&lord->sites.lost_tags, 1);
     mli_drop_warn(lord, &lord->sites.warned_tag,
@@ -7004,7 +7019,7 @@ static MLI_COLD void mli_tag_drop(memlord *lord) {
                   "allocator more; dropped_sites has how many");
 }
 
-/* The ledger's copy of a tag, for the thread to remember under the host's pointer. */
+/* Gets the ledger's copy of a tag, and caches it in the thread under the host's pointer. */
 static MLI_COLD memlord_result mli_tag_kept(memlord *lord, mli_thread *t,
                                             const char *tag, const char **kept) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
@@ -7019,7 +7034,7 @@ MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
     mli_thread *t;
     uint32_t hooks;
     if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.registry_lock); /* no thread comes meanwhile */
+    mli_lock_take(&mli_process.registry_lock); /* no thread registers meanwhile */
     hooks = mli_u32_load(&lord->threads.hooks) & ~(uint32_t)MLI_HOOK_SITES;
     if (on) hooks |= MLI_HOOK_SITES;
     mli_u32_store(&lord->threads.hooks, hooks);
@@ -7059,7 +7074,7 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
 MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* as in memlord_reset */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
     born = mli_u64_load(&lord->sites.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
         if (mli_u64_cas(&lord->sites.birth_mark, &born, born + ((uint64_t)1 << 37)))
@@ -7080,7 +7095,7 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
     memo = mli_cache_find(t, tag, salt);
     if (memo && !strcmp((const char *)memo->value, tag)) kept = (const char *)memo->value;
     if (t == lord->threads.orphan || t->tag_depth == MLI_TAG_DEPTH_MAX)
-        /* the record of those that have none has no stack either */
+        /* several threads share the orphan record, so it has no tag stack */
         r = t == lord->threads.orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE;
     else if (!kept)
         r = mli_tag_kept(lord, t, tag, &kept);
@@ -7127,11 +7142,12 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 }
 
 /* ----------------------------------------------------------------------- >>events --
-   Owns stamps of time and the ring of events. The ring is cut into sub-buffers: a thread takes the
-   next one that nobody writes and fills it alone, so that threads share a word once a sub-buffer. A
-   reader copies an event and then looks whether its sub-buffer was given out again meanwhile.
-   Invariant: a ledger has one ring, from the first start until it ends. Locks: none, to write or
-   to read. */
+   Owns stamps of time and the ring of events. Uses threads, sites and counters. The ring is cut
+   into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
+   threads share a word only once a sub-buffer. A reader copies an event and then checks that its
+   sub-buffer was not given out again meanwhile.
+   Invariant: a ledger has one ring, from the first start until it ends. Locks: none to write or to
+   read; registry to install the ring. */
 
 /* An event in the ring.
      what   bytes:49 | kind:4 | device number:8
@@ -7139,43 +7155,45 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where;
 } mli_ring_event;
-typedef struct mli_event_copy { /* one that was read */
+typedef struct mli_event_copy { /* an event as it was read from the ring */
     uint64_t stamp, storage, what, where;
     uint32_t thread;
 } mli_event_copy;
 #define MLI_EVENT_KIND(what) ((uint32_t)((what) >> 49) & 15u)
 #define MLI_EVENT_DEV(what) ((uint32_t)((what) >> 53) & 255u)
 
-/* Events of one thread, in a row. */
+/* A sub-buffer: consecutive events of one thread. */
 typedef struct mli_subbuf {
-    mli_u64 generation; /* another each time it is given out; 0: not yet, or just now */
-    mli_u32 has_writer; /* a thread writes it */
+    mli_u64 generation; /* differs each time it is given out; 0: never was, or is being given out */
+    mli_u32 has_writer; /* 1: a thread writes it */
     mli_u32 count, thread;
     uint32_t capacity;    /* events it has room for */
-    uint32_t dev;         /* of all events in it; MLI_DEVS_DIFFER: look at each */
-    mli_ring_event at[1]; /* as many as ring->most */
+    uint32_t dev;         /* of all events in it; MLI_DEVS_DIFFER: each event has its own */
+    mli_ring_event at[1]; /* `capacity` of them */
 } mli_subbuf;
 #define MLI_DEVS_DIFFER 256u
 typedef struct mli_ring {
     size_t size, stride, capacity;
     uint64_t subbufs;
-    uint32_t subbuf_events; /* events a sub-buffer */
-    mli_u64 next_subbuf;    /* sub-buffers asked for so far; they follow */
+    uint32_t subbuf_events; /* events in a sub-buffer */
+    mli_u64 next_subbuf;    /* sub-buffers given out or skipped so far; they lie behind the ring */
 } mli_ring;
 
+/* Returns the time in ns by the ledger's clock. */
 static uint64_t mli_ledger_now(memlord *lord) {
     return lord->events.clock.fn ? lord->events.clock.fn(lord->events.clock.user) : mli_now();
 }
 
-/* A stamp: the processor's counter if it can be had, else the clock. */
+/* Returns a stamp: the processor's counter if that is usable, else the ledger's clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
     return MLI_LIKELY(lord->events.stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
 }
 
-/* What makes nanoseconds of stamps; it becomes better the longer the ledger is there. */
+/* Converts stamps to nanoseconds. The rate is the mean since create, so it becomes more precise as
+   the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp at create */
-    double rate;
+    double rate;   /* ns a stamp */
 } mli_stamp_scale;
 static MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
     mli_stamp_scale scale;
@@ -7188,15 +7206,18 @@ static MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
         scale.rate = (double)(mli_ledger_now(lord) - lord->lifecycle.started) / (double)ticks;
     return scale;
 }
+/* Converts a difference of stamps to ns. */
 static MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps) {
     return (uint64_t)((double)stamps * scale->rate + 0.5);
 }
+/* Returns the ns from create to a stamp; 0 for a stamp before it. */
 static uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) {
     return stamp > scale->from ? mli_span_ns(scale, stamp - scale->from) : 0;
 }
 
 /* -- writing -- */
 
+/* Returns a sub-buffer by its number, which counts on past the end of the ring. */
 static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
     return (mli_subbuf *)(void *)((char *)(uintptr_t)(ring + 1) +
                                   (i % ring->subbufs) * ring->stride);
@@ -7208,7 +7229,7 @@ static MLI_COLD void mli_events_lost(memlord *lord, uint32_t dev, uint64_t n) {
     else
         (void)mli_u64_add(&lord->events.lost, n);
 }
-/* What a sub-buffer still held is lost, and counted where it happened. */
+/* Counts the events that a sub-buffer still holds as lost, each on its device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, n = mli_u32_load(&b->count);
     if (!n) return;
@@ -7220,7 +7241,8 @@ static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
         mli_events_lost(lord, MLI_EVENT_DEV(mli_u64_load(&b->at[i].what)), 1);
 }
 
-/* Lets go of a sub-buffer that was taken. Release: pairs with the exchange of mli_subbuf_next. */
+/* Marks a sub-buffer as having no writer. The release pairs with the exchange in mli_subbuf_next:
+   the next writer sees all that this one wrote. */
 static void mli_subbuf_release(mli_subbuf *b) { mli_u32_store_release(&b->has_writer, 0); }
 static void mli_subbuf_leave(mli_thread *t) {
     mli_subbuf *b = t->subbuf;
@@ -7228,7 +7250,8 @@ static void mli_subbuf_leave(mli_thread *t) {
     if (b) mli_subbuf_release(b);
 }
 
-/* The next sub-buffer for a thread, whose first event is on `dev`; NULL: all are being written. */
+/* Takes the next sub-buffer without a writer for a thread, for a first event on `dev`. Returns NULL
+   if all have a writer, and counts the event as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
     uint64_t tries;
@@ -7238,11 +7261,11 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf *b = mli_subbuf_at(ring, turn);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
-        if (mli_u64_load(&b->generation) > turn) { /* we slept since: it is not the oldest now */
+        if (mli_u64_load(&b->generation) > turn) { /* taken later than `turn`: not the oldest */
             mli_subbuf_release(b);
             continue;
         }
-        mli_u64_store(&b->generation, 0); /* before the count, which is a release as events are */
+        mli_u64_store(&b->generation, 0); /* before `count`, a release store as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, t->id - MLI_THREAD_ID_FIRST + 1);
@@ -7254,8 +7277,9 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
     return NULL;
 }
 
-/* Writes an event. Every word is a release store: a reader who sees one of them sees the turn
-   that came before it. `rows` are the bits of word2. */
+/* Writes an event. Every word is a release store: a reader that sees one of them also sees the
+   generation that was stored before it. `rows` are bits of word2. An event without a free
+   sub-buffer is lost, and counted. */
 static MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                          uint64_t storage, uint64_t bytes, uint64_t rows) {
     mli_subbuf *b = t->subbuf;
@@ -7280,7 +7304,8 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* The end of a block, whose word2 without a side record is `plain`, at a site. */
+/* Records the end of a block at a site. `plain` is the block's word2 without a side record: its
+   tag is recorded, and the row of `site` in place of its own. */
 static MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                               uint64_t storage, uint64_t word1,
                                               uint64_t plain, const memlord_site *site) {
@@ -7292,7 +7317,8 @@ static MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int 
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
 }
 #if MLI_POSIX
-/* In a forked child: no sub-buffer but this thread's is being written. */
+/* Ends the writers of all sub-buffers but this thread's. Requires: a forked child, where the other
+   threads are gone. */
 static MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
     const mli_ring *ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
     const mli_thread *t = mli_thread_own(lord);
@@ -7304,7 +7330,8 @@ static MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
 }
 #endif
 
-/* What no block did. Nothing is held. */
+/* Records an event that belongs to no block. Requires: no lock is held, and the caller is not
+   inside. */
 static MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                             uint64_t storage, uint64_t bytes) {
     mli_thread *t;
@@ -7318,7 +7345,10 @@ static MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t de
 
 /* -- starting and ending -- */
 
-#define MLI_EVENTS_MAX ((size_t)1 << 26)
+#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
+
+/* Allocates a ring of `capacity` events, cut into at least 16 sub-buffers of up to 64; NULL without
+   memory. Fewer than 16 events are one a sub-buffer. */
 
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
@@ -7347,7 +7377,7 @@ static MLI_COLD memlord_result mli_events_begin(memlord *lord, size_t capacity) 
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
         ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
-        if (!ring) { /* else another thread was faster */
+        if (!ring) { /* else another thread has installed one meanwhile */
             ring = fresh;
             fresh = NULL;
             mli_ptr_store_release(&lord->events.ring, ring);
@@ -7365,24 +7395,28 @@ static void mli_ring_end(memlord *lord) {
     if (ring) mli_own_free(lord, ring, ring->size);
 }
 
-/* -- reading: the sub-buffers are merged by time, with a heap of the next event of each -- */
+/* -- reading: merges the sub-buffers by time, with a heap of the next event of each -- */
 
+/* Reads one sub-buffer: `stamp` is that of its next event, `at`. */
 typedef struct mli_subbuf_reader {
     mli_subbuf *subbuf;
     uint64_t generation, stamp;
     uint32_t at, count;
 } mli_subbuf_reader;
+/* Reads the ring: a heap of its sub-buffers, with the earliest event at the root. */
 typedef struct mli_ring_reader {
     memlord *lord;
     mli_subbuf_reader *heap;
-    size_t n, size;
+    size_t n, size; /* readers in the heap; bytes allocated for it */
     mli_stamp_scale scale;
 } mli_ring_reader;
 
+/* 1: a's next event comes before b's. Equal stamps go by the order of the sub-buffers. */
 static int mli_subbuf_reader_before(const mli_subbuf_reader *a, const mli_subbuf_reader *b) {
     return a->stamp != b->stamp ? a->stamp < b->stamp : a->generation < b->generation;
 }
 
+/* Moves the reader at i down the heap, to where it is before its children. */
 static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
     for (;;) {
         size_t child = 2 * i + 1;
@@ -7396,8 +7430,9 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
     }
 }
 
-/* 1: the sub-buffer has something to read. The acquires pair with the releases of
-   mli_event_write. */
+/* Begins to read a sub-buffer. 1: it has events. The acquires pair with the release stores of
+   mli_subbuf_next and mli_event_write; the generation is loaded again after them, so that words of
+   a later writer are never taken for this one's. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     s->subbuf = b;
     s->at = 0;
@@ -7407,7 +7442,7 @@ static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     return s->generation && s->count && mli_u64_load(&b->generation) == s->generation;
 }
 
-/* Begins to read what is in the ring now; 0: no memory. */
+/* Begins to read the events that are in the ring now; 0: no memory. */
 static MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r) {
     const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
     uint64_t i;
@@ -7427,7 +7462,8 @@ static void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* The next event as it was written; 0: there is none. */
+/* Copies out the next event; 0: there is none. A sub-buffer that was given out again meanwhile
+   is left. */
 static MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out) {
     while (r->n) {
         mli_subbuf_reader *s = &r->heap[0];
@@ -7448,7 +7484,7 @@ static MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out
     return 0;
 }
 
-/* The same for the host. Nothing is held. */
+/* Converts an event for the host. Requires: no lock is held, as a site may get its names here. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
     uint32_t dev = MLI_EVENT_DEV(in->what);
@@ -7466,7 +7502,7 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
         out->site = mli_site_display(
             r->lord, (mli_site_record *)mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject);
     if (tag) out->tag = (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, tag)->subject;
-    if (out->kind == MEMLORD_EVENT_CHECKPOINT) { /* its name went where a storage does */
+    if (out->kind == MEMLORD_EVENT_CHECKPOINT) { /* its name is in `storage` */
         out->tag = (const char *)(uintptr_t)in->storage;
         out->storage = 0;
     }
