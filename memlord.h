@@ -7535,40 +7535,42 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 }
 
 /* ---------------------------------------------------------------------- >>fences --
-   Owns the fences the host gave us: those recorded on live blocks, those pending blocks wait for,
-   in a queue each device and `queue`, and those to be dropped because their block is gone.
-   Invariants: done and drop of a fence are called by one thread at a time, its asker, with
-   nothing held. If the block of a fence goes while it has an asker, the asker frees it (widowed),
-   else the holder of the block does. Every pending fence is in a queue until it is settled.
-   Lock: fences. */
+   Owns the fences that the host passed in: those recorded on live blocks; those that pending blocks
+   wait for, in one queue for each device and `queue`; those to be dropped because their block has
+   ended. Uses memory, devices and the alert of threads.
+   Invariants: `done` and `drop` of a fence are called by one thread at a time, its asker, with no
+   lock held. If a block ends while its fence has an asker, the fence is detached and the asker
+   frees it; else the holder of the block has it dropped. Every pending fence is in a queue until
+   it is settled. Lock: fences. It may be taken inside a shard, and no shard is entered under it. */
 
-/* A fence taken from the host. `sibling` and `serial` belong to the holder of the block's side
-   record; the rest is under the fences lock. */
+/* A fence taken from the host. `sibling` and `serial` belong to the thread that holds the block's
+   side record; the rest is under the fences lock. */
 typedef struct mli_fence_record {
     memlord_fence fence;
-    struct mli_fence_record *sibling;         /* of the same block, the oldest first */
-    struct mli_fence_record *next, *previous; /* in its queue, in `aside`; next: in `drops` */
+    struct mli_fence_record *sibling;         /* the next fence of the block; the oldest is first */
+    struct mli_fence_record *next, *previous; /* in its queue or `aside`; next: in `to_drop`, too */
     struct mli_queue *queue;                  /* NULL: it is in none */
-    void *asker;          /* the thread that is in its functions, or about to be; else NULL */
+    void *asker;          /* mli_self of the thread that runs its functions or soon will; or NULL */
     uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
     uint32_t dev;
-    uint32_t detached; /* its block is gone: the asker frees it */
-    uint32_t answered; /* `drop` was called, or is about to be */
-    int early_answer;  /* the answer it gave before its turn; 0: none */
+    uint32_t detached; /* 1: its block has ended, and the asker frees it */
+    uint32_t answered; /* 1: `drop` was called, or is about to be */
+    int early_answer;  /* what `done` returned while earlier fences were pending; 0: nothing yet */
 } mli_fence_record;
 
-/* The pending fences of a device and `queue`, in order of the free. */
+/* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
-    struct mli_queue *next, *previous; /* of its type; the first's previous is the last */
+    struct mli_queue *next, *previous; /* queues of its type; the first's previous is the last */
     mli_fence_record *first, *last;
-    mli_fence_record *unasked; /* it and all behind it were never asked; NULL: all were */
+    mli_fence_record *unasked; /* it and all after it were never asked; NULL: all were */
     uint64_t id;               /* memlord_fence.queue */
-    uint64_t round;            /* the poll that asked its first; 0: none yet */
-    uint64_t late;             /* the time from which on any call asks again */
-    uint32_t slot, rest, due;  /* the calls it is left alone; the call that asks again */
+    uint64_t round;            /* the last poll that asked its first fence; 0: none yet */
+    uint64_t late;             /* from this time (ns) on, any call asks again */
+    uint32_t slot, rest, due;  /* its device; calls it is left alone; the call that asks again */
 } mli_queue;
 
-/* Every fence brings the memory of a queue, and takes that of one along when it goes. */
+/* Makes the record of a fence; NULL without memory. Every fence also allocates a queue and frees
+   one when it ends, so that to make a block pending needs no memory. */
 static mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
     mli_queue *q = (mli_queue *)mli_own_alloc(lord, sizeof *q);
@@ -7596,14 +7598,15 @@ static void mli_fence_free(memlord *lord, mli_fence_record *f) {
     (void)mli_u64_add(&lord->fences.count, (uint64_t)-1);
 }
 
-/* Has a fence dropped at the end of a call. Under the fences lock. */
+/* Queues a fence to be dropped at the end of a call. Requires: the fences lock. */
 static void mli_drops_put(memlord *lord, mli_fence_record *f) {
     f->next = lord->fences.to_drop;
     lord->fences.to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
-/* Takes a fence and is done with it: where nothing waits. NULL: without a ledger. */
+/* Accepts a fence that no block waits for. It is dropped here, or under MEMLORD_FLAG_DEFER at the
+   end of a call. `lord` NULL: the call has no ledger, and the fence is dropped here. */
 static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f;
     if (!lord || !(lord->threads.flags & MEMLORD_FLAG_DEFER)) {
@@ -7618,18 +7621,20 @@ static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fe
     return MEMLORD_OK;
 }
 
-#define MLI_REST_LEAST 2 /* calls that leave a queue alone after a "not yet" */
-#define MLI_REST_MOST 256
-#define MLI_REST_NS 10000000u
-#define MLI_REST_LOOK 8 /* one of so many calls reads the clock */
+#define MLI_REST_LEAST 2      /* calls that leave a queue alone after its first "not done" */
+#define MLI_REST_MOST 256     /* and at most, as each further one doubles them */
+#define MLI_REST_NS 10000000u /* after this time any call asks again */
+#define MLI_REST_LOOK 8       /* one call in 8 reads the clock for that */
 
-/* -- queues; all under the fences lock -- */
+/* -- queues. Requires, in all of them: the fences lock -- */
 
+/* Returns the queue of a device and `queue`; NULL: there is none. */
 static mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
     mli_queue *q = p->first;
     while (q && (q->slot != dev || q->id != id)) q = q->next;
     return q;
 }
+/* Appends a queue to those of its type. */
 static void mli_queue_link(mli_pending_queues *p, mli_queue *q) {
     q->next = NULL;
     q->previous = p->first ? p->first->previous : q;
@@ -7648,7 +7653,7 @@ static void mli_queue_unlink(mli_pending_queues *p, mli_queue *q) {
         q->previous->next = q->next;
 }
 
-/* Takes the memory of a spare queue. */
+/* Adds the queue of a fence, in the memory of a spare one: see mli_fence_new. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     uint32_t type = lord->devices.dev_type[f->dev];
     mli_queue *q = lord->fences.spare_queues;
@@ -7662,7 +7667,8 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     return q;
 }
 
-/* Has the calls of its type ask a queue again after `rest` of them. */
+/* Schedules the next poll of a queue: after `rest` calls on its device type, or by time. 0: at the
+   next call. */
 static void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
     mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[q->slot]];
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
@@ -7672,6 +7678,7 @@ static void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint6
     if (q->late < mli_u64_load(&p->late)) mli_u64_store(&p->late, q->late);
 }
 
+/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so it is unasked. */
 static void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[f->dev]];
     mli_queue *q = mli_queue_find(p, f->dev, f->fence.queue);
@@ -7687,6 +7694,7 @@ static void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     if (!q->unasked && (lord->threads.flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
 }
 
+/* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
 static void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     mli_queue *q = f->queue;
     mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[q->slot]];
@@ -7701,7 +7709,7 @@ static void mli_queue_remove(memlord *lord, mli_fence_record *f) {
         return;
     }
     q->first = f->next;
-    if (q->first) { /* which nobody has asked in its turn */
+    if (q->first) { /* this one was not yet asked as the first */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
@@ -7713,8 +7721,8 @@ static void mli_queue_remove(memlord *lord, mli_fence_record *f) {
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[q->slot], 0);
 }
 
-/* Detaches the fences of a block that has ended, or replaced them; the end of the call drops
-   them. May be inside. */
+/* Detaches fences from a block that has ended or has replaced them; the end of a call drops them.
+   A fence that has an asker is left to it. Safe inside a shard. */
 static MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
     mli_fence_record *sibling;
     if (!f) return;
@@ -7731,8 +7739,8 @@ static MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
     mli_lock_drop(&lord->fences.lock);
 }
 
-/* Keeps the recorded uses of a block that is off the map until its token is used, or the ledger
-   ends; under the first of them. */
+/* Keeps the recorded uses of a block that is off the map, until its token is used or the ledger
+   ends. The list links the first use of each block; its siblings hang on it. */
 static void mli_fences_set_aside(memlord *lord, mli_fence_record *f) {
     if (!f) return;
     mli_lock_take(&lord->fences.lock);
@@ -7742,6 +7750,7 @@ static void mli_fences_set_aside(memlord *lord, mli_fence_record *f) {
     lord->fences.aside = f;
     mli_lock_drop(&lord->fences.lock);
 }
+/* Takes the uses of a block off that list. */
 static void mli_fences_take_back(memlord *lord, mli_fence_record *f) {
     if (!f) return;
     mli_lock_take(&lord->fences.lock);
@@ -7753,12 +7762,15 @@ static void mli_fences_take_back(memlord *lord, mli_fence_record *f) {
     mli_lock_drop(&lord->fences.lock);
 }
 
-/* -- the host's functions: out of them this thread asks and drops no further ones -- */
+/* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
 
-/* 1: this thread is inside a fence of the ledger. */
+/* 1: this thread is running a function of one of the ledger's fences. */
 static int mli_fence_is_running(const memlord *lord) {
     return mli_self.fence_lord == lord->threads.generation;
 }
+/* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. `done` is not called again
+   once it has returned one of the latter two. Requires: the caller is its asker and
+   holds no lock. */
 static MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     uint64_t outer = mli_self.fence_lord;
     int answer = f->answered ? 1 : f->early_answer;
@@ -7769,6 +7781,7 @@ static MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_lord = outer;
     return answer;
 }
+/* Calls `drop` of a fence, once. Requires: as mli_fence_ask, or the caller alone has the fence. */
 static MLI_NOINLINE void mli_fence_drop(memlord *lord, mli_fence_record *f) {
     uint64_t outer = mli_self.fence_lord;
     if (f->answered) return;
@@ -7779,9 +7792,10 @@ static MLI_NOINLINE void mli_fence_drop(memlord *lord, mli_fence_record *f) {
     mli_self.fence_lord = outer;
 }
 
-/* Drops what is to be dropped. Nothing may be held. */
+/* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
+   not inside. */
 static MLI_COLD void mli_fences_drain(memlord *lord) {
-    if (mli_fence_is_running(lord)) return; /* the outer call goes on */
+    if (mli_fence_is_running(lord)) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
         mli_lock_take(&lord->fences.lock);
@@ -7796,54 +7810,60 @@ static MLI_COLD void mli_fences_drain(memlord *lord) {
 }
 
 /* ----------------------------------------------------------------------- >>sides --
-   Owns the side record of a block: what few blocks have (parts, fences, a description, many
-   references), behind the entry's second word. Invariant: it belongs to the thread that holds
-   the place of its entry. Locks: those of the map. */
+   Owns the side record of a block: the data that few blocks have (parts, fences, a description,
+   many references). The entry's word2 points to it. Uses the map and memory.
+   Invariant: a side record belongs to the thread that holds its entry, inside an owned shard or
+   with the buckets of the probe locked. Locks: those of the map; none is taken here. */
 
-/* What few blocks have: a description, more references than fit, fences to wait for. */
+/* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
-    uint64_t word2;                  /* the entry's own */
-    uint64_t refs;                   /* when the entry says 127 */
+    uint64_t word2;                  /* the rows and the birth, as in an entry without one */
+    uint64_t refs;                   /* references, if the entry has MLI_REFS_MANY (127) */
     struct mli_fence_record *fences; /* recorded uses; of a pending block those not yet done */
-    uint64_t serial;                 /* not 0: freed, and pending; no two are the same */
-    uint64_t epoch;                  /* when that was */
+    uint64_t serial;                 /* not 0: the block is pending; each pending one has its own */
+    uint64_t epoch;                  /* in which it was freed */
     struct mli_parts *parts;         /* NULL: none */
     memlord_meta meta;
 } mli_side_record;
 
+/* Returns the side record that a word2 points to; NULL: none. */
 static mli_side_record *mli_side_record_of(uint64_t word2) {
     return word2 & 1 ? (mli_side_record *)(uintptr_t)(word2 & ~(uint64_t)1) : NULL;
 }
+/* Returns word2 as it is without a side record: rows and birth. */
 static uint64_t mli_word2_rows(uint64_t word2) {
     return word2 & 1 ? mli_side_record_of(word2)->word2 : word2;
 }
+/* Returns the references of a block, wherever they are counted. */
 static uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MLI_REFS(word1);
     return refs == MLI_REFS_MANY ? mli_side_record_of(word2)->refs : refs;
 }
 
-/* 1: freed, and waits for its fences. */
+/* 1: the block was freed and waits for its fences. */
 static int mli_is_pending(uint64_t word2) {
     return (word2 & 1) && mli_side_record_of(word2)->serial;
 }
 
-/* Finds a key, and holds its place whatever comes of it; NULL: it is dead, or pending. */
+/* Finds a key and returns its entry; NULL: it is dead or pending. In either case the caller leaves
+   the probe. */
 static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                          mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
     return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
 }
 
-/* The same for its side record; NULL: it is dead, or has none. */
+/* Finds a key and returns its side record; NULL: it is dead or has none. The block may be pending.
+   In either case the caller leaves the probe. */
 static MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t, uint32_t type,
                                                        uint64_t key, mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
     return probe->entry ? mli_side_record_of(probe->entry->word2) : NULL;
 }
 
-/* Finds a live key, as mli_probe_find, and gives it a side record if it has none. The
-   record is taken first, as nothing can be once inside: *unused is to be freed after leaving.
-   Any error has left the shard. */
+/* Finds a key, live or pending, as mli_probe_find does, and gives it a side record if it has none.
+   The record is allocated first, as nothing may be allocated inside: the caller frees *unused
+   after it has left. On any error the shard is left already. */
 static memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t, uint32_t type,
                                                 uint64_t key, mli_probe *probe,
                                                 mli_side_record **unused) {
