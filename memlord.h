@@ -7889,25 +7889,25 @@ static memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t, ui
 }
 
 /* ------------------------------------------------------------------------ >>parts --
-   Owns what is inside storages: of a block that has parts, an array of pointers to them by
-   offset, hung on its side record and changed inside the block's shard. Invariants: parts lie
-   in their storage and do not overlap; no total knows of them. Memory is taken before the shard
-   is entered. Locks: those of the map. */
+   Owns the parts of blocks: for a block with parts, an array of pointers to them in order of
+   offset. The side record points to it, and it changes only inside the block's shard. Uses the
+   side records, the map and memory. Invariants: parts lie in their storage and do not overlap; no
+   total counts them; memory is allocated before the shard is entered. Locks: those of the map. */
 
-/* A named piece of a block. */
+/* A part: a named piece of a block. */
 typedef struct mli_part {
     uint64_t offset, bytes;
     memlord_meta meta; /* kept */
 } mli_part;
 typedef struct mli_parts {
-    uint64_t bytes;
-    uint32_t count, leaf_cap;
-    mli_part *at[1]; /* as many as there is room for, by offset */
+    uint64_t bytes;           /* of all parts */
+    uint32_t count, leaf_cap; /* parts; parts that the array has room for */
+    mli_part *at[1];          /* `leaf_cap` pointers; the first `count` in order of offset */
 } mli_parts;
 #define MLI_PARTS_SIZE(room)                                                                  \
     (sizeof(mli_parts) + (size_t)((room) - 1) * sizeof(mli_part *))
 
-/* Where an offset is, or would be: the index of the first part of that offset or after. */
+/* Returns the index of the first part at an offset or after it; `count` if there is none. */
 static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     uint32_t low = 0, high = parts ? parts->count : 0;
     while (low < high) {
@@ -7920,8 +7920,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Puts a part in its place. MLI_AGAIN: the array is full, and *spare no larger; it is
-   handed back in *spare when that took its place. Inside. */
+/* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
+   *spare replaces the array, it returns the old one in *spare. Requires: the caller is inside. */
 static memlord_result mli_part_insert(mli_parts **of, mli_part *part, mli_parts **spare) {
     mli_parts *parts = *of;
     uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
@@ -7943,11 +7943,13 @@ static memlord_result mli_part_insert(mli_parts **of, mli_part *part, mli_parts 
     return MEMLORD_OK;
 }
 
+/* Frees an array of parts, but not the parts. */
 static void mli_parts_drop(memlord *lord, mli_parts *parts) {
     if (parts) mli_own_free(lord, parts, MLI_PARTS_SIZE(parts->leaf_cap));
 }
 
-/* One try, inside: *room is how many parts the array should have room for. */
+/* Tries once to insert a part. On MLI_AGAIN *room is the room that *spare must have for the next
+   try. Enters the shard and leaves it. */
 static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                           mli_part *part, mli_parts **spare, uint32_t *room) {
     mli_probe probe;
@@ -7967,6 +7969,7 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
     return r;
 }
 
+/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
 static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
                                                   uint64_t key, const mli_part *part) {
     mli_part *copy = (mli_part *)mli_own_alloc(lord, sizeof *part);
@@ -7982,11 +7985,12 @@ static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, 
         spare->leaf_cap = room;
     }
     mli_parts_drop(lord, spare);
-    mli_u32_store(&lord->parts.had_parts, 1); /* relaxed: destroy reads it, with all calls over */
+    mli_u32_store(&lord->parts.had_parts, 1); /* relaxed: destroy reads it after all calls ended */
     if (r) mli_own_free(lord, copy, sizeof *copy);
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
+/* Removes the part at an offset; an array that is empty then is freed. */
 static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key, uint64_t offset) {
     mli_probe probe;
@@ -8010,7 +8014,8 @@ static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *
     return part ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-/* A block off the map has shrunk: what is no longer inside goes. */
+/* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
+   no other thread can reach the array, as the block is off the map or the array off the block. */
 static MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes) {
     while (parts && parts->count) {
         mli_part *last = parts->at[parts->count - 1];
@@ -8021,26 +8026,27 @@ static MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t by
     }
 }
 
-/* Frees all parts of a block that is nobody else's any more. */
+/* Frees all parts of a block. Requires: as mli_parts_trim. */
 static MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
     mli_parts_trim(lord, parts, 0);
     mli_parts_drop(lord, parts);
 }
 
-/* The ledger ends: arrays that are larger than a piece do not end with its regions. */
+/* Frees the array of parts of one block as the ledger ends: an array larger than a piece does not
+   lie in the ledger's regions, and is not freed with them. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
     if (e->word2 & 1) mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
     return 0;
 }
 static void mli_parts_end(memlord *lord) {
     uint32_t i;
-    if (!mli_u32_load(&lord->parts.had_parts)) return; /* no walk for nothing */
+    if (!mli_u32_load(&lord->parts.had_parts)) return; /* spares the walk over the map */
     for (i = 0; i < MLI_SHARDS; i++)
         (void)mli_shard_each(&lord->map.shards[i], mli_parts_visit, lord);
 }
 
-/* Hands the parts of a block that is pending now to the one it was moved to, as far as they are
-   inside. */
+/* Moves the parts of a block that is now pending to the block it was moved to, of `bytes`. Frees
+   the parts that do not lie in those. */
 static MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t,
                                     uint32_t from_type, uint64_t from_key,
                                     uint32_t type, uint64_t key, uint64_t bytes) {
@@ -8060,10 +8066,11 @@ static MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t,
         parts = NULL;
     }
     mli_probe_leave(t, &probe);
-    mli_parts_free(lord, parts); /* somebody else has that key already */
+    mli_parts_free(lord, parts); /* not NULL: the key's block has ended, or has parts already */
 }
 
-/* Copies up to `cap` parts from an offset on; answers how many. *count and *bytes are of all. */
+/* Copies up to `cap` parts from an offset on, and returns how many. *count and *bytes are those of
+   all parts of the block. */
 static MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
                                       uint64_t offset, memlord_part_info *out,
                                       size_t cap, uint64_t *count, uint64_t *bytes) {
@@ -8092,11 +8099,14 @@ static MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key
 }
 
 /* ----------------------------------------------------------------------- >>blocks --
-   Owns what happens to a storage: opened, referenced, closed, resized, moved, described,
-   looked at. Composes the map, the counters and the sites; a call finds its rows first, changes
-   the map, counts, and only then leaves the shard. Locks: those of the map. */
+   Owns the operations on a block: to open, reference, close, resize, move, describe and list it;
+   and the routes of moves and the counts of dropped allocs. Uses the map, the counters, the sites,
+   the side records, the parts, the fences and the events.
+   Invariant: a call makes its rows and cells first, as nothing may be allocated inside; then it
+   changes the map, counts, and only then leaves the shard. So fork finds no block that is half
+   counted. Locks: those of the map; fences inside a shard; cold for a new route. */
 
-/* What went from one device to another. */
+/* The moves from one device to another. */
 typedef struct mli_route {
     struct mli_route *next;
     uint32_t from, to;
@@ -8105,12 +8115,15 @@ typedef struct mli_route {
 
 #define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
 
+/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
+/* Returns the first fence of a block; NULL: it has none. */
 static mli_fence_record *mli_fences_of(uint64_t word2) {
     return word2 & 1 ? mli_side_record_of(word2)->fences : NULL;
 }
 
+/* Frees the side record of a word2, if it has one, and its parts; detaches its fences. */
 static MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
     if (!(word2 & 1)) return;
     if (mli_side_record_of(word2)->parts)
@@ -8122,7 +8135,7 @@ static uint64_t mli_word1_of(uint64_t bytes, uint32_t dev) {
     return bytes | (uint64_t)(dev + 256u) << 49; /* one reference */
 }
 
-/* The delta of a block that opens, and of one that closes. */
+/* Return the delta of a block that opens, and of one that closes. */
 static mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
     mli_row_delta d;
     memset(&d, 0, sizeof d);
@@ -8142,6 +8155,8 @@ static mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t byte
     return d;
 }
 
+/* Counts the end of a block. If it was pending, its bytes leave `pending`; if it was freed before
+   the last reset, they do not count as freed since then. Requires: the caller is inside. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     const uint32_t dev = MLI_DEV(word1);
     const mli_row_delta d = mli_delta_close(dev, mli_word2_rows(word2), MLI_BYTES(word1));
@@ -8154,7 +8169,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
     mli_count(lord, t, &d, 1);
 }
 
-/* Makes the cells that n deltas count on, while that is still possible. Not inside. */
+/* Makes the cells that n deltas count on. Requires: not inside, where nothing may be allocated. */
 static void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
     if (t == lord->threads.orphan) return;
     for (; n--; d++) {
@@ -8166,7 +8181,8 @@ static void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d,
     }
 }
 
-/* Counts a free at the site that made it, wherever the block was allocated. Not inside. */
+/* Counts a free at the site that made it, wherever the block was allocated. Requires: not
+   inside. */
 static void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                 const memlord_site *site, uint64_t bytes) {
     mli_row_delta d;
@@ -8178,18 +8194,19 @@ static void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
     mli_count(lord, t, &d, 1);
 }
 
-/* 1: so much more and sums could leave int64. Only sizes no machine has are looked at: smaller
-   ones would need 2^30 live blocks to get there. */
+/* 1: with `bytes` more the device's total could leave int64. Only blocks of more than 2^32 bytes
+   are checked: smaller ones would need 2^30 live blocks to get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
            (int64_t)1 << 62;
 }
 
-/* 1: MEMLORD_DEBUG wants a line of a call that did something, or met with something odd. */
+/* 1: MEMLORD_DEBUG wants a line from each call that changed something or found an anomaly. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE) ? 1 : 0;
 }
+/* Notes for the debug line of this call where the block was before. */
 static MLI_HOT void mli_debug_note_from(memlord_device d, uint64_t storage) {
     mli_self.note.from_device = d;
     mli_self.note.from = storage;
@@ -8201,13 +8218,16 @@ static MLI_COLD void mli_drop_warn_alloc(memlord *lord) {
                   "raise MEMLORD_MAX_DEVICES; dropped_allocs has how many");
 }
 
+/* Counts an alloc that found no memory to be recorded in. Its free is then expected, and no
+   unknown one: see mli_drop_match. */
 static void mli_drop_count(memlord *lord, uint32_t dev, uint64_t bytes) {
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     (void)mli_u64_add(&lord->blocks.dropped[lord->devices.dev_type[dev]], 1);
     mli_drop_warn_alloc(lord);
 }
-/* The same when the device itself could not be made known: no memory, or one too many. */
+/* Counts an alloc on a device that could not be added: no memory, or too many devices. Returns r;
+   other errors are not counted. */
 static memlord_result mli_drop_count_lost(memlord *lord, memlord_result r, memlord_device d,
                                           uint64_t bytes) {
     if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
@@ -8217,15 +8237,16 @@ static memlord_result mli_drop_count_lost(memlord *lord, memlord_result r, memlo
     mli_drop_warn_alloc(lord);
     return r;
 }
-/* 1: a storage nobody knows may be one of those dropped, and is now taken for it. */
+/* 1: an unknown storage is taken for one of the dropped allocs of its type, which is then expected
+   no more. */
 static int mli_drop_match(memlord *lord, int type) {
     uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
     while (left)
         if (mli_u64_cas(&lord->blocks.dropped[type], &left, left - 1)) return 1;
     return 0;
 }
-/* Counts an end of a storage nobody knows; on the ledger as a whole if the device it names cannot
-   be made known. */
+/* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.
+   Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
 static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d) {
     uint32_t dev;
     if (mli_drop_match(lord, d.type)) return MEMLORD_OK;
@@ -8237,8 +8258,8 @@ static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d)
     return MEMLORD_E_UNKNOWN;
 }
 
-/* There is no memory for a call: E_NOMEM, unless its storage is dead, which takes none to say.
-   `ends`: that is counted. */
+/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else
+   E_UNKNOWN, which needs none. `ends`: the call ends the storage, so an unknown one is counted. */
 static MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t,
                                             memlord_device d, uint64_t key, int ends) {
     mli_probe probe;
@@ -8251,7 +8272,7 @@ static MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t,
 
 /* -- references -- */
 
-/* 1: done; 0: the count no longer fits the entry, and there is no side record yet. */
+/* Adds a reference. 0: the count no longer fits the entry, and there is no side record yet. */
 static int mli_ref_up(mli_entry *e) {
     uint32_t refs = MLI_REFS(e->word1);
     if (refs == MLI_REFS_MANY) {
@@ -8265,6 +8286,7 @@ static int mli_ref_up(mli_entry *e) {
     e->word1 += MLI_REFS_ONE;
     return 1;
 }
+/* Removes a reference. Requires: the block has more than one. */
 static void mli_ref_down(mli_entry *e) {
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
         --mli_side_record_of(e->word2)->refs >= MLI_REFS_MANY)
@@ -8272,6 +8294,7 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
+/* Adds a reference to a live block, and the side record that the count may need. */
 static MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t,
                                                 uint32_t type, uint64_t key) {
     mli_probe probe;
@@ -8290,7 +8313,7 @@ static MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t,
 
 /* -- open -- */
 
-/* Puts a new entry where a spot has room for it, counts and leaves. */
+/* Inserts a new entry into the probe's vacant slot, counts, and leaves the shard. */
 static void mli_probe_open_block(memlord *lord, mli_thread *t, mli_probe *probe, uint64_t word1,
                                  uint64_t word2, const mli_row_delta *d, unsigned n) {
     uint32_t size = probe->shard->size;
@@ -8300,12 +8323,12 @@ static void mli_probe_open_block(memlord *lord, mli_thread *t, mli_probe *probe,
     mli_probe_unlock(probe);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory it stays as it is: slower, as exact */
+    if (crowded) /* without memory the table stays: slower, but exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
 }
 
-/* Puts a new entry in the place of one that is stale, or pending and over now; counts both and
-   leaves. */
+/* Replaces the probe's entry, counts both, and leaves the shard. The old entry ends here: it is
+   stale, as its free was never recorded, or pending, and the host has the storage again. */
 static MLI_COLD void mli_probe_replace_block(memlord *lord, mli_thread *t, mli_probe *probe,
                                              uint64_t word1, uint64_t word2, const mli_row_delta *d,
                                              unsigned n) {
@@ -8328,8 +8351,8 @@ static MLI_COLD void mli_probe_replace_block(memlord *lord, mli_thread *t, mli_p
     mli_side_record_free(lord, stale.word2);
 }
 
-/* Puts an entry under a key and counts `c`. A live one there is stale and closed. *fresh says
-   whether the key was free. */
+/* Inserts an entry under a key and counts n deltas. A block that is there already is stale or
+   pending, and is closed. *fresh: 1 if there was none. Requires: not inside. */
 static MLI_COLD memlord_result mli_entry_insert(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t key, uint64_t word1, uint64_t word2,
                                                 const mli_row_delta *d, unsigned n, int *fresh) {
@@ -8347,6 +8370,7 @@ static MLI_COLD memlord_result mli_entry_insert(memlord *lord, mli_thread *t, ui
     return MEMLORD_OK;
 }
 
+/* Opens a block of one reference. */
 static MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
                                               uint32_t dev, uint64_t key, uint64_t bytes,
                                               uint64_t rows, int *fresh) {
@@ -8355,7 +8379,7 @@ static MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
     return mli_entry_insert(lord, t, dev, key, mli_word1_of(bytes, dev), rows, &d, 1, fresh);
 }
 
-/* Opens a dead key, or adds a reference to a live one. */
+/* Adds a reference to a live block, or opens one. A pending block is replaced. */
 static memlord_result mli_block_track(memlord *lord, mli_thread *t, uint32_t dev,
                                       uint64_t key, uint64_t bytes, uint64_t rows, int *fresh) {
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
@@ -8372,7 +8396,7 @@ static memlord_result mli_block_track(memlord *lord, mli_thread *t, uint32_t dev
         up = mli_ref_up(probe.entry);
         mli_probe_leave(t, &probe);
         if (up) return MEMLORD_OK;
-        r = mli_block_retain(lord, t, type, key); /* with the side record it takes */
+        r = mli_block_retain(lord, t, type, key); /* adds the side record, too */
         if (r != MEMLORD_E_UNKNOWN) return r;
     }
     if (mli_would_overflow(lord, dev, bytes)) {
@@ -8387,7 +8411,8 @@ static memlord_result mli_block_track(memlord *lord, mli_thread *t, uint32_t dev
     return MEMLORD_OK;
 }
 
-/* Takes back an open of so many bytes by this thread, unless another has ended it. */
+/* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
+   it by one of another size. */
 static MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev,
                                       uint64_t key, uint64_t bytes) {
     mli_probe probe;
@@ -8410,7 +8435,7 @@ static MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev
 
 /* -- close -- */
 
-/* Ends the block of a spot: off the map, counted, its side record freed. Leaves. */
+/* Ends the probe's block: erases the entry, counts, leaves the shard and frees the side record. */
 static void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe) {
     mli_entry gone = *probe->entry;
     mli_probe_erase(probe);
@@ -8423,7 +8448,8 @@ static void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe) 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
 /* Makes a live block pending: queues its fences, with this thread as the asker of all. Returns the
-   first of them; the others are its siblings. Inside. */
+   first of them; the others are its siblings. Requires: the caller is inside, and the block has a
+   side record. */
 static mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
@@ -8442,8 +8468,9 @@ static mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     return side->fences;
 }
 
-/* The general free and release; *gone is what ended, its word2 the plain one, and its key 0 if
-   nothing did. A block with recorded uses is pending then, and *chain what to ask. */
+/* Frees or releases a block, on the general path. *gone is the entry that ended, with the word2 it
+   would have without a side record; its key is 0 if none did. A block with recorded uses becomes
+   pending, and the caller asks *chain, its fences, once it has left. */
 static MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                uint64_t key, int how, mli_entry *gone,
                                                mli_fence_record **chain) {
@@ -8475,8 +8502,9 @@ static MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, mem
     return MEMLORD_OK;
 }
 
-/* -- realloc and move: an entry taken off the map, its bytes still counted, put elsewhere -- */
+/* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
 
+/* Erases the entry of a live block without counting, and copies it to *out. */
 static memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                        uint64_t key, mli_entry *out) {
     mli_probe probe;
@@ -8489,8 +8517,8 @@ static memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t ty
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-/* What a live block is, for another to be the same: its words, and in `side` what is in its side
-   record but for the fences. */
+/* Copies a live block, for a move that leaves it pending: its words to *out; its references, its
+   description and its word2 without a side record to *side. Fences and parts are not copied. */
 static memlord_result mli_entry_copy(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                      mli_entry *out, mli_side_record *side) {
     mli_probe probe;
@@ -8506,8 +8534,9 @@ static memlord_result mli_entry_copy(memlord *lord, mli_thread *t, uint32_t type
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-/* The word2 a block goes on with when a call at `site` takes it over on `dev`: the tag stays,
-   the site changes if there is one. `word2` is without a side record. */
+/* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
+   site becomes `site`, if sites are counted and there is one. Both words are without a side record.
+   On another device the rows are those of that device. Requires: not inside. */
 static MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2, uint32_t dev,
                                          const memlord_site *site, int same_device) {
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
@@ -8525,7 +8554,7 @@ static MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t 
     return (word2 & ~MLI_ROWS_MASK) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
 }
 
-/* Takes a detached entry out of the books: it has no place any more. */
+/* Counts a detached entry as closed and frees its side record: it is not attached again. */
 static void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) {
     const mli_row_delta d = mli_delta_close(
         MLI_DEV(e->word1), mli_word2_rows(e->word2), MLI_BYTES(e->word1));
@@ -8536,7 +8565,8 @@ static void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) 
     mli_side_record_free(lord, e->word2);
 }
 
-/* The rows of a detached entry, in its side record if it has one. */
+/* Sets the rows and the birth of an entry, in its side record if it has one. Requires: the entry is
+   detached, or the caller holds it. */
 static void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
     if (e->word2 & 1)
         mli_side_record_of(e->word2)->word2 = plain;
@@ -8544,8 +8574,8 @@ static void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
         e->word2 = plain;
 }
 
-/* Puts a detached entry under a key, changed as `to` says, and counts. Without room for it the
-   entry leaves the books as it was, and counts as dropped. */
+/* Attaches a detached entry under a key, with this device, these bytes and rows, and counts n
+   deltas. Without room it is closed as it was before, and counts as a dropped alloc. */
 static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                        uint64_t key, uint32_t dev, uint64_t bytes, uint64_t rows,
                                        const mli_row_delta *d, unsigned n) {
@@ -8562,8 +8592,8 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
     return r;
 }
 
-/* A realloc: same device, another key and size. *plain_rows is what its word2 is then, without a
-   side record: that may be gone as soon as the block is on the map. */
+/* Attaches a detached block on its device under a new key and size. *plain_rows is the word2 that
+   it then has without a side record: another thread may free that once the block is on the map. */
 static memlord_result mli_block_resize(memlord *lord, mli_thread *t, mli_entry *e,
                                        uint64_t key, uint64_t bytes, const memlord_site *site,
                                        uint64_t *plain_rows) {
@@ -8581,7 +8611,7 @@ static memlord_result mli_block_resize(memlord *lord, mli_thread *t, mli_entry *
     d[0].in = up;
     d[0].out = down;
     if (MLI_SITE_ROW(rows) != MLI_SITE_ROW(plain)) {
-        /* the old site's bytes are gone, the new one's have come */
+        /* the old site loses all its bytes, and the new one gets all */
         d[0].word2 = rows & ~MLI_SITE_BITS;
         d[1].word2 = plain & MLI_SITE_BITS;
         d[1].out = had;
@@ -8593,7 +8623,8 @@ static memlord_result mli_block_resize(memlord *lord, mli_thread *t, mli_entry *
     return mli_entry_attach(lord, t, e, key, dev, bytes, rows, d, n);
 }
 
-/* Counts a move, and on its route unless there is no memory for one. */
+/* Counts a move on the device it went to and on its route; without memory for a new route, on the
+   device alone. Requires: not inside. */
 static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes) {
     mli_route *route, *fresh = NULL;
     mli_stat_add(lord, to, MLI_STAT_moves, 1);
@@ -8604,7 +8635,7 @@ static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, u
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
         if (!fresh) return;
-        mli_lock_take(&mli_process.cold_lock); /* and look again */
+        mli_lock_take(&mli_process.cold_lock); /* and search again under it */
     }
     if (!route) {
         route = fresh;
@@ -8619,7 +8650,7 @@ static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, u
     (void)mli_u64_add(&route->bytes, bytes);
 }
 
-/* Makes room for a key, so that putting it there next will hardly fail. */
+/* Makes room for a key: an insert that follows fails only if another thread takes the room. */
 static memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key) {
     mli_probe probe;
     if (mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 1, &probe))
@@ -8628,6 +8659,7 @@ static memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev
     return MEMLORD_OK;
 }
 
+/* Moves a block to a device, a key and a size, and counts that. Its side record goes along. */
 static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, memlord_device from,
                                               uint64_t from_key, uint32_t dev, uint64_t key,
                                               uint64_t bytes, const memlord_site *site) {
@@ -8653,9 +8685,10 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
     return MEMLORD_OK;
 }
 
-/* -- looking -- */
+/* -- finding and listing -- */
 
-/* Copies a block out; inside, or with its shard held. The site is its record, as it stands. */
+/* Copies a block for the host. Requires: the caller is inside, or has paused the shard. The site is
+   copied as it is displayed now: a return address may have no names yet. */
 static MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                         memlord_block_info *out) {
     uint64_t plain = mli_word2_rows(e->word2);
@@ -8675,19 +8708,20 @@ static MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
     if (e->word2 & 1) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
 }
-/* Once nothing is held: gives a return address its names. */
+/* Resolves the site of a copied block, if it is a return address. Requires: no lock is held, and
+   the caller is not inside. */
 static void mli_block_resolve_site(memlord *lord, memlord_block_info *info) {
     mli_site_record *site = info->site ? mli_site_record_of(lord, info->site) : NULL;
     if (site) info->site = mli_site_display(lord, site);
 }
 
-/* What a walk is for. */
+/* Selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address; /* of a containing storage; `containing` says whether */
-    int containing;
-    size_t part, parts; /* so many times a shard is walked, each time for others; 0: once */
+    uint64_t address;   /* with `containing`: only the storages that it lies in */
+    int containing;     /* 1: `address` is used, and min_born is not */
+    size_t part, parts; /* a shard is walked `parts` times, once for each part; 0: once for all */
 } mli_walk_query;
 static mli_walk_query mli_walk_query_of(memlord_device sel) {
     mli_walk_query q;
@@ -8705,7 +8739,8 @@ static int mli_walk_query_matches(memlord *lord, const mli_walk_query *q, const 
     return mli_mark_of(lord, mli_word2_rows(e->word2)) >= q->min_born;
 }
 
-/* Calls fn for what a held shard has of a query; non-zero stops and is answered. */
+/* Called for each block of a paused shard that matches a query. Non-zero stops the walk, which
+   returns it. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 typedef struct mli_map_visitor {
     memlord *lord;
@@ -8727,6 +8762,8 @@ static MLI_COLD int mli_shard_visit(memlord *lord, const mli_shard *s, const mli
     return mli_shard_each(s, mli_visit_entry, &v);
 }
 
+/* Calls fn for each block of the map that matches a query. Pauses one shard at a time: fn may not
+   allocate, nor call the host. */
 static MLI_COLD void mli_map_visit(memlord *lord, const mli_walk_query *q,
                                    mli_visit_fn fn, void *user) {
     uint32_t i;
@@ -8746,12 +8783,12 @@ static int mli_visit_count(memlord *lord, const mli_entry *e, void *user) {
     return 0;
 }
 
-/* Copies of blocks: items of `size` bytes, each filled from an entry of a held shard. */
+/* Copies of blocks: items of `size` bytes, each filled from an entry while its shard is paused. */
 typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
 typedef int (*mli_item_fn)(void *user, void *item); /* non-zero stops */
 typedef struct mli_copies {
     char *at;
-    size_t size, count, cap; /* `count` may be over `cap`: so many there are */
+    size_t size, count, cap; /* `count` blocks matched; only the first `cap` are copied */
     mli_fill_fn fill;
     void *user;
 } mli_copies;
@@ -8763,9 +8800,9 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-/* 1: a shard has more for a query than should be copied at once, as small blocks lie close: from
-   now on it asks for a part of them. By the hash of its key a block stays in one part, however the
-   table moves from walk to walk. */
+/* 1: a shard has more matches than may be copied at once, as small blocks lie close together: the
+   query is split into parts from here on. The hash of its key puts a block into one part, so that
+   it is listed once, however the table changes between the walks. */
 #define MLI_BLOCK_LIST_MIN 4096u
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
@@ -8773,8 +8810,8 @@ static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     return 1;
 }
 
-/* Copies what a shard has of a query, or of its part, with room made for it while it is not
-   held. */
+/* Copies the blocks of a shard that match a query, or its current part. Allocates room for them
+   while the shard is not paused, and then tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {
@@ -8794,7 +8831,8 @@ static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_w
     }
 }
 
-/* Calls fn for copies of the blocks of a query, a shard at a time, while none is held. */
+/* Calls fn for copies of the blocks that match a query, shard by shard, while none is paused: fn
+   may call the host. */
 static MLI_COLD memlord_result mli_copies_each(memlord *lord, const mli_walk_query *q, size_t size,
                                                mli_fill_fn fill, mli_item_fn fn, void *user) {
     mli_copies c = {NULL, size, 0, 0, fill, user};
@@ -8814,7 +8852,7 @@ static MLI_COLD memlord_result mli_copies_each(memlord *lord, const mli_walk_que
     return r;
 }
 
-typedef struct mli_block_call { /* a host's function, and how often it was called */
+typedef struct mli_block_call { /* a function of the host, and how often it was called */
     memlord *lord;
     memlord_block_fn fn;
     void *user;
@@ -8840,6 +8878,7 @@ static MLI_COLD memlord_result mli_map_each(memlord *lord, const mli_walk_query 
 
 /* -- the k largest: a heap with its smallest at the root; ties by address, for a stable list -- */
 
+/* The heap: `count` of the k = `cap` blocks. */
 typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
@@ -8866,6 +8905,7 @@ static MLI_COLD void mli_block_heap_up(memlord_block_info *heap, size_t i) {
     }
     heap[i] = moving;
 }
+/* Keeps a block if it is one of the k largest so far. */
 static MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user) {
     mli_largest *top = (mli_largest *)user;
     memlord_block_info info;
@@ -8880,11 +8920,11 @@ static MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user)
     }
     return 0;
 }
-/* Takes the heap apart: the largest first. */
+/* Sorts the heap in place, the largest first, and resolves the sites. Returns the count. */
 static MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top) {
     memlord_block_info *out = top->at;
     size_t n;
-    for (n = top->count; n > 1;) { /* the smallest goes to the end, again and again */
+    for (n = top->count; n > 1;) { /* moves the smallest to the end */
         memlord_block_info least = out[0];
         out[0] = out[--n];
         out[n] = least;
@@ -8904,6 +8944,7 @@ static MLI_COLD size_t mli_map_top(memlord *lord, const mli_walk_query *q,
 
 /* -- describing -- */
 
+/* Copies a description; *out has the ledger's copies of its strings. */
 static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
                                              memlord_meta *out) {
     memlord_result r;
@@ -8914,8 +8955,9 @@ static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *
     return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
-/* Moves a live block to a kept tag, NULL none. The row is made for the device the block is on,
-   which a look finds; should it have moved meanwhile, once more. */
+/* Gives a block another tag, a kept one; NULL: none. The tag's row depends on the block's device
+   and cannot be added inside, so a first probe finds the device. If the block has moved to another
+   device by the next probe, that device's row is added and it tries again. Requires: not inside. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t,
                                                uint32_t type, uint64_t key, const char *tag) {
     mli_probe probe;
@@ -8944,7 +8986,8 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t,
         dev = MLI_DEV(probe.entry->word1);
         mli_probe_leave(t, &probe);
         if (mli_row_find(lord, MLI_BOOK_TAG, tag, dev, &row)) return MEMLORD_E_NOMEM;
-        /* what one thread does counts in one place, or the tag's peak is low */
+        /* the peak would be too low if this thread's bytes were on two cells, its own and the
+           orphan's */
         if (t != lord->threads.orphan)
             (void)mli_cell_make(lord, t, MLI_BOOK_TAG, row, mli_own_alloc);
     }
