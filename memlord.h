@@ -7150,7 +7150,7 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
    read; registry to install the ring. */
 
 /* An event in the ring.
-     what   bytes:49 | kind:4 | device number:8
+     what   bytes:49 | kind:4 | dev:8
      where  site row:20 | tag row:16 | scope:28 */
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where;
@@ -7555,7 +7555,7 @@ typedef struct mli_fence_record {
     uint32_t dev;
     uint32_t detached; /* 1: its block has ended, and the asker frees it */
     uint32_t answered; /* 1: `drop` was called, or is about to be */
-    int early_answer;  /* what `done` returned while earlier fences were pending; 0: nothing yet */
+    int early_answer;  /* the last answer of `done` while earlier fences were pending; 0: none */
 } mli_fence_record;
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
@@ -7813,7 +7813,7 @@ static MLI_COLD void mli_fences_drain(memlord *lord) {
    Owns the side record of a block: the data that few blocks have (parts, fences, a description,
    many references). The entry's word2 points to it. Uses the map and memory.
    Invariant: a side record belongs to the thread that holds its entry, inside an owned shard or
-   with the buckets of the probe locked. Locks: those of the map; none is taken here. */
+   with the buckets of the probe locked. Locks: those of the map; it has none of its own. */
 
 /* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
