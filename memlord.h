@@ -6646,33 +6646,36 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 }
 
 /* ----------------------------------------------------------------------- >>sites --
-   Owns what is known of sites, tags, marks and births (the mark and scope of a block), and
-   which rows a call counts on. A site's record is made when it is first seen, its strings
-   copied; its rows one a device. A thread keeps those it used last. Lock: cold. */
+   Owns the records of sites, the tags of threads, marks and births (the mark and scope of a
+   block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
+   the devices. A site's record is made, and its strings are copied, when the site is first seen;
+   it gets one row on each device where it is used. Each thread caches the rows it used last.
+   Invariants: a site's record is never freed before the ledger ends; nothing here allocates or
+   takes a lock inside a shard. Lock: cold; memlord_sites_enable takes registry alone. */
 
 typedef struct mli_scope_record {
     uint32_t id;
     struct mli_scope_record *parent;
     const char *name, *path;      /* kept */
-    struct mli_site_record *site; /* NULL: begun by name */
+    struct mli_site_record *site; /* NULL: the scope was begun by name */
     mli_ptr threads;              /* mli_thread_scope *; push only */
     mli_u64 device_ns;
-    mli_u64 birth; /* the last: mark:26 | number:26 */
+    mli_u64 birth; /* the last birth in this scope: mark:26 | number:26; 0: none yet */
 } mli_scope_record;
 
-#define MLI_CACHE_MAX 8192 /* ... in memory of its own */
+#define MLI_CACHE_MAX 8192 /* homes at most, in memory of the cache's own */
 
-/* The mark and the scope of blocks that were allocated in one. */
+/* The mark and the scope that blocks allocated in a scope have in common. */
 typedef struct mli_birth {
     uint64_t mark;
     uint32_t scope;
 } mli_birth;
 
 typedef struct mli_site_record {
-    mli_ptr display;       /* const memlord_site *: replaced whole by a rename */
-    void *address;         /* a return address; NULL for planted ones */
-    mli_u32 resolved;      /* its symbol was looked up */
-    memlord_site original; /* what it is shown as until it is renamed */
+    mli_ptr display;       /* const memlord_site *; a rename replaces the whole struct */
+    void *address;         /* a return address; NULL: the site is a memlord_site of the host */
+    mli_u32 resolved;      /* 1: the symbol of `address` was looked up */
+    memlord_site original; /* displayed until the site is renamed or resolved */
 } mli_site_record;
 
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const char *file,
@@ -6684,8 +6687,8 @@ static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const char *f
     return r;
 }
 
-/* The record of a place: found under the host's pointer or the address it was made from, and
-   under every form it is shown in. */
+/* Finds or makes the record of a site. The index has it under the host's pointer or the return
+   address, and under every struct that it was ever displayed as. */
 static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const memlord_site *origin,
                                                     void *address, mli_site_record **out) {
     const void *identity = address ? (const void *)address : (const void *)origin;
@@ -6712,7 +6715,7 @@ static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const memlord
     return MEMLORD_OK;
 }
 
-/* Our copy of a site, for what outlives a call; NULL without memory. */
+/* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
 static MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *origin) {
     mli_site_record *site = NULL;
     memlord_result r;
@@ -6729,6 +6732,8 @@ static MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const voi
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
+/* Displays a site under other names, which the index then has, too: the host may pass any struct
+   that it was given. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const char *file,
                                                        const char *function, int line) {
@@ -6755,9 +6760,9 @@ static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_reco
     return r;
 }
 
-/* A site as reports show it. A return address gets its module and symbol when it is first
-   shown: dladdr walks a module's symbols, too slow for a call, and takes the loader's lock,
-   so no lock of ours is held. */
+/* Returns a site as reports display it. A return address gets its module and symbol when it is
+   first displayed: dladdr walks a module's symbols, which is too slow for a recording call.
+   Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
 static const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
     mli_symbol symbol;
@@ -6768,7 +6773,9 @@ static const memlord_site *mli_site_display(memlord *lord, mli_site_record *site
     return (const memlord_site *)mli_ptr_load_acquire(&site->display);
 }
 
-/* A site is known by several addresses, and has one row a device: under its record. */
+/* Finds or adds the row of a site or a tag on a device. A site is known by several addresses but
+   has one row on a device: the index has the row under the site's record, and then under each
+   address that was asked for. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, int book, const void *identity,
                                                    uint32_t dev, uint32_t *number) {
     uint32_t most = book == MLI_BOOK_SITE ? MLI_SITE_ROWS_MAX : MLI_TAG_ROWS_MAX;
@@ -6804,8 +6811,8 @@ static MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void 
     return r;
 }
 
-/* The row of a site or a tag on a device, made on first use; 0, and counted, when there is no
-   room for it. */
+/* Returns the row of a site or a tag on a device, and adds it on first use. Returns 0 without room
+   for it, and counts that in dropped_sites. */
 static MLI_COLD uint32_t mli_row_get(memlord *lord, int book, const void *identity, uint32_t dev) {
     uint32_t number;
     if (mli_row_find(lord, book, identity, dev, &number) == MEMLORD_OK) return number;
@@ -6817,14 +6824,14 @@ static uint32_t mli_row_of(memlord *lord, int book, const void *identity, uint32
     return MLI_LIKELY(have) ? (uint32_t)have : mli_row_get(lord, book, identity, dev);
 }
 
-/* -- a thread's cache: what the index, the names and the scopes found for a pointer -- */
+/* -- a thread's cache: rows, names and scopes that it looked up by a pointer -- */
 
-enum {                                 /* mli_cache_entry.salt >> 28; the rest of it beside */
-    MLI_CACHE_SITE = MLI_BOOK_SITE, /* a row and its cell; the device */
-    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* likewise */
-    MLI_CACHE_NAME,                 /* the kept copy of a host's tag */
-    MLI_CACHE_SCOPE,                /* a thread scope; the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* the same, by a static record */
+enum {                              /* mli_cache_entry.salt >> 28: value; rest of the salt */
+    MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a row; the device */
+    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a row; the device */
+    MLI_CACHE_NAME,                 /* the kept copy of a host's tag; 0 */
+    MLI_CACHE_SCOPE,                /* a thread scope, by its name; the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* a thread scope, by a static record; the parent scope */
 };
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
@@ -6834,7 +6841,8 @@ static MLI_HOT mli_cache_entry *mli_cache_home(const mli_thread *t,
     uintptr_t hash = ((uintptr_t)key + salt) * 0x61c88647u; /* 2^32 / the golden ratio, negated */
     return &t->cache[hash >> 20 & t->cache_mask];
 }
-/* NULL: not cached. */
+/* Returns the entry of a key; NULL: it is not cached. The last entry of the cache is always vacant
+   and ends the probe. */
 static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
                                                      const void *key, uint32_t salt) {
     const mli_cache_entry *memo = mli_cache_home(t, key, salt);
@@ -6846,7 +6854,8 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Inserts an entry, or replaces that of its key; a full path evicts its first. */
+/* Inserts an entry, or replaces the one of its key. If all probes find other keys, it evicts the
+   first. */
 static void mli_cache_put(mli_thread *t, const mli_cache_entry *entry) {
     mli_cache_entry *memo = mli_cache_home(t, entry->key, entry->salt);
     uint32_t k = 0;
@@ -6857,8 +6866,8 @@ static void mli_cache_put(mli_thread *t, const mli_cache_entry *entry) {
     t->cache_count += !memo[k].key;
     memo[k] = *entry;
 }
-/* Makes room for one entry more: twice the table, or, at its bound or without memory, an empty
-   one. */
+/* Makes room for one more entry: doubles the cache, or empties it if it has its largest size or
+   there is no memory. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     mli_cache_entry *old = t->cache, *more = NULL;
     const size_t n = t->cache_mask + 1 + MLI_CACHE_PATH;
@@ -6876,7 +6885,8 @@ static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
         if (old[i].key) mli_cache_put(t, &old[i]);
     if (old != t->cache_inline) mli_own_free(lord, old, n * sizeof *old);
 }
-/* Caches a look-up. The orphans' record caches nothing: its cells are locked. Not inside. */
+/* Caches a look-up. Requires: not inside, as the cache may grow. The orphan record caches nothing:
+   its cells are used under a lock. */
 static MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                    uint32_t salt, void *value, uint64_t bits) {
     mli_cache_entry entry;
@@ -6889,8 +6899,8 @@ static MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key
     mli_cache_put(t, &entry);
 }
 
-/* The bits of word2 for the row of a site or a tag on a device. Makes the row, and the thread's
-   cell for it. Not inside. */
+/* Returns the bits of word2 for the row of a site or a tag on a device; 0: no room for the row.
+   Makes the row, and the thread's cell for it. Requires: not inside. */
 static MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                             const void *identity, uint32_t dev) {
     const uint32_t salt = mli_cache_salt(book, dev);
@@ -6909,10 +6919,12 @@ static MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int bo
 
 /* -- births: the mark and the scope of a block -- */
 
+/* Returns the birth with a number. */
 static mli_birth *mli_birth_record(memlord *lord, uint32_t number) {
     return (mli_birth *)mli_book_at(&lord->sites.births, number, sizeof(mli_birth));
 }
 
+/* Adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_birth_add_locked(memlord *lord, uint64_t mark,
                                                     uint32_t scope, uint32_t *number) {
     mli_birth *birth;
@@ -6926,8 +6938,9 @@ static MLI_COLD memlord_result mli_birth_add_locked(memlord *lord, uint64_t mark
     return MEMLORD_OK;
 }
 
-/* The born bits of word2 in a scope, remembered by the thread and the scope. Without room for a
-   birth the scope is not known of the block, and counted. Not inside. */
+/* Returns the birth bits of word2 for the thread's scope, and caches them in the thread and the
+   scope. Without room for a birth the block is recorded without its scope, and scopes.lost counts
+   it. Requires: not inside. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
     mli_scope_record *scope = t->scope_stack->frame[t->scope_stack->depth - 1].scope;
     uint64_t mark = MLI_BIRTH(born), last = mli_u64_load_acquire(&scope->birth);
@@ -6940,7 +6953,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
         } while (mli_cold_leave(lord, &r));
         if (r)
             (void)mli_u64_add(&lord->scopes.lost, 1);
-        else /* pairs with the load above */
+        else /* pairs with the load_acquire above */
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
     t->birth_mark = born;
@@ -6954,6 +6967,7 @@ static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
                                                   : mli_birth_bits_new(lord, t, born);
 }
 
+/* Returns the mark that was current when a block was allocated. */
 static uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
     uint64_t born = MLI_BIRTH(word2);
     if (!(born & MLI_BIRTH_SCOPED)) return born;
@@ -6963,20 +6977,20 @@ static mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
     mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes.all, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
 }
-/* The id of the scope a block was born in; 0: none, or not known. */
+/* Returns the id of the scope that a block was allocated in; 0: none, or it was lost. */
 static uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
     uint64_t born = MLI_BIRTH(word2);
     if (!(born & MLI_BIRTH_SCOPED)) return 0;
     return mli_birth_record(lord, (uint32_t)(born & MLI_MARK_MAX))->scope;
 }
 
-/* The word2 of an allocation by this thread, here; makes the thread's cells for its rows. Not
-   inside. */
+/* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
+   thread's cells for its rows. Requires: not inside. */
 static uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                 const memlord_site *site) {
     uint64_t rows = 0;
     if (!t->scope && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
-        mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* the last has ended */
+        mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
@@ -6997,6 +7011,7 @@ static MLI_COLD const memlord_site *mli_site_of_address(memlord *lord, void *add
     return (const memlord_site *)mli_ptr_load_acquire(&site->display);
 }
 
+/* Counts a tag that found no room, and warns of the first. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
     (void)mli_u64_add(&lord->sites.lost_tags, 1);
     mli_drop_warn(lord, &lord->sites.warned_tag,
@@ -7004,7 +7019,7 @@ static MLI_COLD void mli_tag_drop(memlord *lord) {
                   "allocator more; dropped_sites has how many");
 }
 
-/* The ledger's copy of a tag, for the thread to remember under the host's pointer. */
+/* Gets the ledger's copy of a tag, and caches it in the thread under the host's pointer. */
 static MLI_COLD memlord_result mli_tag_kept(memlord *lord, mli_thread *t,
                                             const char *tag, const char **kept) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
@@ -7019,7 +7034,7 @@ MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
     mli_thread *t;
     uint32_t hooks;
     if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.registry_lock); /* no thread comes meanwhile */
+    mli_lock_take(&mli_process.registry_lock); /* no thread registers meanwhile */
     hooks = mli_u32_load(&lord->threads.hooks) & ~(uint32_t)MLI_HOOK_SITES;
     if (on) hooks |= MLI_HOOK_SITES;
     mli_u32_store(&lord->threads.hooks, hooks);
@@ -7059,7 +7074,7 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
 MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* as in memlord_reset */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
     born = mli_u64_load(&lord->sites.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
         if (mli_u64_cas(&lord->sites.birth_mark, &born, born + ((uint64_t)1 << 37)))
@@ -7080,7 +7095,7 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
     memo = mli_cache_find(t, tag, salt);
     if (memo && !strcmp((const char *)memo->value, tag)) kept = (const char *)memo->value;
     if (t == lord->threads.orphan || t->tag_depth == MLI_TAG_DEPTH_MAX)
-        /* the record of those that have none has no stack either */
+        /* several threads share the orphan record, so it has no tag stack */
         r = t == lord->threads.orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE;
     else if (!kept)
         r = mli_tag_kept(lord, t, tag, &kept);
@@ -7127,55 +7142,58 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 }
 
 /* ----------------------------------------------------------------------- >>events --
-   Owns stamps of time and the ring of events. The ring is cut into sub-buffers: a thread takes the
-   next one that nobody writes and fills it alone, so that threads share a word once a sub-buffer. A
-   reader copies an event and then looks whether its sub-buffer was given out again meanwhile.
-   Invariant: a ledger has one ring, from the first start until it ends. Locks: none, to write or
-   to read. */
+   Owns stamps of time and the ring of events. Uses threads, sites and counters. The ring is cut
+   into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
+   threads share a word only once a sub-buffer. A reader copies an event and then checks that its
+   sub-buffer was not given out again meanwhile.
+   Invariant: a ledger has one ring, from the first start until it ends. Locks: none to write or to
+   read; registry to install the ring. */
 
 /* An event in the ring.
-     what   bytes:49 | kind:4 | device number:8
+     what   bytes:49 | kind:4 | dev:8
      where  site row:20 | tag row:16 | scope:28 */
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where;
 } mli_ring_event;
-typedef struct mli_event_copy { /* one that was read */
+typedef struct mli_event_copy { /* an event as it was read from the ring */
     uint64_t stamp, storage, what, where;
     uint32_t thread;
 } mli_event_copy;
 #define MLI_EVENT_KIND(what) ((uint32_t)((what) >> 49) & 15u)
 #define MLI_EVENT_DEV(what) ((uint32_t)((what) >> 53) & 255u)
 
-/* Events of one thread, in a row. */
+/* A sub-buffer: consecutive events of one thread. */
 typedef struct mli_subbuf {
-    mli_u64 generation; /* another each time it is given out; 0: not yet, or just now */
-    mli_u32 has_writer; /* a thread writes it */
+    mli_u64 generation; /* differs each time it is given out; 0: never was, or is being given out */
+    mli_u32 has_writer; /* 1: a thread writes it */
     mli_u32 count, thread;
     uint32_t capacity;    /* events it has room for */
-    uint32_t dev;         /* of all events in it; MLI_DEVS_DIFFER: look at each */
-    mli_ring_event at[1]; /* as many as ring->most */
+    uint32_t dev;         /* of all events in it; MLI_DEVS_DIFFER: each event has its own */
+    mli_ring_event at[1]; /* `capacity` of them */
 } mli_subbuf;
 #define MLI_DEVS_DIFFER 256u
 typedef struct mli_ring {
     size_t size, stride, capacity;
     uint64_t subbufs;
-    uint32_t subbuf_events; /* events a sub-buffer */
-    mli_u64 next_subbuf;    /* sub-buffers asked for so far; they follow */
+    uint32_t subbuf_events; /* events in a sub-buffer */
+    mli_u64 next_subbuf;    /* sub-buffers given out or skipped so far; they lie behind the ring */
 } mli_ring;
 
+/* Returns the time in ns by the ledger's clock. */
 static uint64_t mli_ledger_now(memlord *lord) {
     return lord->events.clock.fn ? lord->events.clock.fn(lord->events.clock.user) : mli_now();
 }
 
-/* A stamp: the processor's counter if it can be had, else the clock. */
+/* Returns a stamp: the processor's counter if that is usable, else the ledger's clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
     return MLI_LIKELY(lord->events.stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
 }
 
-/* What makes nanoseconds of stamps; it becomes better the longer the ledger is there. */
+/* Converts stamps to nanoseconds. The rate is the mean since create, so it becomes more precise as
+   the ledger grows older. */
 typedef struct mli_stamp_scale {
     uint64_t from; /* the stamp at create */
-    double rate;
+    double rate;   /* ns a stamp */
 } mli_stamp_scale;
 static MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
     mli_stamp_scale scale;
@@ -7188,15 +7206,18 @@ static MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
         scale.rate = (double)(mli_ledger_now(lord) - lord->lifecycle.started) / (double)ticks;
     return scale;
 }
+/* Converts a difference of stamps to ns. */
 static MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps) {
     return (uint64_t)((double)stamps * scale->rate + 0.5);
 }
+/* Returns the ns from create to a stamp; 0 for a stamp before it. */
 static uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) {
     return stamp > scale->from ? mli_span_ns(scale, stamp - scale->from) : 0;
 }
 
 /* -- writing -- */
 
+/* Returns a sub-buffer by its number, which counts on past the end of the ring. */
 static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
     return (mli_subbuf *)(void *)((char *)(uintptr_t)(ring + 1) +
                                   (i % ring->subbufs) * ring->stride);
@@ -7208,7 +7229,7 @@ static MLI_COLD void mli_events_lost(memlord *lord, uint32_t dev, uint64_t n) {
     else
         (void)mli_u64_add(&lord->events.lost, n);
 }
-/* What a sub-buffer still held is lost, and counted where it happened. */
+/* Counts the events that a sub-buffer still holds as lost, each on its device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, n = mli_u32_load(&b->count);
     if (!n) return;
@@ -7220,7 +7241,8 @@ static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
         mli_events_lost(lord, MLI_EVENT_DEV(mli_u64_load(&b->at[i].what)), 1);
 }
 
-/* Lets go of a sub-buffer that was taken. Release: pairs with the exchange of mli_subbuf_next. */
+/* Marks a sub-buffer as having no writer. The release pairs with the exchange in mli_subbuf_next:
+   the next writer sees all that this one wrote. */
 static void mli_subbuf_release(mli_subbuf *b) { mli_u32_store_release(&b->has_writer, 0); }
 static void mli_subbuf_leave(mli_thread *t) {
     mli_subbuf *b = t->subbuf;
@@ -7228,7 +7250,8 @@ static void mli_subbuf_leave(mli_thread *t) {
     if (b) mli_subbuf_release(b);
 }
 
-/* The next sub-buffer for a thread, whose first event is on `dev`; NULL: all are being written. */
+/* Takes the next sub-buffer without a writer for a thread, for a first event on `dev`. Returns NULL
+   if all have a writer, and counts the event as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
     uint64_t tries;
@@ -7238,11 +7261,11 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf *b = mli_subbuf_at(ring, turn);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
-        if (mli_u64_load(&b->generation) > turn) { /* we slept since: it is not the oldest now */
+        if (mli_u64_load(&b->generation) > turn) { /* taken later than `turn`: not the oldest */
             mli_subbuf_release(b);
             continue;
         }
-        mli_u64_store(&b->generation, 0); /* before the count, which is a release as events are */
+        mli_u64_store(&b->generation, 0); /* before `count`, a release store as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, t->id - MLI_THREAD_ID_FIRST + 1);
@@ -7254,8 +7277,9 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
     return NULL;
 }
 
-/* Writes an event. Every word is a release store: a reader who sees one of them sees the turn
-   that came before it. `rows` are the bits of word2. */
+/* Writes an event. Every word is a release store: a reader that sees one of them also sees the
+   generation that was stored before it. `rows` are bits of word2. An event without a free
+   sub-buffer is lost, and counted. */
 static MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                          uint64_t storage, uint64_t bytes, uint64_t rows) {
     mli_subbuf *b = t->subbuf;
@@ -7280,7 +7304,8 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* The end of a block, whose word2 without a side record is `plain`, at a site. */
+/* Records the end of a block at a site. `plain` is the block's word2 without a side record: its
+   tag is recorded, and the row of `site` in place of its own. */
 static MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                               uint64_t storage, uint64_t word1,
                                               uint64_t plain, const memlord_site *site) {
@@ -7292,7 +7317,8 @@ static MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int 
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
 }
 #if MLI_POSIX
-/* In a forked child: no sub-buffer but this thread's is being written. */
+/* Ends the writers of all sub-buffers but this thread's. Requires: a forked child, where the other
+   threads are gone. */
 static MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
     const mli_ring *ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
     const mli_thread *t = mli_thread_own(lord);
@@ -7304,7 +7330,8 @@ static MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
 }
 #endif
 
-/* What no block did. Nothing is held. */
+/* Records an event that belongs to no block. Requires: no lock is held, and the caller is not
+   inside. */
 static MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                             uint64_t storage, uint64_t bytes) {
     mli_thread *t;
@@ -7318,7 +7345,10 @@ static MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t de
 
 /* -- starting and ending -- */
 
-#define MLI_EVENTS_MAX ((size_t)1 << 26)
+#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
+
+/* Allocates a ring of `capacity` events, cut into at least 16 sub-buffers of up to 64; NULL without
+   memory. Fewer than 16 events are one a sub-buffer. */
 
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
@@ -7347,7 +7377,7 @@ static MLI_COLD memlord_result mli_events_begin(memlord *lord, size_t capacity) 
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
         ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
-        if (!ring) { /* else another thread was faster */
+        if (!ring) { /* else another thread has installed one meanwhile */
             ring = fresh;
             fresh = NULL;
             mli_ptr_store_release(&lord->events.ring, ring);
@@ -7365,24 +7395,28 @@ static void mli_ring_end(memlord *lord) {
     if (ring) mli_own_free(lord, ring, ring->size);
 }
 
-/* -- reading: the sub-buffers are merged by time, with a heap of the next event of each -- */
+/* -- reading: merges the sub-buffers by time, with a heap of the next event of each -- */
 
+/* Reads one sub-buffer: `stamp` is that of its next event, `at`. */
 typedef struct mli_subbuf_reader {
     mli_subbuf *subbuf;
     uint64_t generation, stamp;
     uint32_t at, count;
 } mli_subbuf_reader;
+/* Reads the ring: a heap of its sub-buffers, with the earliest event at the root. */
 typedef struct mli_ring_reader {
     memlord *lord;
     mli_subbuf_reader *heap;
-    size_t n, size;
+    size_t n, size; /* readers in the heap; bytes allocated for it */
     mli_stamp_scale scale;
 } mli_ring_reader;
 
+/* 1: a's next event comes before b's. Equal stamps go by the order of the sub-buffers. */
 static int mli_subbuf_reader_before(const mli_subbuf_reader *a, const mli_subbuf_reader *b) {
     return a->stamp != b->stamp ? a->stamp < b->stamp : a->generation < b->generation;
 }
 
+/* Moves the reader at i down the heap, to where it is before its children. */
 static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
     for (;;) {
         size_t child = 2 * i + 1;
@@ -7396,8 +7430,9 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
     }
 }
 
-/* 1: the sub-buffer has something to read. The acquires pair with the releases of
-   mli_event_write. */
+/* Begins to read a sub-buffer. 1: it has events. The acquires pair with the release stores of
+   mli_subbuf_next and mli_event_write; the generation is loaded again after them, so that words of
+   a later writer are never taken for this one's. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     s->subbuf = b;
     s->at = 0;
@@ -7407,7 +7442,7 @@ static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     return s->generation && s->count && mli_u64_load(&b->generation) == s->generation;
 }
 
-/* Begins to read what is in the ring now; 0: no memory. */
+/* Begins to read the events that are in the ring now; 0: no memory. */
 static MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r) {
     const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
     uint64_t i;
@@ -7427,7 +7462,8 @@ static void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* The next event as it was written; 0: there is none. */
+/* Copies out the next event; 0: there is none. A sub-buffer that was given out again meanwhile
+   is left. */
 static MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out) {
     while (r->n) {
         mli_subbuf_reader *s = &r->heap[0];
@@ -7448,7 +7484,7 @@ static MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out
     return 0;
 }
 
-/* The same for the host. Nothing is held. */
+/* Converts an event for the host. Requires: no lock is held, as a site may get its names here. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
     uint32_t dev = MLI_EVENT_DEV(in->what);
@@ -7466,7 +7502,7 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
         out->site = mli_site_display(
             r->lord, (mli_site_record *)mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject);
     if (tag) out->tag = (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, tag)->subject;
-    if (out->kind == MEMLORD_EVENT_CHECKPOINT) { /* its name went where a storage does */
+    if (out->kind == MEMLORD_EVENT_CHECKPOINT) { /* its name is in `storage` */
         out->tag = (const char *)(uintptr_t)in->storage;
         out->storage = 0;
     }
@@ -7499,40 +7535,42 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 }
 
 /* ---------------------------------------------------------------------- >>fences --
-   Owns the fences the host gave us: those recorded on live blocks, those pending blocks wait for,
-   in a queue each device and `queue`, and those to be dropped because their block is gone.
-   Invariants: done and drop of a fence are called by one thread at a time, its asker, with
-   nothing held. If the block of a fence goes while it has an asker, the asker frees it (widowed),
-   else the holder of the block does. Every pending fence is in a queue until it is settled.
-   Lock: fences. */
+   Owns the fences that the host passed in: those recorded on live blocks; those that pending blocks
+   wait for, in one queue for each device and `queue`; those to be dropped because their block has
+   ended. Uses memory, devices and the alert of threads.
+   Invariants: `done` and `drop` of a fence are called by one thread at a time, its asker, with no
+   lock held. If a block ends while its fence has an asker, the fence is detached and the asker
+   frees it; else the holder of the block has it dropped. Every pending fence is in a queue until
+   it is settled. Lock: fences. It may be taken inside a shard, and no shard is entered under it. */
 
-/* A fence taken from the host. `sibling` and `serial` belong to the holder of the block's side
-   record; the rest is under the fences lock. */
+/* A fence taken from the host. `sibling` and `serial` belong to the thread that holds the block's
+   side record; the rest is under the fences lock. */
 typedef struct mli_fence_record {
     memlord_fence fence;
-    struct mli_fence_record *sibling;         /* of the same block, the oldest first */
-    struct mli_fence_record *next, *previous; /* in its queue, in `aside`; next: in `drops` */
+    struct mli_fence_record *sibling;         /* the next fence of the block; the oldest is first */
+    struct mli_fence_record *next, *previous; /* in its queue or `aside`; next: in `to_drop`, too */
     struct mli_queue *queue;                  /* NULL: it is in none */
-    void *asker;          /* the thread that is in its functions, or about to be; else NULL */
+    void *asker;          /* mli_self of the thread that runs its functions or soon will; or NULL */
     uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
     uint32_t dev;
-    uint32_t detached; /* its block is gone: the asker frees it */
-    uint32_t answered; /* `drop` was called, or is about to be */
-    int early_answer;  /* the answer it gave before its turn; 0: none */
+    uint32_t detached; /* 1: its block has ended, and the asker frees it */
+    uint32_t answered; /* 1: `drop` was called, or is about to be */
+    int early_answer;  /* the last answer of `done` while earlier fences were pending; 0: none */
 } mli_fence_record;
 
-/* The pending fences of a device and `queue`, in order of the free. */
+/* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
-    struct mli_queue *next, *previous; /* of its type; the first's previous is the last */
+    struct mli_queue *next, *previous; /* queues of its type; the first's previous is the last */
     mli_fence_record *first, *last;
-    mli_fence_record *unasked; /* it and all behind it were never asked; NULL: all were */
+    mli_fence_record *unasked; /* it and all after it were never asked; NULL: all were */
     uint64_t id;               /* memlord_fence.queue */
-    uint64_t round;            /* the poll that asked its first; 0: none yet */
-    uint64_t late;             /* the time from which on any call asks again */
-    uint32_t slot, rest, due;  /* the calls it is left alone; the call that asks again */
+    uint64_t round;            /* the last poll that asked its first fence; 0: none yet */
+    uint64_t late;             /* from this time (ns) on, any call asks again */
+    uint32_t slot, rest, due;  /* its device; calls it is left alone; the call that asks again */
 } mli_queue;
 
-/* Every fence brings the memory of a queue, and takes that of one along when it goes. */
+/* Makes the record of a fence; NULL without memory. Every fence also allocates a queue and frees
+   one when it ends, so that to make a block pending needs no memory. */
 static mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
     mli_queue *q = (mli_queue *)mli_own_alloc(lord, sizeof *q);
@@ -7560,14 +7598,15 @@ static void mli_fence_free(memlord *lord, mli_fence_record *f) {
     (void)mli_u64_add(&lord->fences.count, (uint64_t)-1);
 }
 
-/* Has a fence dropped at the end of a call. Under the fences lock. */
+/* Queues a fence to be dropped at the end of a call. Requires: the fences lock. */
 static void mli_drops_put(memlord *lord, mli_fence_record *f) {
     f->next = lord->fences.to_drop;
     lord->fences.to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
-/* Takes a fence and is done with it: where nothing waits. NULL: without a ledger. */
+/* Accepts a fence that no block waits for. It is dropped here, or under MEMLORD_FLAG_DEFER at the
+   end of a call. `lord` NULL: the call has no ledger, and the fence is dropped here. */
 static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f;
     if (!lord || !(lord->threads.flags & MEMLORD_FLAG_DEFER)) {
@@ -7582,18 +7621,20 @@ static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fe
     return MEMLORD_OK;
 }
 
-#define MLI_REST_LEAST 2 /* calls that leave a queue alone after a "not yet" */
-#define MLI_REST_MOST 256
-#define MLI_REST_NS 10000000u
-#define MLI_REST_LOOK 8 /* one of so many calls reads the clock */
+#define MLI_REST_LEAST 2      /* calls that leave a queue alone after its first "not done" */
+#define MLI_REST_MOST 256     /* and at most, as each further one doubles them */
+#define MLI_REST_NS 10000000u /* after this time any call asks again */
+#define MLI_REST_LOOK 8       /* one call in 8 reads the clock for that */
 
-/* -- queues; all under the fences lock -- */
+/* -- queues. Requires, in all of them: the fences lock -- */
 
+/* Returns the queue of a device and `queue`; NULL: there is none. */
 static mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
     mli_queue *q = p->first;
     while (q && (q->slot != dev || q->id != id)) q = q->next;
     return q;
 }
+/* Appends a queue to those of its type. */
 static void mli_queue_link(mli_pending_queues *p, mli_queue *q) {
     q->next = NULL;
     q->previous = p->first ? p->first->previous : q;
@@ -7612,7 +7653,7 @@ static void mli_queue_unlink(mli_pending_queues *p, mli_queue *q) {
         q->previous->next = q->next;
 }
 
-/* Takes the memory of a spare queue. */
+/* Adds the queue of a fence, in the memory of a spare one: see mli_fence_new. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     uint32_t type = lord->devices.dev_type[f->dev];
     mli_queue *q = lord->fences.spare_queues;
@@ -7626,7 +7667,8 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     return q;
 }
 
-/* Has the calls of its type ask a queue again after `rest` of them. */
+/* Schedules the next poll of a queue: after `rest` calls on its device type, or by time. 0: at the
+   next call. */
 static void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
     mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[q->slot]];
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
@@ -7636,6 +7678,7 @@ static void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint6
     if (q->late < mli_u64_load(&p->late)) mli_u64_store(&p->late, q->late);
 }
 
+/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so it is unasked. */
 static void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[f->dev]];
     mli_queue *q = mli_queue_find(p, f->dev, f->fence.queue);
@@ -7651,6 +7694,7 @@ static void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     if (!q->unasked && (lord->threads.flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
 }
 
+/* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
 static void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     mli_queue *q = f->queue;
     mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[q->slot]];
@@ -7665,7 +7709,7 @@ static void mli_queue_remove(memlord *lord, mli_fence_record *f) {
         return;
     }
     q->first = f->next;
-    if (q->first) { /* which nobody has asked in its turn */
+    if (q->first) { /* this one was not yet asked as the first */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
@@ -7677,8 +7721,8 @@ static void mli_queue_remove(memlord *lord, mli_fence_record *f) {
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[q->slot], 0);
 }
 
-/* Detaches the fences of a block that has ended, or replaced them; the end of the call drops
-   them. May be inside. */
+/* Detaches fences from a block that has ended or has replaced them; the end of a call drops them.
+   A fence that has an asker is left to it. Safe inside a shard. */
 static MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
     mli_fence_record *sibling;
     if (!f) return;
@@ -7695,8 +7739,8 @@ static MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
     mli_lock_drop(&lord->fences.lock);
 }
 
-/* Keeps the recorded uses of a block that is off the map until its token is used, or the ledger
-   ends; under the first of them. */
+/* Keeps the recorded uses of a block that is off the map, until its token is used or the ledger
+   ends. The list links the first use of each block; its siblings hang on it. */
 static void mli_fences_set_aside(memlord *lord, mli_fence_record *f) {
     if (!f) return;
     mli_lock_take(&lord->fences.lock);
@@ -7706,6 +7750,7 @@ static void mli_fences_set_aside(memlord *lord, mli_fence_record *f) {
     lord->fences.aside = f;
     mli_lock_drop(&lord->fences.lock);
 }
+/* Takes the uses of a block off that list. */
 static void mli_fences_take_back(memlord *lord, mli_fence_record *f) {
     if (!f) return;
     mli_lock_take(&lord->fences.lock);
@@ -7717,12 +7762,15 @@ static void mli_fences_take_back(memlord *lord, mli_fence_record *f) {
     mli_lock_drop(&lord->fences.lock);
 }
 
-/* -- the host's functions: out of them this thread asks and drops no further ones -- */
+/* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
 
-/* 1: this thread is inside a fence of the ledger. */
+/* 1: this thread is running a function of one of the ledger's fences. */
 static int mli_fence_is_running(const memlord *lord) {
     return mli_self.fence_lord == lord->threads.generation;
 }
+/* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. `done` is not called again
+   once it has returned one of the latter two. Requires: the caller is its asker and
+   holds no lock. */
 static MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     uint64_t outer = mli_self.fence_lord;
     int answer = f->answered ? 1 : f->early_answer;
@@ -7733,6 +7781,7 @@ static MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_lord = outer;
     return answer;
 }
+/* Calls `drop` of a fence, once. Requires: as mli_fence_ask, or the caller alone has the fence. */
 static MLI_NOINLINE void mli_fence_drop(memlord *lord, mli_fence_record *f) {
     uint64_t outer = mli_self.fence_lord;
     if (f->answered) return;
@@ -7743,9 +7792,10 @@ static MLI_NOINLINE void mli_fence_drop(memlord *lord, mli_fence_record *f) {
     mli_self.fence_lord = outer;
 }
 
-/* Drops what is to be dropped. Nothing may be held. */
+/* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
+   not inside. */
 static MLI_COLD void mli_fences_drain(memlord *lord) {
-    if (mli_fence_is_running(lord)) return; /* the outer call goes on */
+    if (mli_fence_is_running(lord)) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
         mli_lock_take(&lord->fences.lock);
@@ -7760,54 +7810,60 @@ static MLI_COLD void mli_fences_drain(memlord *lord) {
 }
 
 /* ----------------------------------------------------------------------- >>sides --
-   Owns the side record of a block: what few blocks have (parts, fences, a description, many
-   references), behind the entry's second word. Invariant: it belongs to the thread that holds
-   the place of its entry. Locks: those of the map. */
+   Owns the side record of a block: the data that few blocks have (parts, fences, a description,
+   many references). The entry's word2 points to it. Uses the map and memory.
+   Invariant: a side record belongs to the thread that holds its entry, inside an owned shard or
+   with the buckets of the probe locked. Locks: those of the map; it has none of its own. */
 
-/* What few blocks have: a description, more references than fit, fences to wait for. */
+/* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
-    uint64_t word2;                  /* the entry's own */
-    uint64_t refs;                   /* when the entry says 127 */
+    uint64_t word2;                  /* the rows and the birth, as in an entry without one */
+    uint64_t refs;                   /* references, if the entry has MLI_REFS_MANY (127) */
     struct mli_fence_record *fences; /* recorded uses; of a pending block those not yet done */
-    uint64_t serial;                 /* not 0: freed, and pending; no two are the same */
-    uint64_t epoch;                  /* when that was */
+    uint64_t serial;                 /* not 0: the block is pending; each pending one has its own */
+    uint64_t epoch;                  /* in which it was freed */
     struct mli_parts *parts;         /* NULL: none */
     memlord_meta meta;
 } mli_side_record;
 
+/* Returns the side record that a word2 points to; NULL: none. */
 static mli_side_record *mli_side_record_of(uint64_t word2) {
     return word2 & 1 ? (mli_side_record *)(uintptr_t)(word2 & ~(uint64_t)1) : NULL;
 }
+/* Returns word2 as it is without a side record: rows and birth. */
 static uint64_t mli_word2_rows(uint64_t word2) {
     return word2 & 1 ? mli_side_record_of(word2)->word2 : word2;
 }
+/* Returns the references of a block, wherever they are counted. */
 static uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MLI_REFS(word1);
     return refs == MLI_REFS_MANY ? mli_side_record_of(word2)->refs : refs;
 }
 
-/* 1: freed, and waits for its fences. */
+/* 1: the block was freed and waits for its fences. */
 static int mli_is_pending(uint64_t word2) {
     return (word2 & 1) && mli_side_record_of(word2)->serial;
 }
 
-/* Finds a key, and holds its place whatever comes of it; NULL: it is dead, or pending. */
+/* Finds a key and returns its entry; NULL: it is dead or pending. In either case the caller leaves
+   the probe. */
 static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                          mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
     return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
 }
 
-/* The same for its side record; NULL: it is dead, or has none. */
+/* Finds a key and returns its side record; NULL: it is dead or has none. The block may be pending.
+   In either case the caller leaves the probe. */
 static MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t, uint32_t type,
                                                        uint64_t key, mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
     return probe->entry ? mli_side_record_of(probe->entry->word2) : NULL;
 }
 
-/* Finds a live key, as mli_probe_find, and gives it a side record if it has none. The
-   record is taken first, as nothing can be once inside: *unused is to be freed after leaving.
-   Any error has left the shard. */
+/* Finds a key, live or pending, as mli_probe_find does, and gives it a side record if it has none.
+   The record is allocated first, as nothing may be allocated inside: the caller frees *unused
+   after it has left. On any error the shard is left already. */
 static memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t, uint32_t type,
                                                 uint64_t key, mli_probe *probe,
                                                 mli_side_record **unused) {
@@ -7833,25 +7889,25 @@ static memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t, ui
 }
 
 /* ------------------------------------------------------------------------ >>parts --
-   Owns what is inside storages: of a block that has parts, an array of pointers to them by
-   offset, hung on its side record and changed inside the block's shard. Invariants: parts lie
-   in their storage and do not overlap; no total knows of them. Memory is taken before the shard
-   is entered. Locks: those of the map. */
+   Owns the parts of blocks: for a block with parts, an array of pointers to them in order of
+   offset. The side record points to it, and it changes only inside the block's shard. Uses the
+   side records, the map and memory. Invariants: parts lie in their storage and do not overlap; no
+   total counts them; memory is allocated before the shard is entered. Locks: those of the map. */
 
-/* A named piece of a block. */
+/* A part: a named piece of a block. */
 typedef struct mli_part {
     uint64_t offset, bytes;
     memlord_meta meta; /* kept */
 } mli_part;
 typedef struct mli_parts {
-    uint64_t bytes;
-    uint32_t count, leaf_cap;
-    mli_part *at[1]; /* as many as there is room for, by offset */
+    uint64_t bytes;           /* of all parts */
+    uint32_t count, leaf_cap; /* parts; parts that the array has room for */
+    mli_part *at[1];          /* `leaf_cap` pointers; the first `count` in order of offset */
 } mli_parts;
 #define MLI_PARTS_SIZE(room)                                                                  \
     (sizeof(mli_parts) + (size_t)((room) - 1) * sizeof(mli_part *))
 
-/* Where an offset is, or would be: the index of the first part of that offset or after. */
+/* Returns the index of the first part at an offset or after it; `count` if there is none. */
 static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     uint32_t low = 0, high = parts ? parts->count : 0;
     while (low < high) {
@@ -7864,8 +7920,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Puts a part in its place. MLI_AGAIN: the array is full, and *spare no larger; it is
-   handed back in *spare when that took its place. Inside. */
+/* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
+   *spare replaces the array, it returns the old one in *spare. Requires: the caller is inside. */
 static memlord_result mli_part_insert(mli_parts **of, mli_part *part, mli_parts **spare) {
     mli_parts *parts = *of;
     uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
@@ -7887,11 +7943,13 @@ static memlord_result mli_part_insert(mli_parts **of, mli_part *part, mli_parts 
     return MEMLORD_OK;
 }
 
+/* Frees an array of parts, but not the parts. */
 static void mli_parts_drop(memlord *lord, mli_parts *parts) {
     if (parts) mli_own_free(lord, parts, MLI_PARTS_SIZE(parts->leaf_cap));
 }
 
-/* One try, inside: *room is how many parts the array should have room for. */
+/* Tries once to insert a part. On MLI_AGAIN *room is the room that *spare must have for the next
+   try. Enters the shard and leaves it. */
 static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                           mli_part *part, mli_parts **spare, uint32_t *room) {
     mli_probe probe;
@@ -7911,6 +7969,7 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
     return r;
 }
 
+/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
 static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
                                                   uint64_t key, const mli_part *part) {
     mli_part *copy = (mli_part *)mli_own_alloc(lord, sizeof *part);
@@ -7926,11 +7985,12 @@ static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, 
         spare->leaf_cap = room;
     }
     mli_parts_drop(lord, spare);
-    mli_u32_store(&lord->parts.had_parts, 1); /* relaxed: destroy reads it, with all calls over */
+    mli_u32_store(&lord->parts.had_parts, 1); /* relaxed: destroy reads it after all calls ended */
     if (r) mli_own_free(lord, copy, sizeof *copy);
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
+/* Removes the part at an offset; an array that is empty then is freed. */
 static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key, uint64_t offset) {
     mli_probe probe;
@@ -7954,7 +8014,8 @@ static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *
     return part ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-/* A block off the map has shrunk: what is no longer inside goes. */
+/* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
+   no other thread can reach the array, as the block is off the map or the array off the block. */
 static MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes) {
     while (parts && parts->count) {
         mli_part *last = parts->at[parts->count - 1];
@@ -7965,26 +8026,27 @@ static MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t by
     }
 }
 
-/* Frees all parts of a block that is nobody else's any more. */
+/* Frees all parts of a block. Requires: as mli_parts_trim. */
 static MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
     mli_parts_trim(lord, parts, 0);
     mli_parts_drop(lord, parts);
 }
 
-/* The ledger ends: arrays that are larger than a piece do not end with its regions. */
+/* Frees the array of parts of one block as the ledger ends: an array larger than a piece does not
+   lie in the ledger's regions, and is not freed with them. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
     if (e->word2 & 1) mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
     return 0;
 }
 static void mli_parts_end(memlord *lord) {
     uint32_t i;
-    if (!mli_u32_load(&lord->parts.had_parts)) return; /* no walk for nothing */
+    if (!mli_u32_load(&lord->parts.had_parts)) return; /* spares the walk over the map */
     for (i = 0; i < MLI_SHARDS; i++)
         (void)mli_shard_each(&lord->map.shards[i], mli_parts_visit, lord);
 }
 
-/* Hands the parts of a block that is pending now to the one it was moved to, as far as they are
-   inside. */
+/* Moves the parts of a block that is now pending to the block it was moved to, of `bytes`. Frees
+   the parts that do not lie in those. */
 static MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t,
                                     uint32_t from_type, uint64_t from_key,
                                     uint32_t type, uint64_t key, uint64_t bytes) {
@@ -8004,10 +8066,11 @@ static MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t,
         parts = NULL;
     }
     mli_probe_leave(t, &probe);
-    mli_parts_free(lord, parts); /* somebody else has that key already */
+    mli_parts_free(lord, parts); /* not NULL: the key's block has ended, or has parts already */
 }
 
-/* Copies up to `cap` parts from an offset on; answers how many. *count and *bytes are of all. */
+/* Copies up to `cap` parts from an offset on, and returns how many. *count and *bytes are those of
+   all parts of the block. */
 static MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
                                       uint64_t offset, memlord_part_info *out,
                                       size_t cap, uint64_t *count, uint64_t *bytes) {
@@ -8036,11 +8099,14 @@ static MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key
 }
 
 /* ----------------------------------------------------------------------- >>blocks --
-   Owns what happens to a storage: opened, referenced, closed, resized, moved, described,
-   looked at. Composes the map, the counters and the sites; a call finds its rows first, changes
-   the map, counts, and only then leaves the shard. Locks: those of the map. */
+   Owns the operations on a block: to open, reference, close, resize, move, describe and list it;
+   and the routes of moves and the counts of dropped allocs. Uses the map, the counters, the sites,
+   the side records, the parts, the fences and the events.
+   Invariant: a call makes its rows and cells first, as nothing may be allocated inside; then it
+   changes the map, counts, and only then leaves the shard. So fork finds no block that is half
+   counted. Locks: those of the map; fences inside a shard; cold for a new route. */
 
-/* What went from one device to another. */
+/* The moves from one device to another. */
 typedef struct mli_route {
     struct mli_route *next;
     uint32_t from, to;
@@ -8049,12 +8115,15 @@ typedef struct mli_route {
 
 #define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
 
+/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
+/* Returns the first fence of a block; NULL: it has none. */
 static mli_fence_record *mli_fences_of(uint64_t word2) {
     return word2 & 1 ? mli_side_record_of(word2)->fences : NULL;
 }
 
+/* Frees the side record of a word2, if it has one, and its parts; detaches its fences. */
 static MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
     if (!(word2 & 1)) return;
     if (mli_side_record_of(word2)->parts)
@@ -8066,7 +8135,7 @@ static uint64_t mli_word1_of(uint64_t bytes, uint32_t dev) {
     return bytes | (uint64_t)(dev + 256u) << 49; /* one reference */
 }
 
-/* The delta of a block that opens, and of one that closes. */
+/* Return the delta of a block that opens, and of one that closes. */
 static mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
     mli_row_delta d;
     memset(&d, 0, sizeof d);
@@ -8086,6 +8155,8 @@ static mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t byte
     return d;
 }
 
+/* Counts the end of a block. If it was pending, its bytes leave `pending`; if it was freed before
+   the last reset, they do not count as freed since then. Requires: the caller is inside. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     const uint32_t dev = MLI_DEV(word1);
     const mli_row_delta d = mli_delta_close(dev, mli_word2_rows(word2), MLI_BYTES(word1));
@@ -8098,7 +8169,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
     mli_count(lord, t, &d, 1);
 }
 
-/* Makes the cells that n deltas count on, while that is still possible. Not inside. */
+/* Makes the cells that n deltas count on. Requires: not inside, where nothing may be allocated. */
 static void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
     if (t == lord->threads.orphan) return;
     for (; n--; d++) {
@@ -8110,7 +8181,8 @@ static void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d,
     }
 }
 
-/* Counts a free at the site that made it, wherever the block was allocated. Not inside. */
+/* Counts a free at the site that made it, wherever the block was allocated. Requires: not
+   inside. */
 static void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                 const memlord_site *site, uint64_t bytes) {
     mli_row_delta d;
@@ -8122,18 +8194,19 @@ static void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
     mli_count(lord, t, &d, 1);
 }
 
-/* 1: so much more and sums could leave int64. Only sizes no machine has are looked at: smaller
-   ones would need 2^30 live blocks to get there. */
+/* 1: with `bytes` more the device's total could leave int64. Only blocks of more than 2^32 bytes
+   are checked: smaller ones would need 2^30 live blocks to get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
            (int64_t)1 << 62;
 }
 
-/* 1: MEMLORD_DEBUG wants a line of a call that did something, or met with something odd. */
+/* 1: MEMLORD_DEBUG wants a line from each call that changed something or found an anomaly. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE) ? 1 : 0;
 }
+/* Notes for the debug line of this call where the block was before. */
 static MLI_HOT void mli_debug_note_from(memlord_device d, uint64_t storage) {
     mli_self.note.from_device = d;
     mli_self.note.from = storage;
@@ -8145,13 +8218,16 @@ static MLI_COLD void mli_drop_warn_alloc(memlord *lord) {
                   "raise MEMLORD_MAX_DEVICES; dropped_allocs has how many");
 }
 
+/* Counts an alloc that found no memory to be recorded in. Its free is then expected, and no
+   unknown one: see mli_drop_match. */
 static void mli_drop_count(memlord *lord, uint32_t dev, uint64_t bytes) {
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     (void)mli_u64_add(&lord->blocks.dropped[lord->devices.dev_type[dev]], 1);
     mli_drop_warn_alloc(lord);
 }
-/* The same when the device itself could not be made known: no memory, or one too many. */
+/* Counts an alloc on a device that could not be added: no memory, or too many devices. Returns r;
+   other errors are not counted. */
 static memlord_result mli_drop_count_lost(memlord *lord, memlord_result r, memlord_device d,
                                           uint64_t bytes) {
     if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
@@ -8161,15 +8237,16 @@ static memlord_result mli_drop_count_lost(memlord *lord, memlord_result r, memlo
     mli_drop_warn_alloc(lord);
     return r;
 }
-/* 1: a storage nobody knows may be one of those dropped, and is now taken for it. */
+/* 1: an unknown storage is taken for one of the dropped allocs of its type, which is then expected
+   no more. */
 static int mli_drop_match(memlord *lord, int type) {
     uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
     while (left)
         if (mli_u64_cas(&lord->blocks.dropped[type], &left, left - 1)) return 1;
     return 0;
 }
-/* Counts an end of a storage nobody knows; on the ledger as a whole if the device it names cannot
-   be made known. */
+/* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.
+   Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
 static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d) {
     uint32_t dev;
     if (mli_drop_match(lord, d.type)) return MEMLORD_OK;
@@ -8181,8 +8258,8 @@ static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d)
     return MEMLORD_E_UNKNOWN;
 }
 
-/* There is no memory for a call: E_NOMEM, unless its storage is dead, which takes none to say.
-   `ends`: that is counted. */
+/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else
+   E_UNKNOWN, which needs none. `ends`: the call ends the storage, so an unknown one is counted. */
 static MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t,
                                             memlord_device d, uint64_t key, int ends) {
     mli_probe probe;
@@ -8195,7 +8272,7 @@ static MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t,
 
 /* -- references -- */
 
-/* 1: done; 0: the count no longer fits the entry, and there is no side record yet. */
+/* Adds a reference. 0: the count no longer fits the entry, and there is no side record yet. */
 static int mli_ref_up(mli_entry *e) {
     uint32_t refs = MLI_REFS(e->word1);
     if (refs == MLI_REFS_MANY) {
@@ -8209,6 +8286,7 @@ static int mli_ref_up(mli_entry *e) {
     e->word1 += MLI_REFS_ONE;
     return 1;
 }
+/* Removes a reference. Requires: the block has more than one. */
 static void mli_ref_down(mli_entry *e) {
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
         --mli_side_record_of(e->word2)->refs >= MLI_REFS_MANY)
@@ -8216,6 +8294,7 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
+/* Adds a reference to a live block, and the side record that the count may need. */
 static MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t,
                                                 uint32_t type, uint64_t key) {
     mli_probe probe;
@@ -8234,7 +8313,7 @@ static MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t,
 
 /* -- open -- */
 
-/* Puts a new entry where a spot has room for it, counts and leaves. */
+/* Inserts a new entry into the probe's vacant slot, counts, and leaves the shard. */
 static void mli_probe_open_block(memlord *lord, mli_thread *t, mli_probe *probe, uint64_t word1,
                                  uint64_t word2, const mli_row_delta *d, unsigned n) {
     uint32_t size = probe->shard->size;
@@ -8244,12 +8323,12 @@ static void mli_probe_open_block(memlord *lord, mli_thread *t, mli_probe *probe,
     mli_probe_unlock(probe);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory it stays as it is: slower, as exact */
+    if (crowded) /* without memory the table stays: slower, but exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
 }
 
-/* Puts a new entry in the place of one that is stale, or pending and over now; counts both and
-   leaves. */
+/* Replaces the probe's entry, counts both, and leaves the shard. The old entry ends here: it is
+   stale, as its free was never recorded, or pending, and the host has the storage again. */
 static MLI_COLD void mli_probe_replace_block(memlord *lord, mli_thread *t, mli_probe *probe,
                                              uint64_t word1, uint64_t word2, const mli_row_delta *d,
                                              unsigned n) {
@@ -8272,8 +8351,8 @@ static MLI_COLD void mli_probe_replace_block(memlord *lord, mli_thread *t, mli_p
     mli_side_record_free(lord, stale.word2);
 }
 
-/* Puts an entry under a key and counts `c`. A live one there is stale and closed. *fresh says
-   whether the key was free. */
+/* Inserts an entry under a key and counts n deltas. A block that is there already is stale or
+   pending, and is closed. *fresh: 1 if there was none. Requires: not inside. */
 static MLI_COLD memlord_result mli_entry_insert(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t key, uint64_t word1, uint64_t word2,
                                                 const mli_row_delta *d, unsigned n, int *fresh) {
@@ -8291,6 +8370,7 @@ static MLI_COLD memlord_result mli_entry_insert(memlord *lord, mli_thread *t, ui
     return MEMLORD_OK;
 }
 
+/* Opens a block of one reference. */
 static MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
                                               uint32_t dev, uint64_t key, uint64_t bytes,
                                               uint64_t rows, int *fresh) {
@@ -8299,7 +8379,7 @@ static MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
     return mli_entry_insert(lord, t, dev, key, mli_word1_of(bytes, dev), rows, &d, 1, fresh);
 }
 
-/* Opens a dead key, or adds a reference to a live one. */
+/* Adds a reference to a live block, or opens one. A pending block is replaced. */
 static memlord_result mli_block_track(memlord *lord, mli_thread *t, uint32_t dev,
                                       uint64_t key, uint64_t bytes, uint64_t rows, int *fresh) {
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
@@ -8316,7 +8396,7 @@ static memlord_result mli_block_track(memlord *lord, mli_thread *t, uint32_t dev
         up = mli_ref_up(probe.entry);
         mli_probe_leave(t, &probe);
         if (up) return MEMLORD_OK;
-        r = mli_block_retain(lord, t, type, key); /* with the side record it takes */
+        r = mli_block_retain(lord, t, type, key); /* adds the side record, too */
         if (r != MEMLORD_E_UNKNOWN) return r;
     }
     if (mli_would_overflow(lord, dev, bytes)) {
@@ -8331,7 +8411,8 @@ static memlord_result mli_block_track(memlord *lord, mli_thread *t, uint32_t dev
     return MEMLORD_OK;
 }
 
-/* Takes back an open of so many bytes by this thread, unless another has ended it. */
+/* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
+   it by one of another size. */
 static MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev,
                                       uint64_t key, uint64_t bytes) {
     mli_probe probe;
@@ -8354,7 +8435,7 @@ static MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev
 
 /* -- close -- */
 
-/* Ends the block of a spot: off the map, counted, its side record freed. Leaves. */
+/* Ends the probe's block: erases the entry, counts, leaves the shard and frees the side record. */
 static void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe) {
     mli_entry gone = *probe->entry;
     mli_probe_erase(probe);
@@ -8367,7 +8448,8 @@ static void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe) 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
 /* Makes a live block pending: queues its fences, with this thread as the asker of all. Returns the
-   first of them; the others are its siblings. Inside. */
+   first of them; the others are its siblings. Requires: the caller is inside, and the block has a
+   side record. */
 static mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
@@ -8386,8 +8468,9 @@ static mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     return side->fences;
 }
 
-/* The general free and release; *gone is what ended, its word2 the plain one, and its key 0 if
-   nothing did. A block with recorded uses is pending then, and *chain what to ask. */
+/* Frees or releases a block, on the general path. *gone is the entry that ended, with the word2 it
+   would have without a side record; its key is 0 if none did. A block with recorded uses becomes
+   pending, and the caller asks *chain, its fences, once it has left. */
 static MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                uint64_t key, int how, mli_entry *gone,
                                                mli_fence_record **chain) {
@@ -8419,8 +8502,9 @@ static MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, mem
     return MEMLORD_OK;
 }
 
-/* -- realloc and move: an entry taken off the map, its bytes still counted, put elsewhere -- */
+/* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
 
+/* Erases the entry of a live block without counting, and copies it to *out. */
 static memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                        uint64_t key, mli_entry *out) {
     mli_probe probe;
@@ -8433,8 +8517,8 @@ static memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t ty
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-/* What a live block is, for another to be the same: its words, and in `side` what is in its side
-   record but for the fences. */
+/* Copies a live block, for a move that leaves it pending: its words to *out; its references, its
+   description and its word2 without a side record to *side. Fences and parts are not copied. */
 static memlord_result mli_entry_copy(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                      mli_entry *out, mli_side_record *side) {
     mli_probe probe;
@@ -8450,8 +8534,9 @@ static memlord_result mli_entry_copy(memlord *lord, mli_thread *t, uint32_t type
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-/* The word2 a block goes on with when a call at `site` takes it over on `dev`: the tag stays,
-   the site changes if there is one. `word2` is without a side record. */
+/* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
+   site becomes `site`, if sites are counted and there is one. Both words are without a side record.
+   On another device the rows are those of that device. Requires: not inside. */
 static MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2, uint32_t dev,
                                          const memlord_site *site, int same_device) {
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
@@ -8469,7 +8554,7 @@ static MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t 
     return (word2 & ~MLI_ROWS_MASK) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
 }
 
-/* Takes a detached entry out of the books: it has no place any more. */
+/* Counts a detached entry as closed and frees its side record: it is not attached again. */
 static void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) {
     const mli_row_delta d = mli_delta_close(
         MLI_DEV(e->word1), mli_word2_rows(e->word2), MLI_BYTES(e->word1));
@@ -8480,7 +8565,8 @@ static void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) 
     mli_side_record_free(lord, e->word2);
 }
 
-/* The rows of a detached entry, in its side record if it has one. */
+/* Sets the rows and the birth of an entry, in its side record if it has one. Requires: the entry is
+   detached, or the caller holds it. */
 static void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
     if (e->word2 & 1)
         mli_side_record_of(e->word2)->word2 = plain;
@@ -8488,8 +8574,8 @@ static void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
         e->word2 = plain;
 }
 
-/* Puts a detached entry under a key, changed as `to` says, and counts. Without room for it the
-   entry leaves the books as it was, and counts as dropped. */
+/* Attaches a detached entry under a key, with this device, these bytes and rows, and counts n
+   deltas. Without room it is closed as it was before, and counts as a dropped alloc. */
 static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                        uint64_t key, uint32_t dev, uint64_t bytes, uint64_t rows,
                                        const mli_row_delta *d, unsigned n) {
@@ -8506,8 +8592,8 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
     return r;
 }
 
-/* A realloc: same device, another key and size. *plain_rows is what its word2 is then, without a
-   side record: that may be gone as soon as the block is on the map. */
+/* Attaches a detached block on its device under a new key and size. *plain_rows is the word2 that
+   it then has without a side record: another thread may free that once the block is on the map. */
 static memlord_result mli_block_resize(memlord *lord, mli_thread *t, mli_entry *e,
                                        uint64_t key, uint64_t bytes, const memlord_site *site,
                                        uint64_t *plain_rows) {
@@ -8525,7 +8611,7 @@ static memlord_result mli_block_resize(memlord *lord, mli_thread *t, mli_entry *
     d[0].in = up;
     d[0].out = down;
     if (MLI_SITE_ROW(rows) != MLI_SITE_ROW(plain)) {
-        /* the old site's bytes are gone, the new one's have come */
+        /* the old site loses all its bytes, and the new one gets all */
         d[0].word2 = rows & ~MLI_SITE_BITS;
         d[1].word2 = plain & MLI_SITE_BITS;
         d[1].out = had;
@@ -8537,7 +8623,8 @@ static memlord_result mli_block_resize(memlord *lord, mli_thread *t, mli_entry *
     return mli_entry_attach(lord, t, e, key, dev, bytes, rows, d, n);
 }
 
-/* Counts a move, and on its route unless there is no memory for one. */
+/* Counts a move on the device it went to and on its route; without memory for a new route, on the
+   device alone. Requires: not inside. */
 static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes) {
     mli_route *route, *fresh = NULL;
     mli_stat_add(lord, to, MLI_STAT_moves, 1);
@@ -8548,7 +8635,7 @@ static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, u
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
         if (!fresh) return;
-        mli_lock_take(&mli_process.cold_lock); /* and look again */
+        mli_lock_take(&mli_process.cold_lock); /* and search again under it */
     }
     if (!route) {
         route = fresh;
@@ -8563,7 +8650,7 @@ static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, u
     (void)mli_u64_add(&route->bytes, bytes);
 }
 
-/* Makes room for a key, so that putting it there next will hardly fail. */
+/* Makes room for a key: an insert that follows fails only if another thread takes the room. */
 static memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key) {
     mli_probe probe;
     if (mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 1, &probe))
@@ -8572,6 +8659,7 @@ static memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev
     return MEMLORD_OK;
 }
 
+/* Moves a block to a device, a key and a size, and counts that. Its side record goes along. */
 static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, memlord_device from,
                                               uint64_t from_key, uint32_t dev, uint64_t key,
                                               uint64_t bytes, const memlord_site *site) {
@@ -8597,9 +8685,10 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
     return MEMLORD_OK;
 }
 
-/* -- looking -- */
+/* -- finding and listing -- */
 
-/* Copies a block out; inside, or with its shard held. The site is its record, as it stands. */
+/* Copies a block for the host. Requires: the caller is inside, or has paused the shard. The site is
+   copied as it is displayed now: a return address may have no names yet. */
 static MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                         memlord_block_info *out) {
     uint64_t plain = mli_word2_rows(e->word2);
@@ -8619,19 +8708,20 @@ static MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
     if (e->word2 & 1) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
 }
-/* Once nothing is held: gives a return address its names. */
+/* Resolves the site of a copied block, if it is a return address. Requires: no lock is held, and
+   the caller is not inside. */
 static void mli_block_resolve_site(memlord *lord, memlord_block_info *info) {
     mli_site_record *site = info->site ? mli_site_record_of(lord, info->site) : NULL;
     if (site) info->site = mli_site_display(lord, site);
 }
 
-/* What a walk is for. */
+/* Selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address; /* of a containing storage; `containing` says whether */
-    int containing;
-    size_t part, parts; /* so many times a shard is walked, each time for others; 0: once */
+    uint64_t address;   /* with `containing`: only the storages that it lies in */
+    int containing;     /* 1: `address` is used, and min_born is not */
+    size_t part, parts; /* a shard is walked `parts` times, once for each part; 0: once for all */
 } mli_walk_query;
 static mli_walk_query mli_walk_query_of(memlord_device sel) {
     mli_walk_query q;
@@ -8649,7 +8739,8 @@ static int mli_walk_query_matches(memlord *lord, const mli_walk_query *q, const 
     return mli_mark_of(lord, mli_word2_rows(e->word2)) >= q->min_born;
 }
 
-/* Calls fn for what a held shard has of a query; non-zero stops and is answered. */
+/* Called for each block of a paused shard that matches a query. Non-zero stops the walk, which
+   returns it. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 typedef struct mli_map_visitor {
     memlord *lord;
@@ -8671,6 +8762,8 @@ static MLI_COLD int mli_shard_visit(memlord *lord, const mli_shard *s, const mli
     return mli_shard_each(s, mli_visit_entry, &v);
 }
 
+/* Calls fn for each block of the map that matches a query. Pauses one shard at a time: fn may not
+   allocate, nor call the host. */
 static MLI_COLD void mli_map_visit(memlord *lord, const mli_walk_query *q,
                                    mli_visit_fn fn, void *user) {
     uint32_t i;
@@ -8690,12 +8783,12 @@ static int mli_visit_count(memlord *lord, const mli_entry *e, void *user) {
     return 0;
 }
 
-/* Copies of blocks: items of `size` bytes, each filled from an entry of a held shard. */
+/* Copies of blocks: items of `size` bytes, each filled from an entry while its shard is paused. */
 typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
 typedef int (*mli_item_fn)(void *user, void *item); /* non-zero stops */
 typedef struct mli_copies {
     char *at;
-    size_t size, count, cap; /* `count` may be over `cap`: so many there are */
+    size_t size, count, cap; /* `count` blocks matched; only the first `cap` are copied */
     mli_fill_fn fill;
     void *user;
 } mli_copies;
@@ -8707,9 +8800,9 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-/* 1: a shard has more for a query than should be copied at once, as small blocks lie close: from
-   now on it asks for a part of them. By the hash of its key a block stays in one part, however the
-   table moves from walk to walk. */
+/* 1: a shard has more matches than may be copied at once, as small blocks lie close together: the
+   query is split into parts from here on. The hash of its key puts a block into one part, so that
+   it is listed once, however the table changes between the walks. */
 #define MLI_BLOCK_LIST_MIN 4096u
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
@@ -8717,8 +8810,8 @@ static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     return 1;
 }
 
-/* Copies what a shard has of a query, or of its part, with room made for it while it is not
-   held. */
+/* Copies the blocks of a shard that match a query, or its current part. Allocates room for them
+   while the shard is not paused, and then tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {
@@ -8738,7 +8831,8 @@ static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_w
     }
 }
 
-/* Calls fn for copies of the blocks of a query, a shard at a time, while none is held. */
+/* Calls fn for copies of the blocks that match a query, shard by shard, while none is paused: fn
+   may call the host. */
 static MLI_COLD memlord_result mli_copies_each(memlord *lord, const mli_walk_query *q, size_t size,
                                                mli_fill_fn fill, mli_item_fn fn, void *user) {
     mli_copies c = {NULL, size, 0, 0, fill, user};
@@ -8758,7 +8852,7 @@ static MLI_COLD memlord_result mli_copies_each(memlord *lord, const mli_walk_que
     return r;
 }
 
-typedef struct mli_block_call { /* a host's function, and how often it was called */
+typedef struct mli_block_call { /* a function of the host, and how often it was called */
     memlord *lord;
     memlord_block_fn fn;
     void *user;
@@ -8784,6 +8878,7 @@ static MLI_COLD memlord_result mli_map_each(memlord *lord, const mli_walk_query 
 
 /* -- the k largest: a heap with its smallest at the root; ties by address, for a stable list -- */
 
+/* The heap: `count` of the k = `cap` blocks. */
 typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
@@ -8810,6 +8905,7 @@ static MLI_COLD void mli_block_heap_up(memlord_block_info *heap, size_t i) {
     }
     heap[i] = moving;
 }
+/* Keeps a block if it is one of the k largest so far. */
 static MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user) {
     mli_largest *top = (mli_largest *)user;
     memlord_block_info info;
@@ -8824,11 +8920,11 @@ static MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user)
     }
     return 0;
 }
-/* Takes the heap apart: the largest first. */
+/* Sorts the heap in place, the largest first, and resolves the sites. Returns the count. */
 static MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top) {
     memlord_block_info *out = top->at;
     size_t n;
-    for (n = top->count; n > 1;) { /* the smallest goes to the end, again and again */
+    for (n = top->count; n > 1;) { /* moves the smallest to the end */
         memlord_block_info least = out[0];
         out[0] = out[--n];
         out[n] = least;
@@ -8848,6 +8944,7 @@ static MLI_COLD size_t mli_map_top(memlord *lord, const mli_walk_query *q,
 
 /* -- describing -- */
 
+/* Copies a description; *out has the ledger's copies of its strings. */
 static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
                                              memlord_meta *out) {
     memlord_result r;
@@ -8858,8 +8955,9 @@ static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *
     return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
-/* Moves a live block to a kept tag, NULL none. The row is made for the device the block is on,
-   which a look finds; should it have moved meanwhile, once more. */
+/* Gives a block another tag, a kept one; NULL: none. The tag's row depends on the block's device
+   and cannot be added inside, so a first probe finds the device. If the block has moved to another
+   device by the next probe, that device's row is added and it tries again. Requires: not inside. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t,
                                                uint32_t type, uint64_t key, const char *tag) {
     mli_probe probe;
@@ -8888,7 +8986,8 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t,
         dev = MLI_DEV(probe.entry->word1);
         mli_probe_leave(t, &probe);
         if (mli_row_find(lord, MLI_BOOK_TAG, tag, dev, &row)) return MEMLORD_E_NOMEM;
-        /* what one thread does counts in one place, or the tag's peak is low */
+        /* the peak would be too low if this thread's bytes were on two cells, its own and the
+           orphan's */
         if (t != lord->threads.orphan)
             (void)mli_cell_make(lord, t, MLI_BOOK_TAG, row, mli_own_alloc);
     }
