@@ -9055,19 +9055,23 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 }
 
 /* -------------------------------------------------------------------- >>capacity --
-   Owns places (physical devices): which devices share one, and what is live on it. The sources
-   that are asked about a place stand in >>room. Lock: place. */
+   Owns the physical devices (phys): which devices share one, and the bytes live on it. >>room
+   owns the sources that sample a phys. Uses >>devices and >>counters. Invariant: a device changes
+   its phys only under the locks of both. Lock: phys (MLI_RANK_PLACE); two only under cold. */
 
-/* -- places -- */
+/* -- physical devices -- */
 
-/* The places are the host's, as number 0, and each device's own, most of which are in use. */
+/* Returns the storage of phys i: 0 is the host's, i is device i's own. A device that shares
+   another phys leaves its own unused. */
 static MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
     return i ? &mli_device_record_at(lord, i)->own_phys : &lord->capacity.host_phys;
 }
+/* Returns the phys of a device. The acquire pairs with the release in mli_phys_assign. */
 static mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
     return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
 }
-/* Locks the place a device is at; memlord_device_share may move it meanwhile. */
+/* Locks the phys of a device and returns it. memlord_device_share may assign another one while
+   this waits, so it compares again under the lock. */
 static mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
     for (;;) {
         mli_phys *phys = mli_phys_at(lord, dev);
@@ -9077,7 +9081,8 @@ static mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
     }
 }
 
-/* Where a device's bytes are; E_UNKNOWN, and NULL, for one not seen, unless `make`. */
+/* Finds the phys of a device. A device not yet seen is added if `make`; else E_UNKNOWN and
+   *out is NULL. */
 static MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                              mli_phys **out) {
     uint32_t dev = mli_dev_known(lord, d);
@@ -9094,7 +9099,8 @@ static MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, in
     return r;
 }
 
-/* The first device after a slot that is at a place (NULL: any), from 0 on; 0: there is none. */
+/* Returns the first device after `dev` that is at a phys (NULL: at any); 0: there is none. A walk
+   starts with 0. */
 static MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys, uint32_t dev) {
     uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     while (++dev < n)
@@ -9102,7 +9108,7 @@ static MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *ph
     return 0;
 }
 
-/* Live bytes of all devices at a place. */
+/* Returns the live bytes of all devices at a phys. */
 static uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     uint64_t live = 0;
@@ -9118,9 +9124,9 @@ static uint64_t mli_phys_limit(mli_phys *phys) {
     mli_lock_drop(&phys->lock);
     return limit;
 }
-/* Puts a device at another place, under the locks of both, and so under the cold lock: fork takes
-   those of all places in an order of its own. E_STATE: something is reserved at the old one, and
-   may be meant for it. */
+/* Assigns a device to another phys, under the locks of both. They have no order between them, so
+   the cold lock makes this the only thread that holds two; fork, which takes the locks of all
+   phys, takes it first. E_STATE: the old phys has reserved bytes, perhaps for this device. */
 static MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to) {
     for (;;) {
         mli_phys *from = mli_phys_at(lord, dev);
@@ -9139,6 +9145,7 @@ static MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_
         if (same) return held ? MEMLORD_E_STATE : MEMLORD_OK;
     }
 }
+/* Copies a device's last failed request, under the lock of its phys. */
 static mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_lock(lord, dev);
     mli_oom oom = mli_device_record_at(lord, dev)->oom;
@@ -9146,7 +9153,7 @@ static mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
     return oom;
 }
 
-/* The place number i, of 0 .. the devices; NULL: that device is at another one. */
+/* Returns phys i, 0 to the number of devices; NULL: device i is at another phys. */
 static mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
     mli_phys *phys = mli_phys_storage(lord, i);
     return i && mli_phys_at(lord, i) != phys ? NULL : phys;
@@ -9158,35 +9165,38 @@ static double mli_nan(void) {
     memcpy(&d, &bits, sizeof d);
     return d;
 }
+/* Returns the used part of a capacity in percent; NaN: the capacity is unknown. */
 static MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     if (!c->known) return mli_nan();
     return (double)c->used * 100.0 / (double)c->total;
 }
 
 /* ---------------------------------------------------------------------- >>limits --
-   Owns admission: limits, reservations (tickets), accounts. Invariant: live + held bytes of a
-   place are compared with its limit, and held raised, in one turn of its lock, so what was
-   admitted never passes the limit. An allocation that comes off a ticket is `in_flight` while it
-   may be counted both as live and as held: who would be refused meanwhile looks again.
-   Lock: place; cold for new records. */
+   Owns admission: limits, reservations (tickets), accounts. Uses >>capacity and >>counters.
+   Invariant: live + reserved bytes of a phys are compared with its limit, and reserved is raised,
+   under one hold of its lock, so the bytes admitted never exceed the limit. An alloc that draws on
+   a ticket is in flight while its bytes may be counted both as live and as reserved: a request
+   that would be refused meanwhile tries again.
+   Locks: cold for new records, then phys. */
 
-typedef struct mli_reservation { /* a ticket; under its place's lock */
-    mli_phys *phys;              /* for good */
-    uint64_t remaining;
-    uint32_t generation; /* odd: open; half of a ticket's number */
-    uint32_t next;
+typedef struct mli_reservation { /* a ticket; under the lock of its phys */
+    mli_phys *phys;              /* never changes */
+    uint64_t remaining;          /* bytes no alloc has drawn yet */
+    uint32_t generation;         /* odd: open; the low half of a ticket */
+    uint32_t next;               /* the next closed ticket of its phys; 0: none */
 } mli_reservation;
 
-/* A charge is one compare-and-swap of `word`: generation:15 | bytes:49. */
+/* An account's record. A charge is one compare-and-swap of `word`: generation:15 | bytes:49. */
 typedef struct mli_account_record {
     mli_u64 word, peak, refused, limit;
-    mli_u32 generation; /* odd: open; the rest is under the cold lock */
-    uint32_t next;
+    mli_u32 generation; /* odd: open; the members below are under the cold lock */
+    uint32_t next;      /* the next closed account; 0: none */
     memlord_device device;
     char name[48];
 } mli_account_record;
 
-/* Bytes left at a locked place; 0: neither limit nor capacity is known. */
+/* Computes the bytes left at a phys. Returns 0 if neither limit nor capacity is known. Requires:
+   the caller holds the phys lock. */
 static int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
     const uint64_t most = (uint64_t)1 << 62;
     int64_t held = (int64_t)(phys->reserved < most ? phys->reserved : most);
@@ -9204,9 +9214,10 @@ static int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left
     return phys->limit || phys->sample.known;
 }
 
-/* Live bytes of a place as they were at no moment higher (`high`) or lower than this while they
-   were added up: what came is read after what went, or before. A cell's level is written after
-   its out. */
+/* Returns a bound on the live bytes of a phys: at no moment of the sum were they above it (`high`)
+   or below it (not `high`). The upper bound reads allocated bytes after freed ones, the lower
+   bound before them. A call writes a cell's out before its level: the upper bound loads the level
+   first, the lower bound the out. */
 static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
     uint32_t i = 0;
     uint64_t sum = 0;
@@ -9227,13 +9238,15 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return (int64_t)sum > 0 ? sum : 0;
 }
 
+/* Returns 1 if live + want exceeds the limit; the sum itself could overflow. */
 static int mli_exceeds_limit(uint64_t live, uint64_t want, uint64_t limit) {
     return want > limit || live > limit - want;
 }
 
 #define MLI_RESERVE_RETRIES 1000
-/* 1: `bytes` are now reserved. 0: they are too many. -1: not sure, look again. Without `again` the
-   answer is 0 then. */
+/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or
+   a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
+   Requires: the caller holds the phys lock. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     uint64_t want = phys->reserved + bytes;
     if (want > (uint64_t)1 << 62) return 0;
@@ -9253,14 +9266,15 @@ static mli_reservation *mli_reservation_at(memlord *lord, uint32_t number) {
     return (mli_reservation *)mli_book_at(&lord->limits.reservations, number,
                                           sizeof(mli_reservation));
 }
-/* The record of an open ticket; NULL: there is none. Look at `generation` again under its lock. */
+/* Returns the record of a ticket; NULL: there is none. The ticket may be closed: the caller
+   compares `generation` under the phys lock. The acquire pairs with mli_reservation_new. */
 static mli_reservation *mli_ticket_at(memlord *lord, memlord_ticket ticket) {
     uint32_t number = (uint32_t)(ticket >> 32);
     if (!number || number >= mli_u32_load_acquire(&lord->limits.reservation_count)) return NULL;
     return mli_reservation_at(lord, number);
 }
 
-/* Makes a record and leaves it with its place. */
+/* Creates the record of a closed ticket and puts it on the free list of its phys. */
 static MLI_COLD memlord_result mli_reservation_new(memlord *lord, mli_phys *phys) {
     memlord_result r;
     do {
@@ -9273,7 +9287,8 @@ static MLI_COLD memlord_result mli_reservation_new(memlord *lord, mli_phys *phys
         r = v ? MEMLORD_OK : MLI_AGAIN;
         if (v) {
             v->phys = phys;
-            mli_u32_store_release(&lord->limits.reservation_count, n + 1); /* before it is taken */
+            /* pairs with mli_ticket_at; before a thread can open the ticket */
+            mli_u32_store_release(&lord->limits.reservation_count, n + 1);
             mli_lock_take(&phys->lock);
             v->next = phys->free_ticket;
             phys->free_ticket = n;
@@ -9283,7 +9298,7 @@ static MLI_COLD memlord_result mli_reservation_new(memlord *lord, mli_phys *phys
     return r;
 }
 
-/* Holds bytes at the place of a device. E_LIMIT: they are too many. */
+/* Opens a ticket for bytes at a phys. E_LIMIT: the bytes do not fit. */
 static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                     uint64_t bytes, memlord_ticket *out) {
     mli_reservation *v;
@@ -9311,6 +9326,7 @@ static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phy
     return MEMLORD_OK;
 }
 
+/* Removes ticket i from the thread's open tickets; the last one takes its index. */
 static void mli_ticket_detach(mli_thread *t, uint32_t i) {
     t->tickets[i] = t->tickets[--t->open_tickets];
 }
@@ -9323,7 +9339,9 @@ static int mli_ticket_is_open(memlord *lord, memlord_ticket ticket) {
     return open;
 }
 
-/* Has this thread's allocations come off a ticket from now on. */
+/* Attaches a ticket to this thread: its later allocs draw on it. If the thread has the most
+   tickets it can have, closed ones make room; with none closed the ticket stays unattached. The
+   orphan record takes none: its calls come from many threads. */
 static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
     const uint32_t most = MLI_TICKETS_MAX;
     uint32_t i = 0;
@@ -9339,7 +9357,7 @@ static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticke
         mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
 }
 
-/* Gives back what is left of a ticket. */
+/* Closes a ticket, releases the bytes left on it and detaches it from this thread. */
 static memlord_result mli_reservation_close(memlord *lord, mli_thread *t, memlord_ticket ticket) {
     mli_reservation *v = mli_ticket_at(lord, ticket);
     uint32_t i;
@@ -9359,7 +9377,7 @@ static memlord_result mli_reservation_close(memlord *lord, mli_thread *t, memlor
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-/* How much of an allocation comes off this thread's tickets, and which. All are of one place. */
+/* The part of an alloc that comes off one ticket of its thread. All parts are of one phys. */
 typedef struct mli_ticket_draw_part {
     mli_reservation *from;
     uint64_t bytes;
@@ -9367,12 +9385,12 @@ typedef struct mli_ticket_draw_part {
 } mli_ticket_draw_part;
 
 typedef struct mli_ticket_draw {
-    uint32_t parts; /* 0: nothing, and the rest is not set */
+    uint32_t parts; /* 0: nothing was drawn, and part[] is not set */
     mli_ticket_draw_part part[MLI_TICKETS_MAX];
 } mli_ticket_draw;
 
-/* Takes from one ticket what it has left of these bytes, and from them what it took; 0: it is
-   closed. */
+/* Draws up to *bytes on one ticket, if it is of this phys, and subtracts the draw from *bytes.
+   Returns 0 if the ticket is closed. */
 static int mli_ticket_draw_from(memlord *lord, memlord_ticket ticket, const mli_phys *phys,
                                 uint64_t *bytes, mli_ticket_draw *draw) {
     mli_reservation *v = mli_ticket_at(lord, ticket);
@@ -9392,10 +9410,10 @@ static int mli_ticket_draw_from(memlord *lord, memlord_ticket ticket, const mli_
     return open;
 }
 
-/* Before an allocation is recorded: says that so much of it may be counted twice for a while.
-   As many tickets cover it as it takes, or what one has left of an allocation smaller than
-   foreseen would keep another's bytes held when they are live; that of memlord_alloc_retry its
-   own alone. */
+/* Draws the bytes of an alloc on this thread's tickets before the alloc is recorded: until
+   mli_ticket_draw_end they are in flight. It draws on as many tickets as it needs: the remainder
+   of one ticket, whose alloc was smaller than foreseen, would otherwise leave bytes of another
+   ticket reserved that are live. An alloc of memlord_alloc_retry draws on its own ticket alone. */
 static MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t bytes, mli_ticket_draw *draw) {
     const mli_phys *phys = mli_phys_at(lord, dev);
@@ -9414,7 +9432,8 @@ static MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_
     }
     if (!t->open_tickets) mli_special_set(t, MLI_SPECIAL_TICKET, 0);
 }
-/* After it: the bytes are live now and no longer held; or, not recorded, held as before. */
+/* Ends a draw. `recorded`: the bytes are live and no longer reserved. Not recorded: they are back
+   on their tickets; those of a ticket closed meanwhile are released. */
 static MLI_COLD void mli_ticket_draw_end(const mli_ticket_draw *draw, int recorded) {
     mli_phys *phys = draw->part[0].from->phys;
     uint32_t i;
@@ -9438,10 +9457,12 @@ static mli_account_record *mli_account_record_at(memlord *lord, uint32_t number)
     return (mli_account_record *)mli_book_at(&lord->limits.accounts, number,
                                              sizeof(mli_account_record));
 }
-/* 1: a word read from a record is that of this account, which is open. */
+/* Returns 1 if a word read from a record belongs to this account and the account is open. */
 static int mli_account_word_is(uint64_t word, memlord_account account) {
     return (account & 1) && word - MLI_BYTES(word) == MLI_ACCOUNT_GENERATION(account);
 }
+/* Returns the record of an account; NULL: its generation has passed, or there is none. The
+   acquire of `generation` pairs with mli_account_open_locked. */
 static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
     uint32_t number = (uint32_t)(account >> 32);
     mli_account_record *b;
@@ -9450,6 +9471,7 @@ static mli_account_record *mli_account_find(memlord *lord, memlord_account accou
     return b && mli_u32_load_acquire(&b->generation) == (uint32_t)account ? b : NULL;
 }
 
+/* Opens an account on a closed record, or on a new one. MLI_AGAIN: a new one needs memory. */
 static MLI_COLD memlord_result mli_account_open_locked(memlord *lord, memlord_device device,
                                                        const char *name, uint64_t limit,
                                                        memlord_account *out) {
@@ -9494,12 +9516,12 @@ static memlord_result mli_account_charge(memlord *lord, memlord_account account,
         }
         now = bytes < 0 ? now - by : now + by;
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
-    if (mli_account_word_is(mli_u64_load(&b->word), account)) /* not of the next one */
+    if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
         mli_u64_max(&b->peak, (int64_t)now);
     return MEMLORD_OK;
 }
 
-/* Copies one out, under the cold lock: 1, it is open. */
+/* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
 static MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                             memlord_account_stat *out) {
     memset(out, 0, sizeof *out);
