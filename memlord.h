@@ -9607,28 +9607,30 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 }
 
 /* ----------------------------------------------------------------------- >>bands --
-   Owns the strategy, what each device is near to, the callbacks and their runs. How a threshold
-   is never passed unseen, though threads hold back what they count: what is published is at most
-   a batch a thread behind the truth, so while it is a margin (a batch for each thread of the
-   crew) below the threshold nobody can cross it without publishing first; who publishes looks.
-   Closer than that the device is nearby: an alert makes every call look at its end, and add all
-   threads up. Bytes freed are no level and are never published; there a thread looks after each
-   64th of the way (its trip). When a call looks stands in >>pollers. Locks: place for what a
-   device knows, callbacks; none while one runs. */
+   Owns the strategy, the band state of each device, the collection callbacks and their runs.
+   Uses >>capacity and >>counters; >>pollers decides when a call runs a band check.
+   Invariant: no threshold is crossed without a band check, though threads hold back counts.
+   Published bytes are at most a batch a thread below the truth. So while they are a margin (a
+   batch for each thread of thread_allowance) below the threshold, no thread can cross it without
+   publishing first, and a publication requests a check. Closer than that the device is near: an
+   alert makes every call check at its end, with a sum over all threads. Freed bytes are no level
+   and are never published: each thread checks after each 64th of the way (its free interval).
+   Locks: callbacks for the callbacks and their runs, then phys for the band state; none while a
+   callback runs. */
 
-typedef struct mli_strategy { /* replaced whole */
+typedef struct mli_strategy { /* replaced as a whole, never changed */
     size_t n;
-    const memlord_band *bands; /* right behind, but for the default one */
+    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
 } mli_strategy;
 
 typedef struct mli_gc_entry {
     struct mli_gc_entry *next;
-    uint64_t serial;
+    uint64_t serial; /* ascending along the list */
     memlord_gc_fn fn;
     void *user;
     int type;
-    int quiet;   /* not for the default strategy */
-    int removed; /* it removed itself: freed by the run it is in */
+    int quiet;   /* 1: bands of the default strategy do not run it */
+    int removed; /* 1: removed during its own run, which frees it at the end */
 } mli_gc_entry;
 
 /* -- the strategy -- */
@@ -9642,7 +9644,7 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {MLI_DEFAULT_BANDS,
                                                   mli_default_bands};
 
-/* What is wrong with a band, as said after its number; NULL: nothing. */
+/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
@@ -9653,7 +9655,7 @@ static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     return NULL;
 }
 
-/* The end of what bands cover from `at` on, without a gap. */
+/* Returns the end of the range that bands cover without a gap from `at` on. */
 static MLI_COLD double mli_bands_reach(const memlord_band *bands, size_t n, double at) {
     size_t i = 0;
     while (i < n) {
@@ -9666,7 +9668,7 @@ static MLI_COLD double mli_bands_reach(const memlord_band *bands, size_t n, doub
     }
     return at;
 }
-/* Warns of what is legal and hardly meant. */
+/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
 static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
     size_t i, k;
     double at = mli_bands_reach(bands, n, 0);
@@ -9693,7 +9695,8 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
     }
 }
 
-/* Puts a strategy in force, waits until nobody looks at the old one, and frees that. */
+/* Installs a strategy, waits until no band check uses the old one, and frees the old one. A check
+   holds the lock of its device's phys, so taking each phys lock once is the wait. */
 static MLI_COLD void mli_strategy_swap(memlord *lord, mli_strategy *fresh) {
     mli_strategy *old;
     uint32_t i;
@@ -9713,19 +9716,19 @@ static MLI_COLD void mli_strategy_swap(memlord *lord, mli_strategy *fresh) {
         mli_own_free(lord, old, sizeof *old + old->n * sizeof(memlord_band));
 }
 
-/* -- looking: what is due for a device; under its place's lock -- */
+/* -- the band check: is a collection due on a device; under the lock of its phys -- */
 
 typedef struct mli_band_state {
-    int has_band; /* a band is in force; else the rest means nothing */
-    int due;
-    int near_threshold;
-    size_t band;
+    int has_band;       /* 1: a band is in force; else only `used` is set */
+    int due;            /* 1: the value has reached the threshold: collect */
+    int near_threshold; /* 1: every call must check */
+    size_t band;        /* its index in the strategy */
     memlord_metric metric;
-    double used; /* %, NaN: unknown */
+    double used;        /* percent; NaN: unknown */
     uint64_t value, threshold, live, freed;
 } mli_band_state;
 
-/* A band's threshold at a place; 0: it has none now. */
+/* Returns a band's threshold at a phys; 0: none now, as percent needs a limit or capacity. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part = 0;
     double share;
@@ -9739,7 +9742,8 @@ static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b) 
     return part > b->bytes ? part : b->bytes;
 }
 
-/* The band in force: the first over the used %; while that is unknown the first over all. */
+/* Returns the band in force: the first that covers the used percent, or, while that is unknown,
+   the first that covers 0 to 100. NULL: there is none, or it has no threshold now. */
 static const memlord_band *mli_band_now(const mli_strategy *s, const mli_phys *phys, double used) {
     const memlord_band *b = s->bands;
     size_t i;
@@ -9756,14 +9760,14 @@ static uint64_t mli_metric_value(memlord_metric metric, uint64_t live, uint64_t 
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* Notes at which published bytes to look again, and whether that is now; `again`: the metric from
-   which on a device that was spent is due again. */
+/* Sets the published bytes that request the next band check, and decides whether the device is
+   near. `again`: the metric at which a device that waits to rearm is due again. */
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, uint64_t again,
                                   mli_band_state *v) {
     uint64_t t = v->threshold, threads = mli_u32_load(&lord->bands.thread_allowance);
     uint64_t margin = threads * lord->counters.batch,
-             unseen = threads * w->free_interval;              /* allocs, frees at most */
-    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* no flutter */
+             unseen = threads * w->free_interval;              /* the most unseen: live; freed */
+    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
     uint64_t up = t, low = 0;
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     if (w->waiting_rearm) {
@@ -9781,7 +9785,7 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, uin
     mli_u64_store(&w->check_below, w->waiting_rearm ? low : (uint64_t)INT64_MIN);
 }
 
-/* Makes every thread look at its next free on a device. */
+/* Makes every thread request a band check at its next free on a device. */
 static void mli_next_checks_clear(memlord *lord, uint32_t dev) {
     mli_thread *t = mli_thread_first(lord);
     for (; t; t = mli_thread_next(t)) {
@@ -9790,8 +9794,9 @@ static void mli_next_checks_clear(memlord *lord, uint32_t dev) {
     }
 }
 
-/* How often frees are looked at: 64 times on the way to the threshold, if all threads free
-   alike, but not after less than a batch. Threads that were to look later than that look now. */
+/* Sets how many bytes a thread frees between two checks: 64 checks on the way to the threshold
+   if all threads free alike, but at least a batch. If the interval shrinks, every thread checks at
+   its next free: its own next check was set by the longer interval. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
@@ -9799,11 +9804,12 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     w->free_interval = share > lord->counters.batch ? share
                        : lord->counters.batch       ? lord->counters.batch
                                                     : 1;
-    if (v->metric == MEMLORD_METRIC_ALLOCATED) w->free_interval = 0; /* or without a band */
+    if (v->metric == MEMLORD_METRIC_ALLOCATED) w->free_interval = 0; /* without a band, too */
     if (w->free_interval && (!had || w->free_interval < had)) mli_next_checks_clear(lord, dev);
 }
 
-/* Adds the device up and judges. */
+/* Sums a device over all threads, compares it with the band in force and sets the margins. The
+   acquire of the strategy pairs with mli_strategy_swap. Requires: the phys lock. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -9837,16 +9843,18 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     mli_watch_set_margins(lord, dev, w, again, v);
 }
 
+/* Sets the freed bytes at which a cell's thread checks next; interval 0: never. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* what is left until then is looked at as signed */
+    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
     if (cell)
         mli_u64_store(mli_cell_next_check(cell),
                       interval ? mli_u64_load(&cell->out) + interval : never);
 }
 
-/* Judges a device and lets its nearness be known. When it comes near, once more after the
-   barrier: a call that counted before it is added up, one after it sees the alert. The counter
-   of looks makes the later of two looks see what the earlier counted. */
+/* Evaluates the bands of a device and publishes whether it is near. When the device becomes near,
+   it is evaluated once more after a barrier: a call that counted before the barrier is in that
+   sum, a call after it sees the alert. The addition to `checks` in mli_band_check orders two
+   checks: the later one sees the counts of the earlier one's call. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -9871,6 +9879,7 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- collecting -- */
 
+/* Returns 1 if a device type has a collection callback. */
 static MLI_COLD int mli_gc_registered(memlord *lord, int type) {
     mli_gc_entry *c;
     mli_lock_take(&lord->bands.callbacks_lock);
@@ -9879,12 +9888,13 @@ static MLI_COLD int mli_gc_registered(memlord *lord, int type) {
     return c != NULL;
 }
 
-/* 1: the strategy there is runs this callback. */
+/* Returns 1 if bands of the current strategy run this callback. */
 static MLI_COLD int mli_callback_banded(memlord *lord, const mli_gc_entry *c) {
     return !c->quiet || mli_ptr_load(&lord->bands.strategy) != &mli_default_strategy;
 }
 
-/* Notes which types have both bands and a callback. */
+/* Sets the device types that have both bands and a callback, and requests a check of their
+   devices. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     mli_gc_entry *c;
     uint32_t types = 0, i;
@@ -9894,10 +9904,12 @@ static MLI_COLD void mli_watched_types_set(memlord *lord) {
     mli_u32_store(&lord->bands.watched_types, types);
     mli_lock_drop(&lord->bands.callbacks_lock);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
-        if (types >> lord->devices.dev_type[i] & 1) mli_check_request(lord, i); /* and its poller */
+        if (types >> lord->devices.dev_type[i] & 1)
+            mli_check_request(lord, i); /* it starts the poller, too */
 }
 
-/* 1: a device is in this callback, on a thread other than `but`. Under the callbacks lock. */
+/* Returns 1 if this callback runs for some device on a thread other than `but`. Requires: the
+   callbacks lock. */
 static MLI_COLD int mli_gc_entry_runs(memlord *lord, const mli_gc_entry *c, const void *but) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++) {
@@ -9907,7 +9919,9 @@ static MLI_COLD int mli_gc_entry_runs(memlord *lord, const mli_gc_entry *c, cons
     return 0;
 }
 
-/* The callback after number `serial` for a type, marked as being run on a device; NULL: none. */
+/* Returns the first callback of a type after number `serial`, copies it, and marks it as running
+   for a device; NULL: none is left. It also frees the callback that ended, if that was removed
+   and no device runs it any more. */
 static MLI_COLD mli_gc_entry *mli_gc_entry_next(memlord *lord, mli_watch *w, int type,
                                                 uint64_t serial, mli_gc_entry *copy) {
     mli_gc_entry *c, *ended;
@@ -9948,18 +9962,20 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
+/* Returns the collections of a device so far, failed ones included. */
 static uint64_t mli_gc_count(memlord *lord, uint32_t dev) {
     const mli_u64 *count = mli_device_record_at(lord, dev)->count;
     return mli_u64_load(&count[MLI_STAT_gc_runs]) + mli_u64_load(&count[MLI_STAT_gc_failed]);
 }
+/* Numbers a run that is about to begin, on its device and in the ledger. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     e->device_runs = mli_gc_count(lord, dev) + 1;
     for (e->total_runs = 1, i = 1; i < n; i++) e->total_runs += mli_gc_count(lord, i);
 }
 
-/* What a run leaves behind: freed starts over and, with `rest`, the bands wait until the metric
-   has moved. */
+/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait until the
+   metric has moved. A callback that could not run resets nothing and counts as failed. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -9968,7 +9984,7 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_phys *phys;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_stat_add(lord, dev, result->ran ? MLI_STAT_gc_runs : MLI_STAT_gc_failed, 1);
-    if (result->ran) /* the host's word: the sum may be too much. One run at a time changes it */
+    if (result->ran) /* saturated: the host reports any number. gc_running: one writer at a time */
         mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
     for (i = 1; i < n && result->ran; i++)
         if (i == dev || (result->family && lord->devices.dev_type[i] == device->device.type))
@@ -9981,7 +9997,8 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device whose `gc_running` this thread has taken. */
+/* Runs the callbacks of a device, then clears `gc_running`. Requires: this thread has set
+   `gc_running`, and holds no lock. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, memlord_gc_event *e,
                                           int rest, memlord_gc_result *all) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -10009,14 +10026,15 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, memlord_g
     mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges */
 }
 
-/* Looks at a device, and collects if that is due and nobody does. `safe`: host code may run. */
+/* Runs a band check on a device, and collects if that is due and no thread collects there yet.
+   `safe`: host code may run. */
 static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_band_state v;
     memlord_gc_event e;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && t != lord->threads.orphan) /* one that only frees has none yet */
+    if (t && t != lord->threads.orphan) /* a thread that has only freed has no cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe || mli_self.in_host_alloc) return;
@@ -10037,7 +10055,8 @@ static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, 
     mli_band_update(lord, dev, t, &v);
 }
 
-/* A collection that no band asked for. */
+/* Collects on a device for a reason other than a band. E_UNKNOWN: its type has no callback;
+   E_STATE: a collection runs already, or no callback could run. */
 static MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                            uint64_t needed, uint64_t *reclaimed) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -10060,7 +10079,8 @@ static MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reas
     return result.ran ? MEMLORD_OK : MEMLORD_E_STATE;
 }
 
-/* Looks at every device of a place, or (NULL) at all: thresholds or margins have changed. */
+/* Updates the bands of every device at a phys, or (NULL) of all devices, after a change of
+   thresholds or margins. */
 static MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     mli_band_state v;
@@ -10068,15 +10088,15 @@ static MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
     for (again = 0; again < 2; again++) {
         while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_band_update(lord, i, NULL, &v);
         if (!mli_u32_load(&lord->bands.watched_types)) return;
-        /* what was counted beside the old marks is seen the second time */
+        /* a call may have compared with the old marks: the second pass sums what it counted */
         if (!again) mli_barrier_threads(lord);
     }
 }
 
-/* There are more threads than the margins allow for: widens them. */
+/* Widens the margins, which allow for fewer threads than there are. */
 static void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
-    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* who comes from here on sets it anew */
+    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* first: a thread that starts now sets it again */
     do mli_u32_store(&lord->bands.thread_allowance, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
@@ -10084,8 +10104,8 @@ static void mli_thread_allowance_grow(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Compares what is counted on a device with its marks as they are now. Near the threshold every
-   call looks anyway. */
+/* Compares a device with its current marks again, and requests a check if one is passed. Near
+   the threshold every call checks anyway. */
 static void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
@@ -10094,8 +10114,9 @@ static void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
         mli_check_request(lord, dev);
 }
 
-/* Whole multiples on both sides: a quotient has other digits where registers are wider than a
-   double (x87), and would miss the threshold it is equal to. */
+/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
+   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
+   to the threshold would miss it. */
 static int mli_pressure(double used, double total) {
     return used * 20 >= total * 19 ? MEMLORD_PRESSURE_CRITICAL
            : used * 5 >= total * 4 ? MEMLORD_PRESSURE_WARNING
