@@ -10155,27 +10155,28 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     return level;
 }
 
-/* ----------------------------------------------------------------------- >>scopes -- Owns scopes:
-   the paths, and what each thread did in each (a thread scope). A thread writes its own frames and
-   thread scopes alone; readers add thread scopes up. A thread that adopts a scope has a frame and a
-   thread scope of its own in it. Invariants: a scope or a thread scope is never removed; what is
-   inside a frame is told from the thread's own cells, so a call that counts knows nothing of
-   scopes. Locks: cold to make a scope, scopes for rings that grow and for their readers. */
+/* ----------------------------------------------------------------------- >>scopes --
+   Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses >>counters,
+   >>sites, >>names and >>events. A thread alone writes its frames and thread scopes; readers sum
+   the thread scopes. A thread that adopts a scope has a frame and a thread scope of its own in it.
+   Invariants: a scope or a thread scope is never removed; a frame's totals come from the thread's
+   own cells, so a call that counts does nothing for scopes.
+   Locks: cold to make a scope; scopes for rings that grow and for their readers. */
 
-/* What one thread did in one invocation of a scope. */
+/* One invocation of a scope on one thread. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* when, how long */
+    uint64_t start, stamps; /* the stamp of its start; its duration in stamps */
     uint64_t bytes, blocks; /* signed: deltas */
-    uint64_t before, after; /* live bytes of all devices */
-    uint64_t peak;          /* above the start */
+    uint64_t before, after; /* live bytes of all devices at its start and end */
+    uint64_t peak;          /* bytes above the start */
     const char *shapes;     /* kept */
 } mli_scope_run;
-typedef struct mli_history_run { /* the same, where others read it */
+typedef struct mli_history_run { /* the same in a ring that other threads read */
     mli_u64 start, stamps, bytes, blocks, before, after, peak;
     mli_ptr shapes;
 } mli_history_run;
 
-/* The last invocations; what follows is 8 to 64 of them. */
+/* A ring of the last invocations. `at` has `cap` entries, 8 to 64, a power of two. */
 typedef struct mli_history {
     uint64_t cap;
     mli_history_run at[1];
@@ -10187,21 +10188,21 @@ typedef struct mli_min_max {
     mli_u64 total, min, max; /* signed */
 } mli_min_max;
 
-/* What one thread did in one scope, in this epoch. */
+/* One thread's totals in one scope, in this epoch. */
 typedef struct mli_thread_scope {
     struct mli_thread_scope *next;
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_history *history; /* replaced under the scopes lock */
     mli_u64 epoch, count, running, peak;
-    mli_u64 token; /* the second word of those that may be adopted; 0: none */
+    mli_u64 token; /* the second word of the token to adopt it by; 0: none */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: deltas in all */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
 } mli_thread_scope;
 
 #define MLI_FRAME_PEAKS_SIZE ((MEMLORD_MAX_DEVICES + 1) * sizeof(mli_frame_peak))
 
-/* Forgets what the thread was in the middle of. */
+/* Resets the state of a thread that lasts over several calls: tags, tickets, its sub-buffer. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     t->tag = NULL;
@@ -10217,7 +10218,8 @@ static void mli_min_max_reset(mli_min_max *e) {
     mli_u64_store(&e->max, (uint64_t)INT64_MIN);
 }
 
-/* An epoch is over: the thread scope begins anew. Its own thread alone. */
+/* Resets a thread scope for the current epoch. The release of `epoch` pairs with mli_scope_sum.
+   Requires: the caller is its own thread. */
 static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
     uint32_t i;
     mli_u64_store(&s->count, 0);
@@ -10229,13 +10231,13 @@ static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) 
     mli_u64_store_release(&s->epoch, mli_u64_load(&lord->fences.epoch));
 }
 
-/* Before a thread scope is added to. */
+/* Resets a thread scope of an earlier epoch before the thread adds to it. */
 static void mli_thread_scope_prepare(memlord *lord, mli_thread_scope *s) {
     if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->fences.epoch)))
         mli_thread_scope_reset(lord, s);
 }
 
-/* Of one's own thread scope. */
+/* Adds a value to a total, minimum and maximum of the caller's own thread scope. */
 static MLI_HOT void mli_min_max_add(mli_min_max *e, int64_t v) {
     mli_u64_add_own(&e->total, (uint64_t)v);
     if (v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, (uint64_t)v);
@@ -10244,7 +10246,7 @@ static MLI_HOT void mli_min_max_add(mli_min_max *e, int64_t v) {
 
 #define MLI_HISTORY_MAX 64
 
-/* Doubles a ring that is full, if there is memory. */
+/* Doubles a full ring, up to 64 invocations. Without memory the ring overwrites its oldest. */
 static MLI_COLD void mli_thread_scope_grow(memlord *lord, mli_thread_scope *s) {
     mli_history *old = s->history, *more;
     uint64_t i, n = mli_u64_load(&s->count);
@@ -10254,13 +10256,14 @@ static MLI_COLD void mli_thread_scope_grow(memlord *lord, mli_thread_scope *s) {
     more->cap = 2 * old->cap;
     for (i = n > old->cap ? n - old->cap : 0; i < n; i++)
         more->at[i % more->cap] = old->at[i % old->cap];
-    mli_lock_take(&lord->scopes.lock); /* nobody reads */
+    mli_lock_take(&lord->scopes.lock); /* after this no reader uses the old ring */
     s->history = more;
     mli_lock_drop(&lord->scopes.lock);
     mli_own_free(lord, old, MLI_HISTORY_SIZE(old->cap));
 }
 
-/* Adds an invocation that is over to the calling thread's thread scope. */
+/* Adds an invocation that has ended to the caller's own thread scope. The stores into the ring are
+   releases: a reader that sees one of them sees the count that lets it discard the entry. */
 static void mli_thread_scope_add(memlord *lord, mli_thread_scope *s, const mli_scope_run *v,
                                  int grow) {
     uint64_t n = mli_u64_load_own(&s->count);
@@ -10282,7 +10285,8 @@ static void mli_thread_scope_add(memlord *lord, mli_thread_scope *s, const mli_s
     mli_u64_store_release(&s->count, n + 1); /* pairs with mli_scope_sum */
 }
 
-/* All bytes live now: as mli_row_live, but for what few ledgers ever see. */
+/* Returns the live bytes of all devices. One walk over the threads serves all devices; unlike the
+   sum of mli_row_live it clamps at 0 once, over all of them. */
 static MLI_HOT uint64_t mli_live_total(memlord *lord) {
     const mli_thread *t = mli_thread_first(lord);
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -10292,10 +10296,11 @@ static MLI_HOT uint64_t mli_live_total(memlord *lord) {
             const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
             if (cell) sum += mli_u64_load(&cell->level);
         }
-    return (int64_t)sum > 0 ? sum : 0; /* below 0 if a call in flight was half seen */
+    return (int64_t)sum > 0 ? sum : 0; /* below 0: the walk saw half of a concurrent change */
 }
 
-/* What a frame comes to; what it did on each device is added to its thread scope. */
+/* Computes the totals of a frame, and adds its delta on each device to its thread scope. Its peaks
+   raise those of the frame around it. */
 static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t blocks = 0, bytes = 0, peak = 0;
@@ -10328,7 +10333,7 @@ static void mli_frame_pop(mli_thread *t) {
     t->birth_bits = 0;
 }
 
-/* Ends the innermost frame. `grow`: memory may be asked for. */
+/* Ends the innermost frame and adds it to its thread scope. `grow`: it may allocate. */
 static void mli_frame_close(memlord *lord, mli_thread *t, int grow) {
     mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
     mli_scope_run v;
@@ -10341,33 +10346,35 @@ static void mli_frame_close(memlord *lord, mli_thread *t, int grow) {
     mli_frame_pop(t);
 }
 
-/* A thread ends: so do its scopes, the innermost first. Its record is nobody else's yet. */
+/* Ends all scopes of a thread that ends, the innermost first. Requires: no other thread has taken
+   its record yet. */
 static MLI_COLD void mli_scope_stack_close(mli_thread *t) {
     while (t->scope_stack && t->scope_stack->depth) mli_frame_close(t->lord, t, 0);
 }
 
-/* Frees a record of a thread that ends or is gone: its scopes end, and another thread may take it
-   over at once. Under the registry lock. The addition keeps the reads that follow behind the look
-   whether the thread is gone; the store pairs with mli_thread_free. */
+/* Releases the record of a thread that ends or has ended: ends its scopes and gives up ownership,
+   after which another thread may take the record at once. Requires: the registry lock. The addition
+   orders the reads that follow after the caller's check that the thread has ended; the store pairs
+   with mli_thread_free. */
 static MLI_COLD void mli_thread_release(mli_thread *t) {
     (void)mli_u64_add(&t->owner, 0);
     mli_scope_stack_close(t);
     mli_thread_reset(t);
-    mli_u32_store(&t->fenced, 1); /* it is not inside: no stealer waits for it */
+    mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
 #define MLI_HISTORY_MIN 8
 
-/* One more than there are. */
+/* Returns the number of scopes plus 1: scopes are numbered from 1. */
 static uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->scopes.count);
 }
 
 /* -- making a scope -- */
 
-/* Cuts a name where a character begins. */
+/* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 static size_t mli_utf8_cut(const char *name) {
     size_t n = 0;
     while (n < MLI_SCOPE_NAME && name[n]) n++;
@@ -10376,7 +10383,7 @@ static size_t mli_utf8_cut(const char *name) {
     return n;
 }
 
-/* The path of a name under a parent; `path` has room for it. */
+/* Writes the path of a name under a parent. Requires: `path` has room for it. */
 static MLI_COLD void mli_scope_path(const mli_scope_record *parent, const char *name, char *path) {
     size_t n = parent ? strlen(parent->path) : 0;
     if (parent) {
@@ -10386,12 +10393,14 @@ static MLI_COLD void mli_scope_path(const mli_scope_record *parent, const char *
     memcpy(path + n, name, strlen(name) + 1);
 }
 
-/* The scope with a path; NULL: there is none. */
+/* Returns the scope with a path; NULL: there is none. */
 static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
     const mli_stb_string *string = mli_string_locked(lord, path);
     return string ? string->scope : NULL;
 }
 
+/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. The release of
+   `count` pairs with mli_scope_count. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const memlord_site *origin,
@@ -10421,7 +10430,8 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     return MEMLORD_OK;
 }
 
-/* Finds or makes the scope of a name under a parent. It is its path: "a/b" is b in a. */
+/* Finds or makes the scope of a name under a parent. The path identifies a scope: "a/b" and b in
+   a are one scope. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
@@ -10445,7 +10455,7 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
 
 /* -- thread scopes -- */
 
-/* A thread's thread scope in a scope, made on its first; NULL without memory. */
+/* Returns the thread scope of a thread in a scope, made on first use; NULL without memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
     mli_thread_scope *s = (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
@@ -10471,7 +10481,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- frames -- */
 
-/* Has room for one frame more. */
+/* Makes room for one more frame on a thread's scope stack. E_STATE: the stack is full. The orphan
+   record has no stack: its calls come from many threads. */
 static memlord_result mli_scope_stack_reserve(memlord *lord, mli_thread *t) {
     if (MLI_UNLIKELY(!t->scope_stack)) {
         if (t == lord->threads.orphan) return MEMLORD_E_NOMEM;
@@ -10488,11 +10499,13 @@ static void mli_scope_stack_free(memlord *lord, mli_thread *t) {
     mli_own_free(lord, t->scope_stack, sizeof *t->scope_stack);
 }
 
-/* Of a scope under the thread's innermost one, by its name or by a static record. */
+/* Returns the cache salt of a scope under the thread's innermost one, looked up by its name or, if
+   `planted`, by a static record. */
 static MLI_HOT uint32_t mli_scope_salt(const mli_thread *t, int planted) {
     return mli_cache_salt(planted ? MLI_CACHE_SCOPE_SITE : MLI_CACHE_SCOPE, t->scope);
 }
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
+   the thread's cache keeps that for the next lookup by `given`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, const memlord_site *origin,
                                                 mli_thread_scope **out) {
@@ -10501,13 +10514,13 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* a path met by another split of it has that name: it would not match */
+    /* a scope made by another split of its path has another name: a cached one would never match */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, mli_scope_salt(t, origin != NULL), *out, 0);
     return MEMLORD_OK;
 }
 
-/* Has a cell's high begin at its level: what it was, the row's peak is to know. */
+/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
@@ -10516,8 +10529,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a frame: the thread is in the thread scope's scope. `adopted`: by this token; 0: by
-   none. */
+/* Pushes a frame: the thread enters the scope of a thread scope. `adopted`: the second word of the
+   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this frame's
+   peak; the frame around takes the old high. */
 static MLI_HOT memlord_result mli_frame_open(memlord *lord, mli_thread *t, mli_thread_scope *stats,
                                              uint64_t adopted) {
     mli_scope_stack *stack = t->scope_stack;
@@ -10558,7 +10572,8 @@ static MLI_HOT memlord_result mli_frame_open(memlord *lord, mli_thread *t, mli_t
 
 /* -- beginning and ending -- */
 
-/* Begins a scope: `given` is how the caller says it, `name` NULL if that never changes. */
+/* Begins a scope. `given` is the pointer the caller names it by and the key of the cache; `name`
+   is NULL if the text behind `given` never changes, else each hit compares it. */
 static memlord_result mli_scope_open(memlord *lord, mli_thread *t, const void *given,
                                      const char *name, const memlord_scope_site *place) {
     const mli_cache_entry *memo;
@@ -10575,6 +10590,7 @@ static memlord_result mli_scope_open(memlord *lord, mli_thread *t, const void *g
     return mli_frame_open(lord, t, stats, 0);
 }
 
+/* Ends the innermost scope. E_STATE: there is none, or memlord_scope_return must end it. */
 static memlord_result mli_scope_close(memlord *lord, mli_thread *t) {
     if (!t->scope_stack || !t->scope_stack->depth ||
         t->scope_stack->frame[t->scope_stack->depth - 1].adopted)
@@ -10585,8 +10601,9 @@ static memlord_result mli_scope_close(memlord *lord, mli_thread *t) {
 
 /* -- handing a scope to other threads -- */
 
-/* A token is its ledger and scope, and which export of it. It is good as long as that is in a
-   thread scope: from the first export of a frame until this ends. */
+/* Returns the first word of a token: the ledger's generation and the scope. The second word is the
+   number of an export. A token is valid while its number is in a thread scope: from the first
+   export of a frame until the frame ends. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->threads.generation << 32 | scope->id;
 }
@@ -10600,6 +10617,8 @@ static MLI_COLD void mli_scope_export(memlord *lord, mli_thread *t, memlord_scop
     out->word[1] = mli_u64_load_own(&f->stats->token);
 }
 
+/* Enters the scope of a token. E_UNKNOWN: the token's frame has ended, or it is of another ledger.
+   E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     uint32_t id = (uint32_t)token->word[0], i;
@@ -10620,6 +10639,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     return s ? mli_frame_open(lord, t, s, token->word[1]) : MEMLORD_E_NOMEM;
 }
 
+/* Ends the innermost scope. E_STATE: it was not adopted by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     mli_frame *f = t->scope_stack && t->scope_stack->depth
@@ -10634,6 +10654,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
 
 /* -- reading -- */
 
+/* Merges one thread scope into a total, minimum and maximum; `first`: none was merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -10642,8 +10663,8 @@ static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
     if (first || high > *max) *max = high;
 }
 
-/* Adds up the thread scopes of a scope; what each did on a device into `devices`, if it is not
-   NULL. */
+/* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
+   NULL. A thread scope of an earlier epoch counts as running only. */
 static MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                    const mli_stamp_scale *scale,
                                    memlord_scope_stat *out, uint64_t *devices) {
@@ -10677,7 +10698,8 @@ static MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
     out->ns.max = mli_span_ns(scale, (uint64_t)max);
 }
 
-/* Copies what a thread scope remembers of its invocations, oldest first; answers how many. */
+/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number. The
+   lock keeps the ring; its thread may overwrite entries meanwhile, which are dropped again. */
 static MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                              mli_scope_run out[MLI_HISTORY_MAX]) {
     uint64_t i, n, from, after;
@@ -10698,7 +10720,7 @@ static MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_sco
         o->peak = mli_u64_load_acquire(&v->peak);
         o->shapes = (const char *)mli_ptr_load_acquire(&v->shapes);
     }
-    /* what was written over meanwhile, one of them perhaps by half */
+    /* drop the entries overwritten meanwhile, and the one that may be half written now */
     after = mli_u64_load(&s->count);
     gone = after >= s->history->cap ? (size_t)(after - s->history->cap + 1) : 0;
     gone = after != n && gone > from ? gone - (size_t)from : 0;
@@ -10708,7 +10730,7 @@ static MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_sco
     return kept - gone;
 }
 
-/* Invocations that no ring remembers any more. */
+/* Returns the number of invocations that the rings have overwritten. */
 static MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     uint64_t gone = 0;
     uint32_t i;
@@ -10751,6 +10773,7 @@ static memlord_result mli_scope_enter_as(memlord *lord, const void *given, const
     return mli_call_end_uncounted(lord, r);
 }
 
+/* Runs mli_scope_adopt or mli_scope_return on the caller's thread record. */
 static memlord_result mli_scope_token_apply(memlord *lord, const memlord_scope_token *token,
                                             memlord_result (*fn)(memlord *, mli_thread *,
                                                                  const memlord_scope_token *)) {
