@@ -10873,12 +10873,13 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 }
 
 /* ----------------------------------------------------------------------- >>stats --
-   Owns nothing: the statistics of a device, and lists of sites and tags, summed over the
-   threads when they are asked for. While a report is written they are of its moment.
-   Locks: those of reading. */
+   Owns no state: it computes the statistics of devices, sites and tags, and lists of them, from
+   the rows of all threads on each request. Uses >>counters, >>sites, >>capacity and >>scopes.
+   Invariant: each row is summed once under its lock; two rows may be of different moments, so a
+   report sums every device once and writes from that. Locks: phys and row, one at a time. */
 
-/* The columns of a device: its statistics by their MLI_STAT_ numbers, and behind them, of
-   the ledger as a whole, what there was no room for or is no longer kept. */
+/* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
+   of the ledger as a whole: records without room, and records that are no longer kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 #define MLI_LOSSES(X)                                                                         \
     X(scopes, "scopes there was no room for")                                                 \
@@ -10893,7 +10894,7 @@ enum {
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 static const struct {
     const char *name;
-    uint16_t at, kind; /* at: in memlord_stats */
+    uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
 } mli_columns[MLI_COLUMNS] = {
 #define MLI_X(name, kind, family, text)                                                       \
     {#name, offsetof(memlord_stats, name), MLI_KIND_##kind},
@@ -10903,6 +10904,7 @@ static const struct {
     MLI_LOSSES(MLI_X)
 #undef MLI_X
 };
+/* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 static uint64_t *mli_stat_of(memlord_stats *stats, size_t i) {
     return (uint64_t *)(void *)((char *)stats + mli_columns[i].at);
 }
@@ -10911,6 +10913,7 @@ static MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return mli_u64_load(i == MLI_LOST_scopes ? &lord->scopes.lost : &lord->snapshots.lost);
 }
 
+/* Computes the statistics of one device. */
 static MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out) {
     const mli_device_record *device = mli_device_record_at(lord, dev);
     size_t i;
@@ -10930,12 +10933,12 @@ static MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *
     out->frees = sum.frees;
     out->total_allocated = sum.total_in;
     out->total_freed = sum.total_out;
-    out->largest_free--; /* kept one higher */
+    out->largest_free--; /* stored one higher: 0, unknown, becomes UINT64_MAX */
     if (out->reserved > out->allocated) out->cached = out->reserved - out->allocated;
     out->limit = mli_phys_limit(mli_phys_at(lord, dev));
 }
 
-/* The limits of the places of the devices of a selector, each once. */
+/* Sums the limits of the phys that a selector's devices are at, each phys once. */
 static MLI_COLD uint64_t mli_limits_sum(memlord *lord, memlord_device sel) {
     uint32_t i, k, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t sum = 0;
@@ -10951,6 +10954,8 @@ static MLI_COLD uint64_t mli_limits_sum(memlord *lord, memlord_device sel) {
     return sum;
 }
 
+/* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
+   two pools are not one piece. */
 static MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s) {
     uint64_t a = sum->largest_free, b = s->largest_free;
     size_t i;
@@ -10974,8 +10979,9 @@ static MLI_COLD void mli_site_stat_fill(memlord *lord, uint32_t number, memlord_
     out->peak_bytes = sum.peak;
 }
 
-/* Puts an item into a list of at most `cap`, the largest first by the number at `key`; most of
-   those that come do not make it past the last place. Answers how many there are then. */
+/* Inserts an item into a list of at most `cap`, ordered from the largest by the number at offset
+   `key`, and returns the new length. The search begins at the end: most items stay below the last
+   one and are not inserted. */
 static MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                       size_t size, size_t key) {
     char *at = (char *)list + n * size, *first = (char *)list;
@@ -10991,6 +10997,8 @@ static MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const vo
     return n < cap ? n + 1 : n;
 }
 
+/* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
+   `names`: each site gets its display record, which costs a lookup. */
 static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                      memlord_site_stat *out, size_t cap, int names) {
     static const unsigned char keys[] = {
@@ -11029,7 +11037,8 @@ static MLI_COLD void mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_t
     out->variance = out->expected ? (int64_t)(out->allocated - out->expected) : 0;
 }
 
-/* Adds up a tag's rows; NULL: what the devices hold beyond all tags. 1: there is such a tag. */
+/* Sums a tag's rows; tag NULL: the live bytes of the devices that have no tag. Returns 1 if there
+   is such a tag. */
 static MLI_COLD int mli_tag_sum(memlord *lord, memlord_device sel, const char *tag,
                                 memlord_tag_stat *out) {
     uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
@@ -11065,7 +11074,8 @@ static MLI_COLD int mli_tag_sum(memlord *lord, memlord_device sel, const char *t
     return found;
 }
 
-/* What was dropped without a device to count it on belongs to the whole alone. */
+/* Adds the drops that no device counts, for the statistics of all devices alone: there was no
+   device to count them on. */
 static MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
     out->dropped_allocs =
         mli_add_saturated(out->dropped_allocs, mli_u64_load(&lord->blocks.lost_allocs));
@@ -11078,13 +11088,13 @@ static MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
     out->dropped_events = mli_add_saturated(out->dropped_events, mli_u64_load(&lord->events.lost));
 }
 
-/* A site of a list as it is shown now. */
+/* Returns the record to show a listed site by now. */
 static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
     mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? mli_site_display(lord, record) : site;
 }
 
-/* The largest tags of a device; answers how many. */
+/* Lists the tags of a selector with the most live bytes and returns their number. */
 static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
                                     memlord_tag_stat *out, size_t cap) {
     uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
@@ -11100,7 +11110,8 @@ static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
     return n;
 }
 
-/* Adds to what a pool holds, or (`set`) sets it, and keeps its peak. */
+/* Sets the bytes that the host's pool on a device holds, or, if `set` is UINT64_MAX, adds `delta`
+   to them; raises their peak. E_INVALID: the result would be negative or above 2^62. */
 static MLI_COLD memlord_result mli_pool_reserved(memlord *lord, memlord_device device, uint64_t set,
                                                  int64_t delta, uint32_t *dev) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -11132,6 +11143,7 @@ static MLI_COLD memlord_result mli_cache_count(memlord *lord, memlord_device dev
     return r;
 }
 
+/* Returns the bytes that the host's pool holds and no block uses. */
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
@@ -11182,7 +11194,7 @@ MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, meml
     }
     if (found > 1) out->limit = mli_limits_sum(lord, sel);
     if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
-        out->limit = mli_phys_limit(phys); /* the host's has one before its devices */
+        out->limit = mli_phys_limit(phys); /* the host's phys may have a limit before a device */
     if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
     return MEMLORD_OK;
 }
@@ -11241,7 +11253,7 @@ MLI_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device
     if (reserved == UINT64_MAX) return MEMLORD_E_INVALID;
     r = mli_pool_reserved(lord, device, reserved, 0, &dev);
     if (r) return r;
-    /* kept one higher: 0, as at first, is not known */
+    /* stored one higher: 0, the initial value, means unknown */
     mli_u64_store(&mli_device_record_at(lord, dev)->count[MLI_STAT_largest_free], largest_free + 1);
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
@@ -11267,13 +11279,15 @@ MLI_API double memlord_fragmentation(const memlord_stats *stats) {
 }
 
 /* ------------------------------------------------------------------------ >>room --
-   Owns the sources of capacity, and the answers to whether a request has room: samples, limits,
-   headroom, plans, and the explanation of a refusal. Invariants: one thread at a time asks a source
-   for a place, with nothing held; an answer that cannot be is taken as unknown. Locks: callbacks
-   for the sources and the threads that ask them, place for a sample. */
+   Owns the capacity sources and computes whether a request has room: samples, limits, headroom,
+   plans, and the explanation of a refusal. Uses >>capacity, >>limits, >>bands and >>stats.
+   Invariants: one thread at a time calls a source for a phys, and holds no lock; an impossible
+   sample counts as unknown.
+   Locks: callbacks for the sources and the threads that call them, then phys for a sample. */
 
 /* -- sources -- */
 
+/* Samples the host's memory: the built-in source of the cpu. */
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
@@ -11288,14 +11302,15 @@ static MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int ty
     return source;
 }
 
-/* Has the limit follow the capacity, if it is to and that is known. */
+/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known.
+   Requires: the phys lock. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!(phys->fraction > 0) || !phys->sample.known) return;
     phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Keeps a sample, or that there is none. */
+/* Stores a sample of a phys, or that none is known. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
@@ -11305,6 +11320,8 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
+/* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
+   is sampling it; E_UNSUPPORTED: it has no source; E_UNKNOWN: the sample is of no use. */
 static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     mli_capacity_reader source, *current;
     memlord_capacity c;
@@ -11325,7 +11342,7 @@ static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     mli_lock_take(&lord->bands.callbacks_lock);
     current = &lord->room.capacity_readers[phys->device.type];
     if (r == MEMLORD_OK && (current->fn != source.fn || current->user != source.user))
-        r = MEMLORD_E_UNKNOWN; /* it was replaced meanwhile: nobody wants its word now */
+        r = MEMLORD_E_UNKNOWN; /* the source was replaced meanwhile: its sample is void */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -11336,7 +11353,7 @@ static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     return r;
 }
 
-/* Replaces a source and waits until no other thread is in the old one. */
+/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
 static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
     uint32_t i;
     unsigned spins = 0;
@@ -11347,7 +11364,7 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
     mli_lock_drop(&lord->bands.callbacks_lock);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* one that is not used now may be again */
+        if (phys->device.type != type) continue; /* also an unused phys: it may be used again */
         mli_lock_take(&lord->bands.callbacks_lock);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_lock_drop(&lord->bands.callbacks_lock);
@@ -11360,11 +11377,11 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
     }
 }
 
-/* -- who holds a device -- */
+/* -- the explanation of a refusal -- */
 
 #define MLI_EXPLAIN_TOP 4
 
-/* "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." of a place. */
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted) {
     memlord_capacity sample;
     uint64_t limit, held;
@@ -11390,6 +11407,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
 }
 
+/* Writes why a device has or lacks room for `wanted` bytes, with its largest tags and sites. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           char *buf, size_t cap) {
     memlord_tag_stat tags[MLI_EXPLAIN_TOP];
@@ -11413,6 +11431,7 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
     return mli_out_end(&o, cap);
 }
 
+/* Logs the explanation of a refusal after `head`. */
 static MLI_COLD void mli_log_explain(memlord *lord, const char *head, memlord_device d,
                                      uint64_t wanted) {
     char line[640];
@@ -11423,12 +11442,14 @@ static MLI_COLD void mli_log_explain(memlord *lord, const char *head, memlord_de
     mli_log(lord, MEMLORD_LOG_ERROR, line);
 }
 
-/* The place of a device, made known only if somebody can say how full it is; else E_UNKNOWN. */
+/* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
+   source; else E_UNKNOWN. */
 static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **place) {
     int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
     return mli_phys_find(lord, d, make, place);
 }
 
+/* Sets the limit of a phys in bytes, or as a fraction of its capacity if `fraction` is not 0. */
 static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
                                              uint64_t bytes, double fraction) {
     mli_lock_take(&phys->lock);
@@ -11440,7 +11461,7 @@ static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
     return MEMLORD_OK;
 }
 
-/* Bytes left where a device is; 0: not known. */
+/* Computes the bytes left at the phys of a device. Returns 0 if they are unknown. */
 static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
     mli_phys *phys;
     int known;
@@ -11452,7 +11473,8 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Adds up a plan's blocks on the place of the first; those before have been. 0: they have. */
+/* Sums the bytes of a plan's blocks at the phys of block `first`, or on its device while the
+   ledger does not know that. Returns 0 if an earlier block is there: its sum had them all. */
 static MLI_COLD int mli_plan_sum(memlord *lord, const memlord_block *blocks, size_t n,
                                  size_t first, uint64_t *sum) {
     mli_phys *phys, *other;
