@@ -9411,9 +9411,10 @@ static int mli_ticket_draw_from(memlord *lord, memlord_ticket ticket, const mli_
 }
 
 /* Draws the bytes of an alloc on this thread's tickets before the alloc is recorded: until
-   mli_ticket_draw_end they are in flight. It draws on as many tickets as it needs: the remainder
-   of one ticket, whose alloc was smaller than foreseen, would otherwise leave bytes of another
-   ticket reserved that are live. An alloc of memlord_alloc_retry draws on its own ticket alone. */
+   mli_ticket_draw_end they are in flight. It draws on several tickets if one is not enough: if an
+   alloc was smaller than its ticket, the next alloc draws on the rest of it first, and bytes of its
+   own ticket would stay reserved although they are live. An alloc of memlord_alloc_retry draws on
+   its own ticket alone. */
 static MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t bytes, mli_ticket_draw *draw) {
     const mli_phys *phys = mli_phys_at(lord, dev);
@@ -10088,7 +10089,7 @@ static MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
     for (again = 0; again < 2; again++) {
         while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_band_update(lord, i, NULL, &v);
         if (!mli_u32_load(&lord->bands.watched_types)) return;
-        /* a call may have compared with the old marks: the second pass sums what it counted */
+        /* a call may have compared with the old marks: the second pass has its bytes in the sum */
         if (!again) mli_barrier_threads(lord);
     }
 }
@@ -10876,7 +10877,8 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
    Owns no state: it computes the statistics of devices, sites and tags, and lists of them, from
    the rows of all threads on each request. Uses >>counters, >>sites, >>capacity and >>scopes.
    Invariant: each row is summed once under its lock; two rows may be of different moments, so a
-   report sums every device once and writes from that. Locks: phys and row, one at a time. */
+   report sums every device once and writes from that.
+   Locks: cold for lookups, phys, scopes and row, one at a time. */
 
 /* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
    of the ledger as a whole: records without room, and records that are no longer kept. */
@@ -10998,7 +11000,7 @@ static MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const vo
 }
 
 /* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
-   `names`: each site gets its display record, which costs a lookup. */
+   `names`: the listed sites get their display records, with symbols resolved. */
 static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                      memlord_site_stat *out, size_t cap, int names) {
     static const unsigned char keys[] = {
