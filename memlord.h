@@ -9154,19 +9154,23 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 }
 
 /* -------------------------------------------------------------------- >>capacity --
-   Owns places (physical devices): which devices share one, and what is live on it. The sources
-   that are asked about a place stand in >>room. Lock: place. */
+   Owns the physical devices (phys): which devices share one, and the bytes live on it. >>room
+   owns the sources that sample a phys. Uses >>devices and >>counters. Invariant: a device changes
+   its phys only under the locks of both. Lock: phys (MLI_RANK_PLACE); two only under cold. */
 
-/* -- places -- */
+/* -- physical devices -- */
 
-/* The places are the host's, as number 0, and each device's own, most of which are in use. */
+/* Returns the storage of phys i: 0 is the host's, i is device i's own. A device that shares
+   another phys leaves its own unused. */
 static MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
     return i ? &mli_device_record_at(lord, i)->own_phys : &lord->capacity.host_phys;
 }
+/* Returns the phys of a device. The acquire pairs with the release in mli_phys_assign. */
 static mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
     return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
 }
-/* Locks the place a device is at; memlord_device_share may move it meanwhile. */
+/* Locks the phys of a device and returns it. memlord_device_share may assign another one while
+   this waits, so it compares again under the lock. */
 static mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
     for (;;) {
         mli_phys *phys = mli_phys_at(lord, dev);
@@ -9176,7 +9180,8 @@ static mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
     }
 }
 
-/* Where a device's bytes are; E_UNKNOWN, and NULL, for one not seen, unless `make`. */
+/* Finds the phys of a device. A device not yet seen is added if `make`; else E_UNKNOWN and
+   *out is NULL. */
 static MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                              mli_phys **out) {
     uint32_t dev = mli_dev_known(lord, d);
@@ -9193,7 +9198,8 @@ static MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, in
     return r;
 }
 
-/* The first device after a slot that is at a place (NULL: any), from 0 on; 0: there is none. */
+/* Returns the first device after `dev` that is at a phys (NULL: at any); 0: there is none. A walk
+   starts with 0. */
 static MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys, uint32_t dev) {
     uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     while (++dev < n)
@@ -9201,7 +9207,7 @@ static MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *ph
     return 0;
 }
 
-/* Live bytes of all devices at a place. */
+/* Returns the live bytes of all devices at a phys. */
 static uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     uint64_t live = 0;
@@ -9217,9 +9223,9 @@ static uint64_t mli_phys_limit(mli_phys *phys) {
     mli_lock_drop(&phys->lock);
     return limit;
 }
-/* Puts a device at another place, under the locks of both, and so under the cold lock: fork takes
-   those of all places in an order of its own. E_STATE: something is reserved at the old one, and
-   may be meant for it. */
+/* Assigns a device to another phys, under the locks of both. They have no order between them, so
+   the cold lock makes this the only thread that holds two; fork, which takes the locks of all
+   phys, takes it first. E_STATE: the old phys has reserved bytes, perhaps for this device. */
 static MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to) {
     for (;;) {
         mli_phys *from = mli_phys_at(lord, dev);
@@ -9238,6 +9244,7 @@ static MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_
         if (same) return held ? MEMLORD_E_STATE : MEMLORD_OK;
     }
 }
+/* Copies a device's last failed request, under the lock of its phys. */
 static mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_lock(lord, dev);
     mli_oom oom = mli_device_record_at(lord, dev)->oom;
@@ -9245,7 +9252,7 @@ static mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
     return oom;
 }
 
-/* The place number i, of 0 .. the devices; NULL: that device is at another one. */
+/* Returns phys i, 0 to the number of devices; NULL: device i is at another phys. */
 static mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
     mli_phys *phys = mli_phys_storage(lord, i);
     return i && mli_phys_at(lord, i) != phys ? NULL : phys;
@@ -9257,35 +9264,38 @@ static double mli_nan(void) {
     memcpy(&d, &bits, sizeof d);
     return d;
 }
+/* Returns the used part of a capacity in percent; NaN: the capacity is unknown. */
 static MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     if (!c->known) return mli_nan();
     return (double)c->used * 100.0 / (double)c->total;
 }
 
 /* ---------------------------------------------------------------------- >>limits --
-   Owns admission: limits, reservations (tickets), accounts. Invariant: live + held bytes of a
-   place are compared with its limit, and held raised, in one turn of its lock, so what was
-   admitted never passes the limit. An allocation that comes off a ticket is `in_flight` while it
-   may be counted both as live and as held: who would be refused meanwhile looks again.
-   Lock: place; cold for new records. */
+   Owns admission: limits, reservations (tickets), accounts. Uses >>capacity and >>counters.
+   Invariant: live + reserved bytes of a phys are compared with its limit, and reserved is raised,
+   under one hold of its lock, so the bytes admitted never exceed the limit. An alloc that draws on
+   a ticket is in flight while its bytes may be counted both as live and as reserved: a request
+   that would be refused meanwhile tries again.
+   Locks: cold for new records, then phys. */
 
-typedef struct mli_reservation { /* a ticket; under its place's lock */
-    mli_phys *phys;              /* for good */
-    uint64_t remaining;
-    uint32_t generation; /* odd: open; half of a ticket's number */
-    uint32_t next;
+typedef struct mli_reservation { /* a ticket; under the lock of its phys */
+    mli_phys *phys;              /* never changes */
+    uint64_t remaining;          /* bytes no alloc has drawn yet */
+    uint32_t generation;         /* odd: open; the low half of a ticket */
+    uint32_t next;               /* the next closed ticket of its phys; 0: none */
 } mli_reservation;
 
-/* A charge is one compare-and-swap of `word`: generation:15 | bytes:49. */
+/* An account's record. A charge is one compare-and-swap of `word`: generation:15 | bytes:49. */
 typedef struct mli_account_record {
     mli_u64 word, peak, refused, limit;
-    mli_u32 generation; /* odd: open; the rest is under the cold lock */
-    uint32_t next;
+    mli_u32 generation; /* odd: open; the members below are under the cold lock */
+    uint32_t next;      /* the next closed account; 0: none */
     memlord_device device;
     char name[48];
 } mli_account_record;
 
-/* Bytes left at a locked place; 0: neither limit nor capacity is known. */
+/* Computes the bytes left at a phys. Returns 0 if neither limit nor capacity is known. Requires:
+   the caller holds the phys lock. */
 static int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
     const uint64_t most = (uint64_t)1 << 62;
     int64_t held = (int64_t)(phys->reserved < most ? phys->reserved : most);
@@ -9303,9 +9313,10 @@ static int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left
     return phys->limit || phys->sample.known;
 }
 
-/* Live bytes of a place as they were at no moment higher (`high`) or lower than this while they
-   were added up: what came is read after what went, or before. A cell's level is written after
-   its out. */
+/* Returns a bound on the live bytes of a phys: at no moment of the sum were they above it (`high`)
+   or below it (not `high`). The upper bound reads allocated bytes after freed ones, the lower
+   bound before them. A call writes a cell's out before its level: the upper bound loads the level
+   first, the lower bound the out. */
 static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
     uint32_t i = 0;
     uint64_t sum = 0;
@@ -9326,13 +9337,15 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return (int64_t)sum > 0 ? sum : 0;
 }
 
+/* Returns 1 if live + want exceeds the limit; the sum itself could overflow. */
 static int mli_exceeds_limit(uint64_t live, uint64_t want, uint64_t limit) {
     return want > limit || live > limit - want;
 }
 
 #define MLI_RESERVE_RETRIES 1000
-/* 1: `bytes` are now reserved. 0: they are too many. -1: not sure, look again. Without `again` the
-   answer is 0 then. */
+/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or
+   a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
+   Requires: the caller holds the phys lock. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     uint64_t want = phys->reserved + bytes;
     if (want > (uint64_t)1 << 62) return 0;
@@ -9352,14 +9365,15 @@ static mli_reservation *mli_reservation_at(memlord *lord, uint32_t number) {
     return (mli_reservation *)mli_book_at(&lord->limits.reservations, number,
                                           sizeof(mli_reservation));
 }
-/* The record of an open ticket; NULL: there is none. Look at `generation` again under its lock. */
+/* Returns the record of a ticket; NULL: there is none. The ticket may be closed: the caller
+   compares `generation` under the phys lock. The acquire pairs with mli_reservation_new. */
 static mli_reservation *mli_ticket_at(memlord *lord, memlord_ticket ticket) {
     uint32_t number = (uint32_t)(ticket >> 32);
     if (!number || number >= mli_u32_load_acquire(&lord->limits.reservation_count)) return NULL;
     return mli_reservation_at(lord, number);
 }
 
-/* Makes a record and leaves it with its place. */
+/* Creates the record of a closed ticket and puts it on the free list of its phys. */
 static MLI_COLD memlord_result mli_reservation_new(memlord *lord, mli_phys *phys) {
     memlord_result r;
     do {
@@ -9372,7 +9386,8 @@ static MLI_COLD memlord_result mli_reservation_new(memlord *lord, mli_phys *phys
         r = v ? MEMLORD_OK : MLI_AGAIN;
         if (v) {
             v->phys = phys;
-            mli_u32_store_release(&lord->limits.reservation_count, n + 1); /* before it is taken */
+            /* pairs with mli_ticket_at; before a thread can open the ticket */
+            mli_u32_store_release(&lord->limits.reservation_count, n + 1);
             mli_lock_take(&phys->lock);
             v->next = phys->free_ticket;
             phys->free_ticket = n;
@@ -9382,7 +9397,7 @@ static MLI_COLD memlord_result mli_reservation_new(memlord *lord, mli_phys *phys
     return r;
 }
 
-/* Holds bytes at the place of a device. E_LIMIT: they are too many. */
+/* Opens a ticket for bytes at a phys. E_LIMIT: the bytes do not fit. */
 static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                     uint64_t bytes, memlord_ticket *out) {
     mli_reservation *v;
@@ -9410,6 +9425,7 @@ static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phy
     return MEMLORD_OK;
 }
 
+/* Removes ticket i from the thread's open tickets; the last one takes its index. */
 static void mli_ticket_detach(mli_thread *t, uint32_t i) {
     t->tickets[i] = t->tickets[--t->open_tickets];
 }
@@ -9422,7 +9438,9 @@ static int mli_ticket_is_open(memlord *lord, memlord_ticket ticket) {
     return open;
 }
 
-/* Has this thread's allocations come off a ticket from now on. */
+/* Attaches a ticket to this thread: its later allocs draw on it. If the thread has the most
+   tickets it can have, closed ones make room; with none closed the ticket stays unattached. The
+   orphan record takes none: its calls come from many threads. */
 static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
     const uint32_t most = MLI_TICKETS_MAX;
     uint32_t i = 0;
@@ -9438,7 +9456,7 @@ static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticke
         mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
 }
 
-/* Gives back what is left of a ticket. */
+/* Closes a ticket, releases the bytes left on it and detaches it from this thread. */
 static memlord_result mli_reservation_close(memlord *lord, mli_thread *t, memlord_ticket ticket) {
     mli_reservation *v = mli_ticket_at(lord, ticket);
     uint32_t i;
@@ -9458,7 +9476,7 @@ static memlord_result mli_reservation_close(memlord *lord, mli_thread *t, memlor
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-/* How much of an allocation comes off this thread's tickets, and which. All are of one place. */
+/* The part of an alloc that comes off one ticket of its thread. All parts are of one phys. */
 typedef struct mli_ticket_draw_part {
     mli_reservation *from;
     uint64_t bytes;
@@ -9466,12 +9484,12 @@ typedef struct mli_ticket_draw_part {
 } mli_ticket_draw_part;
 
 typedef struct mli_ticket_draw {
-    uint32_t parts; /* 0: nothing, and the rest is not set */
+    uint32_t parts; /* 0: nothing was drawn, and part[] is not set */
     mli_ticket_draw_part part[MLI_TICKETS_MAX];
 } mli_ticket_draw;
 
-/* Takes from one ticket what it has left of these bytes, and from them what it took; 0: it is
-   closed. */
+/* Draws up to *bytes on one ticket, if it is of this phys, and subtracts the draw from *bytes.
+   Returns 0 if the ticket is closed. */
 static int mli_ticket_draw_from(memlord *lord, memlord_ticket ticket, const mli_phys *phys,
                                 uint64_t *bytes, mli_ticket_draw *draw) {
     mli_reservation *v = mli_ticket_at(lord, ticket);
@@ -9491,10 +9509,11 @@ static int mli_ticket_draw_from(memlord *lord, memlord_ticket ticket, const mli_
     return open;
 }
 
-/* Before an allocation is recorded: says that so much of it may be counted twice for a while.
-   As many tickets cover it as it takes, or what one has left of an allocation smaller than
-   foreseen would keep another's bytes held when they are live; that of memlord_alloc_retry its
-   own alone. */
+/* Draws the bytes of an alloc on this thread's tickets before the alloc is recorded: until
+   mli_ticket_draw_end they are in flight. It draws on several tickets if one is not enough: if an
+   alloc was smaller than its ticket, the next alloc draws on the rest of it first, and bytes of its
+   own ticket would stay reserved although they are live. An alloc of memlord_alloc_retry draws on
+   its own ticket alone. */
 static MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t bytes, mli_ticket_draw *draw) {
     const mli_phys *phys = mli_phys_at(lord, dev);
@@ -9513,7 +9532,8 @@ static MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_
     }
     if (!t->open_tickets) mli_special_set(t, MLI_SPECIAL_TICKET, 0);
 }
-/* After it: the bytes are live now and no longer held; or, not recorded, held as before. */
+/* Ends a draw. `recorded`: the bytes are live and no longer reserved. Not recorded: they are back
+   on their tickets; those of a ticket closed meanwhile are released. */
 static MLI_COLD void mli_ticket_draw_end(const mli_ticket_draw *draw, int recorded) {
     mli_phys *phys = draw->part[0].from->phys;
     uint32_t i;
@@ -9537,10 +9557,12 @@ static mli_account_record *mli_account_record_at(memlord *lord, uint32_t number)
     return (mli_account_record *)mli_book_at(&lord->limits.accounts, number,
                                              sizeof(mli_account_record));
 }
-/* 1: a word read from a record is that of this account, which is open. */
+/* Returns 1 if a word read from a record belongs to this account and the account is open. */
 static int mli_account_word_is(uint64_t word, memlord_account account) {
     return (account & 1) && word - MLI_BYTES(word) == MLI_ACCOUNT_GENERATION(account);
 }
+/* Returns the record of an account; NULL: its generation has passed, or there is none. The
+   acquire of `generation` pairs with mli_account_open_locked. */
 static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
     uint32_t number = (uint32_t)(account >> 32);
     mli_account_record *b;
@@ -9549,6 +9571,7 @@ static mli_account_record *mli_account_find(memlord *lord, memlord_account accou
     return b && mli_u32_load_acquire(&b->generation) == (uint32_t)account ? b : NULL;
 }
 
+/* Opens an account on a closed record, or on a new one. MLI_AGAIN: a new one needs memory. */
 static MLI_COLD memlord_result mli_account_open_locked(memlord *lord, memlord_device device,
                                                        const char *name, uint64_t limit,
                                                        memlord_account *out) {
@@ -9593,12 +9616,12 @@ static memlord_result mli_account_charge(memlord *lord, memlord_account account,
         }
         now = bytes < 0 ? now - by : now + by;
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
-    if (mli_account_word_is(mli_u64_load(&b->word), account)) /* not of the next one */
+    if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
         mli_u64_max(&b->peak, (int64_t)now);
     return MEMLORD_OK;
 }
 
-/* Copies one out, under the cold lock: 1, it is open. */
+/* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
 static MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                             memlord_account_stat *out) {
     memset(out, 0, sizeof *out);
@@ -9684,28 +9707,30 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 }
 
 /* ----------------------------------------------------------------------- >>bands --
-   Owns the strategy, what each device is near to, the callbacks and their runs. How a threshold
-   is never passed unseen, though threads hold back what they count: what is published is at most
-   a batch a thread behind the truth, so while it is a margin (a batch for each thread of the
-   crew) below the threshold nobody can cross it without publishing first; who publishes looks.
-   Closer than that the device is nearby: an alert makes every call look at its end, and add all
-   threads up. Bytes freed are no level and are never published; there a thread looks after each
-   64th of the way (its trip). When a call looks stands in >>pollers. Locks: place for what a
-   device knows, callbacks; none while one runs. */
+   Owns the strategy, the band state of each device, the collection callbacks and their runs.
+   Uses >>capacity and >>counters; >>pollers decides when a call runs a band check.
+   Invariant: no threshold is crossed without a band check, though threads hold back counts.
+   Published bytes are at most a batch a thread below the truth. So while they are a margin (a
+   batch for each thread of thread_allowance) below the threshold, no thread can cross it without
+   publishing first, and a publication requests a check. Closer than that the device is near: an
+   alert makes every call check at its end, with a sum over all threads. Freed bytes are no level
+   and are never published: each thread checks after each 64th of the way (its free interval).
+   Locks: callbacks for the callbacks and their runs, then phys for the band state; none while a
+   callback runs. */
 
-typedef struct mli_strategy { /* replaced whole */
+typedef struct mli_strategy { /* replaced as a whole, never changed */
     size_t n;
-    const memlord_band *bands; /* right behind, but for the default one */
+    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
 } mli_strategy;
 
 typedef struct mli_gc_entry {
     struct mli_gc_entry *next;
-    uint64_t serial;
+    uint64_t serial; /* ascending along the list */
     memlord_gc_fn fn;
     void *user;
     int type;
-    int quiet;   /* not for the default strategy */
-    int removed; /* it removed itself: freed by the run it is in */
+    int quiet;   /* 1: bands of the default strategy do not run it */
+    int removed; /* 1: removed during its own run, which frees it at the end */
 } mli_gc_entry;
 
 /* -- the strategy -- */
@@ -9719,7 +9744,7 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {MLI_DEFAULT_BANDS,
                                                   mli_default_bands};
 
-/* What is wrong with a band, as said after its number; NULL: nothing. */
+/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
@@ -9730,7 +9755,7 @@ static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     return NULL;
 }
 
-/* The end of what bands cover from `at` on, without a gap. */
+/* Returns the end of the range that bands cover without a gap from `at` on. */
 static MLI_COLD double mli_bands_reach(const memlord_band *bands, size_t n, double at) {
     size_t i = 0;
     while (i < n) {
@@ -9743,7 +9768,7 @@ static MLI_COLD double mli_bands_reach(const memlord_band *bands, size_t n, doub
     }
     return at;
 }
-/* Warns of what is legal and hardly meant. */
+/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
 static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
     size_t i, k;
     double at = mli_bands_reach(bands, n, 0);
@@ -9770,7 +9795,8 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
     }
 }
 
-/* Puts a strategy in force, waits until nobody looks at the old one, and frees that. */
+/* Installs a strategy, waits until no band check uses the old one, and frees the old one. A check
+   holds the lock of its device's phys, so taking each phys lock once is the wait. */
 static MLI_COLD void mli_strategy_swap(memlord *lord, mli_strategy *fresh) {
     mli_strategy *old;
     uint32_t i;
@@ -9790,19 +9816,19 @@ static MLI_COLD void mli_strategy_swap(memlord *lord, mli_strategy *fresh) {
         mli_own_free(lord, old, sizeof *old + old->n * sizeof(memlord_band));
 }
 
-/* -- looking: what is due for a device; under its place's lock -- */
+/* -- the band check: is a collection due on a device; under the lock of its phys -- */
 
 typedef struct mli_band_state {
-    int has_band; /* a band is in force; else the rest means nothing */
-    int due;
-    int near_threshold;
-    size_t band;
+    int has_band;       /* 1: a band is in force; else only `used` is set */
+    int due;            /* 1: the value has reached the threshold: collect */
+    int near_threshold; /* 1: every call must check */
+    size_t band;        /* its index in the strategy */
     memlord_metric metric;
-    double used; /* %, NaN: unknown */
+    double used;        /* percent; NaN: unknown */
     uint64_t value, threshold, live, freed;
 } mli_band_state;
 
-/* A band's threshold at a place; 0: it has none now. */
+/* Returns a band's threshold at a phys; 0: none now, as percent needs a limit or capacity. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part = 0;
     double share;
@@ -9816,7 +9842,8 @@ static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b) 
     return part > b->bytes ? part : b->bytes;
 }
 
-/* The band in force: the first over the used %; while that is unknown the first over all. */
+/* Returns the band in force: the first that covers the used percent, or, while that is unknown,
+   the first that covers 0 to 100. NULL: there is none, or it has no threshold now. */
 static const memlord_band *mli_band_now(const mli_strategy *s, const mli_phys *phys, double used) {
     const memlord_band *b = s->bands;
     size_t i;
@@ -9833,14 +9860,14 @@ static uint64_t mli_metric_value(memlord_metric metric, uint64_t live, uint64_t 
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* Notes at which published bytes to look again, and whether that is now; `again`: the metric from
-   which on a device that was spent is due again. */
+/* Sets the published bytes that request the next band check, and decides whether the device is
+   near. `again`: the metric at which a device that waits to rearm is due again. */
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, uint64_t again,
                                   mli_band_state *v) {
     uint64_t t = v->threshold, threads = mli_u32_load(&lord->bands.thread_allowance);
     uint64_t margin = threads * lord->counters.batch,
-             unseen = threads * w->free_interval;              /* allocs, frees at most */
-    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* no flutter */
+             unseen = threads * w->free_interval;              /* the most unseen: live; freed */
+    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
     uint64_t up = t, low = 0;
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     if (w->waiting_rearm) {
@@ -9858,7 +9885,7 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, uin
     mli_u64_store(&w->check_below, w->waiting_rearm ? low : (uint64_t)INT64_MIN);
 }
 
-/* Makes every thread look at its next free on a device. */
+/* Makes every thread request a band check at its next free on a device. */
 static void mli_next_checks_clear(memlord *lord, uint32_t dev) {
     mli_thread *t = mli_thread_first(lord);
     for (; t; t = mli_thread_next(t)) {
@@ -9867,8 +9894,9 @@ static void mli_next_checks_clear(memlord *lord, uint32_t dev) {
     }
 }
 
-/* How often frees are looked at: 64 times on the way to the threshold, if all threads free
-   alike, but not after less than a batch. Threads that were to look later than that look now. */
+/* Sets how many bytes a thread frees between two checks: 64 checks on the way to the threshold
+   if all threads free alike, but at least a batch. If the interval shrinks, every thread checks at
+   its next free: its own next check was set by the longer interval. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
@@ -9876,11 +9904,12 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     w->free_interval = share > lord->counters.batch ? share
                        : lord->counters.batch       ? lord->counters.batch
                                                     : 1;
-    if (v->metric == MEMLORD_METRIC_ALLOCATED) w->free_interval = 0; /* or without a band */
+    if (v->metric == MEMLORD_METRIC_ALLOCATED) w->free_interval = 0; /* without a band, too */
     if (w->free_interval && (!had || w->free_interval < had)) mli_next_checks_clear(lord, dev);
 }
 
-/* Adds the device up and judges. */
+/* Sums a device over all threads, compares it with the band in force and sets the margins. The
+   acquire of the strategy pairs with mli_strategy_swap. Requires: the phys lock. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -9914,16 +9943,18 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     mli_watch_set_margins(lord, dev, w, again, v);
 }
 
+/* Sets the freed bytes at which a cell's thread checks next; interval 0: never. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* what is left until then is looked at as signed */
+    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
     if (cell)
         mli_u64_store(mli_cell_next_check(cell),
                       interval ? mli_u64_load(&cell->out) + interval : never);
 }
 
-/* Judges a device and lets its nearness be known. When it comes near, once more after the
-   barrier: a call that counted before it is added up, one after it sees the alert. The counter
-   of looks makes the later of two looks see what the earlier counted. */
+/* Evaluates the bands of a device and publishes whether it is near. When the device becomes near,
+   it is evaluated once more after a barrier: a call that counted before the barrier is in that
+   sum, a call after it sees the alert. The addition to `checks` in mli_band_check orders two
+   checks: the later one sees the counts of the earlier one's call. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -9948,6 +9979,7 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- collecting -- */
 
+/* Returns 1 if a device type has a collection callback. */
 static MLI_COLD int mli_gc_registered(memlord *lord, int type) {
     mli_gc_entry *c;
     mli_lock_take(&lord->bands.callbacks_lock);
@@ -9956,12 +9988,13 @@ static MLI_COLD int mli_gc_registered(memlord *lord, int type) {
     return c != NULL;
 }
 
-/* 1: the strategy there is runs this callback. */
+/* Returns 1 if bands of the current strategy run this callback. */
 static MLI_COLD int mli_callback_banded(memlord *lord, const mli_gc_entry *c) {
     return !c->quiet || mli_ptr_load(&lord->bands.strategy) != &mli_default_strategy;
 }
 
-/* Notes which types have both bands and a callback. */
+/* Sets the device types that have both bands and a callback, and requests a check of their
+   devices. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     mli_gc_entry *c;
     uint32_t types = 0, i;
@@ -9971,10 +10004,12 @@ static MLI_COLD void mli_watched_types_set(memlord *lord) {
     mli_u32_store(&lord->bands.watched_types, types);
     mli_lock_drop(&lord->bands.callbacks_lock);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
-        if (types >> lord->devices.dev_type[i] & 1) mli_check_request(lord, i); /* and its poller */
+        if (types >> lord->devices.dev_type[i] & 1)
+            mli_check_request(lord, i); /* it starts the poller, too */
 }
 
-/* 1: a device is in this callback, on a thread other than `but`. Under the callbacks lock. */
+/* Returns 1 if this callback runs for some device on a thread other than `but`. Requires: the
+   callbacks lock. */
 static MLI_COLD int mli_gc_entry_runs(memlord *lord, const mli_gc_entry *c, const void *but) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++) {
@@ -9984,7 +10019,9 @@ static MLI_COLD int mli_gc_entry_runs(memlord *lord, const mli_gc_entry *c, cons
     return 0;
 }
 
-/* The callback after number `serial` for a type, marked as being run on a device; NULL: none. */
+/* Returns the first callback of a type after number `serial`, copies it, and marks it as running
+   for a device; NULL: none is left. It also frees the callback that ended, if that was removed
+   and no device runs it any more. */
 static MLI_COLD mli_gc_entry *mli_gc_entry_next(memlord *lord, mli_watch *w, int type,
                                                 uint64_t serial, mli_gc_entry *copy) {
     mli_gc_entry *c, *ended;
@@ -10025,18 +10062,20 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
+/* Returns the collections of a device so far, failed ones included. */
 static uint64_t mli_gc_count(memlord *lord, uint32_t dev) {
     const mli_u64 *count = mli_device_record_at(lord, dev)->count;
     return mli_u64_load(&count[MLI_STAT_gc_runs]) + mli_u64_load(&count[MLI_STAT_gc_failed]);
 }
+/* Numbers a run that is about to begin, on its device and in the ledger. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     e->device_runs = mli_gc_count(lord, dev) + 1;
     for (e->total_runs = 1, i = 1; i < n; i++) e->total_runs += mli_gc_count(lord, i);
 }
 
-/* What a run leaves behind: freed starts over and, with `rest`, the bands wait until the metric
-   has moved. */
+/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait until the
+   metric has moved. A callback that could not run resets nothing and counts as failed. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -10045,7 +10084,7 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_phys *phys;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_stat_add(lord, dev, result->ran ? MLI_STAT_gc_runs : MLI_STAT_gc_failed, 1);
-    if (result->ran) /* the host's word: the sum may be too much. One run at a time changes it */
+    if (result->ran) /* saturated: the host reports any number. gc_running: one writer at a time */
         mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
     for (i = 1; i < n && result->ran; i++)
         if (i == dev || (result->family && lord->devices.dev_type[i] == device->device.type))
@@ -10058,7 +10097,8 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device whose `gc_running` this thread has taken. */
+/* Runs the callbacks of a device, then clears `gc_running`. Requires: this thread has set
+   `gc_running`, and holds no lock. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, memlord_gc_event *e,
                                           int rest, memlord_gc_result *all) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -10086,14 +10126,15 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, memlord_g
     mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges */
 }
 
-/* Looks at a device, and collects if that is due and nobody does. `safe`: host code may run. */
+/* Runs a band check on a device, and collects if that is due and no thread collects there yet.
+   `safe`: host code may run. */
 static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_band_state v;
     memlord_gc_event e;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && t != lord->threads.orphan) /* one that only frees has none yet */
+    if (t && t != lord->threads.orphan) /* a thread that has only freed has no cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe || mli_self.in_host_alloc) return;
@@ -10114,7 +10155,8 @@ static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, 
     mli_band_update(lord, dev, t, &v);
 }
 
-/* A collection that no band asked for. */
+/* Collects on a device for a reason other than a band. E_UNKNOWN: its type has no callback;
+   E_STATE: a collection runs already, or no callback could run. */
 static MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                            uint64_t needed, uint64_t *reclaimed) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -10137,7 +10179,8 @@ static MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reas
     return result.ran ? MEMLORD_OK : MEMLORD_E_STATE;
 }
 
-/* Looks at every device of a place, or (NULL) at all: thresholds or margins have changed. */
+/* Updates the bands of every device at a phys, or (NULL) of all devices, after a change of
+   thresholds or margins. */
 static MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     mli_band_state v;
@@ -10145,15 +10188,15 @@ static MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
     for (again = 0; again < 2; again++) {
         while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_band_update(lord, i, NULL, &v);
         if (!mli_u32_load(&lord->bands.watched_types)) return;
-        /* what was counted beside the old marks is seen the second time */
+        /* a call may have compared with the old marks: the second pass has its bytes in the sum */
         if (!again) mli_barrier_threads(lord);
     }
 }
 
-/* There are more threads than the margins allow for: widens them. */
+/* Widens the margins, which allow for fewer threads than there are. */
 static void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
-    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* who comes from here on sets it anew */
+    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* first: a thread that starts now sets it again */
     do mli_u32_store(&lord->bands.thread_allowance, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
@@ -10161,8 +10204,8 @@ static void mli_thread_allowance_grow(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Compares what is counted on a device with its marks as they are now. Near the threshold every
-   call looks anyway. */
+/* Compares a device with its current marks again, and requests a check if one is passed. Near
+   the threshold every call checks anyway. */
 static void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
@@ -10171,8 +10214,9 @@ static void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
         mli_check_request(lord, dev);
 }
 
-/* Whole multiples on both sides: a quotient has other digits where registers are wider than a
-   double (x87), and would miss the threshold it is equal to. */
+/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
+   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
+   to the threshold would miss it. */
 static int mli_pressure(double used, double total) {
     return used * 20 >= total * 19 ? MEMLORD_PRESSURE_CRITICAL
            : used * 5 >= total * 4 ? MEMLORD_PRESSURE_WARNING
@@ -10211,27 +10255,28 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     return level;
 }
 
-/* ----------------------------------------------------------------------- >>scopes -- Owns scopes:
-   the paths, and what each thread did in each (a thread scope). A thread writes its own frames and
-   thread scopes alone; readers add thread scopes up. A thread that adopts a scope has a frame and a
-   thread scope of its own in it. Invariants: a scope or a thread scope is never removed; what is
-   inside a frame is told from the thread's own cells, so a call that counts knows nothing of
-   scopes. Locks: cold to make a scope, scopes for rings that grow and for their readers. */
+/* ----------------------------------------------------------------------- >>scopes --
+   Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses >>counters,
+   >>sites, >>names and >>events. A thread alone writes its frames and thread scopes; readers sum
+   the thread scopes. A thread that adopts a scope has a frame and a thread scope of its own in it.
+   Invariants: a scope or a thread scope is never removed; a frame's totals come from the thread's
+   own cells, so a call that counts does nothing for scopes.
+   Locks: cold to make a scope; scopes for rings that grow and for their readers. */
 
-/* What one thread did in one invocation of a scope. */
+/* One invocation of a scope on one thread. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* when, how long */
+    uint64_t start, stamps; /* the stamp of its start; its duration in stamps */
     uint64_t bytes, blocks; /* signed: deltas */
-    uint64_t before, after; /* live bytes of all devices */
-    uint64_t peak;          /* above the start */
+    uint64_t before, after; /* live bytes of all devices at its start and end */
+    uint64_t peak;          /* bytes above the start */
     const char *shapes;     /* kept */
 } mli_scope_run;
-typedef struct mli_history_run { /* the same, where others read it */
+typedef struct mli_history_run { /* the same in a ring that other threads read */
     mli_u64 start, stamps, bytes, blocks, before, after, peak;
     mli_ptr shapes;
 } mli_history_run;
 
-/* The last invocations; what follows is 8 to 64 of them. */
+/* A ring of the last invocations. `at` has `cap` entries, 8 to 64, a power of two. */
 typedef struct mli_history {
     uint64_t cap;
     mli_history_run at[1];
@@ -10243,21 +10288,21 @@ typedef struct mli_min_max {
     mli_u64 total, min, max; /* signed */
 } mli_min_max;
 
-/* What one thread did in one scope, in this epoch. */
+/* One thread's totals in one scope, in this epoch. */
 typedef struct mli_thread_scope {
     struct mli_thread_scope *next;
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_history *history; /* replaced under the scopes lock */
     mli_u64 epoch, count, running, peak;
-    mli_u64 token; /* the second word of those that may be adopted; 0: none */
+    mli_u64 token; /* the second word of the token to adopt it by; 0: none */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: deltas in all */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
 } mli_thread_scope;
 
 #define MLI_FRAME_PEAKS_SIZE ((MEMLORD_MAX_DEVICES + 1) * sizeof(mli_frame_peak))
 
-/* Forgets what the thread was in the middle of. */
+/* Resets the state of a thread that lasts over several calls: tags, tickets, its sub-buffer. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     t->tag = NULL;
@@ -10273,7 +10318,8 @@ static void mli_min_max_reset(mli_min_max *e) {
     mli_u64_store(&e->max, (uint64_t)INT64_MIN);
 }
 
-/* An epoch is over: the thread scope begins anew. Its own thread alone. */
+/* Resets a thread scope for the current epoch. The release of `epoch` pairs with mli_scope_sum.
+   Requires: the caller is its own thread. */
 static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
     uint32_t i;
     mli_u64_store(&s->count, 0);
@@ -10285,13 +10331,13 @@ static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) 
     mli_u64_store_release(&s->epoch, mli_u64_load(&lord->fences.epoch));
 }
 
-/* Before a thread scope is added to. */
+/* Resets a thread scope of an earlier epoch before the thread adds to it. */
 static void mli_thread_scope_prepare(memlord *lord, mli_thread_scope *s) {
     if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->fences.epoch)))
         mli_thread_scope_reset(lord, s);
 }
 
-/* Of one's own thread scope. */
+/* Adds a value to a total, minimum and maximum of the caller's own thread scope. */
 static MLI_HOT void mli_min_max_add(mli_min_max *e, int64_t v) {
     mli_u64_add_own(&e->total, (uint64_t)v);
     if (v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, (uint64_t)v);
@@ -10300,7 +10346,7 @@ static MLI_HOT void mli_min_max_add(mli_min_max *e, int64_t v) {
 
 #define MLI_HISTORY_MAX 64
 
-/* Doubles a ring that is full, if there is memory. */
+/* Doubles a full ring, up to 64 invocations. Without memory the ring overwrites its oldest. */
 static MLI_COLD void mli_thread_scope_grow(memlord *lord, mli_thread_scope *s) {
     mli_history *old = s->history, *more;
     uint64_t i, n = mli_u64_load(&s->count);
@@ -10310,13 +10356,14 @@ static MLI_COLD void mli_thread_scope_grow(memlord *lord, mli_thread_scope *s) {
     more->cap = 2 * old->cap;
     for (i = n > old->cap ? n - old->cap : 0; i < n; i++)
         more->at[i % more->cap] = old->at[i % old->cap];
-    mli_lock_take(&lord->scopes.lock); /* nobody reads */
+    mli_lock_take(&lord->scopes.lock); /* after this no reader uses the old ring */
     s->history = more;
     mli_lock_drop(&lord->scopes.lock);
     mli_own_free(lord, old, MLI_HISTORY_SIZE(old->cap));
 }
 
-/* Adds an invocation that is over to the calling thread's thread scope. */
+/* Adds an invocation that has ended to the caller's own thread scope. The stores into the ring are
+   releases: a reader that sees one of them sees the count that lets it discard the entry. */
 static void mli_thread_scope_add(memlord *lord, mli_thread_scope *s, const mli_scope_run *v,
                                  int grow) {
     uint64_t n = mli_u64_load_own(&s->count);
@@ -10338,7 +10385,8 @@ static void mli_thread_scope_add(memlord *lord, mli_thread_scope *s, const mli_s
     mli_u64_store_release(&s->count, n + 1); /* pairs with mli_scope_sum */
 }
 
-/* All bytes live now: as mli_row_live, but for what few ledgers ever see. */
+/* Returns the live bytes of all devices. One walk over the threads serves all devices; unlike the
+   sum of mli_row_live it clamps at 0 once, over all of them. */
 static MLI_HOT uint64_t mli_live_total(memlord *lord) {
     const mli_thread *t = mli_thread_first(lord);
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -10348,10 +10396,11 @@ static MLI_HOT uint64_t mli_live_total(memlord *lord) {
             const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
             if (cell) sum += mli_u64_load(&cell->level);
         }
-    return (int64_t)sum > 0 ? sum : 0; /* below 0 if a call in flight was half seen */
+    return (int64_t)sum > 0 ? sum : 0; /* below 0: the walk saw half of a concurrent change */
 }
 
-/* What a frame comes to; what it did on each device is added to its thread scope. */
+/* Computes the totals of a frame, and adds its delta on each device to its thread scope. Its peaks
+   raise those of the frame around it. */
 static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t blocks = 0, bytes = 0, peak = 0;
@@ -10384,7 +10433,7 @@ static void mli_frame_pop(mli_thread *t) {
     t->birth_bits = 0;
 }
 
-/* Ends the innermost frame. `grow`: memory may be asked for. */
+/* Ends the innermost frame and adds it to its thread scope. `grow`: it may allocate. */
 static void mli_frame_close(memlord *lord, mli_thread *t, int grow) {
     mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
     mli_scope_run v;
@@ -10397,33 +10446,35 @@ static void mli_frame_close(memlord *lord, mli_thread *t, int grow) {
     mli_frame_pop(t);
 }
 
-/* A thread ends: so do its scopes, the innermost first. Its record is nobody else's yet. */
+/* Ends all scopes of a thread that ends, the innermost first. Requires: no other thread has taken
+   its record yet. */
 static MLI_COLD void mli_scope_stack_close(mli_thread *t) {
     while (t->scope_stack && t->scope_stack->depth) mli_frame_close(t->lord, t, 0);
 }
 
-/* Frees a record of a thread that ends or is gone: its scopes end, and another thread may take it
-   over at once. Under the registry lock. The addition keeps the reads that follow behind the look
-   whether the thread is gone; the store pairs with mli_thread_free. */
+/* Releases the record of a thread that ends or has ended: ends its scopes and gives up ownership,
+   after which another thread may take the record at once. Requires: the registry lock. The addition
+   orders the reads that follow after the caller's check that the thread has ended; the store pairs
+   with mli_thread_free. */
 static MLI_COLD void mli_thread_release(mli_thread *t) {
     (void)mli_u64_add(&t->owner, 0);
     mli_scope_stack_close(t);
     mli_thread_reset(t);
-    mli_u32_store(&t->fenced, 1); /* it is not inside: no stealer waits for it */
+    mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
 #define MLI_HISTORY_MIN 8
 
-/* One more than there are. */
+/* Returns the number of scopes plus 1: scopes are numbered from 1. */
 static uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->scopes.count);
 }
 
 /* -- making a scope -- */
 
-/* Cuts a name where a character begins. */
+/* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 static size_t mli_utf8_cut(const char *name) {
     size_t n = 0;
     while (n < MLI_SCOPE_NAME && name[n]) n++;
@@ -10432,7 +10483,7 @@ static size_t mli_utf8_cut(const char *name) {
     return n;
 }
 
-/* The path of a name under a parent; `path` has room for it. */
+/* Writes the path of a name under a parent. Requires: `path` has room for it. */
 static MLI_COLD void mli_scope_path(const mli_scope_record *parent, const char *name, char *path) {
     size_t n = parent ? strlen(parent->path) : 0;
     if (parent) {
@@ -10442,12 +10493,14 @@ static MLI_COLD void mli_scope_path(const mli_scope_record *parent, const char *
     memcpy(path + n, name, strlen(name) + 1);
 }
 
-/* The scope with a path; NULL: there is none. */
+/* Returns the scope with a path; NULL: there is none. */
 static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
     const mli_stb_string *string = mli_string_locked(lord, path);
     return string ? string->scope : NULL;
 }
 
+/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. The release of
+   `count` pairs with mli_scope_count. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const memlord_site *origin,
@@ -10477,7 +10530,8 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     return MEMLORD_OK;
 }
 
-/* Finds or makes the scope of a name under a parent. It is its path: "a/b" is b in a. */
+/* Finds or makes the scope of a name under a parent. The path identifies a scope: "a/b" and b in
+   a are one scope. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
@@ -10501,7 +10555,7 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
 
 /* -- thread scopes -- */
 
-/* A thread's thread scope in a scope, made on its first; NULL without memory. */
+/* Returns the thread scope of a thread in a scope, made on first use; NULL without memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
     mli_thread_scope *s = (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
@@ -10527,7 +10581,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- frames -- */
 
-/* Has room for one frame more. */
+/* Makes room for one more frame on a thread's scope stack. E_STATE: the stack is full. The orphan
+   record has no stack: its calls come from many threads. */
 static memlord_result mli_scope_stack_reserve(memlord *lord, mli_thread *t) {
     if (MLI_UNLIKELY(!t->scope_stack)) {
         if (t == lord->threads.orphan) return MEMLORD_E_NOMEM;
@@ -10544,11 +10599,13 @@ static void mli_scope_stack_free(memlord *lord, mli_thread *t) {
     mli_own_free(lord, t->scope_stack, sizeof *t->scope_stack);
 }
 
-/* Of a scope under the thread's innermost one, by its name or by a static record. */
+/* Returns the cache salt of a scope under the thread's innermost one, looked up by its name or, if
+   `planted`, by a static record. */
 static MLI_HOT uint32_t mli_scope_salt(const mli_thread *t, int planted) {
     return mli_cache_salt(planted ? MLI_CACHE_SCOPE_SITE : MLI_CACHE_SCOPE, t->scope);
 }
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
+   the thread's cache keeps that for the next lookup by `given`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, const memlord_site *origin,
                                                 mli_thread_scope **out) {
@@ -10557,13 +10614,13 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* a path met by another split of it has that name: it would not match */
+    /* a scope made by another split of its path has another name: a cached one would never match */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, mli_scope_salt(t, origin != NULL), *out, 0);
     return MEMLORD_OK;
 }
 
-/* Has a cell's high begin at its level: what it was, the row's peak is to know. */
+/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
@@ -10572,8 +10629,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a frame: the thread is in the thread scope's scope. `adopted`: by this token; 0: by
-   none. */
+/* Pushes a frame: the thread enters the scope of a thread scope. `adopted`: the second word of the
+   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this frame's
+   peak; the frame around takes the old high. */
 static MLI_HOT memlord_result mli_frame_open(memlord *lord, mli_thread *t, mli_thread_scope *stats,
                                              uint64_t adopted) {
     mli_scope_stack *stack = t->scope_stack;
@@ -10614,7 +10672,8 @@ static MLI_HOT memlord_result mli_frame_open(memlord *lord, mli_thread *t, mli_t
 
 /* -- beginning and ending -- */
 
-/* Begins a scope: `given` is how the caller says it, `name` NULL if that never changes. */
+/* Begins a scope. `given` is the pointer the caller names it by and the key of the cache; `name`
+   is NULL if the text behind `given` never changes, else each hit compares it. */
 static memlord_result mli_scope_open(memlord *lord, mli_thread *t, const void *given,
                                      const char *name, const memlord_scope_site *place) {
     const mli_cache_entry *memo;
@@ -10631,6 +10690,7 @@ static memlord_result mli_scope_open(memlord *lord, mli_thread *t, const void *g
     return mli_frame_open(lord, t, stats, 0);
 }
 
+/* Ends the innermost scope. E_STATE: there is none, or memlord_scope_return must end it. */
 static memlord_result mli_scope_close(memlord *lord, mli_thread *t) {
     if (!t->scope_stack || !t->scope_stack->depth ||
         t->scope_stack->frame[t->scope_stack->depth - 1].adopted)
@@ -10641,8 +10701,9 @@ static memlord_result mli_scope_close(memlord *lord, mli_thread *t) {
 
 /* -- handing a scope to other threads -- */
 
-/* A token is its ledger and scope, and which export of it. It is good as long as that is in a
-   thread scope: from the first export of a frame until this ends. */
+/* Returns the first word of a token: the ledger's generation and the scope. The second word is the
+   number of an export. A token is valid while its number is in a thread scope: from the first
+   export of a frame until the frame ends. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->threads.generation << 32 | scope->id;
 }
@@ -10656,6 +10717,8 @@ static MLI_COLD void mli_scope_export(memlord *lord, mli_thread *t, memlord_scop
     out->word[1] = mli_u64_load_own(&f->stats->token);
 }
 
+/* Enters the scope of a token. E_UNKNOWN: the token's frame has ended, or it is of another ledger.
+   E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     uint32_t id = (uint32_t)token->word[0], i;
@@ -10676,6 +10739,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     return s ? mli_frame_open(lord, t, s, token->word[1]) : MEMLORD_E_NOMEM;
 }
 
+/* Ends the innermost scope. E_STATE: it was not adopted by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     mli_frame *f = t->scope_stack && t->scope_stack->depth
@@ -10690,6 +10754,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
 
 /* -- reading -- */
 
+/* Merges one thread scope into a total, minimum and maximum; `first`: none was merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -10698,8 +10763,8 @@ static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
     if (first || high > *max) *max = high;
 }
 
-/* Adds up the thread scopes of a scope; what each did on a device into `devices`, if it is not
-   NULL. */
+/* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
+   NULL. A thread scope of an earlier epoch counts as running only. */
 static MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                    const mli_stamp_scale *scale,
                                    memlord_scope_stat *out, uint64_t *devices) {
@@ -10733,7 +10798,8 @@ static MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
     out->ns.max = mli_span_ns(scale, (uint64_t)max);
 }
 
-/* Copies what a thread scope remembers of its invocations, oldest first; answers how many. */
+/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number. The
+   lock keeps the ring; its thread may overwrite entries meanwhile, which are dropped again. */
 static MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                              mli_scope_run out[MLI_HISTORY_MAX]) {
     uint64_t i, n, from, after;
@@ -10754,7 +10820,7 @@ static MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_sco
         o->peak = mli_u64_load_acquire(&v->peak);
         o->shapes = (const char *)mli_ptr_load_acquire(&v->shapes);
     }
-    /* what was written over meanwhile, one of them perhaps by half */
+    /* drop the entries overwritten meanwhile, and the one that may be half written now */
     after = mli_u64_load(&s->count);
     gone = after >= s->history->cap ? (size_t)(after - s->history->cap + 1) : 0;
     gone = after != n && gone > from ? gone - (size_t)from : 0;
@@ -10764,7 +10830,7 @@ static MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_sco
     return kept - gone;
 }
 
-/* Invocations that no ring remembers any more. */
+/* Returns the number of invocations that the rings have overwritten. */
 static MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     uint64_t gone = 0;
     uint32_t i;
@@ -10807,6 +10873,7 @@ static memlord_result mli_scope_enter_as(memlord *lord, const void *given, const
     return mli_call_end_uncounted(lord, r);
 }
 
+/* Runs mli_scope_adopt or mli_scope_return on the caller's thread record. */
 static memlord_result mli_scope_token_apply(memlord *lord, const memlord_scope_token *token,
                                             memlord_result (*fn)(memlord *, mli_thread *,
                                                                  const memlord_scope_token *)) {
@@ -10906,12 +10973,14 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 }
 
 /* ----------------------------------------------------------------------- >>stats --
-   Owns nothing: the statistics of a device, and lists of sites and tags, summed over the
-   threads when they are asked for. While a report is written they are of its moment.
-   Locks: those of reading. */
+   Owns no state: it computes the statistics of devices, sites and tags, and lists of them, from
+   the rows of all threads on each request. Uses >>counters, >>sites, >>capacity and >>scopes.
+   Invariant: each row is summed once under its lock; two rows may be of different moments, so a
+   report sums every device once and writes from that.
+   Locks: cold for lookups, phys, scopes and row, one at a time. */
 
-/* The columns of a device: its statistics by their MLI_STAT_ numbers, and behind them, of
-   the ledger as a whole, what there was no room for or is no longer kept. */
+/* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
+   of the ledger as a whole: records without room, and records that are no longer kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 #define MLI_LOSSES(X)                                                                         \
     X(scopes, "scopes there was no room for")                                                 \
@@ -10926,7 +10995,7 @@ enum {
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 static const struct {
     const char *name;
-    uint16_t at, kind; /* at: in memlord_stats */
+    uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
 } mli_columns[MLI_COLUMNS] = {
 #define MLI_X(name, kind, family, text)                                                       \
     {#name, offsetof(memlord_stats, name), MLI_KIND_##kind},
@@ -10936,6 +11005,7 @@ static const struct {
     MLI_LOSSES(MLI_X)
 #undef MLI_X
 };
+/* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 static uint64_t *mli_stat_of(memlord_stats *stats, size_t i) {
     return (uint64_t *)(void *)((char *)stats + mli_columns[i].at);
 }
@@ -10944,6 +11014,7 @@ static MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return mli_u64_load(i == MLI_LOST_scopes ? &lord->scopes.lost : &lord->snapshots.lost);
 }
 
+/* Computes the statistics of one device. */
 static MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out) {
     const mli_device_record *device = mli_device_record_at(lord, dev);
     size_t i;
@@ -10963,12 +11034,12 @@ static MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *
     out->frees = sum.frees;
     out->total_allocated = sum.total_in;
     out->total_freed = sum.total_out;
-    out->largest_free--; /* kept one higher */
+    out->largest_free--; /* stored one higher: 0, unknown, becomes UINT64_MAX */
     if (out->reserved > out->allocated) out->cached = out->reserved - out->allocated;
     out->limit = mli_phys_limit(mli_phys_at(lord, dev));
 }
 
-/* The limits of the places of the devices of a selector, each once. */
+/* Sums the limits of the phys that a selector's devices are at, each phys once. */
 static MLI_COLD uint64_t mli_limits_sum(memlord *lord, memlord_device sel) {
     uint32_t i, k, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t sum = 0;
@@ -10984,6 +11055,8 @@ static MLI_COLD uint64_t mli_limits_sum(memlord *lord, memlord_device sel) {
     return sum;
 }
 
+/* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
+   two pools are not one piece. */
 static MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s) {
     uint64_t a = sum->largest_free, b = s->largest_free;
     size_t i;
@@ -11007,8 +11080,9 @@ static MLI_COLD void mli_site_stat_fill(memlord *lord, uint32_t number, memlord_
     out->peak_bytes = sum.peak;
 }
 
-/* Puts an item into a list of at most `cap`, the largest first by the number at `key`; most of
-   those that come do not make it past the last place. Answers how many there are then. */
+/* Inserts an item into a list of at most `cap`, ordered from the largest by the number at offset
+   `key`, and returns the new length. The search begins at the end: most items stay below the last
+   one and are not inserted. */
 static MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                       size_t size, size_t key) {
     char *at = (char *)list + n * size, *first = (char *)list;
@@ -11024,6 +11098,8 @@ static MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const vo
     return n < cap ? n + 1 : n;
 }
 
+/* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
+   `names`: the listed sites get their display records, with symbols resolved. */
 static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                      memlord_site_stat *out, size_t cap, int names) {
     static const unsigned char keys[] = {
@@ -11062,7 +11138,8 @@ static MLI_COLD void mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_t
     out->variance = out->expected ? (int64_t)(out->allocated - out->expected) : 0;
 }
 
-/* Adds up a tag's rows; NULL: what the devices hold beyond all tags. 1: there is such a tag. */
+/* Sums a tag's rows; tag NULL: the live bytes of the devices that have no tag. Returns 1 if there
+   is such a tag. */
 static MLI_COLD int mli_tag_sum(memlord *lord, memlord_device sel, const char *tag,
                                 memlord_tag_stat *out) {
     uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
@@ -11098,7 +11175,8 @@ static MLI_COLD int mli_tag_sum(memlord *lord, memlord_device sel, const char *t
     return found;
 }
 
-/* What was dropped without a device to count it on belongs to the whole alone. */
+/* Adds the drops that no device counts, for the statistics of all devices alone: there was no
+   device to count them on. */
 static MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
     out->dropped_allocs =
         mli_add_saturated(out->dropped_allocs, mli_u64_load(&lord->blocks.lost_allocs));
@@ -11111,13 +11189,13 @@ static MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
     out->dropped_events = mli_add_saturated(out->dropped_events, mli_u64_load(&lord->events.lost));
 }
 
-/* A site of a list as it is shown now. */
+/* Returns the record to show a listed site by now. */
 static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
     mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? mli_site_display(lord, record) : site;
 }
 
-/* The largest tags of a device; answers how many. */
+/* Lists the tags of a selector with the most live bytes and returns their number. */
 static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
                                     memlord_tag_stat *out, size_t cap) {
     uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
@@ -11133,7 +11211,8 @@ static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
     return n;
 }
 
-/* Adds to what a pool holds, or (`set`) sets it, and keeps its peak. */
+/* Sets the bytes that the host's pool on a device holds, or, if `set` is UINT64_MAX, adds `delta`
+   to them; raises their peak. E_INVALID: the result would be negative or above 2^62. */
 static MLI_COLD memlord_result mli_pool_reserved(memlord *lord, memlord_device device, uint64_t set,
                                                  int64_t delta, uint32_t *dev) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -11165,6 +11244,7 @@ static MLI_COLD memlord_result mli_cache_count(memlord *lord, memlord_device dev
     return r;
 }
 
+/* Returns the bytes that the host's pool holds and no block uses. */
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
@@ -11215,7 +11295,7 @@ MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, meml
     }
     if (found > 1) out->limit = mli_limits_sum(lord, sel);
     if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
-        out->limit = mli_phys_limit(phys); /* the host's has one before its devices */
+        out->limit = mli_phys_limit(phys); /* the host's phys may have a limit before a device */
     if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
     return MEMLORD_OK;
 }
@@ -11274,7 +11354,7 @@ MLI_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device
     if (reserved == UINT64_MAX) return MEMLORD_E_INVALID;
     r = mli_pool_reserved(lord, device, reserved, 0, &dev);
     if (r) return r;
-    /* kept one higher: 0, as at first, is not known */
+    /* stored one higher: 0, the initial value, means unknown */
     mli_u64_store(&mli_device_record_at(lord, dev)->count[MLI_STAT_largest_free], largest_free + 1);
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
@@ -11300,13 +11380,15 @@ MLI_API double memlord_fragmentation(const memlord_stats *stats) {
 }
 
 /* ------------------------------------------------------------------------ >>room --
-   Owns the sources of capacity, and the answers to whether a request has room: samples, limits,
-   headroom, plans, and the explanation of a refusal. Invariants: one thread at a time asks a source
-   for a place, with nothing held; an answer that cannot be is taken as unknown. Locks: callbacks
-   for the sources and the threads that ask them, place for a sample. */
+   Owns the capacity sources and computes whether a request has room: samples, limits, headroom,
+   plans, and the explanation of a refusal. Uses >>capacity, >>limits, >>bands and >>stats.
+   Invariants: one thread at a time calls a source for a phys, and holds no lock; an impossible
+   sample counts as unknown.
+   Locks: callbacks for the sources and the threads that call them, then phys for a sample. */
 
 /* -- sources -- */
 
+/* Samples the host's memory: the built-in source of the cpu. */
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
@@ -11321,14 +11403,15 @@ static MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int ty
     return source;
 }
 
-/* Has the limit follow the capacity, if it is to and that is known. */
+/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known.
+   Requires: the phys lock. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!(phys->fraction > 0) || !phys->sample.known) return;
     phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Keeps a sample, or that there is none. */
+/* Stores a sample of a phys, or that none is known. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
@@ -11338,6 +11421,8 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
+/* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
+   is sampling it; E_UNSUPPORTED: it has no source; E_UNKNOWN: the sample is of no use. */
 static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     mli_capacity_reader source, *current;
     memlord_capacity c;
@@ -11358,7 +11443,7 @@ static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     mli_lock_take(&lord->bands.callbacks_lock);
     current = &lord->room.capacity_readers[phys->device.type];
     if (r == MEMLORD_OK && (current->fn != source.fn || current->user != source.user))
-        r = MEMLORD_E_UNKNOWN; /* it was replaced meanwhile: nobody wants its word now */
+        r = MEMLORD_E_UNKNOWN; /* the source was replaced meanwhile: its sample is void */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -11369,7 +11454,7 @@ static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     return r;
 }
 
-/* Replaces a source and waits until no other thread is in the old one. */
+/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
 static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
     uint32_t i;
     unsigned spins = 0;
@@ -11380,7 +11465,7 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
     mli_lock_drop(&lord->bands.callbacks_lock);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* one that is not used now may be again */
+        if (phys->device.type != type) continue; /* also an unused phys: it may be used again */
         mli_lock_take(&lord->bands.callbacks_lock);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_lock_drop(&lord->bands.callbacks_lock);
@@ -11393,11 +11478,11 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
     }
 }
 
-/* -- who holds a device -- */
+/* -- the explanation of a refusal -- */
 
 #define MLI_EXPLAIN_TOP 4
 
-/* "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." of a place. */
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted) {
     memlord_capacity sample;
     uint64_t limit, held;
@@ -11423,6 +11508,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
 }
 
+/* Writes why a device has or lacks room for `wanted` bytes, with its largest tags and sites. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           char *buf, size_t cap) {
     memlord_tag_stat tags[MLI_EXPLAIN_TOP];
@@ -11446,6 +11532,7 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
     return mli_out_end(&o, cap);
 }
 
+/* Logs the explanation of a refusal after `head`. */
 static MLI_COLD void mli_log_explain(memlord *lord, const char *head, memlord_device d,
                                      uint64_t wanted) {
     char line[640];
@@ -11456,12 +11543,14 @@ static MLI_COLD void mli_log_explain(memlord *lord, const char *head, memlord_de
     mli_log(lord, MEMLORD_LOG_ERROR, line);
 }
 
-/* The place of a device, made known only if somebody can say how full it is; else E_UNKNOWN. */
+/* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
+   source; else E_UNKNOWN. */
 static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **place) {
     int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
     return mli_phys_find(lord, d, make, place);
 }
 
+/* Sets the limit of a phys in bytes, or as a fraction of its capacity if `fraction` is not 0. */
 static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
                                              uint64_t bytes, double fraction) {
     mli_lock_take(&phys->lock);
@@ -11473,7 +11562,7 @@ static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
     return MEMLORD_OK;
 }
 
-/* Bytes left where a device is; 0: not known. */
+/* Computes the bytes left at the phys of a device. Returns 0 if they are unknown. */
 static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
     mli_phys *phys;
     int known;
@@ -11485,7 +11574,8 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Adds up a plan's blocks on the place of the first; those before have been. 0: they have. */
+/* Sums the bytes of a plan's blocks at the phys of block `first`, or on its device while the
+   ledger does not know that. Returns 0 if an earlier block is there: its sum had them all. */
 static MLI_COLD int mli_plan_sum(memlord *lord, const memlord_block *blocks, size_t n,
                                  size_t first, uint64_t *sum) {
     mli_phys *phys, *other;
