@@ -1866,9 +1866,10 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #endif
 
 /* --------------------------------------------------------------------- >>platform --
-   Owns what differs between systems: compilers, pages, the clock, threads, fork, files.
-   Every family below has the same names and ends in #error. Preconditions hold for all:
-   out pointers are not NULL, sizes are not 0, 0 is success. Locks: none. */
+   Owns all code that differs between compilers and systems: pages, clocks, threads, files and
+   the memory of the machine. Uses no other section. Each family defines the same functions for
+   every system and ends in #error. Requires, for all functions: out pointers are not NULL and
+   sizes are not 0. Returns 0 for success unless a comment says otherwise. Locks: none. */
 
 #define MLI_WINDOWS 0
 #define MLI_APPLE 0
@@ -1922,12 +1923,12 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #endif
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-#include <cpuid.h> /* whether the time stamp counter is steady */
+#include <cpuid.h> /* for the invariant TSC bit */
 #elif defined(_MSC_VER)
-#include <intrin.h> /* the same; atomics */
+#include <intrin.h> /* __cpuid, __rdtsc, atomics */
 #endif
 #if (defined(__x86_64__) && defined(__SSE2__)) || (defined(_M_X64) && !defined(_M_ARM64EC))
-#include <emmintrin.h> /* the map's look-ups */
+#include <emmintrin.h> /* for probes of the map */
 #define MLI_SSE2 1
 #else
 #define MLI_SSE2 0
@@ -1966,19 +1967,20 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 
 typedef struct mli_symbol {
     const char *module;
-    const char *name; /* NULL: not known */
+    const char *name; /* NULL: unknown */
 #if MLI_WINDOWS
     char path[3 * MAX_PATH + 1]; /* UTF-8 */
 #endif
 } mli_symbol;
 
-typedef struct mli_job { /* outlives its thread */
+typedef struct mli_job { /* must outlive the thread that runs it */
     void (*run)(void *);
     void *user;
 } mli_job;
 
-/* -- ticks: a stamp of time for a third of what a clock costs --
-   The processor's own counter, where it goes on at one rate whatever the processor does. */
+/* -- ticks: a time stamp at a third of the cost of a clock --
+   Reads the counter of the processor. It serves as a stamp only where it counts at a constant
+   rate in every power state. mli_ticks_steady returns 1 there. */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 static uint64_t mli_ticks(void) { return __builtin_ia32_rdtsc(); }
@@ -2013,7 +2015,7 @@ static void *mli_pages_map(size_t size) {
     return VirtualAlloc(NULL, size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
 }
 static void mli_pages_unmap(void *ptr, size_t size) {
-    MEMORY_BASIC_INFORMATION info; /* `ptr` may be inside what was trimmed */
+    MEMORY_BASIC_INFORMATION info; /* finds the base: a trimmed `ptr` lies inside it */
     (void)size;
     if (VirtualQuery(ptr, &info, sizeof info))
         (void)VirtualFree(info.AllocationBase, 0, MEM_RELEASE);
@@ -2022,7 +2024,8 @@ static void mli_pages_advise_huge(void *ptr, size_t size) {
     (void)ptr;
     (void)size;
 }
-/* Reservations are freed whole here: the pages around `keep` are only given back. */
+/* Decommits the pages around `keep`. Windows frees a reservation only as a whole, so their
+   addresses stay reserved until mli_pages_unmap. */
 static MLI_COLD void mli_pages_trim(void *ptr, size_t size, void *keep, size_t kept) {
     size_t before = (size_t)((char *)keep - (char *)ptr);
     if (before) (void)VirtualFree(ptr, before, MEM_DECOMMIT);
@@ -2036,21 +2039,21 @@ static uint64_t mli_now(void) {
     return (uint64_t)(count.QuadPart / rate.QuadPart) * 1000000000u +
            (uint64_t)(count.QuadPart % rate.QuadPart) * 1000000000u / (uint64_t)rate.QuadPart;
 }
-static uint64_t mli_wall_now(void) { /* ns since 1970 */
+static uint64_t mli_wall_now(void) { /* ns since 1970-01-01 UTC */
     FILETIME now;
-    GetSystemTimeAsFileTime(&now); /* 100 ns since 1601 */
+    GetSystemTimeAsFileTime(&now); /* in units of 100 ns since 1601 */
     return ((((uint64_t)now.dwHighDateTime << 32) | now.dwLowDateTime) -
             UINT64_C(116444736000000000)) * 100;
 }
 static void mli_yield(void) { (void)SwitchToThread(); }
 static void mli_nap(uint32_t ns) {
     (void)ns;
-    Sleep(1); /* the shortest there is */
+    Sleep(1); /* 1 ms is the shortest sleep */
 }
 static uint64_t mli_pid(void) { return GetCurrentProcessId(); }
-/* A number of the calling thread: not 0, and no other living thread of the process has it. */
+/* Returns the number of the calling thread. It is not 0 and unique among living threads. */
 static uint64_t mli_thread_number(void) { return GetCurrentThreadId(); }
-/* 1: no thread has that number any more; 0: one has, or it cannot be told. */
+/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. */
 static MLI_COLD int mli_thread_has_ended(uint64_t number) {
     HANDLE thread = OpenThread(SYNCHRONIZE, FALSE, (DWORD)number);
     int gone;
@@ -2068,9 +2071,9 @@ static void mli_stderr_write(const char *text, size_t size) {
     HANDLE out = GetStdHandle(STD_ERROR_HANDLE);
     if (out && out != INVALID_HANDLE_VALUE) (void)WriteFile(out, text, (DWORD)size, &done, NULL);
 }
-/* 1: mli_barrier_all may be used. */
+/* Returns 1 if mli_barrier_all works. */
 static uint32_t mli_barrier_register(void) { return 1; }
-/* 1: every running thread of the process has passed a full barrier; 0: refused. */
+/* Makes every running thread of the process pass a full barrier. Returns 1, or 0: refused. */
 static int mli_barrier_all(void) {
     FlushProcessWriteBuffers();
     return 1;
@@ -2080,7 +2083,7 @@ typedef HANDLE mli_file;
 static int mli_wide_path(const char *path, wchar_t *out, int cap) {
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, cap) > 0 ? 0 : -1;
 }
-static int mli_file_is_special(const char *path) { /* exists and is no plain file */
+static int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
     wchar_t wide[1024];
     DWORD a;
     if (mli_wide_path(path, wide, 1024)) return 1;
@@ -2088,7 +2091,7 @@ static int mli_file_is_special(const char *path) { /* exists and is no plain fil
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
 }
-static int mli_file_create(const char *path, mli_file *out) { /* 1: exists */
+static int mli_file_create(const char *path, mli_file *out) { /* 1: the file exists */
     wchar_t wide[1024];
     if (mli_wide_path(path, wide, 1024)) return -1;
     *out = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
@@ -2112,7 +2115,7 @@ static int mli_file_rename(const char *from, const char *to) {
     if (mli_wide_path(from, a, 1024) || mli_wide_path(to, b, 1024)) return -1;
     return MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) ? 0 : -1;
 }
-static int mli_file_rename_exclusive(const char *from, const char *to) { /* 1: there is one */
+static int mli_file_rename_exclusive(const char *from, const char *to) { /* 1: `to` exists */
     wchar_t a[1024], b[1024];
     if (mli_wide_path(from, a, 1024) || mli_wide_path(to, b, 1024)) return -1;
     if (MoveFileExW(a, b, MOVEFILE_WRITE_THROUGH)) return 0;
@@ -2126,7 +2129,7 @@ typedef int mli_signals;
 static mli_signals mli_signals_block(void) { return 0; }
 static void mli_signals_restore(mli_signals *held) { (void)held; }
 
-/* -- something to wait on, and threads of our own -- */
+/* -- an event to wait for, and threads of the ledger -- */
 
 typedef struct mli_os_event { HANDLE handle; } mli_os_event;
 static int mli_os_event_open(mli_os_event *event) {
@@ -2154,7 +2157,8 @@ static void mli_os_thread_join(mli_os_thread worker) {
 
 #elif MLI_POSIX
 
-/* errno is the host's: free(), beside which we are called, keeps it. */
+/* Functions below that can run beside the host's malloc and free keep errno: free() does not
+   change it either, and the host relies on that. */
 static void *mli_pages_map(size_t size) {
     int saved = errno;
     void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -2162,19 +2166,20 @@ static void *mli_pages_map(size_t size) {
     return p == MAP_FAILED ? NULL : p;
 }
 static void mli_pages_unmap(void *ptr, size_t size) { (void)munmap(ptr, size); }
-/* Asks for huge pages: the map misses the TLB on every call otherwise. A wish: no result. */
+/* Requests huge pages. Without them every call misses the TLB in a large map. The request may
+   be ignored, so there is no result. */
 static void mli_pages_advise_huge(void *ptr, size_t size) {
 #if defined(MADV_HUGEPAGE)
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
-    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: what is there already */
+    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: for pages present now */
     errno = saved;
 #else
     (void)ptr;
     (void)size;
 #endif
 }
-/* Gives back what lies around `keep`. */
+/* Unmaps the pages around `keep`. */
 static void mli_pages_trim(void *ptr, size_t size, void *keep, size_t kept) {
     size_t before = (size_t)((char *)keep - (char *)ptr);
     if (before) (void)munmap(ptr, before);
@@ -2186,11 +2191,12 @@ static uint64_t mli_posix_time(clockid_t clock) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 static uint64_t mli_now(void) { return mli_posix_time(CLOCK_MONOTONIC); }
-static uint64_t mli_wall_now(void) { return mli_posix_time(CLOCK_REALTIME); } /* since 1970 */
+static uint64_t mli_wall_now(void) { return mli_posix_time(CLOCK_REALTIME); } /* from 1970 */
 static void mli_yield(void) { (void)sched_yield(); }
 static uint64_t mli_pid(void) { return (uint64_t)getpid(); }
-/* A number of the calling thread: not 0, and no other living thread of the process has it. On
-   Linux the kernel's; where a sandbox refuses that, an address as elsewhere. */
+/* Returns the number of the calling thread. It is not 0 and unique among living threads. Linux
+   and Apple use the kernel's number. If a sandbox refuses it, and on other systems, it is
+   pthread_self, an address. */
 static uint64_t mli_thread_number(void) {
 #if MLI_LINUX
     int saved = errno;
@@ -2203,11 +2209,11 @@ static uint64_t mli_thread_number(void) {
 #endif
     return (uint64_t)(uintptr_t)pthread_self();
 }
-/* 1: no thread has that number any more; 0: one has, or it cannot be told. */
+/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. */
 static MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #if MLI_LINUX
     int saved = errno, gone;
-    if (number >> 31) return 0; /* not the kernel's */
+    if (number >> 31) return 0; /* a pthread_self, not a number of the kernel */
     gone = syscall(__NR_tgkill, (long)getpid(), (long)number, 0L) == -1 && errno == ESRCH;
     errno = saved;
     return gone;
@@ -2216,7 +2222,8 @@ static MLI_COLD int mli_thread_has_ended(uint64_t number) {
     return 0;
 #endif
 }
-/* 1: the variable is set and fits; -1: it does not fit; 0: not set, or the process is set-uid */
+/* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it
+   is unset or empty or the process is set-uid (its environment is not trusted). */
 static int mli_env_read(const char *name, char *buf, size_t cap) {
     const char *value;
     size_t n;
@@ -2232,11 +2239,12 @@ static int mli_env_read(const char *name, char *buf, size_t cap) {
     memcpy(buf, value, n + 1);
     return 1;
 }
-/* A thread of the host that is cancelled ends where it next waits, reads or writes: not in here,
-   with work half done that others wait for. */
+/* Disables cancellation of the calling thread and returns the old state. pthread_cancel ends a
+   thread at its next wait, read or write. Inside MemLord that would leave work half done, and
+   other threads wait for that work. */
 static MLI_COLD int mli_cancel_disable(void) {
     int before = 0;
-#if defined(PTHREAD_CANCEL_DISABLE) /* not everywhere: Android */
+#if defined(PTHREAD_CANCEL_DISABLE) /* Android has none */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 #endif
     return before;
@@ -2248,7 +2256,8 @@ static void mli_cancel_restore(int before) {
     (void)before;
 #endif
 }
-/* Sleeps so long; less after a signal, or where sleeping is refused. */
+/* Sleeps for `ns`. Returns earlier after a signal, or if a sandbox refuses to sleep.
+   Requires: ns < 10^9. */
 static MLI_COLD void mli_nap(uint32_t ns) {
     int saved = errno, cancel = mli_cancel_disable();
     struct timespec span;
@@ -2276,9 +2285,10 @@ static void mli_stderr_write(const char *text, size_t size) {
     errno = saved;
 }
 #if MLI_LINUX && defined(__NR_membarrier)
-/* Numbers of linux/membarrier.h, which older headers lack: private expedited and its
-   registration, since Linux 4.14. A sandbox that the process enters later may refuse the one
-   after the other was granted, and so may a kernel that is short of memory. */
+/* Calls membarrier; returns 1 if it succeeds. Commands are given by their numbers because older
+   headers lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since
+   Linux 4.14. Command 8 may fail after 16 succeeded: in a sandbox that the process entered
+   later, or if the kernel is short of memory. */
 static MLI_COLD int mli_membarrier(int command) {
     int saved = errno, done = syscall(__NR_membarrier, command, 0, 0) == 0;
     errno = saved;
@@ -2291,9 +2301,9 @@ static uint32_t mli_barrier_register(void) { return 0; }
 static int mli_barrier_all(void) { return 0; }
 #endif
 
-/* The kind of a file, links not followed. 32-bit programs have a struct stat without room for a
-   size or number of more than 32 bits (EOVERFLOW); the kernel's statx has it, in one layout for
-   all: its stx_mode is the 15th half word. */
+/* Returns the type of a file in *mode and does not follow links. The struct stat of 32-bit
+   programs cannot hold sizes or inode numbers above 32 bits (EOVERFLOW). statx can, with one
+   layout on every architecture: stx_mode is its 15th 16-bit word. */
 static int mli_file_mode(const char *path, mode_t *mode) {
     struct stat st;
     int r = lstat(path, &st);
@@ -2307,12 +2317,12 @@ static int mli_file_mode(const char *path, mode_t *mode) {
     if (!r) *mode = st.st_mode;
     return r;
 }
-static int mli_file_is_special(const char *path) { /* exists and is no plain file */
+static int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
     mode_t mode;
     return mli_file_mode(path, &mode) ? errno != ENOENT : !S_ISREG(mode);
 }
-/* The same file under a number that is no standard stream, whose own the host may have closed;
-   -1: none left. */
+/* Moves a file to a descriptor above the standard streams. The host may have closed those, and
+   its output must not go to this file. Returns -1 if no descriptor is left. */
 static int mli_fd_above_std(int fd) {
     int higher;
     if (fd >= 3) return fd;
@@ -2320,7 +2330,7 @@ static int mli_fd_above_std(int fd) {
     (void)close(fd);
     return higher;
 }
-static int mli_file_create(const char *path, mli_file *out) { /* 1: exists */
+static int mli_file_create(const char *path, mli_file *out) { /* 1: the file exists */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return errno == EEXIST ? 1 : -1;
     *out = mli_fd_above_std(fd);
@@ -2333,21 +2343,22 @@ static int mli_file_close(mli_file file, int sync) {
     return close(file) || bad ? -1 : 0;
 }
 static int mli_file_rename(const char *from, const char *to) { return rename(from, to); }
-/* 1: there is one of that name already */
+/* Renames a file without replacing another. Returns 1 if `to` exists. */
 static int mli_file_rename_exclusive(const char *from, const char *to) {
     mode_t there;
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST) return 1;
-    if (!mli_file_mode(to, &there)) return 1; /* a system without links: nearly as good */
+    if (!mli_file_mode(to, &there)) return 1; /* no hard links here: a small race remains */
     return rename(from, to);
 }
 static void mli_file_remove(const char *path) { (void)unlink(path); }
 
-/* A write past the file size limit raises SIGXFSZ, which kills by default: held back, and
-   taken if we caused it. Nor is a file left half written by who is cancelled. */
+/* Protects the writing of a file. A write past the file size limit raises SIGXFSZ, which kills
+   the process by default. The signal is blocked meanwhile, and consumed if the write caused it.
+   Cancellation is disabled, too: a cancelled thread would leave the file half written. */
 typedef struct mli_signals {
     sigset_t before;
-    int pending; /* one was waiting already: not ours to take */
+    int pending; /* 1: a SIGXFSZ of the host was pending before; it is not consumed */
     int cancel;
 } mli_signals;
 static mli_signals mli_signals_block(void) {
@@ -2374,7 +2385,7 @@ static void mli_signals_restore(mli_signals *held) {
     mli_cancel_restore(held->cancel);
 }
 
-/* -- something to wait on, and threads of our own -- */
+/* -- an event to wait for, and threads of the ledger -- */
 
 typedef struct mli_os_event {
     pthread_mutex_t mutex;
@@ -2386,7 +2397,7 @@ static MLI_COLD int mli_os_event_open(mli_os_event *event) {
     int bad;
     if (pthread_condattr_init(&attr)) return -1;
 #if MLI_APPLE
-    bad = 0; /* it waits for a span instead */
+    bad = 0; /* Apple waits for a relative time and needs no clock */
 #else
     bad = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 #endif
@@ -2409,7 +2420,7 @@ static MLI_COLD void mli_os_event_set(mli_os_event *event) {
     (void)pthread_cond_signal(&event->cond);
     (void)pthread_mutex_unlock(&event->mutex);
 }
-/* Waits until the event is set, which it then no longer is, or so many ms have gone by. */
+/* Waits until the event is set or `ms` have passed, and resets the event. */
 static MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms) {
     struct timespec until;
     uint64_t ns = (uint64_t)ms * 1000000u;
@@ -2434,11 +2445,11 @@ static MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms) {
 
 typedef pthread_t mli_os_thread;
 static void *mli_os_thread_main(void *job) {
-    (void)mli_cancel_disable(); /* a host's callback on it knows its pthread_self */
+    (void)mli_cancel_disable(); /* callbacks of the host run here and could cancel it */
     ((mli_job *)job)->run(((mli_job *)job)->user);
     return NULL;
 }
-/* The host's signals are not for our threads. */
+/* Starts a thread with all signals blocked: signal handlers of the host must not run on it. */
 static int mli_os_thread_start(mli_os_thread *out, mli_job *job) {
     sigset_t every, before;
     int bad;
@@ -2459,8 +2470,9 @@ static void mli_os_thread_join(mli_os_thread worker) {
 #endif
 
 #if MLI_LINUX
-/* dladdr without its header: that declares it only for _GNU_SOURCE, which a host compiling as
-   C99 does not set. Weak: before glibc 2.34 it is in libdl, which may not be linked. */
+/* Declares dladdr without dlfcn.h. The header declares it only under _GNU_SOURCE, which a host
+   that compiles as C99 does not define. The symbol is weak: before glibc 2.34 it is in libdl,
+   which the program may not link. */
 typedef struct mli_dl_info {
     const char *file;
     void *base;
@@ -2488,7 +2500,7 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
     return 0;
 }
 #elif MLI_WINDOWS
-/* Names of functions are in files of their own, which dbghelp reads: the module alone. */
+/* Finds the module only. Windows keeps function names in separate files that need dbghelp. */
 static int mli_symbol_at(const void *address, mli_symbol *out) {
     wchar_t wide[MAX_PATH];
     HMODULE module;
@@ -2498,7 +2510,7 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
                             (const wchar_t *)address, &module))
         return -1;
     n = GetModuleFileNameW(module, wide, MAX_PATH);
-    if (!n || n >= MAX_PATH) return -1; /* none, or longer */
+    if (!n || n >= MAX_PATH) return -1; /* no path, or a longer one */
     n = (DWORD)WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, out->path, sizeof out->path - 1, NULL,
                                    NULL);
     out->path[n] = 0;
@@ -2514,35 +2526,37 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
 }
 #endif
 
-/* What the machine has for this process: the capacity source of the cpu device. One family:
-   mli_cpu_sample, 0 = known. One caller at a time; no malloc, no stdio, little stack;
-   errno is kept. Zero is a valid state; only `root` is set from outside. What is in doubt is
-   not known: a number that is wrong is worse than none. */
+/* -- the memory that the machine has for this process --
+   mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
+   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno.
+   An mli_cpu of zeros is valid; only `root` is set from outside. A doubtful number counts as
+   unknown, because a wrong number is worse than none. */
 
 #if MLI_LINUX
 
 typedef struct mli_cpu {
-    const char *root; /* before every path, for tests; NULL: none */
-    int v1;           /* the version of the cgroups */
+    const char *root; /* a prefix of every path, for tests; NULL: none */
+    int v1;           /* 1: cgroup version 1; 0: version 2 */
     char path[1024];  /* of the file being read */
-    char text[8192];  /* its text: too large for the 16 KiB stacks some hosts use */
+    char text[8192];  /* its text; too large for the 16 KiB stacks that some hosts use */
 } mli_cpu;
 
-/* Sets cpu->path from its byte `end` on: the new length; 0: too long. */
+/* Writes `more` to cpu->path at byte `end`. Returns the new length; 0: too long. */
 static size_t mli_cpu_file_path(mli_cpu *cpu, size_t end, const char *more) {
     size_t n = strlen(more);
     if (n >= sizeof cpu->path - end) return 0;
     memcpy(cpu->path + end, more, n + 1);
     return end + n;
 }
+/* Sets cpu->path to `path` under the root. Returns its length; 0: too long. */
 static size_t mli_cpu_root(mli_cpu *cpu, const char *path) {
     const char *root = cpu->root ? cpu->root : "";
     size_t n = mli_cpu_file_path(cpu, 0, root);
     return n || !*root ? mli_cpu_file_path(cpu, n, path) : 0;
 }
 
-/* Reads the file `name` of the directory in the first `end` bytes of cpu->path, as a string,
-   into cpu->text: 0; 1: there is no such file, the text is ""; -1: not known. */
+/* Reads the file `name` into cpu->text as a string. Its directory is the first `end` bytes of
+   cpu->path. Returns 0; 1: no such file, the text is ""; -1: unknown. */
 static MLI_COLD int mli_cpu_file_read(mli_cpu *cpu, size_t end, const char *name) {
     size_t n = 0;
     ssize_t got = 1;
@@ -2557,12 +2571,13 @@ static MLI_COLD int mli_cpu_file_read(mli_cpu *cpu, size_t end, const char *name
         if (got > 0) n += (size_t)got;
     }
     (void)close(fd);
-    if (got) return -1; /* it failed, or has no end in sight */
+    if (got) return -1; /* the read failed, or the file is too long */
     cpu->text[n] = 0;
     return 0;
 }
 
-/* The number `*at` begins with and moves behind: 0; -1: none, or none of 64 bits. */
+/* Parses the number at `*at` and moves `*at` past it. Returns 0; -1: no number, or it does not
+   fit into 64 bits. */
 static int mli_cpu_parse_u64(const char **at, uint64_t *out) {
     const char *p = *at;
     uint64_t n = 0;
@@ -2577,8 +2592,8 @@ static int mli_cpu_parse_u64(const char **at, uint64_t *out) {
     return 0;
 }
 
-/* The number in the line of cpu->text that begins with `name`: 0; 1: no such line; -1: garbage.
-   `kilo`: the line must say kB. */
+/* Parses the number in the line of cpu->text that begins with `name`. Returns 0; 1: no such line;
+   -1: malformed. With `kilo` the line must end in kB, and *out is in bytes. */
 static int mli_cpu_parse_field(const mli_cpu *cpu, const char *name, int kilo, uint64_t *out) {
     size_t n = strlen(name);
     const char *p = cpu->text;
@@ -2597,7 +2612,8 @@ static int mli_cpu_parse_field(const mli_cpu *cpu, const char *name, int kilo, u
     return *p == '\n' || !*p ? 0 : -1;
 }
 
-/* The number a file consists of; UINT64_MAX: "max", or there is no such file. 0; -1: not known. */
+/* Reads a file that holds one number. *out is UINT64_MAX for "max" and if there is no such file.
+   Returns 0; -1: unknown. */
 static int mli_cpu_file_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
     const char *p = cpu->text;
     int r = mli_cpu_file_read(cpu, end, name);
@@ -2610,9 +2626,10 @@ static int mli_cpu_file_value(mli_cpu *cpu, size_t end, const char *name, uint64
     return *p == '\n' || !*p ? 0 : -1;
 }
 
-/* The path of our memory cgroup in /proc/self/cgroup, whose lines are number:controllers:path,
-   cut out in place; NULL: none. The memory controller is of one version at a time: v2 has it,
-   in the line without controllers, if no other line does. */
+/* Returns the path of the memory cgroup of this process, or NULL. `text` is /proc/self/cgroup,
+   with lines number:controllers:path; the path is cut out in place. The memory controller belongs
+   to one version at a time. If no line names it, it is in version 2: the line without
+   controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -2631,11 +2648,12 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     return found;
 }
 
-/* Lowers the total to the limit of the cgroup in the first `end` bytes of cpu->path, and what is
-   left to what that leaves: 0; -1: not known. No file is no limit, as in the root, or where the
-   controller is off. Page cache counts as left, active or not: the kernel drops it before it
-   refuses memory, and MemAvailable has it so too. (Kubernetes takes off only the inactive
-   part.) shmem and what is locked are on other lists and stay in. */
+/* Applies the limit of one cgroup, whose directory is the first `end` bytes of cpu->path: lowers
+   *total to the limit, and *left to the bytes that the limit leaves. Returns 0; -1: unknown.
+   A missing file means no limit: it is missing in the root and where the controller is off.
+   Page cache, active or inactive, counts as left: the kernel drops it before it refuses memory,
+   and MemAvailable counts it as available, too. (Kubernetes subtracts only the inactive part.)
+   shmem and locked pages are on other lists and count as used. */
 static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
                          uint64_t *left) {
     static const char *const names[2][4] = {
@@ -2646,9 +2664,9 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     uint64_t limit, more = UINT64_MAX, used, cache;
     int i, said;
     if (mli_cpu_file_value(cpu, end, name[0], &limit)) return -1;
-    if (!cpu->v1) { /* beyond memory.high the kernel slows processes down */
+    if (!cpu->v1) { /* above memory.high the kernel slows the processes down */
         if (mli_cpu_file_value(cpu, end, "/memory.high", &more)) return -1;
-    } else if (mli_cpu_file_read(cpu, end, "/memory.stat") < 0 || /* says what binds from above */
+    } else if (mli_cpu_file_read(cpu, end, "/memory.stat") < 0 || /* has the parents' limits */
                mli_cpu_parse_field(cpu, "hierarchical_memory_limit", 0, &more) < 0) {
         return -1;
     }
@@ -2657,7 +2675,7 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     if (limit > machine) return 0;
     if (mli_cpu_file_value(cpu, end, name[1], &used) || used == UINT64_MAX) return -1;
     if (mli_cpu_file_read(cpu, end, "/memory.stat") < 0) return -1;
-    for (i = 2; i < 4; i++) { /* not said: then it counts as used */
+    for (i = 2; i < 4; i++) { /* cache that the file does not list counts as used */
         said = mli_cpu_parse_field(cpu, name[i], 0, &cache);
         if (said < 0) return -1;
         if (said == 0) used = used > cache ? used - cache : 0;
@@ -2668,8 +2686,9 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     return 0;
 }
 
-/* The tightest limit is the total; what is left is what the fullest cgroup leaves, of ours and
-   those above it. 0; -1: not known. */
+/* Returns the memory of the process in *total and *left, from the machine, the cgroup of the
+   process and all cgroups above it. *total is the lowest limit; *left is the least that any of
+   them leaves. Returns 0; -1: unknown. */
 static int mli_cpu_query(mli_cpu *cpu, uint64_t *total, uint64_t *left) {
     size_t top, end = mli_cpu_root(cpu, "/proc");
     uint64_t machine;
@@ -2681,7 +2700,7 @@ static int mli_cpu_query(mli_cpu *cpu, uint64_t *total, uint64_t *left) {
         return -1;
     *total = machine;
     p = mli_cpu_parse_cgroup(cpu->text, &cpu->v1);
-    if (!p) return 0; /* a kernel without cgroups */
+    if (!p) return 0; /* the kernel has no cgroups */
     top = mli_cpu_root(cpu, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
     end = top ? mli_cpu_file_path(cpu, top, p[1] ? p : "") : 0;
     if (!end) return -1;
@@ -2692,7 +2711,7 @@ static int mli_cpu_query(mli_cpu *cpu, uint64_t *total, uint64_t *left) {
     return -1;
 }
 
-static uint64_t mli_cpu_resident(mli_cpu *cpu) { /* 0: not known */
+static uint64_t mli_cpu_resident(mli_cpu *cpu) { /* in bytes; 0: unknown */
     const char *p = cpu->text;
     uint64_t size, pages, page = (uint64_t)sysconf(_SC_PAGESIZE);
     if (mli_cpu_file_read(cpu, mli_cpu_root(cpu, "/proc"), "/self/statm")) return 0;
@@ -2719,12 +2738,12 @@ static MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used
 #else
 
 typedef struct mli_cpu {
-    const char *root; /* has no effect here */
+    const char *root; /* has no effect on this system */
 } mli_cpu;
 
 #if MLI_WINDOWS
-/* K32GetProcessMemoryInfo by name: which header declares it under which name, and in which
-   library, differs with the SDK and its settings. */
+/* Finds K32GetProcessMemoryInfo by name. Its header, its name there and its library depend on the
+   SDK and its settings. */
 typedef BOOL(WINAPI *mli_cpu_info_fn)(HANDLE, PROCESS_MEMORY_COUNTERS *, DWORD);
 static int mli_cpu_process_memory(PROCESS_MEMORY_COUNTERS *out) {
     HMODULE module = GetModuleHandleA("kernel32.dll");
@@ -2734,8 +2753,8 @@ static int mli_cpu_process_memory(PROCESS_MEMORY_COUNTERS *out) {
     memcpy(&fn, &address, sizeof fn);
     return fn(GetCurrentProcess(), out, sizeof *out) ? 0 : -1;
 }
-/* 1: a job's limit binds us. It is on committed bytes; of the job's other processes we cannot
-   know. */
+/* Returns 1 if the job object of the process has a memory limit. It limits the committed bytes of
+   the whole job; the bytes of its other processes are unknown. */
 static int mli_cpu_job_limit(uint64_t *limit) {
     JOBOBJECT_EXTENDED_LIMIT_INFORMATION job;
     if (!QueryInformationJobObject(NULL, JobObjectExtendedLimitInformation, &job, sizeof job,
@@ -2767,8 +2786,8 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
     return 0;
 }
 #elif MLI_APPLE
-/* Used is what cannot be dropped: anonymous, wired and compressed pages, as Activity Monitor
-   counts it; free and file-backed pages are left. */
+/* Counts pages that cannot be dropped as used: anonymous, wired and compressed pages, as Activity
+   Monitor does. Free and file-backed pages count as left. */
 static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
     mach_port_t host = mach_host_self();
     vm_statistics64_data_t vm;
@@ -2791,7 +2810,7 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
     *process = r == KERN_SUCCESS ? self.resident_size : 0;
     return 0;
 }
-#else /* no portable call tells what is free: a capacity source of the host's can */
+#else /* no portable call returns free memory; the host can set a capacity source */
 static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
     (void)cpu;
     (void)total;
