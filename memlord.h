@@ -2822,12 +2822,12 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
 #endif
 
 /* ---------------------------------------------------------------------- >>atomics --
-   Owns the words threads share. A word is a struct, so that a bare access does not compile; the
-   memory order of a load or a store is in the function's name, and none there is relaxed: read
-   by others without any promise beyond the value itself. What reads and writes in one (exchange,
-   add, or, cas) is sequentially consistent. Layout and code are the same in C and C++. Where a
-   uint64_t is aligned to 4 bytes (i386), one across two cache lines would be read in halves: its
-   word asks for 8. */
+   Owns the words that threads share, the locks and the lock order. Uses >>platform.
+   A word is a struct, so that a plain access does not compile. The name of a load or store ends
+   in its memory order. No suffix means relaxed: other threads read the value and conclude nothing
+   else from it. Read-modify-writes (exchange, add, or, cas) are sequentially consistent.
+   Layout and code are the same in C and C++. i386 aligns a uint64_t to 4 bytes; one across two
+   cache lines would be read in halves, so mli_u64 is aligned to 8. Locks: see MLI_RANK_... */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -2891,11 +2891,11 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 #else
-/* A processor without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards a word. Not
-   a lock of libatomic: one that another thread holds at a fork stays held in the child. The
-   lock's exchange pairs with the release store that drops it. */
+/* For processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each word.
+   libatomic's locks are no replacement: one that another thread holds at a fork stays locked in
+   the child. The lock's exchange pairs with the release store that drops it. */
 #define MLI_U64_LOCKS 16
-static mli_u32 mli_u64_locks[MLI_U64_LOCKS]; /* of a word: by its address */
+static mli_u32 mli_u64_locks[MLI_U64_LOCKS]; /* chosen by the address of the word */
 static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u32 *lock = &mli_u64_locks[(uintptr_t)w / 8 % MLI_U64_LOCKS];
     while (mli_u32_exchange(lock, 1)) mli_yield();
@@ -2953,8 +2953,8 @@ static MLI_HOT void mli_cpu_pause(void) {
 #endif
 }
 #elif defined(_MSC_VER)
-/* MSVC: volatile accesses of aligned words are single accesses; on ARM64 they need the barrier
-   that __dmb gives, on x86 the processor orders loads and stores itself. */
+/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
+   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. */
 #if defined(_M_ARM64)
 #define MLI_MEMORY_FENCE() __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -2988,7 +2988,8 @@ static MLI_HOT void mli_u8_store_release(mli_u8 *w, uint8_t v) {
     MLI_MEMORY_FENCE();
     *(uint8_t volatile *)&w->v = v;
 }
-/* Behind an exchange, which is a full barrier here. */
+/* Requires: an exchange comes before in program order. It is a full barrier here, so an acquire
+   load after it is enough. */
 static MLI_HOT uint32_t mli_u32_load_seqcst(const mli_u32 *w) {
     return mli_u32_load_acquire(w);
 }
@@ -3028,48 +3029,50 @@ static MLI_HOT void mli_compiler_barrier(void) { _ReadWriteBarrier(); }
 static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
-/* A word only its owner writes, read by him: an operand like any other, which an atomic load
-   is not to compilers. */
+/* Loads a word that only the calling thread writes. The access is plain: compilers fold it into
+   an operand, which they do not do with an atomic load. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
-/* Adds to a word only its owner writes, or the holder of its lock, and readers may look at. */
+/* Adds to a word with a load and a store. Requires: the caller is the only writer, as its owner
+   or by holding its lock. Other threads may read the word. */
 static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
     mli_u64_store(w, mli_u64_load(w) + v);
 }
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
-/* Raises a shared signed word to at least v. */
+/* Raises a shared word to at least v; both are compared as signed. */
 static void mli_u64_max(mli_u64 *w, int64_t v) {
     uint64_t seen = mli_u64_load(w);
     while (v > (int64_t)seen && !mli_u64_cas(w, &seen, (uint64_t)v)) {}
 }
 
-/* The lock order, innermost first: a thread that takes a lock holds only later ones of this list,
-   in every call, in fork and past the exit hook. No function of the host but its clock is called
-   with any of them held. */
+/* The lock order, innermost first. A thread that takes a lock holds only locks later in this list.
+   This holds in every call, in fork and past the exit hook. No function of the host runs while
+   one of them is held, except its clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
-    MLI_RANK_ROW,       /* one a row: the published balance */
+    MLI_RANK_ROW,       /* one a row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
-    MLI_RANK_MEMORY,    /* the ledger's free pieces */
-    MLI_RANK_SNAPSHOTS, /* the list of them, and the holders of a device at its peak */
-    MLI_RANK_SCOPES,    /* what is remembered of invocations */
+    MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
+    MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
+    MLI_RANK_SCOPES,    /* the histories of scope runs */
     MLI_RANK_PLACE,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
-    MLI_RANK_FENCES,    /* fences, their queues, what is to be dropped */
-    MLI_RANK_INSIDE,    /* no lock: a thread is inside a shard, and others wait for it; the
-                           bits of buckets are taken there, and not checked */
-    MLI_RANK_SHARD,     /* one a shard: its state and its table; all are taken by number */
+    MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
+    MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
+                           of buckets are taken there and have no check */
+    MLI_RANK_SHARD,     /* one a shard: its state and its table; several are taken by address */
     MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
                            index */
-    MLI_RANK_ORPHAN,    /* the thread record of those that have none */
-    MLI_RANK_REGISTRY,  /* ledgers, thread records' owners; fork takes all of them */
+    MLI_RANK_ORPHAN,    /* the orphan record */
+    MLI_RANK_REGISTRY,  /* ledgers, owners of thread records; a fork locks all ledgers under it */
     MLI_RANKS
 };
 
-/* A lock for short work. Lock's exchange pairs with unlock's release store. */
+/* A spin lock for short work. The exchange that takes it pairs with the release store that
+   drops it. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
@@ -3079,17 +3082,18 @@ typedef struct mli_lock {
 
 #if defined(MEMLORD_CHECK_LOCKS)
 static MEMLORD_THREAD_LOCAL struct {
-    uint32_t held[MLI_RANKS]; /* how many of each this thread holds */
-    const mli_lock *shard;    /* the last one */
+    uint32_t held[MLI_RANKS]; /* locks of each rank that this thread holds */
+    const mli_lock *shard;    /* the shard lock taken last */
 } mli_ranks;
-/* How many locks of the first `ranks` ranks the thread holds. */
+/* Returns the number of locks of the first `ranks` ranks that the thread holds. */
 static uint32_t mli_rank_held(uint32_t ranks) {
     uint32_t i, n = 0;
     for (i = 0; i < ranks; i++) n += mli_ranks.held[i];
     return n;
 }
-/* Before a lock is waited for. Two of one rank are shards, by number; places, under the cold lock;
-   or of several ledgers, in fork. */
+/* Checks the lock order before the thread waits for a lock. A thread may hold two locks of one
+   rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
+   and locks of several ledgers in a fork, under the registry lock. */
 static void mli_rank_take(uint32_t rank, const mli_lock *lock) {
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
@@ -3102,12 +3106,12 @@ static void mli_rank_drop(uint32_t rank) {
     MEMLORD_ASSERT(mli_ranks.held[rank]);
     mli_ranks.held[rank]--;
 }
-/* The thread is inside a shard, perhaps already, or inside none. */
+/* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 static void mli_rank_inside(uint32_t inside) {
     MEMLORD_ASSERT(!inside || !mli_rank_held(MLI_RANK_INSIDE));
     mli_ranks.held[MLI_RANK_INSIDE] = inside;
 }
-/* Before a function of the host is called. */
+/* Checks that the thread holds no lock before it calls a function of the host. */
 static void mli_rank_none(void) { MEMLORD_ASSERT(!mli_rank_held(MLI_RANKS)); }
 #else
 #define mli_rank_take(rank, lock) ((void)0)
@@ -3116,7 +3120,7 @@ static void mli_rank_none(void) { MEMLORD_ASSERT(!mli_rank_held(MLI_RANKS)); }
 #define mli_rank_none() ((void)0)
 #endif
 
-/* Gives a new lock its rank. A lock that is 0 has the innermost. */
+/* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 static inline void mli_lock_rank(mli_lock *lock, uint32_t rank) {
 #if defined(MEMLORD_CHECK_LOCKS)
     lock->rank = rank;
@@ -3126,11 +3130,11 @@ static inline void mli_lock_rank(mli_lock *lock, uint32_t rank) {
 #endif
 }
 
-#define MLI_SPIN_LOOKS 200 /* a turn */
-#define MLI_SPIN_TURNS 16  /* before the first sleep */
-/* One look later; *n counts them. Spins, then gives up its turn, then sleeps for 50 us to 1 ms: a
-   real-time thread that gives up its turn lets no thread of a lower priority run, and such a
-   thread may hold what this one waits for. */
+#define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
+#define MLI_SPIN_TURNS 16  /* yields before the first sleep */
+/* Waits once in a spin loop; *n counts the calls. It spins, later yields, and then sleeps for 50 us
+   to 1 ms. Yielding is not enough: a real-time thread that yields lets no thread of lower priority
+   run, and such a thread may hold the lock. */
 static MLI_COLD void mli_spin_wait(unsigned *n) {
     unsigned turn = ++*n / MLI_SPIN_LOOKS;
     mli_cpu_pause();
@@ -3140,6 +3144,7 @@ static MLI_COLD void mli_spin_wait(unsigned *n) {
     else
         mli_nap(turn < MLI_SPIN_TURNS + 20 ? (turn - MLI_SPIN_TURNS) * 50000u : 1000000u);
 }
+/* Takes a lock. Requires: the thread holds only locks of later ranks. */
 static MLI_NOINLINE void mli_lock_take(mli_lock *lock) {
     unsigned n = 0;
     mli_rank_take(lock->rank, lock);
@@ -3158,69 +3163,70 @@ static void mli_lock_drop(mli_lock *lock) {
 }
 
 /* ----------------------------------------------------------------------- >>ledger --
-   Owns the layout of everything below. Invariants: a row (a device, a site on a device, a tag
-   on a device) is never removed, so its number and address last as long as the ledger; a
-   thread record is recycled, never freed, so its counts never need merging.
+   Owns the layout of a ledger, of the process state and of the thread-local state. The sections
+   below own the members named after them. Invariants: a row is never removed, so its number
+   and address are valid as long as the ledger. A thread record is reused, never freed, so its
+   counts are never merged into another.
 
-   Locks: see MLI_RANK_..., which are their order. */
+   Locks: MLI_RANK_... lists them in their order. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a search */
+#define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
 
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
 typedef mli_ptr mli_book; /* mli_chunk_array * */
 
-/* The queues of a device type; under the fences lock, but for what is atomic. */
+/* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
-    struct mli_queue *first; /* the one to ask next */
-    mli_u32 calls;    /* on the type while it had queues; threads may lose some */
-    mli_u32 due;      /* the call that looks for a queue to ask */
-    mli_u64 late;     /* the time from which on any call does */
+    struct mli_queue *first; /* the queue to ask next */
+    mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
+    mli_u32 due;      /* from this call number on a call looks for a queue to ask */
+    mli_u64 late;     /* from this time on any call looks for one */
 } mli_pending_queues;
 
 typedef struct mli_shard {
-    mli_u32 state;     /* NEW, SHARED, MOVING, or whose it is: see >>map */
-    mli_u32 displaced; /* entries outside their home */
+    mli_u32 state;     /* NEW, SHARED, MOVING, or the id of its owner: see >>map */
+    mli_u32 displaced; /* entries outside their home bucket */
     char *table;
     uint32_t size;          /* buckets */
-    mli_lock lock;          /* changes of state, and moves */
-    uint32_t stopped_state; /* what it was before it was stopped */
+    mli_lock lock;          /* held to change the state or to replace the table */
+    uint32_t stopped_state; /* the state before it was stopped; resume restores it */
 } mli_shard;
 
-/* A thread of our own. */
+/* A thread that the ledger starts. */
 typedef struct mli_helper {
-    mli_u32 state;
-    mli_u32 stop; /* 1: it ends, and is joined */
+    mli_u32 state; /* MLI_HELPER_... */
+    mli_u32 stop;  /* 1: it ends, and is joined */
     mli_os_event wake;
     mli_os_thread worker;
     mli_job job;
 } mli_helper;
 
-/* One per physical device: cpu, pinned and mapped are at one place. */
+/* A physical device. The devices cpu, pinned and mapped share one. */
 typedef struct mli_phys {
-    mli_lock lock;         /* all below but `sampling`, and the bands of its devices */
-    mli_u32 sampling;      /* somebody asks the source */
-    void *sampler;         /* who */
-    memlord_device device; /* whose source is asked */
+    mli_lock lock;         /* all below but sampling, sampler, poller; bands of its devices */
+    mli_u32 sampling;      /* 1: a thread asks the source */
+    void *sampler;         /* &mli_self of that thread; under the callbacks lock */
+    memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
-    uint64_t sampled;     /* when */
+    uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
-    double fraction;      /* what it follows; 0: it was set in bytes */
-    uint64_t reserved;    /* reserved, and not yet recorded */
-    uint64_t in_flight;   /* of held: being recorded at this moment */
-    uint32_t free_ticket; /* a closed one; the list goes on in its `next` */
-    int failing;          /* the last alloc_retry found nothing */
+    double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
+    uint64_t reserved;    /* bytes of tickets that no call has recorded */
+    uint64_t in_flight;   /* of `reserved`: bytes that calls are recording at this moment */
+    uint32_t free_ticket; /* the first closed ticket; its `next` continues the list */
+    int failing;          /* 1: the last alloc_retry failed */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
 
-#define MLI_SNAPSHOTS 256 /* kept: one less, which a report may add */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
 
-typedef struct mli_recorder {    /* takes them */
-    mli_u32 requested, interval; /* ms */
-    mli_u64 due;                 /* by the ledger's clock */
+typedef struct mli_recorder {    /* takes snapshots at an interval */
+    mli_u32 requested, interval; /* 1: it was started; in ms */
+    mli_u64 due;                 /* the next snapshot, by the ledger's clock */
     mli_helper helper;
 } mli_recorder;
 
@@ -3230,24 +3236,24 @@ typedef struct mli_capacity_reader {
 } mli_capacity_reader;
 
 typedef struct mli_dict {
-    size_t item; /* bytes of one */
-    void *items; /* of stb_ds; NULL: empty */
+    size_t item; /* bytes of an item */
+    void *items; /* a map of stb_ds; NULL: empty */
     struct mli_dict_block *blocks;
     size_t left; /* unused bytes at the end of the first block */
 } mli_dict;
 
-typedef struct mli_spare_block { /* a block held before it is needed: see >>names */
+typedef struct mli_spare_block { /* memory allocated before a cold call needs it: see >>names */
     void *block;
     size_t size;
 } mli_spare_block;
 
-/* Memory of the ledger's own, in grains of 128 bytes: see >>memory. */
+/* The ledger's own memory, in grains of 128 bytes: see >>memory. */
 #define MLI_GRAIN_BITS 7
 #define MLI_REGION_MAX_BITS 18
 #define MLI_SIZE_CLASSES (MLI_REGION_MAX_BITS - MLI_GRAIN_BITS + 1)
 
 struct memlord {
-    /* first: found without an offset */
+    /* The shards are first: a call finds one without adding an offset. */
     struct {
         mli_shard shards[1u << MLI_SHARD_BITS];
     } map;
@@ -3255,49 +3261,49 @@ struct memlord {
         struct memlord *next, **back; /* live ledgers, under the registry lock */
         uint64_t started, started_stamp, started_wall;
     } lifecycle;
-    /* read on every call, written rarely */
+    /* Every call reads these members; few write them. */
     struct {
-        uint64_t generation;
-        mli_u32 hooks;
+        uint64_t generation; /* unique in the process */
+        mli_u32 hooks;     /* MLI_HOOK_... */
         mli_u32 alert;     /* MLI_ALERT_... */
-        uint32_t flags;
-        mli_u32 next_id;
-        uint32_t sweep_at; /* records from which on dead owners are looked for */
-        mli_ptr all;
+        uint32_t flags;    /* MEMLORD_FLAG_... */
+        mli_u32 next_id;   /* of the next thread record */
+        uint32_t sweep_at; /* from this many records on a sweep looks for dead owners */
+        mli_ptr all;       /* mli_thread *: the first record of the list */
         struct mli_thread *orphan;
         mli_lock orphan_lock;
     } threads;
     struct {
         mli_u64 birth_mark;   /* the current mark, shifted into place */
-        mli_book births;      /* from 1 */
+        mli_book births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
-        mli_u64 lost_tags;    /* of no device */
-        mli_u32 warned_tag;   /* the first of those dropped was logged */
+        mli_u64 lost_tags;    /* dropped tags that no device counts */
+        mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
     } sites;
     struct {
         uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
         mli_book rows[MLI_BOOKS];
-        mli_u32 row_count[MLI_BOOKS]; /* from 1: row 0 means none */
-        mli_lock count_lock;
+        mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
+        mli_lock count_lock;          /* the cells of the orphan record */
     } counters;
     struct {
-        mli_u8 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last stays 0 */
-        uint16_t dev_type[256];                /* written before a slot is published */
-        uint32_t slot_alerts[256];             /* so, too: those that concern the calls on it */
-        mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from slot 1 */
+        mli_u8 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
+        uint16_t dev_type[256];                /* by dev; written before the dev is published */
+        uint32_t slot_alerts[256];             /* likewise: alerts that concern calls on the dev */
+        mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
     } devices;
     struct {
         mli_ptr index;
         mli_dict strings;            /* of mli_stb_string: every string once */
         uint64_t bytes;
-        mli_spare_block retry_block; /* what a cold call wanted, allocated before it tries again */
-        size_t retry_size;
+        mli_spare_block retry_block; /* the block that a cold call lacked; it tries again with it */
+        size_t retry_size;           /* bytes that a cold call lacked */
     } names;
     struct {
         memlord_allocator allocator;
         mli_u64 own_bytes;
         mli_lock lock;
-        struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* by the log of their grains */
+        struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* free; by log2 of their grains */
         struct mli_region *regions;
         uint64_t region_bytes;
     } memory;
@@ -3308,57 +3314,59 @@ struct memlord {
     struct {
         memlord_clock clock;
         mli_ptr ring;              /* mli_ring * */
-        uint32_t stamps_are_ticks; /* stamps are the processor's */
-        mli_u64 lost;              /* of no device */
+        uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
+        mli_u64 lost;              /* lost events that no device counts */
     } events;
     struct {
-        mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
-        mli_u64 lost_allocs, lost_bytes; /* dropped, on devices there was no memory for */
+        mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* dropped allocs without a free yet */
+        mli_u64 lost_allocs, lost_bytes; /* dropped allocs on devices that have no record */
         mli_u64 lost_unknown;                       /* unknown_frees on such devices */
-        mli_u32 warned_alloc;                       /* the first of those dropped was logged */
+        mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
     struct {
-        mli_u32 had_parts; /* some block had parts */
+        mli_u32 had_parts; /* 1: a block has had parts */
     } parts;
     struct {
         mli_phys host_phys; /* cpu, pinned and mapped */
     } capacity;
     struct {
         mli_book reservations, accounts;
-        mli_u32 reservation_count, account_count; /* from 1 */
-        uint32_t free_account;                    /* under the cold lock */
+        mli_u32 reservation_count, account_count; /* and 1 more: number 0 means none */
+        uint32_t free_account;                    /* under the cold lock; 0: none */
     } limits;
     struct {
         mli_lock lock;
-        mli_book all; /* of mli_ptr, from 1 */
+        mli_book all; /* of mli_ptr, numbered from 1 */
         mli_u32 count;
         mli_u64 lost;
     } scopes;
     struct {
         mli_lock lock;
-        struct mli_snapshot *at[MLI_SNAPSHOTS], *out;
+        struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
         uint32_t count;
         struct mli_snapshot_reader *readers;
-        struct mli_holders *free_holders; /* under the snapshots lock, too */
+        struct mli_holders *free_holders; /* unused records, for the peaks of devices */
         mli_u64 lost;
         mli_recorder recorder;
     } snapshots;
     struct {
         mli_lock lock;
-        struct mli_fence_record *to_drop; /* their blocks are gone */
-        struct mli_queue *spare_queues; /* with those in use one a fence: a free needs no memory */
+        struct mli_fence_record *to_drop; /* detached: their blocks have ended */
+        struct mli_queue *spare_queues; /* spare and used queues: one a fence. So a free can make
+                                           a queue without memory */
         struct mli_fence_record
-            *aside; /* recorded uses of blocks that tokens have: the first of each */
+            *aside; /* recorded uses of blocks that a token has taken off the map: the first
+                       fence of each block */
         mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
-        mli_u64 count, serial, epoch;     /* how many; the last number; resets */
+        mli_u64 count, serial, epoch;     /* live fences; the last number used; resets */
     } fences;
     struct {
         mli_lock callbacks_lock;
-        mli_u32 watched_types;    /* bit a device type: bands and a callback */
+        mli_u32 watched_types;    /* a bit a device type: it has bands and a callback */
         struct mli_gc_entry *gc_entries;
         mli_ptr strategy;         /* mli_strategy *; NULL: none */
-        mli_u32 thread_allowance; /* threads the margins allow for */
+        mli_u32 thread_allowance; /* the margins of bands allow for this many threads */
     } bands;
     struct {
         mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
@@ -3367,37 +3375,37 @@ struct memlord {
     struct {
         struct mli_waiter *waiters;
         mli_u32 poll_ms;
-        uint32_t poll_ms_by_env; /* by the environment */
+        uint32_t poll_ms_by_env; /* 1: the environment has set poll_ms */
         mli_u32 polling;         /* MLI_POLLING_... */
     } pollers;
     struct {
         memlord_retry policy; /* the default policy */
     } retry;
     struct {
-        mli_ptr saver;                   /* const mli_saver *: set with the first wish */
-        mli_u64 alloc_free_ps;           /* what an alloc and a free cost; 0: not yet measured */
-        mli_u32 exit_format;             /* and 1 more; 0: nothing is saved then */
-        mli_ptr exit_directory;          /* const char *, kept; NULL: output_dir */
-        const char *output_dir, *labels; /* kept */
+        mli_ptr saver;                   /* const mli_saver *; set by the first request */
+        mli_u64 alloc_free_ps;           /* picoseconds of an alloc and a free; 0: unmeasured */
+        mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
+        mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
+        const char *output_dir, *labels; /* interned */
     } saving;
 };
 
-/* The only state of the process, right from the start at zero. */
+/* The only state of the process. All zeros is its valid initial state. */
 static struct {
-    mli_lock registry_lock; /* the registry lock */
-    mli_lock cold_lock;
-    mli_lock pages_lock; /* innermost: the extents of the os allocator */
+    mli_lock registry_lock; /* ledgers and owners of thread records */
+    mli_lock cold_lock;     /* names, devices, sites, tags and stb_ds of all ledgers */
+    mli_lock pages_lock;    /* innermost: the extents of the os allocator */
     struct mli_extent *extents;
     memlord *ledgers;
-    mli_dict *growing; /* the table stb_ds works on; under the cold lock */
+    mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
     mli_ptr global;    /* memlord * */
     mli_u64 generation;
-    mli_u32 hooks_installed; /* hooks below are in place */
-    mli_u32 at_exit;         /* so is the one for memlord_save_at_exit */
-    memlord *saving;         /* what that works on: its destroy waits; under the registry lock */
-    mli_u32 has_barrier;     /* mli_barrier_all works; once it is refused, 0 for good */
-    uint64_t pid;            /* differs from the caller's in a child that ran no fork handler */
-    int exit_key_ready;
+    mli_u32 hooks_installed; /* 1: the exit key and the fork handlers are installed */
+    mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
+    memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
+    mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
+    uint64_t pid;            /* differs from getpid in a child that ran no fork handler */
+    int exit_key_ready;      /* 1: exit_key is valid */
 #if MLI_WINDOWS
     DWORD exit_key;
 #else
@@ -3405,42 +3413,42 @@ static struct {
 #endif
 } mli_process;
 
-/* What a line of MEMLORD_DEBUG says beside its own. */
+/* Extra facts for the debug line (MEMLORD_DEBUG) of the call in progress. */
 typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* of a call of n: opened or closed */
-    uint64_t implicit, implicit_bytes; /* closed because another was opened there: how many,
-                                          bytes */
-    uint64_t unknown;   /* not closed, as nobody knows them */
+    uint64_t blocks, bytes; /* that a call with n storages opened or closed */
+    uint64_t implicit, implicit_bytes; /* blocks that ended because a new block opened at their
+                                          address, and their bytes */
+    uint64_t unknown;   /* frees of storages that the map does not have */
     memlord_device from_device;
-    uint64_t from; /* what it was before; 0: nothing */
+    uint64_t from; /* the storage before a move; 0: none */
 } mli_debug_note;
 
-/* A thread's record in a ledger. Generations are unique, so an entry of a ledger that was destroyed
-   never matches again. */
+/* The record of the thread in one ledger. Generations are unique, so the generation of a destroyed
+   ledger never matches again. */
 typedef struct mli_used {
     uint64_t generation;
     struct mli_thread *thread;
 } mli_used;
 #define MLI_USED 8
 
-/* The current thread. Only the thread itself reads and writes it, and no pointer into it is ever
-   followed: it may be freed before the thread's last call, which then finds a new one at zero.
-   generation 0 matches no ledger. */
+/* The state of the current thread. Only the thread itself reads and writes it. Other threads may
+   compare its address and never follow it: the system may free it before the last call of the
+   thread, and that call then finds a new one of zeros. Generation 0 matches no ledger. */
 static MEMLORD_THREAD_LOCAL struct {
-    uint64_t generation; /* of the ledger `thread` is for: the last one used */
+    uint64_t generation; /* of the ledger that `thread` belongs to: the one used last */
     struct mli_thread *thread;
-    mli_used used[MLI_USED]; /* ledgers used lately, by their generation */
-    uint64_t number;         /* mli_thread_number; 0: not asked yet */
-    uint32_t hooked;         /* its exit hook is set */
-    memlord *orphaned;       /* the ledger in which it holds the orphan lock; NULL: none */
-    uint32_t in_host_alloc;  /* inside the host's allocator on our behalf */
-    uint64_t fence_lord;     /* generation of the ledger in whose fences it is; 0: none */
-    uint32_t exited;         /* its exit hook has run */
-    uint32_t is_helper;      /* it is a mli_helper */
-    mli_debug_note note;     /* what the line of a call under way is to say: see >>log */
+    mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
+    uint64_t number;         /* mli_thread_number; 0: unknown yet */
+    uint32_t hooked;         /* 1: its exit hook is set */
+    memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
+    uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
+    uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
+    uint32_t exited;         /* 1: its exit hook has run */
+    uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
+    mli_debug_note note;     /* for the debug line of the call in progress: see >>log */
 } mli_self;
 
-#define MLI_API MEMLORD_API MLI_COLD /* none of those a program calls all the time */
+#define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
 /* ------------------------------------------------------------------------- >>text --
    Owns how numbers and strings are written: no stdio, no locale, no allocation. A mli_out
