@@ -3346,7 +3346,7 @@ struct memlord {
         struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
         uint32_t count;
         struct mli_snapshot_reader *readers;
-        struct mli_holders *free_holders; /* unused records, for the peaks of devices */
+        struct mli_holders *free_holders; /* unused records; under the snapshots lock, too */
         mli_u64 lost;
         mli_recorder recorder;
     } snapshots;
@@ -3451,10 +3451,11 @@ static MEMLORD_THREAD_LOCAL struct {
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
 /* ------------------------------------------------------------------------- >>text --
-   Owns how numbers and strings are written: no stdio, no locale, no allocation. A mli_out
-   fills a buffer and hands it on when it is full, or, without a function, follows snprintf. */
+   Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation; uses no
+   other section. Locks: none. An mli_out fills a buffer. With a function it passes the full
+   buffer to it; without one it cuts the text and counts the rest, like snprintf. */
 
-#include <stdarg.h> /* forms */
+#include <stdarg.h> /* mli_putf, mli_jsonf */
 
 static const char *const mli_type_names[] = {
 #define MLI_X(name, text, host) text,
@@ -3463,12 +3464,12 @@ static const char *const mli_type_names[] = {
 };
 
 typedef struct mli_out {
-    memlord_write_fn fn;
+    memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total; /* characters so far, cut ones too */
-    int failed;
+    size_t total; /* bytes put so far, with those that were cut */
+    int failed;   /* 1: `fn` has failed and is not called again */
 } mli_out;
 
 static MLI_COLD void mli_flush(mli_out *o) {
@@ -3494,7 +3495,8 @@ static void mli_put_str(mli_out *o, const char *text) {
     mli_put(o, text, strlen(text));
 }
 
-/* An out that follows snprintf, and its end: answers the length, closes with a 0. */
+/* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
+   full length, also if it was cut. */
 static void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
     memset(o, 0, sizeof *o);
     o->buf = buf;
@@ -3526,7 +3528,7 @@ static void mli_put_i64(mli_out *o, int64_t v) {
 static MLI_COLD void mli_put_hex(mli_out *o, uint64_t v, unsigned digits) {
     while (digits--) mli_put(o, &"0123456789abcdef"[(v >> (4 * digits)) & 15], 1);
 }
-/* All of a storage, in as few widths as columns look well in. */
+/* Writes a storage in full, with 8, 12 or 16 digits: few widths keep columns straight. */
 static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
     mli_put_str(o, "0x");
     mli_put_hex(o, v, v >> 48 ? 16 : v >> 32 ? 12 : 8);
@@ -3536,7 +3538,7 @@ static void mli_put_two_digits(mli_out *o, uint64_t v) {
     mli_put_u64(o, v);
 }
 
-/* v / 10^digits, in full. */
+/* Writes v / 10^digits with all decimals. */
 static MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits) {
     uint64_t unit = 1;
     unsigned i;
@@ -3548,14 +3550,15 @@ static MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits) {
         mli_put_u64(o, v / unit);
     }
 }
+/* Writes tenths / 10, without a decimal that is 0. */
 static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
     mli_put_u64(o, tenths / 10);
     if (tenths % 10) mli_put_str(o, ".");
     if (tenths % 10) mli_put_u64(o, tenths % 10);
 }
 
-/* Bytes in the largest IEC unit that leaves at least 1, two rounded decimals, no trailing
-   zeros. */
+/* Writes bytes in the largest IEC unit that gives at least 1, rounded to two decimals, without
+   trailing zeros. */
 static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
@@ -3564,7 +3567,7 @@ static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     if (unit) {
         uint64_t low = bytes & (((uint64_t)1 << (10 * unit)) - 1);
         whole = bytes >> (10 * unit);
-        low = 10 * unit > 40 ? low >> (10 * unit - 40) : low << (40 - 10 * unit); /* 40 bits */
+        low = 10 * unit > 40 ? low >> (10 * unit - 40) : low << (40 - 10 * unit); /* of 2^40 */
         part = (low * 100 + ((uint64_t)1 << 39)) >> 40;
         if (part == 100) whole++, part = 0;
         if (whole == 1024 && unit < 6) whole = 1, unit++;
@@ -3580,9 +3583,9 @@ static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     mli_put_str(o, units[unit]);
 }
 
-/* Nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or for the name of a file as
-   20261121_080500; days to date after Howard Hinnant's chrono-compatible algorithms
-   (civil_from_days). */
+/* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or, with `name`, as
+   20261121_080500 for the name of a file. Days become a date by civil_from_days of Howard
+   Hinnant's chrono-compatible algorithms. */
 static MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     uint64_t seconds = ns / 1000000000u, ms = ns / 1000000u % 1000;
     uint64_t z = seconds / 86400 + 719468, rest = seconds % 86400;
@@ -3604,7 +3607,7 @@ static MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     mli_put_str(o, "Z");
 }
 
-/* "63.2 %", "50 %", "unknown" for NaN. */
+/* Writes "63.2 %", "50 %", or "unknown" for NaN. */
 static MLI_COLD void mli_put_percent(mli_out *o, double percent) {
     if (!(percent >= 0)) {
         mli_put_str(o, "unknown");
@@ -3628,8 +3631,8 @@ static MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     mli_put_u64(o, (uint64_t)d.index);
 }
 
-/* Length of the well-formed UTF-8 sequence at s, 0 if there is none (RFC 3629); U+FFFD counts as
-   none, for it has a meaning of ours. */
+/* Decodes the UTF-8 sequence at s. Returns its length; 0: it is not well-formed (RFC 3629).
+   U+FFFD counts as not well-formed, because mli_put_invalid_byte gives it a meaning. */
 static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
     size_t i, n = s[0] < 0x80   ? 1
                   : s[0] < 0xc2 ? 0
@@ -3652,15 +3655,15 @@ static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
     return n;
 }
 
-/* A byte that may not be written as it is: U+FFFD and two hexadecimal digits, in every format, so
-   that no two names become one. */
+/* Writes a byte that a format cannot hold, as U+FFFD and two hexadecimal digits. Every format does
+   the same, and two different names never become equal. */
 static MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_str(o, "\xef\xbf\xbd");
     mli_put_hex(o, byte, 2);
 }
 
-/* A JSON string, or null. What could end a script or a line of JavaScript is escaped too, so
-   that the text may be put into a page. */
+/* Writes a JSON string, or null. It also escapes characters that could end a script element or a
+   line of JavaScript, so that an HTML page can contain the text. */
 static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     if (!text) {
@@ -3687,8 +3690,9 @@ static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
     mli_put_str(o, "\"");
 }
 
-/* A string in a line of text: controls are told as what is not UTF-8 is, so that it cannot break
-   the table or drive a terminal. One more character, if not 0, is replaced. */
+/* Writes a string into a line of text. Control characters are written like invalid bytes, so that
+   a name cannot break the table or control a terminal. Replaces the character `other`, if it is
+   not 0, by `instead`. */
 static MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                      const char *instead) {
     const unsigned char *s = (const unsigned char *)text;
@@ -3710,7 +3714,7 @@ static MLI_COLD void mli_put_plain(mli_out *o, const char *text) {
     mli_put_escaped(o, text, 0, "");
 }
 
-/* "read_tensors loader.c:12"; as mli_put_escaped. */
+/* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
                                           char other, const char *instead) {
     if (!site || (!site->function[0] && !site->file[0])) {
@@ -3741,19 +3745,20 @@ static MLI_COLD void mli_json_site(mli_out *o, const memlord_site *site) {
     mli_put_str(o, "}");
 }
 
-/* -- forms: lines with places for values, as printf has them, and checked by compilers likewise --
+/* -- format strings: like those of printf, and compilers check them like those --
        %s   text          %ju  a number            %jX  nanoseconds, for people
-       %g   a share       %jo  bytes, for people   %jd  a difference of bytes, with its sign
+       %g   a percentage  %jo  bytes, for people   %jd  a difference of bytes, with its sign
        %jx  a storage     %i   a device: mli_device_code
        %p   a site
-   A width sets all right but text; - before it sets left, + writes a sign of a difference of 0. In
-   JSON a ' is a ", and a comma in front is left out where nothing comes before it; there %jd is any
-   number, and null what is not known: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
+   A width aligns values to the right and text to the left; a site ignores it. A - aligns all to
+   the left; a + writes the sign of a difference of 0.
+   In JSON a ' stands for a ", and a leading comma is dropped after a [ or {. There %jd is any
+   number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
 
 #if MLI_LINUX
 #define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
 #else
-#define MLI_PRINTF_LIKE(at) /* uintmax_t may be another type than uint64_t */
+#define MLI_PRINTF_LIKE(at) /* no check: uintmax_t may be another type than uint64_t */
 #endif
 
 static int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
@@ -3761,7 +3766,8 @@ static int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* A name in a column, where UTF-8 of two bytes is one wide, and longer ones, mostly, two. */
+/* Writes a name and pads it to a column. A UTF-8 sequence of two bytes counts as one column, a
+   longer one as two, which is true for most. */
 static MLI_COLD void mli_put_column(mli_out *o, const char *name, size_t width) {
     size_t start = o->total;
     const unsigned char *s = (const unsigned char *)name;
@@ -3802,9 +3808,9 @@ static MLI_COLD void mli_put_number(mli_out *o, int json, char kind, uint64_t v)
     }
 }
 
-/* The value behind a %; answers what comes after it. */
+/* Writes the value of a conversion; `form` points behind its %. Returns the rest of the string. */
 static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form, va_list *args) {
-    char buf[32]; /* of what is set */
+    char buf[32]; /* the value, if it has a width */
     mli_out b, *to = o;
     size_t width = 0;
     int left = *form == '-', sign = *form == '+', coded;
@@ -3868,7 +3874,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, .
     mli_put_format(o, 0, form, &args);
     va_end(args);
 }
-/* What was written last is in the buffer still: that is handed on when there is more to write. */
+/* Writes JSON and drops a leading comma after a [ or {. Requires: something was written before.
+   Its last byte is still in the buffer: a full buffer is flushed only when more text comes. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...) {
     va_list args;
     va_start(args, form);
@@ -3879,7 +3886,7 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, 
 
 static int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
-/* The factor of a unit, "" to "EiB" in any case; 0: not one. */
+/* Returns the factor of a unit, from "" to "EiB", upper or lower case; 0: not a unit. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
     static const char letters[] = "kmgtpe";
     uint64_t factor = 1, step = 1000;
@@ -3928,7 +3935,7 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
         if (whole > (UINT64_MAX - digit) / 10) return MEMLORD_E_INVALID;
         whole = whole * 10 + digit;
     }
-    if (*text == '.') { /* nine places: the next would be less than a byte of most units */
+    if (*text == '.') { /* nine decimals: in most units the tenth is less than a byte */
         for (text++; *text >= '0' && *text <= '9'; text++, digits++) {
             if (scale == 1000000000u) continue;
             part = part * 10 + (unsigned)(*text - '0');
@@ -3946,8 +3953,8 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
 }
 
 /* -------------------------------------------------------------------------- >>log --
-   Owns messages to the host. The level is known before anything is formatted; nothing is held
-   when the logger runs. */
+   Owns the messages to the host. Uses >>text. Invariants: a debug line is formatted only if its
+   level is on, and no lock is held while the logger runs. Locks: none. */
 
 #define MLI_COLOR_RED "\033[31m"
 #define MLI_COLOR_GREEN "\033[32m"
@@ -3956,7 +3963,8 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
 #define MLI_COLOR_MAGENTA "\033[35m"
 #define MLI_COLOR_RESET "\033[0m"
 
-/* The built-in logger: one write a line; the colour is by what the line begins with. */
+/* The built-in logger. It writes a line with one write; the start of the line chooses its
+   colour. */
 static MLI_COLD void mli_log_stderr(void *user, int level, const char *text) {
     static const char *const colours[][2] = {{"[alloc", MLI_COLOR_RED},
                                              {"[free", MLI_COLOR_GREEN},
@@ -3977,13 +3985,14 @@ static MLI_COLD void mli_log_stderr(void *user, int level, const char *text) {
     mli_stderr_write(line, n + sizeof MLI_COLOR_RESET);
 }
 
+/* Passes a line to the logger. Requires: the caller holds no lock. */
 static MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     if (level > lord->log.level || !lord->log.logger.fn) return;
     mli_rank_none();
     lord->log.logger.fn(lord->log.logger.user, level, text);
 }
 
-/* Closes a line that a buffer has, and says it. */
+/* Terminates the line in a buffer and logs it. */
 static MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o) {
     (void)mli_out_end(o, 1);
     mli_log(lord, level, o->buf);
@@ -4000,21 +4009,23 @@ static MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const
     mli_log_end(lord, level, &o);
 }
 
-/* Warns once. Not by a thread without a record, which may hold the lock of those. */
+/* Logs a warning once; `said` is 1 from then on. A thread without a record does not warn: it may
+   hold the orphan lock, and no lock may be held here. */
 static MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text) {
     if (mli_self.generation == lord->threads.generation && !mli_u32_exchange(said, 1))
         mli_log(lord, MEMLORD_LOG_WARNING, text);
 }
 
-/* -- the lines of MEMLORD_DEBUG: one a call that records, once nothing of the call is held. What
-   is found under way is kept in mli_self.odd until then. -- */
+/* -- the lines of MEMLORD_DEBUG: one for each recording call --
+   A call logs its line after it has left the shard and dropped its locks. Facts that it finds
+   before are kept in mli_self.note until then. */
 
 static MLI_COLD void mli_put_storage(mli_out *o, const char *before,
                                      memlord_device d, uint64_t storage) {
     mli_putf(o, "%s%i %jx", before, mli_device_code(d), storage);
 }
 
-/* ", from cpu 0x55..., unknown frees 1 main file.c:12", and logs the line. */
+/* Adds ", from cpu 0x55..., unknown frees 1 main file.c:12" and logs the line. Clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     mli_debug_note odd = mli_self.note;
     memset(&mli_self.note, 0, sizeof odd);
@@ -4028,8 +4039,8 @@ static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_s
     mli_log_end(lord, MEMLORD_LOG_TRACE, o);
 }
 
-/* "[alloc] cpu 0x55... 1.5 KiB main file.c:12", unless a call neither did anything nor met with
-   something odd. */
+/* Logs "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing for a call that recorded nothing
+   (`did` is 0) and has no implicit or unknown free in its note. */
 static MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
                                   uint64_t storage, uint64_t bytes, const memlord_site *site) {
     char line[512];
@@ -4045,8 +4056,8 @@ static MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks)
     mli_putf(o, blocks == 1 ? "%jo in %ju block" : "%jo in %ju blocks", bytes, blocks);
 }
 
-/* "[alloc] cuda 12 KiB in 3 blocks main file.c:12"; the device is what those of the n have in
-   common. */
+/* Logs "[alloc] cuda 12 KiB in 3 blocks main file.c:12". The device shows the type and index that
+   all n blocks have in common. Requires: n > 0. */
 static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                     const memlord_block *blocks, size_t n,
                                     const mli_debug_note *note, const memlord_site *site) {
