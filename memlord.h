@@ -4076,33 +4076,37 @@ static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
 }
 
 /* ----------------------------------------------------------------------- >>memory --
-   Owns the ledger's own memory: regions from its allocator, 32 KiB at first and then an eighth
-   of what is held, cut into whole grains of 128 bytes; what is larger than 32 KiB comes from the
-   allocator directly, and goes back to it. A free piece joins its neighbours, whatever their
-   sizes: all shards of a ledger grow from one size to the next at about the same time, and the
-   tables they leave must make room for those that come. Pieces are zeroed, and aligned to 128.
-   Invariants: the allocator is called with no lock of the ledger held and with the thread
-   marked busy, so a call it makes into this ledger passes through. Lock: memory. */
+   Owns the ledger's own memory. Uses >>platform and >>atomics.
+   The allocator gives regions: 32 KiB first, later an eighth of the bytes in regions, at most
+   256 KiB. A region is cut into pieces of whole grains of 128 bytes. Blocks above 32 KiB come
+   from the allocator directly and go back to it. A free piece merges with free neighbours of any
+   size: all shards of a ledger grow from one size to the next at about the same time, and the
+   old tables must make room for the new ones. Pieces are zeroed and aligned to 128 bytes.
+   Invariant: while the allocator runs, the thread holds no lock and is marked busy, so that
+   calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
+   allocator. */
 
-#define MLI_PIECE_MAX_BITS 15 /* at most REGION_MIN */
+#define MLI_PIECE_MAX_BITS 15 /* at most MLI_REGION_MIN_BITS: every region can hold one */
 #define MLI_REGION_MIN_BITS 15
 
-typedef struct mli_region { /* one block of the allocator: this, runs, data */
+typedef struct mli_region { /* one block of the allocator: this header, `run`, data */
     struct mli_region *next;
-    size_t size;     /* of the block */
-    uint32_t grains; /* of data */
-    uint16_t *run;   /* of the first and the last grain of a free piece: its grains; else 0 */
+    size_t size;     /* bytes of the block */
+    uint32_t grains; /* grains of data */
+    uint16_t *run;   /* at the first and last grain of a free piece: its grains; else 0 */
     char *data;      /* aligned to a grain */
 } mli_region;
-typedef struct mli_piece { /* free */
+typedef struct mli_piece { /* a free piece; the record lies in it */
     struct mli_piece *next, **back;
     mli_region *region;
     uint32_t first_grain, grains;
 } mli_piece;
 
-/* Before and after a call of the host's allocator. A thread without a record drops the orphan lock
-   meanwhile: the allocator may wait for a lock of the host, held by a thread that calls MemLord. No
-   call keeps anything in the orphan record over an allocation. */
+/* Surround each call of the host's allocator. They mark the thread busy: its generation is 0
+   meanwhile, so a call into a ledger takes the slow path and passes through there. A thread
+   without a record drops the orphan lock: the allocator may wait for a lock of the host, and the
+   thread that holds that lock may be in a MemLord call. No call keeps state in the orphan record
+   over an allocation. */
 static MLI_COLD uint64_t mli_busy_begin(void) {
     uint64_t generation = mli_self.generation;
     mli_self.generation = 0;
@@ -4117,7 +4121,7 @@ static MLI_COLD void mli_busy_end(uint64_t generation) {
     mli_self.generation = generation;
 }
 
-/* The host's functions for raw memory; counts what the ledger holds. */
+/* Call the host's allocator and count the bytes that the ledger holds. Require: no lock held. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
     void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
@@ -4133,22 +4137,22 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 }
 
 /* -- the operating system's allocator --
-   Whole pages. Blocks of 8 KiB to 1 MiB, as the map's tables are, share extents of 4 MiB: in
-   memory of its own each would lie on small pages, and every call of a large ledger would miss
-   the TLB. An extent asks for huge pages once more than a quarter of it is in use. */
+   It gives whole pages. Blocks of 8 KiB to 1 MiB, the size of the map's tables, share extents of
+   4 MiB. In a mapping of its own each table would lie on small pages, and every call of a large
+   ledger would miss the TLB. An extent requests huge pages once more than a quarter is in use. */
 
 #define MLI_PAGE 4096u
 #define MLI_EXTENT ((size_t)4 << 20)
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
-typedef struct mli_extent { /* in its own first page */
+typedef struct mli_extent { /* lies in the first page of its extent */
     struct mli_extent *next;
-    uint32_t used, huge;
+    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
     unsigned char taken[MLI_EXTENT_PAGES]; /* 1: the page is in use */
 } mli_extent;
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
-/* Memory aligned to its extent, by mapping twice as much and giving back the rest. */
+/* Maps memory that is aligned to the size of an extent: maps twice as much and trims the rest. */
 static mli_extent *mli_extent_map(void) {
     char *p = (char *)mli_pages_map(2 * MLI_EXTENT), *at;
     size_t before;
@@ -4159,7 +4163,7 @@ static mli_extent *mli_extent_map(void) {
     return (mli_extent *)(void *)at;
 }
 
-/* Under the pages lock: a run of pages of one extent, or NULL. */
+/* Returns a run of free pages of an extent, or NULL. Requires: the pages lock. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
     uint32_t i, run = 0;
     if (e->used + pages > MLI_EXTENT_PAGES) return NULL;
@@ -4181,7 +4185,7 @@ static void *mli_os_pages_alloc(uint32_t pages) {
         mli_lock_take(&mli_process.pages_lock);
         if (fresh) {
             fresh->taken[0] = 1;
-            fresh->taken[1] = 1; /* this record is longer than a page */
+            fresh->taken[1] = 1; /* page 0 holds this record; page 1 stays unused */
             fresh->used = 2;
             fresh->next = mli_process.extents;
             mli_process.extents = fresh;
@@ -4254,7 +4258,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Regions are found by walking: each is an eighth of all before it, so there are few. */
+/* Returns the region of an address. It walks the list: a region is an eighth of all before it
+   (up to 256 KiB), so there are few. */
 static mli_region *mli_region_of(memlord *lord, const void *at) {
     mli_region *r = lord->memory.regions;
     while (r && ((const char *)at < r->data ||
@@ -4263,10 +4268,12 @@ static mli_region *mli_region_of(memlord *lord, const void *at) {
     return r;
 }
 
+/* Rounds an address up to a grain: 128 bytes. */
 static void *mli_align_to_grain(void *at) {
     return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
 }
 
+/* Gets one more region from the allocator. Returns 0; -1: no memory. Requires: no lock held. */
 static MLI_COLD int mli_region_add(memlord *lord) {
     uint64_t eighth;
     uint32_t log = MLI_REGION_MIN_BITS;
@@ -4294,8 +4301,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Under the memory lock: the smallest piece of those looked at that will do, cut to size; or
-   NULL. */
+/* Returns a piece cut to `grains`, or NULL. Takes the smallest fit that it sees in the first size
+   class with one: it looks at all pieces up to the first fit, and at 16 at least. Requires: the
+   memory lock. */
 static void *mli_piece_cut(memlord *lord, uint32_t grains) {
     uint32_t have;
     mli_piece *best = NULL, *piece;
@@ -4314,7 +4322,7 @@ static void *mli_piece_cut(memlord *lord, uint32_t grains) {
     return best;
 }
 
-/* A piece, zeroed; NULL if no region has one. */
+/* Returns a zeroed piece; NULL if no region has one. Never calls the allocator. */
 static void *mli_piece_new(memlord *lord, size_t size) {
     uint32_t grains = mli_grain_count(size);
     void *p;
@@ -4324,14 +4332,15 @@ static void *mli_piece_new(memlord *lord, size_t size) {
     return p ? memset(p, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
-#define MLI_LARGE_OVERHEAD 256 /* alignment, and where the block really starts */
+#define MLI_LARGE_OVERHEAD 256 /* for the alignment and the pointer to the real start */
 
-/* Zeroed memory of at least `size` bytes, or NULL. Never called with a lock held. */
+/* Returns zeroed memory of at least `size` bytes, or NULL. Requires: no lock held but the orphan
+   lock, which mli_busy_begin drops. */
 static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     void *p;
     if (size > (size_t)1 << MLI_PIECE_MAX_BITS) {
         void **at;
-        if (lord->memory.allocator.alloc == mli_os_alloc) { /* aligned, but may not be fresh */
+        if (lord->memory.allocator.alloc == mli_os_alloc) { /* aligned, but may not be zero */
             p = mli_host_alloc(lord, size);
             return p ? memset(p, 0, size) : NULL;
         }
@@ -4339,7 +4348,7 @@ static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
         p = mli_host_alloc(lord, size + MLI_LARGE_OVERHEAD);
         if (!p) return NULL;
         at = (void **)mli_align_to_grain((void **)p + 1);
-        at[-1] = p; /* for the free */
+        at[-1] = p; /* mli_own_free reads it */
         return memset(at, 0, size);
     }
     do p = mli_piece_new(lord, size);
@@ -4347,8 +4356,8 @@ static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     return p;
 }
 
-/* Takes a region whose one piece is free off the ledger; under the memory lock. The last one
-   stays. */
+/* Unlinks and returns a region that is one free piece, or returns NULL. The last region of a
+   ledger stays. Requires: the memory lock. */
 static mli_region *mli_region_idle(memlord *lord, mli_region *r) {
     mli_region **at = &lord->memory.regions;
     if (r->run[0] != r->grains || !lord->memory.regions->next) return NULL;
@@ -4359,7 +4368,8 @@ static mli_region *mli_region_idle(memlord *lord, mli_region *r) {
     return r;
 }
 
-/* Gives a piece back; returns a region that is left without any, for the allocator. */
+/* Frees a piece. Returns its region if nothing in it is in use any more: the caller gives it back
+   to the allocator, without the lock. Else returns NULL. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
     mli_region *r;
@@ -4383,6 +4393,7 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
     return r;
 }
 
+/* Frees memory of mli_own_alloc. Requires: `size` is the size it was allocated with. */
 static MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
     if (!ptr) return;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
