@@ -3953,8 +3953,8 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
 }
 
 /* -------------------------------------------------------------------------- >>log --
-   Owns the messages to the host. Uses >>text. Invariants: a debug line is formatted only if its
-   level is on, and no lock is held while the logger runs. Locks: none. */
+   Owns the messages to the host. Uses >>platform and >>text. Invariants: a debug line is formatted
+   only if its level is on, and no lock is held while the logger runs. Locks: none. */
 
 #define MLI_COLOR_RED "\033[31m"
 #define MLI_COLOR_GREEN "\033[32m"
@@ -4105,7 +4105,7 @@ typedef struct mli_piece { /* a free piece; the record lies in it */
 /* Surround each call of the host's allocator. They mark the thread busy: its generation is 0
    meanwhile, so a call into a ledger takes the slow path and passes through there. A thread
    without a record drops the orphan lock: the allocator may wait for a lock of the host, and the
-   thread that holds that lock may be in a MemLord call. No call keeps state in the orphan record
+   thread that holds that lock may call MemLord, too. No call keeps state in the orphan record
    over an allocation. */
 static MLI_COLD uint64_t mli_busy_begin(void) {
     uint64_t generation = mli_self.generation;
