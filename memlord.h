@@ -1866,9 +1866,10 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #endif
 
 /* --------------------------------------------------------------------- >>platform --
-   Owns what differs between systems: compilers, pages, the clock, threads, fork, files.
-   Every family below has the same names and ends in #error. Preconditions hold for all:
-   out pointers are not NULL, sizes are not 0, 0 is success. Locks: none. */
+   Owns all code that differs between compilers and systems: pages, clocks, threads, files and
+   the memory of the machine. Uses no other section. Each family defines the same functions for
+   every system and ends in #error. Requires, for all functions: out pointers are not NULL and
+   sizes are not 0. Returns 0 for success unless a comment says otherwise. Locks: none. */
 
 #define MLI_WINDOWS 0
 #define MLI_APPLE 0
@@ -1922,12 +1923,12 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #endif
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-#include <cpuid.h> /* whether the time stamp counter is steady */
+#include <cpuid.h> /* for the invariant TSC bit */
 #elif defined(_MSC_VER)
-#include <intrin.h> /* the same; atomics */
+#include <intrin.h> /* __cpuid, __rdtsc, atomics */
 #endif
 #if (defined(__x86_64__) && defined(__SSE2__)) || (defined(_M_X64) && !defined(_M_ARM64EC))
-#include <emmintrin.h> /* the map's look-ups */
+#include <emmintrin.h> /* for probes of the map */
 #define MLI_SSE2 1
 #else
 #define MLI_SSE2 0
@@ -1966,19 +1967,20 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 
 typedef struct mli_symbol {
     const char *module;
-    const char *name; /* NULL: not known */
+    const char *name; /* NULL: unknown */
 #if MLI_WINDOWS
     char path[3 * MAX_PATH + 1]; /* UTF-8 */
 #endif
 } mli_symbol;
 
-typedef struct mli_job { /* outlives its thread */
+typedef struct mli_job { /* must outlive the thread that runs it */
     void (*run)(void *);
     void *user;
 } mli_job;
 
-/* -- ticks: a stamp of time for a third of what a clock costs --
-   The processor's own counter, where it goes on at one rate whatever the processor does. */
+/* -- ticks: a time stamp at a third of the cost of a clock --
+   Reads the counter of the processor. It serves as a stamp only where it counts at a constant
+   rate in every power state. mli_ticks_steady returns 1 there. */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 static uint64_t mli_ticks(void) { return __builtin_ia32_rdtsc(); }
@@ -2013,7 +2015,7 @@ static void *mli_pages_map(size_t size) {
     return VirtualAlloc(NULL, size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
 }
 static void mli_pages_unmap(void *ptr, size_t size) {
-    MEMORY_BASIC_INFORMATION info; /* `ptr` may be inside what was trimmed */
+    MEMORY_BASIC_INFORMATION info; /* finds the base: a trimmed `ptr` lies inside it */
     (void)size;
     if (VirtualQuery(ptr, &info, sizeof info))
         (void)VirtualFree(info.AllocationBase, 0, MEM_RELEASE);
@@ -2022,7 +2024,8 @@ static void mli_pages_advise_huge(void *ptr, size_t size) {
     (void)ptr;
     (void)size;
 }
-/* Reservations are freed whole here: the pages around `keep` are only given back. */
+/* Decommits the pages around `keep`. Windows frees a reservation only as a whole, so their
+   addresses stay reserved until mli_pages_unmap. */
 static MLI_COLD void mli_pages_trim(void *ptr, size_t size, void *keep, size_t kept) {
     size_t before = (size_t)((char *)keep - (char *)ptr);
     if (before) (void)VirtualFree(ptr, before, MEM_DECOMMIT);
@@ -2036,21 +2039,21 @@ static uint64_t mli_now(void) {
     return (uint64_t)(count.QuadPart / rate.QuadPart) * 1000000000u +
            (uint64_t)(count.QuadPart % rate.QuadPart) * 1000000000u / (uint64_t)rate.QuadPart;
 }
-static uint64_t mli_wall_now(void) { /* ns since 1970 */
+static uint64_t mli_wall_now(void) { /* ns since 1970-01-01 UTC */
     FILETIME now;
-    GetSystemTimeAsFileTime(&now); /* 100 ns since 1601 */
+    GetSystemTimeAsFileTime(&now); /* in units of 100 ns since 1601 */
     return ((((uint64_t)now.dwHighDateTime << 32) | now.dwLowDateTime) -
             UINT64_C(116444736000000000)) * 100;
 }
 static void mli_yield(void) { (void)SwitchToThread(); }
 static void mli_nap(uint32_t ns) {
     (void)ns;
-    Sleep(1); /* the shortest there is */
+    Sleep(1); /* 1 ms is the shortest sleep */
 }
 static uint64_t mli_pid(void) { return GetCurrentProcessId(); }
-/* A number of the calling thread: not 0, and no other living thread of the process has it. */
+/* Returns the number of the calling thread. It is not 0 and unique among living threads. */
 static uint64_t mli_thread_number(void) { return GetCurrentThreadId(); }
-/* 1: no thread has that number any more; 0: one has, or it cannot be told. */
+/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. */
 static MLI_COLD int mli_thread_has_ended(uint64_t number) {
     HANDLE thread = OpenThread(SYNCHRONIZE, FALSE, (DWORD)number);
     int gone;
@@ -2068,9 +2071,9 @@ static void mli_stderr_write(const char *text, size_t size) {
     HANDLE out = GetStdHandle(STD_ERROR_HANDLE);
     if (out && out != INVALID_HANDLE_VALUE) (void)WriteFile(out, text, (DWORD)size, &done, NULL);
 }
-/* 1: mli_barrier_all may be used. */
+/* Returns 1 if mli_barrier_all works. */
 static uint32_t mli_barrier_register(void) { return 1; }
-/* 1: every running thread of the process has passed a full barrier; 0: refused. */
+/* Makes every running thread of the process pass a full barrier. Returns 1, or 0: refused. */
 static int mli_barrier_all(void) {
     FlushProcessWriteBuffers();
     return 1;
@@ -2080,7 +2083,7 @@ typedef HANDLE mli_file;
 static int mli_wide_path(const char *path, wchar_t *out, int cap) {
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, cap) > 0 ? 0 : -1;
 }
-static int mli_file_is_special(const char *path) { /* exists and is no plain file */
+static int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
     wchar_t wide[1024];
     DWORD a;
     if (mli_wide_path(path, wide, 1024)) return 1;
@@ -2088,7 +2091,7 @@ static int mli_file_is_special(const char *path) { /* exists and is no plain fil
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
 }
-static int mli_file_create(const char *path, mli_file *out) { /* 1: exists */
+static int mli_file_create(const char *path, mli_file *out) { /* 1: the file exists */
     wchar_t wide[1024];
     if (mli_wide_path(path, wide, 1024)) return -1;
     *out = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
@@ -2112,7 +2115,7 @@ static int mli_file_rename(const char *from, const char *to) {
     if (mli_wide_path(from, a, 1024) || mli_wide_path(to, b, 1024)) return -1;
     return MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) ? 0 : -1;
 }
-static int mli_file_rename_exclusive(const char *from, const char *to) { /* 1: there is one */
+static int mli_file_rename_exclusive(const char *from, const char *to) { /* 1: `to` exists */
     wchar_t a[1024], b[1024];
     if (mli_wide_path(from, a, 1024) || mli_wide_path(to, b, 1024)) return -1;
     if (MoveFileExW(a, b, MOVEFILE_WRITE_THROUGH)) return 0;
@@ -2126,7 +2129,7 @@ typedef int mli_signals;
 static mli_signals mli_signals_block(void) { return 0; }
 static void mli_signals_restore(mli_signals *held) { (void)held; }
 
-/* -- something to wait on, and threads of our own -- */
+/* -- an event to wait for, and threads of the ledger -- */
 
 typedef struct mli_os_event { HANDLE handle; } mli_os_event;
 static int mli_os_event_open(mli_os_event *event) {
@@ -2154,7 +2157,8 @@ static void mli_os_thread_join(mli_os_thread worker) {
 
 #elif MLI_POSIX
 
-/* errno is the host's: free(), beside which we are called, keeps it. */
+/* Functions below that can run beside the host's malloc and free keep errno: free() does not
+   change it either, and the host relies on that. */
 static void *mli_pages_map(size_t size) {
     int saved = errno;
     void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -2162,19 +2166,20 @@ static void *mli_pages_map(size_t size) {
     return p == MAP_FAILED ? NULL : p;
 }
 static void mli_pages_unmap(void *ptr, size_t size) { (void)munmap(ptr, size); }
-/* Asks for huge pages: the map misses the TLB on every call otherwise. A wish: no result. */
+/* Requests huge pages. Without them every call misses the TLB in a large map. The request may
+   be ignored, so there is no result. */
 static void mli_pages_advise_huge(void *ptr, size_t size) {
 #if defined(MADV_HUGEPAGE)
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
-    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: what is there already */
+    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: for pages present now */
     errno = saved;
 #else
     (void)ptr;
     (void)size;
 #endif
 }
-/* Gives back what lies around `keep`. */
+/* Unmaps the pages around `keep`. */
 static void mli_pages_trim(void *ptr, size_t size, void *keep, size_t kept) {
     size_t before = (size_t)((char *)keep - (char *)ptr);
     if (before) (void)munmap(ptr, before);
@@ -2186,11 +2191,12 @@ static uint64_t mli_posix_time(clockid_t clock) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 static uint64_t mli_now(void) { return mli_posix_time(CLOCK_MONOTONIC); }
-static uint64_t mli_wall_now(void) { return mli_posix_time(CLOCK_REALTIME); } /* since 1970 */
+static uint64_t mli_wall_now(void) { return mli_posix_time(CLOCK_REALTIME); } /* from 1970 */
 static void mli_yield(void) { (void)sched_yield(); }
 static uint64_t mli_pid(void) { return (uint64_t)getpid(); }
-/* A number of the calling thread: not 0, and no other living thread of the process has it. On
-   Linux the kernel's; where a sandbox refuses that, an address as elsewhere. */
+/* Returns the number of the calling thread. It is not 0 and unique among living threads. Linux
+   and Apple use the kernel's number. If a sandbox refuses it, and on other systems, it is
+   pthread_self, an address. */
 static uint64_t mli_thread_number(void) {
 #if MLI_LINUX
     int saved = errno;
@@ -2203,11 +2209,11 @@ static uint64_t mli_thread_number(void) {
 #endif
     return (uint64_t)(uintptr_t)pthread_self();
 }
-/* 1: no thread has that number any more; 0: one has, or it cannot be told. */
+/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. */
 static MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #if MLI_LINUX
     int saved = errno, gone;
-    if (number >> 31) return 0; /* not the kernel's */
+    if (number >> 31) return 0; /* a pthread_self, not a number of the kernel */
     gone = syscall(__NR_tgkill, (long)getpid(), (long)number, 0L) == -1 && errno == ESRCH;
     errno = saved;
     return gone;
@@ -2216,7 +2222,8 @@ static MLI_COLD int mli_thread_has_ended(uint64_t number) {
     return 0;
 #endif
 }
-/* 1: the variable is set and fits; -1: it does not fit; 0: not set, or the process is set-uid */
+/* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it
+   is unset or empty or the process is set-uid (its environment is not trusted). */
 static int mli_env_read(const char *name, char *buf, size_t cap) {
     const char *value;
     size_t n;
@@ -2232,11 +2239,12 @@ static int mli_env_read(const char *name, char *buf, size_t cap) {
     memcpy(buf, value, n + 1);
     return 1;
 }
-/* A thread of the host that is cancelled ends where it next waits, reads or writes: not in here,
-   with work half done that others wait for. */
+/* Disables cancellation of the calling thread and returns the old state. pthread_cancel ends a
+   thread at its next wait, read or write. Inside MemLord that would leave work half done, and
+   other threads wait for that work. */
 static MLI_COLD int mli_cancel_disable(void) {
     int before = 0;
-#if defined(PTHREAD_CANCEL_DISABLE) /* not everywhere: Android */
+#if defined(PTHREAD_CANCEL_DISABLE) /* Android has none */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 #endif
     return before;
@@ -2248,7 +2256,8 @@ static void mli_cancel_restore(int before) {
     (void)before;
 #endif
 }
-/* Sleeps so long; less after a signal, or where sleeping is refused. */
+/* Sleeps for `ns`. Returns earlier after a signal, or if a sandbox refuses to sleep.
+   Requires: ns < 10^9. */
 static MLI_COLD void mli_nap(uint32_t ns) {
     int saved = errno, cancel = mli_cancel_disable();
     struct timespec span;
@@ -2276,9 +2285,10 @@ static void mli_stderr_write(const char *text, size_t size) {
     errno = saved;
 }
 #if MLI_LINUX && defined(__NR_membarrier)
-/* Numbers of linux/membarrier.h, which older headers lack: private expedited and its
-   registration, since Linux 4.14. A sandbox that the process enters later may refuse the one
-   after the other was granted, and so may a kernel that is short of memory. */
+/* Calls membarrier; returns 1 if it succeeds. Commands are given by their numbers because older
+   headers lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since
+   Linux 4.14. Command 8 may fail after 16 succeeded: in a sandbox that the process entered
+   later, or if the kernel is short of memory. */
 static MLI_COLD int mli_membarrier(int command) {
     int saved = errno, done = syscall(__NR_membarrier, command, 0, 0) == 0;
     errno = saved;
@@ -2291,9 +2301,9 @@ static uint32_t mli_barrier_register(void) { return 0; }
 static int mli_barrier_all(void) { return 0; }
 #endif
 
-/* The kind of a file, links not followed. 32-bit programs have a struct stat without room for a
-   size or number of more than 32 bits (EOVERFLOW); the kernel's statx has it, in one layout for
-   all: its stx_mode is the 15th half word. */
+/* Returns the type of a file in *mode and does not follow links. The struct stat of 32-bit
+   programs cannot hold sizes or inode numbers above 32 bits (EOVERFLOW). statx can, with one
+   layout on every architecture: stx_mode is its 15th 16-bit word. */
 static int mli_file_mode(const char *path, mode_t *mode) {
     struct stat st;
     int r = lstat(path, &st);
@@ -2307,12 +2317,12 @@ static int mli_file_mode(const char *path, mode_t *mode) {
     if (!r) *mode = st.st_mode;
     return r;
 }
-static int mli_file_is_special(const char *path) { /* exists and is no plain file */
+static int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
     mode_t mode;
     return mli_file_mode(path, &mode) ? errno != ENOENT : !S_ISREG(mode);
 }
-/* The same file under a number that is no standard stream, whose own the host may have closed;
-   -1: none left. */
+/* Moves a file to a descriptor above the standard streams. The host may have closed those, and
+   its output must not go to this file. Returns -1 if no descriptor is left. */
 static int mli_fd_above_std(int fd) {
     int higher;
     if (fd >= 3) return fd;
@@ -2320,7 +2330,7 @@ static int mli_fd_above_std(int fd) {
     (void)close(fd);
     return higher;
 }
-static int mli_file_create(const char *path, mli_file *out) { /* 1: exists */
+static int mli_file_create(const char *path, mli_file *out) { /* 1: the file exists */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return errno == EEXIST ? 1 : -1;
     *out = mli_fd_above_std(fd);
@@ -2333,21 +2343,22 @@ static int mli_file_close(mli_file file, int sync) {
     return close(file) || bad ? -1 : 0;
 }
 static int mli_file_rename(const char *from, const char *to) { return rename(from, to); }
-/* 1: there is one of that name already */
+/* Renames a file without replacing another. Returns 1 if `to` exists. */
 static int mli_file_rename_exclusive(const char *from, const char *to) {
     mode_t there;
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST) return 1;
-    if (!mli_file_mode(to, &there)) return 1; /* a system without links: nearly as good */
+    if (!mli_file_mode(to, &there)) return 1; /* no hard links here: a small race remains */
     return rename(from, to);
 }
 static void mli_file_remove(const char *path) { (void)unlink(path); }
 
-/* A write past the file size limit raises SIGXFSZ, which kills by default: held back, and
-   taken if we caused it. Nor is a file left half written by who is cancelled. */
+/* Protects the writing of a file. A write past the file size limit raises SIGXFSZ, which kills
+   the process by default. The signal is blocked meanwhile, and consumed if the write caused it.
+   Cancellation is disabled, too: a cancelled thread would leave the file half written. */
 typedef struct mli_signals {
     sigset_t before;
-    int pending; /* one was waiting already: not ours to take */
+    int pending; /* 1: a SIGXFSZ of the host was pending before; it is not consumed */
     int cancel;
 } mli_signals;
 static mli_signals mli_signals_block(void) {
@@ -2374,7 +2385,7 @@ static void mli_signals_restore(mli_signals *held) {
     mli_cancel_restore(held->cancel);
 }
 
-/* -- something to wait on, and threads of our own -- */
+/* -- an event to wait for, and threads of the ledger -- */
 
 typedef struct mli_os_event {
     pthread_mutex_t mutex;
@@ -2386,7 +2397,7 @@ static MLI_COLD int mli_os_event_open(mli_os_event *event) {
     int bad;
     if (pthread_condattr_init(&attr)) return -1;
 #if MLI_APPLE
-    bad = 0; /* it waits for a span instead */
+    bad = 0; /* Apple waits for a relative time and needs no clock */
 #else
     bad = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 #endif
@@ -2409,7 +2420,7 @@ static MLI_COLD void mli_os_event_set(mli_os_event *event) {
     (void)pthread_cond_signal(&event->cond);
     (void)pthread_mutex_unlock(&event->mutex);
 }
-/* Waits until the event is set, which it then no longer is, or so many ms have gone by. */
+/* Waits until the event is set or `ms` have passed, and resets the event. */
 static MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms) {
     struct timespec until;
     uint64_t ns = (uint64_t)ms * 1000000u;
@@ -2434,11 +2445,11 @@ static MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms) {
 
 typedef pthread_t mli_os_thread;
 static void *mli_os_thread_main(void *job) {
-    (void)mli_cancel_disable(); /* a host's callback on it knows its pthread_self */
+    (void)mli_cancel_disable(); /* callbacks of the host run here and could cancel it */
     ((mli_job *)job)->run(((mli_job *)job)->user);
     return NULL;
 }
-/* The host's signals are not for our threads. */
+/* Starts a thread with all signals blocked: signal handlers of the host must not run on it. */
 static int mli_os_thread_start(mli_os_thread *out, mli_job *job) {
     sigset_t every, before;
     int bad;
@@ -2459,8 +2470,9 @@ static void mli_os_thread_join(mli_os_thread worker) {
 #endif
 
 #if MLI_LINUX
-/* dladdr without its header: that declares it only for _GNU_SOURCE, which a host compiling as
-   C99 does not set. Weak: before glibc 2.34 it is in libdl, which may not be linked. */
+/* Declares dladdr without dlfcn.h. The header declares it only under _GNU_SOURCE, which a host
+   that compiles as C99 does not define. The symbol is weak: before glibc 2.34 it is in libdl,
+   which the program may not link. */
 typedef struct mli_dl_info {
     const char *file;
     void *base;
@@ -2488,7 +2500,7 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
     return 0;
 }
 #elif MLI_WINDOWS
-/* Names of functions are in files of their own, which dbghelp reads: the module alone. */
+/* Finds the module only. Windows keeps function names in separate files that need dbghelp. */
 static int mli_symbol_at(const void *address, mli_symbol *out) {
     wchar_t wide[MAX_PATH];
     HMODULE module;
@@ -2498,7 +2510,7 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
                             (const wchar_t *)address, &module))
         return -1;
     n = GetModuleFileNameW(module, wide, MAX_PATH);
-    if (!n || n >= MAX_PATH) return -1; /* none, or longer */
+    if (!n || n >= MAX_PATH) return -1; /* no path, or a longer one */
     n = (DWORD)WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, out->path, sizeof out->path - 1, NULL,
                                    NULL);
     out->path[n] = 0;
@@ -2514,35 +2526,37 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
 }
 #endif
 
-/* What the machine has for this process: the capacity source of the cpu device. One family:
-   mli_cpu_sample, 0 = known. One caller at a time; no malloc, no stdio, little stack;
-   errno is kept. Zero is a valid state; only `root` is set from outside. What is in doubt is
-   not known: a number that is wrong is worse than none. */
+/* -- the memory that the machine has for this process --
+   mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
+   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno.
+   An mli_cpu of zeros is valid; only `root` is set from outside. A doubtful number counts as
+   unknown, because a wrong number is worse than none. */
 
 #if MLI_LINUX
 
 typedef struct mli_cpu {
-    const char *root; /* before every path, for tests; NULL: none */
-    int v1;           /* the version of the cgroups */
+    const char *root; /* a prefix of every path, for tests; NULL: none */
+    int v1;           /* 1: cgroup version 1; 0: version 2 */
     char path[1024];  /* of the file being read */
-    char text[8192];  /* its text: too large for the 16 KiB stacks some hosts use */
+    char text[8192];  /* its text; too large for the 16 KiB stacks that some hosts use */
 } mli_cpu;
 
-/* Sets cpu->path from its byte `end` on: the new length; 0: too long. */
+/* Writes `more` to cpu->path at byte `end`. Returns the new length; 0: too long. */
 static size_t mli_cpu_file_path(mli_cpu *cpu, size_t end, const char *more) {
     size_t n = strlen(more);
     if (n >= sizeof cpu->path - end) return 0;
     memcpy(cpu->path + end, more, n + 1);
     return end + n;
 }
+/* Sets cpu->path to `path` under the root. Returns its length; 0: too long. */
 static size_t mli_cpu_root(mli_cpu *cpu, const char *path) {
     const char *root = cpu->root ? cpu->root : "";
     size_t n = mli_cpu_file_path(cpu, 0, root);
     return n || !*root ? mli_cpu_file_path(cpu, n, path) : 0;
 }
 
-/* Reads the file `name` of the directory in the first `end` bytes of cpu->path, as a string,
-   into cpu->text: 0; 1: there is no such file, the text is ""; -1: not known. */
+/* Reads the file `name` into cpu->text as a string. Its directory is the first `end` bytes of
+   cpu->path. Returns 0; 1: no such file, the text is ""; -1: unknown. */
 static MLI_COLD int mli_cpu_file_read(mli_cpu *cpu, size_t end, const char *name) {
     size_t n = 0;
     ssize_t got = 1;
@@ -2557,12 +2571,13 @@ static MLI_COLD int mli_cpu_file_read(mli_cpu *cpu, size_t end, const char *name
         if (got > 0) n += (size_t)got;
     }
     (void)close(fd);
-    if (got) return -1; /* it failed, or has no end in sight */
+    if (got) return -1; /* the read failed, or the file is too long */
     cpu->text[n] = 0;
     return 0;
 }
 
-/* The number `*at` begins with and moves behind: 0; -1: none, or none of 64 bits. */
+/* Parses the number at `*at` and moves `*at` past it. Returns 0; -1: no number, or it does not
+   fit into 64 bits. */
 static int mli_cpu_parse_u64(const char **at, uint64_t *out) {
     const char *p = *at;
     uint64_t n = 0;
@@ -2577,8 +2592,8 @@ static int mli_cpu_parse_u64(const char **at, uint64_t *out) {
     return 0;
 }
 
-/* The number in the line of cpu->text that begins with `name`: 0; 1: no such line; -1: garbage.
-   `kilo`: the line must say kB. */
+/* Parses the number in the line of cpu->text that begins with `name`. Returns 0; 1: no such line;
+   -1: malformed. With `kilo` the line must end in kB, and *out is in bytes. */
 static int mli_cpu_parse_field(const mli_cpu *cpu, const char *name, int kilo, uint64_t *out) {
     size_t n = strlen(name);
     const char *p = cpu->text;
@@ -2597,7 +2612,8 @@ static int mli_cpu_parse_field(const mli_cpu *cpu, const char *name, int kilo, u
     return *p == '\n' || !*p ? 0 : -1;
 }
 
-/* The number a file consists of; UINT64_MAX: "max", or there is no such file. 0; -1: not known. */
+/* Reads a file that holds one number. *out is UINT64_MAX for "max" and if there is no such file.
+   Returns 0; -1: unknown. */
 static int mli_cpu_file_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
     const char *p = cpu->text;
     int r = mli_cpu_file_read(cpu, end, name);
@@ -2610,9 +2626,10 @@ static int mli_cpu_file_value(mli_cpu *cpu, size_t end, const char *name, uint64
     return *p == '\n' || !*p ? 0 : -1;
 }
 
-/* The path of our memory cgroup in /proc/self/cgroup, whose lines are number:controllers:path,
-   cut out in place; NULL: none. The memory controller is of one version at a time: v2 has it,
-   in the line without controllers, if no other line does. */
+/* Returns the path of the memory cgroup of this process, or NULL. `text` is /proc/self/cgroup,
+   with lines number:controllers:path; the path is cut out in place. The memory controller belongs
+   to one version at a time. If no line names it, it is in version 2: the line without
+   controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -2631,11 +2648,12 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     return found;
 }
 
-/* Lowers the total to the limit of the cgroup in the first `end` bytes of cpu->path, and what is
-   left to what that leaves: 0; -1: not known. No file is no limit, as in the root, or where the
-   controller is off. Page cache counts as left, active or not: the kernel drops it before it
-   refuses memory, and MemAvailable has it so too. (Kubernetes takes off only the inactive
-   part.) shmem and what is locked are on other lists and stay in. */
+/* Applies the limit of one cgroup, whose directory is the first `end` bytes of cpu->path: lowers
+   *total to the limit, and *left to the bytes that the limit leaves. Returns 0; -1: unknown.
+   A missing file means no limit: it is missing in the root and where the controller is off.
+   Page cache, active or inactive, counts as left: the kernel drops it before it refuses memory,
+   and MemAvailable counts it as available, too. (Kubernetes subtracts only the inactive part.)
+   shmem and locked pages are on other lists and count as used. */
 static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
                          uint64_t *left) {
     static const char *const names[2][4] = {
@@ -2646,9 +2664,9 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     uint64_t limit, more = UINT64_MAX, used, cache;
     int i, said;
     if (mli_cpu_file_value(cpu, end, name[0], &limit)) return -1;
-    if (!cpu->v1) { /* beyond memory.high the kernel slows processes down */
+    if (!cpu->v1) { /* above memory.high the kernel slows the processes down */
         if (mli_cpu_file_value(cpu, end, "/memory.high", &more)) return -1;
-    } else if (mli_cpu_file_read(cpu, end, "/memory.stat") < 0 || /* says what binds from above */
+    } else if (mli_cpu_file_read(cpu, end, "/memory.stat") < 0 || /* has the parents' limits */
                mli_cpu_parse_field(cpu, "hierarchical_memory_limit", 0, &more) < 0) {
         return -1;
     }
@@ -2657,7 +2675,7 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     if (limit > machine) return 0;
     if (mli_cpu_file_value(cpu, end, name[1], &used) || used == UINT64_MAX) return -1;
     if (mli_cpu_file_read(cpu, end, "/memory.stat") < 0) return -1;
-    for (i = 2; i < 4; i++) { /* not said: then it counts as used */
+    for (i = 2; i < 4; i++) { /* cache that the file does not list counts as used */
         said = mli_cpu_parse_field(cpu, name[i], 0, &cache);
         if (said < 0) return -1;
         if (said == 0) used = used > cache ? used - cache : 0;
@@ -2668,8 +2686,9 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     return 0;
 }
 
-/* The tightest limit is the total; what is left is what the fullest cgroup leaves, of ours and
-   those above it. 0; -1: not known. */
+/* Returns the memory of the process in *total and *left, from the machine, the cgroup of the
+   process and all cgroups above it. *total is the lowest limit; *left is the least that any of
+   them leaves. Returns 0; -1: unknown. */
 static int mli_cpu_query(mli_cpu *cpu, uint64_t *total, uint64_t *left) {
     size_t top, end = mli_cpu_root(cpu, "/proc");
     uint64_t machine;
@@ -2681,7 +2700,7 @@ static int mli_cpu_query(mli_cpu *cpu, uint64_t *total, uint64_t *left) {
         return -1;
     *total = machine;
     p = mli_cpu_parse_cgroup(cpu->text, &cpu->v1);
-    if (!p) return 0; /* a kernel without cgroups */
+    if (!p) return 0; /* the kernel has no cgroups */
     top = mli_cpu_root(cpu, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
     end = top ? mli_cpu_file_path(cpu, top, p[1] ? p : "") : 0;
     if (!end) return -1;
@@ -2692,7 +2711,7 @@ static int mli_cpu_query(mli_cpu *cpu, uint64_t *total, uint64_t *left) {
     return -1;
 }
 
-static uint64_t mli_cpu_resident(mli_cpu *cpu) { /* 0: not known */
+static uint64_t mli_cpu_resident(mli_cpu *cpu) { /* in bytes; 0: unknown */
     const char *p = cpu->text;
     uint64_t size, pages, page = (uint64_t)sysconf(_SC_PAGESIZE);
     if (mli_cpu_file_read(cpu, mli_cpu_root(cpu, "/proc"), "/self/statm")) return 0;
@@ -2719,12 +2738,12 @@ static MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used
 #else
 
 typedef struct mli_cpu {
-    const char *root; /* has no effect here */
+    const char *root; /* has no effect on this system */
 } mli_cpu;
 
 #if MLI_WINDOWS
-/* K32GetProcessMemoryInfo by name: which header declares it under which name, and in which
-   library, differs with the SDK and its settings. */
+/* Finds K32GetProcessMemoryInfo by name. Its header, its name there and its library depend on the
+   SDK and its settings. */
 typedef BOOL(WINAPI *mli_cpu_info_fn)(HANDLE, PROCESS_MEMORY_COUNTERS *, DWORD);
 static int mli_cpu_process_memory(PROCESS_MEMORY_COUNTERS *out) {
     HMODULE module = GetModuleHandleA("kernel32.dll");
@@ -2734,8 +2753,8 @@ static int mli_cpu_process_memory(PROCESS_MEMORY_COUNTERS *out) {
     memcpy(&fn, &address, sizeof fn);
     return fn(GetCurrentProcess(), out, sizeof *out) ? 0 : -1;
 }
-/* 1: a job's limit binds us. It is on committed bytes; of the job's other processes we cannot
-   know. */
+/* Returns 1 if the job object of the process has a memory limit. It limits the committed bytes of
+   the whole job; the bytes of its other processes are unknown. */
 static int mli_cpu_job_limit(uint64_t *limit) {
     JOBOBJECT_EXTENDED_LIMIT_INFORMATION job;
     if (!QueryInformationJobObject(NULL, JobObjectExtendedLimitInformation, &job, sizeof job,
@@ -2767,8 +2786,8 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
     return 0;
 }
 #elif MLI_APPLE
-/* Used is what cannot be dropped: anonymous, wired and compressed pages, as Activity Monitor
-   counts it; free and file-backed pages are left. */
+/* Counts pages that cannot be dropped as used: anonymous, wired and compressed pages, as Activity
+   Monitor does. Free and file-backed pages count as left. */
 static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
     mach_port_t host = mach_host_self();
     vm_statistics64_data_t vm;
@@ -2791,7 +2810,7 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
     *process = r == KERN_SUCCESS ? self.resident_size : 0;
     return 0;
 }
-#else /* no portable call tells what is free: a capacity source of the host's can */
+#else /* no portable call returns free memory; the host can set a capacity source */
 static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
     (void)cpu;
     (void)total;
@@ -2803,12 +2822,12 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
 #endif
 
 /* ---------------------------------------------------------------------- >>atomics --
-   Owns the words threads share. A word is a struct, so that a bare access does not compile; the
-   memory order of a load or a store is in the function's name, and none there is relaxed: read
-   by others without any promise beyond the value itself. What reads and writes in one (exchange,
-   add, or, cas) is sequentially consistent. Layout and code are the same in C and C++. Where a
-   uint64_t is aligned to 4 bytes (i386), one across two cache lines would be read in halves: its
-   word asks for 8. */
+   Owns the words that threads share, the locks and the lock order. Uses >>platform.
+   A word is a struct, so that a plain access does not compile. The name of a load or store ends
+   in its memory order. No suffix means relaxed: other threads read the value and conclude nothing
+   else from it. Read-modify-writes (exchange, add, or, cas) are sequentially consistent.
+   Layout and code are the same in C and C++. i386 aligns a uint64_t to 4 bytes; one across two
+   cache lines would be read in halves, so mli_u64 is aligned to 8. Locks: see MLI_RANK_... */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -2872,11 +2891,11 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 #else
-/* A processor without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards a word. Not
-   a lock of libatomic: one that another thread holds at a fork stays held in the child. The
-   lock's exchange pairs with the release store that drops it. */
+/* For processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each word.
+   libatomic's locks are no replacement: one that another thread holds at a fork stays locked in
+   the child. The lock's exchange pairs with the release store that drops it. */
 #define MLI_U64_LOCKS 16
-static mli_u32 mli_u64_locks[MLI_U64_LOCKS]; /* of a word: by its address */
+static mli_u32 mli_u64_locks[MLI_U64_LOCKS]; /* chosen by the address of the word */
 static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u32 *lock = &mli_u64_locks[(uintptr_t)w / 8 % MLI_U64_LOCKS];
     while (mli_u32_exchange(lock, 1)) mli_yield();
@@ -2934,8 +2953,8 @@ static MLI_HOT void mli_cpu_pause(void) {
 #endif
 }
 #elif defined(_MSC_VER)
-/* MSVC: volatile accesses of aligned words are single accesses; on ARM64 they need the barrier
-   that __dmb gives, on x86 the processor orders loads and stores itself. */
+/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
+   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. */
 #if defined(_M_ARM64)
 #define MLI_MEMORY_FENCE() __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -2969,7 +2988,8 @@ static MLI_HOT void mli_u8_store_release(mli_u8 *w, uint8_t v) {
     MLI_MEMORY_FENCE();
     *(uint8_t volatile *)&w->v = v;
 }
-/* Behind an exchange, which is a full barrier here. */
+/* Requires: an exchange comes before in program order. It is a full barrier here, so an acquire
+   load after it is enough. */
 static MLI_HOT uint32_t mli_u32_load_seqcst(const mli_u32 *w) {
     return mli_u32_load_acquire(w);
 }
@@ -3009,48 +3029,50 @@ static MLI_HOT void mli_compiler_barrier(void) { _ReadWriteBarrier(); }
 static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
-/* A word only its owner writes, read by him: an operand like any other, which an atomic load
-   is not to compilers. */
+/* Loads a word that only the calling thread writes. The access is plain: compilers fold it into
+   an operand, which they do not do with an atomic load. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
-/* Adds to a word only its owner writes, or the holder of its lock, and readers may look at. */
+/* Adds to a word with a load and a store. Requires: the caller is the only writer, as its owner
+   or by holding its lock. Other threads may read the word. */
 static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
     mli_u64_store(w, mli_u64_load(w) + v);
 }
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
-/* Raises a shared signed word to at least v. */
+/* Raises a shared word to at least v; both are compared as signed. */
 static void mli_u64_max(mli_u64 *w, int64_t v) {
     uint64_t seen = mli_u64_load(w);
     while (v > (int64_t)seen && !mli_u64_cas(w, &seen, (uint64_t)v)) {}
 }
 
-/* The lock order, innermost first: a thread that takes a lock holds only later ones of this list,
-   in every call, in fork and past the exit hook. No function of the host but its clock is called
-   with any of them held. */
+/* The lock order, innermost first. A thread that takes a lock holds only locks later in this list.
+   This holds in every call, in fork and past the exit hook. No function of the host runs while
+   one of them is held, except its clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
-    MLI_RANK_ROW,       /* one a row: the published balance */
+    MLI_RANK_ROW,       /* one a row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
-    MLI_RANK_MEMORY,    /* the ledger's free pieces */
-    MLI_RANK_SNAPSHOTS, /* the list of them, and the holders of a device at its peak */
-    MLI_RANK_SCOPES,    /* what is remembered of invocations */
+    MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
+    MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
+    MLI_RANK_SCOPES,    /* the histories of scope runs */
     MLI_RANK_PLACE,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
-    MLI_RANK_FENCES,    /* fences, their queues, what is to be dropped */
-    MLI_RANK_INSIDE,    /* no lock: a thread is inside a shard, and others wait for it; the
-                           bits of buckets are taken there, and not checked */
-    MLI_RANK_SHARD,     /* one a shard: its state and its table; all are taken by number */
+    MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
+    MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
+                           of buckets are taken there and have no check */
+    MLI_RANK_SHARD,     /* one a shard: its state and its table; several are taken by address */
     MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
                            index */
-    MLI_RANK_ORPHAN,    /* the thread record of those that have none */
-    MLI_RANK_REGISTRY,  /* ledgers, thread records' owners; fork takes all of them */
+    MLI_RANK_ORPHAN,    /* the orphan record */
+    MLI_RANK_REGISTRY,  /* ledgers, owners of thread records; a fork locks all ledgers under it */
     MLI_RANKS
 };
 
-/* A lock for short work. Lock's exchange pairs with unlock's release store. */
+/* A spin lock for short work. The exchange that takes it pairs with the release store that
+   drops it. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
@@ -3060,17 +3082,18 @@ typedef struct mli_lock {
 
 #if defined(MEMLORD_CHECK_LOCKS)
 static MEMLORD_THREAD_LOCAL struct {
-    uint32_t held[MLI_RANKS]; /* how many of each this thread holds */
-    const mli_lock *shard;    /* the last one */
+    uint32_t held[MLI_RANKS]; /* locks of each rank that this thread holds */
+    const mli_lock *shard;    /* the shard lock taken last */
 } mli_ranks;
-/* How many locks of the first `ranks` ranks the thread holds. */
+/* Returns the number of locks of the first `ranks` ranks that the thread holds. */
 static uint32_t mli_rank_held(uint32_t ranks) {
     uint32_t i, n = 0;
     for (i = 0; i < ranks; i++) n += mli_ranks.held[i];
     return n;
 }
-/* Before a lock is waited for. Two of one rank are shards, by number; places, under the cold lock;
-   or of several ledgers, in fork. */
+/* Checks the lock order before the thread waits for a lock. A thread may hold two locks of one
+   rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
+   and locks of several ledgers in a fork, under the registry lock. */
 static void mli_rank_take(uint32_t rank, const mli_lock *lock) {
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
@@ -3083,12 +3106,12 @@ static void mli_rank_drop(uint32_t rank) {
     MEMLORD_ASSERT(mli_ranks.held[rank]);
     mli_ranks.held[rank]--;
 }
-/* The thread is inside a shard, perhaps already, or inside none. */
+/* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 static void mli_rank_inside(uint32_t inside) {
     MEMLORD_ASSERT(!inside || !mli_rank_held(MLI_RANK_INSIDE));
     mli_ranks.held[MLI_RANK_INSIDE] = inside;
 }
-/* Before a function of the host is called. */
+/* Checks that the thread holds no lock before it calls a function of the host. */
 static void mli_rank_none(void) { MEMLORD_ASSERT(!mli_rank_held(MLI_RANKS)); }
 #else
 #define mli_rank_take(rank, lock) ((void)0)
@@ -3097,7 +3120,7 @@ static void mli_rank_none(void) { MEMLORD_ASSERT(!mli_rank_held(MLI_RANKS)); }
 #define mli_rank_none() ((void)0)
 #endif
 
-/* Gives a new lock its rank. A lock that is 0 has the innermost. */
+/* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 static inline void mli_lock_rank(mli_lock *lock, uint32_t rank) {
 #if defined(MEMLORD_CHECK_LOCKS)
     lock->rank = rank;
@@ -3107,11 +3130,11 @@ static inline void mli_lock_rank(mli_lock *lock, uint32_t rank) {
 #endif
 }
 
-#define MLI_SPIN_LOOKS 200 /* a turn */
-#define MLI_SPIN_TURNS 16  /* before the first sleep */
-/* One look later; *n counts them. Spins, then gives up its turn, then sleeps for 50 us to 1 ms: a
-   real-time thread that gives up its turn lets no thread of a lower priority run, and such a
-   thread may hold what this one waits for. */
+#define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
+#define MLI_SPIN_TURNS 16  /* yields before the first sleep */
+/* Waits once in a spin loop; *n counts the calls. It spins, later yields, and then sleeps for 50 us
+   to 1 ms. Yielding is not enough: a real-time thread that yields lets no thread of lower priority
+   run, and such a thread may hold the lock. */
 static MLI_COLD void mli_spin_wait(unsigned *n) {
     unsigned turn = ++*n / MLI_SPIN_LOOKS;
     mli_cpu_pause();
@@ -3121,6 +3144,7 @@ static MLI_COLD void mli_spin_wait(unsigned *n) {
     else
         mli_nap(turn < MLI_SPIN_TURNS + 20 ? (turn - MLI_SPIN_TURNS) * 50000u : 1000000u);
 }
+/* Takes a lock. Requires: the thread holds only locks of later ranks. */
 static MLI_NOINLINE void mli_lock_take(mli_lock *lock) {
     unsigned n = 0;
     mli_rank_take(lock->rank, lock);
@@ -3139,69 +3163,70 @@ static void mli_lock_drop(mli_lock *lock) {
 }
 
 /* ----------------------------------------------------------------------- >>ledger --
-   Owns the layout of everything below. Invariants: a row (a device, a site on a device, a tag
-   on a device) is never removed, so its number and address last as long as the ledger; a
-   thread record is recycled, never freed, so its counts never need merging.
+   Owns the layout of a ledger, of the process state and of the thread-local state. The sections
+   below own the members named after them. Invariants: a row is never removed, so its number
+   and address are valid as long as the ledger. A thread record is reused, never freed, so its
+   counts are never merged into another.
 
-   Locks: see MLI_RANK_..., which are their order. */
+   Locks: MLI_RANK_... lists them in their order. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a search */
+#define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
 
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
 typedef mli_ptr mli_book; /* mli_chunk_array * */
 
-/* The queues of a device type; under the fences lock, but for what is atomic. */
+/* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
-    struct mli_queue *first; /* the one to ask next */
-    mli_u32 calls;    /* on the type while it had queues; threads may lose some */
-    mli_u32 due;      /* the call that looks for a queue to ask */
-    mli_u64 late;     /* the time from which on any call does */
+    struct mli_queue *first; /* the queue to ask next */
+    mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
+    mli_u32 due;      /* from this call number on a call looks for a queue to ask */
+    mli_u64 late;     /* from this time on any call looks for one */
 } mli_pending_queues;
 
 typedef struct mli_shard {
-    mli_u32 state;     /* NEW, SHARED, MOVING, or whose it is: see >>map */
-    mli_u32 displaced; /* entries outside their home */
+    mli_u32 state;     /* NEW, SHARED, MOVING, or the id of its owner: see >>map */
+    mli_u32 displaced; /* entries outside their home bucket */
     char *table;
     uint32_t size;          /* buckets */
-    mli_lock lock;          /* changes of state, and moves */
-    uint32_t stopped_state; /* what it was before it was stopped */
+    mli_lock lock;          /* held to change the state or to replace the table */
+    uint32_t stopped_state; /* the state before it was stopped; resume restores it */
 } mli_shard;
 
-/* A thread of our own. */
+/* A thread that the ledger starts. */
 typedef struct mli_helper {
-    mli_u32 state;
-    mli_u32 stop; /* 1: it ends, and is joined */
+    mli_u32 state; /* MLI_HELPER_... */
+    mli_u32 stop;  /* 1: it ends, and is joined */
     mli_os_event wake;
     mli_os_thread worker;
     mli_job job;
 } mli_helper;
 
-/* One per physical device: cpu, pinned and mapped are at one place. */
+/* A physical device. The devices cpu, pinned and mapped share one. */
 typedef struct mli_phys {
-    mli_lock lock;         /* all below but `sampling`, and the bands of its devices */
-    mli_u32 sampling;      /* somebody asks the source */
-    void *sampler;         /* who */
-    memlord_device device; /* whose source is asked */
+    mli_lock lock;         /* all below but sampling, sampler, poller; bands of its devices */
+    mli_u32 sampling;      /* 1: a thread asks the source */
+    void *sampler;         /* &mli_self of that thread; under the callbacks lock */
+    memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
-    uint64_t sampled;     /* when */
+    uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
-    double fraction;      /* what it follows; 0: it was set in bytes */
-    uint64_t reserved;    /* reserved, and not yet recorded */
-    uint64_t in_flight;   /* of held: being recorded at this moment */
-    uint32_t free_ticket; /* a closed one; the list goes on in its `next` */
-    int failing;          /* the last alloc_retry found nothing */
+    double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
+    uint64_t reserved;    /* bytes of tickets that no call has recorded */
+    uint64_t in_flight;   /* of `reserved`: bytes that calls are recording at this moment */
+    uint32_t free_ticket; /* the first closed ticket; its `next` continues the list */
+    int failing;          /* 1: the last alloc_retry failed */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
 
-#define MLI_SNAPSHOTS 256 /* kept: one less, which a report may add */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
 
-typedef struct mli_recorder {    /* takes them */
-    mli_u32 requested, interval; /* ms */
-    mli_u64 due;                 /* by the ledger's clock */
+typedef struct mli_recorder {    /* takes snapshots at an interval */
+    mli_u32 requested, interval; /* 1: it was started; in ms */
+    mli_u64 due;                 /* the next snapshot, by the ledger's clock */
     mli_helper helper;
 } mli_recorder;
 
@@ -3211,24 +3236,24 @@ typedef struct mli_capacity_reader {
 } mli_capacity_reader;
 
 typedef struct mli_dict {
-    size_t item; /* bytes of one */
-    void *items; /* of stb_ds; NULL: empty */
+    size_t item; /* bytes of an item */
+    void *items; /* a map of stb_ds; NULL: empty */
     struct mli_dict_block *blocks;
     size_t left; /* unused bytes at the end of the first block */
 } mli_dict;
 
-typedef struct mli_spare_block { /* a block held before it is needed: see >>names */
+typedef struct mli_spare_block { /* memory allocated before a cold call needs it: see >>names */
     void *block;
     size_t size;
 } mli_spare_block;
 
-/* Memory of the ledger's own, in grains of 128 bytes: see >>memory. */
+/* The ledger's own memory, in grains of 128 bytes: see >>memory. */
 #define MLI_GRAIN_BITS 7
 #define MLI_REGION_MAX_BITS 18
 #define MLI_SIZE_CLASSES (MLI_REGION_MAX_BITS - MLI_GRAIN_BITS + 1)
 
 struct memlord {
-    /* first: found without an offset */
+    /* The shards are first: a call finds one without adding an offset. */
     struct {
         mli_shard shards[1u << MLI_SHARD_BITS];
     } map;
@@ -3236,49 +3261,49 @@ struct memlord {
         struct memlord *next, **back; /* live ledgers, under the registry lock */
         uint64_t started, started_stamp, started_wall;
     } lifecycle;
-    /* read on every call, written rarely */
+    /* Every call reads these members; few write them. */
     struct {
-        uint64_t generation;
-        mli_u32 hooks;
+        uint64_t generation; /* unique in the process */
+        mli_u32 hooks;     /* MLI_HOOK_... */
         mli_u32 alert;     /* MLI_ALERT_... */
-        uint32_t flags;
-        mli_u32 next_id;
-        uint32_t sweep_at; /* records from which on dead owners are looked for */
-        mli_ptr all;
+        uint32_t flags;    /* MEMLORD_FLAG_... */
+        mli_u32 next_id;   /* of the next thread record */
+        uint32_t sweep_at; /* from this many records on a sweep looks for dead owners */
+        mli_ptr all;       /* mli_thread *: the first record of the list */
         struct mli_thread *orphan;
         mli_lock orphan_lock;
     } threads;
     struct {
         mli_u64 birth_mark;   /* the current mark, shifted into place */
-        mli_book births;      /* from 1 */
+        mli_book births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
-        mli_u64 lost_tags;    /* of no device */
-        mli_u32 warned_tag;   /* the first of those dropped was logged */
+        mli_u64 lost_tags;    /* dropped tags that no device counts */
+        mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
     } sites;
     struct {
         uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
         mli_book rows[MLI_BOOKS];
-        mli_u32 row_count[MLI_BOOKS]; /* from 1: row 0 means none */
-        mli_lock count_lock;
+        mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
+        mli_lock count_lock;          /* the cells of the orphan record */
     } counters;
     struct {
-        mli_u8 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last stays 0 */
-        uint16_t dev_type[256];                /* written before a slot is published */
-        uint32_t slot_alerts[256];             /* so, too: those that concern the calls on it */
-        mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from slot 1 */
+        mli_u8 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
+        uint16_t dev_type[256];                /* by dev; written before the dev is published */
+        uint32_t slot_alerts[256];             /* likewise: alerts that concern calls on the dev */
+        mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
     } devices;
     struct {
         mli_ptr index;
         mli_dict strings;            /* of mli_stb_string: every string once */
         uint64_t bytes;
-        mli_spare_block retry_block; /* what a cold call wanted, allocated before it tries again */
-        size_t retry_size;
+        mli_spare_block retry_block; /* the block that a cold call lacked; it tries again with it */
+        size_t retry_size;           /* bytes that a cold call lacked */
     } names;
     struct {
         memlord_allocator allocator;
         mli_u64 own_bytes;
         mli_lock lock;
-        struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* by the log of their grains */
+        struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* free; by log2 of their grains */
         struct mli_region *regions;
         uint64_t region_bytes;
     } memory;
@@ -3289,57 +3314,59 @@ struct memlord {
     struct {
         memlord_clock clock;
         mli_ptr ring;              /* mli_ring * */
-        uint32_t stamps_are_ticks; /* stamps are the processor's */
-        mli_u64 lost;              /* of no device */
+        uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
+        mli_u64 lost;              /* lost events that no device counts */
     } events;
     struct {
-        mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* allocs whose frees are still to come */
-        mli_u64 lost_allocs, lost_bytes; /* dropped, on devices there was no memory for */
+        mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* dropped allocs without a free yet */
+        mli_u64 lost_allocs, lost_bytes; /* dropped allocs on devices that have no record */
         mli_u64 lost_unknown;                       /* unknown_frees on such devices */
-        mli_u32 warned_alloc;                       /* the first of those dropped was logged */
+        mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
     struct {
-        mli_u32 had_parts; /* some block had parts */
+        mli_u32 had_parts; /* 1: a block has had parts */
     } parts;
     struct {
         mli_phys host_phys; /* cpu, pinned and mapped */
     } capacity;
     struct {
         mli_book reservations, accounts;
-        mli_u32 reservation_count, account_count; /* from 1 */
-        uint32_t free_account;                    /* under the cold lock */
+        mli_u32 reservation_count, account_count; /* and 1 more: number 0 means none */
+        uint32_t free_account;                    /* under the cold lock; 0: none */
     } limits;
     struct {
         mli_lock lock;
-        mli_book all; /* of mli_ptr, from 1 */
+        mli_book all; /* of mli_ptr, numbered from 1 */
         mli_u32 count;
         mli_u64 lost;
     } scopes;
     struct {
         mli_lock lock;
-        struct mli_snapshot *at[MLI_SNAPSHOTS], *out;
+        struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
         uint32_t count;
         struct mli_snapshot_reader *readers;
-        struct mli_holders *free_holders; /* under the snapshots lock, too */
+        struct mli_holders *free_holders; /* unused records; under the snapshots lock, too */
         mli_u64 lost;
         mli_recorder recorder;
     } snapshots;
     struct {
         mli_lock lock;
-        struct mli_fence_record *to_drop; /* their blocks are gone */
-        struct mli_queue *spare_queues; /* with those in use one a fence: a free needs no memory */
+        struct mli_fence_record *to_drop; /* detached: their blocks have ended */
+        struct mli_queue *spare_queues; /* spare and used queues: one a fence. So a free can make
+                                           a queue without memory */
         struct mli_fence_record
-            *aside; /* recorded uses of blocks that tokens have: the first of each */
+            *aside; /* recorded uses of blocks that a token has taken off the map: the first
+                       fence of each block */
         mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
-        mli_u64 count, serial, epoch;     /* how many; the last number; resets */
+        mli_u64 count, serial, epoch;     /* live fences; the last number used; resets */
     } fences;
     struct {
         mli_lock callbacks_lock;
-        mli_u32 watched_types;    /* bit a device type: bands and a callback */
+        mli_u32 watched_types;    /* a bit a device type: it has bands and a callback */
         struct mli_gc_entry *gc_entries;
         mli_ptr strategy;         /* mli_strategy *; NULL: none */
-        mli_u32 thread_allowance; /* threads the margins allow for */
+        mli_u32 thread_allowance; /* the margins of bands allow for this many threads */
     } bands;
     struct {
         mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
@@ -3348,37 +3375,37 @@ struct memlord {
     struct {
         struct mli_waiter *waiters;
         mli_u32 poll_ms;
-        uint32_t poll_ms_by_env; /* by the environment */
+        uint32_t poll_ms_by_env; /* 1: the environment has set poll_ms */
         mli_u32 polling;         /* MLI_POLLING_... */
     } pollers;
     struct {
         memlord_retry policy; /* the default policy */
     } retry;
     struct {
-        mli_ptr saver;                   /* const mli_saver *: set with the first wish */
-        mli_u64 alloc_free_ps;           /* what an alloc and a free cost; 0: not yet measured */
-        mli_u32 exit_format;             /* and 1 more; 0: nothing is saved then */
-        mli_ptr exit_directory;          /* const char *, kept; NULL: output_dir */
-        const char *output_dir, *labels; /* kept */
+        mli_ptr saver;                   /* const mli_saver *; set by the first request */
+        mli_u64 alloc_free_ps;           /* picoseconds of an alloc and a free; 0: unmeasured */
+        mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
+        mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
+        const char *output_dir, *labels; /* interned */
     } saving;
 };
 
-/* The only state of the process, right from the start at zero. */
+/* The only state of the process. All zeros is its valid initial state. */
 static struct {
-    mli_lock registry_lock; /* the registry lock */
-    mli_lock cold_lock;
-    mli_lock pages_lock; /* innermost: the extents of the os allocator */
+    mli_lock registry_lock; /* ledgers and owners of thread records */
+    mli_lock cold_lock;     /* names, devices, sites, tags and stb_ds of all ledgers */
+    mli_lock pages_lock;    /* innermost: the extents of the os allocator */
     struct mli_extent *extents;
     memlord *ledgers;
-    mli_dict *growing; /* the table stb_ds works on; under the cold lock */
+    mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
     mli_ptr global;    /* memlord * */
     mli_u64 generation;
-    mli_u32 hooks_installed; /* hooks below are in place */
-    mli_u32 at_exit;         /* so is the one for memlord_save_at_exit */
-    memlord *saving;         /* what that works on: its destroy waits; under the registry lock */
-    mli_u32 has_barrier;     /* mli_barrier_all works; once it is refused, 0 for good */
-    uint64_t pid;            /* differs from the caller's in a child that ran no fork handler */
-    int exit_key_ready;
+    mli_u32 hooks_installed; /* 1: the exit key and the fork handlers are installed */
+    mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
+    memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
+    mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
+    uint64_t pid;            /* differs from getpid in a child that ran no fork handler */
+    int exit_key_ready;      /* 1: exit_key is valid */
 #if MLI_WINDOWS
     DWORD exit_key;
 #else
@@ -3386,48 +3413,49 @@ static struct {
 #endif
 } mli_process;
 
-/* What a line of MEMLORD_DEBUG says beside its own. */
+/* Extra facts for the debug line (MEMLORD_DEBUG) of the call in progress. */
 typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* of a call of n: opened or closed */
-    uint64_t implicit, implicit_bytes; /* closed because another was opened there: how many,
-                                          bytes */
-    uint64_t unknown;   /* not closed, as nobody knows them */
+    uint64_t blocks, bytes; /* that a call with n storages opened or closed */
+    uint64_t implicit, implicit_bytes; /* blocks that ended because a new block opened at their
+                                          address, and their bytes */
+    uint64_t unknown;   /* frees of storages that the map does not have */
     memlord_device from_device;
-    uint64_t from; /* what it was before; 0: nothing */
+    uint64_t from; /* the storage before a move; 0: none */
 } mli_debug_note;
 
-/* A thread's record in a ledger. Generations are unique, so an entry of a ledger that was destroyed
-   never matches again. */
+/* The record of the thread in one ledger. Generations are unique, so the generation of a destroyed
+   ledger never matches again. */
 typedef struct mli_used {
     uint64_t generation;
     struct mli_thread *thread;
 } mli_used;
 #define MLI_USED 8
 
-/* The current thread. Only the thread itself reads and writes it, and no pointer into it is ever
-   followed: it may be freed before the thread's last call, which then finds a new one at zero.
-   generation 0 matches no ledger. */
+/* The state of the current thread. Only the thread itself reads and writes it. Other threads may
+   compare its address and never follow it: the system may free it before the last call of the
+   thread, and that call then finds a new one of zeros. Generation 0 matches no ledger. */
 static MEMLORD_THREAD_LOCAL struct {
-    uint64_t generation; /* of the ledger `thread` is for: the last one used */
+    uint64_t generation; /* of the ledger that `thread` belongs to: the one used last */
     struct mli_thread *thread;
-    mli_used used[MLI_USED]; /* ledgers used lately, by their generation */
-    uint64_t number;         /* mli_thread_number; 0: not asked yet */
-    uint32_t hooked;         /* its exit hook is set */
-    memlord *orphaned;       /* the ledger in which it holds the orphan lock; NULL: none */
-    uint32_t in_host_alloc;  /* inside the host's allocator on our behalf */
-    uint64_t fence_lord;     /* generation of the ledger in whose fences it is; 0: none */
-    uint32_t exited;         /* its exit hook has run */
-    uint32_t is_helper;      /* it is a mli_helper */
-    mli_debug_note note;     /* what the line of a call under way is to say: see >>log */
+    mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
+    uint64_t number;         /* mli_thread_number; 0: unknown yet */
+    uint32_t hooked;         /* 1: its exit hook is set */
+    memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
+    uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
+    uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
+    uint32_t exited;         /* 1: its exit hook has run */
+    uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
+    mli_debug_note note;     /* for the debug line of the call in progress: see >>log */
 } mli_self;
 
-#define MLI_API MEMLORD_API MLI_COLD /* none of those a program calls all the time */
+#define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
 /* ------------------------------------------------------------------------- >>text --
-   Owns how numbers and strings are written: no stdio, no locale, no allocation. A mli_out
-   fills a buffer and hands it on when it is full, or, without a function, follows snprintf. */
+   Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation; uses no
+   other section. Locks: none. An mli_out fills a buffer. With a function it passes the full
+   buffer to it; without one it cuts the text and counts the rest, like snprintf. */
 
-#include <stdarg.h> /* forms */
+#include <stdarg.h> /* mli_putf, mli_jsonf */
 
 static const char *const mli_type_names[] = {
 #define MLI_X(name, text, host) text,
@@ -3436,12 +3464,12 @@ static const char *const mli_type_names[] = {
 };
 
 typedef struct mli_out {
-    memlord_write_fn fn;
+    memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total; /* characters so far, cut ones too */
-    int failed;
+    size_t total; /* bytes put so far, with those that were cut */
+    int failed;   /* 1: `fn` has failed and is not called again */
 } mli_out;
 
 static MLI_COLD void mli_flush(mli_out *o) {
@@ -3467,7 +3495,8 @@ static void mli_put_str(mli_out *o, const char *text) {
     mli_put(o, text, strlen(text));
 }
 
-/* An out that follows snprintf, and its end: answers the length, closes with a 0. */
+/* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
+   full length, also if it was cut. */
 static void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
     memset(o, 0, sizeof *o);
     o->buf = buf;
@@ -3499,7 +3528,7 @@ static void mli_put_i64(mli_out *o, int64_t v) {
 static MLI_COLD void mli_put_hex(mli_out *o, uint64_t v, unsigned digits) {
     while (digits--) mli_put(o, &"0123456789abcdef"[(v >> (4 * digits)) & 15], 1);
 }
-/* All of a storage, in as few widths as columns look well in. */
+/* Writes a storage in full, with 8, 12 or 16 digits: few widths keep columns straight. */
 static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
     mli_put_str(o, "0x");
     mli_put_hex(o, v, v >> 48 ? 16 : v >> 32 ? 12 : 8);
@@ -3509,7 +3538,7 @@ static void mli_put_two_digits(mli_out *o, uint64_t v) {
     mli_put_u64(o, v);
 }
 
-/* v / 10^digits, in full. */
+/* Writes v / 10^digits with all decimals. */
 static MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits) {
     uint64_t unit = 1;
     unsigned i;
@@ -3521,14 +3550,15 @@ static MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits) {
         mli_put_u64(o, v / unit);
     }
 }
+/* Writes tenths / 10, without a decimal that is 0. */
 static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
     mli_put_u64(o, tenths / 10);
     if (tenths % 10) mli_put_str(o, ".");
     if (tenths % 10) mli_put_u64(o, tenths % 10);
 }
 
-/* Bytes in the largest IEC unit that leaves at least 1, two rounded decimals, no trailing
-   zeros. */
+/* Writes bytes in the largest IEC unit that gives at least 1, rounded to two decimals, without
+   trailing zeros. */
 static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
@@ -3537,7 +3567,7 @@ static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     if (unit) {
         uint64_t low = bytes & (((uint64_t)1 << (10 * unit)) - 1);
         whole = bytes >> (10 * unit);
-        low = 10 * unit > 40 ? low >> (10 * unit - 40) : low << (40 - 10 * unit); /* 40 bits */
+        low = 10 * unit > 40 ? low >> (10 * unit - 40) : low << (40 - 10 * unit); /* of 2^40 */
         part = (low * 100 + ((uint64_t)1 << 39)) >> 40;
         if (part == 100) whole++, part = 0;
         if (whole == 1024 && unit < 6) whole = 1, unit++;
@@ -3553,9 +3583,9 @@ static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     mli_put_str(o, units[unit]);
 }
 
-/* Nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or for the name of a file as
-   20261121_080500; days to date after Howard Hinnant's chrono-compatible algorithms
-   (civil_from_days). */
+/* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or, with `name`, as
+   20261121_080500 for the name of a file. Days become a date by civil_from_days of Howard
+   Hinnant's chrono-compatible algorithms. */
 static MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     uint64_t seconds = ns / 1000000000u, ms = ns / 1000000u % 1000;
     uint64_t z = seconds / 86400 + 719468, rest = seconds % 86400;
@@ -3577,7 +3607,7 @@ static MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     mli_put_str(o, "Z");
 }
 
-/* "63.2 %", "50 %", "unknown" for NaN. */
+/* Writes "63.2 %", "50 %", or "unknown" for NaN. */
 static MLI_COLD void mli_put_percent(mli_out *o, double percent) {
     if (!(percent >= 0)) {
         mli_put_str(o, "unknown");
@@ -3601,8 +3631,8 @@ static MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     mli_put_u64(o, (uint64_t)d.index);
 }
 
-/* Length of the well-formed UTF-8 sequence at s, 0 if there is none (RFC 3629); U+FFFD counts as
-   none, for it has a meaning of ours. */
+/* Decodes the UTF-8 sequence at s. Returns its length; 0: it is not well-formed (RFC 3629).
+   U+FFFD counts as not well-formed, because mli_put_invalid_byte gives it a meaning. */
 static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
     size_t i, n = s[0] < 0x80   ? 1
                   : s[0] < 0xc2 ? 0
@@ -3625,15 +3655,15 @@ static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
     return n;
 }
 
-/* A byte that may not be written as it is: U+FFFD and two hexadecimal digits, in every format, so
-   that no two names become one. */
+/* Writes a byte that a format cannot hold, as U+FFFD and two hexadecimal digits. Every format does
+   the same, and two different names never become equal. */
 static MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_str(o, "\xef\xbf\xbd");
     mli_put_hex(o, byte, 2);
 }
 
-/* A JSON string, or null. What could end a script or a line of JavaScript is escaped too, so
-   that the text may be put into a page. */
+/* Writes a JSON string, or null. It also escapes characters that could end a script element or a
+   line of JavaScript, so that an HTML page can contain the text. */
 static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     if (!text) {
@@ -3660,8 +3690,9 @@ static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
     mli_put_str(o, "\"");
 }
 
-/* A string in a line of text: controls are told as what is not UTF-8 is, so that it cannot break
-   the table or drive a terminal. One more character, if not 0, is replaced. */
+/* Writes a string into a line of text. Control characters are written like invalid bytes, so that
+   a name cannot break the table or control a terminal. Replaces the character `other`, if it is
+   not 0, by `instead`. */
 static MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                      const char *instead) {
     const unsigned char *s = (const unsigned char *)text;
@@ -3683,7 +3714,7 @@ static MLI_COLD void mli_put_plain(mli_out *o, const char *text) {
     mli_put_escaped(o, text, 0, "");
 }
 
-/* "read_tensors loader.c:12"; as mli_put_escaped. */
+/* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
                                           char other, const char *instead) {
     if (!site || (!site->function[0] && !site->file[0])) {
@@ -3714,19 +3745,20 @@ static MLI_COLD void mli_json_site(mli_out *o, const memlord_site *site) {
     mli_put_str(o, "}");
 }
 
-/* -- forms: lines with places for values, as printf has them, and checked by compilers likewise --
+/* -- format strings: like those of printf, and compilers check them like those --
        %s   text          %ju  a number            %jX  nanoseconds, for people
-       %g   a share       %jo  bytes, for people   %jd  a difference of bytes, with its sign
+       %g   a percentage  %jo  bytes, for people   %jd  a difference of bytes, with its sign
        %jx  a storage     %i   a device: mli_device_code
        %p   a site
-   A width sets all right but text; - before it sets left, + writes a sign of a difference of 0. In
-   JSON a ' is a ", and a comma in front is left out where nothing comes before it; there %jd is any
-   number, and null what is not known: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
+   A width aligns values to the right and text to the left; a site ignores it. A - aligns all to
+   the left; a + writes the sign of a difference of 0.
+   In JSON a ' stands for a ", and a leading comma is dropped after a [ or {. There %jd is any
+   number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
 
 #if MLI_LINUX
 #define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
 #else
-#define MLI_PRINTF_LIKE(at) /* uintmax_t may be another type than uint64_t */
+#define MLI_PRINTF_LIKE(at) /* no check: uintmax_t may be another type than uint64_t */
 #endif
 
 static int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
@@ -3734,7 +3766,8 @@ static int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* A name in a column, where UTF-8 of two bytes is one wide, and longer ones, mostly, two. */
+/* Writes a name and pads it to a column. A UTF-8 sequence of two bytes counts as one column, a
+   longer one as two, which is true for most. */
 static MLI_COLD void mli_put_column(mli_out *o, const char *name, size_t width) {
     size_t start = o->total;
     const unsigned char *s = (const unsigned char *)name;
@@ -3775,9 +3808,9 @@ static MLI_COLD void mli_put_number(mli_out *o, int json, char kind, uint64_t v)
     }
 }
 
-/* The value behind a %; answers what comes after it. */
+/* Writes the value of a conversion; `form` points behind its %. Returns the rest of the string. */
 static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form, va_list *args) {
-    char buf[32]; /* of what is set */
+    char buf[32]; /* the value, if it has a width */
     mli_out b, *to = o;
     size_t width = 0;
     int left = *form == '-', sign = *form == '+', coded;
@@ -3841,7 +3874,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, .
     mli_put_format(o, 0, form, &args);
     va_end(args);
 }
-/* What was written last is in the buffer still: that is handed on when there is more to write. */
+/* Writes JSON and drops a leading comma after a [ or {. Requires: something was written before.
+   Its last byte is still in the buffer: a full buffer is flushed only when more text comes. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...) {
     va_list args;
     va_start(args, form);
@@ -3852,7 +3886,7 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, 
 
 static int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
-/* The factor of a unit, "" to "EiB" in any case; 0: not one. */
+/* Returns the factor of a unit, from "" to "EiB", upper or lower case; 0: not a unit. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
     static const char letters[] = "kmgtpe";
     uint64_t factor = 1, step = 1000;
@@ -3901,7 +3935,7 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
         if (whole > (UINT64_MAX - digit) / 10) return MEMLORD_E_INVALID;
         whole = whole * 10 + digit;
     }
-    if (*text == '.') { /* nine places: the next would be less than a byte of most units */
+    if (*text == '.') { /* nine decimals: in most units the tenth is less than a byte */
         for (text++; *text >= '0' && *text <= '9'; text++, digits++) {
             if (scale == 1000000000u) continue;
             part = part * 10 + (unsigned)(*text - '0');
@@ -3919,8 +3953,8 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
 }
 
 /* -------------------------------------------------------------------------- >>log --
-   Owns messages to the host. The level is known before anything is formatted; nothing is held
-   when the logger runs. */
+   Owns the messages to the host. Uses >>platform and >>text. Invariants: a debug line is formatted
+   only if its level is on, and no lock is held while the logger runs. Locks: none. */
 
 #define MLI_COLOR_RED "\033[31m"
 #define MLI_COLOR_GREEN "\033[32m"
@@ -3929,7 +3963,8 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
 #define MLI_COLOR_MAGENTA "\033[35m"
 #define MLI_COLOR_RESET "\033[0m"
 
-/* The built-in logger: one write a line; the colour is by what the line begins with. */
+/* The built-in logger. It writes a line with one write; the start of the line chooses its
+   colour. */
 static MLI_COLD void mli_log_stderr(void *user, int level, const char *text) {
     static const char *const colours[][2] = {{"[alloc", MLI_COLOR_RED},
                                              {"[free", MLI_COLOR_GREEN},
@@ -3950,13 +3985,14 @@ static MLI_COLD void mli_log_stderr(void *user, int level, const char *text) {
     mli_stderr_write(line, n + sizeof MLI_COLOR_RESET);
 }
 
+/* Passes a line to the logger. Requires: the caller holds no lock. */
 static MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     if (level > lord->log.level || !lord->log.logger.fn) return;
     mli_rank_none();
     lord->log.logger.fn(lord->log.logger.user, level, text);
 }
 
-/* Closes a line that a buffer has, and says it. */
+/* Terminates the line in a buffer and logs it. */
 static MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o) {
     (void)mli_out_end(o, 1);
     mli_log(lord, level, o->buf);
@@ -3973,21 +4009,23 @@ static MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const
     mli_log_end(lord, level, &o);
 }
 
-/* Warns once. Not by a thread without a record, which may hold the lock of those. */
+/* Logs a warning once; `said` is 1 from then on. A thread without a record does not warn: it may
+   hold the orphan lock, and no lock may be held here. */
 static MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text) {
     if (mli_self.generation == lord->threads.generation && !mli_u32_exchange(said, 1))
         mli_log(lord, MEMLORD_LOG_WARNING, text);
 }
 
-/* -- the lines of MEMLORD_DEBUG: one a call that records, once nothing of the call is held. What
-   is found under way is kept in mli_self.odd until then. -- */
+/* -- the lines of MEMLORD_DEBUG: one for each recording call --
+   A call logs its line after it has left the shard and dropped its locks. Facts that it finds
+   before are kept in mli_self.note until then. */
 
 static MLI_COLD void mli_put_storage(mli_out *o, const char *before,
                                      memlord_device d, uint64_t storage) {
     mli_putf(o, "%s%i %jx", before, mli_device_code(d), storage);
 }
 
-/* ", from cpu 0x55..., unknown frees 1 main file.c:12", and logs the line. */
+/* Adds ", from cpu 0x55..., unknown frees 1 main file.c:12" and logs the line. Clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     mli_debug_note odd = mli_self.note;
     memset(&mli_self.note, 0, sizeof odd);
@@ -4001,8 +4039,8 @@ static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_s
     mli_log_end(lord, MEMLORD_LOG_TRACE, o);
 }
 
-/* "[alloc] cpu 0x55... 1.5 KiB main file.c:12", unless a call neither did anything nor met with
-   something odd. */
+/* Logs "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing for a call that recorded nothing
+   (`did` is 0) and has no implicit or unknown free in its note. */
 static MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
                                   uint64_t storage, uint64_t bytes, const memlord_site *site) {
     char line[512];
@@ -4018,8 +4056,8 @@ static MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks)
     mli_putf(o, blocks == 1 ? "%jo in %ju block" : "%jo in %ju blocks", bytes, blocks);
 }
 
-/* "[alloc] cuda 12 KiB in 3 blocks main file.c:12"; the device is what those of the n have in
-   common. */
+/* Logs "[alloc] cuda 12 KiB in 3 blocks main file.c:12". The device shows the type and index that
+   all n blocks have in common. Requires: n > 0. */
 static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                     const memlord_block *blocks, size_t n,
                                     const mli_debug_note *note, const memlord_site *site) {
@@ -4038,33 +4076,37 @@ static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
 }
 
 /* ----------------------------------------------------------------------- >>memory --
-   Owns the ledger's own memory: regions from its allocator, 32 KiB at first and then an eighth
-   of what is held, cut into whole grains of 128 bytes; what is larger than 32 KiB comes from the
-   allocator directly, and goes back to it. A free piece joins its neighbours, whatever their
-   sizes: all shards of a ledger grow from one size to the next at about the same time, and the
-   tables they leave must make room for those that come. Pieces are zeroed, and aligned to 128.
-   Invariants: the allocator is called with no lock of the ledger held and with the thread
-   marked busy, so a call it makes into this ledger passes through. Lock: memory. */
+   Owns the ledger's own memory. Uses >>platform and >>atomics.
+   The allocator gives regions: 32 KiB first, later an eighth of the bytes in regions, at most
+   256 KiB. A region is cut into pieces of whole grains of 128 bytes. Blocks above 32 KiB come
+   from the allocator directly and go back to it. A free piece merges with free neighbours of any
+   size: all shards of a ledger grow from one size to the next at about the same time, and the
+   old tables must make room for the new ones. Pieces are zeroed and aligned to 128 bytes.
+   Invariant: while the allocator runs, the thread holds no lock and is marked busy, so that
+   calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
+   allocator. */
 
-#define MLI_PIECE_MAX_BITS 15 /* at most REGION_MIN */
+#define MLI_PIECE_MAX_BITS 15 /* at most MLI_REGION_MIN_BITS: every region can hold one */
 #define MLI_REGION_MIN_BITS 15
 
-typedef struct mli_region { /* one block of the allocator: this, runs, data */
+typedef struct mli_region { /* one block of the allocator: this header, `run`, data */
     struct mli_region *next;
-    size_t size;     /* of the block */
-    uint32_t grains; /* of data */
-    uint16_t *run;   /* of the first and the last grain of a free piece: its grains; else 0 */
+    size_t size;     /* bytes of the block */
+    uint32_t grains; /* grains of data */
+    uint16_t *run;   /* at the first and last grain of a free piece: its grains; else 0 */
     char *data;      /* aligned to a grain */
 } mli_region;
-typedef struct mli_piece { /* free */
+typedef struct mli_piece { /* a free piece; the record lies in it */
     struct mli_piece *next, **back;
     mli_region *region;
     uint32_t first_grain, grains;
 } mli_piece;
 
-/* Before and after a call of the host's allocator. A thread without a record drops the orphan lock
-   meanwhile: the allocator may wait for a lock of the host, held by a thread that calls MemLord. No
-   call keeps anything in the orphan record over an allocation. */
+/* Surround each call of the host's allocator. They mark the thread busy: its generation is 0
+   meanwhile, so a call into a ledger takes the slow path and passes through there. A thread
+   without a record drops the orphan lock: the allocator may wait for a lock of the host, and the
+   thread that holds that lock may call MemLord, too. No call keeps state in the orphan record
+   over an allocation. */
 static MLI_COLD uint64_t mli_busy_begin(void) {
     uint64_t generation = mli_self.generation;
     mli_self.generation = 0;
@@ -4079,7 +4121,7 @@ static MLI_COLD void mli_busy_end(uint64_t generation) {
     mli_self.generation = generation;
 }
 
-/* The host's functions for raw memory; counts what the ledger holds. */
+/* Call the host's allocator and count the bytes that the ledger holds. Require: no lock held. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
     void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
@@ -4095,22 +4137,22 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 }
 
 /* -- the operating system's allocator --
-   Whole pages. Blocks of 8 KiB to 1 MiB, as the map's tables are, share extents of 4 MiB: in
-   memory of its own each would lie on small pages, and every call of a large ledger would miss
-   the TLB. An extent asks for huge pages once more than a quarter of it is in use. */
+   It gives whole pages. Blocks of 8 KiB to 1 MiB, the size of the map's tables, share extents of
+   4 MiB. In a mapping of its own each table would lie on small pages, and every call of a large
+   ledger would miss the TLB. An extent requests huge pages once more than a quarter is in use. */
 
 #define MLI_PAGE 4096u
 #define MLI_EXTENT ((size_t)4 << 20)
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
-typedef struct mli_extent { /* in its own first page */
+typedef struct mli_extent { /* lies in the first page of its extent */
     struct mli_extent *next;
-    uint32_t used, huge;
+    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
     unsigned char taken[MLI_EXTENT_PAGES]; /* 1: the page is in use */
 } mli_extent;
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
-/* Memory aligned to its extent, by mapping twice as much and giving back the rest. */
+/* Maps memory that is aligned to the size of an extent: maps twice as much and trims the rest. */
 static mli_extent *mli_extent_map(void) {
     char *p = (char *)mli_pages_map(2 * MLI_EXTENT), *at;
     size_t before;
@@ -4121,7 +4163,7 @@ static mli_extent *mli_extent_map(void) {
     return (mli_extent *)(void *)at;
 }
 
-/* Under the pages lock: a run of pages of one extent, or NULL. */
+/* Returns a run of free pages of an extent, or NULL. Requires: the pages lock. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
     uint32_t i, run = 0;
     if (e->used + pages > MLI_EXTENT_PAGES) return NULL;
@@ -4143,7 +4185,7 @@ static void *mli_os_pages_alloc(uint32_t pages) {
         mli_lock_take(&mli_process.pages_lock);
         if (fresh) {
             fresh->taken[0] = 1;
-            fresh->taken[1] = 1; /* this record is longer than a page */
+            fresh->taken[1] = 1; /* page 0 holds this record; page 1 stays unused */
             fresh->used = 2;
             fresh->next = mli_process.extents;
             mli_process.extents = fresh;
@@ -4216,7 +4258,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Regions are found by walking: each is an eighth of all before it, so there are few. */
+/* Returns the region of an address. It walks the list: a region is an eighth of all before it
+   (up to 256 KiB), so there are few. */
 static mli_region *mli_region_of(memlord *lord, const void *at) {
     mli_region *r = lord->memory.regions;
     while (r && ((const char *)at < r->data ||
@@ -4225,10 +4268,12 @@ static mli_region *mli_region_of(memlord *lord, const void *at) {
     return r;
 }
 
+/* Rounds an address up to a grain: 128 bytes. */
 static void *mli_align_to_grain(void *at) {
     return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
 }
 
+/* Gets one more region from the allocator. Returns 0; -1: no memory. Requires: no lock held. */
 static MLI_COLD int mli_region_add(memlord *lord) {
     uint64_t eighth;
     uint32_t log = MLI_REGION_MIN_BITS;
@@ -4256,8 +4301,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Under the memory lock: the smallest piece of those looked at that will do, cut to size; or
-   NULL. */
+/* Returns a piece cut to `grains`, or NULL. Takes the smallest fit that it sees in the first size
+   class with one: it looks at all pieces up to the first fit, and at 16 at least. Requires: the
+   memory lock. */
 static void *mli_piece_cut(memlord *lord, uint32_t grains) {
     uint32_t have;
     mli_piece *best = NULL, *piece;
@@ -4276,7 +4322,7 @@ static void *mli_piece_cut(memlord *lord, uint32_t grains) {
     return best;
 }
 
-/* A piece, zeroed; NULL if no region has one. */
+/* Returns a zeroed piece; NULL if no region has one. Never calls the allocator. */
 static void *mli_piece_new(memlord *lord, size_t size) {
     uint32_t grains = mli_grain_count(size);
     void *p;
@@ -4286,14 +4332,15 @@ static void *mli_piece_new(memlord *lord, size_t size) {
     return p ? memset(p, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
-#define MLI_LARGE_OVERHEAD 256 /* alignment, and where the block really starts */
+#define MLI_LARGE_OVERHEAD 256 /* for the alignment and the pointer to the real start */
 
-/* Zeroed memory of at least `size` bytes, or NULL. Never called with a lock held. */
+/* Returns zeroed memory of at least `size` bytes, or NULL. Requires: no lock held but the orphan
+   lock, which mli_busy_begin drops. */
 static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     void *p;
     if (size > (size_t)1 << MLI_PIECE_MAX_BITS) {
         void **at;
-        if (lord->memory.allocator.alloc == mli_os_alloc) { /* aligned, but may not be fresh */
+        if (lord->memory.allocator.alloc == mli_os_alloc) { /* aligned, but may not be zero */
             p = mli_host_alloc(lord, size);
             return p ? memset(p, 0, size) : NULL;
         }
@@ -4301,7 +4348,7 @@ static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
         p = mli_host_alloc(lord, size + MLI_LARGE_OVERHEAD);
         if (!p) return NULL;
         at = (void **)mli_align_to_grain((void **)p + 1);
-        at[-1] = p; /* for the free */
+        at[-1] = p; /* mli_own_free reads it */
         return memset(at, 0, size);
     }
     do p = mli_piece_new(lord, size);
@@ -4309,8 +4356,8 @@ static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     return p;
 }
 
-/* Takes a region whose one piece is free off the ledger; under the memory lock. The last one
-   stays. */
+/* Unlinks and returns a region that is one free piece, or returns NULL. The last region of a
+   ledger stays. Requires: the memory lock. */
 static mli_region *mli_region_idle(memlord *lord, mli_region *r) {
     mli_region **at = &lord->memory.regions;
     if (r->run[0] != r->grains || !lord->memory.regions->next) return NULL;
@@ -4321,7 +4368,8 @@ static mli_region *mli_region_idle(memlord *lord, mli_region *r) {
     return r;
 }
 
-/* Gives a piece back; returns a region that is left without any, for the allocator. */
+/* Frees a piece. Returns its region if nothing in it is in use any more: the caller gives it back
+   to the allocator, without the lock. Else returns NULL. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
     mli_region *r;
@@ -4345,6 +4393,7 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
     return r;
 }
 
+/* Frees memory of mli_own_alloc. Requires: `size` is the size it was allocated with. */
 static MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
     if (!ptr) return;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
