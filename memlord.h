@@ -14023,33 +14023,34 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
 }
 
 /* --------------------------------------------------------------------- >>reports --
-   Owns what a report is captured into, and the formats TEXT and JSON. A report captures every
-   device's statistics once and writes from that; lists of sites, tags and blocks are read as they
-   are written, each with its own sum. Locks: those of reading, none while the host's function
-   writes. */
+   Owns mli_report, the capture that a report is written from, and the formats TEXT and JSON. Uses
+   the reading functions of the sections above; changes nothing in the ledger. A report captures
+   devices, tags, accounts and the largest sites and blocks once, and writes from that. Whole
+   lists (sites, scopes, events) are read as they are written, so each list gives its own sum.
+   Locks: those of reading; none while the host's function writes. */
 
-/* -- what a report is written from -- */
+/* -- the capture -- */
 
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
 #define MLI_TOP_TAGS 64
 #define MLI_TOP_ACCOUNTS 20
-#define MLI_SIZES 50 /* 0 bytes; from 1, 2, 4 ... 2^48 up to twice that */
-#define MLI_LEAKS 4096      /* groups of them */
-#define MLI_LEAKS_TRIED 16
+#define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
+#define MLI_LEAKS 4096      /* groups of leaked blocks */
+#define MLI_LEAKS_TRIED 16  /* groups that one insert probes */
 #define MLI_LEAKS_SHOWN 100
 #define MLI_PARTS_SHOWN 1024
 typedef struct mli_tally {
     uint64_t bytes, blocks;
 } mli_tally;
 typedef struct mli_leak_group {
-    uint64_t key; /* the rows of word2, and more */
+    uint64_t key; /* the rows of word2, the device from bit 40, the scope from bit 48 */
     uint64_t bytes, blocks;
     uint32_t dev, scope;
 } mli_leak_group;
 typedef struct mli_leak_table {
     mli_tally sum;
-    size_t count; /* how many of `at` are shown */
+    size_t count; /* after mli_leaks_sort: groups to show, at the start of `at` */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
 typedef struct mli_phys_line {
@@ -14057,14 +14058,14 @@ typedef struct mli_phys_line {
     memlord_device device;
     memlord_capacity sample;
     uint64_t limit, reserved;
-    uint64_t self, rest, others; /* of what is used */
-    uint64_t tagged;             /* of self */
+    uint64_t self, rest, others; /* used bytes: the ledger's, this process's other, the others' */
+    uint64_t tagged;             /* the part of self that has a tag */
     double used_percent;         /* percent; -1: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
     memlord_tag_stat stat;
     uint32_t dev;
-    mli_phys_line *phys; /* NULL: not shown */
+    mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
 typedef struct mli_report {
     memlord *lord;
@@ -14072,42 +14073,43 @@ typedef struct mli_report {
     char buf[2048];
     uint32_t devices;
     size_t sites, blocks, tags, tag_lines, phys_count, accounts, account_lines;
-    int by_peak;           /* the order of sites */
-    memlord_result result; /* what went wrong beside the writing */
-    int whole;             /* the lists too: blocks, sites, leaks, lifetimes */
+    int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
+    memlord_result result; /* an error other than a failed write: no memory for a part of it */
+    int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
-    uint32_t device_order[MEMLORD_MAX_DEVICES]; /* the fullest first */
+    uint32_t device_order[MEMLORD_MAX_DEVICES]; /* device rows - 1, the highest peak first */
     mli_tag_line *tag;                          /* by row; NULL: no memory, and `tags` is 0 */
-    mli_tag_line *top_tag[MLI_TOP_TAGS];        /* off their plan first, then the fullest */
+    mli_tag_line *top_tag[MLI_TOP_TAGS];        /* tags off their plan first, then the largest */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* of `block`, while it is filled */
+    mli_largest top; /* the heap in `block`, while the walk fills it */
     mli_stamp_scale scale;
     uint32_t scopes, site_rows, snapshots;
-    mli_snapshot_reader reader; /* of `snapshot` */
+    mli_snapshot_reader reader; /* keeps what `snapshot` points to */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_snapshot *present; /* the last of them, if it is this report's own; else NULL */
-    mli_tally *scoped;     /* live, by scope; NULL: no memory */
-    mli_leak_table leaks;  /* born since `mark` */
+    mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
+    mli_tally *scoped;     /* live blocks and bytes, by scope; NULL: no memory */
+    mli_leak_table leaks;  /* live blocks born since `mark` */
     uint64_t mark;
-    int has_parts; /* some block has parts */
-    int lifetimes; /* known */
+    int has_parts; /* 1: at least one block has parts */
+    int lifetimes; /* 1: `lifetime` is known */
     uint64_t lifetime[MEMLORD_MAX_DEVICES][4];
-    mli_holders holders; /* of the device being written */
+    mli_holders holders; /* scratch: of the device being written */
     mli_scope_run run[MLI_HISTORY_MAX];
     uint64_t deltas[MEMLORD_MAX_DEVICES + 1];
     memlord_part_info part[16];
-    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* how many live blocks */
+    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;
 
-/* -- what the walk over all blocks is for, beside the largest -- */
+/* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
-/* What is still alive is grouped by who made it. Where there is no room for a group, one with fewer
-   bytes than this block makes way: large ones are found however many there are, but one of many
-   small blocks may be told too low then. The sum is of all. */
+/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
+   if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
+   block. So large groups are found in any number, but a group of many small blocks may then be
+   under-reported. leaks->sum counts every block. */
 static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
                                   uint64_t plain, uint32_t dev, uint64_t bytes) {
     uint32_t scope = mli_scope_of(lord, plain);
@@ -14134,7 +14136,7 @@ static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
     leak->blocks++;
     leak->bytes += bytes;
 }
-/* The largest come first, as many as are asked for. */
+/* Moves the `most` largest groups to the start of the table, the largest first. */
 static MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
     size_t i;
     leaks->count = 0;
@@ -14156,7 +14158,7 @@ static const char *mli_leak_tag(memlord *lord, const mli_leak_group *leak) {
     uint32_t row = MLI_TAG_ROW(leak->key & MLI_ROWS_MASK);
     return row ? (const char *)mli_row_at(lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
-/* "cuda:0 [weights] in load  read_tensors loader.c:12" */
+/* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
 static MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak) {
     const char *tag = mli_leak_tag(lord, leak);
     mli_put_device(o, mli_device_record_at(lord, leak->dev)->device);
@@ -14165,14 +14167,14 @@ static MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_grou
     mli_putf(o, "  %p", (const void *)mli_leak_site(lord, leak));
 }
 
-/* One walk: the largest blocks, how many there are of each size, who made those of late, and what
-   each scope still holds. */
+/* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
+   counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
     uint64_t bytes = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
     uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, plain), size = 0;
     for (; bytes >> size; size++) {}
-    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* one may have come meanwhile */
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, plain) >= r->mark)
         mli_leak_add(lord, &r->leaks, plain, dev, bytes);
     if (scope && scope <= r->scopes && r->scoped) {
@@ -14183,9 +14185,9 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     return mli_visit_top(lord, e, &r->top);
 }
 
-/* -- lifetimes: of blocks whose beginning and end are in the ring -- */
+/* -- lifetimes: of blocks that begin and end in the event ring -- */
 
-typedef struct mli_lifetime_span { /* open addressing; stamp 0: ended */
+typedef struct mli_lifetime_span { /* open addressing; key 0: free; stamp 0: the block ended */
     uint64_t key, stamp;
 } mli_lifetime_span;
 
@@ -14212,7 +14214,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Without memory they are not known. */
+/* Counts lifetimes by class, from the ring. Leaves them unknown if the ring is off or there is no
+   memory. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->events.ring);
     uint64_t size = 64;
@@ -14220,7 +14223,7 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* half of them begin at most */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most half begin a block */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -14232,7 +14235,7 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_own_free(r->lord, spans, (size_t)size * sizeof *spans);
 }
 
-/* The checkpoint with the most live bytes; NULL: none has a name. */
+/* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
 static const char *mli_report_peak_name(const mli_report *r) {
     const mli_snapshot *best = NULL;
     uint32_t i;
@@ -14242,19 +14245,21 @@ static const char *mli_report_peak_name(const mli_report *r) {
     return best ? best->name : NULL;
 }
 
-/* 1: tag a comes before b. */
+/* Returns 1 if tag a comes before b: tags off their plan first, then by live bytes, then peak. */
 static int mli_tag_before(const memlord_tag_stat *a, const memlord_tag_stat *b) {
     if ((a->variance != 0) != (b->variance != 0)) return a->variance != 0;
     return a->allocated != b->allocated ? a->allocated > b->allocated : a->peak > b->peak;
 }
 
-/* 1: its bytes are in the place it belongs to. Files mapped are page cache, and not. */
+/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
+   not: they are page cache. */
 static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
 }
 
-/* How what is used of a place is shared out: what the ledger knows, the rest of this process,
-   the others. The fullest first, those last of which that is not known. */
+/* Captures a line for each physical device with a known capacity or a limit. Splits its used bytes
+   into the ledger's, the rest of this process, and the others'. Sorts by the share used, the
+   fullest first; lines without a known share come last. */
 static void mli_report_phys_all(mli_report *r) {
     uint32_t i, k;
     for (i = 0; i <= r->devices; i++) {
@@ -14285,7 +14290,8 @@ static void mli_report_phys_all(mli_report *r) {
         r->phys[at] = line;
     }
 }
-/* The place of a device among those shown; NULL: neither its capacity nor a limit is known. */
+/* Returns the line of a device's physical device; NULL: neither its capacity nor a limit is
+   known. */
 static mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev) {
     const mli_phys *phys = mli_phys_at(r->lord, dev);
     size_t i;
@@ -14303,7 +14309,8 @@ static void mli_report_order(mli_report *r) {
     }
 }
 
-/* Reads every tag's row once, for all lists that have it. */
+/* Captures every tag's row once, for all lists of tags, and keeps the first MLI_TOP_TAGS in
+   order. Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
     uint32_t i;
     size_t k;
@@ -14325,7 +14332,7 @@ static void mli_report_tags(mli_report *r) {
     }
 }
 
-/* The accounts open now, the largest first, as long as there is room for them. */
+/* Captures the largest MLI_TOP_ACCOUNTS open accounts, the largest first, and counts all. */
 static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
@@ -14371,7 +14378,7 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_order(r);
     mli_report_tags(r);
     if (!r->whole) return;
-    /* When little is left alive, who held it is the question. */
+    /* With less than a quarter of the peak alive, sites say more by their peak. */
     r->by_peak = r->total.allocated < r->total.peak / 4;
     r->sites = mli_sites_top(
         lord, all.sel, r->by_peak ? MEMLORD_SITE_ORDER_PEAK_BYTES : MEMLORD_SITE_ORDER_LIVE_BYTES,
@@ -14384,7 +14391,7 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
 }
 
-/* -- TEXT: a first screen of at most 25 lines, then what did not fit it -- */
+/* -- TEXT: a first screen of at most 25 lines, then the lists in full -- */
 
 static int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
@@ -14403,7 +14410,7 @@ static void mli_text_more(mli_report *r, size_t left, const char *what) {
     mli_put_str(r->o, what);
 }
 
-/* How many of `have` rows fit `most` lines, when a line says that there are more. */
+/* Returns how many of `have` rows fit `most` lines, one of which may say that there are more. */
 static size_t mli_text_fit(size_t have, size_t most) {
     return have <= most ? have : most - 1;
 }
@@ -14494,14 +14501,14 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
     if (shown < r->phys_count) mli_text_more(r, r->phys_count - shown, " more\n");
 }
 
-/* One line for a device with bytes that are freed, and counted until it is done with them. */
+/* Writes a line for a device with pending bytes: freed by the host, but still counted. */
 static void mli_text_pending(mli_report *r, uint32_t i) {
     if (r->stat[i].pending)
         mli_putf(r->o, "pending, %i: %jo of what is live are freed, and wait for the device\n",
                  mli_report_device(r, i + 1), r->stat[i].pending);
 }
 
-/* One line for a device that collected, or ran out. */
+/* Writes a line for a device that collected, and one for a device that ran out of memory. */
 static void mli_text_trouble(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     int device = mli_report_device(r, i + 1);
@@ -14521,7 +14528,7 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* One line for a device whose host runs a pool of its own. */
+/* Writes a line for a device on which the host reported a pool of its own. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t asked = s->cache_hits + s->cache_misses;
@@ -14533,7 +14540,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* "sizes, cpu: 12 from 64 B, 3 from 1 MiB": each up to twice that. */
+/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB". A class ends at twice its
+   start. */
 static void mli_text_sizes(mli_report *r, uint32_t i) {
     uint32_t size, n = 0;
     for (size = 0; size < MLI_SIZES; size++) {
@@ -14560,7 +14568,7 @@ static void mli_text_accounts(mli_report *r) {
     }
 }
 
-/* "[4096,128]"; nothing of rank 0. */
+/* Writes a shape as "[4096,128]"; nothing for rank 0. */
 static void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
     uint32_t i;
     for (i = 0; i < meta->rank; i++) {
@@ -14576,7 +14584,7 @@ static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
     mli_put_shape(o, meta, "x");
 }
 
-/* The first parts of a block, under it. */
+/* Writes the first parts of a block, below its line. */
 static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
     uint64_t count, bytes;
     size_t i, n = mli_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
@@ -14635,7 +14643,7 @@ static void mli_text_scopes(mli_report *r) {
     if (shown < r->scopes) mli_text_more(r, r->scopes - shown, " more scopes\n");
 }
 
-/* One line for each checkpoint, as long as they are few; one for all snapshots. */
+/* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
 static void mli_text_snapshots(mli_report *r) {
     uint32_t i, named = 0;
     const char *peak = mli_report_peak_name(r);
@@ -14651,7 +14659,7 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* "at the peak of cpu, 12 MiB: by tag: weights 8 MiB, ...; by site: ..." */
+/* Writes "at the peak of cpu, with 12 MiB: by tag: weights 8 MiB, ...; by site: ...". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     size_t i;
@@ -14678,7 +14686,8 @@ static void mli_text_lifetimes(mli_report *r, uint32_t i) {
             mli_report_device(r, i + 1), n[0], n[1], n[2], n[3]);
 }
 
-/* Only after a mark: before one, everything is born since. */
+/* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
+   in the list. */
 static void mli_text_leaks(mli_report *r) {
     size_t i;
     if (!r->mark || !r->leaks.sum.blocks) return;
@@ -14692,7 +14701,8 @@ static void mli_text_leaks(mli_report *r) {
     }
 }
 
-/* The largest tag of a place after `last` (NULL: of all); NULL: there is none. */
+/* Returns the largest tag of a physical device after `last` (NULL: the largest of all); NULL: there
+   is no other. */
 static mli_tag_line *const *mli_text_tag_after(const mli_report *r, const mli_phys_line *place,
                                                mli_tag_line *const *last) {
     mli_tag_line *const *best = NULL, *const *tag;
@@ -14705,7 +14715,7 @@ static mli_tag_line *const *mli_text_tag_after(const mli_report *r, const mli_ph
     }
     return best;
 }
-/* " (weights 40 GiB, ..., untagged 1 GiB)": what a place holds of ours. */
+/* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     mli_tag_line *const *tag = NULL;
     uint64_t left = line->tagged;
@@ -14722,7 +14732,8 @@ static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, ")");
 }
 
-/* "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + unaccounted 10 GiB" */
+/* Writes the balance of a physical device as
+   "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + unaccounted 10 GiB". */
 static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     uint64_t used = line->sample.used;
     if (!line->sample.known) return;
@@ -14736,7 +14747,8 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
         mli_putf(r->o, " + unaccounted %jo\n", used - line->self);
 }
 
-/* What is not a device's and is not there: without room, or no longer kept. */
+/* Writes a line for each loss that no device has: scopes without room, and invocations and
+   snapshots that are no longer kept. */
 static void mli_text_lost(mli_report *r) {
     const uint64_t scopes = mli_loss_value(r->lord, MLI_LOST_scopes);
     const uint64_t invocations = mli_loss_value(r->lord, MLI_LOST_scope_invocations);
@@ -14747,8 +14759,9 @@ static void mli_text_lost(mli_report *r) {
                  invocations, snapshots);
 }
 
-/* The next anomaly or drop there is of a device, slot 0 of all: its name and number, *i from 0 on.
-   Before `end`: with MLI_COLUMNS, those of the ledger too. NULL: no more. */
+/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
+   NULL: there is no other. dev 0: of all devices. *i is the next column to read: 0 at first. Stops
+   at column `end`; with MLI_COLUMNS and dev 0 it includes the losses of the ledger. */
 static MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t end,
                                              size_t *i, uint64_t *v) {
     memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
@@ -14766,7 +14779,8 @@ static memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
     return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
 }
 
-/* One line, whatever the number of anomalies; each device's own are in the second part. */
+/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
+   Writes nothing if there are none. */
 static MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o,
                                         const char *head, uint32_t dev, size_t end) {
     const char *name;
@@ -14782,8 +14796,9 @@ static MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o,
     if (n) mli_put_str(o, "\n");
 }
 
-/* How many lines each list of the first screen gets: places, devices, tags, sites, blocks. Each
-   has its share of 25 lines; what one does not need goes to the next that does. */
+/* Decides how many lines each list of the first screen gets: physical devices, devices, tags,
+   sites, blocks. Each has its share of 25 lines; lines that one does not need go to the first list
+   that needs more. */
 #define MLI_TEXT_LISTS 5
 static void mli_text_plan(const mli_report *r, size_t most[MLI_TEXT_LISTS]) {
     const size_t have[MLI_TEXT_LISTS] = {r->phys_count, r->devices, r->tags, r->sites, r->blocks};
@@ -14794,7 +14809,7 @@ static void mli_text_plan(const mli_report *r, size_t most[MLI_TEXT_LISTS]) {
         most[i] = share[i];
         if (have[i] < share[i]) spare += share[i] - have[i] + (have[i] ? 0 : 2);
     }
-    if (r->devices == 1) spare++; /* no line for all */
+    if (r->devices == 1) spare++; /* no line for the sum */
     for (i = 0; i < MLI_TEXT_LISTS; i++) {
         more = have[i] > most[i] ? have[i] - most[i] : 0;
         if (more > spare) more = spare;
@@ -14870,7 +14885,7 @@ static MLI_COLD void mli_json_stats(mli_out *o, memlord_stats *s) {
 static void mli_json_flag(mli_out *o, const char *name, int on) {
     mli_jsonf(o, on ? ",%s:true" : ",%s:false", name);
 }
-/* When something was, as a clock on the wall showed it. */
+/* Writes a moment as date and time. `wall`: ns of the wall clock. */
 static MLI_COLD void mli_json_time(mli_out *o, const char *name, uint64_t wall) {
     mli_jsonf(o, ",%s:'", name);
     mli_put_time(o, wall, 0);
@@ -14959,7 +14974,7 @@ static void mli_json_phys(mli_report *r, const mli_phys_line *line) {
     else
         mli_put_str(r->o, "null");
     mli_jsonf(r->o, ",'devices':[");
-    for (dev = 1; dev <= r->devices; dev++) /* whose bytes are in it */
+    for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
         if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
             mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
     mli_jsonf(r->o, "],'process':%ju,'others':%ju,'age_ns':%ju,'limit':%ju,'held':%ju}",
@@ -15020,7 +15035,8 @@ static void mli_json_sites(mli_report *r) {
 
 /* -- JSON: scopes -- */
 
-/* "name_mb":1.00,"name_bytes":1048576: MiB for people and older readers, bytes for the truth. */
+/* Writes "name_mb":1.00,"name_bytes":1048576. MiB is for people and older readers; bytes are
+   exact. */
 static MLI_COLD void mli_json_mb(mli_out *o, const char *name, int64_t bytes) {
     uint64_t size = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes;
     mli_jsonf(o, ",'");
@@ -15036,7 +15052,8 @@ static void mli_json_four(mli_out *o, const char *name, int64_t total, int64_t a
     mli_jsonf(o, ",%s:{'total':%jd,'avg':%jd,'min':%jd,'max':%jd}", name, total, avg, min, max);
 }
 
-/* Calls fn for each invocation of a scope that is remembered; by thread scope, oldest first. */
+/* Calls fn for each remembered invocation of a scope: one thread scope after the other, the oldest
+   invocation first. */
 typedef void (*mli_scope_run_fn)(mli_report *r, const mli_scope_run *v, uint32_t thread);
 static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
                                   mli_scope_run_fn fn) {
@@ -15047,7 +15064,8 @@ static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
     }
 }
 
-/* [start_ns,duration_ns,thread,delta_bytes,delta_blocks,pre_bytes,post_bytes,peak_bytes,shapes] */
+/* Writes an invocation as [start_ns,duration_ns,thread,delta_bytes,delta_blocks,pre_bytes,
+   post_bytes,peak_bytes,shapes]. */
 static MLI_COLD void mli_json_invocation(mli_report *r, const mli_scope_run *v, uint32_t thread) {
     mli_jsonf(
         r->o, ",\n[%jd,%jd,%ju,%jd,%jd,%jd,%jd,%jd,%s]", (int64_t)mli_since_ns(&r->scale, v->start),
@@ -15095,7 +15113,7 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
     mli_put_str(r->o, "]}");
 }
 
-/* The scopes; then the same once more by the keys that readers of older profiles know. */
+/* Writes the scopes, then writes them again under the keys that readers of older profiles know. */
 static void mli_json_scopes(mli_report *r) {
     uint32_t id;
     mli_jsonf(r->o, ",\n'scopes':[");
@@ -15172,7 +15190,8 @@ static void mli_json_snapshots(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* What the report says in a line: the peak of all snapshots, and the end. */
+/* Writes the summary: the checkpoints, the peak, the checkpoint with the most live bytes, and the
+   live bytes at the end. */
 static void mli_json_summary(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'summary':{'num_snapshots':%ju,'checkpoints':[", (uint64_t)r->snapshots);
@@ -15185,7 +15204,7 @@ static void mli_json_summary(mli_report *r) {
     mli_put_str(r->o, "}");
 }
 
-/* -- JSON: who held the peak, what leaked, what moved -- */
+/* -- JSON: peak holders, leaks, moves, threads -- */
 
 static void mli_json_holders(mli_report *r) {
     uint32_t i;
@@ -15256,7 +15275,8 @@ static void mli_json_threads(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: events; sites and tags as numbers of strings, by the numbers of their rows -- */
+/* -- JSON: events. Sites and tags are indices into "strings": 0 is "", site rows come first, tag
+      rows behind them -- */
 
 static void mli_json_strings(mli_report *r) {
     uint32_t i;
@@ -15316,7 +15336,7 @@ static void mli_json_events(mli_report *r) {
     mli_jsonf(r->o, "],'recorded':%ju}", n);
 }
 
-/* -- JSON: blocks, and all of it -- */
+/* -- JSON: blocks, and the whole report -- */
 
 static MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage) {
     uint64_t count, bytes, offset = 0;
@@ -15344,7 +15364,7 @@ static MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t stora
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* storages as text: readers of JSON round beyond 2^53 */
+    mli_jsonf(r->o, /* storages as text: JSON readers round integers beyond 2^53 */
               ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
               "'scope':%s,'site':%p,'name':%s,'dtype':%s",
               mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
