@@ -16028,18 +16028,19 @@ static const char mli_page_tail[][3858] = {
 #endif /* >>page */
 
 /* ---------------------------------------------------------------------- >>formats --
-   Owns what other tools read: one writer a format, each from a captured report. Writers keep no
-   table but what the ids of a format need, numbered as the ledger numbers its rows; rows that
-   come while one writes have no number, and their blocks are written as of an unknown site.
-   Locks: those of reading, none while the host's function writes. */
+   Owns the formats of other tools: one writer a format, each from a captured report. Uses >>reports
+   and the reading functions. Invariants: a writer keeps no table beyond the ids of its format,
+   which are numbered as the rows of the ledger; a row added while it writes has no number, and
+   blocks of such a row are written without that site, tag or scope. Locks: those of reading; none
+   while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block as it stood when its shard was read. Row 0: none, or one without a number. */
+/* A block at the moment that its shard was read. Row 0: none, or one without a number. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint32_t dev, site, tag, scope;
-    int pending, has_parts; /* parted: it has parts */
+    int pending, has_parts; /* 0 or 1 */
 } mli_live_block;
 
 /* Live blocks of one site, tag, scope and device. */
@@ -16049,34 +16050,36 @@ typedef struct mli_group {
 } mli_group;
 #define MLI_GROUPS 256
 
-/* What a writer works with, beside the report. */
+/* The state of a writer, beside the report. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* rows that have a number: 1 to these */
+    uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
     void (*put_block)(struct mli_export *x, const mli_live_block *block);
     void (*put_group)(struct mli_export *x, const mli_group *group);
     void (*put_part)(struct mli_export *x, const memlord_part_info *part);
-    const mli_live_block *whole; /* whose parts these are */
-    uint64_t beside, parts;      /* its bytes no part has had so far; parts in all */
+    const mli_live_block *whole; /* the block of the parts being written */
+    uint64_t beside, parts;      /* its bytes that no part has yet; parts written so far */
     mli_group group[MLI_GROUPS];
-    uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1]; /* by device number */
-    uint64_t written;                   /* pieces of a format that numbers them */
-    void *table;                        /* of the format at hand */
-    struct mli_last_event *last_events; /* TRACE, MEMORY_VIZ: what the ring says of storages */
-    uint64_t last_events_size, last_events_used; /* places, a power of two, and those taken */
-    uint64_t first;                              /* ns: the first event's */
-    int scoped;                                  /* the ring has events of scopes */
-    uint64_t due[MEMLORD_MAX_DEVICES + 1];   /* TRACE, by device number: ns of the next sample */
-    uint64_t shown[MEMLORD_MAX_DEVICES + 1]; /* the level of the last */
-    unsigned char *depth;                    /* by thread, of scopes */
-    uint32_t threads;
-    uint32_t only;             /* MEMORY_VIZ: the slot whose events are written */
-    uint64_t traces;           /* HEAPTRACK: so far */
+    /* By dev: the bytes and the number of events that the ring adds; TRACE: then sum is the level.
+       PROMETHEUS: tagged bytes. PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. */
+    uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
+    uint64_t written;                   /* items so far, in a format that numbers them */
+    void *table;                        /* scratch of the writer at hand */
+    struct mli_last_event *last_events; /* TRACE, MEMORY_VIZ: the last event of each storage */
+    uint64_t last_events_size, last_events_used; /* slots, a power of two; slots in use */
+    uint64_t first;                              /* ns of the first event */
+    int scoped;                                  /* 1: the ring has events of scopes */
+    uint64_t due[MEMLORD_MAX_DEVICES + 1];   /* TRACE, by dev: ns of the next sample */
+    uint64_t shown[MEMLORD_MAX_DEVICES + 1]; /* TRACE, by dev: the level of the last sample */
+    unsigned char *depth;                    /* TRACE, by thread number: open scopes */
+    uint32_t threads;          /* TRACE: entries of `depth` */
+    uint32_t only;             /* MEMORY_VIZ: the dev of the events being written */
+    uint64_t traces;           /* HEAPTRACK: traces so far */
     uint64_t last, last_bytes; /* HEAPTRACK: the allocation that is freed next; 0: none */
-    uint64_t words;            /* MEMORY_VIZ: bit a word that was written once */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ: a slot's device */
+    uint64_t words;            /* MEMORY_VIZ: bit n: word n is in the memo */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ, by dev: the device's number there */
 } mli_export;
 
 static memlord_device mli_export_device(const mli_export *x, uint32_t dev) {
@@ -16105,7 +16108,7 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
 static MLI_COLD int mli_alive_put(void *user, void *item) {
     mli_export *x = (mli_export *)user;
     const mli_live_block *b = (const mli_live_block *)item;
-    if (b->dev <= x->devices) x->put_block(x, b); /* else it came meanwhile */
+    if (b->dev <= x->devices) x->put_block(x, b); /* else added since the capture */
     return x->o->failed;
 }
 static MLI_COLD void mli_live_blocks_each(mli_export *x,
@@ -16116,8 +16119,8 @@ static MLI_COLD void mli_live_blocks_each(mli_export *x,
         x->r->result = MEMLORD_E_NOMEM;
 }
 
-/* Hands out the parts of a block; answers how many of its bytes are in none. What does not fit into
-   them is of another block, that has come there since. */
+/* Writes the parts of a block; returns how many of its bytes are in none. Stops at a part with more
+   bytes than are left: another block has begun at that storage since, and the part is of it. */
 static MLI_COLD int mli_export_part(void *user, const memlord_part_info *part) {
     mli_export *x = (mli_export *)user;
     if (part->bytes > x->beside) return 1;
@@ -16135,8 +16138,9 @@ static MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b
     return x->beside;
 }
 
-/* The group of a block, empty if it is new. There is room for so many; one that has to make way is
-   written, and may come again: readers of the formats that have groups add equal ones up. */
+/* Returns the group of a block, empty if it is new. Probes 8 slots; if all are of other groups,
+   writes the group at its home and evicts it. An evicted group may be written again later: readers
+   of the formats with groups add equal ones up. */
 static MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b) {
     uint64_t key = (uint64_t)b->site << 24 ^ (uint64_t)b->tag << 8 ^ b->dev;
     uint64_t at = ((key ^ (uint64_t)b->scope << 44) * 0x9e3779b97f4a7c15u) >> 56;
@@ -16169,14 +16173,14 @@ static MLI_COLD void mli_groups_each(mli_export *x, void (*put)(mli_export *, co
         if (x->group[i].blocks) put(x, &x->group[i]);
 }
 
-/* -- what the ring of events says, up to the moment of the report -- */
+/* -- the event ring, up to the moment of the report -- */
 
-/* A storage in the ring: its last event. Open addressing by device type and address; what 0: none.
-   Above `what` are bits of who walks. */
+/* The last event of a storage in the ring. Open addressing by device type and address; what 0: a
+   free slot. The two highest bits of `what` are for the writer that walks. */
 typedef struct mli_last_event {
     uint64_t storage, what, where;
 } mli_last_event;
-/* At most; events of further storages are left out. */
+/* The most slots of the table. Events of further storages are left out. */
 #define MLI_LAST_EVENTS     ((uint64_t)1 << 20)
 #define MLI_LAST_EVENT_OPEN ((uint64_t)1 << 63)
 #define MLI_LAST_EVENT_DONE ((uint64_t)1 << 62)
@@ -16191,7 +16195,7 @@ static mli_last_event *mli_last_event_at(const mli_export *x, uint32_t dev, uint
     }
     return NULL;
 }
-/* The same of one that is there. */
+/* Returns the last event of a storage; NULL: the table has none. */
 static mli_last_event *mli_last_event_find(const mli_export *x, uint32_t dev, uint64_t storage) {
     mli_last_event *f = mli_last_event_at(x, dev, storage);
     return f && f->what ? f : NULL;
@@ -16200,7 +16204,8 @@ static int mli_last_event_is_live(const mli_last_event *f) {
     return MLI_EVENT_KIND(f->what) != MEMLORD_EVENT_FREE;
 }
 
-/* Calls fn for the ring's events of devices and rows that have a number, the oldest first. */
+/* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
+   devices without a number; clears sites, tags and scopes without one. */
 typedef void (*mli_ring_event_fn)(mli_export *x, const mli_event_copy *e, uint64_t ns);
 static MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
     mli_ring_reader reading;
@@ -16222,7 +16227,7 @@ static MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
     mli_ring_reader_end(&reading);
 }
 
-/* What an event adds to the live bytes of its device. */
+/* Returns what an event adds to the live bytes of its device. */
 static int64_t mli_event_delta(const mli_event_copy *e) {
     int64_t bytes = (int64_t)MLI_BYTES(e->what);
     switch (MLI_EVENT_KIND(e->what)) {
@@ -16258,8 +16263,8 @@ static MLI_COLD void mli_last_event_update(mli_export *x, const mli_event_copy *
     f->what = e->what;
 }
 
-/* Reads the ring once: what becomes of each storage, and what each device gains (x->sum) in how
-   many events (x->more). */
+/* Reads the ring once: the last event of each storage, and for each device the bytes it gains
+   (x->sum) and its number of events (x->events). */
 static MLI_COLD void mli_last_events_build(mli_export *x) {
     const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->events.ring);
     if (!ring) return;
@@ -16278,7 +16283,8 @@ static MLI_COLD void mli_last_events_build(mli_export *x) {
 
 /* -- strings and numbers -- */
 
-/* Text as UTF-8. Characters of `escaped`, if there are any, and a newline get a backslash. */
+/* Writes text as UTF-8. Puts a backslash before each character of `escaped`, and writes a newline
+   as \n; with "" it escapes nothing. */
 static MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped) {
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
@@ -16308,7 +16314,7 @@ static void mli_put_hex_short(mli_out *o, uint64_t v) {
     mli_put_hex(o, v, digits);
 }
 
-/* Little-endian. */
+/* Writes the low n bytes of v, little-endian. */
 static void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
     for (; n--; v >>= 8) {
         char byte = (char)(unsigned char)(v & 255);
@@ -16318,25 +16324,28 @@ static void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 
 /* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document; read
       by ui.perfetto.dev and chrome://tracing).
-   Times are microseconds since the ledger was created. A counter "DEVICE live" has an argument a
-   tag, in bytes, which add up to the device's live bytes (what a change of tag moved counts
-   under the new one from the beginning); it has a sample for each 64th of the peak that the level
-   moves, and 2048 more. "DEVICE snapshots" are those of the ledger. Scopes are slices of their
-   threads: B and E from the ring, or, where it has none, X for the invocations that are
-   remembered. A block whose beginning is in the ring is an async slice; one that lives on ends
-   with the file, and there has its parts, as JSON has them. Names are cut to 200 bytes. All but X
-   come in the order of their time. Anomalies and drops are in "otherData". -- */
+   Times are microseconds since the ledger was created. A counter "DEVICE live" has one argument a
+   tag, in bytes; they add up to the device's live bytes. Bytes that a change of tag moved count
+   under the new tag from the beginning. The counter has a sample whenever its level has moved by
+   a 64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the
+   snapshots of the ledger. Scopes are slices of their threads: B and E from the ring or, if the
+   ring has no scopes, X for the remembered invocations. A block that begins in the ring is an
+   async slice. A block that is still live ends with the file; its end event has its parts, as JSON
+   has them. Names are cut to 200 bytes. Snapshots come first, X next, the events of the ring last;
+   snapshots and ring are each in the order of their time. Anomalies and drops are in
+   "otherData". -- */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
 
-/* By tag row, and behind them by device number for what has no tag. */
+/* The live bytes of a tag. Indexed by tag row; behind the rows by device number, for the bytes
+   without a tag. */
 typedef struct mli_series {
     int64_t level;
-    uint32_t next; /* row of the same device; 0: none */
+    uint32_t next; /* the next tag row of the same device; 0: none */
 } mli_series;
 
-/* Up to where the name goes. */
+/* Writes the beginning of an event, up to its name. */
 static MLI_COLD void mli_trace_open(mli_export *x, const char *phase, uint64_t ns,
                                     uint32_t thread) {
     mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
@@ -16344,7 +16353,7 @@ static MLI_COLD void mli_trace_open(mli_export *x, const char *phase, uint64_t n
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(mli_export *x) { mli_put_str(x->o, "}}"); }
-/* A name, cut where a character begins: it comes with every event. NULL is null. */
+/* Writes a name; NULL as null. Cuts it where a character begins: every event repeats the name. */
 static MLI_COLD void mli_trace_text(mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -16393,7 +16402,7 @@ static MLI_COLD void mli_trace_snapshot(mli_export *x, const mli_snapshot *s) {
     mli_trace_close(x);
 }
 
-/* The invocations of a scope that one thread remembers. */
+/* Writes the invocations of a scope that one thread remembers. */
 static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_record *scope,
                                             const mli_thread_scope *s) {
     size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
@@ -16412,7 +16421,7 @@ static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_recor
     }
 }
 
-/* -- of the ring -- */
+/* -- TRACE: the events of the ring -- */
 
 static MLI_COLD void mli_trace_counter(mli_export *x, uint32_t dev, uint64_t ns) {
     const mli_series *series = (const mli_series *)x->table;
@@ -16450,8 +16459,8 @@ static MLI_COLD void mli_trace_level(mli_export *x, const mli_event_copy *e, uin
         mli_trace_counter(x, dev, ns);
 }
 
-/* A block's slice begins (b), ends (e) or has something happen to it (n): up to the arguments that
-   only some have. */
+/* Writes an event of a block's slice, up to the arguments that only some have. Phase b begins the
+   slice, e ends it, n is an instant in it. */
 static MLI_COLD void mli_trace_life_open(mli_export *x, const char *phase, const mli_last_event *f,
                                          uint32_t thread, uint64_t ns) {
     uint64_t where = f->where;
@@ -16499,7 +16508,8 @@ static MLI_COLD void mli_trace_block(mli_export *x, const mli_event_copy *e, uin
     mli_trace_life(x, "b", f, e->thread, ns);
 }
 
-/* Threads by their number: how deep in scopes. */
+/* Writes the begin or the end of a scope. x->depth counts the open scopes of each thread, so that
+   an end without its begin in the ring is left out. */
 static MLI_COLD void mli_trace_scope(mli_export *x, const mli_event_copy *e, uint64_t ns) {
     uint64_t scope = e->where >> 36;
     int begins = MLI_EVENT_KIND(e->what) == MEMLORD_EVENT_SCOPE_BEGIN;
@@ -16525,7 +16535,8 @@ static MLI_COLD void mli_trace_event(mli_export *x, const mli_event_copy *e, uin
     mli_jsonf(x->o, "'bytes':%ju},'s':'p','cat':'memory'}", MLI_BYTES(e->what));
 }
 
-/* What the levels were when the ring begins, from what they are and what it adds. */
+/* Takes an event's bytes off the level of its tag. mli_trace_levels uses it to get the levels at
+   the start of the ring: those of the report less all that the ring adds. */
 static MLI_COLD void mli_trace_untag(mli_export *x, const mli_event_copy *e, uint64_t ns) {
     uint32_t tag = (uint32_t)(e->where >> 20) & MLI_TAG_ROWS_MAX;
     (void)ns;
@@ -16548,7 +16559,7 @@ static MLI_COLD void mli_trace_levels(mli_export *x) {
     for (i = 1; i <= x->tags; i++) series[x->tags + tag[i].dev].level -= series[i].level;
 }
 
-/* What is still open ends with the file. */
+/* Ends all open scopes and blocks at the time of the report; writes a last sample a device. */
 static MLI_COLD void mli_trace_end(mli_export *x) {
     uint64_t i, now = x->r->uptime;
     for (i = 0; i < x->threads; i++)
@@ -16576,7 +16587,7 @@ static MLI_COLD void mli_trace_scopes(mli_export *x) {
     }
 }
 
-/* Anomalies and drops, of all and by device; none that is 0. */
+/* Writes the anomalies and drops that are not 0, of all devices and of each. */
 static MLI_COLD void mli_trace_anomalies(mli_export *x) {
     uint32_t dev;
     mli_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");
@@ -16619,10 +16630,10 @@ static MLI_COLD void mli_trace_json(mli_export *x) {
 
 /* -- PROMETHEUS, text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
-   Units are bytes and seconds. Every sample is of one device or place, never of a sum, so that
-   sum() in a query is right; an empty tag is what no tag holds. Counters start over at
-   memlord_reset, as counters may. Sites, blocks and their parts are left out: they would be a
-   series each. -- */
+   Units are bytes and seconds. Every sample is of one device or physical device, never of a sum, so
+   that sum() in a query is right. An empty tag counts the bytes without a tag. Counters start over
+   at memlord_reset, as counters may. Sites, blocks and their parts are left out: each would be a
+   series of its own. -- */
 
 static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 #define MLI_X(name, kind, family, text) {family, text},
@@ -16633,15 +16644,17 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 #undef MLI_X
 };
 
-/* What only grows is a counter, and only that ends so. */
+/* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
+   all that only grow are named so, and no others. */
 static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* A number `as` it is: 'u', 'd' where it may be below 0, or 's', nanoseconds that are told in
-   seconds. Without a label where `d` is all devices, and where `key` is NULL. */
+/* Writes a sample. `as` is 'u' for an unsigned number, 'd' for one that may be below 0, 's' for
+   nanoseconds to write as seconds. There is no device label if `d` is all devices, and no label
+   `key` if `key` is NULL. */
 static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_device d,
                                      const char *key, const char *label, char as, uint64_t v) {
     int device = d.type != MEMLORD_ANY;
@@ -16661,14 +16674,15 @@ static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_devic
         mli_put_u64(o, v);
     mli_put_str(o, "\n");
 }
-/* The one sample of a family that is of the ledger. */
+/* Writes a family with one sample, of the whole ledger. */
 static MLI_COLD void mli_prom_whole(mli_out *o, const char *name,
                                     const char *help, char as, uint64_t v) {
     mli_prom_head(o, name, help);
     mli_prom_sample(o, name, memlord_device_all(), NULL, NULL, as, v);
 }
 
-/* A family is a contiguous group. UINT64_MAX is not known, and has no sample. */
+/* Writes one family a statistic, with a sample a device: the format wants a family in one
+   contiguous group. UINT64_MAX means unknown, and gets no sample. */
 static MLI_COLD void mli_prom_devices(mli_export *x) {
     size_t stat;
     uint32_t i;
@@ -16685,7 +16699,7 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
                 mli_prom_sample(x->o, name, mli_export_device(x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
-        if (lost && rest) /* of no device */
+        if (lost && rest) /* losses of no device */
             mli_prom_sample(x->o, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
@@ -16782,7 +16796,8 @@ static MLI_COLD void mli_prom_scopes(mli_export *x) {
     }
 }
 
-/* Who held a device when it was fullest, by tag; what none of those had, under an empty one. */
+/* Writes the bytes by tag of each device at its peak; bytes of no listed tag go under an empty
+   tag. */
 static MLI_COLD void mli_prom_holders(mli_export *x) {
     static const char name[] = "peak_holder_bytes";
     mli_holders *h = &x->r->holders;
@@ -16823,13 +16838,14 @@ static MLI_COLD void mli_prometheus(mli_export *x) {
 }
 
 /* -- CSV, RFC 4180: one table, the live blocks.
-   A line a block, ended by CR LF, below a line of names. Text is as in TEXT: controls are escaped
-   as what is not UTF-8 is, so that a block stays one line. What a spreadsheet would take for
-   a formula (= + - @ in front; names come from model files) has an apostrophe before it, as has
-   what begins with one: who reads it takes one off. `shape` reads as JSON. Below a block come its
-   parts, a line each, with its device, storage and site, and what else they have of their own:
-   those have a `part_bytes` (and where they begin), and 0 in `bytes` and `refs`, so that `bytes`
-   add up to what is live. Anomalies and drops are not in it: readers know no comments. -- */
+   One line a block, ended by CR LF, below a line of names. Text is as in TEXT: control characters
+   are escaped like bytes that are not UTF-8, so that a block stays one line. Text that a
+   spreadsheet would take for a formula (= + - @ in front; names come from model files) gets an
+   apostrophe before it. So does text that begins with an apostrophe: a reader always removes one.
+   `shape` reads as JSON. The parts of a block follow it, one line each. A part repeats the block's
+   device, storage and site, and has its own tag and description. It has a `part_offset` and a
+   `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
+   and drops are not in it: readers know no comments. -- */
 
 static MLI_COLD void mli_csv_text(mli_out *o, const char *text) {
     mli_put_str(o, ",");
@@ -16840,7 +16856,7 @@ static MLI_COLD void mli_csv_text(mli_out *o, const char *text) {
     mli_put_str(o, "\"");
 }
 
-/* A line of the table: a block, or a part as a block of no bytes. */
+/* Writes a line of the table: a block, or a part as a block of no bytes. */
 static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b,
                                   const memlord_part_info *part) {
     mli_putf(o, "%i,0x", mli_device_code(b->device));
@@ -16888,11 +16904,12 @@ static MLI_COLD void mli_csv(mli_export *x) {
 
 /* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each.
-   The bytes live now; those of a part have the part's name as one frame more. A frame that is not
-   known is left out; in the others a semicolon becomes a colon. Equal stacks may come on several
-   lines, which readers add up. Anomalies and drops are not in it: readers know no comments. -- */
+   Counts live bytes. The bytes of a part have the part's name as one more frame. An unknown tag or
+   scope has no frame; in the other frames a semicolon becomes a colon. Equal stacks may come on
+   several lines, which readers add up. Anomalies and drops are not in it: readers know no
+   comments. -- */
 
-/* From the outermost on; a path is at most as deep as scopes nest. */
+/* Writes the scopes of a stack, the outermost first. A path is at most as deep as scopes nest. */
 static MLI_COLD void mli_folded_scopes(mli_export *x, uint32_t id) {
     const mli_scope_record *path[MLI_SCOPE_DEPTH_MAX], *scope;
     uint32_t n = 0;
@@ -16942,12 +16959,13 @@ static MLI_COLD void mli_folded(mli_export *x) {
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
       profile.proto).
    Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
-   live blocks (inuse_...), with labels for the device and, where blocks have one, the tag; the
-   scopes a block was allocated in are the callers of its site, which calls the block's parts:
-   their bytes are theirs alone, and no object. What has no site is "(unknown)", an arena's balance
-   "(arena)". Functions and locations are numbered as site rows are, scopes behind them, then parts
-   as they come up; strings in the order of mli_pprof_strings, those of parts behind.
-   Comments have anomalies and drops, of all and by device: go tool pprof -comments. -- */
+   live blocks (inuse_...). Labels give the device and, if the blocks have one, the tag. The scopes
+   that a block was allocated in are the callers of its site; the site calls the block's parts. The
+   bytes of a part count only there, and a part is no object. Without a site a block is
+   "(unknown)"; the balance of an arena is "(arena)". Functions and locations are numbered as site
+   rows, then come "(unknown)", "(arena)", scopes, and parts in the order they are written. Strings
+   are in the order of mli_pprof_strings, those of parts behind. Comments have the anomalies and
+   drops, of all and by device: go tool pprof -comments. -- */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -16960,7 +16978,7 @@ enum {
     MLI_WORDS
 };
 
-/* Fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
+/* These write fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
 static MLI_COLD void mli_pb_varint(mli_out *o, uint64_t v) {
     for (; v >= 128; v >>= 7) mli_put_le(o, (v & 127) | 128, 1);
     mli_put_le(o, v, 1);
@@ -16973,7 +16991,7 @@ static void mli_pb_size(mli_out *o, unsigned field, uint64_t size) {
     mli_pb_varint(o, field << 3 | 2);
     mli_pb_varint(o, size);
 }
-/* What was put into a buffer, as a field. */
+/* Writes the contents of a buffer as a field. */
 static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_pb_size(o, field, message->used);
     mli_put(o, message->buf, message->used);
@@ -16991,9 +17009,9 @@ static MLI_COLD void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uin
     mli_pb_message(o, field, &m);
 }
 
-/* A sample: how many allocations, or live blocks, and their bytes. Locations 1 and 2 behind the
-   sites are
-   "(unknown)" and "(arena)", then come scopes. `part` is a part's location, 0 none. */
+/* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
+   Locations 1 and 2 behind the sites are "(unknown)" and "(arena)"; scopes follow. `part` is a
+   part's location; 0: none. */
 static MLI_COLD void mli_pprof_sample(mli_export *x, uint64_t part,
                                       uint32_t location, const mli_live_block *of,
                                       unsigned live, uint64_t count, uint64_t bytes) {
@@ -17022,7 +17040,7 @@ static MLI_COLD void mli_pprof_group(mli_export *x, const mli_group *g) {
     mli_pprof_sample(x, 0, g->of.site ? g->of.site : x->sites + 1, &g->of, 1, g->blocks, g->bytes);
 }
 
-/* What was allocated: by sites, and on each device beyond them. */
+/* Writes the allocations of each site, then for each device those without a site and its arena. */
 static MLI_COLD void mli_pprof_allocated(mli_export *x) {
     mli_live_block of;
     uint32_t i;
@@ -17047,7 +17065,7 @@ static MLI_COLD void mli_pprof_allocated(mli_export *x) {
     }
 }
 
-/* Location and function `id`, named by strings. */
+/* Writes location `id` and function `id`. `name` and `file` are indices of strings. */
 static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name,
                                         uint64_t file, uint64_t line) {
     char buf[64], inner[32];
@@ -17096,7 +17114,7 @@ static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part
 static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
     uint32_t dev;
     for (dev = 0; dev <= x->devices; dev++) {
-        char buf[1024]; /* a line of them has 20 digits and a name each */
+        char buf[1024]; /* a line has, for each anomaly, a name and up to 20 digits */
         mli_out line;
         mli_out_buffer(&line, buf, sizeof buf);
         mli_text_anomalies(x->r, &line, "anomalies and drops, ", dev, MLI_COLUMNS);
@@ -17133,17 +17151,19 @@ static MLI_COLD void mli_pprof(mli_export *x) {
 
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
       1.4 reads it).
-   The heap of a program with one allocation after the other, made from sums: what a site
-   allocated and is gone, in pieces of its average size (never two in a row, which would read as
-   a temporary); then every live block; then what each device lacks to its peak, as one block
-   that is freed again. So calls, what is consumed at the peak, and what leaks (is live) are the
-   ledger's own; times are not. At most MLI_HEAP_FREED_SIZE pieces, fewer for each site in the same
-   measure. Modules are devices; the scopes a live block was allocated in are its callers. Parts
-   are not in it, as each would be an allocation more. Anomalies and drops are comments. -- */
+   The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
+   from them. First come the freed bytes of each site, as allocations of its average size; each is
+   freed only after the next one, as two in a row would read as a temporary. Then comes every live
+   block; then, for each device, the bytes between its live bytes and its peak, as one block that is
+   freed again. So the calls, the bytes at the peak and the leaks (live blocks) are the ledger's
+   own; times are not. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the number of
+   each site shrinks by the same factor, to 1 at least. Modules are devices; the scopes that a live
+   block was allocated in are its callers. Parts are left out, as each would be another allocation.
+   Anomalies and drops are comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* "c a b ..." in hexadecimal. */
+/* Writes a line "mode a b ...", the n numbers in hexadecimal. */
 static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
     mli_put_str(o, mode);
     while (n--) {
@@ -17165,8 +17185,9 @@ static void mli_heap_string(mli_out *o, const char *text) {
     mli_putf(o, "s %s\n", text);
 }
 
-/* Traces: site rows; of each device what has no site, its arena, what is gone; scopes. What comes
-   behind is a site in a scope, numbered as it comes up. */
+/* Traces are numbered: first the site rows; then for each device one for blocks without a site, one
+   for its arena, one for its bytes no longer live; then the scopes. A site in a scope gets the next
+   number when it is first written. */
 enum { MLI_HEAP_UNKNOWN, MLI_HEAP_ARENA, MLI_HEAP_GONE, MLI_HEAP_KINDS };
 static uint64_t mli_heap_trace(const mli_export *x, uint32_t dev, uint32_t kind) {
     return (uint64_t)x->sites + (uint64_t)(dev - 1) * MLI_HEAP_KINDS + kind + 1;
@@ -17176,7 +17197,8 @@ static uint64_t mli_heap_scope(const mli_export *x, uint32_t id) {
     return (uint64_t)x->sites + (uint64_t)x->devices * MLI_HEAP_KINDS + id;
 }
 
-/* The next trace: a place of its own below a parent, 0 none. */
+/* Writes the next trace, with an instruction pointer of its own. `parent`: its caller's trace; 0:
+   none. */
 static MLI_COLD void mli_heap_trace_add(mli_export *x, uint64_t parent, uint32_t dev,
                                         uint64_t function, uint64_t file, uint64_t line) {
     uint64_t v[5];
@@ -17217,7 +17239,7 @@ static MLI_COLD void mli_heap_traces(mli_export *x) {
     }
 }
 
-/* Describes an allocation; answers its number. */
+/* Writes the description of an allocation; returns its number. */
 static uint64_t mli_heap_info(mli_export *x, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(x->o, "a", bytes, trace);
     return x->written++;
@@ -17227,19 +17249,20 @@ static void mli_heap_alloc(mli_export *x, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(x->o, "+", mli_heap_info(x, bytes, trace));
 }
 
-/* What a trace allocated less what is live of it. */
+/* The allocations of a trace less its live blocks. While mli_heap_count runs: its live blocks. */
 typedef struct mli_heap_freed {
     uint64_t allocs, bytes;
 } mli_heap_freed;
 
-/* n allocations of one size that are freed again. Each outlives the beginning of the next, of
-   whatever trace, unless the two are more than the peak. */
+/* Writes the freed allocations of a trace, all of its average size; `measure` scales their number.
+   Each is freed after the next begins, of this trace or another, unless the two together exceed the
+   peak. */
 static MLI_COLD void mli_heap_freed_add(mli_export *x, uint64_t trace,
                                         const mli_heap_freed *gone, double measure) {
     uint64_t n = (uint64_t)((double)gone->allocs * measure), info[2], i;
     uint64_t peak = x->r->total.peak, bytes = gone->allocs ? gone->bytes / gone->allocs : 0;
     if (!n && gone->allocs) n = 1;
-    if (bytes > peak) bytes = peak; /* it was set back since */
+    if (bytes > peak) bytes = peak; /* the peak was reset since */
     info[0] = info[1] = mli_heap_info(x, bytes, trace);
     if (n > 1) info[1] = mli_heap_info(x, bytes, trace);
     for (i = 0; i < n && !x->o->failed; i++) {
@@ -17264,7 +17287,7 @@ static MLI_COLD void mli_heap_count(mli_export *x, const mli_live_block *b) {
 static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b) {
     uint64_t trace = mli_heap_trace_of(x, b);
     x->sum[b->dev] += b->bytes;
-    if (b->scope) { /* groups remember the last trace of their kind */
+    if (b->scope) { /* a group keeps the trace of its site in its scope, in `bytes` */
         mli_group *g = mli_group_at(x, b);
         if (!g->blocks) {
             mli_heap_line2(x->o, "t", trace, mli_heap_scope(x, b->scope));
@@ -17276,8 +17299,9 @@ static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b) {
     mli_heap_alloc(x, b->bytes, trace);
 }
 
-/* What is gone of each trace: what was allocated (x->sum and x->more: by the sites of a device)
-   less what is live. Answers how many allocations. */
+/* Turns the live blocks in `gone` into freed ones: the allocations of a trace less its live blocks.
+   x->sum and x->events add up the allocations and bytes of a device's sites; the rest of the device
+   is without a site. Returns the freed allocations of all traces. */
 static MLI_COLD uint64_t mli_heap_sums(mli_export *x, mli_heap_freed *gone) {
     uint64_t total = 0;
     uint32_t i;
@@ -17305,7 +17329,8 @@ static MLI_COLD uint64_t mli_heap_sums(mli_export *x, mli_heap_freed *gone) {
     return total;
 }
 
-/* What is live of arenas, and the way up to the peak and down again. */
+/* Writes the balance of each arena, then one block a device up to its peak, and frees these
+   again. */
 static MLI_COLD void mli_heap_peaks(mli_export *x) {
     uint64_t at;
     uint32_t i;
@@ -17340,7 +17365,7 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
         mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", dev, MLI_COLUMNS);
     mli_heap_traces(x);
     mli_heap_line1(x->o, "c", 0);
-    if (x->devices) (void)mli_heap_info(x, 0, 1); /* 0 reads as "no allocation before" */
+    if (x->devices) (void)mli_heap_info(x, 0, 1); /* uses up number 0: as x->last, 0 is none */
     mli_live_blocks_each(x, mli_heap_count);
     total = mli_heap_sums(x, gone);
     for (trace = 1; trace * sizeof *gone < size; trace++)
@@ -17354,12 +17379,12 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
 
 /* -- MEMORY_VIZ, what torch.cuda.memory._snapshot() gives, pickled by protocol 2
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
-   Every block is a segment of its own, so that its bytes lie in one at every step; a device's
-   arena is one too, at an address no block has. Blocks of no bytes are left out. A block's site
-   is its frame, with its scopes as callers, its tag its category; its parts are listed under
-   "parts", which viewers skip. CUDA devices keep their index; the others come after them, as
-   "memlord" lists, which has anomalies and drops, too. Traces are of the ring; where it knows a
-   storage, what it says last is what the segments say, so that viewers can walk back from them.
+   Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
+   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. A
+   block's site is its frame, its scopes are the callers, its tag is the category. Its parts are
+   under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
+   "memlord" lists; it has the anomalies and drops too. Traces come from the ring. If the ring has
+   events of a storage, its segment is as of the last one, so that viewers can walk back from it.
    Memo: the words, then tags, sites and scopes by number. -- */
 
 #define MLI_VIZ_WORDS(X)                                                                           \
@@ -17384,7 +17409,7 @@ static const char *const mli_viz_words[] = {
 #undef MLI_X
 };
 
-#define MLI_VIZ_BATCH 1000 /* the viewer takes a batch of a list as arguments */
+#define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
 
 static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
     unsigned n = v >> 63 ? 9 : 8;
@@ -17414,7 +17439,7 @@ static void mli_viz_get(mli_out *o, uint32_t memo) {
     mli_put_str(o, "j");
     mli_put_le(o, memo, 4);
 }
-/* A word: in full once, then by its number. */
+/* Writes a word: in full the first time, then by its number in the memo. */
 static MLI_COLD void mli_viz_word(mli_export *x, int word) {
     if (x->words >> word & 1) {
         mli_put_str(x->o, "h");
@@ -17434,7 +17459,8 @@ static void mli_viz_words2(mli_export *x, int key, int value) {
     mli_viz_word(x, value);
 }
 
-/* Lists are written in batches: before an item, and at the end. */
+/* Begins item i of a list, from 0; every MLI_VIZ_BATCH items it ends a batch and begins the next.
+   mli_viz_list_end ends the last one. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -17458,7 +17484,7 @@ static MLI_COLD void mli_viz_frames(mli_export *x, uint32_t site, uint32_t scope
     if (site || scope) mli_put_str(x->o, "e");
 }
 
-/* The next item of a list: a frame. */
+/* Writes a frame as item i of a list, from 1. */
 static MLI_COLD void mli_viz_frame(mli_export *x, uint32_t i, const char *name,
                                    const char *file, int line) {
     mli_viz_item(x->o, i - 1);
@@ -17471,7 +17497,7 @@ static MLI_COLD void mli_viz_frame(mli_export *x, uint32_t i, const char *name,
     mli_put_str(x->o, "u");
 }
 
-/* A pair of a dictionary: another one, by device, of what is not 0. */
+/* Writes a key and a dictionary by device: the anomalies and drops that are not 0. */
 static MLI_COLD void mli_viz_anomalies(mli_export *x) {
     uint32_t dev;
     mli_viz_text(x->o, "anomalies_and_drops");
@@ -17493,7 +17519,8 @@ static MLI_COLD void mli_viz_anomalies(mli_export *x) {
     }
 }
 
-/* "memlord": what the rest refers to. */
+/* Writes "memlord": the devices, and the tags, sites and scopes that later items get from the
+   memo. */
 static MLI_COLD void mli_viz_names(mli_export *x) {
     mli_out *o = x->o;
     uint32_t i;
@@ -17538,7 +17565,7 @@ static MLI_COLD void mli_viz_names(mli_export *x) {
     mli_put_str(o, "u");
 }
 
-/* The next item of a block's list. */
+/* Writes a part as the next item of its block's list. */
 static MLI_COLD void mli_viz_part(mli_export *x, const memlord_part_info *part) {
     mli_viz_item(x->o, x->parts);
     mli_put_str(x->o, "}(");
@@ -17549,7 +17576,7 @@ static MLI_COLD void mli_viz_part(mli_export *x, const memlord_part_info *part) 
     mli_put_str(x->o, "u");
 }
 
-/* A segment with its block. */
+/* Writes a segment with its block. */
 static MLI_COLD void mli_viz_segment(mli_export *x, const mli_live_block *b) {
     mli_out *o = x->o;
     if (!b->bytes) return;
@@ -17590,7 +17617,8 @@ static MLI_COLD void mli_viz_segment(mli_export *x, const mli_live_block *b) {
     mli_put_str(o, "uau");
 }
 
-/* What the ring knows of a storage goes before what the map says a moment later. */
+/* Writes a live block. The ring's last event of a storage overrides the map's entry, which was read
+   a moment later. */
 static MLI_COLD void mli_viz_live_block(mli_export *x, const mli_live_block *b) {
     mli_last_event *f = mli_last_event_find(x, b->dev, b->storage);
     mli_live_block known = *b;
@@ -17603,7 +17631,7 @@ static MLI_COLD void mli_viz_live_block(mli_export *x, const mli_live_block *b) 
     }
     mli_viz_segment(x, &known);
 }
-/* What the map had no more, and arenas. */
+/* Writes the blocks that are live in the ring but no longer in the map, then the arenas. */
 static MLI_COLD void mli_viz_ring_only(mli_export *x) {
     mli_live_block b;
     uint64_t i;
@@ -17648,7 +17676,7 @@ static MLI_COLD void mli_viz_event(mli_export *x, int action, uint64_t addr,
     mli_put_str(x->o, "u");
 }
 
-/* Bytes free where a device is; 0: not known. */
+/* Returns the free bytes of a device's physical device; 0: not known. */
 static uint64_t mli_viz_free(const mli_export *x, uint32_t dev) {
     const mli_phys_line *line = mli_report_phys(x->r, dev);
     const memlord_capacity *s = line ? &line->sample : NULL;
@@ -17668,7 +17696,7 @@ static MLI_COLD void mli_viz_ring(mli_export *x, const mli_event_copy *e, uint64
         (kind == MEMLORD_EVENT_FREE && !(f->what & MLI_LAST_EVENT_OPEN)))
         mli_viz_event(x, MLI_VIZ_free_requested, e->storage, bytes, us, e->where);
     if (kind == MEMLORD_EVENT_PEND) {
-        f->what |= MLI_LAST_EVENT_OPEN; /* asked to be freed */
+        f->what |= MLI_LAST_EVENT_OPEN; /* its free is requested, not completed */
         return;
     }
     f->what &= ~MLI_LAST_EVENT_OPEN;
@@ -17681,7 +17709,7 @@ static MLI_COLD void mli_viz_ring(mli_export *x, const mli_event_copy *e, uint64
     }
 }
 
-/* A device's events. The last one's category is what viewers call blocks that have none. */
+/* Writes a device's events. Viewers give the category of the last one to blocks without any. */
 static MLI_COLD void mli_viz_trace(mli_export *x, uint32_t dev) {
     x->written = 0;
     x->only = dev;
@@ -17691,7 +17719,7 @@ static MLI_COLD void mli_viz_trace(mli_export *x, uint32_t dev) {
     mli_viz_list_end(x->o, x->written);
 }
 
-/* Gives devices their numbers; answers how many lists of events that makes. */
+/* Numbers the devices; returns how many lists of events the numbers need. */
 static MLI_COLD int32_t mli_viz_number(mli_export *x) {
     int32_t n = 0;
     uint32_t dev;
@@ -17749,7 +17777,7 @@ static MLI_COLD void mli_export_with(mli_report *r, void (*writer)(mli_export *x
     mli_own_free(lord, x, sizeof *x);
 }
 
-/* -- HTML: the page, with the JSON report in it, where no string can end its element -- */
+/* -- HTML: the page with the JSON report in it. No string of that can end its element -- */
 
 static MLI_COLD void mli_html(mli_report *r) {
     size_t i;
@@ -17762,11 +17790,12 @@ static MLI_COLD void mli_html(mli_report *r) {
 
 #endif /* !MEMLORD_NO_REPORTS */
 
-/* -- what writes each format -- */
+/* -- the writer of each format -- */
 
 struct mli_export;
 
-/* In the order of MLI_FORMATS: from the report alone, or from it and an export. */
+/* In the order of MLI_FORMATS. `report` writes from the report alone, `other` needs an mli_export
+   too. */
 static const struct {
     void (*report)(mli_report *r);
     void (*other)(struct mli_export *x);
@@ -17790,7 +17819,8 @@ static int mli_format_known(memlord_format format) {
     return mli_writers[format].report || mli_writers[format].other;
 }
 
-/* The others walk on their own, if at all: who scrapes metrics does it often. */
+/* Returns 1 if a format needs the lists of the report. The others walk the blocks themselves, or
+   not at all, so that a frequent scrape of metrics costs no walk. */
 static int mli_format_whole(memlord_format format) {
     return mli_writers[format].report != NULL;
 }
