@@ -18362,13 +18362,16 @@ MEMLORD_API memlord *memlord_global(void) {
 }
 
 /* ---------------------------------------------------------------------- >>saving --
-   Owns the ways a report leaves: to the host's function, to a file, at the end of the process, on
-   request. Measures what a call costs, on a ledger of its own. Locks: registry for what is saved
-   at exit; none while the host's function writes. */
+   Owns the output of reports: to the host's function, to a file, at the end of the process, on
+   request. It also measures the cost of a call. Uses >>reports, >>formats and the snapshots.
+   Invariants: a report file is complete when it gets its name; a failed one leaves no file behind;
+   a request (memlord_request_save) is safe in a signal handler and is served by a later call.
+   Locks: registry, to choose the ledger to save at exit; none while the host's function writes. */
 
-/* -- what MemLord itself costs -- */
+/* -- the cost of a call -- */
 
-/* Measures an alloc and a free once, in a ledger of its own, for some 20 us. */
+/* Measures the time of an alloc and a free, once a ledger, on a temporary ledger. Takes about
+   20 us. */
 static MLI_COLD void mli_cost_measure(memlord *lord) {
     enum { PAIRS = 1000 };
     const uint64_t storage = (uint64_t)1 << 40;
@@ -18380,7 +18383,7 @@ static MLI_COLD void mli_cost_measure(memlord *lord) {
     memset(&desc, 0, sizeof desc);
     desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_STRATEGY | MEMLORD_FLAG_NO_THREADS;
     if (memlord_create(&desc, &probe) != MEMLORD_OK) return;
-    (void)memlord_alloc(probe, cpu, storage, 1 << 20, NULL); /* the first ones make tables */
+    (void)memlord_alloc(probe, cpu, storage, 1 << 20, NULL); /* makes the tables first */
     began = mli_now();
     for (i = 1; i <= PAIRS; i++) {
         (void)memlord_alloc(probe, cpu, storage + i * 64, 64, NULL);
@@ -18390,8 +18393,9 @@ static MLI_COLD void mli_cost_measure(memlord *lord) {
     memlord_destroy(probe);
 }
 
-/* While snapshots are taken, a report that shows them (none after TRACE does) ends with the
-   present; that one is the report's own, so that however many are written take no place. */
+/* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
+   that shows snapshots (no format after TRACE does). That one belongs to the report and not to the
+   list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->snapshots.recorder.requested)) return;
@@ -18437,7 +18441,7 @@ static const char *const mli_format_suffixes[] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-/* Writes `path` with %p and %% replaced; 0 when it fits. */
+/* Writes `path` with the process id for %p and % for %%. Returns 0 if it fits, else -1. */
 static int mli_save_path_expand(const char *path, char *out, size_t cap) {
     mli_out o;
     mli_out_buffer(&o, out, cap);
@@ -18457,7 +18461,8 @@ static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
     return mli_file_write(*(mli_file *)user, (const char *)data, size);
 }
 
-/* A new file in the target's directory: .memlord-pid-n.tmp */
+/* Creates a new file .memlord-pid-n.tmp in the target's directory, so that a rename can replace
+   the target. Returns 0, or not 0 if it cannot. */
 static int mli_file_temp_create(const char *target, char *name, size_t cap, mli_file *file) {
     size_t n, directory = strlen(target);
     while (directory && !strchr(MLI_WINDOWS ? "/\\" : "/", target[directory - 1]))
@@ -18475,11 +18480,12 @@ static int mli_file_temp_create(const char *target, char *name, size_t cap, mli_
     return -1;
 }
 
-typedef struct mli_save_paths { /* not on the stack: that may be 16 KiB */
+typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
-/* Writes a report beside the target; nothing is left of one that fails. */
+/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
+   fails. */
 static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
                                                      mli_save_paths *p) {
     mli_file file;
@@ -18515,9 +18521,10 @@ static memlord_result mli_report_save(memlord *lord, memlord_format format, cons
     return r;
 }
 
-/* -- saving at the end, or when asked: under a name of its own -- */
+/* -- saving at exit and on request, under a dated name -- */
 
-/* directory/memory_profile_20261121_080500.json, or the n-th that is not that; 0: it fits. */
+/* Sets p->target to directory/memory_profile_20261121_080500.json. For n > 0 adds the process id,
+   for n > 1 also n, for a name that is still free. Returns 0 if it fits, else -1. */
 static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
                           unsigned n, mli_save_paths *p) {
     mli_out o;
@@ -18549,8 +18556,8 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return there ? MEMLORD_E_IO : MEMLORD_OK;
 }
 
-/* Saves where and how memlord_save_at_exit says, and tells the log. `format` is 1 more, 0 the
-   default. */
+/* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
+   result. `format`: a memlord_format + 1; 0: JSON. */
 static MLI_COLD void mli_save_dated(memlord *lord, uint32_t format) {
     const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving.exit_directory);
     mli_save_paths *p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
@@ -18574,7 +18581,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, uint32_t format) {
 static MLI_COLD void mli_save_now(memlord *lord) {
     mli_save_dated(lord, mli_u32_load(&lord->saving.exit_format));
 }
-/* The end of a ledger, or of the process: saves once, also what was asked for and not served. */
+/* Saves at the end of a ledger or of the process, once: the exchange of exit_format lets only one
+   caller save. Serves a request that no call has served yet. */
 static MLI_COLD void mli_save_end(memlord *lord) {
     uint32_t format = mli_u32_exchange(&lord->saving.exit_format, 0);
     int asked = mli_save_requested(lord);
@@ -18582,10 +18590,13 @@ static MLI_COLD void mli_save_end(memlord *lord) {
 }
 
 static const mli_saver mli_dated_saver = {mli_save_now, mli_save_end};
-static void mli_saver_set(memlord *lord) { /* release: pairs with mli_save_serve */
+/* Makes saving possible. Release: pairs with the acquire in mli_save_serve and mli_ledger_end. */
+static void mli_saver_set(memlord *lord) {
     mli_ptr_store_release(&lord->saving.saver, (void *)(uintptr_t)&mli_dated_saver);
 }
 
+/* Saves every ledger that wants a report at exit. It chooses one under the registry lock, saves it
+   without, and starts over: the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
@@ -18594,14 +18605,14 @@ static MLI_COLD void mli_at_exit(void) {
             if (mli_u32_load(&lord->saving.exit_format) ||
                 (mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE))
                 break;
-        mli_process.saving = lord; /* other threads go on, and may destroy it */
+        mli_process.saving = lord; /* a destroy on another thread waits for this */
         mli_lock_drop(&mli_process.registry_lock);
         if (lord) mli_save_end(lord);
     } while (lord);
 }
 static MLI_COLD memlord_result mli_at_exit_once(void) {
     int bad = 0;
-    mli_self.in_host_alloc++; /* it may ask malloc */
+    mli_self.in_host_alloc++; /* atexit may call a malloc that records */
     if (!mli_u32_exchange(&mli_process.at_exit, 1))
         bad = atexit(mli_at_exit);
     mli_self.in_host_alloc--;
@@ -18614,7 +18625,7 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest: .trace.json is no .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match: .trace.json is not .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -18658,19 +18669,22 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
 MLI_API void memlord_request_save(memlord *lord) {
     if (!lord) return;
     mli_saver_set(lord);
-    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* nothing here waits: signal-safe */
+    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* no lock: safe in a signal handler */
 }
 
 /* -------------------------------------------------------------------- >>redirect --
-   Owns nothing: the functions behind the macros of >>shim. A block's key is its address; pages are
-   taken off the blocks that have them. */
+   Owns nothing: the functions behind the macros of >>shim. Uses only the recording calls and the
+   host's allocator. A block's key is its address. munmap ends a block only if its pages are that
+   whole block. Invariant: each keeps the result and the errno of the function that it replaces,
+   whether or not the ledger could record the call. Locks: none of its own. */
 
 #if MLI_POSIX
 static memlord_device mli_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
 
-/* 1: the pages are one whole block, on *device. */
+/* Returns 1 if the pages are one whole block. *device is the device of the block that begins there,
+   or the cpu if there is none. */
 static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     memlord_block_info b;
@@ -18691,7 +18705,7 @@ MLI_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site
     return p;
 }
 MLI_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size, const memlord_site *site) {
-    void *p = calloc(n, size); /* answers NULL where the product overflows */
+    void *p = calloc(n, size); /* returns NULL if the product overflows */
     if (p) (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(p), n * size, site);
     return p;
 }
@@ -18718,7 +18732,7 @@ MLI_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, 
                                 int fd, int64_t offset, const memlord_site *site) {
     memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : mli_device_mapped();
     void *p;
-    if ((off_t)offset != offset) { /* cut off, it would map another part of the file */
+    if ((off_t)offset != offset) { /* truncated, it would map another part of the file */
         errno = EOVERFLOW;
         return MAP_FAILED;
     }
@@ -18752,8 +18766,10 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 #endif /* MEMLORD_IMPLEMENTATION */
 
 /* ------------------------------------------------------------------------- >>shim --
-   Last, so that nothing above is redirected; outside the guard, as another header may have
-   included memlord.h plainly before. The headers that declare the functions come first. */
+   Owns the macros that redirect malloc and its kin to >>redirect. Comes last, so that it redirects
+   nothing above. Stands outside the include guard: another header may have included memlord.h
+   without MEMLORD_SHIM before. Includes the headers that declare these functions first, as the
+   macros would change their declarations. */
 #if defined(MEMLORD_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MLI_SHIMMED)
 #define MLI_SHIMMED
 #include <stdlib.h>
