@@ -14223,7 +14223,7 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most half begin a block */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80% full */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -14347,6 +14347,8 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_drop(&mli_process.cold_lock);
 }
 
+/* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A
+   row added later has no number in this report. */
 static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
@@ -16176,15 +16178,16 @@ static MLI_COLD void mli_groups_each(mli_export *x, void (*put)(mli_export *, co
 /* -- the event ring, up to the moment of the report -- */
 
 /* The last event of a storage in the ring. Open addressing by device type and address; what 0: a
-   free slot. The two highest bits of `what` are for the writer that walks. */
+   free slot. The two highest bits of `what` are flags of the writer. */
 typedef struct mli_last_event {
     uint64_t storage, what, where;
 } mli_last_event;
 /* The most slots of the table. Events of further storages are left out. */
 #define MLI_LAST_EVENTS     ((uint64_t)1 << 20)
-#define MLI_LAST_EVENT_OPEN ((uint64_t)1 << 63)
-#define MLI_LAST_EVENT_DONE ((uint64_t)1 << 62)
+#define MLI_LAST_EVENT_OPEN ((uint64_t)1 << 63) /* slice not ended; MEMORY_VIZ: free requested */
+#define MLI_LAST_EVENT_DONE ((uint64_t)1 << 62) /* MEMORY_VIZ: its segment is written */
 
+/* Returns the slot of a storage, or the free slot where it belongs; NULL: there is no table. */
 static mli_last_event *mli_last_event_at(const mli_export *x, uint32_t dev, uint64_t storage) {
     uint16_t type = x->lord->devices.dev_type[dev];
     uint64_t at = (storage ^ (uint64_t)(type + 1u) << 57) * 0x9e3779b97f4a7c15u >> 20;
@@ -17377,15 +17380,15 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
     mli_heap_peaks(x);
 }
 
-/* -- MEMORY_VIZ, what torch.cuda.memory._snapshot() gives, pickled by protocol 2
+/* -- MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
    arena is a segment too, at an address that no block has. Blocks of no bytes are left out. A
    block's site is its frame, its scopes are the callers, its tag is the category. Its parts are
    under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
-   "memlord" lists; it has the anomalies and drops too. Traces come from the ring. If the ring has
-   events of a storage, its segment is as of the last one, so that viewers can walk back from it.
-   Memo: the words, then tags, sites and scopes by number. -- */
+   "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
+   the ring has events of a storage, its segment is as of the last one, so that viewers can walk
+   back from it. Memo: the words, then tags, sites and scopes by number. -- */
 
 #define MLI_VIZ_WORDS(X)                                                                           \
     X(device_traces)                                                                               \
@@ -17758,6 +17761,8 @@ static MLI_COLD void mli_memory_viz(mli_export *x) {
     mli_put_str(x->o, "}u.");
 }
 
+/* Runs a writer with an export of its own. A writer may leave its last events: they are freed
+   here. */
 static MLI_COLD void mli_export_with(mli_report *r, void (*writer)(mli_export *x)) {
     memlord *lord = r->lord;
     mli_export *x = (mli_export *)mli_own_alloc(lord, sizeof *x);
@@ -17777,7 +17782,8 @@ static MLI_COLD void mli_export_with(mli_report *r, void (*writer)(mli_export *x
     mli_own_free(lord, x, sizeof *x);
 }
 
-/* -- HTML: the page with the JSON report in it. No string of that can end its element -- */
+/* -- HTML: the page with the JSON report in it. JSON escapes < and >, so that no string of it can
+      end its element -- */
 
 static MLI_COLD void mli_html(mli_report *r) {
     size_t i;
@@ -18406,6 +18412,8 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         (void)mli_u64_add(&lord->snapshots.lost, 1);
 }
 
+/* Captures a report and writes it to fn. Returns MEMLORD_E_IO if fn failed, else the result of the
+   capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                              memlord_write_fn fn, void *user) {
     mli_report *r = (mli_report *)mli_own_alloc(lord, sizeof *r);
