@@ -14261,33 +14261,34 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
 }
 
 /* --------------------------------------------------------------------- >>reports --
-   Owns what a report is captured into, and the formats TEXT and JSON. A report captures every
-   device's statistics once and writes from that; lists of sites, tags and blocks are read as they
-   are written, each with its own sum. Locks: those of reading, none while the host's function
-   writes. */
+   Owns mli_report, the capture that a report is written from, and the formats TEXT and JSON. Uses
+   the reading functions of the sections above; changes nothing in the ledger. A report captures
+   devices, tags, accounts and the largest sites and blocks once, and writes from that. Whole
+   lists (sites, scopes, events) are read as they are written, so each list gives its own sum.
+   Locks: those of reading; none while the host's function writes. */
 
-/* -- what a report is written from -- */
+/* -- the capture -- */
 
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
 #define MLI_TOP_TAGS 64
 #define MLI_TOP_ACCOUNTS 20
-#define MLI_SIZES 50 /* 0 bytes; from 1, 2, 4 ... 2^48 up to twice that */
-#define MLI_LEAKS 4096      /* groups of them */
-#define MLI_LEAKS_TRIED 16
+#define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
+#define MLI_LEAKS 4096      /* groups of leaked blocks */
+#define MLI_LEAKS_TRIED 16  /* groups that one insert probes */
 #define MLI_LEAKS_SHOWN 100
 #define MLI_PARTS_SHOWN 1024
 typedef struct mli_tally {
     uint64_t bytes, blocks;
 } mli_tally;
 typedef struct mli_leak_group {
-    uint64_t key; /* the rows of word2, and more */
+    uint64_t key; /* the rows of word2, the device from bit 40, the scope from bit 48 */
     uint64_t bytes, blocks;
     uint32_t dev, scope;
 } mli_leak_group;
 typedef struct mli_leak_table {
     mli_tally sum;
-    size_t count; /* how many of `at` are shown */
+    size_t count; /* after mli_leaks_sort: groups to show, at the start of `at` */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
 typedef struct mli_phys_line {
@@ -14295,14 +14296,14 @@ typedef struct mli_phys_line {
     memlord_device device;
     memlord_capacity sample;
     uint64_t limit, reserved;
-    uint64_t self, rest, others; /* of what is used */
-    uint64_t tagged;             /* of self */
+    uint64_t self, rest, others; /* used bytes: the ledger's, this process's other, the others' */
+    uint64_t tagged;             /* the part of self that has a tag */
     double used_percent;         /* percent; -1: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
     memlord_tag_stat stat;
     uint32_t dev;
-    mli_phys_line *phys; /* NULL: not shown */
+    mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
 typedef struct mli_report {
     memlord *lord;
@@ -14310,42 +14311,43 @@ typedef struct mli_report {
     char buf[2048];
     uint32_t devices;
     size_t sites, blocks, tags, tag_lines, phys_count, accounts, account_lines;
-    int by_peak;           /* the order of sites */
-    memlord_result result; /* what went wrong beside the writing */
-    int whole;             /* the lists too: blocks, sites, leaks, lifetimes */
+    int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
+    memlord_result result; /* an error other than a failed write: no memory for a part of it */
+    int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
-    uint32_t device_order[MEMLORD_MAX_DEVICES]; /* the fullest first */
+    uint32_t device_order[MEMLORD_MAX_DEVICES]; /* device rows - 1, the highest peak first */
     mli_tag_line *tag;                          /* by row; NULL: no memory, and `tags` is 0 */
-    mli_tag_line *top_tag[MLI_TOP_TAGS];        /* off their plan first, then the fullest */
+    mli_tag_line *top_tag[MLI_TOP_TAGS];        /* tags off their plan first, then the largest */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* of `block`, while it is filled */
+    mli_largest top; /* the heap in `block`, while the walk fills it */
     mli_stamp_scale scale;
     uint32_t scopes, site_rows, snapshots;
-    mli_snapshot_reader reader; /* of `snapshot` */
+    mli_snapshot_reader reader; /* keeps what `snapshot` points to */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_snapshot *present; /* the last of them, if it is this report's own; else NULL */
-    mli_tally *scoped;     /* live, by scope; NULL: no memory */
-    mli_leak_table leaks;  /* born since `mark` */
+    mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
+    mli_tally *scoped;     /* live blocks and bytes, by scope; NULL: no memory */
+    mli_leak_table leaks;  /* live blocks born since `mark` */
     uint64_t mark;
-    int has_parts; /* some block has parts */
-    int lifetimes; /* known */
+    int has_parts; /* 1: at least one block has parts */
+    int lifetimes; /* 1: `lifetime` is known */
     uint64_t lifetime[MEMLORD_MAX_DEVICES][4];
-    mli_holders holders; /* of the device being written */
+    mli_holders holders; /* scratch: of the device being written */
     mli_scope_run run[MLI_HISTORY_MAX];
     uint64_t deltas[MEMLORD_MAX_DEVICES + 1];
     memlord_part_info part[16];
-    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* how many live blocks */
+    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;
 
-/* -- what the walk over all blocks is for, beside the largest -- */
+/* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
-/* What is still alive is grouped by who made it. Where there is no room for a group, one with fewer
-   bytes than this block makes way: large ones are found however many there are, but one of many
-   small blocks may be told too low then. The sum is of all. */
+/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
+   if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
+   block. So large groups are found in any number, but a group of many small blocks may then be
+   under-reported. leaks->sum counts every block. */
 static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
                                   uint64_t plain, uint32_t dev, uint64_t bytes) {
     uint32_t scope = mli_scope_of(lord, plain);
@@ -14372,7 +14374,7 @@ static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
     leak->blocks++;
     leak->bytes += bytes;
 }
-/* The largest come first, as many as are asked for. */
+/* Moves the `most` largest groups to the start of the table, the largest first. */
 static MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
     size_t i;
     leaks->count = 0;
@@ -14394,7 +14396,7 @@ static const char *mli_leak_tag(memlord *lord, const mli_leak_group *leak) {
     uint32_t row = MLI_TAG_ROW(leak->key & MLI_ROWS_MASK);
     return row ? (const char *)mli_row_at(lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
-/* "cuda:0 [weights] in load  read_tensors loader.c:12" */
+/* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
 static MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak) {
     const char *tag = mli_leak_tag(lord, leak);
     mli_put_device(o, mli_device_record_at(lord, leak->dev)->device);
@@ -14403,14 +14405,14 @@ static MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_grou
     mli_putf(o, "  %p", (const void *)mli_leak_site(lord, leak));
 }
 
-/* One walk: the largest blocks, how many there are of each size, who made those of late, and what
-   each scope still holds. */
+/* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
+   counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
     uint64_t bytes = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
     uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, plain), size = 0;
     for (; bytes >> size; size++) {}
-    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* one may have come meanwhile */
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, plain) >= r->mark)
         mli_leak_add(lord, &r->leaks, plain, dev, bytes);
     if (scope && scope <= r->scopes && r->scoped) {
@@ -14421,9 +14423,9 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     return mli_visit_top(lord, e, &r->top);
 }
 
-/* -- lifetimes: of blocks whose beginning and end are in the ring -- */
+/* -- lifetimes: of blocks that begin and end in the event ring -- */
 
-typedef struct mli_lifetime_span { /* open addressing; stamp 0: ended */
+typedef struct mli_lifetime_span { /* open addressing; key 0: free; stamp 0: the block ended */
     uint64_t key, stamp;
 } mli_lifetime_span;
 
@@ -14450,7 +14452,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Without memory they are not known. */
+/* Counts lifetimes by class, from the ring. Leaves them unknown if the ring is off or there is no
+   memory. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->events.ring);
     uint64_t size = 64;
@@ -14458,7 +14461,7 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* half of them begin at most */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80% full */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -14470,7 +14473,7 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_own_free(r->lord, spans, (size_t)size * sizeof *spans);
 }
 
-/* The checkpoint with the most live bytes; NULL: none has a name. */
+/* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
 static const char *mli_report_peak_name(const mli_report *r) {
     const mli_snapshot *best = NULL;
     uint32_t i;
@@ -14480,19 +14483,21 @@ static const char *mli_report_peak_name(const mli_report *r) {
     return best ? best->name : NULL;
 }
 
-/* 1: tag a comes before b. */
+/* Returns 1 if tag a comes before b: tags off their plan first, then by live bytes, then peak. */
 static int mli_tag_before(const memlord_tag_stat *a, const memlord_tag_stat *b) {
     if ((a->variance != 0) != (b->variance != 0)) return a->variance != 0;
     return a->allocated != b->allocated ? a->allocated > b->allocated : a->peak > b->peak;
 }
 
-/* 1: its bytes are in the place it belongs to. Files mapped are page cache, and not. */
+/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
+   not: they are page cache. */
 static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
 }
 
-/* How what is used of a place is shared out: what the ledger knows, the rest of this process,
-   the others. The fullest first, those last of which that is not known. */
+/* Captures a line for each physical device with a known capacity or a limit. Splits its used bytes
+   into the ledger's, the rest of this process, and the others'. Sorts by the share used, the
+   fullest first; lines without a known share come last. */
 static void mli_report_phys_all(mli_report *r) {
     uint32_t i, k;
     for (i = 0; i <= r->devices; i++) {
@@ -14523,7 +14528,8 @@ static void mli_report_phys_all(mli_report *r) {
         r->phys[at] = line;
     }
 }
-/* The place of a device among those shown; NULL: neither its capacity nor a limit is known. */
+/* Returns the line of a device's physical device; NULL: neither its capacity nor a limit is
+   known. */
 static mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev) {
     const mli_phys *phys = mli_phys_at(r->lord, dev);
     size_t i;
@@ -14541,7 +14547,8 @@ static void mli_report_order(mli_report *r) {
     }
 }
 
-/* Reads every tag's row once, for all lists that have it. */
+/* Captures every tag's row once, for all lists of tags, and keeps the first MLI_TOP_TAGS in
+   order. Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
     uint32_t i;
     size_t k;
@@ -14563,7 +14570,7 @@ static void mli_report_tags(mli_report *r) {
     }
 }
 
-/* The accounts open now, the largest first, as long as there is room for them. */
+/* Captures the largest MLI_TOP_ACCOUNTS open accounts, the largest first, and counts all. */
 static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
@@ -14578,6 +14585,8 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_drop(&mli_process.cold_lock);
 }
 
+/* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A
+   row added later has no number in this report. */
 static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
@@ -14609,7 +14618,7 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_order(r);
     mli_report_tags(r);
     if (!r->whole) return;
-    /* When little is left alive, who held it is the question. */
+    /* With less than a quarter of the peak alive, sites say more by their peak. */
     r->by_peak = r->total.allocated < r->total.peak / 4;
     r->sites = mli_sites_top(
         lord, all.sel, r->by_peak ? MEMLORD_SITE_ORDER_PEAK_BYTES : MEMLORD_SITE_ORDER_LIVE_BYTES,
@@ -14622,7 +14631,7 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
 }
 
-/* -- TEXT: a first screen of at most 25 lines, then what did not fit it -- */
+/* -- TEXT: a first screen of at most 25 lines, then the lists in full -- */
 
 static int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
@@ -14641,7 +14650,7 @@ static void mli_text_more(mli_report *r, size_t left, const char *what) {
     mli_put_str(r->o, what);
 }
 
-/* How many of `have` rows fit `most` lines, when a line says that there are more. */
+/* Returns how many of `have` rows fit `most` lines, one of which may say that there are more. */
 static size_t mli_text_fit(size_t have, size_t most) {
     return have <= most ? have : most - 1;
 }
@@ -14732,14 +14741,14 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
     if (shown < r->phys_count) mli_text_more(r, r->phys_count - shown, " more\n");
 }
 
-/* One line for a device with bytes that are freed, and counted until it is done with them. */
+/* Writes a line for a device with pending bytes: freed by the host, but still counted. */
 static void mli_text_pending(mli_report *r, uint32_t i) {
     if (r->stat[i].pending)
         mli_putf(r->o, "pending, %i: %jo of what is live are freed, and wait for the device\n",
                  mli_report_device(r, i + 1), r->stat[i].pending);
 }
 
-/* One line for a device that collected, or ran out. */
+/* Writes a line for a device that collected, and one for a device that ran out of memory. */
 static void mli_text_trouble(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     int device = mli_report_device(r, i + 1);
@@ -14759,7 +14768,7 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* One line for a device whose host runs a pool of its own. */
+/* Writes a line for a device on which the host reported a pool of its own. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t asked = s->cache_hits + s->cache_misses;
@@ -14771,7 +14780,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* "sizes, cpu: 12 from 64 B, 3 from 1 MiB": each up to twice that. */
+/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB". A class ends at twice its
+   start. */
 static void mli_text_sizes(mli_report *r, uint32_t i) {
     uint32_t size, n = 0;
     for (size = 0; size < MLI_SIZES; size++) {
@@ -14798,7 +14808,7 @@ static void mli_text_accounts(mli_report *r) {
     }
 }
 
-/* "[4096,128]"; nothing of rank 0. */
+/* Writes a shape as "[4096,128]"; nothing for rank 0. */
 static void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
     uint32_t i;
     for (i = 0; i < meta->rank; i++) {
@@ -14814,7 +14824,7 @@ static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
     mli_put_shape(o, meta, "x");
 }
 
-/* The first parts of a block, under it. */
+/* Writes the first parts of a block, below its line. */
 static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
     uint64_t count, bytes;
     size_t i, n = mli_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
@@ -14873,7 +14883,7 @@ static void mli_text_scopes(mli_report *r) {
     if (shown < r->scopes) mli_text_more(r, r->scopes - shown, " more scopes\n");
 }
 
-/* One line for each checkpoint, as long as they are few; one for all snapshots. */
+/* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
 static void mli_text_snapshots(mli_report *r) {
     uint32_t i, named = 0;
     const char *peak = mli_report_peak_name(r);
@@ -14889,7 +14899,7 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* "at the peak of cpu, 12 MiB: by tag: weights 8 MiB, ...; by site: ..." */
+/* Writes "at the peak of cpu, with 12 MiB: by tag: weights 8 MiB, ...; by site: ...". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     size_t i;
@@ -14916,7 +14926,8 @@ static void mli_text_lifetimes(mli_report *r, uint32_t i) {
             mli_report_device(r, i + 1), n[0], n[1], n[2], n[3]);
 }
 
-/* Only after a mark: before one, everything is born since. */
+/* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
+   in the list. */
 static void mli_text_leaks(mli_report *r) {
     size_t i;
     if (!r->mark || !r->leaks.sum.blocks) return;
@@ -14930,7 +14941,8 @@ static void mli_text_leaks(mli_report *r) {
     }
 }
 
-/* The largest tag of a place after `last` (NULL: of all); NULL: there is none. */
+/* Returns the largest tag of a physical device after `last` (NULL: the largest of all); NULL: there
+   is no other. */
 static mli_tag_line *const *mli_text_tag_after(const mli_report *r, const mli_phys_line *place,
                                                mli_tag_line *const *last) {
     mli_tag_line *const *best = NULL, *const *tag;
@@ -14943,7 +14955,7 @@ static mli_tag_line *const *mli_text_tag_after(const mli_report *r, const mli_ph
     }
     return best;
 }
-/* " (weights 40 GiB, ..., untagged 1 GiB)": what a place holds of ours. */
+/* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     mli_tag_line *const *tag = NULL;
     uint64_t left = line->tagged;
@@ -14960,7 +14972,8 @@ static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, ")");
 }
 
-/* "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + unaccounted 10 GiB" */
+/* Writes the balance of a physical device as
+   "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + unaccounted 10 GiB". */
 static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     uint64_t used = line->sample.used;
     if (!line->sample.known) return;
@@ -14974,7 +14987,8 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
         mli_putf(r->o, " + unaccounted %jo\n", used - line->self);
 }
 
-/* What is not a device's and is not there: without room, or no longer kept. */
+/* Writes a line for each loss that no device has: scopes without room, and invocations and
+   snapshots that are no longer kept. */
 static void mli_text_lost(mli_report *r) {
     const uint64_t scopes = mli_loss_value(r->lord, MLI_LOST_scopes);
     const uint64_t invocations = mli_loss_value(r->lord, MLI_LOST_scope_invocations);
@@ -14985,8 +14999,9 @@ static void mli_text_lost(mli_report *r) {
                  invocations, snapshots);
 }
 
-/* The next anomaly or drop there is of a device, slot 0 of all: its name and number, *i from 0 on.
-   Before `end`: with MLI_COLUMNS, those of the ledger too. NULL: no more. */
+/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
+   NULL: there is no other. dev 0: of all devices. *i is the next column to read: 0 at first. Stops
+   at column `end`; with MLI_COLUMNS and dev 0 it includes the losses of the ledger. */
 static MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t end,
                                              size_t *i, uint64_t *v) {
     memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
@@ -15004,7 +15019,8 @@ static memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
     return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
 }
 
-/* One line, whatever the number of anomalies; each device's own are in the second part. */
+/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
+   Writes nothing if there are none. */
 static MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o,
                                         const char *head, uint32_t dev, size_t end) {
     const char *name;
@@ -15020,8 +15036,9 @@ static MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o,
     if (n) mli_put_str(o, "\n");
 }
 
-/* How many lines each list of the first screen gets: places, devices, tags, sites, blocks. Each
-   has its share of 25 lines; what one does not need goes to the next that does. */
+/* Decides how many lines each list of the first screen gets: physical devices, devices, tags,
+   sites, blocks. Each has its share of 25 lines; lines that one does not need go to the first list
+   that needs more. */
 #define MLI_TEXT_LISTS 5
 static void mli_text_plan(const mli_report *r, size_t most[MLI_TEXT_LISTS]) {
     const size_t have[MLI_TEXT_LISTS] = {r->phys_count, r->devices, r->tags, r->sites, r->blocks};
@@ -15032,7 +15049,7 @@ static void mli_text_plan(const mli_report *r, size_t most[MLI_TEXT_LISTS]) {
         most[i] = share[i];
         if (have[i] < share[i]) spare += share[i] - have[i] + (have[i] ? 0 : 2);
     }
-    if (r->devices == 1) spare++; /* no line for all */
+    if (r->devices == 1) spare++; /* no line for the sum */
     for (i = 0; i < MLI_TEXT_LISTS; i++) {
         more = have[i] > most[i] ? have[i] - most[i] : 0;
         if (more > spare) more = spare;
@@ -15108,7 +15125,7 @@ static MLI_COLD void mli_json_stats(mli_out *o, memlord_stats *s) {
 static void mli_json_flag(mli_out *o, const char *name, int on) {
     mli_jsonf(o, on ? ",%s:true" : ",%s:false", name);
 }
-/* When something was, as a clock on the wall showed it. */
+/* Writes a moment as date and time. `wall`: ns of the wall clock. */
 static MLI_COLD void mli_json_time(mli_out *o, const char *name, uint64_t wall) {
     mli_jsonf(o, ",%s:'", name);
     mli_put_time(o, wall, 0);
@@ -15197,7 +15214,7 @@ static void mli_json_phys(mli_report *r, const mli_phys_line *line) {
     else
         mli_put_str(r->o, "null");
     mli_jsonf(r->o, ",'devices':[");
-    for (dev = 1; dev <= r->devices; dev++) /* whose bytes are in it */
+    for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
         if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
             mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
     mli_jsonf(r->o, "],'process':%ju,'others':%ju,'age_ns':%ju,'limit':%ju,'held':%ju}",
@@ -15258,7 +15275,8 @@ static void mli_json_sites(mli_report *r) {
 
 /* -- JSON: scopes -- */
 
-/* "name_mb":1.00,"name_bytes":1048576: MiB for people and older readers, bytes for the truth. */
+/* Writes "name_mb":1.00,"name_bytes":1048576. MiB is for people and older readers; bytes are
+   exact. */
 static MLI_COLD void mli_json_mb(mli_out *o, const char *name, int64_t bytes) {
     uint64_t size = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes;
     mli_jsonf(o, ",'");
@@ -15274,7 +15292,8 @@ static void mli_json_four(mli_out *o, const char *name, int64_t total, int64_t a
     mli_jsonf(o, ",%s:{'total':%jd,'avg':%jd,'min':%jd,'max':%jd}", name, total, avg, min, max);
 }
 
-/* Calls fn for each invocation of a scope that is remembered; by thread scope, oldest first. */
+/* Calls fn for each remembered invocation of a scope: one thread scope after the other, the oldest
+   invocation first. */
 typedef void (*mli_scope_run_fn)(mli_report *r, const mli_scope_run *v, uint32_t thread);
 static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
                                   mli_scope_run_fn fn) {
@@ -15285,7 +15304,8 @@ static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
     }
 }
 
-/* [start_ns,duration_ns,thread,delta_bytes,delta_blocks,pre_bytes,post_bytes,peak_bytes,shapes] */
+/* Writes an invocation as [start_ns,duration_ns,thread,delta_bytes,delta_blocks,pre_bytes,
+   post_bytes,peak_bytes,shapes]. */
 static MLI_COLD void mli_json_invocation(mli_report *r, const mli_scope_run *v, uint32_t thread) {
     mli_jsonf(
         r->o, ",\n[%jd,%jd,%ju,%jd,%jd,%jd,%jd,%jd,%s]", (int64_t)mli_since_ns(&r->scale, v->start),
@@ -15333,7 +15353,7 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
     mli_put_str(r->o, "]}");
 }
 
-/* The scopes; then the same once more by the keys that readers of older profiles know. */
+/* Writes the scopes, then writes them again under the keys that readers of older profiles know. */
 static void mli_json_scopes(mli_report *r) {
     uint32_t id;
     mli_jsonf(r->o, ",\n'scopes':[");
@@ -15410,7 +15430,8 @@ static void mli_json_snapshots(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* What the report says in a line: the peak of all snapshots, and the end. */
+/* Writes the summary: the checkpoints, the peak, the checkpoint with the most live bytes, and the
+   live bytes at the end. */
 static void mli_json_summary(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'summary':{'num_snapshots':%ju,'checkpoints':[", (uint64_t)r->snapshots);
@@ -15423,7 +15444,7 @@ static void mli_json_summary(mli_report *r) {
     mli_put_str(r->o, "}");
 }
 
-/* -- JSON: who held the peak, what leaked, what moved -- */
+/* -- JSON: peak holders, leaks, moves, threads -- */
 
 static void mli_json_holders(mli_report *r) {
     uint32_t i;
@@ -15494,7 +15515,8 @@ static void mli_json_threads(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: events; sites and tags as numbers of strings, by the numbers of their rows -- */
+/* -- JSON: events. Sites and tags are indices into "strings": 0 is "", site rows come first, tag
+      rows behind them -- */
 
 static void mli_json_strings(mli_report *r) {
     uint32_t i;
@@ -15554,7 +15576,7 @@ static void mli_json_events(mli_report *r) {
     mli_jsonf(r->o, "],'recorded':%ju}", n);
 }
 
-/* -- JSON: blocks, and all of it -- */
+/* -- JSON: blocks, and the whole report -- */
 
 static MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage) {
     uint64_t count, bytes, offset = 0;
@@ -15582,7 +15604,7 @@ static MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t stora
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* storages as text: readers of JSON round beyond 2^53 */
+    mli_jsonf(r->o, /* storages as text: JSON readers round integers beyond 2^53 */
               ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
               "'scope':%s,'site':%p,'name':%s,'dtype':%s",
               mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
@@ -16246,18 +16268,19 @@ static const char mli_page_tail[][3858] = {
 #endif /* >>page */
 
 /* ---------------------------------------------------------------------- >>formats --
-   Owns what other tools read: one writer a format, each from a captured report. Writers keep no
-   table but what the ids of a format need, numbered as the ledger numbers its rows; rows that
-   come while one writes have no number, and their blocks are written as of an unknown site.
-   Locks: those of reading, none while the host's function writes. */
+   Owns the formats of other tools: one writer a format, each from a captured report. Uses >>reports
+   and the reading functions. Invariants: a writer keeps no table beyond the ids of its format,
+   which are numbered as the rows of the ledger; a row added while it writes has no number, and
+   blocks of such a row are written without that site, tag or scope. Locks: those of reading; none
+   while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block as it stood when its shard was read. Row 0: none, or one without a number. */
+/* A block at the moment that its shard was read. Row 0: none, or one without a number. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint32_t dev, site, tag, scope;
-    int pending, has_parts; /* parted: it has parts */
+    int pending, has_parts; /* 0 or 1 */
 } mli_live_block;
 
 /* Live blocks of one site, tag, scope and device. */
@@ -16267,34 +16290,36 @@ typedef struct mli_group {
 } mli_group;
 #define MLI_GROUPS 256
 
-/* What a writer works with, beside the report. */
+/* The state of a writer, beside the report. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* rows that have a number: 1 to these */
+    uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
     void (*put_block)(struct mli_export *x, const mli_live_block *block);
     void (*put_group)(struct mli_export *x, const mli_group *group);
     void (*put_part)(struct mli_export *x, const memlord_part_info *part);
-    const mli_live_block *whole; /* whose parts these are */
-    uint64_t beside, parts;      /* its bytes no part has had so far; parts in all */
+    const mli_live_block *whole; /* the block of the parts being written */
+    uint64_t beside, parts;      /* its bytes that no part has yet; parts written so far */
     mli_group group[MLI_GROUPS];
-    uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1]; /* by device number */
-    uint64_t written;                   /* pieces of a format that numbers them */
-    void *table;                        /* of the format at hand */
-    struct mli_last_event *last_events; /* TRACE, MEMORY_VIZ: what the ring says of storages */
-    uint64_t last_events_size, last_events_used; /* places, a power of two, and those taken */
-    uint64_t first;                              /* ns: the first event's */
-    int scoped;                                  /* the ring has events of scopes */
-    uint64_t due[MEMLORD_MAX_DEVICES + 1];   /* TRACE, by device number: ns of the next sample */
-    uint64_t shown[MEMLORD_MAX_DEVICES + 1]; /* the level of the last */
-    unsigned char *depth;                    /* by thread, of scopes */
-    uint32_t threads;
-    uint32_t only;             /* MEMORY_VIZ: the slot whose events are written */
-    uint64_t traces;           /* HEAPTRACK: so far */
+    /* By dev: the bytes and the number of events that the ring adds; TRACE: then sum is the level.
+       PROMETHEUS: tagged bytes. PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. */
+    uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
+    uint64_t written;                   /* items so far, in a format that numbers them */
+    void *table;                        /* scratch of the writer at hand */
+    struct mli_last_event *last_events; /* TRACE, MEMORY_VIZ: the last event of each storage */
+    uint64_t last_events_size, last_events_used; /* slots, a power of two; slots in use */
+    uint64_t first;                              /* ns of the first event */
+    int scoped;                                  /* 1: the ring has events of scopes */
+    uint64_t due[MEMLORD_MAX_DEVICES + 1];   /* TRACE, by dev: ns of the next sample */
+    uint64_t shown[MEMLORD_MAX_DEVICES + 1]; /* TRACE, by dev: the level of the last sample */
+    unsigned char *depth;                    /* TRACE, by thread number: open scopes */
+    uint32_t threads;          /* TRACE: entries of `depth` */
+    uint32_t only;             /* MEMORY_VIZ: the dev of the events being written */
+    uint64_t traces;           /* HEAPTRACK: traces so far */
     uint64_t last, last_bytes; /* HEAPTRACK: the allocation that is freed next; 0: none */
-    uint64_t words;            /* MEMORY_VIZ: bit a word that was written once */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ: a slot's device */
+    uint64_t words;            /* MEMORY_VIZ: bit n: word n is in the memo */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ, by dev: the device's number there */
 } mli_export;
 
 static memlord_device mli_export_device(const mli_export *x, uint32_t dev) {
@@ -16323,7 +16348,7 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
 static MLI_COLD int mli_alive_put(void *user, void *item) {
     mli_export *x = (mli_export *)user;
     const mli_live_block *b = (const mli_live_block *)item;
-    if (b->dev <= x->devices) x->put_block(x, b); /* else it came meanwhile */
+    if (b->dev <= x->devices) x->put_block(x, b); /* else added since the capture */
     return x->o->failed;
 }
 static MLI_COLD void mli_live_blocks_each(mli_export *x,
@@ -16334,8 +16359,8 @@ static MLI_COLD void mli_live_blocks_each(mli_export *x,
         x->r->result = MEMLORD_E_NOMEM;
 }
 
-/* Hands out the parts of a block; answers how many of its bytes are in none. What does not fit into
-   them is of another block, that has come there since. */
+/* Writes the parts of a block; returns how many of its bytes are in none. Stops at a part with more
+   bytes than are left: another block has begun at that storage since, and the part is of it. */
 static MLI_COLD int mli_export_part(void *user, const memlord_part_info *part) {
     mli_export *x = (mli_export *)user;
     if (part->bytes > x->beside) return 1;
@@ -16353,8 +16378,9 @@ static MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b
     return x->beside;
 }
 
-/* The group of a block, empty if it is new. There is room for so many; one that has to make way is
-   written, and may come again: readers of the formats that have groups add equal ones up. */
+/* Returns the group of a block, empty if it is new. Probes 8 slots; if all are of other groups,
+   writes the group at its home and evicts it. An evicted group may be written again later: readers
+   of the formats with groups add equal ones up. */
 static MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b) {
     uint64_t key = (uint64_t)b->site << 24 ^ (uint64_t)b->tag << 8 ^ b->dev;
     uint64_t at = ((key ^ (uint64_t)b->scope << 44) * 0x9e3779b97f4a7c15u) >> 56;
@@ -16387,18 +16413,19 @@ static MLI_COLD void mli_groups_each(mli_export *x, void (*put)(mli_export *, co
         if (x->group[i].blocks) put(x, &x->group[i]);
 }
 
-/* -- what the ring of events says, up to the moment of the report -- */
+/* -- the event ring, up to the moment of the report -- */
 
-/* A storage in the ring: its last event. Open addressing by device type and address; what 0: none.
-   Above `what` are bits of who walks. */
+/* The last event of a storage in the ring. Open addressing by device type and address; what 0: a
+   free slot. The two highest bits of `what` are flags of the writer. */
 typedef struct mli_last_event {
     uint64_t storage, what, where;
 } mli_last_event;
-/* At most; events of further storages are left out. */
+/* The most slots of the table. Events of further storages are left out. */
 #define MLI_LAST_EVENTS     ((uint64_t)1 << 20)
-#define MLI_LAST_EVENT_OPEN ((uint64_t)1 << 63)
-#define MLI_LAST_EVENT_DONE ((uint64_t)1 << 62)
+#define MLI_LAST_EVENT_OPEN ((uint64_t)1 << 63) /* slice not ended; MEMORY_VIZ: free requested */
+#define MLI_LAST_EVENT_DONE ((uint64_t)1 << 62) /* MEMORY_VIZ: its segment is written */
 
+/* Returns the slot of a storage, or the free slot where it belongs; NULL: there is no table. */
 static mli_last_event *mli_last_event_at(const mli_export *x, uint32_t dev, uint64_t storage) {
     uint16_t type = x->lord->devices.dev_type[dev];
     uint64_t at = (storage ^ (uint64_t)(type + 1u) << 57) * 0x9e3779b97f4a7c15u >> 20;
@@ -16409,7 +16436,7 @@ static mli_last_event *mli_last_event_at(const mli_export *x, uint32_t dev, uint
     }
     return NULL;
 }
-/* The same of one that is there. */
+/* Returns the last event of a storage; NULL: the table has none. */
 static mli_last_event *mli_last_event_find(const mli_export *x, uint32_t dev, uint64_t storage) {
     mli_last_event *f = mli_last_event_at(x, dev, storage);
     return f && f->what ? f : NULL;
@@ -16418,7 +16445,8 @@ static int mli_last_event_is_live(const mli_last_event *f) {
     return MLI_EVENT_KIND(f->what) != MEMLORD_EVENT_FREE;
 }
 
-/* Calls fn for the ring's events of devices and rows that have a number, the oldest first. */
+/* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
+   devices without a number; clears sites, tags and scopes without one. */
 typedef void (*mli_ring_event_fn)(mli_export *x, const mli_event_copy *e, uint64_t ns);
 static MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
     mli_ring_reader reading;
@@ -16440,7 +16468,7 @@ static MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
     mli_ring_reader_end(&reading);
 }
 
-/* What an event adds to the live bytes of its device. */
+/* Returns what an event adds to the live bytes of its device. */
 static int64_t mli_event_delta(const mli_event_copy *e) {
     int64_t bytes = (int64_t)MLI_BYTES(e->what);
     switch (MLI_EVENT_KIND(e->what)) {
@@ -16476,8 +16504,8 @@ static MLI_COLD void mli_last_event_update(mli_export *x, const mli_event_copy *
     f->what = e->what;
 }
 
-/* Reads the ring once: what becomes of each storage, and what each device gains (x->sum) in how
-   many events (x->more). */
+/* Reads the ring once: the last event of each storage, and for each device the bytes it gains
+   (x->sum) and its number of events (x->events). */
 static MLI_COLD void mli_last_events_build(mli_export *x) {
     const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->events.ring);
     if (!ring) return;
@@ -16496,7 +16524,8 @@ static MLI_COLD void mli_last_events_build(mli_export *x) {
 
 /* -- strings and numbers -- */
 
-/* Text as UTF-8. Characters of `escaped`, if there are any, and a newline get a backslash. */
+/* Writes text as UTF-8. Puts a backslash before each character of `escaped`, and writes a newline
+   as \n; with "" it escapes nothing. */
 static MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped) {
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
@@ -16526,7 +16555,7 @@ static void mli_put_hex_short(mli_out *o, uint64_t v) {
     mli_put_hex(o, v, digits);
 }
 
-/* Little-endian. */
+/* Writes the low n bytes of v, little-endian. */
 static void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
     for (; n--; v >>= 8) {
         char byte = (char)(unsigned char)(v & 255);
@@ -16536,25 +16565,28 @@ static void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 
 /* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document; read
       by ui.perfetto.dev and chrome://tracing).
-   Times are microseconds since the ledger was created. A counter "DEVICE live" has an argument a
-   tag, in bytes, which add up to the device's live bytes (what a change of tag moved counts
-   under the new one from the beginning); it has a sample for each 64th of the peak that the level
-   moves, and 2048 more. "DEVICE snapshots" are those of the ledger. Scopes are slices of their
-   threads: B and E from the ring, or, where it has none, X for the invocations that are
-   remembered. A block whose beginning is in the ring is an async slice; one that lives on ends
-   with the file, and there has its parts, as JSON has them. Names are cut to 200 bytes. All but X
-   come in the order of their time. Anomalies and drops are in "otherData". -- */
+   Times are microseconds since the ledger was created. A counter "DEVICE live" has one argument a
+   tag, in bytes; they add up to the device's live bytes. Bytes that a change of tag moved count
+   under the new tag from the beginning. The counter has a sample whenever its level has moved by
+   a 64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the
+   snapshots of the ledger. Scopes are slices of their threads: B and E from the ring or, if the
+   ring has no scopes, X for the remembered invocations. A block that begins in the ring is an
+   async slice. A block that is still live ends with the file; its end event has its parts, as JSON
+   has them. Names are cut to 200 bytes. Snapshots come first, X next, the events of the ring last;
+   snapshots and ring are each in the order of their time. Anomalies and drops are in
+   "otherData". -- */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
 
-/* By tag row, and behind them by device number for what has no tag. */
+/* The live bytes of a tag. Indexed by tag row; behind the rows by device number, for the bytes
+   without a tag. */
 typedef struct mli_series {
     int64_t level;
-    uint32_t next; /* row of the same device; 0: none */
+    uint32_t next; /* the next tag row of the same device; 0: none */
 } mli_series;
 
-/* Up to where the name goes. */
+/* Writes the beginning of an event, up to its name. */
 static MLI_COLD void mli_trace_open(mli_export *x, const char *phase, uint64_t ns,
                                     uint32_t thread) {
     mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
@@ -16562,7 +16594,7 @@ static MLI_COLD void mli_trace_open(mli_export *x, const char *phase, uint64_t n
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(mli_export *x) { mli_put_str(x->o, "}}"); }
-/* A name, cut where a character begins: it comes with every event. NULL is null. */
+/* Writes a name; NULL as null. Cuts it where a character begins: every event repeats the name. */
 static MLI_COLD void mli_trace_text(mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -16611,7 +16643,7 @@ static MLI_COLD void mli_trace_snapshot(mli_export *x, const mli_snapshot *s) {
     mli_trace_close(x);
 }
 
-/* The invocations of a scope that one thread remembers. */
+/* Writes the invocations of a scope that one thread remembers. */
 static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_record *scope,
                                             const mli_thread_scope *s) {
     size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
@@ -16630,7 +16662,7 @@ static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_recor
     }
 }
 
-/* -- of the ring -- */
+/* -- TRACE: the events of the ring -- */
 
 static MLI_COLD void mli_trace_counter(mli_export *x, uint32_t dev, uint64_t ns) {
     const mli_series *series = (const mli_series *)x->table;
@@ -16668,8 +16700,8 @@ static MLI_COLD void mli_trace_level(mli_export *x, const mli_event_copy *e, uin
         mli_trace_counter(x, dev, ns);
 }
 
-/* A block's slice begins (b), ends (e) or has something happen to it (n): up to the arguments that
-   only some have. */
+/* Writes an event of a block's slice, up to the arguments that only some have. Phase b begins the
+   slice, e ends it, n is an instant in it. */
 static MLI_COLD void mli_trace_life_open(mli_export *x, const char *phase, const mli_last_event *f,
                                          uint32_t thread, uint64_t ns) {
     uint64_t where = f->where;
@@ -16717,7 +16749,8 @@ static MLI_COLD void mli_trace_block(mli_export *x, const mli_event_copy *e, uin
     mli_trace_life(x, "b", f, e->thread, ns);
 }
 
-/* Threads by their number: how deep in scopes. */
+/* Writes the begin or the end of a scope. x->depth counts the open scopes of each thread, so that
+   an end without its begin in the ring is left out. */
 static MLI_COLD void mli_trace_scope(mli_export *x, const mli_event_copy *e, uint64_t ns) {
     uint64_t scope = e->where >> 36;
     int begins = MLI_EVENT_KIND(e->what) == MEMLORD_EVENT_SCOPE_BEGIN;
@@ -16743,7 +16776,8 @@ static MLI_COLD void mli_trace_event(mli_export *x, const mli_event_copy *e, uin
     mli_jsonf(x->o, "'bytes':%ju},'s':'p','cat':'memory'}", MLI_BYTES(e->what));
 }
 
-/* What the levels were when the ring begins, from what they are and what it adds. */
+/* Takes an event's bytes off the level of its tag. mli_trace_levels uses it to get the levels at
+   the start of the ring: those of the report less all that the ring adds. */
 static MLI_COLD void mli_trace_untag(mli_export *x, const mli_event_copy *e, uint64_t ns) {
     uint32_t tag = (uint32_t)(e->where >> 20) & MLI_TAG_ROWS_MAX;
     (void)ns;
@@ -16766,7 +16800,7 @@ static MLI_COLD void mli_trace_levels(mli_export *x) {
     for (i = 1; i <= x->tags; i++) series[x->tags + tag[i].dev].level -= series[i].level;
 }
 
-/* What is still open ends with the file. */
+/* Ends all open scopes and blocks at the time of the report; writes a last sample a device. */
 static MLI_COLD void mli_trace_end(mli_export *x) {
     uint64_t i, now = x->r->uptime;
     for (i = 0; i < x->threads; i++)
@@ -16794,7 +16828,7 @@ static MLI_COLD void mli_trace_scopes(mli_export *x) {
     }
 }
 
-/* Anomalies and drops, of all and by device; none that is 0. */
+/* Writes the anomalies and drops that are not 0, of all devices and of each. */
 static MLI_COLD void mli_trace_anomalies(mli_export *x) {
     uint32_t dev;
     mli_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");
@@ -16837,10 +16871,10 @@ static MLI_COLD void mli_trace_json(mli_export *x) {
 
 /* -- PROMETHEUS, text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
-   Units are bytes and seconds. Every sample is of one device or place, never of a sum, so that
-   sum() in a query is right; an empty tag is what no tag holds. Counters start over at
-   memlord_reset, as counters may. Sites, blocks and their parts are left out: they would be a
-   series each. -- */
+   Units are bytes and seconds. Every sample is of one device or physical device, never of a sum, so
+   that sum() in a query is right. An empty tag counts the bytes without a tag. Counters start over
+   at memlord_reset, as counters may. Sites, blocks and their parts are left out: each would be a
+   series of its own. -- */
 
 static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 #define MLI_X(name, kind, family, text) {family, text},
@@ -16851,15 +16885,17 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 #undef MLI_X
 };
 
-/* What only grows is a counter, and only that ends so. */
+/* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
+   all that only grow are named so, and no others. */
 static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* A number `as` it is: 'u', 'd' where it may be below 0, or 's', nanoseconds that are told in
-   seconds. Without a label where `d` is all devices, and where `key` is NULL. */
+/* Writes a sample. `as` is 'u' for an unsigned number, 'd' for one that may be below 0, 's' for
+   nanoseconds to write as seconds. There is no device label if `d` is all devices, and no label
+   `key` if `key` is NULL. */
 static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_device d,
                                      const char *key, const char *label, char as, uint64_t v) {
     int device = d.type != MEMLORD_ANY;
@@ -16879,14 +16915,15 @@ static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_devic
         mli_put_u64(o, v);
     mli_put_str(o, "\n");
 }
-/* The one sample of a family that is of the ledger. */
+/* Writes a family with one sample, of the whole ledger. */
 static MLI_COLD void mli_prom_whole(mli_out *o, const char *name,
                                     const char *help, char as, uint64_t v) {
     mli_prom_head(o, name, help);
     mli_prom_sample(o, name, memlord_device_all(), NULL, NULL, as, v);
 }
 
-/* A family is a contiguous group. UINT64_MAX is not known, and has no sample. */
+/* Writes one family a statistic, with a sample a device: the format wants a family in one
+   contiguous group. UINT64_MAX means unknown, and gets no sample. */
 static MLI_COLD void mli_prom_devices(mli_export *x) {
     size_t stat;
     uint32_t i;
@@ -16903,7 +16940,7 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
                 mli_prom_sample(x->o, name, mli_export_device(x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
-        if (lost && rest) /* of no device */
+        if (lost && rest) /* losses of no device */
             mli_prom_sample(x->o, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
@@ -17000,7 +17037,8 @@ static MLI_COLD void mli_prom_scopes(mli_export *x) {
     }
 }
 
-/* Who held a device when it was fullest, by tag; what none of those had, under an empty one. */
+/* Writes the bytes by tag of each device at its peak; bytes of no listed tag go under an empty
+   tag. */
 static MLI_COLD void mli_prom_holders(mli_export *x) {
     static const char name[] = "peak_holder_bytes";
     mli_holders *h = &x->r->holders;
@@ -17041,13 +17079,14 @@ static MLI_COLD void mli_prometheus(mli_export *x) {
 }
 
 /* -- CSV, RFC 4180: one table, the live blocks.
-   A line a block, ended by CR LF, below a line of names. Text is as in TEXT: controls are escaped
-   as what is not UTF-8 is, so that a block stays one line. What a spreadsheet would take for
-   a formula (= + - @ in front; names come from model files) has an apostrophe before it, as has
-   what begins with one: who reads it takes one off. `shape` reads as JSON. Below a block come its
-   parts, a line each, with its device, storage and site, and what else they have of their own:
-   those have a `part_bytes` (and where they begin), and 0 in `bytes` and `refs`, so that `bytes`
-   add up to what is live. Anomalies and drops are not in it: readers know no comments. -- */
+   One line a block, ended by CR LF, below a line of names. Text is as in TEXT: control characters
+   are escaped like bytes that are not UTF-8, so that a block stays one line. Text that a
+   spreadsheet would take for a formula (= + - @ in front; names come from model files) gets an
+   apostrophe before it. So does text that begins with an apostrophe: a reader always removes one.
+   `shape` reads as JSON. The parts of a block follow it, one line each. A part repeats the block's
+   device, storage and site, and has its own tag and description. It has a `part_offset` and a
+   `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
+   and drops are not in it: readers know no comments. -- */
 
 static MLI_COLD void mli_csv_text(mli_out *o, const char *text) {
     mli_put_str(o, ",");
@@ -17058,7 +17097,7 @@ static MLI_COLD void mli_csv_text(mli_out *o, const char *text) {
     mli_put_str(o, "\"");
 }
 
-/* A line of the table: a block, or a part as a block of no bytes. */
+/* Writes a line of the table: a block, or a part as a block of no bytes. */
 static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b,
                                   const memlord_part_info *part) {
     mli_putf(o, "%i,0x", mli_device_code(b->device));
@@ -17106,11 +17145,12 @@ static MLI_COLD void mli_csv(mli_export *x) {
 
 /* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each.
-   The bytes live now; those of a part have the part's name as one frame more. A frame that is not
-   known is left out; in the others a semicolon becomes a colon. Equal stacks may come on several
-   lines, which readers add up. Anomalies and drops are not in it: readers know no comments. -- */
+   Counts live bytes. The bytes of a part have the part's name as one more frame. An unknown tag or
+   scope has no frame; in the other frames a semicolon becomes a colon. Equal stacks may come on
+   several lines, which readers add up. Anomalies and drops are not in it: readers know no
+   comments. -- */
 
-/* From the outermost on; a path is at most as deep as scopes nest. */
+/* Writes the scopes of a stack, the outermost first. A path is at most as deep as scopes nest. */
 static MLI_COLD void mli_folded_scopes(mli_export *x, uint32_t id) {
     const mli_scope_record *path[MLI_SCOPE_DEPTH_MAX], *scope;
     uint32_t n = 0;
@@ -17160,12 +17200,13 @@ static MLI_COLD void mli_folded(mli_export *x) {
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
       profile.proto).
    Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
-   live blocks (inuse_...), with labels for the device and, where blocks have one, the tag; the
-   scopes a block was allocated in are the callers of its site, which calls the block's parts:
-   their bytes are theirs alone, and no object. What has no site is "(unknown)", an arena's balance
-   "(arena)". Functions and locations are numbered as site rows are, scopes behind them, then parts
-   as they come up; strings in the order of mli_pprof_strings, those of parts behind.
-   Comments have anomalies and drops, of all and by device: go tool pprof -comments. -- */
+   live blocks (inuse_...). Labels give the device and, if the blocks have one, the tag. The scopes
+   that a block was allocated in are the callers of its site; the site calls the block's parts. The
+   bytes of a part count only there, and a part is no object. Without a site a block is
+   "(unknown)"; the balance of an arena is "(arena)". Functions and locations are numbered as site
+   rows, then come "(unknown)", "(arena)", scopes, and parts in the order they are written. Strings
+   are in the order of mli_pprof_strings, those of parts behind. Comments have the anomalies and
+   drops, of all and by device: go tool pprof -comments. -- */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -17178,7 +17219,7 @@ enum {
     MLI_WORDS
 };
 
-/* Fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
+/* These write fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
 static MLI_COLD void mli_pb_varint(mli_out *o, uint64_t v) {
     for (; v >= 128; v >>= 7) mli_put_le(o, (v & 127) | 128, 1);
     mli_put_le(o, v, 1);
@@ -17191,7 +17232,7 @@ static void mli_pb_size(mli_out *o, unsigned field, uint64_t size) {
     mli_pb_varint(o, field << 3 | 2);
     mli_pb_varint(o, size);
 }
-/* What was put into a buffer, as a field. */
+/* Writes the contents of a buffer as a field. */
 static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_pb_size(o, field, message->used);
     mli_put(o, message->buf, message->used);
@@ -17209,9 +17250,9 @@ static MLI_COLD void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uin
     mli_pb_message(o, field, &m);
 }
 
-/* A sample: how many allocations, or live blocks, and their bytes. Locations 1 and 2 behind the
-   sites are
-   "(unknown)" and "(arena)", then come scopes. `part` is a part's location, 0 none. */
+/* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
+   Locations 1 and 2 behind the sites are "(unknown)" and "(arena)"; scopes follow. `part` is a
+   part's location; 0: none. */
 static MLI_COLD void mli_pprof_sample(mli_export *x, uint64_t part,
                                       uint32_t location, const mli_live_block *of,
                                       unsigned live, uint64_t count, uint64_t bytes) {
@@ -17240,7 +17281,7 @@ static MLI_COLD void mli_pprof_group(mli_export *x, const mli_group *g) {
     mli_pprof_sample(x, 0, g->of.site ? g->of.site : x->sites + 1, &g->of, 1, g->blocks, g->bytes);
 }
 
-/* What was allocated: by sites, and on each device beyond them. */
+/* Writes the allocations of each site, then for each device those without a site and its arena. */
 static MLI_COLD void mli_pprof_allocated(mli_export *x) {
     mli_live_block of;
     uint32_t i;
@@ -17265,7 +17306,7 @@ static MLI_COLD void mli_pprof_allocated(mli_export *x) {
     }
 }
 
-/* Location and function `id`, named by strings. */
+/* Writes location `id` and function `id`. `name` and `file` are indices of strings. */
 static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name,
                                         uint64_t file, uint64_t line) {
     char buf[64], inner[32];
@@ -17314,7 +17355,7 @@ static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part
 static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
     uint32_t dev;
     for (dev = 0; dev <= x->devices; dev++) {
-        char buf[1024]; /* a line of them has 20 digits and a name each */
+        char buf[1024]; /* a line has, for each anomaly, a name and up to 20 digits */
         mli_out line;
         mli_out_buffer(&line, buf, sizeof buf);
         mli_text_anomalies(x->r, &line, "anomalies and drops, ", dev, MLI_COLUMNS);
@@ -17351,17 +17392,19 @@ static MLI_COLD void mli_pprof(mli_export *x) {
 
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
       1.4 reads it).
-   The heap of a program with one allocation after the other, made from sums: what a site
-   allocated and is gone, in pieces of its average size (never two in a row, which would read as
-   a temporary); then every live block; then what each device lacks to its peak, as one block
-   that is freed again. So calls, what is consumed at the peak, and what leaks (is live) are the
-   ledger's own; times are not. At most MLI_HEAP_FREED_SIZE pieces, fewer for each site in the same
-   measure. Modules are devices; the scopes a live block was allocated in are its callers. Parts
-   are not in it, as each would be an allocation more. Anomalies and drops are comments. -- */
+   The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
+   from them. First come the freed bytes of each site, as allocations of its average size; each is
+   freed only after the next one, as two in a row would read as a temporary. Then comes every live
+   block; then, for each device, the bytes between its live bytes and its peak, as one block that is
+   freed again. So the calls, the bytes at the peak and the leaks (live blocks) are the ledger's
+   own; times are not. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the number of
+   each site shrinks by the same factor, to 1 at least. Modules are devices; the scopes that a live
+   block was allocated in are its callers. Parts are left out, as each would be another allocation.
+   Anomalies and drops are comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* "c a b ..." in hexadecimal. */
+/* Writes a line "mode a b ...", the n numbers in hexadecimal. */
 static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
     mli_put_str(o, mode);
     while (n--) {
@@ -17383,8 +17426,9 @@ static void mli_heap_string(mli_out *o, const char *text) {
     mli_putf(o, "s %s\n", text);
 }
 
-/* Traces: site rows; of each device what has no site, its arena, what is gone; scopes. What comes
-   behind is a site in a scope, numbered as it comes up. */
+/* Traces are numbered: first the site rows; then for each device one for blocks without a site, one
+   for its arena, one for its bytes no longer live; then the scopes. A site in a scope gets the next
+   number when it is first written. */
 enum { MLI_HEAP_UNKNOWN, MLI_HEAP_ARENA, MLI_HEAP_GONE, MLI_HEAP_KINDS };
 static uint64_t mli_heap_trace(const mli_export *x, uint32_t dev, uint32_t kind) {
     return (uint64_t)x->sites + (uint64_t)(dev - 1) * MLI_HEAP_KINDS + kind + 1;
@@ -17394,7 +17438,8 @@ static uint64_t mli_heap_scope(const mli_export *x, uint32_t id) {
     return (uint64_t)x->sites + (uint64_t)x->devices * MLI_HEAP_KINDS + id;
 }
 
-/* The next trace: a place of its own below a parent, 0 none. */
+/* Writes the next trace, with an instruction pointer of its own. `parent`: its caller's trace; 0:
+   none. */
 static MLI_COLD void mli_heap_trace_add(mli_export *x, uint64_t parent, uint32_t dev,
                                         uint64_t function, uint64_t file, uint64_t line) {
     uint64_t v[5];
@@ -17435,7 +17480,7 @@ static MLI_COLD void mli_heap_traces(mli_export *x) {
     }
 }
 
-/* Describes an allocation; answers its number. */
+/* Writes the description of an allocation; returns its number. */
 static uint64_t mli_heap_info(mli_export *x, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(x->o, "a", bytes, trace);
     return x->written++;
@@ -17445,19 +17490,20 @@ static void mli_heap_alloc(mli_export *x, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(x->o, "+", mli_heap_info(x, bytes, trace));
 }
 
-/* What a trace allocated less what is live of it. */
+/* The allocations of a trace less its live blocks. While mli_heap_count runs: its live blocks. */
 typedef struct mli_heap_freed {
     uint64_t allocs, bytes;
 } mli_heap_freed;
 
-/* n allocations of one size that are freed again. Each outlives the beginning of the next, of
-   whatever trace, unless the two are more than the peak. */
+/* Writes the freed allocations of a trace, all of its average size; `measure` scales their number.
+   Each is freed after the next begins, of this trace or another, unless the two together exceed the
+   peak. */
 static MLI_COLD void mli_heap_freed_add(mli_export *x, uint64_t trace,
                                         const mli_heap_freed *gone, double measure) {
     uint64_t n = (uint64_t)((double)gone->allocs * measure), info[2], i;
     uint64_t peak = x->r->total.peak, bytes = gone->allocs ? gone->bytes / gone->allocs : 0;
     if (!n && gone->allocs) n = 1;
-    if (bytes > peak) bytes = peak; /* it was set back since */
+    if (bytes > peak) bytes = peak; /* the peak was reset since */
     info[0] = info[1] = mli_heap_info(x, bytes, trace);
     if (n > 1) info[1] = mli_heap_info(x, bytes, trace);
     for (i = 0; i < n && !x->o->failed; i++) {
@@ -17482,7 +17528,7 @@ static MLI_COLD void mli_heap_count(mli_export *x, const mli_live_block *b) {
 static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b) {
     uint64_t trace = mli_heap_trace_of(x, b);
     x->sum[b->dev] += b->bytes;
-    if (b->scope) { /* groups remember the last trace of their kind */
+    if (b->scope) { /* a group keeps the trace of its site in its scope, in `bytes` */
         mli_group *g = mli_group_at(x, b);
         if (!g->blocks) {
             mli_heap_line2(x->o, "t", trace, mli_heap_scope(x, b->scope));
@@ -17494,8 +17540,9 @@ static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b) {
     mli_heap_alloc(x, b->bytes, trace);
 }
 
-/* What is gone of each trace: what was allocated (x->sum and x->more: by the sites of a device)
-   less what is live. Answers how many allocations. */
+/* Turns the live blocks in `gone` into freed ones: the allocations of a trace less its live blocks.
+   x->sum and x->events add up the allocations and bytes of a device's sites; the rest of the device
+   is without a site. Returns the freed allocations of all traces. */
 static MLI_COLD uint64_t mli_heap_sums(mli_export *x, mli_heap_freed *gone) {
     uint64_t total = 0;
     uint32_t i;
@@ -17523,7 +17570,8 @@ static MLI_COLD uint64_t mli_heap_sums(mli_export *x, mli_heap_freed *gone) {
     return total;
 }
 
-/* What is live of arenas, and the way up to the peak and down again. */
+/* Writes the balance of each arena, then one block a device up to its peak, and frees these
+   again. */
 static MLI_COLD void mli_heap_peaks(mli_export *x) {
     uint64_t at;
     uint32_t i;
@@ -17558,7 +17606,7 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
         mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", dev, MLI_COLUMNS);
     mli_heap_traces(x);
     mli_heap_line1(x->o, "c", 0);
-    if (x->devices) (void)mli_heap_info(x, 0, 1); /* 0 reads as "no allocation before" */
+    if (x->devices) (void)mli_heap_info(x, 0, 1); /* uses up number 0: as x->last, 0 is none */
     mli_live_blocks_each(x, mli_heap_count);
     total = mli_heap_sums(x, gone);
     for (trace = 1; trace * sizeof *gone < size; trace++)
@@ -17570,15 +17618,15 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
     mli_heap_peaks(x);
 }
 
-/* -- MEMORY_VIZ, what torch.cuda.memory._snapshot() gives, pickled by protocol 2
+/* -- MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
-   Every block is a segment of its own, so that its bytes lie in one at every step; a device's
-   arena is one too, at an address no block has. Blocks of no bytes are left out. A block's site
-   is its frame, with its scopes as callers, its tag its category; its parts are listed under
-   "parts", which viewers skip. CUDA devices keep their index; the others come after them, as
-   "memlord" lists, which has anomalies and drops, too. Traces are of the ring; where it knows a
-   storage, what it says last is what the segments say, so that viewers can walk back from them.
-   Memo: the words, then tags, sites and scopes by number. -- */
+   Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
+   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. A
+   block's site is its frame, its scopes are the callers, its tag is the category. Its parts are
+   under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
+   "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
+   the ring has events of a storage, its segment is as of the last one, so that viewers can walk
+   back from it. Memo: the words, then tags, sites and scopes by number. -- */
 
 #define MLI_VIZ_WORDS(X)                                                                           \
     X(device_traces)                                                                               \
@@ -17602,7 +17650,7 @@ static const char *const mli_viz_words[] = {
 #undef MLI_X
 };
 
-#define MLI_VIZ_BATCH 1000 /* the viewer takes a batch of a list as arguments */
+#define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
 
 static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
     unsigned n = v >> 63 ? 9 : 8;
@@ -17632,7 +17680,7 @@ static void mli_viz_get(mli_out *o, uint32_t memo) {
     mli_put_str(o, "j");
     mli_put_le(o, memo, 4);
 }
-/* A word: in full once, then by its number. */
+/* Writes a word: in full the first time, then by its number in the memo. */
 static MLI_COLD void mli_viz_word(mli_export *x, int word) {
     if (x->words >> word & 1) {
         mli_put_str(x->o, "h");
@@ -17652,7 +17700,8 @@ static void mli_viz_words2(mli_export *x, int key, int value) {
     mli_viz_word(x, value);
 }
 
-/* Lists are written in batches: before an item, and at the end. */
+/* Begins item i of a list, from 0; every MLI_VIZ_BATCH items it ends a batch and begins the next.
+   mli_viz_list_end ends the last one. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -17676,7 +17725,7 @@ static MLI_COLD void mli_viz_frames(mli_export *x, uint32_t site, uint32_t scope
     if (site || scope) mli_put_str(x->o, "e");
 }
 
-/* The next item of a list: a frame. */
+/* Writes a frame as item i of a list, from 1. */
 static MLI_COLD void mli_viz_frame(mli_export *x, uint32_t i, const char *name,
                                    const char *file, int line) {
     mli_viz_item(x->o, i - 1);
@@ -17689,7 +17738,7 @@ static MLI_COLD void mli_viz_frame(mli_export *x, uint32_t i, const char *name,
     mli_put_str(x->o, "u");
 }
 
-/* A pair of a dictionary: another one, by device, of what is not 0. */
+/* Writes a key and a dictionary by device: the anomalies and drops that are not 0. */
 static MLI_COLD void mli_viz_anomalies(mli_export *x) {
     uint32_t dev;
     mli_viz_text(x->o, "anomalies_and_drops");
@@ -17711,7 +17760,8 @@ static MLI_COLD void mli_viz_anomalies(mli_export *x) {
     }
 }
 
-/* "memlord": what the rest refers to. */
+/* Writes "memlord": the devices, and the tags, sites and scopes that later items get from the
+   memo. */
 static MLI_COLD void mli_viz_names(mli_export *x) {
     mli_out *o = x->o;
     uint32_t i;
@@ -17756,7 +17806,7 @@ static MLI_COLD void mli_viz_names(mli_export *x) {
     mli_put_str(o, "u");
 }
 
-/* The next item of a block's list. */
+/* Writes a part as the next item of its block's list. */
 static MLI_COLD void mli_viz_part(mli_export *x, const memlord_part_info *part) {
     mli_viz_item(x->o, x->parts);
     mli_put_str(x->o, "}(");
@@ -17767,7 +17817,7 @@ static MLI_COLD void mli_viz_part(mli_export *x, const memlord_part_info *part) 
     mli_put_str(x->o, "u");
 }
 
-/* A segment with its block. */
+/* Writes a segment with its block. */
 static MLI_COLD void mli_viz_segment(mli_export *x, const mli_live_block *b) {
     mli_out *o = x->o;
     if (!b->bytes) return;
@@ -17808,7 +17858,8 @@ static MLI_COLD void mli_viz_segment(mli_export *x, const mli_live_block *b) {
     mli_put_str(o, "uau");
 }
 
-/* What the ring knows of a storage goes before what the map says a moment later. */
+/* Writes a live block. The ring's last event of a storage overrides the map's entry, which was read
+   a moment later. */
 static MLI_COLD void mli_viz_live_block(mli_export *x, const mli_live_block *b) {
     mli_last_event *f = mli_last_event_find(x, b->dev, b->storage);
     mli_live_block known = *b;
@@ -17821,7 +17872,7 @@ static MLI_COLD void mli_viz_live_block(mli_export *x, const mli_live_block *b) 
     }
     mli_viz_segment(x, &known);
 }
-/* What the map had no more, and arenas. */
+/* Writes the blocks that are live in the ring but no longer in the map, then the arenas. */
 static MLI_COLD void mli_viz_ring_only(mli_export *x) {
     mli_live_block b;
     uint64_t i;
@@ -17866,7 +17917,7 @@ static MLI_COLD void mli_viz_event(mli_export *x, int action, uint64_t addr,
     mli_put_str(x->o, "u");
 }
 
-/* Bytes free where a device is; 0: not known. */
+/* Returns the free bytes of a device's physical device; 0: not known. */
 static uint64_t mli_viz_free(const mli_export *x, uint32_t dev) {
     const mli_phys_line *line = mli_report_phys(x->r, dev);
     const memlord_capacity *s = line ? &line->sample : NULL;
@@ -17886,7 +17937,7 @@ static MLI_COLD void mli_viz_ring(mli_export *x, const mli_event_copy *e, uint64
         (kind == MEMLORD_EVENT_FREE && !(f->what & MLI_LAST_EVENT_OPEN)))
         mli_viz_event(x, MLI_VIZ_free_requested, e->storage, bytes, us, e->where);
     if (kind == MEMLORD_EVENT_PEND) {
-        f->what |= MLI_LAST_EVENT_OPEN; /* asked to be freed */
+        f->what |= MLI_LAST_EVENT_OPEN; /* its free is requested, not completed */
         return;
     }
     f->what &= ~MLI_LAST_EVENT_OPEN;
@@ -17899,7 +17950,7 @@ static MLI_COLD void mli_viz_ring(mli_export *x, const mli_event_copy *e, uint64
     }
 }
 
-/* A device's events. The last one's category is what viewers call blocks that have none. */
+/* Writes a device's events. Viewers give the category of the last one to blocks without any. */
 static MLI_COLD void mli_viz_trace(mli_export *x, uint32_t dev) {
     x->written = 0;
     x->only = dev;
@@ -17909,7 +17960,7 @@ static MLI_COLD void mli_viz_trace(mli_export *x, uint32_t dev) {
     mli_viz_list_end(x->o, x->written);
 }
 
-/* Gives devices their numbers; answers how many lists of events that makes. */
+/* Numbers the devices; returns how many lists of events the numbers need. */
 static MLI_COLD int32_t mli_viz_number(mli_export *x) {
     int32_t n = 0;
     uint32_t dev;
@@ -17948,6 +17999,8 @@ static MLI_COLD void mli_memory_viz(mli_export *x) {
     mli_put_str(x->o, "}u.");
 }
 
+/* Runs a writer with an export of its own. A writer may leave its last events: they are freed
+   here. */
 static MLI_COLD void mli_export_with(mli_report *r, void (*writer)(mli_export *x)) {
     memlord *lord = r->lord;
     mli_export *x = (mli_export *)mli_own_alloc(lord, sizeof *x);
@@ -17967,7 +18020,8 @@ static MLI_COLD void mli_export_with(mli_report *r, void (*writer)(mli_export *x
     mli_own_free(lord, x, sizeof *x);
 }
 
-/* -- HTML: the page, with the JSON report in it, where no string can end its element -- */
+/* -- HTML: the page with the JSON report in it. JSON escapes < and >, so that no string of it can
+      end its element -- */
 
 static MLI_COLD void mli_html(mli_report *r) {
     size_t i;
@@ -17980,11 +18034,12 @@ static MLI_COLD void mli_html(mli_report *r) {
 
 #endif /* !MEMLORD_NO_REPORTS */
 
-/* -- what writes each format -- */
+/* -- the writer of each format -- */
 
 struct mli_export;
 
-/* In the order of MLI_FORMATS: from the report alone, or from it and an export. */
+/* In the order of MLI_FORMATS. `report` writes from the report alone, `other` needs an mli_export
+   too. */
 static const struct {
     void (*report)(mli_report *r);
     void (*other)(struct mli_export *x);
@@ -18008,7 +18063,8 @@ static int mli_format_known(memlord_format format) {
     return mli_writers[format].report || mli_writers[format].other;
 }
 
-/* The others walk on their own, if at all: who scrapes metrics does it often. */
+/* Returns 1 if a format needs the lists of the report. The others walk the blocks themselves, or
+   not at all, so that a frequent scrape of metrics costs no walk. */
 static int mli_format_whole(memlord_format format) {
     return mli_writers[format].report != NULL;
 }
@@ -18550,13 +18606,16 @@ MEMLORD_API memlord *memlord_global(void) {
 }
 
 /* ---------------------------------------------------------------------- >>saving --
-   Owns the ways a report leaves: to the host's function, to a file, at the end of the process, on
-   request. Measures what a call costs, on a ledger of its own. Locks: registry for what is saved
-   at exit; none while the host's function writes. */
+   Owns the output of reports: to the host's function, to a file, at the end of the process, on
+   request. It also measures the cost of a call. Uses >>reports, >>formats and the snapshots.
+   Invariants: a report file is complete when it gets its name; a failed one leaves no file behind;
+   a request (memlord_request_save) is safe in a signal handler and is served by a later call.
+   Locks: registry, to choose the ledger to save at exit; none while the host's function writes. */
 
-/* -- what MemLord itself costs -- */
+/* -- the cost of a call -- */
 
-/* Measures an alloc and a free once, in a ledger of its own, for some 20 us. */
+/* Measures the time of an alloc and a free, once a ledger, on a temporary ledger. Takes about
+   20 us. */
 static MLI_COLD void mli_cost_measure(memlord *lord) {
     enum { PAIRS = 1000 };
     const uint64_t storage = (uint64_t)1 << 40;
@@ -18568,7 +18627,7 @@ static MLI_COLD void mli_cost_measure(memlord *lord) {
     memset(&desc, 0, sizeof desc);
     desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_STRATEGY | MEMLORD_FLAG_NO_THREADS;
     if (memlord_create(&desc, &probe) != MEMLORD_OK) return;
-    (void)memlord_alloc(probe, cpu, storage, 1 << 20, NULL); /* the first ones make tables */
+    (void)memlord_alloc(probe, cpu, storage, 1 << 20, NULL); /* makes the tables first */
     began = mli_now();
     for (i = 1; i <= PAIRS; i++) {
         (void)memlord_alloc(probe, cpu, storage + i * 64, 64, NULL);
@@ -18578,8 +18637,9 @@ static MLI_COLD void mli_cost_measure(memlord *lord) {
     memlord_destroy(probe);
 }
 
-/* While snapshots are taken, a report that shows them (none after TRACE does) ends with the
-   present; that one is the report's own, so that however many are written take no place. */
+/* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
+   that shows snapshots (no format after TRACE does). That one belongs to the report and not to the
+   list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->snapshots.recorder.requested)) return;
@@ -18590,6 +18650,8 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         (void)mli_u64_add(&lord->snapshots.lost, 1);
 }
 
+/* Captures a report and writes it to fn. Returns MEMLORD_E_IO if fn failed, else the result of the
+   capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                              memlord_write_fn fn, void *user) {
     mli_report *r = (mli_report *)mli_own_alloc(lord, sizeof *r);
@@ -18625,7 +18687,7 @@ static const char *const mli_format_suffixes[] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-/* Writes `path` with %p and %% replaced; 0 when it fits. */
+/* Writes `path` with the process id for %p and % for %%. Returns 0 if it fits, else -1. */
 static int mli_save_path_expand(const char *path, char *out, size_t cap) {
     mli_out o;
     mli_out_buffer(&o, out, cap);
@@ -18645,7 +18707,8 @@ static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
     return mli_file_write(*(mli_file *)user, (const char *)data, size);
 }
 
-/* A new file in the target's directory: .memlord-pid-n.tmp */
+/* Creates a new file .memlord-pid-n.tmp in the target's directory, so that a rename can replace
+   the target. Returns 0, or not 0 if it cannot. */
 static int mli_file_temp_create(const char *target, char *name, size_t cap, mli_file *file) {
     size_t n, directory = strlen(target);
     while (directory && !strchr(MLI_WINDOWS ? "/\\" : "/", target[directory - 1]))
@@ -18663,11 +18726,12 @@ static int mli_file_temp_create(const char *target, char *name, size_t cap, mli_
     return -1;
 }
 
-typedef struct mli_save_paths { /* not on the stack: that may be 16 KiB */
+typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
-/* Writes a report beside the target; nothing is left of one that fails. */
+/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
+   fails. */
 static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
                                                      mli_save_paths *p) {
     mli_file file;
@@ -18703,9 +18767,10 @@ static memlord_result mli_report_save(memlord *lord, memlord_format format, cons
     return r;
 }
 
-/* -- saving at the end, or when asked: under a name of its own -- */
+/* -- saving at exit and on request, under a dated name -- */
 
-/* directory/memory_profile_20261121_080500.json, or the n-th that is not that; 0: it fits. */
+/* Sets p->target to directory/memory_profile_20261121_080500.json. For n > 0 adds the process id,
+   for n > 1 also n, for a name that is still free. Returns 0 if it fits, else -1. */
 static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
                           unsigned n, mli_save_paths *p) {
     mli_out o;
@@ -18737,8 +18802,8 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return there ? MEMLORD_E_IO : MEMLORD_OK;
 }
 
-/* Saves where and how memlord_save_at_exit says, and tells the log. `format` is 1 more, 0 the
-   default. */
+/* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
+   result. `format`: a memlord_format + 1; 0: JSON. */
 static MLI_COLD void mli_save_dated(memlord *lord, uint32_t format) {
     const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving.exit_directory);
     mli_save_paths *p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
@@ -18762,7 +18827,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, uint32_t format) {
 static MLI_COLD void mli_save_now(memlord *lord) {
     mli_save_dated(lord, mli_u32_load(&lord->saving.exit_format));
 }
-/* The end of a ledger, or of the process: saves once, also what was asked for and not served. */
+/* Saves at the end of a ledger or of the process, once: the exchange of exit_format lets only one
+   caller save. Serves a request that no call has served yet. */
 static MLI_COLD void mli_save_end(memlord *lord) {
     uint32_t format = mli_u32_exchange(&lord->saving.exit_format, 0);
     int asked = mli_save_requested(lord);
@@ -18770,10 +18836,13 @@ static MLI_COLD void mli_save_end(memlord *lord) {
 }
 
 static const mli_saver mli_dated_saver = {mli_save_now, mli_save_end};
-static void mli_saver_set(memlord *lord) { /* release: pairs with mli_save_serve */
+/* Makes saving possible. Release: pairs with the acquire in mli_save_serve and mli_ledger_end. */
+static void mli_saver_set(memlord *lord) {
     mli_ptr_store_release(&lord->saving.saver, (void *)(uintptr_t)&mli_dated_saver);
 }
 
+/* Saves every ledger that wants a report at exit. It chooses one under the registry lock, saves it
+   without, and starts over: the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
@@ -18782,14 +18851,14 @@ static MLI_COLD void mli_at_exit(void) {
             if (mli_u32_load(&lord->saving.exit_format) ||
                 (mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE))
                 break;
-        mli_process.saving = lord; /* other threads go on, and may destroy it */
+        mli_process.saving = lord; /* a destroy on another thread waits for this */
         mli_lock_drop(&mli_process.registry_lock);
         if (lord) mli_save_end(lord);
     } while (lord);
 }
 static MLI_COLD memlord_result mli_at_exit_once(void) {
     int bad = 0;
-    mli_self.in_host_alloc++; /* it may ask malloc */
+    mli_self.in_host_alloc++; /* atexit may call a malloc that records */
     if (!mli_u32_exchange(&mli_process.at_exit, 1))
         bad = atexit(mli_at_exit);
     mli_self.in_host_alloc--;
@@ -18802,7 +18871,7 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest: .trace.json is no .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match: .trace.json is not .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -18846,19 +18915,22 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
 MLI_API void memlord_request_save(memlord *lord) {
     if (!lord) return;
     mli_saver_set(lord);
-    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* nothing here waits: signal-safe */
+    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* no lock: safe in a signal handler */
 }
 
 /* -------------------------------------------------------------------- >>redirect --
-   Owns nothing: the functions behind the macros of >>shim. A block's key is its address; pages are
-   taken off the blocks that have them. */
+   Owns nothing: the functions behind the macros of >>shim. Uses only the recording calls and the
+   host's allocator. A block's key is its address. munmap ends a block only if its pages are that
+   whole block. Invariant: each keeps the result and the errno of the function that it replaces,
+   whether or not the ledger could record the call. Locks: none of its own. */
 
 #if MLI_POSIX
 static memlord_device mli_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
 
-/* 1: the pages are one whole block, on *device. */
+/* Returns 1 if the pages are one whole block. *device is the device of the block that begins there,
+   or the cpu if there is none. */
 static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     memlord_block_info b;
@@ -18879,7 +18951,7 @@ MLI_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site
     return p;
 }
 MLI_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size, const memlord_site *site) {
-    void *p = calloc(n, size); /* answers NULL where the product overflows */
+    void *p = calloc(n, size); /* returns NULL if the product overflows */
     if (p) (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(p), n * size, site);
     return p;
 }
@@ -18906,7 +18978,7 @@ MLI_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, 
                                 int fd, int64_t offset, const memlord_site *site) {
     memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : mli_device_mapped();
     void *p;
-    if ((off_t)offset != offset) { /* cut off, it would map another part of the file */
+    if ((off_t)offset != offset) { /* truncated, it would map another part of the file */
         errno = EOVERFLOW;
         return MAP_FAILED;
     }
@@ -18940,8 +19012,10 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 #endif /* MEMLORD_IMPLEMENTATION */
 
 /* ------------------------------------------------------------------------- >>shim --
-   Last, so that nothing above is redirected; outside the guard, as another header may have
-   included memlord.h plainly before. The headers that declare the functions come first. */
+   Owns the macros that redirect malloc and its kin to >>redirect. Comes last, so that it redirects
+   nothing above. Stands outside the include guard: another header may have included memlord.h
+   without MEMLORD_SHIM before. Includes the headers that declare these functions first, as the
+   macros would change their declarations. */
 #if defined(MEMLORD_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MLI_SHIMMED)
 #define MLI_SHIMMED
 #include <stdlib.h>
