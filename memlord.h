@@ -12727,17 +12727,47 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 }
 
 /* ---------------------------------------------------------------------- >>record --
-   Owns nothing: the way of a call that records something, from its arguments to its end. Composes
-   the map, the counters, the fences and the bands; the ledger is there. Invariants: a call looks at
-   everything before it changes anything; it has counted before it leaves the map; what may run the
-   host's code (mli_call_end) comes last, nothing held. Locks: none of its own. */
+   Runs the calls that record something, from their arguments to their end. Owns no state. Uses the
+   map, the counters, the sites, the events, the fences, the limits and the bands. Requires: the
+   ledger is not NULL. Invariants: a call checks everything before it changes anything; it counts
+   before it leaves the shard; mli_call_end, which may run host code, comes last, with nothing
+   held. Locks: none of its own.
 
-#define MLI_FAST_SIZE_BITS 32 /* blocks with more take the general path */
+   An alloc or a free takes one of two paths; both leave the ledger in the same state.
+
+   Fast path (mli_alloc_fast, mli_end_fast): one block in a shard that this thread owns.
+     1. Find this thread's record and read `special`, its mask of reasons to take the general path.
+        The bits of MLI_SPECIAL_ROWS (sites, a tag, a scope) are no such reason: they add rows to
+        the block, and the thread's cache has those. Any other bit sends the call to the general
+        path.
+     2. Enter the shard of the key. Probe its table: an alloc for a vacant slot, a free for the key.
+     3. Insert or erase the entry. Add the bytes to up to three cells of this thread, of the device,
+        the site and the tag. This needs no lock and no locked instruction: only this thread writes
+        to an owned shard and to its cells.
+     4. If a cell is due to be published, or `alert` has a bit for the device, continue in
+        mli_alloc_finish or mli_free_finish. `alert` is the ledger's mask of what the end of a call
+        has to do: events, fences, bands, waiters, threads, pollers, a report.
+     5. Leave the shard.
+   A call that fails in step 1 or 2 has changed nothing: it starts again on the general path.
+
+   General path (mli_alloc_general, mli_end_general): every block, every shard, every thread.
+     1. Check the arguments. An alloc makes its device known.
+     2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
+        from within the ledger's own allocator call gets none: it returns and records nothing.
+     3. An alloc draws its bytes off the thread's tickets, and looks up or makes the rows and cells
+        of its site and tag.
+     4. Insert the entry (mli_block_open) or erase it (mli_block_close), and count. A release of a
+        block with more references only takes one off. A block with fences becomes pending.
+     5. Record the event, put the thread record back, write the line of MEMLORD_DEBUG.
+     6. mli_call_end does what `alert` asks for. */
+
+#define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
 /* -- storages -- */
 
-/* What every call that records a block checks first. Out of our own allocator call no device may
-   be made, as that allocates: such a call passes through, and asks for a thread next. */
+/* Checks the arguments of a call that records a block, and makes its device known. A call from
+   within the ledger's own allocator call returns OK with device 0, as making a device allocates:
+   the caller asks for a thread record next, gets none and passes through. */
 static MLI_HOT memlord_result mli_call_check(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, uint32_t *dev) {
     *dev = 0;
@@ -12747,25 +12777,27 @@ static MLI_HOT memlord_result mli_call_check(memlord *lord, memlord_device devic
     return mli_dev(lord, device, dev);
 }
 
-/* A call that is not plain: whose it is, the device it opens on, the reservations it comes off. */
+/* A call on the general path. */
 typedef struct mli_call {
-    mli_thread *t;
-    uint32_t dev;
-    mli_ticket_draw draw;
+    mli_thread *t;        /* the record it counts on */
+    uint32_t dev;         /* the device of the block it records */
+    mli_ticket_draw draw; /* the reservations its bytes come off */
 } mli_call;
 
-/* 0: it passes through, being made inside our own allocator call. */
+/* Gets the thread record of a call. 0: the call comes from within the ledger's own allocator call
+   and passes through. */
 static MLI_HOT int mli_call_begin(memlord *lord, mli_call *call) {
     call->t = mli_thread_get(lord);
     call->draw.parts = 0;
     return call->t != NULL;
 }
-/* So much is about to be recorded. */
+/* Draws the bytes that the call is about to record off the tickets of its thread. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET)
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* It was recorded, or not; from here on nothing is held. */
+/* Ends a call and returns r. `did`: the block was recorded. Puts the thread record back first, so
+   that nothing is held while the logger and the end of the call run host code. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
@@ -12777,8 +12809,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* -- the general way: every alloc and every free; the short way hands over what it does not do
-   -- */
+/* -- the general path: any alloc and any free; the fast path falls back to it -- */
+
+/* Records a block in any shard, for any thread. */
 
 static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
                                                      uint64_t storage, uint64_t bytes,
@@ -12802,14 +12835,16 @@ static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_devi
     return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc] ", &block, site);
 }
 
-/* After a block ended, nothing held: asks the fences that hold it back, if there are any. */
+/* Ends a call that freed a block. Asks the fences the block waits for, if it has any. Requires:
+   nothing is held. */
 static MLI_HOT void mli_end_ask_fences(memlord *lord, mli_thread *t, const mli_entry *gone,
                                        mli_fence_record *chain) {
     if (MLI_UNLIKELY(chain != NULL)) mli_fences_ask_new(lord, chain);
     mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
 }
 
-/* Says that a block has ended, or that there was none, or adds it to what will be said. */
+/* Logs that a block has ended, or that there was none. With `note` it logs nothing and adds the
+   block to the note, for one line for many blocks. */
 static MLI_COLD void mli_end_log(memlord *lord, memlord_device device, const mli_entry *gone,
                                  const char *verb, uint64_t storage, const memlord_site *site,
                                  mli_debug_note *note) {
@@ -12822,10 +12857,11 @@ static MLI_COLD void mli_end_log(memlord *lord, memlord_device device, const mli
         note->bytes += MLI_BYTES(gone->word1);
     }
     note->unknown += mli_self.note.unknown;
-    mli_self.note.unknown = 0; /* what runs before the line is written says its own */
+    mli_self.note.unknown = 0; /* host code may log before the line is written: not this count */
 }
 
-/* Every free and release, said in a line of its own or, with `told`, in one for many. */
+/* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
+   MLI_END_RELEASE. Storage 0 does nothing. With `note` the caller logs one line for many blocks. */
 static MLI_NOINLINE memlord_result mli_end_general(memlord *lord, memlord_device device,
                                                    uint64_t storage, int how,
                                                    const memlord_site *site, mli_debug_note *note) {
@@ -12852,24 +12888,25 @@ static MLI_NOINLINE memlord_result mli_end_general(memlord *lord, memlord_device
     return r;
 }
 
-/* -- the short way: one block, in the home bucket of a shard that the thread owns.
+/* -- the fast path: one block in a shard that the thread owns, most often in its home bucket.
 
-      Two masks keep all else off it. A thread's `special` has a bit for each thing a call may
-      have to do besides: only the row bits (sites, a tag, a scope) are served here, from the
-      thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have to
-      do: events, fences, bands, waiters, a report. A call that finds 0 in both and hits the cache
-      and the home bucket does no more than what is written here; every other one goes to the
-      general way before it has changed anything, or to mli_alloc_finish and _closed after. -- */
+      Two masks keep everything else off it. A thread's `special` has a bit for each further thing
+      its calls have to do: the fast path serves only the row bits (sites, a tag, a scope), from
+      the thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have to
+      do: events, fences, bands, waiters, a report. A call that finds 0 in both, or hits the cache,
+      and finds its slot does no more than what is written here. Every other call goes to the
+      general path before it has changed anything, or to mli_alloc_finish or mli_free_finish after
+      it has counted. -- */
 
-/* What a block counts on, in a thread. */
+/* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device, *site, *tag; /* NULL: of no site, of no tag */
-    uint32_t slot;
+    mli_cell *device, *site, *tag; /* site, tag: NULL for none */
+    uint32_t slot;                 /* the number of the device; frees only */
 } mli_block_rows;
 
-/* Adds the cached rows of a thread that has some of MLI_SPECIAL_ROWS. 0: one is not cached,
-   or the thread has another special bit. */
+/* Adds the rows that the bits in `special` ask for, from the thread's cache. 0: a row is not
+   cached, or `special` has a bit outside MLI_SPECIAL_ROWS. */
 static MLI_HOT int mli_rows_cached(const mli_thread *t, uint32_t special, uint32_t dev,
                                    const memlord_site *site, mli_block_rows *rows) {
     const mli_cache_entry *memo;
@@ -12893,7 +12930,7 @@ static MLI_HOT int mli_rows_cached(const mli_thread *t, uint32_t special, uint32
     return 1;
 }
 
-/* Publishes the cells of a block that hold back too much. Inside. */
+/* Publishes the cells of a block that hold back too much. Requires: inside. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
     const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
@@ -12902,7 +12939,8 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
     mli_cell_publish_due(lord, MLI_BOOK_TAG, tag, mli_cell_own_row(t, MLI_BOOK_TAG, tag));
 }
 
-/* Ends an alloc that has counted its block and has more to do. */
+/* Ends an alloc of the fast path that has inserted and counted its block and has more to do: a
+   cell to publish, a table to grow, an event, an alert. Requires: inside. Leaves. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
     mli_thread *t = mli_self.thread;
@@ -12911,12 +12949,13 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     const uint32_t size = s->size;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
-    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* without memory it stays as it is */
+    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* no memory: the table keeps its size */
     mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
 }
-/* The same of a free, which has not yet counted at its site. */
+/* Ends a free of the fast path that has erased and counted its block and has more to do: a cell to
+   publish, the count at the site of the free, an event, an alert. Requires: inside. Leaves. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
@@ -12930,17 +12969,20 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
     return MEMLORD_OK;
 }
 
-/* 1: neither a handle nor a refused key; nor one of the last, which wrap around. */
+/* 1: the key is an address: no handle, not 0 or another refused key, and none of the topmost keys,
+   where the addition wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }
 
-/* 1: the end of a call on a device has something to do. */
+/* 1: `alert` has something for the end of a call on this device, an event included. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     const uint32_t alert = mli_u32_load(&lord->threads.alert);
     return alert && (alert & lord->devices.slot_alerts[dev]);
 }
 
+/* Records a block on the fast path, or falls back to the general path before it changes anything.
+   `past` collects the signs of all cells: negative if one is due to be published. */
 static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -12975,9 +13017,11 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     return MEMLORD_OK;
 }
 
-/* 1: the thread has the cells of a block with one reference and no side record, of the type. The
-   device named is most often the block's: it is compared, so that the processor counts before the
-   block has come from memory (100,000 blocks: a fifth of a call). */
+/* Finds the cells of a block for this thread. 0: the block has more references or a side record,
+   its device is of another type, or the thread lacks a cell. The device that the caller names is
+   most often the block's. The code compares the two and does not use the block's at once: the
+   processor predicts the branch and counts before the entry has come from memory (with 100,000
+   blocks: a fifth of a call). */
 static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
                                    const mli_entry *e, mli_block_rows *rows) {
     uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]), row;
@@ -12996,7 +13040,9 @@ static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, mem
     return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
-/* A handle is looked for where an address would be, is not found, and goes the general way. */
+/* Frees or releases a block on the fast path, or falls back to the general path before it changes
+   anything. Both are the same for a block with one reference, the only kind served here. A handle
+   needs no test: the probe treats it as an address, does not find it and falls back. */
 static MLI_HOT memlord_result mli_end_fast(memlord *lord, memlord_device device, uint64_t storage,
                                            int how, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -13043,6 +13089,7 @@ static MLI_HOT memlord_result mli_end_fast(memlord *lord, memlord_device device,
     return MEMLORD_OK;
 }
 
+/* Adds a reference to a live block. */
 static MLI_COLD memlord_result mli_call_retain(memlord *lord, memlord_device device,
                                                uint64_t storage) {
     mli_thread *t;
@@ -13056,6 +13103,8 @@ static MLI_COLD memlord_result mli_call_retain(memlord *lord, memlord_device dev
     return r;
 }
 
+/* Records a block, or adds a reference if its storage is live. Counts an event only if it is new
+   (`fresh`). */
 static MLI_COLD memlord_result mli_call_track(memlord *lord, const memlord_block *block,
                                               const memlord_site *site) {
     const uint64_t storage = block->storage, bytes = block->bytes;
@@ -13075,15 +13124,18 @@ static MLI_COLD memlord_result mli_call_track(memlord *lord, const memlord_block
     return mli_call_finish(lord, &call, r, fresh, "[alloc] ", block, site);
 }
 
-/* -- realloc -- */
+/* -- realloc: begin takes the block off the map, its bytes still counted; end puts it back -- */
 
 enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,
-    MLI_TOKEN_NEW,    /* there was no old storage */
-    MLI_TOKEN_LIVE,
-    MLI_TOKEN_PASSED, /* begun inside our own allocator call */
-    MLI_TOKEN_FREED   /* by free_begin, as it had uses */
+    MLI_TOKEN_USED,   /* also a token of zeros: to end it is an error */
+    MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
+    MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
+    MLI_TOKEN_PASSED, /* begun within the ledger's own allocator call */
+    MLI_TOKEN_FREED   /* free_begin freed the block, as it had recorded uses */
 };
+
+/* Detaches the old block and keeps its entry in the token: word[0] is word1, word[1] is word2,
+   word[2] the generation of the ledger. */
 
 static MLI_COLD memlord_result mli_realloc_begin(memlord *lord, memlord_device device,
                                               uint64_t old_storage,
@@ -13120,7 +13172,8 @@ static MLI_COLD memlord_result mli_realloc_begin(memlord *lord, memlord_device d
     return r;
 }
 
-/* The new storage, or the old one again, is recorded on the old one's device. */
+/* Records the new storage on the device of the old one. Storage 0 in `block` means that the real
+   call failed: records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   memlord_block *block, const memlord_site *site) {
     mli_call call;
@@ -13139,7 +13192,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         mli_fences_take_back(lord, mli_fences_of(e.word2));
         if (block->bytes > had) mli_call_draw(lord, &call, block->bytes - had);
         r = mli_block_resize(lord, call.t, &e, block->storage, block->bytes, site, &rows);
-    } else { /* the real call failed: as it was */
+    } else { /* the real call failed: the old block lives on */
         mli_fences_take_back(lord, mli_fences_of(e.word2));
         block->bytes = had;
         block->storage = e.key;
@@ -13153,6 +13206,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", block, site);
 }
 
+/* Ends a realloc, by the state of its token. */
 static MLI_COLD memlord_result mli_realloc_end(memlord *lord, memlord_realloc_token *token,
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site) {
@@ -13179,8 +13233,8 @@ static MLI_COLD memlord_result mli_realloc_end(memlord *lord, memlord_realloc_to
 
 /* -- frees that may fail -- */
 
-/* What free_begin finds: 1 a pending block, 2 one with uses (its words without the side record in
-   *e), 0 any other, or none. */
+/* Returns the kind of block that free_begin finds: 1 a pending block; 2 a block with recorded uses,
+   its words without the side record in *e; 0 any other block, or none. */
 static MLI_COLD int mli_free_kind(memlord *lord, mli_thread *t, uint32_t type,
                                   uint64_t key, mli_entry *e) {
     mli_probe probe;
@@ -13198,6 +13252,8 @@ static MLI_COLD int mli_free_kind(memlord *lord, mli_thread *t, uint32_t type,
     return kind;
 }
 
+/* Detaches a block, as mli_realloc_begin does, and keeps it in the token. A block with recorded
+   uses is freed at once, so that its fences hold it back from here on. */
 static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site) {
@@ -13228,7 +13284,7 @@ static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device devi
         gone = r == MEMLORD_OK;
     }
     token->word[2] = lord->threads.generation;
-    if (!gone) { /* of what was dropped there is nothing to end */
+    if (!gone) { /* no block was found, or its alloc was dropped: nothing to end */
         token->state = MLI_TOKEN_NEW;
         return r;
     }
@@ -13240,7 +13296,7 @@ static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device devi
     return MEMLORD_OK;
 }
 
-/* The real call failed for a block with uses, which begin has freed: it is opened again. */
+/* Records a block with uses again: free_begin freed it, but the real call failed. */
 static MLI_COLD memlord_result mli_free_reopen(memlord *lord, mli_thread *t, mli_entry *e) {
     uint32_t dev = MLI_DEV(e->word1);
     uint64_t bytes = MLI_BYTES(e->word1), rows = e->word2;
@@ -13253,6 +13309,7 @@ static MLI_COLD memlord_result mli_free_reopen(memlord *lord, mli_thread *t, mli
     return r;
 }
 
+/* Ends a free_begin: takes the bytes off the counts, or with `failed` records the block again. */
 static MLI_COLD memlord_result mli_free_end(memlord *lord, memlord_realloc_token *token, int failed,
                                             const memlord_site *site) {
     mli_thread *t;
@@ -13285,13 +13342,15 @@ static MLI_COLD memlord_result mli_free_end(memlord *lord, memlord_realloc_token
         if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
     }
     mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* else begin has said it */
+    if (mli_debug_on(lord)) /* free_begin logged the free */
         mli_log_call(lord, failed && r == MEMLORD_OK, "[alloc] ", token->device, e.key,
                      MLI_BYTES(e.word1), NULL);
     mli_call_end(lord, t, dev, 1);
     return r;
 }
 
+/* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
+   is not lost for want of it. */
 static MLI_COLD memlord_result mli_call_realloc(memlord *lord, memlord_device device,
                                                 uint64_t old_storage, uint64_t new_storage,
                                                 uint64_t bytes, const memlord_site *site) {
@@ -13309,11 +13368,13 @@ static MLI_COLD memlord_result mli_call_realloc(memlord *lord, memlord_device de
                                              : mli_map_reserve(lord, t, dev, new_storage);
     mli_thread_put(lord, t);
     if (r) return r;
-    (void)mli_realloc_begin(lord, device, old_storage, &token); /* the end speaks of both */
+    (void)mli_realloc_begin(lord, device, old_storage, &token); /* the end logs both storages */
     return mli_realloc_end(lord, &token, new_storage, bytes, site);
 }
 
-/* -- n at once -- */
+/* -- n blocks in one call -- */
+
+/* Checks n blocks; `opens`: the call records them, so also their sizes and their sum. */
 
 static MLI_COLD memlord_result mli_call_check_n(memlord *lord, const memlord_block *blocks,
                                                 size_t n, int opens) {
@@ -13322,7 +13383,7 @@ static MLI_COLD memlord_result mli_call_check_n(memlord *lord, const memlord_blo
     size_t i;
     memlord_result r;
     if (n && !blocks) return MEMLORD_E_INVALID;
-    for (i = 0; i < n; i++) { /* before a device is made known: what is refused makes none */
+    for (i = 0; i < n; i++) { /* first, as a refused call makes no device known */
         const memlord_block *b = &blocks[i];
         if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
             return MEMLORD_E_INVALID;
@@ -13340,18 +13401,18 @@ static MLI_COLD memlord_result mli_call_check_n(memlord *lord, const memlord_blo
     return MEMLORD_OK;
 }
 
-/* What one of n holds before any of them is recorded. */
+/* The memory held for one of n blocks before any of them is recorded. */
 enum {
-    MLI_HOLD_NOTHING, /* its key is on the map and is replaced: that needs no memory */
-    MLI_HOLD_PLACE,   /* a block of 0 bytes under its key */
-    MLI_HOLD_VIEW     /* its reference: all that a track of a live key records */
+    MLI_HOLD_NOTHING, /* its key is in the map and is replaced: that needs no memory */
+    MLI_HOLD_PLACE,   /* a block of 0 bytes under its key, the placeholder */
+    MLI_HOLD_VIEW     /* its reference: a track of a live key records no more */
 };
 typedef struct mli_hold {
-    uint64_t rows;
-    int what;
+    uint64_t rows; /* its word2 */
+    int what;      /* MLI_HOLD_... */
 } mli_hold;
 
-/* Takes for one of n all that recording it needs memory for. */
+/* Takes all the memory that recording one of n blocks needs. */
 static MLI_COLD memlord_result mli_hold_one(memlord *lord, mli_thread *t, const memlord_block *b,
                                             int track, const memlord_site *site, mli_hold *hold) {
     mli_probe probe;
@@ -13369,12 +13430,12 @@ static MLI_COLD memlord_result mli_hold_one(memlord *lord, mli_thread *t, const 
         if (!found) return mli_block_open(lord, t, dev, b->storage, 0, hold->rows, &fresh);
         hold->what = track && found == 1 ? MLI_HOLD_VIEW : MLI_HOLD_NOTHING;
         if (hold->what == MLI_HOLD_VIEW) r = mli_block_retain(lord, t, type, b->storage);
-    } while (r == MEMLORD_E_UNKNOWN); /* it ended between the two */
+    } while (r == MEMLORD_E_UNKNOWN); /* another thread ended it between the two */
     return r;
 }
 
-/* Takes back what was held, the last first. Outside of the map and the orphans' lock: a reference
-   may be the last one by now, and its end runs the host's fences. */
+/* Gives back what n blocks hold, the last first. Requires: not inside, orphan lock not held. A
+   reference may be the last one by now, and then its end runs the host's fences. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     while (n--) {
@@ -13389,7 +13450,7 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a place its bytes; 0: another thread has ended or replaced it meanwhile. */
+/* Gives a placeholder its bytes. 0: another thread has ended or replaced it meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -13398,7 +13459,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
     if (held) {
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
-        d.allocs = 0; /* the place has counted it */
+        d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
         mli_probe_unlock(&probe);
         mli_count(lord, t, &d, 1);
@@ -13407,8 +13468,8 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n. Without memory it fails only if another thread has ended the block it replaces
-   since it was looked at, and then counts as dropped. */
+/* Records one of n blocks. It needs memory only if another thread has ended the block it replaces
+   since mli_hold_one. Without that memory it counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int track,
                                   const mli_hold *hold, mli_debug_note *note) {
     mli_call call;
@@ -13436,13 +13497,14 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.parts) mli_ticket_draw_end(&call.draw, did);
 }
 
-/* Counts all n as dropped. A free of a key that is live all the same is not one of theirs. */
+/* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
+   expected free of a dropped alloc is then taken off again. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
                                 int track, memlord_result r) {
     memlord_block_info live;
     uint32_t dev;
     size_t i;
-    for (i = 0; i < n && r == MEMLORD_E_DEVICE; i++) /* not a device, or one too many? */
+    for (i = 0; i < n && r == MEMLORD_E_DEVICE; i++) /* a bad device is no drop; one too many is */
         if (!mli_device_valid(blocks[i].device)) return;
     for (i = 0; i < n && (r == MEMLORD_E_NOMEM || r == MEMLORD_E_DEVICE); i++) {
         if (mli_dev(lord, blocks[i].device, &dev) == MEMLORD_OK)
@@ -13455,7 +13517,7 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* All or nothing: memory is taken first, then one block after the other is recorded. */
+/* Records n blocks or none: takes all memory first, then records one block after the other. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int track, const memlord_site *site) {
     mli_thread *t;
@@ -13493,7 +13555,8 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* 1: no such block, and only its move would make its destination known. */
+/* 1: the source block is not live, and no call has used the destination device yet. The move then
+   must not make that device known. */
 static int mli_moves_nothing(memlord *lord, memlord_device from, uint64_t storage,
                              memlord_device to) {
     memlord_block_info block;
@@ -13501,6 +13564,8 @@ static int mli_moves_nothing(memlord *lord, memlord_device from, uint64_t storag
            memlord_block_find(lord, from, storage, &block) == MEMLORD_E_UNKNOWN;
 }
 
+/* Moves a block to another device or storage. With a fence, or recorded uses, the source becomes
+   pending until they are done. `away`: the destination is not the source itself. */
 static MLI_COLD memlord_result mli_call_move(memlord *lord, memlord_device from,
                                              uint64_t from_storage, const memlord_block *to,
                                              const memlord_fence *fence, const memlord_site *site) {
@@ -13534,19 +13599,21 @@ static MLI_COLD memlord_result mli_call_move(memlord *lord, memlord_device from,
         r = mli_block_move(lord, call.t, from, from_storage, call.dev, to->storage, to->bytes,
                            site);
     if (r && f) mli_fence_free(lord, f);
-    if (!r && !chain) mli_fences_detach(lord, f); /* of what was dropped there is no block */
+    if (!r && !chain) mli_fences_detach(lord, f); /* the source's alloc was dropped: no block */
     if (mli_debug_on(lord)) mli_debug_note_from(from, from_storage);
     (void)mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc move] ", to, site);
     mli_fences_ask_new(lord, chain);
-    /* onto itself: the source is as an alloc of a pending storage leaves it, over */
+    /* onto itself: the move replaced the source, as an alloc of a pending storage does */
     if (r == MEMLORD_OK && fence && !waits) (void)mli_fence_discard(lord, fence);
     return r;
 }
 
 /* -- bytes without identity -- */
 
-/* Changes the balance and counts that, at a site as passed through: arena bytes come and go
-   unnamed. In the map, so that no fork or report finds one without the other. Answers the bytes. */
+/* Changes the arena balance of a device and counts the change. Returns the bytes changed. The site
+   counts them as both in and out: an arena byte does not remember the site it came from, so no
+   later call can take it off there. Does both inside a shard, so that no fork or report sees one
+   without the other. */
 static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
                                           uint64_t out, const memlord_site *site) {
     mli_u64 *arena = &mli_device_record_at(lord, dev)->arena;
@@ -13611,7 +13678,8 @@ static MLI_COLD memlord_result mli_arena_sub(memlord *lord, memlord_device devic
 
 /* -- deferred frees -- */
 
-/* What free_deferred and block_use share. */
+/* Attaches a fence to a block. `end`: memlord_free_deferred, which also frees the block; else
+   memlord_block_use. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
                                                int end, const memlord_site *site) {
@@ -13648,7 +13716,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     return MEMLORD_OK;
 }
 
-/* A token of a call on no ledger: to end it does nothing. */
+/* Clears the token of a call on no ledger: to end it does nothing. */
 static memlord_result mli_token_none(memlord_realloc_token *token) {
     if (token) memset(token, 0, sizeof *token);
     return MEMLORD_OK;
