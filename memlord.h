@@ -11975,15 +11975,23 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
 }
 
 /* -------------------------------------------------------------------- >>deferred --
-   Owns the way of a block from freed to credited. Composes fences and blocks: a block is pending
-   while its side record has a serial, and stays in the map until its last fence is done.
-   Locks: those of the map, then fences; none while a fence runs. */
+   Takes a block from freed to credited: it asks the block's fences and ends the block after the
+   last one. Uses >>fences, >>blocks and the map. Invariants: a block is pending while its side
+   record has a serial; it stays in the map until its last fence is done; only the asker of a fence
+   calls its functions. Locks: the map's, then fences; none while a fence runs host code.
 
-/* The circle of >>deferred and >>pollers: a fence that is done ends a block, which is the end of a
-   call; the end of a call asks fences. From nowhere else does a call go up the file. */
+   The one circle of the implementation is that of >>deferred and >>pollers. A fence that is done
+   ends a block here, and that ends with mli_call_end like any call. mli_call_end_slow, in
+   >>pollers, asks the fences that are due (mli_fences_poll_due), which may end blocks here. Two
+   things bound it: a block ended by a fence passes asks = 0 to mli_call_end, so it asks no
+   queue; and a thread inside a fence asks no further ones (mli_fence_is_running). */
+
+/* Declared here for the circle; no other call goes from a section to a later one by name. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks);
 
-/* What every call that counted on a device ends with, nothing held. `asks`: it may ask fences. */
+/* Ends a call that counted on a device: does what `alert` asks for there. Requires: nothing is
+   held. `asks`: it may ask fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A
+   thread without the system's barrier always takes the slow function, for the barrier in it. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     if (MLI_UNLIKELY((mli_u32_load(&lord->threads.alert) & lord->devices.slot_alerts[dev] &
                       ~(uint32_t)MLI_ALERT_EVENTS) |
@@ -11991,11 +11999,15 @@ static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int
         mli_call_end_slow(lord, t, dev, asks);
 }
 
-enum { MLI_ATTACH_USE, MLI_ATTACH_FREE, MLI_ATTACH_MOVE };
+enum { /* why a fence is attached */
+    MLI_ATTACH_USE,  /* memlord_block_use: the block stays live */
+    MLI_ATTACH_FREE, /* memlord_free_deferred */
+    MLI_ATTACH_MOVE  /* the source of a move */
+};
 
-/* Records a fence on a live block, in place of an earlier one of its queue; unless that is all,
-   frees the block, and *chain is what to ask. After an error the fence is still the caller's.
-   NULL: none but the uses it has. */
+/* Records a fence on a live block. It replaces an earlier fence of the same queue. Unless `why` is
+   a use, also makes the block pending: *gone is its entry, *chain its fences, to be asked next.
+   f NULL: the block has only the uses recorded before. After an error the caller keeps f. */
 static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                        uint64_t key, mli_fence_record *f, int why,
                                        mli_entry *gone, mli_fence_record **chain) {
@@ -12034,13 +12046,13 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
     mli_probe_leave(t, &probe);
     mli_own_free(lord, unused, sizeof *unused);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* views move along */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move takes the references along */
         mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if it is there, and ends that with its last. Returns 1 if
-   it did, and in *credited the bytes. */
+/* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
+   Returns 1 if it ended the block; *credited is then its bytes. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, uint64_t *credited) {
     mli_probe probe;
     mli_side_record *side =
@@ -12066,7 +12078,8 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
     return 1;
 }
 
-/* Ends a fence this thread has asked: done (> 0) or failed. Returns the bytes credited. */
+/* Ends a fence that this thread has asked: done (answer > 0) or failed (answer < 0). Drops it, and
+   ends its block if it was the last. Returns the bytes credited. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     uint64_t credited = 0, key = f->key;
@@ -12080,7 +12093,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_lock_take(&lord->fences.lock);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* a block that still has it frees it */
+    f->asker = NULL; /* a block that still has the fence frees it */
     mli_lock_drop(&lord->fences.lock);
     if (mine) mli_fence_free(lord, f);
     if (!last) return 0;
@@ -12091,8 +12104,8 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return credited;
 }
 
-/* Takes the answer of a fence that this thread has asked. `turn`: one that is done waits for those
-   before it. */
+/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. With
+   `turn` a fence that is done waits until it is the first of its queue, and keeps its answer. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f,
                                                int answer, int turn) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
@@ -12110,7 +12123,8 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Asks the fences of a block just freed for the first time, in the order they came. */
+/* Asks the fences of a block just freed for the first time, in the order they were attached. Under
+   MEMLORD_FLAG_DEFER takes "not yet" for an answer, as no host code may run: a poll asks them. */
 static MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) {
     mli_fence_record *next;
     for (; chain; chain = next) {
@@ -12121,8 +12135,8 @@ static MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) 
     }
 }
 
-/* Makes this thread the asker of a fence, and its queue the last of its type to be asked again.
-   Under the fences lock. */
+/* Makes this thread the asker of a fence, and moves its queue to the end of its type's list.
+   Requires: the fences lock. */
 static mli_fence_record *mli_fence_next_to_ask(mli_pending_queues *p, mli_fence_record *f) {
     mli_queue *q = f->queue;
     f->asker = &mli_self;
@@ -12132,8 +12146,9 @@ static mli_fence_record *mli_fence_next_to_ask(mli_pending_queues *p, mli_fence_
     return f;
 }
 
-/* Claims the next fence a poll has to ask: one that was never asked, as it may record its event
-   then, or the first of a queue that was not asked since `round`. Under the fences lock. */
+/* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
+   event when first asked, or the first of a queue that this poll (`round`) has not asked. NULL:
+   there is none left. Requires: the fences lock. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     mli_queue *q;
@@ -12148,7 +12163,8 @@ static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, mem
     return NULL;
 }
 
-/* Asks the first of every queue, and its next ones while they are done. */
+/* Asks the first fence of every queue of a selector, and the next ones while they are done. Returns
+   the bytes credited. */
 static MLI_COLD uint64_t mli_fences_poll(memlord *lord, memlord_device sel) {
     uint64_t round, credited = 0;
     uint32_t type;
@@ -12169,8 +12185,8 @@ static MLI_COLD uint64_t mli_fences_poll(memlord *lord, memlord_device sel) {
     return credited;
 }
 
-/* The next queue of a type that is due; NULL: none is, and it notes when one will be. Under the
-   fences lock. */
+/* Returns the next queue of a type that is due. NULL: none is, and p->due and p->late are set to
+   when the next one will be. Requires: the fences lock. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
@@ -12178,7 +12194,7 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     for (q = p->first; q; q = q->next) {
         if (q->first->asker) continue;
         if ((int32_t)(call - q->due) >= 0 || now >= q->late) {
-            mli_u32_store(&p->due, call + 1); /* another may be due, too */
+            mli_u32_store(&p->due, call + 1); /* another queue may be due as well */
             return q;
         }
         if ((int32_t)(q->due - due) < 0) due = q->due;
@@ -12189,10 +12205,11 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     return NULL;
 }
 
-#define MLI_FENCES_PER_ALLOC 4 /* fences a call asks at most */
+#define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
-/* Asks the fences of a device type on behalf of an alloc or a free: a few of one queue that is
-   due. Waits for no thread that asks others. */
+/* Asks fences of a device type at the end of an alloc or a free: a few of one queue that is due.
+   Most calls only count themselves: the queue is looked for when p->due or, once in MLI_REST_LOOK
+   calls, p->late has come. Only tries the lock, so that no call waits for another that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = &lord->fences.pends[type];
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -12220,8 +12237,9 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_lock_drop(&lord->fences.lock);
 }
 
-/* Takes the fences that others were asking out of their hands: they are gone, or have left them by
-   longjmp. `self`: this thread's own stay. Under the fences lock. */
+/* Clears the askers of all fences but those of `self`. The askers are gone (fork), or they left
+   the fence by longjmp. Fences of blocks that have ended are put on the list to be dropped.
+   Requires: the fences lock. */
 static MLI_COLD void mli_askers_gone(memlord *lord, const void *self) {
     mli_queue *q, *next_queue;
     mli_fence_record *f, *next;
@@ -12240,21 +12258,23 @@ static MLI_COLD void mli_askers_gone(memlord *lord, const void *self) {
         }
 }
 
-/* What the end of a call on a device type looks after; `asks`: one queue, too. */
+/* Drops the fences to be dropped at the end of a call on a device type. `asks`: first asks fences
+   of one queue of that type. */
 static MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks) {
     if (asks && (mli_u32_load(&lord->threads.alert) & (uint32_t)MLI_ALERT_PENDS << type))
         mli_queue_turn(lord, type);
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
 }
 
-/* Everything that is done. Not out of our own allocator call. */
+/* Retires the pending blocks of a selector that are done, and returns the bytes credited. Within
+   the ledger's own allocator call it does nothing. */
 static uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
     const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
     if (!(mli_u32_load(&lord->threads.alert) & any) || mli_self.in_host_alloc) return 0;
     return mli_fences_poll(lord, sel);
 }
 
-/* 1: a live block with uses recorded. */
+/* 1: the key is a live block with recorded uses. */
 static int mli_is_used(memlord *lord, uint32_t type, uint64_t key) {
     mli_thread *t;
     mli_probe probe;
@@ -12269,7 +12289,8 @@ static int mli_is_used(memlord *lord, uint32_t type, uint64_t key) {
     return used;
 }
 
-/* A move whose source its fences, and `f` if there is one, may hold back. */
+/* Moves a block whose fences, and f unless it is NULL, may hold its source back. Inserts the
+   destination first, as a copy; then makes the source pending. */
 static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
                                       memlord_device from, uint64_t from_key, uint32_t dev,
                                       uint64_t key, uint64_t bytes, mli_fence_record *f,
@@ -12282,8 +12303,8 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     int fresh;
     memlord_result r =
         mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, &probe, &unused);
-    e.word1 = 0; /* copied, though not every compiler sees that */
-    if (r == MEMLORD_OK) { /* all that wants memory comes first */
+    e.word1 = 0; /* set by the copy below, but not every compiler sees that */
+    if (r == MEMLORD_OK) { /* takes all memory before anything changes */
         mli_probe_leave(t, &probe);
         mli_own_free(lord, unused, sizeof *unused);
         r = side ? mli_map_reserve(lord, t, dev, key) : MEMLORD_E_NOMEM;
@@ -12305,7 +12326,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
         return r;
     }
     r = mli_fence_attach(lord, t, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
-    if (r) { /* it went meanwhile */
+    if (r) { /* another thread ended the source meanwhile */
         mli_block_unopen(lord, t, dev, key, bytes);
         return r;
     }
@@ -12317,25 +12338,33 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
 }
 
 /* --------------------------------------------------------------------- >>pollers --
-   Owns what the end of a call and a safe point do, and the threads that sample, one a place.
-   Invariant: no poller is started before there is something to decide. Functions of the API that
-   start pollers or collect stand here. Locks: none while host code runs. */
+   Does what the end of a call and a safe point have to do, and owns the pollers: the threads that
+   sample, one a physical device, and the waiters for frees. Has the functions of the API that
+   start pollers or collect. Uses >>bands, >>room, >>snapshots and >>deferred. Invariant: no poller
+   starts before there is something to decide. Locks: callbacks, for waiters and callbacks;
+   registry, for the sweep; none while host code runs.
 
-/* Who waits for frees. On the stack of the waiter; under the callbacks lock. */
+   The one circle of the implementation is that of >>deferred and >>pollers: the end of a call asks
+   fences in >>deferred (mli_fences_poll_due), and a fence that is done ends a block there, which
+   ends with mli_call_end and so with mli_call_end_slow here. That inner end asks no fences. */
+
+/* A thread that waits for frees, in lord->pollers.waiters. It lies on the stack of that thread.
+   The list is under the callbacks lock. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
-    uint64_t needed, freed_before; /* bytes; what was freed there when it began */
+    uint64_t needed, freed_before; /* bytes it waits for; bytes freed there before it waited */
     mli_os_event event;
 } mli_waiter;
 
-#define MLI_POLL_MS_MIN 10 /* ms */
+#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
 
 /* -- pollers -- */
 
-/* The thread of a poller: it may start others. */
+/* Declared here, as a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
+/* Starts the poller of a physical device, unless it runs or polling is off. */
 static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
     int bad = mli_helper_start(&phys->poller, &phys->lord->pollers.polling, MLI_POLLING_OFF,
                                MLI_HELPER_FAILED, mli_poller_run, phys);
@@ -12346,6 +12375,7 @@ static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
+/* Stops all pollers and joins them. Requires: the caller is no helper. */
 static MLI_COLD void mli_pollers_stop(memlord *lord) {
     uint32_t i;
     (void)mli_u32_exchange(&lord->pollers.polling, MLI_POLLING_OFF);
@@ -12353,7 +12383,7 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts a device's poller if there is something for it to do. */
+/* Starts the poller of a device if its type has a capacity source to sample. */
 static MLI_COLD void mli_phys_poller_start_missing(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -12363,9 +12393,9 @@ static MLI_COLD void mli_phys_poller_start_missing(memlord *lord, uint32_t dev) 
     if (mli_polling_enabled(lord)) (void)mli_phys_poller_start(phys);
 }
 
-/* Under MEMLORD_FLAG_DEFER track calls start no thread: it may take a stack from the very allocator
-   they are called from. Safe points and pollers do, for what was touched meanwhile; as long as
-   that is nothing yet, the host's poller alone. */
+/* Starts the pollers that calls could not start under MEMLORD_FLAG_DEFER: a new thread may take its
+   stack from the very allocator those calls come from. Safe points and pollers call this instead.
+   While no device of a watched type is known, starts the poller of the host's memory alone. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint32_t watching = mli_u32_load(&lord->bands.watched_types), type, wanted = 0;
@@ -12385,14 +12415,15 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
         }
 }
 
-/* After a change of strategy or callbacks. */
+/* Brings thresholds, alerts and pollers up to date after a change of strategy or callbacks. */
 static void mli_bands_changed(memlord *lord) {
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     mli_pollers_start_missing(lord);
 }
 
-/* Starts the pollers of all devices there are, whose types have a source. */
+/* Starts the recorder if one was requested and, while all devices are polled, the poller of every
+   known device with a capacity source. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i;
     memlord_result r = MEMLORD_OK;
@@ -12405,12 +12436,13 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
             mli_phys_poller_start(phys) != MEMLORD_OK)
             r = MEMLORD_E_NOMEM;
     }
-    if (i == 1 && (lord->threads.flags & MEMLORD_FLAG_DEFER)) /* it waits for the first to come */
+    if (i == 1 && (lord->threads.flags & MEMLORD_FLAG_DEFER)) /* starts those that come later */
         r = mli_phys_poller_start(&lord->capacity.host_phys);
     return r;
 }
 
-/* Samples a place without a poller whose sample has grown old; at a safe point. */
+/* Samples a physical device that has no running poller and whose sample is older than the interval.
+   Requires: a safe point. */
 static MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
     uint64_t now, at;
     uint32_t state = mli_u32_load_acquire(&phys->poller.state);
@@ -12424,7 +12456,7 @@ static MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
         (void)mli_phys_sample(lord, phys);
 }
 
-/* Bytes ever freed at a place, modulo 2^64. */
+/* Returns the bytes ever freed at a physical device, modulo 2^64. */
 static uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     mli_thread *t;
@@ -12438,9 +12470,9 @@ static uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
     return out;
 }
 
-/* -- what the end of a call looks after -- */
+/* -- the work at the end of a call -- */
 
-/* Wakes those for whom enough was freed. */
+/* Wakes the waiters whose bytes have been freed. */
 static void mli_waiters_wake(memlord *lord) {
     mli_waiter *w;
     mli_lock_take(&lord->bands.callbacks_lock);
@@ -12450,13 +12482,13 @@ static void mli_waiters_wake(memlord *lord) {
     mli_lock_drop(&lord->bands.callbacks_lock);
 }
 
-#define MLI_SWEEP_MIN 16u
+#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 /* Frees the records of threads that ended without the exit hook: their first call came in the last
-   round of destructors, or after it. It runs at the end of a call that took the last free
-   record while there are twice as many as living owners at the last sweep. That bounds the records
-   by twice the living threads (or 16), and the cost: a sweep asks for each record once, and since
-   the last one at least half of them were made or found. */
+   round of destructors, or after it. Runs at the end of a call that took the last free record
+   while there are at least twice as many records as living owners at the last sweep. That bounds
+   the records by twice the living threads (or 16). It also bounds the cost: a sweep checks each
+   record once, and at least half of them were made or claimed since the last sweep. */
 static MLI_COLD void mli_threads_sweep(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     uint32_t living = 0;
@@ -12474,6 +12506,9 @@ static MLI_COLD void mli_threads_sweep(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+/* Does what `alert` asks for on a device. `safe`: host code may run and threads may start, as the
+   ledger has no MEMLORD_FLAG_DEFER. Takes back a requested check before it checks, so that a
+   request that comes meanwhile is served by a later call. */
 static MLI_COLD memlord_result mli_alerts_handle(memlord *lord, mli_thread *t,
                                                  uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -12501,17 +12536,17 @@ static MLI_COLD memlord_result mli_alerts_handle(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* The same for another device the call has taken bytes from. */
+/* Does the same for the other device that the call has taken bytes from, if there is one. */
 static void mli_alerts_handle_other(memlord *lord, mli_thread *t, uint32_t dev) {
     uint32_t also = t->other_dev;
     t->other_dev = 0;
     if (also && also != dev) (void)mli_alerts_handle(lord, t, also, 0);
 }
 
-/* Something is to be looked after. A thread without the system's barrier passes a full one of its
-   own, the addition, which pairs with that in mli_barrier_threads: the later of the two sees
-   what the other thread stored before its own. Then the thread reads again the alert, and the marks
-   of the devices it counted on. */
+/* Ends a call that found an alert. A thread without the system's barrier passes a full barrier of
+   its own here: the addition, which pairs with the one in mli_barrier_threads. The later of
+   the two sees what the other thread stored before its addition. After it the thread compares its
+   counts with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     (void)mli_u32_add(&lord->threads.alert, 0);
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
@@ -12527,8 +12562,8 @@ static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_
 
 /* -- safe points -- */
 
-/* Retires and collects what is due of the devices of a selector; samples places that have no
-   poller. Host code runs. */
+/* Retires and collects what is due on the devices of a selector. Samples physical devices that have
+   no poller, takes a due snapshot and writes a requested report. Host code runs. */
 static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER)
@@ -12544,17 +12579,21 @@ static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
         mli_band_check(lord, i, NULL, 1);
     }
 }
+/* Retires what is done on the devices of one physical device. */
 static void mli_place_retire(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
         (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
 }
+/* Does the work of a safe point for the devices of one physical device. */
 static void mli_phys_serve(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
         mli_serve(lord, mli_device_record_at(lord, i)->device);
 }
 
+/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not; else
+   calls check the bands and the poller only retires. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -12573,6 +12612,7 @@ static MLI_COLD void mli_poller_run(void *user) {
     } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->pollers.poll_ms)));
 }
 
+/* Copies n bands into a strategy of its own; NULL without memory. */
 static MLI_COLD mli_strategy *mli_strategy_new(memlord *lord, const memlord_band *bands, size_t n) {
     mli_strategy *s = NULL;
     if (n < SIZE_MAX / 2 / sizeof *bands)
@@ -12583,6 +12623,7 @@ static MLI_COLD mli_strategy *mli_strategy_new(memlord *lord, const memlord_band
     return s;
 }
 
+/* Adds a collection callback at the end of the list: callbacks run in the order they were added. */
 static MLI_COLD memlord_result mli_callback_add(memlord *lord, int type, memlord_gc_fn fn,
                                                 void *user, int quiet) {
     mli_gc_entry *c, **at;
@@ -12630,7 +12671,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_u32_store(&lord->pollers.poll_ms, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_u32_store(&lord->pollers.polling, MLI_POLLING_ALL);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* none before: tried again */
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* tries failed ones again */
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
     }
@@ -12692,7 +12733,7 @@ MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlo
             mli_spin_wait(&spins);
             mli_lock_take(&lord->bands.callbacks_lock);
         }
-        if (mli_gc_entry_runs(lord, c, NULL)) { /* by us: freed when it returns */
+        if (mli_gc_entry_runs(lord, c, NULL)) { /* on this thread: freed when it returns */
             c->removed = 1;
             c = NULL;
         }
@@ -12714,7 +12755,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     if (mli_device_valid(device) && !mli_gc_registered(lord, device.type))
-        return MEMLORD_E_UNKNOWN; /* and makes no device known */
+        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
     r = mli_dev(lord, device, &dev);
     return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
 }
@@ -12892,11 +12933,11 @@ static MLI_NOINLINE memlord_result mli_end_general(memlord *lord, memlord_device
 
       Two masks keep everything else off it. A thread's `special` has a bit for each further thing
       its calls have to do: the fast path serves only the row bits (sites, a tag, a scope), from
-      the thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have to
-      do: events, fences, bands, waiters, a report. A call that finds 0 in both, or hits the cache,
-      and finds its slot does no more than what is written here. Every other call goes to the
-      general path before it has changed anything, or to mli_alloc_finish or mli_free_finish after
-      it has counted. -- */
+      the thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have
+      to do: events, fences, bands, waiters, threads, pollers, a report. A call that finds 0 in
+      both, or hits the cache, and finds its slot does no more than what is written here. Every
+      other call goes to the general path before it has changed anything, or to mli_alloc_finish
+      or mli_free_finish after it has counted. -- */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
