@@ -13900,14 +13900,18 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 }
 
 /* ----------------------------------------------------------------------- >>retry --
-   Owns the way of a request through out-of-memory: attempts, what is tried between them, the
-   pause. Composes limits, deferred and bands. Locks: callbacks for the list of waiters. */
+   Runs a request of memlord_alloc_retry through out-of-memory: its attempts, the retiring and
+   collecting between them, the pause. Owns the default policy. Uses >>limits, >>deferred, >>bands,
+   >>pollers and >>record. Invariant: the bytes of a request are reserved while it tries. Locks:
+   callbacks for the list of waiters, the physical device's for its last failure, one at a time;
+   none while host code runs. */
 
 static const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
 
 /* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
 
-/* Reads digits, and with `places` a point and more of them, up to a comma or the end. */
+/* Reads a number up to a comma or the end; with `places` it may have a fraction. Returns the rest
+   of the text; NULL if there is no number, or one above UINT32_MAX. */
 static MLI_COLD const char *mli_read_number(const char *text, int places, double *out) {
     double value = 0, scale = 1;
     int digits = 0;
@@ -13920,7 +13924,7 @@ static MLI_COLD const char *mli_read_number(const char *text, int places, double
     return digits && value <= UINT32_MAX && (!*text || *text == ',') ? text : NULL;
 }
 
-/* All of it or, with anything that is not understood, nothing. */
+/* Parses a policy. After an error *out is unchanged. */
 static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
     static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
@@ -13943,8 +13947,8 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 
 /* -- waiting -- */
 
-/* Sleeps at most so long; not if `needed` bytes were freed there since `out` was read, and no
-   longer than until another thread has. */
+/* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
+   read from mli_phys_freed. Does not sleep if they have been freed already. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     mli_waiter w, **at;
@@ -13962,7 +13966,7 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     lord->pollers.waiters = &w;
     mli_alert_set(lord, MLI_ALERT_WAITER, 1);
     mli_lock_drop(&lord->bands.callbacks_lock);
-    mli_barrier_threads(lord); /* who has freed without seeing the alert is added up here */
+    mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
     if (mli_phys_freed(lord, phys) - w.freed_before < w.needed) mli_os_event_wait(&w.event, ms);
     mli_lock_take(&lord->bands.callbacks_lock);
     for (at = &lord->pollers.waiters; *at != &w;) at = &(*at)->next;
@@ -13982,10 +13986,11 @@ typedef struct mli_request {
     const memlord_site *site;
     const memlord_retry *policy;
     memlord_ticket ticket;
-    uint64_t freed_before; /* what had been freed there before the attempt */
+    uint64_t freed_before; /* bytes freed at phys before the attempt */
 } mli_request;
 
-/* Holds the bytes under the limit, if need be after what can be done at once. */
+/* Reserves the bytes under the limit. If they do not fit, retires pending blocks and tries again,
+   then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -14001,8 +14006,8 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     return r;
 }
 
-/* Records what was allocated, off the request's own ticket. What the map has no room for is
-   counted as dropped; the memory is there all the same. */
+/* Records the new block; its bytes come off the request's own ticket. Without memory for the entry
+   it counts as dropped: the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_thread *t = mli_thread_get(q->lord);
     if (t && t != q->lord->threads.orphan) {
@@ -14014,7 +14019,8 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, q->site);
 }
 
-/* Keeps what the last failure was, for reports, and says it. */
+/* Keeps the last failure of the device for reports, and logs it. `oom`: the attempts failed; else
+   the limit refused the request. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     mli_device_record *device = mli_device_record_at(lord, q->dev);
@@ -14051,12 +14057,13 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        power *= power; /* at worst infinite, and so is ms */
+        power *= power; /* at worst infinite: then so is ms, and max_ms is returned */
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Between two attempts. */
+/* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,
+   collects, and sleeps by the policy's function or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -14070,7 +14077,8 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* The attempts, under a ticket. A storage no ledger could keep is no allocation. */
+/* Runs the attempts. Requires: the bytes are reserved. An attempt that returns storage 0 or
+   UINT64_MAX has failed, as no ledger can record those. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     uint32_t attempt;
@@ -17892,11 +17900,11 @@ static void mli_format_write(mli_report *r, memlord_format format) {
 }
 
 /* ------------------------------------------------------------------------ >>exit --
-   Owns what the process does when a thread ends and when it forks. Comes late, as it leaves or
-   takes what every section above holds. Invariant: fork finds every ledger between two calls.
-   Locks: registry, then all in their order. */
+   Owns the hooks of the process: for the end of a thread, and for fork. Uses the locks and the
+   thread state of every section above, so it comes late in the file. Invariant: fork finds every
+   ledger between two calls. Locks: registry, then all others in their order. */
 
-/* Frees the records of a thread, at most one a ledger. */
+/* Frees the records of a thread, at most one in each ledger. */
 static MLI_COLD void mli_threads_release(uint64_t number) {
     memlord *lord;
     mli_thread *t;
@@ -17908,9 +17916,9 @@ static MLI_COLD void mli_threads_release(uint64_t number) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* The exit hook. It gets the thread's number, as thread-local storage may be gone by then: MinGW
-   emulates it and frees it earlier. Where it is still there, later calls of the thread get no
-   record. */
+/* Runs as the exit hook. It gets the thread's number, as thread-local storage may be gone by then:
+   MinGW emulates it and frees it earlier. Where that storage is still there, `exited` keeps later
+   calls of the thread from getting a record. */
 static MLI_COLD void mli_thread_exit(const void *number) {
     mli_threads_release((uint64_t)(uintptr_t)number);
     mli_self.generation = 0;
@@ -17933,7 +17941,7 @@ static int mli_exit_key_make(void) {
 #endif
 
 #if MLI_POSIX
-/* Takes or drops the locks of all places. */
+/* Takes or drops the locks of all physical devices. */
 static void mli_phys_lock_all(int take) {
     memlord *lord;
     uint32_t i;
@@ -17947,7 +17955,7 @@ static void mli_phys_lock_all(int take) {
                 mli_lock_drop(&phys->lock);
         }
 }
-/* Takes or drops the locks that come after the map's. */
+/* Takes or drops the locks that come after the map's in the lock order. */
 static void mli_fork_locks(int take) {
     mli_ledgers_lock(offsetof(memlord, fences.lock), take);
     mli_ledgers_lock(offsetof(memlord, bands.callbacks_lock), take);
@@ -17957,9 +17965,9 @@ static void mli_fork_locks(int take) {
     mli_ledgers_lock(offsetof(memlord, memory.lock), take);
 }
 
-/* Fork stops every ledger between two calls: no lock is held and no table half changed in the
-   child, whose other threads are gone. It takes one lock of all ledgers before the next, in the
-   lock order. */
+/* Stops every ledger between two calls before a fork. The child has only the forking thread: no
+   other thread may then hold a lock there, or have changed half a table. Takes each lock of all
+   ledgers before the next lock, in the lock order. */
 static MLI_COLD void mli_fork_before(void) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -17970,6 +17978,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.pages_lock);
     mli_words_lock(1); /* last: all of the above reads and writes words */
 }
+/* Lets the ledgers go on after a fork, in the parent and, at the end of its hook, in the child. */
 static MLI_COLD void mli_fork_parent(void) {
     memlord *lord;
     mli_words_lock(0);
@@ -17981,7 +17990,8 @@ static MLI_COLD void mli_fork_parent(void) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* In a forked child: who held a row's lock while the map was stopped was reading, and is gone. */
+/* Clears the row locks in a forked child. A thread that held one while the map was stopped only
+   read the row, and is gone. */
 static void mli_row_locks_after_fork(memlord *lord) {
     int book;
     uint32_t i;
@@ -17991,7 +18001,8 @@ static void mli_row_locks_after_fork(memlord *lord) {
     mli_u32_store(&lord->counters.count_lock.locked, 0);
 }
 
-/* In a forked child: whoever asked a source or a fence, collected, polled or waited is gone. */
+/* Clears in a forked child the marks of threads that sampled, asked a fence, collected, polled or
+   waited: they are gone. */
 static void mli_ledger_after_fork(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]), tries = 0;
     mli_snapshot_reader **reader;
@@ -18001,7 +18012,7 @@ static void mli_ledger_after_fork(memlord *lord) {
         mli_u32_store(&phys->sampling, 0);
         mli_u32_store(&phys->poller.state, MLI_HELPER_NONE);
         phys->sampler = NULL;
-        phys->reserved -= phys->in_flight; /* recorded, or never to be */
+        phys->reserved -= phys->in_flight; /* these bytes are live, or will never be recorded */
         phys->in_flight = 0;
         if (!w) continue;
         tries += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
@@ -18010,13 +18021,14 @@ static void mli_ledger_after_fork(memlord *lord) {
         w->gc_entry = NULL;
         mli_u32_store(&w->gc_running, 0);
     }
-    /* counted anew: who set or cleared `check_requested` may not have got as far as the alert */
+    /* counts the band alerts again: a thread that set or cleared a flag may have been stopped
+       before it changed the alert */
     mli_u32_store(&lord->threads.alert,
                   mli_u32_load(&lord->threads.alert) % MLI_ALERT_BANDS + tries * MLI_ALERT_BANDS);
     mli_askers_gone(lord, &mli_self);
     lord->pollers.waiters = NULL;
     mli_subbufs_after_fork(lord);
-    for (reader = &lord->snapshots.readers; *reader;) /* this thread goes on with its reports */
+    for (reader = &lord->snapshots.readers; *reader;) /* this thread's own reports go on */
         if ((*reader)->thread == (void *)&mli_self)
             reader = &(*reader)->next;
         else
@@ -18027,8 +18039,9 @@ static void mli_ledger_after_fork(memlord *lord) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 
-/* In a forked child, where fork holds the locks: the scopes of a thread that is not there never
-   ended. It may have been about to begin or end one: whether that is counted is not known. */
+/* Forgets in a forked child the open scopes of a thread that is gone: they never end. That thread
+   may have been about to begin or end one; whether that is counted is not known. Requires: fork
+   holds the locks. */
 static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
     for (; t->scope_stack && t->scope_stack->depth; mli_frame_pop(t)) {
         mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
@@ -18037,11 +18050,13 @@ static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
     }
 }
 
+/* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
+   All other records become free, with their counts and shards, but the orphan record. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0);
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* another now */
+    mli_words_lock(0); /* first: the rest reads and writes words */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* a new one */
     mli_self.is_helper = 0;
     mli_process.pid = mli_pid();
     mli_process.saving = NULL;
@@ -18054,7 +18069,7 @@ static MLI_COLD void mli_fork_child(void) {
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
             mli_thread_fence(t);
             if (t == mine || t == lord->threads.orphan) continue;
-            mli_ptr_store(&t->inside, NULL); /* it saw the map stopped, and was to leave */
+            mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
             mli_scope_stack_forget(t);
             mli_thread_reset(t);
             mli_u32_store(&t->fenced, 1);
@@ -18073,8 +18088,8 @@ static int mli_fork_register(void) {
 static int mli_fork_register(void) { return 0; }
 #endif
 
-/* Puts the process's hooks in place, once; under the registry lock. Without an exit hook every
-   thread shares the orphan record: slower, as exact. */
+/* Installs the hooks of the process, once. Requires: the registry lock. Without an exit hook every
+   thread shares the orphan record, which is slower but just as exact. */
 static void mli_process_start(void) {
     if (mli_u32_load(&mli_process.hooks_installed)) return;
     mli_process.pid = mli_pid();
@@ -18085,11 +18100,13 @@ static void mli_process_start(void) {
 }
 
 /* ------------------------------------------------------------------- >>lifecycle --
-   Owns the making and the end of a ledger, and what is said of what it still holds. Invariant: an
-   end first stops who works for the ledger, then drops the fences, then takes it off the registry;
-   from there on it is nobody else's. Locks: registry. */
+   Makes and destroys ledgers, and logs the blocks that a destroyed ledger still holds. Uses every
+   section above. Invariant: the end of a ledger first stops its helpers, then drops its fences,
+   then takes it off the registry; from there on no other thread has it. Locks: registry, with
+   nothing else held. */
 
-/* MEMLORD_RETRY; what is not understood, or does not fit, is said and left alone. */
+/* Reads MEMLORD_RETRY. A value that is too long, malformed or out of range is logged and
+   ignored. */
 static MLI_COLD void mli_configure_retry(memlord *lord) {
     char value[128];
     memlord_retry policy = lord->retry.policy;
@@ -18109,7 +18126,7 @@ static MLI_COLD void mli_configure_retry(memlord *lord) {
     else
         lord->retry.policy = policy;
 }
-/* The same of MEMLORD_POLL_INTERVAL_MS. */
+/* Reads MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. */
 static MLI_COLD void mli_configure_interval(memlord *lord) {
     char value[128];
     double ms;
@@ -18124,6 +18141,8 @@ static MLI_COLD void mli_configure_interval(memlord *lord) {
     }
 }
 
+/* Sets the fields of a new ledger from its description, the environment and the defaults. Plain
+   stores do (`.v`): no other thread knows the ledger yet. */
 static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *desc) {
     char value[16];
     int debug = 0, book;
@@ -18165,7 +18184,7 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     lord->threads.sweep_at = MLI_SWEEP_MIN;
 }
 
-/* Gives the locks of the process and of a new ledger their ranks. */
+/* Gives the locks of the process and of a new ledger their ranks, which are the lock order. */
 static void mli_locks_rank(memlord *lord) {
     uint32_t i;
     mli_lock_rank(&mli_process.registry_lock, MLI_RANK_REGISTRY);
@@ -18183,7 +18202,7 @@ static void mli_locks_rank(memlord *lord) {
         mli_lock_rank(&lord->map.shards[i].lock, MLI_RANK_SHARD);
 }
 
-/* Everything of a ledger but the registry; NULL without memory. */
+/* Allocates and configures a ledger that is not yet registered; NULL without memory. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
     memlord *lord;
@@ -18204,7 +18223,8 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
     return NULL;
 }
 
-/* Makes the ledger known: to fork, to threads that end, to memlord_destroy. */
+/* Registers a ledger, so that fork, the exit hook and memlord_destroy find it. Gives it a
+   generation of its own. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
     mli_process_start();
@@ -18218,7 +18238,7 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* What a description asks for beyond the ledger itself. */
+/* Applies the parts of a description that need a registered ledger: names, events, snapshots. */
 static MLI_COLD memlord_result mli_ledger_apply_desc(memlord *lord, const memlord_desc *desc) {
     memlord_result r = mli_name(lord, desc->proc_root, &lord->room.cpu.root);
     if (r == MEMLORD_OK) r = mli_name(lord, desc->output_dir, &lord->saving.output_dir);
@@ -18229,13 +18249,14 @@ static MLI_COLD memlord_result mli_ledger_apply_desc(memlord *lord, const memlor
     return r;
 }
 
+/* Adds a block to a leak table (`user`), by its rows and device. */
 static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user) {
     mli_leak_add(lord, (mli_leak_table *)user, mli_word2_rows(e->word2) & MLI_ROWS_MASK,
                  MLI_DEV(e->word1), MLI_BYTES(e->word1));
     return 0;
 }
-/* "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12"; without a place, of what
-   the other lines do not tell. */
+/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". `leak`
+   NULL: the line sums up the blocks that the lines before it leave out. */
 static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
                                   const mli_leak_group *leak) {
     char line[512];
@@ -18248,7 +18269,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     (void)mli_out_end(&o, sizeof line);
     mli_log(lord, MEMLORD_LOG_INFO, line);
 }
-/* Where the blocks that are left come from, if that is known of any. */
+/* Logs the ten groups with the most bytes, by the site and tag their blocks come from. Does nothing
+   if the ledger has neither sites nor tags: both row counts start at 1. */
 static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table *leaks;
@@ -18268,6 +18290,7 @@ static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_own_free(lord, leaks, sizeof *leaks);
 }
 
+/* Logs the bytes and blocks that each device still holds. */
 static MLI_COLD void mli_log_leaks(memlord *lord) {
     char line[128];
     mli_out o;
@@ -18290,7 +18313,7 @@ static MLI_COLD void mli_log_leaks(memlord *lord) {
     if (blocks) mli_log_leaks_by(lord);
 }
 
-/* Drops the fences of all blocks, those of open tokens included: nothing asks them any more. */
+/* Detaches the fences of a block in the map: no call will ask them again. */
 static int mli_visit_fences(memlord *lord, const mli_entry *e, void *user) {
     mli_fence_record *f = mli_fences_of(e->word2);
     (void)user;
@@ -18298,14 +18321,16 @@ static int mli_visit_fences(memlord *lord, const mli_entry *e, void *user) {
     if (f) mli_side_record_of(e->word2)->fences = NULL;
     return 0;
 }
+/* Drops the fences of all blocks, those of open tokens included. A drop is host code and may defer
+   further frees: goes round until no fence is left, at most 1000 times. */
 static MLI_COLD void mli_fences_end(memlord *lord) {
     mli_walk_query all;
     mli_fence_record *f;
     int round = 0;
     memset(&all, 0, sizeof all);
     all.sel = memlord_device_all();
-    if (mli_fence_is_running(lord)) mli_self.fence_lord = 0; /* it left one by longjmp */
-    while (mli_u64_load(&lord->fences.count) && round++ < 1000) { /* drops may defer frees */
+    if (mli_fence_is_running(lord)) mli_self.fence_lord = 0; /* this thread left one by longjmp */
+    while (mli_u64_load(&lord->fences.count) && round++ < 1000) {
         mli_lock_take(&lord->fences.lock);
         mli_askers_gone(lord, NULL);
         mli_lock_drop(&lord->fences.lock);
@@ -18318,7 +18343,8 @@ static MLI_COLD void mli_fences_end(memlord *lord) {
     }
 }
 
-/* Takes a ledger off the registry, once nobody saves it at the program's end. */
+/* Takes a ledger off the registry. Waits first while another thread saves it at the end of the
+   program. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -18333,7 +18359,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     if (mli_self.generation == lord->threads.generation) mli_self.generation = 0;
 }
 
-/* Gives all memory back, the ledger's own last. */
+/* Frees all memory of a ledger, the ledger itself last. Requires: not registered any more. */
 static MLI_COLD void mli_ledger_free(memlord *lord) {
     memlord_allocator allocator = lord->memory.allocator;
     mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
@@ -18358,12 +18384,14 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     mli_snapshots_destroy(lord);
     mli_index_free(lord);
     mli_names_free(lord);
-    mli_regions_free(lord); /* what is left is in there */
+    mli_regions_free(lord); /* has all memory not freed above */
     mli_self.in_host_alloc++;
     allocator.free(allocator.user, lord, sizeof *lord);
     mli_self.in_host_alloc--;
 }
 
+/* Ends a ledger. Stops its helpers, writes its last report, logs its leaks, drops its fences, takes
+   it off the registry and frees it, in that order. */
 static MLI_COLD void mli_ledger_end(memlord *lord) {
     const mli_saver *saver;
     mli_pollers_stop(lord);
@@ -18377,6 +18405,7 @@ static MLI_COLD void mli_ledger_end(memlord *lord) {
     mli_ledger_free(lord);
 }
 
+/* Makes a ledger from a description; after an error *out is NULL and nothing is left. */
 static MLI_COLD memlord_result mli_ledger_new(const memlord_desc *desc, memlord **out) {
     memlord_allocator allocator = desc->allocator;
     memlord_result r;
