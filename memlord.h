@@ -11549,44 +11549,45 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
 }
 
 /* ------------------------------------------------------------------ >>snapshots --
-   Owns snapshots, the thread that takes them, and who held a device at its peak. A snapshot never
-   changes once it is in the list, which is in order of time; one that is taken out while a report
-   reads waits for the last reader. Locks: snapshots, for the list and the holders; none while
-   blocks are looked at. */
+   Owns the snapshots, the thread that takes them (the recorder), and the holders of each device:
+   the tags and sites that had its bytes at its peak. Uses >>counters, >>stats, >>sites, >>names and
+   >>events. Invariants: a snapshot never changes once it is in the list; the list is in order of
+   time; a snapshot evicted while a report reads the list is freed after the last reader. Locks:
+   snapshots, for the list and the holders; not held while blocks, tags or sites are visited. */
 
-typedef struct mli_device_usage { /* by a device, at one moment */
-    uint64_t live, pending, reserved, peak, blocks;
+typedef struct mli_device_usage { /* of a device, at one moment */
+    uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
 } mli_device_usage;
 
-/* What follows is `devices` of mli_device_usage, by device number, and `top_blocks` of
-   memlord_block_info. */
+/* A snapshot, followed in memory by an array of `devices` mli_device_usage, by device number, and
+   one of `top_blocks` memlord_block_info. */
 typedef struct mli_snapshot {
-    struct mli_snapshot *next; /* of those that are out */
-    size_t size, top_blocks;
-    uint64_t time;    /* ns since create */
-    const char *name; /* kept; NULL: periodic */
-    uint64_t live, blocks;
+    struct mli_snapshot *next; /* in the list of evicted snapshots that readers may still read */
+    size_t size, top_blocks;   /* bytes of the allocation; blocks in the second array */
+    uint64_t time;             /* ns since create */
+    const char *name;          /* kept; NULL: periodic */
+    uint64_t live, blocks;     /* over all devices */
     uint32_t devices;
 } mli_snapshot;
 
-/* Who reads the list: part of a report, and there as long as the ledger if that is left by longjmp.
-   Under the snapshots lock. */
+/* A reader of the list: part of a report. If the report is left by longjmp, the reader stays as
+   long as the ledger. Requires: the snapshots lock. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
-    const void *thread;
+    const void *thread; /* the address of its mli_self */
 } mli_snapshot_reader;
 
-#define MLI_HOLDERS 16
+#define MLI_HOLDERS 16 /* the most tags, and the most sites, that are kept of a device */
 typedef struct mli_holders {
-    uint64_t time, bytes; /* ns since create; live then */
-    size_t tags, sites;
+    uint64_t time, bytes; /* ns since create; bytes live then */
+    size_t tags, sites;   /* how many of the arrays are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
 
-#define MLI_SNAPSHOT_TOP 10
-#define MLI_SNAPSHOT_MS_MIN 10   /* ms */
-#define MLI_RECORDER_MS_MAX 1000 /* until the thread looks at the clock and for saves again */
+#define MLI_SNAPSHOT_TOP 10      /* the largest blocks in a periodic snapshot */
+#define MLI_SNAPSHOT_MS_MIN 10   /* ms: the shortest interval */
+#define MLI_RECORDER_MS_MAX 1000 /* ms: the recorder checks the clock and saves at least so often */
 
 static mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -11602,7 +11603,8 @@ static void mli_snapshots_free(memlord *lord, mli_snapshot *s) {
     }
 }
 
-/* What every device holds; with room for the largest blocks they are looked for, too. */
+/* Makes a snapshot of the usage of every device; NULL without memory. With `tops` it also finds
+   the `tops` largest blocks. */
 static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, size_t tops) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
     size_t size = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
@@ -11631,12 +11633,12 @@ static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, 
     return s;
 }
 
-/* What a device held, by device number; 0: all of them. */
+/* Returns the live bytes of a device in a snapshot; dev 0: of all devices. */
 static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* 1: some device, or all together, held more than in any other that is kept. */
+/* 1: some device, or all together, held more than in any other kept snapshot. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     uint32_t dev, i;
     for (dev = 0; dev <= s->devices; dev++) {
@@ -11650,9 +11652,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes out the one that leaves the smallest gap, the oldest of several: so the others stay
-   spread over the whole run, however long it becomes. Never the first, the last, or the one a
-   device was highest in; one with a name only if there are no others. */
+/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the others stay
+   spread over the whole run, however long it becomes. Never evicts the first, the last, or one in
+   which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
+   Evicts a named one only if no other can go. Requires: the list is full; the snapshots lock. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     mli_snapshot **list = lord->snapshots.at, *out;
     uint64_t least = UINT64_MAX;
@@ -11673,6 +11676,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
+/* Takes a snapshot and adds it to the list; counts it as lost without memory. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept, size_t tops) {
     mli_snapshot *s = mli_snapshot_new(lord, kept, tops), *out = NULL, **at;
     if (!s) {
@@ -11695,7 +11699,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     return MEMLORD_OK;
 }
 
-/* Copies the list for a report; what is in it stays until the end. */
+/* Copies the list for a report and returns its length. Its snapshots stay until mli_snapshots_unpin
+   of the same reader. */
 static uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                   const mli_snapshot *list[MLI_SNAPSHOTS]) {
     uint32_t i, n;
@@ -11722,15 +11727,15 @@ static void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader
     mli_snapshots_free(lord, out);
 }
 
-/* -- taking them every now and then -- */
+/* -- the recorder: periodic snapshots -- */
 
-/* Takes one if its time has come by the ledger's clock, which may be the host's; answers for how
-   many ms to wait then. */
+/* Takes a snapshot if it is due by the ledger's clock, which may be the host's. Returns the ms to
+   wait until the next check. */
 static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
     mli_recorder *r = &lord->snapshots.recorder;
     uint64_t now = mli_ledger_now(lord), due = mli_u64_load(&r->due), left;
     uint64_t next = now + (uint64_t)mli_u32_load(&r->interval) * 1000000u;
-    /* from now on: after a stop there is nothing to catch up with */
+    /* the next one is due an interval from now: a process that was stopped catches up with none */
     if (now >= due && mli_u64_cas(&r->due, &due, next)) {
         (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
         due = next;
@@ -11738,13 +11743,15 @@ static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
     left = due > now ? (due - now) / 1000000u + 1 : 1;
     return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
 }
-/* The same where no thread does. */
+/* Takes a due snapshot at a safe point, if the recorder was requested and its thread does not
+   run. */
 static MLI_COLD void mli_recorder_poll(memlord *lord) {
     mli_recorder *r = &lord->snapshots.recorder;
     if (mli_u32_load(&r->requested) && mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
         (void)mli_recorder_check(lord);
 }
 
+/* Runs the recorder's thread. */
 static MLI_COLD void mli_recorder_run(void *user) {
     memlord *lord = (memlord *)user;
     mli_recorder *r = &lord->snapshots.recorder;
@@ -11756,16 +11763,16 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Has the thread wait anew, by another interval. */
+/* Wakes the thread, so that it waits by the new interval. */
 static MLI_COLD void mli_recorder_wake(memlord *lord) {
     mli_helper *h = &lord->snapshots.recorder.helper;
     uint32_t seen = MLI_HELPER_RUNS;
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY)) return;
-    mli_os_event_set(&h->wake); /* nobody closes it meanwhile */
+    mli_os_event_set(&h->wake); /* BUSY: no other thread closes it meanwhile */
     mli_u32_store_release(&h->state, MLI_HELPER_RUNS);
 }
 
-/* Starts the thread; without one, safe points do its work. */
+/* Starts the thread. If none can be had, safe points take the snapshots. */
 static MLI_COLD void mli_recorder_start(memlord *lord) {
     mli_recorder *r = &lord->snapshots.recorder;
     if (mli_polling_enabled(lord) &&
@@ -11774,18 +11781,18 @@ static MLI_COLD void mli_recorder_start(memlord *lord) {
                 "[snapshots] no thread for them: memlord_gc_poll takes them instead");
 }
 
-/* Stops the thread, and takes a last snapshot if there were to be some. */
+/* Stops the thread. Takes a last snapshot if the recorder was requested. */
 static MLI_COLD void mli_recorder_stop(memlord *lord) {
     uint32_t seen = mli_u32_exchange(&lord->snapshots.recorder.requested, 0);
     mli_helper_stop(&lord->snapshots.recorder.helper);
     if (seen) (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
 }
 
-/* -- who held a device at its peak --
-   Taken at the end of a call that has raised the peak by a sixteenth since it was last. */
+/* -- the holders of a device at its peak --
+   Taken at the end of a call, when the device holds a sixteenth more than at the last time. */
 
-/* One to fill, and back: the one a device had serves the next that is taken, so that growing costs
-   the ledger's memory no hole. */
+/* Returns holders to fill; mli_holders_recycle gives them back. The ones that a device had before
+   serve the next device that takes some, so that a growing peak fragments no memory. */
 static mli_holders *mli_holders_new(memlord *lord) {
     mli_holders *h;
     mli_lock_take(&lord->snapshots.lock);
@@ -11804,11 +11811,13 @@ static MLI_COLD void mli_holders_recycle(memlord *lord, mli_holders *h) {
     if (had) mli_own_free(lord, h, sizeof *h);
 }
 
+/* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
+   tag. Of two threads the one that saw more bytes wins. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *h = mli_holders_new(lord), *old;
     memlord_tag_stat rest;
-    if (!h) return; /* the next time */
+    if (!h) return; /* the next check tries again */
     h->time = mli_ledger_now(lord) - lord->lifecycle.started;
     h->bytes = live;
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
@@ -11819,7 +11828,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_lock_take(&lord->snapshots.lock);
     old = device->holders;
     if (old && old->bytes > live) {
-        old = h; /* another thread saw more */
+        old = h; /* another thread saw more bytes */
     } else {
         device->holders = h;
         mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
@@ -11827,12 +11836,14 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_lock_drop(&lord->snapshots.lock);
     mli_holders_recycle(lord, old);
 }
+/* Takes the holders of a device if its live bytes have passed the mark of the last ones. */
 static void mli_holders_check(memlord *lord, uint32_t dev) {
     uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
     if (live && live >= mli_u64_load(&mli_device_record_at(lord, dev)->watch.next_holders_peak))
         mli_holders_take(lord, dev, live);
 }
-/* The peak is what is live now. Not inside. */
+/* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:
+   not inside. */
 static MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
@@ -11845,7 +11856,7 @@ static MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_holders_recycle(lord, old);
     mli_holders_check(lord, dev);
 }
-/* Copies who held it; 0: not known. */
+/* Copies the holders of a device; 0: it has none. */
 static int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     const mli_holders *h;
     mli_lock_take(&lord->snapshots.lock);
@@ -11855,6 +11866,7 @@ static int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     return h != NULL;
 }
 
+/* Frees all snapshots and holders. Requires: the recorder is stopped. */
 static MLI_COLD void mli_snapshots_destroy(memlord *lord) {
     uint32_t i;
     for (i = 0; i < lord->snapshots.count; i++)
@@ -11901,10 +11913,13 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 }
 
 /* ----------------------------------------------------------------------- >>reset --
-   Owns nothing: what memlord_reset and memlord_peak_reset do to counters, events, snapshots and
-   bands. Locks: those of each. */
+   Runs memlord_reset and memlord_peak_reset. Owns no state. Uses the counters, the events, the
+   scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
+   only totals and peaks. Locks: cold while rows and totals start over, then those of each section
+   in their order. */
 
-/* What no cell counts: levels stay, their peaks are what they are now, the rest starts over. */
+/* Resets the totals of a device that no cell counts. Levels stay, a peak becomes its level, all
+   other totals become 0. Forgets the last failure, and that a band waits to be rearmed. */
 static MLI_COLD void mli_device_reset(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_phys *phys = mli_phys_lock(lord, dev);
@@ -11927,7 +11942,7 @@ MLI_API void memlord_reset(memlord *lord) {
     uint32_t i, n;
     int book;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* what was asked for is of the old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old epoch */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);
