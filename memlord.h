@@ -12185,7 +12185,7 @@ static MLI_COLD uint64_t mli_fences_poll(memlord *lord, memlord_device sel) {
     uint32_t type;
     int drops;
     mli_fence_record *f;
-    if (mli_fence_is_running(lord)) return 0; /* the outer call goes on */
+    if (mli_fence_is_running(lord)) return 0; /* the outer call asks them */
     round = mli_u64_add(&lord->fences.serial, 1) + 1;
     mli_lock_take(&lord->fences.lock);
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
@@ -12234,7 +12234,7 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     if ((int32_t)(call - mli_u32_load(&p->due)) < 0 &&
         (call % MLI_REST_LOOK || mli_ledger_now(lord) < mli_u64_load(&p->late)))
         return;
-    if (mli_fence_is_running(lord)) return; /* the outer call goes on */
+    if (mli_fence_is_running(lord)) return; /* the outer call asks them */
     now = mli_ledger_now(lord);
     if (!mli_lock_try(&lord->fences.lock)) return;
     q = mli_queue_due(p, call, now);
@@ -12487,7 +12487,7 @@ static uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
 
 /* -- the work at the end of a call -- */
 
-/* Wakes the waiters whose bytes have been freed. */
+/* Wakes each waiter for which enough bytes have been freed. */
 static void mli_waiters_wake(memlord *lord) {
     mli_waiter *w;
     mli_lock_take(&lord->bands.callbacks_lock);
@@ -12608,7 +12608,7 @@ static void mli_phys_serve(memlord *lord, const mli_phys *phys) {
 }
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not; else
-   calls check the bands and the poller only retires. */
+   calls check the bands, and the poller only samples and retires. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -12789,7 +12789,7 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
    before it leaves the shard; mli_call_end, which may run host code, comes last, with nothing
    held. Locks: none of its own.
 
-   An alloc or a free takes one of two paths; both leave the ledger in the same state.
+   An alloc or a free takes one of two paths; the blocks and the totals are the same after both.
 
    Fast path (mli_alloc_fast, mli_end_fast): one block in a shard that this thread owns.
      1. Find this thread's record and read `special`, its mask of reasons to take the general path.
@@ -12797,9 +12797,11 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
         the block, and the thread's cache has those. Any other bit sends the call to the general
         path.
      2. Enter the shard of the key. Probe its table: an alloc for a vacant slot, a free for the key.
+        A new shard has no owner: this call fails, and the thread becomes it on the general path.
      3. Insert or erase the entry. Add the bytes to up to three cells of this thread, of the device,
         the site and the tag. This needs no lock and no locked instruction: only this thread writes
-        to an owned shard and to its cells.
+        to an owned shard and to its cells. Another thread that needs the shard makes it shared,
+        and waits for that until this thread has left.
      4. If a cell is due to be published, or `alert` has a bit for the device, continue in
         mli_alloc_finish or mli_free_finish. `alert` is the ledger's mask of what the end of a call
         has to do: events, fences, bands, waiters, threads, pollers, a report.
@@ -12950,7 +12952,7 @@ static MLI_NOINLINE memlord_result mli_end_general(memlord *lord, memlord_device
       its calls have to do: the fast path serves only the row bits (sites, a tag, a scope), from
       the thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have
       to do: events, fences, bands, waiters, threads, pollers, a report. A call that finds 0 in
-      both, or hits the cache, and finds its slot does no more than what is written here. Every
+      both, or hits the cache, and finds its slot does no more than the code below. Every
       other call goes to the general path before it has changed anything, or to mli_alloc_finish
       or mli_free_finish after it has counted. -- */
 
@@ -13694,6 +13696,8 @@ static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t
     return add + take;
 }
 
+/* Adds bytes without identity to a device. The device and the bytes are checked as for an alloc;
+   1 stands for a valid storage. */
 static MLI_COLD memlord_result mli_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
                                              const memlord_site *site) {
     mli_call call;
@@ -13713,6 +13717,7 @@ static MLI_COLD memlord_result mli_arena_add(memlord *lord, memlord_device devic
     return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc arena] ", &block, site);
 }
 
+/* Takes such bytes off a device: at most those it has. More count as an underflow. */
 static MLI_COLD memlord_result mli_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
                                              const memlord_site *site) {
     mli_thread *t;
@@ -13789,6 +13794,8 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
     return lord ? mli_end_fast(lord, device, storage, MLI_END_RELEASE, site) : MEMLORD_OK;
 }
 
+/* Frees or releases n blocks. A bad argument ends none; else one error stops no other block, and the
+   last error is returned. With MEMLORD_DEBUG logs one line for all. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -18337,7 +18344,7 @@ static int mli_visit_fences(memlord *lord, const mli_entry *e, void *user) {
     return 0;
 }
 /* Drops the fences of all blocks, those of open tokens included. A drop is host code and may defer
-   further frees: goes round until no fence is left, at most 1000 times. */
+   further frees: repeats until no fence is left, at most 1000 times. */
 static MLI_COLD void mli_fences_end(memlord *lord) {
     mli_walk_query all;
     mli_fence_record *f;
