@@ -12869,8 +12869,8 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
 
 /* -- the general path: any alloc and any free; the fast path falls back to it -- */
 
-/* Records a block in any shard, for any thread. */
-
+/* Records a block in any shard, for any thread. An alloc that finds its storage live, or pending,
+   replaces that block. Without memory the block counts as dropped. */
 static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
                                                      uint64_t storage, uint64_t bytes,
                                                      const memlord_site *site) {
@@ -12952,9 +12952,9 @@ static MLI_NOINLINE memlord_result mli_end_general(memlord *lord, memlord_device
       its calls have to do: the fast path serves only the row bits (sites, a tag, a scope), from
       the thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have
       to do: events, fences, bands, waiters, threads, pollers, a report. A call that finds 0 in
-      both, or hits the cache, and finds its slot does no more than the code below. Every
-      other call goes to the general path before it has changed anything, or to mli_alloc_finish
-      or mli_free_finish after it has counted. -- */
+      both, or hits the cache, and finds its slot does no more than the code below. Every other
+      call goes to the general path before it has changed anything, or to mli_alloc_finish or
+      mli_free_finish after it has counted. -- */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
@@ -13040,7 +13040,8 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 }
 
 /* Records a block on the fast path, or falls back to the general path before it changes anything.
-   `past` collects the signs of all cells: negative if one is due to be published. */
+   `past` collects the signs of the counts: negative if a cell is due to be published, or if the
+   shard should grow. */
 static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -13100,7 +13101,8 @@ static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, mem
 
 /* Frees or releases a block on the fast path, or falls back to the general path before it changes
    anything. Both are the same for a block with one reference, the only kind served here. A handle
-   needs no test: the probe treats it as an address, does not find it and falls back. */
+   needs no test: the probe treats it as an address, does not find it and falls back. `past`:
+   negative if a cell is due to be published, or if the freed bytes call for a band check. */
 static MLI_HOT memlord_result mli_end_fast(memlord *lord, memlord_device device, uint64_t storage,
                                            int how, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -13794,8 +13796,8 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
     return lord ? mli_end_fast(lord, device, storage, MLI_END_RELEASE, site) : MEMLORD_OK;
 }
 
-/* Frees or releases n blocks. A bad argument ends none; else one error stops no other block, and the
-   last error is returned. With MEMLORD_DEBUG logs one line for all. */
+/* Frees or releases n blocks. A bad argument ends none. Any other error stops no further block; the
+   last one is returned. With MEMLORD_DEBUG logs one line for all. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
