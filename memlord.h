@@ -11787,44 +11787,45 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
 }
 
 /* ------------------------------------------------------------------ >>snapshots --
-   Owns snapshots, the thread that takes them, and who held a device at its peak. A snapshot never
-   changes once it is in the list, which is in order of time; one that is taken out while a report
-   reads waits for the last reader. Locks: snapshots, for the list and the holders; none while
-   blocks are looked at. */
+   Owns the snapshots, the thread that takes them (the recorder), and the holders of each device:
+   the tags and sites that had its bytes at its peak. Uses >>counters, >>stats, >>sites, >>names and
+   >>events. Invariants: a snapshot never changes once it is in the list; the list is in order of
+   time; a snapshot evicted while a report reads the list is freed after the last reader. Locks:
+   snapshots, for the list and the holders; not held while blocks, tags or sites are visited. */
 
-typedef struct mli_device_usage { /* by a device, at one moment */
-    uint64_t live, pending, reserved, peak, blocks;
+typedef struct mli_device_usage { /* of a device, at one moment */
+    uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
 } mli_device_usage;
 
-/* What follows is `devices` of mli_device_usage, by device number, and `top_blocks` of
-   memlord_block_info. */
+/* A snapshot, followed in memory by an array of `devices` mli_device_usage, by device number, and
+   one of `top_blocks` memlord_block_info. */
 typedef struct mli_snapshot {
-    struct mli_snapshot *next; /* of those that are out */
-    size_t size, top_blocks;
-    uint64_t time;    /* ns since create */
-    const char *name; /* kept; NULL: periodic */
-    uint64_t live, blocks;
+    struct mli_snapshot *next; /* in the list of evicted snapshots that readers may still read */
+    size_t size, top_blocks;   /* bytes of the allocation; blocks in the second array */
+    uint64_t time;             /* ns since create */
+    const char *name;          /* kept; NULL: periodic */
+    uint64_t live, blocks;     /* over all devices */
     uint32_t devices;
 } mli_snapshot;
 
-/* Who reads the list: part of a report, and there as long as the ledger if that is left by longjmp.
-   Under the snapshots lock. */
+/* A reader of the list: part of a report. If the report is left by longjmp, the reader stays as
+   long as the ledger. Requires: the snapshots lock. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
-    const void *thread;
+    const void *thread; /* the address of its mli_self */
 } mli_snapshot_reader;
 
-#define MLI_HOLDERS 16
+#define MLI_HOLDERS 16 /* the most tags, and the most sites, that are kept of a device */
 typedef struct mli_holders {
-    uint64_t time, bytes; /* ns since create; live then */
-    size_t tags, sites;
+    uint64_t time, bytes; /* ns since create; bytes live then */
+    size_t tags, sites;   /* how many of the arrays are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
 
-#define MLI_SNAPSHOT_TOP 10
-#define MLI_SNAPSHOT_MS_MIN 10   /* ms */
-#define MLI_RECORDER_MS_MAX 1000 /* until the thread looks at the clock and for saves again */
+#define MLI_SNAPSHOT_TOP 10      /* the largest blocks in a periodic snapshot */
+#define MLI_SNAPSHOT_MS_MIN 10   /* ms: the shortest interval */
+#define MLI_RECORDER_MS_MAX 1000 /* ms: the recorder checks the clock and saves at least so often */
 
 static mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -11840,7 +11841,8 @@ static void mli_snapshots_free(memlord *lord, mli_snapshot *s) {
     }
 }
 
-/* What every device holds; with room for the largest blocks they are looked for, too. */
+/* Makes a snapshot of the usage of every device; NULL without memory. With `tops` it also finds
+   the `tops` largest blocks. */
 static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, size_t tops) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
     size_t size = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
@@ -11869,12 +11871,12 @@ static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, 
     return s;
 }
 
-/* What a device held, by device number; 0: all of them. */
+/* Returns the live bytes of a device in a snapshot; dev 0: of all devices. */
 static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* 1: some device, or all together, held more than in any other that is kept. */
+/* 1: some device, or all together, held more than in any other kept snapshot. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     uint32_t dev, i;
     for (dev = 0; dev <= s->devices; dev++) {
@@ -11888,9 +11890,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Takes out the one that leaves the smallest gap, the oldest of several: so the others stay
-   spread over the whole run, however long it becomes. Never the first, the last, or the one a
-   device was highest in; one with a name only if there are no others. */
+/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the others stay
+   spread over the whole run, however long it becomes. Never evicts the first, the last, or one in
+   which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
+   Evicts a named one only if no other can go. Requires: the list is full; the snapshots lock. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     mli_snapshot **list = lord->snapshots.at, *out;
     uint64_t least = UINT64_MAX;
@@ -11911,6 +11914,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
+/* Takes a snapshot and adds it to the list; counts it as lost without memory. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept, size_t tops) {
     mli_snapshot *s = mli_snapshot_new(lord, kept, tops), *out = NULL, **at;
     if (!s) {
@@ -11933,7 +11937,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     return MEMLORD_OK;
 }
 
-/* Copies the list for a report; what is in it stays until the end. */
+/* Copies the list for a report and returns its length. Its snapshots stay until mli_snapshots_unpin
+   of the same reader. */
 static uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                   const mli_snapshot *list[MLI_SNAPSHOTS]) {
     uint32_t i, n;
@@ -11960,15 +11965,15 @@ static void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader
     mli_snapshots_free(lord, out);
 }
 
-/* -- taking them every now and then -- */
+/* -- the recorder: periodic snapshots -- */
 
-/* Takes one if its time has come by the ledger's clock, which may be the host's; answers for how
-   many ms to wait then. */
+/* Takes a snapshot if it is due by the ledger's clock, which may be the host's. Returns the ms to
+   wait until the next check. */
 static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
     mli_recorder *r = &lord->snapshots.recorder;
     uint64_t now = mli_ledger_now(lord), due = mli_u64_load(&r->due), left;
     uint64_t next = now + (uint64_t)mli_u32_load(&r->interval) * 1000000u;
-    /* from now on: after a stop there is nothing to catch up with */
+    /* the next one is due an interval from now: a process that was stopped catches up with none */
     if (now >= due && mli_u64_cas(&r->due, &due, next)) {
         (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
         due = next;
@@ -11976,13 +11981,15 @@ static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
     left = due > now ? (due - now) / 1000000u + 1 : 1;
     return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
 }
-/* The same where no thread does. */
+/* Takes a due snapshot at a safe point, if the recorder was requested and its thread does not
+   run. */
 static MLI_COLD void mli_recorder_poll(memlord *lord) {
     mli_recorder *r = &lord->snapshots.recorder;
     if (mli_u32_load(&r->requested) && mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
         (void)mli_recorder_check(lord);
 }
 
+/* Runs the recorder's thread. */
 static MLI_COLD void mli_recorder_run(void *user) {
     memlord *lord = (memlord *)user;
     mli_recorder *r = &lord->snapshots.recorder;
@@ -11994,16 +12001,16 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Has the thread wait anew, by another interval. */
+/* Wakes the thread, so that it waits by the new interval. */
 static MLI_COLD void mli_recorder_wake(memlord *lord) {
     mli_helper *h = &lord->snapshots.recorder.helper;
     uint32_t seen = MLI_HELPER_RUNS;
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY)) return;
-    mli_os_event_set(&h->wake); /* nobody closes it meanwhile */
+    mli_os_event_set(&h->wake); /* BUSY: no other thread closes it meanwhile */
     mli_u32_store_release(&h->state, MLI_HELPER_RUNS);
 }
 
-/* Starts the thread; without one, safe points do its work. */
+/* Starts the thread. If none can be had, safe points take the snapshots. */
 static MLI_COLD void mli_recorder_start(memlord *lord) {
     mli_recorder *r = &lord->snapshots.recorder;
     if (mli_polling_enabled(lord) &&
@@ -12012,18 +12019,18 @@ static MLI_COLD void mli_recorder_start(memlord *lord) {
                 "[snapshots] no thread for them: memlord_gc_poll takes them instead");
 }
 
-/* Stops the thread, and takes a last snapshot if there were to be some. */
+/* Stops the thread. Takes a last snapshot if the recorder was requested. */
 static MLI_COLD void mli_recorder_stop(memlord *lord) {
     uint32_t seen = mli_u32_exchange(&lord->snapshots.recorder.requested, 0);
     mli_helper_stop(&lord->snapshots.recorder.helper);
     if (seen) (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
 }
 
-/* -- who held a device at its peak --
-   Taken at the end of a call that has raised the peak by a sixteenth since it was last. */
+/* -- the holders of a device at its peak --
+   Taken at the end of a call, when the device holds a sixteenth more than at the last time. */
 
-/* One to fill, and back: the one a device had serves the next that is taken, so that growing costs
-   the ledger's memory no hole. */
+/* Returns holders to fill; mli_holders_recycle gives them back. The ones that a device had before
+   serve the next device that takes some, so that a growing peak fragments no memory. */
 static mli_holders *mli_holders_new(memlord *lord) {
     mli_holders *h;
     mli_lock_take(&lord->snapshots.lock);
@@ -12042,11 +12049,13 @@ static MLI_COLD void mli_holders_recycle(memlord *lord, mli_holders *h) {
     if (had) mli_own_free(lord, h, sizeof *h);
 }
 
+/* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
+   tag. Of two threads the one that saw more bytes wins. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *h = mli_holders_new(lord), *old;
     memlord_tag_stat rest;
-    if (!h) return; /* the next time */
+    if (!h) return; /* the next check tries again */
     h->time = mli_ledger_now(lord) - lord->lifecycle.started;
     h->bytes = live;
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
@@ -12057,7 +12066,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_lock_take(&lord->snapshots.lock);
     old = device->holders;
     if (old && old->bytes > live) {
-        old = h; /* another thread saw more */
+        old = h; /* another thread saw more bytes */
     } else {
         device->holders = h;
         mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
@@ -12065,12 +12074,14 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_lock_drop(&lord->snapshots.lock);
     mli_holders_recycle(lord, old);
 }
+/* Takes the holders of a device if its live bytes have passed the mark of the last ones. */
 static void mli_holders_check(memlord *lord, uint32_t dev) {
     uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
     if (live && live >= mli_u64_load(&mli_device_record_at(lord, dev)->watch.next_holders_peak))
         mli_holders_take(lord, dev, live);
 }
-/* The peak is what is live now. Not inside. */
+/* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:
+   not inside. */
 static MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
@@ -12083,7 +12094,7 @@ static MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_holders_recycle(lord, old);
     mli_holders_check(lord, dev);
 }
-/* Copies who held it; 0: not known. */
+/* Copies the holders of a device; 0: it has none. */
 static int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     const mli_holders *h;
     mli_lock_take(&lord->snapshots.lock);
@@ -12093,6 +12104,7 @@ static int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     return h != NULL;
 }
 
+/* Frees all snapshots and holders. Requires: the recorder is stopped. */
 static MLI_COLD void mli_snapshots_destroy(memlord *lord) {
     uint32_t i;
     for (i = 0; i < lord->snapshots.count; i++)
@@ -12139,10 +12151,13 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 }
 
 /* ----------------------------------------------------------------------- >>reset --
-   Owns nothing: what memlord_reset and memlord_peak_reset do to counters, events, snapshots and
-   bands. Locks: those of each. */
+   Runs memlord_reset and memlord_peak_reset. Owns no state. Uses the counters, the events, the
+   scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
+   only totals and peaks. Locks: cold while rows and totals start over, then those of each section
+   in their order. */
 
-/* What no cell counts: levels stay, their peaks are what they are now, the rest starts over. */
+/* Resets the totals of a device that no cell counts. Levels stay, a peak becomes its level, all
+   other totals become 0. Forgets the last failure, and that a band waits to be rearmed. */
 static MLI_COLD void mli_device_reset(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_phys *phys = mli_phys_lock(lord, dev);
@@ -12165,7 +12180,7 @@ MLI_API void memlord_reset(memlord *lord) {
     uint32_t i, n;
     int book;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* what was asked for is of the old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old epoch */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);
@@ -12213,15 +12228,23 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
 }
 
 /* -------------------------------------------------------------------- >>deferred --
-   Owns the way of a block from freed to credited. Composes fences and blocks: a block is pending
-   while its side record has a serial, and stays in the map until its last fence is done.
-   Locks: those of the map, then fences; none while a fence runs. */
+   Takes a block from freed to credited: it asks the block's fences and ends the block after the
+   last one. Uses >>fences, >>blocks and the map. Invariants: a block is pending while its side
+   record has a serial; it stays in the map until its last fence is done; only the asker of a fence
+   calls its functions. Locks: the map's, then fences; none while a fence runs host code.
 
-/* The circle of >>deferred and >>pollers: a fence that is done ends a block, which is the end of a
-   call; the end of a call asks fences. From nowhere else does a call go up the file. */
+   The one circle of the implementation is that of >>deferred and >>pollers. A fence that is done
+   ends a block here, and that ends with mli_call_end like any call. mli_call_end_slow, in
+   >>pollers, asks the fences that are due (mli_fences_poll_due), which may end blocks here. Two
+   things bound it: a block ended by a fence passes asks = 0 to mli_call_end, so it asks no
+   queue; and a thread inside a fence asks no further ones (mli_fence_is_running). */
+
+/* Declared here for the circle; no other call goes from a section to a later one by name. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks);
 
-/* What every call that counted on a device ends with, nothing held. `asks`: it may ask fences. */
+/* Ends a call that counted on a device: does what `alert` asks for there. Requires: nothing is
+   held. `asks`: it may ask fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A
+   thread without the system's barrier always takes the slow function, for the barrier in it. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     if (MLI_UNLIKELY((mli_u32_load(&lord->threads.alert) & lord->devices.slot_alerts[dev] &
                       ~(uint32_t)MLI_ALERT_EVENTS) |
@@ -12229,11 +12252,15 @@ static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int
         mli_call_end_slow(lord, t, dev, asks);
 }
 
-enum { MLI_ATTACH_USE, MLI_ATTACH_FREE, MLI_ATTACH_MOVE };
+enum { /* why a fence is attached */
+    MLI_ATTACH_USE,  /* memlord_block_use: the block stays live */
+    MLI_ATTACH_FREE, /* memlord_free_deferred */
+    MLI_ATTACH_MOVE  /* the source of a move */
+};
 
-/* Records a fence on a live block, in place of an earlier one of its queue; unless that is all,
-   frees the block, and *chain is what to ask. After an error the fence is still the caller's.
-   NULL: none but the uses it has. */
+/* Records a fence on a live block. It replaces an earlier fence of the same queue. Unless `why` is
+   a use, also makes the block pending: *gone is its entry, *chain its fences, to be asked next.
+   f NULL: the block has only the uses recorded before. After an error the caller keeps f. */
 static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                        uint64_t key, mli_fence_record *f, int why,
                                        mli_entry *gone, mli_fence_record **chain) {
@@ -12272,13 +12299,13 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
     mli_probe_leave(t, &probe);
     mli_own_free(lord, unused, sizeof *unused);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* views move along */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move takes the references along */
         mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if it is there, and ends that with its last. Returns 1 if
-   it did, and in *credited the bytes. */
+/* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
+   Returns 1 if it ended the block; *credited is then its bytes. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, uint64_t *credited) {
     mli_probe probe;
     mli_side_record *side =
@@ -12304,7 +12331,8 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
     return 1;
 }
 
-/* Ends a fence this thread has asked: done (> 0) or failed. Returns the bytes credited. */
+/* Ends a fence that this thread has asked: done (answer > 0) or failed (answer < 0). Drops it, and
+   ends its block if it was the last. Returns the bytes credited. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     uint64_t credited = 0, key = f->key;
@@ -12318,7 +12346,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_lock_take(&lord->fences.lock);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* a block that still has it frees it */
+    f->asker = NULL; /* a block that still has the fence frees it */
     mli_lock_drop(&lord->fences.lock);
     if (mine) mli_fence_free(lord, f);
     if (!last) return 0;
@@ -12329,8 +12357,8 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return credited;
 }
 
-/* Takes the answer of a fence that this thread has asked. `turn`: one that is done waits for those
-   before it. */
+/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. With
+   `turn` a fence that is done waits until it is the first of its queue, and keeps its answer. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f,
                                                int answer, int turn) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
@@ -12348,7 +12376,8 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Asks the fences of a block just freed for the first time, in the order they came. */
+/* Asks the fences of a block just freed for the first time, in the order they were attached. Under
+   MEMLORD_FLAG_DEFER takes "not yet" for an answer, as no host code may run: a poll asks them. */
 static MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) {
     mli_fence_record *next;
     for (; chain; chain = next) {
@@ -12359,8 +12388,8 @@ static MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) 
     }
 }
 
-/* Makes this thread the asker of a fence, and its queue the last of its type to be asked again.
-   Under the fences lock. */
+/* Makes this thread the asker of a fence, and moves its queue to the end of its type's list.
+   Requires: the fences lock. */
 static mli_fence_record *mli_fence_next_to_ask(mli_pending_queues *p, mli_fence_record *f) {
     mli_queue *q = f->queue;
     f->asker = &mli_self;
@@ -12370,8 +12399,9 @@ static mli_fence_record *mli_fence_next_to_ask(mli_pending_queues *p, mli_fence_
     return f;
 }
 
-/* Claims the next fence a poll has to ask: one that was never asked, as it may record its event
-   then, or the first of a queue that was not asked since `round`. Under the fences lock. */
+/* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
+   event when first asked, or the first of a queue that this poll (`round`) has not asked. NULL:
+   there is none left. Requires: the fences lock. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     mli_queue *q;
@@ -12386,13 +12416,14 @@ static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, mem
     return NULL;
 }
 
-/* Asks the first of every queue, and its next ones while they are done. */
+/* Asks the first fence of every queue of a selector, and the next ones while they are done. Returns
+   the bytes credited. */
 static MLI_COLD uint64_t mli_fences_poll(memlord *lord, memlord_device sel) {
     uint64_t round, credited = 0;
     uint32_t type;
     int drops;
     mli_fence_record *f;
-    if (mli_fence_is_running(lord)) return 0; /* the outer call goes on */
+    if (mli_fence_is_running(lord)) return 0; /* the outer call asks them */
     round = mli_u64_add(&lord->fences.serial, 1) + 1;
     mli_lock_take(&lord->fences.lock);
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
@@ -12407,8 +12438,8 @@ static MLI_COLD uint64_t mli_fences_poll(memlord *lord, memlord_device sel) {
     return credited;
 }
 
-/* The next queue of a type that is due; NULL: none is, and it notes when one will be. Under the
-   fences lock. */
+/* Returns the next queue of a type that is due. NULL: none is, and p->due and p->late are set to
+   when the next one will be. Requires: the fences lock. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
@@ -12416,7 +12447,7 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     for (q = p->first; q; q = q->next) {
         if (q->first->asker) continue;
         if ((int32_t)(call - q->due) >= 0 || now >= q->late) {
-            mli_u32_store(&p->due, call + 1); /* another may be due, too */
+            mli_u32_store(&p->due, call + 1); /* another queue may be due as well */
             return q;
         }
         if ((int32_t)(q->due - due) < 0) due = q->due;
@@ -12427,10 +12458,11 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     return NULL;
 }
 
-#define MLI_FENCES_PER_ALLOC 4 /* fences a call asks at most */
+#define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
-/* Asks the fences of a device type on behalf of an alloc or a free: a few of one queue that is
-   due. Waits for no thread that asks others. */
+/* Asks fences of a device type at the end of an alloc or a free: a few of one queue that is due.
+   Most calls only count themselves: the queue is looked for when p->due or, once in MLI_REST_LOOK
+   calls, p->late has come. Only tries the lock, so that no call waits for another that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = &lord->fences.pends[type];
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -12440,7 +12472,7 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     if ((int32_t)(call - mli_u32_load(&p->due)) < 0 &&
         (call % MLI_REST_LOOK || mli_ledger_now(lord) < mli_u64_load(&p->late)))
         return;
-    if (mli_fence_is_running(lord)) return; /* the outer call goes on */
+    if (mli_fence_is_running(lord)) return; /* the outer call asks them */
     now = mli_ledger_now(lord);
     if (!mli_lock_try(&lord->fences.lock)) return;
     q = mli_queue_due(p, call, now);
@@ -12458,8 +12490,9 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_lock_drop(&lord->fences.lock);
 }
 
-/* Takes the fences that others were asking out of their hands: they are gone, or have left them by
-   longjmp. `self`: this thread's own stay. Under the fences lock. */
+/* Clears the askers of all fences but those of `self`. The askers are gone (fork), or they left
+   the fence by longjmp. Fences of blocks that have ended are put on the list to be dropped.
+   Requires: the fences lock. */
 static MLI_COLD void mli_askers_gone(memlord *lord, const void *self) {
     mli_queue *q, *next_queue;
     mli_fence_record *f, *next;
@@ -12478,21 +12511,23 @@ static MLI_COLD void mli_askers_gone(memlord *lord, const void *self) {
         }
 }
 
-/* What the end of a call on a device type looks after; `asks`: one queue, too. */
+/* Drops the fences to be dropped at the end of a call on a device type. `asks`: first asks fences
+   of one queue of that type. */
 static MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks) {
     if (asks && (mli_u32_load(&lord->threads.alert) & (uint32_t)MLI_ALERT_PENDS << type))
         mli_queue_turn(lord, type);
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
 }
 
-/* Everything that is done. Not out of our own allocator call. */
+/* Retires the pending blocks of a selector that are done, and returns the bytes credited. Within
+   the ledger's own allocator call it does nothing. */
 static uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
     const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
     if (!(mli_u32_load(&lord->threads.alert) & any) || mli_self.in_host_alloc) return 0;
     return mli_fences_poll(lord, sel);
 }
 
-/* 1: a live block with uses recorded. */
+/* 1: the key is a live block with recorded uses. */
 static int mli_is_used(memlord *lord, uint32_t type, uint64_t key) {
     mli_thread *t;
     mli_probe probe;
@@ -12507,7 +12542,8 @@ static int mli_is_used(memlord *lord, uint32_t type, uint64_t key) {
     return used;
 }
 
-/* A move whose source its fences, and `f` if there is one, may hold back. */
+/* Moves a block whose fences, and f unless it is NULL, may hold its source back. Inserts the
+   destination first, as a copy; then makes the source pending. */
 static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
                                       memlord_device from, uint64_t from_key, uint32_t dev,
                                       uint64_t key, uint64_t bytes, mli_fence_record *f,
@@ -12520,8 +12556,8 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     int fresh;
     memlord_result r =
         mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, &probe, &unused);
-    e.word1 = 0; /* copied, though not every compiler sees that */
-    if (r == MEMLORD_OK) { /* all that wants memory comes first */
+    e.word1 = 0; /* set by the copy below, but not every compiler sees that */
+    if (r == MEMLORD_OK) { /* takes all memory before anything changes */
         mli_probe_leave(t, &probe);
         mli_own_free(lord, unused, sizeof *unused);
         r = side ? mli_map_reserve(lord, t, dev, key) : MEMLORD_E_NOMEM;
@@ -12543,7 +12579,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
         return r;
     }
     r = mli_fence_attach(lord, t, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
-    if (r) { /* it went meanwhile */
+    if (r) { /* another thread ended the source meanwhile */
         mli_block_unopen(lord, t, dev, key, bytes);
         return r;
     }
@@ -12555,25 +12591,33 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
 }
 
 /* --------------------------------------------------------------------- >>pollers --
-   Owns what the end of a call and a safe point do, and the threads that sample, one a place.
-   Invariant: no poller is started before there is something to decide. Functions of the API that
-   start pollers or collect stand here. Locks: none while host code runs. */
+   Does what the end of a call and a safe point have to do, and owns the pollers: the threads that
+   sample, one a physical device, and the waiters for frees. Has the functions of the API that
+   start pollers or collect. Uses >>bands, >>room, >>snapshots and >>deferred. Invariant: no poller
+   starts before there is something to decide. Locks: callbacks, for waiters and callbacks;
+   registry, for the sweep; none while host code runs.
 
-/* Who waits for frees. On the stack of the waiter; under the callbacks lock. */
+   The one circle of the implementation is that of >>deferred and >>pollers: the end of a call asks
+   fences in >>deferred (mli_fences_poll_due), and a fence that is done ends a block there, which
+   ends with mli_call_end and so with mli_call_end_slow here. That inner end asks no fences. */
+
+/* A thread that waits for frees, in lord->pollers.waiters. It lies on the stack of that thread.
+   The list is under the callbacks lock. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
-    uint64_t needed, freed_before; /* bytes; what was freed there when it began */
+    uint64_t needed, freed_before; /* bytes it waits for; bytes freed there before it waited */
     mli_os_event event;
 } mli_waiter;
 
-#define MLI_POLL_MS_MIN 10 /* ms */
+#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
 
 /* -- pollers -- */
 
-/* The thread of a poller: it may start others. */
+/* Declared here, as a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
+/* Starts the poller of a physical device, unless it runs or polling is off. */
 static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
     int bad = mli_helper_start(&phys->poller, &phys->lord->pollers.polling, MLI_POLLING_OFF,
                                MLI_HELPER_FAILED, mli_poller_run, phys);
@@ -12584,6 +12628,7 @@ static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
+/* Stops all pollers and joins them. Requires: the caller is no helper. */
 static MLI_COLD void mli_pollers_stop(memlord *lord) {
     uint32_t i;
     (void)mli_u32_exchange(&lord->pollers.polling, MLI_POLLING_OFF);
@@ -12591,7 +12636,7 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts a device's poller if there is something for it to do. */
+/* Starts the poller of a device if its type has a capacity source to sample. */
 static MLI_COLD void mli_phys_poller_start_missing(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -12601,9 +12646,9 @@ static MLI_COLD void mli_phys_poller_start_missing(memlord *lord, uint32_t dev) 
     if (mli_polling_enabled(lord)) (void)mli_phys_poller_start(phys);
 }
 
-/* Under MEMLORD_FLAG_DEFER track calls start no thread: it may take a stack from the very allocator
-   they are called from. Safe points and pollers do, for what was touched meanwhile; as long as
-   that is nothing yet, the host's poller alone. */
+/* Starts the pollers that calls could not start under MEMLORD_FLAG_DEFER: a new thread may take its
+   stack from the very allocator those calls come from. Safe points and pollers call this instead.
+   While no device of a watched type is known, starts the poller of the host's memory alone. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint32_t watching = mli_u32_load(&lord->bands.watched_types), type, wanted = 0;
@@ -12623,14 +12668,15 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
         }
 }
 
-/* After a change of strategy or callbacks. */
+/* Brings thresholds, alerts and pollers up to date after a change of strategy or callbacks. */
 static void mli_bands_changed(memlord *lord) {
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     mli_pollers_start_missing(lord);
 }
 
-/* Starts the pollers of all devices there are, whose types have a source. */
+/* Starts the recorder if one was requested and, while all devices are polled, the poller of every
+   known device with a capacity source. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i;
     memlord_result r = MEMLORD_OK;
@@ -12643,12 +12689,13 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
             mli_phys_poller_start(phys) != MEMLORD_OK)
             r = MEMLORD_E_NOMEM;
     }
-    if (i == 1 && (lord->threads.flags & MEMLORD_FLAG_DEFER)) /* it waits for the first to come */
+    if (i == 1 && (lord->threads.flags & MEMLORD_FLAG_DEFER)) /* starts those that come later */
         r = mli_phys_poller_start(&lord->capacity.host_phys);
     return r;
 }
 
-/* Samples a place without a poller whose sample has grown old; at a safe point. */
+/* Samples a physical device that has no running poller and whose sample is older than the interval.
+   Requires: a safe point. */
 static MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
     uint64_t now, at;
     uint32_t state = mli_u32_load_acquire(&phys->poller.state);
@@ -12662,7 +12709,7 @@ static MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
         (void)mli_phys_sample(lord, phys);
 }
 
-/* Bytes ever freed at a place, modulo 2^64. */
+/* Returns the bytes ever freed at a physical device, modulo 2^64. */
 static uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     mli_thread *t;
@@ -12676,9 +12723,9 @@ static uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
     return out;
 }
 
-/* -- what the end of a call looks after -- */
+/* -- the work at the end of a call -- */
 
-/* Wakes those for whom enough was freed. */
+/* Wakes each waiter for which enough bytes have been freed. */
 static void mli_waiters_wake(memlord *lord) {
     mli_waiter *w;
     mli_lock_take(&lord->bands.callbacks_lock);
@@ -12688,13 +12735,13 @@ static void mli_waiters_wake(memlord *lord) {
     mli_lock_drop(&lord->bands.callbacks_lock);
 }
 
-#define MLI_SWEEP_MIN 16u
+#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 /* Frees the records of threads that ended without the exit hook: their first call came in the last
-   round of destructors, or after it. It runs at the end of a call that took the last free
-   record while there are twice as many as living owners at the last sweep. That bounds the records
-   by twice the living threads (or 16), and the cost: a sweep asks for each record once, and since
-   the last one at least half of them were made or found. */
+   round of destructors, or after it. Runs at the end of a call that took the last free record
+   while there are at least twice as many records as living owners at the last sweep. That bounds
+   the records by twice the living threads (or 16). It also bounds the cost: a sweep checks each
+   record once, and at least half of them were made or claimed since the last sweep. */
 static MLI_COLD void mli_threads_sweep(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     uint32_t living = 0;
@@ -12712,6 +12759,9 @@ static MLI_COLD void mli_threads_sweep(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+/* Does what `alert` asks for on a device. `safe`: host code may run and threads may start, as the
+   ledger has no MEMLORD_FLAG_DEFER. Takes back a requested check before it checks, so that a
+   request that comes meanwhile is served by a later call. */
 static MLI_COLD memlord_result mli_alerts_handle(memlord *lord, mli_thread *t,
                                                  uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -12739,17 +12789,17 @@ static MLI_COLD memlord_result mli_alerts_handle(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* The same for another device the call has taken bytes from. */
+/* Does the same for the other device that the call has taken bytes from, if there is one. */
 static void mli_alerts_handle_other(memlord *lord, mli_thread *t, uint32_t dev) {
     uint32_t also = t->other_dev;
     t->other_dev = 0;
     if (also && also != dev) (void)mli_alerts_handle(lord, t, also, 0);
 }
 
-/* Something is to be looked after. A thread without the system's barrier passes a full one of its
-   own, the addition, which pairs with that in mli_barrier_threads: the later of the two sees
-   what the other thread stored before its own. Then the thread reads again the alert, and the marks
-   of the devices it counted on. */
+/* Ends a call that found an alert. A thread without the system's barrier passes a full barrier of
+   its own here: the addition, which pairs with the one in mli_barrier_threads. The later of
+   the two sees what the other thread stored before its addition. After it the thread compares its
+   counts with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     (void)mli_u32_add(&lord->threads.alert, 0);
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
@@ -12765,8 +12815,8 @@ static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_
 
 /* -- safe points -- */
 
-/* Retires and collects what is due of the devices of a selector; samples places that have no
-   poller. Host code runs. */
+/* Retires and collects what is due on the devices of a selector. Samples physical devices that have
+   no poller, takes a due snapshot and writes a requested report. Host code runs. */
 static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER)
@@ -12782,17 +12832,21 @@ static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
         mli_band_check(lord, i, NULL, 1);
     }
 }
+/* Retires what is done on the devices of one physical device. */
 static void mli_place_retire(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
         (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
 }
+/* Does the work of a safe point for the devices of one physical device. */
 static void mli_phys_serve(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
         mli_serve(lord, mli_device_record_at(lord, i)->device);
 }
 
+/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not; else
+   calls check the bands, and the poller only samples and retires. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -12811,6 +12865,7 @@ static MLI_COLD void mli_poller_run(void *user) {
     } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->pollers.poll_ms)));
 }
 
+/* Copies n bands into a strategy of its own; NULL without memory. */
 static MLI_COLD mli_strategy *mli_strategy_new(memlord *lord, const memlord_band *bands, size_t n) {
     mli_strategy *s = NULL;
     if (n < SIZE_MAX / 2 / sizeof *bands)
@@ -12821,6 +12876,7 @@ static MLI_COLD mli_strategy *mli_strategy_new(memlord *lord, const memlord_band
     return s;
 }
 
+/* Adds a collection callback at the end of the list: callbacks run in the order they were added. */
 static MLI_COLD memlord_result mli_callback_add(memlord *lord, int type, memlord_gc_fn fn,
                                                 void *user, int quiet) {
     mli_gc_entry *c, **at;
@@ -12868,7 +12924,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_u32_store(&lord->pollers.poll_ms, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_u32_store(&lord->pollers.polling, MLI_POLLING_ALL);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* none before: tried again */
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* tries failed ones again */
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
     }
@@ -12930,7 +12986,7 @@ MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlo
             mli_spin_wait(&spins);
             mli_lock_take(&lord->bands.callbacks_lock);
         }
-        if (mli_gc_entry_runs(lord, c, NULL)) { /* by us: freed when it returns */
+        if (mli_gc_entry_runs(lord, c, NULL)) { /* on this thread: freed when it returns */
             c->removed = 1;
             c = NULL;
         }
@@ -12952,7 +13008,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     if (mli_device_valid(device) && !mli_gc_registered(lord, device.type))
-        return MEMLORD_E_UNKNOWN; /* and makes no device known */
+        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
     r = mli_dev(lord, device, &dev);
     return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
 }
@@ -12965,17 +13021,49 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 }
 
 /* ---------------------------------------------------------------------- >>record --
-   Owns nothing: the way of a call that records something, from its arguments to its end. Composes
-   the map, the counters, the fences and the bands; the ledger is there. Invariants: a call looks at
-   everything before it changes anything; it has counted before it leaves the map; what may run the
-   host's code (mli_call_end) comes last, nothing held. Locks: none of its own. */
+   Runs the calls that record something, from their arguments to their end. Owns no state. Uses the
+   map, the counters, the sites, the events, the fences, the limits and the bands. Requires: the
+   ledger is not NULL. Invariants: a call checks everything before it changes anything; it counts
+   before it leaves the shard; mli_call_end, which may run host code, comes last, with nothing
+   held. Locks: none of its own.
 
-#define MLI_FAST_SIZE_BITS 32 /* blocks with more take the general path */
+   An alloc or a free takes one of two paths; the blocks and the totals are the same after both.
+
+   Fast path (mli_alloc_fast, mli_end_fast): one block in a shard that this thread owns.
+     1. Find this thread's record and read `special`, its mask of reasons to take the general path.
+        The bits of MLI_SPECIAL_ROWS (sites, a tag, a scope) are no such reason: they add rows to
+        the block, and the thread's cache has those. Any other bit sends the call to the general
+        path.
+     2. Enter the shard of the key. Probe its table: an alloc for a vacant slot, a free for the key.
+        A new shard has no owner: this call fails, and the thread becomes it on the general path.
+     3. Insert or erase the entry. Add the bytes to up to three cells of this thread, of the device,
+        the site and the tag. This needs no lock and no locked instruction: only this thread writes
+        to an owned shard and to its cells. Another thread that needs the shard makes it shared,
+        and waits for that until this thread has left.
+     4. If a cell is due to be published, or `alert` has a bit for the device, continue in
+        mli_alloc_finish or mli_free_finish. `alert` is the ledger's mask of what the end of a call
+        has to do: events, fences, bands, waiters, threads, pollers, a report.
+     5. Leave the shard.
+   A call that fails in step 1 or 2 has changed nothing: it starts again on the general path.
+
+   General path (mli_alloc_general, mli_end_general): every block, every shard, every thread.
+     1. Check the arguments. An alloc makes its device known.
+     2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
+        from within the ledger's own allocator call gets none: it returns and records nothing.
+     3. An alloc draws its bytes off the thread's tickets, and looks up or makes the rows and cells
+        of its site and tag.
+     4. Insert the entry (mli_block_open) or erase it (mli_block_close), and count. A release of a
+        block with more references only takes one off. A block with fences becomes pending.
+     5. Record the event, put the thread record back, write the line of MEMLORD_DEBUG.
+     6. mli_call_end does what `alert` asks for. */
+
+#define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
 /* -- storages -- */
 
-/* What every call that records a block checks first. Out of our own allocator call no device may
-   be made, as that allocates: such a call passes through, and asks for a thread next. */
+/* Checks the arguments of a call that records a block, and makes its device known. A call from
+   within the ledger's own allocator call returns OK with device 0, as making a device allocates:
+   the caller asks for a thread record next, gets none and passes through. */
 static MLI_HOT memlord_result mli_call_check(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, uint32_t *dev) {
     *dev = 0;
@@ -12985,25 +13073,27 @@ static MLI_HOT memlord_result mli_call_check(memlord *lord, memlord_device devic
     return mli_dev(lord, device, dev);
 }
 
-/* A call that is not plain: whose it is, the device it opens on, the reservations it comes off. */
+/* A call on the general path. */
 typedef struct mli_call {
-    mli_thread *t;
-    uint32_t dev;
-    mli_ticket_draw draw;
+    mli_thread *t;        /* the record it counts on */
+    uint32_t dev;         /* the device of the block it records */
+    mli_ticket_draw draw; /* the reservations its bytes come off */
 } mli_call;
 
-/* 0: it passes through, being made inside our own allocator call. */
+/* Gets the thread record of a call. 0: the call comes from within the ledger's own allocator call
+   and passes through. */
 static MLI_HOT int mli_call_begin(memlord *lord, mli_call *call) {
     call->t = mli_thread_get(lord);
     call->draw.parts = 0;
     return call->t != NULL;
 }
-/* So much is about to be recorded. */
+/* Draws the bytes that the call is about to record off the tickets of its thread. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET)
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* It was recorded, or not; from here on nothing is held. */
+/* Ends a call and returns r. `did`: the block was recorded. Puts the thread record back first, so
+   that nothing is held while the logger and the end of the call run host code. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
@@ -13015,9 +13105,10 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* -- the general way: every alloc and every free; the short way hands over what it does not do
-   -- */
+/* -- the general path: any alloc and any free; the fast path falls back to it -- */
 
+/* Records a block in any shard, for any thread. An alloc that finds its storage live, or pending,
+   replaces that block. Without memory the block counts as dropped. */
 static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
                                                      uint64_t storage, uint64_t bytes,
                                                      const memlord_site *site) {
@@ -13040,14 +13131,16 @@ static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_devi
     return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc] ", &block, site);
 }
 
-/* After a block ended, nothing held: asks the fences that hold it back, if there are any. */
+/* Ends a call that freed a block. Asks the fences the block waits for, if it has any. Requires:
+   nothing is held. */
 static MLI_HOT void mli_end_ask_fences(memlord *lord, mli_thread *t, const mli_entry *gone,
                                        mli_fence_record *chain) {
     if (MLI_UNLIKELY(chain != NULL)) mli_fences_ask_new(lord, chain);
     mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
 }
 
-/* Says that a block has ended, or that there was none, or adds it to what will be said. */
+/* Logs that a block has ended, or that there was none. With `note` it logs nothing and adds the
+   block to the note, for one line for many blocks. */
 static MLI_COLD void mli_end_log(memlord *lord, memlord_device device, const mli_entry *gone,
                                  const char *verb, uint64_t storage, const memlord_site *site,
                                  mli_debug_note *note) {
@@ -13060,10 +13153,11 @@ static MLI_COLD void mli_end_log(memlord *lord, memlord_device device, const mli
         note->bytes += MLI_BYTES(gone->word1);
     }
     note->unknown += mli_self.note.unknown;
-    mli_self.note.unknown = 0; /* what runs before the line is written says its own */
+    mli_self.note.unknown = 0; /* host code may log before the line is written: not this count */
 }
 
-/* Every free and release, said in a line of its own or, with `told`, in one for many. */
+/* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
+   MLI_END_RELEASE. Storage 0 does nothing. With `note` the caller logs one line for many blocks. */
 static MLI_NOINLINE memlord_result mli_end_general(memlord *lord, memlord_device device,
                                                    uint64_t storage, int how,
                                                    const memlord_site *site, mli_debug_note *note) {
@@ -13090,24 +13184,25 @@ static MLI_NOINLINE memlord_result mli_end_general(memlord *lord, memlord_device
     return r;
 }
 
-/* -- the short way: one block, in the home bucket of a shard that the thread owns.
+/* -- the fast path: one block in a shard that the thread owns, most often in its home bucket.
 
-      Two masks keep all else off it. A thread's `special` has a bit for each thing a call may
-      have to do besides: only the row bits (sites, a tag, a scope) are served here, from the
-      thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have to
-      do: events, fences, bands, waiters, a report. A call that finds 0 in both and hits the cache
-      and the home bucket does no more than what is written here; every other one goes to the
-      general way before it has changed anything, or to mli_alloc_finish and _closed after. -- */
+      Two masks keep everything else off it. A thread's `special` has a bit for each further thing
+      its calls have to do: the fast path serves only the row bits (sites, a tag, a scope), from
+      the thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have
+      to do: events, fences, bands, waiters, threads, pollers, a report. A call that finds 0 in
+      both, or hits the cache, and finds its slot does no more than the code below. Every other
+      call goes to the general path before it has changed anything, or to mli_alloc_finish or
+      mli_free_finish after it has counted. -- */
 
-/* What a block counts on, in a thread. */
+/* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device, *site, *tag; /* NULL: of no site, of no tag */
-    uint32_t slot;
+    mli_cell *device, *site, *tag; /* site, tag: NULL for none */
+    uint32_t slot;                 /* the number of the device; frees only */
 } mli_block_rows;
 
-/* Adds the cached rows of a thread that has some of MLI_SPECIAL_ROWS. 0: one is not cached,
-   or the thread has another special bit. */
+/* Adds the rows that the bits in `special` ask for, from the thread's cache. 0: a row is not
+   cached, or `special` has a bit outside MLI_SPECIAL_ROWS. */
 static MLI_HOT int mli_rows_cached(const mli_thread *t, uint32_t special, uint32_t dev,
                                    const memlord_site *site, mli_block_rows *rows) {
     const mli_cache_entry *memo;
@@ -13131,7 +13226,7 @@ static MLI_HOT int mli_rows_cached(const mli_thread *t, uint32_t special, uint32
     return 1;
 }
 
-/* Publishes the cells of a block that hold back too much. Inside. */
+/* Publishes the cells of a block that hold back too much. Requires: inside. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
     const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
@@ -13140,7 +13235,8 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
     mli_cell_publish_due(lord, MLI_BOOK_TAG, tag, mli_cell_own_row(t, MLI_BOOK_TAG, tag));
 }
 
-/* Ends an alloc that has counted its block and has more to do. */
+/* Ends an alloc of the fast path that has inserted and counted its block and has more to do: a
+   cell to publish, a table to grow, an event, an alert. Requires: inside. Leaves. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
     mli_thread *t = mli_self.thread;
@@ -13149,12 +13245,13 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     const uint32_t size = s->size;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
-    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* without memory it stays as it is */
+    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* no memory: the table keeps its size */
     mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
 }
-/* The same of a free, which has not yet counted at its site. */
+/* Ends a free of the fast path that has erased and counted its block and has more to do: a cell to
+   publish, the count at the site of the free, an event, an alert. Requires: inside. Leaves. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
@@ -13168,17 +13265,21 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
     return MEMLORD_OK;
 }
 
-/* 1: neither a handle nor a refused key; nor one of the last, which wrap around. */
+/* 1: the key is an address: no handle, not 0 or another refused key, and none of the topmost keys,
+   where the addition wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }
 
-/* 1: the end of a call on a device has something to do. */
+/* 1: `alert` has something for the end of a call on this device, an event included. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     const uint32_t alert = mli_u32_load(&lord->threads.alert);
     return alert && (alert & lord->devices.slot_alerts[dev]);
 }
 
+/* Records a block on the fast path, or falls back to the general path before it changes anything.
+   `past` collects the signs of the counts: negative if a cell is due to be published, or if the
+   shard should grow. */
 static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -13213,9 +13314,11 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     return MEMLORD_OK;
 }
 
-/* 1: the thread has the cells of a block with one reference and no side record, of the type. The
-   device named is most often the block's: it is compared, so that the processor counts before the
-   block has come from memory (100,000 blocks: a fifth of a call). */
+/* Finds the cells of a block for this thread. 0: the block has more references or a side record,
+   its device is of another type, or the thread lacks a cell. The device that the caller names is
+   most often the block's. The code compares the two and does not use the block's at once: the
+   processor predicts the branch and counts before the entry has come from memory (with 100,000
+   blocks: a fifth of a call). */
 static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
                                    const mli_entry *e, mli_block_rows *rows) {
     uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]), row;
@@ -13234,7 +13337,10 @@ static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, mem
     return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
-/* A handle is looked for where an address would be, is not found, and goes the general way. */
+/* Frees or releases a block on the fast path, or falls back to the general path before it changes
+   anything. Both are the same for a block with one reference, the only kind served here. A handle
+   needs no test: the probe treats it as an address, does not find it and falls back. `past`:
+   negative if a cell is due to be published, or if the freed bytes call for a band check. */
 static MLI_HOT memlord_result mli_end_fast(memlord *lord, memlord_device device, uint64_t storage,
                                            int how, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -13281,6 +13387,7 @@ static MLI_HOT memlord_result mli_end_fast(memlord *lord, memlord_device device,
     return MEMLORD_OK;
 }
 
+/* Adds a reference to a live block. */
 static MLI_COLD memlord_result mli_call_retain(memlord *lord, memlord_device device,
                                                uint64_t storage) {
     mli_thread *t;
@@ -13294,6 +13401,8 @@ static MLI_COLD memlord_result mli_call_retain(memlord *lord, memlord_device dev
     return r;
 }
 
+/* Records a block, or adds a reference if its storage is live. Counts an event only if it is new
+   (`fresh`). */
 static MLI_COLD memlord_result mli_call_track(memlord *lord, const memlord_block *block,
                                               const memlord_site *site) {
     const uint64_t storage = block->storage, bytes = block->bytes;
@@ -13313,15 +13422,18 @@ static MLI_COLD memlord_result mli_call_track(memlord *lord, const memlord_block
     return mli_call_finish(lord, &call, r, fresh, "[alloc] ", block, site);
 }
 
-/* -- realloc -- */
+/* -- realloc: begin takes the block off the map, its bytes still counted; end puts it back -- */
 
 enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,
-    MLI_TOKEN_NEW,    /* there was no old storage */
-    MLI_TOKEN_LIVE,
-    MLI_TOKEN_PASSED, /* begun inside our own allocator call */
-    MLI_TOKEN_FREED   /* by free_begin, as it had uses */
+    MLI_TOKEN_USED,   /* also a token of zeros: to end it is an error */
+    MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
+    MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
+    MLI_TOKEN_PASSED, /* begun within the ledger's own allocator call */
+    MLI_TOKEN_FREED   /* free_begin freed the block, as it had recorded uses */
 };
+
+/* Detaches the old block and keeps its entry in the token: word[0] is word1, word[1] is word2,
+   word[2] the generation of the ledger. */
 
 static MLI_COLD memlord_result mli_realloc_begin(memlord *lord, memlord_device device,
                                               uint64_t old_storage,
@@ -13358,7 +13470,8 @@ static MLI_COLD memlord_result mli_realloc_begin(memlord *lord, memlord_device d
     return r;
 }
 
-/* The new storage, or the old one again, is recorded on the old one's device. */
+/* Records the new storage on the device of the old one. Storage 0 in `block` means that the real
+   call failed: records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   memlord_block *block, const memlord_site *site) {
     mli_call call;
@@ -13377,7 +13490,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         mli_fences_take_back(lord, mli_fences_of(e.word2));
         if (block->bytes > had) mli_call_draw(lord, &call, block->bytes - had);
         r = mli_block_resize(lord, call.t, &e, block->storage, block->bytes, site, &rows);
-    } else { /* the real call failed: as it was */
+    } else { /* the real call failed: the old block lives on */
         mli_fences_take_back(lord, mli_fences_of(e.word2));
         block->bytes = had;
         block->storage = e.key;
@@ -13391,6 +13504,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", block, site);
 }
 
+/* Ends a realloc, by the state of its token. */
 static MLI_COLD memlord_result mli_realloc_end(memlord *lord, memlord_realloc_token *token,
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site) {
@@ -13417,8 +13531,8 @@ static MLI_COLD memlord_result mli_realloc_end(memlord *lord, memlord_realloc_to
 
 /* -- frees that may fail -- */
 
-/* What free_begin finds: 1 a pending block, 2 one with uses (its words without the side record in
-   *e), 0 any other, or none. */
+/* Returns the kind of block that free_begin finds: 1 a pending block; 2 a block with recorded uses,
+   its words without the side record in *e; 0 any other block, or none. */
 static MLI_COLD int mli_free_kind(memlord *lord, mli_thread *t, uint32_t type,
                                   uint64_t key, mli_entry *e) {
     mli_probe probe;
@@ -13436,6 +13550,8 @@ static MLI_COLD int mli_free_kind(memlord *lord, mli_thread *t, uint32_t type,
     return kind;
 }
 
+/* Detaches a block, as mli_realloc_begin does, and keeps it in the token. A block with recorded
+   uses is freed at once, so that its fences hold it back from here on. */
 static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site) {
@@ -13466,7 +13582,7 @@ static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device devi
         gone = r == MEMLORD_OK;
     }
     token->word[2] = lord->threads.generation;
-    if (!gone) { /* of what was dropped there is nothing to end */
+    if (!gone) { /* no block was found, or its alloc was dropped: nothing to end */
         token->state = MLI_TOKEN_NEW;
         return r;
     }
@@ -13478,7 +13594,7 @@ static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device devi
     return MEMLORD_OK;
 }
 
-/* The real call failed for a block with uses, which begin has freed: it is opened again. */
+/* Records a block with uses again: free_begin freed it, but the real call failed. */
 static MLI_COLD memlord_result mli_free_reopen(memlord *lord, mli_thread *t, mli_entry *e) {
     uint32_t dev = MLI_DEV(e->word1);
     uint64_t bytes = MLI_BYTES(e->word1), rows = e->word2;
@@ -13491,6 +13607,7 @@ static MLI_COLD memlord_result mli_free_reopen(memlord *lord, mli_thread *t, mli
     return r;
 }
 
+/* Ends a free_begin: takes the bytes off the counts, or with `failed` records the block again. */
 static MLI_COLD memlord_result mli_free_end(memlord *lord, memlord_realloc_token *token, int failed,
                                             const memlord_site *site) {
     mli_thread *t;
@@ -13523,13 +13640,15 @@ static MLI_COLD memlord_result mli_free_end(memlord *lord, memlord_realloc_token
         if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
     }
     mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* else begin has said it */
+    if (mli_debug_on(lord)) /* free_begin logged the free */
         mli_log_call(lord, failed && r == MEMLORD_OK, "[alloc] ", token->device, e.key,
                      MLI_BYTES(e.word1), NULL);
     mli_call_end(lord, t, dev, 1);
     return r;
 }
 
+/* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
+   is not lost for want of it. */
 static MLI_COLD memlord_result mli_call_realloc(memlord *lord, memlord_device device,
                                                 uint64_t old_storage, uint64_t new_storage,
                                                 uint64_t bytes, const memlord_site *site) {
@@ -13547,11 +13666,13 @@ static MLI_COLD memlord_result mli_call_realloc(memlord *lord, memlord_device de
                                              : mli_map_reserve(lord, t, dev, new_storage);
     mli_thread_put(lord, t);
     if (r) return r;
-    (void)mli_realloc_begin(lord, device, old_storage, &token); /* the end speaks of both */
+    (void)mli_realloc_begin(lord, device, old_storage, &token); /* the end logs both storages */
     return mli_realloc_end(lord, &token, new_storage, bytes, site);
 }
 
-/* -- n at once -- */
+/* -- n blocks in one call -- */
+
+/* Checks n blocks; `opens`: the call records them, so also their sizes and their sum. */
 
 static MLI_COLD memlord_result mli_call_check_n(memlord *lord, const memlord_block *blocks,
                                                 size_t n, int opens) {
@@ -13560,7 +13681,7 @@ static MLI_COLD memlord_result mli_call_check_n(memlord *lord, const memlord_blo
     size_t i;
     memlord_result r;
     if (n && !blocks) return MEMLORD_E_INVALID;
-    for (i = 0; i < n; i++) { /* before a device is made known: what is refused makes none */
+    for (i = 0; i < n; i++) { /* first, as a refused call makes no device known */
         const memlord_block *b = &blocks[i];
         if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
             return MEMLORD_E_INVALID;
@@ -13578,18 +13699,18 @@ static MLI_COLD memlord_result mli_call_check_n(memlord *lord, const memlord_blo
     return MEMLORD_OK;
 }
 
-/* What one of n holds before any of them is recorded. */
+/* The memory held for one of n blocks before any of them is recorded. */
 enum {
-    MLI_HOLD_NOTHING, /* its key is on the map and is replaced: that needs no memory */
-    MLI_HOLD_PLACE,   /* a block of 0 bytes under its key */
-    MLI_HOLD_VIEW     /* its reference: all that a track of a live key records */
+    MLI_HOLD_NOTHING, /* its key is in the map and is replaced: that needs no memory */
+    MLI_HOLD_PLACE,   /* a block of 0 bytes under its key, the placeholder */
+    MLI_HOLD_VIEW     /* its reference: a track of a live key records no more */
 };
 typedef struct mli_hold {
-    uint64_t rows;
-    int what;
+    uint64_t rows; /* its word2 */
+    int what;      /* MLI_HOLD_... */
 } mli_hold;
 
-/* Takes for one of n all that recording it needs memory for. */
+/* Takes all the memory that recording one of n blocks needs. */
 static MLI_COLD memlord_result mli_hold_one(memlord *lord, mli_thread *t, const memlord_block *b,
                                             int track, const memlord_site *site, mli_hold *hold) {
     mli_probe probe;
@@ -13607,12 +13728,12 @@ static MLI_COLD memlord_result mli_hold_one(memlord *lord, mli_thread *t, const 
         if (!found) return mli_block_open(lord, t, dev, b->storage, 0, hold->rows, &fresh);
         hold->what = track && found == 1 ? MLI_HOLD_VIEW : MLI_HOLD_NOTHING;
         if (hold->what == MLI_HOLD_VIEW) r = mli_block_retain(lord, t, type, b->storage);
-    } while (r == MEMLORD_E_UNKNOWN); /* it ended between the two */
+    } while (r == MEMLORD_E_UNKNOWN); /* another thread ended it between the two */
     return r;
 }
 
-/* Takes back what was held, the last first. Outside of the map and the orphans' lock: a reference
-   may be the last one by now, and its end runs the host's fences. */
+/* Gives back what n blocks hold, the last first. Requires: not inside, orphan lock not held. A
+   reference may be the last one by now, and then its end runs the host's fences. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     while (n--) {
@@ -13627,7 +13748,7 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a place its bytes; 0: another thread has ended or replaced it meanwhile. */
+/* Gives a placeholder its bytes. 0: another thread has ended or replaced it meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -13636,7 +13757,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
     if (held) {
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
-        d.allocs = 0; /* the place has counted it */
+        d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
         mli_probe_unlock(&probe);
         mli_count(lord, t, &d, 1);
@@ -13645,8 +13766,8 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n. Without memory it fails only if another thread has ended the block it replaces
-   since it was looked at, and then counts as dropped. */
+/* Records one of n blocks. It needs memory only if another thread has ended the block it replaces
+   since mli_hold_one. Without that memory it counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int track,
                                   const mli_hold *hold, mli_debug_note *note) {
     mli_call call;
@@ -13674,13 +13795,14 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.parts) mli_ticket_draw_end(&call.draw, did);
 }
 
-/* Counts all n as dropped. A free of a key that is live all the same is not one of theirs. */
+/* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
+   expected free of a dropped alloc is then taken off again. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
                                 int track, memlord_result r) {
     memlord_block_info live;
     uint32_t dev;
     size_t i;
-    for (i = 0; i < n && r == MEMLORD_E_DEVICE; i++) /* not a device, or one too many? */
+    for (i = 0; i < n && r == MEMLORD_E_DEVICE; i++) /* a bad device is no drop; one too many is */
         if (!mli_device_valid(blocks[i].device)) return;
     for (i = 0; i < n && (r == MEMLORD_E_NOMEM || r == MEMLORD_E_DEVICE); i++) {
         if (mli_dev(lord, blocks[i].device, &dev) == MEMLORD_OK)
@@ -13693,7 +13815,7 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* All or nothing: memory is taken first, then one block after the other is recorded. */
+/* Records n blocks or none: takes all memory first, then records one block after the other. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int track, const memlord_site *site) {
     mli_thread *t;
@@ -13731,7 +13853,8 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* 1: no such block, and only its move would make its destination known. */
+/* 1: the source block is not live, and no call has used the destination device yet. The move then
+   must not make that device known. */
 static int mli_moves_nothing(memlord *lord, memlord_device from, uint64_t storage,
                              memlord_device to) {
     memlord_block_info block;
@@ -13739,6 +13862,8 @@ static int mli_moves_nothing(memlord *lord, memlord_device from, uint64_t storag
            memlord_block_find(lord, from, storage, &block) == MEMLORD_E_UNKNOWN;
 }
 
+/* Moves a block to another device or storage. With a fence, or recorded uses, the source becomes
+   pending until they are done. `away`: the destination is not the source itself. */
 static MLI_COLD memlord_result mli_call_move(memlord *lord, memlord_device from,
                                              uint64_t from_storage, const memlord_block *to,
                                              const memlord_fence *fence, const memlord_site *site) {
@@ -13772,19 +13897,21 @@ static MLI_COLD memlord_result mli_call_move(memlord *lord, memlord_device from,
         r = mli_block_move(lord, call.t, from, from_storage, call.dev, to->storage, to->bytes,
                            site);
     if (r && f) mli_fence_free(lord, f);
-    if (!r && !chain) mli_fences_detach(lord, f); /* of what was dropped there is no block */
+    if (!r && !chain) mli_fences_detach(lord, f); /* the source's alloc was dropped: no block */
     if (mli_debug_on(lord)) mli_debug_note_from(from, from_storage);
     (void)mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc move] ", to, site);
     mli_fences_ask_new(lord, chain);
-    /* onto itself: the source is as an alloc of a pending storage leaves it, over */
+    /* onto itself: the move replaced the source, as an alloc of a pending storage does */
     if (r == MEMLORD_OK && fence && !waits) (void)mli_fence_discard(lord, fence);
     return r;
 }
 
 /* -- bytes without identity -- */
 
-/* Changes the balance and counts that, at a site as passed through: arena bytes come and go
-   unnamed. In the map, so that no fork or report finds one without the other. Answers the bytes. */
+/* Changes the arena balance of a device and counts the change. Returns the bytes changed. The site
+   counts them as both in and out: an arena byte does not remember the site it came from, so no
+   later call can take it off there. Does both inside a shard, so that no fork or report sees one
+   without the other. */
 static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
                                           uint64_t out, const memlord_site *site) {
     mli_u64 *arena = &mli_device_record_at(lord, dev)->arena;
@@ -13809,6 +13936,8 @@ static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t
     return add + take;
 }
 
+/* Adds bytes without identity to a device. The device and the bytes are checked as for an alloc;
+   1 stands for a valid storage. */
 static MLI_COLD memlord_result mli_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
                                              const memlord_site *site) {
     mli_call call;
@@ -13828,6 +13957,7 @@ static MLI_COLD memlord_result mli_arena_add(memlord *lord, memlord_device devic
     return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc arena] ", &block, site);
 }
 
+/* Takes such bytes off a device: at most those it has. More count as an underflow. */
 static MLI_COLD memlord_result mli_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
                                              const memlord_site *site) {
     mli_thread *t;
@@ -13849,7 +13979,8 @@ static MLI_COLD memlord_result mli_arena_sub(memlord *lord, memlord_device devic
 
 /* -- deferred frees -- */
 
-/* What free_deferred and block_use share. */
+/* Attaches a fence to a block. `end`: memlord_free_deferred, which also frees the block; else
+   memlord_block_use. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
                                                int end, const memlord_site *site) {
@@ -13886,7 +14017,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     return MEMLORD_OK;
 }
 
-/* A token of a call on no ledger: to end it does nothing. */
+/* Clears the token of a call on no ledger: to end it does nothing. */
 static memlord_result mli_token_none(memlord_realloc_token *token) {
     if (token) memset(token, 0, sizeof *token);
     return MEMLORD_OK;
@@ -13903,6 +14034,8 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
     return lord ? mli_end_fast(lord, device, storage, MLI_END_RELEASE, site) : MEMLORD_OK;
 }
 
+/* Frees or releases n blocks. A bad argument ends none. Any other error stops no further block; the
+   last one is returned. With MEMLORD_DEBUG logs one line for all. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -14029,14 +14162,18 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 }
 
 /* ----------------------------------------------------------------------- >>retry --
-   Owns the way of a request through out-of-memory: attempts, what is tried between them, the
-   pause. Composes limits, deferred and bands. Locks: callbacks for the list of waiters. */
+   Runs a request of memlord_alloc_retry through out-of-memory: its attempts, the retiring and
+   collecting between them, the pause. Owns the default policy. Uses >>limits, >>deferred, >>bands,
+   >>pollers and >>record. Invariant: the bytes of a request are reserved while it tries. Locks:
+   callbacks for the list of waiters, the physical device's for its last failure, one at a time;
+   none while host code runs. */
 
 static const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
 
 /* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
 
-/* Reads digits, and with `places` a point and more of them, up to a comma or the end. */
+/* Reads a number up to a comma or the end; with `places` it may have a fraction. Returns the rest
+   of the text; NULL if there is no number, or one above UINT32_MAX. */
 static MLI_COLD const char *mli_read_number(const char *text, int places, double *out) {
     double value = 0, scale = 1;
     int digits = 0;
@@ -14049,7 +14186,7 @@ static MLI_COLD const char *mli_read_number(const char *text, int places, double
     return digits && value <= UINT32_MAX && (!*text || *text == ',') ? text : NULL;
 }
 
-/* All of it or, with anything that is not understood, nothing. */
+/* Parses a policy. After an error *out is unchanged. */
 static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
     static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
@@ -14072,8 +14209,8 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 
 /* -- waiting -- */
 
-/* Sleeps at most so long; not if `needed` bytes were freed there since `out` was read, and no
-   longer than until another thread has. */
+/* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
+   read from mli_phys_freed. Does not sleep if they have been freed already. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     mli_waiter w, **at;
@@ -14091,7 +14228,7 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     lord->pollers.waiters = &w;
     mli_alert_set(lord, MLI_ALERT_WAITER, 1);
     mli_lock_drop(&lord->bands.callbacks_lock);
-    mli_barrier_threads(lord); /* who has freed without seeing the alert is added up here */
+    mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
     if (mli_phys_freed(lord, phys) - w.freed_before < w.needed) mli_os_event_wait(&w.event, ms);
     mli_lock_take(&lord->bands.callbacks_lock);
     for (at = &lord->pollers.waiters; *at != &w;) at = &(*at)->next;
@@ -14111,10 +14248,11 @@ typedef struct mli_request {
     const memlord_site *site;
     const memlord_retry *policy;
     memlord_ticket ticket;
-    uint64_t freed_before; /* what had been freed there before the attempt */
+    uint64_t freed_before; /* bytes freed at phys before the attempt */
 } mli_request;
 
-/* Holds the bytes under the limit, if need be after what can be done at once. */
+/* Reserves the bytes under the limit. If they do not fit, retires pending blocks and tries again,
+   then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -14130,8 +14268,8 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     return r;
 }
 
-/* Records what was allocated, off the request's own ticket. What the map has no room for is
-   counted as dropped; the memory is there all the same. */
+/* Records the new block; its bytes come off the request's own ticket. Without memory for the entry
+   it counts as dropped: the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_thread *t = mli_thread_get(q->lord);
     if (t && t != q->lord->threads.orphan) {
@@ -14143,7 +14281,8 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, q->site);
 }
 
-/* Keeps what the last failure was, for reports, and says it. */
+/* Keeps the last failure of the device for reports, and logs it. `oom`: the attempts failed; else
+   the limit refused the request. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     mli_device_record *device = mli_device_record_at(lord, q->dev);
@@ -14180,12 +14319,13 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        power *= power; /* at worst infinite, and so is ms */
+        power *= power; /* at worst infinite: then so is ms, and max_ms is returned */
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Between two attempts. */
+/* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,
+   collects, and sleeps by the policy's function or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -14199,7 +14339,8 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* The attempts, under a ticket. A storage no ledger could keep is no allocation. */
+/* Runs the attempts. Requires: the bytes are reserved. An attempt that returns storage 0 or
+   UINT64_MAX has failed, as no ledger can record those. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     uint32_t attempt;
@@ -18077,11 +18218,11 @@ static void mli_format_write(mli_report *r, memlord_format format) {
 }
 
 /* ------------------------------------------------------------------------ >>exit --
-   Owns what the process does when a thread ends and when it forks. Comes late, as it leaves or
-   takes what every section above holds. Invariant: fork finds every ledger between two calls.
-   Locks: registry, then all in their order. */
+   Owns the hooks of the process: for the end of a thread, and for fork. Uses the locks and the
+   thread state of every section above, so it comes late in the file. Invariant: fork finds every
+   ledger between two calls. Locks: registry, then all others in their order. */
 
-/* Frees the records of a thread, at most one a ledger. */
+/* Frees the records of a thread, at most one in each ledger. */
 static MLI_COLD void mli_threads_release(uint64_t number) {
     memlord *lord;
     mli_thread *t;
@@ -18093,9 +18234,9 @@ static MLI_COLD void mli_threads_release(uint64_t number) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* The exit hook. It gets the thread's number, as thread-local storage may be gone by then: MinGW
-   emulates it and frees it earlier. Where it is still there, later calls of the thread get no
-   record. */
+/* Runs as the exit hook. It gets the thread's number, as thread-local storage may be gone by then:
+   MinGW emulates it and frees it earlier. Where that storage is still there, `exited` keeps later
+   calls of the thread from getting a record. */
 static MLI_COLD void mli_thread_exit(const void *number) {
     mli_threads_release((uint64_t)(uintptr_t)number);
     mli_self.generation = 0;
@@ -18118,7 +18259,7 @@ static int mli_exit_key_make(void) {
 #endif
 
 #if MLI_POSIX
-/* Takes or drops the locks of all places. */
+/* Takes or drops the locks of all physical devices. */
 static void mli_phys_lock_all(int take) {
     memlord *lord;
     uint32_t i;
@@ -18132,7 +18273,7 @@ static void mli_phys_lock_all(int take) {
                 mli_lock_drop(&phys->lock);
         }
 }
-/* Takes or drops the locks that come after the map's. */
+/* Takes or drops the locks that come after the map's in the lock order. */
 static void mli_fork_locks(int take) {
     mli_ledgers_lock(offsetof(memlord, fences.lock), take);
     mli_ledgers_lock(offsetof(memlord, bands.callbacks_lock), take);
@@ -18142,9 +18283,9 @@ static void mli_fork_locks(int take) {
     mli_ledgers_lock(offsetof(memlord, memory.lock), take);
 }
 
-/* Fork stops every ledger between two calls: no lock is held and no table half changed in the
-   child, whose other threads are gone. It takes one lock of all ledgers before the next, in the
-   lock order. */
+/* Stops every ledger between two calls before a fork. The child has only the forking thread: no
+   other thread may then hold a lock there, or have changed half a table. Takes each lock of all
+   ledgers before the next lock, in the lock order. */
 static MLI_COLD void mli_fork_before(void) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -18155,6 +18296,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.pages_lock);
     mli_words_lock(1); /* last: all of the above reads and writes words */
 }
+/* Lets the ledgers go on after a fork, in the parent and, at the end of its hook, in the child. */
 static MLI_COLD void mli_fork_parent(void) {
     memlord *lord;
     mli_words_lock(0);
@@ -18166,7 +18308,8 @@ static MLI_COLD void mli_fork_parent(void) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* In a forked child: who held a row's lock while the map was stopped was reading, and is gone. */
+/* Clears the row locks in a forked child. A thread that held one while the map was stopped only
+   read the row, and is gone. */
 static void mli_row_locks_after_fork(memlord *lord) {
     int book;
     uint32_t i;
@@ -18176,7 +18319,8 @@ static void mli_row_locks_after_fork(memlord *lord) {
     mli_u32_store(&lord->counters.count_lock.locked, 0);
 }
 
-/* In a forked child: whoever asked a source or a fence, collected, polled or waited is gone. */
+/* Clears in a forked child the marks of threads that sampled, asked a fence, collected, polled or
+   waited: they are gone. */
 static void mli_ledger_after_fork(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]), tries = 0;
     mli_snapshot_reader **reader;
@@ -18186,7 +18330,7 @@ static void mli_ledger_after_fork(memlord *lord) {
         mli_u32_store(&phys->sampling, 0);
         mli_u32_store(&phys->poller.state, MLI_HELPER_NONE);
         phys->sampler = NULL;
-        phys->reserved -= phys->in_flight; /* recorded, or never to be */
+        phys->reserved -= phys->in_flight; /* these bytes are live, or will never be recorded */
         phys->in_flight = 0;
         if (!w) continue;
         tries += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
@@ -18195,13 +18339,14 @@ static void mli_ledger_after_fork(memlord *lord) {
         w->gc_entry = NULL;
         mli_u32_store(&w->gc_running, 0);
     }
-    /* counted anew: who set or cleared `check_requested` may not have got as far as the alert */
+    /* counts the band alerts again: a thread that set or cleared a flag may have been stopped
+       before it changed the alert */
     mli_u32_store(&lord->threads.alert,
                   mli_u32_load(&lord->threads.alert) % MLI_ALERT_BANDS + tries * MLI_ALERT_BANDS);
     mli_askers_gone(lord, &mli_self);
     lord->pollers.waiters = NULL;
     mli_subbufs_after_fork(lord);
-    for (reader = &lord->snapshots.readers; *reader;) /* this thread goes on with its reports */
+    for (reader = &lord->snapshots.readers; *reader;) /* this thread's own reports go on */
         if ((*reader)->thread == (void *)&mli_self)
             reader = &(*reader)->next;
         else
@@ -18212,8 +18357,9 @@ static void mli_ledger_after_fork(memlord *lord) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 
-/* In a forked child, where fork holds the locks: the scopes of a thread that is not there never
-   ended. It may have been about to begin or end one: whether that is counted is not known. */
+/* Forgets in a forked child the open scopes of a thread that is gone: they never end. That thread
+   may have been about to begin or end one; whether that is counted is not known. Requires: fork
+   holds the locks. */
 static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
     for (; t->scope_stack && t->scope_stack->depth; mli_frame_pop(t)) {
         mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
@@ -18222,11 +18368,13 @@ static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
     }
 }
 
+/* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
+   All other records become free, with their counts and shards, but the orphan record. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0);
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* another now */
+    mli_words_lock(0); /* first: the rest reads and writes words */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* a new one */
     mli_self.is_helper = 0;
     mli_process.pid = mli_pid();
     mli_process.saving = NULL;
@@ -18239,7 +18387,7 @@ static MLI_COLD void mli_fork_child(void) {
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
             mli_thread_fence(t);
             if (t == mine || t == lord->threads.orphan) continue;
-            mli_ptr_store(&t->inside, NULL); /* it saw the map stopped, and was to leave */
+            mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
             mli_scope_stack_forget(t);
             mli_thread_reset(t);
             mli_u32_store(&t->fenced, 1);
@@ -18258,8 +18406,8 @@ static int mli_fork_register(void) {
 static int mli_fork_register(void) { return 0; }
 #endif
 
-/* Puts the process's hooks in place, once; under the registry lock. Without an exit hook every
-   thread shares the orphan record: slower, as exact. */
+/* Installs the hooks of the process, once. Requires: the registry lock. Without an exit hook every
+   thread shares the orphan record, which is slower but just as exact. */
 static void mli_process_start(void) {
     if (mli_u32_load(&mli_process.hooks_installed)) return;
     mli_process.pid = mli_pid();
@@ -18270,11 +18418,13 @@ static void mli_process_start(void) {
 }
 
 /* ------------------------------------------------------------------- >>lifecycle --
-   Owns the making and the end of a ledger, and what is said of what it still holds. Invariant: an
-   end first stops who works for the ledger, then drops the fences, then takes it off the registry;
-   from there on it is nobody else's. Locks: registry. */
+   Makes and destroys ledgers, and logs the blocks that a destroyed ledger still holds. Uses every
+   section above. Invariant: the end of a ledger first stops its helpers, then drops its fences,
+   then takes it off the registry; from there on no other thread has it. Locks: registry, with
+   nothing else held. */
 
-/* MEMLORD_RETRY; what is not understood, or does not fit, is said and left alone. */
+/* Reads MEMLORD_RETRY. A value that is too long, malformed or out of range is logged and
+   ignored. */
 static MLI_COLD void mli_configure_retry(memlord *lord) {
     char value[128];
     memlord_retry policy = lord->retry.policy;
@@ -18294,7 +18444,7 @@ static MLI_COLD void mli_configure_retry(memlord *lord) {
     else
         lord->retry.policy = policy;
 }
-/* The same of MEMLORD_POLL_INTERVAL_MS. */
+/* Reads MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. */
 static MLI_COLD void mli_configure_interval(memlord *lord) {
     char value[128];
     double ms;
@@ -18309,6 +18459,8 @@ static MLI_COLD void mli_configure_interval(memlord *lord) {
     }
 }
 
+/* Sets the fields of a new ledger from its description, the environment and the defaults. Plain
+   stores do (`.v`): no other thread knows the ledger yet. */
 static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *desc) {
     char value[16];
     int debug = 0, book;
@@ -18350,7 +18502,7 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     lord->threads.sweep_at = MLI_SWEEP_MIN;
 }
 
-/* Gives the locks of the process and of a new ledger their ranks. */
+/* Gives the locks of the process and of a new ledger their ranks, which are the lock order. */
 static void mli_locks_rank(memlord *lord) {
     uint32_t i;
     mli_lock_rank(&mli_process.registry_lock, MLI_RANK_REGISTRY);
@@ -18368,7 +18520,7 @@ static void mli_locks_rank(memlord *lord) {
         mli_lock_rank(&lord->map.shards[i].lock, MLI_RANK_SHARD);
 }
 
-/* Everything of a ledger but the registry; NULL without memory. */
+/* Allocates and configures a ledger that is not yet registered; NULL without memory. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
     memlord *lord;
@@ -18389,7 +18541,8 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
     return NULL;
 }
 
-/* Makes the ledger known: to fork, to threads that end, to memlord_destroy. */
+/* Registers a ledger, so that fork, the exit hook and memlord_destroy find it. Gives it a
+   generation of its own. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
     mli_process_start();
@@ -18403,7 +18556,7 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* What a description asks for beyond the ledger itself. */
+/* Applies the parts of a description that need a registered ledger: names, events, snapshots. */
 static MLI_COLD memlord_result mli_ledger_apply_desc(memlord *lord, const memlord_desc *desc) {
     memlord_result r = mli_name(lord, desc->proc_root, &lord->room.cpu.root);
     if (r == MEMLORD_OK) r = mli_name(lord, desc->output_dir, &lord->saving.output_dir);
@@ -18414,13 +18567,14 @@ static MLI_COLD memlord_result mli_ledger_apply_desc(memlord *lord, const memlor
     return r;
 }
 
+/* Adds a block to a leak table (`user`), by its rows and device. */
 static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user) {
     mli_leak_add(lord, (mli_leak_table *)user, mli_word2_rows(e->word2) & MLI_ROWS_MASK,
                  MLI_DEV(e->word1), MLI_BYTES(e->word1));
     return 0;
 }
-/* "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12"; without a place, of what
-   the other lines do not tell. */
+/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". `leak`
+   NULL: the line sums up the blocks that the lines before it leave out. */
 static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
                                   const mli_leak_group *leak) {
     char line[512];
@@ -18433,7 +18587,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     (void)mli_out_end(&o, sizeof line);
     mli_log(lord, MEMLORD_LOG_INFO, line);
 }
-/* Where the blocks that are left come from, if that is known of any. */
+/* Logs the ten groups with the most bytes, by the site and tag their blocks come from. Does nothing
+   if the ledger has neither sites nor tags: both row counts start at 1. */
 static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table *leaks;
@@ -18453,6 +18608,7 @@ static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_own_free(lord, leaks, sizeof *leaks);
 }
 
+/* Logs the bytes and blocks that each device still holds. */
 static MLI_COLD void mli_log_leaks(memlord *lord) {
     char line[128];
     mli_out o;
@@ -18475,7 +18631,7 @@ static MLI_COLD void mli_log_leaks(memlord *lord) {
     if (blocks) mli_log_leaks_by(lord);
 }
 
-/* Drops the fences of all blocks, those of open tokens included: nothing asks them any more. */
+/* Detaches the fences of a block in the map: no call will ask them again. */
 static int mli_visit_fences(memlord *lord, const mli_entry *e, void *user) {
     mli_fence_record *f = mli_fences_of(e->word2);
     (void)user;
@@ -18483,14 +18639,16 @@ static int mli_visit_fences(memlord *lord, const mli_entry *e, void *user) {
     if (f) mli_side_record_of(e->word2)->fences = NULL;
     return 0;
 }
+/* Drops the fences of all blocks, those of open tokens included. A drop is host code and may defer
+   further frees: repeats until no fence is left, at most 1000 times. */
 static MLI_COLD void mli_fences_end(memlord *lord) {
     mli_walk_query all;
     mli_fence_record *f;
     int round = 0;
     memset(&all, 0, sizeof all);
     all.sel = memlord_device_all();
-    if (mli_fence_is_running(lord)) mli_self.fence_lord = 0; /* it left one by longjmp */
-    while (mli_u64_load(&lord->fences.count) && round++ < 1000) { /* drops may defer frees */
+    if (mli_fence_is_running(lord)) mli_self.fence_lord = 0; /* this thread left one by longjmp */
+    while (mli_u64_load(&lord->fences.count) && round++ < 1000) {
         mli_lock_take(&lord->fences.lock);
         mli_askers_gone(lord, NULL);
         mli_lock_drop(&lord->fences.lock);
@@ -18503,7 +18661,8 @@ static MLI_COLD void mli_fences_end(memlord *lord) {
     }
 }
 
-/* Takes a ledger off the registry, once nobody saves it at the program's end. */
+/* Takes a ledger off the registry. Waits first while another thread saves it at the end of the
+   program. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -18518,7 +18677,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     if (mli_self.generation == lord->threads.generation) mli_self.generation = 0;
 }
 
-/* Gives all memory back, the ledger's own last. */
+/* Frees all memory of a ledger, the ledger itself last. Requires: not registered any more. */
 static MLI_COLD void mli_ledger_free(memlord *lord) {
     memlord_allocator allocator = lord->memory.allocator;
     mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
@@ -18543,12 +18702,14 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     mli_snapshots_destroy(lord);
     mli_index_free(lord);
     mli_names_free(lord);
-    mli_regions_free(lord); /* what is left is in there */
+    mli_regions_free(lord); /* has all memory not freed above */
     mli_self.in_host_alloc++;
     allocator.free(allocator.user, lord, sizeof *lord);
     mli_self.in_host_alloc--;
 }
 
+/* Ends a ledger. Stops its helpers, writes its last report, logs its leaks, drops its fences, takes
+   it off the registry and frees it, in that order. */
 static MLI_COLD void mli_ledger_end(memlord *lord) {
     const mli_saver *saver;
     mli_pollers_stop(lord);
@@ -18562,6 +18723,7 @@ static MLI_COLD void mli_ledger_end(memlord *lord) {
     mli_ledger_free(lord);
 }
 
+/* Makes a ledger from a description; after an error *out is NULL and nothing is left. */
 static MLI_COLD memlord_result mli_ledger_new(const memlord_desc *desc, memlord **out) {
     memlord_allocator allocator = desc->allocator;
     memlord_result r;
