@@ -4762,39 +4762,57 @@ static int mli_polling_enabled(memlord *lord) {
 }
 
 /* -------------------------------------------------------------------------- >>map --
-   Owns the storages: (type, storage) to a 24-byte entry. May use memory; knows nothing of
-   what is counted. Invariants and the reasons for the shape (bench/README.md has the figures):
+   Owns the map from (device type, storage) to a 24-byte entry. Uses >>memory and >>threads. It
+   counts nothing itself: the caller counts while it is still inside the shard.
 
-   - 1024 shards, chosen by the 2 MiB region of the address and not by its hash: what one
-     thread allocates stays in shards, and so in cache lines, of its own.
-   - A shard belongs to the first thread that uses it. On its every call a thread stores which
-     shard it is `inside` and then loads the shard's state; if that names the thread, it works
-     with plain loads and stores. Whoever wants the shard otherwise stores MOVING and makes all
-     threads pass a barrier (mli_barrier_threads), so that either he sees `inside` or the
-     owner sees MOVING; then he waits until nobody is inside. No atomic read-modify-write on the
-     plain path: that halves its cost. Where the system has no such barrier, or refuses it later,
-     the store is an exchange. Seen by a second thread the shard becomes SHARED for good, and
-     buckets are locked one by one, by a bit in their header.
-   - A table is buckets of two cache lines that lie side by side: a header with five
-     one-byte tags, and five entries. The tags are matched all at once, without a loop to
-     mispredict; one call touches one place of the table, known from the key alone, so that
-     the misses of neighbouring calls overlap.
-   - An entry whose home bucket is full goes to a later one, and every bucket it passed
-     counts it in one of four counts, by bits of the hash. A look-up stops at a bucket whose count
-     is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
-   - A table grows when 10/64 to 22/64 of its buckets have sent an entry away, in a small ledger
-     1/64, by a fifth to a third: not all shards at once, so that what one gives back the next
-     can use. The memory is taken before the shard is stopped. Only this shard's users wait.
+   One alloc on the fast path (mli_alloc_fast):
+     mli_shard_of           chooses the shard by the address
+     mli_shard_enter        enters the shard, and returns its state: it must be the thread's id
+     mli_home_probe_vacant  finds a vacant slot in the home bucket, and sees that the key is new
+     mli_home_probe_insert  writes the entry, then the bucket's header with the entry's tag
+     mli_cell_count_alloc   counts the bytes: see >>counters
+     mli_shard_leave        leaves the shard
+   One free (mli_end_fast) takes the same steps with mli_home_probe_find, mli_home_probe_erase and
+   mli_cell_count_free. If the shard is not the thread's, or the probe fails, the call leaves
+   before it has changed anything. It then takes the general path: mli_probe_find enters the shard
+   and locks the buckets it probes, mli_probe_insert or mli_probe_erase changes the table, and
+   mli_probe_leave unlocks and leaves.
 
-   Locks: shard, then bucket; the home is waited for, later buckets are only tried, and all let
-   go when one is taken, so a ring of waiters cannot close. */
+   Invariants and the reasons for the shape (bench/README.md has the figures):
+
+   - 1024 shards. The 2 MiB region of the address chooses the shard, not a hash of the whole
+     address: the blocks of one thread stay in shards, and so in cache lines, of its own.
+   - The first thread that uses a shard owns it. On every call a thread stores in `inside` which
+     shard it enters, then loads the shard's state. If the state is the thread's id, the thread
+     works with plain loads and stores. A thread that must stop the shard stores MOVING and makes
+     all threads pass a barrier (mli_barrier_threads): then either it sees `inside`, or the owner
+     sees MOVING. It waits until no thread is inside. So the fast path has no atomic
+     read-modify-write, which halves its cost. Where the system has no such barrier, or refuses it
+     later, the store to `inside` is an exchange. The first call of a second thread makes the
+     shard SHARED for good. Buckets of a shared shard are locked one by one, by a bit in their
+     header.
+   - A table is an array of buckets. A bucket is two adjacent cache lines: a header with five
+     one-byte tags, and five entries. All tags are compared at once, without a loop whose branch
+     could be mispredicted. A call touches one bucket, and its address follows from the key alone:
+     so the cache misses of successive calls overlap.
+   - An entry that finds its home bucket full goes to a later bucket. Every bucket it passes
+     increments one of its four overflow counts; bits of the hash choose which. A probe stops at a
+     bucket whose overflow count for the hash is 0. So erasing leaves no tombstone, and a vacant
+     slot does not end a probe.
+   - A table grows by a fifth to a third when the entries outside their home are 10/64 to 22/64 of
+     its buckets (1/64 in a small ledger). The share differs from shard to shard, so that they do
+     not all grow at once and one shard can use the memory that another returned. The new table is
+     allocated before the shard is stopped. Only threads that use this shard wait.
+
+   Locks: shard, then bucket. A thread waits for the lock of the home bucket. It only tries the
+   locks of later buckets, and drops all of them when one is taken, so waiters form no cycle. */
 
 #define MLI_BYTES_MAX ((uint64_t)1 << 48)
 
-/* A block of the map: 24 bytes.
-     word1   bytes:49 | device number:8 | references:7 (127: in the side record)
-     word2   side:1 | site row:20 | tag row:16 | born:27, or a side record's address | 1
-     born    the mark, or in a scope 1:1 | birth:26 */
+/* A block in the map: 24 bytes. Fields start at the lowest bit.
+     word1   bytes:49 | dev:8 | references:7 (127: the side record has the count)
+     word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
+     birth   the mark:26, then 0; for a block born in a scope the number of a birth:26, then 1 */
 typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
@@ -4811,7 +4829,7 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
-#define MLI_BIRTH_SCOPED (MLI_MARK_MAX + 1) /* with the number of a birth */
+#define MLI_BIRTH_SCOPED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
 #define MLI_ROWS_MASK (((uint64_t)1 << 37) - 1)
 #define MLI_SITE_ROWS_MAX 0xfffffu
@@ -4821,11 +4839,11 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
 #define MLI_ADDRESS_REGION_BITS 21
 #define MLI_BUCKET_SLOTS 5
-#define MLI_PROBE_MAX 16 /* buckets an entry may be away from home */
+#define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
 #define MLI_BUCKET_BYTES 128
-#define MLI_SPARE_BYTES (192u << 10) /* of a ledger's own memory: 3,000 blocks at 64 bytes */
+#define MLI_SPARE_BYTES (192u << 10) /* below it a ledger is small: 3,000 blocks at 64 bytes */
 
-/* A state of 3 and more is the id of the owner. */
+/* States of a shard: no table yet, shared, stopped; from 3 on, the id of the thread that owns it. */
 enum {
     MLI_SHARD_NEW,
     MLI_SHARD_SHARED,
@@ -4833,7 +4851,8 @@ enum {
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST
 };
 
-/* header: bytes 0..4 tags, 0 empty; bits 40..55 the counts; bit 63 the lock */
+/* header: bytes 0..4 the tags of the slots, 0 is vacant; bits 40..55 four overflow counts of 4
+   bits; bit 63 the lock */
 typedef struct mli_bucket {
     mli_u64 header;
     mli_entry slots[MLI_BUCKET_SLOTS];
@@ -4843,25 +4862,28 @@ typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
 #define MLI_TAG_LOW_BITS 0x0101010101u
 #define MLI_BUCKET_LOCK ((uint64_t)1 << 63)
 
-/* Blocks of one size lie at equal distances, and a product keeps them so: at one distance in ten
-   many keys share few buckets. The shift undoes that. The constant is of MurmurHash3's end. The
-   upper half of the hash is good, and what lies just below it. The type is not hashed: equal
-   handles of two types are rare, and sit side by side. */
+/* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
+   that: at one distance in ten many keys would share few buckets. The shift breaks the pattern.
+   The constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and so
+   are the bits just below them: the home uses the former, the tag and the overflow count the
+   latter. The type is not hashed: equal handles of two types are rare, and share a home. */
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
 #define MLI_HASH_TAG(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
-/* Where in a header it is counted how many entries with such a hash the bucket has sent away. */
+/* The bit where the overflow count for a hash begins in a header: 40, 44, 48 or 52. */
 #define MLI_HASH_OVERFLOW(h) (40 + ((unsigned)(h) >> 18 & 12))
 #define MLI_OVERFLOW_MAX 15
 static MLI_HOT unsigned mli_overflow_count(uint64_t header, unsigned overflow) {
     return (unsigned)(header >> overflow) & MLI_OVERFLOW_MAX;
 }
+/* One handle may be a key of every type: the home and one overflow count must admit them all. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Small keys are handles, spread finer; they never take the plain path, which therefore need
-   not look. 4 MiB on 64 bits: a program that is not position independent begins there, and its
-   heap soon after. */
+/* Keys below 1 << MLI_HANDLE_BITS are handles. They are spread over shards by 1 KiB instead of
+   2 MiB. The fast path (plain = 1) skips that test: it inserts no handle; it probes for one where an
+   address would be, misses, and takes the general path. The bound is 4 MiB on 64 bits: a program
+   that is not position independent begins there, and its heap soon after. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
@@ -4872,11 +4894,12 @@ static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key, int plain) {
     if (!plain && !(key >> MLI_HANDLE_BITS)) region = key >> 10;
     return &lord->map.shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MLI_SHARD_BITS)];
 }
+/* Returns the home bucket of a hash. Requires: the caller is inside and the shard has a table. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
 }
 
-/* The lowest bit that is set; one is. */
+/* Returns the index of the lowest set bit. Requires: one is set. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(bits);
@@ -4888,9 +4911,10 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
 }
 
 #if MLI_SSE2
-/* Which slots hold this tag, and where that of the lowest begins. With vectors it is as many
-   instructions, but half the registers; how many there are bounds how far a processor looks
-   ahead. */
+/* mli_tag_match returns a mask of the slots that hold a tag. mli_tag_match_bit returns the bit
+   where the tag of the lowest such slot begins in the header. Vectors take as many instructions as
+   the other version but half the registers, and the free registers bound how far ahead a processor
+   executes. */
 static MLI_HOT uint64_t mli_tag_match(uint64_t header, uint64_t tag) {
     __m128i tags = _mm_cvtsi32_si128((int)tag);
     tags = _mm_shufflelo_epi16(_mm_unpacklo_epi8(tags, tags), 0);
@@ -4911,16 +4935,17 @@ static MLI_HOT unsigned mli_tag_match_bit(uint64_t match) {
 }
 #endif
 
-/* Which slots are vacant: the lowest bit of their tags. Those of entries are odd. */
+/* Returns the vacant slots, as the lowest bits of their tags. The tag of an entry is odd. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_TAG_LOW_BITS;
 }
-/* The entry of the slot whose tag begins at a bit: the eighth part of an entry further each. */
+/* Returns the entry of the slot whose tag begins at a bit. A tag has 8 bits, so each bit stands for
+   an eighth of an entry. */
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
 
-/* The bucket after another; after the last, before `end`, comes the first. */
+/* Returns the bucket after b. After the last, which lies before `end`, comes the first. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
     return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
@@ -4931,21 +4956,25 @@ static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
 
 /* -- entering a shard -- */
 
-/* As mli_shard_enter, with a full barrier of the thread's own. `fenced` says that the record is
-   entered in this way from here on: the bit in `special` stays, and a later load never answers an
-   older value. The release pairs with the acquire in mli_barrier_threads: all that the thread
-   did inside before it saw the bit is done. */
+/* Enters as mli_shard_enter does, with a full barrier of its own: the exchange. `fenced` = 1 says
+   that this record enters by an exchange from here on: the bit in `special` is never cleared, and
+   a later load never returns an older value. The release pairs with the load in
+   mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. */
 static MLI_NOINLINE uint32_t mli_enter_fenced(mli_thread *t, mli_shard *s) {
     mli_u32_store_release(&t->fenced, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
 }
-/* Announces the thread and answers the shard's state. The release keeps the thread's earlier
-   work before the store for whoever stops the shard; the acquire pairs with the release of the
-   state by him. Store before load: by mli_barrier_threads, or by the exchange and a load
-   that are seq_cst in mli_enter_fenced and in mli_shard_stop and mli_shard_wait; an acquire
-   alone may go before the store of an exchange (ARM's ldapr). `plain`: the call has just read
-   `special` without the bit. */
+/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
+   table if the state is its thread id, or if it is SHARED and the caller locks the buckets.
+   Otherwise the caller leaves at once.
+
+   Memory order: the release keeps the thread's earlier work before the store, for a thread that
+   stops the shard. The acquire pairs with the release of the state by that thread. The store must
+   come before the load. mli_barrier_threads ensures that, or else the exchange and the seq_cst
+   loads in mli_enter_fenced, mli_shard_stop and mli_shard_wait: a load that is only an acquire may
+   come before the store of an exchange (ARM's ldapr). `plain` = 1: the caller has just read
+   `special` without MLI_SPECIAL_NO_BARRIER. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s, int plain) {
     mli_rank_inside(1);
     if (!plain && (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER))
@@ -4954,15 +4983,17 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s, int plain) 
     mli_compiler_barrier();
     return mli_u32_load_acquire(&s->state);
 }
-/* Pairs with the load of mli_shard_wait. */
+/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
+   shard sees all that this thread did inside. */
 static MLI_HOT void mli_shard_leave(mli_thread *t) {
     mli_rank_inside(0);
     mli_ptr_store_release(&t->inside, NULL);
 }
 
 #define MLI_DRAIN_NS 1000000u
-/* Waits until every store that a processor has executed by now is visible to all. A processor
-   empties its buffer of stores by itself within microseconds, and before it runs another thread. */
+/* Waits until every store that a processor has executed by now is visible to all threads. A
+   processor drains its store buffer by itself within microseconds, and before it runs another
+   thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
     unsigned tries = 0; /* a sandbox may refuse to sleep, and the clock may stand still */
@@ -4970,25 +5001,25 @@ static MLI_COLD void mli_stores_drain(void) {
         mli_nap(MLI_DRAIN_NS);
     } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
 }
-/* For every thread T of the ledger: either T sees what the caller stored before this, or the caller
-   sees afterwards what T stored before it looked. Used for a shard's state and `inside`, for the
-   alert or a mark and the counts.
+/* Orders the caller against every thread T of the ledger: either T sees what the caller stored
+   before this call, or the caller sees after it what T stored before T's load. It is used for a
+   shard's state and `inside`, and for the alert or a threshold and the counts.
 
-   The system's barrier does it. Without one T passes a barrier of its own: the exchange as it
-   enters a shard (mli_enter_fenced), and the addition as it ends a call
-   (mli_call_end_slow), which pairs with the addition here.
+   The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
+   it enters a shard (mli_enter_fenced), and the addition when it ends a call (mli_call_end_slow),
+   which pairs with the addition here.
 
    The system may refuse its barrier after threads have run without barriers of their own. A thread
    may then have read `special` without the bit, and it may be preempted for any time before it
    stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
-   looked before the caller stored, what T stored earlier is visible after the wait; if it looks
+   loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
    later, it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for
    longer.
 
-   Several callers may find the refusal at once, while others still had their barrier: each is
-   ordered by its own means. A thread that registers meanwhile, or takes over a record out of use,
-   is seen here or reads `barrier` as 0: the exchanges and loads of `barrier`, `threads` and
-   `fenced` are seq_cst. */
+   Several callers may find the refusal at once, while others still had the barrier: each is
+   ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
+   seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
+   and `fenced` are seq_cst. */
 static MLI_COLD void mli_barrier_threads(memlord *lord) {
     mli_thread *t;
     int drain = 0;
@@ -5006,9 +5037,9 @@ static MLI_COLD void mli_barrier_threads(memlord *lord) {
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside s (NULL: any shard). State is MOVING and everybody has passed
-   a barrier since. The load of the list is seq_cst and pairs with the exchange in
-   mli_thread_start: a thread that is not on it yet sees MOVING. */
+/* Waits until no thread is inside s (NULL: inside any shard). Requires: the state is MOVING, and
+   all threads have passed a barrier since. The load of the list is seq_cst and pairs with the
+   exchange in mli_thread_start: a thread that is not on the list yet sees MOVING. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
@@ -5021,14 +5052,16 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Under the shard's lock: stops everybody, whatever the state was; not inside oneself. */
+/* Stops a shard in any state: keeps threads out, and waits until all inside have left. Requires:
+   the caller holds the shard's lock and is not inside. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
     (void)mli_u32_exchange(&s->state, MLI_SHARD_MOVING);
     mli_barrier_threads(lord);
     mli_shard_wait(lord, s);
 }
 
-/* Stops a shard for a look at all of it; 0: it is empty and was not stopped. */
+/* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
+   table and was not stopped. */
 static int mli_shard_pause(memlord *lord, mli_shard *s) {
     mli_lock_take(&s->lock);
     s->stopped_state = mli_u32_load(&s->state);
@@ -5039,12 +5072,14 @@ static int mli_shard_pause(memlord *lord, mli_shard *s) {
     mli_shard_stop(lord, s);
     return 1;
 }
+/* Ends a pause: restores the state and drops the lock. The release pairs with the acquire in
+   mli_shard_enter. */
 static void mli_shard_resume(mli_shard *s) {
     mli_u32_store_release(&s->state, s->stopped_state);
     mli_lock_drop(&s->lock);
 }
 
-/* All shards at once, with one barrier: for a fork. */
+/* Stops all shards with one barrier, for a fork. Takes all shard locks; mli_map_thaw drops them. */
 static void mli_map_freeze(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++) {
@@ -5063,20 +5098,22 @@ static void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* 1, 2, ... 5, 6, 8, 10, 12, 16 ...: in three steps to twice as many. */
+/* Returns the next size of a table: 1, 2, ... 5, 6, 8, 10, 12, 16 ...: from 8 on it doubles in three
+   steps. */
 static uint32_t mli_buckets_next(uint32_t n) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
     return n + (n == step * 6 ? 2 * step : step);
 }
 
-/* What a table is, apart from the shard that has it. */
+/* A table outside a shard: one that is being filled, or one that was replaced. */
 typedef struct mli_table {
     char *data;
     uint32_t size, displaced, count;
 } mli_table;
 
-/* Inserts an entry into a table no other thread sees; -1: its path is full. */
+/* Inserts an entry into a table that no other thread sees. -1: no bucket of its window has room, or
+   an overflow count on the way is full. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -5099,7 +5136,8 @@ static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     return -1;
 }
 
-/* Calls fn for every entry of a shard that is stopped, or the caller's own. */
+/* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
+   shard is stopped, or the caller owns it. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 static int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user) {
     uint32_t i, j;
@@ -5115,8 +5153,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
     return mli_table_insert((mli_table *)user, entry);
 }
 
-/* Swaps a shard's table for a larger one, under the shard's lock. 0: `next` is now the old table;
-   1: the entries have no room in it; -1: nor in any, as the old one is almost empty. */
+/* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
+   entries do not fit in `next`. -1: they will fit in no table, since the old one is almost empty
+   and yet too small: the keys were made to collide. The first table also gives the shard its owner,
+   or makes it shared if the record is the orphan's. Requires: the caller holds the shard's lock. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     uint32_t state = mli_u32_load(&s->state);
@@ -5127,7 +5167,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     old.data = s->table;
     old.size = s->size;
     failed = mli_shard_each(s, mli_table_insert_visited, next) != 0;
-    if (!failed && next->count < old.size / 32) failed = -1; /* keys that were made to collide */
+    if (!failed && next->count < old.size / 32) failed = -1; /* keys made to collide */
     if (!failed) {
         s->table = next->data;
         s->size = next->size;
@@ -5140,14 +5180,14 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     return failed;
 }
 
-/* Gives a shard a larger table, or its first. `size` is that of the table the caller found too
-   small: if another thread has replaced that, there is nothing to do. Requires: not inside.
-   -1: no memory. */
+/* Gives a shard a larger table, or its first. `size` is the size of the table that the caller found
+   too small: if another thread has replaced that table, nothing is left to do and 0 is returned.
+   -1: no memory, or no table has room. Requires: the caller is not inside. */
 static MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size) {
     mli_table next;
     uint32_t larger = size;
     unsigned i;
-    for (i = 0; i < 18; i++) { /* more: keys were made to collide */
+    for (i = 0; i < 18; i++) { /* more steps would mean keys made to collide */
         int failed = 0, same;
         memset(&next, 0, sizeof next);
         next.size = larger = mli_buckets_next(larger);
@@ -5163,8 +5203,10 @@ static MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, u
     return -1;
 }
 
-/* 1: the shard should have a larger table. The caller's own, or shared. A small ledger has room to
-   spare: hardly an entry of it is outside its home. */
+/* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
+   bound depends on the shard's number (10, 14, 18 or 22 of 64), so that shards grow at different
+   times. It is 1 of 64 in a small ledger, which can spare the memory: there almost every entry is
+   in its home. A table of fewer than 16 buckets may have three such entries more. Requires: the caller owns the shard, or the shard is shared. */
 static int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     uint32_t n = mli_u32_load(&s->displaced);
     uint32_t stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3, most = 10 + 4 * stagger;
@@ -5172,7 +5214,8 @@ static int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     return (uint64_t)n * 64 >= (uint64_t)s->size * most + (s->size < 16 ? 192 : 0);
 }
 
-/* Makes another thread's shard shared, for good. Requires: not inside. */
+/* Makes a shard of another thread shared for good: stops it first. Requires: the caller is not
+   inside. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
     uint32_t state;
     mli_lock_take(&s->lock);
@@ -5184,9 +5227,11 @@ static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_sha
     mli_lock_drop(&s->lock);
 }
 
-/* -- buckets of a shared shard; the take's acquire pairs with the store of the header -- */
+/* -- buckets of a shared shard; the acquire of taking the lock pairs with the release of the header
+      that drops it -- */
 
-/* 1: ours. The bit alone is looked at, which makes it one locked instruction on x86. */
+/* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86
+   does it in one locked instruction. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
@@ -5194,23 +5239,26 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     unsigned n = 0;
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
-/* Answers the header without the bit. */
+/* Takes a bucket's lock, and returns the header without the lock bit. */
 static MLI_HOT uint64_t mli_bucket_lock(mli_bucket *b) {
     while (MLI_UNLIKELY(!mli_bucket_try(b))) mli_bucket_wait(b);
     return mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
 }
 
-/* -- the short way: a shard the thread owns and is inside. A probe changes nothing; the home bucket
-      is looked at in line, the rest of a key's window out of line -- */
+/* -- the fast path: a table this thread owns. Requires, for all of it: the caller is inside the
+      shard. Probing modifies nothing: it keeps the slot and the header to store, and insert or
+      erase then stores them. The home bucket is probed in line, the rest of the window out of
+      line -- */
 
 typedef struct mli_home_probe {
     mli_bucket *bucket;
     mli_entry *entry;
-    uint64_t header; /* the bucket's next one */
-    int far;         /* it is not the home bucket */
+    uint64_t header; /* to store: the bucket's header with the tag set, or cleared */
+    int far;         /* 1: the bucket is not the home */
 } mli_home_probe;
 
-/* An entry away from its home has come (by 1) or gone (by -1): the buckets it passed count it. */
+/* Adds `by` to the overflow counts of the buckets from the home to `to`, and to `displaced`: 1 when
+   an entry outside its home was inserted, -1 when one was erased. */
 static MLI_NOINLINE void mli_home_probe_overflow_add(mli_shard *s, uint64_t key,
                                                      const mli_bucket *to, int by) {
     const uint64_t hash = mli_hash(key);
@@ -5221,7 +5269,9 @@ static MLI_NOINLINE void mli_home_probe_overflow_add(mli_shard *s, uint64_t key,
     mli_u32_add_own(&s->displaced, (uint32_t)by);
 }
 
-/* 1: the window has a vacant slot, and the key is not in the table. */
+/* Probes the whole window for an insert. 1: the key is not in the table, and the probe has the
+   first vacant slot. 0: the key may be there, or the window has no room: the general path decides.
+   An overflow count of 0 ends the probe: no entry of this hash lies further away. */
 static MLI_NOINLINE int mli_home_probe_vacant_beyond(const mli_shard *s, uint64_t key,
                                                      mli_home_probe *probe) {
     const uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash);
@@ -5248,6 +5298,9 @@ static MLI_NOINLINE int mli_home_probe_vacant_beyond(const mli_shard *s, uint64_
     probe->far = room != home;
     return 1;
 }
+/* Probes the home bucket for an insert, and the window if that does not decide. Returns as above.
+   The fast case: no tag matches, no entry overflowed, and a slot is vacant. The prefetch is of the
+   bucket's second cache line. */
 static MLI_HOT int mli_home_probe_vacant(const mli_shard *s, uint64_t key, mli_home_probe *probe) {
     uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash), header, vacant;
     unsigned bit;
@@ -5265,6 +5318,8 @@ static MLI_HOT int mli_home_probe_vacant(const mli_shard *s, uint64_t key, mli_h
     probe->header = header | tag << bit;
     return 1;
 }
+/* Inserts an entry in the slot that a probe found vacant: its tag in the header makes it live. An
+   entry outside its home is rare and is counted out of line. */
 static MLI_HOT void mli_home_probe_insert(mli_shard *s, const mli_home_probe *probe,
                                           uint64_t key, uint64_t word1, uint64_t word2) {
     probe->entry->key = key;
@@ -5274,7 +5329,8 @@ static MLI_HOT void mli_home_probe_insert(mli_shard *s, const mli_home_probe *pr
     if (MLI_UNLIKELY(probe->far)) mli_home_probe_overflow_add(s, key, probe->bucket, 1);
 }
 
-/* 1: the key is in the window, as the first with its tag in a bucket. */
+/* Probes the whole window for a key. 1: found. Of each bucket only the first entry with the tag is
+   compared: a key behind another with its tag is left to the general path, as 0. */
 static MLI_NOINLINE int mli_home_probe_find_beyond(const mli_shard *s, uint64_t key,
                                                    mli_home_probe *probe) {
     const uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash);
@@ -5297,6 +5353,8 @@ static MLI_NOINLINE int mli_home_probe_find_beyond(const mli_shard *s, uint64_t 
     } while (b != home);
     return 0;
 }
+/* Probes the home bucket for a key, and the window if that does not decide. 1: found; the probe has
+   the entry, and the header without its tag. */
 static MLI_HOT int mli_home_probe_find(const mli_shard *s, uint64_t key, mli_home_probe *probe) {
     uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash), header, match;
     unsigned bit;
@@ -5312,38 +5370,43 @@ static MLI_HOT int mli_home_probe_find(const mli_shard *s, uint64_t key, mli_hom
     if (MLI_LIKELY(probe->entry->key == key)) return 1;
     return mli_home_probe_find_beyond(s, key, probe);
 }
+/* Erases the entry that a probe found: clears its tag. The entry's words stay until they are
+   overwritten, so the caller may still read them while it is inside. */
 static MLI_HOT void mli_home_probe_erase(mli_shard *s, const mli_home_probe *probe) {
     mli_u64_store(&probe->bucket->header, probe->header);
     if (MLI_UNLIKELY(probe->far))
         mli_home_probe_overflow_add(s, probe->entry->key, probe->bucket, -1);
 }
 
-/* -- the general path: a key's whole window, locked -- */
+/* -- the general path: the whole window of a key; the buckets of a shared shard are locked -- */
 
 typedef struct mli_probe {
     mli_shard *shard;
     uint64_t hash, key;
     mli_entry *entry;      /* NULL: the key is not live */
-    unsigned window_count; /* buckets of the window, locked when shared */
-    unsigned bucket, slot; /* where the entry is, or may go */
+    unsigned window_count; /* buckets probed so far; locked if the shard is shared */
+    unsigned bucket, slot; /* where the entry is, or where it can go: the first vacant slot */
     int shared, inside, has_vacant;
     mli_bucket *window[MLI_PROBE_MAX];
 } mli_probe;
 
+/* Drops the bucket locks of a probe. The release pairs with the acquire of mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_unlock(mli_probe *probe) {
     while (probe->window_count) {
         mli_bucket *b = probe->window[--probe->window_count];
         mli_u64_store_release(&b->header, mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK);
     }
 }
+/* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 static void mli_probe_leave(mli_thread *t, mli_probe *probe) {
     if (probe->shared) mli_probe_unlock(probe);
     if (probe->inside) mli_shard_leave(t);
     probe->inside = 0;
 }
 
-/* Looks through the window of a table, which grows bucket by bucket. 0: done; -1: a later
-   bucket was held by somebody, start again. */
+/* Probes a window for a key of a type; the window grows bucket by bucket. It notes the first vacant
+   slot on the way, and stops at the key or where no entry of this hash lies further away. 0: done.
+   -1: another thread holds a later bucket, and the caller must unlock and start again. */
 static int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type) {
     mli_shard *s = probe->shard;
     uint64_t at = (uint64_t)((char *)probe->window[0] - s->table) / MLI_BUCKET_BYTES, header, match;
@@ -5375,7 +5438,8 @@ static int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type) 
     }
 }
 
-/* 1: every bucket before the room can count one more entry passing by. */
+/* Returns 1 if the key can be inserted: the window has a vacant slot, and no overflow count on the
+   way to it is full. */
 static int mli_probe_can_insert(const mli_probe *probe) {
     unsigned k;
     for (k = 0; k < probe->bucket; k++)
@@ -5385,7 +5449,8 @@ static int mli_probe_can_insert(const mli_probe *probe) {
     return probe->has_vacant;
 }
 
-/* One look, inside. As mli_probe_scan. */
+/* Starts a probe at the home bucket, which it locks if the shard is shared, and scans the window.
+   Returns as mli_probe_scan. Requires: the caller is inside. */
 static int mli_probe_table(const memlord *lord, mli_probe *probe, uint32_t type) {
     probe->entry = NULL;
     probe->bucket = 0;
@@ -5396,8 +5461,10 @@ static int mli_probe_table(const memlord *lord, mli_probe *probe, uint32_t type)
     return mli_probe_scan(lord, probe, type);
 }
 
-/* Finds a key and holds its place; with `want_room`, a missing one can then be inserted there. On
-   0 the thread is inside, unless the shard never had a table. -1: no memory. */
+/* Finds a key and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
+   live; with `want_room` mli_probe_insert can then insert it. A shard of another thread is made
+   shared first, and a table without room grows. 0: done, and the thread is inside, unless the shard
+   has no table. -1: no memory, and the thread is not inside. Requires: the caller is not inside. */
 static MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                        int want_room, mli_probe *probe) {
     mli_shard *s = mli_shard_of(lord, key, 0);
@@ -5429,7 +5496,9 @@ static MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t ty
     }
 }
 
-/* An entry away from its home has come (by 1) or gone (by -1): the buckets it passed count it. */
+/* Adds `by` to the overflow counts of the buckets that the entry passed, and to `displaced`: 1 when
+   an entry outside its home was inserted, -1 when one was erased. Requires: the probe holds these
+   buckets; only `displaced` of a shared shard needs an atomic add. */
 static void mli_probe_overflow_add(mli_probe *probe, int by) {
     mli_u32 *displaced = &probe->shard->displaced;
     unsigned k;
@@ -5443,6 +5512,7 @@ static void mli_probe_overflow_add(mli_probe *probe, int by) {
         mli_u32_add_own(displaced, (uint32_t)by);
 }
 
+/* Inserts the key of a probe in the slot it kept. Requires: mli_probe_can_insert. */
 static void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
     mli_bucket *b = probe->window[probe->bucket];
     mli_entry *e = &b->slots[probe->slot];
@@ -5454,6 +5524,7 @@ static void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
                                         MLI_HASH_TAG(probe->hash) << (8 * probe->slot));
     probe->entry = e;
 }
+/* Erases the entry of a probe. Requires: probe->entry is not NULL. */
 static void mli_probe_erase(mli_probe *probe) {
     mli_bucket *b = probe->window[probe->bucket];
     probe->entry = NULL;
