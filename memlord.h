@@ -4843,7 +4843,7 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_BUCKET_BYTES 128
 #define MLI_SPARE_BYTES (192u << 10) /* below it a ledger is small: 3,000 blocks at 64 bytes */
 
-/* States of a shard: no table yet, shared, stopped; from 3 on, the id of the thread that owns it. */
+/* States of a shard: no table yet, shared, stopped. From 3 on it is the id of the owner. */
 enum {
     MLI_SHARD_NEW,
     MLI_SHARD_SHARED,
@@ -4881,9 +4881,9 @@ static MLI_HOT unsigned mli_overflow_count(uint64_t header, unsigned overflow) {
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
 /* Keys below 1 << MLI_HANDLE_BITS are handles. They are spread over shards by 1 KiB instead of
-   2 MiB. The fast path (plain = 1) skips that test: it inserts no handle; it probes for one where an
-   address would be, misses, and takes the general path. The bound is 4 MiB on 64 bits: a program
-   that is not position independent begins there, and its heap soon after. */
+   2 MiB. The fast path (plain = 1) skips that test: it inserts no handle, and it probes for one
+   where an address would be, misses, and takes the general path. The bound is 4 MiB on 64 bits: a
+   program that is not position independent begins there, and its heap soon after. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
@@ -5098,8 +5098,8 @@ static void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* Returns the next size of a table: 1, 2, ... 5, 6, 8, 10, 12, 16 ...: from 8 on it doubles in three
-   steps. */
+/* Returns the next size of a table: 1, 2, ... 5, 6, 8, 10, 12, 16 ... From 8 on it doubles in
+   three steps. */
 static uint32_t mli_buckets_next(uint32_t n) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
@@ -5206,7 +5206,8 @@ static MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, u
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
    bound depends on the shard's number (10, 14, 18 or 22 of 64), so that shards grow at different
    times. It is 1 of 64 in a small ledger, which can spare the memory: there almost every entry is
-   in its home. A table of fewer than 16 buckets may have three such entries more. Requires: the caller owns the shard, or the shard is shared. */
+   in its home. A table of fewer than 16 buckets may have three such entries more. Requires:
+   the caller owns the shard, or the shard is shared. */
 static int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     uint32_t n = mli_u32_load(&s->displaced);
     uint32_t stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3, most = 10 + 4 * stagger;
@@ -5533,13 +5534,24 @@ static void mli_probe_erase(mli_probe *probe) {
 }
 
 /* -------------------------------------------------------------------- >>counters --
-   Owns cells and rows: what happened, per thread, on each device, site and tag; the record of
-   a device, and the frames of scopes as far as counting raises them. A thread adds
-   to its own cells with plain stores and publishes to the row when its net change leaves
-   0..batch, and is then put back to the middle: so what is published is at most the truth, and
-   at least the truth less a batch a thread. Peaks are taken from it. Invariants: a call counts
-   before it leaves the map (fork finds no half-counted call); sums of levels are exact modulo
-   2^64. Locks: count, row. */
+   Owns rows and cells: the counts of each device, site and tag, and each thread's part of them.
+   Owns the record of a device, and the peaks in the frames of scopes. Uses >>memory, >>threads, and
+   >>map only to enter shard 0.
+
+   One alloc adds its bytes to `level` and 1 to `allocs` in the thread's cells for the device, the
+   site and the tag. One free subtracts its bytes from `level` and adds them to `out`, on the same
+   rows; it adds 1 to `frees` for the device, the tag and the site that called free. The fast path
+   does that in mli_cell_count_alloc and mli_cell_count_free with plain stores; when a result is
+   negative it calls mli_cell_publish_due. The general path describes the call by a mli_row_delta:
+   mli_count finds the rows, mli_count_row the cell of each, and mli_cell_apply changes the cell.
+   Both paths publish a cell when level - base leaves 0..batch: mli_cell_publish adds the change to
+   the row, raises the row's peak, and may request a band check.
+
+   Invariants: a row's published bytes are at most the live bytes, and at least the live bytes less
+   a batch for each thread: a cell holds back up to a batch, right after a publication at least half
+   of one. Peaks are computed from published bytes, so none is too high. A call counts before it
+   leaves the map, so fork finds no half-counted call. Sums of levels are exact modulo 2^64.
+   Locks: count, then row. */
 
 enum {
 #define MLI_X(name, kind, family, text) MLI_STAT_##name,
@@ -5548,48 +5560,50 @@ enum {
     MLI_STAT_COUNT
 };
 
-/* What one thread did to one row. Written by that thread alone (or under the orphan lock), read
-   by all. What it has not yet published, level - base, is always in 0..batch, so the published
-   balance is never above the truth and the peak never too high. */
+/* What one thread adds to one row. Only that thread counts in it (in the orphan's any thread does,
+   under the count lock); all threads read it. The part that is not yet published, level - base, is
+   always in 0..batch: so the row's published bytes never exceed the live bytes, and its peak is
+   never too high. */
 typedef struct mli_cell {
-    mli_u64 level, out;    /* bytes: allocated less freed here, may be negative; freed */
-    mli_u64 allocs, frees; /* of a site row: frees here, whoever allocated */
+    mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
+    mli_u64 allocs, frees; /* in a site's cell: frees at this site, from any site's blocks */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
-    mli_u64 freed_here;    /* of a site row: bytes freed here; of a device's: see cell_next_check */
+    mli_u64 freed_here;    /* site: bytes freed at it; device: see mli_cell_next_check */
     mli_u64 publish_seen;  /* the row's publish_count at the last publication */
 } mli_cell;
 
-/* In a device's row nothing is freed "here": the word is the `out` from which on this thread
-   looks at the bands again. 0 makes it look at its next free. */
+/* Returns the word of a device's cell that holds its next band check: the thread requests one when
+   its `out` exceeds this value. 0 requests one at the next free. A device has no "freed at this
+   site", so its cell has freed_here to spare. */
 static inline mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 
 typedef struct mli_row {
-    mli_lock lock;         /* guards base; published and its count of batched rows */
-    uint32_t dev;          /* of the device */
+    mli_lock lock;         /* guards base; with a batch also published and publish_count */
+    uint32_t dev;          /* the device */
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
-    mli_u64 published;     /* signed; <= the live bytes at every moment */
+    mli_u64 published;     /* bytes, signed; at most the live bytes at every moment */
     mli_u64 peak;          /* signed */
-    mli_u64 publish_count; /* publications so far */
-    mli_u64 expected;      /* tags: memlord_expect */
-    struct {               /* what a reset, or a collection (freed), starts from */
+    mli_u64 publish_count; /* publications and peak resets so far */
+    mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
+    struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } base;
 } mli_row;
 
-/* A row summed over its threads, since the last reset. */
+/* The sums of a row over all threads. All but in, out, live and blocks are since the last reset. */
 typedef struct mli_row_totals {
-    uint64_t in, out; /* since create, modulo 2^64 */
+    uint64_t in, out; /* bytes since create, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* Rows and cells come in chunks of 16 behind an array that grows by being replaced; the older
-   arrays stay readable until the ledger ends. */
+/* A book stores rows or cells in chunks of 16, which never move. The array of pointers to its
+   chunks is replaced when it grows; older arrays stay readable until the ledger ends. */
 #define MLI_CHUNK_BITS 4
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
-    uint64_t cap; /* of the array that follows, each of it cell[16] or row[16] */
+    uint64_t cap; /* pointers in the array that follows; each points to cell[16] or row[16] */
 } mli_chunk_array;
 static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
     return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
@@ -5597,21 +5611,21 @@ static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_
 
 #define MLI_SCOPE_DEPTH_MAX 64
 
-/* A frame's view of a device: the thread's level when it began; the highest since. */
+/* A frame's view of a device: the thread's level when the frame began, and the highest since. */
 typedef struct mli_frame_peak {
     uint64_t from, high;
 } mli_frame_peak;
 
-/* A scope a thread is in. */
+/* A frame: one scope that a thread is in. */
 typedef struct mli_frame {
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
-    uint64_t adopted; /* the token's second word; 0: begun here */
-    int exported;     /* thread scope->token is of this frame */
-    uint32_t devices; /* of `peaks` that are set */
-    uint64_t start, before, blocks;
+    uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
+    int exported;     /* 1: stats->token is of this frame */
+    uint32_t devices; /* how many of `peaks` are set, from 1 */
+    uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
     const char *shapes;
-    mli_frame_peak *peaks; /* by device number */
+    mli_frame_peak *peaks; /* by dev */
 } mli_frame;
 
 typedef struct mli_scope_stack { /* a thread's scopes */
@@ -5626,30 +5640,31 @@ typedef struct mli_oom {
     uint64_t time; /* 0: there was none */
 } mli_oom;
 
-/* What the bands know of a device; under its place's lock, but for what is atomic. */
+/* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread
+   and gc_entry. */
 typedef struct mli_watch {
-    mli_u64 check_above, check_below; /* signed: published bytes at which to look again */
-    mli_u32 near_threshold;           /* every call looks */
-    mli_u32 check_requested;          /* the next call looks: something has come to its mark */
-    mli_u32 poller_started;           /* its poller was thought of */
-    mli_u64 next_holders_peak;        /* peak from which on who holds it is noted anew */
-    mli_u64 checks;
-    uint64_t free_interval;     /* bytes a thread frees before it looks again; 0: it need not */
-    int waiting_rearm;          /* a collection ran: not before the metric has moved */
-    uint64_t gc_live, gc_freed; /* when it ended */
-    mli_u32 gc_running;         /* a collection; taken by exchange */
-    void *gc_thread;            /* who, and what: under the callbacks lock */
-    struct mli_gc_entry *gc_entry;
+    mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
+    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
+    mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
+    mli_u32 poller_started;           /* 1: its poller was started, or none could be */
+    mli_u64 next_holders_peak;        /* the peak from which on its holders are noted again */
+    mli_u64 checks;                   /* band checks so far; the addition orders them */
+    uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
+    int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
+    uint64_t gc_live, gc_freed; /* bytes when the last collection ended */
+    mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
+    void *gc_thread;            /* the thread that runs it; under the callbacks lock */
+    struct mli_gc_entry *gc_entry; /* the callback it runs; under the callbacks lock */
 } mli_watch;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena;                 /* balance */
-    mli_u64 count[MLI_STAT_COUNT]; /* what no cell counts */
-    mli_ptr phys;                  /* mli_phys *: where its bytes are */
+    mli_u64 arena;                 /* arena bytes on the device now */
+    mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
+    mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
     mli_watch watch;
-    mli_oom oom;          /* under its place's lock */
+    mli_oom oom;                 /* under the lock of its phys */
     struct mli_holders *holders; /* at its peak; under the snapshots lock */
     mli_phys own_phys;
 } mli_device_record;
@@ -5657,13 +5672,15 @@ typedef struct mli_device_record {
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
+/* Returns the record of a dev; NULL: it was not made yet. */
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
 
-typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or _cold_alloc */
+typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* The array behind a book with room for `chunk`, or NULL. The caller is the only writer. */
+/* Returns the array of a book, grown until it has room for `chunk`; NULL: no memory. Requires: the
+   caller is the only writer of the book. */
 static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book, uint32_t chunk,
                                                   mli_alloc_fn grab) {
     mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(book), *more;
@@ -5680,6 +5697,7 @@ static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book,
     return more;
 }
 
+/* Returns the address of a number's row or cell in a book; NULL: it was not made yet. */
 static MLI_HOT void *mli_book_at(const mli_book *book, uint32_t number, size_t size) {
     mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(book);
     char *chunk;
@@ -5688,7 +5706,8 @@ static MLI_HOT void *mli_book_at(const mli_book *book, uint32_t number, size_t s
     return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
 }
 
-/* Makes the chunk of a number; the release pairs with the acquire above. */
+/* Makes the chunk of a number, and returns as mli_book_at; NULL: no memory. The release pairs with
+   the acquire in mli_book_at. */
 static MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
                                    mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
@@ -5703,6 +5722,7 @@ static MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t numbe
     return mli_book_at(book, number, size);
 }
 
+/* Frees the chunks and all arrays of a book. Requires: no thread uses it any more. */
 static MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size) {
     mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(book), *older;
     uint64_t i;
@@ -5714,17 +5734,20 @@ static MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size) {
     }
 }
 
+/* Returns a row by its number. */
 static MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
     return (mli_row *)mli_book_at(&lord->counters.rows[book], number, sizeof(mli_row));
 }
 
+/* Returns a thread's cell for a row; NULL: it has none. Any thread may call it. */
 static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
         return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
     return (mli_cell *)mli_book_at(&t->books[book], number, sizeof(mli_cell));
 }
 
-/* One's own, of a site or a tag. */
+/* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
+   cell itself, so it needs no acquire. */
 static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_t number) {
     uint32_t i = number >> MLI_CHUNK_BITS;
     char *chunk;
@@ -5733,12 +5756,13 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     if (MLI_UNLIKELY(!chunk)) return NULL;
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
-/* One's own, of a device. */
+/* Returns the calling thread's cell for a device; NULL: it has none. */
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
 
-/* Enters for counting alone, so that fork waits for it. */
+/* Enters shard 0 only to count, so that fork waits for the caller; it does not use the table. While
+   the shard is stopped it waits for the shard's lock. */
 static void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     mli_shard *s = &lord->map.shards[0];
     while (mli_shard_enter(t, s, 0) == MLI_SHARD_MOVING) {
@@ -5748,12 +5772,13 @@ static void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     }
 }
 
-/* A device's cell begins at the upper end of what it may hold back: its first bytes show. A fork
-   finds the row and the thread's cell as they were, or both changed. */
+/* Starts a thread's cell for a device. It starts with a whole batch held back (base = -batch), so
+   that its first alloc publishes. The caller is inside meanwhile: fork finds the row and the
+   thread's cell both unchanged, or both changed. */
 static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_shard_enter_to_count(lord, t);
-    if (lord->counters.batch) { /* else published is added to without the lock */
+    if (lord->counters.batch) { /* without a batch threads add to published without the lock */
         mli_lock_take(&row->lock);
         mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
         mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
@@ -5763,8 +5788,8 @@ static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell 
     mli_shard_leave(t);
 }
 
-/* A chunk of cells of sites or tags knows of all publications so far, as if it had been there: or
-   their highs would not count before their first. */
+/* Starts a chunk of a thread's cells for sites or tags: sets publish_seen of each to its row's
+   publish_count. Otherwise their highs would not count before their first publication. */
 static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int book,
                                      uint32_t number) {
     uint32_t n = mli_u32_load_acquire(&lord->counters.row_count[book]);
@@ -5777,12 +5802,14 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
     }
 }
 
+/* Copies the address and size of a book's array into own_chunks, after the book has grown. */
 static void mli_cells_cache_array(mli_thread *t, int book) {
     mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]);
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
 }
-/* A thread's cell, made if need be; NULL without memory. Not inside the map. */
+/* Returns a thread's cell for a row, and makes it if there is none; NULL: no memory. Requires: the
+   caller is not inside. */
 static MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book, uint32_t number,
                                         mli_alloc_fn grab) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -5801,28 +5828,30 @@ static MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book, 
     return cell;
 }
 
-/* Has the calls on a device look at its bands, from the end of this one on. May be inside. */
+/* Requests a band check of a device at the end of this call, or of the next one on the device. Safe
+   inside a shard. */
 static MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
         (void)mli_u32_add(&lord->threads.alert, MLI_ALERT_BANDS);
 }
-/* 1: the published bytes have come to where the bands are to be looked at. */
+/* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
 static int mli_mark_passed(const mli_watch *w, const mli_row *row) {
     int64_t published = (int64_t)mli_u64_load(&row->published);
     return published >= (int64_t)mli_u64_load(&w->check_above) ||
            published < (int64_t)mli_u64_load(&w->check_below);
 }
-/* After a publication. */
+/* Requests a band check after a publication, if a bound was reached or the peak is high enough that
+   the device's holders are to be noted. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_u64_load(&row->peak) >= mli_u64_load(&w->next_holders_peak) || mli_mark_passed(w, row))
         mli_check_request(lord, dev);
 }
 
-/* -- the innermost scope of a thread wants to know how high its level was -- */
+/* -- frames: the innermost frame of a thread records how high the thread's level was -- */
 
-/* The highest level of the frame on a device so far. Frames do not know of a device that the
-   thread came to later: it began at 0. */
+/* Returns a frame's peak on a device. A device that was first seen after the frame began starts at
+   level 0. */
 static MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev) {
     while (f->devices < dev) {
         f->devices++;
@@ -5830,45 +5859,53 @@ static MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev
     }
     return &f->peaks[dev];
 }
-/* Levels count modulo 2^64. */
+/* Returns to - from as a signed difference: levels count modulo 2^64. */
 static int64_t mli_level_difference(uint64_t from, uint64_t to) { return (int64_t)(to - from); }
+/* Raises a frame's highest level on a device to `level`. */
 static void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
     mli_frame_peak *at = mli_frame_peak_at(f, dev);
     if (mli_level_difference(at->high, level) > 0) at->high = level;
 }
-/* Others' cells rose by so much for this frame: as if it had begun with that much less. */
+/* Adds to a frame a rise that another cell counted (the orphan's): it lowers the level at which the
+   frame began. */
 static void mli_frame_adjust(mli_frame *f, uint32_t dev, uint64_t rise, uint64_t level) {
     mli_frame_peak *at = mli_frame_peak_at(f, dev);
     at->from -= rise;
     at->high -= rise;
     mli_frame_raise(f, dev, level);
 }
-/* A cell's high is about to begin anew. */
+/* Raises the caller's innermost frame to a cell's high, before that high is reset. Does nothing if
+   the thread is in no scope. */
 static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     if (mli_self.generation != lord->threads.generation || !t->scope) return;
-    if (mli_cell_own_device(t, dev) != cell) return; /* the orphans' */
+    if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
     mli_frame_raise(&t->scope_stack->frame[t->scope_stack->depth - 1], dev,
                     mli_u64_load(&cell->high));
 }
 
-/* How far a level may rise before it is published again: a 32nd of the peak, so that who holds a
-   device is looked for as often while it is small, and half a batch at most. */
+/* Returns how far a level may rise before it is published again: half a batch. For a device it is
+   at most a 32nd of the peak: the holders of a device are noted when a publication finds its peak
+   risen by a 16th, and a small device must publish often enough for that. */
 static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = lord->counters.batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* If no other thread has published since the cell did, its high counts. Under the row's lock. */
+/* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
+   Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
+   the row's lock. */
 static void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
 }
 
-/* Takes a cell's level to its row, when it has left base..base + batch. Locks the row: about
-   once in half a batch of growth or shrinkage; with batch 0 two shared adds on every call. */
+/* Publishes a cell: adds level - base to its row and raises the row's peak. Called when that change
+   has left 0..batch. Afterwards `hold` bytes are held back, so that the level can rise by the
+   margin, or fall by `hold`, before the next publication. Locks the row about once in half a batch
+   of growth or shrinkage. With batch 0 every call publishes, by a shared add and no lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -5893,6 +5930,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     if (book == MLI_BOOK_DEVICE) mli_check_thresholds(lord, number, row);
 }
 
+/* Adds allocated bytes to a cell; publishes it if it now holds back more than a batch. */
 static void mli_cell_add(memlord *lord, int book, uint32_t number, mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_store(&cell->level, level);
@@ -5904,11 +5942,14 @@ static void mli_cell_add(memlord *lord, int book, uint32_t number, mli_cell *cel
     }
 }
 
-/* Negative: the thread's frees on this device have come to where it looks at the bands. */
+/* Returns a negative value if the bytes this thread freed on the device have passed the next band
+   check of the cell. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load_own(&cell->out));
 }
-/* out first: a reader, who takes them the other way round, never finds less in than out. */
+/* Subtracts freed bytes from a cell; publishes it if its level fell below base, and requests a band
+   check if one is due. `out` is stored before `level`: a reader loads them in the other order, so
+   it never finds more freed than allocated. */
 static void mli_cell_subtract(memlord *lord, int book, uint32_t number, mli_cell *cell,
                               uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
@@ -5920,23 +5961,26 @@ static void mli_cell_subtract(memlord *lord, int book, uint32_t number, mli_cell
         mli_check_request(lord, number);
 }
 
-/* -- the short way: the cell changes, and the result is negative when mli_cell_publish_due is to
-      look at it -- */
+/* -- the fast path: the cell changes by plain loads and stores. A negative result says that the
+      caller must call mli_cell_publish_due before it leaves the shard -- */
 
+/* Counts an alloc. Negative: the level rose above the cell's high. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
     mli_u64_store(&cell->level, level);
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
-/* out first: see mli_cell_subtract. */
+/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
+   `out` is stored first: see mli_cell_subtract. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level);
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Does what mli_cell_add and mli_cell_subtract do after they have changed a cell. Inside. */
+/* Raises a cell's high, publishes it if it must, and requests a band check if one is due: the part
+   of mli_cell_add and mli_cell_subtract after the change. Requires: the caller is inside. */
 static MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                           mli_cell *cell) {
     if (!number || !cell) return;
@@ -5944,19 +5988,21 @@ static MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t numb
     mli_cell_subtract(lord, book, number, cell, 0);
 }
 
-/* -- what a call did, to all the rows it concerns -- */
+/* -- the general path: deltas, applied to all rows of a block -- */
 
-/* What a call adds to the rows of a block: its device's, its site's and its tag's. A free counts
-   on the rows the block has, but at the site that freed it: see here. */
+/* What a call adds to the rows of a block: those of its device, its site and its tag. A free counts
+   on the rows that the block has. At the site that called free, it counts freed_here and
+   frees_here. */
 typedef struct mli_row_delta {
-    uint32_t dev;                    /* the device; 0: its row is left alone */
-    uint64_t word2;                  /* has the rows of the site and the tag */
+    uint32_t dev;                    /* the device; 0: no device's row changes */
+    uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
-    uint64_t freed_here, frees_here; /* bytes and frees at the site, wherever they were allocated */
-    int undo;                        /* in and allocs never happened */
+    uint64_t freed_here, frees_here; /* bytes and frees at the site, of any site's blocks */
+    int undo;                        /* 1: take back an `in` and `allocs` counted before */
 } mli_row_delta;
 
+/* Applies a delta to a cell. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d) {
     const uint64_t frees = book == MLI_BOOK_SITE ? d->frees_here : d->frees;
@@ -5969,7 +6015,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->allocs) mli_u64_add_own(&cell->allocs, d->allocs);
     if (frees) mli_u64_add_own(&cell->frees, frees);
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
-    if (d->in && d->out) { /* passed through: no level moved */
+    if (d->in && d->out) { /* counted both in and out: the level never rose, nor does the peak */
         mli_u64_add_own(&cell->out, d->out);
         mli_u64_add_own(&cell->level, d->in - d->out);
         return;
@@ -5978,7 +6024,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->out) mli_cell_subtract(lord, book, number, cell, d->out);
 }
 
-/* Tells the thread's scopes of a change that its own cells do not show. */
+/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own. */
 static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1;
@@ -5990,8 +6036,9 @@ static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
     }
 }
 
-/* Counts on the thread's own cell, or, when there is none, on the orphan's, which every row has
-   from its start. Inside the map: takes no lock but the innermost two. */
+/* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
+   every row has from its start. Requires: the caller is inside. It takes only the locks count and
+   row, which may be taken there. */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -6004,7 +6051,7 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_drop(&lord->counters.count_lock);
     if (MLI_UNLIKELY(t->scope) && book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
 }
-/* Counts n deltas, each on up to three rows. Inside. */
+/* Counts n deltas, each on up to three rows. Requires: the caller is inside. */
 static MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t,
                                    const mli_row_delta *d, unsigned n) {
     for (; n--; d++) {
@@ -6017,23 +6064,24 @@ static MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t,
 
 /* -- reading -- */
 
-/* a - b, both modulo 2^64. A little less than nothing is 0: a reader met calls in flight, which
-   are never of 2^56 bytes in all. */
+/* Returns a - b, both modulo 2^64. A small negative difference is 0: it comes from calls that were
+   half seen, and those never sum up to 2^56 bytes. */
 static uint64_t mli_since(uint64_t a, uint64_t b) {
     return b - a < (uint64_t)1 << 56 ? 0 : a - b;
 }
 
+/* Returns a + b, at most UINT64_MAX. */
 static uint64_t mli_add_saturated(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
 
-/* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published + one
-   cell's net is never above the truth, and what a reset starts from stands still. `peaks` says
-   whether the peak is wanted. */
+/* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
+   one cell's level - base never exceeds the live bytes, and row->base does not change. The peak is
+   computed only with `peaks`. */
 static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                  mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
     uint64_t allocs = 0, frees = 0, cells = 0;
-    int blind = 0; /* a high that another thread has called off */
+    int blind = 0; /* 1: a cell's high does not count: another thread has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
@@ -6056,7 +6104,7 @@ static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int p
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
-            blind |= (in | out) != 0; /* else its first bytes will show */
+            blind |= (in | out) != 0; /* an untouched cell publishes with its first bytes */
         level -= mli_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
@@ -6073,7 +6121,8 @@ static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int p
     sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
 }
 
-/* Live bytes alone: what memlord_allocated costs. Below 0 if a call in flight was half seen. */
+/* Returns the live bytes of a row, without a lock: this is the cost of memlord_allocated. A sum
+   below 0, from a call that was half seen, is returned as 0. */
 static uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
     mli_thread *t = mli_thread_first(lord);
     uint64_t live = 0;
@@ -6084,7 +6133,7 @@ static uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
     return (int64_t)live > 0 ? live : 0;
 }
 
-/* Live and freed bytes of a device. */
+/* Gets the live bytes of a device, and the bytes freed since the last reset or collection. */
 static MLI_COLD void mli_row_level(memlord *lord, uint32_t dev, uint64_t *live, uint64_t *freed) {
     mli_thread *t = mli_thread_first(lord);
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -6102,8 +6151,8 @@ static MLI_COLD void mli_row_level(memlord *lord, uint32_t dev, uint64_t *live, 
     *freed = mli_since(out, base);
 }
 
-/* Sets a row's peak to what is live. The caller's own cell stays exact; other threads' highs
-   no longer count. */
+/* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
+   threads no longer count. The caller's own cell stays exact. */
 static MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -6118,7 +6167,8 @@ static MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book, 
     mli_lock_drop(&row->lock);
 }
 
-/* Starts an epoch for a row; under the cold lock: one at a time. */
+/* Starts an epoch for a row: its sums so far become the base, and the peak is reset. Requires: the
+   caller holds the cold lock, so that resets run one at a time. */
 static MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
@@ -6133,14 +6183,15 @@ static MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint3
     mli_row_peak_reset(lord, t, book, number);
 }
 
-/* Keeps bytes that are credited now, but were freed in an epoch that is over, out of `freed`. */
+/* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
 static void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     row->base.freed += bytes;
     mli_lock_drop(&row->lock);
 }
-/* Starts `freed` over, as a collection does; what else the base was raised by meanwhile stays. */
+/* Restarts `freed` at 0, as a collection does. It adds to the base, so that what another thread has
+   added to the base meanwhile stays. */
 static MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 0, &sum);
