@@ -4375,103 +4375,107 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 }
 
 /* --------------------------------------------------------------------- >>threads --
-   Owns thread records, the alert that calls look at when they end, and threads of our own
-   (helpers). A call finds the record of its thread here. Invariants: a record in use belongs to
-   one thread; a free one keeps its counts and its shards for the next thread; one thread at a
-   time starts or stops a helper (its state), and no helper waits for another to end. What
-   happens when a thread ends or the process forks stands in >>exit. Lock: registry. */
+   Owns the thread records, the alert mask that a call reads at its end, and the ledger's own
+   threads (helpers). Every call begins with mli_thread_get, which finds the record of its thread,
+   and ends with mli_thread_put. Uses >>memory and >>platform. Invariants: a record in use belongs
+   to one thread. A free record keeps its counts and its shards for the next thread. One thread at a
+   time starts or stops a helper: its state says so. No helper waits for another to end. >>exit
+   handles the end of a thread and a fork. Locks: registry; orphan, for the orphan record. */
 
-#define MLI_NOBODY UINT64_MAX /* the owner of a record whose thread is gone */
-#define MLI_THREAD_ID_FIRST 3    /* of threads; the states of shards before that are no thread's */
-#define MLI_TICKETS_MAX 8        /* of a thread, open at a time */
+#define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
+#define MLI_THREAD_ID_FIRST 3    /* smaller states of a shard name no thread */
+#define MLI_TICKETS_MAX 8        /* open tickets of a thread at a time */
 #define MLI_TAG_DEPTH_MAX 64
 
-enum { /* mli_thread.special */
-    MLI_SPECIAL_TAG = 1,
-    MLI_SPECIAL_ORPHAN = 2,      /* the record of those that have none: its cells are locked */
+enum { /* mli_thread.special: why the thread's calls may not take the fast path */
+    MLI_SPECIAL_TAG = 1,         /* it has a tag */
+    MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
-    MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: entering takes an exchange. Is
+    MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
                                     never cleared */
-    MLI_SPECIAL_TICKET = 32, /* reservations to take allocations off */
-    MLI_SPECIAL_SCOPE = 64, /* it was in a scope; taken back by the next call that is not */
-    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES |
+    MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
+    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope, or was: an alloc outside clears it */
+    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
                        MLI_SPECIAL_SCOPE
 };
 
-/* What a thread looked up by a pointer: see >>sites. */
+/* One entry of a thread's cache: the result of a look-up by a pointer. See >>sites. */
 typedef struct mli_cache_entry {
     const void *key; /* NULL: vacant */
     void *value;     /* a cell, a kept name or a thread scope */
-    uint64_t bits;   /* of a row: its bits of word2 */
-    uint32_t salt;   /* kind, and what else belongs to the key */
+    uint64_t bits;   /* for a row: its bits in word2 */
+    uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
-#define MLI_CACHE_MIN 32   /* in the thread record, and ... */
-#define MLI_CACHE_PATH 8   /* probes before one is evicted */
+#define MLI_CACHE_MIN 32   /* homes of the first cache, which lies in the thread record */
+#define MLI_CACHE_PATH 8   /* entries probed before one is evicted */
 
-/* A thread, in one ledger. */
+/* The record of a thread in one ledger. */
 typedef struct mli_thread {
-    mli_ptr inside;         /* the shard being worked on: see >>map */
+    mli_ptr inside;         /* the shard it is inside; NULL: none. See >>map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
-    mli_u32 special;        /* what keeps a call off the plain path */
-    mli_u32 fenced;         /* it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
-    const char *tag;        /* the innermost, a kept name; NULL: none */
+    mli_u32 special;        /* MLI_SPECIAL_...: why a call may not take the fast path */
+    mli_u32 fenced;         /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
+    const char *tag;        /* the innermost tag, a kept name; NULL: none */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
-    uint32_t cache_mask;    /* of the homes */
-    uint32_t cache_count;   /* at most 3/8 of those */
+    uint32_t cache_mask;    /* homes of the cache less 1 */
+    uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
     uint32_t tag_depth;
-    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* cells of devices, by device number; 0: none */
+    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
     mli_book books[MLI_BOOKS];                /* cells of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the same, for the thread itself: no acquire, no header */
+    } own_chunks[MLI_BOOKS];         /* the same for the thread itself: no acquire, no header */
     mli_ptr next;                    /* all records of the ledger; push only */
-    mli_u64 owner;                   /* its thread's number; 0: free, or the orphans' */
-    struct mli_subbuf *subbuf;       /* where its events go; NULL: nowhere yet */
-    uint32_t scope;                  /* the innermost; 0: none */
-    struct mli_scope_stack *scope_stack; /* its scopes; NULL: it had none */
-    uint64_t birth_mark, birth_bits; /* lord->born, and what it is in this scope; 0: look it up */
+    mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
+    struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
+    uint32_t scope;                  /* id of the innermost scope; 0: none */
+    struct mli_scope_stack *scope_stack; /* its scopes; NULL: it had none yet */
+    uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope for it;
+                                        birth_bits 0: not looked up */
     struct memlord *lord;
-    uint32_t other_dev;      /* slot of another device the call took bytes from */
-    memlord_ticket retrying; /* what its next alloc comes off, and nothing else */
-    uint32_t open_tickets;   /* of `tickets`, some of them closed by another thread since */
+    uint32_t other_dev;      /* another device that the call took bytes from; 0: none */
+    memlord_ticket retrying; /* the only ticket its next alloc draws from; 0: use `tickets` */
+    uint32_t open_tickets;   /* in `tickets`; other threads may have closed some of them */
     memlord_ticket tickets[MLI_TICKETS_MAX];
-    const char *tags[MLI_TAG_DEPTH_MAX]; /* what to go back to */
+    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
 
 enum { /* mli_helper.state */
-    MLI_HELPER_NONE,
+    MLI_HELPER_NONE,  /* it has no thread */
     MLI_HELPER_BUSY,  /* another thread starts, wakes or joins it */
-    MLI_HELPER_RUNS,
-    MLI_HELPER_FAILED /* no thread could be had: the caller samples */
+    MLI_HELPER_RUNS,  /* its thread runs */
+    MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
 
-/* How what serves wishes for reports reaches them: a program that has none need not link any. */
+/* The functions that write a requested report. They are reached by a pointer, so that a program
+   without reports need not link them. */
 typedef struct mli_saver {
     void (*serve)(struct memlord *lord);
     void (*end)(struct memlord *lord);
 } mli_saver;
 
-enum {                        /* memlord.threads.alert: what the end of a call has to do */
-    MLI_ALERT_THREADS = 1, /* more threads than the margins allow for, or some to sweep */
-    MLI_ALERT_DROPS = 2,   /* fences are to be dropped */
-    MLI_ALERT_WAITER = 4,  /* somebody waits for a free */
-    MLI_ALERT_POLLER = 8,  /* a device came, and all are to be polled */
-    MLI_ALERT_EVENTS = 16, /* they are kept; nothing to look after */
-    MLI_ALERT_SAVE = 32,  /* a report is asked for */
-    MLI_ALERT_PENDS = 64, /* shifted by a device type: fences of it are queued */
-    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* times the devices near_threshold or
-                                                         check_requested */
+enum {                        /* memlord.threads.alert: work for the end of a call */
+    MLI_ALERT_THREADS = 1, /* more threads than the margins allow for, or records to sweep */
+    MLI_ALERT_DROPS = 2,   /* there are fences to drop */
+    MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
+    MLI_ALERT_POLLER = 8,  /* a device is new, and all devices are to have pollers */
+    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call need not do more */
+    MLI_ALERT_SAVE = 32,   /* a report was requested */
+    MLI_ALERT_PENDS = 64,  /* shifted by a device type: fences of that type are queued */
+    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* a count, not a bit: one for each
+                                                         near_threshold and check_requested */
 };
 
-enum { /* memlord.threads.hooks: what the plain path must not do alone */
+enum { /* memlord.threads.hooks: work that the fast path cannot do alone */
     MLI_HOOK_SITES = 1,
     MLI_HOOK_TRACE = 2
 };
 
-/* All threads' records, one after the other. The acquire pairs with mli_thread_start. */
+/* mli_thread_first and mli_thread_next walk all thread records of a ledger. The acquire pairs with
+   the exchange in mli_thread_start. */
 static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
     return (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
 }
@@ -4479,16 +4483,17 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
 }
 
-/* Sets or clears a reason for a thread to leave the plain path. Its own thread, others that lack a
-   barrier and memlord_sites_enable may do so at once. */
+/* Sets or clears a bit of a thread's `special` mask. Its own thread, threads that lack a barrier
+   and memlord_sites_enable may do so at the same time. */
 static void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     uint32_t seen = mli_u32_load(&t->special);
     while (!mli_u32_cas(&t->special, &seen, on ? seen | bit : seen & ~bit)) {}
 }
 
-/* Without a barrier a thread enters by an exchange from its first call on. The orphans always do:
-   they share a record, so one of them cannot speak for all. Requires: the caller owns the record,
-   or nobody does. The exchange and the load are seq_cst: see mli_barrier_threads. */
+/* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
+   on the orphan record always do: several threads share it, so what one has seen holds for no other.
+   Requires: the caller owns the record, or no thread does. The exchange and the load are seq_cst:
+   see mli_barrier_threads. */
 static MLI_COLD void mli_thread_fence(mli_thread *t) {
     (void)mli_u32_exchange(&t->fenced, 0);
     if (t != t->lord->threads.orphan && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
@@ -4496,20 +4501,21 @@ static MLI_COLD void mli_thread_fence(mli_thread *t) {
     mli_u32_store_release(&t->fenced, 1);
 }
 
-/* The record of the thread with a number, which is not 0; NULL: it has none. Requires: a call on
-   the ledger is in progress, or the registry lock is held. The load is relaxed and pairs with
-   nothing: a thread looks for the number that it stored itself, and others clear it only after its
-   end. */
+/* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
+   a call on the ledger is in progress, or the caller holds the registry lock. The load is relaxed
+   and pairs with nothing: a thread looks for the number that it stored itself, and others clear it
+   only after its end. */
 static mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
     mli_thread *t = mli_thread_first(lord);
     while (t && mli_u64_load(&t->owner) != number) t = mli_thread_next(t);
     return t;
 }
-/* That of the calling thread. */
+/* Returns the record of the calling thread; NULL: it has none. */
 static mli_thread *mli_thread_own(const memlord *lord) {
     return mli_self.number ? mli_thread_of(lord, mli_self.number) : NULL;
 }
 
+/* Sets the calling thread's exit hook, with its number as the argument. 0: done. */
 #if MLI_WINDOWS
 static int mli_exit_key_set(uint64_t number) {
     return FlsSetValue(mli_process.exit_key, (void *)(uintptr_t)number) ? 0 : -1;
@@ -4521,7 +4527,8 @@ static int mli_exit_key_set(uint64_t number) {
 #endif
 
 #if MLI_POSIX
-/* Takes or drops one lock of every ledger, the one at an offset. */
+/* Takes or drops the lock at an offset in every ledger. Requires: the caller holds the registry
+   lock. */
 static void mli_ledgers_lock(size_t at, int take) {
     memlord *lord;
     for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
@@ -4533,7 +4540,7 @@ static void mli_ledgers_lock(size_t at, int take) {
     }
 }
 
-/* Takes or drops the locks of 64-bit words, where they have locks. */
+/* Takes or drops the locks that protect 64-bit words, where the target has no 64-bit atomics. */
 static void mli_words_lock(int take) {
 #ifdef MLI_U64_LOCKS
     int i;
@@ -4548,7 +4555,7 @@ static void mli_words_lock(int take) {
 }
 #endif
 
-/* Sets or clears a reason to look around at the end of calls. Seq_cst: see
+/* Sets or clears a bit of the alert mask, which the end of every call reads. Seq_cst: see
    mli_call_end_slow. */
 static void mli_alert_set(memlord *lord, uint32_t bit, int on) {
     uint32_t seen = mli_u32_load(&lord->threads.alert);
@@ -4556,12 +4563,13 @@ static void mli_alert_set(memlord *lord, uint32_t bit, int on) {
     while (!mli_u32_cas(&lord->threads.alert, &seen, on ? seen | bit : seen & ~bit)) {}
 }
 
-/* How many threads have a record, the orphans' included. */
+/* Returns how many thread records the ledger has, the orphan record included. */
 static uint32_t mli_thread_count(memlord *lord) {
     return mli_u32_load(&lord->threads.next_id) - MLI_THREAD_ID_FIRST;
 }
 
-/* Makes zeroed memory a record and shows it to readers; under the registry lock. */
+/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
+   registry lock. */
 static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     if (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES)
@@ -4572,17 +4580,18 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->bands.thread_allowance)) /* before it counts anything */
+        mli_u32_load(&lord->bands.thread_allowance)) /* before the thread counts anything */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
-    /* pairs with walks' load_acquire; seq_cst: see mli_barrier_threads and _shard_wait */
+    /* pairs with the acquire in mli_thread_first; seq_cst: see mli_barrier_threads and
+       mli_shard_wait */
     (void)mli_ptr_exchange(&lord->threads.all, t);
     mli_thread_fence(t);
 }
 
-/* A record without an owner, or NULL. The acquire pairs with the release of
-   mli_thread_release: its counts and shards come along. */
+/* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
+   mli_thread_release: the counts and shards of the record are visible then. */
 static mli_thread *mli_thread_free(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     while (t && (t == lord->threads.orphan || mli_u64_load_acquire(&t->owner)))
@@ -4590,12 +4599,14 @@ static mli_thread *mli_thread_free(memlord *lord) {
     return t;
 }
 
-/* Gives a record without an owner to the calling thread. */
+/* Gives a record without an owner to the calling thread. Requires: the caller holds the registry
+   lock. */
 static void mli_thread_take(mli_thread *t, uint64_t owner) {
     mli_u64_store(&t->owner, owner);
     mli_thread_fence(t);
 }
-/* Gives the calling thread a record: a spare one, else a new one; NULL without memory. */
+/* Gives the calling thread a record: a free one, else a new one. NULL: no memory. It raises the
+   alert when so many records are in use that dead owners should be swept. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -4614,8 +4625,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Takes the records with a number off their owner: it is a dead thread, or the calling one before
-   its thread-local storage was freed. The next sweep frees them. */
+/* Disowns the records of a thread number in all ledgers. Their owner is a thread that has ended, or
+   the calling thread before its thread-local storage was freed. The next sweep frees them. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -4629,9 +4640,10 @@ static MLI_COLD void mli_threads_disown(uint64_t number) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Asks for the calling thread's number and sets its exit hook, once. 0: it gets no record. It is
-   past the hook, or none can be set, or it is of another process: a child of vfork shares this
-   memory and this thread-local storage, and for its kernel all threads here are gone. */
+/* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
+   its exit hook has run, or no hook can be set, or it belongs to another process: a child of vfork
+   shares this memory and this thread-local storage, and its kernel reports all threads here as
+   ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || !mli_process.exit_key_ready || mli_pid() != mli_process.pid) return 0;
     if (!mli_self.number) {
@@ -4640,16 +4652,17 @@ static MLI_COLD int mli_thread_ready(void) {
         mli_self.number = number;
     }
     if (!mli_self.hooked) {
-        mli_self.in_host_alloc = 1; /* setspecific may call malloc */
+        mli_self.in_host_alloc = 1; /* pthread_setspecific may call malloc */
         mli_self.hooked = mli_exit_key_set(mli_self.number) == 0;
         mli_self.in_host_alloc = 0;
     }
     return mli_self.hooked != 0;
 }
 
-/* What the thread-local does not answer: another ledger than the last, a thread's first call,
-   a call out of our own allocator call (NULL: pass through), a thread past its exit hook or
-   without memory for a record (the orphan's, locked). */
+/* Returns the calling thread's record when the thread-local one is of another ledger, or this is
+   the thread's first call. Returns NULL inside the ledger's own call of the host's allocator: the
+   call must pass through. Returns the orphan record, locked, past the thread's exit hook or without
+   memory for a record. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->threads.generation % MLI_USED];
     mli_thread *t = NULL;
@@ -4667,7 +4680,8 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     return lord->threads.orphan;
 }
 
-/* The calling thread's record. Every call needs mli_thread_put at its end. */
+/* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
+   ends with mli_thread_put. */
 static MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
     if (MLI_LIKELY(mli_self.generation == lord->threads.generation))
         return mli_self.thread;
@@ -4680,8 +4694,8 @@ static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
     mli_lock_drop(&lord->threads.orphan_lock);
 }
 
-/* 1: a report was asked for, perhaps by a signal, and the caller is the first to come along: it
-   is his to write. */
+/* Takes the request for a report, which may come from a signal. 1: the caller took it, and must
+   write the report. 0: there is none, or another thread took it. */
 static MLI_COLD int mli_save_requested(memlord *lord) {
     uint32_t seen = mli_u32_load(&lord->threads.alert);
     do {
@@ -4689,6 +4703,8 @@ static MLI_COLD int mli_save_requested(memlord *lord) {
     } while (!mli_u32_cas(&lord->threads.alert, &seen, seen & ~(uint32_t)MLI_ALERT_SAVE));
     return 1;
 }
+/* Writes a requested report, unless another thread does or the caller is inside the host's
+   allocator. The acquire pairs with the release that set the saver. */
 static MLI_COLD void mli_save_serve(memlord *lord) {
     const mli_saver *saver;
     if (mli_self.in_host_alloc || !mli_save_requested(lord)) return;
@@ -4696,7 +4712,8 @@ static MLI_COLD void mli_save_serve(memlord *lord) {
     saver->serve(lord);
 }
 
-/* What calls end with that record something and count no bytes; answers `r`. Nothing is held. */
+/* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
+   holds no lock and is not inside. */
 static MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
     if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE) &&
         !(lord->threads.flags & MEMLORD_FLAG_DEFER))
@@ -4706,15 +4723,16 @@ static MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord
 
 /* -- helpers -- */
 
-/* Starts one that is not there, unless the wish for it is `none` by now: 0. 1: no thread could be
-   had, and its state is `failed`; -1: so it was before. */
+/* Starts a helper that has no thread, unless *wish says `none` by now: it is not wanted any more.
+   0: it runs, another thread starts or stops it, or it is not wanted. 1: no thread could be
+   started, and its state is now `failed`. -1: its state was MLI_HELPER_FAILED before. */
 static MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none, uint32_t failed,
                                      void (*run)(void *), void *user) {
     uint32_t seen = MLI_HELPER_NONE;
     int bad = 1;
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as the exchanges of who takes the wish back: one of the two sees the other */
+    /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;
@@ -4733,7 +4751,7 @@ static MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none
     return bad != 0;
 }
 
-/* Stops one, and joins it. Requires: the caller is not that one. */
+/* Stops a helper and joins its thread. Requires: the caller is not that thread. */
 static MLI_COLD void mli_helper_stop(mli_helper *h) {
     unsigned spins = 0;
     uint32_t seen = MLI_HELPER_RUNS;
@@ -4743,20 +4761,21 @@ static MLI_COLD void mli_helper_stop(mli_helper *h) {
         mli_spin_wait(&spins);
         seen = MLI_HELPER_RUNS;
     }
-    mli_u32_store_release(&h->stop, 1); /* pairs with the acquires of helper_wait */
+    mli_u32_store_release(&h->stop, 1); /* pairs with the acquires of mli_helper_wait */
     mli_os_event_set(&h->wake);
     mli_os_thread_join(h->worker);
     mli_os_event_close(&h->wake);
     mli_u32_store_release(&h->state, MLI_HELPER_NONE);
 }
 
-/* Waits until it is time again, or there is something to do; 0: the helper ends. It is a span from
-   now on: after a SIGSTOP there is nothing to catch up with. */
+/* Waits for `ms`, or until the helper is woken. 1: go on; 0: the helper must end. The time counts
+   from now: after a SIGSTOP the helper does not catch up on missed rounds. */
 static MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms) {
     if (!mli_u32_load_acquire(&h->stop)) mli_os_event_wait(&h->wake, ms);
     return !mli_u32_load_acquire(&h->stop);
 }
 
+/* Returns 1 if the ledger may start threads of its own. */
 static int mli_polling_enabled(memlord *lord) {
     return !MLI_THREADLESS && !(lord->threads.flags & MEMLORD_FLAG_NO_THREADS);
 }
