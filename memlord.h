@@ -6218,25 +6218,26 @@ static MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
 }
 
 /* ------------------------------------------------------------------------ >>names --
-   Owns cold tables, every string the ledger keeps (once each, until it ends), and the index from
-   addresses to rows. stb_ds neither checks its allocations nor passes a context: a table gets the
-   memory that its next put can take at worst before that put, and returns it when it ends. What
-   stb_ds outgrows stays until then: less than what it grew to. Functions named _locked run under
-   the cold lock and answer MLI_AGAIN when memory is wanted: mli_cold_leave drops the
-   lock, gets it, and has the caller try again. Lock: cold. */
+   Owns cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the index
+   from addresses to rows and records. Uses >>memory and >>counters. Invariants: stb_ds neither
+   checks its allocations nor passes a context, so a table gets all memory that a put can need
+   before that put, and frees it when the table ends. Arrays that stb_ds has outgrown stay until
+   then: they take less than the present ones. A function named _locked runs under the cold lock and
+   allocates nothing from the host there. When it needs memory it returns MLI_AGAIN (or NULL), and
+   mli_cold_leave drops the lock, allocates, and lets the caller try again. Lock: cold. */
 
-/* Addresses to rows and records, read without a lock. Entries are added under the cold lock and
-   never removed; a full table is replaced, and stays readable. */
+/* The index: a hash table from addresses to rows and records. It is read without a lock. Entries are
+   added under the cold lock and never removed. A full table is replaced, and stays readable. */
 typedef struct MLI_ALIGNED8 mli_index {
-    uint64_t mask, count; /* mask + 1 pairs follow */
+    uint64_t mask, count; /* mask + 1 pairs follow; count of them are in use */
     struct mli_index *older;
 } mli_index;
 typedef struct mli_index_pair {
-    mli_u64 key, value; /* value is written before key */
+    mli_u64 key, value; /* key 0: vacant; value is written before key */
 } mli_index_pair;
 
-/* A cold table: an stb_ds map by strings and the memory it lies in, see >>names. An item begins
-   with its key, a char *. Items move when the table grows; nothing is removed. */
+/* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
+   item begins with its key, a char *. Items move when the table grows; none is removed. */
 typedef struct mli_dict_block {
     struct mli_dict_block *next;
     size_t size;
@@ -6244,15 +6245,16 @@ typedef struct mli_dict_block {
 
 typedef struct mli_stb_string { /* an item of memlord.names.strings */
     char *key;
-    struct mli_scope_record *scope; /* with this path; NULL: none */
+    struct mli_scope_record *scope; /* the scope with this path; NULL: none */
 } mli_stb_string;
 
-#define MLI_AGAIN MEMLORD_RESULT_COUNT
+#define MLI_AGAIN MEMLORD_RESULT_COUNT /* internal: allocate, then try again */
 
 /* -- memory under the cold lock -- */
 
-/* What mli_own_alloc gives, if that takes no call of the allocator; else NULL, and the wish
-   is noted for mli_cold_leave. */
+/* Allocates under the cold lock: from the ledger's free pieces, or the block that mli_cold_leave has
+   allocated for this size. NULL: neither has it, and the size is noted for mli_cold_leave. It never
+   calls the host's allocator. */
 static MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size) {
     void *p = NULL;
     if (lord->names.retry_block.block && lord->names.retry_block.size == size) {
@@ -6265,11 +6267,13 @@ static MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size) {
     return p;
 }
 
+/* Begins a cold call: takes the cold lock. */
 static MLI_COLD void mli_cold_enter(void) {
     mli_lock_take(&mli_process.cold_lock);
 }
 
-/* Ends a cold call: 1, *result was MLI_AGAIN and there is memory to try again. */
+/* Ends a cold call: drops the lock. 1: *result was MLI_AGAIN, the wanted memory was allocated, and
+   the caller must try again. 0: *result is final; it is MEMLORD_E_NOMEM if the allocator failed. */
 static MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block fresh, old;
     fresh.size = lord->names.retry_size;
@@ -6290,14 +6294,15 @@ static MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 /* -- cold tables -- */
 
-#define MLI_DICT_HEAD 16 /* before a block, and before what stb_ds takes of it: the size */
+#define MLI_DICT_HEAD 16 /* bytes before each part that stb_ds takes of a block: the part's size */
 
-/* What stb_ds takes of a block for so many bytes. */
+/* Returns how many bytes of a block an allocation by stb_ds takes, with its head and alignment. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Never fails: mli_dict_room_locked foresees all that a put takes. */
+/* Allocates for stb_ds from the first block of the table it works on. It cannot fail:
+   mli_dict_room_locked has reserved all that the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -6307,11 +6312,11 @@ static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     return fresh;
 }
 
-/* stb_ds has no linkage here at all: a host may have its own. */
+/* The functions of stb_ds are static here: the host may link its own copy. */
 #ifdef __cplusplus
 extern "C" {
 #endif
-#if defined(__clang__) /* its string blocks end in char storage[8], and are longer */
+#if defined(__clang__) /* stb_ds string blocks are longer than their char storage[8] says */
 #define MLI_STB_PRIVATE static __attribute__((unused, no_sanitize("bounds")))
 #elif defined(__GNUC__)
 #define MLI_STB_PRIVATE static __attribute__((unused))
@@ -6334,7 +6339,7 @@ MLI_STB_PRIVATE void *stbds_hmput_key(void *a, size_t elemsize, void *key, size_
 MLI_STB_PRIVATE void *stbds_hmdel_key(void *a, size_t elemsize, void *key, size_t keysize,
                                       size_t keyoffset, int mode);
 MLI_STB_PRIVATE void *stbds_shmode_func(size_t elemsize, int mode);
-struct stbds_string_arena; /* its own typedef of this would be a second one, which is not C99 */
+struct stbds_string_arena; /* no typedef: stb_ds makes it, and C99 forbids a second */
 MLI_STB_PRIVATE char *stbds_stralloc(struct stbds_string_arena *a, char *str);
 MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #ifdef __cplusplus
@@ -6346,7 +6351,7 @@ MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #undef STBDS_REALLOC
 #undef STBDS_FREE
 #define STBDS_REALLOC(context, ptr, size) mli_stb_realloc(ptr, size)
-#define STBDS_FREE(context, ptr) ((void)(ptr)) /* freed with the table */
+#define STBDS_FREE(context, ptr) ((void)(ptr)) /* all memory is freed with the table */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -6376,12 +6381,14 @@ MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #endif
 #undef STB_DS_IMPLEMENTATION
 
+/* Returns the stb_ds header of a table's items. Requires: the table has items. */
 static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* 0: there is memory to put a key of this length. It may take an array, a hash index and a string
-   block, by the formulas of stbds_arrgrowf, stbds_make_hash_index and stbds_stralloc. */
+/* Reserves the memory to put a key of this length. 0: done. -1: memory is wanted, try again. A put
+   may need a new array, a hash index and a string block: their sizes follow the formulas of
+   stbds_arrgrowf, stbds_make_hash_index and stbds_stralloc. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = dict->items ? mli_dict_array(dict) : NULL;
     const stbds_hash_index *index = array ? (const stbds_hash_index *)array->hash_table : NULL;
@@ -6408,8 +6415,9 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return 0;
 }
 
-/* A new item, zero but for its copy of the key; NULL: memory is wanted. Requires: the key is not
-   there, as stb_ds may grow the index before it looks. */
+/* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
+   wanted, try again. Requires: the key is not in the table, since stb_ds may grow the index before
+   it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     if (mli_dict_room_locked(lord, dict, strlen(key))) return NULL;
     mli_process.growing = dict;
@@ -6419,7 +6427,7 @@ static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const c
     return (char *)dict->items + dict->item * (size_t)mli_dict_array(dict)->temp;
 }
 
-/* The item of a key; NULL: there is none. */
+/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
 static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
     ptrdiff_t at;
     if (!dict->items) return NULL;
@@ -6428,6 +6436,7 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
+/* Frees the memory of a table. */
 static MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
     mli_dict_block *block = dict->blocks, *next;
     for (; block; block = next) {
@@ -6438,12 +6447,13 @@ static MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
 
 /* -- kept strings -- */
 
-/* NULL: not kept. Points to it until the next is put. */
+/* Returns the item of a kept string; NULL: it is not kept. It is valid until the next put. */
 static MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text) {
     return (mli_stb_string *)mli_dict_find_locked(&lord->names.strings, text);
 }
 
-/* Our copy of a string: the same pointer for the same text. NULL stays NULL. */
+/* Gets the ledger's copy of a string, and makes it on first use: the same text always gives the same
+   pointer. NULL gives NULL. MEMLORD_E_NOMEM: the strings would exceed MEMLORD_MAX_STRINGS. */
 static MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text, const char **kept) {
     const mli_stb_string *string;
     size_t length;
@@ -6462,6 +6472,7 @@ static MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text, 
     return MEMLORD_OK;
 }
 
+/* Gets the ledger's copy of a string, as mli_name_locked, and allocates if it must. */
 static MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept) {
     memlord_result r;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
@@ -6472,7 +6483,8 @@ static MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const c
     return r;
 }
 
-/* The same for what may be another each time: leaves half of the room to tags and sites. */
+/* Gets the ledger's copy of a string that may differ in every call. Such strings may use only half
+   of MEMLORD_MAX_STRINGS: the rest is left for tags and sites. */
 static MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                 const char **kept) {
     uint64_t used;
@@ -6492,13 +6504,15 @@ static MLI_COLD void mli_names_free(memlord *lord) {
 
 /* -- the index -- */
 
-#define MLI_INDEX_SUBJECT 255u /* instead of a slot: the address's own record */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev: the key of the address's own record */
 
+/* Returns the index key of an address on a device: the dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
     return (uint64_t)(uintptr_t)address ^ ((uint64_t)dev << 56);
 }
 static uint64_t mli_index_home(uint64_t key) { return (key * 0x9e3779b97f4a7c15u) >> 24; }
-/* What was put under a key, or 0. The acquires pair with the releases of the two below. */
+/* Returns the value of a key; 0: there is none. Needs no lock. The acquires pair with the releases in
+   mli_index_put and mli_index_reserve_locked. */
 static MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
     mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names.index);
     uint64_t at = mli_index_home(key), seen;
@@ -6511,6 +6525,8 @@ static MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
     }
 }
 
+/* Inserts a key. Requires: the table has a vacant pair, and the key is not in it. The release makes
+   the value visible with the key. */
 static void mli_index_put(mli_index *index, uint64_t key, uint64_t value) {
     uint64_t at = mli_index_home(key) & index->mask;
     mli_index_pair *pairs = (mli_index_pair *)(index + 1);
@@ -6520,7 +6536,8 @@ static void mli_index_put(mli_index *index, uint64_t key, uint64_t value) {
     index->count++;
 }
 
-/* Room for `more` entries at a load of at most one half. */
+/* Reserves room in the index for `more` entries, so that it is at most half full. MLI_AGAIN: memory
+   is wanted. */
 static MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
     mli_index *old = (mli_index *)mli_ptr_load(&lord->names.index), *index;
     uint64_t cap = old ? old->mask + 1 : 64, i;
@@ -6538,6 +6555,7 @@ static MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t 
     mli_ptr_store_release(&lord->names.index, index);
     return MEMLORD_OK;
 }
+/* Adds a key. Requires: mli_index_reserve_locked has reserved its room. */
 static void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
     mli_index_put((mli_index *)mli_ptr_load(&lord->names.index), key, value);
 }
@@ -6551,9 +6569,10 @@ static MLI_COLD void mli_index_free(memlord *lord) {
     }
 }
 
-/* -- rows: what can be counted -- */
+/* -- rows -- */
 
-/* Adds a row under an index key. Row 0 means none and is never given out. */
+/* Adds a row with an index key, and the orphan's cell for it. Numbers start at 1: row 0 means none.
+   The row is published last, by the release of the row count. */
 static MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                   void *subject, uint64_t key, uint32_t *number) {
     uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
@@ -6567,30 +6586,34 @@ static MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint3
     row->dev = dev;
     row->subject = subject;
     mli_u32_store_release(&lord->counters.row_count[book],
-                          n + 1); /* pairs with the walks' acquire */
+                          n + 1); /* pairs with the acquire in mli_row_count */
     mli_index_add_locked(lord, key, n);
     *number = n;
     return MEMLORD_OK;
 }
 
 /* ---------------------------------------------------------------------- >>devices --
-   Owns the slots: small numbers from 1 for the devices seen, in the order they were seen. A slot is
-   published last, when everything about it can be read. Lock: cold. */
+   Owns the devs: small numbers from 1 for the devices seen, in the order they were first seen. Uses
+   >>names and >>counters. Invariants: a dev is never removed or reused. It is published last (by
+   the row count, the index and dev_of), when all of its data can be read. Lock: cold. */
 
 enum {                   /* memlord.pollers.polling */
-    MLI_POLLING_AUTO, /* where bands have something to decide */
-    MLI_POLLING_ALL,  /* memlord_poller_start */
-    MLI_POLLING_OFF   /* memlord_poller_stop */
+    MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
+    MLI_POLLING_ALL,  /* for all devices: memlord_poller_start */
+    MLI_POLLING_OFF   /* for none: memlord_poller_stop */
 };
 
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
+/* 1 for the device types whose bytes are in host memory: they share one phys. */
 static const unsigned char mli_type_host[] = {
 #define MLI_X(name, text, host) host,
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
 };
 
+/* mli_device_valid returns 1 for one device; mli_selector_valid also for a type without an index and
+   for all devices. mli_selects returns 1 if a selector includes a device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
@@ -6609,13 +6632,14 @@ static MLI_NOINLINE uint64_t mli_device_key(memlord_device d) {
            (uint16_t)d.index | ((uint64_t)1 << 32);
 }
 
-/* As one word: compilers take the two halves apart the long way round. */
+/* Returns a device as one word. Compilers extract its two halves by more instructions. */
 static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     uint32_t word;
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Where slot_of has a device: type and index in 4 and 7 bits, or the last place, which is empty. */
+/* Returns the index of a device in dev_of: 4 bits of type and 7 bits of index. Any other device gets
+   the last element, which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -6625,6 +6649,8 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
 }
 
+/* Gets the dev of a device, and makes its record and row on first use. MEMLORD_E_DEVICE: there are
+   already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     uint64_t key = mli_device_key(d), have = mli_index_get(lord, key);
@@ -6661,6 +6687,8 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     return r;
 }
 
+/* Gets the dev of a device that dev_of does not have. MEMLORD_E_STATE: the device is new, or not in
+   dev_of, and the caller is inside the ledger's own call of the host's allocator. */
 static MLI_COLD memlord_result mli_dev_slow(memlord *lord, memlord_device d, uint32_t *dev) {
     memlord_result r;
     uint64_t have;
@@ -6678,22 +6706,26 @@ static MLI_COLD memlord_result mli_dev_slow(memlord *lord, memlord_device d, uin
     return r;
 }
 
-/* The number of a device, made on its first use. The acquire pairs with the release above. */
+/* Gets the dev of a device, and makes it on first use. The acquire pairs with the release in
+   mli_device_add_locked. */
 static MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev) {
     *dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
     if (MLI_LIKELY(*dev != 0)) return MEMLORD_OK;
     return mli_dev_slow(lord, d, dev);
 }
 
+/* Returns one more than the last row number of a book. The acquire pairs with the release in
+   mli_row_add_locked: rows below it can be read. */
 static uint32_t mli_row_count(memlord *lord, int book) {
     return mli_u32_load_acquire(&lord->counters.row_count[book]);
 }
+/* Adds to a statistic of a device that no cell counts. */
 static void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
     (void)mli_u64_add(&mli_device_record_at(lord, dev)->count[stat], by);
 }
 
-/* The device an unknown storage is counted on: the one named; without an index the first of
-   its type. */
+/* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
+   device without an index gets the first dev of its type, or index 0 if there is none. */
 static memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     if (d.index < 0) {
@@ -6707,18 +6739,20 @@ static memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *d
     return mli_dev(lord, d, dev);
 }
 
-/* The number of a device if it was seen; 0: not yet. */
+/* Returns the dev of a device; 0: it was not seen yet. */
 static MLI_COLD uint32_t mli_dev_known(memlord *lord, memlord_device d) {
     uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
     if (dev) return dev;
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
 
+/* Returns 1 for a device of a valid type, with an index or without. */
 static MLI_HOT int mli_type_valid(memlord_device device) {
     return (unsigned)device.type < (unsigned)MLI_TYPE_COUNT && device.index >= MEMLORD_ANY;
 }
 
-/* The rest of text after a word, any case; NULL if it does not begin with it. */
+/* Returns the rest of a text after a word in lower case; NULL: the text does not begin with the
+   word. The case of the text does not matter. */
 static const char *mli_skip_word(const char *text, const char *word) {
     while (*word && mli_ascii_lower(*text) == *word) text++, word++;
     return *word ? NULL : text;
@@ -6765,7 +6799,7 @@ MLI_API memlord_result memlord_device_label(memlord *lord, memlord_device device
     const char *kept;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    if (!text || !*text) { /* to take one away makes no device known */
+    if (!text || !*text) { /* removing a label does not add the device */
         dev = mli_dev_known(lord, device);
         if (!dev) return mli_device_valid(device) ? MEMLORD_OK : MEMLORD_E_DEVICE;
         text = NULL;
