@@ -4491,9 +4491,9 @@ static void mli_special_set(mli_thread *t, uint32_t bit, int on) {
 }
 
 /* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
-   on the orphan record always do: several threads share it, so what one has seen holds for no other.
-   Requires: the caller owns the record, or no thread does. The exchange and the load are seq_cst:
-   see mli_barrier_threads. */
+   on the orphan record always do: several threads share it, so what one has seen holds for no
+   other. Requires: the caller owns the record, or no thread does. The exchange and the load are
+   seq_cst: see mli_barrier_threads. */
 static MLI_COLD void mli_thread_fence(mli_thread *t) {
     (void)mli_u32_exchange(&t->fenced, 0);
     if (t != t->lord->threads.orphan && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
@@ -6218,16 +6218,17 @@ static MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
 }
 
 /* ------------------------------------------------------------------------ >>names --
-   Owns cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the index
-   from addresses to rows and records. Uses >>memory and >>counters. Invariants: stb_ds neither
-   checks its allocations nor passes a context, so a table gets all memory that a put can need
-   before that put, and frees it when the table ends. Arrays that stb_ds has outgrown stay until
-   then: they take less than the present ones. A function named _locked runs under the cold lock and
-   allocates nothing from the host there. When it needs memory it returns MLI_AGAIN (or NULL), and
-   mli_cold_leave drops the lock, allocates, and lets the caller try again. Lock: cold. */
+   Owns cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
+   index from addresses to rows and records. Uses >>memory and >>counters. Invariants: stb_ds
+   neither checks its allocations nor passes a context, so a table gets all memory that a put can
+   need before that put, and frees it when the table ends. Arrays that stb_ds has outgrown stay
+   until then: they take less than the present ones. A function named _locked runs under the cold
+   lock and allocates nothing from the host there. When it needs memory it returns MLI_AGAIN (or
+   NULL), and mli_cold_leave drops the lock, allocates, and lets the caller try again. Lock:
+   cold. */
 
-/* The index: a hash table from addresses to rows and records. It is read without a lock. Entries are
-   added under the cold lock and never removed. A full table is replaced, and stays readable. */
+/* The index: a hash table from addresses to rows and records. It is read without a lock. Entries
+   are added under the cold lock and never removed. A full table is replaced, and stays readable. */
 typedef struct MLI_ALIGNED8 mli_index {
     uint64_t mask, count; /* mask + 1 pairs follow; count of them are in use */
     struct mli_index *older;
@@ -6252,9 +6253,9 @@ typedef struct mli_stb_string { /* an item of memlord.names.strings */
 
 /* -- memory under the cold lock -- */
 
-/* Allocates under the cold lock: from the ledger's free pieces, or the block that mli_cold_leave has
-   allocated for this size. NULL: neither has it, and the size is noted for mli_cold_leave. It never
-   calls the host's allocator. */
+/* Allocates under the cold lock: from the ledger's free pieces, or the block that mli_cold_leave
+   has allocated for this size. NULL: neither has it, and the size is noted for mli_cold_leave. It
+   never calls the host's allocator. */
 static MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size) {
     void *p = NULL;
     if (lord->names.retry_block.block && lord->names.retry_block.size == size) {
@@ -6452,8 +6453,8 @@ static MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *tex
     return (mli_stb_string *)mli_dict_find_locked(&lord->names.strings, text);
 }
 
-/* Gets the ledger's copy of a string, and makes it on first use: the same text always gives the same
-   pointer. NULL gives NULL. MEMLORD_E_NOMEM: the strings would exceed MEMLORD_MAX_STRINGS. */
+/* Gets the ledger's copy of a string, and makes it on first use: the same text always gives the
+   same pointer. NULL gives NULL. MEMLORD_E_NOMEM: the strings would exceed MEMLORD_MAX_STRINGS. */
 static MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text, const char **kept) {
     const mli_stb_string *string;
     size_t length;
@@ -6511,8 +6512,8 @@ static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
     return (uint64_t)(uintptr_t)address ^ ((uint64_t)dev << 56);
 }
 static uint64_t mli_index_home(uint64_t key) { return (key * 0x9e3779b97f4a7c15u) >> 24; }
-/* Returns the value of a key; 0: there is none. Needs no lock. The acquires pair with the releases in
-   mli_index_put and mli_index_reserve_locked. */
+/* Returns the value of a key; 0: there is none. Needs no lock. The acquires pair with the releases
+   in mli_index_put and mli_index_reserve_locked. */
 static MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
     mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names.index);
     uint64_t at = mli_index_home(key), seen;
@@ -6612,8 +6613,8 @@ static const unsigned char mli_type_host[] = {
 #undef MLI_X
 };
 
-/* mli_device_valid returns 1 for one device; mli_selector_valid also for a type without an index and
-   for all devices. mli_selects returns 1 if a selector includes a device. */
+/* mli_device_valid returns 1 for one device; mli_selector_valid also for a type without an index
+   and for all devices. mli_selects returns 1 if a selector includes a device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
@@ -6638,8 +6639,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index of a device in dev_of: 4 bits of type and 7 bits of index. Any other device gets
-   the last element, which is always 0. */
+/* Returns the index of a device in dev_of: 4 bits of type and 7 bits of index. Any other device
+   gets the last element, which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
