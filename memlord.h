@@ -4424,103 +4424,107 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 }
 
 /* --------------------------------------------------------------------- >>threads --
-   Owns thread records, the alert that calls look at when they end, and threads of our own
-   (helpers). A call finds the record of its thread here. Invariants: a record in use belongs to
-   one thread; a free one keeps its counts and its shards for the next thread; one thread at a
-   time starts or stops a helper (its state), and no helper waits for another to end. What
-   happens when a thread ends or the process forks stands in >>exit. Lock: registry. */
+   Owns the thread records, the alert mask that a call reads at its end, and the ledger's own
+   threads (helpers). Every call begins with mli_thread_get, which finds the record of its thread,
+   and ends with mli_thread_put. Uses >>memory and >>platform. Invariants: a record in use belongs
+   to one thread. A free record keeps its counts and its shards for the next thread. One thread at a
+   time starts or stops a helper: its state says so. No helper waits for another to end. >>exit
+   handles the end of a thread and a fork. Locks: registry; orphan, for the orphan record. */
 
-#define MLI_NOBODY UINT64_MAX /* the owner of a record whose thread is gone */
-#define MLI_THREAD_ID_FIRST 3    /* of threads; the states of shards before that are no thread's */
-#define MLI_TICKETS_MAX 8        /* of a thread, open at a time */
+#define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
+#define MLI_THREAD_ID_FIRST 3    /* smaller states of a shard name no thread */
+#define MLI_TICKETS_MAX 8        /* open tickets of a thread at a time */
 #define MLI_TAG_DEPTH_MAX 64
 
-enum { /* mli_thread.special */
-    MLI_SPECIAL_TAG = 1,
-    MLI_SPECIAL_ORPHAN = 2,      /* the record of those that have none: its cells are locked */
+enum { /* mli_thread.special: why the thread's calls may not take the fast path */
+    MLI_SPECIAL_TAG = 1,         /* it has a tag */
+    MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
-    MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: entering takes an exchange. Is
+    MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
                                     never cleared */
-    MLI_SPECIAL_TICKET = 32, /* reservations to take allocations off */
-    MLI_SPECIAL_SCOPE = 64, /* it was in a scope; taken back by the next call that is not */
-    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES |
+    MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
+    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope, or was: an alloc outside clears it */
+    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
                        MLI_SPECIAL_SCOPE
 };
 
-/* What a thread looked up by a pointer: see >>sites. */
+/* One entry of a thread's cache: the result of a look-up by a pointer. See >>sites. */
 typedef struct mli_cache_entry {
     const void *key; /* NULL: vacant */
     void *value;     /* a cell, a kept name or a thread scope */
-    uint64_t bits;   /* of a row: its bits of word2 */
-    uint32_t salt;   /* kind, and what else belongs to the key */
+    uint64_t bits;   /* for a row: its bits in word2 */
+    uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
-#define MLI_CACHE_MIN 32   /* in the thread record, and ... */
-#define MLI_CACHE_PATH 8   /* probes before one is evicted */
+#define MLI_CACHE_MIN 32   /* homes of the first cache, which lies in the thread record */
+#define MLI_CACHE_PATH 8   /* entries probed before one is evicted */
 
-/* A thread, in one ledger. */
+/* The record of a thread in one ledger. */
 typedef struct mli_thread {
-    mli_ptr inside;         /* the shard being worked on: see >>map */
+    mli_ptr inside;         /* the shard it is inside; NULL: none. See >>map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
-    mli_u32 special;        /* what keeps a call off the plain path */
-    mli_u32 fenced;         /* it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
-    const char *tag;        /* the innermost, a kept name; NULL: none */
+    mli_u32 special;        /* MLI_SPECIAL_...: why a call may not take the fast path */
+    mli_u32 fenced;         /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
+    const char *tag;        /* the innermost tag, a kept name; NULL: none */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
-    uint32_t cache_mask;    /* of the homes */
-    uint32_t cache_count;   /* at most 3/8 of those */
+    uint32_t cache_mask;    /* homes of the cache less 1 */
+    uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
     uint32_t tag_depth;
-    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* cells of devices, by device number; 0: none */
+    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
     mli_book books[MLI_BOOKS];                /* cells of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the same, for the thread itself: no acquire, no header */
+    } own_chunks[MLI_BOOKS];         /* the same for the thread itself: no acquire, no header */
     mli_ptr next;                    /* all records of the ledger; push only */
-    mli_u64 owner;                   /* its thread's number; 0: free, or the orphans' */
-    struct mli_subbuf *subbuf;       /* where its events go; NULL: nowhere yet */
-    uint32_t scope;                  /* the innermost; 0: none */
-    struct mli_scope_stack *scope_stack; /* its scopes; NULL: it had none */
-    uint64_t birth_mark, birth_bits; /* lord->born, and what it is in this scope; 0: look it up */
+    mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
+    struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
+    uint32_t scope;                  /* id of the innermost scope; 0: none */
+    struct mli_scope_stack *scope_stack; /* its scopes; NULL: it had none yet */
+    uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope for it;
+                                        birth_bits 0: not looked up */
     struct memlord *lord;
-    uint32_t other_dev;      /* slot of another device the call took bytes from */
-    memlord_ticket retrying; /* what its next alloc comes off, and nothing else */
-    uint32_t open_tickets;   /* of `tickets`, some of them closed by another thread since */
+    uint32_t other_dev;      /* another device that the call took bytes from; 0: none */
+    memlord_ticket retrying; /* the only ticket its next alloc draws from; 0: use `tickets` */
+    uint32_t open_tickets;   /* in `tickets`; other threads may have closed some of them */
     memlord_ticket tickets[MLI_TICKETS_MAX];
-    const char *tags[MLI_TAG_DEPTH_MAX]; /* what to go back to */
+    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
 
 enum { /* mli_helper.state */
-    MLI_HELPER_NONE,
+    MLI_HELPER_NONE,  /* it has no thread */
     MLI_HELPER_BUSY,  /* another thread starts, wakes or joins it */
-    MLI_HELPER_RUNS,
-    MLI_HELPER_FAILED /* no thread could be had: the caller samples */
+    MLI_HELPER_RUNS,  /* its thread runs */
+    MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
 
-/* How what serves wishes for reports reaches them: a program that has none need not link any. */
+/* The functions that write a requested report. They are reached by a pointer, so that a program
+   without reports need not link them. */
 typedef struct mli_saver {
     void (*serve)(struct memlord *lord);
     void (*end)(struct memlord *lord);
 } mli_saver;
 
-enum {                        /* memlord.threads.alert: what the end of a call has to do */
-    MLI_ALERT_THREADS = 1, /* more threads than the margins allow for, or some to sweep */
-    MLI_ALERT_DROPS = 2,   /* fences are to be dropped */
-    MLI_ALERT_WAITER = 4,  /* somebody waits for a free */
-    MLI_ALERT_POLLER = 8,  /* a device came, and all are to be polled */
-    MLI_ALERT_EVENTS = 16, /* they are kept; nothing to look after */
-    MLI_ALERT_SAVE = 32,  /* a report is asked for */
-    MLI_ALERT_PENDS = 64, /* shifted by a device type: fences of it are queued */
-    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* times the devices near_threshold or
-                                                         check_requested */
+enum {                        /* memlord.threads.alert: work for the end of a call */
+    MLI_ALERT_THREADS = 1, /* more threads than the margins allow for, or records to sweep */
+    MLI_ALERT_DROPS = 2,   /* there are fences to drop */
+    MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
+    MLI_ALERT_POLLER = 8,  /* a device is new, and all devices are to have pollers */
+    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call need not do more */
+    MLI_ALERT_SAVE = 32,   /* a report was requested */
+    MLI_ALERT_PENDS = 64,  /* shifted by a device type: fences of that type are queued */
+    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* a count, not a bit: one for each
+                                                         near_threshold and check_requested */
 };
 
-enum { /* memlord.threads.hooks: what the plain path must not do alone */
+enum { /* memlord.threads.hooks: work that the fast path cannot do alone */
     MLI_HOOK_SITES = 1,
     MLI_HOOK_TRACE = 2
 };
 
-/* All threads' records, one after the other. The acquire pairs with mli_thread_start. */
+/* mli_thread_first and mli_thread_next walk all thread records of a ledger. The acquire pairs with
+   the exchange in mli_thread_start. */
 static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
     return (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
 }
@@ -4528,16 +4532,17 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
 }
 
-/* Sets or clears a reason for a thread to leave the plain path. Its own thread, others that lack a
-   barrier and memlord_sites_enable may do so at once. */
+/* Sets or clears a bit of a thread's `special` mask. Its own thread, threads that lack a barrier
+   and memlord_sites_enable may do so at the same time. */
 static void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     uint32_t seen = mli_u32_load(&t->special);
     while (!mli_u32_cas(&t->special, &seen, on ? seen | bit : seen & ~bit)) {}
 }
 
-/* Without a barrier a thread enters by an exchange from its first call on. The orphans always do:
-   they share a record, so one of them cannot speak for all. Requires: the caller owns the record,
-   or nobody does. The exchange and the load are seq_cst: see mli_barrier_threads. */
+/* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
+   on the orphan record always do: several threads share it, so what one has seen holds for no
+   other. Requires: the caller owns the record, or no thread does. The exchange and the load are
+   seq_cst: see mli_barrier_threads. */
 static MLI_COLD void mli_thread_fence(mli_thread *t) {
     (void)mli_u32_exchange(&t->fenced, 0);
     if (t != t->lord->threads.orphan && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
@@ -4545,20 +4550,21 @@ static MLI_COLD void mli_thread_fence(mli_thread *t) {
     mli_u32_store_release(&t->fenced, 1);
 }
 
-/* The record of the thread with a number, which is not 0; NULL: it has none. Requires: a call on
-   the ledger is in progress, or the registry lock is held. The load is relaxed and pairs with
-   nothing: a thread looks for the number that it stored itself, and others clear it only after its
-   end. */
+/* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
+   a call on the ledger is in progress, or the caller holds the registry lock. The load is relaxed
+   and pairs with nothing: a thread looks for the number that it stored itself, and others clear it
+   only after its end. */
 static mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
     mli_thread *t = mli_thread_first(lord);
     while (t && mli_u64_load(&t->owner) != number) t = mli_thread_next(t);
     return t;
 }
-/* That of the calling thread. */
+/* Returns the record of the calling thread; NULL: it has none. */
 static mli_thread *mli_thread_own(const memlord *lord) {
     return mli_self.number ? mli_thread_of(lord, mli_self.number) : NULL;
 }
 
+/* Sets the calling thread's exit hook, with its number as the argument. 0: done. */
 #if MLI_WINDOWS
 static int mli_exit_key_set(uint64_t number) {
     return FlsSetValue(mli_process.exit_key, (void *)(uintptr_t)number) ? 0 : -1;
@@ -4570,7 +4576,8 @@ static int mli_exit_key_set(uint64_t number) {
 #endif
 
 #if MLI_POSIX
-/* Takes or drops one lock of every ledger, the one at an offset. */
+/* Takes or drops the lock at an offset in every ledger. Requires: the caller holds the registry
+   lock. */
 static void mli_ledgers_lock(size_t at, int take) {
     memlord *lord;
     for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
@@ -4582,7 +4589,7 @@ static void mli_ledgers_lock(size_t at, int take) {
     }
 }
 
-/* Takes or drops the locks of 64-bit words, where they have locks. */
+/* Takes or drops the locks that protect 64-bit words, where the target has no 64-bit atomics. */
 static void mli_words_lock(int take) {
 #ifdef MLI_U64_LOCKS
     int i;
@@ -4597,7 +4604,7 @@ static void mli_words_lock(int take) {
 }
 #endif
 
-/* Sets or clears a reason to look around at the end of calls. Seq_cst: see
+/* Sets or clears a bit of the alert mask, which the end of every call reads. Seq_cst: see
    mli_call_end_slow. */
 static void mli_alert_set(memlord *lord, uint32_t bit, int on) {
     uint32_t seen = mli_u32_load(&lord->threads.alert);
@@ -4605,12 +4612,13 @@ static void mli_alert_set(memlord *lord, uint32_t bit, int on) {
     while (!mli_u32_cas(&lord->threads.alert, &seen, on ? seen | bit : seen & ~bit)) {}
 }
 
-/* How many threads have a record, the orphans' included. */
+/* Returns how many thread records the ledger has, the orphan record included. */
 static uint32_t mli_thread_count(memlord *lord) {
     return mli_u32_load(&lord->threads.next_id) - MLI_THREAD_ID_FIRST;
 }
 
-/* Makes zeroed memory a record and shows it to readers; under the registry lock. */
+/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
+   registry lock. */
 static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     if (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES)
@@ -4621,17 +4629,18 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->bands.thread_allowance)) /* before it counts anything */
+        mli_u32_load(&lord->bands.thread_allowance)) /* before the thread counts anything */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
-    /* pairs with walks' load_acquire; seq_cst: see mli_barrier_threads and _shard_wait */
+    /* pairs with the acquire in mli_thread_first; seq_cst: see mli_barrier_threads and
+       mli_shard_wait */
     (void)mli_ptr_exchange(&lord->threads.all, t);
     mli_thread_fence(t);
 }
 
-/* A record without an owner, or NULL. The acquire pairs with the release of
-   mli_thread_release: its counts and shards come along. */
+/* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
+   mli_thread_release: the counts and shards of the record are visible then. */
 static mli_thread *mli_thread_free(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     while (t && (t == lord->threads.orphan || mli_u64_load_acquire(&t->owner)))
@@ -4639,12 +4648,14 @@ static mli_thread *mli_thread_free(memlord *lord) {
     return t;
 }
 
-/* Gives a record without an owner to the calling thread. */
+/* Gives a record without an owner to the calling thread. Requires: the caller holds the registry
+   lock. */
 static void mli_thread_take(mli_thread *t, uint64_t owner) {
     mli_u64_store(&t->owner, owner);
     mli_thread_fence(t);
 }
-/* Gives the calling thread a record: a spare one, else a new one; NULL without memory. */
+/* Gives the calling thread a record: a free one, else a new one. NULL: no memory. It raises the
+   alert when so many records are in use that dead owners should be swept. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -4663,8 +4674,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Takes the records with a number off their owner: it is a dead thread, or the calling one before
-   its thread-local storage was freed. The next sweep frees them. */
+/* Disowns the records of a thread number in all ledgers. Their owner is a thread that has ended, or
+   the calling thread before its thread-local storage was freed. The next sweep frees them. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -4678,9 +4689,10 @@ static MLI_COLD void mli_threads_disown(uint64_t number) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Asks for the calling thread's number and sets its exit hook, once. 0: it gets no record. It is
-   past the hook, or none can be set, or it is of another process: a child of vfork shares this
-   memory and this thread-local storage, and for its kernel all threads here are gone. */
+/* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
+   its exit hook has run, or no hook can be set, or it belongs to another process: a child of vfork
+   shares this memory and this thread-local storage, and its kernel reports all threads here as
+   ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || !mli_process.exit_key_ready || mli_pid() != mli_process.pid) return 0;
     if (!mli_self.number) {
@@ -4689,16 +4701,17 @@ static MLI_COLD int mli_thread_ready(void) {
         mli_self.number = number;
     }
     if (!mli_self.hooked) {
-        mli_self.in_host_alloc = 1; /* setspecific may call malloc */
+        mli_self.in_host_alloc = 1; /* pthread_setspecific may call malloc */
         mli_self.hooked = mli_exit_key_set(mli_self.number) == 0;
         mli_self.in_host_alloc = 0;
     }
     return mli_self.hooked != 0;
 }
 
-/* What the thread-local does not answer: another ledger than the last, a thread's first call,
-   a call out of our own allocator call (NULL: pass through), a thread past its exit hook or
-   without memory for a record (the orphan's, locked). */
+/* Returns the calling thread's record when the thread-local one is of another ledger, or this is
+   the thread's first call. Returns NULL inside the ledger's own call of the host's allocator: the
+   call must pass through. Returns the orphan record, locked, past the thread's exit hook or without
+   memory for a record. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->threads.generation % MLI_USED];
     mli_thread *t = NULL;
@@ -4716,7 +4729,8 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     return lord->threads.orphan;
 }
 
-/* The calling thread's record. Every call needs mli_thread_put at its end. */
+/* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
+   ends with mli_thread_put. */
 static MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
     if (MLI_LIKELY(mli_self.generation == lord->threads.generation))
         return mli_self.thread;
@@ -4729,8 +4743,8 @@ static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
     mli_lock_drop(&lord->threads.orphan_lock);
 }
 
-/* 1: a report was asked for, perhaps by a signal, and the caller is the first to come along: it
-   is his to write. */
+/* Takes the request for a report, which may come from a signal. 1: the caller took it, and must
+   write the report. 0: there is none, or another thread took it. */
 static MLI_COLD int mli_save_requested(memlord *lord) {
     uint32_t seen = mli_u32_load(&lord->threads.alert);
     do {
@@ -4738,6 +4752,8 @@ static MLI_COLD int mli_save_requested(memlord *lord) {
     } while (!mli_u32_cas(&lord->threads.alert, &seen, seen & ~(uint32_t)MLI_ALERT_SAVE));
     return 1;
 }
+/* Writes a requested report, unless another thread does or the caller is inside the host's
+   allocator. The acquire pairs with the release that set the saver. */
 static MLI_COLD void mli_save_serve(memlord *lord) {
     const mli_saver *saver;
     if (mli_self.in_host_alloc || !mli_save_requested(lord)) return;
@@ -4745,7 +4761,8 @@ static MLI_COLD void mli_save_serve(memlord *lord) {
     saver->serve(lord);
 }
 
-/* What calls end with that record something and count no bytes; answers `r`. Nothing is held. */
+/* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
+   holds no lock and is not inside. */
 static MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
     if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE) &&
         !(lord->threads.flags & MEMLORD_FLAG_DEFER))
@@ -4755,15 +4772,16 @@ static MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord
 
 /* -- helpers -- */
 
-/* Starts one that is not there, unless the wish for it is `none` by now: 0. 1: no thread could be
-   had, and its state is `failed`; -1: so it was before. */
+/* Starts a helper that has no thread, unless *wish says `none` by now: it is not wanted any more.
+   0: it runs, another thread starts or stops it, or it is not wanted. 1: no thread could be
+   started, and its state is now `failed`. -1: its state was MLI_HELPER_FAILED before. */
 static MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none, uint32_t failed,
                                      void (*run)(void *), void *user) {
     uint32_t seen = MLI_HELPER_NONE;
     int bad = 1;
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as the exchanges of who takes the wish back: one of the two sees the other */
+    /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;
@@ -4782,7 +4800,7 @@ static MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none
     return bad != 0;
 }
 
-/* Stops one, and joins it. Requires: the caller is not that one. */
+/* Stops a helper and joins its thread. Requires: the caller is not that thread. */
 static MLI_COLD void mli_helper_stop(mli_helper *h) {
     unsigned spins = 0;
     uint32_t seen = MLI_HELPER_RUNS;
@@ -4792,58 +4810,77 @@ static MLI_COLD void mli_helper_stop(mli_helper *h) {
         mli_spin_wait(&spins);
         seen = MLI_HELPER_RUNS;
     }
-    mli_u32_store_release(&h->stop, 1); /* pairs with the acquires of helper_wait */
+    mli_u32_store_release(&h->stop, 1); /* pairs with the acquires of mli_helper_wait */
     mli_os_event_set(&h->wake);
     mli_os_thread_join(h->worker);
     mli_os_event_close(&h->wake);
     mli_u32_store_release(&h->state, MLI_HELPER_NONE);
 }
 
-/* Waits until it is time again, or there is something to do; 0: the helper ends. It is a span from
-   now on: after a SIGSTOP there is nothing to catch up with. */
+/* Waits for `ms`, or until the helper is woken. 1: go on; 0: the helper must end. The time counts
+   from now: after a SIGSTOP the helper does not catch up on missed rounds. */
 static MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms) {
     if (!mli_u32_load_acquire(&h->stop)) mli_os_event_wait(&h->wake, ms);
     return !mli_u32_load_acquire(&h->stop);
 }
 
+/* Returns 1 if the ledger may start threads of its own. */
 static int mli_polling_enabled(memlord *lord) {
     return !MLI_THREADLESS && !(lord->threads.flags & MEMLORD_FLAG_NO_THREADS);
 }
 
 /* -------------------------------------------------------------------------- >>map --
-   Owns the storages: (type, storage) to a 24-byte entry. May use memory; knows nothing of
-   what is counted. Invariants and the reasons for the shape (bench/README.md has the figures):
+   Owns the map from (device type, storage) to a 24-byte entry. Uses >>memory and >>threads. It
+   counts nothing itself: the caller counts while it is still inside the shard.
 
-   - 1024 shards, chosen by the 2 MiB region of the address and not by its hash: what one
-     thread allocates stays in shards, and so in cache lines, of its own.
-   - A shard belongs to the first thread that uses it. On its every call a thread stores which
-     shard it is `inside` and then loads the shard's state; if that names the thread, it works
-     with plain loads and stores. Whoever wants the shard otherwise stores MOVING and makes all
-     threads pass a barrier (mli_barrier_threads), so that either he sees `inside` or the
-     owner sees MOVING; then he waits until nobody is inside. No atomic read-modify-write on the
-     plain path: that halves its cost. Where the system has no such barrier, or refuses it later,
-     the store is an exchange. Seen by a second thread the shard becomes SHARED for good, and
-     buckets are locked one by one, by a bit in their header.
-   - A table is buckets of two cache lines that lie side by side: a header with five
-     one-byte tags, and five entries. The tags are matched all at once, without a loop to
-     mispredict; one call touches one place of the table, known from the key alone, so that
-     the misses of neighbouring calls overlap.
-   - An entry whose home bucket is full goes to a later one, and every bucket it passed
-     counts it in one of four counts, by bits of the hash. A look-up stops at a bucket whose count
-     is 0. So erasing leaves no tombstones, and an empty slot is never a wrong answer.
-   - A table grows when 10/64 to 22/64 of its buckets have sent an entry away, in a small ledger
-     1/64, by a fifth to a third: not all shards at once, so that what one gives back the next
-     can use. The memory is taken before the shard is stopped. Only this shard's users wait.
+   One alloc on the fast path (mli_alloc_fast):
+     mli_shard_of           chooses the shard by the address
+     mli_shard_enter        enters the shard, and returns its state: it must be the thread's id
+     mli_home_probe_vacant  finds a vacant slot in the home bucket, and sees that the key is new
+     mli_home_probe_insert  writes the entry, then the bucket's header with the entry's tag
+     mli_cell_count_alloc   counts the bytes: see >>counters
+     mli_shard_leave        leaves the shard
+   One free (mli_end_fast) takes the same steps with mli_home_probe_find, mli_home_probe_erase and
+   mli_cell_count_free. If the shard is not the thread's, or the probe fails, the call leaves
+   before it has changed anything. It then takes the general path: mli_probe_find enters the shard
+   and locks the buckets it probes, mli_probe_insert or mli_probe_erase changes the table, and
+   mli_probe_leave unlocks and leaves.
 
-   Locks: shard, then bucket; the home is waited for, later buckets are only tried, and all let
-   go when one is taken, so a ring of waiters cannot close. */
+   Invariants and the reasons for the shape (bench/README.md has the figures):
+
+   - 1024 shards. The 2 MiB region of the address chooses the shard, not a hash of the whole
+     address: the blocks of one thread stay in shards, and so in cache lines, of its own.
+   - The first thread that uses a shard owns it. On every call a thread stores in `inside` which
+     shard it enters, then loads the shard's state. If the state is the thread's id, the thread
+     works with plain loads and stores. A thread that must stop the shard stores MOVING and makes
+     all threads pass a barrier (mli_barrier_threads): then either it sees `inside`, or the owner
+     sees MOVING. It waits until no thread is inside. So the fast path has no atomic
+     read-modify-write, which halves its cost. Where the system has no such barrier, or refuses it
+     later, the store to `inside` is an exchange. The first call of a second thread makes the
+     shard SHARED for good. Buckets of a shared shard are locked one by one, by a bit in their
+     header.
+   - A table is an array of buckets. A bucket is two adjacent cache lines: a header with five
+     one-byte tags, and five entries. All tags are compared at once, without a loop whose branch
+     could be mispredicted. A call touches one bucket, and its address follows from the key alone:
+     so the cache misses of successive calls overlap.
+   - An entry that finds its home bucket full goes to a later bucket. Every bucket it passes
+     increments one of its four overflow counts; bits of the hash choose which. A probe stops at a
+     bucket whose overflow count for the hash is 0. So erasing leaves no tombstone, and a vacant
+     slot does not end a probe.
+   - A table grows by a fifth to a third when the entries outside their home are 10/64 to 22/64 of
+     its buckets (1/64 in a small ledger). The share differs from shard to shard, so that they do
+     not all grow at once and one shard can use the memory that another returned. The new table is
+     allocated before the shard is stopped. Only threads that use this shard wait.
+
+   Locks: shard, then bucket. A thread waits for the lock of the home bucket. It only tries the
+   locks of later buckets, and drops all of them when one is taken, so waiters form no cycle. */
 
 #define MLI_BYTES_MAX ((uint64_t)1 << 48)
 
-/* A block of the map: 24 bytes.
-     word1   bytes:49 | device number:8 | references:7 (127: in the side record)
-     word2   side:1 | site row:20 | tag row:16 | born:27, or a side record's address | 1
-     born    the mark, or in a scope 1:1 | birth:26 */
+/* A block in the map: 24 bytes. Fields start at the lowest bit.
+     word1   bytes:49 | dev:8 | references:7 (127: the side record has the count)
+     word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
+     birth   the mark:26, then 0; for a block born in a scope the number of a birth:26, then 1 */
 typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
@@ -4860,7 +4897,7 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
-#define MLI_BIRTH_SCOPED (MLI_MARK_MAX + 1) /* with the number of a birth */
+#define MLI_BIRTH_SCOPED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
 #define MLI_ROWS_MASK (((uint64_t)1 << 37) - 1)
 #define MLI_SITE_ROWS_MAX 0xfffffu
@@ -4870,11 +4907,11 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
 #define MLI_ADDRESS_REGION_BITS 21
 #define MLI_BUCKET_SLOTS 5
-#define MLI_PROBE_MAX 16 /* buckets an entry may be away from home */
+#define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
 #define MLI_BUCKET_BYTES 128
-#define MLI_SPARE_BYTES (192u << 10) /* of a ledger's own memory: 3,000 blocks at 64 bytes */
+#define MLI_SPARE_BYTES (192u << 10) /* below it a ledger is small: 3,000 blocks at 64 bytes */
 
-/* A state of 3 and more is the id of the owner. */
+/* States of a shard: no table yet, shared, stopped. From 3 on it is the id of the owner. */
 enum {
     MLI_SHARD_NEW,
     MLI_SHARD_SHARED,
@@ -4882,7 +4919,8 @@ enum {
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST
 };
 
-/* header: bytes 0..4 tags, 0 empty; bits 40..55 the counts; bit 63 the lock */
+/* header: bytes 0..4 the tags of the slots, 0 is vacant; bits 40..55 four overflow counts of 4
+   bits; bit 63 the lock */
 typedef struct mli_bucket {
     mli_u64 header;
     mli_entry slots[MLI_BUCKET_SLOTS];
@@ -4892,25 +4930,28 @@ typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
 #define MLI_TAG_LOW_BITS 0x0101010101u
 #define MLI_BUCKET_LOCK ((uint64_t)1 << 63)
 
-/* Blocks of one size lie at equal distances, and a product keeps them so: at one distance in ten
-   many keys share few buckets. The shift undoes that. The constant is of MurmurHash3's end. The
-   upper half of the hash is good, and what lies just below it. The type is not hashed: equal
-   handles of two types are rare, and sit side by side. */
+/* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
+   that: at one distance in ten many keys would share few buckets. The shift breaks the pattern.
+   The constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and so
+   are the bits just below them: the home uses the former, the tag and the overflow count the
+   latter. The type is not hashed: equal handles of two types are rare, and share a home. */
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
 #define MLI_HASH_TAG(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
-/* Where in a header it is counted how many entries with such a hash the bucket has sent away. */
+/* The bit where the overflow count for a hash begins in a header: 40, 44, 48 or 52. */
 #define MLI_HASH_OVERFLOW(h) (40 + ((unsigned)(h) >> 18 & 12))
 #define MLI_OVERFLOW_MAX 15
 static MLI_HOT unsigned mli_overflow_count(uint64_t header, unsigned overflow) {
     return (unsigned)(header >> overflow) & MLI_OVERFLOW_MAX;
 }
+/* One handle may be a key of every type: the home and one overflow count must admit them all. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Small keys are handles, spread finer; they never take the plain path, which therefore need
-   not look. 4 MiB on 64 bits: a program that is not position independent begins there, and its
-   heap soon after. */
+/* Keys below 1 << MLI_HANDLE_BITS are handles. They are spread over shards by 1 KiB instead of
+   2 MiB. The fast path (plain = 1) skips that test: it inserts no handle, and it probes for one
+   where an address would be, misses, and takes the general path. The bound is 4 MiB on 64 bits: a
+   program that is not position independent begins there, and its heap soon after. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
@@ -4921,11 +4962,12 @@ static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key, int plain) {
     if (!plain && !(key >> MLI_HANDLE_BITS)) region = key >> 10;
     return &lord->map.shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MLI_SHARD_BITS)];
 }
+/* Returns the home bucket of a hash. Requires: the caller is inside and the shard has a table. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
 }
 
-/* The lowest bit that is set; one is. */
+/* Returns the index of the lowest set bit. Requires: one is set. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(bits);
@@ -4937,9 +4979,10 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
 }
 
 #if MLI_SSE2
-/* Which slots hold this tag, and where that of the lowest begins. With vectors it is as many
-   instructions, but half the registers; how many there are bounds how far a processor looks
-   ahead. */
+/* mli_tag_match returns a mask of the slots that hold a tag. mli_tag_match_bit returns the bit
+   where the tag of the lowest such slot begins in the header. Vectors take as many instructions as
+   the other version but half the registers, and the free registers bound how far ahead a processor
+   executes. */
 static MLI_HOT uint64_t mli_tag_match(uint64_t header, uint64_t tag) {
     __m128i tags = _mm_cvtsi32_si128((int)tag);
     tags = _mm_shufflelo_epi16(_mm_unpacklo_epi8(tags, tags), 0);
@@ -4960,16 +5003,17 @@ static MLI_HOT unsigned mli_tag_match_bit(uint64_t match) {
 }
 #endif
 
-/* Which slots are vacant: the lowest bit of their tags. Those of entries are odd. */
+/* Returns the vacant slots, as the lowest bits of their tags. The tag of an entry is odd. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_TAG_LOW_BITS;
 }
-/* The entry of the slot whose tag begins at a bit: the eighth part of an entry further each. */
+/* Returns the entry of the slot whose tag begins at a bit. A tag has 8 bits, so each bit stands for
+   an eighth of an entry. */
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
 
-/* The bucket after another; after the last, before `end`, comes the first. */
+/* Returns the bucket after b. After the last, which lies before `end`, comes the first. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
     return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
@@ -4980,21 +5024,25 @@ static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
 
 /* -- entering a shard -- */
 
-/* As mli_shard_enter, with a full barrier of the thread's own. `fenced` says that the record is
-   entered in this way from here on: the bit in `special` stays, and a later load never answers an
-   older value. The release pairs with the acquire in mli_barrier_threads: all that the thread
-   did inside before it saw the bit is done. */
+/* Enters as mli_shard_enter does, with a full barrier of its own: the exchange. `fenced` = 1 says
+   that this record enters by an exchange from here on: the bit in `special` is never cleared, and
+   a later load never returns an older value. The release pairs with the load in
+   mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. */
 static MLI_NOINLINE uint32_t mli_enter_fenced(mli_thread *t, mli_shard *s) {
     mli_u32_store_release(&t->fenced, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
 }
-/* Announces the thread and answers the shard's state. The release keeps the thread's earlier
-   work before the store for whoever stops the shard; the acquire pairs with the release of the
-   state by him. Store before load: by mli_barrier_threads, or by the exchange and a load
-   that are seq_cst in mli_enter_fenced and in mli_shard_stop and mli_shard_wait; an acquire
-   alone may go before the store of an exchange (ARM's ldapr). `plain`: the call has just read
-   `special` without the bit. */
+/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
+   table if the state is its thread id, or if it is SHARED and the caller locks the buckets.
+   Otherwise the caller leaves at once.
+
+   Memory order: the release keeps the thread's earlier work before the store, for a thread that
+   stops the shard. The acquire pairs with the release of the state by that thread. The store must
+   come before the load. mli_barrier_threads ensures that, or else the exchange and the seq_cst
+   loads in mli_enter_fenced, mli_shard_stop and mli_shard_wait: a load that is only an acquire may
+   come before the store of an exchange (ARM's ldapr). `plain` = 1: the caller has just read
+   `special` without MLI_SPECIAL_NO_BARRIER. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s, int plain) {
     mli_rank_inside(1);
     if (!plain && (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER))
@@ -5003,15 +5051,17 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s, int plain) 
     mli_compiler_barrier();
     return mli_u32_load_acquire(&s->state);
 }
-/* Pairs with the load of mli_shard_wait. */
+/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
+   shard sees all that this thread did inside. */
 static MLI_HOT void mli_shard_leave(mli_thread *t) {
     mli_rank_inside(0);
     mli_ptr_store_release(&t->inside, NULL);
 }
 
 #define MLI_DRAIN_NS 1000000u
-/* Waits until every store that a processor has executed by now is visible to all. A processor
-   empties its buffer of stores by itself within microseconds, and before it runs another thread. */
+/* Waits until every store that a processor has executed by now is visible to all threads. A
+   processor drains its store buffer by itself within microseconds, and before it runs another
+   thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
     unsigned tries = 0; /* a sandbox may refuse to sleep, and the clock may stand still */
@@ -5019,25 +5069,25 @@ static MLI_COLD void mli_stores_drain(void) {
         mli_nap(MLI_DRAIN_NS);
     } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
 }
-/* For every thread T of the ledger: either T sees what the caller stored before this, or the caller
-   sees afterwards what T stored before it looked. Used for a shard's state and `inside`, for the
-   alert or a mark and the counts.
+/* Orders the caller against every thread T of the ledger: either T sees what the caller stored
+   before this call, or the caller sees after it what T stored before T's load. It is used for a
+   shard's state and `inside`, and for the alert or a threshold and the counts.
 
-   The system's barrier does it. Without one T passes a barrier of its own: the exchange as it
-   enters a shard (mli_enter_fenced), and the addition as it ends a call
-   (mli_call_end_slow), which pairs with the addition here.
+   The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
+   it enters a shard (mli_enter_fenced), and the addition when it ends a call (mli_call_end_slow),
+   which pairs with the addition here.
 
    The system may refuse its barrier after threads have run without barriers of their own. A thread
    may then have read `special` without the bit, and it may be preempted for any time before it
    stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
-   looked before the caller stored, what T stored earlier is visible after the wait; if it looks
+   loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
    later, it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for
    longer.
 
-   Several callers may find the refusal at once, while others still had their barrier: each is
-   ordered by its own means. A thread that registers meanwhile, or takes over a record out of use,
-   is seen here or reads `barrier` as 0: the exchanges and loads of `barrier`, `threads` and
-   `fenced` are seq_cst. */
+   Several callers may find the refusal at once, while others still had the barrier: each is
+   ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
+   seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
+   and `fenced` are seq_cst. */
 static MLI_COLD void mli_barrier_threads(memlord *lord) {
     mli_thread *t;
     int drain = 0;
@@ -5055,9 +5105,9 @@ static MLI_COLD void mli_barrier_threads(memlord *lord) {
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside s (NULL: any shard). State is MOVING and everybody has passed
-   a barrier since. The load of the list is seq_cst and pairs with the exchange in
-   mli_thread_start: a thread that is not on it yet sees MOVING. */
+/* Waits until no thread is inside s (NULL: inside any shard). Requires: the state is MOVING, and
+   all threads have passed a barrier since. The load of the list is seq_cst and pairs with the
+   exchange in mli_thread_start: a thread that is not on the list yet sees MOVING. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
@@ -5070,14 +5120,16 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Under the shard's lock: stops everybody, whatever the state was; not inside oneself. */
+/* Stops a shard in any state: keeps threads out, and waits until all inside have left. Requires:
+   the caller holds the shard's lock and is not inside. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
     (void)mli_u32_exchange(&s->state, MLI_SHARD_MOVING);
     mli_barrier_threads(lord);
     mli_shard_wait(lord, s);
 }
 
-/* Stops a shard for a look at all of it; 0: it is empty and was not stopped. */
+/* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
+   table and was not stopped. */
 static int mli_shard_pause(memlord *lord, mli_shard *s) {
     mli_lock_take(&s->lock);
     s->stopped_state = mli_u32_load(&s->state);
@@ -5088,12 +5140,14 @@ static int mli_shard_pause(memlord *lord, mli_shard *s) {
     mli_shard_stop(lord, s);
     return 1;
 }
+/* Ends a pause: restores the state and drops the lock. The release pairs with the acquire in
+   mli_shard_enter. */
 static void mli_shard_resume(mli_shard *s) {
     mli_u32_store_release(&s->state, s->stopped_state);
     mli_lock_drop(&s->lock);
 }
 
-/* All shards at once, with one barrier: for a fork. */
+/* Stops all shards with one barrier, for a fork. Takes all shard locks; mli_map_thaw drops them. */
 static void mli_map_freeze(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++) {
@@ -5112,20 +5166,22 @@ static void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* 1, 2, ... 5, 6, 8, 10, 12, 16 ...: in three steps to twice as many. */
+/* Returns the next size of a table: 1, 2, ... 5, 6, 8, 10, 12, 16 ... From 8 on it doubles in
+   three steps. */
 static uint32_t mli_buckets_next(uint32_t n) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
     return n + (n == step * 6 ? 2 * step : step);
 }
 
-/* What a table is, apart from the shard that has it. */
+/* A table outside a shard: one that is being filled, or one that was replaced. */
 typedef struct mli_table {
     char *data;
     uint32_t size, displaced, count;
 } mli_table;
 
-/* Inserts an entry into a table no other thread sees; -1: its path is full. */
+/* Inserts an entry into a table that no other thread sees. -1: no bucket of its window has room, or
+   an overflow count on the way is full. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -5148,7 +5204,8 @@ static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     return -1;
 }
 
-/* Calls fn for every entry of a shard that is stopped, or the caller's own. */
+/* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
+   shard is stopped, or the caller owns it. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 static int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user) {
     uint32_t i, j;
@@ -5164,8 +5221,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
     return mli_table_insert((mli_table *)user, entry);
 }
 
-/* Swaps a shard's table for a larger one, under the shard's lock. 0: `next` is now the old table;
-   1: the entries have no room in it; -1: nor in any, as the old one is almost empty. */
+/* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
+   entries do not fit in `next`. -1: they will fit in no table, since the old one is almost empty
+   and yet too small: the keys were made to collide. The first table also gives the shard its owner,
+   or makes it shared if the record is the orphan's. Requires: the caller holds the shard's lock. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     uint32_t state = mli_u32_load(&s->state);
@@ -5176,7 +5235,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     old.data = s->table;
     old.size = s->size;
     failed = mli_shard_each(s, mli_table_insert_visited, next) != 0;
-    if (!failed && next->count < old.size / 32) failed = -1; /* keys that were made to collide */
+    if (!failed && next->count < old.size / 32) failed = -1; /* keys made to collide */
     if (!failed) {
         s->table = next->data;
         s->size = next->size;
@@ -5189,14 +5248,14 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     return failed;
 }
 
-/* Gives a shard a larger table, or its first. `size` is that of the table the caller found too
-   small: if another thread has replaced that, there is nothing to do. Requires: not inside.
-   -1: no memory. */
+/* Gives a shard a larger table, or its first. `size` is the size of the table that the caller found
+   too small: if another thread has replaced that table, nothing is left to do and 0 is returned.
+   -1: no memory, or no table has room. Requires: the caller is not inside. */
 static MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size) {
     mli_table next;
     uint32_t larger = size;
     unsigned i;
-    for (i = 0; i < 18; i++) { /* more: keys were made to collide */
+    for (i = 0; i < 18; i++) { /* more steps would mean keys made to collide */
         int failed = 0, same;
         memset(&next, 0, sizeof next);
         next.size = larger = mli_buckets_next(larger);
@@ -5212,8 +5271,11 @@ static MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, u
     return -1;
 }
 
-/* 1: the shard should have a larger table. The caller's own, or shared. A small ledger has room to
-   spare: hardly an entry of it is outside its home. */
+/* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
+   bound depends on the shard's number (10, 14, 18 or 22 of 64), so that shards grow at different
+   times. It is 1 of 64 in a small ledger, which can spare the memory: there almost every entry is
+   in its home. A table of fewer than 16 buckets may have three such entries more. Requires:
+   the caller owns the shard, or the shard is shared. */
 static int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     uint32_t n = mli_u32_load(&s->displaced);
     uint32_t stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3, most = 10 + 4 * stagger;
@@ -5221,7 +5283,8 @@ static int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     return (uint64_t)n * 64 >= (uint64_t)s->size * most + (s->size < 16 ? 192 : 0);
 }
 
-/* Makes another thread's shard shared, for good. Requires: not inside. */
+/* Makes a shard of another thread shared for good: stops it first. Requires: the caller is not
+   inside. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
     uint32_t state;
     mli_lock_take(&s->lock);
@@ -5233,9 +5296,11 @@ static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_sha
     mli_lock_drop(&s->lock);
 }
 
-/* -- buckets of a shared shard; the take's acquire pairs with the store of the header -- */
+/* -- buckets of a shared shard; the acquire of taking the lock pairs with the release of the header
+      that drops it -- */
 
-/* 1: ours. The bit alone is looked at, which makes it one locked instruction on x86. */
+/* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86
+   does it in one locked instruction. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
@@ -5243,23 +5308,26 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     unsigned n = 0;
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
-/* Answers the header without the bit. */
+/* Takes a bucket's lock, and returns the header without the lock bit. */
 static MLI_HOT uint64_t mli_bucket_lock(mli_bucket *b) {
     while (MLI_UNLIKELY(!mli_bucket_try(b))) mli_bucket_wait(b);
     return mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
 }
 
-/* -- the short way: a shard the thread owns and is inside. A probe changes nothing; the home bucket
-      is looked at in line, the rest of a key's window out of line -- */
+/* -- the fast path: a table this thread owns. Requires, for all of it: the caller is inside the
+      shard. Probing modifies nothing: it keeps the slot and the header to store, and insert or
+      erase then stores them. The home bucket is probed in line, the rest of the window out of
+      line -- */
 
 typedef struct mli_home_probe {
     mli_bucket *bucket;
     mli_entry *entry;
-    uint64_t header; /* the bucket's next one */
-    int far;         /* it is not the home bucket */
+    uint64_t header; /* to store: the bucket's header with the tag set, or cleared */
+    int far;         /* 1: the bucket is not the home */
 } mli_home_probe;
 
-/* An entry away from its home has come (by 1) or gone (by -1): the buckets it passed count it. */
+/* Adds `by` to the overflow counts of the buckets from the home to `to`, and to `displaced`: 1 when
+   an entry outside its home was inserted, -1 when one was erased. */
 static MLI_NOINLINE void mli_home_probe_overflow_add(mli_shard *s, uint64_t key,
                                                      const mli_bucket *to, int by) {
     const uint64_t hash = mli_hash(key);
@@ -5270,7 +5338,9 @@ static MLI_NOINLINE void mli_home_probe_overflow_add(mli_shard *s, uint64_t key,
     mli_u32_add_own(&s->displaced, (uint32_t)by);
 }
 
-/* 1: the window has a vacant slot, and the key is not in the table. */
+/* Probes the whole window for an insert. 1: the key is not in the table, and the probe has the
+   first vacant slot. 0: the key may be there, or the window has no room: the general path decides.
+   An overflow count of 0 ends the probe: no entry of this hash lies further away. */
 static MLI_NOINLINE int mli_home_probe_vacant_beyond(const mli_shard *s, uint64_t key,
                                                      mli_home_probe *probe) {
     const uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash);
@@ -5297,6 +5367,9 @@ static MLI_NOINLINE int mli_home_probe_vacant_beyond(const mli_shard *s, uint64_
     probe->far = room != home;
     return 1;
 }
+/* Probes the home bucket for an insert, and the window if that does not decide. Returns as above.
+   The fast case: no tag matches, no entry overflowed, and a slot is vacant. The prefetch is of the
+   bucket's second cache line. */
 static MLI_HOT int mli_home_probe_vacant(const mli_shard *s, uint64_t key, mli_home_probe *probe) {
     uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash), header, vacant;
     unsigned bit;
@@ -5314,6 +5387,8 @@ static MLI_HOT int mli_home_probe_vacant(const mli_shard *s, uint64_t key, mli_h
     probe->header = header | tag << bit;
     return 1;
 }
+/* Inserts an entry in the slot that a probe found vacant: its tag in the header makes it live. An
+   entry outside its home is rare and is counted out of line. */
 static MLI_HOT void mli_home_probe_insert(mli_shard *s, const mli_home_probe *probe,
                                           uint64_t key, uint64_t word1, uint64_t word2) {
     probe->entry->key = key;
@@ -5323,7 +5398,8 @@ static MLI_HOT void mli_home_probe_insert(mli_shard *s, const mli_home_probe *pr
     if (MLI_UNLIKELY(probe->far)) mli_home_probe_overflow_add(s, key, probe->bucket, 1);
 }
 
-/* 1: the key is in the window, as the first with its tag in a bucket. */
+/* Probes the whole window for a key. 1: found. Of each bucket only the first entry with the tag is
+   compared: a key behind another with its tag is left to the general path, as 0. */
 static MLI_NOINLINE int mli_home_probe_find_beyond(const mli_shard *s, uint64_t key,
                                                    mli_home_probe *probe) {
     const uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash);
@@ -5346,6 +5422,8 @@ static MLI_NOINLINE int mli_home_probe_find_beyond(const mli_shard *s, uint64_t 
     } while (b != home);
     return 0;
 }
+/* Probes the home bucket for a key, and the window if that does not decide. 1: found; the probe has
+   the entry, and the header without its tag. */
 static MLI_HOT int mli_home_probe_find(const mli_shard *s, uint64_t key, mli_home_probe *probe) {
     uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash), header, match;
     unsigned bit;
@@ -5361,38 +5439,43 @@ static MLI_HOT int mli_home_probe_find(const mli_shard *s, uint64_t key, mli_hom
     if (MLI_LIKELY(probe->entry->key == key)) return 1;
     return mli_home_probe_find_beyond(s, key, probe);
 }
+/* Erases the entry that a probe found: clears its tag. The entry's words stay until they are
+   overwritten, so the caller may still read them while it is inside. */
 static MLI_HOT void mli_home_probe_erase(mli_shard *s, const mli_home_probe *probe) {
     mli_u64_store(&probe->bucket->header, probe->header);
     if (MLI_UNLIKELY(probe->far))
         mli_home_probe_overflow_add(s, probe->entry->key, probe->bucket, -1);
 }
 
-/* -- the general path: a key's whole window, locked -- */
+/* -- the general path: the whole window of a key; the buckets of a shared shard are locked -- */
 
 typedef struct mli_probe {
     mli_shard *shard;
     uint64_t hash, key;
     mli_entry *entry;      /* NULL: the key is not live */
-    unsigned window_count; /* buckets of the window, locked when shared */
-    unsigned bucket, slot; /* where the entry is, or may go */
+    unsigned window_count; /* buckets probed so far; locked if the shard is shared */
+    unsigned bucket, slot; /* where the entry is, or where it can go: the first vacant slot */
     int shared, inside, has_vacant;
     mli_bucket *window[MLI_PROBE_MAX];
 } mli_probe;
 
+/* Drops the bucket locks of a probe. The release pairs with the acquire of mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_unlock(mli_probe *probe) {
     while (probe->window_count) {
         mli_bucket *b = probe->window[--probe->window_count];
         mli_u64_store_release(&b->header, mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK);
     }
 }
+/* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 static void mli_probe_leave(mli_thread *t, mli_probe *probe) {
     if (probe->shared) mli_probe_unlock(probe);
     if (probe->inside) mli_shard_leave(t);
     probe->inside = 0;
 }
 
-/* Looks through the window of a table, which grows bucket by bucket. 0: done; -1: a later
-   bucket was held by somebody, start again. */
+/* Probes a window for a key of a type; the window grows bucket by bucket. It notes the first vacant
+   slot on the way, and stops at the key or where no entry of this hash lies further away. 0: done.
+   -1: another thread holds a later bucket, and the caller must unlock and start again. */
 static int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type) {
     mli_shard *s = probe->shard;
     uint64_t at = (uint64_t)((char *)probe->window[0] - s->table) / MLI_BUCKET_BYTES, header, match;
@@ -5424,7 +5507,8 @@ static int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type) 
     }
 }
 
-/* 1: every bucket before the room can count one more entry passing by. */
+/* Returns 1 if the key can be inserted: the window has a vacant slot, and no overflow count on the
+   way to it is full. */
 static int mli_probe_can_insert(const mli_probe *probe) {
     unsigned k;
     for (k = 0; k < probe->bucket; k++)
@@ -5434,7 +5518,8 @@ static int mli_probe_can_insert(const mli_probe *probe) {
     return probe->has_vacant;
 }
 
-/* One look, inside. As mli_probe_scan. */
+/* Starts a probe at the home bucket, which it locks if the shard is shared, and scans the window.
+   Returns as mli_probe_scan. Requires: the caller is inside. */
 static int mli_probe_table(const memlord *lord, mli_probe *probe, uint32_t type) {
     probe->entry = NULL;
     probe->bucket = 0;
@@ -5445,8 +5530,10 @@ static int mli_probe_table(const memlord *lord, mli_probe *probe, uint32_t type)
     return mli_probe_scan(lord, probe, type);
 }
 
-/* Finds a key and holds its place; with `want_room`, a missing one can then be inserted there. On
-   0 the thread is inside, unless the shard never had a table. -1: no memory. */
+/* Finds a key and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
+   live; with `want_room` mli_probe_insert can then insert it. A shard of another thread is made
+   shared first, and a table without room grows. 0: done, and the thread is inside, unless the shard
+   has no table. -1: no memory, and the thread is not inside. Requires: the caller is not inside. */
 static MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                        int want_room, mli_probe *probe) {
     mli_shard *s = mli_shard_of(lord, key, 0);
@@ -5478,7 +5565,9 @@ static MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t ty
     }
 }
 
-/* An entry away from its home has come (by 1) or gone (by -1): the buckets it passed count it. */
+/* Adds `by` to the overflow counts of the buckets that the entry passed, and to `displaced`: 1 when
+   an entry outside its home was inserted, -1 when one was erased. Requires: the probe holds these
+   buckets; only `displaced` of a shared shard needs an atomic add. */
 static void mli_probe_overflow_add(mli_probe *probe, int by) {
     mli_u32 *displaced = &probe->shard->displaced;
     unsigned k;
@@ -5492,6 +5581,7 @@ static void mli_probe_overflow_add(mli_probe *probe, int by) {
         mli_u32_add_own(displaced, (uint32_t)by);
 }
 
+/* Inserts the key of a probe in the slot it kept. Requires: mli_probe_can_insert. */
 static void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
     mli_bucket *b = probe->window[probe->bucket];
     mli_entry *e = &b->slots[probe->slot];
@@ -5503,6 +5593,7 @@ static void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
                                         MLI_HASH_TAG(probe->hash) << (8 * probe->slot));
     probe->entry = e;
 }
+/* Erases the entry of a probe. Requires: probe->entry is not NULL. */
 static void mli_probe_erase(mli_probe *probe) {
     mli_bucket *b = probe->window[probe->bucket];
     probe->entry = NULL;
@@ -5511,13 +5602,24 @@ static void mli_probe_erase(mli_probe *probe) {
 }
 
 /* -------------------------------------------------------------------- >>counters --
-   Owns cells and rows: what happened, per thread, on each device, site and tag; the record of
-   a device, and the frames of scopes as far as counting raises them. A thread adds
-   to its own cells with plain stores and publishes to the row when its net change leaves
-   0..batch, and is then put back to the middle: so what is published is at most the truth, and
-   at least the truth less a batch a thread. Peaks are taken from it. Invariants: a call counts
-   before it leaves the map (fork finds no half-counted call); sums of levels are exact modulo
-   2^64. Locks: count, row. */
+   Owns rows and cells: the counts of each device, site and tag, and each thread's part of them.
+   Owns the record of a device, and the peaks in the frames of scopes. Uses >>memory, >>threads, and
+   >>map only to enter shard 0.
+
+   One alloc adds its bytes to `level` and 1 to `allocs` in the thread's cells for the device, the
+   site and the tag. One free subtracts its bytes from `level` and adds them to `out`, on the same
+   rows; it adds 1 to `frees` for the device, the tag and the site that called free. The fast path
+   does that in mli_cell_count_alloc and mli_cell_count_free with plain stores; when a result is
+   negative it calls mli_cell_publish_due. The general path describes the call by a mli_row_delta:
+   mli_count finds the rows, mli_count_row the cell of each, and mli_cell_apply changes the cell.
+   Both paths publish a cell when level - base leaves 0..batch: mli_cell_publish adds the change to
+   the row, raises the row's peak, and may request a band check.
+
+   Invariants: a row's published bytes are at most the live bytes, and at least the live bytes less
+   a batch for each thread: a cell holds back up to a batch, right after a publication at least half
+   of one. Peaks are computed from published bytes, so none is too high. A call counts before it
+   leaves the map, so fork finds no half-counted call. Sums of levels are exact modulo 2^64.
+   Locks: count, then row. */
 
 enum {
 #define MLI_X(name, kind, family, text) MLI_STAT_##name,
@@ -5526,48 +5628,50 @@ enum {
     MLI_STAT_COUNT
 };
 
-/* What one thread did to one row. Written by that thread alone (or under the orphan lock), read
-   by all. What it has not yet published, level - base, is always in 0..batch, so the published
-   balance is never above the truth and the peak never too high. */
+/* What one thread adds to one row. Only that thread counts in it (in the orphan's any thread does,
+   under the count lock); all threads read it. The part that is not yet published, level - base, is
+   always in 0..batch: so the row's published bytes never exceed the live bytes, and its peak is
+   never too high. */
 typedef struct mli_cell {
-    mli_u64 level, out;    /* bytes: allocated less freed here, may be negative; freed */
-    mli_u64 allocs, frees; /* of a site row: frees here, whoever allocated */
+    mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
+    mli_u64 allocs, frees; /* in a site's cell: frees at this site, from any site's blocks */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
-    mli_u64 freed_here;    /* of a site row: bytes freed here; of a device's: see cell_next_check */
+    mli_u64 freed_here;    /* site: bytes freed at it; device: see mli_cell_next_check */
     mli_u64 publish_seen;  /* the row's publish_count at the last publication */
 } mli_cell;
 
-/* In a device's row nothing is freed "here": the word is the `out` from which on this thread
-   looks at the bands again. 0 makes it look at its next free. */
+/* Returns the word of a device's cell that holds its next band check: the thread requests one when
+   its `out` exceeds this value. 0 requests one at the next free. A device has no "freed at this
+   site", so its cell has freed_here to spare. */
 static inline mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 
 typedef struct mli_row {
-    mli_lock lock;         /* guards base; published and its count of batched rows */
-    uint32_t dev;          /* of the device */
+    mli_lock lock;         /* guards base; with a batch also published and publish_count */
+    uint32_t dev;          /* the device */
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
-    mli_u64 published;     /* signed; <= the live bytes at every moment */
+    mli_u64 published;     /* bytes, signed; at most the live bytes at every moment */
     mli_u64 peak;          /* signed */
-    mli_u64 publish_count; /* publications so far */
-    mli_u64 expected;      /* tags: memlord_expect */
-    struct {               /* what a reset, or a collection (freed), starts from */
+    mli_u64 publish_count; /* publications and peak resets so far */
+    mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
+    struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } base;
 } mli_row;
 
-/* A row summed over its threads, since the last reset. */
+/* The sums of a row over all threads. All but in, out, live and blocks are since the last reset. */
 typedef struct mli_row_totals {
-    uint64_t in, out; /* since create, modulo 2^64 */
+    uint64_t in, out; /* bytes since create, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* Rows and cells come in chunks of 16 behind an array that grows by being replaced; the older
-   arrays stay readable until the ledger ends. */
+/* A book stores rows or cells in chunks of 16, which never move. The array of pointers to its
+   chunks is replaced when it grows; older arrays stay readable until the ledger ends. */
 #define MLI_CHUNK_BITS 4
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
-    uint64_t cap; /* of the array that follows, each of it cell[16] or row[16] */
+    uint64_t cap; /* pointers in the array that follows; each points to cell[16] or row[16] */
 } mli_chunk_array;
 static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
     return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
@@ -5575,21 +5679,21 @@ static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_
 
 #define MLI_SCOPE_DEPTH_MAX 64
 
-/* A frame's view of a device: the thread's level when it began; the highest since. */
+/* A frame's view of a device: the thread's level when the frame began, and the highest since. */
 typedef struct mli_frame_peak {
     uint64_t from, high;
 } mli_frame_peak;
 
-/* A scope a thread is in. */
+/* A frame: one scope that a thread is in. */
 typedef struct mli_frame {
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
-    uint64_t adopted; /* the token's second word; 0: begun here */
-    int exported;     /* thread scope->token is of this frame */
-    uint32_t devices; /* of `peaks` that are set */
-    uint64_t start, before, blocks;
+    uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
+    int exported;     /* 1: stats->token is of this frame */
+    uint32_t devices; /* how many of `peaks` are set, from 1 */
+    uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
     const char *shapes;
-    mli_frame_peak *peaks; /* by device number */
+    mli_frame_peak *peaks; /* by dev */
 } mli_frame;
 
 typedef struct mli_scope_stack { /* a thread's scopes */
@@ -5604,30 +5708,31 @@ typedef struct mli_oom {
     uint64_t time; /* 0: there was none */
 } mli_oom;
 
-/* What the bands know of a device; under its place's lock, but for what is atomic. */
+/* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread
+   and gc_entry. */
 typedef struct mli_watch {
-    mli_u64 check_above, check_below; /* signed: published bytes at which to look again */
-    mli_u32 near_threshold;           /* every call looks */
-    mli_u32 check_requested;          /* the next call looks: something has come to its mark */
-    mli_u32 poller_started;           /* its poller was thought of */
-    mli_u64 next_holders_peak;        /* peak from which on who holds it is noted anew */
-    mli_u64 checks;
-    uint64_t free_interval;     /* bytes a thread frees before it looks again; 0: it need not */
-    int waiting_rearm;          /* a collection ran: not before the metric has moved */
-    uint64_t gc_live, gc_freed; /* when it ended */
-    mli_u32 gc_running;         /* a collection; taken by exchange */
-    void *gc_thread;            /* who, and what: under the callbacks lock */
-    struct mli_gc_entry *gc_entry;
+    mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
+    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
+    mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
+    mli_u32 poller_started;           /* 1: its poller was started, or none could be */
+    mli_u64 next_holders_peak;        /* the peak from which on its holders are noted again */
+    mli_u64 checks;                   /* band checks so far; the addition orders them */
+    uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
+    int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
+    uint64_t gc_live, gc_freed; /* bytes when the last collection ended */
+    mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
+    void *gc_thread;            /* the thread that runs it; under the callbacks lock */
+    struct mli_gc_entry *gc_entry; /* the callback it runs; under the callbacks lock */
 } mli_watch;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena;                 /* balance */
-    mli_u64 count[MLI_STAT_COUNT]; /* what no cell counts */
-    mli_ptr phys;                  /* mli_phys *: where its bytes are */
+    mli_u64 arena;                 /* arena bytes on the device now */
+    mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
+    mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
     mli_watch watch;
-    mli_oom oom;          /* under its place's lock */
+    mli_oom oom;                 /* under the lock of its phys */
     struct mli_holders *holders; /* at its peak; under the snapshots lock */
     mli_phys own_phys;
 } mli_device_record;
@@ -5635,13 +5740,15 @@ typedef struct mli_device_record {
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
+/* Returns the record of a dev; NULL: it was not made yet. */
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
 
-typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or _cold_alloc */
+typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* The array behind a book with room for `chunk`, or NULL. The caller is the only writer. */
+/* Returns the array of a book, grown until it has room for `chunk`; NULL: no memory. Requires: the
+   caller is the only writer of the book. */
 static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book, uint32_t chunk,
                                                   mli_alloc_fn grab) {
     mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(book), *more;
@@ -5658,6 +5765,7 @@ static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book,
     return more;
 }
 
+/* Returns the address of a number's row or cell in a book; NULL: it was not made yet. */
 static MLI_HOT void *mli_book_at(const mli_book *book, uint32_t number, size_t size) {
     mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(book);
     char *chunk;
@@ -5666,7 +5774,8 @@ static MLI_HOT void *mli_book_at(const mli_book *book, uint32_t number, size_t s
     return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
 }
 
-/* Makes the chunk of a number; the release pairs with the acquire above. */
+/* Makes the chunk of a number, and returns as mli_book_at; NULL: no memory. The release pairs with
+   the acquire in mli_book_at. */
 static MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
                                    mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
@@ -5681,6 +5790,7 @@ static MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t numbe
     return mli_book_at(book, number, size);
 }
 
+/* Frees the chunks and all arrays of a book. Requires: no thread uses it any more. */
 static MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size) {
     mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(book), *older;
     uint64_t i;
@@ -5692,17 +5802,20 @@ static MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size) {
     }
 }
 
+/* Returns a row by its number. */
 static MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
     return (mli_row *)mli_book_at(&lord->counters.rows[book], number, sizeof(mli_row));
 }
 
+/* Returns a thread's cell for a row; NULL: it has none. Any thread may call it. */
 static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
         return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
     return (mli_cell *)mli_book_at(&t->books[book], number, sizeof(mli_cell));
 }
 
-/* One's own, of a site or a tag. */
+/* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
+   cell itself, so it needs no acquire. */
 static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_t number) {
     uint32_t i = number >> MLI_CHUNK_BITS;
     char *chunk;
@@ -5711,12 +5824,13 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     if (MLI_UNLIKELY(!chunk)) return NULL;
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
-/* One's own, of a device. */
+/* Returns the calling thread's cell for a device; NULL: it has none. */
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
 
-/* Enters for counting alone, so that fork waits for it. */
+/* Enters shard 0 only to count, so that fork waits for the caller; it does not use the table. While
+   the shard is stopped it waits for the shard's lock. */
 static void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     mli_shard *s = &lord->map.shards[0];
     while (mli_shard_enter(t, s, 0) == MLI_SHARD_MOVING) {
@@ -5726,12 +5840,13 @@ static void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     }
 }
 
-/* A device's cell begins at the upper end of what it may hold back: its first bytes show. A fork
-   finds the row and the thread's cell as they were, or both changed. */
+/* Starts a thread's cell for a device. It starts with a whole batch held back (base = -batch), so
+   that its first alloc publishes. The caller is inside meanwhile: fork finds the row and the
+   thread's cell both unchanged, or both changed. */
 static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_shard_enter_to_count(lord, t);
-    if (lord->counters.batch) { /* else published is added to without the lock */
+    if (lord->counters.batch) { /* without a batch threads add to published without the lock */
         mli_lock_take(&row->lock);
         mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
         mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
@@ -5741,8 +5856,8 @@ static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell 
     mli_shard_leave(t);
 }
 
-/* A chunk of cells of sites or tags knows of all publications so far, as if it had been there: or
-   their highs would not count before their first. */
+/* Starts a chunk of a thread's cells for sites or tags: sets publish_seen of each to its row's
+   publish_count. Otherwise their highs would not count before their first publication. */
 static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int book,
                                      uint32_t number) {
     uint32_t n = mli_u32_load_acquire(&lord->counters.row_count[book]);
@@ -5755,12 +5870,14 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
     }
 }
 
+/* Copies the address and size of a book's array into own_chunks, after the book has grown. */
 static void mli_cells_cache_array(mli_thread *t, int book) {
     mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]);
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
 }
-/* A thread's cell, made if need be; NULL without memory. Not inside the map. */
+/* Returns a thread's cell for a row, and makes it if there is none; NULL: no memory. Requires: the
+   caller is not inside. */
 static MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book, uint32_t number,
                                         mli_alloc_fn grab) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -5779,28 +5896,30 @@ static MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book, 
     return cell;
 }
 
-/* Has the calls on a device look at its bands, from the end of this one on. May be inside. */
+/* Requests a band check of a device at the end of this call, or of the next one on the device. Safe
+   inside a shard. */
 static MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
         (void)mli_u32_add(&lord->threads.alert, MLI_ALERT_BANDS);
 }
-/* 1: the published bytes have come to where the bands are to be looked at. */
+/* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
 static int mli_mark_passed(const mli_watch *w, const mli_row *row) {
     int64_t published = (int64_t)mli_u64_load(&row->published);
     return published >= (int64_t)mli_u64_load(&w->check_above) ||
            published < (int64_t)mli_u64_load(&w->check_below);
 }
-/* After a publication. */
+/* Requests a band check after a publication, if a bound was reached or the peak is high enough that
+   the device's holders are to be noted. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_u64_load(&row->peak) >= mli_u64_load(&w->next_holders_peak) || mli_mark_passed(w, row))
         mli_check_request(lord, dev);
 }
 
-/* -- the innermost scope of a thread wants to know how high its level was -- */
+/* -- frames: the innermost frame of a thread records how high the thread's level was -- */
 
-/* The highest level of the frame on a device so far. Frames do not know of a device that the
-   thread came to later: it began at 0. */
+/* Returns a frame's peak on a device. A device that was first seen after the frame began starts at
+   level 0. */
 static MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev) {
     while (f->devices < dev) {
         f->devices++;
@@ -5808,45 +5927,53 @@ static MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev
     }
     return &f->peaks[dev];
 }
-/* Levels count modulo 2^64. */
+/* Returns to - from as a signed difference: levels count modulo 2^64. */
 static int64_t mli_level_difference(uint64_t from, uint64_t to) { return (int64_t)(to - from); }
+/* Raises a frame's highest level on a device to `level`. */
 static void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
     mli_frame_peak *at = mli_frame_peak_at(f, dev);
     if (mli_level_difference(at->high, level) > 0) at->high = level;
 }
-/* Others' cells rose by so much for this frame: as if it had begun with that much less. */
+/* Adds to a frame a rise that another cell counted (the orphan's): it lowers the level at which the
+   frame began. */
 static void mli_frame_adjust(mli_frame *f, uint32_t dev, uint64_t rise, uint64_t level) {
     mli_frame_peak *at = mli_frame_peak_at(f, dev);
     at->from -= rise;
     at->high -= rise;
     mli_frame_raise(f, dev, level);
 }
-/* A cell's high is about to begin anew. */
+/* Raises the caller's innermost frame to a cell's high, before that high is reset. Does nothing if
+   the thread is in no scope. */
 static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     if (mli_self.generation != lord->threads.generation || !t->scope) return;
-    if (mli_cell_own_device(t, dev) != cell) return; /* the orphans' */
+    if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
     mli_frame_raise(&t->scope_stack->frame[t->scope_stack->depth - 1], dev,
                     mli_u64_load(&cell->high));
 }
 
-/* How far a level may rise before it is published again: a 32nd of the peak, so that who holds a
-   device is looked for as often while it is small, and half a batch at most. */
+/* Returns how far a level may rise before it is published again: half a batch. For a device it is
+   at most a 32nd of the peak: the holders of a device are noted when a publication finds its peak
+   risen by a 16th, and a small device must publish often enough for that. */
 static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = lord->counters.batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* If no other thread has published since the cell did, its high counts. Under the row's lock. */
+/* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
+   Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
+   the row's lock. */
 static void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
 }
 
-/* Takes a cell's level to its row, when it has left base..base + batch. Locks the row: about
-   once in half a batch of growth or shrinkage; with batch 0 two shared adds on every call. */
+/* Publishes a cell: adds level - base to its row and raises the row's peak. Called when that change
+   has left 0..batch. Afterwards `hold` bytes are held back, so that the level can rise by the
+   margin, or fall by `hold`, before the next publication. Locks the row about once in half a batch
+   of growth or shrinkage. With batch 0 every call publishes, by a shared add and no lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -5871,6 +5998,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     if (book == MLI_BOOK_DEVICE) mli_check_thresholds(lord, number, row);
 }
 
+/* Adds allocated bytes to a cell; publishes it if it now holds back more than a batch. */
 static void mli_cell_add(memlord *lord, int book, uint32_t number, mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_store(&cell->level, level);
@@ -5882,11 +6010,14 @@ static void mli_cell_add(memlord *lord, int book, uint32_t number, mli_cell *cel
     }
 }
 
-/* Negative: the thread's frees on this device have come to where it looks at the bands. */
+/* Returns a negative value if the bytes this thread freed on the device have passed the next band
+   check of the cell. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
 }
-/* out first: a reader, who takes them the other way round, never finds less in than out. */
+/* Subtracts freed bytes from a cell; publishes it if its level fell below base, and requests a band
+   check if one is due. `out` is stored before `level`: a reader loads them in the other order, so
+   it never finds more freed than allocated. */
 static void mli_cell_subtract(memlord *lord, int book, uint32_t number, mli_cell *cell,
                               uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
@@ -5898,23 +6029,26 @@ static void mli_cell_subtract(memlord *lord, int book, uint32_t number, mli_cell
         mli_check_request(lord, number);
 }
 
-/* -- the short way: the cell changes, and the result is negative when mli_cell_publish_due is to
-      look at it -- */
+/* -- the fast path: the cell changes by plain loads and stores. A negative result says that the
+      caller must call mli_cell_publish_due before it leaves the shard -- */
 
+/* Counts an alloc. Negative: the level rose above the cell's high. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
     mli_u64_store(&cell->level, level);
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
-/* out first: see mli_cell_subtract. */
+/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
+   `out` is stored first: see mli_cell_subtract. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level);
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Does what mli_cell_add and mli_cell_subtract do after they have changed a cell. Inside. */
+/* Raises a cell's high, publishes it if it must, and requests a band check if one is due: the part
+   of mli_cell_add and mli_cell_subtract after the change. Requires: the caller is inside. */
 static MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                           mli_cell *cell) {
     if (!number || !cell) return;
@@ -5922,19 +6056,21 @@ static MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t numb
     mli_cell_subtract(lord, book, number, cell, 0);
 }
 
-/* -- what a call did, to all the rows it concerns -- */
+/* -- the general path: deltas, applied to all rows of a block -- */
 
-/* What a call adds to the rows of a block: its device's, its site's and its tag's. A free counts
-   on the rows the block has, but at the site that freed it: see here. */
+/* What a call adds to the rows of a block: those of its device, its site and its tag. A free counts
+   on the rows that the block has. At the site that called free, it counts freed_here and
+   frees_here. */
 typedef struct mli_row_delta {
-    uint32_t dev;                    /* the device; 0: its row is left alone */
-    uint64_t word2;                  /* has the rows of the site and the tag */
+    uint32_t dev;                    /* the device; 0: no device's row changes */
+    uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
-    uint64_t freed_here, frees_here; /* bytes and frees at the site, wherever they were allocated */
-    int undo;                        /* in and allocs never happened */
+    uint64_t freed_here, frees_here; /* bytes and frees at the site, of any site's blocks */
+    int undo;                        /* 1: take back an `in` and `allocs` counted before */
 } mli_row_delta;
 
+/* Applies a delta to a cell. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d) {
     const uint64_t frees = book == MLI_BOOK_SITE ? d->frees_here : d->frees;
@@ -5947,7 +6083,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->allocs) mli_u64_add_own(&cell->allocs, d->allocs);
     if (frees) mli_u64_add_own(&cell->frees, frees);
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
-    if (d->in && d->out) { /* passed through: no level moved */
+    if (d->in && d->out) { /* counted both in and out: the level never rose, nor does the peak */
         mli_u64_add_own(&cell->out, d->out);
         mli_u64_add_own(&cell->level, d->in - d->out);
         return;
@@ -5956,7 +6092,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->out) mli_cell_subtract(lord, book, number, cell, d->out);
 }
 
-/* Tells the thread's scopes of a change that its own cells do not show. */
+/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own. */
 static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1;
@@ -5968,8 +6104,9 @@ static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
     }
 }
 
-/* Counts on the thread's own cell, or, when there is none, on the orphan's, which every row has
-   from its start. Inside the map: takes no lock but the innermost two. */
+/* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
+   every row has from its start. Requires: the caller is inside. It takes only the locks count and
+   row, which may be taken there. */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -5982,7 +6119,7 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_drop(&lord->counters.count_lock);
     if (MLI_UNLIKELY(t->scope) && book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
 }
-/* Counts n deltas, each on up to three rows. Inside. */
+/* Counts n deltas, each on up to three rows. Requires: the caller is inside. */
 static MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t,
                                    const mli_row_delta *d, unsigned n) {
     for (; n--; d++) {
@@ -5995,23 +6132,24 @@ static MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t,
 
 /* -- reading -- */
 
-/* a - b, both modulo 2^64. A little less than nothing is 0: a reader met calls in flight, which
-   are never of 2^56 bytes in all. */
+/* Returns a - b, both modulo 2^64. A small negative difference is 0: it comes from calls that were
+   half seen, and those never sum up to 2^56 bytes. */
 static uint64_t mli_since(uint64_t a, uint64_t b) {
     return b - a < (uint64_t)1 << 56 ? 0 : a - b;
 }
 
+/* Returns a + b, at most UINT64_MAX. */
 static uint64_t mli_add_saturated(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
 
-/* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published + one
-   cell's net is never above the truth, and what a reset starts from stands still. `peaks` says
-   whether the peak is wanted. */
+/* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
+   one cell's level - base never exceeds the live bytes, and row->base does not change. The peak is
+   computed only with `peaks`. */
 static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                  mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
     uint64_t allocs = 0, frees = 0, cells = 0;
-    int blind = 0; /* a high that another thread has called off */
+    int blind = 0; /* 1: a cell's high does not count: another thread has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
@@ -6034,7 +6172,7 @@ static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int p
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
-            blind |= (in | out) != 0; /* else its first bytes will show */
+            blind |= (in | out) != 0; /* an untouched cell publishes with its first bytes */
         level -= mli_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
@@ -6051,7 +6189,8 @@ static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int p
     sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
 }
 
-/* Live bytes alone: what memlord_allocated costs. Below 0 if a call in flight was half seen. */
+/* Returns the live bytes of a row, without a lock: this is the cost of memlord_allocated. A sum
+   below 0, from a call that was half seen, is returned as 0. */
 static uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
     mli_thread *t = mli_thread_first(lord);
     uint64_t live = 0;
@@ -6062,7 +6201,7 @@ static uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
     return (int64_t)live > 0 ? live : 0;
 }
 
-/* Live and freed bytes of a device. */
+/* Gets the live bytes of a device, and the bytes freed since the last reset or collection. */
 static MLI_COLD void mli_row_level(memlord *lord, uint32_t dev, uint64_t *live, uint64_t *freed) {
     mli_thread *t = mli_thread_first(lord);
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -6080,8 +6219,8 @@ static MLI_COLD void mli_row_level(memlord *lord, uint32_t dev, uint64_t *live, 
     *freed = mli_since(out, base);
 }
 
-/* Sets a row's peak to what is live. The caller's own cell stays exact; other threads' highs
-   no longer count. */
+/* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
+   threads no longer count. The caller's own cell stays exact. */
 static MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -6096,7 +6235,8 @@ static MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book, 
     mli_lock_drop(&row->lock);
 }
 
-/* Starts an epoch for a row; under the cold lock: one at a time. */
+/* Starts an epoch for a row: its sums so far become the base, and the peak is reset. Requires: the
+   caller holds the cold lock, so that resets run one at a time. */
 static MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
@@ -6111,14 +6251,15 @@ static MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint3
     mli_row_peak_reset(lord, t, book, number);
 }
 
-/* Keeps bytes that are credited now, but were freed in an epoch that is over, out of `freed`. */
+/* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
 static void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     row->base.freed += bytes;
     mli_lock_drop(&row->lock);
 }
-/* Starts `freed` over, as a collection does; what else the base was raised by meanwhile stays. */
+/* Restarts `freed` at 0, as a collection does. It adds to the base, so that what another thread has
+   added to the base meanwhile stays. */
 static MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 0, &sum);
@@ -6126,25 +6267,27 @@ static MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
 }
 
 /* ------------------------------------------------------------------------ >>names --
-   Owns cold tables, every string the ledger keeps (once each, until it ends), and the index from
-   addresses to rows. stb_ds neither checks its allocations nor passes a context: a table gets the
-   memory that its next put can take at worst before that put, and returns it when it ends. What
-   stb_ds outgrows stays until then: less than what it grew to. Functions named _locked run under
-   the cold lock and answer MLI_AGAIN when memory is wanted: mli_cold_leave drops the
-   lock, gets it, and has the caller try again. Lock: cold. */
+   Owns cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
+   index from addresses to rows and records. Uses >>memory and >>counters. Invariants: stb_ds
+   neither checks its allocations nor passes a context, so a table gets all memory that a put can
+   need before that put, and frees it when the table ends. Arrays that stb_ds has outgrown stay
+   until then: they take less than the present ones. A function named _locked runs under the cold
+   lock and allocates nothing from the host there. When it needs memory it returns MLI_AGAIN (or
+   NULL), and mli_cold_leave drops the lock, allocates, and lets the caller try again. Lock:
+   cold. */
 
-/* Addresses to rows and records, read without a lock. Entries are added under the cold lock and
-   never removed; a full table is replaced, and stays readable. */
+/* The index: a hash table from addresses to rows and records. It is read without a lock. Entries
+   are added under the cold lock and never removed. A full table is replaced, and stays readable. */
 typedef struct MLI_ALIGNED8 mli_index {
-    uint64_t mask, count; /* mask + 1 pairs follow */
+    uint64_t mask, count; /* mask + 1 pairs follow; count of them are in use */
     struct mli_index *older;
 } mli_index;
 typedef struct mli_index_pair {
-    mli_u64 key, value; /* value is written before key */
+    mli_u64 key, value; /* key 0: vacant; value is written before key */
 } mli_index_pair;
 
-/* A cold table: an stb_ds map by strings and the memory it lies in, see >>names. An item begins
-   with its key, a char *. Items move when the table grows; nothing is removed. */
+/* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
+   item begins with its key, a char *. Items move when the table grows; none is removed. */
 typedef struct mli_dict_block {
     struct mli_dict_block *next;
     size_t size;
@@ -6152,15 +6295,16 @@ typedef struct mli_dict_block {
 
 typedef struct mli_stb_string { /* an item of memlord.names.strings */
     char *key;
-    struct mli_scope_record *scope; /* with this path; NULL: none */
+    struct mli_scope_record *scope; /* the scope with this path; NULL: none */
 } mli_stb_string;
 
-#define MLI_AGAIN MEMLORD_RESULT_COUNT
+#define MLI_AGAIN MEMLORD_RESULT_COUNT /* internal: allocate, then try again */
 
 /* -- memory under the cold lock -- */
 
-/* What mli_own_alloc gives, if that takes no call of the allocator; else NULL, and the wish
-   is noted for mli_cold_leave. */
+/* Allocates under the cold lock: from the ledger's free pieces, or the block that mli_cold_leave
+   has allocated for this size. NULL: neither has it, and the size is noted for mli_cold_leave. It
+   never calls the host's allocator. */
 static MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size) {
     void *p = NULL;
     if (lord->names.retry_block.block && lord->names.retry_block.size == size) {
@@ -6173,11 +6317,13 @@ static MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size) {
     return p;
 }
 
+/* Begins a cold call: takes the cold lock. */
 static MLI_COLD void mli_cold_enter(void) {
     mli_lock_take(&mli_process.cold_lock);
 }
 
-/* Ends a cold call: 1, *result was MLI_AGAIN and there is memory to try again. */
+/* Ends a cold call: drops the lock. 1: *result was MLI_AGAIN, the wanted memory was allocated, and
+   the caller must try again. 0: *result is final; it is MEMLORD_E_NOMEM if the allocator failed. */
 static MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block fresh, old;
     fresh.size = lord->names.retry_size;
@@ -6198,14 +6344,15 @@ static MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 /* -- cold tables -- */
 
-#define MLI_DICT_HEAD 16 /* before a block, and before what stb_ds takes of it: the size */
+#define MLI_DICT_HEAD 16 /* bytes before each part that stb_ds takes of a block: the part's size */
 
-/* What stb_ds takes of a block for so many bytes. */
+/* Returns how many bytes of a block an allocation by stb_ds takes, with its head and alignment. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Never fails: mli_dict_room_locked foresees all that a put takes. */
+/* Allocates for stb_ds from the first block of the table it works on. It cannot fail:
+   mli_dict_room_locked has reserved all that the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -6215,11 +6362,11 @@ static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     return fresh;
 }
 
-/* stb_ds has no linkage here at all: a host may have its own. */
+/* The functions of stb_ds are static here: the host may link its own copy. */
 #ifdef __cplusplus
 extern "C" {
 #endif
-#if defined(__clang__) /* its string blocks end in char storage[8], and are longer */
+#if defined(__clang__) /* stb_ds string blocks are longer than their char storage[8] says */
 #define MLI_STB_PRIVATE static __attribute__((unused, no_sanitize("bounds")))
 #elif defined(__GNUC__)
 #define MLI_STB_PRIVATE static __attribute__((unused))
@@ -6242,7 +6389,7 @@ MLI_STB_PRIVATE void *stbds_hmput_key(void *a, size_t elemsize, void *key, size_
 MLI_STB_PRIVATE void *stbds_hmdel_key(void *a, size_t elemsize, void *key, size_t keysize,
                                       size_t keyoffset, int mode);
 MLI_STB_PRIVATE void *stbds_shmode_func(size_t elemsize, int mode);
-struct stbds_string_arena; /* its own typedef of this would be a second one, which is not C99 */
+struct stbds_string_arena; /* no typedef: stb_ds makes it, and C99 forbids a second */
 MLI_STB_PRIVATE char *stbds_stralloc(struct stbds_string_arena *a, char *str);
 MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #ifdef __cplusplus
@@ -6254,7 +6401,7 @@ MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #undef STBDS_REALLOC
 #undef STBDS_FREE
 #define STBDS_REALLOC(context, ptr, size) mli_stb_realloc(ptr, size)
-#define STBDS_FREE(context, ptr) ((void)(ptr)) /* freed with the table */
+#define STBDS_FREE(context, ptr) ((void)(ptr)) /* all memory is freed with the table */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -6284,12 +6431,14 @@ MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #endif
 #undef STB_DS_IMPLEMENTATION
 
+/* Returns the stb_ds header of a table's items. Requires: the table has items. */
 static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* 0: there is memory to put a key of this length. It may take an array, a hash index and a string
-   block, by the formulas of stbds_arrgrowf, stbds_make_hash_index and stbds_stralloc. */
+/* Reserves the memory to put a key of this length. 0: done. -1: memory is wanted, try again. A put
+   may need a new array, a hash index and a string block: their sizes follow the formulas of
+   stbds_arrgrowf, stbds_make_hash_index and stbds_stralloc. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = dict->items ? mli_dict_array(dict) : NULL;
     const stbds_hash_index *index = array ? (const stbds_hash_index *)array->hash_table : NULL;
@@ -6316,8 +6465,9 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return 0;
 }
 
-/* A new item, zero but for its copy of the key; NULL: memory is wanted. Requires: the key is not
-   there, as stb_ds may grow the index before it looks. */
+/* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
+   wanted, try again. Requires: the key is not in the table, since stb_ds may grow the index before
+   it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     if (mli_dict_room_locked(lord, dict, strlen(key))) return NULL;
     mli_process.growing = dict;
@@ -6327,7 +6477,7 @@ static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const c
     return (char *)dict->items + dict->item * (size_t)mli_dict_array(dict)->temp;
 }
 
-/* The item of a key; NULL: there is none. */
+/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
 static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
     ptrdiff_t at;
     if (!dict->items) return NULL;
@@ -6336,6 +6486,7 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
+/* Frees the memory of a table. */
 static MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
     mli_dict_block *block = dict->blocks, *next;
     for (; block; block = next) {
@@ -6346,12 +6497,13 @@ static MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
 
 /* -- kept strings -- */
 
-/* NULL: not kept. Points to it until the next is put. */
+/* Returns the item of a kept string; NULL: it is not kept. It is valid until the next put. */
 static MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text) {
     return (mli_stb_string *)mli_dict_find_locked(&lord->names.strings, text);
 }
 
-/* Our copy of a string: the same pointer for the same text. NULL stays NULL. */
+/* Gets the ledger's copy of a string, and makes it on first use: the same text always gives the
+   same pointer. NULL gives NULL. MEMLORD_E_NOMEM: the strings would exceed MEMLORD_MAX_STRINGS. */
 static MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text, const char **kept) {
     const mli_stb_string *string;
     size_t length;
@@ -6370,6 +6522,7 @@ static MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text, 
     return MEMLORD_OK;
 }
 
+/* Gets the ledger's copy of a string, as mli_name_locked, and allocates if it must. */
 static MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept) {
     memlord_result r;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
@@ -6380,7 +6533,8 @@ static MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const c
     return r;
 }
 
-/* The same for what may be another each time: leaves half of the room to tags and sites. */
+/* Gets the ledger's copy of a string that may differ in every call. Such strings may use only half
+   of MEMLORD_MAX_STRINGS: the rest is left for tags and sites. */
 static MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                 const char **kept) {
     uint64_t used;
@@ -6400,13 +6554,15 @@ static MLI_COLD void mli_names_free(memlord *lord) {
 
 /* -- the index -- */
 
-#define MLI_INDEX_SUBJECT 255u /* instead of a slot: the address's own record */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev: the key of the address's own record */
 
+/* Returns the index key of an address on a device: the dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
     return (uint64_t)(uintptr_t)address ^ ((uint64_t)dev << 56);
 }
 static uint64_t mli_index_home(uint64_t key) { return (key * 0x9e3779b97f4a7c15u) >> 24; }
-/* What was put under a key, or 0. The acquires pair with the releases of the two below. */
+/* Returns the value of a key; 0: there is none. Needs no lock. The acquires pair with the releases
+   in mli_index_put and mli_index_reserve_locked. */
 static MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
     mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names.index);
     uint64_t at = mli_index_home(key), seen;
@@ -6419,6 +6575,8 @@ static MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
     }
 }
 
+/* Inserts a key. Requires: the table has a vacant pair, and the key is not in it. The release makes
+   the value visible with the key. */
 static void mli_index_put(mli_index *index, uint64_t key, uint64_t value) {
     uint64_t at = mli_index_home(key) & index->mask;
     mli_index_pair *pairs = (mli_index_pair *)(index + 1);
@@ -6428,7 +6586,8 @@ static void mli_index_put(mli_index *index, uint64_t key, uint64_t value) {
     index->count++;
 }
 
-/* Room for `more` entries at a load of at most one half. */
+/* Reserves room in the index for `more` entries, so that it is at most half full. MLI_AGAIN: memory
+   is wanted. */
 static MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
     mli_index *old = (mli_index *)mli_ptr_load(&lord->names.index), *index;
     uint64_t cap = old ? old->mask + 1 : 64, i;
@@ -6446,6 +6605,7 @@ static MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t 
     mli_ptr_store_release(&lord->names.index, index);
     return MEMLORD_OK;
 }
+/* Adds a key. Requires: mli_index_reserve_locked has reserved its room. */
 static void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
     mli_index_put((mli_index *)mli_ptr_load(&lord->names.index), key, value);
 }
@@ -6459,9 +6619,10 @@ static MLI_COLD void mli_index_free(memlord *lord) {
     }
 }
 
-/* -- rows: what can be counted -- */
+/* -- rows -- */
 
-/* Adds a row under an index key. Row 0 means none and is never given out. */
+/* Adds a row with an index key, and the orphan's cell for it. Numbers start at 1: row 0 means none.
+   The row is published last, by the release of the row count. */
 static MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                   void *subject, uint64_t key, uint32_t *number) {
     uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
@@ -6475,30 +6636,34 @@ static MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint3
     row->dev = dev;
     row->subject = subject;
     mli_u32_store_release(&lord->counters.row_count[book],
-                          n + 1); /* pairs with the walks' acquire */
+                          n + 1); /* pairs with the acquire in mli_row_count */
     mli_index_add_locked(lord, key, n);
     *number = n;
     return MEMLORD_OK;
 }
 
 /* ---------------------------------------------------------------------- >>devices --
-   Owns the slots: small numbers from 1 for the devices seen, in the order they were seen. A slot is
-   published last, when everything about it can be read. Lock: cold. */
+   Owns the devs: small numbers from 1 for the devices seen, in the order they were first seen. Uses
+   >>names and >>counters. Invariants: a dev is never removed or reused. It is published last (by
+   the row count, the index and dev_of), when all of its data can be read. Lock: cold. */
 
 enum {                   /* memlord.pollers.polling */
-    MLI_POLLING_AUTO, /* where bands have something to decide */
-    MLI_POLLING_ALL,  /* memlord_poller_start */
-    MLI_POLLING_OFF   /* memlord_poller_stop */
+    MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
+    MLI_POLLING_ALL,  /* for all devices: memlord_poller_start */
+    MLI_POLLING_OFF   /* for none: memlord_poller_stop */
 };
 
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
+/* 1 for the device types whose bytes are in host memory: they share one phys. */
 static const unsigned char mli_type_host[] = {
 #define MLI_X(name, text, host) host,
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
 };
 
+/* mli_device_valid returns 1 for one device; mli_selector_valid also for a type without an index
+   and for all devices. mli_selects returns 1 if a selector includes a device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
@@ -6517,13 +6682,14 @@ static MLI_NOINLINE uint64_t mli_device_key(memlord_device d) {
            (uint16_t)d.index | ((uint64_t)1 << 32);
 }
 
-/* As one word: compilers take the two halves apart the long way round. */
+/* Returns a device as one word. Compilers extract its two halves by more instructions. */
 static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     uint32_t word;
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Where slot_of has a device: type and index in 4 and 7 bits, or the last place, which is empty. */
+/* Returns the index of a device in dev_of: 4 bits of type and 7 bits of index. Any other device
+   gets the last element, which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -6533,6 +6699,8 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
 }
 
+/* Gets the dev of a device, and makes its record and row on first use. MEMLORD_E_DEVICE: there are
+   already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     uint64_t key = mli_device_key(d), have = mli_index_get(lord, key);
@@ -6569,6 +6737,8 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     return r;
 }
 
+/* Gets the dev of a device that dev_of does not have. MEMLORD_E_STATE: the device is new, or not in
+   dev_of, and the caller is inside the ledger's own call of the host's allocator. */
 static MLI_COLD memlord_result mli_dev_slow(memlord *lord, memlord_device d, uint32_t *dev) {
     memlord_result r;
     uint64_t have;
@@ -6586,22 +6756,26 @@ static MLI_COLD memlord_result mli_dev_slow(memlord *lord, memlord_device d, uin
     return r;
 }
 
-/* The number of a device, made on its first use. The acquire pairs with the release above. */
+/* Gets the dev of a device, and makes it on first use. The acquire pairs with the release in
+   mli_device_add_locked. */
 static MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev) {
     *dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
     if (MLI_LIKELY(*dev != 0)) return MEMLORD_OK;
     return mli_dev_slow(lord, d, dev);
 }
 
+/* Returns one more than the last row number of a book. The acquire pairs with the release in
+   mli_row_add_locked: rows below it can be read. */
 static uint32_t mli_row_count(memlord *lord, int book) {
     return mli_u32_load_acquire(&lord->counters.row_count[book]);
 }
+/* Adds to a statistic of a device that no cell counts. */
 static void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
     (void)mli_u64_add(&mli_device_record_at(lord, dev)->count[stat], by);
 }
 
-/* The device an unknown storage is counted on: the one named; without an index the first of
-   its type. */
+/* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
+   device without an index gets the first dev of its type, or index 0 if there is none. */
 static memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     if (d.index < 0) {
@@ -6615,18 +6789,20 @@ static memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *d
     return mli_dev(lord, d, dev);
 }
 
-/* The number of a device if it was seen; 0: not yet. */
+/* Returns the dev of a device; 0: it was not seen yet. */
 static MLI_COLD uint32_t mli_dev_known(memlord *lord, memlord_device d) {
     uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
     if (dev) return dev;
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
 
+/* Returns 1 for a device of a valid type, with an index or without. */
 static MLI_HOT int mli_type_valid(memlord_device device) {
     return (unsigned)device.type < (unsigned)MLI_TYPE_COUNT && device.index >= MEMLORD_ANY;
 }
 
-/* The rest of text after a word, any case; NULL if it does not begin with it. */
+/* Returns the rest of a text after a word in lower case; NULL: the text does not begin with the
+   word. The case of the text does not matter. */
 static const char *mli_skip_word(const char *text, const char *word) {
     while (*word && mli_ascii_lower(*text) == *word) text++, word++;
     return *word ? NULL : text;
@@ -6673,7 +6849,7 @@ MLI_API memlord_result memlord_device_label(memlord *lord, memlord_device device
     const char *kept;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    if (!text || !*text) { /* to take one away makes no device known */
+    if (!text || !*text) { /* removing a label does not add the device */
         dev = mli_dev_known(lord, device);
         if (!dev) return mli_device_valid(device) ? MEMLORD_OK : MEMLORD_E_DEVICE;
         text = NULL;
