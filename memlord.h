@@ -4909,7 +4909,7 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_BUCKET_SLOTS 5
 #define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
 #define MLI_BUCKET_BYTES 128
-#define MLI_SPARE_BYTES (192u << 10) /* below it a ledger is small: 3,000 blocks at 64 bytes */
+#define MLI_SPARE_BYTES (160u << 10) /* below it a ledger is small: 2,500 blocks at 64 bytes */
 
 /* States of a shard: no table yet, shared, stopped. From 3 on it is the id of the owner. */
 enum {
@@ -5272,13 +5272,13 @@ static MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, u
 }
 
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
-   bound depends on the shard's number (10, 14, 18 or 22 of 64), so that shards grow at different
+   bound depends on the shard's number (12, 16, 20 or 24 of 64), so that shards grow at different
    times. It is 1 of 64 in a small ledger, which can spare the memory: there almost every entry is
    in its home. A table of fewer than 16 buckets may have three such entries more. Requires:
    the caller owns the shard, or the shard is shared. */
 static int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     uint32_t n = mli_u32_load(&s->displaced);
-    uint32_t stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3, most = 10 + 4 * stagger;
+    uint32_t stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3, most = 12 + 4 * stagger;
     if (mli_u64_load(&lord->memory.own_bytes) < MLI_SPARE_BYTES) most = 1;
     return (uint64_t)n * 64 >= (uint64_t)s->size * most + (s->size < 16 ? 192 : 0);
 }
@@ -5314,8 +5314,8 @@ static MLI_HOT uint64_t mli_bucket_lock(mli_bucket *b) {
     return mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
 }
 
-/* -- the fast path: a table this thread owns. Requires, for all of it: the caller is inside the
-      shard. Probing modifies nothing: it keeps the slot and the header to store, and insert or
+/* -- the fast path: a table this thread owns, or the home bucket of a shared one. Requires, for
+      all of it: the caller is inside the shard. Probing modifies nothing: it keeps the slot and the header to store, and insert or
       erase then stores them. The home bucket is probed in line, the rest of the window out of
       line -- */
 
@@ -5325,6 +5325,32 @@ typedef struct mli_home_probe {
     uint64_t header; /* to store: the bucket's header with the tag set, or cleared */
     int far;         /* 1: the bucket is not the home */
 } mli_home_probe;
+
+/* Enters a shard for the fast path. 1: the thread owns the shard, or `shared` is set; 0: neither, and
+   the thread has left. */
+static MLI_HOT int mli_shard_enter_fast(mli_thread *t, mli_shard *s, int *shared) {
+    const uint32_t state = mli_shard_enter(t, s, 1);
+    *shared = state == MLI_SHARD_SHARED;
+    if (MLI_LIKELY(state == t->id) || *shared) return 1;
+    mli_shard_leave(t);
+    return 0;
+}
+/* Returns the header of a key's home bucket, which it locks in a shared shard. */
+static MLI_HOT uint64_t mli_home_probe_begin(const mli_shard *s, uint64_t hash, int shared,
+                                             mli_home_probe *probe) {
+    probe->bucket = mli_home_bucket(s, hash);
+    probe->far = 0;
+    MLI_PREFETCH((char *)probe->bucket + 64);
+    if (MLI_UNLIKELY(shared)) return mli_bucket_lock(probe->bucket);
+    return mli_u64_load(&probe->bucket->header);
+}
+/* Gives up a probe that changed nothing: unlocks its bucket and leaves. */
+static MLI_HOT void mli_home_probe_cancel(mli_thread *t, int shared, const mli_home_probe *probe) {
+    if (shared)
+        mli_u64_store_release(&probe->bucket->header,
+                              mli_u64_load(&probe->bucket->header) & ~MLI_BUCKET_LOCK);
+    mli_shard_leave(t);
+}
 
 /* Adds `by` to the overflow counts of the buckets from the home to `to`, and to `displaced`: 1 when
    an entry outside its home was inserted, -1 when one was erased. */
@@ -5370,18 +5396,16 @@ static MLI_NOINLINE int mli_home_probe_vacant_beyond(const mli_shard *s, uint64_
 /* Probes the home bucket for an insert, and the window if that does not decide. Returns as above.
    The fast case: no tag matches, no entry overflowed, and a slot is vacant. The prefetch is of the
    bucket's second cache line. */
-static MLI_HOT int mli_home_probe_vacant(const mli_shard *s, uint64_t key, mli_home_probe *probe) {
+static MLI_HOT int mli_home_probe_vacant(const mli_shard *s, uint64_t key, int shared,
+                                         mli_home_probe *probe) {
     uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash), header, vacant;
     unsigned bit;
-    probe->bucket = mli_home_bucket(s, hash);
-    probe->far = 0;
-    MLI_PREFETCH((char *)probe->bucket + 64);
-    header = mli_u64_load(&probe->bucket->header);
+    header = mli_home_probe_begin(s, hash, shared, probe);
     vacant = mli_vacant_slots(header);
     if (MLI_UNLIKELY(mli_overflow_count(header, MLI_HASH_OVERFLOW(hash)) |
                      mli_tag_match(header, tag)) ||
         MLI_UNLIKELY(!vacant))
-        return mli_home_probe_vacant_beyond(s, key, probe);
+        return !shared && mli_home_probe_vacant_beyond(s, key, probe);
     bit = mli_lowest_bit(vacant);
     probe->entry = mli_slot_entry(probe->bucket, bit);
     probe->header = header | tag << bit;
@@ -5394,7 +5418,7 @@ static MLI_HOT void mli_home_probe_insert(mli_shard *s, const mli_home_probe *pr
     probe->entry->key = key;
     probe->entry->word1 = word1;
     probe->entry->word2 = word2;
-    mli_u64_store(&probe->bucket->header, probe->header);
+    mli_u64_store_release(&probe->bucket->header, probe->header);
     if (MLI_UNLIKELY(probe->far)) mli_home_probe_overflow_add(s, key, probe->bucket, 1);
 }
 
@@ -5424,25 +5448,24 @@ static MLI_NOINLINE int mli_home_probe_find_beyond(const mli_shard *s, uint64_t 
 }
 /* Probes the home bucket for a key, and the window if that does not decide. 1: found; the probe has
    the entry, and the header without its tag. */
-static MLI_HOT int mli_home_probe_find(const mli_shard *s, uint64_t key, mli_home_probe *probe) {
+static MLI_HOT int mli_home_probe_find(const mli_shard *s, uint64_t key, int shared,
+                                       mli_home_probe *probe) {
     uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash), header, match;
     unsigned bit;
-    probe->bucket = mli_home_bucket(s, hash);
-    probe->far = 0;
-    MLI_PREFETCH((char *)probe->bucket + 64);
-    header = mli_u64_load(&probe->bucket->header);
+    header = mli_home_probe_begin(s, hash, shared, probe);
     match = mli_tag_match(header, tag);
-    if (MLI_UNLIKELY(!match)) return mli_home_probe_find_beyond(s, key, probe);
+    if (MLI_UNLIKELY(!match)) return !shared && mli_home_probe_find_beyond(s, key, probe);
     bit = mli_tag_match_bit(match);
     probe->entry = mli_slot_entry(probe->bucket, bit);
     probe->header = header ^ tag << bit;
     if (MLI_LIKELY(probe->entry->key == key)) return 1;
-    return mli_home_probe_find_beyond(s, key, probe);
+    return !shared && mli_home_probe_find_beyond(s, key, probe);
 }
-/* Erases the entry that a probe found: clears its tag. The entry's words stay until they are
-   overwritten, so the caller may still read them while it is inside. */
+/* Erases the entry that a probe found: clears its tag, and unlocks the bucket of a shared shard, so
+   that another thread may overwrite the entry's words from then on. The store pairs with
+   mli_bucket_lock. */
 static MLI_HOT void mli_home_probe_erase(mli_shard *s, const mli_home_probe *probe) {
-    mli_u64_store(&probe->bucket->header, probe->header);
+    mli_u64_store_release(&probe->bucket->header, probe->header);
     if (MLI_UNLIKELY(probe->far))
         mli_home_probe_overflow_add(s, probe->entry->key, probe->bucket, -1);
 }
@@ -13205,7 +13228,8 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
    An alloc or a free takes one of two paths; the blocks and the totals are the same after both.
 
-   Fast path (mli_alloc_fast, mli_end_fast): one block in a shard that this thread owns.
+   Fast path (mli_alloc_fast, mli_end_fast): one block in a shard that this thread owns, or that is
+   shared.
      1. Find this thread's record and read `special`, its mask of reasons to take the general path.
         The bits of MLI_SPECIAL_ROWS (sites, a tag, a scope) are no such reason: they add rows to
         the block, and the thread's cache has those. Any other bit sends the call to the general
@@ -13213,9 +13237,10 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
      2. Enter the shard of the key. Probe its table: an alloc for a vacant slot, a free for the key.
         A new shard has no owner: this call fails, and the thread becomes it on the general path.
      3. Insert or erase the entry. Add the bytes to up to three cells of this thread, of the device,
-        the site and the tag. This needs no lock and no locked instruction: only this thread writes
-        to an owned shard and to its cells. Another thread that needs the shard makes it shared,
-        and waits for that until this thread has left.
+        the site and the tag. In an owned shard this needs no lock and no locked instruction: only
+        this thread writes to it and to its own cells. Another thread that needs the shard makes it
+        shared, and waits for that until this thread has left. In a shared shard the probe locks
+        the home bucket, and the store of its header unlocks it.
      4. If a cell is due to be published, or `alert` has a bit for the device, continue in
         mli_alloc_finish or mli_free_finish. `alert` is the ledger's mask of what the end of a call
         has to do: events, fences, bands, waiters, threads, pollers, a report.
@@ -13360,7 +13385,8 @@ static MLI_NOINLINE memlord_result mli_end_general(memlord *lord, memlord_device
     return r;
 }
 
-/* -- the fast path: one block in a shard that the thread owns, most often in its home bucket.
+/* -- the fast path: one block, most often in its home bucket, in a shard that the thread owns or
+      that is shared.
 
       Two masks keep everything else off it. A thread's `special` has a bit for each further thing
       its calls have to do: the fast path serves only the row bits (sites, a tag, a scope), from
@@ -13461,6 +13487,7 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_home_probe probe;
+    int shared;
     mli_shard *s;
     uint32_t dev, special;
     int64_t past;
@@ -13474,9 +13501,10 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     if (MLI_UNLIKELY(!rows.device || (special && !mli_rows_cached(t, special, dev, site, &rows))))
         return mli_alloc_general(lord, device, storage, bytes, site);
     s = mli_shard_of(lord, storage, 1);
-    if (MLI_UNLIKELY(mli_shard_enter(t, s, 1) != t->id ||
-                     !mli_home_probe_vacant(s, storage, &probe))) {
-        mli_shard_leave(t);
+    if (MLI_UNLIKELY(!mli_shard_enter_fast(t, s, &shared)))
+        return mli_alloc_general(lord, device, storage, bytes, site);
+    if (MLI_UNLIKELY(!mli_home_probe_vacant(s, storage, shared, &probe))) {
+        mli_home_probe_cancel(t, shared, &probe);
         return mli_alloc_general(lord, device, storage, bytes, site);
     }
     mli_home_probe_insert(s, &probe, storage, mli_word1_of(bytes, dev), rows.word2);
@@ -13522,6 +13550,7 @@ static MLI_HOT memlord_result mli_end_fast(memlord *lord, memlord_device device,
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_home_probe probe;
+    int shared;
     const mli_cache_entry *here;
     mli_shard *s;
     uint64_t bytes;
@@ -13533,10 +13562,11 @@ static MLI_HOT memlord_result mli_end_fast(memlord *lord, memlord_device device,
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_ROWS))
         return mli_end_general(lord, device, storage, how, site, NULL);
     s = mli_shard_of(lord, storage, 1);
-    if (MLI_UNLIKELY(mli_shard_enter(t, s, 1) != t->id ||
-                     !mli_home_probe_find(s, storage, &probe) ||
+    if (MLI_UNLIKELY(!mli_shard_enter_fast(t, s, &shared)))
+        return mli_end_general(lord, device, storage, how, site, NULL);
+    if (MLI_UNLIKELY(!mli_home_probe_find(s, storage, shared, &probe) ||
                      !mli_entry_cells(lord, t, device, probe.entry, &rows))) {
-        mli_shard_leave(t);
+        mli_home_probe_cancel(t, shared, &probe);
         return mli_end_general(lord, device, storage, how, site, NULL);
     }
     dev = rows.slot;
