@@ -3058,7 +3058,7 @@ enum {
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_SCOPES,    /* the histories of scope runs */
-    MLI_RANK_PLACE,     /* one a physical device: its sample, limit, reservations, bands */
+    MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
     MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
@@ -3097,7 +3097,7 @@ static uint32_t mli_rank_held(uint32_t ranks) {
 static void mli_rank_take(uint32_t rank, const mli_lock *lock) {
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
-              (rank == MLI_RANK_PLACE && mli_ranks.held[MLI_RANK_COLD]);
+              (rank == MLI_RANK_PHYS && mli_ranks.held[MLI_RANK_COLD]);
     MEMLORD_ASSERT(!mli_rank_held(rank) && (two || !mli_ranks.held[rank]));
     mli_ranks.held[rank]++;
     if (rank == MLI_RANK_SHARD) mli_ranks.shard = lock;
@@ -3289,7 +3289,7 @@ struct memlord {
     struct {
         mli_u8 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
         uint16_t dev_type[256];                /* by dev; written before the dev is published */
-        uint32_t slot_alerts[256];             /* likewise: alerts that concern calls on the dev */
+        uint32_t dev_alerts[256];             /* likewise: alerts that concern calls on the dev */
         mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
     } devices;
     struct {
@@ -4867,7 +4867,7 @@ static int mli_polling_enabled(memlord *lord) {
      increments one of its four overflow counts; bits of the hash choose which. A probe stops at a
      bucket whose overflow count for the hash is 0. So erasing leaves no tombstone, and a vacant
      slot does not end a probe.
-   - A table grows by a fifth to a third when the entries outside their home are 10/64 to 22/64 of
+   - A table grows by a fifth to a third when the entries outside their home are 12/64 to 24/64 of
      its buckets (1/64 in a small ledger). The share differs from shard to shard, so that they do
      not all grow at once and one shard can use the memory that another returned. The new table is
      allocated before the shard is stopped. Only threads that use this shard wait.
@@ -5315,9 +5315,9 @@ static MLI_HOT uint64_t mli_bucket_lock(mli_bucket *b) {
 }
 
 /* -- the fast path: a table this thread owns, or the home bucket of a shared one. Requires, for
-      all of it: the caller is inside the shard. Probing modifies nothing: it keeps the slot and the header to store, and insert or
-      erase then stores them. The home bucket is probed in line, the rest of the window out of
-      line -- */
+      all of it: the caller is inside the shard. Probing modifies nothing: it keeps the slot and the
+      header to store, and insert or erase then stores them. The home bucket is probed in line, the
+      rest of the window out of line -- */
 
 typedef struct mli_home_probe {
     mli_bucket *bucket;
@@ -5326,8 +5326,8 @@ typedef struct mli_home_probe {
     int far;         /* 1: the bucket is not the home */
 } mli_home_probe;
 
-/* Enters a shard for the fast path. 1: the thread owns the shard, or `shared` is set; 0: neither, and
-   the thread has left. */
+/* Enters a shard for the fast path. 1: the thread owns the shard, or `shared` is set; 0: neither,
+   and the thread has left. */
 static MLI_HOT int mli_shard_enter_fast(mli_thread *t, mli_shard *s, int *shared) {
     const uint32_t state = mli_shard_enter(t, s, 1);
     *shared = state == MLI_SHARD_SHARED;
@@ -6742,13 +6742,13 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
         mli_ptr_store(&lord->devices.at[n], device);
     }
     device->device = d;
-    mli_lock_rank(&device->own_phys.lock, MLI_RANK_PLACE);
+    mli_lock_rank(&device->own_phys.lock, MLI_RANK_PHYS);
     device->own_phys.lord = lord;
     device->own_phys.device = d;
     mli_ptr_store_release(&device->phys,
                           mli_type_host[d.type] ? &lord->capacity.host_phys : &device->own_phys);
     lord->devices.dev_type[n] = (uint16_t)d.type;
-    lord->devices.slot_alerts[n] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS
+    lord->devices.dev_alerts[n] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS
                                                                         << d.type;
     r = mli_row_add_locked(lord, MLI_BOOK_DEVICE, n, device, key, dev);
     if (r == MEMLORD_OK && mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL)
@@ -9404,7 +9404,7 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* -------------------------------------------------------------------- >>capacity --
    Owns the physical devices (phys): which devices share one, and the bytes live on it. >>room
    owns the sources that sample a phys. Uses >>devices and >>counters. Invariant: a device changes
-   its phys only under the locks of both. Lock: phys (MLI_RANK_PLACE); two only under cold. */
+   its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS); two only under cold. */
 
 /* -- physical devices -- */
 
@@ -12445,7 +12445,7 @@ static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_
    held. `asks`: it may ask fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A
    thread without the system's barrier always takes the slow function, for the barrier in it. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
-    if (MLI_UNLIKELY((mli_u32_load(&lord->threads.alert) & lord->devices.slot_alerts[dev] &
+    if (MLI_UNLIKELY((mli_u32_load(&lord->threads.alert) & lord->devices.dev_alerts[dev] &
                       ~(uint32_t)MLI_ALERT_EVENTS) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         mli_call_end_slow(lord, t, dev, asks);
@@ -13005,7 +13005,7 @@ static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_
         mli_marks_again(lord, t, dev);
         if (t != lord->threads.orphan && t->other_dev) mli_marks_again(lord, t, t->other_dev);
     }
-    if (!(mli_u32_load(&lord->threads.alert) & lord->devices.slot_alerts[dev] &
+    if (!(mli_u32_load(&lord->threads.alert) & lord->devices.dev_alerts[dev] &
           ~(uint32_t)MLI_ALERT_EVENTS))
         return;
     (void)mli_alerts_handle(lord, t, dev, asks);
@@ -13032,7 +13032,7 @@ static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     }
 }
 /* Retires what is done on the devices of one physical device. */
-static void mli_place_retire(memlord *lord, const mli_phys *phys) {
+static void mli_phys_retire(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
         (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
@@ -13058,7 +13058,7 @@ static MLI_COLD void mli_poller_run(void *user) {
             mli_pollers_start_missing(lord);
             mli_phys_serve(lord, phys);
         } else {
-            mli_place_retire(lord, phys);
+            mli_phys_retire(lord, phys);
         }
         mli_save_serve(lord);
     } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->pollers.poll_ms)));
@@ -13476,7 +13476,7 @@ static MLI_HOT int mli_key_is_address(uint64_t key) {
 /* 1: `alert` has something for the end of a call on this device, an event included. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     const uint32_t alert = mli_u32_load(&lord->threads.alert);
-    return alert && (alert & lord->devices.slot_alerts[dev]);
+    return alert && (alert & lord->devices.dev_alerts[dev]);
 }
 
 /* Records a block on the fast path, or falls back to the general path before it changes anything.
@@ -18717,7 +18717,7 @@ static void mli_locks_rank(memlord *lord) {
     mli_lock_rank(&lord->threads.orphan_lock, MLI_RANK_ORPHAN);
     mli_lock_rank(&lord->fences.lock, MLI_RANK_FENCES);
     mli_lock_rank(&lord->bands.callbacks_lock, MLI_RANK_CALLBACKS);
-    mli_lock_rank(&lord->capacity.host_phys.lock, MLI_RANK_PLACE);
+    mli_lock_rank(&lord->capacity.host_phys.lock, MLI_RANK_PHYS);
     mli_lock_rank(&lord->scopes.lock, MLI_RANK_SCOPES);
     mli_lock_rank(&lord->snapshots.lock, MLI_RANK_SNAPSHOTS);
     mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
