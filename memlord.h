@@ -1807,7 +1807,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define MLI_EMITTED
 
 /* Words of the implementation. Each has one meaning.
-     slow, general     the path that can do everything; fast: a path that handles the usual case
+     fast, general     path: for the usual case, for everything; >>record has both step by step
      key               the address or handle of a storage in the map
      shard             one of 1024 parts of the map; it is owned by a thread, or shared
      owned shard       one that its owner uses without locks; another thread makes it shared
@@ -1818,18 +1818,20 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
      home              the bucket where a key belongs
      overflow          the count of entries that found a bucket full and went to a later one
      slot              room for one entry in a table
-     entry             a block in the map: key, word1 (bytes, device, references), word2 (rows)
+     entry             a block in the map: key, word1 (bytes, dev, references), word2 (rows, birth)
      side record       what an entry has no room for: description, fences, more references
      row               the totals of a device, of a site on a device, or of a tag on a device
      book              all rows of one of these three kinds
-     cell              what one thread adds to one row; only that thread writes it
+     cell              what one thread adds to one row; only that thread counts in it
+     level, high, base of a cell: its live bytes, their highest since published, the published part
      publish           to add a cell's change to its row; a cell may hold back up to a batch
      delta             what one call adds to the rows of a block
      cache             what a thread looked up by a pointer: rows, kept tags, scopes
      dev               the number of a device in this ledger, from 1; 0 is none
      phys              a physical device: one capacity and one limit for the devices at it
-     special           a thread's mask: why its calls may not take the fast path
+     special           a thread's mask: what its calls have to do besides
      alert             a ledger's mask: what the end of a call has to look after
+     print             one byte of a key's hash, in the header of its bucket
      reserved          bytes that a ticket keeps for later allocs
      in flight         reserved bytes that a call is recording at this moment
      draw              the part of an alloc that comes off the tickets of its thread
@@ -4425,18 +4427,20 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 /* --------------------------------------------------------------------- >>threads --
    Owns the thread records, the alert mask that a call reads at its end, and the ledger's own
-   threads (helpers). Every call begins with mli_thread_get, which finds the record of its thread,
-   and ends with mli_thread_put. Uses >>memory and >>platform. Invariants: a record in use belongs
-   to one thread. A free record keeps its counts and its shards for the next thread. One thread at a
-   time starts or stops a helper: its state says so. No helper waits for another to end. >>exit
-   handles the end of a thread and a fork. Locks: registry; orphan, for the orphan record. */
+   threads (helpers). A call on the general path begins with mli_thread_get, which finds the record
+   of its thread, and gives it back with mli_thread_put. Uses >>memory and >>platform. Invariants:
+   a record in use belongs to one thread. A free record keeps its counts and its shards for the
+   next thread. One thread at a time starts or stops a helper: its state says so. No helper waits
+   for another to end. >>exit handles the end of a thread and a fork. Locks: registry; orphan, for
+   the orphan record. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* smaller states of a shard name no thread */
 #define MLI_TICKETS_MAX 8        /* open tickets of a thread at a time */
 #define MLI_TAG_DEPTH_MAX 64
 
-enum { /* mli_thread.special: why the thread's calls may not take the fast path */
+enum { /* mli_thread.special: what the thread's calls have to do besides. The fast path serves the
+          bits of MLI_SPECIAL_ROWS; any other bit sends a call to the general path. */
     MLI_SPECIAL_TAG = 1,         /* it has a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -4463,7 +4467,7 @@ typedef struct mli_cache_entry {
 typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See >>map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
-    mli_u32 special;        /* MLI_SPECIAL_...: why a call may not take the fast path */
+    mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
     mli_u32 fenced;         /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
     const char *tag;        /* the innermost tag, a kept name; NULL: none */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
@@ -4641,7 +4645,7 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
 
 /* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
    mli_thread_release: the counts and shards of the record are visible then. */
-static mli_thread *mli_thread_free(memlord *lord) {
+static mli_thread *mli_thread_spare(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     while (t && (t == lord->threads.orphan || mli_u64_load_acquire(&t->owner)))
         t = mli_thread_next(t);
@@ -4660,12 +4664,12 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
         mli_lock_take(&mli_process.registry_lock);
-        t = fresh ? fresh : mli_thread_free(lord);
+        t = fresh ? fresh : mli_thread_spare(lord);
         if (fresh)
             mli_thread_start(lord, fresh, mli_self.number);
         else if (t)
             mli_thread_take(t, mli_self.number);
-        if (t && mli_thread_count(lord) >= lord->threads.sweep_at && !mli_thread_free(lord))
+        if (t && mli_thread_count(lord) >= lord->threads.sweep_at && !mli_thread_spare(lord))
             mli_alert_set(lord, MLI_ALERT_THREADS, 1);
         mli_lock_drop(&mli_process.registry_lock);
         if (t) return t;
@@ -4835,13 +4839,13 @@ static int mli_polling_enabled(memlord *lord) {
 
    One alloc on the fast path (mli_alloc_fast):
      mli_shard_of           chooses the shard by the address
-     mli_shard_enter        enters the shard, and returns its state: it must be the thread's id
+     mli_shard_enter_fast   enters the shard: the thread must own it, or it must be shared
      mli_home_probe_vacant  finds a vacant slot in the home bucket, and sees that the key is new
      mli_home_probe_insert  writes the entry, then the bucket's header with the entry's tag
      mli_cell_count_alloc   counts the bytes: see >>counters
      mli_shard_leave        leaves the shard
-   One free (mli_end_fast) takes the same steps with mli_home_probe_find, mli_home_probe_erase and
-   mli_cell_count_free. If the shard is not the thread's, or the probe fails, the call leaves
+   One free (mli_free_fast) takes the same steps with mli_home_probe_find, mli_home_probe_erase and
+   mli_cell_count_free. If another thread owns the shard, or the probe fails, the call leaves
    before it has changed anything. It then takes the general path: mli_probe_find enters the shard
    and locks the buckets it probes, mli_probe_insert or mli_probe_erase changes the table, and
    mli_probe_leave unlocks and leaves.
@@ -4854,11 +4858,11 @@ static int mli_polling_enabled(memlord *lord) {
      shard it enters, then loads the shard's state. If the state is the thread's id, the thread
      works with plain loads and stores. A thread that must stop the shard stores MOVING and makes
      all threads pass a barrier (mli_barrier_threads): then either it sees `inside`, or the owner
-     sees MOVING. It waits until no thread is inside. So the fast path has no atomic
-     read-modify-write, which halves its cost. Where the system has no such barrier, or refuses it
-     later, the store to `inside` is an exchange. The first call of a second thread makes the
-     shard SHARED for good. Buckets of a shared shard are locked one by one, by a bit in their
-     header.
+     sees MOVING. It waits until no thread is inside. So the fast path in an owned shard has no
+     atomic read-modify-write, which halves its cost. Where the system has no such barrier, or
+     refuses it later, the store to `inside` is an exchange. The first call of a second thread
+     makes the shard SHARED for good. Buckets of a shared shard are locked one by one, by a bit in
+     their header.
    - A table is an array of buckets. A bucket is two adjacent cache lines: a header with five
      one-byte tags, and five entries. All tags are compared at once, without a loop whose branch
      could be mispredicted. A call touches one bucket, and its address follows from the key alone:
@@ -4938,7 +4942,7 @@ typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
-#define MLI_HASH_TAG(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
+#define MLI_HASH_PRINT(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
 /* The bit where the overflow count for a hash begins in a header: 40, 44, 48 or 52. */
 #define MLI_HASH_OVERFLOW(h) (40 + ((unsigned)(h) >> 18 & 12))
 #define MLI_OVERFLOW_MAX 15
@@ -4979,26 +4983,26 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
 }
 
 #if MLI_SSE2
-/* mli_tag_match returns a mask of the slots that hold a tag. mli_tag_match_bit returns the bit
+/* mli_print_match returns a mask of the slots that hold a tag. mli_print_match_bit returns the bit
    where the tag of the lowest such slot begins in the header. Vectors take as many instructions as
    the other version but half the registers, and the free registers bound how far ahead a processor
    executes. */
-static MLI_HOT uint64_t mli_tag_match(uint64_t header, uint64_t tag) {
+static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t tag) {
     __m128i tags = _mm_cvtsi32_si128((int)tag);
     tags = _mm_shufflelo_epi16(_mm_unpacklo_epi8(tags, tags), 0);
     tags = _mm_cmpeq_epi8(tags, _mm_cvtsi64_si128((long long)header));
     return (unsigned)_mm_movemask_epi8(tags) & ((1u << MLI_BUCKET_SLOTS) - 1);
 }
-static MLI_HOT unsigned mli_tag_match_bit(uint64_t match) {
+static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) * 8;
 }
 #else
-static MLI_HOT uint64_t mli_tag_match(uint64_t header, uint64_t tag) {
+static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t tag) {
     const uint64_t low = MLI_TAG_LOW_BITS * 127;
     uint64_t x = header ^ (tag * MLI_TAG_LOW_BITS);
     return ~(((x & low) + low) | x | low) & (MLI_TAG_LOW_BITS << 7);
 }
-static MLI_HOT unsigned mli_tag_match_bit(uint64_t match) {
+static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
@@ -5192,7 +5196,7 @@ static int mli_table_insert(mli_table *table, const mli_entry *entry) {
         if (vacant) {
             unsigned i = mli_lowest_bit(vacant) / 8;
             b->slots[i] = *entry;
-            mli_u64_store(&b->header, header | MLI_HASH_TAG(hash) << (8 * i));
+            mli_u64_store(&b->header, header | MLI_HASH_PRINT(hash) << (8 * i));
             table->displaced += at != home;
             table->count++;
             return 0;
@@ -5315,9 +5319,9 @@ static MLI_HOT uint64_t mli_bucket_lock(mli_bucket *b) {
 }
 
 /* -- the fast path: a table this thread owns, or the home bucket of a shared one. Requires, for
-      all of it: the caller is inside the shard. Probing modifies nothing: it keeps the slot and the
-      header to store, and insert or erase then stores them. The home bucket is probed in line, the
-      rest of the window out of line -- */
+      all of it: the caller is inside the shard. Probing changes no entry: it keeps the slot and the
+      header to store, and insert or erase then stores them. In a shared shard it locks the bucket.
+      The home bucket is probed in line, the rest of the window out of line -- */
 
 typedef struct mli_home_probe {
     mli_bucket *bucket;
@@ -5369,15 +5373,15 @@ static MLI_NOINLINE void mli_home_probe_overflow_add(mli_shard *s, uint64_t key,
    An overflow count of 0 ends the probe: no entry of this hash lies further away. */
 static MLI_NOINLINE int mli_home_probe_vacant_beyond(const mli_shard *s, uint64_t key,
                                                      mli_home_probe *probe) {
-    const uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash);
+    const uint64_t hash = mli_hash(key), tag = MLI_HASH_PRINT(hash);
     const mli_bucket *end = mli_buckets_end(s);
     mli_bucket *home = mli_home_bucket(s, hash), *b = home, *room = NULL;
     unsigned k, overflow, bit;
     for (k = 0; k < MLI_PROBE_MAX; k++) {
         const uint64_t header = mli_u64_load(&b->header);
-        uint64_t match = mli_tag_match(header, tag);
+        uint64_t match = mli_print_match(header, tag);
         for (; match; match &= match - 1)
-            if (mli_slot_entry(b, mli_tag_match_bit(match))->key == key) return 0;
+            if (mli_slot_entry(b, mli_print_match_bit(match))->key == key) return 0;
         if (!room && mli_vacant_slots(header)) room = b;
         overflow = mli_overflow_count(header, MLI_HASH_OVERFLOW(hash));
         if (room ? !overflow : overflow == MLI_OVERFLOW_MAX) break;
@@ -5398,12 +5402,12 @@ static MLI_NOINLINE int mli_home_probe_vacant_beyond(const mli_shard *s, uint64_
    bucket's second cache line. */
 static MLI_HOT int mli_home_probe_vacant(const mli_shard *s, uint64_t key, int shared,
                                          mli_home_probe *probe) {
-    uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash), header, vacant;
+    uint64_t hash = mli_hash(key), tag = MLI_HASH_PRINT(hash), header, vacant;
     unsigned bit;
     header = mli_home_probe_begin(s, hash, shared, probe);
     vacant = mli_vacant_slots(header);
     if (MLI_UNLIKELY(mli_overflow_count(header, MLI_HASH_OVERFLOW(hash)) |
-                     mli_tag_match(header, tag)) ||
+                     mli_print_match(header, tag)) ||
         MLI_UNLIKELY(!vacant))
         return !shared && mli_home_probe_vacant_beyond(s, key, probe);
     bit = mli_lowest_bit(vacant);
@@ -5426,15 +5430,15 @@ static MLI_HOT void mli_home_probe_insert(mli_shard *s, const mli_home_probe *pr
    compared: a key behind another with its tag is left to the general path, as 0. */
 static MLI_NOINLINE int mli_home_probe_find_beyond(const mli_shard *s, uint64_t key,
                                                    mli_home_probe *probe) {
-    const uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash);
+    const uint64_t hash = mli_hash(key), tag = MLI_HASH_PRINT(hash);
     const mli_bucket *end = mli_buckets_end(s);
     mli_bucket *home = probe->bucket, *b = home;
     do {
         const uint64_t header = mli_u64_load(&b->header);
-        const uint64_t match = mli_tag_match(header, tag);
+        const uint64_t match = mli_print_match(header, tag);
         if (match) {
-            probe->entry = mli_slot_entry(b, mli_tag_match_bit(match));
-            probe->header = header ^ tag << mli_tag_match_bit(match);
+            probe->entry = mli_slot_entry(b, mli_print_match_bit(match));
+            probe->header = header ^ tag << mli_print_match_bit(match);
         }
         if (match && probe->entry->key == key) {
             probe->bucket = b;
@@ -5450,12 +5454,12 @@ static MLI_NOINLINE int mli_home_probe_find_beyond(const mli_shard *s, uint64_t 
    the entry, and the header without its tag. */
 static MLI_HOT int mli_home_probe_find(const mli_shard *s, uint64_t key, int shared,
                                        mli_home_probe *probe) {
-    uint64_t hash = mli_hash(key), tag = MLI_HASH_TAG(hash), header, match;
+    uint64_t hash = mli_hash(key), tag = MLI_HASH_PRINT(hash), header, match;
     unsigned bit;
     header = mli_home_probe_begin(s, hash, shared, probe);
-    match = mli_tag_match(header, tag);
+    match = mli_print_match(header, tag);
     if (MLI_UNLIKELY(!match)) return !shared && mli_home_probe_find_beyond(s, key, probe);
-    bit = mli_tag_match_bit(match);
+    bit = mli_print_match_bit(match);
     probe->entry = mli_slot_entry(probe->bucket, bit);
     probe->header = header ^ tag << bit;
     if (MLI_LIKELY(probe->entry->key == key)) return 1;
@@ -5506,12 +5510,12 @@ static int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type) 
     for (k = 0;; k++) {
         mli_bucket *b = probe->window[k];
         header = mli_u64_load(&b->header);
-        match = mli_tag_match(header, MLI_HASH_TAG(probe->hash));
+        match = mli_print_match(header, MLI_HASH_PRINT(probe->hash));
         for (; match; match &= match - 1) {
-            mli_entry *e = &b->slots[mli_tag_match_bit(match) / 8];
+            mli_entry *e = &b->slots[mli_print_match_bit(match) / 8];
             if (e->key != probe->key || lord->devices.dev_type[MLI_DEV(e->word1)] != type) continue;
             probe->bucket = k;
-            probe->slot = mli_tag_match_bit(match) / 8;
+            probe->slot = mli_print_match_bit(match) / 8;
             probe->entry = e;
             return 0;
         }
@@ -5613,7 +5617,7 @@ static void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
     e->word1 = word1;
     e->word2 = word2;
     mli_u64_store(&b->header, mli_u64_load(&b->header) |
-                                        MLI_HASH_TAG(probe->hash) << (8 * probe->slot));
+                                        MLI_HASH_PRINT(probe->hash) << (8 * probe->slot));
     probe->entry = e;
 }
 /* Erases the entry of a probe. Requires: probe->entry is not NULL. */
@@ -10703,7 +10707,7 @@ static MLI_COLD void mli_scope_stack_close(mli_thread *t) {
 /* Releases the record of a thread that ends or has ended: ends its scopes and gives up ownership,
    after which another thread may take the record at once. Requires: the registry lock. The addition
    orders the reads that follow after the caller's check that the thread has ended; the store pairs
-   with mli_thread_free. */
+   with mli_thread_spare. */
 static MLI_COLD void mli_thread_release(mli_thread *t) {
     (void)mli_u64_add(&t->owner, 0);
     mli_scope_stack_close(t);
@@ -13223,12 +13227,12 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
    Runs the calls that record something, from their arguments to their end. Owns no state. Uses the
    map, the counters, the sites, the events, the fences, the limits and the bands. Requires: the
    ledger is not NULL. Invariants: a call checks everything before it changes anything; it counts
-   before it leaves the shard; mli_call_end, which may run host code, comes last, with nothing
-   held. Locks: none of its own.
+   before it leaves the shard, but for what a free counts at its own site; mli_call_end, which may
+   run host code, comes last, with nothing held. Locks: none of its own.
 
    An alloc or a free takes one of two paths; the blocks and the totals are the same after both.
 
-   Fast path (mli_alloc_fast, mli_end_fast): one block in a shard that this thread owns, or that is
+   Fast path (mli_alloc_fast, mli_free_fast): one block in a shard that this thread owns, or that is
    shared.
      1. Find this thread's record and read `special`, its mask of reasons to take the general path.
         The bits of MLI_SPECIAL_ROWS (sites, a tag, a scope) are no such reason: they add rows to
@@ -13238,8 +13242,9 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
         A new shard has no owner: this call fails, and the thread becomes it on the general path.
      3. Insert or erase the entry. Add the bytes to up to three cells of this thread, of the device,
         the site and the tag. In an owned shard this needs no lock and no locked instruction: only
-        this thread writes to it and to its own cells. Another thread that needs the shard makes it
-        shared, and waits for that until this thread has left. In a shared shard the probe locks
+        the owner writes to it, and only this thread counts in its cells. A second thread that needs
+        the shard sets its state to MOVING, waits until the owner is outside, and then sets it to
+        SHARED for good. In a shared shard the probe locks
         the home bucket, and the store of its header unlocks it.
      4. If a cell is due to be published, or `alert` has a bit for the device, continue in
         mli_alloc_finish or mli_free_finish. `alert` is the ledger's mask of what the end of a call
@@ -13247,7 +13252,7 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
      5. Leave the shard.
    A call that fails in step 1 or 2 has changed nothing: it starts again on the general path.
 
-   General path (mli_alloc_general, mli_end_general): every block, every shard, every thread.
+   General path (mli_alloc_general, mli_free_general): every block, every shard, every thread.
      1. Check the arguments. An alloc makes its device known.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
         from within the ledger's own allocator call gets none: it returns and records nothing.
@@ -13359,7 +13364,7 @@ static MLI_COLD void mli_end_log(memlord *lord, memlord_device device, const mli
 
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
    MLI_END_RELEASE. Storage 0 does nothing. With `note` the caller logs one line for many blocks. */
-static MLI_NOINLINE memlord_result mli_end_general(memlord *lord, memlord_device device,
+static MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                    uint64_t storage, int how,
                                                    const memlord_site *site, mli_debug_note *note) {
     mli_thread *t;
@@ -13391,16 +13396,17 @@ static MLI_NOINLINE memlord_result mli_end_general(memlord *lord, memlord_device
       Two masks keep everything else off it. A thread's `special` has a bit for each further thing
       its calls have to do: the fast path serves only the row bits (sites, a tag, a scope), from
       the thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have
-      to do: events, fences, bands, waiters, threads, pollers, a report. A call that finds 0 in
-      both, or hits the cache, and finds its slot does no more than the code below. Every other
-      call goes to the general path before it has changed anything, or to mli_alloc_finish or
+      to do: events, fences, bands, waiters, threads, pollers, a report. A call does no
+      more than the code below if every bit of `special` is a row bit whose row is cached, the probe
+      finds its slot, no count is negative and `alert` has nothing for its device. Every other call
+      goes to the general path before it has changed anything, or to mli_alloc_finish or
       mli_free_finish after it has counted. -- */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
     mli_cell *device, *site, *tag; /* site, tag: NULL for none */
-    uint32_t slot;                 /* the number of the device; frees only */
+    uint32_t dev;                  /* the number of the device; frees only */
 } mli_block_rows;
 
 /* Adds the rows that the bits in `special` ask for, from the thread's cache. 0: a row is not
@@ -13532,7 +13538,7 @@ static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, mem
         MLI_UNLIKELY(lord->devices.dev_type[dev] != (uint16_t)device.type))
         return 0;
     rows->word2 = e->word2;
-    rows->slot = dev;
+    rows->dev = dev;
     rows->device = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows->device)) return 0;
     row = MLI_SITE_ROW(e->word2);
@@ -13545,7 +13551,7 @@ static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, mem
    anything. Both are the same for a block with one reference, the only kind served here. A handle
    needs no test: the probe treats it as an address, does not find it and falls back. `past`:
    negative if a cell is due to be published, or if the freed bytes call for a band check. */
-static MLI_HOT memlord_result mli_end_fast(memlord *lord, memlord_device device, uint64_t storage,
+static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
                                            int how, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
@@ -13557,19 +13563,19 @@ static MLI_HOT memlord_result mli_end_fast(memlord *lord, memlord_device device,
     uint32_t dev, special;
     int64_t past;
     if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation || !storage))
-        return mli_end_general(lord, device, storage, how, site, NULL);
+        return mli_free_general(lord, device, storage, how, site, NULL);
     special = mli_u32_load(&t->special);
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_ROWS))
-        return mli_end_general(lord, device, storage, how, site, NULL);
+        return mli_free_general(lord, device, storage, how, site, NULL);
     s = mli_shard_of(lord, storage, 1);
     if (MLI_UNLIKELY(!mli_shard_enter_fast(t, s, &shared)))
-        return mli_end_general(lord, device, storage, how, site, NULL);
+        return mli_free_general(lord, device, storage, how, site, NULL);
     if (MLI_UNLIKELY(!mli_home_probe_find(s, storage, shared, &probe) ||
                      !mli_entry_cells(lord, t, device, probe.entry, &rows))) {
         mli_home_probe_cancel(t, shared, &probe);
-        return mli_end_general(lord, device, storage, how, site, NULL);
+        return mli_free_general(lord, device, storage, how, site, NULL);
     }
-    dev = rows.slot;
+    dev = rows.dev;
     bytes = MLI_BYTES(probe.entry->word1);
     mli_home_probe_erase(s, &probe);
     past = mli_cell_count_free(rows.device, bytes);
@@ -13784,7 +13790,7 @@ static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device devi
     if (mli_debug_on(lord))
         mli_log_call(lord, gone, "[free] ", device, storage, MLI_BYTES(e.word1), site);
     if (kind == 2) {
-        r = mli_end_general(lord, device, storage, MLI_END_FREE, site, NULL);
+        r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
         gone = r == MEMLORD_OK;
     }
     token->word[2] = lord->threads.generation;
@@ -13945,7 +13951,7 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     while (n--) {
         const memlord_block *b = &blocks[n];
         if (hold[n].what == MLI_HOLD_VIEW)
-            (void)mli_end_general(lord, b->device, b->storage, MLI_END_RELEASE, NULL, NULL);
+            (void)mli_free_general(lord, b->device, b->storage, MLI_END_RELEASE, NULL, NULL);
         if (hold[n].what == MLI_HOLD_PLACE) {
             mli_thread *t = mli_thread_get(lord);
             mli_block_unopen(lord, t, mli_dev_known(lord, b->device), b->storage, 0);
@@ -14233,11 +14239,11 @@ static memlord_result mli_token_none(memlord_realloc_token *token) {
 
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
                                         const memlord_site *site) {
-    return lord ? mli_end_fast(lord, device, storage, MLI_END_FREE, site) : MEMLORD_OK;
+    return lord ? mli_free_fast(lord, device, storage, MLI_END_FREE, site) : MEMLORD_OK;
 }
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
-    return lord ? mli_end_fast(lord, device, storage, MLI_END_RELEASE, site) : MEMLORD_OK;
+    return lord ? mli_free_fast(lord, device, storage, MLI_END_RELEASE, site) : MEMLORD_OK;
 }
 
 /* Frees or releases n blocks. A bad argument ends none. Any other error stops no further block; the
@@ -14251,7 +14257,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     memset(&note, 0, sizeof note);
     for (i = 0; i < n && r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE; i++) {
         const memlord_block *b = &blocks[i];
-        one = tells ? mli_end_general(lord, b->device, b->storage, how, site, &note)
+        one = tells ? mli_free_general(lord, b->device, b->storage, how, site, &note)
               : how == MLI_END_FREE ? memlord_free(lord, b->device, b->storage, site)
                                     : memlord_release(lord, b->device, b->storage, site);
         if (one) r = one;
