@@ -38,7 +38,8 @@ look_for_demo() {
 
 look_for_test() {
     look_for_demo
-    look libcmocka-dev includes cmocka.h
+    # the header alone may be another architecture's
+    look libcmocka-dev eval 'includes cmocka.h && builds ${CC:-gcc} -lcmocka'
     look g++ builds ${CXX:-g++} -x c++
     look clang builds clang
     look "libclang-rt-$(clang_version)-dev" builds clang -fsanitize=thread
