@@ -8082,7 +8082,7 @@ typedef struct mli_side_record {
 static mli_side_record *mli_side_record_of(uint64_t word2) {
     return word2 & 1 ? (mli_side_record *)(uintptr_t)(word2 & ~(uint64_t)1) : NULL;
 }
-/* Returns word2 as it is without a side record: rows and birth. */
+/* Returns the plain word2 of an entry, from its side record if there is one: rows and birth. */
 static uint64_t mli_word2_rows(uint64_t word2) {
     return word2 & 1 ? mli_side_record_of(word2)->word2 : word2;
 }
@@ -8940,7 +8940,7 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
 /* -- finding and listing -- */
 
 /* Copies a block for the host. Requires: the caller is inside, or has paused the shard. The site is
-   copied as it is displayed now: a return address may have no names yet. */
+   copied in its present form: a return address may have no names yet. */
 static MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                         memlord_block_info *out) {
     uint64_t plain = mli_word2_rows(e->word2);

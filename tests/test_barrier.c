@@ -287,7 +287,7 @@ static int ranked_start(void *(*run)(void *), int priority, size_t processor) {
     return bad;
 }
 
-/* The watcher goes before both. */
+/* The watcher has a higher priority than both. */
 static int ranked_watch(void) {
     const struct timespec pause = {0, 20000000};
     struct sched_param param;

@@ -2165,7 +2165,7 @@ static void a_child_born_while_done_runs_can_retire(void **state) {
     memlord_destroy(lord);
 }
 
-/* Nor does it hold up its queue if its block was allocated anew meanwhile. */
+/* Nor does it hold up its queue if its block was allocated again meanwhile. */
 static void a_child_retires_behind_a_fence_whose_block_is_gone(void **state) {
     memlord_desc desc;
     memlord *lord = NULL;

@@ -1105,7 +1105,7 @@ static void a_token_of_a_scope_that_is_over_is_unknown(void **state) {
     assert_memory_equal(&token, &again, sizeof token);
     assert_ok(memlord_scope_end(lord));
     assert_int_equal(memlord_scope_adopt(lord, &token), MEMLORD_E_UNKNOWN);
-    for (i = 0; i < 4; i++) { /* the same scope, handed out anew, and another */
+    for (i = 0; i < 4; i++) { /* the same scope, exported again, and another */
         assert_ok(memlord_scope_begin(lord, i & 1 ? "other" : "s"));
         assert_ok(memlord_scope_export(lord, &again));
         memset(&h, 0, sizeof h);
