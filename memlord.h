@@ -8113,31 +8113,29 @@ static MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread
     return probe->entry ? mli_side_record_of(probe->entry->word2) : NULL;
 }
 
-/* Finds a key, live or pending, as mli_probe_find does, and gives it a side record if it has none.
-   The record is allocated first, as nothing may be allocated inside: the caller frees *unused
-   after it has left. On any error the shard is left already. */
-static memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t, uint32_t type,
-                                                uint64_t key, mli_probe *probe,
-                                                mli_side_record **unused) {
-    mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
-    *unused = NULL;
-    (void)mli_probe_find(lord, t, type, key, 0, probe);
-    if (!probe->entry) {
+/* Finds a live key and makes its side record if it has none; with `for_ref` only if one more
+   reference needs it. E_UNKNOWN, E_NOMEM: the shard is left already. The record is allocated
+   between two probes, as nothing may be allocated inside. */
+static MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
+                                                         uint32_t type, uint64_t key, int for_ref,
+                                                         mli_probe *probe) {
+    mli_side_record *spare = NULL;
+    mli_entry *e;
+    while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
+        int needed = !(e->word2 & 1) && (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        if (needed && spare) {
+            spare->word2 = e->word2;
+            e->word2 = (uint64_t)(uintptr_t)spare | 1;
+        }
+        if (needed == (spare != NULL)) return MEMLORD_OK;
         mli_probe_leave(t, probe);
-        mli_own_free(lord, side, sizeof *side);
-        return MEMLORD_E_UNKNOWN;
+        mli_own_free(lord, spare, sizeof *spare); /* another thread has made the record */
+        spare = needed ? (mli_side_record *)mli_own_alloc(lord, sizeof *spare) : NULL;
+        if (needed && !spare) return MEMLORD_E_NOMEM;
     }
-    if (probe->entry->word2 & 1) {
-        *unused = side;
-        return MEMLORD_OK;
-    }
-    if (!side) {
-        mli_probe_leave(t, probe);
-        return MEMLORD_E_NOMEM;
-    }
-    side->word2 = probe->entry->word2;
-    probe->entry->word2 = (uint64_t)(uintptr_t)side | 1;
-    return MEMLORD_OK;
+    mli_probe_leave(t, probe);
+    mli_own_free(lord, spare, sizeof *spare);
+    return MEMLORD_E_UNKNOWN;
 }
 
 /* ------------------------------------------------------------------------ >>parts --
@@ -8205,19 +8203,16 @@ static void mli_parts_drop(memlord *lord, mli_parts *parts) {
 static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                           mli_part *part, mli_parts **spare, uint32_t *room) {
     mli_probe probe;
-    mli_side_record *unused, *side;
-    memlord_result r = mli_probe_add_side_record(lord, t, type, key, &probe, &unused);
+    mli_side_record *side;
+    memlord_result r = mli_probe_add_side_record(lord, t, type, key, 0, &probe);
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
     *room = side->parts ? side->parts->leaf_cap * 2 : 8;
-    if (side->serial)
-        r = MEMLORD_E_UNKNOWN;
-    else if (part->offset + part->bytes > MLI_BYTES(probe.entry->word1))
+    if (part->offset + part->bytes > MLI_BYTES(probe.entry->word1))
         r = MEMLORD_E_INVALID;
     else
         r = mli_part_insert(&side->parts, part, spare);
     mli_probe_leave(t, &probe);
-    mli_own_free(lord, unused, sizeof *unused);
     return r;
 }
 
@@ -8383,8 +8378,8 @@ static MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
     mli_fences_detach(lord, mli_side_record_of(word2)->fences);
     mli_own_free(lord, mli_side_record_of(word2), sizeof(mli_side_record));
 }
-static uint64_t mli_word1_of(uint64_t bytes, uint32_t dev) {
-    return bytes | (uint64_t)(dev + 256u) << 49; /* one reference */
+static uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
+    return bytes | (uint64_t)(dev | refs << 8) << 49;
 }
 
 /* Return the delta of a block that opens, and of one that closes. */
@@ -8524,20 +8519,6 @@ static MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t,
 
 /* -- references -- */
 
-/* Adds a reference. 0: the count no longer fits the entry, and there is no side record yet. */
-static int mli_ref_up(mli_entry *e) {
-    uint32_t refs = MLI_REFS(e->word1);
-    if (refs == MLI_REFS_MANY) {
-        mli_side_record_of(e->word2)->refs++;
-        return 1;
-    }
-    if (refs + 1 == MLI_REFS_MANY) {
-        if (!(e->word2 & 1)) return 0;
-        mli_side_record_of(e->word2)->refs = MLI_REFS_MANY;
-    }
-    e->word1 += MLI_REFS_ONE;
-    return 1;
-}
 /* Removes a reference. Requires: the block has more than one. */
 static void mli_ref_down(mli_entry *e) {
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -8550,117 +8531,117 @@ static void mli_ref_down(mli_entry *e) {
 static MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t,
                                                 uint32_t type, uint64_t key) {
     mli_probe probe;
-    mli_side_record *unused;
-    memlord_result r;
-    int up = mli_probe_live(lord, t, type, key, &probe) ? mli_ref_up(probe.entry) : -1;
-    mli_probe_leave(t, &probe);
-    if (up) return up < 0 ? MEMLORD_E_UNKNOWN : MEMLORD_OK;
-    r = mli_probe_add_side_record(lord, t, type, key, &probe, &unused);
+    memlord_result r = mli_probe_add_side_record(lord, t, type, key, 1, &probe);
+    uint64_t refs;
     if (r) return r;
-    (void)mli_ref_up(probe.entry);
+    refs = mli_refs_of(probe.entry->word1, probe.entry->word2) + 1;
+    if (refs <= MLI_REFS_MANY) probe.entry->word1 += MLI_REFS_ONE;
+    if (refs >= MLI_REFS_MANY) mli_side_record_of(probe.entry->word2)->refs = refs;
     mli_probe_leave(t, &probe);
-    mli_own_free(lord, unused, sizeof *unused);
     return MEMLORD_OK;
 }
 
 /* -- open -- */
 
-/* Inserts a new entry into the probe's vacant slot, counts, and leaves the shard. */
-static void mli_probe_open_block(memlord *lord, mli_thread *t, mli_probe *probe, uint64_t word1,
-                                 uint64_t word2, const mli_row_delta *d, unsigned n) {
-    uint32_t size = probe->shard->size;
-    int crowded;
-    mli_probe_insert(probe, word1, word2);
-    crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
+enum { /* how mli_entry_put treats the block that has the key already */
+    MLI_PUT_ALLOC,    /* it ends: it is stale, or pending and the host has the storage again */
+    MLI_PUT_TRACK,    /* a live one gets a reference, a pending one ends */
+    MLI_PUT_HOLD = 2  /* with either: none ends */
+};
+enum { MLI_DID_NOTHING, MLI_DID_OPEN, MLI_DID_VIEW }; /* VIEW: added a reference */
+
+/* Counts that a live block has ended as its storage was recorded anew: its free never was. Records
+   its event, as that of a pending block, and frees its side record. Requires: not inside. */
+static MLI_COLD void mli_stale_end(memlord *lord, mli_thread *t, const mli_entry *stale) {
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale->key, stale->word1,
+                         mli_word2_rows(stale->word2), NULL);
+    if (!mli_is_pending(stale->word2)) {
+        mli_stat_add(lord, MLI_DEV(stale->word1), MLI_STAT_implicit_frees, 1);
+        if (mli_debug_on(lord)) {
+            mli_self.note.implicit++;
+            mli_self.note.implicit_bytes += MLI_BYTES(stale->word1);
+        }
+    }
+    mli_side_record_free(lord, stale->word2);
+}
+
+/* Puts an entry in the probe's slot and counts n deltas, and the end of the block that has the slot
+   already. Leaves the shard. */
+static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
+                                   const mli_entry *e, const mli_row_delta *d, unsigned n) {
+    const uint32_t size = probe->shard->size;
+    const int replaces = probe->entry != NULL;
+    mli_entry stale = *e;
+    int crowded = 0;
+    if (replaces) {
+        stale = *probe->entry;
+        *probe->entry = *e;
+    } else {
+        mli_probe_insert(probe, e->word1, e->word2);
+        crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
+    }
     mli_probe_unlock(probe);
+    if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
     if (crowded) /* without memory the table stays: slower, but exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
+    if (replaces) mli_stale_end(lord, t, &stale);
 }
 
-/* Replaces the probe's entry, counts both, and leaves the shard. The old entry ends here: it is
-   stale, as its free was never recorded, or pending, and the host has the storage again. */
-static MLI_COLD void mli_probe_replace_block(memlord *lord, mli_thread *t, mli_probe *probe,
-                                             uint64_t word1, uint64_t word2, const mli_row_delta *d,
-                                             unsigned n) {
-    mli_entry stale = *probe->entry;
-    probe->entry->word1 = word1;
-    probe->entry->word2 = word2;
-    mli_probe_unlock(probe);
-    mli_count_close(lord, t, stale.word1, stale.word2);
-    mli_count(lord, t, d, n);
-    mli_probe_leave(t, probe);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
-                         mli_word2_rows(stale.word2), NULL);
-    if (!mli_is_pending(stale.word2)) {
-        mli_stat_add(lord, MLI_DEV(stale.word1), MLI_STAT_implicit_frees, 1);
-        if (mli_debug_on(lord)) {
-            mli_self.note.implicit++;
-            mli_self.note.implicit_bytes += MLI_BYTES(stale.word1);
-        }
-    }
-    mli_side_record_free(lord, stale.word2);
-}
-
-/* Inserts an entry under a key and counts n deltas. A block that is there already is stale or
-   pending, and is closed. *fresh: 1 if there was none. Requires: not inside. */
-static MLI_COLD memlord_result mli_entry_insert(memlord *lord, mli_thread *t, uint32_t dev,
-                                                uint64_t key, uint64_t word1, uint64_t word2,
-                                                const mli_row_delta *d, unsigned n, int *fresh) {
+/* Puts an entry on the map under its key and counts n deltas. *did: MLI_DID_... Requires: not
+   inside. */
+static MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
+                                             const mli_row_delta *d, unsigned n, int how,
+                                             int *did) {
+    const uint32_t type = lord->devices.dev_type[MLI_DEV(e->word1)];
     mli_probe probe;
-    *fresh = 0;
+    int retry;
+    memlord_result r = MEMLORD_E_UNKNOWN;
+    *did = MLI_DID_NOTHING;
     mli_cells_make(lord, t, d, n);
-    if (mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 1, &probe))
-        return MEMLORD_E_NOMEM;
-    if (!probe.entry) {
-        *fresh = 1;
-        mli_probe_open_block(lord, t, &probe, word1, word2, d, n);
-        return MEMLORD_OK;
-    }
-    mli_probe_replace_block(lord, t, &probe, word1, word2, d, n);
+    do {
+        if (how & MLI_PUT_TRACK) r = mli_block_retain(lord, t, type, e->key);
+        if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
+        if (r != MEMLORD_E_UNKNOWN) return r;
+        if (mli_probe_find(lord, t, type, e->key, 1, &probe)) return MEMLORD_E_NOMEM;
+        retry = (how & MLI_PUT_TRACK) && probe.entry && !mli_is_pending(probe.entry->word2);
+        if (retry || (probe.entry && (how & MLI_PUT_HOLD))) mli_probe_leave(t, &probe);
+    } while (retry); /* another thread opened it between the two */
+    if (probe.entry && (how & MLI_PUT_HOLD)) return MEMLORD_OK;
+    *did = MLI_DID_OPEN;
+    mli_probe_put(lord, t, &probe, e, d, n);
     return MEMLORD_OK;
 }
 
 /* Opens a block of one reference. */
-static MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
-                                              uint32_t dev, uint64_t key, uint64_t bytes,
-                                              uint64_t rows, int *fresh) {
+static MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
+                                              uint64_t key, uint64_t bytes, uint64_t rows, int how,
+                                              int *did) {
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
+    const mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
+    *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    return mli_entry_insert(lord, t, dev, key, mli_word1_of(bytes, dev), rows, &d, 1, fresh);
+    return mli_entry_put(lord, t, &e, &d, 1, how, did);
 }
 
-/* Adds a reference to a live block, or opens one. A pending block is replaced. */
-static memlord_result mli_block_track(memlord *lord, mli_thread *t, uint32_t dev,
-                                      uint64_t key, uint64_t bytes, uint64_t rows, int *fresh) {
-    const mli_row_delta d = mli_delta_open(dev, rows, bytes);
-    mli_probe probe;
-    uint32_t type = lord->devices.dev_type[dev];
-    *fresh = 0;
-    mli_cells_make(lord, t, &d, 1);
-    for (;;) {
-        memlord_result r;
-        int up;
-        if (mli_probe_find(lord, t, type, key, 1, &probe)) return MEMLORD_E_NOMEM;
-        if (!probe.entry) break;
-        if (mli_is_pending(probe.entry->word2)) break;
-        up = mli_ref_up(probe.entry);
-        mli_probe_leave(t, &probe);
-        if (up) return MEMLORD_OK;
-        r = mli_block_retain(lord, t, type, key); /* adds the side record, too */
-        if (r != MEMLORD_E_UNKNOWN) return r;
-    }
-    if (mli_would_overflow(lord, dev, bytes)) {
-        mli_probe_leave(t, &probe);
-        return MEMLORD_E_INVALID;
-    }
-    *fresh = 1;
-    if (probe.entry)
-        mli_probe_replace_block(lord, t, &probe, mli_word1_of(bytes, dev), rows, &d, 1);
+/* -- close -- */
+
+/* Ends the probe's block: erases the entry, counts, leaves the shard and frees the side record.
+   `undo`: its open is taken back. */
+static void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo) {
+    const mli_entry gone = *probe->entry;
+    mli_row_delta d =
+        mli_delta_open(MLI_DEV(gone.word1), mli_word2_rows(gone.word2), MLI_BYTES(gone.word1));
+    d.undo = 1;
+    mli_probe_erase(probe);
+    mli_probe_unlock(probe);
+    if (undo)
+        mli_count(lord, t, &d, 1);
     else
-        mli_probe_open_block(lord, t, &probe, mli_word1_of(bytes, dev), rows, &d, 1);
-    return MEMLORD_OK;
+        mli_count_close(lord, t, gone.word1, gone.word2);
+    mli_probe_leave(t, probe);
+    mli_side_record_free(lord, gone.word2);
 }
 
 /* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
@@ -8668,33 +8649,11 @@ static memlord_result mli_block_track(memlord *lord, mli_thread *t, uint32_t dev
 static MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev,
                                       uint64_t key, uint64_t bytes) {
     mli_probe probe;
-    mli_entry e;
-    mli_row_delta d;
     (void)mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 0, &probe);
-    if (!probe.entry || MLI_BYTES(probe.entry->word1) != bytes) {
+    if (probe.entry && MLI_BYTES(probe.entry->word1) == bytes)
+        mli_probe_end_block(lord, t, &probe, 1);
+    else
         mli_probe_leave(t, &probe);
-        return;
-    }
-    e = *probe.entry;
-    mli_probe_erase(&probe);
-    mli_probe_unlock(&probe);
-    d = mli_delta_open(dev, mli_word2_rows(e.word2), MLI_BYTES(e.word1));
-    d.undo = 1;
-    mli_count(lord, t, &d, 1);
-    mli_probe_leave(t, &probe);
-    mli_side_record_free(lord, e.word2);
-}
-
-/* -- close -- */
-
-/* Ends the probe's block: erases the entry, counts, leaves the shard and frees the side record. */
-static void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe) {
-    mli_entry gone = *probe->entry;
-    mli_probe_erase(probe);
-    mli_probe_unlock(probe);
-    mli_count_close(lord, t, gone.word1, gone.word2);
-    mli_probe_leave(t, probe);
-    mli_side_record_free(lord, gone.word2);
 }
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
@@ -8747,7 +8706,7 @@ static MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, mem
         *chain = mli_block_pend(lord, probe.entry);
         mli_probe_leave(t, &probe);
     } else {
-        mli_probe_end_block(lord, t, &probe);
+        mli_probe_end_block(lord, t, &probe, 0);
     }
     if (refs > 1)
         mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
@@ -8832,11 +8791,14 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
                                        uint64_t key, uint32_t dev, uint64_t bytes, uint64_t rows,
                                        const mli_row_delta *d, unsigned n) {
     uint64_t plain = mli_word2_rows(e->word2);
-    uint64_t word1 = bytes | (uint64_t)dev << 49 | (uint64_t)MLI_REFS(e->word1) * MLI_REFS_ONE;
+    mli_entry put;
     memlord_result r;
-    int fresh;
+    int did;
     mli_entry_set_rows(e, rows);
-    r = mli_entry_insert(lord, t, dev, key, word1, e->word2, d, n, &fresh);
+    put.key = key;
+    put.word1 = mli_word1_of(bytes, dev, MLI_REFS(e->word1));
+    put.word2 = e->word2;
+    r = mli_entry_put(lord, t, &put, d, n, MLI_PUT_ALLOC, &did);
     if (r == MEMLORD_OK) return r;
     mli_entry_set_rows(e, plain);
     mli_entry_abandon(lord, t, e);
@@ -9217,8 +9179,7 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t,
     uint32_t dev = UINT32_MAX, row = 0, had;
     for (;;) {
         uint64_t plain, bytes;
-        (void)mli_probe_find(lord, t, type, key, 0, &probe);
-        if (!probe.entry) {
+        if (!mli_probe_live(lord, t, type, key, &probe)) {
             mli_probe_leave(t, &probe);
             return MEMLORD_E_UNKNOWN;
         }
@@ -9302,7 +9263,6 @@ MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device devi
                                               uint64_t storage, const memlord_meta *meta) {
     mli_thread *t;
     mli_probe probe;
-    mli_side_record *unused;
     memlord_meta kept;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
@@ -9314,11 +9274,10 @@ MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device devi
     if (r == MEMLORD_OK && kept.tag)
         r = mli_block_retag(lord, t, (uint32_t)device.type, storage, kept.tag);
     if (r == MEMLORD_OK)
-        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, &probe, &unused);
+        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, 0, &probe);
     if (r == MEMLORD_OK) {
         mli_side_record_of(probe.entry->word2)->meta = kept;
         mli_probe_leave(t, &probe);
-        mli_own_free(lord, unused, sizeof *unused);
     }
     mli_thread_put(lord, t);
     return mli_call_end_uncounted(lord, r);
@@ -12468,17 +12427,12 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
                                        uint64_t key, mli_fence_record *f, int why,
                                        mli_entry *gone, mli_fence_record **chain) {
     mli_probe probe;
-    mli_side_record *unused, *side;
+    mli_side_record *side;
     mli_fence_record **at, *old = NULL;
     uint64_t refs;
-    memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, &probe, &unused);
+    memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, 0, &probe);
     gone->key = 0;
     *chain = NULL;
-    if (r == MEMLORD_OK && mli_is_pending(probe.entry->word2)) {
-        mli_probe_leave(t, &probe);
-        mli_own_free(lord, unused, sizeof *unused);
-        r = MEMLORD_E_UNKNOWN;
-    }
     if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, d);
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
@@ -12500,7 +12454,6 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
         *chain = mli_block_pend(lord, probe.entry);
     }
     mli_probe_leave(t, &probe);
-    mli_own_free(lord, unused, sizeof *unused);
     mli_fences_detach(lord, old);
     if (why == MLI_ATTACH_FREE && refs > 1) /* a move takes the references along */
         mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
@@ -12528,7 +12481,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
     }
     word1 = probe.entry->word1;
     plain = side->word2;
-    mli_probe_end_block(lord, t, &probe);
+    mli_probe_end_block(lord, t, &probe, 0);
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
     *credited = MLI_BYTES(word1);
     return 1;
@@ -12752,17 +12705,16 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
                                       uint64_t key, uint64_t bytes, mli_fence_record *f,
                                       const memlord_site *site, mli_fence_record **chain) {
     mli_row_delta d;
-    mli_entry e;
-    mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side), *unused;
+    mli_entry e, copy;
+    mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     mli_probe probe;
     uint64_t rows;
-    int fresh;
+    int did;
     memlord_result r =
-        mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, &probe, &unused);
+        mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
     e.word1 = 0; /* set by the copy below, but not every compiler sees that */
     if (r == MEMLORD_OK) { /* takes all memory before anything changes */
         mli_probe_leave(t, &probe);
-        mli_own_free(lord, unused, sizeof *unused);
         r = side ? mli_map_reserve(lord, t, dev, key) : MEMLORD_E_NOMEM;
     }
     if (r == MEMLORD_OK)
@@ -12774,9 +12726,10 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
     d = mli_delta_open(dev, rows, bytes);
-    r = mli_entry_insert(lord, t, dev, key,
-                         bytes | (uint64_t)dev << 49 | (uint64_t)MLI_REFS(e.word1) * MLI_REFS_ONE,
-                         (uint64_t)(uintptr_t)side | 1, &d, 1, &fresh);
+    copy.key = key;
+    copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
+    copy.word2 = (uint64_t)(uintptr_t)side | 1;
+    r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
         return r;
@@ -13313,28 +13266,28 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
 
 /* -- the general path: any alloc and any free; the fast path falls back to it -- */
 
-/* Records a block in any shard, for any thread. An alloc that finds its storage live, or pending,
-   replaces that block. Without memory the block counts as dropped. */
+/* Records a block in any shard, for any thread; `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. Without
+   memory the block counts as dropped. */
 static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
                                                      uint64_t storage, uint64_t bytes,
-                                                     const memlord_site *site) {
+                                                     const memlord_site *site, int how) {
     mli_call call;
     memlord_block block;
     uint64_t rows;
-    int fresh;
+    int did;
     memlord_result r = mli_call_check(lord, device, storage, bytes, &call.dev);
     if (r) return mli_drop_count_lost(lord, r, device, bytes);
     if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
-    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, &fresh);
+    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
     if (r == MEMLORD_E_NOMEM) mli_drop_count(lord, call.dev, bytes);
-    if (r == MEMLORD_OK)
+    if (did == MLI_DID_OPEN)
         mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
     block.device = device;
     block.storage = storage;
     block.bytes = bytes;
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc] ", &block, site);
+    return mli_call_finish(lord, &call, r, did == MLI_DID_OPEN, "[alloc] ", &block, site);
 }
 
 /* Ends a call that freed a block. Asks the fences the block waits for, if it has any. Requires:
@@ -13467,7 +13420,7 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
     mli_count_site_free(lord, t, dev, site, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev), word2,
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev, 1), word2,
                          site);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
@@ -13499,21 +13452,21 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     int64_t past;
     if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
                      !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_general(lord, device, storage, bytes, site);
+        return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
     dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
     special = mli_u32_load(&t->special);
     rows.word2 = mli_u64_load(&lord->sites.birth_mark);
     rows.device = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows.device || (special && !mli_rows_cached(t, special, dev, site, &rows))))
-        return mli_alloc_general(lord, device, storage, bytes, site);
+        return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
     s = mli_shard_of(lord, storage, 1);
     if (MLI_UNLIKELY(!mli_shard_enter_fast(t, s, &shared)))
-        return mli_alloc_general(lord, device, storage, bytes, site);
+        return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
     if (MLI_UNLIKELY(!mli_home_probe_vacant(s, storage, shared, &probe))) {
         mli_home_probe_cancel(t, shared, &probe);
-        return mli_alloc_general(lord, device, storage, bytes, site);
+        return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
     }
-    mli_home_probe_insert(s, &probe, storage, mli_word1_of(bytes, dev), rows.word2);
+    mli_home_probe_insert(s, &probe, storage, mli_word1_of(bytes, dev, 1), rows.word2);
     past = mli_cell_count_alloc(rows.device, bytes);
     if (MLI_UNLIKELY(probe.far) && mli_shard_crowded(lord, s)) past = -1;
     if (rows.site) past |= mli_cell_count_alloc(rows.site, bytes);
@@ -13613,27 +13566,6 @@ static MLI_COLD memlord_result mli_call_retain(memlord *lord, memlord_device dev
     return r;
 }
 
-/* Records a block, or adds a reference if its storage is live. Counts an event only if it is new
-   (`fresh`). */
-static MLI_COLD memlord_result mli_call_track(memlord *lord, const memlord_block *block,
-                                              const memlord_site *site) {
-    const uint64_t storage = block->storage, bytes = block->bytes;
-    mli_call call;
-    uint64_t rows;
-    int fresh;
-    memlord_result r = mli_call_check(lord, block->device, storage, bytes, &call.dev);
-    if (r) return mli_drop_count_lost(lord, r, block->device, bytes);
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
-    mli_call_draw(lord, &call, bytes);
-    rows = mli_alloc_word2(lord, call.t, call.dev, site);
-    r = mli_block_track(lord, call.t, call.dev, storage, bytes, rows, &fresh);
-    if (r == MEMLORD_E_NOMEM) mli_drop_count(lord, call.dev, bytes);
-    fresh = fresh && r == MEMLORD_OK;
-    if (fresh)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
-    return mli_call_finish(lord, &call, r, fresh, "[alloc] ", block, site);
-}
-
 /* -- realloc: begin takes the block off the map, its bytes still counted; end puts it back -- */
 
 enum { /* memlord_realloc_token.state */
@@ -13731,7 +13663,8 @@ static MLI_COLD memlord_result mli_realloc_end(memlord *lord, memlord_realloc_to
     token->state = MLI_TOKEN_USED;
     if (state == MLI_TOKEN_NEW) {
         if (token->device.index < 0) token->device.index = 0;
-        return new_storage ? mli_alloc_general(lord, token->device, new_storage, bytes, site)
+        return new_storage ? mli_alloc_general(lord, token->device, new_storage, bytes,
+                                               site, MLI_PUT_ALLOC)
                            : MEMLORD_OK;
     }
     if (state == MLI_TOKEN_PASSED) return MEMLORD_OK;
@@ -13812,7 +13745,7 @@ static MLI_COLD memlord_result mli_free_reopen(memlord *lord, mli_thread *t, mli
     uint64_t bytes = MLI_BYTES(e->word1), rows = e->word2;
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
     memlord_result r;
-    e->word1 = mli_word1_of(bytes, dev);
+    e->word1 = mli_word1_of(bytes, dev, 1);
     r = mli_entry_attach(lord, t, e, e->key, dev, bytes, rows, &d, 1);
     if (r == MEMLORD_OK)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e->key, bytes, rows);
@@ -13871,7 +13804,7 @@ static MLI_COLD memlord_result mli_call_realloc(memlord *lord, memlord_device de
     if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     r = mli_call_check(lord, device, new_storage, bytes, &dev);
     if (r) return r;
-    if (!old_storage) return mli_alloc_general(lord, device, new_storage, bytes, site);
+    if (!old_storage) return mli_alloc_general(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     r = mli_would_overflow(lord, dev, bytes) ? MEMLORD_E_INVALID
@@ -13911,37 +13844,22 @@ static MLI_COLD memlord_result mli_call_check_n(memlord *lord, const memlord_blo
     return MEMLORD_OK;
 }
 
-/* The memory held for one of n blocks before any of them is recorded. */
-enum {
-    MLI_HOLD_NOTHING, /* its key is in the map and is replaced: that needs no memory */
-    MLI_HOLD_PLACE,   /* a block of 0 bytes under its key, the placeholder */
-    MLI_HOLD_VIEW     /* its reference: a track of a live key records no more */
-};
+/* The memory held for one of n blocks before any of them is recorded: a placeholder of 0 bytes
+   under its key (MLI_DID_OPEN); its reference (MLI_DID_VIEW), as a track of a live key records no
+   more; or none, as the block that has its key is replaced. */
 typedef struct mli_hold {
     uint64_t rows; /* its word2 */
-    int what;      /* MLI_HOLD_... */
+    int did;
 } mli_hold;
 
 /* Takes all the memory that recording one of n blocks needs. */
 static MLI_COLD memlord_result mli_hold_one(memlord *lord, mli_thread *t, const memlord_block *b,
-                                            int track, const memlord_site *site, mli_hold *hold) {
-    mli_probe probe;
-    uint32_t dev, type;
-    int found, fresh;
+                                            int how, const memlord_site *site, mli_hold *hold) {
+    uint32_t dev;
     memlord_result r = mli_dev(lord, b->device, &dev);
     if (r) return r;
-    type = lord->devices.dev_type[dev];
     hold->rows = mli_alloc_word2(lord, t, dev, site);
-    hold->what = MLI_HOLD_PLACE;
-    do {
-        (void)mli_probe_find(lord, t, type, b->storage, 0, &probe);
-        found = probe.entry ? 1 + mli_is_pending(probe.entry->word2) : 0;
-        mli_probe_leave(t, &probe);
-        if (!found) return mli_block_open(lord, t, dev, b->storage, 0, hold->rows, &fresh);
-        hold->what = track && found == 1 ? MLI_HOLD_VIEW : MLI_HOLD_NOTHING;
-        if (hold->what == MLI_HOLD_VIEW) r = mli_block_retain(lord, t, type, b->storage);
-    } while (r == MEMLORD_E_UNKNOWN); /* another thread ended it between the two */
-    return r;
+    return mli_block_open(lord, t, dev, b->storage, 0, hold->rows, how | MLI_PUT_HOLD, &hold->did);
 }
 
 /* Gives back what n blocks hold, the last first. Requires: not inside, orphan lock not held. A
@@ -13950,9 +13868,9 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     while (n--) {
         const memlord_block *b = &blocks[n];
-        if (hold[n].what == MLI_HOLD_VIEW)
+        if (hold[n].did == MLI_DID_VIEW)
             (void)mli_free_general(lord, b->device, b->storage, MLI_END_RELEASE, NULL, NULL);
-        if (hold[n].what == MLI_HOLD_PLACE) {
+        if (hold[n].did == MLI_DID_OPEN) {
             mli_thread *t = mli_thread_get(lord);
             mli_block_unopen(lord, t, mli_dev_known(lord, b->device), b->storage, 0);
             mli_thread_put(lord, t);
@@ -13980,37 +13898,33 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
 
 /* Records one of n blocks. It needs memory only if another thread has ended the block it replaces
    since mli_hold_one. Without that memory it counts as dropped. */
-static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int track,
+static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, mli_debug_note *note) {
     mli_call call;
-    int did = 0;
+    int did;
     memlord_result r = MEMLORD_OK;
-    if (hold->what == MLI_HOLD_VIEW) return;
+    if (hold->did == MLI_DID_VIEW) return;
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
     call.draw.parts = 0;
     mli_call_draw(lord, &call, b->bytes);
-    if (hold->what == MLI_HOLD_PLACE) {
-        did = mli_fill(lord, t, call.dev, b->storage, b->bytes);
-    } else if (track) {
-        r = mli_block_track(lord, t, call.dev, b->storage, b->bytes, hold->rows, &did);
-    } else {
-        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, &did);
-        did = r == MEMLORD_OK;
-    }
+    if (hold->did == MLI_DID_OPEN)
+        did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
+    else
+        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
     if (r) mli_drop_count(lord, call.dev, b->bytes);
-    if (did) {
+    if (did == MLI_DID_OPEN) {
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes, hold->rows);
         note->blocks++;
         note->bytes += b->bytes;
     }
-    if (call.draw.parts) mli_ticket_draw_end(&call.draw, did);
+    if (call.draw.parts) mli_ticket_draw_end(&call.draw, did == MLI_DID_OPEN);
 }
 
 /* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
    expected free of a dropped alloc is then taken off again. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                int track, memlord_result r) {
+                                int how, memlord_result r) {
     memlord_block_info live;
     uint32_t dev;
     size_t i;
@@ -14021,7 +13935,7 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
             mli_drop_count(lord, dev, blocks[i].bytes);
         else
             (void)mli_drop_count_lost(lord, r, blocks[i].device, blocks[i].bytes);
-        if (!track && memlord_block_find(lord, blocks[i].device, blocks[i].storage, &live) == 0 &&
+        if (how == MLI_PUT_ALLOC && memlord_block_find(lord, blocks[i].device, blocks[i].storage, &live) == 0 &&
             !live.pending)
             (void)mli_drop_match(lord, blocks[i].device.type);
     }
@@ -14029,7 +13943,7 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
 
 /* Records n blocks or none: takes all memory first, then records one block after the other. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                          int track, const memlord_site *site) {
+                                          int how, const memlord_site *site) {
     mli_thread *t;
     mli_debug_note note;
     memlord_result r = mli_call_check_n(lord, blocks, n, 1);
@@ -14037,7 +13951,7 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
     size_t i, k;
     memset(&note, 0, sizeof note);
     if (r || !n) {
-        mli_drop_n(lord, blocks, n, track, r);
+        mli_drop_n(lord, blocks, n, how, r);
         return r;
     }
     t = mli_thread_get(lord);
@@ -14045,13 +13959,13 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
     hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
     r = hold ? MEMLORD_OK : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
-        r = mli_hold_one(lord, t, &blocks[i], track, site, &hold[i]);
+        r = mli_hold_one(lord, t, &blocks[i], how, site, &hold[i]);
     for (k = 0; k < n && r == MEMLORD_OK; k++)
-        mli_open_one(lord, t, &blocks[k], track, &hold[k], &note);
+        mli_open_one(lord, t, &blocks[k], how, &hold[k], &note);
     mli_thread_put(lord, t);
     if (r) {
         if (i) mli_unhold_n(lord, blocks, hold, i - 1);
-        mli_drop_n(lord, blocks, n, track, r);
+        mli_drop_n(lord, blocks, n, how, r);
     }
     mli_own_free(lord, hold, n * sizeof *hold);
     if (mli_debug_on(lord) && r == MEMLORD_OK)
@@ -14273,12 +14187,8 @@ MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, u
 
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
-    memlord_block block;
-    if (!lord) return MEMLORD_OK;
-    block.device = device;
-    block.storage = storage;
-    block.bytes = bytes;
-    return mli_call_track(lord, &block, site);
+    return lord ? mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_TRACK)
+                : MEMLORD_OK;
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
@@ -14288,11 +14198,11 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    return lord ? mli_open_n(lord, blocks, n, 0, site) : MEMLORD_OK;
+    return lord ? mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site) : MEMLORD_OK;
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    return lord ? mli_open_n(lord, blocks, n, 1, site) : MEMLORD_OK;
+    return lord ? mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site) : MEMLORD_OK;
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
@@ -14490,7 +14400,7 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     }
     if (t) mli_thread_put(q->lord, t);
     (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
-                            q->bytes, q->site);
+                            q->bytes, q->site, MLI_PUT_ALLOC);
 }
 
 /* Keeps the last failure of the device for reports, and logs it. `oom`: the attempts failed; else
