@@ -8505,16 +8505,48 @@ static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d)
     return MEMLORD_E_UNKNOWN;
 }
 
+/* What a key is to a call that ends its block. */
+enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
+
+/* Returns MLI_KEY_...; a key that is not dead has its entry in *e, with its word2 without a side
+   record. */
+static MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
+                                  mli_entry *e) {
+    mli_probe probe;
+    int state = MLI_KEY_DEAD;
+    (void)mli_probe_find(lord, t, (uint32_t)d.type, key, 0, &probe);
+    if (probe.entry) {
+        *e = *probe.entry;
+        state = mli_is_pending(e->word2) ? MLI_KEY_PENDING
+                : mli_fences_of(e->word2) ? MLI_KEY_USED
+                                          : MLI_KEY_LIVE;
+        e->word2 = mli_word2_rows(e->word2);
+    }
+    mli_probe_leave(t, &probe);
+    return state;
+}
+
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else
    E_UNKNOWN, which needs none. `ends`: the call ends the storage, so an unknown one is counted. */
 static MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t,
                                             memlord_device d, uint64_t key, int ends) {
-    mli_probe probe;
-    int live = mli_probe_live(lord, t, (uint32_t)d.type, key, &probe) != NULL;
-    mli_probe_leave(t, &probe);
-    if (live) return MEMLORD_E_NOMEM;
+    mli_entry e;
+    if (mli_key_state(lord, t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
     if (ends) (void)mli_unknown_free(lord, d);
     return MEMLORD_E_UNKNOWN;
+}
+
+/* Begins a call on a block that is on the map: checks the device and the storage, and gets the
+   thread record. *t NULL: the caller returns the result; it is OK on no ledger, and from within the
+   ledger's own allocator call. */
+static memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
+                                    mli_thread **t) {
+    *t = NULL;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
+    *t = mli_thread_get(lord);
+    return MEMLORD_OK;
 }
 
 /* -- references -- */
@@ -8596,19 +8628,20 @@ static MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const
                                              int *did) {
     const uint32_t type = lord->devices.dev_type[MLI_DEV(e->word1)];
     mli_probe probe;
-    int retry;
-    memlord_result r = MEMLORD_E_UNKNOWN;
+    memlord_result r;
+    int live;
     *did = MLI_DID_NOTHING;
     mli_cells_make(lord, t, d, n);
-    do {
-        if (how & MLI_PUT_TRACK) r = mli_block_retain(lord, t, type, e->key);
-        if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
-        if (r != MEMLORD_E_UNKNOWN) return r;
+    for (;;) {
         if (mli_probe_find(lord, t, type, e->key, 1, &probe)) return MEMLORD_E_NOMEM;
-        retry = (how & MLI_PUT_TRACK) && probe.entry && !mli_is_pending(probe.entry->word2);
-        if (retry || (probe.entry && (how & MLI_PUT_HOLD))) mli_probe_leave(t, &probe);
-    } while (retry); /* another thread opened it between the two */
-    if (probe.entry && (how & MLI_PUT_HOLD)) return MEMLORD_OK;
+        live = probe.entry && !mli_is_pending(probe.entry->word2);
+        if (!probe.entry || how == MLI_PUT_ALLOC || (how == MLI_PUT_TRACK && !live)) break;
+        mli_probe_leave(t, &probe);
+        if (!live || !(how & MLI_PUT_TRACK)) return MEMLORD_OK;
+        *did = MLI_DID_VIEW;
+        r = mli_block_retain(lord, t, type, e->key);
+        if (r != MEMLORD_E_UNKNOWN) return r; /* else another thread ended it between the two */
+    }
     *did = MLI_DID_OPEN;
     mli_probe_put(lord, t, &probe, e, d, n);
     return MEMLORD_OK;
@@ -9264,13 +9297,9 @@ MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device devi
     mli_thread *t;
     mli_probe probe;
     memlord_meta kept;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!meta || meta->rank > 8 || !mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_meta_copy(lord, meta, &kept);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
+    r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
     if (r == MEMLORD_OK && kept.tag)
         r = mli_block_retag(lord, t, (uint32_t)device.type, storage, kept.tag);
     if (r == MEMLORD_OK)
@@ -9287,12 +9316,8 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
                                            uint64_t storage, const char *tag) {
     mli_thread *t;
     const char *kept;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
     r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
     if (r == MEMLORD_OK) r = mli_block_retag(lord, t, (uint32_t)device.type, storage, kept);
     mli_thread_put(lord, t);
@@ -9315,18 +9340,15 @@ MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, ui
                                         uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
     mli_thread *t;
     mli_part part;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
     memset(&part, 0, sizeof part);
-    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX ||
-        (meta && meta->rank > 8) || !mli_key_valid(storage))
-        return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
     part.offset = offset;
     part.bytes = bytes;
-    r = meta ? mli_meta_copy(lord, meta, &part.meta) : MEMLORD_OK;
+    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX || (meta && meta->rank > 8))
+        r = MEMLORD_E_INVALID;
+    else if (meta)
+        r = mli_meta_copy(lord, meta, &part.meta);
     if (r == MEMLORD_OK)
         r = mli_block_part_add(lord, t, (uint32_t)device.type, storage, &part);
     mli_thread_put(lord, t);
@@ -9336,12 +9358,8 @@ MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, ui
 MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
                                            uint64_t storage, uint64_t offset) {
     mli_thread *t;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
     r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
     mli_thread_put(lord, t);
     return mli_call_end_uncounted(lord, r);
@@ -12683,21 +12701,6 @@ static uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
     return mli_fences_poll(lord, sel);
 }
 
-/* 1: the key is a live block with recorded uses. */
-static int mli_is_used(memlord *lord, uint32_t type, uint64_t key) {
-    mli_thread *t;
-    mli_probe probe;
-    const mli_side_record *side;
-    int used;
-    if (!mli_u64_load(&lord->fences.count)) return 0;
-    t = mli_thread_get(lord);
-    side = mli_probe_side_record(lord, t, type, key, &probe);
-    used = side && !side->serial && side->fences;
-    mli_probe_leave(t, &probe);
-    mli_thread_put(lord, t);
-    return used;
-}
-
 /* Moves a block whose fences, and f unless it is NULL, may hold its source back. Inserts the
    destination first, as a copy; then makes the source pending. */
 static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
@@ -13260,7 +13263,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     if (call->draw.parts) mli_ticket_draw_end(&call->draw, did);
     if (mli_debug_on(lord))
         mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
-    mli_call_end(lord, call->t, call->dev, 1);
+    if (call->dev) mli_call_end(lord, call->t, call->dev, 1);
     return r;
 }
 
@@ -13325,10 +13328,8 @@ static MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_devic
     mli_fence_record *chain = NULL;
     memlord_result r;
     if (!storage) return MEMLORD_OK;
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
+    r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
     r = mli_block_close(lord, t, device, storage, how, &gone, &chain);
     if (gone.key && r == MEMLORD_OK) {
         mli_count_site_free(lord, t, MLI_DEV(gone.word1), site, MLI_BYTES(gone.word1));
@@ -13552,20 +13553,6 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     return MEMLORD_OK;
 }
 
-/* Adds a reference to a live block. */
-static MLI_COLD memlord_result mli_call_retain(memlord *lord, memlord_device device,
-                                               uint64_t storage) {
-    mli_thread *t;
-    memlord_result r;
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
-    mli_thread_put(lord, t);
-    return r;
-}
-
 /* -- realloc: begin takes the block off the map, its bytes still counted; end puts it back -- */
 
 enum { /* memlord_realloc_token.state */
@@ -13576,243 +13563,74 @@ enum { /* memlord_realloc_token.state */
     MLI_TOKEN_FREED   /* free_begin freed the block, as it had recorded uses */
 };
 
-/* Detaches the old block and keeps its entry in the token: word[0] is word1, word[1] is word2,
-   word[2] the generation of the ledger. */
-
-static MLI_COLD memlord_result mli_realloc_begin(memlord *lord, memlord_device device,
-                                              uint64_t old_storage,
-                                              memlord_realloc_token *token) {
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
+   word1, word[1] is word2, word[2] the generation of the ledger. `verb`: of the line of
+   MEMLORD_DEBUG; NULL: the end logs both storages. */
+static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
+                                               uint64_t storage, memlord_realloc_token *token,
+                                               const char *verb, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
     memlord_result r;
-    if (!token) return MEMLORD_E_INVALID;
+    if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
-    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
+    r = mli_key_begin(lord, device, storage ? storage : 1, &t);
+    if (!lord || r) return r;
     token->device = device;
-    token->storage = old_storage;
-    token->state = MLI_TOKEN_NEW;
+    token->storage = storage;
+    token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
     token->word[2] = lord->threads.generation;
-    if (!old_storage) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) {
-        token->state = MLI_TOKEN_PASSED;
-        return MEMLORD_OK;
-    }
-    r = mli_entry_detach(lord, t, (uint32_t)device.type, old_storage, &e);
-    if (r == MEMLORD_OK) {
+    if (!t) return MEMLORD_OK;
+    if (storage && mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e) == MEMLORD_OK) {
         token->state = MLI_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
         mli_fences_set_aside(lord, mli_fences_of(e.word2));
-        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, old_storage, e.word1,
-                             mli_word2_rows(e.word2), NULL);
-    } else {
+        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
+                             mli_word2_rows(e.word2), site);
+    } else if (storage) {
         r = mli_unknown_free(lord, device);
     }
     mli_thread_put(lord, t);
+    if (verb && mli_debug_on(lord))
+        mli_log_call(lord, token->state == MLI_TOKEN_LIVE, verb, device, storage,
+                     MLI_BYTES(token->word[0]), site);
     return r;
 }
 
-/* Records the new storage on the device of the old one. Storage 0 in `block` means that the real
-   call failed: records the old storage again, unchanged. */
+/* Records the new storage on the device of the old one. Storage 0 means that the real call failed:
+   records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
-                                                  memlord_block *block, const memlord_site *site) {
+                                                  uint64_t storage, uint64_t bytes,
+                                                  const memlord_site *site) {
     mli_call call;
     mli_entry e;
-    uint64_t rows = 0, had = MLI_BYTES(token->word[0]);
+    memlord_block block;
+    uint64_t rows, had = MLI_BYTES(token->word[0]);
     memlord_result r;
     if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
     call.dev = MLI_DEV(e.word1);
-    if (block->storage && mli_would_overflow(lord, call.dev, block->bytes)) {
+    block.device = token->device;
+    block.storage = storage ? storage : e.key;
+    block.bytes = storage ? bytes : had;
+    rows = mli_word2_rows(e.word2);
+    if (storage && mli_would_overflow(lord, call.dev, bytes)) {
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
-    } else if (block->storage) {
-        mli_fences_take_back(lord, mli_fences_of(e.word2));
-        if (block->bytes > had) mli_call_draw(lord, &call, block->bytes - had);
-        r = mli_block_resize(lord, call.t, &e, block->storage, block->bytes, site, &rows);
-    } else { /* the real call failed: the old block lives on */
-        mli_fences_take_back(lord, mli_fences_of(e.word2));
-        block->bytes = had;
-        block->storage = e.key;
-        rows = mli_word2_rows(e.word2);
-        r = mli_entry_attach(lord, call.t, &e, e.key, call.dev, had, rows, NULL, 0);
-    }
-    if (r == MEMLORD_OK)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block->storage,
-                         block->bytes, rows);
-    if (mli_debug_on(lord)) mli_debug_note_from(token->device, token->storage);
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", block, site);
-}
-
-/* Ends a realloc, by the state of its token. */
-static MLI_COLD memlord_result mli_realloc_end(memlord *lord, memlord_realloc_token *token,
-                                               uint64_t new_storage, uint64_t bytes,
-                                               const memlord_site *site) {
-    memlord_block block;
-    uint32_t state;
-    if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
-    state = token->state;
-    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_PASSED ||
-        token->word[2] != lord->threads.generation)
-        return MEMLORD_E_STATE;
-    token->state = MLI_TOKEN_USED;
-    if (state == MLI_TOKEN_NEW) {
-        if (token->device.index < 0) token->device.index = 0;
-        return new_storage ? mli_alloc_general(lord, token->device, new_storage, bytes,
-                                               site, MLI_PUT_ALLOC)
-                           : MEMLORD_OK;
-    }
-    if (state == MLI_TOKEN_PASSED) return MEMLORD_OK;
-    block.device = token->device;
-    block.storage = new_storage;
-    block.bytes = bytes;
-    return mli_realloc_record(lord, token, &block, site);
-}
-
-/* -- frees that may fail -- */
-
-/* Returns the kind of block that free_begin finds: 1 a pending block; 2 a block with recorded uses,
-   its words without the side record in *e; 0 any other block, or none. */
-static MLI_COLD int mli_free_kind(memlord *lord, mli_thread *t, uint32_t type,
-                                  uint64_t key, mli_entry *e) {
-    mli_probe probe;
-    int kind = 0;
-    if (!mli_u64_load(&lord->fences.count)) return 0;
-    (void)mli_probe_find(lord, t, type, key, 0, &probe);
-    if (probe.entry && (probe.entry->word2 & 1)) {
-        e->word1 = probe.entry->word1;
-        e->word2 = mli_word2_rows(probe.entry->word2);
-        kind = mli_is_pending(probe.entry->word2)             ? 1
-               : mli_side_record_of(probe.entry->word2)->fences ? 2
-                                                                   : 0;
-    }
-    mli_probe_leave(t, &probe);
-    return kind;
-}
-
-/* Detaches a block, as mli_realloc_begin does, and keeps it in the token. A block with recorded
-   uses is freed at once, so that its fences hold it back from here on. */
-static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device device,
-                                              uint64_t storage, memlord_realloc_token *token,
-                                              const memlord_site *site) {
-    mli_thread *t;
-    mli_entry e;
-    int kind, gone;
-    memlord_result r;
-    if (!token) return MEMLORD_E_INVALID;
-    t = mli_key_valid(storage) && mli_type_valid(device) ? mli_thread_get(lord) : NULL;
-    if (!t) return mli_realloc_begin(lord, device, storage, token);
-    memset(token, 0, sizeof *token);
-    e.word1 = 0;
-    kind = mli_free_kind(lord, t, (uint32_t)device.type, storage, &e);
-    r = kind ? MEMLORD_E_STATE : mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e);
-    gone = r == MEMLORD_OK;
-    if (gone) {
-        mli_fences_set_aside(lord, mli_fences_of(e.word2));
-        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
-                             mli_word2_rows(e.word2), site);
-    } else if (!kind) {
-        r = mli_unknown_free(lord, device);
-    }
-    mli_thread_put(lord, t);
-    if (mli_debug_on(lord))
-        mli_log_call(lord, gone, "[free] ", device, storage, MLI_BYTES(e.word1), site);
-    if (kind == 2) {
-        r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
-        gone = r == MEMLORD_OK;
-    }
-    token->word[2] = lord->threads.generation;
-    if (!gone) { /* no block was found, or its alloc was dropped: nothing to end */
-        token->state = MLI_TOKEN_NEW;
-        return r;
-    }
-    token->device = device;
-    token->storage = storage;
-    token->state = kind ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE;
-    token->word[0] = e.word1;
-    token->word[1] = e.word2;
-    return MEMLORD_OK;
-}
-
-/* Records a block with uses again: free_begin freed it, but the real call failed. */
-static MLI_COLD memlord_result mli_free_reopen(memlord *lord, mli_thread *t, mli_entry *e) {
-    uint32_t dev = MLI_DEV(e->word1);
-    uint64_t bytes = MLI_BYTES(e->word1), rows = e->word2;
-    const mli_row_delta d = mli_delta_open(dev, rows, bytes);
-    memlord_result r;
-    e->word1 = mli_word1_of(bytes, dev, 1);
-    r = mli_entry_attach(lord, t, e, e->key, dev, bytes, rows, &d, 1);
-    if (r == MEMLORD_OK)
-        mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e->key, bytes, rows);
-    return r;
-}
-
-/* Ends a free_begin: takes the bytes off the counts, or with `failed` records the block again. */
-static MLI_COLD memlord_result mli_free_end(memlord *lord, memlord_realloc_token *token, int failed,
-                                            const memlord_site *site) {
-    mli_thread *t;
-    mli_entry e;
-    uint32_t state, dev;
-    uint64_t refs;
-    memlord_result r = MEMLORD_OK;
-    if (!token) return MEMLORD_E_INVALID;
-    state = token->state;
-    if (state != MLI_TOKEN_FREED && (failed || state != MLI_TOKEN_LIVE))
-        return mli_realloc_end(lord, token, 0, 0, NULL);
-    if (token->word[2] != lord->threads.generation) return MEMLORD_E_STATE;
-    token->state = MLI_TOKEN_USED;
-    t = mli_thread_get(lord);
-    if (!t || (state == MLI_TOKEN_FREED && !failed)) {
-        if (t) mli_thread_put(lord, t);
-        return MEMLORD_OK;
-    }
-    e.key = token->storage;
-    e.word1 = token->word[0];
-    e.word2 = token->word[1];
-    dev = MLI_DEV(e.word1);
-    if (state == MLI_TOKEN_FREED) {
-        r = mli_free_reopen(lord, t, &e);
     } else {
-        refs = mli_refs_of(e.word1, e.word2);
         mli_fences_take_back(lord, mli_fences_of(e.word2));
-        mli_entry_abandon(lord, t, &e);
-        mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
-        if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
+        if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
+        r = storage ? mli_block_resize(lord, call.t, &e, storage, bytes, site, &rows)
+                    : mli_entry_attach(lord, call.t, &e, e.key, call.dev, had, rows, NULL, 0);
     }
-    mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* free_begin logged the free */
-        mli_log_call(lord, failed && r == MEMLORD_OK, "[alloc] ", token->device, e.key,
-                     MLI_BYTES(e.word1), NULL);
-    mli_call_end(lord, t, dev, 1);
-    return r;
-}
-
-/* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
-   is not lost for want of it. */
-static MLI_COLD memlord_result mli_call_realloc(memlord *lord, memlord_device device,
-                                                uint64_t old_storage, uint64_t new_storage,
-                                                uint64_t bytes, const memlord_site *site) {
-    memlord_realloc_token token;
-    mli_thread *t;
-    uint32_t dev;
-    memlord_result r;
-    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    r = mli_call_check(lord, device, new_storage, bytes, &dev);
-    if (r) return r;
-    if (!old_storage) return mli_alloc_general(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_would_overflow(lord, dev, bytes) ? MEMLORD_E_INVALID
-                                             : mli_map_reserve(lord, t, dev, new_storage);
-    mli_thread_put(lord, t);
-    if (r) return r;
-    (void)mli_realloc_begin(lord, device, old_storage, &token); /* the end logs both storages */
-    return mli_realloc_end(lord, &token, new_storage, bytes, site);
+    if (r == MEMLORD_OK)
+        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
+                         block.bytes, rows);
+    if (mli_debug_on(lord)) mli_debug_note_from(token->device, token->storage);
+    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", &block, site);
 }
 
 /* -- n blocks in one call -- */
@@ -13979,56 +13797,25 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* 1: the source block is not live, and no call has used the destination device yet. The move then
-   must not make that device known. */
-static int mli_moves_nothing(memlord *lord, memlord_device from, uint64_t storage,
-                             memlord_device to) {
-    memlord_block_info block;
-    return mli_device_valid(to) && !mli_dev_known(lord, to) && !mli_self.in_host_alloc &&
-           memlord_block_find(lord, from, storage, &block) == MEMLORD_E_UNKNOWN;
-}
-
-/* Moves a block to another device or storage. With a fence, or recorded uses, the source becomes
-   pending until they are done. `away`: the destination is not the source itself. */
-static MLI_COLD memlord_result mli_call_move(memlord *lord, memlord_device from,
-                                             uint64_t from_storage, const memlord_block *to,
-                                             const memlord_fence *fence, const memlord_site *site) {
-    const int away = from.type != to->device.type || from_storage != to->storage;
-    mli_call call;
-    mli_fence_record *f, *chain = NULL;
-    int waits = fence && away, used = 0;
+/* Records a move of a live block. With a fence, or recorded uses, the source becomes pending until
+   they are done: *chain are the fences to ask. */
+static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
+                                               uint64_t from_storage, const memlord_block *to,
+                                               const memlord_fence *fence, int used,
+                                               const memlord_site *site,
+                                               mli_fence_record **chain) {
+    mli_fence_record *f = fence ? mli_fence_new(lord, fence) : NULL;
     memlord_result r;
-    if (fence && !fence->done) return MEMLORD_E_INVALID;
-    if (!mli_key_valid(from_storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(from)) return MEMLORD_E_DEVICE;
-    if (mli_moves_nothing(lord, from, from_storage, to->device)) {
-        r = mli_unknown_free(lord, from);
-        return r == MEMLORD_OK && fence ? mli_fence_discard(lord, fence) : r;
-    }
-    r = mli_call_check(lord, to->device, to->storage, to->bytes, &call.dev);
-    if (r) return r;
-    if (mli_would_overflow(lord, call.dev, to->bytes)) return MEMLORD_E_INVALID;
-    if (away && !mli_self.in_host_alloc)
-        used = mli_is_used(lord, (uint32_t)from.type, from_storage);
-    if (!mli_call_begin(lord, &call))
-        return fence ? mli_fence_discard(NULL, fence) : MEMLORD_OK;
-    f = waits ? mli_fence_new(lord, fence) : NULL;
-    mli_call_draw(lord, &call, to->bytes);
-    if (waits && !f)
-        r = mli_short_of(lord, call.t, from, from_storage, 1);
-    else if (waits || used)
-        r = mli_move_fenced(lord, call.t, from, from_storage, call.dev, to->storage,
-                            to->bytes, f, site, &chain);
+    if (fence && !f) return mli_short_of(lord, call->t, from, from_storage, 1);
+    mli_call_draw(lord, call, to->bytes);
+    if (fence || used)
+        r = mli_move_fenced(lord, call->t, from, from_storage, call->dev, to->storage, to->bytes,
+                            f, site, chain);
     else
-        r = mli_block_move(lord, call.t, from, from_storage, call.dev, to->storage, to->bytes,
+        r = mli_block_move(lord, call->t, from, from_storage, call->dev, to->storage, to->bytes,
                            site);
     if (r && f) mli_fence_free(lord, f);
-    if (!r && !chain) mli_fences_detach(lord, f); /* the source's alloc was dropped: no block */
-    if (mli_debug_on(lord)) mli_debug_note_from(from, from_storage);
-    (void)mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc move] ", to, site);
-    mli_fences_ask_new(lord, chain);
-    /* onto itself: the move replaced the source, as an alloc of a pending storage does */
-    if (r == MEMLORD_OK && fence && !waits) (void)mli_fence_discard(lord, fence);
+    if (!r && !*chain) mli_fences_detach(lord, f); /* the source's alloc was dropped: no block */
     return r;
 }
 
@@ -14062,76 +13849,32 @@ static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t
     return add + take;
 }
 
-/* Adds bytes without identity to a device. The device and the bytes are checked as for an alloc;
-   1 stands for a valid storage. */
-static MLI_COLD memlord_result mli_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
-                                             const memlord_site *site) {
-    mli_call call;
-    memlord_block block;
-    memlord_result r = mli_call_check(lord, device, 1, bytes, &call.dev);
-    if (r) return r;
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
-    if (mli_would_overflow(lord, call.dev, bytes)) r = MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK) mli_call_draw(lord, &call, bytes);
-    if (r == MEMLORD_OK && mli_arena_change(lord, call.t, call.dev, bytes, 0, site) != bytes)
-        r = MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ARENA_ADD, call.dev, 0, bytes, 0);
-    block.device = device;
-    block.storage = 0;
-    block.bytes = bytes;
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc arena] ", &block, site);
-}
-
-/* Takes such bytes off a device: at most those it has. More count as an underflow. */
-static MLI_COLD memlord_result mli_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
-                                             const memlord_site *site) {
-    mli_thread *t;
-    uint64_t take;
-    uint32_t dev;
-    memlord_result r = mli_call_check(lord, device, 1, bytes, &dev);
-    if (r) return r;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    take = mli_arena_change(lord, t, dev, 0, bytes, site);
-    if (take < bytes) mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
-    if (take) mli_event_record(lord, t, MEMLORD_EVENT_ARENA_SUB, dev, 0, take, 0);
-    mli_thread_put(lord, t);
-    if (mli_debug_on(lord))
-        mli_log_call(lord, 1, "[free arena] ", device, 0, take, site);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
-}
-
 /* -- deferred frees -- */
 
-/* Attaches a fence to a block. `end`: memlord_free_deferred, which also frees the block; else
-   memlord_block_use. */
+/* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
-                                               int end, const memlord_site *site) {
+                                               int how, const memlord_site *site) {
     mli_thread *t;
     mli_fence_record *f, *chain;
     mli_entry gone;
     memlord_result r;
-    if (!fence->done) return MEMLORD_E_INVALID;
-    if (!storage && end) return mli_fence_discard(lord, fence);
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    if (mli_self.in_host_alloc) return mli_fence_discard(NULL, fence);
-    t = mli_thread_get(lord);
+    if (lord && !fence->done) return MEMLORD_E_INVALID;
+    if (lord && !storage && how == MLI_ATTACH_FREE) return mli_fence_discard(lord, fence);
+    r = mli_key_begin(lord, device, storage, &t);
+    if (r) return r;
+    if (!t) return mli_fence_discard(NULL, fence);
     f = mli_fence_new(lord, fence);
-    gone.word1 = 0;
-    r = f ? mli_fence_attach(lord, t, device, storage, f, end ? MLI_ATTACH_FREE : MLI_ATTACH_USE,
-                             &gone, &chain)
-          : mli_short_of(lord, t, device, storage, end);
-    if (r == MEMLORD_OK && end) {
+    gone.key = gone.word1 = 0;
+    r = f ? mli_fence_attach(lord, t, device, storage, f, how, &gone, &chain)
+          : mli_short_of(lord, t, device, storage, how == MLI_ATTACH_FREE);
+    if (gone.key) {
         mli_count_site_free(lord, t, MLI_DEV(gone.word1), site, MLI_BYTES(gone.word1));
         mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, storage, gone.word1, gone.word2, site);
     }
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
-        mli_log_call(lord, r == MEMLORD_OK && end, "[free deferred] ", device, storage,
+        mli_log_call(lord, gone.key != 0, "[free deferred] ", device, storage,
                      MLI_BYTES(gone.word1), site);
     if (r) {
         if (f) mli_fence_free(lord, f);
@@ -14139,13 +13882,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     }
     mli_fences_ask_new(lord, chain);
     if (!(lord->threads.flags & MEMLORD_FLAG_DEFER))
-        mli_fences_poll_due(lord, (uint32_t)device.type, end);
-    return MEMLORD_OK;
-}
-
-/* Clears the token of a call on no ledger: to end it does nothing. */
-static memlord_result mli_token_none(memlord_realloc_token *token) {
-    if (token) memset(token, 0, sizeof *token);
+        mli_fences_poll_due(lord, (uint32_t)device.type, how == MLI_ATTACH_FREE);
     return MEMLORD_OK;
 }
 
@@ -14192,8 +13929,13 @@ MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, u
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
+    mli_thread *t;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     (void)site;
-    return lord ? mli_call_retain(lord, device, storage) : MEMLORD_OK;
+    if (!t) return r;
+    r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
+    mli_thread_put(lord, t);
+    return r;
 }
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
@@ -14213,67 +13955,204 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return lord ? mli_end_n(lord, blocks, n, MLI_END_RELEASE, site) : MEMLORD_OK;
 }
 
+/* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
+   is not lost for want of it. */
 MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                        uint64_t old_storage, uint64_t new_storage,
                                        uint64_t bytes, const memlord_site *site) {
-    return lord ? mli_call_realloc(lord, device, old_storage, new_storage, bytes, site)
-                : MEMLORD_OK;
+    memlord_realloc_token token;
+    mli_thread *t;
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    r = mli_call_check(lord, device, new_storage, bytes, &dev);
+    if (r) return r;
+    if (!old_storage) return mli_alloc_general(lord, device, new_storage, bytes, site,
+                                               MLI_PUT_ALLOC);
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = mli_would_overflow(lord, dev, bytes) ? MEMLORD_E_INVALID
+                                             : mli_map_reserve(lord, t, dev, new_storage);
+    mli_thread_put(lord, t);
+    if (r) return r;
+    (void)mli_token_begin(lord, device, old_storage, &token, NULL, NULL);
+    return memlord_realloc_end(lord, &token, new_storage, bytes, site);
 }
 MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                              uint64_t old_storage, memlord_realloc_token *token) {
-    memlord_result r;
-    if (!lord) return mli_token_none(token);
-    r = mli_realloc_begin(lord, device, old_storage, token);
-    if (token && mli_debug_on(lord))
-        mli_log_call(lord, token->state == MLI_TOKEN_LIVE, "[free realloc] ", device,
-                     old_storage, MLI_BYTES(token->word[0]), NULL);
-    return r;
+    return mli_token_begin(lord, device, old_storage, token, "[free realloc] ", NULL);
 }
 MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                            uint64_t new_storage, uint64_t bytes,
                                            const memlord_site *site) {
-    return lord ? mli_realloc_end(lord, token, new_storage, bytes, site) : MEMLORD_OK;
+    uint32_t state;
+    if (!lord) return MEMLORD_OK;
+    if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
+    state = token->state;
+    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
+        token->word[2] != lord->threads.generation)
+        return MEMLORD_E_STATE;
+    token->state = MLI_TOKEN_USED;
+    if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
+    if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
+    if (token->device.index < 0) token->device.index = 0;
+    return mli_alloc_general(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
+/* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
+   that its fences hold it back from here on. */
 MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, uint64_t storage,
                                           memlord_realloc_token *token, const memlord_site *site) {
-    return lord ? mli_free_begin(lord, device, storage, token, site) : mli_token_none(token);
-}
-MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
-                                        int failed, const memlord_site *site) {
-    return lord ? mli_free_end(lord, token, failed, site) : MEMLORD_OK;
+    mli_thread *t;
+    mli_entry e;
+    int state = MLI_KEY_DEAD;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (t) {
+        state = mli_key_state(lord, t, device, storage, &e);
+        mli_thread_put(lord, t);
+    }
+    if (!token || (state != MLI_KEY_PENDING && state != MLI_KEY_USED))
+        return mli_token_begin(lord, device, storage, token, "[free] ", site);
+    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* a token with nothing to end */
+    if (state == MLI_KEY_PENDING) return MEMLORD_E_STATE;
+    r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
+    if (r) return r;
+    token->storage = storage;
+    token->state = MLI_TOKEN_FREED;
+    token->word[0] = e.word1;
+    token->word[1] = e.word2;
+    return MEMLORD_OK;
 }
 
+/* Takes the bytes of a detached block off the counts. With `failed` records the block again: the
+   detached one as it was, one with uses anew. */
+MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
+                                        int failed, const memlord_site *site) {
+    mli_thread *t;
+    mli_entry e;
+    uint64_t refs;
+    uint32_t dev;
+    int did = MLI_DID_NOTHING;
+    memlord_result r = MEMLORD_OK;
+    if (!lord || !token || token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
+        return memlord_realloc_end(lord, token, 0, 0, NULL);
+    if (token->word[2] != lord->threads.generation) return MEMLORD_E_STATE;
+    token->state = MLI_TOKEN_USED;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    e.key = token->storage;
+    e.word1 = token->word[0];
+    e.word2 = token->word[1];
+    dev = MLI_DEV(e.word1);
+    if (failed) {
+        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, MLI_PUT_ALLOC, &did);
+        if (r) mli_drop_count(lord, dev, MLI_BYTES(e.word1));
+    } else {
+        refs = mli_refs_of(e.word1, e.word2);
+        mli_fences_take_back(lord, mli_fences_of(e.word2));
+        mli_entry_abandon(lord, t, &e);
+        mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
+        if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
+    }
+    if (did)
+        mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord)) /* free_begin logged the free */
+        mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
+    mli_call_end(lord, t, dev, 1);
+    return r;
+}
+
+/* Moves a block to another device or storage. A source that is not live makes no device known. A
+   fence is discarded if no source waits for it: there is none, or the block moves onto itself and
+   so is replaced, as by an alloc of a pending storage. */
 MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                     memlord_device to, uint64_t to_storage, uint64_t bytes,
                                     const memlord_fence *fence, const memlord_site *site) {
-    memlord_block block;
-    if (!lord) return fence ? mli_fence_discard(NULL, fence) : MEMLORD_OK;
-    block.device = to;
-    block.storage = to_storage;
-    block.bytes = bytes;
-    return mli_call_move(lord, from, from_storage, &block, fence, site);
+    const memlord_block block = {to, to_storage, bytes};
+    const int away = from.type != to.type || from_storage != to_storage;
+    mli_call call;
+    mli_entry e;
+    mli_fence_record *chain = NULL;
+    int state;
+    memlord_result r = MEMLORD_OK;
+    if (lord && ((fence && !fence->done) || !mli_key_valid(to_storage) || bytes > MLI_BYTES_MAX))
+        return MEMLORD_E_INVALID;
+    if (lord && !mli_device_valid(to)) return MEMLORD_E_DEVICE;
+    r = mli_key_begin(lord, from, from_storage, &call.t);
+    if (r) return r;
+    if (!call.t) return fence ? mli_fence_discard(NULL, fence) : MEMLORD_OK;
+    call.draw.parts = call.dev = 0;
+    state = mli_key_state(lord, call.t, from, from_storage, &e);
+    r = state < MLI_KEY_LIVE ? mli_unknown_free(lord, from) : mli_dev(lord, to, &call.dev);
+    if (r == MEMLORD_OK && mli_would_overflow(lord, call.dev, bytes)) r = MEMLORD_E_INVALID;
+    if (r == MEMLORD_OK && state >= MLI_KEY_LIVE)
+        r = mli_move_record(lord, &call, from, from_storage, &block, away ? fence : NULL,
+                            away && state == MLI_KEY_USED, site, &chain);
+    if (mli_debug_on(lord)) mli_debug_note_from(from, from_storage);
+    (void)mli_call_finish(lord, &call, r, r == MEMLORD_OK && state >= MLI_KEY_LIVE,
+                          "[alloc move] ", &block, site);
+    mli_fences_ask_new(lord, chain);
+    if (r == MEMLORD_OK && fence && !(away && state >= MLI_KEY_LIVE))
+        r = mli_fence_discard(lord, fence);
+    return r;
 }
 
+/* Adds bytes without identity to a device. The device and the bytes are checked as for an alloc;
+   1 stands for a valid storage. */
 MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
                                          const memlord_site *site) {
-    return lord ? mli_arena_add(lord, device, bytes, site) : MEMLORD_OK;
+    mli_call call;
+    memlord_block block;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_call_check(lord, device, 1, bytes, &call.dev);
+    if (r) return r;
+    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
+    if (mli_would_overflow(lord, call.dev, bytes)) r = MEMLORD_E_INVALID;
+    if (r == MEMLORD_OK) mli_call_draw(lord, &call, bytes);
+    if (r == MEMLORD_OK && mli_arena_change(lord, call.t, call.dev, bytes, 0, site) != bytes)
+        r = MEMLORD_E_INVALID;
+    if (r == MEMLORD_OK)
+        mli_event_record(lord, call.t, MEMLORD_EVENT_ARENA_ADD, call.dev, 0, bytes, 0);
+    block.device = device;
+    block.storage = 0;
+    block.bytes = bytes;
+    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc arena] ", &block, site);
 }
+
+/* Takes such bytes off a device: at most those it has. More count as an underflow. */
 MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
                                          const memlord_site *site) {
-    return lord ? mli_arena_sub(lord, device, bytes, site) : MEMLORD_OK;
+    mli_thread *t;
+    uint64_t take;
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_call_check(lord, device, 1, bytes, &dev);
+    if (r) return r;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    take = mli_arena_change(lord, t, dev, 0, bytes, site);
+    if (take < bytes) mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
+    if (take) mli_event_record(lord, t, MEMLORD_EVENT_ARENA_SUB, dev, 0, take, 0);
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord))
+        mli_log_call(lord, 1, "[free arena] ", device, 0, take, site);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
 }
 
 MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device, uint64_t storage,
                                              memlord_fence fence, const memlord_site *site) {
-    return lord ? mli_call_fenced(lord, device, storage, &fence, 1, site)
-                : mli_fence_discard(NULL, &fence);
+    return mli_call_fenced(lord, device, storage, &fence, MLI_ATTACH_FREE, site);
 }
 
 MLI_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                          uint64_t storage, memlord_fence fence) {
-    return lord ? mli_call_fenced(lord, device, storage, &fence, 0, NULL)
-                : mli_fence_discard(NULL, &fence);
+    return mli_call_fenced(lord, device, storage, &fence, MLI_ATTACH_USE, NULL);
 }
 
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
