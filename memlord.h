@@ -8454,7 +8454,8 @@ static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE) ? 1 : 0;
 }
 /* Notes for the debug line of this call where the block was before. */
-static MLI_HOT void mli_debug_note_from(memlord_device d, uint64_t storage) {
+static MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage) {
+    if (!mli_debug_on(lord)) return;
     mli_self.note.from_device = d;
     mli_self.note.from = storage;
 }
@@ -13629,37 +13630,24 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     if (r == MEMLORD_OK)
         mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
                          block.bytes, rows);
-    if (mli_debug_on(lord)) mli_debug_note_from(token->device, token->storage);
+    mli_debug_note_from(lord, token->device, token->storage);
     return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", &block, site);
 }
 
 /* -- n blocks in one call -- */
 
-/* Checks n blocks; `opens`: the call records them, so also their sizes and their sum. */
-
-static MLI_COLD memlord_result mli_call_check_n(memlord *lord, const memlord_block *blocks,
-                                                size_t n, int opens) {
-    uint64_t sum = 0;
-    uint32_t dev;
-    size_t i;
-    memlord_result r;
-    if (n && !blocks) return MEMLORD_E_INVALID;
-    for (i = 0; i < n; i++) { /* first, as a refused call makes no device known */
-        const memlord_block *b = &blocks[i];
-        if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
-            return MEMLORD_E_INVALID;
-        if (!(opens ? mli_device_valid(b->device) : mli_type_valid(b->device)))
-            return MEMLORD_E_DEVICE;
-        sum += b->bytes;
-        if (opens && sum > (uint64_t)1 << 62) return MEMLORD_E_INVALID;
-    }
-    for (i = 0, sum = 0; i < n && opens; i++) {
-        r = mli_call_check(lord, blocks[i].device, blocks[i].storage, blocks[i].bytes, &dev);
-        if (r) return r;
-        sum += blocks[i].bytes;
-        if (mli_would_overflow(lord, dev, sum)) return MEMLORD_E_INVALID;
-    }
-    return MEMLORD_OK;
+/* Checks the arguments of one block, or of n; `opens`: the call records it. */
+static memlord_result mli_block_check(const memlord_block *b, int opens) {
+    if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
+        return MEMLORD_E_INVALID;
+    return (opens ? mli_device_valid(b->device) : mli_type_valid(b->device)) ? MEMLORD_OK
+                                                                             : MEMLORD_E_DEVICE;
+}
+static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, size_t n,
+                                                 int opens) {
+    memlord_result r = n && !blocks ? MEMLORD_E_INVALID : MEMLORD_OK;
+    for (; n-- && r == MEMLORD_OK; blocks++) r = mli_block_check(blocks, opens);
+    return r;
 }
 
 /* The memory held for one of n blocks before any of them is recorded: a placeholder of 0 bytes
@@ -13670,14 +13658,30 @@ typedef struct mli_hold {
     int did;
 } mli_hold;
 
-/* Takes all the memory that recording one of n blocks needs. */
-static MLI_COLD memlord_result mli_hold_one(memlord *lord, mli_thread *t, const memlord_block *b,
-                                            int how, const memlord_site *site, mli_hold *hold) {
+/* Takes all the memory that recording n blocks needs, and makes their devices known. *held: the
+   blocks that hold some. */
+static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
+                                          const memlord_block *blocks, size_t n, int how,
+                                          const memlord_site *site, mli_hold *hold, size_t *held) {
+    uint64_t sum = 0;
     uint32_t dev;
-    memlord_result r = mli_dev(lord, b->device, &dev);
-    if (r) return r;
-    hold->rows = mli_alloc_word2(lord, t, dev, site);
-    return mli_block_open(lord, t, dev, b->storage, 0, hold->rows, how | MLI_PUT_HOLD, &hold->did);
+    size_t i;
+    *held = 0;
+    for (i = 0; i < n; i++) {
+        memlord_result r = mli_dev(lord, blocks[i].device, &dev);
+        if (r) return r;
+        sum += blocks[i].bytes;
+        if (mli_would_overflow(lord, dev, sum)) return MEMLORD_E_INVALID;
+    }
+    for (; *held < n; ++*held, hold++, blocks++) {
+        memlord_result r;
+        (void)mli_dev(lord, blocks->device, &dev);
+        hold->rows = mli_alloc_word2(lord, t, dev, site);
+        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, how | MLI_PUT_HOLD,
+                           &hold->did);
+        if (r) return r;
+    }
+    return MEMLORD_OK;
 }
 
 /* Gives back what n blocks hold, the last first. Requires: not inside, orphan lock not held. A
@@ -13741,50 +13745,40 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
 
 /* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
    expected free of a dropped alloc is then taken off again. */
-static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                int how, memlord_result r) {
+static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how) {
     memlord_block_info live;
     uint32_t dev;
-    size_t i;
-    for (i = 0; i < n && r == MEMLORD_E_DEVICE; i++) /* a bad device is no drop; one too many is */
-        if (!mli_device_valid(blocks[i].device)) return;
-    for (i = 0; i < n && (r == MEMLORD_E_NOMEM || r == MEMLORD_E_DEVICE); i++) {
-        if (mli_dev(lord, blocks[i].device, &dev) == MEMLORD_OK)
-            mli_drop_count(lord, dev, blocks[i].bytes);
+    for (; n--; blocks++) {
+        memlord_result r = mli_dev(lord, blocks->device, &dev);
+        if (r == MEMLORD_OK)
+            mli_drop_count(lord, dev, blocks->bytes);
         else
-            (void)mli_drop_count_lost(lord, r, blocks[i].device, blocks[i].bytes);
-        if (how == MLI_PUT_ALLOC && memlord_block_find(lord, blocks[i].device, blocks[i].storage, &live) == 0 &&
+            (void)mli_drop_count_lost(lord, r, blocks->device, blocks->bytes);
+        if (how == MLI_PUT_ALLOC &&
+            memlord_block_find(lord, blocks->device, blocks->storage, &live) == MEMLORD_OK &&
             !live.pending)
-            (void)mli_drop_match(lord, blocks[i].device.type);
+            (void)mli_drop_match(lord, blocks->device.type);
     }
 }
 
 /* Records n blocks or none: takes all memory first, then records one block after the other. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
-    mli_thread *t;
+    mli_thread *t = NULL;
     mli_debug_note note;
-    memlord_result r = mli_call_check_n(lord, blocks, n, 1);
     mli_hold *hold;
-    size_t i, k;
+    size_t i, held = 0;
+    memlord_result r = lord ? mli_block_check_n(blocks, n, 1) : MEMLORD_OK;
+    if (lord && n && r == MEMLORD_OK) t = mli_thread_get(lord);
+    if (!t) return r;
     memset(&note, 0, sizeof note);
-    if (r || !n) {
-        mli_drop_n(lord, blocks, n, how, r);
-        return r;
-    }
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
     hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
-    r = hold ? MEMLORD_OK : MEMLORD_E_NOMEM;
+    r = hold ? mli_hold_n(lord, t, blocks, n, how, site, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
-        r = mli_hold_one(lord, t, &blocks[i], how, site, &hold[i]);
-    for (k = 0; k < n && r == MEMLORD_OK; k++)
-        mli_open_one(lord, t, &blocks[k], how, &hold[k], &note);
+        mli_open_one(lord, t, &blocks[i], how, &hold[i], &note);
     mli_thread_put(lord, t);
-    if (r) {
-        if (i) mli_unhold_n(lord, blocks, hold, i - 1);
-        mli_drop_n(lord, blocks, n, how, r);
-    }
+    if (r) mli_unhold_n(lord, blocks, hold, held);
+    if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how);
     mli_own_free(lord, hold, n * sizeof *hold);
     if (mli_debug_on(lord) && r == MEMLORD_OK)
         mli_log_call_n(lord, "[alloc] ", blocks, n, &note, site);
@@ -13797,18 +13791,27 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
+/* 1: the destination of a move is not the source itself. */
+static int mli_moves_away(memlord_device from, uint64_t from_storage, const memlord_block *to) {
+    return from.type != to->device.type || from_storage != to->storage;
+}
+
 /* Records a move of a live block. With a fence, or recorded uses, the source becomes pending until
-   they are done: *chain are the fences to ask. */
+   they are done: *chain are the fences to ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
                                                const memlord_site *site,
                                                mli_fence_record **chain) {
-    mli_fence_record *f = fence ? mli_fence_new(lord, fence) : NULL;
-    memlord_result r;
-    if (fence && !f) return mli_short_of(lord, call->t, from, from_storage, 1);
+    const int away = mli_moves_away(from, from_storage, to);
+    mli_fence_record *f;
+    memlord_result r = mli_dev(lord, to->device, &call->dev);
+    if (r) return r;
+    if (mli_would_overflow(lord, call->dev, to->bytes)) return MEMLORD_E_INVALID;
+    f = fence && away ? mli_fence_new(lord, fence) : NULL;
+    if (fence && away && !f) return mli_short_of(lord, call->t, from, from_storage, 1);
     mli_call_draw(lord, call, to->bytes);
-    if (fence || used)
+    if (f || (used && away))
         r = mli_move_fenced(lord, call->t, from, from_storage, call->dev, to->storage, to->bytes,
                             f, site, chain);
     else
@@ -13902,15 +13905,19 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
-    memlord_result r = mli_call_check_n(lord, blocks, n, 0), one;
-    int tells = r == MEMLORD_OK && n && mli_debug_on(lord);
+    memlord_result r = lord ? mli_block_check_n(blocks, n, 0) : MEMLORD_OK, one;
+    const int tells = lord && n && mli_debug_on(lord);
     size_t i;
+    if (!lord || r) return r;
     memset(&note, 0, sizeof note);
-    for (i = 0; i < n && r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE; i++) {
+    for (i = 0; i < n; i++) {
         const memlord_block *b = &blocks[i];
-        one = tells ? mli_free_general(lord, b->device, b->storage, how, site, &note)
-              : how == MLI_END_FREE ? memlord_free(lord, b->device, b->storage, site)
-                                    : memlord_release(lord, b->device, b->storage, site);
+        if (tells)
+            one = mli_free_general(lord, b->device, b->storage, how, site, &note);
+        else if (how == MLI_END_FREE)
+            one = memlord_free(lord, b->device, b->storage, site);
+        else
+            one = memlord_release(lord, b->device, b->storage, site);
         if (one) r = one;
     }
     if (tells) mli_log_call_n(lord, "[free] ", blocks, n, &note, site);
@@ -13940,19 +13947,19 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    return lord ? mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site) : MEMLORD_OK;
+    return mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    return lord ? mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site) : MEMLORD_OK;
+    return mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
-    return lord ? mli_end_n(lord, blocks, n, MLI_END_FREE, site) : MEMLORD_OK;
+    return mli_end_n(lord, blocks, n, MLI_END_FREE, site);
 }
 MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
                                          const memlord_site *site) {
-    return lord ? mli_end_n(lord, blocks, n, MLI_END_RELEASE, site) : MEMLORD_OK;
+    return mli_end_n(lord, blocks, n, MLI_END_RELEASE, site);
 }
 
 /* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
@@ -14065,6 +14072,11 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     return r;
 }
 
+/* Discards the fence of a move whose source does not wait for it. `lord` as in mli_fence_discard. */
+static memlord_result mli_move_discard(memlord *lord, const memlord_fence *fence) {
+    return fence ? mli_fence_discard(lord, fence) : MEMLORD_OK;
+}
+
 /* Moves a block to another device or storage. A source that is not live makes no device known. A
    fence is discarded if no source waits for it: there is none, or the block moves onto itself and
    so is replaced, as by an alloc of a pending storage. */
@@ -14072,36 +14084,30 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
                                     memlord_device to, uint64_t to_storage, uint64_t bytes,
                                     const memlord_fence *fence, const memlord_site *site) {
     const memlord_block block = {to, to_storage, bytes};
-    const int away = from.type != to.type || from_storage != to_storage;
     mli_call call;
     mli_entry e;
     mli_fence_record *chain = NULL;
     int state;
-    memlord_result r = MEMLORD_OK;
-    if (lord && ((fence && !fence->done) || !mli_key_valid(to_storage) || bytes > MLI_BYTES_MAX))
-        return MEMLORD_E_INVALID;
-    if (lord && !mli_device_valid(to)) return MEMLORD_E_DEVICE;
-    r = mli_key_begin(lord, from, from_storage, &call.t);
+    memlord_result r;
+    if (!lord) return mli_move_discard(NULL, fence);
+    r = fence && !fence->done ? MEMLORD_E_INVALID : mli_block_check(&block, 1);
+    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, &call.t);
     if (r) return r;
-    if (!call.t) return fence ? mli_fence_discard(NULL, fence) : MEMLORD_OK;
+    if (!call.t) return mli_move_discard(NULL, fence);
     call.draw.parts = call.dev = 0;
     state = mli_key_state(lord, call.t, from, from_storage, &e);
-    r = state < MLI_KEY_LIVE ? mli_unknown_free(lord, from) : mli_dev(lord, to, &call.dev);
-    if (r == MEMLORD_OK && mli_would_overflow(lord, call.dev, bytes)) r = MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK && state >= MLI_KEY_LIVE)
-        r = mli_move_record(lord, &call, from, from_storage, &block, away ? fence : NULL,
-                            away && state == MLI_KEY_USED, site, &chain);
-    if (mli_debug_on(lord)) mli_debug_note_from(from, from_storage);
-    (void)mli_call_finish(lord, &call, r, r == MEMLORD_OK && state >= MLI_KEY_LIVE,
-                          "[alloc move] ", &block, site);
+    if (state < MLI_KEY_LIVE)
+        r = mli_unknown_free(lord, from);
+    else
+        r = mli_move_record(lord, &call, from, from_storage, &block, fence, state == MLI_KEY_USED,
+                            site, &chain);
+    mli_debug_note_from(lord, from, from_storage);
+    (void)mli_call_finish(lord, &call, r, call.dev && !r, "[alloc move] ", &block, site);
     mli_fences_ask_new(lord, chain);
-    if (r == MEMLORD_OK && fence && !(away && state >= MLI_KEY_LIVE))
-        r = mli_fence_discard(lord, fence);
-    return r;
+    if (r || (call.dev && mli_moves_away(from, from_storage, &block))) return r;
+    return mli_move_discard(lord, fence);
 }
 
-/* Adds bytes without identity to a device. The device and the bytes are checked as for an alloc;
-   1 stands for a valid storage. */
 MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
                                          const memlord_site *site) {
     mli_call call;
@@ -14191,17 +14197,17 @@ static MLI_COLD const char *mli_read_number(const char *text, int places, double
 static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
     static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
+    uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};
     while (*text) {
         double value;
         size_t i = 0;
         while (i < 4 && strncmp(text, names[i], strlen(names[i]))) i++;
-        if (i == 4) return MEMLORD_E_INVALID;
-        text = mli_read_number(text + strlen(names[i]), i == 3, &value);
-        if (!text) return MEMLORD_E_INVALID;
-        if (i == 0) read.max_retries = (uint32_t)value;
-        if (i == 1) read.initial_ms = (uint32_t)value;
-        if (i == 2) read.max_ms = (uint32_t)value;
-        if (i == 3) read.multiplier = value;
+        if (i < 4) text = mli_read_number(text + strlen(names[i]), i == 3, &value);
+        if (i == 4 || !text) return MEMLORD_E_INVALID;
+        if (i == 3)
+            read.multiplier = value;
+        else
+            *fields[i] = (uint32_t)value;
         if (*text == ',' && !*++text) return MEMLORD_E_INVALID;
     }
     *out = read;
@@ -14211,19 +14217,19 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 /* -- waiting -- */
 
 /* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
-   read from mli_phys_freed. Does not sleep if they have been freed already. */
+   read from mli_phys_freed. Does not sleep if they have been freed already, or if the system has
+   no event left to wait for: the attempts then follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     mli_waiter w, **at;
+    int failed;
     w.phys = phys;
     w.needed = needed ? needed : 1;
     w.freed_before = out;
     mli_self.in_host_alloc++;
-    if (mli_os_event_open(&w.event)) {
-        mli_self.in_host_alloc--;
-        return;
-    }
+    failed = mli_os_event_open(&w.event);
     mli_self.in_host_alloc--;
+    if (failed) return;
     mli_lock_take(&lord->bands.callbacks_lock);
     w.next = lord->pollers.waiters;
     lord->pollers.waiters = &w;
@@ -14282,16 +14288,15 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, q->site, MLI_PUT_ALLOC);
 }
 
-/* Keeps the last failure of the device for reports, and logs it. `oom`: the attempts failed; else
-   the limit refused the request. */
+/* Logs a failed request; `oom`: the attempts failed; else the limit refused it. Keeps the last
+   failed attempts of the device for reports. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     mli_device_record *device = mli_device_record_at(lord, q->dev);
+    const memlord_site *site = oom ? mli_site_kept(lord, q->site) : NULL;
     uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, q->phys);
-    const memlord_site *site = mli_site_kept(lord, q->site);
     mli_phys_sample_refresh(lord, q->phys);
     if (oom) {
-        mli_stat_add(lord, q->dev, MLI_STAT_oom_failures, 1);
         mli_phys *phys = mli_phys_lock(lord, q->dev);
         phys->failing = 1;
         device->oom.bytes = q->bytes;
@@ -14300,6 +14305,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
         device->oom.site = site;
         device->oom.time = now ? now : 1;
         mli_lock_drop(&phys->lock);
+        mli_stat_add(lord, q->dev, MLI_STAT_oom_failures, 1);
     }
     mli_log_explain(lord, oom ? "[oom] " : "[limit] ", device->device, q->bytes);
 }
@@ -14340,8 +14346,9 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts. Requires: the bytes are reserved. An attempt that returns storage 0 or
-   UINT64_MAX has failed, as no ledger can record those. */
+/* Runs the attempts, and records the block of the one that succeeds. Requires: the bytes are
+   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, as no ledger can record
+   those. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     uint32_t attempt;
@@ -14364,6 +14371,7 @@ static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn
     mli_lock_take(&q->phys->lock);
     q->phys->failing = 0;
     mli_lock_drop(&q->phys->lock);
+    mli_request_record(q, *storage);
     return MEMLORD_OK;
 }
 
@@ -14392,11 +14400,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.site = site;
     q.policy = policy ? policy : &lord->retry.policy;
     r = mli_request_reserve(&q);
-    if (r == MEMLORD_OK) {
-        r = mli_request_try(&q, fn, user, storage);
-        if (r == MEMLORD_OK) mli_request_record(&q, *storage);
-        (void)mli_reservation_close_call(lord, q.ticket);
-    }
+    if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
+    if (q.ticket) (void)mli_reservation_close_call(lord, q.ticket);
     if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
         mli_request_failed(&q, r == MEMLORD_E_OOM);
     return r;
