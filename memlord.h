@@ -8963,13 +8963,18 @@ static void mli_block_resolve_site(memlord *lord, memlord_block_info *info) {
     if (site) info->site = mli_site_display(lord, site);
 }
 
+/* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
+typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
+
 /* Selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* with `containing`: only the storages that it lies in */
-    int containing;     /* 1: `address` is used, and min_born is not */
-    size_t part, parts; /* a shard is walked `parts` times, once for each part; 0: once for all */
+    uint64_t address; /* with `containing`: only the storages that it lies in */
+    int containing;   /* 1: `address` is used, and min_born is not */
+    memlord *lord;    /* this and the next two: set by mli_shard_visit */
+    mli_visit_fn fn;
+    void *user;
 } mli_walk_query;
 static mli_walk_query mli_walk_query_of(memlord_device sel) {
     mli_walk_query q;
@@ -8978,50 +8983,38 @@ static mli_walk_query mli_walk_query_of(memlord_device sel) {
     return q;
 }
 
-static int mli_walk_query_matches(memlord *lord, const mli_walk_query *q, const mli_entry *e) {
+static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
+    const mli_walk_query *q = (const mli_walk_query *)query;
     uint64_t bytes = MLI_BYTES(e->word1);
-    memlord_device d = mli_device_record_at(lord, MLI_DEV(e->word1))->device;
-    if (!mli_selects(q->sel, d) || bytes < q->min_bytes) return 0;
-    if (q->parts && (mli_hash(e->key) >> 32) % q->parts != q->part) return 0;
-    if (q->containing) return q->address >= e->key && q->address - e->key < bytes;
-    return mli_mark_of(lord, mli_word2_rows(e->word2)) >= q->min_born;
+    if (bytes < q->min_bytes ||
+        !mli_selects(q->sel, mli_device_record_at(q->lord, MLI_DEV(e->word1))->device))
+        return 0;
+    if (q->containing ? q->address < e->key || q->address - e->key >= bytes
+                      : mli_mark_of(q->lord, mli_word2_rows(e->word2)) < q->min_born)
+        return 0;
+    return q->fn(q->lord, e, q->user);
 }
 
-/* Called for each block of a paused shard that matches a query. Non-zero stops the walk, which
-   returns it. */
-typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
-typedef struct mli_map_visitor {
-    memlord *lord;
-    const mli_walk_query *query;
-    mli_visit_fn fn;
-    void *user;
-} mli_map_visitor;
-static MLI_COLD int mli_visit_entry(const mli_entry *e, void *user) {
-    const mli_map_visitor *v = (const mli_map_visitor *)user;
-    return mli_walk_query_matches(v->lord, v->query, e) ? v->fn(v->lord, e, v->user) : 0;
-}
-static MLI_COLD int mli_shard_visit(memlord *lord, const mli_shard *s, const mli_walk_query *q,
+/* Pauses a shard and calls fn for each of its blocks that matches a query, until one is not 0, which
+   it returns. fn may not allocate, nor call the host. */
+static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query *q,
                                     mli_visit_fn fn, void *user) {
-    mli_map_visitor v;
-    v.lord = lord;
-    v.query = q;
-    v.fn = fn;
-    v.user = user;
-    return mli_shard_each(s, mli_visit_entry, &v);
+    int stop;
+    if (!mli_shard_pause(lord, s)) return 0;
+    q->lord = lord;
+    q->fn = fn;
+    q->user = user;
+    stop = mli_shard_each(s, mli_visit_entry, q);
+    mli_shard_resume(s);
+    return stop;
 }
 
-/* Calls fn for each block of the map that matches a query. Pauses one shard at a time: fn may not
-   allocate, nor call the host. */
-static MLI_COLD void mli_map_visit(memlord *lord, const mli_walk_query *q,
-                                   mli_visit_fn fn, void *user) {
+/* Calls fn for each block of the map that matches a query, as mli_shard_visit, one shard after the
+   other. */
+static MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn, void *user) {
     uint32_t i;
-    int stop = 0;
-    for (i = 0; i < MLI_SHARDS && !stop; i++) {
-        mli_shard *s = &lord->map.shards[i];
-        if (!mli_shard_pause(lord, s)) continue;
-        stop = mli_shard_visit(lord, s, q, fn, user);
-        mli_shard_resume(s);
-    }
+    for (i = 0; i < MLI_SHARDS; i++)
+        if (mli_shard_visit(lord, &lord->map.shards[i], q, fn, user)) return;
 }
 
 static int mli_visit_count(memlord *lord, const mli_entry *e, void *user) {
@@ -9048,27 +9041,14 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-/* 1: a shard has more matches than may be copied at once, as small blocks lie close together: the
-   query is split into parts from here on. The hash of its key puts a block into one part, so that
-   it is listed once, however the table changes between the walks. */
-#define MLI_BLOCK_LIST_MIN 4096u
-static int mli_walk_query_split(mli_walk_query *q, size_t count) {
-    if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
-    q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
-    return 1;
-}
-
-/* Copies the blocks of a shard that match a query, or its current part. Allocates room for them
-   while the shard is not paused, and then tries again. */
+/* Copies the blocks of a shard that match a query. Allocates room for them while the shard is not
+   paused, and then tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {
         size_t cap;
         c->count = 0;
-        if (!mli_shard_pause(lord, s)) return MEMLORD_OK;
         (void)mli_shard_visit(lord, s, q, mli_visit_copy, c);
-        mli_shard_resume(s);
-        if (mli_walk_query_split(q, c->count)) continue;
         if (c->count <= c->cap) return MEMLORD_OK;
         mli_own_free(lord, c->at, c->cap * c->size);
         for (cap = c->cap ? c->cap : 64; cap < c->count;) cap *= 2;
@@ -9081,7 +9061,7 @@ static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_w
 
 /* Calls fn for copies of the blocks that match a query, shard by shard, while none is paused: fn
    may call the host. */
-static MLI_COLD memlord_result mli_copies_each(memlord *lord, const mli_walk_query *q, size_t size,
+static MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                mli_fill_fn fill, mli_item_fn fn, void *user) {
     mli_copies c = {NULL, size, 0, 0, fill, user};
     memlord_result r = MEMLORD_OK;
@@ -9089,12 +9069,8 @@ static MLI_COLD memlord_result mli_copies_each(memlord *lord, const mli_walk_que
     size_t k;
     int stop = 0;
     for (i = 0; i < MLI_SHARDS && !stop && r == MEMLORD_OK; i++) {
-        mli_walk_query some = *q;
-        do {
-            r = mli_shard_copy(lord, &lord->map.shards[i], &some, &c);
-            for (k = 0; k < c.count && !stop && r == MEMLORD_OK; k++)
-                stop = fn(user, c.at + k * size);
-        } while (++some.part < some.parts && !stop && r == MEMLORD_OK);
+        r = mli_shard_copy(lord, &lord->map.shards[i], q, &c);
+        for (k = 0; k < c.count && !stop && r == MEMLORD_OK; k++) stop = fn(user, c.at + k * size);
     }
     mli_own_free(lord, c.at, c.cap * size);
     return r;
@@ -9115,7 +9091,7 @@ static MLI_COLD int mli_block_call_on(void *user, void *item) {
     call->count++;
     return call->fn(call->user, (memlord_block_info *)item);
 }
-static MLI_COLD memlord_result mli_map_each(memlord *lord, const mli_walk_query *q,
+static MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *q,
                                             memlord_block_fn fn, void *user, size_t *seen) {
     mli_block_call call = {lord, fn, user, 0};
     memlord_result r = mli_copies_each(lord, q, sizeof(memlord_block_info),
@@ -9126,7 +9102,7 @@ static MLI_COLD memlord_result mli_map_each(memlord *lord, const mli_walk_query 
 
 /* -- the k largest: a heap with its smallest at the root; ties by address, for a stable list -- */
 
-/* The heap: `count` of the k = `cap` blocks. */
+/* The heap: `count` of the k = `cap` blocks; it is in order from the k-th on. */
 typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
@@ -9145,24 +9121,22 @@ static MLI_COLD void mli_block_heap_down(memlord_block_info *heap, size_t n, siz
     }
     heap[i] = moving;
 }
-static MLI_COLD void mli_block_heap_up(memlord_block_info *heap, size_t i) {
-    memlord_block_info moving = heap[i];
-    while (i && mli_block_smaller(&moving, &heap[(i - 1) / 2])) {
-        heap[i] = heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    heap[i] = moving;
+static MLI_COLD void mli_block_heap_make(mli_largest *top) {
+    size_t i;
+    for (i = top->count / 2; i--;) mli_block_heap_down(top->at, top->count, i);
 }
 /* Keeps a block if it is one of the k largest so far. */
 static MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user) {
     mli_largest *top = (mli_largest *)user;
     memlord_block_info info;
-    if (top->count == top->cap && MLI_BYTES(e->word1) < top->at[0].bytes) return 0;
-    mli_block_copy_out(lord, e, &info);
     if (top->count < top->cap) {
-        top->at[top->count] = info;
-        mli_block_heap_up(top->at, top->count++);
-    } else if (mli_block_smaller(&top->at[0], &info)) {
+        mli_block_copy_out(lord, e, &top->at[top->count++]);
+        if (top->count == top->cap) mli_block_heap_make(top);
+        return 0;
+    }
+    if (MLI_BYTES(e->word1) < top->at[0].bytes) return 0;
+    mli_block_copy_out(lord, e, &info);
+    if (mli_block_smaller(&top->at[0], &info)) {
         top->at[0] = info;
         mli_block_heap_down(top->at, top->count, 0);
     }
@@ -9172,6 +9146,7 @@ static MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user)
 static MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top) {
     memlord_block_info *out = top->at;
     size_t n;
+    if (top->count < top->cap) mli_block_heap_make(top);
     for (n = top->count; n > 1;) { /* moves the smallest to the end */
         memlord_block_info least = out[0];
         out[0] = out[--n];
@@ -9181,7 +9156,7 @@ static MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top) {
     for (n = 0; n < top->count; n++) mli_block_resolve_site(lord, &out[n]);
     return top->count;
 }
-static MLI_COLD size_t mli_map_top(memlord *lord, const mli_walk_query *q,
+static MLI_COLD size_t mli_map_top(memlord *lord, mli_walk_query *q,
                                    memlord_block_info *out, size_t k) {
     mli_largest top = {NULL, 0, 0};
     top.at = out;
@@ -13294,54 +13269,34 @@ static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_devi
     return mli_call_finish(lord, &call, r, did == MLI_DID_OPEN, "[alloc] ", &block, site);
 }
 
-/* Ends a call that freed a block. Asks the fences the block waits for, if it has any. Requires:
-   nothing is held. */
-static MLI_HOT void mli_end_ask_fences(memlord *lord, mli_thread *t, const mli_entry *gone,
-                                       mli_fence_record *chain) {
-    if (MLI_UNLIKELY(chain != NULL)) mli_fences_ask_new(lord, chain);
-    mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
-}
-
-/* Logs that a block has ended, or that there was none. With `note` it logs nothing and adds the
-   block to the note, for one line for many blocks. */
-static MLI_COLD void mli_end_log(memlord *lord, memlord_device device, const mli_entry *gone,
-                                 const char *verb, uint64_t storage, const memlord_site *site,
-                                 mli_debug_note *note) {
-    if (!note) {
-        mli_log_call(lord, gone->key != 0, verb, device, storage, MLI_BYTES(gone->word1), site);
-        return;
-    }
-    if (gone->key) {
-        note->blocks++;
-        note->bytes += MLI_BYTES(gone->word1);
-    }
-    note->unknown += mli_self.note.unknown;
-    mli_self.note.unknown = 0; /* host code may log before the line is written: not this count */
-}
-
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
-   MLI_END_RELEASE. Storage 0 does nothing. With `note` the caller logs one line for many blocks. */
+   MLI_END_RELEASE. Storage 0 does nothing. Returns the entry that ended in *gone, with key 0 if none
+   did; NULL: it logs the line of MEMLORD_DEBUG, which the caller else logs for many blocks. */
 static MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
-                                                   uint64_t storage, int how,
-                                                   const memlord_site *site, mli_debug_note *note) {
+                                                    uint64_t storage, int how,
+                                                    const memlord_site *site, mli_entry *gone) {
     mli_thread *t;
-    mli_entry gone;
+    mli_entry e;
     mli_fence_record *chain = NULL;
+    const int logs = !gone && mli_debug_on(lord);
     memlord_result r;
+    if (!gone) gone = &e;
+    gone->key = gone->word1 = 0;
     if (!storage) return MEMLORD_OK;
     r = mli_key_begin(lord, device, storage, &t);
     if (!t) return r;
-    r = mli_block_close(lord, t, device, storage, how, &gone, &chain);
-    if (gone.key && r == MEMLORD_OK) {
-        mli_count_site_free(lord, t, MLI_DEV(gone.word1), site, MLI_BYTES(gone.word1));
+    r = mli_block_close(lord, t, device, storage, how, gone, &chain);
+    if (gone->key) {
+        mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
-                             gone.word1, gone.word2, site);
+                             gone->word1, gone->word2, site);
     }
     mli_thread_put(lord, t);
-    if (mli_debug_on(lord))
-        mli_end_log(lord, device, &gone, chain ? "[free deferred] " : "[free] ", storage,
-                    site, note);
-    if (gone.key) mli_end_ask_fences(lord, t, &gone, chain);
+    if (logs)
+        mli_log_call(lord, gone->key != 0, chain ? "[free deferred] " : "[free] ", device, storage,
+                     MLI_BYTES(gone->word1), site);
+    if (chain) mli_fences_ask_new(lord, chain);
+    if (gone->key) mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
     return r;
 }
 
@@ -13912,13 +13867,22 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     memset(&note, 0, sizeof note);
     for (i = 0; i < n; i++) {
         const memlord_block *b = &blocks[i];
+        mli_entry gone;
+        gone.key = 0;
         if (tells)
-            one = mli_free_general(lord, b->device, b->storage, how, site, &note);
+            one = mli_free_general(lord, b->device, b->storage, how, site, &gone);
         else if (how == MLI_END_FREE)
             one = memlord_free(lord, b->device, b->storage, site);
         else
             one = memlord_release(lord, b->device, b->storage, site);
         if (one) r = one;
+        if (gone.key) {
+            note.blocks++;
+            note.bytes += MLI_BYTES(gone.word1);
+        } else if (one == MEMLORD_E_UNKNOWN) {
+            note.unknown++;
+            mli_self.note.unknown = 0; /* the line of another call must not count it */
+        }
     }
     if (tells) mli_log_call_n(lord, "[free] ", blocks, n, &note, site);
     return r;
