@@ -8460,29 +8460,25 @@ static MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64
     mli_self.note.from = storage;
 }
 
-static MLI_COLD void mli_drop_warn_alloc(memlord *lord) {
+/* Counts an alloc that found no memory to be recorded in, on the ledger as a whole if its device
+   could not be added: no memory, or too many devices. Its free is then expected, and no unknown
+   one: see mli_drop_match. Returns r; other errors are not counted. */
+static MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r, memlord_device d,
+                                              uint64_t bytes) {
+    uint32_t dev;
+    if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
+    dev = mli_dev_known(lord, d);
+    if (dev) {
+        mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
+        mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
+    } else {
+        (void)mli_u64_add(&lord->blocks.lost_allocs, 1);
+        (void)mli_u64_add(&lord->blocks.lost_bytes, bytes);
+    }
+    (void)mli_u64_add(&lord->blocks.dropped[d.type], 1);
     mli_drop_warn(lord, &lord->blocks.warned_alloc,
                   "[drop] no room to record an alloc: give the ledger's allocator more, or "
                   "raise MEMLORD_MAX_DEVICES; dropped_allocs has how many");
-}
-
-/* Counts an alloc that found no memory to be recorded in. Its free is then expected, and no
-   unknown one: see mli_drop_match. */
-static void mli_drop_count(memlord *lord, uint32_t dev, uint64_t bytes) {
-    mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
-    mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
-    (void)mli_u64_add(&lord->blocks.dropped[lord->devices.dev_type[dev]], 1);
-    mli_drop_warn_alloc(lord);
-}
-/* Counts an alloc on a device that could not be added: no memory, or too many devices. Returns r;
-   other errors are not counted. */
-static memlord_result mli_drop_count_lost(memlord *lord, memlord_result r, memlord_device d,
-                                          uint64_t bytes) {
-    if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
-    (void)mli_u64_add(&lord->blocks.lost_allocs, 1);
-    (void)mli_u64_add(&lord->blocks.lost_bytes, bytes);
-    (void)mli_u64_add(&lord->blocks.dropped[d.type], 1);
-    mli_drop_warn_alloc(lord);
     return r;
 }
 /* 1: an unknown storage is taken for one of the dropped allocs of its type, which is then expected
@@ -8583,23 +8579,8 @@ enum { /* how mli_entry_put treats the block that has the key already */
 };
 enum { MLI_DID_NOTHING, MLI_DID_OPEN, MLI_DID_VIEW }; /* VIEW: added a reference */
 
-/* Counts that a live block has ended as its storage was recorded anew: its free never was. Records
-   its event, as that of a pending block, and frees its side record. Requires: not inside. */
-static MLI_COLD void mli_stale_end(memlord *lord, mli_thread *t, const mli_entry *stale) {
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale->key, stale->word1,
-                         mli_word2_rows(stale->word2), NULL);
-    if (!mli_is_pending(stale->word2)) {
-        mli_stat_add(lord, MLI_DEV(stale->word1), MLI_STAT_implicit_frees, 1);
-        if (mli_debug_on(lord)) {
-            mli_self.note.implicit++;
-            mli_self.note.implicit_bytes += MLI_BYTES(stale->word1);
-        }
-    }
-    mli_side_record_free(lord, stale->word2);
-}
-
-/* Puts an entry in the probe's slot and counts n deltas, and the end of the block that has the slot
-   already. Leaves the shard. */
+/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that has the slot
+   already ends; if it was live, its free was never recorded. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -8619,7 +8600,17 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     mli_probe_leave(t, probe);
     if (crowded) /* without memory the table stays: slower, but exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
-    if (replaces) mli_stale_end(lord, t, &stale);
+    if (!replaces) return;
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
+                         mli_word2_rows(stale.word2), NULL);
+    if (!mli_is_pending(stale.word2)) {
+        mli_stat_add(lord, MLI_DEV(stale.word1), MLI_STAT_implicit_frees, 1);
+        if (mli_debug_on(lord)) {
+            mli_self.note.implicit++;
+            mli_self.note.implicit_bytes += MLI_BYTES(stale.word1);
+        }
+    }
+    mli_side_record_free(lord, stale.word2);
 }
 
 /* Puts an entry on the map under its key and counts n deltas. *did: MLI_DID_... Requires: not
@@ -8819,16 +8810,42 @@ static void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
         e->word2 = plain;
 }
 
-/* Attaches a detached entry under a key, with this device, these bytes and rows, and counts n
-   deltas. Without room it is closed as it was before, and counts as a dropped alloc. */
-static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
-                                       uint64_t key, uint32_t dev, uint64_t bytes, uint64_t rows,
-                                       const mli_row_delta *d, unsigned n) {
-    uint64_t plain = mli_word2_rows(e->word2);
+/* Attaches a detached block under a key, with a device and a size, and counts the change: `moves`
+   as the end of one block and the open of another, else the difference. *rows is the word2 that it
+   then has without a side record: another thread may free that once the block is on the map.
+   Without room the block is closed as it was before, and counts as a dropped alloc. */
+static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e, uint64_t key,
+                                       uint32_t dev, uint64_t bytes, const memlord_site *site,
+                                       int moves, uint64_t *rows) {
+    const uint32_t from = MLI_DEV(e->word1);
+    const uint64_t had = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
+    const uint64_t now = *rows = mli_word2_moved(lord, t, plain, dev, site, from == dev);
+    mli_row_delta d[3];
     mli_entry put;
-    memlord_result r;
+    unsigned n = 1;
     int did;
-    mli_entry_set_rows(e, rows);
+    memlord_result r;
+    memset(d, 0, sizeof d);
+    d[0].dev = dev;
+    d[0].word2 = now;
+    d[0].in = bytes > had ? bytes - had : 0;
+    d[0].out = had > bytes ? had - bytes : 0;
+    if (moves) {
+        d[0] = mli_delta_close(from, plain, had);
+        d[1] = mli_delta_open(dev, now, bytes);
+        n = 2;
+    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(plain)) {
+        /* the old site loses all its bytes, and the new one gets all */
+        d[0].word2 = now & ~MLI_SITE_BITS;
+        d[1].word2 = plain & MLI_SITE_BITS;
+        d[1].out = had;
+        d[2].word2 = now & MLI_SITE_BITS;
+        d[2].in = bytes;
+        d[2].allocs = 1;
+        n = 3;
+    }
+    if (e->word2 & 1) mli_parts_trim(lord, mli_side_record_of(e->word2)->parts, bytes);
+    mli_entry_set_rows(e, now);
     put.key = key;
     put.word1 = mli_word1_of(bytes, dev, MLI_REFS(e->word1));
     put.word2 = e->word2;
@@ -8836,39 +8853,7 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
     if (r == MEMLORD_OK) return r;
     mli_entry_set_rows(e, plain);
     mli_entry_abandon(lord, t, e);
-    mli_drop_count(lord, dev, bytes);
-    return r;
-}
-
-/* Attaches a detached block on its device under a new key and size. *plain_rows is the word2 that
-   it then has without a side record: another thread may free that once the block is on the map. */
-static memlord_result mli_block_resize(memlord *lord, mli_thread *t, mli_entry *e,
-                                       uint64_t key, uint64_t bytes, const memlord_site *site,
-                                       uint64_t *plain_rows) {
-    uint32_t dev = MLI_DEV(e->word1);
-    uint64_t had = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    uint64_t rows = *plain_rows = mli_word2_moved(lord, t, plain, dev, site, 1);
-    uint64_t up = bytes > had ? bytes - had : 0, down = had > bytes ? had - bytes : 0;
-    mli_row_delta d[3];
-    unsigned n = 1;
-    if (down && (e->word2 & 1))
-        mli_parts_trim(lord, mli_side_record_of(e->word2)->parts, bytes);
-    memset(d, 0, sizeof d);
-    d[0].dev = dev;
-    d[0].word2 = rows;
-    d[0].in = up;
-    d[0].out = down;
-    if (MLI_SITE_ROW(rows) != MLI_SITE_ROW(plain)) {
-        /* the old site loses all its bytes, and the new one gets all */
-        d[0].word2 = rows & ~MLI_SITE_BITS;
-        d[1].word2 = plain & MLI_SITE_BITS;
-        d[1].out = had;
-        d[2].word2 = rows & MLI_SITE_BITS;
-        d[2].in = bytes;
-        d[2].allocs = 1;
-        n = 3;
-    }
-    return mli_entry_attach(lord, t, e, key, dev, bytes, rows, d, n);
+    return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, bytes);
 }
 
 /* Counts a move on the device it went to and on its route; without memory for a new route, on the
@@ -8911,25 +8896,19 @@ static memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev
 static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, memlord_device from,
                                               uint64_t from_key, uint32_t dev, uint64_t key,
                                               uint64_t bytes, const memlord_site *site) {
-    mli_row_delta d[2];
     mli_entry e;
-    uint32_t from_dev;
-    uint64_t plain, rows;
+    uint64_t rows;
     memlord_result r = mli_map_reserve(lord, t, dev, key);
     if (r) return mli_short_of(lord, t, from, from_key, 1);
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e))
         return mli_unknown_free(lord, from);
-    from_dev = t->other_dev = MLI_DEV(e.word1);
-    plain = mli_word2_rows(e.word2);
-    rows = mli_word2_moved(lord, t, plain, dev, site, from_dev == dev);
-    d[0] = mli_delta_close(from_dev, plain, MLI_BYTES(e.word1));
-    d[1] = mli_delta_open(dev, rows, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, plain, site);
-    if (e.word2 & 1) mli_parts_trim(lord, mli_side_record_of(e.word2)->parts, bytes);
-    r = mli_entry_attach(lord, t, &e, key, dev, bytes, rows, d, 2);
+    t->other_dev = MLI_DEV(e.word1);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
+                         site);
+    r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);
     if (r) return r;
     mli_event_record(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows);
-    mli_move_count(lord, from_dev, dev, bytes);
+    mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
     return MEMLORD_OK;
 }
 
@@ -13255,12 +13234,12 @@ static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_devi
     uint64_t rows;
     int did;
     memlord_result r = mli_call_check(lord, device, storage, bytes, &call.dev);
-    if (r) return mli_drop_count_lost(lord, r, device, bytes);
+    if (r) return mli_drop_count(lord, r, device, bytes);
     if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
     r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
-    if (r == MEMLORD_E_NOMEM) mli_drop_count(lord, call.dev, bytes);
+    (void)mli_drop_count(lord, r, device, bytes);
     if (did == MLI_DID_OPEN)
         mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
     block.device = device;
@@ -13562,7 +13541,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     mli_call call;
     mli_entry e;
     memlord_block block;
-    uint64_t rows, had = MLI_BYTES(token->word[0]);
+    uint64_t rows = 0, had = MLI_BYTES(token->word[0]);
     memlord_result r;
     if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
     e.key = token->storage;
@@ -13572,15 +13551,14 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     block.device = token->device;
     block.storage = storage ? storage : e.key;
     block.bytes = storage ? bytes : had;
-    rows = mli_word2_rows(e.word2);
     if (storage && mli_would_overflow(lord, call.dev, bytes)) {
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
         mli_fences_take_back(lord, mli_fences_of(e.word2));
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
-        r = storage ? mli_block_resize(lord, call.t, &e, storage, bytes, site, &rows)
-                    : mli_entry_attach(lord, call.t, &e, e.key, call.dev, had, rows, NULL, 0);
+        r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
+                             storage ? site : NULL, 0, &rows);
     }
     if (r == MEMLORD_OK)
         mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
@@ -13689,7 +13667,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
         r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
-    if (r) mli_drop_count(lord, call.dev, b->bytes);
+    (void)mli_drop_count(lord, r, b->device, b->bytes);
     if (did == MLI_DID_OPEN) {
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes, hold->rows);
         note->blocks++;
@@ -13700,15 +13678,13 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
 
 /* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
    expected free of a dropped alloc is then taken off again. */
-static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how) {
+static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
+                                memlord_result r) {
     memlord_block_info live;
     uint32_t dev;
     for (; n--; blocks++) {
-        memlord_result r = mli_dev(lord, blocks->device, &dev);
-        if (r == MEMLORD_OK)
-            mli_drop_count(lord, dev, blocks->bytes);
-        else
-            (void)mli_drop_count_lost(lord, r, blocks->device, blocks->bytes);
+        (void)mli_dev(lord, blocks->device, &dev);
+        (void)mli_drop_count(lord, r, blocks->device, blocks->bytes);
         if (how == MLI_PUT_ALLOC &&
             memlord_block_find(lord, blocks->device, blocks->storage, &live) == MEMLORD_OK &&
             !live.pending)
@@ -13733,7 +13709,7 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
         mli_open_one(lord, t, &blocks[i], how, &hold[i], &note);
     mli_thread_put(lord, t);
     if (r) mli_unhold_n(lord, blocks, hold, held);
-    if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how);
+    if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r);
     mli_own_free(lord, hold, n * sizeof *hold);
     if (mli_debug_on(lord) && r == MEMLORD_OK)
         mli_log_call_n(lord, "[alloc] ", blocks, n, &note, site);
@@ -13805,6 +13781,32 @@ static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t
     mli_count(lord, t, d, 2);
     mli_shard_leave(t);
     return add + take;
+}
+
+/* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
+   count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
+   storage. */
+static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
+                                              int adds, const memlord_site *site) {
+    mli_call call;
+    memlord_block block = {device, 0, 0};
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_call_check(lord, device, 1, bytes, &call.dev);
+    if (r || !mli_call_begin(lord, &call)) return r;
+    if (!adds) {
+        block.bytes = mli_arena_change(lord, call.t, call.dev, 0, bytes, site);
+        if (block.bytes < bytes) mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+    } else if (!mli_would_overflow(lord, call.dev, bytes)) {
+        mli_call_draw(lord, &call, bytes);
+        block.bytes = mli_arena_change(lord, call.t, call.dev, bytes, 0, site);
+    }
+    if (adds && block.bytes < bytes) r = MEMLORD_E_INVALID;
+    if (block.bytes)
+        mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
+                         call.dev, 0, block.bytes, 0);
+    return mli_call_finish(lord, &call, r, r == MEMLORD_OK,
+                           adds ? "[alloc arena] " : "[free arena] ", &block, site);
 }
 
 /* -- deferred frees -- */
@@ -14019,7 +14021,8 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     dev = MLI_DEV(e.word1);
     if (failed) {
         r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, MLI_PUT_ALLOC, &did);
-        if (r) mli_drop_count(lord, dev, MLI_BYTES(e.word1));
+        (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device,
+                             MLI_BYTES(e.word1));
     } else {
         refs = mli_refs_of(e.word1, e.word2);
         mli_fences_take_back(lord, mli_fences_of(e.word2));
@@ -14074,45 +14077,11 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
 
 MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
                                          const memlord_site *site) {
-    mli_call call;
-    memlord_block block;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_call_check(lord, device, 1, bytes, &call.dev);
-    if (r) return r;
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
-    if (mli_would_overflow(lord, call.dev, bytes)) r = MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK) mli_call_draw(lord, &call, bytes);
-    if (r == MEMLORD_OK && mli_arena_change(lord, call.t, call.dev, bytes, 0, site) != bytes)
-        r = MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ARENA_ADD, call.dev, 0, bytes, 0);
-    block.device = device;
-    block.storage = 0;
-    block.bytes = bytes;
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc arena] ", &block, site);
+    return mli_arena_call(lord, device, bytes, 1, site);
 }
-
-/* Takes such bytes off a device: at most those it has. More count as an underflow. */
 MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
                                          const memlord_site *site) {
-    mli_thread *t;
-    uint64_t take;
-    uint32_t dev;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_call_check(lord, device, 1, bytes, &dev);
-    if (r) return r;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    take = mli_arena_change(lord, t, dev, 0, bytes, site);
-    if (take < bytes) mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
-    if (take) mli_event_record(lord, t, MEMLORD_EVENT_ARENA_SUB, dev, 0, take, 0);
-    mli_thread_put(lord, t);
-    if (mli_debug_on(lord))
-        mli_log_call(lord, 1, "[free arena] ", device, 0, take, site);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
+    return mli_arena_call(lord, device, bytes, 0, site);
 }
 
 MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device, uint64_t storage,
