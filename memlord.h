@@ -13136,8 +13136,8 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* ---------------------------------------------------------------------- >>record --
    Runs the calls that record something, from their arguments to their end. Owns no state. Uses the
-   map, the counters, the sites, the events, the fences, the limits and the bands. Requires: the
-   ledger is not NULL. Invariants: a call checks everything before it changes anything; it counts
+   map, the counters, the sites, the events, the fences, the limits and the bands. A public
+   function does nothing on a NULL ledger; the others require one. Invariants: a call checks everything before it changes anything; it counts
    before it leaves the shard, but for what a free counts at its own site; mli_call_end, which may
    run host code, comes last, with nothing held. Locks: none of its own.
 
@@ -13178,18 +13178,6 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -- storages -- */
 
-/* Checks the arguments of a call that records a block, and makes its device known. A call from
-   within the ledger's own allocator call returns OK with device 0, as making a device allocates:
-   the caller asks for a thread record next, gets none and passes through. */
-static MLI_HOT memlord_result mli_call_check(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, uint32_t *dev) {
-    *dev = 0;
-    if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
-    if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
-        return MEMLORD_E_INVALID;
-    return mli_dev(lord, device, dev);
-}
-
 /* A call on the general path. */
 typedef struct mli_call {
     mli_thread *t;        /* the record it counts on */
@@ -13197,12 +13185,20 @@ typedef struct mli_call {
     mli_ticket_draw draw; /* the reservations its bytes come off */
 } mli_call;
 
-/* Gets the thread record of a call. 0: the call comes from within the ledger's own allocator call
-   and passes through. */
-static MLI_HOT int mli_call_begin(memlord *lord, mli_call *call) {
-    call->t = mli_thread_get(lord);
+/* Begins a call that records a block: checks its arguments, makes its device known, and gets the
+   thread record. call->t NULL: the caller returns the result; OK from within the ledger's own
+   allocator call, which passes through. */
+static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, mli_call *call) {
+    memlord_result r;
+    call->t = NULL;
     call->draw.parts = 0;
-    return call->t != NULL;
+    if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
+    if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
+        return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &call->dev);
+    if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
+    return r;
 }
 /* Draws the bytes that the call is about to record off the tickets of its thread. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
@@ -13233,9 +13229,8 @@ static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_devi
     memlord_block block;
     uint64_t rows;
     int did;
-    memlord_result r = mli_call_check(lord, device, storage, bytes, &call.dev);
-    if (r) return mli_drop_count(lord, r, device, bytes);
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
+    memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
+    if (!call.t) return mli_drop_count(lord, r, device, bytes);
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
     r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
@@ -13279,17 +13274,9 @@ static MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_devic
     return r;
 }
 
-/* -- the fast path: one block, most often in its home bucket, in a shard that the thread owns or
-      that is shared.
-
-      Two masks keep everything else off it. A thread's `special` has a bit for each further thing
-      its calls have to do: the fast path serves only the row bits (sites, a tag, a scope), from
-      the thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have
-      to do: events, fences, bands, waiters, threads, pollers, a report. A call does no
-      more than the code below if every bit of `special` is a row bit whose row is cached, the probe
-      finds its slot, no count is negative and `alert` has nothing for its device. Every other call
-      goes to the general path before it has changed anything, or to mli_alloc_finish or
-      mli_free_finish after it has counted. -- */
+/* -- the fast path: one block in a shard that the thread owns or that is shared --
+   A call does no more than the code below if every bit of `special` is a row bit whose row is
+   cached, the probe finds its slot, no count is negative and `alert` has nothing for its device. */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
@@ -13543,7 +13530,9 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     memlord_block block;
     uint64_t rows = 0, had = MLI_BYTES(token->word[0]);
     memlord_result r;
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
+    call.t = mli_thread_get(lord);
+    if (!call.t) return MEMLORD_OK;
+    call.draw.parts = 0;
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
@@ -13792,8 +13781,8 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
     memlord_block block = {device, 0, 0};
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    r = mli_call_check(lord, device, 1, bytes, &call.dev);
-    if (r || !mli_call_begin(lord, &call)) return r;
+    r = mli_call_begin(lord, device, 1, bytes, &call);
+    if (!call.t) return r;
     if (!adds) {
         block.bytes = mli_arena_change(lord, call.t, call.dev, 0, bytes, site);
         if (block.bytes < bytes) mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
@@ -13934,20 +13923,19 @@ MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                        uint64_t old_storage, uint64_t new_storage,
                                        uint64_t bytes, const memlord_site *site) {
     memlord_realloc_token token;
-    mli_thread *t;
-    uint32_t dev;
+    mli_call call;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    r = mli_call_check(lord, device, new_storage, bytes, &dev);
-    if (r) return r;
-    if (!old_storage) return mli_alloc_general(lord, device, new_storage, bytes, site,
-                                               MLI_PUT_ALLOC);
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_would_overflow(lord, dev, bytes) ? MEMLORD_E_INVALID
-                                             : mli_map_reserve(lord, t, dev, new_storage);
-    mli_thread_put(lord, t);
+    if (!old_storage)
+        return mli_alloc_general(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    r = mli_call_begin(lord, device, new_storage, bytes, &call);
+    if (!call.t) return r;
+    if (mli_would_overflow(lord, call.dev, bytes))
+        r = MEMLORD_E_INVALID;
+    else
+        r = mli_map_reserve(lord, call.t, call.dev, new_storage);
+    mli_thread_put(lord, call.t);
     if (r) return r;
     (void)mli_token_begin(lord, device, old_storage, &token, NULL, NULL);
     return memlord_realloc_end(lord, &token, new_storage, bytes, site);
