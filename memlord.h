@@ -13137,9 +13137,10 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 /* ---------------------------------------------------------------------- >>record --
    Runs the calls that record something, from their arguments to their end. Owns no state. Uses the
    map, the counters, the sites, the events, the fences, the limits and the bands. A public
-   function does nothing on a NULL ledger; the others require one. Invariants: a call checks everything before it changes anything; it counts
-   before it leaves the shard, but for what a free counts at its own site; mli_call_end, which may
-   run host code, comes last, with nothing held. Locks: none of its own.
+   function does nothing on a NULL ledger; the others require one. Invariants: a call checks
+   everything before it changes anything; it counts before it leaves the shard, but for what a free
+   counts at its own site; mli_call_end, which may run host code, comes last, with nothing held.
+   Locks: none of its own.
 
    An alloc or a free takes one of two paths; the blocks and the totals are the same after both.
 
