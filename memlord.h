@@ -8579,8 +8579,8 @@ enum { /* how mli_entry_put treats the block that has the key already */
 };
 enum { MLI_DID_NOTHING, MLI_DID_OPEN, MLI_DID_VIEW }; /* VIEW: added a reference */
 
-/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that has the slot
-   already ends; if it was live, its free was never recorded. */
+/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that has the
+   slot already ends; if it was live, its free was never recorded. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -8974,8 +8974,8 @@ static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
     return q->fn(q->lord, e, q->user);
 }
 
-/* Pauses a shard and calls fn for each of its blocks that matches a query, until one is not 0, which
-   it returns. fn may not allocate, nor call the host. */
+/* Pauses a shard and calls fn for each of its blocks that matches a query, until fn returns
+   non-zero, which it returns. fn may not allocate, nor call the host. */
 static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query *q,
                                     mli_visit_fn fn, void *user) {
     int stop;
@@ -9157,41 +9157,37 @@ static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *
     return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
-/* Gives a block another tag, a kept one; NULL: none. The tag's row depends on the block's device
-   and cannot be added inside, so a first probe finds the device. If the block has moved to another
-   device by the next probe, that device's row is added and it tries again. Requires: not inside. */
-static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t,
-                                               uint32_t type, uint64_t key, const char *tag) {
+/* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
+   device and cannot be added inside, so it looks for the device first, and again if the block has
+   moved to another one meanwhile. Requires: not inside. */
+static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
+                                               uint64_t key, const char *tag) {
     mli_probe probe;
     mli_row_delta d[2];
-    uint32_t dev = UINT32_MAX, row = 0, had;
-    for (;;) {
-        uint64_t plain, bytes;
-        if (!mli_probe_live(lord, t, type, key, &probe)) {
-            mli_probe_leave(t, &probe);
-            return MEMLORD_E_UNKNOWN;
-        }
-        if (!tag || MLI_DEV(probe.entry->word1) == dev) {
-            plain = mli_word2_rows(probe.entry->word2);
-            bytes = MLI_BYTES(probe.entry->word1);
-            had = MLI_TAG_ROW(plain);
-            mli_entry_set_rows(probe.entry, (plain & ~((uint64_t)0xffff << 21)) |
-                                                 (uint64_t)row << 21);
-            mli_probe_unlock(&probe);
-            d[0] = mli_delta_close(0, (uint64_t)had << 21, bytes);
-            d[1] = mli_delta_open(0, (uint64_t)row << 21, bytes);
-            if (had != row) mli_count(lord, t, d, 2);
-            mli_probe_leave(t, &probe);
-            return MEMLORD_OK;
-        }
-        dev = MLI_DEV(probe.entry->word1);
-        mli_probe_leave(t, &probe);
-        if (mli_row_find(lord, MLI_BOOK_TAG, tag, dev, &row)) return MEMLORD_E_NOMEM;
+    mli_entry seen, *e;
+    uint32_t row = 0;
+    int same;
+    do {
+        if (mli_key_state(lord, t, device, key, &seen) < MLI_KEY_LIVE) return MEMLORD_E_UNKNOWN;
+        if (tag && mli_row_find(lord, MLI_BOOK_TAG, tag, MLI_DEV(seen.word1), &row))
+            return MEMLORD_E_NOMEM;
         /* the peak would be too low if this thread's bytes were on two cells, its own and the
            orphan's */
-        if (t != lord->threads.orphan)
-            (void)mli_cell_make(lord, t, MLI_BOOK_TAG, row, mli_own_alloc);
-    }
+        d[1] = mli_delta_open(0, (uint64_t)row << 21, 0);
+        mli_cells_make(lord, t, &d[1], 1);
+        e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
+        same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
+        if (same) {
+            const uint64_t plain = mli_word2_rows(e->word2), tag_bits = (uint64_t)0xffff << 21;
+            d[0] = mli_delta_close(0, plain & tag_bits, MLI_BYTES(e->word1));
+            d[1].in = MLI_BYTES(e->word1);
+            mli_entry_set_rows(e, (plain & ~tag_bits) | d[1].word2);
+            mli_probe_unlock(&probe);
+            if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
+        }
+        mli_probe_leave(t, &probe);
+    } while (!same);
+    return MEMLORD_OK;
 }
 
 /* -- public -- */
@@ -9256,7 +9252,7 @@ MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device devi
     if (!t) return r;
     r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
     if (r == MEMLORD_OK && kept.tag)
-        r = mli_block_retag(lord, t, (uint32_t)device.type, storage, kept.tag);
+        r = mli_block_retag(lord, t, device, storage, kept.tag);
     if (r == MEMLORD_OK)
         r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, 0, &probe);
     if (r == MEMLORD_OK) {
@@ -9274,7 +9270,7 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
     memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return r;
     r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
-    if (r == MEMLORD_OK) r = mli_block_retag(lord, t, (uint32_t)device.type, storage, kept);
+    if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
     mli_thread_put(lord, t);
     return mli_call_end_uncounted(lord, r);
 }
@@ -13245,8 +13241,8 @@ static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_devi
 }
 
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
-   MLI_END_RELEASE. Storage 0 does nothing. Returns the entry that ended in *gone, with key 0 if none
-   did; NULL: it logs the line of MEMLORD_DEBUG, which the caller else logs for many blocks. */
+   MLI_END_RELEASE. Storage 0 does nothing. *gone is the entry that ended, with key 0 if none did,
+   and the caller logs; gone NULL: it writes the line of MEMLORD_DEBUG itself. */
 static MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                     uint64_t storage, int how,
                                                     const memlord_site *site, mli_entry *gone) {
@@ -14028,7 +14024,8 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     return r;
 }
 
-/* Discards the fence of a move whose source does not wait for it. `lord` as in mli_fence_discard. */
+/* Discards the fence of a move whose source does not wait for it. `lord`: see
+   mli_fence_discard. */
 static memlord_result mli_move_discard(memlord *lord, const memlord_fence *fence) {
     return fence ? mli_fence_discard(lord, fence) : MEMLORD_OK;
 }
