@@ -8573,9 +8573,9 @@ static MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t,
 /* -- open -- */
 
 enum { /* how mli_entry_put treats the block that has the key already */
-    MLI_PUT_ALLOC,    /* it ends: it is stale, or pending and the host has the storage again */
-    MLI_PUT_TRACK,    /* a live one gets a reference, a pending one ends */
-    MLI_PUT_HOLD = 2  /* with either: none ends */
+    MLI_PUT_ALLOC = 0, /* it ends: it is stale, or pending and the host has the storage again */
+    MLI_PUT_TRACK = 1, /* a live one gets a reference, a pending one ends */
+    MLI_PUT_HOLD = 2   /* a bit beside either: what would end stays, and nothing is put */
 };
 enum { MLI_DID_NOTHING, MLI_DID_OPEN, MLI_DID_VIEW }; /* VIEW: added a reference */
 
@@ -8630,8 +8630,8 @@ static MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const
         if (!probe.entry || how == MLI_PUT_ALLOC || (how == MLI_PUT_TRACK && !live)) break;
         mli_probe_leave(t, &probe);
         if (!live || !(how & MLI_PUT_TRACK)) return MEMLORD_OK;
-        *did = MLI_DID_VIEW;
         r = mli_block_retain(lord, t, type, e->key);
+        if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
         if (r != MEMLORD_E_UNKNOWN) return r; /* else another thread ended it between the two */
     }
     *did = MLI_DID_OPEN;
@@ -13638,7 +13638,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
 }
 
 /* Records one of n blocks. It needs memory only if another thread has ended the block it replaces
-   since mli_hold_one. Without that memory it counts as dropped. */
+   since mli_hold_n. Without that memory it counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, mli_debug_note *note) {
     mli_call call;
@@ -14024,8 +14024,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     return r;
 }
 
-/* Discards the fence of a move whose source does not wait for it. `lord`: see
-   mli_fence_discard. */
+/* Discards the fence of a move whose source does not wait for it. `lord` as in mli_fence_discard. */
 static memlord_result mli_move_discard(memlord *lord, const memlord_fence *fence) {
     return fence ? mli_fence_discard(lord, fence) : MEMLORD_OK;
 }
