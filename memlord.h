@@ -8384,21 +8384,11 @@ static uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
 
 /* Return the delta of a block that opens, and of one that closes. */
 static mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    mli_row_delta d;
-    memset(&d, 0, sizeof d);
-    d.dev = dev;
-    d.word2 = word2;
-    d.in = bytes;
-    d.allocs = 1;
+    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0};
     return d;
 }
 static mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    mli_row_delta d;
-    memset(&d, 0, sizeof d);
-    d.dev = dev;
-    d.word2 = word2;
-    d.out = bytes;
-    d.frees = 1;
+    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0};
     return d;
 }
 
