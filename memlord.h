@@ -8546,18 +8546,32 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
+/* Adds a reference. 0: the count needs a side record first. */
+static int mli_ref_up(mli_entry *e) {
+    const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
+    if (refs >= MLI_REFS_MANY && !(e->word2 & 1)) return 0;
+    if (refs <= MLI_REFS_MANY) e->word1 += MLI_REFS_ONE;
+    if (refs >= MLI_REFS_MANY) mli_side_record_of(e->word2)->refs = refs;
+    return 1;
+}
+
 /* Adds a reference to a live block, and the side record that the count may need. */
 static MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t,
                                                 uint32_t type, uint64_t key) {
     mli_probe probe;
     memlord_result r = mli_probe_add_side_record(lord, t, type, key, 1, &probe);
-    uint64_t refs;
     if (r) return r;
-    refs = mli_refs_of(probe.entry->word1, probe.entry->word2) + 1;
-    if (refs <= MLI_REFS_MANY) probe.entry->word1 += MLI_REFS_ONE;
-    if (refs >= MLI_REFS_MANY) mli_side_record_of(probe.entry->word2)->refs = refs;
+    (void)mli_ref_up(probe.entry);
     mli_probe_leave(t, &probe);
     return MEMLORD_OK;
+}
+
+/* Adds a reference to the probe's live block, and leaves the shard. */
+static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t type,
+                                       mli_probe *probe) {
+    const int up = mli_ref_up(probe->entry);
+    mli_probe_leave(t, probe);
+    return up ? MEMLORD_OK : mli_block_retain(lord, t, type, probe->key);
 }
 
 /* -- open -- */
@@ -8611,16 +8625,17 @@ static MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const
     const uint32_t type = lord->devices.dev_type[MLI_DEV(e->word1)];
     mli_probe probe;
     memlord_result r;
-    int live;
     *did = MLI_DID_NOTHING;
     mli_cells_make(lord, t, d, n);
     for (;;) {
         if (mli_probe_find(lord, t, type, e->key, 1, &probe)) return MEMLORD_E_NOMEM;
-        live = probe.entry && !mli_is_pending(probe.entry->word2);
-        if (!probe.entry || how == MLI_PUT_ALLOC || (how == MLI_PUT_TRACK && !live)) break;
-        mli_probe_leave(t, &probe);
-        if (!live || !(how & MLI_PUT_TRACK)) return MEMLORD_OK;
-        r = mli_block_retain(lord, t, type, e->key);
+        if (!probe.entry) break;
+        if (!(how & MLI_PUT_TRACK) || mli_is_pending(probe.entry->word2)) {
+            if (!(how & MLI_PUT_HOLD)) break;
+            mli_probe_leave(t, &probe);
+            return MEMLORD_OK;
+        }
+        r = mli_probe_retain(lord, t, type, &probe);
         if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
         if (r != MEMLORD_E_UNKNOWN) return r; /* else another thread ended it between the two */
     }
