@@ -5736,12 +5736,11 @@ typedef struct mli_oom {
 } mli_oom;
 
 /* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread
-   and gc_entry. */
+   and gc_serial. */
 typedef struct mli_watch {
     mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
-    mli_u32 poller_started;           /* 1: its poller was started, or none could be */
     mli_u64 next_holders_peak;        /* the peak from which on its holders are noted again */
     mli_u64 checks;                   /* band checks so far; the addition orders them */
     uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
@@ -5749,7 +5748,7 @@ typedef struct mli_watch {
     uint64_t gc_live, gc_freed; /* bytes when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
     void *gc_thread;            /* the thread that runs it; under the callbacks lock */
-    struct mli_gc_entry *gc_entry; /* the callback it runs; under the callbacks lock */
+    uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
 } mli_watch;
 
 typedef struct mli_device_record {
@@ -9981,8 +9980,7 @@ typedef struct mli_gc_entry {
     memlord_gc_fn fn;
     void *user;
     int type;
-    int quiet;   /* 1: bands of the default strategy do not run it */
-    int removed; /* 1: removed during its own run, which frees it at the end */
+    int quiet; /* 1: bands of the default strategy do not run it */
 } mli_gc_entry;
 
 /* -- the strategy -- */
@@ -10007,61 +10005,56 @@ static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     return NULL;
 }
 
-/* Returns the end of the range that bands cover without a gap from `at` on. */
-static MLI_COLD double mli_bands_reach(const memlord_band *bands, size_t n, double at) {
-    size_t i = 0;
-    while (i < n) {
-        if (bands[i].lo <= at && at < bands[i].hi) {
-            at = bands[i].hi;
-            i = 0;
-        } else {
-            i++;
-        }
+/* Returns the index of the first band that covers a used percent or, while that is unknown (NaN),
+   of the first that covers 0 to 100; n: none does. */
+static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const memlord_band *b = &bands[i];
+        if (used >= 0 ? b->lo <= used && used < b->hi : b->lo <= 0 && b->hi >= 100) break;
     }
-    return at;
+    return i;
+}
+
+/* Returns 1 if a band overlaps an earlier one. */
+static MLI_COLD int mli_band_overlaps(const memlord_band *bands, size_t i) {
+    size_t k = 0;
+    while (k < i && (bands[i].lo >= bands[k].hi || bands[k].lo >= bands[i].hi)) k++;
+    return k < i;
 }
 /* Warns of bands that are legal but probably not meant: overlaps and gaps. */
 static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
-    size_t i, k;
-    double at = mli_bands_reach(bands, n, 0);
+    size_t i;
+    double at = 0, next;
     for (i = 1; i < n; i++)
-        for (k = 0; k < i; k++)
-            if (bands[i].lo < bands[k].hi && bands[k].lo < bands[i].hi) {
-                mli_logf(lord, MEMLORD_LOG_WARNING,
-                         "[strategy] band %ju overlaps an earlier one, which wins there",
-                         (uint64_t)i);
-                break;
-            }
-    for (; at <= 100; at = mli_bands_reach(bands, n, at)) {
-        double next = 1e9;
-        for (i = 0; i < n; i++)
-            if (bands[i].lo > at && bands[i].lo < next) next = bands[i].lo;
-        if (next > 100) {
+        if (mli_band_overlaps(bands, i))
             mli_logf(lord, MEMLORD_LOG_WARNING,
-                     "[strategy] no band covers from %g up: a full device wants hi over 100",
-                     (double)(uint64_t)at);
-            return;
-        }
+                     "[strategy] band %ju overlaps an earlier one, which wins there", (uint64_t)i);
+    for (;; at = next) {
+        while ((i = mli_band_at(bands, n, at)) < n) at = bands[i].hi;
+        if (at > 100) return;
+        for (next = 1e9, i = 0; i < n; i++)
+            if (bands[i].lo > at && bands[i].lo < next) next = bands[i].lo;
+        if (next > 100) break;
         mli_logf(lord, MEMLORD_LOG_WARNING, "[strategy] a gap: no band covers %g to %g", at, next);
-        at = next;
     }
+    mli_logf(lord, MEMLORD_LOG_WARNING,
+             "[strategy] no band covers from %g up: a full device wants hi over 100",
+             (double)(uint64_t)at);
 }
 
 /* Installs a strategy, waits until no band check uses the old one, and frees the old one. A check
    holds the lock of its device's phys, so taking each phys lock once is the wait. */
 static MLI_COLD void mli_strategy_swap(memlord *lord, mli_strategy *fresh) {
     mli_strategy *old;
-    uint32_t i;
+    uint32_t i = 0;
     mli_lock_take(&mli_process.cold_lock);
     old = (mli_strategy *)mli_ptr_load(&lord->bands.strategy);
     mli_ptr_store_release(&lord->bands.strategy, fresh); /* pairs with mli_band_evaluate */
     mli_lock_drop(&mli_process.cold_lock);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
-        mli_phys *phys = i ? mli_phys_lock(lord, i) : &lord->capacity.host_phys;
-        if (i)
-            mli_device_record_at(lord, i)->watch.waiting_rearm = 0;
-        else
-            mli_lock_take(&phys->lock);
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
+        mli_phys *phys = mli_phys_lock(lord, i);
+        mli_device_record_at(lord, i)->watch.waiting_rearm = 0;
         mli_lock_drop(&phys->lock);
     }
     if (old && old != &mli_default_strategy)
@@ -10071,38 +10064,36 @@ static MLI_COLD void mli_strategy_swap(memlord *lord, mli_strategy *fresh) {
 /* -- the band check: is a collection due on a device; under the lock of its phys -- */
 
 typedef struct mli_band_state {
-    int has_band;       /* 1: a band is in force; else only `used` is set */
-    int due;            /* 1: the value has reached the threshold: collect */
-    int near_threshold; /* 1: every call must check */
-    size_t band;        /* its index in the strategy */
-    memlord_metric metric;
-    double used;        /* percent; NaN: unknown */
-    uint64_t value, threshold, live, freed;
+    memlord_gc_event event; /* band SIZE_MAX: none is in force, and only used_percent is set */
+    int due;                /* 1: the value has reached the threshold: collect */
+    int near_threshold;     /* 1: every call must check */
+    uint64_t live, freed;
 } mli_band_state;
+
+/* Returns 1 if a device type, or a device, has both bands and a callback that they run. */
+static int mli_type_is_watched(memlord *lord, uint32_t type) {
+    return mli_u32_load(&lord->bands.watched_types) >> type & 1;
+}
+static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
+    return mli_type_is_watched(lord, lord->devices.dev_type[dev]);
+}
+/* Returns the strategy in force for a device; NULL: none. The acquire pairs with
+   mli_strategy_swap. Requires: the phys lock of the device. */
+static const mli_strategy *mli_strategy_of(memlord *lord, uint32_t dev) {
+    if (!mli_dev_is_watched(lord, dev)) return NULL;
+    return (const mli_strategy *)mli_ptr_load_acquire(&lord->bands.strategy);
+}
 
 /* Returns a band's threshold at a phys; 0: none now, as percent needs a limit or capacity. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b) {
-    uint64_t cap = phys->sample.known ? phys->sample.total : 0, part = 0;
+    uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
     double share;
     if (phys->limit && (!cap || phys->limit < cap)) cap = phys->limit;
-    if (b->percent > 0 && cap) {
-        share = (double)cap * b->percent / 100.0; /* exact for whole percents */
-        part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
-    }
-    if (!part || !b->bytes) return part ? part : b->bytes;
-    if (b->combine == MEMLORD_COMBINE_MIN) return part < b->bytes ? part : b->bytes;
-    return part > b->bytes ? part : b->bytes;
-}
-
-/* Returns the band in force: the first that covers the used percent, or, while that is unknown,
-   the first that covers 0 to 100. NULL: there is none, or it has no threshold now. */
-static const memlord_band *mli_band_now(const mli_strategy *s, const mli_phys *phys, double used) {
-    const memlord_band *b = s->bands;
-    size_t i;
-    for (i = 0; i < s->n; i++, b++)
-        if (phys->sample.known ? b->lo <= used && used < b->hi : b->lo <= 0 && b->hi >= 100)
-            return mli_band_threshold(phys, b) ? b : NULL;
-    return NULL;
+    share = (double)cap * b->percent / 100.0; /* exact for whole percents */
+    if (!(share > 0)) return b->bytes;
+    part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
+    if (!b->bytes) return part;
+    return (part < b->bytes) == (b->combine == MEMLORD_COMBINE_MIN) ? part : b->bytes;
 }
 
 static uint64_t mli_metric_value(memlord_metric metric, uint64_t live, uint64_t freed) {
@@ -10116,25 +10107,24 @@ static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX
    near. `again`: the metric at which a device that waits to rearm is due again. */
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, uint64_t again,
                                   mli_band_state *v) {
-    uint64_t t = v->threshold, threads = mli_u32_load(&lord->bands.thread_allowance);
+    const memlord_gc_event *e = &v->event;
+    uint64_t threads = mli_u32_load(&lord->bands.thread_allowance), up = e->threshold;
     uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval;              /* the most unseen: live; freed */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
-    uint64_t up = t, low = 0;
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
-    if (w->waiting_rearm) {
-        up = again > t ? again : t;
-        low = v->metric == MEMLORD_METRIC_FREED ? 0 : t - t / 8;
+    int64_t above = INT64_MAX, below = INT64_MIN;
+    if (w->waiting_rearm && again > up) up = again;
+    if (e->metric != MEMLORD_METRIC_FREED) {
+        above = mli_clamp_to_int64(up) - mli_clamp_to_int64(margin);
+        if (w->waiting_rearm) below = mli_clamp_to_int64(e->threshold - e->threshold / 8);
+        v->near_threshold = v->live + twice * margin >= up;
     }
-    v->near_threshold = v->due || (w->waiting_rearm && published < mli_clamp_to_int64(low));
-    if (v->metric != MEMLORD_METRIC_FREED && v->live + twice * margin >= up) v->near_threshold = 1;
-    if (v->metric != MEMLORD_METRIC_ALLOCATED && v->freed + twice * unseen >= up)
+    if (e->metric != MEMLORD_METRIC_ALLOCATED && v->freed + twice * unseen >= up)
         v->near_threshold = 1;
-    mli_u64_store(&w->check_above, v->metric == MEMLORD_METRIC_FREED
-                                         ? (uint64_t)INT64_MAX
-                                         : (uint64_t)(mli_clamp_to_int64(up) -
-                                                      mli_clamp_to_int64(margin)));
-    mli_u64_store(&w->check_below, w->waiting_rearm ? low : (uint64_t)INT64_MIN);
+    if (v->due || published < below) v->near_threshold = 1;
+    mli_u64_store(&w->check_above, (uint64_t)above);
+    mli_u64_store(&w->check_below, (uint64_t)below);
 }
 
 /* Makes every thread request a band check at its next free on a device. */
@@ -10152,46 +10142,42 @@ static void mli_next_checks_clear(memlord *lord, uint32_t dev) {
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
-             share = v->threshold / 64 / mli_u32_load(&lord->bands.thread_allowance);
-    w->free_interval = share > lord->counters.batch ? share
-                       : lord->counters.batch       ? lord->counters.batch
-                                                    : 1;
-    if (v->metric == MEMLORD_METRIC_ALLOCATED) w->free_interval = 0; /* without a band, too */
-    if (w->free_interval && (!had || w->free_interval < had)) mli_next_checks_clear(lord, dev);
+             share = v->event.threshold / 64 / mli_u32_load(&lord->bands.thread_allowance);
+    if (share < lord->counters.batch) share = lord->counters.batch;
+    if (!share) share = 1;
+    if (v->event.metric == MEMLORD_METRIC_ALLOCATED) share = 0; /* without a band, too */
+    w->free_interval = share;
+    if (share && (!had || share < had)) mli_next_checks_clear(lord, dev);
 }
 
-/* Sums a device over all threads, compares it with the band in force and sets the margins. The
-   acquire of the strategy pairs with mli_strategy_swap. Requires: the phys lock. */
+/* Sums a device over all threads, compares it with the band in force and sets the margins.
+   Requires: the phys lock. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    mli_watch *w = &device->watch;
-    const mli_strategy *s = (const mli_strategy *)mli_ptr_load_acquire(&lord->bands.strategy);
-    const memlord_band *b = NULL;
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    const mli_strategy *s = mli_strategy_of(lord, dev);
+    memlord_gc_event *e = &v->event;
     uint64_t eighth, again;
+    size_t i;
     memset(v, 0, sizeof *v);
-    v->used = mli_used_percent(&phys->sample);
-    if (s && (mli_u32_load(&lord->bands.watched_types) >> device->device.type & 1))
-        b = mli_band_now(s, phys, v->used);
-    if (b) {
-        v->has_band = 1;
-        v->band = (size_t)(b - s->bands);
-        v->metric = b->metric;
-        v->threshold = mli_band_threshold(phys, b);
-    }
+    e->used_percent = mli_used_percent(&phys->sample);
+    i = s ? mli_band_at(s->bands, s->n, e->used_percent) : 0;
+    if (s && i < s->n) e->threshold = mli_band_threshold(phys, &s->bands[i]);
+    e->band = e->threshold ? i : SIZE_MAX;
+    if (e->threshold) e->metric = s->bands[i].metric;
     mli_free_interval_set(lord, dev, w, v);
-    if (!b) {
+    if (!e->threshold) {
         mli_u64_store(&w->check_above, (uint64_t)INT64_MAX);
         mli_u64_store(&w->check_below, (uint64_t)INT64_MIN);
         return;
     }
     mli_row_level(lord, dev, &v->live, &v->freed);
-    v->value = mli_metric_value(v->metric, v->live, v->freed);
-    eighth = v->threshold / 8;
-    again = mli_add_saturated(mli_metric_value(v->metric, w->gc_live, w->gc_freed),
+    e->value = mli_metric_value(e->metric, v->live, v->freed);
+    eighth = e->threshold / 8;
+    again = mli_add_saturated(mli_metric_value(e->metric, w->gc_live, w->gc_freed),
                               eighth ? eighth : 1);
-    if (v->value < v->threshold - eighth || v->value >= again) w->waiting_rearm = 0;
-    v->due = !w->waiting_rearm && v->value >= v->threshold;
+    if (e->value < e->threshold - eighth || e->value >= again) w->waiting_rearm = 0;
+    v->due = !w->waiting_rearm && e->value >= e->threshold;
     mli_watch_set_margins(lord, dev, w, again, v);
 }
 
@@ -10231,64 +10217,63 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- collecting -- */
 
-/* Returns 1 if a device type has a collection callback. */
-static MLI_COLD int mli_gc_registered(memlord *lord, int type) {
-    mli_gc_entry *c;
+/* Returns the first callback after number `after` that serves a reason on a device type; NULL:
+   there is none. The bands of the default strategy run no quiet one. Requires: the callbacks
+   lock. */
+static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, int type, int reason, uint64_t after) {
+    mli_gc_entry *c = lord->bands.gc_entries;
+    int skips_quiet = reason == MEMLORD_REASON_BAND &&
+                      mli_ptr_load(&lord->bands.strategy) == &mli_default_strategy;
+    while (c && (c->type != type || c->serial <= after || (c->quiet && skips_quiet))) c = c->next;
+    return c;
+}
+
+/* Returns 1 if a callback serves a reason on a device type. */
+static MLI_COLD int mli_gc_registered(memlord *lord, int type, int reason) {
+    int found;
     mli_lock_take(&lord->bands.callbacks_lock);
-    for (c = lord->bands.gc_entries; c && c->type != type;) c = c->next;
+    found = mli_gc_next(lord, type, reason, 0) != NULL;
     mli_lock_drop(&lord->bands.callbacks_lock);
-    return c != NULL;
+    return found;
 }
 
-/* Returns 1 if bands of the current strategy run this callback. */
-static MLI_COLD int mli_callback_banded(memlord *lord, const mli_gc_entry *c) {
-    return !c->quiet || mli_ptr_load(&lord->bands.strategy) != &mli_default_strategy;
-}
-
-/* Sets the device types that have both bands and a callback, and requests a check of their
-   devices. */
+/* Sets the device types that have both bands and a callback that they run, and requests a check of
+   their devices. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
-    mli_gc_entry *c;
-    uint32_t types = 0, i;
+    uint32_t types = 0, i = 0;
+    int type;
     mli_lock_take(&lord->bands.callbacks_lock);
-    for (c = lord->bands.gc_entries; c && mli_ptr_load(&lord->bands.strategy); c = c->next)
-        if (mli_callback_banded(lord, c)) types |= 1u << c->type;
+    for (type = 0; type < MLI_TYPE_COUNT && mli_ptr_load(&lord->bands.strategy); type++)
+        if (mli_gc_next(lord, type, MEMLORD_REASON_BAND, 0)) types |= 1u << type;
     mli_u32_store(&lord->bands.watched_types, types);
     mli_lock_drop(&lord->bands.callbacks_lock);
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
-        if (types >> lord->devices.dev_type[i] & 1)
-            mli_check_request(lord, i); /* it starts the poller, too */
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
 }
 
-/* Returns 1 if this callback runs for some device on a thread other than `but`. Requires: the
+/* Returns 1 if another thread runs the callback of a number, for any device. Requires: the
    callbacks lock. */
-static MLI_COLD int mli_gc_entry_runs(memlord *lord, const mli_gc_entry *c, const void *but) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++) {
+static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         const mli_watch *w = &mli_device_record_at(lord, i)->watch;
-        if (w->gc_entry == c && w->gc_thread != but) return 1;
+        if (w->gc_serial == serial && w->gc_thread != (void *)&mli_self) return 1;
     }
     return 0;
 }
 
-/* Returns the first callback of a type after number `serial`, copies it, and marks it as running
-   for a device; NULL: none is left. It also frees the callback that ended, if that was removed
-   and no device runs it any more. */
-static MLI_COLD mli_gc_entry *mli_gc_entry_next(memlord *lord, mli_watch *w, int type,
-                                                uint64_t serial, mli_gc_entry *copy) {
-    mli_gc_entry *c, *ended;
+/* Copies the next callback that serves an event, and marks it as the one that this thread runs for
+   the device. 0: none is left. */
+static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
+                                   mli_gc_entry *out) {
+    const mli_gc_entry *c;
     mli_lock_take(&lord->bands.callbacks_lock);
-    ended = w->gc_entry;
-    for (c = lord->bands.gc_entries; c && (c->type != type || c->serial <= serial);) c = c->next;
-    w->gc_entry = c;
-    if (c)
-        *copy = *c;
-    else
-        w->gc_thread = NULL;
-    if (ended && (!ended->removed || mli_gc_entry_runs(lord, ended, NULL))) ended = NULL;
+    c = mli_gc_next(lord, e->device.type, e->reason, w->gc_serial);
+    if (c) *out = *c;
+    w->gc_serial = c ? c->serial : 0;
+    w->gc_thread = c ? &mli_self : NULL;
     mli_lock_drop(&lord->bands.callbacks_lock);
-    mli_own_free(lord, ended, sizeof *ended);
-    return c;
+    return c != NULL;
 }
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
@@ -10349,24 +10334,19 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running`. Requires: this thread has set
-   `gc_running`, and holds no lock. */
-static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, memlord_gc_event *e,
-                                          int rest, memlord_gc_result *all) {
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
+   thread has set `gc_running`, and holds no lock. */
+static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
+                                          mli_band_state *v, int rest, memlord_gc_result *all) {
     mli_device_record *device = mli_device_record_at(lord, dev);
+    memlord_gc_event *e = &v->event;
     mli_gc_entry c;
-    c.serial = 0;
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    mli_lock_take(&lord->bands.callbacks_lock);
-    device->watch.gc_thread = &mli_self;
-    mli_lock_drop(&lord->bands.callbacks_lock);
     mli_rank_none();
-    while (mli_gc_entry_next(lord, &device->watch, e->device.type, c.serial, &c)) {
-        memlord_gc_result one;
-        if (e->reason == MEMLORD_REASON_BAND && !mli_callback_banded(lord, &c)) continue;
-        one = c.fn(c.user, lord, e);
+    while (mli_gc_advance(lord, &device->watch, e, &c)) {
+        memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
         all->ran = 1;
         all->family |= one.family;
@@ -10376,6 +10356,7 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, memlord_g
     mli_log_gc(lord, e, all);
     if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
     mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges */
+    mli_band_update(lord, dev, t, v);
 }
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
@@ -10383,7 +10364,6 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, memlord_g
 static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_band_state v;
-    memlord_gc_event e;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
     if (t && t != lord->threads.orphan) /* a thread that has only freed has no cell yet */
@@ -10392,19 +10372,11 @@ static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, 
     if (!v.due || !safe || mli_self.in_host_alloc) return;
     if (mli_u32_exchange(&w->gc_running, 1)) return;
     mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
-    if (!v.due) {
+    v.event.reason = MEMLORD_REASON_BAND;
+    if (v.due)
+        mli_gc_run_callbacks(lord, dev, t, &v, 1, &result);
+    else
         mli_u32_store_release(&w->gc_running, 0);
-        return;
-    }
-    memset(&e, 0, sizeof e);
-    e.reason = MEMLORD_REASON_BAND;
-    e.used_percent = v.used;
-    e.band = v.band;
-    e.metric = v.metric;
-    e.value = v.value;
-    e.threshold = v.threshold;
-    mli_gc_run_callbacks(lord, dev, &e, 1, &result);
-    mli_band_update(lord, dev, t, &v);
 }
 
 /* Collects on a device for a reason other than a band. E_UNKNOWN: its type has no callback;
@@ -10412,21 +10384,21 @@ static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, 
 static MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                            uint64_t needed, uint64_t *reclaimed) {
     mli_device_record *device = mli_device_record_at(lord, dev);
-    memlord_gc_event e;
     memlord_gc_result result;
     mli_band_state v;
+    int rest;
     *reclaimed = 0;
-    if (!mli_gc_registered(lord, device->device.type)) return MEMLORD_E_UNKNOWN;
+    if (!mli_gc_registered(lord, device->device.type, reason)) return MEMLORD_E_UNKNOWN;
     if (mli_u32_exchange(&device->watch.gc_running, 1)) return MEMLORD_E_STATE;
-    memset(&e, 0, sizeof e);
-    e.reason = reason;
-    e.band = SIZE_MAX;
-    e.needed = needed;
-    e.value = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
     mli_band_update(lord, dev, NULL, &v);
-    e.used_percent = v.used;
-    mli_gc_run_callbacks(lord, dev, &e, v.has_band && v.value >= v.threshold, &result);
-    mli_band_update(lord, dev, NULL, &v);
+    rest = v.event.threshold && v.event.value >= v.event.threshold;
+    v.event.reason = reason;
+    v.event.band = SIZE_MAX;
+    v.event.metric = MEMLORD_METRIC_ALLOCATED;
+    v.event.value = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    v.event.threshold = 0;
+    v.event.needed = needed;
+    mli_gc_run_callbacks(lord, dev, NULL, &v, rest, &result);
     *reclaimed = result.reclaimed;
     return result.ran ? MEMLORD_OK : MEMLORD_E_STATE;
 }
@@ -12839,36 +12811,45 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of a device if its type has a capacity source to sample. */
-static MLI_COLD void mli_phys_poller_start_missing(memlord *lord, uint32_t dev) {
+/* Starts the poller of a device's phys, if it has none yet and has a source to sample. */
+static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_OFF) return;
-    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
-    mli_u32_store(&w->poller_started, 1);
-    if (mli_polling_enabled(lord)) (void)mli_phys_poller_start(phys);
+    if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
+        mli_u32_load(&lord->pollers.polling) == MLI_POLLING_OFF ||
+        !mli_capacity_reader_of(lord, phys->device.type).fn)
+        return MEMLORD_OK;
+    return mli_phys_poller_start(phys);
 }
 
-/* Starts the pollers that calls could not start under MEMLORD_FLAG_DEFER: a new thread may take its
-   stack from the very allocator those calls come from. Safe points and pollers call this instead.
-   While no device of a watched type is known, starts the poller of the host's memory alone. */
-static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint32_t watching = mli_u32_load(&lord->bands.watched_types), type, wanted = 0;
-    if (!(lord->threads.flags & MEMLORD_FLAG_DEFER) || !watching || !mli_polling_enabled(lord))
-        return;
-    if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_OFF) return;
-    for (i = 1; i < n; i++) {
-        if (!(watching >> lord->devices.dev_type[i] & 1)) continue;
-        wanted = 1;
-        if (!mli_u32_load(&mli_device_record_at(lord, i)->watch.poller_started))
-            mli_phys_poller_start_missing(lord, i);
+/* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
+   whose type is watched or, after memlord_poller_start, of all. Under MEMLORD_FLAG_DEFER it starts
+   the host's alone while no such device is known, and that one starts the others: a new thread may
+   take its stack from the very allocator that calls come from, so they start none. */
+static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
+    const int all = mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL;
+    uint32_t i = 0, type, known = 0;
+    memlord_result r = MEMLORD_OK;
+    if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER) {
+        mli_alert_set(lord, MLI_ALERT_POLLER, 0);
+        if (mli_u32_load(&lord->snapshots.recorder.requested)) mli_recorder_start(lord);
     }
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT && !wanted; type++)
-        if ((watching >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn) {
-            (void)mli_phys_poller_start(&lord->capacity.host_phys);
-            wanted = 1;
-        }
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
+        if (!all && !mli_dev_is_watched(lord, i)) continue;
+        known = 1;
+        if (mli_dev_poller_start(lord, i)) r = MEMLORD_E_NOMEM;
+    }
+    if (known || !(lord->threads.flags & MEMLORD_FLAG_DEFER) || !mli_polling_enabled(lord))
+        return r;
+    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
+        if ((all || mli_type_is_watched(lord, type)) && mli_capacity_reader_of(lord, (int)type).fn)
+            return mli_phys_poller_start(&lord->capacity.host_phys);
+    return r;
+}
+/* Starts at a safe point the pollers that calls have requested or could not start. */
+static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
+    if ((lord->threads.flags & MEMLORD_FLAG_DEFER) ||
+        (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER))
+        (void)mli_pollers_start(lord);
 }
 
 /* Brings thresholds, alerts and pollers up to date after a change of strategy or callbacks. */
@@ -12876,25 +12857,6 @@ static void mli_bands_changed(memlord *lord) {
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     mli_pollers_start_missing(lord);
-}
-
-/* Starts the recorder if one was requested and, while all devices are polled, the poller of every
-   known device with a capacity source. */
-static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
-    uint32_t i;
-    memlord_result r = MEMLORD_OK;
-    mli_alert_set(lord, MLI_ALERT_POLLER, 0);
-    if (mli_u32_load(&lord->snapshots.recorder.requested)) mli_recorder_start(lord);
-    if (mli_u32_load(&lord->pollers.polling) != MLI_POLLING_ALL) return r;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
-        mli_phys *phys = mli_phys_at(lord, i);
-        if (mli_capacity_reader_of(lord, phys->device.type).fn &&
-            mli_phys_poller_start(phys) != MEMLORD_OK)
-            r = MEMLORD_E_NOMEM;
-    }
-    if (i == 1 && (lord->threads.flags & MEMLORD_FLAG_DEFER)) /* starts those that come later */
-        r = mli_phys_poller_start(&lord->capacity.host_phys);
-    return r;
 }
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
@@ -12962,15 +12924,14 @@ static MLI_COLD void mli_threads_sweep(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Does what `alert` asks for on a device. `safe`: host code may run and threads may start, as the
-   ledger has no MEMLORD_FLAG_DEFER. Takes back a requested check before it checks, so that a
-   request that comes meanwhile is served by a later call. */
-static MLI_COLD memlord_result mli_alerts_handle(memlord *lord, mli_thread *t,
-                                                 uint32_t dev, int asks) {
+/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
+   run and threads may start. Takes back a requested check before it checks, so that a request that
+   comes meanwhile is served by a later call. */
+static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     uint32_t alert = mli_u32_load(&lord->threads.alert);
-    int safe = !(lord->threads.flags & MEMLORD_FLAG_DEFER);
-    if (mli_self.in_host_alloc) return MEMLORD_OK;
+    int safe = !(lord->threads.flags & MEMLORD_FLAG_DEFER), requested;
+    if (mli_self.in_host_alloc) return;
     if (alert & MLI_ALERT_THREADS) {
         mli_thread_allowance_grow(lord);
         mli_threads_sweep(lord);
@@ -12979,41 +12940,34 @@ static MLI_COLD memlord_result mli_alerts_handle(memlord *lord, mli_thread *t,
     if (safe) mli_fences_poll_due(lord, lord->devices.dev_type[dev], asks);
     if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
     if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
-    if (mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0)) {
+    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
+    if (requested) {
         (void)mli_u32_add(&lord->threads.alert, 0u - (uint32_t)MLI_ALERT_BANDS);
-        if (safe && (mli_u32_load(&lord->bands.watched_types) >> lord->devices.dev_type[dev] & 1) &&
-            !mli_u32_load(&w->poller_started))
-            mli_phys_poller_start_missing(lord, dev);
+        if (safe && mli_dev_is_watched(lord, dev)) (void)mli_dev_poller_start(lord, dev);
         mli_holders_check(lord, dev);
-        mli_band_check(lord, dev, t, safe);
-    } else if (mli_u32_load(&w->near_threshold)) {
-        mli_band_check(lord, dev, t, safe);
     }
-    return MEMLORD_OK;
+    if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Does the same for the other device that the call has taken bytes from, if there is one. */
-static void mli_alerts_handle_other(memlord *lord, mli_thread *t, uint32_t dev) {
-    uint32_t also = t->other_dev;
-    t->other_dev = 0;
-    if (also && also != dev) (void)mli_alerts_handle(lord, t, also, 0);
-}
-
-/* Ends a call that found an alert. A thread without the system's barrier passes a full barrier of
+/* Ends a call that found an alert: for its device, and for the other one that the call has taken
+   bytes from, if there is one. A thread without the system's barrier passes a full barrier of
    its own here: the addition, which pairs with the one in mli_barrier_threads. The later of
    the two sees what the other thread stored before its addition. After it the thread compares its
    counts with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    uint32_t other = t == lord->threads.orphan ? 0 : t->other_dev;
     (void)mli_u32_add(&lord->threads.alert, 0);
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
         mli_marks_again(lord, t, dev);
-        if (t != lord->threads.orphan && t->other_dev) mli_marks_again(lord, t, t->other_dev);
+        if (other) mli_marks_again(lord, t, other);
     }
     if (!(mli_u32_load(&lord->threads.alert) & lord->devices.dev_alerts[dev] &
           ~(uint32_t)MLI_ALERT_EVENTS))
         return;
-    (void)mli_alerts_handle(lord, t, dev, asks);
-    if (t != lord->threads.orphan && t->other_dev) mli_alerts_handle_other(lord, t, dev);
+    mli_alerts_handle(lord, t, dev, asks);
+    if (!other) return;
+    t->other_dev = 0;
+    if (other != dev) mli_alerts_handle(lord, t, other, 0);
 }
 
 /* -- safe points -- */
@@ -13022,8 +12976,6 @@ static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_
    no poller, takes a due snapshot and writes a requested report. Host code runs. */
 static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER)
-        (void)mli_pollers_start(lord);
     mli_pollers_start_missing(lord);
     mli_recorder_poll(lord);
     mli_save_serve(lord);
@@ -13031,21 +12983,8 @@ static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     for (i = 1; i < n; i++) {
         if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
         mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
-        if (!(mli_u32_load(&lord->bands.watched_types) >> lord->devices.dev_type[i] & 1)) continue;
-        mli_band_check(lord, i, NULL, 1);
+        if (mli_dev_is_watched(lord, i)) mli_band_check(lord, i, NULL, 1);
     }
-}
-/* Retires what is done on the devices of one physical device. */
-static void mli_phys_retire(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
-        (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
-}
-/* Does the work of a safe point for the devices of one physical device. */
-static void mli_phys_serve(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
-        mli_serve(lord, mli_device_record_at(lord, i)->device);
 }
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not; else
@@ -13053,30 +12992,20 @@ static void mli_phys_serve(memlord *lord, const mli_phys *phys) {
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
+    uint32_t i = 0;
     mli_self.is_helper = 1;
     do {
         (void)mli_phys_sample(lord, phys);
-        if (lord->threads.flags & MEMLORD_FLAG_DEFER) {
-            if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER)
-                (void)mli_pollers_start(lord);
-            mli_pollers_start_missing(lord);
-            mli_phys_serve(lord, phys);
-        } else {
-            mli_phys_retire(lord, phys);
+        mli_pollers_start_missing(lord);
+        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+            memlord_device device = mli_device_record_at(lord, i)->device;
+            if (lord->threads.flags & MEMLORD_FLAG_DEFER)
+                mli_serve(lord, device);
+            else
+                (void)mli_fences_retire(lord, device);
         }
         mli_save_serve(lord);
     } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->pollers.poll_ms)));
-}
-
-/* Copies n bands into a strategy of its own; NULL without memory. */
-static MLI_COLD mli_strategy *mli_strategy_new(memlord *lord, const memlord_band *bands, size_t n) {
-    mli_strategy *s = NULL;
-    if (n < SIZE_MAX / 2 / sizeof *bands)
-        s = (mli_strategy *)mli_own_alloc(lord, sizeof *s + n * sizeof *bands);
-    if (!s) return NULL;
-    s->n = n;
-    s->bands = (const memlord_band *)memcpy(s + 1, bands, n * sizeof *bands);
-    return s;
 }
 
 /* Adds a collection callback at the end of the list: callbacks run in the order they were added. */
@@ -13151,8 +13080,11 @@ MLI_API memlord_result memlord_strategy_set(memlord *lord, const memlord_band *b
         return MEMLORD_E_INVALID;
     }
     if (n) {
-        fresh = mli_strategy_new(lord, bands, n);
+        if (n < SIZE_MAX / 2 / sizeof *bands)
+            fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
         if (!fresh) return MEMLORD_E_NOMEM;
+        fresh->n = n;
+        fresh->bands = (const memlord_band *)memcpy(fresh + 1, bands, n * sizeof *bands);
         mli_bands_warn(lord, bands, n);
     }
     mli_strategy_swap(lord, fresh);
@@ -13173,7 +13105,6 @@ MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlo
                                                   void *user) {
     mli_gc_entry *c, **at;
     unsigned spins = 0;
-    int found;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
     if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
@@ -13181,21 +13112,14 @@ MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlo
     for (at = &lord->bands.gc_entries; *at; at = &(*at)->next)
         if ((*at)->type == type && (*at)->fn == fn && (*at)->user == user) break;
     c = *at;
-    found = c != NULL;
-    if (c) {
-        *at = c->next;
-        while (mli_gc_entry_runs(lord, c, &mli_self)) {
-            mli_lock_drop(&lord->bands.callbacks_lock);
-            mli_spin_wait(&spins);
-            mli_lock_take(&lord->bands.callbacks_lock);
-        }
-        if (mli_gc_entry_runs(lord, c, NULL)) { /* on this thread: freed when it returns */
-            c->removed = 1;
-            c = NULL;
-        }
+    if (c) *at = c->next; /* a run on this thread goes on with a copy */
+    while (c && mli_gc_runs_elsewhere(lord, c->serial)) {
+        mli_lock_drop(&lord->bands.callbacks_lock);
+        mli_spin_wait(&spins);
+        mli_lock_take(&lord->bands.callbacks_lock);
     }
     mli_lock_drop(&lord->bands.callbacks_lock);
-    if (!found) return MEMLORD_E_UNKNOWN;
+    if (!c) return MEMLORD_E_UNKNOWN;
     mli_own_free(lord, c, sizeof *c);
     mli_bands_changed(lord);
     return MEMLORD_OK;
@@ -13210,7 +13134,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if (!lord) return MEMLORD_OK;
     if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    if (mli_device_valid(device) && !mli_gc_registered(lord, device.type))
+    if (mli_device_valid(device) && !mli_gc_registered(lord, device.type, reason))
         return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
     r = mli_dev(lord, device, &dev);
     return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
@@ -18546,9 +18470,8 @@ static void mli_ledger_after_fork(memlord *lord) {
         phys->in_flight = 0;
         if (!w) continue;
         tries += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
-        mli_u32_store(&w->poller_started, 0);
         if (w->gc_thread == (void *)&mli_self) continue;
-        w->gc_entry = NULL;
+        w->gc_serial = 0;
         mli_u32_store(&w->gc_running, 0);
     }
     /* counts the band alerts again: a thread that set or cleared a flag may have been stopped
