@@ -3182,7 +3182,7 @@ typedef mli_ptr mli_book; /* mli_chunk_array * */
 
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
-    struct mli_queue *first; /* the queue to ask next */
+    struct mli_queue *first;
     mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
     mli_u32 due;      /* from this call number on a call looks for a queue to ask */
     mli_u64 late;     /* from this time on any call looks for one */
@@ -3354,14 +3354,12 @@ struct memlord {
     } snapshots;
     struct {
         mli_lock lock;
+        mli_ptr all;                      /* mli_fence_record *: every record; push only */
+        struct mli_fence_record *unused;  /* records that hold no fence */
         struct mli_fence_record *to_drop; /* detached: their blocks have ended */
-        struct mli_queue *spare_queues; /* spare and used queues: one a fence. So a free can make
-                                           a queue without memory */
-        struct mli_fence_record
-            *aside; /* recorded uses of blocks that a token has taken off the map: the first
-                       fence of each block */
+        struct mli_queue *spare_queues;   /* every record brings one: a free allocates none */
         mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
-        mli_u64 count, serial, epoch;     /* live fences; the last number used; resets */
+        mli_u64 serial, epoch;            /* the last number used; resets */
     } fences;
     struct {
         mli_lock callbacks_lock;
@@ -7794,59 +7792,65 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
    frees it; else the holder of the block has it dropped. Every pending fence is in a queue until
    it is settled. Lock: fences. It may be taken inside a shard, and no shard is entered under it. */
 
+/* The pending fences of one device and `queue`, in the order of the frees. */
+typedef struct mli_queue {
+    struct mli_queue *next; /* of its device type, or the next spare one */
+    struct mli_fence_record *first, *last;
+    struct mli_fence_record *unasked; /* it and all after it were never asked; NULL: all were */
+    uint64_t id;              /* memlord_fence.queue */
+    uint64_t round;           /* the last poll that asked its first fence; 0: none yet */
+    uint64_t late;            /* from this time (ns) on, any call asks again */
+    uint32_t dev, rest, due;  /* its device; calls it is left alone; the call that asks again */
+} mli_queue;
+
 /* A fence taken from the host. `sibling` and `serial` belong to the thread that holds the block's
-   side record; the rest is under the fences lock. */
+   side record; the rest is under the fences lock. Records are used again, never freed, so that a
+   fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
+    struct mli_fence_record *older;           /* the record made before it */
     struct mli_fence_record *sibling;         /* the next fence of the block; the oldest is first */
-    struct mli_fence_record *next, *previous; /* in its queue or `aside`; next: in `to_drop`, too */
-    struct mli_queue *queue;                  /* NULL: it is in none */
+    struct mli_fence_record *next, *previous; /* in its queue; next: in `to_drop` and `unused` */
+    mli_queue *queue;                         /* NULL: it is in none */
     void *asker;          /* mli_self of the thread that runs its functions or soon will; or NULL */
     uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
     uint32_t dev;
-    uint32_t detached; /* 1: its block has ended, and the asker frees it */
-    uint32_t answered; /* 1: `drop` was called, or is about to be */
-    int early_answer;  /* the last answer of `done` while earlier fences were pending; 0: none */
+    uint32_t detached;    /* 1: its block has ended, and the asker drops it */
+    uint32_t owes_drop;   /* 1: the ledger accepted it, and has not called `drop` */
+    int early_answer;     /* the last answer of `done` while earlier fences were pending; 0: none */
+    mli_queue spare;      /* memory for a queue, this fence's or another's: see spare_queues */
 } mli_fence_record;
 
-/* The pending fences of one device and `queue`, in the order of the frees. */
-typedef struct mli_queue {
-    struct mli_queue *next, *previous; /* queues of its type; the first's previous is the last */
-    mli_fence_record *first, *last;
-    mli_fence_record *unasked; /* it and all after it were never asked; NULL: all were */
-    uint64_t id;               /* memlord_fence.queue */
-    uint64_t round;            /* the last poll that asked its first fence; 0: none yet */
-    uint64_t late;             /* from this time (ns) on, any call asks again */
-    uint32_t slot, rest, due;  /* its device; calls it is left alone; the call that asks again */
-} mli_queue;
-
-/* Makes the record of a fence; NULL without memory. Every fence also allocates a queue and frees
-   one when it ends, so that to make a block pending needs no memory. */
+/* Returns a record for a fence, which the ledger has not accepted yet; NULL without memory. */
 static mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
-    mli_fence_record *f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
-    mli_queue *q = (mli_queue *)mli_own_alloc(lord, sizeof *q);
-    if (!f || !q) {
-        mli_own_free(lord, f, sizeof *f);
-        mli_own_free(lord, q, sizeof *q);
-        return NULL;
+    mli_fence_record *f;
+    mli_lock_take(&lord->fences.lock);
+    f = lord->fences.unused;
+    if (f) lord->fences.unused = f->next;
+    mli_lock_drop(&lord->fences.lock);
+    if (!f) {
+        f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
+        if (!f) return NULL;
+        mli_lock_take(&lord->fences.lock);
+        f->older = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+        mli_ptr_store(&lord->fences.all, f);
+        f->spare.next = lord->fences.spare_queues;
+        lord->fences.spare_queues = &f->spare;
+        mli_lock_drop(&lord->fences.lock);
     }
     f->fence = *fence;
-    (void)mli_u64_add(&lord->fences.count, 1);
-    mli_lock_take(&lord->fences.lock);
-    q->next = lord->fences.spare_queues;
-    lord->fences.spare_queues = q;
-    mli_lock_drop(&lord->fences.lock);
     return f;
 }
+/* Gives a record back, cleared for its next fence. */
 static void mli_fence_free(memlord *lord, mli_fence_record *f) {
-    mli_queue *q;
     mli_lock_take(&lord->fences.lock);
-    q = lord->fences.spare_queues;
-    lord->fences.spare_queues = q->next;
+    f->sibling = NULL;
+    f->serial = 0;
+    f->detached = f->owes_drop = 0;
+    f->early_answer = 0;
+    f->next = lord->fences.unused;
+    lord->fences.unused = f;
     mli_lock_drop(&lord->fences.lock);
-    mli_own_free(lord, q, sizeof *q);
-    mli_own_free(lord, f, sizeof *f);
-    (void)mli_u64_add(&lord->fences.count, (uint64_t)-1);
 }
 
 /* Queues a fence to be dropped at the end of a call. Requires: the fences lock. */
@@ -7856,22 +7860,6 @@ static void mli_drops_put(memlord *lord, mli_fence_record *f) {
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
-/* Accepts a fence that no block waits for. It is dropped here, or under MEMLORD_FLAG_DEFER at the
-   end of a call. `lord` NULL: the call has no ledger, and the fence is dropped here. */
-static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
-    mli_fence_record *f;
-    if (!lord || !(lord->threads.flags & MEMLORD_FLAG_DEFER)) {
-        if (fence->drop) fence->drop(fence->user);
-        return MEMLORD_OK;
-    }
-    f = mli_fence_new(lord, fence);
-    if (!f) return MEMLORD_E_NOMEM;
-    mli_lock_take(&lord->fences.lock);
-    mli_drops_put(lord, f);
-    mli_lock_drop(&lord->fences.lock);
-    return MEMLORD_OK;
-}
-
 #define MLI_REST_LEAST 2      /* calls that leave a queue alone after its first "not done" */
 #define MLI_REST_MOST 256     /* and at most, as each further one doubles them */
 #define MLI_REST_NS 10000000u /* after this time any call asks again */
@@ -7879,49 +7867,36 @@ static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fe
 
 /* -- queues. Requires, in all of them: the fences lock -- */
 
+static mli_pending_queues *mli_pends_of(memlord *lord, uint32_t dev) {
+    return &lord->fences.pends[lord->devices.dev_type[dev]];
+}
+
 /* Returns the queue of a device and `queue`; NULL: there is none. */
 static mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
     mli_queue *q = p->first;
-    while (q && (q->slot != dev || q->id != id)) q = q->next;
+    while (q && (q->dev != dev || q->id != id)) q = q->next;
     return q;
 }
-/* Appends a queue to those of its type. */
-static void mli_queue_link(mli_pending_queues *p, mli_queue *q) {
-    q->next = NULL;
-    q->previous = p->first ? p->first->previous : q;
-    if (p->first) {
-        p->first->previous->next = q;
-        p->first->previous = q;
-    } else {
-        p->first = q;
-    }
-}
-static void mli_queue_unlink(mli_pending_queues *p, mli_queue *q) {
-    (q->next ? q->next : p->first)->previous = q->previous;
-    if (p->first == q)
-        p->first = q->next;
-    else
-        q->previous->next = q->next;
-}
 
-/* Adds the queue of a fence, in the memory of a spare one: see mli_fence_new. */
+/* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
-    uint32_t type = lord->devices.dev_type[f->dev];
+    mli_pending_queues *p = mli_pends_of(lord, f->dev);
     mli_queue *q = lord->fences.spare_queues;
     lord->fences.spare_queues = q->next;
     memset(q, 0, sizeof *q);
     q->id = f->fence.queue;
-    q->slot = f->dev;
-    q->due = mli_u32_load(&lord->fences.pends[type].calls);
-    mli_queue_link(&lord->fences.pends[type], q);
-    mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << type, 1);
+    q->dev = f->dev;
+    q->due = mli_u32_load(&p->calls);
+    q->next = p->first;
+    p->first = q;
+    mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[q->dev], 1);
     return q;
 }
 
 /* Schedules the next poll of a queue: after `rest` calls on its device type, or by time. 0: at the
    next call. */
 static void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
-    mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[q->slot]];
+    mli_pending_queues *p = mli_pends_of(lord, q->dev);
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
     q->due = mli_u32_load(&p->calls) + q->rest;
     q->late = rest ? now + MLI_REST_NS : 0;
@@ -7931,8 +7906,7 @@ static void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint6
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so it is unasked. */
 static void mli_queue_insert(memlord *lord, mli_fence_record *f) {
-    mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[f->dev]];
-    mli_queue *q = mli_queue_find(p, f->dev, f->fence.queue);
+    mli_queue *q = mli_queue_find(mli_pends_of(lord, f->dev), f->dev, f->fence.queue);
     if (!q) q = mli_queue_add(lord, f);
     f->queue = q;
     f->next = NULL;
@@ -7947,29 +7921,25 @@ static void mli_queue_insert(memlord *lord, mli_fence_record *f) {
 
 /* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
 static void mli_queue_remove(memlord *lord, mli_fence_record *f) {
-    mli_queue *q = f->queue;
-    mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[q->slot]];
+    mli_queue *q = f->queue, **at = &mli_pends_of(lord, f->dev)->first;
+    mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
+    mli_fence_record **after = f->next ? &f->next->previous : &q->last;
     f->queue = NULL;
     if (q->unasked == f) q->unasked = f->next;
-    if (f->next)
-        f->next->previous = f->previous;
-    else
-        q->last = f->previous;
-    if (f->previous) {
-        f->previous->next = f->next;
-        return;
-    }
-    q->first = f->next;
+    *before = f->next;
+    *after = f->previous;
+    if (f->previous) return;
     if (q->first) { /* this one was not yet asked as the first */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
     }
-    mli_queue_unlink(p, q);
+    while (*at != q) at = &(*at)->next;
+    *at = q->next;
     q->next = lord->fences.spare_queues;
     lord->fences.spare_queues = q;
-    if (!p->first)
-        mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[q->slot], 0);
+    if (!mli_pends_of(lord, f->dev)->first)
+        mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[f->dev], 0);
 }
 
 /* Detaches fences from a block that has ended or has replaced them; the end of a call drops them.
@@ -7990,29 +7960,6 @@ static MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
     mli_lock_drop(&lord->fences.lock);
 }
 
-/* Keeps the recorded uses of a block that is off the map, until its token is used or the ledger
-   ends. The list links the first use of each block; its siblings hang on it. */
-static void mli_fences_set_aside(memlord *lord, mli_fence_record *f) {
-    if (!f) return;
-    mli_lock_take(&lord->fences.lock);
-    f->previous = NULL;
-    f->next = lord->fences.aside;
-    if (f->next) f->next->previous = f;
-    lord->fences.aside = f;
-    mli_lock_drop(&lord->fences.lock);
-}
-/* Takes the uses of a block off that list. */
-static void mli_fences_take_back(memlord *lord, mli_fence_record *f) {
-    if (!f) return;
-    mli_lock_take(&lord->fences.lock);
-    if (f->next) f->next->previous = f->previous;
-    if (f->previous)
-        f->previous->next = f->next;
-    else
-        lord->fences.aside = f->next;
-    mli_lock_drop(&lord->fences.lock);
-}
-
 /* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
 
 /* 1: this thread is running a function of one of the ledger's fences. */
@@ -8024,7 +7971,7 @@ static int mli_fence_is_running(const memlord *lord) {
    holds no lock. */
 static MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     uint64_t outer = mli_self.fence_lord;
-    int answer = f->answered ? 1 : f->early_answer;
+    int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
     mli_rank_none();
     mli_self.fence_lord = lord->threads.generation;
@@ -8032,15 +7979,39 @@ static MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_lord = outer;
     return answer;
 }
-/* Calls `drop` of a fence, once. Requires: as mli_fence_ask, or the caller alone has the fence. */
-static MLI_NOINLINE void mli_fence_drop(memlord *lord, mli_fence_record *f) {
+/* Calls `drop`. Requires: no lock is held. `lord` NULL: no ledger has taken the fence. */
+static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
     uint64_t outer = mli_self.fence_lord;
-    if (f->answered) return;
-    f->answered = 1;
+    if (!fence->drop) return;
     mli_rank_none();
-    mli_self.fence_lord = lord->threads.generation;
-    if (f->fence.drop) f->fence.drop(f->fence.user);
+    if (lord) mli_self.fence_lord = lord->threads.generation;
+    fence->drop(fence->user);
     mli_self.fence_lord = outer;
+}
+/* Drops a fence that the ledger has accepted, once. Returns 1 if it did so now. Requires: as
+   mli_fence_ask, or the caller alone has the fence. */
+static int mli_fence_drop(memlord *lord, mli_fence_record *f) {
+    if (!f->owes_drop) return 0;
+    f->owes_drop = 0;
+    mli_fence_drop_host(lord, &f->fence);
+    return 1;
+}
+
+/* Accepts a fence that no block waits for. It is dropped here, or under MEMLORD_FLAG_DEFER at the
+   end of a call. `lord` NULL: the call has no ledger, and the fence is dropped here. */
+static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
+    mli_fence_record *f;
+    if (!lord || !(lord->threads.flags & MEMLORD_FLAG_DEFER)) {
+        mli_fence_drop_host(lord, fence);
+        return MEMLORD_OK;
+    }
+    f = mli_fence_new(lord, fence);
+    if (!f) return MEMLORD_E_NOMEM;
+    f->owes_drop = 1;
+    mli_lock_take(&lord->fences.lock);
+    mli_drops_put(lord, f);
+    mli_lock_drop(&lord->fences.lock);
+    return MEMLORD_OK;
 }
 
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
@@ -8055,7 +8026,7 @@ static MLI_COLD void mli_fences_drain(memlord *lord) {
         if (!f) mli_alert_set(lord, MLI_ALERT_DROPS, 0);
         mli_lock_drop(&lord->fences.lock);
         if (!f) break;
-        mli_fence_drop(lord, f);
+        (void)mli_fence_drop(lord, f);
         mli_fence_free(lord, f);
     }
 }
@@ -8112,16 +8083,15 @@ static MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread
     return probe->entry ? mli_side_record_of(probe->entry->word2) : NULL;
 }
 
-/* Finds a key, live or pending, as mli_probe_find does, and gives it a side record if it has none.
-   The record is allocated first, as nothing may be allocated inside: the caller frees *unused
-   after it has left. On any error the shard is left already. */
+/* Finds a live key, as mli_probe_find does, and gives it a side record if it has none. The record is
+   allocated first, as nothing may be allocated inside: the caller frees *unused after it has left.
+   On any error the shard is left already. */
 static memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t, uint32_t type,
                                                 uint64_t key, mli_probe *probe,
                                                 mli_side_record **unused) {
     mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     *unused = NULL;
-    (void)mli_probe_find(lord, t, type, key, 0, probe);
-    if (!probe->entry) {
+    if (!mli_probe_live(lord, t, type, key, probe)) {
         mli_probe_leave(t, probe);
         mli_own_free(lord, side, sizeof *side);
         return MEMLORD_E_UNKNOWN;
@@ -12446,11 +12416,6 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
     memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, &probe, &unused);
     gone->key = 0;
     *chain = NULL;
-    if (r == MEMLORD_OK && mli_is_pending(probe.entry->word2)) {
-        mli_probe_leave(t, &probe);
-        mli_own_free(lord, unused, sizeof *unused);
-        r = MEMLORD_E_UNKNOWN;
-    }
     if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, d);
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
@@ -12464,7 +12429,10 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
             at = &(*at)->sibling;
         }
     }
-    if (f) *at = f;
+    if (f) {
+        *at = f;
+        f->owes_drop = 1;
+    }
     if (why) {
         *gone = *probe.entry;
         gone->word2 = side->word2;
@@ -12514,7 +12482,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     uint32_t dev = f->dev;
     int mine, last;
     if (answer < 0) mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
-    mli_fence_drop(lord, f);
+    (void)mli_fence_drop(lord, f);
     t = mli_thread_get(lord);
     last = mli_fence_credit(lord, t, f, &credited);
     mli_thread_put(lord, t);
@@ -12532,14 +12500,13 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return credited;
 }
 
-/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. With
-   `turn` a fence that is done waits until it is the first of its queue, and keeps its answer. */
-static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f,
-                                               int answer, int turn) {
+/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. A fence
+   that is done before the first of its queue keeps its answer and waits for its turn. */
+static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
     mli_lock_take(&lord->fences.lock);
-    settles = f->detached || (answer && !(turn && f->previous));
+    settles = f->detached || (answer && !f->previous);
     if (!settles) {
         f->asker = NULL;
         f->early_answer = answer;
@@ -12559,18 +12526,14 @@ static MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) 
         int answer = 0;
         next = chain->sibling;
         if (!(lord->threads.flags & MEMLORD_FLAG_DEFER)) answer = mli_fence_ask(lord, chain);
-        (void)mli_fence_take_answer(lord, chain, answer, 0);
+        (void)mli_fence_take_answer(lord, chain, answer);
     }
 }
 
-/* Makes this thread the asker of a fence, and moves its queue to the end of its type's list.
-   Requires: the fences lock. */
-static mli_fence_record *mli_fence_next_to_ask(mli_pending_queues *p, mli_fence_record *f) {
-    mli_queue *q = f->queue;
+/* Makes this thread the asker of a fence. Requires: the fences lock. */
+static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     f->asker = &mli_self;
-    if (q->unasked == f) q->unasked = f->next;
-    mli_queue_unlink(p, q);
-    mli_queue_link(p, q);
+    if (f->queue->unasked == f) f->queue->unasked = f->next;
     return f;
 }
 
@@ -12584,53 +12547,53 @@ static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, mem
         mli_fence_record *f = q->unasked;
         if (!f || f->asker) f = q->round < round ? q->first : NULL;
         if (!f || f->asker) continue;
-        if (!mli_selects(sel, mli_device_record_at(lord, q->slot)->device)) continue;
+        if (!mli_selects(sel, mli_device_record_at(lord, q->dev)->device)) continue;
         if (f == q->first) q->round = round;
-        return mli_fence_next_to_ask(p, f);
+        return mli_fence_claim(f);
     }
     return NULL;
 }
 
-/* Asks the first fence of every queue of a selector, and the next ones while they are done. Returns
-   the bytes credited. */
-static MLI_COLD uint64_t mli_fences_poll(memlord *lord, memlord_device sel) {
+/* Retires the pending blocks of a selector that are done, and returns the bytes credited: asks the
+   first fence of every queue, and the next ones while they are done. Within the ledger's own
+   allocator call it does nothing. */
+static MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
+    const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
     uint64_t round, credited = 0;
     uint32_t type;
-    int drops;
     mli_fence_record *f;
+    if (!(mli_u32_load(&lord->threads.alert) & any) || mli_self.in_host_alloc) return 0;
     if (mli_fence_is_running(lord)) return 0; /* the outer call asks them */
     round = mli_u64_add(&lord->fences.serial, 1) + 1;
     mli_lock_take(&lord->fences.lock);
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
         while ((f = mli_poll_next(lord, &lord->fences.pends[type], sel, round)) != NULL) {
             mli_lock_drop(&lord->fences.lock);
-            credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f), 1);
+            credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f));
             mli_lock_take(&lord->fences.lock);
         }
-    drops = lord->fences.to_drop != NULL;
     mli_lock_drop(&lord->fences.lock);
-    if (drops) mli_fences_drain(lord);
+    mli_fences_drain(lord);
     return credited;
 }
 
-/* Returns the next queue of a type that is due. NULL: none is, and p->due and p->late are set to
-   when the next one will be. Requires: the fences lock. */
+/* Returns the queue of a type that is due for the longest time. NULL: none is due, and p->due and
+   p->late are set to when the next one will be. Requires: the fences lock. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
-    mli_queue *q;
+    mli_queue *q, *found = NULL;
     for (q = p->first; q; q = q->next) {
         if (q->first->asker) continue;
-        if ((int32_t)(call - q->due) >= 0 || now >= q->late) {
-            mli_u32_store(&p->due, call + 1); /* another queue may be due as well */
-            return q;
-        }
         if ((int32_t)(q->due - due) < 0) due = q->due;
         if (q->late < late) late = q->late;
+        if (((int32_t)(call - q->due) >= 0 || now >= q->late) &&
+            (!found || (int32_t)(q->due - found->due) < 0))
+            found = q;
     }
-    mli_u32_store(&p->due, due);
+    mli_u32_store(&p->due, found ? call + 1 : due); /* another queue may be due as well */
     mli_u64_store(&p->late, late);
-    return NULL;
+    return found;
 }
 
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
@@ -12652,38 +12615,30 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     if (!mli_lock_try(&lord->fences.lock)) return;
     q = mli_queue_due(p, call, now);
     while (q && !q->first->asker && most--) {
-        uint32_t dev = q->slot;
+        uint32_t dev = q->dev;
         uint64_t id = q->id;
-        mli_fence_record *f = mli_fence_next_to_ask(p, q->first);
+        mli_fence_record *f = mli_fence_claim(q->first);
         int answer;
         mli_lock_drop(&lord->fences.lock);
         answer = mli_fence_ask(lord, f);
-        (void)mli_fence_take_answer(lord, f, answer, 1);
+        (void)mli_fence_take_answer(lord, f, answer);
         mli_lock_take(&lord->fences.lock);
         q = answer ? mli_queue_find(p, dev, id) : NULL;
     }
     mli_lock_drop(&lord->fences.lock);
 }
 
-/* Clears the askers of all fences but those of `self`. The askers are gone (fork), or they left
-   the fence by longjmp. Fences of blocks that have ended are put on the list to be dropped.
-   Requires: the fences lock. */
-static MLI_COLD void mli_askers_gone(memlord *lord, const void *self) {
-    mli_queue *q, *next_queue;
-    mli_fence_record *f, *next;
-    uint32_t type;
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        for (q = lord->fences.pends[type].first; q; q = next_queue) {
-            next_queue = q->next;
-            for (f = q->first; f; f = next) {
-                next = f->next;
-                if (!f->asker || f->asker == self) continue;
-                f->asker = NULL;
-                if (!f->detached && f->serial) continue;
-                mli_queue_remove(lord, f);
-                mli_drops_put(lord, f);
-            }
-        }
+/* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
+   ended are put on the list to be dropped. Requires: the fences lock. */
+static MLI_COLD void mli_askers_gone(memlord *lord) {
+    mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+    for (; f; f = f->older) {
+        if (!f->asker || f->asker == (void *)&mli_self) continue;
+        f->asker = NULL;
+        if (!f->detached && f->serial) continue;
+        mli_queue_remove(lord, f);
+        mli_drops_put(lord, f);
+    }
 }
 
 /* Drops the fences to be dropped at the end of a call on a device type. `asks`: first asks fences
@@ -12694,21 +12649,13 @@ static MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks)
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
 }
 
-/* Retires the pending blocks of a selector that are done, and returns the bytes credited. Within
-   the ledger's own allocator call it does nothing. */
-static uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
-    const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
-    if (!(mli_u32_load(&lord->threads.alert) & any) || mli_self.in_host_alloc) return 0;
-    return mli_fences_poll(lord, sel);
-}
-
 /* 1: the key is a live block with recorded uses. */
 static int mli_is_used(memlord *lord, uint32_t type, uint64_t key) {
     mli_thread *t;
     mli_probe probe;
     const mli_side_record *side;
     int used;
-    if (!mli_u64_load(&lord->fences.count)) return 0;
+    if (!mli_ptr_load(&lord->fences.all)) return 0;
     t = mli_thread_get(lord);
     side = mli_probe_side_record(lord, t, type, key, &probe);
     used = side && !side->serial && side->fences;
@@ -13596,7 +13543,6 @@ static MLI_COLD memlord_result mli_realloc_begin(memlord *lord, memlord_device d
         token->state = MLI_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
-        mli_fences_set_aside(lord, mli_fences_of(e.word2));
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, old_storage, e.word1,
                              mli_word2_rows(e.word2), NULL);
     } else {
@@ -13623,11 +13569,9 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else if (block->storage) {
-        mli_fences_take_back(lord, mli_fences_of(e.word2));
         if (block->bytes > had) mli_call_draw(lord, &call, block->bytes - had);
         r = mli_block_resize(lord, call.t, &e, block->storage, block->bytes, site, &rows);
     } else { /* the real call failed: the old block lives on */
-        mli_fences_take_back(lord, mli_fences_of(e.word2));
         block->bytes = had;
         block->storage = e.key;
         rows = mli_word2_rows(e.word2);
@@ -13673,7 +13617,7 @@ static MLI_COLD int mli_free_kind(memlord *lord, mli_thread *t, uint32_t type,
                                   uint64_t key, mli_entry *e) {
     mli_probe probe;
     int kind = 0;
-    if (!mli_u64_load(&lord->fences.count)) return 0;
+    if (!mli_ptr_load(&lord->fences.all)) return 0;
     (void)mli_probe_find(lord, t, type, key, 0, &probe);
     if (probe.entry && (probe.entry->word2 & 1)) {
         e->word1 = probe.entry->word1;
@@ -13704,7 +13648,6 @@ static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device devi
     r = kind ? MEMLORD_E_STATE : mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e);
     gone = r == MEMLORD_OK;
     if (gone) {
-        mli_fences_set_aside(lord, mli_fences_of(e.word2));
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), site);
     } else if (!kind) {
@@ -13770,7 +13713,6 @@ static MLI_COLD memlord_result mli_free_end(memlord *lord, memlord_realloc_token
         r = mli_free_reopen(lord, t, &e);
     } else {
         refs = mli_refs_of(e.word1, e.word2);
-        mli_fences_take_back(lord, mli_fences_of(e.word2));
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
         if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
@@ -14032,13 +13974,13 @@ static MLI_COLD memlord_result mli_call_move(memlord *lord, memlord_device from,
     else
         r = mli_block_move(lord, call.t, from, from_storage, call.dev, to->storage, to->bytes,
                            site);
-    if (r && f) mli_fence_free(lord, f);
-    if (!r && !chain) mli_fences_detach(lord, f); /* the source's alloc was dropped: no block */
+    if (f && (r || !chain)) mli_fence_free(lord, f);
     if (mli_debug_on(lord)) mli_debug_note_from(from, from_storage);
     (void)mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc move] ", to, site);
     mli_fences_ask_new(lord, chain);
-    /* onto itself: the move replaced the source, as an alloc of a pending storage does */
-    if (r == MEMLORD_OK && fence && !waits) (void)mli_fence_discard(lord, fence);
+    /* no block waits for it: the source's alloc was dropped, or the move was onto itself, where it
+       replaced the source, as an alloc of a pending storage does */
+    if (r == MEMLORD_OK && fence && !chain) (void)mli_fence_discard(lord, fence);
     return r;
 }
 
@@ -18478,7 +18420,7 @@ static void mli_ledger_after_fork(memlord *lord) {
        before it changed the alert */
     mli_u32_store(&lord->threads.alert,
                   mli_u32_load(&lord->threads.alert) % MLI_ALERT_BANDS + tries * MLI_ALERT_BANDS);
-    mli_askers_gone(lord, &mli_self);
+    mli_askers_gone(lord);
     lord->pollers.waiters = NULL;
     mli_subbufs_after_fork(lord);
     for (reader = &lord->snapshots.readers; *reader;) /* this thread's own reports go on */
@@ -18766,33 +18708,16 @@ static MLI_COLD void mli_log_leaks(memlord *lord) {
     if (blocks) mli_log_leaks_by(lord);
 }
 
-/* Detaches the fences of a block in the map: no call will ask them again. */
-static int mli_visit_fences(memlord *lord, const mli_entry *e, void *user) {
-    mli_fence_record *f = mli_fences_of(e->word2);
-    (void)user;
-    mli_fences_detach(lord, f);
-    if (f) mli_side_record_of(e->word2)->fences = NULL;
-    return 0;
-}
-/* Drops the fences of all blocks, those of open tokens included. A drop is host code and may defer
-   further frees: repeats until no fence is left, at most 1000 times. */
+/* Drops every fence that was accepted and not yet dropped. A drop is host code and may defer
+   further frees: repeats until a round drops none, at most 1000 times. */
 static MLI_COLD void mli_fences_end(memlord *lord) {
-    mli_walk_query all;
     mli_fence_record *f;
-    int round = 0;
-    memset(&all, 0, sizeof all);
-    all.sel = memlord_device_all();
+    int round, dropped = 1;
     if (mli_fence_is_running(lord)) mli_self.fence_lord = 0; /* this thread left one by longjmp */
-    while (mli_u64_load(&lord->fences.count) && round++ < 1000) {
-        mli_lock_take(&lord->fences.lock);
-        mli_askers_gone(lord, NULL);
-        mli_lock_drop(&lord->fences.lock);
-        mli_map_visit(lord, &all, mli_visit_fences, NULL);
-        while ((f = lord->fences.aside) != NULL) {
-            mli_fences_take_back(lord, f);
-            mli_fences_detach(lord, f);
-        }
-        mli_fences_drain(lord);
+    for (round = 0; round < 1000 && dropped; round++) {
+        dropped = 0;
+        f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+        for (; f; f = f->older) dropped |= mli_fence_drop(lord, f);
     }
 }
 

@@ -1537,6 +1537,19 @@ static void many_queues_do_not_nest_deeper(void **state) {
     run_all_reentrant(test_lord(state), 40, 1, 1);
 }
 
+static void the_drop_of_a_fence_without_a_block_asks_no_other(void **state) {
+    memlord *lord = test_lord(state);
+    fake *waits = pend(lord, cuda(0), 0x1000, 1, 1), *f = fake_new(0);
+    f->lord = lord;
+    f->in_drop = retire_inside;
+    waits->asked = 0;
+    assert_ok(defer(lord, cuda(0), 0, f, 1));
+    assert_int_equal(f->dropped, 1);
+    assert_int_equal(waits->asked, 0);
+    waits->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 1);
+}
+
 static void take_over_the_address(fake *f) {
     f->in_done = NULL;
     if (memlord_alloc(f->lord, memlord_device_cuda(0), 0x1000, 7, NULL)) f->bad++;
@@ -2385,6 +2398,7 @@ int main(void) {
         TEST(drop_may_call_the_ledger),
         TEST(both_may_call_the_ledger),
         TEST(many_queues_do_not_nest_deeper),
+        TEST(the_drop_of_a_fence_without_a_block_asks_no_other),
         TEST(a_done_that_allocates_the_address_it_frees_credits_once),
         TEST(destroy_lets_a_drop_call_the_ledger),
         TEST(destroy_drops_what_a_drop_deferred),
