@@ -8083,9 +8083,9 @@ static MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread
     return probe->entry ? mli_side_record_of(probe->entry->word2) : NULL;
 }
 
-/* Finds a live key, as mli_probe_find does, and gives it a side record if it has none. The record is
-   allocated first, as nothing may be allocated inside: the caller frees *unused after it has left.
-   On any error the shard is left already. */
+/* Finds a live key, as mli_probe_find does, and gives it a side record if it has none. The record
+   is allocated first, as nothing may be allocated inside: the caller frees *unused after it has
+   left. On any error the shard is left already. */
 static memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t, uint32_t type,
                                                 uint64_t key, mli_probe *probe,
                                                 mli_side_record **unused) {
@@ -8733,23 +8733,6 @@ static memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t ty
     if (found) {
         *out = *probe.entry;
         mli_probe_erase(&probe);
-    }
-    mli_probe_leave(t, &probe);
-    return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-/* Copies a live block, for a move that leaves it pending: its words to *out; its references, its
-   description and its word2 without a side record to *side. Fences and parts are not copied. */
-static memlord_result mli_entry_copy(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
-                                     mli_entry *out, mli_side_record *side) {
-    mli_probe probe;
-    int found;
-    found = mli_probe_live(lord, t, type, key, &probe) != NULL;
-    if (found) {
-        *out = *probe.entry;
-        side->word2 = mli_word2_rows(out->word2);
-        side->refs = mli_refs_of(out->word1, out->word2);
-        if (out->word2 & 1) side->meta = mli_side_record_of(out->word2)->meta;
     }
     mli_probe_leave(t, &probe);
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -10020,7 +10003,7 @@ static MLI_COLD void mli_strategy_swap(memlord *lord, mli_strategy *fresh) {
     uint32_t i = 0;
     mli_lock_take(&mli_process.cold_lock);
     old = (mli_strategy *)mli_ptr_load(&lord->bands.strategy);
-    mli_ptr_store_release(&lord->bands.strategy, fresh); /* pairs with mli_band_evaluate */
+    mli_ptr_store_release(&lord->bands.strategy, fresh); /* pairs with mli_strategy_of */
     mli_lock_drop(&mli_process.cold_lock);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         mli_phys *phys = mli_phys_lock(lord, i);
@@ -10269,16 +10252,17 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Returns the collections of a device so far, failed ones included. */
-static uint64_t mli_gc_count(memlord *lord, uint32_t dev) {
-    const mli_u64 *count = mli_device_record_at(lord, dev)->count;
-    return mli_u64_load(&count[MLI_STAT_gc_runs]) + mli_u64_load(&count[MLI_STAT_gc_failed]);
-}
-/* Numbers a run that is about to begin, on its device and in the ledger. */
+/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    e->device_runs = mli_gc_count(lord, dev) + 1;
-    for (e->total_runs = 1, i = 1; i < n; i++) e->total_runs += mli_gc_count(lord, i);
+    uint32_t i = 0;
+    e->total_runs = 1;
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
+        const mli_u64 *count = mli_device_record_at(lord, i)->count;
+        uint64_t runs = mli_u64_load(&count[MLI_STAT_gc_runs]) +
+                        mli_u64_load(&count[MLI_STAT_gc_failed]);
+        e->total_runs += runs;
+        if (i == dev) e->device_runs = runs + 1;
+    }
 }
 
 /* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait until the
@@ -12455,14 +12439,13 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
         mli_probe_side_record(lord, t, lord->devices.dev_type[f->dev], f->key, &probe);
     mli_fence_record **at;
     uint64_t word1, plain;
-    if (!side || !f->serial || side->serial != f->serial) {
-        mli_probe_leave(t, &probe);
-        return 0;
+    int pends = side && f->serial && side->serial == f->serial;
+    if (pends) {
+        for (at = &side->fences; *at != f;) at = &(*at)->sibling;
+        *at = f->sibling;
+        f->serial = 0;
     }
-    for (at = &side->fences; *at != f;) at = &(*at)->sibling;
-    *at = f->sibling;
-    f->serial = 0;
-    if (side->fences) {
+    if (!pends || side->fences) {
         mli_probe_leave(t, &probe);
         return 0;
     }
@@ -12649,23 +12632,8 @@ static MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks)
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
 }
 
-/* 1: the key is a live block with recorded uses. */
-static int mli_is_used(memlord *lord, uint32_t type, uint64_t key) {
-    mli_thread *t;
-    mli_probe probe;
-    const mli_side_record *side;
-    int used;
-    if (!mli_ptr_load(&lord->fences.all)) return 0;
-    t = mli_thread_get(lord);
-    side = mli_probe_side_record(lord, t, type, key, &probe);
-    used = side && !side->serial && side->fences;
-    mli_probe_leave(t, &probe);
-    mli_thread_put(lord, t);
-    return used;
-}
-
 /* Moves a block whose fences, and f unless it is NULL, may hold its source back. Inserts the
-   destination first, as a copy; then makes the source pending. */
+   destination first, as a copy without fences and parts; then makes the source pending. */
 static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
                                       memlord_device from, uint64_t from_key, uint32_t dev,
                                       uint64_t key, uint64_t bytes, mli_fence_record *f,
@@ -12676,16 +12644,19 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     mli_probe probe;
     uint64_t rows;
     int fresh;
-    memlord_result r =
-        mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, &probe, &unused);
-    e.word1 = 0; /* set by the copy below, but not every compiler sees that */
-    if (r == MEMLORD_OK) { /* takes all memory before anything changes */
+    memlord_result r;
+    if (!side) return mli_short_of(lord, t, from, from_key, 1);
+    /* takes all memory before anything changes: that of the source's side record, too */
+    r = mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, &probe, &unused);
+    if (r == MEMLORD_OK) {
+        e = *probe.entry;
+        side->word2 = mli_word2_rows(e.word2);
+        side->refs = mli_refs_of(e.word1, e.word2);
+        side->meta = mli_side_record_of(e.word2)->meta;
         mli_probe_leave(t, &probe);
         mli_own_free(lord, unused, sizeof *unused);
-        r = side ? mli_map_reserve(lord, t, dev, key) : MEMLORD_E_NOMEM;
+        r = mli_map_reserve(lord, t, dev, key);
     }
-    if (r == MEMLORD_OK)
-        r = mli_entry_copy(lord, t, (uint32_t)from.type, from_key, &e, side);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
         return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, from) : r;
@@ -12717,11 +12688,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
    sample, one a physical device, and the waiters for frees. Has the functions of the API that
    start pollers or collect. Uses >>bands, >>room, >>snapshots and >>deferred. Invariant: no poller
    starts before there is something to decide. Locks: callbacks, for waiters and callbacks;
-   registry, for the sweep; none while host code runs.
-
-   The one circle of the implementation is that of >>deferred and >>pollers: the end of a call asks
-   fences in >>deferred (mli_fences_poll_due), and a fence that is done ends a block there, which
-   ends with mli_call_end and so with mli_call_end_slow here. That inner end asks no fences. */
+   registry, for the sweep; none while host code runs. >>deferred tells of the circle of the two. */
 
 /* A thread that waits for frees, in lord->pollers.waiters. It lies on the stack of that thread.
    The list is under the callbacks lock. */
@@ -13611,8 +13578,8 @@ static MLI_COLD memlord_result mli_realloc_end(memlord *lord, memlord_realloc_to
 
 /* -- frees that may fail -- */
 
-/* Returns the kind of block that free_begin finds: 1 a pending block; 2 a block with recorded uses,
-   its words without the side record in *e; 0 any other block, or none. */
+/* Returns the kind of block that free_begin or a move finds: 1 a pending block; 2 a block with
+   recorded uses, its words without the side record in *e; 0 any other block, or none. */
 static MLI_COLD int mli_free_kind(memlord *lord, mli_thread *t, uint32_t type,
                                   uint64_t key, mli_entry *e) {
     mli_probe probe;
@@ -13947,8 +13914,9 @@ static MLI_COLD memlord_result mli_call_move(memlord *lord, memlord_device from,
                                              const memlord_fence *fence, const memlord_site *site) {
     const int away = from.type != to->device.type || from_storage != to->storage;
     mli_call call;
+    mli_entry e;
     mli_fence_record *f, *chain = NULL;
-    int waits = fence && away, used = 0;
+    int waits = fence && away, used;
     memlord_result r;
     if (fence && !fence->done) return MEMLORD_E_INVALID;
     if (!mli_key_valid(from_storage)) return MEMLORD_E_INVALID;
@@ -13960,10 +13928,9 @@ static MLI_COLD memlord_result mli_call_move(memlord *lord, memlord_device from,
     r = mli_call_check(lord, to->device, to->storage, to->bytes, &call.dev);
     if (r) return r;
     if (mli_would_overflow(lord, call.dev, to->bytes)) return MEMLORD_E_INVALID;
-    if (away && !mli_self.in_host_alloc)
-        used = mli_is_used(lord, (uint32_t)from.type, from_storage);
     if (!mli_call_begin(lord, &call))
         return fence ? mli_fence_discard(NULL, fence) : MEMLORD_OK;
+    used = away && mli_free_kind(lord, call.t, (uint32_t)from.type, from_storage, &e) == 2;
     f = waits ? mli_fence_new(lord, fence) : NULL;
     mli_call_draw(lord, &call, to->bytes);
     if (waits && !f)
