@@ -9975,6 +9975,14 @@ static MLI_COLD int mli_band_overlaps(const memlord_band *bands, size_t i) {
     while (k < i && (bands[i].lo >= bands[k].hi || bands[k].lo >= bands[i].hi)) k++;
     return k < i;
 }
+/* Returns the lowest start of a band above a used percent; 1e9: there is none. */
+static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n, double used) {
+    double start = 1e9;
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (bands[i].lo > used && bands[i].lo < start) start = bands[i].lo;
+    return start;
+}
 /* Warns of bands that are legal but probably not meant: overlaps and gaps. */
 static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
     size_t i;
@@ -9986,8 +9994,7 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
     for (;; at = next) {
         while ((i = mli_band_at(bands, n, at)) < n) at = bands[i].hi;
         if (at > 100) return;
-        for (next = 1e9, i = 0; i < n; i++)
-            if (bands[i].lo > at && bands[i].lo < next) next = bands[i].lo;
+        next = mli_band_start_above(bands, n, at);
         if (next > 100) break;
         mli_logf(lord, MEMLORD_LOG_WARNING, "[strategy] a gap: no band covers %g to %g", at, next);
     }
@@ -10023,12 +10030,9 @@ typedef struct mli_band_state {
     uint64_t live, freed;
 } mli_band_state;
 
-/* Returns 1 if a device type, or a device, has both bands and a callback that they run. */
-static int mli_type_is_watched(memlord *lord, uint32_t type) {
-    return mli_u32_load(&lord->bands.watched_types) >> type & 1;
-}
+/* Returns 1 if a device has both bands and a callback that they run. */
 static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
-    return mli_type_is_watched(lord, lord->devices.dev_type[dev]);
+    return mli_u32_load(&lord->bands.watched_types) >> lord->devices.dev_type[dev] & 1;
 }
 /* Returns the strategy in force for a device; NULL: none. The acquire pairs with
    mli_strategy_swap. Requires: the phys lock of the device. */
@@ -12740,22 +12744,22 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
    the host's alone while no such device is known, and that one starts the others: a new thread may
    take its stack from the very allocator that calls come from, so they start none. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
-    const int all = mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL;
-    uint32_t i = 0, type, known = 0;
+    uint32_t i = 0, type, known = 0, wanted = mli_u32_load(&lord->bands.watched_types);
     memlord_result r = MEMLORD_OK;
+    if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL) wanted = UINT32_MAX;
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 0);
         if (mli_u32_load(&lord->snapshots.recorder.requested)) mli_recorder_start(lord);
     }
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
-        if (!all && !mli_dev_is_watched(lord, i)) continue;
+        if (!(wanted >> lord->devices.dev_type[i] & 1)) continue;
         known = 1;
         if (mli_dev_poller_start(lord, i)) r = MEMLORD_E_NOMEM;
     }
     if (known || !(lord->threads.flags & MEMLORD_FLAG_DEFER) || !mli_polling_enabled(lord))
         return r;
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        if ((all || mli_type_is_watched(lord, type)) && mli_capacity_reader_of(lord, (int)type).fn)
+        if ((wanted >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn)
             return mli_phys_poller_start(&lord->capacity.host_phys);
     return r;
 }
