@@ -7997,10 +7997,12 @@ static int mli_fence_drop(memlord *lord, mli_fence_record *f) {
     return 1;
 }
 
-/* Accepts a fence that no block waits for. It is dropped here, or under MEMLORD_FLAG_DEFER at the
-   end of a call. `lord` NULL: the call has no ledger, and the fence is dropped here. */
+/* Accepts a fence that no block waits for, or none (NULL). It is dropped here, or under
+   MEMLORD_FLAG_DEFER at the end of a call. `lord` NULL: the call has no ledger, and the fence is
+   dropped here. */
 static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f;
+    if (!fence) return MEMLORD_OK;
     if (!lord || !(lord->threads.flags & MEMLORD_FLAG_DEFER)) {
         mli_fence_drop_host(lord, fence);
         return MEMLORD_OK;
@@ -8083,30 +8085,29 @@ static MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread
     return probe->entry ? mli_side_record_of(probe->entry->word2) : NULL;
 }
 
-/* Finds a live key, as mli_probe_find does, and gives it a side record if it has none. The record
-   is allocated first, as nothing may be allocated inside: the caller frees *unused after it has
-   left. On any error the shard is left already. */
-static memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t, uint32_t type,
-                                                uint64_t key, mli_probe *probe,
-                                                mli_side_record **unused) {
-    mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
-    *unused = NULL;
-    if (!mli_probe_live(lord, t, type, key, probe)) {
+/* Finds a live key and makes its side record if it has none; with `for_ref` only if one more
+   reference needs it. E_UNKNOWN, E_NOMEM: the shard is left already. The record is allocated
+   between two probes, as nothing may be allocated inside. */
+static MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
+                                                         uint32_t type, uint64_t key, int for_ref,
+                                                         mli_probe *probe) {
+    mli_side_record *spare = NULL;
+    mli_entry *e;
+    while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
+        int needed = !(e->word2 & 1) && (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        if (needed && spare) {
+            spare->word2 = e->word2;
+            e->word2 = (uint64_t)(uintptr_t)spare | 1;
+        }
+        if (needed == (spare != NULL)) return MEMLORD_OK;
         mli_probe_leave(t, probe);
-        mli_own_free(lord, side, sizeof *side);
-        return MEMLORD_E_UNKNOWN;
+        mli_own_free(lord, spare, sizeof *spare); /* another thread has made the record */
+        spare = needed ? (mli_side_record *)mli_own_alloc(lord, sizeof *spare) : NULL;
+        if (needed && !spare) return MEMLORD_E_NOMEM;
     }
-    if (probe->entry->word2 & 1) {
-        *unused = side;
-        return MEMLORD_OK;
-    }
-    if (!side) {
-        mli_probe_leave(t, probe);
-        return MEMLORD_E_NOMEM;
-    }
-    side->word2 = probe->entry->word2;
-    probe->entry->word2 = (uint64_t)(uintptr_t)side | 1;
-    return MEMLORD_OK;
+    mli_probe_leave(t, probe);
+    mli_own_free(lord, spare, sizeof *spare);
+    return MEMLORD_E_UNKNOWN;
 }
 
 /* ------------------------------------------------------------------------ >>parts --
@@ -8174,19 +8175,16 @@ static void mli_parts_drop(memlord *lord, mli_parts *parts) {
 static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                           mli_part *part, mli_parts **spare, uint32_t *room) {
     mli_probe probe;
-    mli_side_record *unused, *side;
-    memlord_result r = mli_probe_add_side_record(lord, t, type, key, &probe, &unused);
+    mli_side_record *side;
+    memlord_result r = mli_probe_add_side_record(lord, t, type, key, 0, &probe);
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
     *room = side->parts ? side->parts->leaf_cap * 2 : 8;
-    if (side->serial)
-        r = MEMLORD_E_UNKNOWN;
-    else if (part->offset + part->bytes > MLI_BYTES(probe.entry->word1))
+    if (part->offset + part->bytes > MLI_BYTES(probe.entry->word1))
         r = MEMLORD_E_INVALID;
     else
         r = mli_part_insert(&side->parts, part, spare);
     mli_probe_leave(t, &probe);
-    mli_own_free(lord, unused, sizeof *unused);
     return r;
 }
 
@@ -8352,8 +8350,8 @@ static MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
     mli_fences_detach(lord, mli_side_record_of(word2)->fences);
     mli_own_free(lord, mli_side_record_of(word2), sizeof(mli_side_record));
 }
-static uint64_t mli_word1_of(uint64_t bytes, uint32_t dev) {
-    return bytes | (uint64_t)(dev + 256u) << 49; /* one reference */
+static uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
+    return bytes | (uint64_t)(dev | refs << 8) << 49;
 }
 
 /* Return the delta of a block that opens, and of one that closes. */
@@ -8428,34 +8426,31 @@ static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE) ? 1 : 0;
 }
 /* Notes for the debug line of this call where the block was before. */
-static MLI_HOT void mli_debug_note_from(memlord_device d, uint64_t storage) {
+static MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage) {
+    if (!mli_debug_on(lord)) return;
     mli_self.note.from_device = d;
     mli_self.note.from = storage;
 }
 
-static MLI_COLD void mli_drop_warn_alloc(memlord *lord) {
+/* Counts an alloc that found no memory to be recorded in, on the ledger as a whole if its device
+   could not be added: no memory, or too many devices. Its free is then expected, and no unknown
+   one: see mli_drop_match. Returns r; other errors are not counted. */
+static MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r, memlord_device d,
+                                              uint64_t bytes) {
+    uint32_t dev;
+    if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
+    dev = mli_dev_known(lord, d);
+    if (dev) {
+        mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
+        mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
+    } else {
+        (void)mli_u64_add(&lord->blocks.lost_allocs, 1);
+        (void)mli_u64_add(&lord->blocks.lost_bytes, bytes);
+    }
+    (void)mli_u64_add(&lord->blocks.dropped[d.type], 1);
     mli_drop_warn(lord, &lord->blocks.warned_alloc,
                   "[drop] no room to record an alloc: give the ledger's allocator more, or "
                   "raise MEMLORD_MAX_DEVICES; dropped_allocs has how many");
-}
-
-/* Counts an alloc that found no memory to be recorded in. Its free is then expected, and no
-   unknown one: see mli_drop_match. */
-static void mli_drop_count(memlord *lord, uint32_t dev, uint64_t bytes) {
-    mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
-    mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
-    (void)mli_u64_add(&lord->blocks.dropped[lord->devices.dev_type[dev]], 1);
-    mli_drop_warn_alloc(lord);
-}
-/* Counts an alloc on a device that could not be added: no memory, or too many devices. Returns r;
-   other errors are not counted. */
-static memlord_result mli_drop_count_lost(memlord *lord, memlord_result r, memlord_device d,
-                                          uint64_t bytes) {
-    if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
-    (void)mli_u64_add(&lord->blocks.lost_allocs, 1);
-    (void)mli_u64_add(&lord->blocks.lost_bytes, bytes);
-    (void)mli_u64_add(&lord->blocks.dropped[d.type], 1);
-    mli_drop_warn_alloc(lord);
     return r;
 }
 /* 1: an unknown storage is taken for one of the dropped allocs of its type, which is then expected
@@ -8479,34 +8474,52 @@ static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d)
     return MEMLORD_E_UNKNOWN;
 }
 
+/* What a key is to a call that ends its block. */
+enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
+
+/* Returns MLI_KEY_...; a key that is not dead has its entry in *e, with its word2 without a side
+   record. */
+static MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
+                                  mli_entry *e) {
+    mli_probe probe;
+    int state = MLI_KEY_DEAD;
+    (void)mli_probe_find(lord, t, (uint32_t)d.type, key, 0, &probe);
+    if (probe.entry) {
+        *e = *probe.entry;
+        state = mli_is_pending(e->word2) ? MLI_KEY_PENDING
+                : mli_fences_of(e->word2) ? MLI_KEY_USED
+                                          : MLI_KEY_LIVE;
+        e->word2 = mli_word2_rows(e->word2);
+    }
+    mli_probe_leave(t, &probe);
+    return state;
+}
+
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else
    E_UNKNOWN, which needs none. `ends`: the call ends the storage, so an unknown one is counted. */
 static MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t,
                                             memlord_device d, uint64_t key, int ends) {
-    mli_probe probe;
-    int live = mli_probe_live(lord, t, (uint32_t)d.type, key, &probe) != NULL;
-    mli_probe_leave(t, &probe);
-    if (live) return MEMLORD_E_NOMEM;
+    mli_entry e;
+    if (mli_key_state(lord, t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
     if (ends) (void)mli_unknown_free(lord, d);
     return MEMLORD_E_UNKNOWN;
 }
 
+/* Begins a call on a block that is on the map: checks the device and the storage, and gets the
+   thread record. *t NULL: the caller returns the result; it is OK on no ledger, and from within the
+   ledger's own allocator call. */
+static memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
+                                    mli_thread **t) {
+    *t = NULL;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
+    *t = mli_thread_get(lord);
+    return MEMLORD_OK;
+}
+
 /* -- references -- */
 
-/* Adds a reference. 0: the count no longer fits the entry, and there is no side record yet. */
-static int mli_ref_up(mli_entry *e) {
-    uint32_t refs = MLI_REFS(e->word1);
-    if (refs == MLI_REFS_MANY) {
-        mli_side_record_of(e->word2)->refs++;
-        return 1;
-    }
-    if (refs + 1 == MLI_REFS_MANY) {
-        if (!(e->word2 & 1)) return 0;
-        mli_side_record_of(e->word2)->refs = MLI_REFS_MANY;
-    }
-    e->word1 += MLI_REFS_ONE;
-    return 1;
-}
 /* Removes a reference. Requires: the block has more than one. */
 static void mli_ref_down(mli_entry *e) {
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -8519,47 +8532,47 @@ static void mli_ref_down(mli_entry *e) {
 static MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t,
                                                 uint32_t type, uint64_t key) {
     mli_probe probe;
-    mli_side_record *unused;
-    memlord_result r;
-    int up = mli_probe_live(lord, t, type, key, &probe) ? mli_ref_up(probe.entry) : -1;
-    mli_probe_leave(t, &probe);
-    if (up) return up < 0 ? MEMLORD_E_UNKNOWN : MEMLORD_OK;
-    r = mli_probe_add_side_record(lord, t, type, key, &probe, &unused);
+    memlord_result r = mli_probe_add_side_record(lord, t, type, key, 1, &probe);
+    uint64_t refs;
     if (r) return r;
-    (void)mli_ref_up(probe.entry);
+    refs = mli_refs_of(probe.entry->word1, probe.entry->word2) + 1;
+    if (refs <= MLI_REFS_MANY) probe.entry->word1 += MLI_REFS_ONE;
+    if (refs >= MLI_REFS_MANY) mli_side_record_of(probe.entry->word2)->refs = refs;
     mli_probe_leave(t, &probe);
-    mli_own_free(lord, unused, sizeof *unused);
     return MEMLORD_OK;
 }
 
 /* -- open -- */
 
-/* Inserts a new entry into the probe's vacant slot, counts, and leaves the shard. */
-static void mli_probe_open_block(memlord *lord, mli_thread *t, mli_probe *probe, uint64_t word1,
-                                 uint64_t word2, const mli_row_delta *d, unsigned n) {
-    uint32_t size = probe->shard->size;
-    int crowded;
-    mli_probe_insert(probe, word1, word2);
-    crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
+enum { /* how mli_entry_put treats the block that has the key already */
+    MLI_PUT_ALLOC,    /* it ends: it is stale, or pending and the host has the storage again */
+    MLI_PUT_TRACK,    /* a live one gets a reference, a pending one ends */
+    MLI_PUT_HOLD = 2  /* with either: none ends */
+};
+enum { MLI_DID_NOTHING, MLI_DID_OPEN, MLI_DID_VIEW }; /* VIEW: added a reference */
+
+/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that has the slot
+   already ends; if it was live, its free was never recorded. */
+static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
+                                   const mli_entry *e, const mli_row_delta *d, unsigned n) {
+    const uint32_t size = probe->shard->size;
+    const int replaces = probe->entry != NULL;
+    mli_entry stale = *e;
+    int crowded = 0;
+    if (replaces) {
+        stale = *probe->entry;
+        *probe->entry = *e;
+    } else {
+        mli_probe_insert(probe, e->word1, e->word2);
+        crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
+    }
     mli_probe_unlock(probe);
+    if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
     if (crowded) /* without memory the table stays: slower, but exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
-}
-
-/* Replaces the probe's entry, counts both, and leaves the shard. The old entry ends here: it is
-   stale, as its free was never recorded, or pending, and the host has the storage again. */
-static MLI_COLD void mli_probe_replace_block(memlord *lord, mli_thread *t, mli_probe *probe,
-                                             uint64_t word1, uint64_t word2, const mli_row_delta *d,
-                                             unsigned n) {
-    mli_entry stale = *probe->entry;
-    probe->entry->word1 = word1;
-    probe->entry->word2 = word2;
-    mli_probe_unlock(probe);
-    mli_count_close(lord, t, stale.word1, stale.word2);
-    mli_count(lord, t, d, n);
-    mli_probe_leave(t, probe);
+    if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
                          mli_word2_rows(stale.word2), NULL);
     if (!mli_is_pending(stale.word2)) {
@@ -8572,64 +8585,60 @@ static MLI_COLD void mli_probe_replace_block(memlord *lord, mli_thread *t, mli_p
     mli_side_record_free(lord, stale.word2);
 }
 
-/* Inserts an entry under a key and counts n deltas. A block that is there already is stale or
-   pending, and is closed. *fresh: 1 if there was none. Requires: not inside. */
-static MLI_COLD memlord_result mli_entry_insert(memlord *lord, mli_thread *t, uint32_t dev,
-                                                uint64_t key, uint64_t word1, uint64_t word2,
-                                                const mli_row_delta *d, unsigned n, int *fresh) {
+/* Puts an entry on the map under its key and counts n deltas. *did: MLI_DID_... Requires: not
+   inside. */
+static MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
+                                             const mli_row_delta *d, unsigned n, int how,
+                                             int *did) {
+    const uint32_t type = lord->devices.dev_type[MLI_DEV(e->word1)];
     mli_probe probe;
-    *fresh = 0;
+    memlord_result r;
+    int live;
+    *did = MLI_DID_NOTHING;
     mli_cells_make(lord, t, d, n);
-    if (mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 1, &probe))
-        return MEMLORD_E_NOMEM;
-    if (!probe.entry) {
-        *fresh = 1;
-        mli_probe_open_block(lord, t, &probe, word1, word2, d, n);
-        return MEMLORD_OK;
+    for (;;) {
+        if (mli_probe_find(lord, t, type, e->key, 1, &probe)) return MEMLORD_E_NOMEM;
+        live = probe.entry && !mli_is_pending(probe.entry->word2);
+        if (!probe.entry || how == MLI_PUT_ALLOC || (how == MLI_PUT_TRACK && !live)) break;
+        mli_probe_leave(t, &probe);
+        if (!live || !(how & MLI_PUT_TRACK)) return MEMLORD_OK;
+        *did = MLI_DID_VIEW;
+        r = mli_block_retain(lord, t, type, e->key);
+        if (r != MEMLORD_E_UNKNOWN) return r; /* else another thread ended it between the two */
     }
-    mli_probe_replace_block(lord, t, &probe, word1, word2, d, n);
+    *did = MLI_DID_OPEN;
+    mli_probe_put(lord, t, &probe, e, d, n);
     return MEMLORD_OK;
 }
 
 /* Opens a block of one reference. */
-static MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
-                                              uint32_t dev, uint64_t key, uint64_t bytes,
-                                              uint64_t rows, int *fresh) {
+static MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
+                                              uint64_t key, uint64_t bytes, uint64_t rows, int how,
+                                              int *did) {
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
+    const mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
+    *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    return mli_entry_insert(lord, t, dev, key, mli_word1_of(bytes, dev), rows, &d, 1, fresh);
+    return mli_entry_put(lord, t, &e, &d, 1, how, did);
 }
 
-/* Adds a reference to a live block, or opens one. A pending block is replaced. */
-static memlord_result mli_block_track(memlord *lord, mli_thread *t, uint32_t dev,
-                                      uint64_t key, uint64_t bytes, uint64_t rows, int *fresh) {
-    const mli_row_delta d = mli_delta_open(dev, rows, bytes);
-    mli_probe probe;
-    uint32_t type = lord->devices.dev_type[dev];
-    *fresh = 0;
-    mli_cells_make(lord, t, &d, 1);
-    for (;;) {
-        memlord_result r;
-        int up;
-        if (mli_probe_find(lord, t, type, key, 1, &probe)) return MEMLORD_E_NOMEM;
-        if (!probe.entry) break;
-        if (mli_is_pending(probe.entry->word2)) break;
-        up = mli_ref_up(probe.entry);
-        mli_probe_leave(t, &probe);
-        if (up) return MEMLORD_OK;
-        r = mli_block_retain(lord, t, type, key); /* adds the side record, too */
-        if (r != MEMLORD_E_UNKNOWN) return r;
-    }
-    if (mli_would_overflow(lord, dev, bytes)) {
-        mli_probe_leave(t, &probe);
-        return MEMLORD_E_INVALID;
-    }
-    *fresh = 1;
-    if (probe.entry)
-        mli_probe_replace_block(lord, t, &probe, mli_word1_of(bytes, dev), rows, &d, 1);
+/* -- close -- */
+
+/* Ends the probe's block: erases the entry, counts, leaves the shard and frees the side record.
+   `undo`: its open is taken back. */
+static void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo) {
+    const mli_entry gone = *probe->entry;
+    mli_row_delta d =
+        mli_delta_open(MLI_DEV(gone.word1), mli_word2_rows(gone.word2), MLI_BYTES(gone.word1));
+    d.undo = 1;
+    mli_probe_erase(probe);
+    mli_probe_unlock(probe);
+    if (undo)
+        mli_count(lord, t, &d, 1);
     else
-        mli_probe_open_block(lord, t, &probe, mli_word1_of(bytes, dev), rows, &d, 1);
-    return MEMLORD_OK;
+        mli_count_close(lord, t, gone.word1, gone.word2);
+    mli_probe_leave(t, probe);
+    mli_side_record_free(lord, gone.word2);
 }
 
 /* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
@@ -8637,33 +8646,11 @@ static memlord_result mli_block_track(memlord *lord, mli_thread *t, uint32_t dev
 static MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev,
                                       uint64_t key, uint64_t bytes) {
     mli_probe probe;
-    mli_entry e;
-    mli_row_delta d;
     (void)mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 0, &probe);
-    if (!probe.entry || MLI_BYTES(probe.entry->word1) != bytes) {
+    if (probe.entry && MLI_BYTES(probe.entry->word1) == bytes)
+        mli_probe_end_block(lord, t, &probe, 1);
+    else
         mli_probe_leave(t, &probe);
-        return;
-    }
-    e = *probe.entry;
-    mli_probe_erase(&probe);
-    mli_probe_unlock(&probe);
-    d = mli_delta_open(dev, mli_word2_rows(e.word2), MLI_BYTES(e.word1));
-    d.undo = 1;
-    mli_count(lord, t, &d, 1);
-    mli_probe_leave(t, &probe);
-    mli_side_record_free(lord, e.word2);
-}
-
-/* -- close -- */
-
-/* Ends the probe's block: erases the entry, counts, leaves the shard and frees the side record. */
-static void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe) {
-    mli_entry gone = *probe->entry;
-    mli_probe_erase(probe);
-    mli_probe_unlock(probe);
-    mli_count_close(lord, t, gone.word1, gone.word2);
-    mli_probe_leave(t, probe);
-    mli_side_record_free(lord, gone.word2);
 }
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
@@ -8716,7 +8703,7 @@ static MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, mem
         *chain = mli_block_pend(lord, probe.entry);
         mli_probe_leave(t, &probe);
     } else {
-        mli_probe_end_block(lord, t, &probe);
+        mli_probe_end_block(lord, t, &probe, 0);
     }
     if (refs > 1)
         mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
@@ -8778,53 +8765,50 @@ static void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
         e->word2 = plain;
 }
 
-/* Attaches a detached entry under a key, with this device, these bytes and rows, and counts n
-   deltas. Without room it is closed as it was before, and counts as a dropped alloc. */
-static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
-                                       uint64_t key, uint32_t dev, uint64_t bytes, uint64_t rows,
-                                       const mli_row_delta *d, unsigned n) {
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint64_t word1 = bytes | (uint64_t)dev << 49 | (uint64_t)MLI_REFS(e->word1) * MLI_REFS_ONE;
-    memlord_result r;
-    int fresh;
-    mli_entry_set_rows(e, rows);
-    r = mli_entry_insert(lord, t, dev, key, word1, e->word2, d, n, &fresh);
-    if (r == MEMLORD_OK) return r;
-    mli_entry_set_rows(e, plain);
-    mli_entry_abandon(lord, t, e);
-    mli_drop_count(lord, dev, bytes);
-    return r;
-}
-
-/* Attaches a detached block on its device under a new key and size. *plain_rows is the word2 that
-   it then has without a side record: another thread may free that once the block is on the map. */
-static memlord_result mli_block_resize(memlord *lord, mli_thread *t, mli_entry *e,
-                                       uint64_t key, uint64_t bytes, const memlord_site *site,
-                                       uint64_t *plain_rows) {
-    uint32_t dev = MLI_DEV(e->word1);
-    uint64_t had = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    uint64_t rows = *plain_rows = mli_word2_moved(lord, t, plain, dev, site, 1);
-    uint64_t up = bytes > had ? bytes - had : 0, down = had > bytes ? had - bytes : 0;
+/* Attaches a detached block under a key, with a device and a size, and counts the change: `moves`
+   as the end of one block and the open of another, else the difference. *rows is the word2 that it
+   then has without a side record: another thread may free that once the block is on the map.
+   Without room the block is closed as it was before, and counts as a dropped alloc. */
+static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e, uint64_t key,
+                                       uint32_t dev, uint64_t bytes, const memlord_site *site,
+                                       int moves, uint64_t *rows) {
+    const uint32_t from = MLI_DEV(e->word1);
+    const uint64_t had = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
+    const uint64_t now = *rows = mli_word2_moved(lord, t, plain, dev, site, from == dev);
     mli_row_delta d[3];
+    mli_entry put;
     unsigned n = 1;
-    if (down && (e->word2 & 1))
-        mli_parts_trim(lord, mli_side_record_of(e->word2)->parts, bytes);
+    int did;
+    memlord_result r;
     memset(d, 0, sizeof d);
     d[0].dev = dev;
-    d[0].word2 = rows;
-    d[0].in = up;
-    d[0].out = down;
-    if (MLI_SITE_ROW(rows) != MLI_SITE_ROW(plain)) {
+    d[0].word2 = now;
+    d[0].in = bytes > had ? bytes - had : 0;
+    d[0].out = had > bytes ? had - bytes : 0;
+    if (moves) {
+        d[0] = mli_delta_close(from, plain, had);
+        d[1] = mli_delta_open(dev, now, bytes);
+        n = 2;
+    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(plain)) {
         /* the old site loses all its bytes, and the new one gets all */
-        d[0].word2 = rows & ~MLI_SITE_BITS;
+        d[0].word2 = now & ~MLI_SITE_BITS;
         d[1].word2 = plain & MLI_SITE_BITS;
         d[1].out = had;
-        d[2].word2 = rows & MLI_SITE_BITS;
+        d[2].word2 = now & MLI_SITE_BITS;
         d[2].in = bytes;
         d[2].allocs = 1;
         n = 3;
     }
-    return mli_entry_attach(lord, t, e, key, dev, bytes, rows, d, n);
+    if (e->word2 & 1) mli_parts_trim(lord, mli_side_record_of(e->word2)->parts, bytes);
+    mli_entry_set_rows(e, now);
+    put.key = key;
+    put.word1 = mli_word1_of(bytes, dev, MLI_REFS(e->word1));
+    put.word2 = e->word2;
+    r = mli_entry_put(lord, t, &put, d, n, MLI_PUT_ALLOC, &did);
+    if (r == MEMLORD_OK) return r;
+    mli_entry_set_rows(e, plain);
+    mli_entry_abandon(lord, t, e);
+    return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, bytes);
 }
 
 /* Counts a move on the device it went to and on its route; without memory for a new route, on the
@@ -8867,25 +8851,19 @@ static memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev
 static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, memlord_device from,
                                               uint64_t from_key, uint32_t dev, uint64_t key,
                                               uint64_t bytes, const memlord_site *site) {
-    mli_row_delta d[2];
     mli_entry e;
-    uint32_t from_dev;
-    uint64_t plain, rows;
+    uint64_t rows;
     memlord_result r = mli_map_reserve(lord, t, dev, key);
     if (r) return mli_short_of(lord, t, from, from_key, 1);
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e))
         return mli_unknown_free(lord, from);
-    from_dev = t->other_dev = MLI_DEV(e.word1);
-    plain = mli_word2_rows(e.word2);
-    rows = mli_word2_moved(lord, t, plain, dev, site, from_dev == dev);
-    d[0] = mli_delta_close(from_dev, plain, MLI_BYTES(e.word1));
-    d[1] = mli_delta_open(dev, rows, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, plain, site);
-    if (e.word2 & 1) mli_parts_trim(lord, mli_side_record_of(e.word2)->parts, bytes);
-    r = mli_entry_attach(lord, t, &e, key, dev, bytes, rows, d, 2);
+    t->other_dev = MLI_DEV(e.word1);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
+                         site);
+    r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);
     if (r) return r;
     mli_event_record(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows);
-    mli_move_count(lord, from_dev, dev, bytes);
+    mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
     return MEMLORD_OK;
 }
 
@@ -8919,13 +8897,18 @@ static void mli_block_resolve_site(memlord *lord, memlord_block_info *info) {
     if (site) info->site = mli_site_display(lord, site);
 }
 
+/* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
+typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
+
 /* Selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* with `containing`: only the storages that it lies in */
-    int containing;     /* 1: `address` is used, and min_born is not */
-    size_t part, parts; /* a shard is walked `parts` times, once for each part; 0: once for all */
+    uint64_t address; /* with `containing`: only the storages that it lies in */
+    int containing;   /* 1: `address` is used, and min_born is not */
+    memlord *lord;    /* this and the next two: set by mli_shard_visit */
+    mli_visit_fn fn;
+    void *user;
 } mli_walk_query;
 static mli_walk_query mli_walk_query_of(memlord_device sel) {
     mli_walk_query q;
@@ -8934,50 +8917,38 @@ static mli_walk_query mli_walk_query_of(memlord_device sel) {
     return q;
 }
 
-static int mli_walk_query_matches(memlord *lord, const mli_walk_query *q, const mli_entry *e) {
+static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
+    const mli_walk_query *q = (const mli_walk_query *)query;
     uint64_t bytes = MLI_BYTES(e->word1);
-    memlord_device d = mli_device_record_at(lord, MLI_DEV(e->word1))->device;
-    if (!mli_selects(q->sel, d) || bytes < q->min_bytes) return 0;
-    if (q->parts && (mli_hash(e->key) >> 32) % q->parts != q->part) return 0;
-    if (q->containing) return q->address >= e->key && q->address - e->key < bytes;
-    return mli_mark_of(lord, mli_word2_rows(e->word2)) >= q->min_born;
+    if (bytes < q->min_bytes ||
+        !mli_selects(q->sel, mli_device_record_at(q->lord, MLI_DEV(e->word1))->device))
+        return 0;
+    if (q->containing ? q->address < e->key || q->address - e->key >= bytes
+                      : mli_mark_of(q->lord, mli_word2_rows(e->word2)) < q->min_born)
+        return 0;
+    return q->fn(q->lord, e, q->user);
 }
 
-/* Called for each block of a paused shard that matches a query. Non-zero stops the walk, which
-   returns it. */
-typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
-typedef struct mli_map_visitor {
-    memlord *lord;
-    const mli_walk_query *query;
-    mli_visit_fn fn;
-    void *user;
-} mli_map_visitor;
-static MLI_COLD int mli_visit_entry(const mli_entry *e, void *user) {
-    const mli_map_visitor *v = (const mli_map_visitor *)user;
-    return mli_walk_query_matches(v->lord, v->query, e) ? v->fn(v->lord, e, v->user) : 0;
-}
-static MLI_COLD int mli_shard_visit(memlord *lord, const mli_shard *s, const mli_walk_query *q,
+/* Pauses a shard and calls fn for each of its blocks that matches a query, until one is not 0, which
+   it returns. fn may not allocate, nor call the host. */
+static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query *q,
                                     mli_visit_fn fn, void *user) {
-    mli_map_visitor v;
-    v.lord = lord;
-    v.query = q;
-    v.fn = fn;
-    v.user = user;
-    return mli_shard_each(s, mli_visit_entry, &v);
+    int stop;
+    if (!mli_shard_pause(lord, s)) return 0;
+    q->lord = lord;
+    q->fn = fn;
+    q->user = user;
+    stop = mli_shard_each(s, mli_visit_entry, q);
+    mli_shard_resume(s);
+    return stop;
 }
 
-/* Calls fn for each block of the map that matches a query. Pauses one shard at a time: fn may not
-   allocate, nor call the host. */
-static MLI_COLD void mli_map_visit(memlord *lord, const mli_walk_query *q,
-                                   mli_visit_fn fn, void *user) {
+/* Calls fn for each block of the map that matches a query, as mli_shard_visit, one shard after the
+   other. */
+static MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn, void *user) {
     uint32_t i;
-    int stop = 0;
-    for (i = 0; i < MLI_SHARDS && !stop; i++) {
-        mli_shard *s = &lord->map.shards[i];
-        if (!mli_shard_pause(lord, s)) continue;
-        stop = mli_shard_visit(lord, s, q, fn, user);
-        mli_shard_resume(s);
-    }
+    for (i = 0; i < MLI_SHARDS; i++)
+        if (mli_shard_visit(lord, &lord->map.shards[i], q, fn, user)) return;
 }
 
 static int mli_visit_count(memlord *lord, const mli_entry *e, void *user) {
@@ -9004,27 +8975,14 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-/* 1: a shard has more matches than may be copied at once, as small blocks lie close together: the
-   query is split into parts from here on. The hash of its key puts a block into one part, so that
-   it is listed once, however the table changes between the walks. */
-#define MLI_BLOCK_LIST_MIN 4096u
-static int mli_walk_query_split(mli_walk_query *q, size_t count) {
-    if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
-    q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
-    return 1;
-}
-
-/* Copies the blocks of a shard that match a query, or its current part. Allocates room for them
-   while the shard is not paused, and then tries again. */
+/* Copies the blocks of a shard that match a query. Allocates room for them while the shard is not
+   paused, and then tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {
         size_t cap;
         c->count = 0;
-        if (!mli_shard_pause(lord, s)) return MEMLORD_OK;
         (void)mli_shard_visit(lord, s, q, mli_visit_copy, c);
-        mli_shard_resume(s);
-        if (mli_walk_query_split(q, c->count)) continue;
         if (c->count <= c->cap) return MEMLORD_OK;
         mli_own_free(lord, c->at, c->cap * c->size);
         for (cap = c->cap ? c->cap : 64; cap < c->count;) cap *= 2;
@@ -9037,7 +8995,7 @@ static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_w
 
 /* Calls fn for copies of the blocks that match a query, shard by shard, while none is paused: fn
    may call the host. */
-static MLI_COLD memlord_result mli_copies_each(memlord *lord, const mli_walk_query *q, size_t size,
+static MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                mli_fill_fn fill, mli_item_fn fn, void *user) {
     mli_copies c = {NULL, size, 0, 0, fill, user};
     memlord_result r = MEMLORD_OK;
@@ -9045,12 +9003,8 @@ static MLI_COLD memlord_result mli_copies_each(memlord *lord, const mli_walk_que
     size_t k;
     int stop = 0;
     for (i = 0; i < MLI_SHARDS && !stop && r == MEMLORD_OK; i++) {
-        mli_walk_query some = *q;
-        do {
-            r = mli_shard_copy(lord, &lord->map.shards[i], &some, &c);
-            for (k = 0; k < c.count && !stop && r == MEMLORD_OK; k++)
-                stop = fn(user, c.at + k * size);
-        } while (++some.part < some.parts && !stop && r == MEMLORD_OK);
+        r = mli_shard_copy(lord, &lord->map.shards[i], q, &c);
+        for (k = 0; k < c.count && !stop && r == MEMLORD_OK; k++) stop = fn(user, c.at + k * size);
     }
     mli_own_free(lord, c.at, c.cap * size);
     return r;
@@ -9071,7 +9025,7 @@ static MLI_COLD int mli_block_call_on(void *user, void *item) {
     call->count++;
     return call->fn(call->user, (memlord_block_info *)item);
 }
-static MLI_COLD memlord_result mli_map_each(memlord *lord, const mli_walk_query *q,
+static MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *q,
                                             memlord_block_fn fn, void *user, size_t *seen) {
     mli_block_call call = {lord, fn, user, 0};
     memlord_result r = mli_copies_each(lord, q, sizeof(memlord_block_info),
@@ -9082,7 +9036,7 @@ static MLI_COLD memlord_result mli_map_each(memlord *lord, const mli_walk_query 
 
 /* -- the k largest: a heap with its smallest at the root; ties by address, for a stable list -- */
 
-/* The heap: `count` of the k = `cap` blocks. */
+/* The heap: `count` of the k = `cap` blocks; it is in order from the k-th on. */
 typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
@@ -9101,24 +9055,22 @@ static MLI_COLD void mli_block_heap_down(memlord_block_info *heap, size_t n, siz
     }
     heap[i] = moving;
 }
-static MLI_COLD void mli_block_heap_up(memlord_block_info *heap, size_t i) {
-    memlord_block_info moving = heap[i];
-    while (i && mli_block_smaller(&moving, &heap[(i - 1) / 2])) {
-        heap[i] = heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    heap[i] = moving;
+static MLI_COLD void mli_block_heap_make(mli_largest *top) {
+    size_t i;
+    for (i = top->count / 2; i--;) mli_block_heap_down(top->at, top->count, i);
 }
 /* Keeps a block if it is one of the k largest so far. */
 static MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user) {
     mli_largest *top = (mli_largest *)user;
     memlord_block_info info;
-    if (top->count == top->cap && MLI_BYTES(e->word1) < top->at[0].bytes) return 0;
-    mli_block_copy_out(lord, e, &info);
     if (top->count < top->cap) {
-        top->at[top->count] = info;
-        mli_block_heap_up(top->at, top->count++);
-    } else if (mli_block_smaller(&top->at[0], &info)) {
+        mli_block_copy_out(lord, e, &top->at[top->count++]);
+        if (top->count == top->cap) mli_block_heap_make(top);
+        return 0;
+    }
+    if (MLI_BYTES(e->word1) < top->at[0].bytes) return 0;
+    mli_block_copy_out(lord, e, &info);
+    if (mli_block_smaller(&top->at[0], &info)) {
         top->at[0] = info;
         mli_block_heap_down(top->at, top->count, 0);
     }
@@ -9128,6 +9080,7 @@ static MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user)
 static MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top) {
     memlord_block_info *out = top->at;
     size_t n;
+    if (top->count < top->cap) mli_block_heap_make(top);
     for (n = top->count; n > 1;) { /* moves the smallest to the end */
         memlord_block_info least = out[0];
         out[0] = out[--n];
@@ -9137,7 +9090,7 @@ static MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top) {
     for (n = 0; n < top->count; n++) mli_block_resolve_site(lord, &out[n]);
     return top->count;
 }
-static MLI_COLD size_t mli_map_top(memlord *lord, const mli_walk_query *q,
+static MLI_COLD size_t mli_map_top(memlord *lord, mli_walk_query *q,
                                    memlord_block_info *out, size_t k) {
     mli_largest top = {NULL, 0, 0};
     top.at = out;
@@ -9169,8 +9122,7 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t,
     uint32_t dev = UINT32_MAX, row = 0, had;
     for (;;) {
         uint64_t plain, bytes;
-        (void)mli_probe_find(lord, t, type, key, 0, &probe);
-        if (!probe.entry) {
+        if (!mli_probe_live(lord, t, type, key, &probe)) {
             mli_probe_leave(t, &probe);
             return MEMLORD_E_UNKNOWN;
         }
@@ -9254,23 +9206,17 @@ MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device devi
                                               uint64_t storage, const memlord_meta *meta) {
     mli_thread *t;
     mli_probe probe;
-    mli_side_record *unused;
     memlord_meta kept;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!meta || meta->rank > 8 || !mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_meta_copy(lord, meta, &kept);
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
+    r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
     if (r == MEMLORD_OK && kept.tag)
         r = mli_block_retag(lord, t, (uint32_t)device.type, storage, kept.tag);
     if (r == MEMLORD_OK)
-        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, &probe, &unused);
+        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, 0, &probe);
     if (r == MEMLORD_OK) {
         mli_side_record_of(probe.entry->word2)->meta = kept;
         mli_probe_leave(t, &probe);
-        mli_own_free(lord, unused, sizeof *unused);
     }
     mli_thread_put(lord, t);
     return mli_call_end_uncounted(lord, r);
@@ -9280,12 +9226,8 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
                                            uint64_t storage, const char *tag) {
     mli_thread *t;
     const char *kept;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
     r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
     if (r == MEMLORD_OK) r = mli_block_retag(lord, t, (uint32_t)device.type, storage, kept);
     mli_thread_put(lord, t);
@@ -9308,18 +9250,15 @@ MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, ui
                                         uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
     mli_thread *t;
     mli_part part;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
     memset(&part, 0, sizeof part);
-    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX ||
-        (meta && meta->rank > 8) || !mli_key_valid(storage))
-        return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
     part.offset = offset;
     part.bytes = bytes;
-    r = meta ? mli_meta_copy(lord, meta, &part.meta) : MEMLORD_OK;
+    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX || (meta && meta->rank > 8))
+        r = MEMLORD_E_INVALID;
+    else if (meta)
+        r = mli_meta_copy(lord, meta, &part.meta);
     if (r == MEMLORD_OK)
         r = mli_block_part_add(lord, t, (uint32_t)device.type, storage, &part);
     mli_thread_put(lord, t);
@@ -9329,12 +9268,8 @@ MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, ui
 MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
                                            uint64_t storage, uint64_t offset) {
     mli_thread *t;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
     r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
     mli_thread_put(lord, t);
     return mli_call_end_uncounted(lord, r);
@@ -12398,10 +12333,10 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
                                        uint64_t key, mli_fence_record *f, int why,
                                        mli_entry *gone, mli_fence_record **chain) {
     mli_probe probe;
-    mli_side_record *unused, *side;
+    mli_side_record *side;
     mli_fence_record **at, *old = NULL;
     uint64_t refs;
-    memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, &probe, &unused);
+    memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, 0, &probe);
     gone->key = 0;
     *chain = NULL;
     if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, d);
@@ -12428,7 +12363,6 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
         *chain = mli_block_pend(lord, probe.entry);
     }
     mli_probe_leave(t, &probe);
-    mli_own_free(lord, unused, sizeof *unused);
     mli_fences_detach(lord, old);
     if (why == MLI_ATTACH_FREE && refs > 1) /* a move takes the references along */
         mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
@@ -12455,7 +12389,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
     }
     word1 = probe.entry->word1;
     plain = side->word2;
-    mli_probe_end_block(lord, t, &probe);
+    mli_probe_end_block(lord, t, &probe, 0);
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
     *credited = MLI_BYTES(word1);
     return 1;
@@ -12643,22 +12577,21 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
                                       uint64_t key, uint64_t bytes, mli_fence_record *f,
                                       const memlord_site *site, mli_fence_record **chain) {
     mli_row_delta d;
-    mli_entry e;
-    mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side), *unused;
+    mli_entry e, copy;
+    mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     mli_probe probe;
     uint64_t rows;
-    int fresh;
+    int did;
     memlord_result r;
     if (!side) return mli_short_of(lord, t, from, from_key, 1);
     /* takes all memory before anything changes: that of the source's side record, too */
-    r = mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, &probe, &unused);
+    r = mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
     if (r == MEMLORD_OK) {
         e = *probe.entry;
         side->word2 = mli_word2_rows(e.word2);
         side->refs = mli_refs_of(e.word1, e.word2);
         side->meta = mli_side_record_of(e.word2)->meta;
         mli_probe_leave(t, &probe);
-        mli_own_free(lord, unused, sizeof *unused);
         r = mli_map_reserve(lord, t, dev, key);
     }
     if (r) {
@@ -12668,9 +12601,10 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
     d = mli_delta_open(dev, rows, bytes);
-    r = mli_entry_insert(lord, t, dev, key,
-                         bytes | (uint64_t)dev << 49 | (uint64_t)MLI_REFS(e.word1) * MLI_REFS_ONE,
-                         (uint64_t)(uintptr_t)side | 1, &d, 1, &fresh);
+    copy.key = key;
+    copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
+    copy.word2 = (uint64_t)(uintptr_t)side | 1;
+    r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
         return r;
@@ -13067,10 +13001,11 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* ---------------------------------------------------------------------- >>record --
    Runs the calls that record something, from their arguments to their end. Owns no state. Uses the
-   map, the counters, the sites, the events, the fences, the limits and the bands. Requires: the
-   ledger is not NULL. Invariants: a call checks everything before it changes anything; it counts
-   before it leaves the shard, but for what a free counts at its own site; mli_call_end, which may
-   run host code, comes last, with nothing held. Locks: none of its own.
+   map, the counters, the sites, the events, the fences, the limits and the bands. A public
+   function does nothing on a NULL ledger; the others require one. Invariants: a call checks
+   everything before it changes anything; it counts before it leaves the shard, but for what a free
+   counts at its own site; mli_call_end, which may run host code, comes last, with nothing held.
+   Locks: none of its own.
 
    An alloc or a free takes one of two paths; the blocks and the totals are the same after both.
 
@@ -13109,18 +13044,6 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -- storages -- */
 
-/* Checks the arguments of a call that records a block, and makes its device known. A call from
-   within the ledger's own allocator call returns OK with device 0, as making a device allocates:
-   the caller asks for a thread record next, gets none and passes through. */
-static MLI_HOT memlord_result mli_call_check(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, uint32_t *dev) {
-    *dev = 0;
-    if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
-    if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
-        return MEMLORD_E_INVALID;
-    return mli_dev(lord, device, dev);
-}
-
 /* A call on the general path. */
 typedef struct mli_call {
     mli_thread *t;        /* the record it counts on */
@@ -13128,12 +13051,20 @@ typedef struct mli_call {
     mli_ticket_draw draw; /* the reservations its bytes come off */
 } mli_call;
 
-/* Gets the thread record of a call. 0: the call comes from within the ledger's own allocator call
-   and passes through. */
-static MLI_HOT int mli_call_begin(memlord *lord, mli_call *call) {
-    call->t = mli_thread_get(lord);
+/* Begins a call that records a block: checks its arguments, makes its device known, and gets the
+   thread record. call->t NULL: the caller returns the result; OK from within the ledger's own
+   allocator call, which passes through. */
+static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, mli_call *call) {
+    memlord_result r;
+    call->t = NULL;
     call->draw.parts = 0;
-    return call->t != NULL;
+    if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
+    if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
+        return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &call->dev);
+    if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
+    return r;
 }
 /* Draws the bytes that the call is about to record off the tickets of its thread. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
@@ -13149,100 +13080,69 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     if (call->draw.parts) mli_ticket_draw_end(&call->draw, did);
     if (mli_debug_on(lord))
         mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
-    mli_call_end(lord, call->t, call->dev, 1);
+    if (call->dev) mli_call_end(lord, call->t, call->dev, 1);
     return r;
 }
 
 /* -- the general path: any alloc and any free; the fast path falls back to it -- */
 
-/* Records a block in any shard, for any thread. An alloc that finds its storage live, or pending,
-   replaces that block. Without memory the block counts as dropped. */
+/* Records a block in any shard, for any thread; `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. Without
+   memory the block counts as dropped. */
 static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
                                                      uint64_t storage, uint64_t bytes,
-                                                     const memlord_site *site) {
+                                                     const memlord_site *site, int how) {
     mli_call call;
     memlord_block block;
     uint64_t rows;
-    int fresh;
-    memlord_result r = mli_call_check(lord, device, storage, bytes, &call.dev);
-    if (r) return mli_drop_count_lost(lord, r, device, bytes);
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
+    int did;
+    memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
+    if (!call.t) return mli_drop_count(lord, r, device, bytes);
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
-    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, &fresh);
-    if (r == MEMLORD_E_NOMEM) mli_drop_count(lord, call.dev, bytes);
-    if (r == MEMLORD_OK)
+    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
+    (void)mli_drop_count(lord, r, device, bytes);
+    if (did == MLI_DID_OPEN)
         mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
     block.device = device;
     block.storage = storage;
     block.bytes = bytes;
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc] ", &block, site);
-}
-
-/* Ends a call that freed a block. Asks the fences the block waits for, if it has any. Requires:
-   nothing is held. */
-static MLI_HOT void mli_end_ask_fences(memlord *lord, mli_thread *t, const mli_entry *gone,
-                                       mli_fence_record *chain) {
-    if (MLI_UNLIKELY(chain != NULL)) mli_fences_ask_new(lord, chain);
-    mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
-}
-
-/* Logs that a block has ended, or that there was none. With `note` it logs nothing and adds the
-   block to the note, for one line for many blocks. */
-static MLI_COLD void mli_end_log(memlord *lord, memlord_device device, const mli_entry *gone,
-                                 const char *verb, uint64_t storage, const memlord_site *site,
-                                 mli_debug_note *note) {
-    if (!note) {
-        mli_log_call(lord, gone->key != 0, verb, device, storage, MLI_BYTES(gone->word1), site);
-        return;
-    }
-    if (gone->key) {
-        note->blocks++;
-        note->bytes += MLI_BYTES(gone->word1);
-    }
-    note->unknown += mli_self.note.unknown;
-    mli_self.note.unknown = 0; /* host code may log before the line is written: not this count */
+    return mli_call_finish(lord, &call, r, did == MLI_DID_OPEN, "[alloc] ", &block, site);
 }
 
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
-   MLI_END_RELEASE. Storage 0 does nothing. With `note` the caller logs one line for many blocks. */
+   MLI_END_RELEASE. Storage 0 does nothing. Returns the entry that ended in *gone, with key 0 if none
+   did; NULL: it logs the line of MEMLORD_DEBUG, which the caller else logs for many blocks. */
 static MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
-                                                   uint64_t storage, int how,
-                                                   const memlord_site *site, mli_debug_note *note) {
+                                                    uint64_t storage, int how,
+                                                    const memlord_site *site, mli_entry *gone) {
     mli_thread *t;
-    mli_entry gone;
+    mli_entry e;
     mli_fence_record *chain = NULL;
+    const int logs = !gone && mli_debug_on(lord);
     memlord_result r;
+    if (!gone) gone = &e;
+    gone->key = gone->word1 = 0;
     if (!storage) return MEMLORD_OK;
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_block_close(lord, t, device, storage, how, &gone, &chain);
-    if (gone.key && r == MEMLORD_OK) {
-        mli_count_site_free(lord, t, MLI_DEV(gone.word1), site, MLI_BYTES(gone.word1));
+    r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
+    r = mli_block_close(lord, t, device, storage, how, gone, &chain);
+    if (gone->key) {
+        mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
-                             gone.word1, gone.word2, site);
+                             gone->word1, gone->word2, site);
     }
     mli_thread_put(lord, t);
-    if (mli_debug_on(lord))
-        mli_end_log(lord, device, &gone, chain ? "[free deferred] " : "[free] ", storage,
-                    site, note);
-    if (gone.key) mli_end_ask_fences(lord, t, &gone, chain);
+    if (logs)
+        mli_log_call(lord, gone->key != 0, chain ? "[free deferred] " : "[free] ", device, storage,
+                     MLI_BYTES(gone->word1), site);
+    if (chain) mli_fences_ask_new(lord, chain);
+    if (gone->key) mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
     return r;
 }
 
-/* -- the fast path: one block, most often in its home bucket, in a shard that the thread owns or
-      that is shared.
-
-      Two masks keep everything else off it. A thread's `special` has a bit for each further thing
-      its calls have to do: the fast path serves only the row bits (sites, a tag, a scope), from
-      the thread's cache. The ledger's `alert` has a bit for each thing the end of a call may have
-      to do: events, fences, bands, waiters, threads, pollers, a report. A call does no
-      more than the code below if every bit of `special` is a row bit whose row is cached, the probe
-      finds its slot, no count is negative and `alert` has nothing for its device. Every other call
-      goes to the general path before it has changed anything, or to mli_alloc_finish or
-      mli_free_finish after it has counted. -- */
+/* -- the fast path: one block in a shard that the thread owns or that is shared --
+   A call does no more than the code below if every bit of `special` is a row bit whose row is
+   cached, the probe finds its slot, no count is negative and `alert` has nothing for its device. */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
@@ -13309,7 +13209,7 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
     mli_count_site_free(lord, t, dev, site, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev), word2,
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev, 1), word2,
                          site);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
@@ -13341,21 +13241,21 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     int64_t past;
     if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
                      !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_general(lord, device, storage, bytes, site);
+        return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
     dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
     special = mli_u32_load(&t->special);
     rows.word2 = mli_u64_load(&lord->sites.birth_mark);
     rows.device = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows.device || (special && !mli_rows_cached(t, special, dev, site, &rows))))
-        return mli_alloc_general(lord, device, storage, bytes, site);
+        return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
     s = mli_shard_of(lord, storage, 1);
     if (MLI_UNLIKELY(!mli_shard_enter_fast(t, s, &shared)))
-        return mli_alloc_general(lord, device, storage, bytes, site);
+        return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
     if (MLI_UNLIKELY(!mli_home_probe_vacant(s, storage, shared, &probe))) {
         mli_home_probe_cancel(t, shared, &probe);
-        return mli_alloc_general(lord, device, storage, bytes, site);
+        return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
     }
-    mli_home_probe_insert(s, &probe, storage, mli_word1_of(bytes, dev), rows.word2);
+    mli_home_probe_insert(s, &probe, storage, mli_word1_of(bytes, dev, 1), rows.word2);
     past = mli_cell_count_alloc(rows.device, bytes);
     if (MLI_UNLIKELY(probe.far) && mli_shard_crowded(lord, s)) past = -1;
     if (rows.site) past |= mli_cell_count_alloc(rows.site, bytes);
@@ -13441,41 +13341,6 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     return MEMLORD_OK;
 }
 
-/* Adds a reference to a live block. */
-static MLI_COLD memlord_result mli_call_retain(memlord *lord, memlord_device device,
-                                               uint64_t storage) {
-    mli_thread *t;
-    memlord_result r;
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
-    mli_thread_put(lord, t);
-    return r;
-}
-
-/* Records a block, or adds a reference if its storage is live. Counts an event only if it is new
-   (`fresh`). */
-static MLI_COLD memlord_result mli_call_track(memlord *lord, const memlord_block *block,
-                                              const memlord_site *site) {
-    const uint64_t storage = block->storage, bytes = block->bytes;
-    mli_call call;
-    uint64_t rows;
-    int fresh;
-    memlord_result r = mli_call_check(lord, block->device, storage, bytes, &call.dev);
-    if (r) return mli_drop_count_lost(lord, r, block->device, bytes);
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
-    mli_call_draw(lord, &call, bytes);
-    rows = mli_alloc_word2(lord, call.t, call.dev, site);
-    r = mli_block_track(lord, call.t, call.dev, storage, bytes, rows, &fresh);
-    if (r == MEMLORD_E_NOMEM) mli_drop_count(lord, call.dev, bytes);
-    fresh = fresh && r == MEMLORD_OK;
-    if (fresh)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
-    return mli_call_finish(lord, &call, r, fresh, "[alloc] ", block, site);
-}
-
 /* -- realloc: begin takes the block off the map, its bytes still counted; end puts it back -- */
 
 enum { /* memlord_realloc_token.state */
@@ -13486,299 +13351,123 @@ enum { /* memlord_realloc_token.state */
     MLI_TOKEN_FREED   /* free_begin freed the block, as it had recorded uses */
 };
 
-/* Detaches the old block and keeps its entry in the token: word[0] is word1, word[1] is word2,
-   word[2] the generation of the ledger. */
-
-static MLI_COLD memlord_result mli_realloc_begin(memlord *lord, memlord_device device,
-                                              uint64_t old_storage,
-                                              memlord_realloc_token *token) {
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
+   word1, word[1] is word2, word[2] the generation of the ledger. `verb`: of the line of
+   MEMLORD_DEBUG; NULL: the end logs both storages. */
+static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
+                                               uint64_t storage, memlord_realloc_token *token,
+                                               const char *verb, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
     memlord_result r;
-    if (!token) return MEMLORD_E_INVALID;
+    if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
-    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
+    r = mli_key_begin(lord, device, storage ? storage : 1, &t);
+    if (!lord || r) return r;
     token->device = device;
-    token->storage = old_storage;
-    token->state = MLI_TOKEN_NEW;
+    token->storage = storage;
+    token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
     token->word[2] = lord->threads.generation;
-    if (!old_storage) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) {
-        token->state = MLI_TOKEN_PASSED;
-        return MEMLORD_OK;
-    }
-    r = mli_entry_detach(lord, t, (uint32_t)device.type, old_storage, &e);
-    if (r == MEMLORD_OK) {
+    if (!t) return MEMLORD_OK;
+    if (storage && mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e) == MEMLORD_OK) {
         token->state = MLI_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
-        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, old_storage, e.word1,
-                             mli_word2_rows(e.word2), NULL);
-    } else {
+        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
+                             mli_word2_rows(e.word2), site);
+    } else if (storage) {
         r = mli_unknown_free(lord, device);
     }
     mli_thread_put(lord, t);
+    if (verb && mli_debug_on(lord))
+        mli_log_call(lord, token->state == MLI_TOKEN_LIVE, verb, device, storage,
+                     MLI_BYTES(token->word[0]), site);
     return r;
 }
 
-/* Records the new storage on the device of the old one. Storage 0 in `block` means that the real
-   call failed: records the old storage again, unchanged. */
+/* Records the new storage on the device of the old one. Storage 0 means that the real call failed:
+   records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
-                                                  memlord_block *block, const memlord_site *site) {
+                                                  uint64_t storage, uint64_t bytes,
+                                                  const memlord_site *site) {
     mli_call call;
     mli_entry e;
+    memlord_block block;
     uint64_t rows = 0, had = MLI_BYTES(token->word[0]);
     memlord_result r;
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
+    call.t = mli_thread_get(lord);
+    if (!call.t) return MEMLORD_OK;
+    call.draw.parts = 0;
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
     call.dev = MLI_DEV(e.word1);
-    if (block->storage && mli_would_overflow(lord, call.dev, block->bytes)) {
+    block.device = token->device;
+    block.storage = storage ? storage : e.key;
+    block.bytes = storage ? bytes : had;
+    if (storage && mli_would_overflow(lord, call.dev, bytes)) {
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
-    } else if (block->storage) {
-        if (block->bytes > had) mli_call_draw(lord, &call, block->bytes - had);
-        r = mli_block_resize(lord, call.t, &e, block->storage, block->bytes, site, &rows);
-    } else { /* the real call failed: the old block lives on */
-        block->bytes = had;
-        block->storage = e.key;
-        rows = mli_word2_rows(e.word2);
-        r = mli_entry_attach(lord, call.t, &e, e.key, call.dev, had, rows, NULL, 0);
-    }
-    if (r == MEMLORD_OK)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block->storage,
-                         block->bytes, rows);
-    if (mli_debug_on(lord)) mli_debug_note_from(token->device, token->storage);
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", block, site);
-}
-
-/* Ends a realloc, by the state of its token. */
-static MLI_COLD memlord_result mli_realloc_end(memlord *lord, memlord_realloc_token *token,
-                                               uint64_t new_storage, uint64_t bytes,
-                                               const memlord_site *site) {
-    memlord_block block;
-    uint32_t state;
-    if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
-    state = token->state;
-    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_PASSED ||
-        token->word[2] != lord->threads.generation)
-        return MEMLORD_E_STATE;
-    token->state = MLI_TOKEN_USED;
-    if (state == MLI_TOKEN_NEW) {
-        if (token->device.index < 0) token->device.index = 0;
-        return new_storage ? mli_alloc_general(lord, token->device, new_storage, bytes, site)
-                           : MEMLORD_OK;
-    }
-    if (state == MLI_TOKEN_PASSED) return MEMLORD_OK;
-    block.device = token->device;
-    block.storage = new_storage;
-    block.bytes = bytes;
-    return mli_realloc_record(lord, token, &block, site);
-}
-
-/* -- frees that may fail -- */
-
-/* Returns the kind of block that free_begin or a move finds: 1 a pending block; 2 a block with
-   recorded uses, its words without the side record in *e; 0 any other block, or none. */
-static MLI_COLD int mli_free_kind(memlord *lord, mli_thread *t, uint32_t type,
-                                  uint64_t key, mli_entry *e) {
-    mli_probe probe;
-    int kind = 0;
-    if (!mli_ptr_load(&lord->fences.all)) return 0;
-    (void)mli_probe_find(lord, t, type, key, 0, &probe);
-    if (probe.entry && (probe.entry->word2 & 1)) {
-        e->word1 = probe.entry->word1;
-        e->word2 = mli_word2_rows(probe.entry->word2);
-        kind = mli_is_pending(probe.entry->word2)             ? 1
-               : mli_side_record_of(probe.entry->word2)->fences ? 2
-                                                                   : 0;
-    }
-    mli_probe_leave(t, &probe);
-    return kind;
-}
-
-/* Detaches a block, as mli_realloc_begin does, and keeps it in the token. A block with recorded
-   uses is freed at once, so that its fences hold it back from here on. */
-static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device device,
-                                              uint64_t storage, memlord_realloc_token *token,
-                                              const memlord_site *site) {
-    mli_thread *t;
-    mli_entry e;
-    int kind, gone;
-    memlord_result r;
-    if (!token) return MEMLORD_E_INVALID;
-    t = mli_key_valid(storage) && mli_type_valid(device) ? mli_thread_get(lord) : NULL;
-    if (!t) return mli_realloc_begin(lord, device, storage, token);
-    memset(token, 0, sizeof *token);
-    e.word1 = 0;
-    kind = mli_free_kind(lord, t, (uint32_t)device.type, storage, &e);
-    r = kind ? MEMLORD_E_STATE : mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e);
-    gone = r == MEMLORD_OK;
-    if (gone) {
-        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
-                             mli_word2_rows(e.word2), site);
-    } else if (!kind) {
-        r = mli_unknown_free(lord, device);
-    }
-    mli_thread_put(lord, t);
-    if (mli_debug_on(lord))
-        mli_log_call(lord, gone, "[free] ", device, storage, MLI_BYTES(e.word1), site);
-    if (kind == 2) {
-        r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
-        gone = r == MEMLORD_OK;
-    }
-    token->word[2] = lord->threads.generation;
-    if (!gone) { /* no block was found, or its alloc was dropped: nothing to end */
-        token->state = MLI_TOKEN_NEW;
-        return r;
-    }
-    token->device = device;
-    token->storage = storage;
-    token->state = kind ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE;
-    token->word[0] = e.word1;
-    token->word[1] = e.word2;
-    return MEMLORD_OK;
-}
-
-/* Records a block with uses again: free_begin freed it, but the real call failed. */
-static MLI_COLD memlord_result mli_free_reopen(memlord *lord, mli_thread *t, mli_entry *e) {
-    uint32_t dev = MLI_DEV(e->word1);
-    uint64_t bytes = MLI_BYTES(e->word1), rows = e->word2;
-    const mli_row_delta d = mli_delta_open(dev, rows, bytes);
-    memlord_result r;
-    e->word1 = mli_word1_of(bytes, dev);
-    r = mli_entry_attach(lord, t, e, e->key, dev, bytes, rows, &d, 1);
-    if (r == MEMLORD_OK)
-        mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e->key, bytes, rows);
-    return r;
-}
-
-/* Ends a free_begin: takes the bytes off the counts, or with `failed` records the block again. */
-static MLI_COLD memlord_result mli_free_end(memlord *lord, memlord_realloc_token *token, int failed,
-                                            const memlord_site *site) {
-    mli_thread *t;
-    mli_entry e;
-    uint32_t state, dev;
-    uint64_t refs;
-    memlord_result r = MEMLORD_OK;
-    if (!token) return MEMLORD_E_INVALID;
-    state = token->state;
-    if (state != MLI_TOKEN_FREED && (failed || state != MLI_TOKEN_LIVE))
-        return mli_realloc_end(lord, token, 0, 0, NULL);
-    if (token->word[2] != lord->threads.generation) return MEMLORD_E_STATE;
-    token->state = MLI_TOKEN_USED;
-    t = mli_thread_get(lord);
-    if (!t || (state == MLI_TOKEN_FREED && !failed)) {
-        if (t) mli_thread_put(lord, t);
-        return MEMLORD_OK;
-    }
-    e.key = token->storage;
-    e.word1 = token->word[0];
-    e.word2 = token->word[1];
-    dev = MLI_DEV(e.word1);
-    if (state == MLI_TOKEN_FREED) {
-        r = mli_free_reopen(lord, t, &e);
     } else {
-        refs = mli_refs_of(e.word1, e.word2);
-        mli_entry_abandon(lord, t, &e);
-        mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
-        if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
+        if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
+        r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
+                             storage ? site : NULL, 0, &rows);
     }
-    mli_thread_put(lord, t);
-    if (mli_debug_on(lord)) /* free_begin logged the free */
-        mli_log_call(lord, failed && r == MEMLORD_OK, "[alloc] ", token->device, e.key,
-                     MLI_BYTES(e.word1), NULL);
-    mli_call_end(lord, t, dev, 1);
-    return r;
-}
-
-/* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
-   is not lost for want of it. */
-static MLI_COLD memlord_result mli_call_realloc(memlord *lord, memlord_device device,
-                                                uint64_t old_storage, uint64_t new_storage,
-                                                uint64_t bytes, const memlord_site *site) {
-    memlord_realloc_token token;
-    mli_thread *t;
-    uint32_t dev;
-    memlord_result r;
-    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    r = mli_call_check(lord, device, new_storage, bytes, &dev);
-    if (r) return r;
-    if (!old_storage) return mli_alloc_general(lord, device, new_storage, bytes, site);
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = mli_would_overflow(lord, dev, bytes) ? MEMLORD_E_INVALID
-                                             : mli_map_reserve(lord, t, dev, new_storage);
-    mli_thread_put(lord, t);
-    if (r) return r;
-    (void)mli_realloc_begin(lord, device, old_storage, &token); /* the end logs both storages */
-    return mli_realloc_end(lord, &token, new_storage, bytes, site);
+    if (r == MEMLORD_OK)
+        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
+                         block.bytes, rows);
+    mli_debug_note_from(lord, token->device, token->storage);
+    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", &block, site);
 }
 
 /* -- n blocks in one call -- */
 
-/* Checks n blocks; `opens`: the call records them, so also their sizes and their sum. */
+/* Checks the arguments of one block, or of n; `opens`: the call records it. */
+static memlord_result mli_block_check(const memlord_block *b, int opens) {
+    if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
+        return MEMLORD_E_INVALID;
+    return (opens ? mli_device_valid(b->device) : mli_type_valid(b->device)) ? MEMLORD_OK
+                                                                             : MEMLORD_E_DEVICE;
+}
+static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, size_t n,
+                                                 int opens) {
+    memlord_result r = n && !blocks ? MEMLORD_E_INVALID : MEMLORD_OK;
+    for (; n-- && r == MEMLORD_OK; blocks++) r = mli_block_check(blocks, opens);
+    return r;
+}
 
-static MLI_COLD memlord_result mli_call_check_n(memlord *lord, const memlord_block *blocks,
-                                                size_t n, int opens) {
+/* The memory held for one of n blocks before any of them is recorded: a placeholder of 0 bytes
+   under its key (MLI_DID_OPEN); its reference (MLI_DID_VIEW), as a track of a live key records no
+   more; or none, as the block that has its key is replaced. */
+typedef struct mli_hold {
+    uint64_t rows; /* its word2 */
+    int did;
+} mli_hold;
+
+/* Takes all the memory that recording n blocks needs, and makes their devices known. *held: the
+   blocks that hold some. */
+static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
+                                          const memlord_block *blocks, size_t n, int how,
+                                          const memlord_site *site, mli_hold *hold, size_t *held) {
     uint64_t sum = 0;
     uint32_t dev;
     size_t i;
-    memlord_result r;
-    if (n && !blocks) return MEMLORD_E_INVALID;
-    for (i = 0; i < n; i++) { /* first, as a refused call makes no device known */
-        const memlord_block *b = &blocks[i];
-        if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
-            return MEMLORD_E_INVALID;
-        if (!(opens ? mli_device_valid(b->device) : mli_type_valid(b->device)))
-            return MEMLORD_E_DEVICE;
-        sum += b->bytes;
-        if (opens && sum > (uint64_t)1 << 62) return MEMLORD_E_INVALID;
-    }
-    for (i = 0, sum = 0; i < n && opens; i++) {
-        r = mli_call_check(lord, blocks[i].device, blocks[i].storage, blocks[i].bytes, &dev);
+    *held = 0;
+    for (i = 0; i < n; i++) {
+        memlord_result r = mli_dev(lord, blocks[i].device, &dev);
         if (r) return r;
         sum += blocks[i].bytes;
         if (mli_would_overflow(lord, dev, sum)) return MEMLORD_E_INVALID;
     }
+    for (; *held < n; ++*held, hold++, blocks++) {
+        memlord_result r;
+        (void)mli_dev(lord, blocks->device, &dev);
+        hold->rows = mli_alloc_word2(lord, t, dev, site);
+        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, how | MLI_PUT_HOLD,
+                           &hold->did);
+        if (r) return r;
+    }
     return MEMLORD_OK;
-}
-
-/* The memory held for one of n blocks before any of them is recorded. */
-enum {
-    MLI_HOLD_NOTHING, /* its key is in the map and is replaced: that needs no memory */
-    MLI_HOLD_PLACE,   /* a block of 0 bytes under its key, the placeholder */
-    MLI_HOLD_VIEW     /* its reference: a track of a live key records no more */
-};
-typedef struct mli_hold {
-    uint64_t rows; /* its word2 */
-    int what;      /* MLI_HOLD_... */
-} mli_hold;
-
-/* Takes all the memory that recording one of n blocks needs. */
-static MLI_COLD memlord_result mli_hold_one(memlord *lord, mli_thread *t, const memlord_block *b,
-                                            int track, const memlord_site *site, mli_hold *hold) {
-    mli_probe probe;
-    uint32_t dev, type;
-    int found, fresh;
-    memlord_result r = mli_dev(lord, b->device, &dev);
-    if (r) return r;
-    type = lord->devices.dev_type[dev];
-    hold->rows = mli_alloc_word2(lord, t, dev, site);
-    hold->what = MLI_HOLD_PLACE;
-    do {
-        (void)mli_probe_find(lord, t, type, b->storage, 0, &probe);
-        found = probe.entry ? 1 + mli_is_pending(probe.entry->word2) : 0;
-        mli_probe_leave(t, &probe);
-        if (!found) return mli_block_open(lord, t, dev, b->storage, 0, hold->rows, &fresh);
-        hold->what = track && found == 1 ? MLI_HOLD_VIEW : MLI_HOLD_NOTHING;
-        if (hold->what == MLI_HOLD_VIEW) r = mli_block_retain(lord, t, type, b->storage);
-    } while (r == MEMLORD_E_UNKNOWN); /* another thread ended it between the two */
-    return r;
 }
 
 /* Gives back what n blocks hold, the last first. Requires: not inside, orphan lock not held. A
@@ -13787,9 +13476,9 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     while (n--) {
         const memlord_block *b = &blocks[n];
-        if (hold[n].what == MLI_HOLD_VIEW)
+        if (hold[n].did == MLI_DID_VIEW)
             (void)mli_free_general(lord, b->device, b->storage, MLI_END_RELEASE, NULL, NULL);
-        if (hold[n].what == MLI_HOLD_PLACE) {
+        if (hold[n].did == MLI_DID_OPEN) {
             mli_thread *t = mli_thread_get(lord);
             mli_block_unopen(lord, t, mli_dev_known(lord, b->device), b->storage, 0);
             mli_thread_put(lord, t);
@@ -13817,79 +13506,63 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
 
 /* Records one of n blocks. It needs memory only if another thread has ended the block it replaces
    since mli_hold_one. Without that memory it counts as dropped. */
-static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int track,
+static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, mli_debug_note *note) {
     mli_call call;
-    int did = 0;
+    int did;
     memlord_result r = MEMLORD_OK;
-    if (hold->what == MLI_HOLD_VIEW) return;
+    if (hold->did == MLI_DID_VIEW) return;
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
     call.draw.parts = 0;
     mli_call_draw(lord, &call, b->bytes);
-    if (hold->what == MLI_HOLD_PLACE) {
-        did = mli_fill(lord, t, call.dev, b->storage, b->bytes);
-    } else if (track) {
-        r = mli_block_track(lord, t, call.dev, b->storage, b->bytes, hold->rows, &did);
-    } else {
-        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, &did);
-        did = r == MEMLORD_OK;
-    }
-    if (r) mli_drop_count(lord, call.dev, b->bytes);
-    if (did) {
+    if (hold->did == MLI_DID_OPEN)
+        did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
+    else
+        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
+    (void)mli_drop_count(lord, r, b->device, b->bytes);
+    if (did == MLI_DID_OPEN) {
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes, hold->rows);
         note->blocks++;
         note->bytes += b->bytes;
     }
-    if (call.draw.parts) mli_ticket_draw_end(&call.draw, did);
+    if (call.draw.parts) mli_ticket_draw_end(&call.draw, did == MLI_DID_OPEN);
 }
 
 /* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
    expected free of a dropped alloc is then taken off again. */
-static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                int track, memlord_result r) {
+static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
+                                memlord_result r) {
     memlord_block_info live;
     uint32_t dev;
-    size_t i;
-    for (i = 0; i < n && r == MEMLORD_E_DEVICE; i++) /* a bad device is no drop; one too many is */
-        if (!mli_device_valid(blocks[i].device)) return;
-    for (i = 0; i < n && (r == MEMLORD_E_NOMEM || r == MEMLORD_E_DEVICE); i++) {
-        if (mli_dev(lord, blocks[i].device, &dev) == MEMLORD_OK)
-            mli_drop_count(lord, dev, blocks[i].bytes);
-        else
-            (void)mli_drop_count_lost(lord, r, blocks[i].device, blocks[i].bytes);
-        if (!track && memlord_block_find(lord, blocks[i].device, blocks[i].storage, &live) == 0 &&
+    for (; n--; blocks++) {
+        (void)mli_dev(lord, blocks->device, &dev);
+        (void)mli_drop_count(lord, r, blocks->device, blocks->bytes);
+        if (how == MLI_PUT_ALLOC &&
+            memlord_block_find(lord, blocks->device, blocks->storage, &live) == MEMLORD_OK &&
             !live.pending)
-            (void)mli_drop_match(lord, blocks[i].device.type);
+            (void)mli_drop_match(lord, blocks->device.type);
     }
 }
 
 /* Records n blocks or none: takes all memory first, then records one block after the other. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
-                                          int track, const memlord_site *site) {
-    mli_thread *t;
+                                          int how, const memlord_site *site) {
+    mli_thread *t = NULL;
     mli_debug_note note;
-    memlord_result r = mli_call_check_n(lord, blocks, n, 1);
     mli_hold *hold;
-    size_t i, k;
+    size_t i, held = 0;
+    memlord_result r = lord ? mli_block_check_n(blocks, n, 1) : MEMLORD_OK;
+    if (lord && n && r == MEMLORD_OK) t = mli_thread_get(lord);
+    if (!t) return r;
     memset(&note, 0, sizeof note);
-    if (r || !n) {
-        mli_drop_n(lord, blocks, n, track, r);
-        return r;
-    }
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
     hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
-    r = hold ? MEMLORD_OK : MEMLORD_E_NOMEM;
+    r = hold ? mli_hold_n(lord, t, blocks, n, how, site, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
-        r = mli_hold_one(lord, t, &blocks[i], track, site, &hold[i]);
-    for (k = 0; k < n && r == MEMLORD_OK; k++)
-        mli_open_one(lord, t, &blocks[k], track, &hold[k], &note);
+        mli_open_one(lord, t, &blocks[i], how, &hold[i], &note);
     mli_thread_put(lord, t);
-    if (r) {
-        if (i) mli_unhold_n(lord, blocks, hold, i - 1);
-        mli_drop_n(lord, blocks, n, track, r);
-    }
+    if (r) mli_unhold_n(lord, blocks, hold, held);
+    if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r);
     mli_own_free(lord, hold, n * sizeof *hold);
     if (mli_debug_on(lord) && r == MEMLORD_OK)
         mli_log_call_n(lord, "[alloc] ", blocks, n, &note, site);
@@ -13902,56 +13575,28 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* 1: the source block is not live, and no call has used the destination device yet. The move then
-   must not make that device known. */
-static int mli_moves_nothing(memlord *lord, memlord_device from, uint64_t storage,
-                             memlord_device to) {
-    memlord_block_info block;
-    return mli_device_valid(to) && !mli_dev_known(lord, to) && !mli_self.in_host_alloc &&
-           memlord_block_find(lord, from, storage, &block) == MEMLORD_E_UNKNOWN;
-}
-
-/* Moves a block to another device or storage. With a fence, or recorded uses, the source becomes
-   pending until they are done. `away`: the destination is not the source itself. */
-static MLI_COLD memlord_result mli_call_move(memlord *lord, memlord_device from,
-                                             uint64_t from_storage, const memlord_block *to,
-                                             const memlord_fence *fence, const memlord_site *site) {
+/* Records a move of a live block. With a fence, or recorded uses, the source becomes pending until
+   they are done: *chain are the fences to ask. A block that moves onto itself is replaced. */
+static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
+                                               uint64_t from_storage, const memlord_block *to,
+                                               const memlord_fence *fence, int used,
+                                               const memlord_site *site,
+                                               mli_fence_record **chain) {
     const int away = from.type != to->device.type || from_storage != to->storage;
-    mli_call call;
-    mli_entry e;
-    mli_fence_record *f, *chain = NULL;
-    int waits = fence && away, used;
-    memlord_result r;
-    if (fence && !fence->done) return MEMLORD_E_INVALID;
-    if (!mli_key_valid(from_storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(from)) return MEMLORD_E_DEVICE;
-    if (mli_moves_nothing(lord, from, from_storage, to->device)) {
-        r = mli_unknown_free(lord, from);
-        return r == MEMLORD_OK && fence ? mli_fence_discard(lord, fence) : r;
-    }
-    r = mli_call_check(lord, to->device, to->storage, to->bytes, &call.dev);
+    mli_fence_record *f;
+    memlord_result r = mli_dev(lord, to->device, &call->dev);
     if (r) return r;
-    if (mli_would_overflow(lord, call.dev, to->bytes)) return MEMLORD_E_INVALID;
-    if (!mli_call_begin(lord, &call))
-        return fence ? mli_fence_discard(NULL, fence) : MEMLORD_OK;
-    used = away && mli_free_kind(lord, call.t, (uint32_t)from.type, from_storage, &e) == 2;
-    f = waits ? mli_fence_new(lord, fence) : NULL;
-    mli_call_draw(lord, &call, to->bytes);
-    if (waits && !f)
-        r = mli_short_of(lord, call.t, from, from_storage, 1);
-    else if (waits || used)
-        r = mli_move_fenced(lord, call.t, from, from_storage, call.dev, to->storage,
-                            to->bytes, f, site, &chain);
+    if (mli_would_overflow(lord, call->dev, to->bytes)) return MEMLORD_E_INVALID;
+    f = fence && away ? mli_fence_new(lord, fence) : NULL;
+    if (fence && away && !f) return mli_short_of(lord, call->t, from, from_storage, 1);
+    mli_call_draw(lord, call, to->bytes);
+    if (f || (used && away))
+        r = mli_move_fenced(lord, call->t, from, from_storage, call->dev, to->storage, to->bytes,
+                            f, site, chain);
     else
-        r = mli_block_move(lord, call.t, from, from_storage, call.dev, to->storage, to->bytes,
+        r = mli_block_move(lord, call->t, from, from_storage, call->dev, to->storage, to->bytes,
                            site);
-    if (f && (r || !chain)) mli_fence_free(lord, f);
-    if (mli_debug_on(lord)) mli_debug_note_from(from, from_storage);
-    (void)mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc move] ", to, site);
-    mli_fences_ask_new(lord, chain);
-    /* no block waits for it: the source's alloc was dropped, or the move was onto itself, where it
-       replaced the source, as an alloc of a pending storage does */
-    if (r == MEMLORD_OK && fence && !chain) (void)mli_fence_discard(lord, fence);
+    if (f && (r || !*chain)) mli_fence_free(lord, f);
     return r;
 }
 
@@ -13985,76 +13630,58 @@ static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t
     return add + take;
 }
 
-/* Adds bytes without identity to a device. The device and the bytes are checked as for an alloc;
-   1 stands for a valid storage. */
-static MLI_COLD memlord_result mli_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
-                                             const memlord_site *site) {
+/* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
+   count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
+   storage. */
+static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
+                                              int adds, const memlord_site *site) {
     mli_call call;
-    memlord_block block;
-    memlord_result r = mli_call_check(lord, device, 1, bytes, &call.dev);
-    if (r) return r;
-    if (!mli_call_begin(lord, &call)) return MEMLORD_OK;
-    if (mli_would_overflow(lord, call.dev, bytes)) r = MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK) mli_call_draw(lord, &call, bytes);
-    if (r == MEMLORD_OK && mli_arena_change(lord, call.t, call.dev, bytes, 0, site) != bytes)
-        r = MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ARENA_ADD, call.dev, 0, bytes, 0);
-    block.device = device;
-    block.storage = 0;
-    block.bytes = bytes;
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc arena] ", &block, site);
-}
-
-/* Takes such bytes off a device: at most those it has. More count as an underflow. */
-static MLI_COLD memlord_result mli_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
-                                             const memlord_site *site) {
-    mli_thread *t;
-    uint64_t take;
-    uint32_t dev;
-    memlord_result r = mli_call_check(lord, device, 1, bytes, &dev);
-    if (r) return r;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    take = mli_arena_change(lord, t, dev, 0, bytes, site);
-    if (take < bytes) mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
-    if (take) mli_event_record(lord, t, MEMLORD_EVENT_ARENA_SUB, dev, 0, take, 0);
-    mli_thread_put(lord, t);
-    if (mli_debug_on(lord))
-        mli_log_call(lord, 1, "[free arena] ", device, 0, take, site);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
+    memlord_block block = {device, 0, 0};
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_call_begin(lord, device, 1, bytes, &call);
+    if (!call.t) return r;
+    if (!adds) {
+        block.bytes = mli_arena_change(lord, call.t, call.dev, 0, bytes, site);
+        if (block.bytes < bytes) mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+    } else if (!mli_would_overflow(lord, call.dev, bytes)) {
+        mli_call_draw(lord, &call, bytes);
+        block.bytes = mli_arena_change(lord, call.t, call.dev, bytes, 0, site);
+    }
+    if (adds && block.bytes < bytes) r = MEMLORD_E_INVALID;
+    if (block.bytes)
+        mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
+                         call.dev, 0, block.bytes, 0);
+    return mli_call_finish(lord, &call, r, r == MEMLORD_OK,
+                           adds ? "[alloc arena] " : "[free arena] ", &block, site);
 }
 
 /* -- deferred frees -- */
 
-/* Attaches a fence to a block. `end`: memlord_free_deferred, which also frees the block; else
-   memlord_block_use. */
+/* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
-                                               int end, const memlord_site *site) {
+                                               int how, const memlord_site *site) {
     mli_thread *t;
     mli_fence_record *f, *chain;
     mli_entry gone;
     memlord_result r;
-    if (!fence->done) return MEMLORD_E_INVALID;
-    if (!storage && end) return mli_fence_discard(lord, fence);
-    if (!mli_key_valid(storage)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(device)) return MEMLORD_E_DEVICE;
-    if (mli_self.in_host_alloc) return mli_fence_discard(NULL, fence);
-    t = mli_thread_get(lord);
+    if (lord && !fence->done) return MEMLORD_E_INVALID;
+    if (lord && !storage && how == MLI_ATTACH_FREE) return mli_fence_discard(lord, fence);
+    r = mli_key_begin(lord, device, storage, &t);
+    if (r) return r;
+    if (!t) return mli_fence_discard(NULL, fence);
     f = mli_fence_new(lord, fence);
-    gone.word1 = 0;
-    r = f ? mli_fence_attach(lord, t, device, storage, f, end ? MLI_ATTACH_FREE : MLI_ATTACH_USE,
-                             &gone, &chain)
-          : mli_short_of(lord, t, device, storage, end);
-    if (r == MEMLORD_OK && end) {
+    gone.key = gone.word1 = 0;
+    r = f ? mli_fence_attach(lord, t, device, storage, f, how, &gone, &chain)
+          : mli_short_of(lord, t, device, storage, how == MLI_ATTACH_FREE);
+    if (gone.key) {
         mli_count_site_free(lord, t, MLI_DEV(gone.word1), site, MLI_BYTES(gone.word1));
         mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, storage, gone.word1, gone.word2, site);
     }
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
-        mli_log_call(lord, r == MEMLORD_OK && end, "[free deferred] ", device, storage,
+        mli_log_call(lord, gone.key != 0, "[free deferred] ", device, storage,
                      MLI_BYTES(gone.word1), site);
     if (r) {
         if (f) mli_fence_free(lord, f);
@@ -14062,13 +13689,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     }
     mli_fences_ask_new(lord, chain);
     if (!(lord->threads.flags & MEMLORD_FLAG_DEFER))
-        mli_fences_poll_due(lord, (uint32_t)device.type, end);
-    return MEMLORD_OK;
-}
-
-/* Clears the token of a call on no ledger: to end it does nothing. */
-static memlord_result mli_token_none(memlord_realloc_token *token) {
-    if (token) memset(token, 0, sizeof *token);
+        mli_fences_poll_due(lord, (uint32_t)device.type, how == MLI_ATTACH_FREE);
     return MEMLORD_OK;
 }
 
@@ -14088,16 +13709,29 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
-    memlord_result r = mli_call_check_n(lord, blocks, n, 0), one;
-    int tells = r == MEMLORD_OK && n && mli_debug_on(lord);
+    memlord_result r = lord ? mli_block_check_n(blocks, n, 0) : MEMLORD_OK, one;
+    const int tells = lord && n && mli_debug_on(lord);
     size_t i;
+    if (!lord || r) return r;
     memset(&note, 0, sizeof note);
-    for (i = 0; i < n && r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE; i++) {
+    for (i = 0; i < n; i++) {
         const memlord_block *b = &blocks[i];
-        one = tells ? mli_free_general(lord, b->device, b->storage, how, site, &note)
-              : how == MLI_END_FREE ? memlord_free(lord, b->device, b->storage, site)
-                                    : memlord_release(lord, b->device, b->storage, site);
+        mli_entry gone;
+        gone.key = 0;
+        if (tells)
+            one = mli_free_general(lord, b->device, b->storage, how, site, &gone);
+        else if (how == MLI_END_FREE)
+            one = memlord_free(lord, b->device, b->storage, site);
+        else
+            one = memlord_release(lord, b->device, b->storage, site);
         if (one) r = one;
+        if (gone.key) {
+            note.blocks++;
+            note.bytes += MLI_BYTES(gone.word1);
+        } else if (one == MEMLORD_E_UNKNOWN) {
+            note.unknown++;
+            mli_self.note.unknown = 0; /* the line of another call must not count it */
+        }
     }
     if (tells) mli_log_call_n(lord, "[free] ", blocks, n, &note, site);
     return r;
@@ -14110,97 +13744,193 @@ MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, u
 
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
-    memlord_block block;
-    if (!lord) return MEMLORD_OK;
-    block.device = device;
-    block.storage = storage;
-    block.bytes = bytes;
-    return mli_call_track(lord, &block, site);
+    return lord ? mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_TRACK)
+                : MEMLORD_OK;
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
+    mli_thread *t;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
     (void)site;
-    return lord ? mli_call_retain(lord, device, storage) : MEMLORD_OK;
+    if (!t) return r;
+    r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
+    mli_thread_put(lord, t);
+    return r;
 }
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    return lord ? mli_open_n(lord, blocks, n, 0, site) : MEMLORD_OK;
+    return mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    return lord ? mli_open_n(lord, blocks, n, 1, site) : MEMLORD_OK;
+    return mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
-    return lord ? mli_end_n(lord, blocks, n, MLI_END_FREE, site) : MEMLORD_OK;
+    return mli_end_n(lord, blocks, n, MLI_END_FREE, site);
 }
 MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
                                          const memlord_site *site) {
-    return lord ? mli_end_n(lord, blocks, n, MLI_END_RELEASE, site) : MEMLORD_OK;
+    return mli_end_n(lord, blocks, n, MLI_END_RELEASE, site);
 }
 
+/* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
+   is not lost for want of it. */
 MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                        uint64_t old_storage, uint64_t new_storage,
                                        uint64_t bytes, const memlord_site *site) {
-    return lord ? mli_call_realloc(lord, device, old_storage, new_storage, bytes, site)
-                : MEMLORD_OK;
+    memlord_realloc_token token;
+    mli_call call;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    if (!old_storage)
+        return mli_alloc_general(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    r = mli_call_begin(lord, device, new_storage, bytes, &call);
+    if (!call.t) return r;
+    if (mli_would_overflow(lord, call.dev, bytes))
+        r = MEMLORD_E_INVALID;
+    else
+        r = mli_map_reserve(lord, call.t, call.dev, new_storage);
+    mli_thread_put(lord, call.t);
+    if (r) return r;
+    (void)mli_token_begin(lord, device, old_storage, &token, NULL, NULL);
+    return memlord_realloc_end(lord, &token, new_storage, bytes, site);
 }
 MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                              uint64_t old_storage, memlord_realloc_token *token) {
-    memlord_result r;
-    if (!lord) return mli_token_none(token);
-    r = mli_realloc_begin(lord, device, old_storage, token);
-    if (token && mli_debug_on(lord))
-        mli_log_call(lord, token->state == MLI_TOKEN_LIVE, "[free realloc] ", device,
-                     old_storage, MLI_BYTES(token->word[0]), NULL);
-    return r;
+    return mli_token_begin(lord, device, old_storage, token, "[free realloc] ", NULL);
 }
 MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                            uint64_t new_storage, uint64_t bytes,
                                            const memlord_site *site) {
-    return lord ? mli_realloc_end(lord, token, new_storage, bytes, site) : MEMLORD_OK;
+    uint32_t state;
+    if (!lord) return MEMLORD_OK;
+    if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
+    state = token->state;
+    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
+        token->word[2] != lord->threads.generation)
+        return MEMLORD_E_STATE;
+    token->state = MLI_TOKEN_USED;
+    if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
+    if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
+    if (token->device.index < 0) token->device.index = 0;
+    return mli_alloc_general(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
+/* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
+   that its fences hold it back from here on. */
 MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, uint64_t storage,
                                           memlord_realloc_token *token, const memlord_site *site) {
-    return lord ? mli_free_begin(lord, device, storage, token, site) : mli_token_none(token);
-}
-MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
-                                        int failed, const memlord_site *site) {
-    return lord ? mli_free_end(lord, token, failed, site) : MEMLORD_OK;
+    mli_thread *t;
+    mli_entry e;
+    int state = MLI_KEY_DEAD;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (t) {
+        state = mli_key_state(lord, t, device, storage, &e);
+        mli_thread_put(lord, t);
+    }
+    if (!token || (state != MLI_KEY_PENDING && state != MLI_KEY_USED))
+        return mli_token_begin(lord, device, storage, token, "[free] ", site);
+    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* a token with nothing to end */
+    if (state == MLI_KEY_PENDING) return MEMLORD_E_STATE;
+    r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
+    if (r) return r;
+    token->storage = storage;
+    token->state = MLI_TOKEN_FREED;
+    token->word[0] = e.word1;
+    token->word[1] = e.word2;
+    return MEMLORD_OK;
 }
 
+/* Takes the bytes of a detached block off the counts. With `failed` records the block again: the
+   detached one as it was, one with uses anew. */
+MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
+                                        int failed, const memlord_site *site) {
+    mli_thread *t;
+    mli_entry e;
+    uint64_t refs;
+    uint32_t dev;
+    int did = MLI_DID_NOTHING;
+    memlord_result r = MEMLORD_OK;
+    if (!lord || !token || token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
+        return memlord_realloc_end(lord, token, 0, 0, NULL);
+    if (token->word[2] != lord->threads.generation) return MEMLORD_E_STATE;
+    token->state = MLI_TOKEN_USED;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    e.key = token->storage;
+    e.word1 = token->word[0];
+    e.word2 = token->word[1];
+    dev = MLI_DEV(e.word1);
+    if (failed) {
+        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, MLI_PUT_ALLOC, &did);
+        (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device,
+                             MLI_BYTES(e.word1));
+    } else {
+        refs = mli_refs_of(e.word1, e.word2);
+        mli_entry_abandon(lord, t, &e);
+        mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
+        if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
+    }
+    if (did)
+        mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord)) /* free_begin logged the free */
+        mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
+    mli_call_end(lord, t, dev, 1);
+    return r;
+}
+
+/* Moves a block to another device or storage. A source that is not live makes no device known. A
+   fence is discarded if no source waits for it: there is none, or the block moves onto itself and
+   so is replaced, as by an alloc of a pending storage. */
 MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                     memlord_device to, uint64_t to_storage, uint64_t bytes,
                                     const memlord_fence *fence, const memlord_site *site) {
-    memlord_block block;
-    if (!lord) return fence ? mli_fence_discard(NULL, fence) : MEMLORD_OK;
-    block.device = to;
-    block.storage = to_storage;
-    block.bytes = bytes;
-    return mli_call_move(lord, from, from_storage, &block, fence, site);
+    const memlord_block block = {to, to_storage, bytes};
+    mli_call call;
+    mli_entry e;
+    mli_fence_record *chain = NULL;
+    int state;
+    memlord_result r;
+    if (!lord) return mli_fence_discard(NULL, fence);
+    r = fence && !fence->done ? MEMLORD_E_INVALID : mli_block_check(&block, 1);
+    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, &call.t);
+    if (r) return r;
+    if (!call.t) return mli_fence_discard(NULL, fence);
+    call.draw.parts = call.dev = 0;
+    state = mli_key_state(lord, call.t, from, from_storage, &e);
+    if (state < MLI_KEY_LIVE)
+        r = mli_unknown_free(lord, from);
+    else
+        r = mli_move_record(lord, &call, from, from_storage, &block, fence, state == MLI_KEY_USED,
+                            site, &chain);
+    mli_debug_note_from(lord, from, from_storage);
+    (void)mli_call_finish(lord, &call, r, call.dev && !r, "[alloc move] ", &block, site);
+    mli_fences_ask_new(lord, chain);
+    return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for it */
 }
 
 MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
                                          const memlord_site *site) {
-    return lord ? mli_arena_add(lord, device, bytes, site) : MEMLORD_OK;
+    return mli_arena_call(lord, device, bytes, 1, site);
 }
 MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
                                          const memlord_site *site) {
-    return lord ? mli_arena_sub(lord, device, bytes, site) : MEMLORD_OK;
+    return mli_arena_call(lord, device, bytes, 0, site);
 }
 
 MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device, uint64_t storage,
                                              memlord_fence fence, const memlord_site *site) {
-    return lord ? mli_call_fenced(lord, device, storage, &fence, 1, site)
-                : mli_fence_discard(NULL, &fence);
+    return mli_call_fenced(lord, device, storage, &fence, MLI_ATTACH_FREE, site);
 }
 
 MLI_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                          uint64_t storage, memlord_fence fence) {
-    return lord ? mli_call_fenced(lord, device, storage, &fence, 0, NULL)
-                : mli_fence_discard(NULL, &fence);
+    return mli_call_fenced(lord, device, storage, &fence, MLI_ATTACH_USE, NULL);
 }
 
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
@@ -14239,17 +13969,17 @@ static MLI_COLD const char *mli_read_number(const char *text, int places, double
 static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
     static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
+    uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};
     while (*text) {
         double value;
         size_t i = 0;
         while (i < 4 && strncmp(text, names[i], strlen(names[i]))) i++;
-        if (i == 4) return MEMLORD_E_INVALID;
-        text = mli_read_number(text + strlen(names[i]), i == 3, &value);
-        if (!text) return MEMLORD_E_INVALID;
-        if (i == 0) read.max_retries = (uint32_t)value;
-        if (i == 1) read.initial_ms = (uint32_t)value;
-        if (i == 2) read.max_ms = (uint32_t)value;
-        if (i == 3) read.multiplier = value;
+        if (i < 4) text = mli_read_number(text + strlen(names[i]), i == 3, &value);
+        if (i == 4 || !text) return MEMLORD_E_INVALID;
+        if (i == 3)
+            read.multiplier = value;
+        else
+            *fields[i] = (uint32_t)value;
         if (*text == ',' && !*++text) return MEMLORD_E_INVALID;
     }
     *out = read;
@@ -14259,19 +13989,19 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 /* -- waiting -- */
 
 /* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
-   read from mli_phys_freed. Does not sleep if they have been freed already. */
+   read from mli_phys_freed. Does not sleep if they have been freed already, or if the system has
+   no event left to wait for: the attempts then follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     mli_waiter w, **at;
+    int failed;
     w.phys = phys;
     w.needed = needed ? needed : 1;
     w.freed_before = out;
     mli_self.in_host_alloc++;
-    if (mli_os_event_open(&w.event)) {
-        mli_self.in_host_alloc--;
-        return;
-    }
+    failed = mli_os_event_open(&w.event);
     mli_self.in_host_alloc--;
+    if (failed) return;
     mli_lock_take(&lord->bands.callbacks_lock);
     w.next = lord->pollers.waiters;
     lord->pollers.waiters = &w;
@@ -14327,19 +14057,18 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     }
     if (t) mli_thread_put(q->lord, t);
     (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
-                            q->bytes, q->site);
+                            q->bytes, q->site, MLI_PUT_ALLOC);
 }
 
-/* Keeps the last failure of the device for reports, and logs it. `oom`: the attempts failed; else
-   the limit refused the request. */
+/* Logs a failed request; `oom`: the attempts failed; else the limit refused it. Keeps the last
+   failed attempts of the device for reports. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     mli_device_record *device = mli_device_record_at(lord, q->dev);
+    const memlord_site *site = oom ? mli_site_kept(lord, q->site) : NULL;
     uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, q->phys);
-    const memlord_site *site = mli_site_kept(lord, q->site);
     mli_phys_sample_refresh(lord, q->phys);
     if (oom) {
-        mli_stat_add(lord, q->dev, MLI_STAT_oom_failures, 1);
         mli_phys *phys = mli_phys_lock(lord, q->dev);
         phys->failing = 1;
         device->oom.bytes = q->bytes;
@@ -14348,6 +14077,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
         device->oom.site = site;
         device->oom.time = now ? now : 1;
         mli_lock_drop(&phys->lock);
+        mli_stat_add(lord, q->dev, MLI_STAT_oom_failures, 1);
     }
     mli_log_explain(lord, oom ? "[oom] " : "[limit] ", device->device, q->bytes);
 }
@@ -14388,8 +14118,9 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts. Requires: the bytes are reserved. An attempt that returns storage 0 or
-   UINT64_MAX has failed, as no ledger can record those. */
+/* Runs the attempts, and records the block of the one that succeeds. Requires: the bytes are
+   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, as no ledger can record
+   those. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     uint32_t attempt;
@@ -14412,6 +14143,7 @@ static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn
     mli_lock_take(&q->phys->lock);
     q->phys->failing = 0;
     mli_lock_drop(&q->phys->lock);
+    mli_request_record(q, *storage);
     return MEMLORD_OK;
 }
 
@@ -14440,11 +14172,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.site = site;
     q.policy = policy ? policy : &lord->retry.policy;
     r = mli_request_reserve(&q);
-    if (r == MEMLORD_OK) {
-        r = mli_request_try(&q, fn, user, storage);
-        if (r == MEMLORD_OK) mli_request_record(&q, *storage);
-        (void)mli_reservation_close_call(lord, q.ticket);
-    }
+    if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
+    if (q.ticket) (void)mli_reservation_close_call(lord, q.ticket);
     if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
         mli_request_failed(&q, r == MEMLORD_E_OOM);
     return r;

@@ -273,6 +273,26 @@ static void descriptions_do_not_pile_up(void **state) {
     assert_true(t->heap.bytes <= bytes + 4096);
 }
 
+static int fence_not_done(void *user) {
+    (void)user;
+    return 0;
+}
+static void a_pending_block_takes_no_description_and_no_tag(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_meta meta;
+    memlord_block_info info;
+    memlord_fence fence = {fence_not_done, NULL, 0, NULL};
+    memset(&meta, 0, sizeof meta);
+    meta.name = "late";
+    assert_ok(memlord_alloc(lord, cpu(), 0x10, 100, NULL));
+    assert_ok(memlord_free_deferred(lord, cpu(), 0x10, fence, NULL));
+    assert_int_equal(memlord_block_describe(lord, cpu(), 0x10, &meta), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_block_retag(lord, cpu(), 0x10, "late"), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_block_find(lord, cpu(), 0x10, &info));
+    assert_null(info.meta.name);
+    assert_null(info.tag);
+}
+
 static void a_description_can_retag(void **state) {
     memlord *lord = test_lord(state);
     memlord_meta meta;
@@ -363,6 +383,7 @@ int main(void) {
         TEST(a_new_description_replaces_the_old),
         TEST(a_description_ends_with_its_block),
         TEST(descriptions_do_not_pile_up),
+        TEST(a_pending_block_takes_no_description_and_no_tag),
         TEST(a_description_can_retag),
         TEST(a_bad_description_is_refused),
         TEST(a_mark_grows),
