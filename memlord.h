@@ -8009,8 +8009,8 @@ static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fe
     }
     f = mli_fence_new(lord, fence);
     if (!f) return MEMLORD_E_NOMEM;
-    f->owes_drop = 1;
     mli_lock_take(&lord->fences.lock);
+    f->owes_drop = 1;
     mli_drops_put(lord, f);
     mli_lock_drop(&lord->fences.lock);
     return MEMLORD_OK;
@@ -10019,15 +10019,6 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, uin
     mli_u64_store(&w->check_below, (uint64_t)below);
 }
 
-/* Makes every thread request a band check at its next free on a device. */
-static void mli_next_checks_clear(memlord *lord, uint32_t dev) {
-    mli_thread *t = mli_thread_first(lord);
-    for (; t; t = mli_thread_next(t)) {
-        mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
-        if (cell) mli_u64_store(mli_cell_next_check(cell), 0);
-    }
-}
-
 /* Sets how many bytes a thread frees between two checks: 64 checks on the way to the threshold
    if all threads free alike, but at least a batch. If the interval shrinks, every thread checks at
    its next free: its own next check was set by the longer interval. */
@@ -10035,11 +10026,16 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
              share = v->event.threshold / 64 / mli_u32_load(&lord->bands.thread_allowance);
+    mli_thread *t;
     if (share < lord->counters.batch) share = lord->counters.batch;
     if (!share) share = 1;
     if (v->event.metric == MEMLORD_METRIC_ALLOCATED) share = 0; /* without a band, too */
     w->free_interval = share;
-    if (share && (!had || share < had)) mli_next_checks_clear(lord, dev);
+    if (!share || (had && share >= had)) return;
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+        mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        if (cell) mli_u64_store(mli_cell_next_check(cell), 0);
+    }
 }
 
 /* Sums a device over all threads, compares it with the band in force and sets the margins.
@@ -12863,16 +12859,14 @@ static MLI_COLD void mli_poller_run(void *user) {
 /* Adds a collection callback at the end of the list: callbacks run in the order they were added. */
 static MLI_COLD memlord_result mli_callback_add(memlord *lord, int type, memlord_gc_fn fn,
                                                 void *user, int quiet) {
+    const mli_gc_entry fresh = {NULL, 0, fn, user, type, quiet};
     mli_gc_entry *c, **at;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
     if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
     c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
     if (!c) return MEMLORD_E_NOMEM;
-    c->fn = fn;
-    c->user = user;
-    c->type = type;
-    c->quiet = quiet;
+    *c = fresh;
     mli_lock_take(&lord->bands.callbacks_lock);
     c->serial = mli_u64_add(&lord->fences.serial, 1) + 1;
     for (at = &lord->bands.gc_entries; *at;) at = &(*at)->next;
@@ -12886,11 +12880,9 @@ static MLI_COLD memlord_result mli_callback_add(memlord *lord, int type, memlord
 
 MLI_API memlord_result memlord_capacity_source(memlord *lord, int type,
                                                memlord_capacity_fn fn, void *user) {
-    mli_capacity_reader source;
+    mli_capacity_reader source = {fn, user};
     if (!lord) return MEMLORD_OK;
     if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
-    source.fn = fn;
-    source.user = user;
     if (!fn && type == MEMLORD_DEVICE_CPU) {
         source.fn = mli_cpu_capacity;
         source.user = lord;
