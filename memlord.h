@@ -7809,7 +7809,7 @@ typedef struct mli_queue {
 typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record made before it */
-    struct mli_fence_record *sibling;         /* the next fence of the block; the oldest is first */
+    struct mli_fence_record *sibling;         /* the next fence of the block; one for each queue */
     struct mli_fence_record *next, *previous; /* in its queue; next: in `to_drop` and `unused` */
     mli_queue *queue;                         /* NULL: it is in none */
     void *asker;          /* mli_self of the thread that runs its functions or soon will; or NULL */
@@ -12322,9 +12322,9 @@ enum { /* why a fence is attached */
     MLI_ATTACH_MOVE  /* the source of a move */
 };
 
-/* Records a fence on a live block. It replaces an earlier fence of the same queue. Unless `why` is
-   a use, also makes the block pending: *gone is its entry, *chain its fences, to be asked next.
-   f NULL: the block has only the uses recorded before. After an error the caller keeps f. */
+/* Records a fence on a live block. It takes the place of an earlier fence of the same queue. Unless
+   `why` is a use, also makes the block pending: *gone is its entry, *chain its fences, to be asked
+   next. f NULL: the block has only the uses recorded before. After an error the caller keeps f. */
 static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                        uint64_t key, mli_fence_record *f, int why,
                                        mli_entry *gone, mli_fence_record **chain) {
@@ -12339,16 +12339,12 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
-    for (at = &side->fences; f && *at;) {
-        if ((*at)->fence.queue == f->fence.queue) {
-            old = *at;
-            *at = old->sibling;
-            old->sibling = NULL;
-        } else {
-            at = &(*at)->sibling;
-        }
-    }
     if (f) {
+        at = &side->fences;
+        while (*at && (*at)->fence.queue != f->fence.queue) at = &(*at)->sibling;
+        old = *at;
+        f->sibling = old ? old->sibling : NULL;
+        if (old) old->sibling = NULL;
         *at = f;
         f->owes_drop = 1;
     }
