@@ -3182,7 +3182,7 @@ typedef mli_ptr mli_book; /* mli_chunk_array * */
 
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
-    struct mli_queue *first; /* the queue to ask next */
+    struct mli_queue *first;
     mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
     mli_u32 due;      /* from this call number on a call looks for a queue to ask */
     mli_u64 late;     /* from this time on any call looks for one */
@@ -3354,14 +3354,12 @@ struct memlord {
     } snapshots;
     struct {
         mli_lock lock;
+        mli_ptr all;                      /* mli_fence_record *: every record; push only */
+        struct mli_fence_record *unused;  /* records that hold no fence */
         struct mli_fence_record *to_drop; /* detached: their blocks have ended */
-        struct mli_queue *spare_queues; /* spare and used queues: one a fence. So a free can make
-                                           a queue without memory */
-        struct mli_fence_record
-            *aside; /* recorded uses of blocks that a token has taken off the map: the first
-                       fence of each block */
+        struct mli_queue *spare_queues;   /* every record brings one: a free allocates none */
         mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
-        mli_u64 count, serial, epoch;     /* live fences; the last number used; resets */
+        mli_u64 serial, epoch;            /* the last number used; resets */
     } fences;
     struct {
         mli_lock callbacks_lock;
@@ -5736,12 +5734,11 @@ typedef struct mli_oom {
 } mli_oom;
 
 /* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread
-   and gc_entry. */
+   and gc_serial. */
 typedef struct mli_watch {
     mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
-    mli_u32 poller_started;           /* 1: its poller was started, or none could be */
     mli_u64 next_holders_peak;        /* the peak from which on its holders are noted again */
     mli_u64 checks;                   /* band checks so far; the addition orders them */
     uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
@@ -5749,7 +5746,7 @@ typedef struct mli_watch {
     uint64_t gc_live, gc_freed; /* bytes when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
     void *gc_thread;            /* the thread that runs it; under the callbacks lock */
-    struct mli_gc_entry *gc_entry; /* the callback it runs; under the callbacks lock */
+    uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
 } mli_watch;
 
 typedef struct mli_device_record {
@@ -7795,59 +7792,65 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
    frees it; else the holder of the block has it dropped. Every pending fence is in a queue until
    it is settled. Lock: fences. It may be taken inside a shard, and no shard is entered under it. */
 
+/* The pending fences of one device and `queue`, in the order of the frees. */
+typedef struct mli_queue {
+    struct mli_queue *next; /* of its device type, or the next spare one */
+    struct mli_fence_record *first, *last;
+    struct mli_fence_record *unasked; /* it and all after it were never asked; NULL: all were */
+    uint64_t id;              /* memlord_fence.queue */
+    uint64_t round;           /* the last poll that asked its first fence; 0: none yet */
+    uint64_t late;            /* from this time (ns) on, any call asks again */
+    uint32_t dev, rest, due;  /* its device; calls it is left alone; the call that asks again */
+} mli_queue;
+
 /* A fence taken from the host. `sibling` and `serial` belong to the thread that holds the block's
-   side record; the rest is under the fences lock. */
+   side record; the rest is under the fences lock. Records are used again, never freed, so that a
+   fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
-    struct mli_fence_record *sibling;         /* the next fence of the block; the oldest is first */
-    struct mli_fence_record *next, *previous; /* in its queue or `aside`; next: in `to_drop`, too */
-    struct mli_queue *queue;                  /* NULL: it is in none */
+    struct mli_fence_record *older;           /* the record made before it */
+    struct mli_fence_record *sibling;         /* the next fence of the block; one for each queue */
+    struct mli_fence_record *next, *previous; /* in its queue; next: in `to_drop` and `unused` */
+    mli_queue *queue;                         /* NULL: it is in none */
     void *asker;          /* mli_self of the thread that runs its functions or soon will; or NULL */
     uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
     uint32_t dev;
-    uint32_t detached; /* 1: its block has ended, and the asker frees it */
-    uint32_t answered; /* 1: `drop` was called, or is about to be */
-    int early_answer;  /* the last answer of `done` while earlier fences were pending; 0: none */
+    uint32_t detached;    /* 1: its block has ended, and the asker drops it */
+    uint32_t owes_drop;   /* 1: the ledger accepted it, and has not called `drop` */
+    int early_answer;     /* the last answer of `done` while earlier fences were pending; 0: none */
+    mli_queue spare;      /* memory for a queue, this fence's or another's: see spare_queues */
 } mli_fence_record;
 
-/* The pending fences of one device and `queue`, in the order of the frees. */
-typedef struct mli_queue {
-    struct mli_queue *next, *previous; /* queues of its type; the first's previous is the last */
-    mli_fence_record *first, *last;
-    mli_fence_record *unasked; /* it and all after it were never asked; NULL: all were */
-    uint64_t id;               /* memlord_fence.queue */
-    uint64_t round;            /* the last poll that asked its first fence; 0: none yet */
-    uint64_t late;             /* from this time (ns) on, any call asks again */
-    uint32_t slot, rest, due;  /* its device; calls it is left alone; the call that asks again */
-} mli_queue;
-
-/* Makes the record of a fence; NULL without memory. Every fence also allocates a queue and frees
-   one when it ends, so that to make a block pending needs no memory. */
+/* Returns a record for a fence, which the ledger has not accepted yet; NULL without memory. */
 static mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
-    mli_fence_record *f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
-    mli_queue *q = (mli_queue *)mli_own_alloc(lord, sizeof *q);
-    if (!f || !q) {
-        mli_own_free(lord, f, sizeof *f);
-        mli_own_free(lord, q, sizeof *q);
-        return NULL;
+    mli_fence_record *f;
+    mli_lock_take(&lord->fences.lock);
+    f = lord->fences.unused;
+    if (f) lord->fences.unused = f->next;
+    mli_lock_drop(&lord->fences.lock);
+    if (!f) {
+        f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
+        if (!f) return NULL;
+        mli_lock_take(&lord->fences.lock);
+        f->older = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+        mli_ptr_store(&lord->fences.all, f);
+        f->spare.next = lord->fences.spare_queues;
+        lord->fences.spare_queues = &f->spare;
+        mli_lock_drop(&lord->fences.lock);
     }
     f->fence = *fence;
-    (void)mli_u64_add(&lord->fences.count, 1);
-    mli_lock_take(&lord->fences.lock);
-    q->next = lord->fences.spare_queues;
-    lord->fences.spare_queues = q;
-    mli_lock_drop(&lord->fences.lock);
     return f;
 }
+/* Gives a record back, cleared for its next fence. */
 static void mli_fence_free(memlord *lord, mli_fence_record *f) {
-    mli_queue *q;
     mli_lock_take(&lord->fences.lock);
-    q = lord->fences.spare_queues;
-    lord->fences.spare_queues = q->next;
+    f->sibling = NULL;
+    f->serial = 0;
+    f->detached = f->owes_drop = 0;
+    f->early_answer = 0;
+    f->next = lord->fences.unused;
+    lord->fences.unused = f;
     mli_lock_drop(&lord->fences.lock);
-    mli_own_free(lord, q, sizeof *q);
-    mli_own_free(lord, f, sizeof *f);
-    (void)mli_u64_add(&lord->fences.count, (uint64_t)-1);
 }
 
 /* Queues a fence to be dropped at the end of a call. Requires: the fences lock. */
@@ -7857,22 +7860,6 @@ static void mli_drops_put(memlord *lord, mli_fence_record *f) {
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
-/* Accepts a fence that no block waits for. It is dropped here, or under MEMLORD_FLAG_DEFER at the
-   end of a call. `lord` NULL: the call has no ledger, and the fence is dropped here. */
-static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
-    mli_fence_record *f;
-    if (!lord || !(lord->threads.flags & MEMLORD_FLAG_DEFER)) {
-        if (fence->drop) fence->drop(fence->user);
-        return MEMLORD_OK;
-    }
-    f = mli_fence_new(lord, fence);
-    if (!f) return MEMLORD_E_NOMEM;
-    mli_lock_take(&lord->fences.lock);
-    mli_drops_put(lord, f);
-    mli_lock_drop(&lord->fences.lock);
-    return MEMLORD_OK;
-}
-
 #define MLI_REST_LEAST 2      /* calls that leave a queue alone after its first "not done" */
 #define MLI_REST_MOST 256     /* and at most, as each further one doubles them */
 #define MLI_REST_NS 10000000u /* after this time any call asks again */
@@ -7880,49 +7867,36 @@ static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fe
 
 /* -- queues. Requires, in all of them: the fences lock -- */
 
+static mli_pending_queues *mli_pends_of(memlord *lord, uint32_t dev) {
+    return &lord->fences.pends[lord->devices.dev_type[dev]];
+}
+
 /* Returns the queue of a device and `queue`; NULL: there is none. */
 static mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
     mli_queue *q = p->first;
-    while (q && (q->slot != dev || q->id != id)) q = q->next;
+    while (q && (q->dev != dev || q->id != id)) q = q->next;
     return q;
 }
-/* Appends a queue to those of its type. */
-static void mli_queue_link(mli_pending_queues *p, mli_queue *q) {
-    q->next = NULL;
-    q->previous = p->first ? p->first->previous : q;
-    if (p->first) {
-        p->first->previous->next = q;
-        p->first->previous = q;
-    } else {
-        p->first = q;
-    }
-}
-static void mli_queue_unlink(mli_pending_queues *p, mli_queue *q) {
-    (q->next ? q->next : p->first)->previous = q->previous;
-    if (p->first == q)
-        p->first = q->next;
-    else
-        q->previous->next = q->next;
-}
 
-/* Adds the queue of a fence, in the memory of a spare one: see mli_fence_new. */
+/* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
-    uint32_t type = lord->devices.dev_type[f->dev];
+    mli_pending_queues *p = mli_pends_of(lord, f->dev);
     mli_queue *q = lord->fences.spare_queues;
     lord->fences.spare_queues = q->next;
     memset(q, 0, sizeof *q);
     q->id = f->fence.queue;
-    q->slot = f->dev;
-    q->due = mli_u32_load(&lord->fences.pends[type].calls);
-    mli_queue_link(&lord->fences.pends[type], q);
-    mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << type, 1);
+    q->dev = f->dev;
+    q->due = mli_u32_load(&p->calls);
+    q->next = p->first;
+    p->first = q;
+    mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[q->dev], 1);
     return q;
 }
 
 /* Schedules the next poll of a queue: after `rest` calls on its device type, or by time. 0: at the
    next call. */
 static void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
-    mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[q->slot]];
+    mli_pending_queues *p = mli_pends_of(lord, q->dev);
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
     q->due = mli_u32_load(&p->calls) + q->rest;
     q->late = rest ? now + MLI_REST_NS : 0;
@@ -7932,8 +7906,7 @@ static void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint6
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so it is unasked. */
 static void mli_queue_insert(memlord *lord, mli_fence_record *f) {
-    mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[f->dev]];
-    mli_queue *q = mli_queue_find(p, f->dev, f->fence.queue);
+    mli_queue *q = mli_queue_find(mli_pends_of(lord, f->dev), f->dev, f->fence.queue);
     if (!q) q = mli_queue_add(lord, f);
     f->queue = q;
     f->next = NULL;
@@ -7948,29 +7921,25 @@ static void mli_queue_insert(memlord *lord, mli_fence_record *f) {
 
 /* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
 static void mli_queue_remove(memlord *lord, mli_fence_record *f) {
-    mli_queue *q = f->queue;
-    mli_pending_queues *p = &lord->fences.pends[lord->devices.dev_type[q->slot]];
+    mli_queue *q = f->queue, **at = &mli_pends_of(lord, f->dev)->first;
+    mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
+    mli_fence_record **after = f->next ? &f->next->previous : &q->last;
     f->queue = NULL;
     if (q->unasked == f) q->unasked = f->next;
-    if (f->next)
-        f->next->previous = f->previous;
-    else
-        q->last = f->previous;
-    if (f->previous) {
-        f->previous->next = f->next;
-        return;
-    }
-    q->first = f->next;
+    *before = f->next;
+    *after = f->previous;
+    if (f->previous) return;
     if (q->first) { /* this one was not yet asked as the first */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
     }
-    mli_queue_unlink(p, q);
+    while (*at != q) at = &(*at)->next;
+    *at = q->next;
     q->next = lord->fences.spare_queues;
     lord->fences.spare_queues = q;
-    if (!p->first)
-        mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[q->slot], 0);
+    if (!mli_pends_of(lord, f->dev)->first)
+        mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[f->dev], 0);
 }
 
 /* Detaches fences from a block that has ended or has replaced them; the end of a call drops them.
@@ -7991,29 +7960,6 @@ static MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
     mli_lock_drop(&lord->fences.lock);
 }
 
-/* Keeps the recorded uses of a block that is off the map, until its token is used or the ledger
-   ends. The list links the first use of each block; its siblings hang on it. */
-static void mli_fences_set_aside(memlord *lord, mli_fence_record *f) {
-    if (!f) return;
-    mli_lock_take(&lord->fences.lock);
-    f->previous = NULL;
-    f->next = lord->fences.aside;
-    if (f->next) f->next->previous = f;
-    lord->fences.aside = f;
-    mli_lock_drop(&lord->fences.lock);
-}
-/* Takes the uses of a block off that list. */
-static void mli_fences_take_back(memlord *lord, mli_fence_record *f) {
-    if (!f) return;
-    mli_lock_take(&lord->fences.lock);
-    if (f->next) f->next->previous = f->previous;
-    if (f->previous)
-        f->previous->next = f->next;
-    else
-        lord->fences.aside = f->next;
-    mli_lock_drop(&lord->fences.lock);
-}
-
 /* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
 
 /* 1: this thread is running a function of one of the ledger's fences. */
@@ -8025,7 +7971,7 @@ static int mli_fence_is_running(const memlord *lord) {
    holds no lock. */
 static MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     uint64_t outer = mli_self.fence_lord;
-    int answer = f->answered ? 1 : f->early_answer;
+    int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
     mli_rank_none();
     mli_self.fence_lord = lord->threads.generation;
@@ -8033,15 +7979,41 @@ static MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_lord = outer;
     return answer;
 }
-/* Calls `drop` of a fence, once. Requires: as mli_fence_ask, or the caller alone has the fence. */
-static MLI_NOINLINE void mli_fence_drop(memlord *lord, mli_fence_record *f) {
+/* Calls `drop`. Requires: no lock is held. `lord` NULL: no ledger has taken the fence. */
+static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
     uint64_t outer = mli_self.fence_lord;
-    if (f->answered) return;
-    f->answered = 1;
+    if (!fence->drop) return;
     mli_rank_none();
-    mli_self.fence_lord = lord->threads.generation;
-    if (f->fence.drop) f->fence.drop(f->fence.user);
+    if (lord) mli_self.fence_lord = lord->threads.generation;
+    fence->drop(fence->user);
     mli_self.fence_lord = outer;
+}
+/* Drops a fence that the ledger has accepted, once. Returns 1 if it did so now. Requires: as
+   mli_fence_ask, or the caller alone has the fence. */
+static int mli_fence_drop(memlord *lord, mli_fence_record *f) {
+    if (!f->owes_drop) return 0;
+    f->owes_drop = 0;
+    mli_fence_drop_host(lord, &f->fence);
+    return 1;
+}
+
+/* Accepts a fence that no block waits for, or none (NULL). It is dropped here, or under
+   MEMLORD_FLAG_DEFER at the end of a call. `lord` NULL: the call has no ledger, and the fence is
+   dropped here. */
+static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
+    mli_fence_record *f;
+    if (!fence) return MEMLORD_OK;
+    if (!lord || !(lord->threads.flags & MEMLORD_FLAG_DEFER)) {
+        mli_fence_drop_host(lord, fence);
+        return MEMLORD_OK;
+    }
+    f = mli_fence_new(lord, fence);
+    if (!f) return MEMLORD_E_NOMEM;
+    mli_lock_take(&lord->fences.lock);
+    f->owes_drop = 1;
+    mli_drops_put(lord, f);
+    mli_lock_drop(&lord->fences.lock);
+    return MEMLORD_OK;
 }
 
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
@@ -8056,7 +8028,7 @@ static MLI_COLD void mli_fences_drain(memlord *lord) {
         if (!f) mli_alert_set(lord, MLI_ALERT_DROPS, 0);
         mli_lock_drop(&lord->fences.lock);
         if (!f) break;
-        mli_fence_drop(lord, f);
+        (void)mli_fence_drop(lord, f);
         mli_fence_free(lord, f);
     }
 }
@@ -8753,23 +8725,6 @@ static memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t ty
     if (found) {
         *out = *probe.entry;
         mli_probe_erase(&probe);
-    }
-    mli_probe_leave(t, &probe);
-    return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-/* Copies a live block, for a move that leaves it pending: its words to *out; its references, its
-   description and its word2 without a side record to *side. Fences and parts are not copied. */
-static memlord_result mli_entry_copy(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
-                                     mli_entry *out, mli_side_record *side) {
-    mli_probe probe;
-    int found;
-    found = mli_probe_live(lord, t, type, key, &probe) != NULL;
-    if (found) {
-        *out = *probe.entry;
-        side->word2 = mli_word2_rows(out->word2);
-        side->refs = mli_refs_of(out->word1, out->word2);
-        if (out->word2 & 1) side->meta = mli_side_record_of(out->word2)->meta;
     }
     mli_probe_leave(t, &probe);
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -9914,8 +9869,7 @@ typedef struct mli_gc_entry {
     memlord_gc_fn fn;
     void *user;
     int type;
-    int quiet;   /* 1: bands of the default strategy do not run it */
-    int removed; /* 1: removed during its own run, which frees it at the end */
+    int quiet; /* 1: bands of the default strategy do not run it */
 } mli_gc_entry;
 
 /* -- the strategy -- */
@@ -9940,61 +9894,63 @@ static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     return NULL;
 }
 
-/* Returns the end of the range that bands cover without a gap from `at` on. */
-static MLI_COLD double mli_bands_reach(const memlord_band *bands, size_t n, double at) {
-    size_t i = 0;
-    while (i < n) {
-        if (bands[i].lo <= at && at < bands[i].hi) {
-            at = bands[i].hi;
-            i = 0;
-        } else {
-            i++;
-        }
+/* Returns the index of the first band that covers a used percent or, while that is unknown (NaN),
+   of the first that covers 0 to 100; n: none does. */
+static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const memlord_band *b = &bands[i];
+        if (used >= 0 ? b->lo <= used && used < b->hi : b->lo <= 0 && b->hi >= 100) break;
     }
-    return at;
+    return i;
+}
+
+/* Returns 1 if a band overlaps an earlier one. */
+static MLI_COLD int mli_band_overlaps(const memlord_band *bands, size_t i) {
+    size_t k = 0;
+    while (k < i && (bands[i].lo >= bands[k].hi || bands[k].lo >= bands[i].hi)) k++;
+    return k < i;
+}
+/* Returns the lowest start of a band above a used percent; 1e9: there is none. */
+static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n, double used) {
+    double start = 1e9;
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (bands[i].lo > used && bands[i].lo < start) start = bands[i].lo;
+    return start;
 }
 /* Warns of bands that are legal but probably not meant: overlaps and gaps. */
 static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
-    size_t i, k;
-    double at = mli_bands_reach(bands, n, 0);
+    size_t i;
+    double at = 0, next;
     for (i = 1; i < n; i++)
-        for (k = 0; k < i; k++)
-            if (bands[i].lo < bands[k].hi && bands[k].lo < bands[i].hi) {
-                mli_logf(lord, MEMLORD_LOG_WARNING,
-                         "[strategy] band %ju overlaps an earlier one, which wins there",
-                         (uint64_t)i);
-                break;
-            }
-    for (; at <= 100; at = mli_bands_reach(bands, n, at)) {
-        double next = 1e9;
-        for (i = 0; i < n; i++)
-            if (bands[i].lo > at && bands[i].lo < next) next = bands[i].lo;
-        if (next > 100) {
+        if (mli_band_overlaps(bands, i))
             mli_logf(lord, MEMLORD_LOG_WARNING,
-                     "[strategy] no band covers from %g up: a full device wants hi over 100",
-                     (double)(uint64_t)at);
-            return;
-        }
+                     "[strategy] band %ju overlaps an earlier one, which wins there", (uint64_t)i);
+    for (;; at = next) {
+        while ((i = mli_band_at(bands, n, at)) < n) at = bands[i].hi;
+        if (at > 100) return;
+        next = mli_band_start_above(bands, n, at);
+        if (next > 100) break;
         mli_logf(lord, MEMLORD_LOG_WARNING, "[strategy] a gap: no band covers %g to %g", at, next);
-        at = next;
     }
+    mli_logf(lord, MEMLORD_LOG_WARNING,
+             "[strategy] no band covers from %g up: a full device wants hi over 100",
+             (double)(uint64_t)at);
 }
 
 /* Installs a strategy, waits until no band check uses the old one, and frees the old one. A check
    holds the lock of its device's phys, so taking each phys lock once is the wait. */
 static MLI_COLD void mli_strategy_swap(memlord *lord, mli_strategy *fresh) {
     mli_strategy *old;
-    uint32_t i;
+    uint32_t i = 0;
     mli_lock_take(&mli_process.cold_lock);
     old = (mli_strategy *)mli_ptr_load(&lord->bands.strategy);
-    mli_ptr_store_release(&lord->bands.strategy, fresh); /* pairs with mli_band_evaluate */
+    mli_ptr_store_release(&lord->bands.strategy, fresh); /* pairs with mli_strategy_of */
     mli_lock_drop(&mli_process.cold_lock);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
-        mli_phys *phys = i ? mli_phys_lock(lord, i) : &lord->capacity.host_phys;
-        if (i)
-            mli_device_record_at(lord, i)->watch.waiting_rearm = 0;
-        else
-            mli_lock_take(&phys->lock);
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
+        mli_phys *phys = mli_phys_lock(lord, i);
+        mli_device_record_at(lord, i)->watch.waiting_rearm = 0;
         mli_lock_drop(&phys->lock);
     }
     if (old && old != &mli_default_strategy)
@@ -10004,38 +9960,33 @@ static MLI_COLD void mli_strategy_swap(memlord *lord, mli_strategy *fresh) {
 /* -- the band check: is a collection due on a device; under the lock of its phys -- */
 
 typedef struct mli_band_state {
-    int has_band;       /* 1: a band is in force; else only `used` is set */
-    int due;            /* 1: the value has reached the threshold: collect */
-    int near_threshold; /* 1: every call must check */
-    size_t band;        /* its index in the strategy */
-    memlord_metric metric;
-    double used;        /* percent; NaN: unknown */
-    uint64_t value, threshold, live, freed;
+    memlord_gc_event event; /* band SIZE_MAX: none is in force, and only used_percent is set */
+    int due;                /* 1: the value has reached the threshold: collect */
+    int near_threshold;     /* 1: every call must check */
+    uint64_t live, freed;
 } mli_band_state;
+
+/* Returns 1 if a device has both bands and a callback that they run. */
+static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
+    return mli_u32_load(&lord->bands.watched_types) >> lord->devices.dev_type[dev] & 1;
+}
+/* Returns the strategy in force for a device; NULL: none. The acquire pairs with
+   mli_strategy_swap. Requires: the phys lock of the device. */
+static const mli_strategy *mli_strategy_of(memlord *lord, uint32_t dev) {
+    if (!mli_dev_is_watched(lord, dev)) return NULL;
+    return (const mli_strategy *)mli_ptr_load_acquire(&lord->bands.strategy);
+}
 
 /* Returns a band's threshold at a phys; 0: none now, as percent needs a limit or capacity. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b) {
-    uint64_t cap = phys->sample.known ? phys->sample.total : 0, part = 0;
+    uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
     double share;
     if (phys->limit && (!cap || phys->limit < cap)) cap = phys->limit;
-    if (b->percent > 0 && cap) {
-        share = (double)cap * b->percent / 100.0; /* exact for whole percents */
-        part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
-    }
-    if (!part || !b->bytes) return part ? part : b->bytes;
-    if (b->combine == MEMLORD_COMBINE_MIN) return part < b->bytes ? part : b->bytes;
-    return part > b->bytes ? part : b->bytes;
-}
-
-/* Returns the band in force: the first that covers the used percent, or, while that is unknown,
-   the first that covers 0 to 100. NULL: there is none, or it has no threshold now. */
-static const memlord_band *mli_band_now(const mli_strategy *s, const mli_phys *phys, double used) {
-    const memlord_band *b = s->bands;
-    size_t i;
-    for (i = 0; i < s->n; i++, b++)
-        if (phys->sample.known ? b->lo <= used && used < b->hi : b->lo <= 0 && b->hi >= 100)
-            return mli_band_threshold(phys, b) ? b : NULL;
-    return NULL;
+    share = (double)cap * b->percent / 100.0; /* exact for whole percents */
+    if (!(share > 0)) return b->bytes;
+    part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
+    if (!b->bytes) return part;
+    return (part < b->bytes) == (b->combine == MEMLORD_COMBINE_MIN) ? part : b->bytes;
 }
 
 static uint64_t mli_metric_value(memlord_metric metric, uint64_t live, uint64_t freed) {
@@ -10049,34 +10000,24 @@ static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX
    near. `again`: the metric at which a device that waits to rearm is due again. */
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, uint64_t again,
                                   mli_band_state *v) {
-    uint64_t t = v->threshold, threads = mli_u32_load(&lord->bands.thread_allowance);
+    const memlord_gc_event *e = &v->event;
+    uint64_t threads = mli_u32_load(&lord->bands.thread_allowance), up = e->threshold;
     uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval;              /* the most unseen: live; freed */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
-    uint64_t up = t, low = 0;
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
-    if (w->waiting_rearm) {
-        up = again > t ? again : t;
-        low = v->metric == MEMLORD_METRIC_FREED ? 0 : t - t / 8;
+    int64_t above = INT64_MAX, below = INT64_MIN;
+    if (w->waiting_rearm && again > up) up = again;
+    if (e->metric != MEMLORD_METRIC_FREED) {
+        above = mli_clamp_to_int64(up) - mli_clamp_to_int64(margin);
+        if (w->waiting_rearm) below = mli_clamp_to_int64(e->threshold - e->threshold / 8);
+        v->near_threshold = v->live + twice * margin >= up;
     }
-    v->near_threshold = v->due || (w->waiting_rearm && published < mli_clamp_to_int64(low));
-    if (v->metric != MEMLORD_METRIC_FREED && v->live + twice * margin >= up) v->near_threshold = 1;
-    if (v->metric != MEMLORD_METRIC_ALLOCATED && v->freed + twice * unseen >= up)
+    if (e->metric != MEMLORD_METRIC_ALLOCATED && v->freed + twice * unseen >= up)
         v->near_threshold = 1;
-    mli_u64_store(&w->check_above, v->metric == MEMLORD_METRIC_FREED
-                                         ? (uint64_t)INT64_MAX
-                                         : (uint64_t)(mli_clamp_to_int64(up) -
-                                                      mli_clamp_to_int64(margin)));
-    mli_u64_store(&w->check_below, w->waiting_rearm ? low : (uint64_t)INT64_MIN);
-}
-
-/* Makes every thread request a band check at its next free on a device. */
-static void mli_next_checks_clear(memlord *lord, uint32_t dev) {
-    mli_thread *t = mli_thread_first(lord);
-    for (; t; t = mli_thread_next(t)) {
-        mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
-        if (cell) mli_u64_store(mli_cell_next_check(cell), 0);
-    }
+    if (v->due || published < below) v->near_threshold = 1;
+    mli_u64_store(&w->check_above, (uint64_t)above);
+    mli_u64_store(&w->check_below, (uint64_t)below);
 }
 
 /* Sets how many bytes a thread frees between two checks: 64 checks on the way to the threshold
@@ -10085,46 +10026,47 @@ static void mli_next_checks_clear(memlord *lord, uint32_t dev) {
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
-             share = v->threshold / 64 / mli_u32_load(&lord->bands.thread_allowance);
-    w->free_interval = share > lord->counters.batch ? share
-                       : lord->counters.batch       ? lord->counters.batch
-                                                    : 1;
-    if (v->metric == MEMLORD_METRIC_ALLOCATED) w->free_interval = 0; /* without a band, too */
-    if (w->free_interval && (!had || w->free_interval < had)) mli_next_checks_clear(lord, dev);
+             share = v->event.threshold / 64 / mli_u32_load(&lord->bands.thread_allowance);
+    mli_thread *t;
+    if (share < lord->counters.batch) share = lord->counters.batch;
+    if (!share) share = 1;
+    if (v->event.metric == MEMLORD_METRIC_ALLOCATED) share = 0; /* without a band, too */
+    w->free_interval = share;
+    if (!share || (had && share >= had)) return;
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+        mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        if (cell) mli_u64_store(mli_cell_next_check(cell), 0);
+    }
 }
 
-/* Sums a device over all threads, compares it with the band in force and sets the margins. The
-   acquire of the strategy pairs with mli_strategy_swap. Requires: the phys lock. */
+/* Sums a device over all threads, compares it with the band in force and sets the margins.
+   Requires: the phys lock. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    mli_watch *w = &device->watch;
-    const mli_strategy *s = (const mli_strategy *)mli_ptr_load_acquire(&lord->bands.strategy);
-    const memlord_band *b = NULL;
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    const mli_strategy *s = mli_strategy_of(lord, dev);
+    memlord_gc_event *e = &v->event;
     uint64_t eighth, again;
+    size_t i;
     memset(v, 0, sizeof *v);
-    v->used = mli_used_percent(&phys->sample);
-    if (s && (mli_u32_load(&lord->bands.watched_types) >> device->device.type & 1))
-        b = mli_band_now(s, phys, v->used);
-    if (b) {
-        v->has_band = 1;
-        v->band = (size_t)(b - s->bands);
-        v->metric = b->metric;
-        v->threshold = mli_band_threshold(phys, b);
-    }
+    e->used_percent = mli_used_percent(&phys->sample);
+    i = s ? mli_band_at(s->bands, s->n, e->used_percent) : 0;
+    if (s && i < s->n) e->threshold = mli_band_threshold(phys, &s->bands[i]);
+    e->band = e->threshold ? i : SIZE_MAX;
+    if (e->threshold) e->metric = s->bands[i].metric;
     mli_free_interval_set(lord, dev, w, v);
-    if (!b) {
+    if (!e->threshold) {
         mli_u64_store(&w->check_above, (uint64_t)INT64_MAX);
         mli_u64_store(&w->check_below, (uint64_t)INT64_MIN);
         return;
     }
     mli_row_level(lord, dev, &v->live, &v->freed);
-    v->value = mli_metric_value(v->metric, v->live, v->freed);
-    eighth = v->threshold / 8;
-    again = mli_add_saturated(mli_metric_value(v->metric, w->gc_live, w->gc_freed),
+    e->value = mli_metric_value(e->metric, v->live, v->freed);
+    eighth = e->threshold / 8;
+    again = mli_add_saturated(mli_metric_value(e->metric, w->gc_live, w->gc_freed),
                               eighth ? eighth : 1);
-    if (v->value < v->threshold - eighth || v->value >= again) w->waiting_rearm = 0;
-    v->due = !w->waiting_rearm && v->value >= v->threshold;
+    if (e->value < e->threshold - eighth || e->value >= again) w->waiting_rearm = 0;
+    v->due = !w->waiting_rearm && e->value >= e->threshold;
     mli_watch_set_margins(lord, dev, w, again, v);
 }
 
@@ -10164,64 +10106,63 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- collecting -- */
 
-/* Returns 1 if a device type has a collection callback. */
-static MLI_COLD int mli_gc_registered(memlord *lord, int type) {
-    mli_gc_entry *c;
+/* Returns the first callback after number `after` that serves a reason on a device type; NULL:
+   there is none. The bands of the default strategy run no quiet one. Requires: the callbacks
+   lock. */
+static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, int type, int reason, uint64_t after) {
+    mli_gc_entry *c = lord->bands.gc_entries;
+    int skips_quiet = reason == MEMLORD_REASON_BAND &&
+                      mli_ptr_load(&lord->bands.strategy) == &mli_default_strategy;
+    while (c && (c->type != type || c->serial <= after || (c->quiet && skips_quiet))) c = c->next;
+    return c;
+}
+
+/* Returns 1 if a callback serves a reason on a device type. */
+static MLI_COLD int mli_gc_registered(memlord *lord, int type, int reason) {
+    int found;
     mli_lock_take(&lord->bands.callbacks_lock);
-    for (c = lord->bands.gc_entries; c && c->type != type;) c = c->next;
+    found = mli_gc_next(lord, type, reason, 0) != NULL;
     mli_lock_drop(&lord->bands.callbacks_lock);
-    return c != NULL;
+    return found;
 }
 
-/* Returns 1 if bands of the current strategy run this callback. */
-static MLI_COLD int mli_callback_banded(memlord *lord, const mli_gc_entry *c) {
-    return !c->quiet || mli_ptr_load(&lord->bands.strategy) != &mli_default_strategy;
-}
-
-/* Sets the device types that have both bands and a callback, and requests a check of their
-   devices. */
+/* Sets the device types that have both bands and a callback that they run, and requests a check of
+   their devices. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
-    mli_gc_entry *c;
-    uint32_t types = 0, i;
+    uint32_t types = 0, i = 0;
+    int type;
     mli_lock_take(&lord->bands.callbacks_lock);
-    for (c = lord->bands.gc_entries; c && mli_ptr_load(&lord->bands.strategy); c = c->next)
-        if (mli_callback_banded(lord, c)) types |= 1u << c->type;
+    for (type = 0; type < MLI_TYPE_COUNT && mli_ptr_load(&lord->bands.strategy); type++)
+        if (mli_gc_next(lord, type, MEMLORD_REASON_BAND, 0)) types |= 1u << type;
     mli_u32_store(&lord->bands.watched_types, types);
     mli_lock_drop(&lord->bands.callbacks_lock);
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
-        if (types >> lord->devices.dev_type[i] & 1)
-            mli_check_request(lord, i); /* it starts the poller, too */
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
 }
 
-/* Returns 1 if this callback runs for some device on a thread other than `but`. Requires: the
+/* Returns 1 if another thread runs the callback of a number, for any device. Requires: the
    callbacks lock. */
-static MLI_COLD int mli_gc_entry_runs(memlord *lord, const mli_gc_entry *c, const void *but) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++) {
+static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         const mli_watch *w = &mli_device_record_at(lord, i)->watch;
-        if (w->gc_entry == c && w->gc_thread != but) return 1;
+        if (w->gc_serial == serial && w->gc_thread != (void *)&mli_self) return 1;
     }
     return 0;
 }
 
-/* Returns the first callback of a type after number `serial`, copies it, and marks it as running
-   for a device; NULL: none is left. It also frees the callback that ended, if that was removed
-   and no device runs it any more. */
-static MLI_COLD mli_gc_entry *mli_gc_entry_next(memlord *lord, mli_watch *w, int type,
-                                                uint64_t serial, mli_gc_entry *copy) {
-    mli_gc_entry *c, *ended;
+/* Copies the next callback that serves an event, and marks it as the one that this thread runs for
+   the device. 0: none is left. */
+static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
+                                   mli_gc_entry *out) {
+    const mli_gc_entry *c;
     mli_lock_take(&lord->bands.callbacks_lock);
-    ended = w->gc_entry;
-    for (c = lord->bands.gc_entries; c && (c->type != type || c->serial <= serial);) c = c->next;
-    w->gc_entry = c;
-    if (c)
-        *copy = *c;
-    else
-        w->gc_thread = NULL;
-    if (ended && (!ended->removed || mli_gc_entry_runs(lord, ended, NULL))) ended = NULL;
+    c = mli_gc_next(lord, e->device.type, e->reason, w->gc_serial);
+    if (c) *out = *c;
+    w->gc_serial = c ? c->serial : 0;
+    w->gc_thread = c ? &mli_self : NULL;
     mli_lock_drop(&lord->bands.callbacks_lock);
-    mli_own_free(lord, ended, sizeof *ended);
-    return c;
+    return c != NULL;
 }
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
@@ -10247,16 +10188,17 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Returns the collections of a device so far, failed ones included. */
-static uint64_t mli_gc_count(memlord *lord, uint32_t dev) {
-    const mli_u64 *count = mli_device_record_at(lord, dev)->count;
-    return mli_u64_load(&count[MLI_STAT_gc_runs]) + mli_u64_load(&count[MLI_STAT_gc_failed]);
-}
-/* Numbers a run that is about to begin, on its device and in the ledger. */
+/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    e->device_runs = mli_gc_count(lord, dev) + 1;
-    for (e->total_runs = 1, i = 1; i < n; i++) e->total_runs += mli_gc_count(lord, i);
+    uint32_t i = 0;
+    e->total_runs = 1;
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
+        const mli_u64 *count = mli_device_record_at(lord, i)->count;
+        uint64_t runs = mli_u64_load(&count[MLI_STAT_gc_runs]) +
+                        mli_u64_load(&count[MLI_STAT_gc_failed]);
+        e->total_runs += runs;
+        if (i == dev) e->device_runs = runs + 1;
+    }
 }
 
 /* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait until the
@@ -10282,24 +10224,19 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running`. Requires: this thread has set
-   `gc_running`, and holds no lock. */
-static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, memlord_gc_event *e,
-                                          int rest, memlord_gc_result *all) {
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
+   thread has set `gc_running`, and holds no lock. */
+static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
+                                          mli_band_state *v, int rest, memlord_gc_result *all) {
     mli_device_record *device = mli_device_record_at(lord, dev);
+    memlord_gc_event *e = &v->event;
     mli_gc_entry c;
-    c.serial = 0;
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    mli_lock_take(&lord->bands.callbacks_lock);
-    device->watch.gc_thread = &mli_self;
-    mli_lock_drop(&lord->bands.callbacks_lock);
     mli_rank_none();
-    while (mli_gc_entry_next(lord, &device->watch, e->device.type, c.serial, &c)) {
-        memlord_gc_result one;
-        if (e->reason == MEMLORD_REASON_BAND && !mli_callback_banded(lord, &c)) continue;
-        one = c.fn(c.user, lord, e);
+    while (mli_gc_advance(lord, &device->watch, e, &c)) {
+        memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
         all->ran = 1;
         all->family |= one.family;
@@ -10309,6 +10246,7 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, memlord_g
     mli_log_gc(lord, e, all);
     if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
     mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges */
+    mli_band_update(lord, dev, t, v);
 }
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
@@ -10316,7 +10254,6 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, memlord_g
 static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_band_state v;
-    memlord_gc_event e;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
     if (t && t != lord->threads.orphan) /* a thread that has only freed has no cell yet */
@@ -10325,19 +10262,11 @@ static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, 
     if (!v.due || !safe || mli_self.in_host_alloc) return;
     if (mli_u32_exchange(&w->gc_running, 1)) return;
     mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
-    if (!v.due) {
+    v.event.reason = MEMLORD_REASON_BAND;
+    if (v.due)
+        mli_gc_run_callbacks(lord, dev, t, &v, 1, &result);
+    else
         mli_u32_store_release(&w->gc_running, 0);
-        return;
-    }
-    memset(&e, 0, sizeof e);
-    e.reason = MEMLORD_REASON_BAND;
-    e.used_percent = v.used;
-    e.band = v.band;
-    e.metric = v.metric;
-    e.value = v.value;
-    e.threshold = v.threshold;
-    mli_gc_run_callbacks(lord, dev, &e, 1, &result);
-    mli_band_update(lord, dev, t, &v);
 }
 
 /* Collects on a device for a reason other than a band. E_UNKNOWN: its type has no callback;
@@ -10345,21 +10274,21 @@ static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, 
 static MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                            uint64_t needed, uint64_t *reclaimed) {
     mli_device_record *device = mli_device_record_at(lord, dev);
-    memlord_gc_event e;
     memlord_gc_result result;
     mli_band_state v;
+    int rest;
     *reclaimed = 0;
-    if (!mli_gc_registered(lord, device->device.type)) return MEMLORD_E_UNKNOWN;
+    if (!mli_gc_registered(lord, device->device.type, reason)) return MEMLORD_E_UNKNOWN;
     if (mli_u32_exchange(&device->watch.gc_running, 1)) return MEMLORD_E_STATE;
-    memset(&e, 0, sizeof e);
-    e.reason = reason;
-    e.band = SIZE_MAX;
-    e.needed = needed;
-    e.value = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
     mli_band_update(lord, dev, NULL, &v);
-    e.used_percent = v.used;
-    mli_gc_run_callbacks(lord, dev, &e, v.has_band && v.value >= v.threshold, &result);
-    mli_band_update(lord, dev, NULL, &v);
+    rest = v.event.threshold && v.event.value >= v.event.threshold;
+    v.event.reason = reason;
+    v.event.band = SIZE_MAX;
+    v.event.metric = MEMLORD_METRIC_ALLOCATED;
+    v.event.value = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    v.event.threshold = 0;
+    v.event.needed = needed;
+    mli_gc_run_callbacks(lord, dev, NULL, &v, rest, &result);
     *reclaimed = result.reclaimed;
     return result.ran ? MEMLORD_OK : MEMLORD_E_STATE;
 }
@@ -12394,9 +12323,9 @@ enum { /* why a fence is attached */
     MLI_ATTACH_MOVE  /* the source of a move */
 };
 
-/* Records a fence on a live block. It replaces an earlier fence of the same queue. Unless `why` is
-   a use, also makes the block pending: *gone is its entry, *chain its fences, to be asked next.
-   f NULL: the block has only the uses recorded before. After an error the caller keeps f. */
+/* Records a fence on a live block. It takes the place of an earlier fence of the same queue. Unless
+   `why` is a use, also makes the block pending: *gone is its entry, *chain its fences, to be asked
+   next. f NULL: the block has only the uses recorded before. After an error the caller keeps f. */
 static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                        uint64_t key, mli_fence_record *f, int why,
                                        mli_entry *gone, mli_fence_record **chain) {
@@ -12411,16 +12340,15 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
-    for (at = &side->fences; f && *at;) {
-        if ((*at)->fence.queue == f->fence.queue) {
-            old = *at;
-            *at = old->sibling;
-            old->sibling = NULL;
-        } else {
-            at = &(*at)->sibling;
-        }
+    if (f) {
+        at = &side->fences;
+        while (*at && (*at)->fence.queue != f->fence.queue) at = &(*at)->sibling;
+        old = *at;
+        f->sibling = old ? old->sibling : NULL;
+        if (old) old->sibling = NULL;
+        *at = f;
+        f->owes_drop = 1;
     }
-    if (f) *at = f;
     if (why) {
         *gone = *probe.entry;
         gone->word2 = side->word2;
@@ -12442,14 +12370,13 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
         mli_probe_side_record(lord, t, lord->devices.dev_type[f->dev], f->key, &probe);
     mli_fence_record **at;
     uint64_t word1, plain;
-    if (!side || !f->serial || side->serial != f->serial) {
-        mli_probe_leave(t, &probe);
-        return 0;
+    int pends = side && f->serial && side->serial == f->serial;
+    if (pends) {
+        for (at = &side->fences; *at != f;) at = &(*at)->sibling;
+        *at = f->sibling;
+        f->serial = 0;
     }
-    for (at = &side->fences; *at != f;) at = &(*at)->sibling;
-    *at = f->sibling;
-    f->serial = 0;
-    if (side->fences) {
+    if (!pends || side->fences) {
         mli_probe_leave(t, &probe);
         return 0;
     }
@@ -12469,7 +12396,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     uint32_t dev = f->dev;
     int mine, last;
     if (answer < 0) mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
-    mli_fence_drop(lord, f);
+    (void)mli_fence_drop(lord, f);
     t = mli_thread_get(lord);
     last = mli_fence_credit(lord, t, f, &credited);
     mli_thread_put(lord, t);
@@ -12487,14 +12414,13 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return credited;
 }
 
-/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. With
-   `turn` a fence that is done waits until it is the first of its queue, and keeps its answer. */
-static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f,
-                                               int answer, int turn) {
+/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. A fence
+   that is done before the first of its queue keeps its answer and waits for its turn. */
+static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
     mli_lock_take(&lord->fences.lock);
-    settles = f->detached || (answer && !(turn && f->previous));
+    settles = f->detached || (answer && !f->previous);
     if (!settles) {
         f->asker = NULL;
         f->early_answer = answer;
@@ -12514,18 +12440,14 @@ static MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) 
         int answer = 0;
         next = chain->sibling;
         if (!(lord->threads.flags & MEMLORD_FLAG_DEFER)) answer = mli_fence_ask(lord, chain);
-        (void)mli_fence_take_answer(lord, chain, answer, 0);
+        (void)mli_fence_take_answer(lord, chain, answer);
     }
 }
 
-/* Makes this thread the asker of a fence, and moves its queue to the end of its type's list.
-   Requires: the fences lock. */
-static mli_fence_record *mli_fence_next_to_ask(mli_pending_queues *p, mli_fence_record *f) {
-    mli_queue *q = f->queue;
+/* Makes this thread the asker of a fence. Requires: the fences lock. */
+static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     f->asker = &mli_self;
-    if (q->unasked == f) q->unasked = f->next;
-    mli_queue_unlink(p, q);
-    mli_queue_link(p, q);
+    if (f->queue->unasked == f) f->queue->unasked = f->next;
     return f;
 }
 
@@ -12539,53 +12461,53 @@ static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, mem
         mli_fence_record *f = q->unasked;
         if (!f || f->asker) f = q->round < round ? q->first : NULL;
         if (!f || f->asker) continue;
-        if (!mli_selects(sel, mli_device_record_at(lord, q->slot)->device)) continue;
+        if (!mli_selects(sel, mli_device_record_at(lord, q->dev)->device)) continue;
         if (f == q->first) q->round = round;
-        return mli_fence_next_to_ask(p, f);
+        return mli_fence_claim(f);
     }
     return NULL;
 }
 
-/* Asks the first fence of every queue of a selector, and the next ones while they are done. Returns
-   the bytes credited. */
-static MLI_COLD uint64_t mli_fences_poll(memlord *lord, memlord_device sel) {
+/* Retires the pending blocks of a selector that are done, and returns the bytes credited: asks the
+   first fence of every queue, and the next ones while they are done. Within the ledger's own
+   allocator call it does nothing. */
+static MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
+    const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
     uint64_t round, credited = 0;
     uint32_t type;
-    int drops;
     mli_fence_record *f;
+    if (!(mli_u32_load(&lord->threads.alert) & any) || mli_self.in_host_alloc) return 0;
     if (mli_fence_is_running(lord)) return 0; /* the outer call asks them */
     round = mli_u64_add(&lord->fences.serial, 1) + 1;
     mli_lock_take(&lord->fences.lock);
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
         while ((f = mli_poll_next(lord, &lord->fences.pends[type], sel, round)) != NULL) {
             mli_lock_drop(&lord->fences.lock);
-            credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f), 1);
+            credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f));
             mli_lock_take(&lord->fences.lock);
         }
-    drops = lord->fences.to_drop != NULL;
     mli_lock_drop(&lord->fences.lock);
-    if (drops) mli_fences_drain(lord);
+    mli_fences_drain(lord);
     return credited;
 }
 
-/* Returns the next queue of a type that is due. NULL: none is, and p->due and p->late are set to
-   when the next one will be. Requires: the fences lock. */
+/* Returns the queue of a type that is due for the longest time. NULL: none is due, and p->due and
+   p->late are set to when the next one will be. Requires: the fences lock. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
-    mli_queue *q;
+    mli_queue *q, *found = NULL;
     for (q = p->first; q; q = q->next) {
         if (q->first->asker) continue;
-        if ((int32_t)(call - q->due) >= 0 || now >= q->late) {
-            mli_u32_store(&p->due, call + 1); /* another queue may be due as well */
-            return q;
-        }
         if ((int32_t)(q->due - due) < 0) due = q->due;
         if (q->late < late) late = q->late;
+        if (((int32_t)(call - q->due) >= 0 || now >= q->late) &&
+            (!found || (int32_t)(q->due - found->due) < 0))
+            found = q;
     }
-    mli_u32_store(&p->due, due);
+    mli_u32_store(&p->due, found ? call + 1 : due); /* another queue may be due as well */
     mli_u64_store(&p->late, late);
-    return NULL;
+    return found;
 }
 
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
@@ -12607,38 +12529,30 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     if (!mli_lock_try(&lord->fences.lock)) return;
     q = mli_queue_due(p, call, now);
     while (q && !q->first->asker && most--) {
-        uint32_t dev = q->slot;
+        uint32_t dev = q->dev;
         uint64_t id = q->id;
-        mli_fence_record *f = mli_fence_next_to_ask(p, q->first);
+        mli_fence_record *f = mli_fence_claim(q->first);
         int answer;
         mli_lock_drop(&lord->fences.lock);
         answer = mli_fence_ask(lord, f);
-        (void)mli_fence_take_answer(lord, f, answer, 1);
+        (void)mli_fence_take_answer(lord, f, answer);
         mli_lock_take(&lord->fences.lock);
         q = answer ? mli_queue_find(p, dev, id) : NULL;
     }
     mli_lock_drop(&lord->fences.lock);
 }
 
-/* Clears the askers of all fences but those of `self`. The askers are gone (fork), or they left
-   the fence by longjmp. Fences of blocks that have ended are put on the list to be dropped.
-   Requires: the fences lock. */
-static MLI_COLD void mli_askers_gone(memlord *lord, const void *self) {
-    mli_queue *q, *next_queue;
-    mli_fence_record *f, *next;
-    uint32_t type;
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        for (q = lord->fences.pends[type].first; q; q = next_queue) {
-            next_queue = q->next;
-            for (f = q->first; f; f = next) {
-                next = f->next;
-                if (!f->asker || f->asker == self) continue;
-                f->asker = NULL;
-                if (!f->detached && f->serial) continue;
-                mli_queue_remove(lord, f);
-                mli_drops_put(lord, f);
-            }
-        }
+/* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
+   ended are put on the list to be dropped. Requires: the fences lock. */
+static MLI_COLD void mli_askers_gone(memlord *lord) {
+    mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+    for (; f; f = f->older) {
+        if (!f->asker || f->asker == (void *)&mli_self) continue;
+        f->asker = NULL;
+        if (!f->detached && f->serial) continue;
+        mli_queue_remove(lord, f);
+        mli_drops_put(lord, f);
+    }
 }
 
 /* Drops the fences to be dropped at the end of a call on a device type. `asks`: first asks fences
@@ -12649,16 +12563,8 @@ static MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks)
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
 }
 
-/* Retires the pending blocks of a selector that are done, and returns the bytes credited. Within
-   the ledger's own allocator call it does nothing. */
-static uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
-    const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
-    if (!(mli_u32_load(&lord->threads.alert) & any) || mli_self.in_host_alloc) return 0;
-    return mli_fences_poll(lord, sel);
-}
-
 /* Moves a block whose fences, and f unless it is NULL, may hold its source back. Inserts the
-   destination first, as a copy; then makes the source pending. */
+   destination first, as a copy without fences and parts; then makes the source pending. */
 static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
                                       memlord_device from, uint64_t from_key, uint32_t dev,
                                       uint64_t key, uint64_t bytes, mli_fence_record *f,
@@ -12669,15 +12575,18 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     mli_probe probe;
     uint64_t rows;
     int did;
-    memlord_result r =
-        mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
-    e.word1 = 0; /* set by the copy below, but not every compiler sees that */
-    if (r == MEMLORD_OK) { /* takes all memory before anything changes */
+    memlord_result r;
+    if (!side) return mli_short_of(lord, t, from, from_key, 1);
+    /* takes all memory before anything changes: that of the source's side record, too */
+    r = mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
+    if (r == MEMLORD_OK) {
+        e = *probe.entry;
+        side->word2 = mli_word2_rows(e.word2);
+        side->refs = mli_refs_of(e.word1, e.word2);
+        side->meta = mli_side_record_of(e.word2)->meta;
         mli_probe_leave(t, &probe);
-        r = side ? mli_map_reserve(lord, t, dev, key) : MEMLORD_E_NOMEM;
+        r = mli_map_reserve(lord, t, dev, key);
     }
-    if (r == MEMLORD_OK)
-        r = mli_entry_copy(lord, t, (uint32_t)from.type, from_key, &e, side);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
         return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, from) : r;
@@ -12710,11 +12619,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
    sample, one a physical device, and the waiters for frees. Has the functions of the API that
    start pollers or collect. Uses >>bands, >>room, >>snapshots and >>deferred. Invariant: no poller
    starts before there is something to decide. Locks: callbacks, for waiters and callbacks;
-   registry, for the sweep; none while host code runs.
-
-   The one circle of the implementation is that of >>deferred and >>pollers: the end of a call asks
-   fences in >>deferred (mli_fences_poll_due), and a fence that is done ends a block there, which
-   ends with mli_call_end and so with mli_call_end_slow here. That inner end asks no fences. */
+   registry, for the sweep; none while host code runs. >>deferred tells of the circle of the two. */
 
 /* A thread that waits for frees, in lord->pollers.waiters. It lies on the stack of that thread.
    The list is under the callbacks lock. */
@@ -12751,36 +12656,45 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of a device if its type has a capacity source to sample. */
-static MLI_COLD void mli_phys_poller_start_missing(memlord *lord, uint32_t dev) {
+/* Starts the poller of a device's phys, if it has none yet and has a source to sample. */
+static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_OFF) return;
-    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
-    mli_u32_store(&w->poller_started, 1);
-    if (mli_polling_enabled(lord)) (void)mli_phys_poller_start(phys);
+    if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
+        mli_u32_load(&lord->pollers.polling) == MLI_POLLING_OFF ||
+        !mli_capacity_reader_of(lord, phys->device.type).fn)
+        return MEMLORD_OK;
+    return mli_phys_poller_start(phys);
 }
 
-/* Starts the pollers that calls could not start under MEMLORD_FLAG_DEFER: a new thread may take its
-   stack from the very allocator those calls come from. Safe points and pollers call this instead.
-   While no device of a watched type is known, starts the poller of the host's memory alone. */
-static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint32_t watching = mli_u32_load(&lord->bands.watched_types), type, wanted = 0;
-    if (!(lord->threads.flags & MEMLORD_FLAG_DEFER) || !watching || !mli_polling_enabled(lord))
-        return;
-    if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_OFF) return;
-    for (i = 1; i < n; i++) {
-        if (!(watching >> lord->devices.dev_type[i] & 1)) continue;
-        wanted = 1;
-        if (!mli_u32_load(&mli_device_record_at(lord, i)->watch.poller_started))
-            mli_phys_poller_start_missing(lord, i);
+/* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
+   whose type is watched or, after memlord_poller_start, of all. Under MEMLORD_FLAG_DEFER it starts
+   the host's alone while no such device is known, and that one starts the others: a new thread may
+   take its stack from the very allocator that calls come from, so they start none. */
+static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
+    uint32_t i = 0, type, known = 0, wanted = mli_u32_load(&lord->bands.watched_types);
+    memlord_result r = MEMLORD_OK;
+    if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL) wanted = UINT32_MAX;
+    if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER) {
+        mli_alert_set(lord, MLI_ALERT_POLLER, 0);
+        if (mli_u32_load(&lord->snapshots.recorder.requested)) mli_recorder_start(lord);
     }
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT && !wanted; type++)
-        if ((watching >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn) {
-            (void)mli_phys_poller_start(&lord->capacity.host_phys);
-            wanted = 1;
-        }
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
+        if (!(wanted >> lord->devices.dev_type[i] & 1)) continue;
+        known = 1;
+        if (mli_dev_poller_start(lord, i)) r = MEMLORD_E_NOMEM;
+    }
+    if (known || !(lord->threads.flags & MEMLORD_FLAG_DEFER) || !mli_polling_enabled(lord))
+        return r;
+    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
+        if ((wanted >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn)
+            return mli_phys_poller_start(&lord->capacity.host_phys);
+    return r;
+}
+/* Starts at a safe point the pollers that calls have requested or could not start. */
+static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
+    if ((lord->threads.flags & MEMLORD_FLAG_DEFER) ||
+        (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER))
+        (void)mli_pollers_start(lord);
 }
 
 /* Brings thresholds, alerts and pollers up to date after a change of strategy or callbacks. */
@@ -12788,25 +12702,6 @@ static void mli_bands_changed(memlord *lord) {
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     mli_pollers_start_missing(lord);
-}
-
-/* Starts the recorder if one was requested and, while all devices are polled, the poller of every
-   known device with a capacity source. */
-static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
-    uint32_t i;
-    memlord_result r = MEMLORD_OK;
-    mli_alert_set(lord, MLI_ALERT_POLLER, 0);
-    if (mli_u32_load(&lord->snapshots.recorder.requested)) mli_recorder_start(lord);
-    if (mli_u32_load(&lord->pollers.polling) != MLI_POLLING_ALL) return r;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
-        mli_phys *phys = mli_phys_at(lord, i);
-        if (mli_capacity_reader_of(lord, phys->device.type).fn &&
-            mli_phys_poller_start(phys) != MEMLORD_OK)
-            r = MEMLORD_E_NOMEM;
-    }
-    if (i == 1 && (lord->threads.flags & MEMLORD_FLAG_DEFER)) /* starts those that come later */
-        r = mli_phys_poller_start(&lord->capacity.host_phys);
-    return r;
 }
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
@@ -12874,15 +12769,14 @@ static MLI_COLD void mli_threads_sweep(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Does what `alert` asks for on a device. `safe`: host code may run and threads may start, as the
-   ledger has no MEMLORD_FLAG_DEFER. Takes back a requested check before it checks, so that a
-   request that comes meanwhile is served by a later call. */
-static MLI_COLD memlord_result mli_alerts_handle(memlord *lord, mli_thread *t,
-                                                 uint32_t dev, int asks) {
+/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
+   run and threads may start. Takes back a requested check before it checks, so that a request that
+   comes meanwhile is served by a later call. */
+static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     uint32_t alert = mli_u32_load(&lord->threads.alert);
-    int safe = !(lord->threads.flags & MEMLORD_FLAG_DEFER);
-    if (mli_self.in_host_alloc) return MEMLORD_OK;
+    int safe = !(lord->threads.flags & MEMLORD_FLAG_DEFER), requested;
+    if (mli_self.in_host_alloc) return;
     if (alert & MLI_ALERT_THREADS) {
         mli_thread_allowance_grow(lord);
         mli_threads_sweep(lord);
@@ -12891,41 +12785,34 @@ static MLI_COLD memlord_result mli_alerts_handle(memlord *lord, mli_thread *t,
     if (safe) mli_fences_poll_due(lord, lord->devices.dev_type[dev], asks);
     if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
     if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
-    if (mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0)) {
+    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
+    if (requested) {
         (void)mli_u32_add(&lord->threads.alert, 0u - (uint32_t)MLI_ALERT_BANDS);
-        if (safe && (mli_u32_load(&lord->bands.watched_types) >> lord->devices.dev_type[dev] & 1) &&
-            !mli_u32_load(&w->poller_started))
-            mli_phys_poller_start_missing(lord, dev);
+        if (safe && mli_dev_is_watched(lord, dev)) (void)mli_dev_poller_start(lord, dev);
         mli_holders_check(lord, dev);
-        mli_band_check(lord, dev, t, safe);
-    } else if (mli_u32_load(&w->near_threshold)) {
-        mli_band_check(lord, dev, t, safe);
     }
-    return MEMLORD_OK;
+    if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Does the same for the other device that the call has taken bytes from, if there is one. */
-static void mli_alerts_handle_other(memlord *lord, mli_thread *t, uint32_t dev) {
-    uint32_t also = t->other_dev;
-    t->other_dev = 0;
-    if (also && also != dev) (void)mli_alerts_handle(lord, t, also, 0);
-}
-
-/* Ends a call that found an alert. A thread without the system's barrier passes a full barrier of
+/* Ends a call that found an alert: for its device, and for the other one that the call has taken
+   bytes from, if there is one. A thread without the system's barrier passes a full barrier of
    its own here: the addition, which pairs with the one in mli_barrier_threads. The later of
    the two sees what the other thread stored before its addition. After it the thread compares its
    counts with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    uint32_t other = t == lord->threads.orphan ? 0 : t->other_dev;
     (void)mli_u32_add(&lord->threads.alert, 0);
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
         mli_marks_again(lord, t, dev);
-        if (t != lord->threads.orphan && t->other_dev) mli_marks_again(lord, t, t->other_dev);
+        if (other) mli_marks_again(lord, t, other);
     }
     if (!(mli_u32_load(&lord->threads.alert) & lord->devices.dev_alerts[dev] &
           ~(uint32_t)MLI_ALERT_EVENTS))
         return;
-    (void)mli_alerts_handle(lord, t, dev, asks);
-    if (t != lord->threads.orphan && t->other_dev) mli_alerts_handle_other(lord, t, dev);
+    mli_alerts_handle(lord, t, dev, asks);
+    if (!other) return;
+    t->other_dev = 0;
+    if (other != dev) mli_alerts_handle(lord, t, other, 0);
 }
 
 /* -- safe points -- */
@@ -12934,8 +12821,6 @@ static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_
    no poller, takes a due snapshot and writes a requested report. Host code runs. */
 static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER)
-        (void)mli_pollers_start(lord);
     mli_pollers_start_missing(lord);
     mli_recorder_poll(lord);
     mli_save_serve(lord);
@@ -12943,21 +12828,8 @@ static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     for (i = 1; i < n; i++) {
         if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
         mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
-        if (!(mli_u32_load(&lord->bands.watched_types) >> lord->devices.dev_type[i] & 1)) continue;
-        mli_band_check(lord, i, NULL, 1);
+        if (mli_dev_is_watched(lord, i)) mli_band_check(lord, i, NULL, 1);
     }
-}
-/* Retires what is done on the devices of one physical device. */
-static void mli_phys_retire(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
-        (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
-}
-/* Does the work of a safe point for the devices of one physical device. */
-static void mli_phys_serve(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
-        mli_serve(lord, mli_device_record_at(lord, i)->device);
 }
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not; else
@@ -12965,45 +12837,33 @@ static void mli_phys_serve(memlord *lord, const mli_phys *phys) {
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
+    uint32_t i = 0;
     mli_self.is_helper = 1;
     do {
         (void)mli_phys_sample(lord, phys);
-        if (lord->threads.flags & MEMLORD_FLAG_DEFER) {
-            if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER)
-                (void)mli_pollers_start(lord);
-            mli_pollers_start_missing(lord);
-            mli_phys_serve(lord, phys);
-        } else {
-            mli_phys_retire(lord, phys);
+        mli_pollers_start_missing(lord);
+        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+            memlord_device device = mli_device_record_at(lord, i)->device;
+            if (lord->threads.flags & MEMLORD_FLAG_DEFER)
+                mli_serve(lord, device);
+            else
+                (void)mli_fences_retire(lord, device);
         }
         mli_save_serve(lord);
     } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->pollers.poll_ms)));
 }
 
-/* Copies n bands into a strategy of its own; NULL without memory. */
-static MLI_COLD mli_strategy *mli_strategy_new(memlord *lord, const memlord_band *bands, size_t n) {
-    mli_strategy *s = NULL;
-    if (n < SIZE_MAX / 2 / sizeof *bands)
-        s = (mli_strategy *)mli_own_alloc(lord, sizeof *s + n * sizeof *bands);
-    if (!s) return NULL;
-    s->n = n;
-    s->bands = (const memlord_band *)memcpy(s + 1, bands, n * sizeof *bands);
-    return s;
-}
-
 /* Adds a collection callback at the end of the list: callbacks run in the order they were added. */
 static MLI_COLD memlord_result mli_callback_add(memlord *lord, int type, memlord_gc_fn fn,
                                                 void *user, int quiet) {
+    const mli_gc_entry fresh = {NULL, 0, fn, user, type, quiet};
     mli_gc_entry *c, **at;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
     if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
     c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
     if (!c) return MEMLORD_E_NOMEM;
-    c->fn = fn;
-    c->user = user;
-    c->type = type;
-    c->quiet = quiet;
+    *c = fresh;
     mli_lock_take(&lord->bands.callbacks_lock);
     c->serial = mli_u64_add(&lord->fences.serial, 1) + 1;
     for (at = &lord->bands.gc_entries; *at;) at = &(*at)->next;
@@ -13017,11 +12877,9 @@ static MLI_COLD memlord_result mli_callback_add(memlord *lord, int type, memlord
 
 MLI_API memlord_result memlord_capacity_source(memlord *lord, int type,
                                                memlord_capacity_fn fn, void *user) {
-    mli_capacity_reader source;
+    mli_capacity_reader source = {fn, user};
     if (!lord) return MEMLORD_OK;
     if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
-    source.fn = fn;
-    source.user = user;
     if (!fn && type == MEMLORD_DEVICE_CPU) {
         source.fn = mli_cpu_capacity;
         source.user = lord;
@@ -13063,8 +12921,11 @@ MLI_API memlord_result memlord_strategy_set(memlord *lord, const memlord_band *b
         return MEMLORD_E_INVALID;
     }
     if (n) {
-        fresh = mli_strategy_new(lord, bands, n);
+        if (n < SIZE_MAX / 2 / sizeof *bands)
+            fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
         if (!fresh) return MEMLORD_E_NOMEM;
+        fresh->n = n;
+        fresh->bands = (const memlord_band *)memcpy(fresh + 1, bands, n * sizeof *bands);
         mli_bands_warn(lord, bands, n);
     }
     mli_strategy_swap(lord, fresh);
@@ -13085,7 +12946,6 @@ MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlo
                                                   void *user) {
     mli_gc_entry *c, **at;
     unsigned spins = 0;
-    int found;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
     if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
@@ -13093,21 +12953,14 @@ MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlo
     for (at = &lord->bands.gc_entries; *at; at = &(*at)->next)
         if ((*at)->type == type && (*at)->fn == fn && (*at)->user == user) break;
     c = *at;
-    found = c != NULL;
-    if (c) {
-        *at = c->next;
-        while (mli_gc_entry_runs(lord, c, &mli_self)) {
-            mli_lock_drop(&lord->bands.callbacks_lock);
-            mli_spin_wait(&spins);
-            mli_lock_take(&lord->bands.callbacks_lock);
-        }
-        if (mli_gc_entry_runs(lord, c, NULL)) { /* on this thread: freed when it returns */
-            c->removed = 1;
-            c = NULL;
-        }
+    if (c) *at = c->next; /* a run on this thread goes on with a copy */
+    while (c && mli_gc_runs_elsewhere(lord, c->serial)) {
+        mli_lock_drop(&lord->bands.callbacks_lock);
+        mli_spin_wait(&spins);
+        mli_lock_take(&lord->bands.callbacks_lock);
     }
     mli_lock_drop(&lord->bands.callbacks_lock);
-    if (!found) return MEMLORD_E_UNKNOWN;
+    if (!c) return MEMLORD_E_UNKNOWN;
     mli_own_free(lord, c, sizeof *c);
     mli_bands_changed(lord);
     return MEMLORD_OK;
@@ -13122,7 +12975,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if (!lord) return MEMLORD_OK;
     if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    if (mli_device_valid(device) && !mli_gc_registered(lord, device.type))
+    if (mli_device_valid(device) && !mli_gc_registered(lord, device.type, reason))
         return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
     r = mli_dev(lord, device, &dev);
     return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
@@ -13509,7 +13362,6 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
         token->state = MLI_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
-        mli_fences_set_aside(lord, mli_fences_of(e.word2));
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), site);
     } else if (storage) {
@@ -13546,7 +13398,6 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
-        mli_fences_take_back(lord, mli_fences_of(e.word2));
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
@@ -13713,11 +13564,6 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* 1: the destination of a move is not the source itself. */
-static int mli_moves_away(memlord_device from, uint64_t from_storage, const memlord_block *to) {
-    return from.type != to->device.type || from_storage != to->storage;
-}
-
 /* Records a move of a live block. With a fence, or recorded uses, the source becomes pending until
    they are done: *chain are the fences to ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
@@ -13725,7 +13571,7 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
                                                const memlord_fence *fence, int used,
                                                const memlord_site *site,
                                                mli_fence_record **chain) {
-    const int away = mli_moves_away(from, from_storage, to);
+    const int away = from.type != to->device.type || from_storage != to->storage;
     mli_fence_record *f;
     memlord_result r = mli_dev(lord, to->device, &call->dev);
     if (r) return r;
@@ -13739,8 +13585,7 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
     else
         r = mli_block_move(lord, call->t, from, from_storage, call->dev, to->storage, to->bytes,
                            site);
-    if (r && f) mli_fence_free(lord, f);
-    if (!r && !*chain) mli_fences_detach(lord, f); /* the source's alloc was dropped: no block */
+    if (f && (r || !*chain)) mli_fence_free(lord, f);
     return r;
 }
 
@@ -14015,7 +13860,6 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                              MLI_BYTES(e.word1));
     } else {
         refs = mli_refs_of(e.word1, e.word2);
-        mli_fences_take_back(lord, mli_fences_of(e.word2));
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
         if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
@@ -14027,11 +13871,6 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
         mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
     mli_call_end(lord, t, dev, 1);
     return r;
-}
-
-/* Discards the fence of a move whose source does not wait for it. `lord` as in mli_fence_discard. */
-static memlord_result mli_move_discard(memlord *lord, const memlord_fence *fence) {
-    return fence ? mli_fence_discard(lord, fence) : MEMLORD_OK;
 }
 
 /* Moves a block to another device or storage. A source that is not live makes no device known. A
@@ -14046,11 +13885,11 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
     mli_fence_record *chain = NULL;
     int state;
     memlord_result r;
-    if (!lord) return mli_move_discard(NULL, fence);
+    if (!lord) return mli_fence_discard(NULL, fence);
     r = fence && !fence->done ? MEMLORD_E_INVALID : mli_block_check(&block, 1);
     if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, &call.t);
     if (r) return r;
-    if (!call.t) return mli_move_discard(NULL, fence);
+    if (!call.t) return mli_fence_discard(NULL, fence);
     call.draw.parts = call.dev = 0;
     state = mli_key_state(lord, call.t, from, from_storage, &e);
     if (state < MLI_KEY_LIVE)
@@ -14061,8 +13900,7 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
     mli_debug_note_from(lord, from, from_storage);
     (void)mli_call_finish(lord, &call, r, call.dev && !r, "[alloc move] ", &block, site);
     mli_fences_ask_new(lord, chain);
-    if (r || (call.dev && mli_moves_away(from, from_storage, &block))) return r;
-    return mli_move_discard(lord, fence);
+    return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for it */
 }
 
 MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
@@ -18263,16 +18101,15 @@ static void mli_ledger_after_fork(memlord *lord) {
         phys->in_flight = 0;
         if (!w) continue;
         tries += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
-        mli_u32_store(&w->poller_started, 0);
         if (w->gc_thread == (void *)&mli_self) continue;
-        w->gc_entry = NULL;
+        w->gc_serial = 0;
         mli_u32_store(&w->gc_running, 0);
     }
     /* counts the band alerts again: a thread that set or cleared a flag may have been stopped
        before it changed the alert */
     mli_u32_store(&lord->threads.alert,
                   mli_u32_load(&lord->threads.alert) % MLI_ALERT_BANDS + tries * MLI_ALERT_BANDS);
-    mli_askers_gone(lord, &mli_self);
+    mli_askers_gone(lord);
     lord->pollers.waiters = NULL;
     mli_subbufs_after_fork(lord);
     for (reader = &lord->snapshots.readers; *reader;) /* this thread's own reports go on */
@@ -18560,33 +18397,16 @@ static MLI_COLD void mli_log_leaks(memlord *lord) {
     if (blocks) mli_log_leaks_by(lord);
 }
 
-/* Detaches the fences of a block in the map: no call will ask them again. */
-static int mli_visit_fences(memlord *lord, const mli_entry *e, void *user) {
-    mli_fence_record *f = mli_fences_of(e->word2);
-    (void)user;
-    mli_fences_detach(lord, f);
-    if (f) mli_side_record_of(e->word2)->fences = NULL;
-    return 0;
-}
-/* Drops the fences of all blocks, those of open tokens included. A drop is host code and may defer
-   further frees: repeats until no fence is left, at most 1000 times. */
+/* Drops every fence that was accepted and not yet dropped. A drop is host code and may defer
+   further frees: repeats until a round drops none, at most 1000 times. */
 static MLI_COLD void mli_fences_end(memlord *lord) {
-    mli_walk_query all;
     mli_fence_record *f;
-    int round = 0;
-    memset(&all, 0, sizeof all);
-    all.sel = memlord_device_all();
+    int round, dropped = 1;
     if (mli_fence_is_running(lord)) mli_self.fence_lord = 0; /* this thread left one by longjmp */
-    while (mli_u64_load(&lord->fences.count) && round++ < 1000) {
-        mli_lock_take(&lord->fences.lock);
-        mli_askers_gone(lord, NULL);
-        mli_lock_drop(&lord->fences.lock);
-        mli_map_visit(lord, &all, mli_visit_fences, NULL);
-        while ((f = lord->fences.aside) != NULL) {
-            mli_fences_take_back(lord, f);
-            mli_fences_detach(lord, f);
-        }
-        mli_fences_drain(lord);
+    for (round = 0; round < 1000 && dropped; round++) {
+        dropped = 0;
+        f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+        for (; f; f = f->older) dropped |= mli_fence_drop(lord, f);
     }
 }
 

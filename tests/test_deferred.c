@@ -528,6 +528,19 @@ static void one_queue_completes_in_order(void **state) {
     assert_int_equal(third->order, 3);
 }
 
+static void a_fence_done_in_its_free_waits_for_its_turn(void **state) {
+    memlord *lord = test_lord(state);
+    fake *first = pend(lord, cuda(0), 0x1000, 1, 7), *second = fake_new(1);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 2, NULL));
+    assert_ok(defer(lord, cuda(0), 0x2000, second, 7));
+    assert_int_equal(memlord_pending(lord, all()), 3);
+    first->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 3);
+    assert_int_equal(first->order, 1);
+    assert_int_equal(second->order, 2);
+    assert_int_equal(second->asked, 1);
+}
+
 /* A block that was used before another and freed after it is credited with that one. */
 static void a_queue_goes_by_the_frees_and_not_by_the_uses(void **state) {
     enum { BLOCKS = 40 };
@@ -1537,6 +1550,19 @@ static void many_queues_do_not_nest_deeper(void **state) {
     run_all_reentrant(test_lord(state), 40, 1, 1);
 }
 
+static void the_drop_of_a_fence_without_a_block_asks_no_other(void **state) {
+    memlord *lord = test_lord(state);
+    fake *waits = pend(lord, cuda(0), 0x1000, 1, 1), *f = fake_new(0);
+    f->lord = lord;
+    f->in_drop = retire_inside;
+    waits->asked = 0;
+    assert_ok(defer(lord, cuda(0), 0, f, 1));
+    assert_int_equal(f->dropped, 1);
+    assert_int_equal(waits->asked, 0);
+    waits->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 1);
+}
+
 static void take_over_the_address(fake *f) {
     f->in_done = NULL;
     if (memlord_alloc(f->lord, memlord_device_cuda(0), 0x1000, 7, NULL)) f->bad++;
@@ -2318,6 +2344,7 @@ int main(void) {
         TEST(an_address_may_go_round_many_times),
         TEST(a_completed_one_leaves_its_queue_in_order),
         TEST(one_queue_completes_in_order),
+        TEST(a_fence_done_in_its_free_waits_for_its_turn),
         TEST(a_queue_goes_by_the_frees_and_not_by_the_uses),
         TEST(one_used_first_and_freed_last_is_credited_late),
         TEST(a_slow_queue_holds_up_no_other),
@@ -2385,6 +2412,7 @@ int main(void) {
         TEST(drop_may_call_the_ledger),
         TEST(both_may_call_the_ledger),
         TEST(many_queues_do_not_nest_deeper),
+        TEST(the_drop_of_a_fence_without_a_block_asks_no_other),
         TEST(a_done_that_allocates_the_address_it_frees_credits_once),
         TEST(destroy_lets_a_drop_call_the_ledger),
         TEST(destroy_drops_what_a_drop_deferred),
