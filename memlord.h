@@ -1474,8 +1474,8 @@ typedef struct memlord_scope_site {
    counted. Cost: tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
-/* The same for a place that lasts: nothing is compared. Errors: also E_INVALID `place` NULL. */
-MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
+/* The same for a record that lasts: nothing is compared. Errors: also E_INVALID `planted` NULL. */
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *planted)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
    Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return). */
@@ -3044,6 +3044,25 @@ static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
+/* Copies n words of an object to words that other threads read, each by a release: a reader that
+   sees one of them also sees what the caller stored before. Pairs with mli_words_load. */
+static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
+    uint64_t word;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        memcpy(&word, (const char *)from + i * sizeof word, sizeof word);
+        mli_u64_store_release(&to[i], word);
+    }
+}
+/* Copies n words to an object, each by an acquire. */
+static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
+    uint64_t word;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        word = mli_u64_load_acquire(&from[i]);
+        memcpy((char *)to + i * sizeof word, &word, sizeof word);
+    }
+}
 /* Raises a shared word to at least v; both are compared as signed. */
 static void mli_u64_max(mli_u64 *w, int64_t v) {
     uint64_t seen = mli_u64_load(w);
@@ -3059,7 +3078,6 @@ enum {
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
-    MLI_RANK_SCOPES,    /* the histories of scope runs */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
@@ -3338,7 +3356,6 @@ struct memlord {
         uint32_t free_account;                    /* under the cold lock; 0: none */
     } limits;
     struct {
-        mli_lock lock;
         mli_book all; /* of mli_ptr, numbered from 1 */
         mli_u32 count;
         mli_u64 lost;
@@ -4448,7 +4465,7 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
     MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
-    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope, or was: an alloc outside clears it */
+    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope */
     MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
                        MLI_SPECIAL_SCOPE
 };
@@ -4483,8 +4500,8 @@ typedef struct mli_thread {
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
-    uint32_t scope;                  /* id of the innermost scope; 0: none */
-    struct mli_scope_stack *scope_stack; /* its scopes; NULL: it had none yet */
+    struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
+    struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
     uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope for it;
                                         birth_bits 0: not looked up */
     struct memlord *lord;
@@ -5713,6 +5730,9 @@ typedef struct mli_frame_peak {
 
 /* A frame: one scope that a thread is in. */
 typedef struct mli_frame {
+    struct mli_frame *around; /* the frame of the scope around; NULL: none */
+    struct mli_frame *inner;  /* the frame for a scope inside; NULL: not made yet */
+    uint32_t depth;           /* 1 for the outermost frame */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
     uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
@@ -5720,13 +5740,8 @@ typedef struct mli_frame {
     uint32_t devices; /* how many of `peaks` are set, from 1 */
     uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
     const char *shapes;
-    mli_frame_peak *peaks; /* by dev */
+    mli_frame_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_frame;
-
-typedef struct mli_scope_stack { /* a thread's scopes */
-    uint32_t depth;
-    mli_frame frame[MLI_SCOPE_DEPTH_MAX];
-} mli_scope_stack;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
@@ -5973,10 +5988,9 @@ static void mli_frame_adjust(mli_frame *f, uint32_t dev, uint64_t rise, uint64_t
    the thread is in no scope. */
 static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->threads.generation || !t->scope) return;
+    if (mli_self.generation != lord->threads.generation || !t->frame) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_frame_raise(&t->scope_stack->frame[t->scope_stack->depth - 1], dev,
-                    mli_u64_load(&cell->high));
+    mli_frame_raise(t->frame, dev, mli_u64_load(&cell->high));
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -6123,8 +6137,8 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
 static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1;
-    mli_frame *f = t->scope_stack->frame;
-    for (; f < t->scope_stack->frame + t->scope_stack->depth; f++) {
+    mli_frame *f = t->frame;
+    for (; f; f = f->around) {
         mli_frame_adjust(f, d->dev, (d->in - d->out) * sign,
                          cell ? mli_u64_load_own(&cell->level) : 0);
         f->blocks -= (d->allocs - d->frees) * sign;
@@ -6144,7 +6158,7 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_take(&lord->counters.count_lock);
     mli_cell_apply(lord, book, number, mli_cell_at(lord->threads.orphan, book, number), d);
     mli_lock_drop(&lord->counters.count_lock);
-    if (MLI_UNLIKELY(t->scope) && book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
+    if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
 }
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside. */
 static MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t,
@@ -7194,7 +7208,7 @@ static MLI_COLD memlord_result mli_birth_add_locked(memlord *lord, uint64_t mark
    scope. Without room for a birth the block is recorded without its scope, and scopes.lost counts
    it. Requires: not inside. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
-    mli_scope_record *scope = t->scope_stack->frame[t->scope_stack->depth - 1].scope;
+    mli_scope_record *scope = t->frame->scope;
     uint64_t mark = MLI_BIRTH(born), last = mli_u64_load_acquire(&scope->birth);
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
     memlord_result r = MEMLORD_OK;
@@ -7214,7 +7228,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
     uint64_t born = mli_u64_load(&lord->sites.birth_mark);
-    if (MLI_LIKELY(!t->scope)) return born;
+    if (MLI_LIKELY(!t->frame)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
 }
@@ -7225,6 +7239,8 @@ static uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
     if (!(born & MLI_BIRTH_SCOPED)) return born;
     return mli_birth_record(lord, (uint32_t)(born & MLI_MARK_MAX))->mark;
 }
+/* Returns the id of the innermost scope of a thread; 0: it is in none. */
+static uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
 static mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
     mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes.all, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
@@ -7241,8 +7257,6 @@ static uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
 static uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                 const memlord_site *site) {
     uint64_t rows = 0;
-    if (!t->scope && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
-        mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
@@ -7548,7 +7562,8 @@ static MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind,
     mli_u64_store_release(&note->storage, storage);
     mli_u64_store_release(&note->what, bytes | (uint64_t)(unsigned)kind << 49 |
                                                  (uint64_t)dev << 53);
-    mli_u64_store_release(&note->where, (rows & MLI_ROWS_MASK) >> 1 | (uint64_t)t->scope << 36);
+    mli_u64_store_release(&note->where,
+                          (rows & MLI_ROWS_MASK) >> 1 | (uint64_t)mli_scope_id(t) << 36);
     mli_u32_store_release(&b->count, n + 1); /* pairs with mli_subbuf_reader_begin */
 }
 static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uint32_t dev,
@@ -10512,8 +10527,8 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
    >>sites, >>names and >>events. A thread alone writes its frames and thread scopes; readers sum
    the thread scopes. A thread that adopts a scope has a frame and a thread scope of its own in it.
    Invariants: a scope or a thread scope is never removed; a frame's totals come from the thread's
-   own cells, so a call that counts does nothing for scopes.
-   Locks: cold to make a scope; scopes for rings that grow and for their readers. */
+   own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or a thread
+   scope. */
 
 /* One invocation of a scope on one thread. */
 typedef struct mli_scope_run {
@@ -10521,20 +10536,10 @@ typedef struct mli_scope_run {
     uint64_t bytes, blocks; /* signed: deltas */
     uint64_t before, after; /* live bytes of all devices at its start and end */
     uint64_t peak;          /* bytes above the start */
-    const char *shapes;     /* kept */
+    uint64_t shapes;        /* the address of a kept string; 0: none */
 } mli_scope_run;
-typedef struct mli_history_run { /* the same in a ring that other threads read */
-    mli_u64 start, stamps, bytes, blocks, before, after, peak;
-    mli_ptr shapes;
-} mli_history_run;
-
-/* A ring of the last invocations. `at` has `cap` entries, 8 to 64, a power of two. */
-typedef struct mli_history {
-    uint64_t cap;
-    mli_history_run at[1];
-} mli_history;
-#define MLI_HISTORY_SIZE(cap)                                                                 \
-    (sizeof(mli_history) + (size_t)((cap) - 1) * sizeof(mli_history_run))
+#define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
+#define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
 
 typedef struct mli_min_max {
     mli_u64 total, min, max; /* signed */
@@ -10545,14 +10550,18 @@ typedef struct mli_thread_scope {
     struct mli_thread_scope *next;
     struct mli_scope_record *scope;
     uint32_t thread;
-    mli_history *history; /* replaced under the scopes lock */
     mli_u64 epoch, count, running, peak;
     mli_u64 token; /* the second word of the token to adopt it by; 0: none */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
+    /* A ring of the last invocations. The one being written is not among the last `count`. */
+    mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
-#define MLI_FRAME_PEAKS_SIZE ((MEMLORD_MAX_DEVICES + 1) * sizeof(mli_frame_peak))
+/* Returns the first thread scope of a scope; `next` leads to the others. */
+static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
+    return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+}
 
 /* Resets the state of a thread that lasts over several calls: tags, tickets, its sub-buffer. */
 static void mli_thread_reset(mli_thread *t) {
@@ -10561,13 +10570,20 @@ static void mli_thread_reset(mli_thread *t) {
     t->tag_depth = 0;
     t->open_tickets = 0;
     t->retrying = 0;
-    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
+    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET, 0);
 }
 
 static void mli_min_max_reset(mli_min_max *e) {
     mli_u64_store(&e->total, 0);
     mli_u64_store(&e->min, INT64_MAX);
     mli_u64_store(&e->max, (uint64_t)INT64_MIN);
+}
+
+/* Adds a value to a total, minimum and maximum of the caller's own thread scope. */
+static void mli_min_max_add(mli_min_max *e, uint64_t v) {
+    mli_u64_add_own(&e->total, v);
+    if ((int64_t)v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, v);
+    if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
 }
 
 /* Resets a thread scope for the current epoch. The release of `epoch` pairs with mli_scope_sum.
@@ -10583,141 +10599,83 @@ static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) 
     mli_u64_store_release(&s->epoch, mli_u64_load(&lord->fences.epoch));
 }
 
-/* Resets a thread scope of an earlier epoch before the thread adds to it. */
-static void mli_thread_scope_prepare(memlord *lord, mli_thread_scope *s) {
-    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->fences.epoch)))
-        mli_thread_scope_reset(lord, s);
-}
-
-/* Adds a value to a total, minimum and maximum of the caller's own thread scope. */
-static MLI_HOT void mli_min_max_add(mli_min_max *e, int64_t v) {
-    mli_u64_add_own(&e->total, (uint64_t)v);
-    if (v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, (uint64_t)v);
-    if (v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, (uint64_t)v);
-}
-
-#define MLI_HISTORY_MAX 64
-
-/* Doubles a full ring, up to 64 invocations. Without memory the ring overwrites its oldest. */
-static MLI_COLD void mli_thread_scope_grow(memlord *lord, mli_thread_scope *s) {
-    mli_history *old = s->history, *more;
-    uint64_t i, n = mli_u64_load(&s->count);
-    if (old->cap == MLI_HISTORY_MAX) return;
-    more = (mli_history *)mli_own_alloc(lord, MLI_HISTORY_SIZE(2 * old->cap));
-    if (!more) return;
-    more->cap = 2 * old->cap;
-    for (i = n > old->cap ? n - old->cap : 0; i < n; i++)
-        more->at[i % more->cap] = old->at[i % old->cap];
-    mli_lock_take(&lord->scopes.lock); /* after this no reader uses the old ring */
-    s->history = more;
-    mli_lock_drop(&lord->scopes.lock);
-    mli_own_free(lord, old, MLI_HISTORY_SIZE(old->cap));
-}
-
-/* Adds an invocation that has ended to the caller's own thread scope. The stores into the ring are
-   releases: a reader that sees one of them sees the count that lets it discard the entry. */
-static void mli_thread_scope_add(memlord *lord, mli_thread_scope *s, const mli_scope_run *v,
-                                 int grow) {
+/* Adds an invocation that has ended to the caller's own thread scope. */
+static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
     uint64_t n = mli_u64_load_own(&s->count);
-    mli_history_run *i;
-    if (MLI_UNLIKELY(grow && n == s->history->cap)) mli_thread_scope_grow(lord, s);
-    i = &s->history->at[n & (s->history->cap - 1)];
-    mli_u64_store_release(&i->start, v->start);
-    mli_u64_store_release(&i->stamps, v->stamps);
-    mli_u64_store_release(&i->bytes, v->bytes);
-    mli_u64_store_release(&i->blocks, v->blocks);
-    mli_u64_store_release(&i->before, v->before);
-    mli_u64_store_release(&i->after, v->after);
-    mli_u64_store_release(&i->peak, v->peak);
-    mli_ptr_store_release(&i->shapes, (void *)(uintptr_t)v->shapes);
-    mli_min_max_add(&s->bytes, (int64_t)v->bytes);
-    mli_min_max_add(&s->blocks, (int64_t)v->blocks);
-    mli_min_max_add(&s->stamps, (int64_t)v->stamps);
+    mli_words_store(s->runs[n % (MLI_RUNS_KEPT + 1)], v, MLI_RUN_WORDS);
+    mli_min_max_add(&s->bytes, v->bytes);
+    mli_min_max_add(&s->blocks, v->blocks);
+    mli_min_max_add(&s->stamps, v->stamps);
     if (v->peak > mli_u64_load_own(&s->peak)) mli_u64_store(&s->peak, v->peak);
-    mli_u64_store_release(&s->count, n + 1); /* pairs with mli_scope_sum */
+    mli_u64_store_release(&s->count, n + 1); /* pairs with the loads of its readers */
 }
 
-/* Returns the live bytes of all devices. One walk over the threads serves all devices; unlike the
-   sum of mli_row_live it clamps at 0 once, over all of them. */
-static MLI_HOT uint64_t mli_live_total(memlord *lord) {
-    const mli_thread *t = mli_thread_first(lord);
+/* Returns the live bytes of all devices. */
+static uint64_t mli_live_total(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t sum = 0;
-    for (; t; t = mli_thread_next(t))
-        for (i = 1; i < n; i++) {
-            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-            if (cell) sum += mli_u64_load(&cell->level);
-        }
-    return (int64_t)sum > 0 ? sum : 0; /* below 0: the walk saw half of a concurrent change */
+    for (i = 1; i < n; i++) sum += mli_row_live(lord, MLI_BOOK_DEVICE, i);
+    return sum;
 }
 
 /* Computes the totals of a frame, and adds its delta on each device to its thread scope. Its peaks
    raise those of the frame around it. */
 static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint64_t blocks = 0, bytes = 0, peak = 0;
+    memset(v, 0, sizeof *v);
+    v->start = f->start;
     v->stamps = mli_stamp_now(lord) - f->start;
+    v->before = f->before;
+    v->after = mli_live_total(lord);
+    v->shapes = (uint64_t)(uintptr_t)f->shapes;
+    v->blocks = 0 - f->blocks;
     for (i = 1; i < n; i++) {
         const mli_cell *cell = mli_cell_own_device(t, i);
         const mli_frame_peak *at = mli_frame_peak_at(f, i);
         uint64_t delta;
         if (cell) mli_frame_raise(f, i, mli_u64_load_own(&cell->high));
-        delta = (uint64_t)mli_level_difference(at->from, cell ? mli_u64_load_own(&cell->level) : 0);
-        bytes += delta;
+        delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
         if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
-        peak += (uint64_t)mli_level_difference(at->from, at->high);
-        if (cell) blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
-        if (f != t->scope_stack->frame) mli_frame_raise(f - 1, i, at->high);
+        v->bytes += delta;
+        v->peak += at->high - at->from;
+        if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (f->around) mli_frame_raise(f->around, i, at->high);
     }
-    v->bytes = bytes;
-    v->peak = peak;
-    v->blocks = blocks - f->blocks;
-    v->start = f->start;
-    v->before = f->before;
-    v->after = mli_live_total(lord);
-    v->shapes = f->shapes;
 }
 
 static void mli_frame_pop(mli_thread *t) {
-    t->scope_stack->depth--;
-    t->scope =
-        t->scope_stack->depth ? t->scope_stack->frame[t->scope_stack->depth - 1].scope->id : 0;
+    t->frame = t->frame->around;
     t->birth_bits = 0;
+    if (!t->frame) mli_special_set(t, MLI_SPECIAL_SCOPE, 0);
 }
 
-/* Ends the innermost frame and adds it to its thread scope. `grow`: it may allocate. */
-static void mli_frame_close(memlord *lord, mli_thread *t, int grow) {
-    mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
+/* Ends the innermost frame and adds it to its thread scope, which may be of an earlier epoch. */
+static void mli_frame_close(memlord *lord, mli_thread *t) {
+    mli_thread_scope *s = t->frame->stats;
     mli_scope_run v;
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
-    mli_thread_scope_prepare(lord, f->stats);
-    mli_frame_totals(lord, t, f, &v);
-    mli_thread_scope_add(lord, f->stats, &v, grow);
-    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
-    mli_u64_add_own(&f->stats->running, (uint64_t)0 - 1);
+    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->fences.epoch)))
+        mli_thread_scope_reset(lord, s);
+    mli_frame_totals(lord, t, t->frame, &v);
+    mli_thread_scope_add(s, &v);
+    if (MLI_UNLIKELY(t->frame->exported)) mli_u64_store(&s->token, 0);
+    mli_u64_add_own(&s->running, (uint64_t)0 - 1);
     mli_frame_pop(t);
 }
 
-/* Ends all scopes of a thread that ends, the innermost first. Requires: no other thread has taken
-   its record yet. */
-static MLI_COLD void mli_scope_stack_close(mli_thread *t) {
-    while (t->scope_stack && t->scope_stack->depth) mli_frame_close(t->lord, t, 0);
-}
-
-/* Releases the record of a thread that ends or has ended: ends its scopes and gives up ownership,
-   after which another thread may take the record at once. Requires: the registry lock. The addition
-   orders the reads that follow after the caller's check that the thread has ended; the store pairs
-   with mli_thread_spare. */
+/* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
+   gives up ownership, after which another thread may take the record at once. Requires: the
+   registry lock. The addition orders the reads that follow after the caller's check that the thread
+   has ended; the store pairs with mli_thread_spare. */
 static MLI_COLD void mli_thread_release(mli_thread *t) {
     (void)mli_u64_add(&t->owner, 0);
-    mli_scope_stack_close(t);
+    while (t->frame) mli_frame_close(t->lord, t);
     mli_thread_reset(t);
     mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
-#define MLI_HISTORY_MIN 8
 
 /* Returns the number of scopes plus 1: scopes are numbered from 1. */
 static uint32_t mli_scope_count(memlord *lord) {
@@ -10733,16 +10691,6 @@ static size_t mli_utf8_cut(const char *name) {
     if (!name[n]) return n;
     while (n && ((unsigned char)name[n] & 0xc0) == 0x80) n--;
     return n;
-}
-
-/* Writes the path of a name under a parent. Requires: `path` has room for it. */
-static MLI_COLD void mli_scope_path(const mli_scope_record *parent, const char *name, char *path) {
-    size_t n = parent ? strlen(parent->path) : 0;
-    if (parent) {
-        memcpy(path, parent->path, n);
-        path[n++] = '/';
-    }
-    memcpy(path + n, name, strlen(name) + 1);
 }
 
 /* Returns the scope with a path; NULL: there is none. */
@@ -10787,89 +10735,67 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
-    size_t n = mli_utf8_cut(name);
-    size_t size = n + 1 + (parent ? strlen(parent->path) + n + 2 : n + 1);
-    char *text = (char *)mli_own_alloc(lord, size), *path;
+    size_t n = mli_utf8_cut(name), at = parent ? strlen(parent->path) + 1 : 0;
+    char *path = (char *)mli_own_alloc(lord, at + n + 1);
     memlord_result r;
-    if (!text) return MEMLORD_E_NOMEM;
-    path = text + n + 1;
-    memcpy(text, name, n);
-    mli_scope_path(parent, text, path);
+    if (!path) return MEMLORD_E_NOMEM;
+    if (parent) {
+        memcpy(path, parent->path, at - 1);
+        path[at - 1] = '/';
+    }
+    memcpy(path + at, name, n);
     do {
         mli_cold_enter();
         *out = mli_scope_of_path_locked(lord, path);
-        r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, text, path, origin, out);
+        r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, path + at, path, origin, out);
     } while (mli_cold_leave(lord, &r));
-    mli_own_free(lord, text, size);
+    mli_own_free(lord, path, at + n + 1);
     if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->scopes.lost, 1);
     return r;
 }
 
-/* -- thread scopes -- */
-
 /* Returns the thread scope of a thread in a scope, made on first use; NULL without memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
-    mli_thread_scope *s = (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+    mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
         if (s->thread == t->id) return s; /* only this thread could add it */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
-    s->history = (mli_history *)mli_own_alloc(lord, MLI_HISTORY_SIZE(MLI_HISTORY_MIN));
-    if (!s->history) {
-        mli_own_free(lord, s, sizeof *s);
-        return NULL;
-    }
-    s->history->cap = MLI_HISTORY_MIN;
     s->scope = scope;
     s->thread = t->id;
     mli_thread_scope_reset(lord, s);
-    mli_lock_take(&lord->scopes.lock);
+    mli_lock_take(&mli_process.cold_lock);
     s->next = (mli_thread_scope *)mli_ptr_load(&scope->threads);
-    mli_ptr_store_release(&scope->threads, s); /* pairs with the walks' load_acquire */
-    mli_lock_drop(&lord->scopes.lock);
+    mli_ptr_store_release(&scope->threads, s); /* pairs with mli_thread_scope_first */
+    mli_lock_drop(&mli_process.cold_lock);
     return s;
 }
 
 /* -- frames -- */
 
-/* Makes room for one more frame on a thread's scope stack. E_STATE: the stack is full. The orphan
-   record has no stack: its calls come from many threads. */
-static memlord_result mli_scope_stack_reserve(memlord *lord, mli_thread *t) {
-    if (MLI_UNLIKELY(!t->scope_stack)) {
-        if (t == lord->threads.orphan) return MEMLORD_E_NOMEM;
-        t->scope_stack = (mli_scope_stack *)mli_own_alloc(lord, sizeof *t->scope_stack);
-        if (!t->scope_stack) return MEMLORD_E_NOMEM;
+/* Gets the next frame of a thread's scope stack, made on first use. E_STATE: the stack is full. The
+   orphan record has no stack: its calls come from many threads. */
+static memlord_result mli_frame_reserve(memlord *lord, mli_thread *t, mli_frame **out) {
+    mli_frame **next = t->frame ? &t->frame->inner : &t->frames;
+    uint32_t depth = t->frame ? t->frame->depth : 0;
+    if (t == lord->threads.orphan) return MEMLORD_E_NOMEM;
+    if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
+    if (!*next) {
+        *next = (mli_frame *)mli_own_alloc(lord, sizeof **next);
+        if (!*next) return MEMLORD_E_NOMEM;
+        (*next)->around = t->frame;
+        (*next)->depth = depth + 1;
     }
-    return t->scope_stack->depth < MLI_SCOPE_DEPTH_MAX ? MEMLORD_OK : MEMLORD_E_STATE;
-}
-static void mli_scope_stack_free(memlord *lord, mli_thread *t) {
-    uint32_t i;
-    if (!t->scope_stack) return;
-    for (i = 0; i < MLI_SCOPE_DEPTH_MAX; i++)
-        mli_own_free(lord, t->scope_stack->frame[i].peaks, MLI_FRAME_PEAKS_SIZE);
-    mli_own_free(lord, t->scope_stack, sizeof *t->scope_stack);
-}
-
-/* Returns the cache salt of a scope under the thread's innermost one, looked up by its name or, if
-   `planted`, by a static record. */
-static MLI_HOT uint32_t mli_scope_salt(const mli_thread *t, int planted) {
-    return mli_cache_salt(planted ? MLI_CACHE_SCOPE_SITE : MLI_CACHE_SCOPE, t->scope);
-}
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
-   the thread's cache keeps that for the next lookup by `given`. */
-static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
-                                                const void *given, const memlord_site *origin,
-                                                mli_thread_scope **out) {
-    mli_scope_record *parent = t->scope ? mli_scope_record_at(lord, t->scope) : NULL, *scope;
-    memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
-    if (r) return r;
-    *out = mli_thread_scope_get(lord, scope, t);
-    if (!*out) return MEMLORD_E_NOMEM;
-    /* a scope made by another split of its path has another name: a cached one would never match */
-    if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
-        mli_cache_set(lord, t, given, mli_scope_salt(t, origin != NULL), *out, 0);
+    *out = *next;
     return MEMLORD_OK;
+}
+static void mli_frames_free(memlord *lord, mli_thread *t) {
+    mli_frame *f = t->frames, *inner;
+    for (; f; f = inner) {
+        inner = f->inner;
+        mli_own_free(lord, f, sizeof *f);
+    }
 }
 
 /* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
@@ -10884,15 +10810,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
 /* Pushes a frame: the thread enters the scope of a thread scope. `adopted`: the second word of the
    token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this frame's
    peak; the frame around takes the old high. */
-static MLI_HOT memlord_result mli_frame_open(memlord *lord, mli_thread *t, mli_thread_scope *stats,
-                                             uint64_t adopted) {
-    mli_scope_stack *stack = t->scope_stack;
-    mli_frame *f = &stack->frame[stack->depth], *around = stack->depth ? f - 1 : NULL;
+static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_thread_scope *stats,
+                           uint64_t adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    if (MLI_UNLIKELY(!f->peaks)) {
-        f->peaks = (mli_frame_peak *)mli_own_alloc(lord, MLI_FRAME_PEAKS_SIZE);
-        if (!f->peaks) return MEMLORD_E_NOMEM;
-    }
     f->scope = stats->scope;
     f->stats = stats;
     f->adopted = adopted;
@@ -10903,7 +10823,7 @@ static MLI_HOT memlord_result mli_frame_open(memlord *lord, mli_thread *t, mli_t
         mli_cell *cell = mli_cell_own_device(t, i);
         f->peaks[i].from = f->peaks[i].high = 0;
         if (!cell) continue;
-        if (around) mli_frame_raise(around, i, mli_u64_load_own(&cell->high));
+        if (f->around) mli_frame_raise(f->around, i, mli_u64_load_own(&cell->high));
         if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
             mli_cell_high_restart(lord, i, cell);
         f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
@@ -10912,43 +10832,52 @@ static MLI_HOT memlord_result mli_frame_open(memlord *lord, mli_thread *t, mli_t
     f->devices = n - 1;
     f->before = mli_live_total(lord);
     f->start = mli_stamp_now(lord);
-    stack->depth++;
-    t->scope = f->scope->id;
+    if (!t->frame) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
+    t->frame = f;
     t->birth_bits = 0;
-    if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
-        mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
     mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
+}
+
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
+   the thread's cache keeps that for the next look-up by `given` with `salt`. */
+static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
+                                                const void *given, uint32_t salt,
+                                                const memlord_site *origin,
+                                                mli_thread_scope **out) {
+    mli_scope_record *scope;
+    memlord_result r = mli_scope_make(lord, t->frame ? t->frame->scope : NULL, name, origin, &scope);
+    if (r) return r;
+    *out = mli_thread_scope_get(lord, scope, t);
+    if (!*out) return MEMLORD_E_NOMEM;
+    /* a scope made by another split of its path has another name: a cached one would never match */
+    if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
+        mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
 }
 
-/* -- beginning and ending -- */
-
-/* Begins a scope. `given` is the pointer the caller names it by and the key of the cache; `name`
-   is NULL if the text behind `given` never changes, else each hit compares it. */
-static memlord_result mli_scope_open(memlord *lord, mli_thread *t, const void *given,
-                                     const char *name, const memlord_scope_site *place) {
+/* Begins a scope. The thread's cache has it under the host's static record `planted` or, if that is
+   NULL, under `name`. The text there may change, so a hit compares it. */
+static memlord_result mli_scope_begin(memlord *lord, const char *name,
+                                      const memlord_scope_site *planted) {
+    const void *given = planted ? (const void *)planted : (const void *)name;
+    mli_thread *t = mli_thread_get(lord);
     const mli_cache_entry *memo;
     mli_thread_scope *stats;
-    memlord_result r = mli_scope_stack_reserve(lord, t);
-    if (r) return r;
-    memo = mli_cache_find(t, given, mli_scope_salt(t, place != NULL));
+    mli_frame *frame;
+    uint32_t salt;
+    memlord_result r;
+    if (!t) return MEMLORD_OK;
+    salt = mli_cache_salt(planted ? MLI_CACHE_SCOPE_SITE : MLI_CACHE_SCOPE, mli_scope_id(t));
+    memo = mli_cache_find(t, given, salt);
     stats = memo ? (mli_thread_scope *)memo->value : NULL;
-    if (MLI_UNLIKELY(!stats || (name && strncmp(stats->scope->name, name, MLI_SCOPE_NAME)))) {
-        r = mli_scope_lookup(lord, t, place ? place->name : name, given,
-                             place ? &place->site : NULL, &stats);
-        if (r) return r;
-    }
-    return mli_frame_open(lord, t, stats, 0);
-}
-
-/* Ends the innermost scope. E_STATE: there is none, or memlord_scope_return must end it. */
-static memlord_result mli_scope_close(memlord *lord, mli_thread *t) {
-    if (!t->scope_stack || !t->scope_stack->depth ||
-        t->scope_stack->frame[t->scope_stack->depth - 1].adopted)
-        return MEMLORD_E_STATE;
-    mli_frame_close(lord, t, 1);
-    return MEMLORD_OK;
+    if (stats && !planted && strncmp(stats->scope->name, name, MLI_SCOPE_NAME)) stats = NULL;
+    r = mli_frame_reserve(lord, t, &frame);
+    if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
+        r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
+    if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
 }
 
 /* -- handing a scope to other threads -- */
@@ -10959,49 +10888,55 @@ static memlord_result mli_scope_close(memlord *lord, mli_thread *t) {
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->threads.generation << 32 | scope->id;
 }
-static MLI_COLD void mli_scope_export(memlord *lord, mli_thread *t, memlord_scope_token *out) {
-    mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
-    if (!mli_u64_load_own(&f->stats->token)) {
-        f->exported = 1;
-        mli_u64_store(&f->stats->token, mli_u64_add(&lord->fences.serial, 1) + 1);
-    }
-    out->word[0] = mli_scope_word(lord, f->scope);
-    out->word[1] = mli_u64_load_own(&f->stats->token);
-}
 
 /* Enters the scope of a token. E_UNKNOWN: the token's frame has ended, or it is of another ledger.
    E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
-    uint32_t id = (uint32_t)token->word[0], i;
+    uint32_t id = (uint32_t)token->word[0];
     mli_scope_record *scope =
         id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, id) : NULL;
     mli_thread_scope *s;
-    memlord_result r = mli_scope_stack_reserve(lord, t);
+    mli_frame *frame, *f;
+    memlord_result r = mli_frame_reserve(lord, t, &frame);
     if (r) return r;
     if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
-    for (i = 0; i < t->scope_stack->depth; i++)
-        if (t->scope_stack->frame[i].adopted == token->word[1]) return MEMLORD_E_STATE;
-    s = (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+    for (f = t->frame; f; f = f->around)
+        if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
+    s = mli_thread_scope_first(scope);
     while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
     if (!s) return MEMLORD_E_UNKNOWN;
     if (s->thread == t->id) return MEMLORD_E_STATE;
     s = mli_thread_scope_get(lord, scope, t);
-    return s ? mli_frame_open(lord, t, s, token->word[1]) : MEMLORD_E_NOMEM;
+    if (!s) return MEMLORD_E_NOMEM;
+    mli_frame_open(lord, t, frame, s, token->word[1]);
+    return MEMLORD_OK;
 }
 
 /* Ends the innermost scope. E_STATE: it was not adopted by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
-    mli_frame *f = t->scope_stack && t->scope_stack->depth
-                       ? &t->scope_stack->frame[t->scope_stack->depth - 1]
-                       : NULL;
+    const mli_frame *f = t->frame;
     if (!f || !f->adopted || f->adopted != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
-    mli_frame_close(lord, t, 1);
+    mli_frame_close(lord, t);
     return MEMLORD_OK;
+}
+
+/* Adopts or returns a token on the caller's thread record. */
+static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
+                                                     const memlord_scope_token *token) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!token) return MEMLORD_E_INVALID;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = adopt ? mli_scope_adopt(lord, t, token) : mli_scope_return(lord, t, token);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
 }
 
 /* -- reading -- */
@@ -11015,12 +10950,19 @@ static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
     if (first || high > *max) *max = high;
 }
 
+/* Returns how many invocations a thread scope has had in this epoch. The acquires pair with
+   mli_thread_scope_add and mli_thread_scope_reset. */
+static uint64_t mli_thread_scope_count(memlord *lord, const mli_thread_scope *s) {
+    uint64_t n = mli_u64_load_acquire(&s->count);
+    return mli_u64_load_acquire(&s->epoch) == mli_u64_load(&lord->fences.epoch) ? n : 0;
+}
+
 /* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
    NULL. A thread scope of an earlier epoch counts as running only. */
 static MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                    const mli_stamp_scale *scale,
                                    memlord_scope_stat *out, uint64_t *devices) {
-    const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+    const mli_thread_scope *s = mli_thread_scope_first(scope);
     int64_t total = 0, min = 0, max = 0;
     uint32_t i;
     memset(out, 0, sizeof *out);
@@ -11031,10 +10973,9 @@ static MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
     out->device_ns = mli_u64_load(&scope->device_ns);
     if (scope->site) out->site = mli_site_display(lord, scope->site);
     for (; s; s = s->next) {
-        uint64_t n = mli_u64_load_acquire(&s->count); /* pairs with mli_thread_scope_add */
+        uint64_t n = mli_thread_scope_count(lord, s);
         int first = !out->count;
         out->running += mli_u64_load(&s->running);
-        if (mli_u64_load_acquire(&s->epoch) != mli_u64_load(&lord->fences.epoch)) continue;
         if (!n) continue;
         out->count += n;
         mli_min_max_merge(&s->bytes, first, &out->bytes.total, &out->bytes.min, &out->bytes.max);
@@ -11050,36 +10991,20 @@ static MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
     out->ns.max = mli_span_ns(scale, (uint64_t)max);
 }
 
-/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number. The
-   lock keeps the ring; its thread may overwrite entries meanwhile, which are dropped again. */
+/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number. Its
+   thread may overwrite some meanwhile: these are dropped again. */
 static MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
-                                             mli_scope_run out[MLI_HISTORY_MAX]) {
-    uint64_t i, n, from, after;
-    size_t kept = 0, gone;
-    mli_lock_take(&lord->scopes.lock);
-    n = mli_u64_load_acquire(&s->count);
-    from = n > s->history->cap ? n - s->history->cap : 0;
-    if (mli_u64_load(&s->epoch) != mli_u64_load(&lord->fences.epoch)) n = from;
-    for (i = from; i < n; i++) {
-        const mli_history_run *v = &s->history->at[i % s->history->cap];
-        mli_scope_run *o = &out[kept++];
-        o->start = mli_u64_load_acquire(&v->start);
-        o->stamps = mli_u64_load_acquire(&v->stamps);
-        o->bytes = mli_u64_load_acquire(&v->bytes);
-        o->blocks = mli_u64_load_acquire(&v->blocks);
-        o->before = mli_u64_load_acquire(&v->before);
-        o->after = mli_u64_load_acquire(&v->after);
-        o->peak = mli_u64_load_acquire(&v->peak);
-        o->shapes = (const char *)mli_ptr_load_acquire(&v->shapes);
-    }
-    /* drop the entries overwritten meanwhile, and the one that may be half written now */
-    after = mli_u64_load(&s->count);
-    gone = after >= s->history->cap ? (size_t)(after - s->history->cap + 1) : 0;
-    gone = after != n && gone > from ? gone - (size_t)from : 0;
-    if (after < n || gone > kept) gone = kept;
-    mli_lock_drop(&lord->scopes.lock);
-    memmove(out, out + gone, (kept - gone) * sizeof *out);
-    return kept - gone;
+                                             mli_scope_run out[MLI_RUNS_KEPT]) {
+    uint64_t n = mli_thread_scope_count(lord, s), i, after;
+    uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
+    for (i = from; i < n; i++)
+        mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
+    after = mli_u64_load(&s->count); /* after the copies, which are acquires */
+    if (after < n) return 0;         /* it has begun a new epoch */
+    good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
+    if (good >= n) return 0;
+    memmove(out, out + (good - from), (size_t)(n - good) * sizeof *out);
+    return (size_t)(n - good);
 }
 
 /* Returns the number of invocations that the rings have overwritten. */
@@ -11087,14 +11012,10 @@ static MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     uint64_t gone = 0;
     uint32_t i;
     for (i = 1; i < mli_scope_count(lord); i++) {
-        const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(
-            &mli_scope_record_at(lord, i)->threads);
+        const mli_thread_scope *s = mli_thread_scope_first(mli_scope_record_at(lord, i));
         for (; s; s = s->next) {
-            uint64_t n = mli_u64_load(&s->count);
-            mli_lock_take(&lord->scopes.lock);
-            if (mli_u64_load(&s->epoch) == mli_u64_load(&lord->fences.epoch))
-                gone += n > s->history->cap ? n - s->history->cap : 0;
-            mli_lock_drop(&lord->scopes.lock);
+            uint64_t n = mli_thread_scope_count(lord, s);
+            gone += n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0;
         }
     }
     return gone;
@@ -11104,10 +11025,9 @@ static void mli_scopes_free(memlord *lord) {
     uint32_t i;
     for (i = 1; i < mli_scope_count(lord); i++) {
         mli_scope_record *scope = mli_scope_record_at(lord, i);
-        mli_thread_scope *s = (mli_thread_scope *)mli_ptr_load(&scope->threads), *next;
+        mli_thread_scope *s = mli_thread_scope_first(scope), *next;
         for (; s; s = next) {
             next = s->next;
-            mli_own_free(lord, s->history, MLI_HISTORY_SIZE(s->history->cap));
             mli_own_free(lord, s, sizeof *s);
         }
         mli_own_free(lord, scope, sizeof *scope);
@@ -11115,85 +11035,70 @@ static void mli_scopes_free(memlord *lord) {
     mli_book_free(lord, &lord->scopes.all, sizeof(mli_ptr));
 }
 
-static memlord_result mli_scope_enter_as(memlord *lord, const void *given, const char *name,
-                                         const memlord_scope_site *place) {
-    mli_thread *t = mli_thread_get(lord);
-    memlord_result r;
-    if (!t) return MEMLORD_OK;
-    r = mli_scope_open(lord, t, given, name, place);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-/* Runs mli_scope_adopt or mli_scope_return on the caller's thread record. */
-static memlord_result mli_scope_token_apply(memlord *lord, const memlord_scope_token *token,
-                                            memlord_result (*fn)(memlord *, mli_thread *,
-                                                                 const memlord_scope_token *)) {
-    mli_thread *t;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!token) return MEMLORD_E_INVALID;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = fn(lord, t, token);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
 /* -- public -- */
 
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name) {
     if (!lord) return MEMLORD_OK;
     if (!name || !*name) return MEMLORD_E_INVALID;
-    return mli_scope_enter_as(lord, name, name, NULL);
+    return mli_scope_begin(lord, name, NULL);
 }
-MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place) {
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *planted) {
     if (!lord) return MEMLORD_OK;
-    if (!place || !place->name || !*place->name) return MEMLORD_E_INVALID;
-    return mli_scope_enter_as(lord, place, NULL, place);
+    if (!planted || !planted->name || !*planted->name) return MEMLORD_E_INVALID;
+    return mli_scope_begin(lord, planted->name, planted);
 }
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     mli_thread *t;
-    memlord_result r;
+    memlord_result r = MEMLORD_OK;
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    r = mli_scope_close(lord, t);
+    if (t->frame && !t->frame->adopted) /* an adopted one ends by memlord_scope_return */
+        mli_frame_close(lord, t);
+    else
+        r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
     return mli_call_end_uncounted(lord, r);
 }
 
 MLI_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes) {
     mli_thread *t;
-    const char *kept = NULL;
-    memlord_result r;
+    memlord_result r = MEMLORD_E_STATE;
+    const char *kept;
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    r = t->scope ? mli_name_limited(lord, shapes, &kept) : MEMLORD_E_STATE;
-    if (r == MEMLORD_OK) t->scope_stack->frame[t->scope_stack->depth - 1].shapes = kept;
+    if (t->frame) r = mli_name_limited(lord, shapes, &kept);
+    if (r == MEMLORD_OK) t->frame->shapes = kept;
     mli_thread_put(lord, t);
     return r;
 }
 
 MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
     mli_thread *t;
-    memlord_result r;
+    mli_frame *f;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    r = t->scope ? MEMLORD_OK : MEMLORD_E_STATE;
-    if (r == MEMLORD_OK) mli_scope_export(lord, t, out);
+    f = t->frame;
+    if (f) {
+        if (!mli_u64_load_own(&f->stats->token)) {
+            f->exported = 1;
+            mli_u64_store(&f->stats->token, mli_u64_add(&lord->fences.serial, 1) + 1);
+        }
+        out->word[0] = mli_scope_word(lord, f->scope);
+        out->word[1] = mli_u64_load_own(&f->stats->token);
+    }
     mli_thread_put(lord, t);
-    return r;
+    return f ? MEMLORD_OK : MEMLORD_E_STATE;
 }
 MLI_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
-    return mli_scope_token_apply(lord, token, mli_scope_adopt);
+    return mli_scope_token_apply(lord, 1, token);
 }
 MLI_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token) {
-    return mli_scope_token_apply(lord, token, mli_scope_return);
+    return mli_scope_token_apply(lord, 0, token);
 }
 
 MLI_API memlord_result memlord_scope_get(memlord *lord, const char *path, memlord_scope_stat *out) {
@@ -11213,7 +11118,7 @@ MLI_API memlord_result memlord_scope_get(memlord *lord, const char *path, memlor
 }
 MLI_API uint64_t memlord_scope_current(memlord *lord) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    uint64_t id = t ? t->scope : 0;
+    uint64_t id = t ? mli_scope_id(t) : 0;
     if (t) mli_thread_put(lord, t);
     return id;
 }
@@ -14689,7 +14594,7 @@ typedef struct mli_report {
     int lifetimes; /* 1: `lifetime` is known */
     uint64_t lifetime[MEMLORD_MAX_DEVICES][4];
     mli_holders holders; /* scratch: of the device being written */
-    mli_scope_run run[MLI_HISTORY_MAX];
+    mli_scope_run run[MLI_RUNS_KEPT];
     uint64_t deltas[MEMLORD_MAX_DEVICES + 1];
     memlord_part_info part[16];
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
@@ -15663,7 +15568,8 @@ static MLI_COLD void mli_json_invocation(mli_report *r, const mli_scope_run *v, 
     mli_jsonf(
         r->o, ",\n[%jd,%jd,%ju,%jd,%jd,%jd,%jd,%jd,%s]", (int64_t)mli_since_ns(&r->scale, v->start),
         (int64_t)mli_span_ns(&r->scale, v->stamps), (uint64_t)thread, (int64_t)v->bytes,
-        (int64_t)v->blocks, (int64_t)v->before, (int64_t)v->after, (int64_t)v->peak, v->shapes);
+        (int64_t)v->blocks, (int64_t)v->before, (int64_t)v->after, (int64_t)v->peak,
+        (const char *)(uintptr_t)v->shapes);
 }
 static MLI_COLD void mli_json_operation(mli_report *r, const mli_scope_run *v, uint32_t thread) {
     (void)thread;
@@ -17010,7 +16916,7 @@ static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_recor
         mli_trace_pair(x, "path", scope->path);
         mli_jsonf(x->o, ",'delta_bytes':%jd,'delta_blocks':%jd,'peak_bytes':%ju",
                   (int64_t)v->bytes, (int64_t)v->blocks, v->peak);
-        mli_trace_pair(x, "shapes", v->shapes);
+        mli_trace_pair(x, "shapes", (const char *)(uintptr_t)v->shapes);
         mli_trace_close(x);
     }
 }
@@ -18490,7 +18396,6 @@ static void mli_fork_locks(int take) {
     mli_ledgers_lock(offsetof(memlord, fences.lock), take);
     mli_ledgers_lock(offsetof(memlord, bands.callbacks_lock), take);
     mli_phys_lock_all(take);
-    mli_ledgers_lock(offsetof(memlord, scopes.lock), take);
     mli_ledgers_lock(offsetof(memlord, snapshots.lock), take);
     mli_ledgers_lock(offsetof(memlord, memory.lock), take);
 }
@@ -18573,10 +18478,9 @@ static void mli_ledger_after_fork(memlord *lord) {
    may have been about to begin or end one; whether that is counted is not known. Requires: fork
    holds the locks. */
 static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
-    for (; t->scope_stack && t->scope_stack->depth; mli_frame_pop(t)) {
-        mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
-        mli_u64_store(&f->stats->running, 0);
-        mli_u64_store(&f->stats->token, 0);
+    for (; t->frame; mli_frame_pop(t)) {
+        mli_u64_store(&t->frame->stats->running, 0);
+        mli_u64_store(&t->frame->stats->token, 0);
     }
 }
 
@@ -18724,7 +18628,6 @@ static void mli_locks_rank(memlord *lord) {
     mli_lock_rank(&lord->fences.lock, MLI_RANK_FENCES);
     mli_lock_rank(&lord->bands.callbacks_lock, MLI_RANK_CALLBACKS);
     mli_lock_rank(&lord->capacity.host_phys.lock, MLI_RANK_PHYS);
-    mli_lock_rank(&lord->scopes.lock, MLI_RANK_SCOPES);
     mli_lock_rank(&lord->snapshots.lock, MLI_RANK_SNAPSHOTS);
     mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
@@ -18902,7 +18805,7 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_book_free(lord, &t->books[MLI_BOOK_SITE], sizeof(mli_cell));
         mli_book_free(lord, &t->books[MLI_BOOK_TAG], sizeof(mli_cell));
         mli_cache_free(lord, t);
-        mli_scope_stack_free(lord, t);
+        mli_frames_free(lord, t);
     }
     mli_scopes_free(lord);
     mli_book_free(lord, &lord->sites.births, sizeof(mli_birth));
