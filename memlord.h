@@ -240,7 +240,7 @@
     except when a table grows (one of 1024 shards at a time), and while a report reads
     the counters, which stops them all for some tens of microseconds. Memory: about 40
     to 60 bytes a live block, up to 500 of the first one or two thousand, and 100 KiB
-    or so to begin with; 5 KiB a thread, and 150 to 250 bytes a site it allocates at, when
+    or so to begin with; 5 KiB a thread, and 500 to 800 bytes a site it allocates at, when
     sites are counted; 270 KiB or so more while a report is written. Reports show it all
     as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
@@ -6317,8 +6317,12 @@ static MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
    NULL), and mli_cold_leave drops the lock, allocates, and lets the caller try again. Lock:
    cold. */
 
-/* The index: a hash table from addresses to rows and records. It is read without a lock. Entries
-   are added under the cold lock and never removed. A full table is replaced, and stays readable. */
+/* The index: hash tables from addresses to rows and records. They are read without a lock. Entries
+   are added under the cold lock and never removed or moved: the newest table takes them until it is
+   half full, then a new one of four times its size, up to MLI_INDEX_MAX. So growth copies nothing,
+   and no call waits long for it. */
+#define MLI_INDEX_MIN 64
+#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* pairs: 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
     uint64_t mask, count; /* mask + 1 pairs follow; count of them are in use */
     struct mli_index *older;
@@ -6601,54 +6605,47 @@ static MLI_COLD void mli_names_free(memlord *lord) {
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
     return (uint64_t)(uintptr_t)address ^ ((uint64_t)dev << 56);
 }
+static mli_index_pair *mli_index_pair_at(const mli_index *index, uint64_t at) {
+    return (mli_index_pair *)(uintptr_t)(index + 1) + (at & index->mask);
+}
 static uint64_t mli_index_home(uint64_t key) { return (key * 0x9e3779b97f4a7c15u) >> 24; }
 /* Returns the value of a key; 0: there is none. Needs no lock. The acquires pair with the releases
-   in mli_index_put and mli_index_reserve_locked. */
+   in mli_index_add_locked and mli_index_reserve_locked. */
 static MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
-    mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names.index);
-    uint64_t at = mli_index_home(key), seen;
-    if (!index) return 0;
-    for (;; at++) {
-        const mli_index_pair *pair = (mli_index_pair *)(index + 1) + (at & index->mask);
-        seen = mli_u64_load_acquire(&pair->key);
-        if (seen == key) return mli_u64_load(&pair->value);
-        if (!seen) return 0;
-    }
+    const mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names.index);
+    uint64_t at, seen;
+    for (; index; index = index->older)
+        for (at = mli_index_home(key);; at++) {
+            const mli_index_pair *pair = mli_index_pair_at(index, at);
+            seen = mli_u64_load_acquire(&pair->key);
+            if (seen == key) return mli_u64_load(&pair->value);
+            if (!seen) break;
+        }
+    return 0;
 }
 
-/* Inserts a key. Requires: the table has a vacant pair, and the key is not in it. The release makes
-   the value visible with the key. */
-static void mli_index_put(mli_index *index, uint64_t key, uint64_t value) {
-    uint64_t at = mli_index_home(key) & index->mask;
-    mli_index_pair *pairs = (mli_index_pair *)(index + 1);
-    while (mli_u64_load(&pairs[at].key)) at = (at + 1) & index->mask;
-    mli_u64_store(&pairs[at].value, value);
-    mli_u64_store_release(&pairs[at].key, key);
-    index->count++;
-}
-
-/* Reserves room in the index for `more` entries, so that it is at most half full. MLI_AGAIN: memory
-   is wanted. */
+/* Reserves room in the index for `more` entries. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
-    mli_index *old = (mli_index *)mli_ptr_load(&lord->names.index), *index;
-    uint64_t cap = old ? old->mask + 1 : 64, i;
-    if (old && (old->count + more) * 2 <= cap) return MEMLORD_OK;
-    if (old) cap *= 2;
+    mli_index *newest = (mli_index *)mli_ptr_load(&lord->names.index), *index;
+    uint64_t cap = newest ? (newest->mask + 1) * 4 : MLI_INDEX_MIN;
+    if (newest && (newest->count + more) * 2 <= newest->mask + 1) return MEMLORD_OK;
+    if (cap > MLI_INDEX_MAX) cap = MLI_INDEX_MAX;
     index = (mli_index *)mli_cold_alloc(lord, sizeof *index + (size_t)cap * sizeof(mli_index_pair));
     if (!index) return MLI_AGAIN;
     index->mask = cap - 1;
-    index->older = old;
-    for (i = 0; old && i <= old->mask; i++) {
-        const mli_index_pair *pair = (mli_index_pair *)(old + 1) + i;
-        uint64_t key = mli_u64_load(&pair->key);
-        if (key) mli_index_put(index, key, mli_u64_load(&pair->value));
-    }
+    index->older = newest;
     mli_ptr_store_release(&lord->names.index, index);
     return MEMLORD_OK;
 }
-/* Adds a key. Requires: mli_index_reserve_locked has reserved its room. */
+/* Adds a key. Requires: mli_index_reserve_locked has reserved its room, and the key is not in the
+   index. The release makes the value visible with the key. */
 static void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
-    mli_index_put((mli_index *)mli_ptr_load(&lord->names.index), key, value);
+    mli_index *index = (mli_index *)mli_ptr_load(&lord->names.index);
+    uint64_t at = mli_index_home(key);
+    while (mli_u64_load(&mli_index_pair_at(index, at)->key)) at++;
+    mli_u64_store(&mli_index_pair_at(index, at)->value, value);
+    mli_u64_store_release(&mli_index_pair_at(index, at)->key, key);
+    index->count++;
 }
 
 static MLI_COLD void mli_index_free(memlord *lord) {
@@ -6938,18 +6935,21 @@ typedef struct mli_birth {
 } mli_birth;
 
 typedef struct mli_site_record {
+    memlord_site original; /* displayed until the site is renamed or resolved */
     mli_ptr display;       /* const memlord_site *; a rename replaces the whole struct */
     void *address;         /* a return address; NULL: the site is a memlord_site of the host */
     mli_u32 resolved;      /* 1: the symbol of `address` was looked up */
-    memlord_site original; /* displayed until the site is renamed or resolved */
 } mli_site_record;
 
-static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const char *file,
-                                                    const char *function, int line,
+static const memlord_site mli_no_site = {"", "", 0};
+
+/* Copies a site, its strings kept. MLI_AGAIN: memory is wanted. */
+static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
-    memlord_result r = mli_name_locked(lord, file ? file : "", &out->file);
-    if (r == MEMLORD_OK) r = mli_name_locked(lord, function ? function : "", &out->function);
-    out->line = line;
+    memlord_result r = mli_name_locked(lord, from->file ? from->file : "", &out->file);
+    if (r == MEMLORD_OK)
+        r = mli_name_locked(lord, from->function ? from->function : "", &out->function);
+    out->line = from->line;
     return r;
 }
 
@@ -6957,17 +6957,14 @@ static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const char *f
    address, and under every struct that it was ever displayed as. */
 static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const memlord_site *origin,
                                                     void *address, mli_site_record **out) {
-    const void *identity = address ? (const void *)address : (const void *)origin;
-    uint64_t key = mli_index_key(identity, MLI_INDEX_SUBJECT);
-    memlord_site first = {"", "", 0};
+    uint64_t key = mli_index_key(address ? address : (const void *)origin, MLI_INDEX_SUBJECT);
+    memlord_site first;
     mli_site_record *site;
     memlord_result r;
     *out = (mli_site_record *)(uintptr_t)mli_index_get(lord, key);
     if (*out) return MEMLORD_OK;
     r = mli_index_reserve_locked(lord, 2);
-    if (r) return r;
-    if (origin) first = *origin;
-    r = mli_site_copy_locked(lord, first.file, first.function, first.line, &first);
+    if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, origin ? origin : &mli_no_site, &first);
     if (r) return r;
     site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
     if (!site) return MLI_AGAIN;
@@ -6982,13 +6979,14 @@ static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const memlord
 }
 
 /* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
-static MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *origin) {
-    mli_site_record *site = NULL;
+static MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *origin,
+                                                  void *address) {
+    mli_site_record *site;
     memlord_result r;
-    if (!origin) return NULL;
+    if (mli_self.in_host_alloc) return NULL;
     do {
         mli_cold_enter();
-        r = mli_site_find_locked(lord, origin, NULL, &site);
+        r = mli_site_find_locked(lord, origin, address, &site);
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : NULL;
 }
@@ -6998,15 +6996,13 @@ static MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const voi
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Displays a site under other names, which the index then has, too: the host may pass any struct
-   that it was given. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
+/* Displays a site as `from`, whose copy the index then has, too: the host may pass any struct that
+   it was given. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
-                                                       const char *file,
-                                                       const char *function, int line) {
+                                                       const memlord_site *from) {
     memlord_site fresh, *shown;
     memlord_result r = mli_index_reserve_locked(lord, 1);
-    if (r) return r;
-    r = mli_site_copy_locked(lord, file, function, line, &fresh);
+    if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, from, &fresh);
     if (r) return r;
     shown = (memlord_site *)mli_cold_alloc(lord, sizeof *shown);
     if (!shown) return MLI_AGAIN;
@@ -7016,12 +7012,11 @@ static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_r
     return MEMLORD_OK;
 }
 static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
-                                                    const char *file, const char *function,
-                                                    int line) {
+                                                    const memlord_site *from) {
     memlord_result r;
     do {
         mli_cold_enter();
-        r = mli_site_display_locked(lord, site, file, function, line);
+        r = mli_site_display_locked(lord, site, from);
     } while (mli_cold_leave(lord, &r));
     return r;
 }
@@ -7031,17 +7026,19 @@ static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_reco
    Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
 static const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
+    memlord_site named = {"", "", 0};
     mli_symbol symbol;
     if (!site->address || shown->file[0]) return shown;
     if (mli_u32_exchange(&site->resolved, 1)) return shown;
     if (mli_symbol_at((const char *)site->address - 1, &symbol)) return shown;
-    (void)mli_site_set_display(lord, site, symbol.module, symbol.name, 0);
+    named.file = symbol.module;
+    named.function = symbol.name;
+    (void)mli_site_set_display(lord, site, &named);
     return (const memlord_site *)mli_ptr_load_acquire(&site->display);
 }
 
-/* Finds or adds the row of a site or a tag on a device. A site is known by several addresses but
-   has one row on a device: the index has the row under the site's record, and then under each
-   address that was asked for. */
+/* Finds or adds the row of a site or a tag on a device. The host knows a site by several addresses,
+   but it has one row on a device: the index has that under the site's record. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, int book, const void *identity,
                                                    uint32_t dev, uint32_t *number) {
     uint32_t most = book == MLI_BOOK_SITE ? MLI_SITE_ROWS_MAX : MLI_TAG_ROWS_MAX;
@@ -7054,17 +7051,9 @@ static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, int book, cons
         subject = site;
     }
     *number = (uint32_t)mli_index_get(lord, mli_index_key(subject, dev));
-    if (!*number) {
-        if (mli_row_count(lord, book) > most) return MEMLORD_E_NOMEM;
-        r = mli_row_add_locked(lord, book, dev, subject, mli_index_key(subject, dev), number);
-        if (r) return r;
-    }
-    if (subject == identity || mli_index_get(lord, mli_index_key(identity, dev)))
-        return MEMLORD_OK;
-    r = mli_index_reserve_locked(lord, 1);
-    if (r) return r;
-    mli_index_add_locked(lord, mli_index_key(identity, dev), *number);
-    return MEMLORD_OK;
+    if (*number) return MEMLORD_OK;
+    if (mli_row_count(lord, book) > most) return MEMLORD_E_NOMEM;
+    return mli_row_add_locked(lord, book, dev, subject, mli_index_key(subject, dev), number);
 }
 
 static MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
@@ -7079,15 +7068,12 @@ static MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void 
 
 /* Returns the row of a site or a tag on a device, and adds it on first use. Returns 0 without room
    for it, and counts that in dropped_sites. */
-static MLI_COLD uint32_t mli_row_get(memlord *lord, int book, const void *identity, uint32_t dev) {
-    uint32_t number;
-    if (mli_row_find(lord, book, identity, dev, &number) == MEMLORD_OK) return number;
+static MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity, uint32_t dev) {
+    const void *subject = book == MLI_BOOK_SITE ? mli_site_record_of(lord, identity) : identity;
+    uint32_t row = subject ? (uint32_t)mli_index_get(lord, mli_index_key(subject, dev)) : 0;
+    if (row || mli_row_find(lord, book, identity, dev, &row) == MEMLORD_OK) return row;
     mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
     return 0;
-}
-static uint32_t mli_row_of(memlord *lord, int book, const void *identity, uint32_t dev) {
-    uint64_t have = mli_index_get(lord, mli_index_key(identity, dev));
-    return MLI_LIKELY(have) ? (uint32_t)have : mli_row_get(lord, book, identity, dev);
 }
 
 /* -- a thread's cache: rows, names and scopes that it looked up by a pointer -- */
@@ -7120,49 +7106,39 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Inserts an entry, or replaces the one of its key. If all probes find other keys, it evicts the
-   first. */
-static void mli_cache_put(mli_thread *t, const mli_cache_entry *entry) {
-    mli_cache_entry *memo = mli_cache_home(t, entry->key, entry->salt);
-    uint32_t k = 0;
-    while (k < MLI_CACHE_PATH && memo[k].key &&
-           (memo[k].key != entry->key || memo[k].salt != entry->salt))
-        k++;
-    if (k == MLI_CACHE_PATH) k = 0;
-    t->cache_count += !memo[k].key;
-    memo[k] = *entry;
-}
-/* Makes room for one more entry: doubles the cache, or empties it if it has its largest size or
-   there is no memory. */
+/* Makes room for one more entry: empties the cache, twice as large if it can be. What was cached is
+   looked up again. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
-    mli_cache_entry *old = t->cache, *more = NULL;
-    const size_t n = t->cache_mask + 1 + MLI_CACHE_PATH;
-    size_t i;
-    if (t->cache_mask + 1 < MLI_CACHE_MAX)
-        more = (mli_cache_entry *)mli_own_alloc(lord, (n + t->cache_mask + 1) * sizeof *more);
+    const size_t homes = t->cache_mask + 1;
+    mli_cache_entry *more = NULL;
+    if (homes < MLI_CACHE_MAX)
+        more = (mli_cache_entry *)mli_own_alloc(lord, (2 * homes + MLI_CACHE_PATH) * sizeof *more);
     t->cache_count = 0;
     if (!more) {
-        memset(old, 0, n * sizeof *old);
+        memset(t->cache, 0, (homes + MLI_CACHE_PATH) * sizeof *t->cache);
         return;
     }
+    mli_cache_free(lord, t);
     t->cache = more;
-    t->cache_mask = 2 * t->cache_mask + 1;
-    for (i = 0; i < n; i++)
-        if (old[i].key) mli_cache_put(t, &old[i]);
-    if (old != t->cache_inline) mli_own_free(lord, old, n * sizeof *old);
+    t->cache_mask = (uint32_t)(2 * homes - 1);
 }
-/* Caches a look-up. Requires: not inside, as the cache may grow. The orphan record caches nothing:
-   its cells are used under a lock. */
+/* Caches a look-up, in place of the entry of its key. If all probes find other keys, it evicts the
+   first. Requires: not inside, as the cache may grow. The orphan record caches nothing: its cells
+   are used under a lock. */
 static MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                    uint32_t salt, void *value, uint64_t bits) {
-    mli_cache_entry entry;
+    mli_cache_entry *memo;
+    uint32_t k = 0;
     if (t == lord->threads.orphan) return;
     if (t->cache_count >= (t->cache_mask + 1) * 3 / 8) mli_cache_grow(lord, t);
-    entry.key = key;
-    entry.salt = salt;
-    entry.value = value;
-    entry.bits = bits;
-    mli_cache_put(t, &entry);
+    memo = mli_cache_home(t, key, salt);
+    while (k < MLI_CACHE_PATH && memo[k].key && (memo[k].key != key || memo[k].salt != salt)) k++;
+    if (k < MLI_CACHE_PATH) memo += k;
+    t->cache_count += !memo->key;
+    memo->key = key;
+    memo->salt = salt;
+    memo->value = value;
+    memo->bits = bits;
 }
 
 /* Returns the bits of word2 for the row of a site or a tag on a device; 0: no room for the row.
@@ -7178,17 +7154,12 @@ static MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int bo
     row = mli_row_of(lord, book, identity, dev);
     if (!row) return 0;
     bits = (uint64_t)row << (book == MLI_BOOK_SITE ? 1 : 21);
-    cell = t == lord->threads.orphan ? NULL : mli_cell_make(lord, t, book, row, mli_own_alloc);
+    cell = mli_cell_make(lord, t, book, row, mli_own_alloc);
     if (cell) mli_cache_set(lord, t, identity, salt, cell, bits);
     return bits;
 }
 
 /* -- births: the mark and the scope of a block -- */
-
-/* Returns the birth with a number. */
-static mli_birth *mli_birth_record(memlord *lord, uint32_t number) {
-    return (mli_birth *)mli_book_at(&lord->sites.births, number, sizeof(mli_birth));
-}
 
 /* Adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_birth_add_locked(memlord *lord, uint64_t mark,
@@ -7233,23 +7204,27 @@ static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
                                                   : mli_birth_bits_new(lord, t, born);
 }
 
-/* Returns the mark that was current when a block was allocated. */
-static uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
-    uint64_t born = MLI_BIRTH(word2);
-    if (!(born & MLI_BIRTH_SCOPED)) return born;
-    return mli_birth_record(lord, (uint32_t)(born & MLI_MARK_MAX))->mark;
+/* Returns the birth of a block. Its scope is 0 if it has none, or that was lost. */
+static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
+    mli_birth birth = {0, 0};
+    birth.mark = MLI_BIRTH(word2);
+    if (birth.mark & MLI_BIRTH_SCOPED)
+        birth = *(const mli_birth *)mli_book_at(
+            &lord->sites.births, (uint32_t)(birth.mark & MLI_MARK_MAX), sizeof birth);
+    return birth;
 }
+static uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
+    return mli_birth_of(lord, word2).mark;
+}
+static uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
+    return mli_birth_of(lord, word2).scope;
+}
+
 /* Returns the id of the innermost scope of a thread; 0: it is in none. */
 static uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
 static mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
     mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes.all, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
-}
-/* Returns the id of the scope that a block was allocated in; 0: none, or it was lost. */
-static uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
-    uint64_t born = MLI_BIRTH(word2);
-    if (!(born & MLI_BIRTH_SCOPED)) return 0;
-    return mli_birth_record(lord, (uint32_t)(born & MLI_MARK_MAX))->scope;
 }
 
 /* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
@@ -7263,20 +7238,6 @@ static uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     return mli_birth_bits(lord, t) | rows;
 }
 
-static const memlord_site mli_no_site = {"", "", 0};
-
-static MLI_COLD const memlord_site *mli_site_of_address(memlord *lord, void *address) {
-    mli_site_record *site = NULL;
-    memlord_result r;
-    if (mli_self.in_host_alloc) return &mli_no_site;
-    do {
-        mli_cold_enter();
-        r = mli_site_find_locked(lord, NULL, address, &site);
-    } while (mli_cold_leave(lord, &r));
-    if (r != MEMLORD_OK) return &mli_no_site;
-    return (const memlord_site *)mli_ptr_load_acquire(&site->display);
-}
-
 /* Counts a tag that found no room, and warns of the first. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
     (void)mli_u64_add(&lord->sites.lost_tags, 1);
@@ -7285,11 +7246,16 @@ static MLI_COLD void mli_tag_drop(memlord *lord) {
                   "allocator more; dropped_sites has how many");
 }
 
-/* Gets the ledger's copy of a tag, and caches it in the thread under the host's pointer. */
-static MLI_COLD memlord_result mli_tag_kept(memlord *lord, mli_thread *t,
-                                            const char *tag, const char **kept) {
+/* Gets the ledger's copy of a tag. The thread's cache has it under the host's pointer; the text
+   there may change, so a hit compares it. */
+static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag,
+                                   const char **kept) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
-    memlord_result r = mli_name(lord, tag, kept);
+    const mli_cache_entry *memo = mli_cache_find(t, tag, salt);
+    memlord_result r;
+    *kept = memo ? (const char *)memo->value : NULL;
+    if (*kept && !strcmp(*kept, tag)) return MEMLORD_OK;
+    r = mli_name(lord, tag, kept);
     if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
     return r;
 }
@@ -7304,19 +7270,21 @@ MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
     hooks = mli_u32_load(&lord->threads.hooks) & ~(uint32_t)MLI_HOOK_SITES;
     if (on) hooks |= MLI_HOOK_SITES;
     mli_u32_store(&lord->threads.hooks, hooks);
-    t = (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
-    for (; t; t = (mli_thread *)mli_ptr_load(&t->next))
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t))
         mli_special_set(t, MLI_SPECIAL_SITES, on);
     mli_lock_drop(&mli_process.registry_lock);
     return MEMLORD_OK;
 }
 
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
-    mli_site_record *site;
+    const mli_site_record *site;
+    const memlord_site *shown;
     if (!lord || !return_address) return &mli_no_site;
     site = mli_site_record_of(lord, return_address);
-    if (MLI_UNLIKELY(!site)) return mli_site_of_address(lord, return_address);
-    return (const memlord_site *)mli_ptr_load_acquire(&site->display);
+    if (MLI_LIKELY(site != NULL))
+        return (const memlord_site *)mli_ptr_load_acquire(&site->display);
+    shown = mli_site_kept(lord, NULL, return_address);
+    return shown ? shown : &mli_no_site;
 }
 
 MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
@@ -7327,14 +7295,16 @@ MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
 MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
                                            const char *file, const char *function, int line) {
     mli_site_record *record;
-    const memlord_site *shown;
+    memlord_site shown;
     if (!lord) return MEMLORD_OK;
     if (!site) return MEMLORD_E_INVALID;
     record = mli_site_record_of(lord, site);
     if (!record) return MEMLORD_E_UNKNOWN;
-    shown = mli_site_display(lord, record);
-    return mli_site_set_display(lord, record, file ? file : shown->file,
-                                function ? function : shown->function, line ? line : shown->line);
+    shown = *mli_site_display(lord, record);
+    if (file) shown.file = file;
+    if (function) shown.function = function;
+    if (line) shown.line = line;
+    return mli_site_set_display(lord, record, &shown);
 }
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
@@ -7350,20 +7320,17 @@ MLI_API uint64_t memlord_mark(memlord *lord) {
 
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
     mli_thread *t;
-    const char *kept = NULL;
-    const mli_cache_entry *memo;
-    const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
-    memlord_result r = MEMLORD_OK;
+    const char *kept;
+    memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (!tag || !*tag) return MEMLORD_E_INVALID;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    memo = mli_cache_find(t, tag, salt);
-    if (memo && !strcmp((const char *)memo->value, tag)) kept = (const char *)memo->value;
-    if (t == lord->threads.orphan || t->tag_depth == MLI_TAG_DEPTH_MAX)
-        /* several threads share the orphan record, so it has no tag stack */
-        r = t == lord->threads.orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE;
-    else if (!kept)
+    if (t == lord->threads.orphan) /* several threads share it, so it has no tag stack */
+        r = MEMLORD_E_NOMEM;
+    else if (t->tag_depth == MLI_TAG_DEPTH_MAX)
+        r = MEMLORD_E_STATE;
+    else
         r = mli_tag_kept(lord, t, tag, &kept);
     if (r == MEMLORD_OK) {
         t->tags[t->tag_depth++] = t->tag;
@@ -10845,8 +10812,8 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
                                                 mli_thread_scope **out) {
-    mli_scope_record *scope;
-    memlord_result r = mli_scope_make(lord, t->frame ? t->frame->scope : NULL, name, origin, &scope);
+    mli_scope_record *scope, *parent = t->frame ? t->frame->scope : NULL;
+    memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
@@ -14404,7 +14371,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     mli_device_record *device = mli_device_record_at(lord, q->dev);
     uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, q->phys);
-    const memlord_site *site = mli_site_kept(lord, q->site);
+    const memlord_site *site = q->site ? mli_site_kept(lord, q->site, NULL) : NULL;
     mli_phys_sample_refresh(lord, q->phys);
     if (oom) {
         mli_stat_add(lord, q->dev, MLI_STAT_oom_failures, 1);
