@@ -1548,7 +1548,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
    largest blocks, and a last one at the stop. Until then a report that shows snapshots (TEXT, JSON,
    HTML, TRACE) ends with one of its own, which is not kept. Without threads memlord_gc_poll takes
    those that are due. The ledger's clock decides: while one of the host's stands still none is
-   taken, and of one that runs ahead the thread learns within a second.
+   taken, and of one that runs ahead, or of another interval, the thread learns within a second.
    Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come; stop: E_STATE
    on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -3345,9 +3345,6 @@ struct memlord {
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
     struct {
-        mli_u32 had_parts; /* 1: a block has had parts */
-    } parts;
-    struct {
         mli_phys host_phys; /* cpu, pinned and mapped */
     } capacity;
     struct {
@@ -3365,7 +3362,6 @@ struct memlord {
         struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
         uint32_t count;
         struct mli_snapshot_reader *readers;
-        struct mli_holders *free_holders; /* unused records; under the snapshots lock, too */
         mli_u64 lost;
         mli_recorder recorder;
     } snapshots;
@@ -8128,18 +8124,14 @@ static memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t, ui
    side records, the map and memory. Invariants: parts lie in their storage and do not overlap; no
    total counts them; memory is allocated before the shard is entered. Locks: those of the map. */
 
-/* A part: a named piece of a block. */
-typedef struct mli_part {
-    uint64_t offset, bytes;
-    memlord_meta meta; /* kept */
-} mli_part;
 typedef struct mli_parts {
     uint64_t bytes;           /* of all parts */
-    uint32_t count, leaf_cap; /* parts; parts that the array has room for */
-    mli_part *at[1];          /* `leaf_cap` pointers; the first `count` in order of offset */
+    uint32_t count, room;     /* parts; parts that the array has room for */
+    memlord_part_info *at[1]; /* `room` pointers; the first `count` in order of offset */
 } mli_parts;
-#define MLI_PARTS_SIZE(room)                                                                  \
-    (sizeof(mli_parts) + (size_t)((room) - 1) * sizeof(mli_part *))
+static size_t mli_parts_size(uint32_t room) {
+    return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
+}
 
 /* Returns the index of the first part at an offset or after it; `count` if there is none. */
 static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
@@ -8156,15 +8148,15 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 
 /* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
    *spare replaces the array, it returns the old one in *spare. Requires: the caller is inside. */
-static memlord_result mli_part_insert(mli_parts **of, mli_part *part, mli_parts **spare) {
+static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     mli_parts *parts = *of;
     uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
     if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
         return MEMLORD_E_STATE;
     if (i < n && part->offset + part->bytes > parts->at[i]->offset) return MEMLORD_E_STATE;
-    if (!parts || n == parts->leaf_cap) {
+    if (!parts || n == parts->room) {
         parts = *spare;
-        if (!parts || parts->leaf_cap <= n) return MLI_AGAIN;
+        if (!parts || parts->room <= n) return MLI_AGAIN;
         if (*of) memcpy(parts->at, (*of)->at, n * sizeof *parts->at);
         parts->bytes = *of ? (*of)->bytes : 0;
         *spare = *of;
@@ -8179,19 +8171,20 @@ static memlord_result mli_part_insert(mli_parts **of, mli_part *part, mli_parts 
 
 /* Frees an array of parts, but not the parts. */
 static void mli_parts_drop(memlord *lord, mli_parts *parts) {
-    if (parts) mli_own_free(lord, parts, MLI_PARTS_SIZE(parts->leaf_cap));
+    if (parts) mli_own_free(lord, parts, mli_parts_size(parts->room));
 }
 
 /* Tries once to insert a part. On MLI_AGAIN *room is the room that *spare must have for the next
    try. Enters the shard and leaves it. */
 static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
-                                          mli_part *part, mli_parts **spare, uint32_t *room) {
+                                          memlord_part_info *part, mli_parts **spare,
+                                          uint32_t *room) {
     mli_probe probe;
     mli_side_record *unused, *side;
     memlord_result r = mli_probe_add_side_record(lord, t, type, key, &probe, &unused);
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
-    *room = side->parts ? side->parts->leaf_cap * 2 : 8;
+    *room = side->parts ? side->parts->room * 2 : 8;
     if (side->serial)
         r = MEMLORD_E_UNKNOWN;
     else if (part->offset + part->bytes > MLI_BYTES(probe.entry->word1))
@@ -8205,21 +8198,20 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
 
 /* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
 static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
-                                                  uint64_t key, const mli_part *part) {
-    mli_part *copy = (mli_part *)mli_own_alloc(lord, sizeof *part);
+                                                  uint64_t key, const memlord_part_info *part) {
+    memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
-    uint32_t room = 0;
-    memlord_result r = MEMLORD_E_NOMEM;
-    if (!copy) return r;
+    uint32_t room;
+    memlord_result r;
+    if (!copy) return MEMLORD_E_NOMEM;
     *copy = *part;
     while ((r = mli_part_insert_try(lord, t, type, key, copy, &spare, &room)) == MLI_AGAIN) {
         mli_parts_drop(lord, spare);
-        spare = (mli_parts *)mli_own_alloc(lord, MLI_PARTS_SIZE(room));
+        spare = (mli_parts *)mli_own_alloc(lord, mli_parts_size(room));
         if (!spare) break;
-        spare->leaf_cap = room;
+        spare->room = room;
     }
     mli_parts_drop(lord, spare);
-    mli_u32_store(&lord->parts.had_parts, 1); /* relaxed: destroy reads it after all calls ended */
     if (r) mli_own_free(lord, copy, sizeof *copy);
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
@@ -8230,7 +8222,7 @@ static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *
     mli_probe probe;
     mli_side_record *side = mli_probe_side_record(lord, t, type, key, &probe);
     mli_parts *parts = side && !side->serial ? side->parts : NULL, *empty = NULL;
-    mli_part *part = NULL;
+    memlord_part_info *part = NULL;
     uint32_t i = mli_parts_find(parts, offset);
     if (parts && i < parts->count && parts->at[i]->offset == offset) {
         part = parts->at[i];
@@ -8252,7 +8244,7 @@ static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *
    no other thread can reach the array, as the block is off the map or the array off the block. */
 static MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes) {
     while (parts && parts->count) {
-        mli_part *last = parts->at[parts->count - 1];
+        memlord_part_info *last = parts->at[parts->count - 1];
         if (last->offset + last->bytes <= bytes) return;
         parts->bytes -= last->bytes;
         parts->count--;
@@ -8274,7 +8266,6 @@ static int mli_parts_visit(const mli_entry *e, void *lord) {
 }
 static void mli_parts_end(memlord *lord) {
     uint32_t i;
-    if (!mli_u32_load(&lord->parts.had_parts)) return; /* spares the walk over the map */
     for (i = 0; i < MLI_SHARDS; i++)
         (void)mli_shard_each(&lord->map.shards[i], mli_parts_visit, lord);
 }
@@ -8321,11 +8312,8 @@ static MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key
     if (parts) {
         *count = parts->count;
         *bytes = parts->bytes;
-        for (i = mli_parts_find(parts, offset); i < parts->count && n < cap; i++, n++) {
-            out[n].offset = parts->at[i]->offset;
-            out[n].bytes = parts->at[i]->bytes;
-            out[n].meta = parts->at[i]->meta;
-        }
+        for (i = mli_parts_find(parts, offset); i < parts->count && n < cap; i++)
+            out[n++] = *parts->at[i];
     }
     mli_probe_leave(t, &probe);
     mli_thread_put(lord, t);
@@ -9337,7 +9325,7 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, uint64_t storage,
                                         uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
     mli_thread *t;
-    mli_part part;
+    memlord_part_info part;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     memset(&part, 0, sizeof part);
@@ -11929,15 +11917,15 @@ static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, 
     s->devices = n;
     s->time = mli_ledger_now(lord) - lord->lifecycle.started;
     for (i = 0; i < n; i++) {
-        mli_device_usage *held = &mli_snapshot_devices(s)[i];
+        mli_device_usage *usage = &mli_snapshot_devices(s)[i];
         const mli_u64 *count = mli_device_record_at(lord, i + 1)->count;
         mli_row_totals sum;
         mli_row_sum(lord, MLI_BOOK_DEVICE, i + 1, 1, &sum);
-        held->live = sum.live;
-        held->blocks = sum.blocks;
-        held->peak = sum.peak;
-        held->pending = mli_u64_load(&count[MLI_STAT_pending]);
-        held->reserved = mli_u64_load(&count[MLI_STAT_reserved]);
+        usage->live = sum.live;
+        usage->blocks = sum.blocks;
+        usage->peak = sum.peak;
+        usage->pending = mli_u64_load(&count[MLI_STAT_pending]);
+        usage->reserved = mli_u64_load(&count[MLI_STAT_reserved]);
         s->live += sum.live;
         s->blocks += sum.blocks;
     }
@@ -12076,15 +12064,6 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Wakes the thread, so that it waits by the new interval. */
-static MLI_COLD void mli_recorder_wake(memlord *lord) {
-    mli_helper *h = &lord->snapshots.recorder.helper;
-    uint32_t seen = MLI_HELPER_RUNS;
-    if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY)) return;
-    mli_os_event_set(&h->wake); /* BUSY: no other thread closes it meanwhile */
-    mli_u32_store_release(&h->state, MLI_HELPER_RUNS);
-}
-
 /* Starts the thread. If none can be had, safe points take the snapshots. */
 static MLI_COLD void mli_recorder_start(memlord *lord) {
     mli_recorder *r = &lord->snapshots.recorder;
@@ -12104,31 +12083,11 @@ static MLI_COLD void mli_recorder_stop(memlord *lord) {
 /* -- the holders of a device at its peak --
    Taken at the end of a call, when the device holds a sixteenth more than at the last time. */
 
-/* Returns holders to fill; mli_holders_recycle gives them back. The ones that a device had before
-   serve the next device that takes some, so that a growing peak fragments no memory. */
-static mli_holders *mli_holders_new(memlord *lord) {
-    mli_holders *h;
-    mli_lock_take(&lord->snapshots.lock);
-    h = lord->snapshots.free_holders;
-    lord->snapshots.free_holders = NULL;
-    mli_lock_drop(&lord->snapshots.lock);
-    return h ? h : (mli_holders *)mli_own_alloc(lord, sizeof *h);
-}
-static MLI_COLD void mli_holders_recycle(memlord *lord, mli_holders *h) {
-    mli_holders *had;
-    if (!h) return;
-    mli_lock_take(&lord->snapshots.lock);
-    had = lord->snapshots.free_holders;
-    if (!had) lord->snapshots.free_holders = h;
-    mli_lock_drop(&lord->snapshots.lock);
-    if (had) mli_own_free(lord, h, sizeof *h);
-}
-
 /* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
    tag. Of two threads the one that saw more bytes wins. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     mli_device_record *device = mli_device_record_at(lord, dev);
-    mli_holders *h = mli_holders_new(lord), *old;
+    mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
     memlord_tag_stat rest;
     if (!h) return; /* the next check tries again */
     h->time = mli_ledger_now(lord) - lord->lifecycle.started;
@@ -12147,7 +12106,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
     }
     mli_lock_drop(&lord->snapshots.lock);
-    mli_holders_recycle(lord, old);
+    mli_own_free(lord, old, sizeof *old);
 }
 /* Takes the holders of a device if its live bytes have passed the mark of the last ones. */
 static void mli_holders_check(memlord *lord, uint32_t dev) {
@@ -12166,7 +12125,7 @@ static MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     device->holders = NULL;
     mli_u64_store(&device->watch.next_holders_peak, 0);
     mli_lock_drop(&lord->snapshots.lock);
-    mli_holders_recycle(lord, old);
+    mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);
 }
 /* Copies the holders of a device; 0: it has none. */
@@ -12187,7 +12146,6 @@ static MLI_COLD void mli_snapshots_destroy(memlord *lord) {
     mli_snapshots_free(lord, lord->snapshots.out);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
-    mli_own_free(lord, lord->snapshots.free_holders, sizeof(mli_holders));
 }
 
 /* -- public -- */
@@ -12214,7 +12172,7 @@ MLI_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_
     r = &lord->snapshots.recorder;
     mli_u32_store(&r->interval, interval_ms ? interval_ms : 5000);
     mli_u64_store(&r->due, mli_ledger_now(lord) + (uint64_t)mli_u32_load(&r->interval) * 1000000u);
-    if (mli_u32_exchange(&r->requested, 1)) mli_recorder_wake(lord);
+    (void)mli_u32_exchange(&r->requested, 1);
     mli_recorder_start(lord);
     return mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
 }
