@@ -7396,11 +7396,8 @@ typedef struct mli_subbuf {
     mli_u64 generation; /* differs each time it is given out; 0: never was, or is being given out */
     mli_u32 has_writer; /* 1: a thread writes it */
     mli_u32 count, thread;
-    uint32_t capacity;    /* events it has room for */
-    uint32_t dev;         /* of all events in it; MLI_DEVS_DIFFER: each event has its own */
-    mli_ring_event at[1]; /* `capacity` of them */
+    mli_ring_event at[1]; /* mli_ring.subbuf_events of them */
 } mli_subbuf;
-#define MLI_DEVS_DIFFER 256u
 typedef struct mli_ring {
     size_t size, stride, capacity;
     uint64_t subbufs;
@@ -7458,25 +7455,26 @@ static MLI_COLD void mli_events_lost(memlord *lord, uint32_t dev, uint64_t n) {
     else
         (void)mli_u64_add(&lord->events.lost, n);
 }
-/* Counts the events that a sub-buffer still holds as lost, each on its device. */
+/* Counts the events that a sub-buffer still holds as lost, a run of one device at a time. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
-    uint32_t i, n = mli_u32_load(&b->count);
-    if (!n) return;
-    if (b->dev != MLI_DEVS_DIFFER) {
-        mli_events_lost(lord, b->dev, n);
-        return;
+    uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
+    for (i = 0; i < n; i++, run++) {
+        uint32_t dev = MLI_EVENT_DEV(mli_u64_load(&b->at[i].what));
+        if (run && dev != last) {
+            mli_events_lost(lord, last, run);
+            run = 0;
+        }
+        last = dev;
     }
-    for (i = 0; i < n; i++)
-        mli_events_lost(lord, MLI_EVENT_DEV(mli_u64_load(&b->at[i].what)), 1);
+    if (run) mli_events_lost(lord, last, run);
 }
 
-/* Marks a sub-buffer as having no writer. The release pairs with the exchange in mli_subbuf_next:
-   the next writer sees all that this one wrote. */
-static void mli_subbuf_release(mli_subbuf *b) { mli_u32_store_release(&b->has_writer, 0); }
+/* Leaves a thread's sub-buffer without a writer. The release pairs with the exchange in
+   mli_subbuf_next: the next writer sees all that this one wrote. */
 static void mli_subbuf_leave(mli_thread *t) {
     mli_subbuf *b = t->subbuf;
     t->subbuf = NULL;
-    if (b) mli_subbuf_release(b);
+    if (b) mli_u32_store_release(&b->has_writer, 0);
 }
 
 /* Takes the next sub-buffer without a writer for a thread, for a first event on `dev`. Returns NULL
@@ -7486,20 +7484,15 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
     uint64_t tries;
     mli_subbuf_leave(t);
     for (tries = 0; ring && tries < ring->subbufs; tries++) {
-        uint64_t turn = mli_u64_add(&ring->next_subbuf, 1);
-        mli_subbuf *b = mli_subbuf_at(ring, turn);
+        uint64_t number = mli_u64_add(&ring->next_subbuf, 1);
+        mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
-        if (mli_u64_load(&b->generation) > turn) { /* taken later than `turn`: not the oldest */
-            mli_subbuf_release(b);
-            continue;
-        }
         mli_u64_store(&b->generation, 0); /* before `count`, a release store as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, t->id - MLI_THREAD_ID_FIRST + 1);
-        b->dev = dev;
-        mli_u64_store_release(&b->generation, turn + 1); /* pairs with mli_subbuf_reader_begin */
+        mli_u64_store_release(&b->generation, number + 1); /* see mli_subbuf_reader_begin */
         return t->subbuf = b;
     }
     mli_events_lost(lord, dev, 1);
@@ -7511,14 +7504,14 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
    sub-buffer is lost, and counted. */
 static MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                          uint64_t storage, uint64_t bytes, uint64_t rows) {
+    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
     mli_subbuf *b = t->subbuf;
     mli_ring_event *note;
     uint32_t n;
-    if (MLI_UNLIKELY(!b || mli_u32_load(&b->count) >= b->capacity)) {
+    if (MLI_UNLIKELY(!b || mli_u32_load(&b->count) >= ring->subbuf_events)) {
         b = mli_subbuf_next(lord, t, dev);
         if (!b) return;
     }
-    if (MLI_UNLIKELY(b->dev != dev)) b->dev = MLI_DEVS_DIFFER;
     n = mli_u32_load(&b->count);
     note = &b->at[n];
     mli_u64_store_release(&note->stamp, mli_stamp_now(lord));
@@ -7576,13 +7569,13 @@ static MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t de
 /* -- starting and ending -- */
 
 #define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
+#define MLI_EVENTS_DEFAULT 65536
 
 /* Allocates a ring of `capacity` events, cut into at least 16 sub-buffers of up to 64; NULL without
    memory. Fewer than 16 events are one a sub-buffer. */
-
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
-    size_t stride, size, i;
+    size_t stride, size;
     mli_ring *ring;
     if (!most) most = 1;
     stride = sizeof(mli_subbuf) + (most - 1) * sizeof(mli_ring_event);
@@ -7594,30 +7587,7 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     ring->subbufs = capacity / most;
     ring->subbuf_events = most;
     ring->stride = stride;
-    for (i = 0; i < ring->subbufs; i++)
-        mli_subbuf_at(ring, i)->capacity = most;
     return ring;
-}
-
-static MLI_COLD memlord_result mli_events_begin(memlord *lord, size_t capacity) {
-    mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring), *fresh = NULL;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    if (!ring) {
-        fresh = mli_ring_new(lord, capacity);
-        if (!fresh) return MEMLORD_E_NOMEM;
-        mli_lock_take(&mli_process.registry_lock);
-        ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
-        if (!ring) { /* else another thread has installed one meanwhile */
-            ring = fresh;
-            fresh = NULL;
-            mli_ptr_store_release(&lord->events.ring, ring);
-        }
-        mli_lock_drop(&mli_process.registry_lock);
-    }
-    if (fresh) mli_own_free(lord, fresh, fresh->size);
-    if (ring->capacity != capacity) return MEMLORD_E_STATE;
-    mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
-    return MEMLORD_OK;
 }
 
 static void mli_ring_end(memlord *lord) {
@@ -7741,9 +7711,26 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
 /* -- public -- */
 
 MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
+    mli_ring *ring, *fresh;
     if (!lord) return MEMLORD_OK;
     if (capacity > MLI_EVENTS_MAX) return MEMLORD_E_INVALID;
-    return mli_events_begin(lord, capacity ? capacity : 65536);
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    if (!capacity) capacity = MLI_EVENTS_DEFAULT;
+    if (!mli_ptr_load(&lord->events.ring)) {
+        fresh = mli_ring_new(lord, capacity);
+        if (!fresh) return MEMLORD_E_NOMEM;
+        mli_lock_take(&mli_process.registry_lock);
+        if (!mli_ptr_load(&lord->events.ring)) { /* else another thread installed one meanwhile */
+            mli_ptr_store_release(&lord->events.ring, fresh);
+            fresh = NULL;
+        }
+        mli_lock_drop(&mli_process.registry_lock);
+        if (fresh) mli_own_free(lord, fresh, fresh->size);
+    }
+    ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    if (ring->capacity != capacity) return MEMLORD_E_STATE;
+    mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
+    return MEMLORD_OK;
 }
 MLI_API void memlord_events_stop(memlord *lord) {
     if (lord) mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
