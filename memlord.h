@@ -240,9 +240,9 @@
     except when a table grows (one of 1024 shards at a time), and while a report reads
     the counters, which stops them all for some tens of microseconds. Memory: about 40
     to 60 bytes a live block, up to 500 of the first one or two thousand, and 100 KiB
-    or so to begin with; 5 KiB a thread, and 500 to 800 bytes a site it allocates at, when
-    sites are counted; 270 KiB or so more while a report is written. Reports show it all
-    as MemLord's own.
+    or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes it was in;
+    500 to 800 bytes a site when sites are counted; 270 KiB or so more while a report is
+    written. Reports show it all as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands that are far from their thresholds cost a
     branch or two a call; near one (within 64 KiB a thread, see counter_batch) every call
@@ -4461,7 +4461,7 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
     MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
-    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope */
+    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope, or was: an alloc outside clears it */
     MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
                        MLI_SPECIAL_SCOPE
 };
@@ -7228,6 +7228,8 @@ static mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
 static uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                 const memlord_site *site) {
     uint64_t rows = 0;
+    if (!t->frame && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+        mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
@@ -10512,7 +10514,7 @@ static void mli_thread_reset(mli_thread *t) {
     t->tag_depth = 0;
     t->open_tickets = 0;
     t->retrying = 0;
-    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET, 0);
+    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
 }
 
 static void mli_min_max_reset(mli_min_max *e) {
@@ -10522,7 +10524,7 @@ static void mli_min_max_reset(mli_min_max *e) {
 }
 
 /* Adds a value to a total, minimum and maximum of the caller's own thread scope. */
-static void mli_min_max_add(mli_min_max *e, uint64_t v) {
+static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
     mli_u64_add_own(&e->total, v);
     if ((int64_t)v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, v);
     if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
@@ -10588,7 +10590,6 @@ static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_sco
 static void mli_frame_pop(mli_thread *t) {
     t->frame = t->frame->around;
     t->birth_bits = 0;
-    if (!t->frame) mli_special_set(t, MLI_SPECIAL_SCOPE, 0);
 }
 
 /* Ends the innermost frame and adds it to its thread scope, which may be of an earlier epoch. */
@@ -10774,7 +10775,7 @@ static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_threa
     f->devices = n - 1;
     f->before = mli_live_total(lord);
     f->start = mli_stamp_now(lord);
-    if (!t->frame) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
+    if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
     t->frame = f;
     t->birth_bits = 0;
     mli_u64_add_own(&stats->running, 1);
