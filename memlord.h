@@ -3196,6 +3196,13 @@ static void mli_lock_drop(mli_lock *lock) {
 
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
+enum {
+#define MLI_X(name, kind, family, text) MLI_STAT_##name,
+    MLI_STATS(MLI_X)
+#undef MLI_X
+    MLI_STAT_COUNT
+};
+
 typedef mli_ptr mli_book; /* mli_chunk_array * */
 
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
@@ -3297,13 +3304,13 @@ struct memlord {
         mli_u64 birth_mark;   /* the current mark, shifted into place */
         mli_book births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
-        mli_u64 lost_tags;    /* dropped tags that no device counts */
         mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
     } sites;
     struct {
         uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
         mli_book rows[MLI_BOOKS];
         mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
+        mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
         mli_lock count_lock;          /* the cells of the orphan record */
     } counters;
     struct {
@@ -3335,12 +3342,9 @@ struct memlord {
         memlord_clock clock;
         mli_ptr ring;              /* mli_ring * */
         uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
-        mli_u64 lost;              /* lost events that no device counts */
     } events;
     struct {
         mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* dropped allocs without a free yet */
-        mli_u64 lost_allocs, lost_bytes; /* dropped allocs on devices that have no record */
-        mli_u64 lost_unknown;                       /* unknown_frees on such devices */
         mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
@@ -5661,13 +5665,6 @@ static void mli_probe_erase(mli_probe *probe) {
    leaves the map, so fork finds no half-counted call. Sums of levels are exact modulo 2^64.
    Locks: count, then row. */
 
-enum {
-#define MLI_X(name, kind, family, text) MLI_STAT_##name,
-    MLI_STATS(MLI_X)
-#undef MLI_X
-    MLI_STAT_COUNT
-};
-
 /* What one thread adds to one row. Only that thread counts in it (in the orphan's any thread does,
    under the count lock); all threads read it. The part that is not yet published, level - base, is
    always in 0..batch: so the row's published bytes never exceed the live bytes, and its peak is
@@ -6803,9 +6800,11 @@ static MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint
 static uint32_t mli_row_count(memlord *lord, int book) {
     return mli_u32_load_acquire(&lord->counters.row_count[book]);
 }
-/* Adds to a statistic of a device that no cell counts. */
+/* Adds to a statistic that no cell counts: to that of a device or, if dev is 0, to that of the
+   ledger as a whole. */
 static void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
-    (void)mli_u64_add(&mli_device_record_at(lord, dev)->count[stat], by);
+    mli_u64 *count = dev ? mli_device_record_at(lord, dev)->count : lord->counters.lost;
+    (void)mli_u64_add(&count[stat], by);
 }
 
 /* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
@@ -7238,7 +7237,7 @@ static uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
 
 /* Counts a tag that found no room, and warns of the first. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
-    (void)mli_u64_add(&lord->sites.lost_tags, 1);
+    mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     mli_drop_warn(lord, &lord->sites.warned_tag,
                   "[drop] no room for a tag: raise MEMLORD_MAX_STRINGS, or give the ledger's "
                   "allocator more; dropped_sites has how many");
@@ -7451,24 +7450,18 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-static MLI_COLD void mli_events_lost(memlord *lord, uint32_t dev, uint64_t n) {
-    if (dev)
-        mli_stat_add(lord, dev, MLI_STAT_dropped_events, n);
-    else
-        (void)mli_u64_add(&lord->events.lost, n);
-}
 /* Counts the events that a sub-buffer still holds as lost, a run of one device at a time. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
         uint32_t dev = MLI_EVENT_DEV(mli_u64_load(&b->at[i].what));
         if (run && dev != last) {
-            mli_events_lost(lord, last, run);
+            mli_stat_add(lord, last, MLI_STAT_dropped_events, run);
             run = 0;
         }
         last = dev;
     }
-    if (run) mli_events_lost(lord, last, run);
+    if (run) mli_stat_add(lord, last, MLI_STAT_dropped_events, run);
 }
 
 /* Leaves a thread's sub-buffer without a writer. The release pairs with the exchange in
@@ -7497,7 +7490,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_u64_store_release(&b->generation, number + 1); /* see mli_subbuf_reader_begin */
         return t->subbuf = b;
     }
-    mli_events_lost(lord, dev, 1);
+    mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
     return NULL;
 }
 
@@ -8442,8 +8435,8 @@ static void mli_drop_count(memlord *lord, uint32_t dev, uint64_t bytes) {
 static memlord_result mli_drop_count_lost(memlord *lord, memlord_result r, memlord_device d,
                                           uint64_t bytes) {
     if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
-    (void)mli_u64_add(&lord->blocks.lost_allocs, 1);
-    (void)mli_u64_add(&lord->blocks.lost_bytes, bytes);
+    mli_stat_add(lord, 0, MLI_STAT_dropped_allocs, 1);
+    mli_stat_add(lord, 0, MLI_STAT_dropped_bytes, bytes);
     (void)mli_u64_add(&lord->blocks.dropped[d.type], 1);
     mli_drop_warn_alloc(lord);
     return r;
@@ -8461,10 +8454,8 @@ static int mli_drop_match(memlord *lord, int type) {
 static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d) {
     uint32_t dev;
     if (mli_drop_match(lord, d.type)) return MEMLORD_OK;
-    if (mli_dev_named(lord, d, &dev) == MEMLORD_OK)
-        mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
-    else
-        (void)mli_u64_add(&lord->blocks.lost_unknown, 1);
+    if (mli_dev_named(lord, d, &dev)) dev = 0;
+    mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
     if (mli_debug_on(lord)) mli_self.note.unknown++;
     return MEMLORD_E_UNKNOWN;
 }
@@ -11278,15 +11269,10 @@ static MLI_COLD int mli_tag_sum(memlord *lord, memlord_device sel, const char *t
 /* Adds the drops that no device counts, for the statistics of all devices alone: there was no
    device to count them on. */
 static MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
-    out->dropped_allocs =
-        mli_add_saturated(out->dropped_allocs, mli_u64_load(&lord->blocks.lost_allocs));
-    out->dropped_bytes =
-        mli_add_saturated(out->dropped_bytes, mli_u64_load(&lord->blocks.lost_bytes));
-    out->unknown_frees =
-        mli_add_saturated(out->unknown_frees, mli_u64_load(&lord->blocks.lost_unknown));
-    out->dropped_sites =
-        mli_add_saturated(out->dropped_sites, mli_u64_load(&lord->sites.lost_tags));
-    out->dropped_events = mli_add_saturated(out->dropped_events, mli_u64_load(&lord->events.lost));
+    size_t i;
+    for (i = 0; i < MLI_STAT_COUNT; i++)
+        *mli_stat_of(out, i) =
+            mli_add_saturated(*mli_stat_of(out, i), mli_u64_load(&lord->counters.lost[i]));
 }
 
 /* Returns the record to show a listed site by now. */
@@ -12212,11 +12198,7 @@ MLI_API void memlord_reset(memlord *lord) {
     (void)mli_u64_add(&lord->fences.epoch, 1);
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++) mli_device_reset(lord, i);
-    mli_u64_store(&lord->blocks.lost_allocs, 0);
-    mli_u64_store(&lord->blocks.lost_bytes, 0);
-    mli_u64_store(&lord->blocks.lost_unknown, 0);
-    mli_u64_store(&lord->events.lost, 0);
-    mli_u64_store(&lord->sites.lost_tags, 0);
+    for (i = 0; i < MLI_STAT_COUNT; i++) mli_u64_store(&lord->counters.lost[i], 0);
     mli_u64_store(&lord->scopes.lost, 0);
     mli_u64_store(&lord->snapshots.lost, 0);
     route = (mli_route *)mli_ptr_load(&lord->blocks.routes);
