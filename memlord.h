@@ -5962,20 +5962,10 @@ static MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev
     }
     return &f->peaks[dev];
 }
-/* Returns to - from as a signed difference: levels count modulo 2^64. */
-static int64_t mli_level_difference(uint64_t from, uint64_t to) { return (int64_t)(to - from); }
-/* Raises a frame's highest level on a device to `level`. */
+/* Raises a frame's highest level on a device to `level`: levels count modulo 2^64. */
 static void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
     mli_frame_peak *at = mli_frame_peak_at(f, dev);
-    if (mli_level_difference(at->high, level) > 0) at->high = level;
-}
-/* Adds to a frame a rise that another cell counted (the orphan's): it lowers the level at which the
-   frame began. */
-static void mli_frame_adjust(mli_frame *f, uint32_t dev, uint64_t rise, uint64_t level) {
-    mli_frame_peak *at = mli_frame_peak_at(f, dev);
-    at->from -= rise;
-    at->high -= rise;
-    mli_frame_raise(f, dev, level);
+    if ((int64_t)(level - at->high) > 0) at->high = level;
 }
 /* Raises the caller's innermost frame to a cell's high, before that high is reset. Does nothing if
    the thread is in no scope. */
@@ -6126,14 +6116,17 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->out) mli_cell_subtract(lord, book, number, cell, d->out);
 }
 
-/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own. */
+/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own: a
+   rise lowers the level at which each frame began. */
 static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
-    uint64_t sign = d->undo ? UINT64_MAX : 1;
+    uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
     mli_frame *f = t->frame;
     for (; f; f = f->around) {
-        mli_frame_adjust(f, d->dev, (d->in - d->out) * sign,
-                         cell ? mli_u64_load_own(&cell->level) : 0);
+        mli_frame_peak *at = mli_frame_peak_at(f, d->dev);
+        at->from -= rise;
+        at->high -= rise;
+        mli_frame_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
         f->blocks -= (d->allocs - d->frees) * sign;
     }
 }
