@@ -8176,7 +8176,7 @@ static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, 
                                                   uint64_t key, const memlord_part_info *part) {
     memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
-    uint32_t room;
+    uint32_t room = 0;
     memlord_result r;
     if (!copy) return MEMLORD_E_NOMEM;
     *copy = *part;
