@@ -3251,9 +3251,9 @@ typedef struct mli_phys {
 
 #define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
 
-typedef struct mli_recorder {    /* takes snapshots at an interval */
-    mli_u32 requested, interval; /* 1: it was started; in ms */
-    mli_u64 due;                 /* the next snapshot, by the ledger's clock */
+typedef struct mli_recorder { /* takes snapshots at an interval */
+    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
+    mli_u64 due;      /* the next snapshot, by the ledger's clock */
     mli_helper helper;
 } mli_recorder;
 
@@ -11855,6 +11855,7 @@ typedef struct mli_holders {
 
 #define MLI_SNAPSHOT_TOP 10      /* the largest blocks in a periodic snapshot */
 #define MLI_SNAPSHOT_MS_MIN 10   /* ms: the shortest interval */
+#define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* ms: the recorder checks the clock and saves at least so often */
 
 static mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
@@ -12011,11 +12012,11 @@ static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
     left = due > now ? (due - now) / 1000000u + 1 : 1;
     return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
 }
-/* Takes a due snapshot at a safe point, if the recorder was requested and its thread does not
+/* Takes a due snapshot at a safe point, if the recorder was started and its thread does not
    run. */
 static MLI_COLD void mli_recorder_poll(memlord *lord) {
     mli_recorder *r = &lord->snapshots.recorder;
-    if (mli_u32_load(&r->requested) && mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
+    if (mli_u32_load(&r->interval) && mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
         (void)mli_recorder_check(lord);
 }
 
@@ -12035,14 +12036,14 @@ static MLI_COLD void mli_recorder_run(void *user) {
 static MLI_COLD void mli_recorder_start(memlord *lord) {
     mli_recorder *r = &lord->snapshots.recorder;
     if (mli_polling_enabled(lord) &&
-        mli_helper_start(&r->helper, &r->requested, 0, MLI_HELPER_NONE, mli_recorder_run, lord))
+        mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, lord))
         mli_log(lord, MEMLORD_LOG_WARNING,
                 "[snapshots] no thread for them: memlord_gc_poll takes them instead");
 }
 
-/* Stops the thread. Takes a last snapshot if the recorder was requested. */
+/* Stops the thread. Takes a last snapshot if the recorder was started. */
 static MLI_COLD void mli_recorder_stop(memlord *lord) {
-    uint32_t seen = mli_u32_exchange(&lord->snapshots.recorder.requested, 0);
+    uint32_t seen = mli_u32_exchange(&lord->snapshots.recorder.interval, 0);
     mli_helper_stop(&lord->snapshots.recorder.helper);
     if (seen) (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
 }
@@ -12137,9 +12138,9 @@ MLI_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_
     if (interval_ms && interval_ms < MLI_SNAPSHOT_MS_MIN) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     r = &lord->snapshots.recorder;
-    mli_u32_store(&r->interval, interval_ms ? interval_ms : 5000);
-    mli_u64_store(&r->due, mli_ledger_now(lord) + (uint64_t)mli_u32_load(&r->interval) * 1000000u);
-    (void)mli_u32_exchange(&r->requested, 1);
+    if (!interval_ms) interval_ms = MLI_SNAPSHOT_MS_DEFAULT;
+    mli_u64_store(&r->due, mli_ledger_now(lord) + (uint64_t)interval_ms * 1000000u);
+    (void)mli_u32_exchange(&r->interval, interval_ms);
     mli_recorder_start(lord);
     return mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
 }
@@ -12677,7 +12678,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i;
     memlord_result r = MEMLORD_OK;
     mli_alert_set(lord, MLI_ALERT_POLLER, 0);
-    if (mli_u32_load(&lord->snapshots.recorder.requested)) mli_recorder_start(lord);
+    if (mli_u32_load(&lord->snapshots.recorder.interval)) mli_recorder_start(lord);
     if (mli_u32_load(&lord->pollers.polling) != MLI_POLLING_ALL) return r;
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_at(lord, i);
@@ -18358,7 +18359,7 @@ static void mli_ledger_after_fork(memlord *lord) {
             *reader = (*reader)->next;
     mli_u32_store(&lord->snapshots.recorder.helper.state, MLI_HELPER_NONE);
     if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL ||
-        mli_u32_load(&lord->snapshots.recorder.requested))
+        mli_u32_load(&lord->snapshots.recorder.interval))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 
@@ -18807,7 +18808,7 @@ static MLI_COLD void mli_cost_measure(memlord *lord) {
    list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
-    if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->snapshots.recorder.requested)) return;
+    if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->snapshots.recorder.interval)) return;
     r->present = mli_snapshot_new(lord, NULL, MLI_SNAPSHOT_TOP);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;
