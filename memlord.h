@@ -240,9 +240,9 @@
     except when a table grows (one of 1024 shards at a time), and while a report reads
     the counters, which stops them all for some tens of microseconds. Memory: about 40
     to 60 bytes a live block, up to 500 of the first one or two thousand, and 100 KiB
-    or so to begin with; 5 KiB a thread, and 150 to 250 bytes a site it allocates at, when
-    sites are counted; 270 KiB or so more while a report is written. Reports show it all
-    as MemLord's own.
+    or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes it was in;
+    500 to 800 bytes a site when sites are counted; 270 KiB or so more while a report is
+    written. Reports show it all as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands that are far from their thresholds cost a
     branch or two a call; near one (within 64 KiB a thread, see counter_batch) every call
@@ -1474,8 +1474,8 @@ typedef struct memlord_scope_site {
    counted. Cost: tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
-/* The same for a place that lasts: nothing is compared. Errors: also E_INVALID `place` NULL. */
-MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
+/* The same for a record that lasts: nothing is compared. Errors: also E_INVALID `planted` NULL. */
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *planted)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
    Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return). */
@@ -1548,7 +1548,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
    largest blocks, and a last one at the stop. Until then a report that shows snapshots (TEXT, JSON,
    HTML, TRACE) ends with one of its own, which is not kept. Without threads memlord_gc_poll takes
    those that are due. The ledger's clock decides: while one of the host's stands still none is
-   taken, and of one that runs ahead the thread learns within a second.
+   taken, and of one that runs ahead, or of another interval, the thread learns within a second.
    Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come; stop: E_STATE
    on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -3044,6 +3044,25 @@ static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
+/* Copies n words of an object to words that other threads read, each by a release: a reader that
+   sees one of them also sees what the caller stored before. Pairs with mli_words_load. */
+static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
+    uint64_t word;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        memcpy(&word, (const char *)from + i * sizeof word, sizeof word);
+        mli_u64_store_release(&to[i], word);
+    }
+}
+/* Copies n words to an object, each by an acquire. */
+static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
+    uint64_t word;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        word = mli_u64_load_acquire(&from[i]);
+        memcpy((char *)to + i * sizeof word, &word, sizeof word);
+    }
+}
 /* Raises a shared word to at least v; both are compared as signed. */
 static void mli_u64_max(mli_u64 *w, int64_t v) {
     uint64_t seen = mli_u64_load(w);
@@ -3059,7 +3078,6 @@ enum {
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
-    MLI_RANK_SCOPES,    /* the histories of scope runs */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
@@ -3178,6 +3196,13 @@ static void mli_lock_drop(mli_lock *lock) {
 
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
+enum {
+#define MLI_X(name, kind, family, text) MLI_STAT_##name,
+    MLI_STATS(MLI_X)
+#undef MLI_X
+    MLI_STAT_COUNT
+};
+
 typedef mli_ptr mli_book; /* mli_chunk_array * */
 
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
@@ -3226,9 +3251,9 @@ typedef struct mli_phys {
 
 #define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
 
-typedef struct mli_recorder {    /* takes snapshots at an interval */
-    mli_u32 requested, interval; /* 1: it was started; in ms */
-    mli_u64 due;                 /* the next snapshot, by the ledger's clock */
+typedef struct mli_recorder { /* takes snapshots at an interval */
+    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
+    mli_u64 due;      /* the next snapshot, by the ledger's clock */
     mli_helper helper;
 } mli_recorder;
 
@@ -3279,13 +3304,13 @@ struct memlord {
         mli_u64 birth_mark;   /* the current mark, shifted into place */
         mli_book births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
-        mli_u64 lost_tags;    /* dropped tags that no device counts */
         mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
     } sites;
     struct {
         uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
         mli_book rows[MLI_BOOKS];
         mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
+        mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
         mli_lock count_lock;          /* the cells of the orphan record */
     } counters;
     struct {
@@ -3317,18 +3342,12 @@ struct memlord {
         memlord_clock clock;
         mli_ptr ring;              /* mli_ring * */
         uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
-        mli_u64 lost;              /* lost events that no device counts */
     } events;
     struct {
         mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* dropped allocs without a free yet */
-        mli_u64 lost_allocs, lost_bytes; /* dropped allocs on devices that have no record */
-        mli_u64 lost_unknown;                       /* unknown_frees on such devices */
         mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
-    struct {
-        mli_u32 had_parts; /* 1: a block has had parts */
-    } parts;
     struct {
         mli_phys host_phys; /* cpu, pinned and mapped */
     } capacity;
@@ -3338,7 +3357,6 @@ struct memlord {
         uint32_t free_account;                    /* under the cold lock; 0: none */
     } limits;
     struct {
-        mli_lock lock;
         mli_book all; /* of mli_ptr, numbered from 1 */
         mli_u32 count;
         mli_u64 lost;
@@ -3348,7 +3366,6 @@ struct memlord {
         struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
         uint32_t count;
         struct mli_snapshot_reader *readers;
-        struct mli_holders *free_holders; /* unused records; under the snapshots lock, too */
         mli_u64 lost;
         mli_recorder recorder;
     } snapshots;
@@ -4481,8 +4498,8 @@ typedef struct mli_thread {
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
-    uint32_t scope;                  /* id of the innermost scope; 0: none */
-    struct mli_scope_stack *scope_stack; /* its scopes; NULL: it had none yet */
+    struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
+    struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
     uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope for it;
                                         birth_bits 0: not looked up */
     struct memlord *lord;
@@ -5646,13 +5663,6 @@ static void mli_probe_erase(mli_probe *probe) {
    leaves the map, so fork finds no half-counted call. Sums of levels are exact modulo 2^64.
    Locks: count, then row. */
 
-enum {
-#define MLI_X(name, kind, family, text) MLI_STAT_##name,
-    MLI_STATS(MLI_X)
-#undef MLI_X
-    MLI_STAT_COUNT
-};
-
 /* What one thread adds to one row. Only that thread counts in it (in the orphan's any thread does,
    under the count lock); all threads read it. The part that is not yet published, level - base, is
    always in 0..batch: so the row's published bytes never exceed the live bytes, and its peak is
@@ -5711,6 +5721,9 @@ typedef struct mli_frame_peak {
 
 /* A frame: one scope that a thread is in. */
 typedef struct mli_frame {
+    struct mli_frame *around; /* the frame of the scope around; NULL: none */
+    struct mli_frame *inner;  /* the frame for a scope inside; NULL: not made yet */
+    uint32_t depth;           /* 1 for the outermost frame */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
     uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
@@ -5718,13 +5731,8 @@ typedef struct mli_frame {
     uint32_t devices; /* how many of `peaks` are set, from 1 */
     uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
     const char *shapes;
-    mli_frame_peak *peaks; /* by dev */
+    mli_frame_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_frame;
-
-typedef struct mli_scope_stack { /* a thread's scopes */
-    uint32_t depth;
-    mli_frame frame[MLI_SCOPE_DEPTH_MAX];
-} mli_scope_stack;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
@@ -5951,29 +5959,18 @@ static MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev
     }
     return &f->peaks[dev];
 }
-/* Returns to - from as a signed difference: levels count modulo 2^64. */
-static int64_t mli_level_difference(uint64_t from, uint64_t to) { return (int64_t)(to - from); }
-/* Raises a frame's highest level on a device to `level`. */
+/* Raises a frame's highest level on a device to `level`: levels count modulo 2^64. */
 static void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
     mli_frame_peak *at = mli_frame_peak_at(f, dev);
-    if (mli_level_difference(at->high, level) > 0) at->high = level;
-}
-/* Adds to a frame a rise that another cell counted (the orphan's): it lowers the level at which the
-   frame began. */
-static void mli_frame_adjust(mli_frame *f, uint32_t dev, uint64_t rise, uint64_t level) {
-    mli_frame_peak *at = mli_frame_peak_at(f, dev);
-    at->from -= rise;
-    at->high -= rise;
-    mli_frame_raise(f, dev, level);
+    if ((int64_t)(level - at->high) > 0) at->high = level;
 }
 /* Raises the caller's innermost frame to a cell's high, before that high is reset. Does nothing if
    the thread is in no scope. */
 static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->threads.generation || !t->scope) return;
+    if (mli_self.generation != lord->threads.generation || !t->frame) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_frame_raise(&t->scope_stack->frame[t->scope_stack->depth - 1], dev,
-                    mli_u64_load(&cell->high));
+    mli_frame_raise(t->frame, dev, mli_u64_load(&cell->high));
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -6116,14 +6113,17 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
     if (d->out) mli_cell_subtract(lord, book, number, cell, d->out);
 }
 
-/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own. */
+/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own: a
+   rise lowers the level at which each frame began. */
 static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
-    uint64_t sign = d->undo ? UINT64_MAX : 1;
-    mli_frame *f = t->scope_stack->frame;
-    for (; f < t->scope_stack->frame + t->scope_stack->depth; f++) {
-        mli_frame_adjust(f, d->dev, (d->in - d->out) * sign,
-                         cell ? mli_u64_load_own(&cell->level) : 0);
+    uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
+    mli_frame *f = t->frame;
+    for (; f; f = f->around) {
+        mli_frame_peak *at = mli_frame_peak_at(f, d->dev);
+        at->from -= rise;
+        at->high -= rise;
+        mli_frame_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
         f->blocks -= (d->allocs - d->frees) * sign;
     }
 }
@@ -6141,7 +6141,7 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_take(&lord->counters.count_lock);
     mli_cell_apply(lord, book, number, mli_cell_at(lord->threads.orphan, book, number), d);
     mli_lock_drop(&lord->counters.count_lock);
-    if (MLI_UNLIKELY(t->scope) && book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
+    if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
 }
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside. */
 static MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t,
@@ -6300,8 +6300,12 @@ static MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
    NULL), and mli_cold_leave drops the lock, allocates, and lets the caller try again. Lock:
    cold. */
 
-/* The index: a hash table from addresses to rows and records. It is read without a lock. Entries
-   are added under the cold lock and never removed. A full table is replaced, and stays readable. */
+/* The index: hash tables from addresses to rows and records. They are read without a lock. Entries
+   are added under the cold lock and never removed or moved: the newest table takes them until it is
+   half full, then a new one of four times its size, up to MLI_INDEX_MAX. So growth copies nothing,
+   and no call waits long for it. */
+#define MLI_INDEX_MIN 64
+#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* pairs: 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
     uint64_t mask, count; /* mask + 1 pairs follow; count of them are in use */
     struct mli_index *older;
@@ -6584,54 +6588,47 @@ static MLI_COLD void mli_names_free(memlord *lord) {
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
     return (uint64_t)(uintptr_t)address ^ ((uint64_t)dev << 56);
 }
+static mli_index_pair *mli_index_pair_at(const mli_index *index, uint64_t at) {
+    return (mli_index_pair *)(uintptr_t)(index + 1) + (at & index->mask);
+}
 static uint64_t mli_index_home(uint64_t key) { return (key * 0x9e3779b97f4a7c15u) >> 24; }
 /* Returns the value of a key; 0: there is none. Needs no lock. The acquires pair with the releases
-   in mli_index_put and mli_index_reserve_locked. */
+   in mli_index_add_locked and mli_index_reserve_locked. */
 static MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
-    mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names.index);
-    uint64_t at = mli_index_home(key), seen;
-    if (!index) return 0;
-    for (;; at++) {
-        const mli_index_pair *pair = (mli_index_pair *)(index + 1) + (at & index->mask);
-        seen = mli_u64_load_acquire(&pair->key);
-        if (seen == key) return mli_u64_load(&pair->value);
-        if (!seen) return 0;
-    }
+    const mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names.index);
+    uint64_t at, seen;
+    for (; index; index = index->older)
+        for (at = mli_index_home(key);; at++) {
+            const mli_index_pair *pair = mli_index_pair_at(index, at);
+            seen = mli_u64_load_acquire(&pair->key);
+            if (seen == key) return mli_u64_load(&pair->value);
+            if (!seen) break;
+        }
+    return 0;
 }
 
-/* Inserts a key. Requires: the table has a vacant pair, and the key is not in it. The release makes
-   the value visible with the key. */
-static void mli_index_put(mli_index *index, uint64_t key, uint64_t value) {
-    uint64_t at = mli_index_home(key) & index->mask;
-    mli_index_pair *pairs = (mli_index_pair *)(index + 1);
-    while (mli_u64_load(&pairs[at].key)) at = (at + 1) & index->mask;
-    mli_u64_store(&pairs[at].value, value);
-    mli_u64_store_release(&pairs[at].key, key);
-    index->count++;
-}
-
-/* Reserves room in the index for `more` entries, so that it is at most half full. MLI_AGAIN: memory
-   is wanted. */
+/* Reserves room in the index for `more` entries. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
-    mli_index *old = (mli_index *)mli_ptr_load(&lord->names.index), *index;
-    uint64_t cap = old ? old->mask + 1 : 64, i;
-    if (old && (old->count + more) * 2 <= cap) return MEMLORD_OK;
-    if (old) cap *= 2;
+    mli_index *newest = (mli_index *)mli_ptr_load(&lord->names.index), *index;
+    uint64_t cap = newest ? (newest->mask + 1) * 4 : MLI_INDEX_MIN;
+    if (newest && (newest->count + more) * 2 <= newest->mask + 1) return MEMLORD_OK;
+    if (cap > MLI_INDEX_MAX) cap = MLI_INDEX_MAX;
     index = (mli_index *)mli_cold_alloc(lord, sizeof *index + (size_t)cap * sizeof(mli_index_pair));
     if (!index) return MLI_AGAIN;
     index->mask = cap - 1;
-    index->older = old;
-    for (i = 0; old && i <= old->mask; i++) {
-        const mli_index_pair *pair = (mli_index_pair *)(old + 1) + i;
-        uint64_t key = mli_u64_load(&pair->key);
-        if (key) mli_index_put(index, key, mli_u64_load(&pair->value));
-    }
+    index->older = newest;
     mli_ptr_store_release(&lord->names.index, index);
     return MEMLORD_OK;
 }
-/* Adds a key. Requires: mli_index_reserve_locked has reserved its room. */
+/* Adds a key. Requires: mli_index_reserve_locked has reserved its room, and the key is not in the
+   index. The release makes the value visible with the key. */
 static void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
-    mli_index_put((mli_index *)mli_ptr_load(&lord->names.index), key, value);
+    mli_index *index = (mli_index *)mli_ptr_load(&lord->names.index);
+    uint64_t at = mli_index_home(key);
+    while (mli_u64_load(&mli_index_pair_at(index, at)->key)) at++;
+    mli_u64_store(&mli_index_pair_at(index, at)->value, value);
+    mli_u64_store_release(&mli_index_pair_at(index, at)->key, key);
+    index->count++;
 }
 
 static MLI_COLD void mli_index_free(memlord *lord) {
@@ -6793,9 +6790,11 @@ static MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint
 static uint32_t mli_row_count(memlord *lord, int book) {
     return mli_u32_load_acquire(&lord->counters.row_count[book]);
 }
-/* Adds to a statistic of a device that no cell counts. */
+/* Adds to a statistic that no cell counts: to that of a device or, if dev is 0, to that of the
+   ledger as a whole. */
 static void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
-    (void)mli_u64_add(&mli_device_record_at(lord, dev)->count[stat], by);
+    mli_u64 *count = dev ? mli_device_record_at(lord, dev)->count : lord->counters.lost;
+    (void)mli_u64_add(&count[stat], by);
 }
 
 /* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
@@ -6921,18 +6920,21 @@ typedef struct mli_birth {
 } mli_birth;
 
 typedef struct mli_site_record {
+    memlord_site original; /* displayed until the site is renamed or resolved */
     mli_ptr display;       /* const memlord_site *; a rename replaces the whole struct */
     void *address;         /* a return address; NULL: the site is a memlord_site of the host */
     mli_u32 resolved;      /* 1: the symbol of `address` was looked up */
-    memlord_site original; /* displayed until the site is renamed or resolved */
 } mli_site_record;
 
-static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const char *file,
-                                                    const char *function, int line,
+static const memlord_site mli_no_site = {"", "", 0};
+
+/* Copies a site, its strings kept. MLI_AGAIN: memory is wanted. */
+static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
-    memlord_result r = mli_name_locked(lord, file ? file : "", &out->file);
-    if (r == MEMLORD_OK) r = mli_name_locked(lord, function ? function : "", &out->function);
-    out->line = line;
+    memlord_result r = mli_name_locked(lord, from->file ? from->file : "", &out->file);
+    if (r == MEMLORD_OK)
+        r = mli_name_locked(lord, from->function ? from->function : "", &out->function);
+    out->line = from->line;
     return r;
 }
 
@@ -6940,17 +6942,14 @@ static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const char *f
    address, and under every struct that it was ever displayed as. */
 static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const memlord_site *origin,
                                                     void *address, mli_site_record **out) {
-    const void *identity = address ? (const void *)address : (const void *)origin;
-    uint64_t key = mli_index_key(identity, MLI_INDEX_SUBJECT);
-    memlord_site first = {"", "", 0};
+    uint64_t key = mli_index_key(address ? address : (const void *)origin, MLI_INDEX_SUBJECT);
+    memlord_site first;
     mli_site_record *site;
     memlord_result r;
     *out = (mli_site_record *)(uintptr_t)mli_index_get(lord, key);
     if (*out) return MEMLORD_OK;
     r = mli_index_reserve_locked(lord, 2);
-    if (r) return r;
-    if (origin) first = *origin;
-    r = mli_site_copy_locked(lord, first.file, first.function, first.line, &first);
+    if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, origin ? origin : &mli_no_site, &first);
     if (r) return r;
     site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
     if (!site) return MLI_AGAIN;
@@ -6965,13 +6964,14 @@ static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const memlord
 }
 
 /* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
-static MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *origin) {
-    mli_site_record *site = NULL;
+static MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *origin,
+                                                  void *address) {
+    mli_site_record *site;
     memlord_result r;
-    if (!origin) return NULL;
+    if (mli_self.in_host_alloc) return NULL;
     do {
         mli_cold_enter();
-        r = mli_site_find_locked(lord, origin, NULL, &site);
+        r = mli_site_find_locked(lord, origin, address, &site);
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : NULL;
 }
@@ -6981,15 +6981,13 @@ static MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const voi
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Displays a site under other names, which the index then has, too: the host may pass any struct
-   that it was given. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
+/* Displays a site as `from`, whose copy the index then has, too: the host may pass any struct that
+   it was given. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
-                                                       const char *file,
-                                                       const char *function, int line) {
+                                                       const memlord_site *from) {
     memlord_site fresh, *shown;
     memlord_result r = mli_index_reserve_locked(lord, 1);
-    if (r) return r;
-    r = mli_site_copy_locked(lord, file, function, line, &fresh);
+    if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, from, &fresh);
     if (r) return r;
     shown = (memlord_site *)mli_cold_alloc(lord, sizeof *shown);
     if (!shown) return MLI_AGAIN;
@@ -6999,12 +6997,11 @@ static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_r
     return MEMLORD_OK;
 }
 static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
-                                                    const char *file, const char *function,
-                                                    int line) {
+                                                    const memlord_site *from) {
     memlord_result r;
     do {
         mli_cold_enter();
-        r = mli_site_display_locked(lord, site, file, function, line);
+        r = mli_site_display_locked(lord, site, from);
     } while (mli_cold_leave(lord, &r));
     return r;
 }
@@ -7014,17 +7011,19 @@ static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_reco
    Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
 static const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
+    memlord_site named = {"", "", 0};
     mli_symbol symbol;
     if (!site->address || shown->file[0]) return shown;
     if (mli_u32_exchange(&site->resolved, 1)) return shown;
     if (mli_symbol_at((const char *)site->address - 1, &symbol)) return shown;
-    (void)mli_site_set_display(lord, site, symbol.module, symbol.name, 0);
+    named.file = symbol.module;
+    named.function = symbol.name;
+    (void)mli_site_set_display(lord, site, &named);
     return (const memlord_site *)mli_ptr_load_acquire(&site->display);
 }
 
-/* Finds or adds the row of a site or a tag on a device. A site is known by several addresses but
-   has one row on a device: the index has the row under the site's record, and then under each
-   address that was asked for. */
+/* Finds or adds the row of a site or a tag on a device. The host knows a site by several addresses,
+   but it has one row on a device: the index has that under the site's record. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, int book, const void *identity,
                                                    uint32_t dev, uint32_t *number) {
     uint32_t most = book == MLI_BOOK_SITE ? MLI_SITE_ROWS_MAX : MLI_TAG_ROWS_MAX;
@@ -7037,17 +7036,9 @@ static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, int book, cons
         subject = site;
     }
     *number = (uint32_t)mli_index_get(lord, mli_index_key(subject, dev));
-    if (!*number) {
-        if (mli_row_count(lord, book) > most) return MEMLORD_E_NOMEM;
-        r = mli_row_add_locked(lord, book, dev, subject, mli_index_key(subject, dev), number);
-        if (r) return r;
-    }
-    if (subject == identity || mli_index_get(lord, mli_index_key(identity, dev)))
-        return MEMLORD_OK;
-    r = mli_index_reserve_locked(lord, 1);
-    if (r) return r;
-    mli_index_add_locked(lord, mli_index_key(identity, dev), *number);
-    return MEMLORD_OK;
+    if (*number) return MEMLORD_OK;
+    if (mli_row_count(lord, book) > most) return MEMLORD_E_NOMEM;
+    return mli_row_add_locked(lord, book, dev, subject, mli_index_key(subject, dev), number);
 }
 
 static MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
@@ -7062,15 +7053,12 @@ static MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void 
 
 /* Returns the row of a site or a tag on a device, and adds it on first use. Returns 0 without room
    for it, and counts that in dropped_sites. */
-static MLI_COLD uint32_t mli_row_get(memlord *lord, int book, const void *identity, uint32_t dev) {
-    uint32_t number;
-    if (mli_row_find(lord, book, identity, dev, &number) == MEMLORD_OK) return number;
+static MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity, uint32_t dev) {
+    const void *subject = book == MLI_BOOK_SITE ? mli_site_record_of(lord, identity) : identity;
+    uint32_t row = subject ? (uint32_t)mli_index_get(lord, mli_index_key(subject, dev)) : 0;
+    if (row || mli_row_find(lord, book, identity, dev, &row) == MEMLORD_OK) return row;
     mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
     return 0;
-}
-static uint32_t mli_row_of(memlord *lord, int book, const void *identity, uint32_t dev) {
-    uint64_t have = mli_index_get(lord, mli_index_key(identity, dev));
-    return MLI_LIKELY(have) ? (uint32_t)have : mli_row_get(lord, book, identity, dev);
 }
 
 /* -- a thread's cache: rows, names and scopes that it looked up by a pointer -- */
@@ -7103,49 +7091,39 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Inserts an entry, or replaces the one of its key. If all probes find other keys, it evicts the
-   first. */
-static void mli_cache_put(mli_thread *t, const mli_cache_entry *entry) {
-    mli_cache_entry *memo = mli_cache_home(t, entry->key, entry->salt);
-    uint32_t k = 0;
-    while (k < MLI_CACHE_PATH && memo[k].key &&
-           (memo[k].key != entry->key || memo[k].salt != entry->salt))
-        k++;
-    if (k == MLI_CACHE_PATH) k = 0;
-    t->cache_count += !memo[k].key;
-    memo[k] = *entry;
-}
-/* Makes room for one more entry: doubles the cache, or empties it if it has its largest size or
-   there is no memory. */
+/* Makes room for one more entry: empties the cache, twice as large if it can be. What was cached is
+   looked up again. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
-    mli_cache_entry *old = t->cache, *more = NULL;
-    const size_t n = t->cache_mask + 1 + MLI_CACHE_PATH;
-    size_t i;
-    if (t->cache_mask + 1 < MLI_CACHE_MAX)
-        more = (mli_cache_entry *)mli_own_alloc(lord, (n + t->cache_mask + 1) * sizeof *more);
+    const size_t homes = t->cache_mask + 1;
+    mli_cache_entry *more = NULL;
+    if (homes < MLI_CACHE_MAX)
+        more = (mli_cache_entry *)mli_own_alloc(lord, (2 * homes + MLI_CACHE_PATH) * sizeof *more);
     t->cache_count = 0;
     if (!more) {
-        memset(old, 0, n * sizeof *old);
+        memset(t->cache, 0, (homes + MLI_CACHE_PATH) * sizeof *t->cache);
         return;
     }
+    mli_cache_free(lord, t);
     t->cache = more;
-    t->cache_mask = 2 * t->cache_mask + 1;
-    for (i = 0; i < n; i++)
-        if (old[i].key) mli_cache_put(t, &old[i]);
-    if (old != t->cache_inline) mli_own_free(lord, old, n * sizeof *old);
+    t->cache_mask = (uint32_t)(2 * homes - 1);
 }
-/* Caches a look-up. Requires: not inside, as the cache may grow. The orphan record caches nothing:
-   its cells are used under a lock. */
+/* Caches a look-up, in place of the entry of its key. If all probes find other keys, it evicts the
+   first. Requires: not inside, as the cache may grow. The orphan record caches nothing: its cells
+   are used under a lock. */
 static MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                    uint32_t salt, void *value, uint64_t bits) {
-    mli_cache_entry entry;
+    mli_cache_entry *memo;
+    uint32_t k = 0;
     if (t == lord->threads.orphan) return;
     if (t->cache_count >= (t->cache_mask + 1) * 3 / 8) mli_cache_grow(lord, t);
-    entry.key = key;
-    entry.salt = salt;
-    entry.value = value;
-    entry.bits = bits;
-    mli_cache_put(t, &entry);
+    memo = mli_cache_home(t, key, salt);
+    while (k < MLI_CACHE_PATH && memo[k].key && (memo[k].key != key || memo[k].salt != salt)) k++;
+    if (k < MLI_CACHE_PATH) memo += k;
+    t->cache_count += !memo->key;
+    memo->key = key;
+    memo->salt = salt;
+    memo->value = value;
+    memo->bits = bits;
 }
 
 /* Returns the bits of word2 for the row of a site or a tag on a device; 0: no room for the row.
@@ -7161,17 +7139,12 @@ static MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int bo
     row = mli_row_of(lord, book, identity, dev);
     if (!row) return 0;
     bits = (uint64_t)row << (book == MLI_BOOK_SITE ? 1 : 21);
-    cell = t == lord->threads.orphan ? NULL : mli_cell_make(lord, t, book, row, mli_own_alloc);
+    cell = mli_cell_make(lord, t, book, row, mli_own_alloc);
     if (cell) mli_cache_set(lord, t, identity, salt, cell, bits);
     return bits;
 }
 
 /* -- births: the mark and the scope of a block -- */
-
-/* Returns the birth with a number. */
-static mli_birth *mli_birth_record(memlord *lord, uint32_t number) {
-    return (mli_birth *)mli_book_at(&lord->sites.births, number, sizeof(mli_birth));
-}
 
 /* Adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_birth_add_locked(memlord *lord, uint64_t mark,
@@ -7191,7 +7164,7 @@ static MLI_COLD memlord_result mli_birth_add_locked(memlord *lord, uint64_t mark
    scope. Without room for a birth the block is recorded without its scope, and scopes.lost counts
    it. Requires: not inside. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
-    mli_scope_record *scope = t->scope_stack->frame[t->scope_stack->depth - 1].scope;
+    mli_scope_record *scope = t->frame->scope;
     uint64_t mark = MLI_BIRTH(born), last = mli_u64_load_acquire(&scope->birth);
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
     memlord_result r = MEMLORD_OK;
@@ -7211,26 +7184,32 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
     uint64_t born = mli_u64_load(&lord->sites.birth_mark);
-    if (MLI_LIKELY(!t->scope)) return born;
+    if (MLI_LIKELY(!t->frame)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
 }
 
-/* Returns the mark that was current when a block was allocated. */
-static uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
-    uint64_t born = MLI_BIRTH(word2);
-    if (!(born & MLI_BIRTH_SCOPED)) return born;
-    return mli_birth_record(lord, (uint32_t)(born & MLI_MARK_MAX))->mark;
+/* Returns the birth of a block. Its scope is 0 if it has none, or that was lost. */
+static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
+    mli_birth birth = {0, 0};
+    birth.mark = MLI_BIRTH(word2);
+    if (birth.mark & MLI_BIRTH_SCOPED)
+        birth = *(const mli_birth *)mli_book_at(
+            &lord->sites.births, (uint32_t)(birth.mark & MLI_MARK_MAX), sizeof birth);
+    return birth;
 }
+static uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
+    return mli_birth_of(lord, word2).mark;
+}
+static uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
+    return mli_birth_of(lord, word2).scope;
+}
+
+/* Returns the id of the innermost scope of a thread; 0: it is in none. */
+static uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
 static mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
     mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes.all, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
-}
-/* Returns the id of the scope that a block was allocated in; 0: none, or it was lost. */
-static uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
-    uint64_t born = MLI_BIRTH(word2);
-    if (!(born & MLI_BIRTH_SCOPED)) return 0;
-    return mli_birth_record(lord, (uint32_t)(born & MLI_MARK_MAX))->scope;
 }
 
 /* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
@@ -7238,7 +7217,7 @@ static uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
 static uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                 const memlord_site *site) {
     uint64_t rows = 0;
-    if (!t->scope && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+    if (!t->frame && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
@@ -7246,33 +7225,24 @@ static uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     return mli_birth_bits(lord, t) | rows;
 }
 
-static const memlord_site mli_no_site = {"", "", 0};
-
-static MLI_COLD const memlord_site *mli_site_of_address(memlord *lord, void *address) {
-    mli_site_record *site = NULL;
-    memlord_result r;
-    if (mli_self.in_host_alloc) return &mli_no_site;
-    do {
-        mli_cold_enter();
-        r = mli_site_find_locked(lord, NULL, address, &site);
-    } while (mli_cold_leave(lord, &r));
-    if (r != MEMLORD_OK) return &mli_no_site;
-    return (const memlord_site *)mli_ptr_load_acquire(&site->display);
-}
-
 /* Counts a tag that found no room, and warns of the first. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
-    (void)mli_u64_add(&lord->sites.lost_tags, 1);
+    mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     mli_drop_warn(lord, &lord->sites.warned_tag,
                   "[drop] no room for a tag: raise MEMLORD_MAX_STRINGS, or give the ledger's "
                   "allocator more; dropped_sites has how many");
 }
 
-/* Gets the ledger's copy of a tag, and caches it in the thread under the host's pointer. */
-static MLI_COLD memlord_result mli_tag_kept(memlord *lord, mli_thread *t,
-                                            const char *tag, const char **kept) {
+/* Gets the ledger's copy of a tag. The thread's cache has it under the host's pointer; the text
+   there may change, so a hit compares it. */
+static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag,
+                                   const char **kept) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
-    memlord_result r = mli_name(lord, tag, kept);
+    const mli_cache_entry *memo = mli_cache_find(t, tag, salt);
+    memlord_result r;
+    *kept = memo ? (const char *)memo->value : NULL;
+    if (*kept && !strcmp(*kept, tag)) return MEMLORD_OK;
+    r = mli_name(lord, tag, kept);
     if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
     return r;
 }
@@ -7287,19 +7257,21 @@ MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
     hooks = mli_u32_load(&lord->threads.hooks) & ~(uint32_t)MLI_HOOK_SITES;
     if (on) hooks |= MLI_HOOK_SITES;
     mli_u32_store(&lord->threads.hooks, hooks);
-    t = (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
-    for (; t; t = (mli_thread *)mli_ptr_load(&t->next))
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t))
         mli_special_set(t, MLI_SPECIAL_SITES, on);
     mli_lock_drop(&mli_process.registry_lock);
     return MEMLORD_OK;
 }
 
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
-    mli_site_record *site;
+    const mli_site_record *site;
+    const memlord_site *shown;
     if (!lord || !return_address) return &mli_no_site;
     site = mli_site_record_of(lord, return_address);
-    if (MLI_UNLIKELY(!site)) return mli_site_of_address(lord, return_address);
-    return (const memlord_site *)mli_ptr_load_acquire(&site->display);
+    if (MLI_LIKELY(site != NULL))
+        return (const memlord_site *)mli_ptr_load_acquire(&site->display);
+    shown = mli_site_kept(lord, NULL, return_address);
+    return shown ? shown : &mli_no_site;
 }
 
 MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
@@ -7310,14 +7282,16 @@ MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
 MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
                                            const char *file, const char *function, int line) {
     mli_site_record *record;
-    const memlord_site *shown;
+    memlord_site shown;
     if (!lord) return MEMLORD_OK;
     if (!site) return MEMLORD_E_INVALID;
     record = mli_site_record_of(lord, site);
     if (!record) return MEMLORD_E_UNKNOWN;
-    shown = mli_site_display(lord, record);
-    return mli_site_set_display(lord, record, file ? file : shown->file,
-                                function ? function : shown->function, line ? line : shown->line);
+    shown = *mli_site_display(lord, record);
+    if (file) shown.file = file;
+    if (function) shown.function = function;
+    if (line) shown.line = line;
+    return mli_site_set_display(lord, record, &shown);
 }
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
@@ -7333,20 +7307,17 @@ MLI_API uint64_t memlord_mark(memlord *lord) {
 
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
     mli_thread *t;
-    const char *kept = NULL;
-    const mli_cache_entry *memo;
-    const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
-    memlord_result r = MEMLORD_OK;
+    const char *kept;
+    memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (!tag || !*tag) return MEMLORD_E_INVALID;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    memo = mli_cache_find(t, tag, salt);
-    if (memo && !strcmp((const char *)memo->value, tag)) kept = (const char *)memo->value;
-    if (t == lord->threads.orphan || t->tag_depth == MLI_TAG_DEPTH_MAX)
-        /* several threads share the orphan record, so it has no tag stack */
-        r = t == lord->threads.orphan ? MEMLORD_E_NOMEM : MEMLORD_E_STATE;
-    else if (!kept)
+    if (t == lord->threads.orphan) /* several threads share it, so it has no tag stack */
+        r = MEMLORD_E_NOMEM;
+    else if (t->tag_depth == MLI_TAG_DEPTH_MAX)
+        r = MEMLORD_E_STATE;
+    else
         r = mli_tag_kept(lord, t, tag, &kept);
     if (r == MEMLORD_OK) {
         t->tags[t->tag_depth++] = t->tag;
@@ -7416,11 +7387,8 @@ typedef struct mli_subbuf {
     mli_u64 generation; /* differs each time it is given out; 0: never was, or is being given out */
     mli_u32 has_writer; /* 1: a thread writes it */
     mli_u32 count, thread;
-    uint32_t capacity;    /* events it has room for */
-    uint32_t dev;         /* of all events in it; MLI_DEVS_DIFFER: each event has its own */
-    mli_ring_event at[1]; /* `capacity` of them */
+    mli_ring_event at[1]; /* mli_ring.subbuf_events of them */
 } mli_subbuf;
-#define MLI_DEVS_DIFFER 256u
 typedef struct mli_ring {
     size_t size, stride, capacity;
     uint64_t subbufs;
@@ -7472,31 +7440,26 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-static MLI_COLD void mli_events_lost(memlord *lord, uint32_t dev, uint64_t n) {
-    if (dev)
-        mli_stat_add(lord, dev, MLI_STAT_dropped_events, n);
-    else
-        (void)mli_u64_add(&lord->events.lost, n);
-}
-/* Counts the events that a sub-buffer still holds as lost, each on its device. */
+/* Counts the events that a sub-buffer still holds as lost, a run of one device at a time. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
-    uint32_t i, n = mli_u32_load(&b->count);
-    if (!n) return;
-    if (b->dev != MLI_DEVS_DIFFER) {
-        mli_events_lost(lord, b->dev, n);
-        return;
+    uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
+    for (i = 0; i < n; i++, run++) {
+        uint32_t dev = MLI_EVENT_DEV(mli_u64_load(&b->at[i].what));
+        if (run && dev != last) {
+            mli_stat_add(lord, last, MLI_STAT_dropped_events, run);
+            run = 0;
+        }
+        last = dev;
     }
-    for (i = 0; i < n; i++)
-        mli_events_lost(lord, MLI_EVENT_DEV(mli_u64_load(&b->at[i].what)), 1);
+    if (run) mli_stat_add(lord, last, MLI_STAT_dropped_events, run);
 }
 
-/* Marks a sub-buffer as having no writer. The release pairs with the exchange in mli_subbuf_next:
-   the next writer sees all that this one wrote. */
-static void mli_subbuf_release(mli_subbuf *b) { mli_u32_store_release(&b->has_writer, 0); }
+/* Leaves a thread's sub-buffer without a writer. The release pairs with the exchange in
+   mli_subbuf_next: the next writer sees all that this one wrote. */
 static void mli_subbuf_leave(mli_thread *t) {
     mli_subbuf *b = t->subbuf;
     t->subbuf = NULL;
-    if (b) mli_subbuf_release(b);
+    if (b) mli_u32_store_release(&b->has_writer, 0);
 }
 
 /* Takes the next sub-buffer without a writer for a thread, for a first event on `dev`. Returns NULL
@@ -7506,23 +7469,18 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
     uint64_t tries;
     mli_subbuf_leave(t);
     for (tries = 0; ring && tries < ring->subbufs; tries++) {
-        uint64_t turn = mli_u64_add(&ring->next_subbuf, 1);
-        mli_subbuf *b = mli_subbuf_at(ring, turn);
+        uint64_t number = mli_u64_add(&ring->next_subbuf, 1);
+        mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
-        if (mli_u64_load(&b->generation) > turn) { /* taken later than `turn`: not the oldest */
-            mli_subbuf_release(b);
-            continue;
-        }
         mli_u64_store(&b->generation, 0); /* before `count`, a release store as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, t->id - MLI_THREAD_ID_FIRST + 1);
-        b->dev = dev;
-        mli_u64_store_release(&b->generation, turn + 1); /* pairs with mli_subbuf_reader_begin */
+        mli_u64_store_release(&b->generation, number + 1); /* see mli_subbuf_reader_begin */
         return t->subbuf = b;
     }
-    mli_events_lost(lord, dev, 1);
+    mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
     return NULL;
 }
 
@@ -7531,21 +7489,22 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
    sub-buffer is lost, and counted. */
 static MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                          uint64_t storage, uint64_t bytes, uint64_t rows) {
+    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
     mli_subbuf *b = t->subbuf;
     mli_ring_event *note;
     uint32_t n;
-    if (MLI_UNLIKELY(!b || mli_u32_load(&b->count) >= b->capacity)) {
+    if (MLI_UNLIKELY(!b || mli_u32_load(&b->count) >= ring->subbuf_events)) {
         b = mli_subbuf_next(lord, t, dev);
         if (!b) return;
     }
-    if (MLI_UNLIKELY(b->dev != dev)) b->dev = MLI_DEVS_DIFFER;
     n = mli_u32_load(&b->count);
     note = &b->at[n];
     mli_u64_store_release(&note->stamp, mli_stamp_now(lord));
     mli_u64_store_release(&note->storage, storage);
     mli_u64_store_release(&note->what, bytes | (uint64_t)(unsigned)kind << 49 |
                                                  (uint64_t)dev << 53);
-    mli_u64_store_release(&note->where, (rows & MLI_ROWS_MASK) >> 1 | (uint64_t)t->scope << 36);
+    mli_u64_store_release(&note->where,
+                          (rows & MLI_ROWS_MASK) >> 1 | (uint64_t)mli_scope_id(t) << 36);
     mli_u32_store_release(&b->count, n + 1); /* pairs with mli_subbuf_reader_begin */
 }
 static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uint32_t dev,
@@ -7595,13 +7554,13 @@ static MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t de
 /* -- starting and ending -- */
 
 #define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
+#define MLI_EVENTS_DEFAULT 65536
 
 /* Allocates a ring of `capacity` events, cut into at least 16 sub-buffers of up to 64; NULL without
    memory. Fewer than 16 events are one a sub-buffer. */
-
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
-    size_t stride, size, i;
+    size_t stride, size;
     mli_ring *ring;
     if (!most) most = 1;
     stride = sizeof(mli_subbuf) + (most - 1) * sizeof(mli_ring_event);
@@ -7613,30 +7572,7 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     ring->subbufs = capacity / most;
     ring->subbuf_events = most;
     ring->stride = stride;
-    for (i = 0; i < ring->subbufs; i++)
-        mli_subbuf_at(ring, i)->capacity = most;
     return ring;
-}
-
-static MLI_COLD memlord_result mli_events_begin(memlord *lord, size_t capacity) {
-    mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring), *fresh = NULL;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    if (!ring) {
-        fresh = mli_ring_new(lord, capacity);
-        if (!fresh) return MEMLORD_E_NOMEM;
-        mli_lock_take(&mli_process.registry_lock);
-        ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
-        if (!ring) { /* else another thread has installed one meanwhile */
-            ring = fresh;
-            fresh = NULL;
-            mli_ptr_store_release(&lord->events.ring, ring);
-        }
-        mli_lock_drop(&mli_process.registry_lock);
-    }
-    if (fresh) mli_own_free(lord, fresh, fresh->size);
-    if (ring->capacity != capacity) return MEMLORD_E_STATE;
-    mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
-    return MEMLORD_OK;
 }
 
 static void mli_ring_end(memlord *lord) {
@@ -7760,9 +7696,26 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
 /* -- public -- */
 
 MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
+    mli_ring *ring, *fresh;
     if (!lord) return MEMLORD_OK;
     if (capacity > MLI_EVENTS_MAX) return MEMLORD_E_INVALID;
-    return mli_events_begin(lord, capacity ? capacity : 65536);
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    if (!capacity) capacity = MLI_EVENTS_DEFAULT;
+    if (!mli_ptr_load(&lord->events.ring)) {
+        fresh = mli_ring_new(lord, capacity);
+        if (!fresh) return MEMLORD_E_NOMEM;
+        mli_lock_take(&mli_process.registry_lock);
+        if (!mli_ptr_load(&lord->events.ring)) { /* else another thread installed one meanwhile */
+            mli_ptr_store_release(&lord->events.ring, fresh);
+            fresh = NULL;
+        }
+        mli_lock_drop(&mli_process.registry_lock);
+        if (fresh) mli_own_free(lord, fresh, fresh->size);
+    }
+    ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    if (ring->capacity != capacity) return MEMLORD_E_STATE;
+    mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
+    return MEMLORD_OK;
 }
 MLI_API void memlord_events_stop(memlord *lord) {
     if (lord) mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
@@ -8116,18 +8069,14 @@ static MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thre
    side records, the map and memory. Invariants: parts lie in their storage and do not overlap; no
    total counts them; memory is allocated before the shard is entered. Locks: those of the map. */
 
-/* A part: a named piece of a block. */
-typedef struct mli_part {
-    uint64_t offset, bytes;
-    memlord_meta meta; /* kept */
-} mli_part;
 typedef struct mli_parts {
     uint64_t bytes;           /* of all parts */
-    uint32_t count, leaf_cap; /* parts; parts that the array has room for */
-    mli_part *at[1];          /* `leaf_cap` pointers; the first `count` in order of offset */
+    uint32_t count, room;     /* parts; parts that the array has room for */
+    memlord_part_info *at[1]; /* `room` pointers; the first `count` in order of offset */
 } mli_parts;
-#define MLI_PARTS_SIZE(room)                                                                  \
-    (sizeof(mli_parts) + (size_t)((room) - 1) * sizeof(mli_part *))
+static size_t mli_parts_size(uint32_t room) {
+    return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
+}
 
 /* Returns the index of the first part at an offset or after it; `count` if there is none. */
 static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
@@ -8144,15 +8093,15 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 
 /* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
    *spare replaces the array, it returns the old one in *spare. Requires: the caller is inside. */
-static memlord_result mli_part_insert(mli_parts **of, mli_part *part, mli_parts **spare) {
+static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     mli_parts *parts = *of;
     uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
     if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
         return MEMLORD_E_STATE;
     if (i < n && part->offset + part->bytes > parts->at[i]->offset) return MEMLORD_E_STATE;
-    if (!parts || n == parts->leaf_cap) {
+    if (!parts || n == parts->room) {
         parts = *spare;
-        if (!parts || parts->leaf_cap <= n) return MLI_AGAIN;
+        if (!parts || parts->room <= n) return MLI_AGAIN;
         if (*of) memcpy(parts->at, (*of)->at, n * sizeof *parts->at);
         parts->bytes = *of ? (*of)->bytes : 0;
         *spare = *of;
@@ -8167,19 +8116,20 @@ static memlord_result mli_part_insert(mli_parts **of, mli_part *part, mli_parts 
 
 /* Frees an array of parts, but not the parts. */
 static void mli_parts_drop(memlord *lord, mli_parts *parts) {
-    if (parts) mli_own_free(lord, parts, MLI_PARTS_SIZE(parts->leaf_cap));
+    if (parts) mli_own_free(lord, parts, mli_parts_size(parts->room));
 }
 
 /* Tries once to insert a part. On MLI_AGAIN *room is the room that *spare must have for the next
    try. Enters the shard and leaves it. */
 static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
-                                          mli_part *part, mli_parts **spare, uint32_t *room) {
+                                          memlord_part_info *part, mli_parts **spare,
+                                          uint32_t *room) {
     mli_probe probe;
     mli_side_record *side;
     memlord_result r = mli_probe_add_side_record(lord, t, type, key, 0, &probe);
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
-    *room = side->parts ? side->parts->leaf_cap * 2 : 8;
+    *room = side->parts ? side->parts->room * 2 : 8;
     if (part->offset + part->bytes > MLI_BYTES(probe.entry->word1))
         r = MEMLORD_E_INVALID;
     else
@@ -8190,21 +8140,20 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
 
 /* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
 static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
-                                                  uint64_t key, const mli_part *part) {
-    mli_part *copy = (mli_part *)mli_own_alloc(lord, sizeof *part);
+                                                  uint64_t key, const memlord_part_info *part) {
+    memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
     uint32_t room = 0;
-    memlord_result r = MEMLORD_E_NOMEM;
-    if (!copy) return r;
+    memlord_result r;
+    if (!copy) return MEMLORD_E_NOMEM;
     *copy = *part;
     while ((r = mli_part_insert_try(lord, t, type, key, copy, &spare, &room)) == MLI_AGAIN) {
         mli_parts_drop(lord, spare);
-        spare = (mli_parts *)mli_own_alloc(lord, MLI_PARTS_SIZE(room));
+        spare = (mli_parts *)mli_own_alloc(lord, mli_parts_size(room));
         if (!spare) break;
-        spare->leaf_cap = room;
+        spare->room = room;
     }
     mli_parts_drop(lord, spare);
-    mli_u32_store(&lord->parts.had_parts, 1); /* relaxed: destroy reads it after all calls ended */
     if (r) mli_own_free(lord, copy, sizeof *copy);
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
@@ -8215,7 +8164,7 @@ static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *
     mli_probe probe;
     mli_side_record *side = mli_probe_side_record(lord, t, type, key, &probe);
     mli_parts *parts = side && !side->serial ? side->parts : NULL, *empty = NULL;
-    mli_part *part = NULL;
+    memlord_part_info *part = NULL;
     uint32_t i = mli_parts_find(parts, offset);
     if (parts && i < parts->count && parts->at[i]->offset == offset) {
         part = parts->at[i];
@@ -8237,7 +8186,7 @@ static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *
    no other thread can reach the array, as the block is off the map or the array off the block. */
 static MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes) {
     while (parts && parts->count) {
-        mli_part *last = parts->at[parts->count - 1];
+        memlord_part_info *last = parts->at[parts->count - 1];
         if (last->offset + last->bytes <= bytes) return;
         parts->bytes -= last->bytes;
         parts->count--;
@@ -8259,7 +8208,6 @@ static int mli_parts_visit(const mli_entry *e, void *lord) {
 }
 static void mli_parts_end(memlord *lord) {
     uint32_t i;
-    if (!mli_u32_load(&lord->parts.had_parts)) return; /* spares the walk over the map */
     for (i = 0; i < MLI_SHARDS; i++)
         (void)mli_shard_each(&lord->map.shards[i], mli_parts_visit, lord);
 }
@@ -8306,11 +8254,8 @@ static MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key
     if (parts) {
         *count = parts->count;
         *bytes = parts->bytes;
-        for (i = mli_parts_find(parts, offset); i < parts->count && n < cap; i++, n++) {
-            out[n].offset = parts->at[i]->offset;
-            out[n].bytes = parts->at[i]->bytes;
-            out[n].meta = parts->at[i]->meta;
-        }
+        for (i = mli_parts_find(parts, offset); i < parts->count && n < cap; i++)
+            out[n++] = *parts->at[i];
     }
     mli_probe_leave(t, &probe);
     mli_thread_put(lord, t);
@@ -8430,13 +8375,8 @@ static MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r, m
     uint32_t dev;
     if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
     dev = mli_dev_known(lord, d);
-    if (dev) {
-        mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
-        mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
-    } else {
-        (void)mli_u64_add(&lord->blocks.lost_allocs, 1);
-        (void)mli_u64_add(&lord->blocks.lost_bytes, bytes);
-    }
+    mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
+    mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     (void)mli_u64_add(&lord->blocks.dropped[d.type], 1);
     mli_drop_warn(lord, &lord->blocks.warned_alloc,
                   "[drop] no room to record an alloc: give the ledger's allocator more, or "
@@ -8456,10 +8396,8 @@ static int mli_drop_match(memlord *lord, int type) {
 static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d) {
     uint32_t dev;
     if (mli_drop_match(lord, d.type)) return MEMLORD_OK;
-    if (mli_dev_named(lord, d, &dev) == MEMLORD_OK)
-        mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
-    else
-        (void)mli_u64_add(&lord->blocks.lost_unknown, 1);
+    if (mli_dev_named(lord, d, &dev)) dev = 0;
+    mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
     if (mli_debug_on(lord)) mli_self.note.unknown++;
     return MEMLORD_E_UNKNOWN;
 }
@@ -9250,7 +9188,7 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, uint64_t storage,
                                         uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
     mli_thread *t;
-    mli_part part;
+    memlord_part_info part;
     memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return r;
     memset(&part, 0, sizeof part);
@@ -10374,8 +10312,8 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
    >>sites, >>names and >>events. A thread alone writes its frames and thread scopes; readers sum
    the thread scopes. A thread that adopts a scope has a frame and a thread scope of its own in it.
    Invariants: a scope or a thread scope is never removed; a frame's totals come from the thread's
-   own cells, so a call that counts does nothing for scopes.
-   Locks: cold to make a scope; scopes for rings that grow and for their readers. */
+   own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or a thread
+   scope. */
 
 /* One invocation of a scope on one thread. */
 typedef struct mli_scope_run {
@@ -10383,20 +10321,10 @@ typedef struct mli_scope_run {
     uint64_t bytes, blocks; /* signed: deltas */
     uint64_t before, after; /* live bytes of all devices at its start and end */
     uint64_t peak;          /* bytes above the start */
-    const char *shapes;     /* kept */
+    uint64_t shapes;        /* the address of a kept string; 0: none */
 } mli_scope_run;
-typedef struct mli_history_run { /* the same in a ring that other threads read */
-    mli_u64 start, stamps, bytes, blocks, before, after, peak;
-    mli_ptr shapes;
-} mli_history_run;
-
-/* A ring of the last invocations. `at` has `cap` entries, 8 to 64, a power of two. */
-typedef struct mli_history {
-    uint64_t cap;
-    mli_history_run at[1];
-} mli_history;
-#define MLI_HISTORY_SIZE(cap)                                                                 \
-    (sizeof(mli_history) + (size_t)((cap) - 1) * sizeof(mli_history_run))
+#define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
+#define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
 
 typedef struct mli_min_max {
     mli_u64 total, min, max; /* signed */
@@ -10407,14 +10335,18 @@ typedef struct mli_thread_scope {
     struct mli_thread_scope *next;
     struct mli_scope_record *scope;
     uint32_t thread;
-    mli_history *history; /* replaced under the scopes lock */
     mli_u64 epoch, count, running, peak;
     mli_u64 token; /* the second word of the token to adopt it by; 0: none */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
+    /* A ring of the last invocations. The one being written is not among the last `count`. */
+    mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
-#define MLI_FRAME_PEAKS_SIZE ((MEMLORD_MAX_DEVICES + 1) * sizeof(mli_frame_peak))
+/* Returns the first thread scope of a scope; `next` leads to the others. */
+static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
+    return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+}
 
 /* Resets the state of a thread that lasts over several calls: tags, tickets, its sub-buffer. */
 static void mli_thread_reset(mli_thread *t) {
@@ -10432,6 +10364,13 @@ static void mli_min_max_reset(mli_min_max *e) {
     mli_u64_store(&e->max, (uint64_t)INT64_MIN);
 }
 
+/* Adds a value to a total, minimum and maximum of the caller's own thread scope. */
+static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
+    mli_u64_add_own(&e->total, v);
+    if ((int64_t)v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, v);
+    if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
+}
+
 /* Resets a thread scope for the current epoch. The release of `epoch` pairs with mli_scope_sum.
    Requires: the caller is its own thread. */
 static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
@@ -10445,141 +10384,82 @@ static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) 
     mli_u64_store_release(&s->epoch, mli_u64_load(&lord->fences.epoch));
 }
 
-/* Resets a thread scope of an earlier epoch before the thread adds to it. */
-static void mli_thread_scope_prepare(memlord *lord, mli_thread_scope *s) {
-    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->fences.epoch)))
-        mli_thread_scope_reset(lord, s);
-}
-
-/* Adds a value to a total, minimum and maximum of the caller's own thread scope. */
-static MLI_HOT void mli_min_max_add(mli_min_max *e, int64_t v) {
-    mli_u64_add_own(&e->total, (uint64_t)v);
-    if (v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, (uint64_t)v);
-    if (v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, (uint64_t)v);
-}
-
-#define MLI_HISTORY_MAX 64
-
-/* Doubles a full ring, up to 64 invocations. Without memory the ring overwrites its oldest. */
-static MLI_COLD void mli_thread_scope_grow(memlord *lord, mli_thread_scope *s) {
-    mli_history *old = s->history, *more;
-    uint64_t i, n = mli_u64_load(&s->count);
-    if (old->cap == MLI_HISTORY_MAX) return;
-    more = (mli_history *)mli_own_alloc(lord, MLI_HISTORY_SIZE(2 * old->cap));
-    if (!more) return;
-    more->cap = 2 * old->cap;
-    for (i = n > old->cap ? n - old->cap : 0; i < n; i++)
-        more->at[i % more->cap] = old->at[i % old->cap];
-    mli_lock_take(&lord->scopes.lock); /* after this no reader uses the old ring */
-    s->history = more;
-    mli_lock_drop(&lord->scopes.lock);
-    mli_own_free(lord, old, MLI_HISTORY_SIZE(old->cap));
-}
-
-/* Adds an invocation that has ended to the caller's own thread scope. The stores into the ring are
-   releases: a reader that sees one of them sees the count that lets it discard the entry. */
-static void mli_thread_scope_add(memlord *lord, mli_thread_scope *s, const mli_scope_run *v,
-                                 int grow) {
+/* Adds an invocation that has ended to the caller's own thread scope. */
+static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
     uint64_t n = mli_u64_load_own(&s->count);
-    mli_history_run *i;
-    if (MLI_UNLIKELY(grow && n == s->history->cap)) mli_thread_scope_grow(lord, s);
-    i = &s->history->at[n & (s->history->cap - 1)];
-    mli_u64_store_release(&i->start, v->start);
-    mli_u64_store_release(&i->stamps, v->stamps);
-    mli_u64_store_release(&i->bytes, v->bytes);
-    mli_u64_store_release(&i->blocks, v->blocks);
-    mli_u64_store_release(&i->before, v->before);
-    mli_u64_store_release(&i->after, v->after);
-    mli_u64_store_release(&i->peak, v->peak);
-    mli_ptr_store_release(&i->shapes, (void *)(uintptr_t)v->shapes);
-    mli_min_max_add(&s->bytes, (int64_t)v->bytes);
-    mli_min_max_add(&s->blocks, (int64_t)v->blocks);
-    mli_min_max_add(&s->stamps, (int64_t)v->stamps);
+    mli_words_store(s->runs[n % (MLI_RUNS_KEPT + 1)], v, MLI_RUN_WORDS);
+    mli_min_max_add(&s->bytes, v->bytes);
+    mli_min_max_add(&s->blocks, v->blocks);
+    mli_min_max_add(&s->stamps, v->stamps);
     if (v->peak > mli_u64_load_own(&s->peak)) mli_u64_store(&s->peak, v->peak);
-    mli_u64_store_release(&s->count, n + 1); /* pairs with mli_scope_sum */
+    mli_u64_store_release(&s->count, n + 1); /* pairs with the loads of its readers */
 }
 
-/* Returns the live bytes of all devices. One walk over the threads serves all devices; unlike the
-   sum of mli_row_live it clamps at 0 once, over all of them. */
-static MLI_HOT uint64_t mli_live_total(memlord *lord) {
-    const mli_thread *t = mli_thread_first(lord);
+/* Returns the live bytes of all devices. */
+static uint64_t mli_live_total(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t sum = 0;
-    for (; t; t = mli_thread_next(t))
-        for (i = 1; i < n; i++) {
-            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-            if (cell) sum += mli_u64_load(&cell->level);
-        }
-    return (int64_t)sum > 0 ? sum : 0; /* below 0: the walk saw half of a concurrent change */
+    for (i = 1; i < n; i++) sum += mli_row_live(lord, MLI_BOOK_DEVICE, i);
+    return sum;
 }
 
 /* Computes the totals of a frame, and adds its delta on each device to its thread scope. Its peaks
    raise those of the frame around it. */
 static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint64_t blocks = 0, bytes = 0, peak = 0;
+    memset(v, 0, sizeof *v);
+    v->start = f->start;
     v->stamps = mli_stamp_now(lord) - f->start;
+    v->before = f->before;
+    v->after = mli_live_total(lord);
+    v->shapes = (uint64_t)(uintptr_t)f->shapes;
+    v->blocks = 0 - f->blocks;
     for (i = 1; i < n; i++) {
         const mli_cell *cell = mli_cell_own_device(t, i);
         const mli_frame_peak *at = mli_frame_peak_at(f, i);
         uint64_t delta;
         if (cell) mli_frame_raise(f, i, mli_u64_load_own(&cell->high));
-        delta = (uint64_t)mli_level_difference(at->from, cell ? mli_u64_load_own(&cell->level) : 0);
-        bytes += delta;
+        delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
         if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
-        peak += (uint64_t)mli_level_difference(at->from, at->high);
-        if (cell) blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
-        if (f != t->scope_stack->frame) mli_frame_raise(f - 1, i, at->high);
+        v->bytes += delta;
+        v->peak += at->high - at->from;
+        if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (f->around) mli_frame_raise(f->around, i, at->high);
     }
-    v->bytes = bytes;
-    v->peak = peak;
-    v->blocks = blocks - f->blocks;
-    v->start = f->start;
-    v->before = f->before;
-    v->after = mli_live_total(lord);
-    v->shapes = f->shapes;
 }
 
 static void mli_frame_pop(mli_thread *t) {
-    t->scope_stack->depth--;
-    t->scope =
-        t->scope_stack->depth ? t->scope_stack->frame[t->scope_stack->depth - 1].scope->id : 0;
+    t->frame = t->frame->around;
     t->birth_bits = 0;
 }
 
-/* Ends the innermost frame and adds it to its thread scope. `grow`: it may allocate. */
-static void mli_frame_close(memlord *lord, mli_thread *t, int grow) {
-    mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
+/* Ends the innermost frame and adds it to its thread scope, which may be of an earlier epoch. */
+static void mli_frame_close(memlord *lord, mli_thread *t) {
+    mli_thread_scope *s = t->frame->stats;
     mli_scope_run v;
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
-    mli_thread_scope_prepare(lord, f->stats);
-    mli_frame_totals(lord, t, f, &v);
-    mli_thread_scope_add(lord, f->stats, &v, grow);
-    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
-    mli_u64_add_own(&f->stats->running, (uint64_t)0 - 1);
+    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->fences.epoch)))
+        mli_thread_scope_reset(lord, s);
+    mli_frame_totals(lord, t, t->frame, &v);
+    mli_thread_scope_add(s, &v);
+    if (MLI_UNLIKELY(t->frame->exported)) mli_u64_store(&s->token, 0);
+    mli_u64_add_own(&s->running, (uint64_t)0 - 1);
     mli_frame_pop(t);
 }
 
-/* Ends all scopes of a thread that ends, the innermost first. Requires: no other thread has taken
-   its record yet. */
-static MLI_COLD void mli_scope_stack_close(mli_thread *t) {
-    while (t->scope_stack && t->scope_stack->depth) mli_frame_close(t->lord, t, 0);
-}
-
-/* Releases the record of a thread that ends or has ended: ends its scopes and gives up ownership,
-   after which another thread may take the record at once. Requires: the registry lock. The addition
-   orders the reads that follow after the caller's check that the thread has ended; the store pairs
-   with mli_thread_spare. */
+/* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
+   gives up ownership, after which another thread may take the record at once. Requires: the
+   registry lock. The addition orders the reads that follow after the caller's check that the thread
+   has ended; the store pairs with mli_thread_spare. */
 static MLI_COLD void mli_thread_release(mli_thread *t) {
     (void)mli_u64_add(&t->owner, 0);
-    mli_scope_stack_close(t);
+    while (t->frame) mli_frame_close(t->lord, t);
     mli_thread_reset(t);
     mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
-#define MLI_HISTORY_MIN 8
 
 /* Returns the number of scopes plus 1: scopes are numbered from 1. */
 static uint32_t mli_scope_count(memlord *lord) {
@@ -10595,16 +10475,6 @@ static size_t mli_utf8_cut(const char *name) {
     if (!name[n]) return n;
     while (n && ((unsigned char)name[n] & 0xc0) == 0x80) n--;
     return n;
-}
-
-/* Writes the path of a name under a parent. Requires: `path` has room for it. */
-static MLI_COLD void mli_scope_path(const mli_scope_record *parent, const char *name, char *path) {
-    size_t n = parent ? strlen(parent->path) : 0;
-    if (parent) {
-        memcpy(path, parent->path, n);
-        path[n++] = '/';
-    }
-    memcpy(path + n, name, strlen(name) + 1);
 }
 
 /* Returns the scope with a path; NULL: there is none. */
@@ -10649,89 +10519,67 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
-    size_t n = mli_utf8_cut(name);
-    size_t size = n + 1 + (parent ? strlen(parent->path) + n + 2 : n + 1);
-    char *text = (char *)mli_own_alloc(lord, size), *path;
+    size_t n = mli_utf8_cut(name), at = parent ? strlen(parent->path) + 1 : 0;
+    char *path = (char *)mli_own_alloc(lord, at + n + 1);
     memlord_result r;
-    if (!text) return MEMLORD_E_NOMEM;
-    path = text + n + 1;
-    memcpy(text, name, n);
-    mli_scope_path(parent, text, path);
+    if (!path) return MEMLORD_E_NOMEM;
+    if (parent) {
+        memcpy(path, parent->path, at - 1);
+        path[at - 1] = '/';
+    }
+    memcpy(path + at, name, n);
     do {
         mli_cold_enter();
         *out = mli_scope_of_path_locked(lord, path);
-        r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, text, path, origin, out);
+        r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, path + at, path, origin, out);
     } while (mli_cold_leave(lord, &r));
-    mli_own_free(lord, text, size);
+    mli_own_free(lord, path, at + n + 1);
     if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->scopes.lost, 1);
     return r;
 }
 
-/* -- thread scopes -- */
-
 /* Returns the thread scope of a thread in a scope, made on first use; NULL without memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
-    mli_thread_scope *s = (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+    mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
         if (s->thread == t->id) return s; /* only this thread could add it */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
-    s->history = (mli_history *)mli_own_alloc(lord, MLI_HISTORY_SIZE(MLI_HISTORY_MIN));
-    if (!s->history) {
-        mli_own_free(lord, s, sizeof *s);
-        return NULL;
-    }
-    s->history->cap = MLI_HISTORY_MIN;
     s->scope = scope;
     s->thread = t->id;
     mli_thread_scope_reset(lord, s);
-    mli_lock_take(&lord->scopes.lock);
+    mli_lock_take(&mli_process.cold_lock);
     s->next = (mli_thread_scope *)mli_ptr_load(&scope->threads);
-    mli_ptr_store_release(&scope->threads, s); /* pairs with the walks' load_acquire */
-    mli_lock_drop(&lord->scopes.lock);
+    mli_ptr_store_release(&scope->threads, s); /* pairs with mli_thread_scope_first */
+    mli_lock_drop(&mli_process.cold_lock);
     return s;
 }
 
 /* -- frames -- */
 
-/* Makes room for one more frame on a thread's scope stack. E_STATE: the stack is full. The orphan
-   record has no stack: its calls come from many threads. */
-static memlord_result mli_scope_stack_reserve(memlord *lord, mli_thread *t) {
-    if (MLI_UNLIKELY(!t->scope_stack)) {
-        if (t == lord->threads.orphan) return MEMLORD_E_NOMEM;
-        t->scope_stack = (mli_scope_stack *)mli_own_alloc(lord, sizeof *t->scope_stack);
-        if (!t->scope_stack) return MEMLORD_E_NOMEM;
+/* Gets the next frame of a thread's scope stack, made on first use. E_STATE: the stack is full. The
+   orphan record has no stack: its calls come from many threads. */
+static memlord_result mli_frame_reserve(memlord *lord, mli_thread *t, mli_frame **out) {
+    mli_frame **next = t->frame ? &t->frame->inner : &t->frames;
+    uint32_t depth = t->frame ? t->frame->depth : 0;
+    if (t == lord->threads.orphan) return MEMLORD_E_NOMEM;
+    if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
+    if (!*next) {
+        *next = (mli_frame *)mli_own_alloc(lord, sizeof **next);
+        if (!*next) return MEMLORD_E_NOMEM;
+        (*next)->around = t->frame;
+        (*next)->depth = depth + 1;
     }
-    return t->scope_stack->depth < MLI_SCOPE_DEPTH_MAX ? MEMLORD_OK : MEMLORD_E_STATE;
-}
-static void mli_scope_stack_free(memlord *lord, mli_thread *t) {
-    uint32_t i;
-    if (!t->scope_stack) return;
-    for (i = 0; i < MLI_SCOPE_DEPTH_MAX; i++)
-        mli_own_free(lord, t->scope_stack->frame[i].peaks, MLI_FRAME_PEAKS_SIZE);
-    mli_own_free(lord, t->scope_stack, sizeof *t->scope_stack);
-}
-
-/* Returns the cache salt of a scope under the thread's innermost one, looked up by its name or, if
-   `planted`, by a static record. */
-static MLI_HOT uint32_t mli_scope_salt(const mli_thread *t, int planted) {
-    return mli_cache_salt(planted ? MLI_CACHE_SCOPE_SITE : MLI_CACHE_SCOPE, t->scope);
-}
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
-   the thread's cache keeps that for the next lookup by `given`. */
-static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
-                                                const void *given, const memlord_site *origin,
-                                                mli_thread_scope **out) {
-    mli_scope_record *parent = t->scope ? mli_scope_record_at(lord, t->scope) : NULL, *scope;
-    memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
-    if (r) return r;
-    *out = mli_thread_scope_get(lord, scope, t);
-    if (!*out) return MEMLORD_E_NOMEM;
-    /* a scope made by another split of its path has another name: a cached one would never match */
-    if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
-        mli_cache_set(lord, t, given, mli_scope_salt(t, origin != NULL), *out, 0);
+    *out = *next;
     return MEMLORD_OK;
+}
+static void mli_frames_free(memlord *lord, mli_thread *t) {
+    mli_frame *f = t->frames, *inner;
+    for (; f; f = inner) {
+        inner = f->inner;
+        mli_own_free(lord, f, sizeof *f);
+    }
 }
 
 /* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
@@ -10746,15 +10594,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
 /* Pushes a frame: the thread enters the scope of a thread scope. `adopted`: the second word of the
    token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this frame's
    peak; the frame around takes the old high. */
-static MLI_HOT memlord_result mli_frame_open(memlord *lord, mli_thread *t, mli_thread_scope *stats,
-                                             uint64_t adopted) {
-    mli_scope_stack *stack = t->scope_stack;
-    mli_frame *f = &stack->frame[stack->depth], *around = stack->depth ? f - 1 : NULL;
+static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_thread_scope *stats,
+                           uint64_t adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    if (MLI_UNLIKELY(!f->peaks)) {
-        f->peaks = (mli_frame_peak *)mli_own_alloc(lord, MLI_FRAME_PEAKS_SIZE);
-        if (!f->peaks) return MEMLORD_E_NOMEM;
-    }
     f->scope = stats->scope;
     f->stats = stats;
     f->adopted = adopted;
@@ -10765,7 +10607,7 @@ static MLI_HOT memlord_result mli_frame_open(memlord *lord, mli_thread *t, mli_t
         mli_cell *cell = mli_cell_own_device(t, i);
         f->peaks[i].from = f->peaks[i].high = 0;
         if (!cell) continue;
-        if (around) mli_frame_raise(around, i, mli_u64_load_own(&cell->high));
+        if (f->around) mli_frame_raise(f->around, i, mli_u64_load_own(&cell->high));
         if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
             mli_cell_high_restart(lord, i, cell);
         f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
@@ -10774,43 +10616,52 @@ static MLI_HOT memlord_result mli_frame_open(memlord *lord, mli_thread *t, mli_t
     f->devices = n - 1;
     f->before = mli_live_total(lord);
     f->start = mli_stamp_now(lord);
-    stack->depth++;
-    t->scope = f->scope->id;
+    if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
+    t->frame = f;
     t->birth_bits = 0;
-    if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
-        mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
     mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
+}
+
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
+   the thread's cache keeps that for the next look-up by `given` with `salt`. */
+static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
+                                                const void *given, uint32_t salt,
+                                                const memlord_site *origin,
+                                                mli_thread_scope **out) {
+    mli_scope_record *scope, *parent = t->frame ? t->frame->scope : NULL;
+    memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
+    if (r) return r;
+    *out = mli_thread_scope_get(lord, scope, t);
+    if (!*out) return MEMLORD_E_NOMEM;
+    /* a scope made by another split of its path has another name: a cached one would never match */
+    if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
+        mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
 }
 
-/* -- beginning and ending -- */
-
-/* Begins a scope. `given` is the pointer the caller names it by and the key of the cache; `name`
-   is NULL if the text behind `given` never changes, else each hit compares it. */
-static memlord_result mli_scope_open(memlord *lord, mli_thread *t, const void *given,
-                                     const char *name, const memlord_scope_site *place) {
+/* Begins a scope. The thread's cache has it under the host's static record `planted` or, if that is
+   NULL, under `name`. The text there may change, so a hit compares it. */
+static memlord_result mli_scope_begin(memlord *lord, const char *name,
+                                      const memlord_scope_site *planted) {
+    const void *given = planted ? (const void *)planted : (const void *)name;
+    mli_thread *t = mli_thread_get(lord);
     const mli_cache_entry *memo;
     mli_thread_scope *stats;
-    memlord_result r = mli_scope_stack_reserve(lord, t);
-    if (r) return r;
-    memo = mli_cache_find(t, given, mli_scope_salt(t, place != NULL));
+    mli_frame *frame;
+    uint32_t salt;
+    memlord_result r;
+    if (!t) return MEMLORD_OK;
+    salt = mli_cache_salt(planted ? MLI_CACHE_SCOPE_SITE : MLI_CACHE_SCOPE, mli_scope_id(t));
+    memo = mli_cache_find(t, given, salt);
     stats = memo ? (mli_thread_scope *)memo->value : NULL;
-    if (MLI_UNLIKELY(!stats || (name && strncmp(stats->scope->name, name, MLI_SCOPE_NAME)))) {
-        r = mli_scope_lookup(lord, t, place ? place->name : name, given,
-                             place ? &place->site : NULL, &stats);
-        if (r) return r;
-    }
-    return mli_frame_open(lord, t, stats, 0);
-}
-
-/* Ends the innermost scope. E_STATE: there is none, or memlord_scope_return must end it. */
-static memlord_result mli_scope_close(memlord *lord, mli_thread *t) {
-    if (!t->scope_stack || !t->scope_stack->depth ||
-        t->scope_stack->frame[t->scope_stack->depth - 1].adopted)
-        return MEMLORD_E_STATE;
-    mli_frame_close(lord, t, 1);
-    return MEMLORD_OK;
+    if (stats && !planted && strncmp(stats->scope->name, name, MLI_SCOPE_NAME)) stats = NULL;
+    r = mli_frame_reserve(lord, t, &frame);
+    if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
+        r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
+    if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
 }
 
 /* -- handing a scope to other threads -- */
@@ -10821,49 +10672,55 @@ static memlord_result mli_scope_close(memlord *lord, mli_thread *t) {
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->threads.generation << 32 | scope->id;
 }
-static MLI_COLD void mli_scope_export(memlord *lord, mli_thread *t, memlord_scope_token *out) {
-    mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
-    if (!mli_u64_load_own(&f->stats->token)) {
-        f->exported = 1;
-        mli_u64_store(&f->stats->token, mli_u64_add(&lord->fences.serial, 1) + 1);
-    }
-    out->word[0] = mli_scope_word(lord, f->scope);
-    out->word[1] = mli_u64_load_own(&f->stats->token);
-}
 
 /* Enters the scope of a token. E_UNKNOWN: the token's frame has ended, or it is of another ledger.
    E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
-    uint32_t id = (uint32_t)token->word[0], i;
+    uint32_t id = (uint32_t)token->word[0];
     mli_scope_record *scope =
         id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, id) : NULL;
     mli_thread_scope *s;
-    memlord_result r = mli_scope_stack_reserve(lord, t);
+    mli_frame *frame, *f;
+    memlord_result r = mli_frame_reserve(lord, t, &frame);
     if (r) return r;
     if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
-    for (i = 0; i < t->scope_stack->depth; i++)
-        if (t->scope_stack->frame[i].adopted == token->word[1]) return MEMLORD_E_STATE;
-    s = (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+    for (f = t->frame; f; f = f->around)
+        if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
+    s = mli_thread_scope_first(scope);
     while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
     if (!s) return MEMLORD_E_UNKNOWN;
     if (s->thread == t->id) return MEMLORD_E_STATE;
     s = mli_thread_scope_get(lord, scope, t);
-    return s ? mli_frame_open(lord, t, s, token->word[1]) : MEMLORD_E_NOMEM;
+    if (!s) return MEMLORD_E_NOMEM;
+    mli_frame_open(lord, t, frame, s, token->word[1]);
+    return MEMLORD_OK;
 }
 
 /* Ends the innermost scope. E_STATE: it was not adopted by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
-    mli_frame *f = t->scope_stack && t->scope_stack->depth
-                       ? &t->scope_stack->frame[t->scope_stack->depth - 1]
-                       : NULL;
+    const mli_frame *f = t->frame;
     if (!f || !f->adopted || f->adopted != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
-    mli_frame_close(lord, t, 1);
+    mli_frame_close(lord, t);
     return MEMLORD_OK;
+}
+
+/* Adopts or returns a token on the caller's thread record. */
+static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
+                                                     const memlord_scope_token *token) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!token) return MEMLORD_E_INVALID;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = adopt ? mli_scope_adopt(lord, t, token) : mli_scope_return(lord, t, token);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
 }
 
 /* -- reading -- */
@@ -10877,12 +10734,19 @@ static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
     if (first || high > *max) *max = high;
 }
 
+/* Returns how many invocations a thread scope has had in this epoch. The acquires pair with
+   mli_thread_scope_add and mli_thread_scope_reset. */
+static uint64_t mli_thread_scope_count(memlord *lord, const mli_thread_scope *s) {
+    uint64_t n = mli_u64_load_acquire(&s->count);
+    return mli_u64_load_acquire(&s->epoch) == mli_u64_load(&lord->fences.epoch) ? n : 0;
+}
+
 /* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
    NULL. A thread scope of an earlier epoch counts as running only. */
 static MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                    const mli_stamp_scale *scale,
                                    memlord_scope_stat *out, uint64_t *devices) {
-    const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+    const mli_thread_scope *s = mli_thread_scope_first(scope);
     int64_t total = 0, min = 0, max = 0;
     uint32_t i;
     memset(out, 0, sizeof *out);
@@ -10893,10 +10757,9 @@ static MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
     out->device_ns = mli_u64_load(&scope->device_ns);
     if (scope->site) out->site = mli_site_display(lord, scope->site);
     for (; s; s = s->next) {
-        uint64_t n = mli_u64_load_acquire(&s->count); /* pairs with mli_thread_scope_add */
+        uint64_t n = mli_thread_scope_count(lord, s);
         int first = !out->count;
         out->running += mli_u64_load(&s->running);
-        if (mli_u64_load_acquire(&s->epoch) != mli_u64_load(&lord->fences.epoch)) continue;
         if (!n) continue;
         out->count += n;
         mli_min_max_merge(&s->bytes, first, &out->bytes.total, &out->bytes.min, &out->bytes.max);
@@ -10912,36 +10775,20 @@ static MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
     out->ns.max = mli_span_ns(scale, (uint64_t)max);
 }
 
-/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number. The
-   lock keeps the ring; its thread may overwrite entries meanwhile, which are dropped again. */
+/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number. Its
+   thread may overwrite some meanwhile: these are dropped again. */
 static MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
-                                             mli_scope_run out[MLI_HISTORY_MAX]) {
-    uint64_t i, n, from, after;
-    size_t kept = 0, gone;
-    mli_lock_take(&lord->scopes.lock);
-    n = mli_u64_load_acquire(&s->count);
-    from = n > s->history->cap ? n - s->history->cap : 0;
-    if (mli_u64_load(&s->epoch) != mli_u64_load(&lord->fences.epoch)) n = from;
-    for (i = from; i < n; i++) {
-        const mli_history_run *v = &s->history->at[i % s->history->cap];
-        mli_scope_run *o = &out[kept++];
-        o->start = mli_u64_load_acquire(&v->start);
-        o->stamps = mli_u64_load_acquire(&v->stamps);
-        o->bytes = mli_u64_load_acquire(&v->bytes);
-        o->blocks = mli_u64_load_acquire(&v->blocks);
-        o->before = mli_u64_load_acquire(&v->before);
-        o->after = mli_u64_load_acquire(&v->after);
-        o->peak = mli_u64_load_acquire(&v->peak);
-        o->shapes = (const char *)mli_ptr_load_acquire(&v->shapes);
-    }
-    /* drop the entries overwritten meanwhile, and the one that may be half written now */
-    after = mli_u64_load(&s->count);
-    gone = after >= s->history->cap ? (size_t)(after - s->history->cap + 1) : 0;
-    gone = after != n && gone > from ? gone - (size_t)from : 0;
-    if (after < n || gone > kept) gone = kept;
-    mli_lock_drop(&lord->scopes.lock);
-    memmove(out, out + gone, (kept - gone) * sizeof *out);
-    return kept - gone;
+                                             mli_scope_run out[MLI_RUNS_KEPT]) {
+    uint64_t n = mli_thread_scope_count(lord, s), i, after;
+    uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
+    for (i = from; i < n; i++)
+        mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
+    after = mli_u64_load(&s->count); /* after the copies, which are acquires */
+    if (after < n) return 0;         /* it has begun a new epoch */
+    good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
+    if (good >= n) return 0;
+    memmove(out, out + (good - from), (size_t)(n - good) * sizeof *out);
+    return (size_t)(n - good);
 }
 
 /* Returns the number of invocations that the rings have overwritten. */
@@ -10949,14 +10796,10 @@ static MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     uint64_t gone = 0;
     uint32_t i;
     for (i = 1; i < mli_scope_count(lord); i++) {
-        const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(
-            &mli_scope_record_at(lord, i)->threads);
+        const mli_thread_scope *s = mli_thread_scope_first(mli_scope_record_at(lord, i));
         for (; s; s = s->next) {
-            uint64_t n = mli_u64_load(&s->count);
-            mli_lock_take(&lord->scopes.lock);
-            if (mli_u64_load(&s->epoch) == mli_u64_load(&lord->fences.epoch))
-                gone += n > s->history->cap ? n - s->history->cap : 0;
-            mli_lock_drop(&lord->scopes.lock);
+            uint64_t n = mli_thread_scope_count(lord, s);
+            gone += n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0;
         }
     }
     return gone;
@@ -10966,10 +10809,9 @@ static void mli_scopes_free(memlord *lord) {
     uint32_t i;
     for (i = 1; i < mli_scope_count(lord); i++) {
         mli_scope_record *scope = mli_scope_record_at(lord, i);
-        mli_thread_scope *s = (mli_thread_scope *)mli_ptr_load(&scope->threads), *next;
+        mli_thread_scope *s = mli_thread_scope_first(scope), *next;
         for (; s; s = next) {
             next = s->next;
-            mli_own_free(lord, s->history, MLI_HISTORY_SIZE(s->history->cap));
             mli_own_free(lord, s, sizeof *s);
         }
         mli_own_free(lord, scope, sizeof *scope);
@@ -10977,85 +10819,70 @@ static void mli_scopes_free(memlord *lord) {
     mli_book_free(lord, &lord->scopes.all, sizeof(mli_ptr));
 }
 
-static memlord_result mli_scope_enter_as(memlord *lord, const void *given, const char *name,
-                                         const memlord_scope_site *place) {
-    mli_thread *t = mli_thread_get(lord);
-    memlord_result r;
-    if (!t) return MEMLORD_OK;
-    r = mli_scope_open(lord, t, given, name, place);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-/* Runs mli_scope_adopt or mli_scope_return on the caller's thread record. */
-static memlord_result mli_scope_token_apply(memlord *lord, const memlord_scope_token *token,
-                                            memlord_result (*fn)(memlord *, mli_thread *,
-                                                                 const memlord_scope_token *)) {
-    mli_thread *t;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!token) return MEMLORD_E_INVALID;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = fn(lord, t, token);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
 /* -- public -- */
 
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name) {
     if (!lord) return MEMLORD_OK;
     if (!name || !*name) return MEMLORD_E_INVALID;
-    return mli_scope_enter_as(lord, name, name, NULL);
+    return mli_scope_begin(lord, name, NULL);
 }
-MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place) {
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *planted) {
     if (!lord) return MEMLORD_OK;
-    if (!place || !place->name || !*place->name) return MEMLORD_E_INVALID;
-    return mli_scope_enter_as(lord, place, NULL, place);
+    if (!planted || !planted->name || !*planted->name) return MEMLORD_E_INVALID;
+    return mli_scope_begin(lord, planted->name, planted);
 }
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     mli_thread *t;
-    memlord_result r;
+    memlord_result r = MEMLORD_OK;
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    r = mli_scope_close(lord, t);
+    if (t->frame && !t->frame->adopted) /* an adopted one ends by memlord_scope_return */
+        mli_frame_close(lord, t);
+    else
+        r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
     return mli_call_end_uncounted(lord, r);
 }
 
 MLI_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes) {
     mli_thread *t;
-    const char *kept = NULL;
-    memlord_result r;
+    memlord_result r = MEMLORD_E_STATE;
+    const char *kept;
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    r = t->scope ? mli_name_limited(lord, shapes, &kept) : MEMLORD_E_STATE;
-    if (r == MEMLORD_OK) t->scope_stack->frame[t->scope_stack->depth - 1].shapes = kept;
+    if (t->frame) r = mli_name_limited(lord, shapes, &kept);
+    if (r == MEMLORD_OK) t->frame->shapes = kept;
     mli_thread_put(lord, t);
     return r;
 }
 
 MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
     mli_thread *t;
-    memlord_result r;
+    mli_frame *f;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    r = t->scope ? MEMLORD_OK : MEMLORD_E_STATE;
-    if (r == MEMLORD_OK) mli_scope_export(lord, t, out);
+    f = t->frame;
+    if (f) {
+        if (!mli_u64_load_own(&f->stats->token)) {
+            f->exported = 1;
+            mli_u64_store(&f->stats->token, mli_u64_add(&lord->fences.serial, 1) + 1);
+        }
+        out->word[0] = mli_scope_word(lord, f->scope);
+        out->word[1] = mli_u64_load_own(&f->stats->token);
+    }
     mli_thread_put(lord, t);
-    return r;
+    return f ? MEMLORD_OK : MEMLORD_E_STATE;
 }
 MLI_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
-    return mli_scope_token_apply(lord, token, mli_scope_adopt);
+    return mli_scope_token_apply(lord, 1, token);
 }
 MLI_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token) {
-    return mli_scope_token_apply(lord, token, mli_scope_return);
+    return mli_scope_token_apply(lord, 0, token);
 }
 
 MLI_API memlord_result memlord_scope_get(memlord *lord, const char *path, memlord_scope_stat *out) {
@@ -11075,7 +10902,7 @@ MLI_API memlord_result memlord_scope_get(memlord *lord, const char *path, memlor
 }
 MLI_API uint64_t memlord_scope_current(memlord *lord) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    uint64_t id = t ? t->scope : 0;
+    uint64_t id = t ? mli_scope_id(t) : 0;
     if (t) mli_thread_put(lord, t);
     return id;
 }
@@ -11292,15 +11119,10 @@ static MLI_COLD int mli_tag_sum(memlord *lord, memlord_device sel, const char *t
 /* Adds the drops that no device counts, for the statistics of all devices alone: there was no
    device to count them on. */
 static MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
-    out->dropped_allocs =
-        mli_add_saturated(out->dropped_allocs, mli_u64_load(&lord->blocks.lost_allocs));
-    out->dropped_bytes =
-        mli_add_saturated(out->dropped_bytes, mli_u64_load(&lord->blocks.lost_bytes));
-    out->unknown_frees =
-        mli_add_saturated(out->unknown_frees, mli_u64_load(&lord->blocks.lost_unknown));
-    out->dropped_sites =
-        mli_add_saturated(out->dropped_sites, mli_u64_load(&lord->sites.lost_tags));
-    out->dropped_events = mli_add_saturated(out->dropped_events, mli_u64_load(&lord->events.lost));
+    size_t i;
+    for (i = 0; i < MLI_STAT_COUNT; i++)
+        *mli_stat_of(out, i) =
+            mli_add_saturated(*mli_stat_of(out, i), mli_u64_load(&lord->counters.lost[i]));
 }
 
 /* Returns the record to show a listed site by now. */
@@ -11890,6 +11712,7 @@ typedef struct mli_holders {
 
 #define MLI_SNAPSHOT_TOP 10      /* the largest blocks in a periodic snapshot */
 #define MLI_SNAPSHOT_MS_MIN 10   /* ms: the shortest interval */
+#define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* ms: the recorder checks the clock and saves at least so often */
 
 static mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
@@ -11919,15 +11742,15 @@ static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, 
     s->devices = n;
     s->time = mli_ledger_now(lord) - lord->lifecycle.started;
     for (i = 0; i < n; i++) {
-        mli_device_usage *held = &mli_snapshot_devices(s)[i];
+        mli_device_usage *usage = &mli_snapshot_devices(s)[i];
         const mli_u64 *count = mli_device_record_at(lord, i + 1)->count;
         mli_row_totals sum;
         mli_row_sum(lord, MLI_BOOK_DEVICE, i + 1, 1, &sum);
-        held->live = sum.live;
-        held->blocks = sum.blocks;
-        held->peak = sum.peak;
-        held->pending = mli_u64_load(&count[MLI_STAT_pending]);
-        held->reserved = mli_u64_load(&count[MLI_STAT_reserved]);
+        usage->live = sum.live;
+        usage->blocks = sum.blocks;
+        usage->peak = sum.peak;
+        usage->pending = mli_u64_load(&count[MLI_STAT_pending]);
+        usage->reserved = mli_u64_load(&count[MLI_STAT_reserved]);
         s->live += sum.live;
         s->blocks += sum.blocks;
     }
@@ -12046,11 +11869,11 @@ static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
     left = due > now ? (due - now) / 1000000u + 1 : 1;
     return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
 }
-/* Takes a due snapshot at a safe point, if the recorder was requested and its thread does not
+/* Takes a due snapshot at a safe point, if the recorder was started and its thread does not
    run. */
 static MLI_COLD void mli_recorder_poll(memlord *lord) {
     mli_recorder *r = &lord->snapshots.recorder;
-    if (mli_u32_load(&r->requested) && mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
+    if (mli_u32_load(&r->interval) && mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
         (void)mli_recorder_check(lord);
 }
 
@@ -12066,27 +11889,18 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Wakes the thread, so that it waits by the new interval. */
-static MLI_COLD void mli_recorder_wake(memlord *lord) {
-    mli_helper *h = &lord->snapshots.recorder.helper;
-    uint32_t seen = MLI_HELPER_RUNS;
-    if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY)) return;
-    mli_os_event_set(&h->wake); /* BUSY: no other thread closes it meanwhile */
-    mli_u32_store_release(&h->state, MLI_HELPER_RUNS);
-}
-
 /* Starts the thread. If none can be had, safe points take the snapshots. */
 static MLI_COLD void mli_recorder_start(memlord *lord) {
     mli_recorder *r = &lord->snapshots.recorder;
     if (mli_polling_enabled(lord) &&
-        mli_helper_start(&r->helper, &r->requested, 0, MLI_HELPER_NONE, mli_recorder_run, lord))
+        mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, lord))
         mli_log(lord, MEMLORD_LOG_WARNING,
                 "[snapshots] no thread for them: memlord_gc_poll takes them instead");
 }
 
-/* Stops the thread. Takes a last snapshot if the recorder was requested. */
+/* Stops the thread. Takes a last snapshot if the recorder was started. */
 static MLI_COLD void mli_recorder_stop(memlord *lord) {
-    uint32_t seen = mli_u32_exchange(&lord->snapshots.recorder.requested, 0);
+    uint32_t seen = mli_u32_exchange(&lord->snapshots.recorder.interval, 0);
     mli_helper_stop(&lord->snapshots.recorder.helper);
     if (seen) (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
 }
@@ -12094,31 +11908,11 @@ static MLI_COLD void mli_recorder_stop(memlord *lord) {
 /* -- the holders of a device at its peak --
    Taken at the end of a call, when the device holds a sixteenth more than at the last time. */
 
-/* Returns holders to fill; mli_holders_recycle gives them back. The ones that a device had before
-   serve the next device that takes some, so that a growing peak fragments no memory. */
-static mli_holders *mli_holders_new(memlord *lord) {
-    mli_holders *h;
-    mli_lock_take(&lord->snapshots.lock);
-    h = lord->snapshots.free_holders;
-    lord->snapshots.free_holders = NULL;
-    mli_lock_drop(&lord->snapshots.lock);
-    return h ? h : (mli_holders *)mli_own_alloc(lord, sizeof *h);
-}
-static MLI_COLD void mli_holders_recycle(memlord *lord, mli_holders *h) {
-    mli_holders *had;
-    if (!h) return;
-    mli_lock_take(&lord->snapshots.lock);
-    had = lord->snapshots.free_holders;
-    if (!had) lord->snapshots.free_holders = h;
-    mli_lock_drop(&lord->snapshots.lock);
-    if (had) mli_own_free(lord, h, sizeof *h);
-}
-
 /* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
    tag. Of two threads the one that saw more bytes wins. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     mli_device_record *device = mli_device_record_at(lord, dev);
-    mli_holders *h = mli_holders_new(lord), *old;
+    mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
     memlord_tag_stat rest;
     if (!h) return; /* the next check tries again */
     h->time = mli_ledger_now(lord) - lord->lifecycle.started;
@@ -12137,7 +11931,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
     }
     mli_lock_drop(&lord->snapshots.lock);
-    mli_holders_recycle(lord, old);
+    mli_own_free(lord, old, sizeof *old);
 }
 /* Takes the holders of a device if its live bytes have passed the mark of the last ones. */
 static void mli_holders_check(memlord *lord, uint32_t dev) {
@@ -12156,7 +11950,7 @@ static MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     device->holders = NULL;
     mli_u64_store(&device->watch.next_holders_peak, 0);
     mli_lock_drop(&lord->snapshots.lock);
-    mli_holders_recycle(lord, old);
+    mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);
 }
 /* Copies the holders of a device; 0: it has none. */
@@ -12177,7 +11971,6 @@ static MLI_COLD void mli_snapshots_destroy(memlord *lord) {
     mli_snapshots_free(lord, lord->snapshots.out);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
-    mli_own_free(lord, lord->snapshots.free_holders, sizeof(mli_holders));
 }
 
 /* -- public -- */
@@ -12202,9 +11995,9 @@ MLI_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_
     if (interval_ms && interval_ms < MLI_SNAPSHOT_MS_MIN) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     r = &lord->snapshots.recorder;
-    mli_u32_store(&r->interval, interval_ms ? interval_ms : 5000);
-    mli_u64_store(&r->due, mli_ledger_now(lord) + (uint64_t)mli_u32_load(&r->interval) * 1000000u);
-    if (mli_u32_exchange(&r->requested, 1)) mli_recorder_wake(lord);
+    if (!interval_ms) interval_ms = MLI_SNAPSHOT_MS_DEFAULT;
+    mli_u64_store(&r->due, mli_ledger_now(lord) + (uint64_t)interval_ms * 1000000u);
+    (void)mli_u32_exchange(&r->interval, interval_ms);
     mli_recorder_start(lord);
     return mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
 }
@@ -12256,11 +12049,7 @@ MLI_API void memlord_reset(memlord *lord) {
     (void)mli_u64_add(&lord->fences.epoch, 1);
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++) mli_device_reset(lord, i);
-    mli_u64_store(&lord->blocks.lost_allocs, 0);
-    mli_u64_store(&lord->blocks.lost_bytes, 0);
-    mli_u64_store(&lord->blocks.lost_unknown, 0);
-    mli_u64_store(&lord->events.lost, 0);
-    mli_u64_store(&lord->sites.lost_tags, 0);
+    for (i = 0; i < MLI_STAT_COUNT; i++) mli_u64_store(&lord->counters.lost[i], 0);
     mli_u64_store(&lord->scopes.lost, 0);
     mli_u64_store(&lord->snapshots.lost, 0);
     route = (mli_route *)mli_ptr_load(&lord->blocks.routes);
@@ -12676,7 +12465,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL) wanted = UINT32_MAX;
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 0);
-        if (mli_u32_load(&lord->snapshots.recorder.requested)) mli_recorder_start(lord);
+        if (mli_u32_load(&lord->snapshots.recorder.interval)) mli_recorder_start(lord);
     }
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         if (!(wanted >> lord->devices.dev_type[i] & 1)) continue;
@@ -14054,7 +13843,7 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     mli_device_record *device = mli_device_record_at(lord, q->dev);
-    const memlord_site *site = oom ? mli_site_kept(lord, q->site) : NULL;
+    const memlord_site *site = oom && q->site ? mli_site_kept(lord, q->site, NULL) : NULL;
     uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, q->phys);
     mli_phys_sample_refresh(lord, q->phys);
     if (oom) {
@@ -14244,7 +14033,7 @@ typedef struct mli_report {
     int lifetimes; /* 1: `lifetime` is known */
     uint64_t lifetime[MEMLORD_MAX_DEVICES][4];
     mli_holders holders; /* scratch: of the device being written */
-    mli_scope_run run[MLI_HISTORY_MAX];
+    mli_scope_run run[MLI_RUNS_KEPT];
     uint64_t deltas[MEMLORD_MAX_DEVICES + 1];
     memlord_part_info part[16];
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
@@ -15218,7 +15007,8 @@ static MLI_COLD void mli_json_invocation(mli_report *r, const mli_scope_run *v, 
     mli_jsonf(
         r->o, ",\n[%jd,%jd,%ju,%jd,%jd,%jd,%jd,%jd,%s]", (int64_t)mli_since_ns(&r->scale, v->start),
         (int64_t)mli_span_ns(&r->scale, v->stamps), (uint64_t)thread, (int64_t)v->bytes,
-        (int64_t)v->blocks, (int64_t)v->before, (int64_t)v->after, (int64_t)v->peak, v->shapes);
+        (int64_t)v->blocks, (int64_t)v->before, (int64_t)v->after, (int64_t)v->peak,
+        (const char *)(uintptr_t)v->shapes);
 }
 static MLI_COLD void mli_json_operation(mli_report *r, const mli_scope_run *v, uint32_t thread) {
     (void)thread;
@@ -16565,7 +16355,7 @@ static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_recor
         mli_trace_pair(x, "path", scope->path);
         mli_jsonf(x->o, ",'delta_bytes':%jd,'delta_blocks':%jd,'peak_bytes':%ju",
                   (int64_t)v->bytes, (int64_t)v->blocks, v->peak);
-        mli_trace_pair(x, "shapes", v->shapes);
+        mli_trace_pair(x, "shapes", (const char *)(uintptr_t)v->shapes);
         mli_trace_close(x);
     }
 }
@@ -18045,7 +17835,6 @@ static void mli_fork_locks(int take) {
     mli_ledgers_lock(offsetof(memlord, fences.lock), take);
     mli_ledgers_lock(offsetof(memlord, bands.callbacks_lock), take);
     mli_phys_lock_all(take);
-    mli_ledgers_lock(offsetof(memlord, scopes.lock), take);
     mli_ledgers_lock(offsetof(memlord, snapshots.lock), take);
     mli_ledgers_lock(offsetof(memlord, memory.lock), take);
 }
@@ -18119,7 +17908,7 @@ static void mli_ledger_after_fork(memlord *lord) {
             *reader = (*reader)->next;
     mli_u32_store(&lord->snapshots.recorder.helper.state, MLI_HELPER_NONE);
     if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL ||
-        mli_u32_load(&lord->snapshots.recorder.requested))
+        mli_u32_load(&lord->snapshots.recorder.interval))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 
@@ -18127,10 +17916,9 @@ static void mli_ledger_after_fork(memlord *lord) {
    may have been about to begin or end one; whether that is counted is not known. Requires: fork
    holds the locks. */
 static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
-    for (; t->scope_stack && t->scope_stack->depth; mli_frame_pop(t)) {
-        mli_frame *f = &t->scope_stack->frame[t->scope_stack->depth - 1];
-        mli_u64_store(&f->stats->running, 0);
-        mli_u64_store(&f->stats->token, 0);
+    for (; t->frame; mli_frame_pop(t)) {
+        mli_u64_store(&t->frame->stats->running, 0);
+        mli_u64_store(&t->frame->stats->token, 0);
     }
 }
 
@@ -18278,7 +18066,6 @@ static void mli_locks_rank(memlord *lord) {
     mli_lock_rank(&lord->fences.lock, MLI_RANK_FENCES);
     mli_lock_rank(&lord->bands.callbacks_lock, MLI_RANK_CALLBACKS);
     mli_lock_rank(&lord->capacity.host_phys.lock, MLI_RANK_PHYS);
-    mli_lock_rank(&lord->scopes.lock, MLI_RANK_SCOPES);
     mli_lock_rank(&lord->snapshots.lock, MLI_RANK_SNAPSHOTS);
     mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
@@ -18439,7 +18226,7 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_book_free(lord, &t->books[MLI_BOOK_SITE], sizeof(mli_cell));
         mli_book_free(lord, &t->books[MLI_BOOK_TAG], sizeof(mli_cell));
         mli_cache_free(lord, t);
-        mli_scope_stack_free(lord, t);
+        mli_frames_free(lord, t);
     }
     mli_scopes_free(lord);
     mli_book_free(lord, &lord->sites.births, sizeof(mli_birth));
@@ -18553,7 +18340,7 @@ static MLI_COLD void mli_cost_measure(memlord *lord) {
    list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
-    if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->snapshots.recorder.requested)) return;
+    if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->snapshots.recorder.interval)) return;
     r->present = mli_snapshot_new(lord, NULL, MLI_SNAPSHOT_TOP);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;

@@ -524,8 +524,8 @@ static void peaks_and_deltas_against_a_model(void **state) {
             char name[2] = "a";
             name[0] = (char)('a' + test_random(&seed) % 3);
             assert_ok(memlord_scope_begin(lord, name));
-            snprintf(stack[depth].path, sizeof stack[depth].path, "%s%s%s",
-                     depth ? stack[depth - 1].path : "", depth ? "/" : "", name);
+            assert_true(snprintf(stack[depth].path, sizeof stack[depth].path, "%s%s%s",
+                                 depth ? stack[depth - 1].path : "", depth ? "/" : "", name) > 0);
             stack[depth].from = stack[depth].high = level;
             depth++;
         } else if (dice >= 14 && depth) {
