@@ -3216,9 +3216,9 @@ typedef struct mli_phys {
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
     double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
-    uint64_t reserved;    /* bytes of tickets that no call has recorded */
-    uint64_t in_flight;   /* of `reserved`: bytes that calls are recording at this moment */
-    uint32_t free_ticket; /* the first closed ticket; its `next` continues the list */
+    uint64_t reserved;    /* bytes that open tickets have left */
+    uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
+    struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed */
     mli_helper poller;
     struct memlord *lord;
@@ -3334,8 +3334,8 @@ struct memlord {
     } capacity;
     struct {
         mli_book reservations, accounts;
-        mli_u32 reservation_count, account_count; /* and 1 more: number 0 means none */
-        uint32_t free_account;                    /* under the cold lock; 0: none */
+        mli_u32 reservation_count, account_count; /* and 1 more; under the cold lock */
+        struct mli_handle *closed_accounts;       /* under the cold lock */
     } limits;
     struct {
         mli_lock lock;
@@ -9524,69 +9524,126 @@ static MLI_COLD double mli_used_percent(const memlord_capacity *c) {
 
 /* ---------------------------------------------------------------------- >>limits --
    Owns admission: limits, reservations (tickets), accounts. Uses >>capacity and >>counters.
-   Invariant: live + reserved bytes of a phys are compared with its limit, and reserved is raised,
-   under one hold of its lock, so the bytes admitted never exceed the limit. An alloc that draws on
-   a ticket is in flight while its bytes may be counted both as live and as reserved: a request
-   that would be refused meanwhile tries again.
+   Invariants: live + reserved bytes of a phys are compared with its limit, and reserved is raised,
+   under one hold of its lock, so the bytes admitted never exceed the limit. `reserved` is the sum
+   of what the open tickets have left. An alloc comes off them after it was recorded: meanwhile its
+   bytes count twice and are in flight, and a request that they would refuse tries again.
    Locks: cold for new records, then phys. */
 
+/* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
+   handle. A closed one is in a list, and is opened again under the next generation. */
+typedef struct mli_handle {
+    mli_u32 generation; /* odd: open */
+    uint32_t number;
+    struct mli_handle *next; /* in the list of closed records */
+} mli_handle;
+
 typedef struct mli_reservation { /* a ticket; under the lock of its phys */
-    mli_phys *phys;              /* never changes */
-    uint64_t remaining;          /* bytes no alloc has drawn yet */
-    uint32_t generation;         /* odd: open; the low half of a ticket */
-    uint32_t next;               /* the next closed ticket of its phys; 0: none */
+    mli_handle handle;
+    mli_phys *phys;     /* never changes */
+    uint64_t remaining; /* bytes no alloc has drawn yet */
 } mli_reservation;
 
-/* An account's record. A charge is one compare-and-swap of `word`: generation:15 | bytes:49. */
+/* An account's record. A charge is one compare-and-swap of `word`: the low bits of the generation:15
+   | bytes:49. */
 typedef struct mli_account_record {
+    mli_handle handle; /* as name and device: under the cold lock */
     mli_u64 word, peak, refused, limit;
-    mli_u32 generation; /* odd: open; the members below are under the cold lock */
-    uint32_t next;      /* the next closed account; 0: none */
     memlord_device device;
     char name[48];
 } mli_account_record;
 
+/* -- the records of tickets and accounts -- */
+
+/* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
+   pairs with the release in mli_handle_open. Records that were never added are zero. */
+static void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
+    mli_handle *h = (mli_handle *)mli_book_at(book, (uint32_t)(id >> 32), size);
+    return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
+}
+
+/* Adds a closed record to a book; NULL: memory is wanted. The caller puts it in a list. */
+static MLI_COLD mli_handle *mli_handle_add_locked(memlord *lord, mli_book *book, mli_u32 *count,
+                                                  size_t size) {
+    uint32_t n = mli_u32_load(count);
+    mli_handle *h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
+    if (!h) return NULL;
+    h->number = n;
+    mli_u32_store(count, n + 1);
+    return h;
+}
+
+/* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
+   the lock of the list and has filled the record. */
+static uint64_t mli_handle_open(mli_handle **list) {
+    mli_handle *h = *list;
+    uint32_t generation = mli_u32_load(&h->generation) + 1;
+    *list = h->next;
+    mli_u32_store_release(&h->generation, generation); /* pairs with mli_handle_find */
+    return (uint64_t)h->number << 32 | generation;
+}
+
+/* Puts a record in a list of closed ones. Requires: the lock of the list. */
+static void mli_handle_push(mli_handle **list, mli_handle *h) {
+    h->next = *list;
+    *list = h;
+}
+static void mli_handle_close(mli_handle **list, mli_handle *h) {
+    mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
+    mli_handle_push(list, h);
+}
+
+/* -- limits -- */
+
+/* Returns a number of bytes, at most 2^62: differences of two cannot overflow. */
+static int64_t mli_bytes_signed(uint64_t bytes) {
+    const uint64_t most = (uint64_t)1 << 62;
+    return (int64_t)(bytes < most ? bytes : most);
+}
+
 /* Computes the bytes left at a phys. Returns 0 if neither limit nor capacity is known. Requires:
    the caller holds the phys lock. */
 static int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
-    const uint64_t most = (uint64_t)1 << 62;
-    int64_t held = (int64_t)(phys->reserved < most ? phys->reserved : most);
+    int64_t reserved = mli_bytes_signed(phys->reserved), unused;
     *left = INT64_MAX;
-    if (phys->limit) {
-        uint64_t live = mli_phys_live(lord, phys);
-        *left = (int64_t)(phys->limit < most ? phys->limit : most) -
-                (int64_t)(live < most ? live : most) - held;
-    }
+    if (phys->limit)
+        *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
+                reserved;
     if (phys->sample.known) {
-        uint64_t unused = phys->sample.total - phys->sample.used;
-        int64_t fits = (int64_t)(unused < most ? unused : most) - held;
-        if (fits < *left) *left = fits;
+        unused = mli_bytes_signed(phys->sample.total - phys->sample.used) - reserved;
+        if (unused < *left) *left = unused;
     }
     return phys->limit || phys->sample.known;
 }
 
-/* Returns a bound on the live bytes of a phys: at no moment of the sum were they above it (`high`)
-   or below it (not `high`). The upper bound reads allocated bytes after freed ones, the lower
-   bound before them. A call writes a cell's out before its level: the upper bound loads the level
-   first, the lower bound the out. */
-static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
+/* Sums the allocated or the freed bytes of all cells at a phys. A call writes a cell's out before
+   its level: loaded after the level it gives an upper bound (`high`), loaded before it a lower
+   one. */
+static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
     uint32_t i = 0;
     uint64_t sum = 0;
-    int pass;
-    for (pass = 0; pass < 2; pass++)
-        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-            mli_thread *t = mli_thread_first(lord);
-            for (; t; t = mli_thread_next(t)) {
-                const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-                uint64_t level, out;
-                if (!cell) continue;
-                out = high ? 0 : mli_u64_load_acquire(&cell->out);
-                level = mli_u64_load_acquire(&cell->level);
-                if (high) out = mli_u64_load_acquire(&cell->out);
-                sum += pass == high ? level + out : (uint64_t)0 - out;
-            }
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        const mli_thread *t = mli_thread_first(lord);
+        for (; t; t = mli_thread_next(t)) {
+            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
+            uint64_t level, out;
+            if (!cell) continue;
+            out = mli_u64_load_acquire(&cell->out);
+            level = mli_u64_load_acquire(&cell->level);
+            if (high) out = mli_u64_load_acquire(&cell->out);
+            sum += allocated ? level + out : out;
         }
-    return (int64_t)sum > 0 ? sum : 0;
+    }
+    return sum;
+}
+/* Returns a bound on the live bytes of a phys: at no moment of the sum were they above it (`high`)
+   or below it (not `high`). The upper bound reads allocated bytes after freed ones, the lower
+   bound before them. */
+static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
+    uint64_t first = mli_phys_sum(lord, phys, !high, high);
+    uint64_t last = mli_phys_sum(lord, phys, high, high);
+    int64_t live = (int64_t)(high ? last - first : first - last);
+    return live > 0 ? (uint64_t)live : 0;
 }
 
 /* Returns 1 if live + want exceeds the limit; the sum itself could overflow. */
@@ -9602,7 +9659,7 @@ static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, i
     uint64_t want = phys->reserved + bytes;
     if (want > (uint64_t)1 << 62) return 0;
     if (phys->limit && mli_exceeds_limit(mli_phys_live_bound(lord, phys, 1), want, phys->limit)) {
-        want -= phys->in_flight;
+        want -= want < phys->in_flight ? want : phys->in_flight;
         return again && !mli_exceeds_limit(mli_phys_live_bound(lord, phys, 0), want, phys->limit)
                    ? -1
                    : 0;
@@ -9611,38 +9668,26 @@ static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, i
     return 1;
 }
 
-/* -- tickets: number:32 | generation of the record:32 -- */
+/* -- tickets -- */
 
-static mli_reservation *mli_reservation_at(memlord *lord, uint32_t number) {
-    return (mli_reservation *)mli_book_at(&lord->limits.reservations, number,
-                                          sizeof(mli_reservation));
-}
-/* Returns the record of a ticket; NULL: there is none. The ticket may be closed: the caller
-   compares `generation` under the phys lock. The acquire pairs with mli_reservation_new. */
-static mli_reservation *mli_ticket_at(memlord *lord, memlord_ticket ticket) {
-    uint32_t number = (uint32_t)(ticket >> 32);
-    if (!number || number >= mli_u32_load_acquire(&lord->limits.reservation_count)) return NULL;
-    return mli_reservation_at(lord, number);
+static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
+    return (mli_reservation *)mli_handle_find(&lord->limits.reservations, sizeof(mli_reservation),
+                                              ticket);
 }
 
-/* Creates the record of a closed ticket and puts it on the free list of its phys. */
+/* Creates the record of a closed ticket of a phys. */
 static MLI_COLD memlord_result mli_reservation_new(memlord *lord, mli_phys *phys) {
     memlord_result r;
     do {
-        uint32_t n;
         mli_reservation *v;
         mli_cold_enter();
-        n = mli_u32_load(&lord->limits.reservation_count);
-        v = (mli_reservation *)mli_book_add(lord, &lord->limits.reservations, n, sizeof *v,
-                                            mli_cold_alloc);
+        v = (mli_reservation *)mli_handle_add_locked(lord, &lord->limits.reservations,
+                                                     &lord->limits.reservation_count, sizeof *v);
         r = v ? MEMLORD_OK : MLI_AGAIN;
         if (v) {
             v->phys = phys;
-            /* pairs with mli_ticket_at; before a thread can open the ticket */
-            mli_u32_store_release(&lord->limits.reservation_count, n + 1);
             mli_lock_take(&phys->lock);
-            v->next = phys->free_ticket;
-            phys->free_ticket = n;
+            mli_handle_push(&phys->closed_tickets, &v->handle);
             mli_lock_drop(&phys->lock);
         }
     } while (mli_cold_leave(lord, &r));
@@ -9653,201 +9698,124 @@ static MLI_COLD memlord_result mli_reservation_new(memlord *lord, mli_phys *phys
 static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                     uint64_t bytes, memlord_ticket *out) {
     mli_reservation *v;
-    uint32_t number, tries = 0;
+    uint32_t tries = 0;
     unsigned spins = 0;
     for (;;) {
-        int held = -1;
+        int fits = -1;
         mli_lock_take(&phys->lock);
-        number = phys->free_ticket;
-        if (number) held = mli_phys_try_reserve(lord, phys, bytes, tries++ < MLI_RESERVE_RETRIES);
-        if (held > 0) break;
+        v = (mli_reservation *)(void *)phys->closed_tickets;
+        if (v) fits = mli_phys_try_reserve(lord, phys, bytes, tries++ < MLI_RESERVE_RETRIES);
+        if (fits > 0) break;
         mli_lock_drop(&phys->lock);
-        if (!held) return MEMLORD_E_LIMIT;
-        if (number)
+        if (!fits) return MEMLORD_E_LIMIT;
+        if (v)
             mli_spin_wait(&spins);
         else if (mli_reservation_new(lord, phys))
             return MEMLORD_E_NOMEM;
     }
-    v = mli_reservation_at(lord, number);
-    phys->free_ticket = v->next;
     v->remaining = bytes;
-    v->generation++;
-    *out = (uint64_t)number << 32 | v->generation;
+    *out = mli_handle_open(&phys->closed_tickets);
     mli_lock_drop(&phys->lock);
     return MEMLORD_OK;
 }
 
-/* Removes ticket i from the thread's open tickets; the last one takes its index. */
-static void mli_ticket_detach(mli_thread *t, uint32_t i) {
-    t->tickets[i] = t->tickets[--t->open_tickets];
-}
-static int mli_ticket_is_open(memlord *lord, memlord_ticket ticket) {
-    mli_reservation *v = mli_ticket_at(lord, ticket);
-    int open;
-    mli_lock_take(&v->phys->lock);
-    open = v->generation == (uint32_t)ticket;
-    mli_lock_drop(&v->phys->lock);
-    return open;
-}
-
-/* Attaches a ticket to this thread: its later allocs draw on it. If the thread has the most
-   tickets it can have, closed ones make room; with none closed the ticket stays unattached. The
-   orphan record takes none: its calls come from many threads. */
-static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
-    const uint32_t most = MLI_TICKETS_MAX;
+/* Detaches closed tickets from a thread: any thread may have closed them. */
+static void mli_tickets_prune(memlord *lord, mli_thread *t) {
     uint32_t i = 0;
-    if (t == lord->threads.orphan) return;
-    while (t->open_tickets == most && i < most)
-        if (mli_ticket_is_open(lord, t->tickets[i]))
+    while (i < t->open_tickets)
+        if (mli_ticket_find(lord, t->tickets[i]))
             i++;
         else
-            mli_ticket_detach(t, i);
-    if (t->open_tickets == most) return;
+            t->tickets[i] = t->tickets[--t->open_tickets];
+}
+
+/* Attaches a ticket to this thread: its later allocs draw on it. A thread that has the most tickets
+   it can have leaves it unattached. The orphan record takes none: its calls come from many
+   threads. */
+static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
+    if (t == lord->threads.orphan) return;
+    mli_tickets_prune(lord, t);
+    if (t->open_tickets == MLI_TICKETS_MAX) return;
     t->tickets[t->open_tickets++] = ticket;
-    if (!(mli_u32_load(&t->special) & MLI_SPECIAL_TICKET))
-        mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
 }
 
-/* Closes a ticket, releases the bytes left on it and detaches it from this thread. */
-static memlord_result mli_reservation_close(memlord *lord, mli_thread *t, memlord_ticket ticket) {
-    mli_reservation *v = mli_ticket_at(lord, ticket);
-    uint32_t i;
-    int open;
-    if (!v) return MEMLORD_E_UNKNOWN;
-    mli_lock_take(&v->phys->lock);
-    open = (ticket & 1) && v->generation == (uint32_t)ticket;
-    if (open) {
-        v->phys->reserved -= v->remaining;
-        v->generation++;
-        v->next = v->phys->free_ticket;
-        v->phys->free_ticket = (uint32_t)(ticket >> 32);
-    }
-    mli_lock_drop(&v->phys->lock);
-    for (i = 0; i < t->open_tickets; i++)
-        if (t->tickets[i] == ticket) mli_ticket_detach(t, i);
-    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-/* The part of an alloc that comes off one ticket of its thread. All parts are of one phys. */
-typedef struct mli_ticket_draw_part {
-    mli_reservation *from;
-    uint64_t bytes;
-    uint32_t generation;
-} mli_ticket_draw_part;
-
+/* The bytes of an alloc that may come off tickets. */
 typedef struct mli_ticket_draw {
-    uint32_t parts; /* 0: nothing was drawn, and part[] is not set */
-    mli_ticket_draw_part part[MLI_TICKETS_MAX];
+    mli_phys *phys;
+    uint64_t bytes; /* in flight at phys; 0: none */
 } mli_ticket_draw;
 
-/* Draws up to *bytes on one ticket, if it is of this phys, and subtracts the draw from *bytes.
-   Returns 0 if the ticket is closed. */
-static int mli_ticket_draw_from(memlord *lord, memlord_ticket ticket, const mli_phys *phys,
-                                uint64_t *bytes, mli_ticket_draw *draw) {
-    mli_reservation *v = mli_ticket_at(lord, ticket);
-    int open;
-    mli_lock_take(&v->phys->lock);
-    open = v->generation == (uint32_t)ticket;
-    if (open && v->phys == phys && v->remaining) {
-        mli_ticket_draw_part *part = &draw->part[draw->parts++];
-        part->from = v;
-        part->generation = v->generation;
-        part->bytes = v->remaining < *bytes ? v->remaining : *bytes;
-        v->remaining -= part->bytes;
-        v->phys->in_flight += part->bytes;
-        *bytes -= part->bytes;
-    }
-    mli_lock_drop(&v->phys->lock);
-    return open;
-}
-
-/* Draws the bytes of an alloc on this thread's tickets before the alloc is recorded: until
-   mli_ticket_draw_end they are in flight. It draws on several tickets if one is not enough: if an
-   alloc was smaller than its ticket, the next alloc draws on the rest of it first, and bytes of its
-   own ticket would stay reserved although they are live. An alloc of memlord_alloc_retry draws on
-   its own ticket alone. */
+/* Sets the bytes of an alloc in flight before it is recorded, if its thread has tickets. */
 static MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t bytes, mli_ticket_draw *draw) {
-    const mli_phys *phys = mli_phys_at(lord, dev);
-    uint32_t i = 0;
-    if (t->retrying) {
-        (void)mli_ticket_draw_from(lord, t->retrying, phys, &bytes, draw);
-        t->retrying = 0;
-        if (!t->open_tickets) mli_special_set(t, MLI_SPECIAL_TICKET, 0);
-        return;
-    }
-    while (i < t->open_tickets && bytes) {
-        if (mli_ticket_draw_from(lord, t->tickets[i], phys, &bytes, draw))
-            i++;
-        else
-            mli_ticket_detach(t, i); /* closed on another thread */
-    }
+    mli_tickets_prune(lord, t);
     if (!t->open_tickets) mli_special_set(t, MLI_SPECIAL_TICKET, 0);
+    if (!t->open_tickets && !t->retrying) return;
+    draw->phys = mli_phys_lock(lord, dev);
+    draw->bytes = bytes < draw->phys->reserved ? bytes : draw->phys->reserved;
+    draw->phys->in_flight += draw->bytes;
+    mli_lock_drop(&draw->phys->lock);
 }
-/* Ends a draw. `recorded`: the bytes are live and no longer reserved. Not recorded: they are back
-   on their tickets; those of a ticket closed meanwhile are released. */
-static MLI_COLD void mli_ticket_draw_end(const mli_ticket_draw *draw, int recorded) {
-    mli_phys *phys = draw->part[0].from->phys;
-    uint32_t i;
-    mli_lock_take(&phys->lock);
-    for (i = 0; i < draw->parts; i++) {
-        const mli_ticket_draw_part *part = &draw->part[i];
-        phys->in_flight -= part->bytes;
-        if (recorded || part->from->generation != part->generation)
-            phys->reserved -= part->bytes;
-        else
-            part->from->remaining += part->bytes;
+
+/* Takes the bytes of a recorded alloc off the thread's tickets at its phys. It draws on several
+   tickets if one is not enough: if an alloc was smaller than its ticket, the next alloc draws on
+   the rest of it first, and bytes of its own ticket would stay reserved although they are live. An
+   alloc of memlord_alloc_retry draws on its own ticket alone. */
+static MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t, const mli_ticket_draw *draw,
+                                         int recorded) {
+    const memlord_ticket *tickets = t->retrying ? &t->retrying : t->tickets;
+    uint32_t i, n = t->retrying ? 1 : t->open_tickets;
+    uint64_t left = recorded ? draw->bytes : 0;
+    mli_lock_take(&draw->phys->lock);
+    draw->phys->in_flight -= draw->bytes;
+    for (i = 0; i < n && left; i++) {
+        mli_reservation *v = mli_ticket_find(lord, tickets[i]);
+        uint64_t part;
+        if (!v || v->phys != draw->phys) continue;
+        part = v->remaining < left ? v->remaining : left;
+        v->remaining -= part;
+        draw->phys->reserved -= part;
+        left -= part;
     }
-    mli_lock_drop(&phys->lock);
+    mli_lock_drop(&draw->phys->lock);
+    t->retrying = 0;
 }
 
-/* -- accounts: number:32 | generation of the record:32 -- */
+/* -- accounts -- */
 
-#define MLI_ACCOUNT_GENERATION(turn) (((uint64_t)(turn) & 0x7fff) << 49)
-
-static mli_account_record *mli_account_record_at(memlord *lord, uint32_t number) {
-    return (mli_account_record *)mli_book_at(&lord->limits.accounts, number,
-                                             sizeof(mli_account_record));
-}
-/* Returns 1 if a word read from a record belongs to this account and the account is open. */
-static int mli_account_word_is(uint64_t word, memlord_account account) {
-    return (account & 1) && word - MLI_BYTES(word) == MLI_ACCOUNT_GENERATION(account);
-}
-/* Returns the record of an account; NULL: its generation has passed, or there is none. The
-   acquire of `generation` pairs with mli_account_open_locked. */
 static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
-    uint32_t number = (uint32_t)(account >> 32);
-    mli_account_record *b;
-    if (!number || number >= mli_u32_load_acquire(&lord->limits.account_count)) return NULL;
-    b = mli_account_record_at(lord, number);
-    return b && mli_u32_load_acquire(&b->generation) == (uint32_t)account ? b : NULL;
+    return (mli_account_record *)mli_handle_find(&lord->limits.accounts,
+                                                 sizeof(mli_account_record), account);
+}
+/* Returns 1 if a word read from a record belongs to this account. */
+static int mli_account_word_is(uint64_t word, memlord_account account) {
+    return word >> 49 == (account & 0x7fff);
 }
 
 /* Opens an account on a closed record, or on a new one. MLI_AGAIN: a new one needs memory. */
 static MLI_COLD memlord_result mli_account_open_locked(memlord *lord, memlord_device device,
                                                        const char *name, uint64_t limit,
                                                        memlord_account *out) {
-    uint32_t number = lord->limits.free_account;
+    mli_handle *h = lord->limits.closed_accounts;
     mli_account_record *b;
-    size_t n = name ? strlen(name) : 0;
-    if (!number) {
-        number = mli_u32_load(&lord->limits.account_count);
-        if (!mli_book_add(lord, &lord->limits.accounts, number, sizeof *b, mli_cold_alloc))
-            return MLI_AGAIN;
-        mli_u32_store_release(&lord->limits.account_count, number + 1);
+    mli_out text;
+    if (!h) {
+        h = mli_handle_add_locked(lord, &lord->limits.accounts, &lord->limits.account_count,
+                                  sizeof *b);
+        if (!h) return MLI_AGAIN;
+        mli_handle_push(&lord->limits.closed_accounts, h);
     }
-    b = mli_account_record_at(lord, number);
-    if (number == lord->limits.free_account) lord->limits.free_account = b->next;
-    if (n >= sizeof b->name) n = sizeof b->name - 1;
-    memset(b->name, 0, sizeof b->name);
-    if (n) memcpy(b->name, name, n);
+    b = (mli_account_record *)(void *)h;
+    mli_out_buffer(&text, b->name, sizeof b->name);
+    mli_put_str(&text, name ? name : "");
+    (void)mli_out_end(&text, sizeof b->name);
     b->device = device;
     mli_u64_store(&b->limit, limit);
     mli_u64_store(&b->peak, 0);
     mli_u64_store(&b->refused, 0);
-    *out = (uint64_t)number << 32 | (mli_u32_load(&b->generation) + 1);
-    mli_u64_store(&b->word, MLI_ACCOUNT_GENERATION(*out));
-    mli_u32_store_release(&b->generation, (uint32_t)*out); /* pairs with mli_account_find */
+    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&h->generation) + 1) << 49);
+    *out = mli_handle_open(&lord->limits.closed_accounts);
     return MEMLORD_OK;
 }
 
@@ -9862,11 +9830,11 @@ static memlord_result mli_account_charge(memlord *lord, memlord_account account,
         now = MLI_BYTES(word);
         if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
         if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
-        if (bytes > 0 && (now > limit || by > limit - now)) {
+        if (bytes > 0 && by > limit - now) {
             (void)mli_u64_add(&b->refused, 1);
             return MEMLORD_E_LIMIT;
         }
-        now = bytes < 0 ? now - by : now + by;
+        now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
     if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
         mli_u64_max(&b->peak, (int64_t)now);
@@ -9877,8 +9845,8 @@ static memlord_result mli_account_charge(memlord *lord, memlord_account account,
 static MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                             memlord_account_stat *out) {
     memset(out, 0, sizeof *out);
-    if (!(mli_u32_load(&b->generation) & 1)) return 0;
-    memcpy(out->name, b->name, sizeof out->name);
+    if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
+    memcpy(out->name, b->name, strlen(b->name));
     out->device = b->device;
     out->bytes = MLI_BYTES(mli_u64_load(&b->word));
     out->peak = mli_u64_load(&b->peak);
@@ -9887,24 +9855,26 @@ static MLI_COLD int mli_account_read_locked(const mli_account_record *b,
     return 1;
 }
 
-static memlord_result mli_reservation_close_call(memlord *lord, memlord_ticket ticket) {
-    mli_thread *t;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_close(lord, t, ticket);
-    mli_thread_put(lord, t);
-    return r;
-}
-
 /* -- public -- */
 
-MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
-    return mli_reservation_close_call(lord, ticket);
+MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
+    mli_reservation *v;
+    int open;
+    if (!lord) return MEMLORD_OK;
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    mli_lock_take(&v->phys->lock);
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
+    if (open) {
+        v->phys->reserved -= v->remaining;
+        mli_handle_close(&v->phys->closed_tickets, &v->handle);
+    }
+    mli_lock_drop(&v->phys->lock);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
+/* Both release what no alloc has drawn. The names say why the host does so. */
 MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
-    return mli_reservation_close_call(lord, ticket);
+    return memlord_reserve_commit(lord, ticket);
 }
 
 MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
@@ -9930,14 +9900,12 @@ MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account acc
 
 MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                            memlord_account_stat *out) {
-    mli_account_record *b;
     int open;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     mli_lock_take(&mli_process.cold_lock);
-    b = mli_account_find(lord, account);
-    open = b && mli_account_read_locked(b, out);
+    open = mli_account_read_locked(mli_account_find(lord, account), out);
     mli_lock_drop(&mli_process.cold_lock);
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
@@ -9946,13 +9914,10 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     mli_account_record *b;
     if (!lord) return MEMLORD_OK;
     mli_lock_take(&mli_process.cold_lock);
-    b = (account & 1) ? mli_account_find(lord, account) : NULL;
+    b = mli_account_find(lord, account);
     if (b) {
-        uint32_t turn = mli_u32_load(&b->generation) + 1;
-        mli_u64_store(&b->word, MLI_ACCOUNT_GENERATION(turn));
-        mli_u32_store(&b->generation, turn);
-        b->next = lord->limits.free_account;
-        lord->limits.free_account = (uint32_t)(account >> 32);
+        mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
+        mli_handle_close(&lord->limits.closed_accounts, &b->handle);
     }
     mli_lock_drop(&mli_process.cold_lock);
     return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -13290,7 +13255,7 @@ typedef struct mli_call {
    and passes through. */
 static MLI_HOT int mli_call_begin(memlord *lord, mli_call *call) {
     call->t = mli_thread_get(lord);
-    call->draw.parts = 0;
+    call->draw.bytes = 0;
     return call->t != NULL;
 }
 /* Draws the bytes that the call is about to record off the tickets of its thread. */
@@ -13304,7 +13269,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
     mli_thread_put(lord, call->t);
-    if (call->draw.parts) mli_ticket_draw_end(&call->draw, did);
+    if (call->draw.bytes) mli_ticket_draw_end(lord, call->t, &call->draw, did);
     if (mli_debug_on(lord))
         mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
     mli_call_end(lord, call->t, call->dev, 1);
@@ -13988,7 +13953,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->what == MLI_HOLD_VIEW) return;
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
-    call.draw.parts = 0;
+    call.draw.bytes = 0;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->what == MLI_HOLD_PLACE) {
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes);
@@ -14004,7 +13969,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
         note->blocks++;
         note->bytes += b->bytes;
     }
-    if (call.draw.parts) mli_ticket_draw_end(&call.draw, did);
+    if (call.draw.bytes) mli_ticket_draw_end(lord, t, &call.draw, did);
 }
 
 /* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
@@ -14606,7 +14571,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     if (r == MEMLORD_OK) {
         r = mli_request_try(&q, fn, user, storage);
         if (r == MEMLORD_OK) mli_request_record(&q, *storage);
-        (void)mli_reservation_close_call(lord, q.ticket);
+        (void)memlord_reserve_commit(lord, q.ticket);
     }
     if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
         mli_request_failed(&q, r == MEMLORD_E_OOM);
@@ -14929,8 +14894,10 @@ static void mli_report_accounts(mli_report *r) {
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
     for (i = 1; i < mli_u32_load(&lord->limits.account_count); i++) {
+        const mli_account_record *b =
+            (const mli_account_record *)mli_book_at(&lord->limits.accounts, i, sizeof *b);
         memlord_account_stat s;
-        if (!mli_account_read_locked(mli_account_record_at(lord, i), &s)) continue;
+        if (!mli_account_read_locked(b, &s)) continue;
         r->accounts++;
         r->account_lines = mli_top_insert(r->account, r->account_lines, MLI_TOP_ACCOUNTS, &s,
                                           sizeof s, offsetof(memlord_account_stat, bytes));
@@ -18542,7 +18509,6 @@ static void mli_ledger_after_fork(memlord *lord) {
         mli_u32_store(&phys->sampling, 0);
         mli_u32_store(&phys->poller.state, MLI_HELPER_NONE);
         phys->sampler = NULL;
-        phys->reserved -= phys->in_flight; /* these bytes are live, or will never be recorded */
         phys->in_flight = 0;
         if (!w) continue;
         tries += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
