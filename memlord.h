@@ -3244,9 +3244,10 @@ typedef struct mli_dict {
     size_t left; /* unused bytes at the end of the first block */
 } mli_dict;
 
-typedef struct mli_spare_block { /* memory allocated before a cold call needs it: see >>names */
+/* The memory that a cold call lacked; it tries again with it: see >>names. */
+typedef struct mli_spare_block {
     void *block;
-    size_t size;
+    size_t size, wanted; /* of the block; of the allocation that failed last */
 } mli_spare_block;
 
 /* The ledger's own memory, in grains of 128 bytes: see >>memory. */
@@ -3298,8 +3299,6 @@ struct memlord {
         mli_ptr index;
         mli_dict strings;            /* of mli_stb_string: every string once */
         uint64_t bytes;
-        mli_spare_block retry_block; /* the block that a cold call lacked; it tries again with it */
-        size_t retry_size;           /* bytes that a cold call lacked */
     } names;
     struct {
         memlord_allocator allocator;
@@ -3448,6 +3447,7 @@ static MEMLORD_THREAD_LOCAL struct {
     uint32_t exited;         /* 1: its exit hook has run */
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     mli_debug_note note;     /* for the debug line of the call in progress: see >>log */
+    mli_spare_block spare;   /* of the cold call in progress */
 } mli_self;
 
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
@@ -3509,35 +3509,37 @@ static MLI_COLD size_t mli_out_end(mli_out *o, size_t cap) {
     return o->total;
 }
 
-#define MLI_DIGITS 24
-static const char *mli_u64_text(uint64_t v, char digits[MLI_DIGITS]) {
-    char *at = digits + MLI_DIGITS - 1;
-    *at = 0;
-    do {
-        *--at = (char)('0' + v % 10);
-        v /= 10;
-    } while (v);
-    return at;
+/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: UINT64_MAX is exceeded. */
+static const char *mli_read_u64(const char *text, uint64_t *value) {
+    for (*value = 0; *text >= '0' && *text <= '9'; text++) {
+        unsigned digit = (unsigned)(*text - '0');
+        if (*value > (UINT64_MAX - digit) / 10) return NULL;
+        *value = *value * 10 + digit;
+    }
+    return text;
+}
+
+/* Writes the lowest n digits of v, in base 10 or 16. */
+static MLI_COLD void mli_put_digits(mli_out *o, uint64_t v, unsigned base, unsigned n) {
+    char digits[20];
+    unsigned i;
+    for (i = n; i--; v /= base) digits[i] = "0123456789abcdef"[v % base];
+    mli_put(o, digits, n);
 }
 static void mli_put_u64(mli_out *o, uint64_t v) {
-    char digits[MLI_DIGITS];
-    mli_put_str(o, mli_u64_text(v, digits));
+    uint64_t rest = v;
+    unsigned n = 1;
+    while (rest /= 10) n++;
+    mli_put_digits(o, v, 10, n);
 }
 static void mli_put_i64(mli_out *o, int64_t v) {
     if (v < 0) mli_put_str(o, "-");
     mli_put_u64(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
-static MLI_COLD void mli_put_hex(mli_out *o, uint64_t v, unsigned digits) {
-    while (digits--) mli_put(o, &"0123456789abcdef"[(v >> (4 * digits)) & 15], 1);
-}
 /* Writes a storage in full, with 8, 12 or 16 digits: few widths keep columns straight. */
 static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
     mli_put_str(o, "0x");
-    mli_put_hex(o, v, v >> 48 ? 16 : v >> 32 ? 12 : 8);
-}
-static void mli_put_two_digits(mli_out *o, uint64_t v) {
-    if (v < 10) mli_put_str(o, "0");
-    mli_put_u64(o, v);
+    mli_put_digits(o, v, 16, v >> 48 ? 16 : v >> 32 ? 12 : 8);
 }
 
 /* Writes v / 10^digits with all decimals. */
@@ -3547,16 +3549,14 @@ static MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits) {
     for (i = 0; i < digits; i++) unit *= 10;
     mli_put_u64(o, v / unit);
     mli_put_str(o, ".");
-    for (v %= unit; unit > 1; v %= unit) {
-        unit /= 10;
-        mli_put_u64(o, v / unit);
-    }
+    mli_put_digits(o, v, 10, digits);
 }
 /* Writes tenths / 10, without a decimal that is 0. */
 static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
-    mli_put_u64(o, tenths / 10);
-    if (tenths % 10) mli_put_str(o, ".");
-    if (tenths % 10) mli_put_u64(o, tenths % 10);
+    if (tenths % 10)
+        mli_put_fixed(o, tenths, 1);
+    else
+        mli_put_u64(o, tenths / 10);
 }
 
 /* Writes bytes in the largest IEC unit that gives at least 1, rounded to two decimals, without
@@ -3564,24 +3564,14 @@ static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
 static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
-    uint64_t whole = bytes, part = 0;
-    while (unit < 6 && bytes >> (10 * (unit + 1))) unit++;
-    if (unit) {
-        uint64_t low = bytes & (((uint64_t)1 << (10 * unit)) - 1);
-        whole = bytes >> (10 * unit);
-        low = 10 * unit > 40 ? low >> (10 * unit - 40) : low << (40 - 10 * unit); /* of 2^40 */
-        part = (low * 100 + ((uint64_t)1 << 39)) >> 40;
-        if (part == 100) whole++, part = 0;
-        if (whole == 1024 && unit < 6) whole = 1, unit++;
-    }
-    mli_put_u64(o, whole);
-    if (part) {
-        mli_put_str(o, ".");
-        if (part % 10)
-            mli_put_two_digits(o, part);
-        else
-            mli_put_u64(o, part / 10);
-    }
+    double scaled = (double)bytes;
+    uint64_t hundredths;
+    for (; unit < 6 && scaled >= 1023.995; unit++) scaled /= 1024; /* that rounds to 1024 */
+    hundredths = (uint64_t)(scaled * 100 + 0.5);
+    if (hundredths % 10)
+        mli_put_fixed(o, hundredths, 2);
+    else
+        mli_put_tenths(o, hundredths / 10);
     mli_put_str(o, units[unit]);
 }
 
@@ -3600,24 +3590,14 @@ static MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     const char *between = name ? "  _   " : "--T::.";
     unsigned i;
     for (i = 0; i < 6; i++) {
-        mli_put_two_digits(o, parts[i]);
+        mli_put_digits(o, parts[i], 10, i ? 2 : 4);
         if (between[i] != ' ') mli_put(o, &between[i], 1);
     }
     if (name) return;
-    mli_put_u64(o, ms / 100);
-    mli_put_two_digits(o, ms % 100);
+    mli_put_digits(o, ms, 10, 3);
     mli_put_str(o, "Z");
 }
 
-/* Writes "63.2 %", "50 %", or "unknown" for NaN. */
-static MLI_COLD void mli_put_percent(mli_out *o, double percent) {
-    if (!(percent >= 0)) {
-        mli_put_str(o, "unknown");
-        return;
-    }
-    mli_put_tenths(o, percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0);
-    mli_put_str(o, " %");
-}
 static MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     if (d.type == MEMLORD_ANY) {
         mli_put_str(o, "all");
@@ -3634,26 +3614,19 @@ static MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
 }
 
 /* Decodes the UTF-8 sequence at s. Returns its length; 0: it is not well-formed (RFC 3629).
-   U+FFFD counts as not well-formed, because mli_put_invalid_byte gives it a meaning. */
+   Surrogates are not well-formed. Nor is U+FFFD here: mli_put_invalid_byte gives it a meaning. */
 static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    size_t i, n = s[0] < 0x80   ? 1
-                  : s[0] < 0xc2 ? 0
-                  : s[0] < 0xe0 ? 2
-                  : s[0] < 0xf0 ? 3
-                  : s[0] < 0xf5 ? 4
-                                : 0;
-    if (n < 2) {
-        *code = s[0];
-        return n;
-    }
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* a shorter form holds less */
+    size_t i, n = 0;
+    while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
+    if (!n) return 1;
+    if (n == 1 || n > 4) return 0;
     for (i = 1; i < n; i++) {
         if ((s[i] & 0xc0) != 0x80) return 0;
         *code = *code << 6 | (s[i] & 0x3fu);
     }
-    if (n == 3 && (*code < 0x800 || (*code >= 0xd800 && *code < 0xe000) || *code == 0xfffd))
-        return 0;
-    if (n == 4 && (*code < 0x10000 || *code > 0x10ffff)) return 0;
+    if (*code < least[n] || *code > 0x10ffff || *code >> 11 == 0x1b || *code == 0xfffd) return 0;
     return n;
 }
 
@@ -3661,7 +3634,7 @@ static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
    the same, and two different names never become equal. */
 static MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_str(o, "\xef\xbf\xbd");
-    mli_put_hex(o, byte, 2);
+    mli_put_digits(o, byte, 16, 2);
 }
 
 /* Writes a JSON string, or null. It also escapes characters that could end a script element or a
@@ -3677,13 +3650,12 @@ static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
         uint32_t code;
         size_t n = mli_utf8_decode(s, &code);
         if (!n) {
-            mli_put_invalid_byte(o, *s++);
-            continue;
-        }
-        if (code < 0x20 || code == '"' || code == '\\' || code == '<' || code == '>' ||
-            code == '&' || code == 0x7f || code == 0x2028 || code == 0x2029) {
+            mli_put_invalid_byte(o, *s);
+            n = 1;
+        } else if (code < 0x20 || (code < 0x80 && strchr("\"\\<>&\x7f", (int)code)) ||
+                   code == 0x2028 || code == 0x2029) {
             mli_put_str(o, "\\u");
-            mli_put_hex(o, code, 4);
+            mli_put_digits(o, code, 16, 4);
         } else {
             mli_put(o, (const char *)s, n);
         }
@@ -3712,9 +3684,6 @@ static MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
         s += n;
     }
 }
-static MLI_COLD void mli_put_plain(mli_out *o, const char *text) {
-    mli_put_escaped(o, text, 0, "");
-}
 
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
@@ -3730,13 +3699,14 @@ static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
     mli_put_str(o, ":");
     mli_put_u64(o, (uint64_t)site->line);
 }
-static void mli_put_site(mli_out *o, const memlord_site *site) {
-    mli_put_site_escaped(o, site, 0, "");
-}
 static uint64_t mli_site_line(const memlord_site *site) {
     return site && site->line > 0 ? (uint64_t)site->line : 0;
 }
-static MLI_COLD void mli_json_site(mli_out *o, const memlord_site *site) {
+static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site) {
+    if (!json) {
+        mli_put_site_escaped(o, site, 0, "");
+        return;
+    }
     mli_put_str(o, site ? "{\"file\":" : "null");
     if (!site) return;
     mli_put_json(o, site->file);
@@ -3752,8 +3722,8 @@ static MLI_COLD void mli_json_site(mli_out *o, const memlord_site *site) {
        %g   a percentage  %jo  bytes, for people   %jd  a difference of bytes, with its sign
        %jx  a storage     %i   a device: mli_device_code
        %p   a site
-   A width aligns values to the right and text to the left; a site ignores it. A - aligns all to
-   the left; a + writes the sign of a difference of 0.
+   A width aligns values to the right and text to the left; a site has none. A - aligns all to the
+   left; a + writes the sign of a difference of 0.
    In JSON a ' stands for a ", and a leading comma is dropped after a [ or {. There %jd is any
    number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
 
@@ -3768,16 +3738,24 @@ static int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a name and pads it to a column. A UTF-8 sequence of two bytes counts as one column, a
-   longer one as two, which is true for most. */
-static MLI_COLD void mli_put_column(mli_out *o, const char *name, size_t width) {
+/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as one
+   column, a longer one as two, which is true for most. */
+static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
     size_t start = o->total;
-    const unsigned char *s = (const unsigned char *)name;
-    mli_put_plain(o, name);
+    const unsigned char *s = (const unsigned char *)text;
+    if (json) {
+        mli_put_json(o, text);
+        return;
+    }
+    mli_put_escaped(o, text, 0, "");
     for (; *s; s++) start += (size_t)(*s >= 0xc0) + (*s >= 0xf0);
     mli_pad(o, o->total - start, width);
 }
-static MLI_COLD void mli_put_signed(mli_out *o, int64_t v, int sign) {
+static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sign) {
+    if (json) {
+        mli_put_i64(o, v);
+        return;
+    }
     if (v || sign) mli_put_str(o, v < 0 ? "-" : "+");
     mli_put_bytes(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
@@ -3789,13 +3767,16 @@ static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
     mli_put_tenths(o, tenths);
     mli_put_str(o, units[unit]);
 }
-static MLI_COLD void mli_put_fraction(mli_out *o, int json, double share) {
-    if (!json)
-        mli_put_percent(o, share);
-    else if (share >= 0)
-        mli_put_fixed(o, (uint64_t)(share * 1000 + 0.5), 3);
-    else
-        mli_put_str(o, "null");
+/* Writes a percentage: "63.2 %", "50 %", or "unknown" for NaN. */
+static MLI_COLD void mli_put_percent(mli_out *o, int json, double percent) {
+    if (!(percent >= 0)) {
+        mli_put_str(o, json ? "null" : "unknown");
+    } else if (json) {
+        mli_put_fixed(o, (uint64_t)(percent * 1000 + 0.5), 3);
+    } else {
+        mli_put_tenths(o, percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0);
+        mli_put_str(o, " %");
+    }
 }
 static MLI_COLD void mli_put_number(mli_out *o, int json, char kind, uint64_t v) {
     switch (kind) {
@@ -3812,62 +3793,44 @@ static MLI_COLD void mli_put_number(mli_out *o, int json, char kind, uint64_t v)
 
 /* Writes the value of a conversion; `form` points behind its %. Returns the rest of the string. */
 static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form, va_list *args) {
-    char buf[32]; /* the value, if it has a width */
+    char buf[32]; /* the value, if it is aligned to the right */
     mli_out b, *to = o;
-    size_t width = 0;
-    int left = *form == '-', sign = *form == '+', coded;
-    int64_t difference;
-    const char *text;
-    const memlord_site *site;
-    form += left + sign;
-    for (; *form >= '0' && *form <= '9'; form++) width = width * 10 + (size_t)(*form - '0');
+    size_t start = o->total;
+    uint64_t width = 0;
+    int left = *form == '-', sign = *form == '+', code;
+    form = mli_read_u64(form + left + sign, &width);
     form += *form == 'j';
-    if (width) mli_out_buffer(to = &b, buf, sizeof buf);
+    if (width && !left && *form != 's') mli_out_buffer(to = &b, buf, sizeof buf);
     switch (*form) {
-    case 's':
-        text = va_arg(*args, const char *);
-        if (json)
-            mli_put_json(o, text);
-        else
-            mli_put_column(o, text, width);
-        return form + 1;
-    case 'p':
-        site = (const memlord_site *)va_arg(*args, const void *);
-        if (json)
-            mli_json_site(o, site);
-        else
-            mli_put_site(o, site);
-        return form + 1;
+    case 's': mli_put_string(o, json, va_arg(*args, const char *), (size_t)width); break;
+    case 'p': mli_put_site(o, json, (const memlord_site *)va_arg(*args, const void *)); break;
     case 'i':
-        coded = va_arg(*args, int);
-        mli_put_device(to, memlord_device_make(coded >> 16, (int16_t)coded));
+        code = va_arg(*args, int);
+        mli_put_device(to, memlord_device_make(code >> 16, (int16_t)code));
         break;
-    case 'd':
-        difference = va_arg(*args, int64_t);
-        if (json)
-            mli_put_i64(to, difference);
-        else
-            mli_put_signed(to, difference, sign);
-        break;
-    case 'g': mli_put_fraction(to, json, va_arg(*args, double)); break;
+    case 'd': mli_put_difference(to, json, va_arg(*args, int64_t), sign); break;
+    case 'g': mli_put_percent(to, json, va_arg(*args, double)); break;
     default: mli_put_number(to, json, *form, va_arg(*args, uint64_t));
     }
-    if (!width) return form + 1;
-    if (!left) mli_pad(o, b.used, width);
-    mli_put(o, buf, b.used);
-    if (left) mli_pad(o, b.used, width);
+    if (to == &b) {
+        mli_pad(o, b.used, (size_t)width);
+        mli_put(o, buf, b.used);
+    } else {
+        mli_pad(o, o->total - start, (size_t)width);
+    }
     return form + 1;
 }
 static MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args) {
     while (*form) {
-        char c = *form++;
-        if (c == '%') {
-            form = mli_put_value(o, json, form, args);
-            continue;
+        size_t n = strcspn(form, json ? "%'" : "%");
+        mli_put(o, form, n);
+        form += n;
+        if (*form == '%') {
+            form = mli_put_value(o, json, form + 1, args);
+        } else if (*form) {
+            mli_put_str(o, "\"");
+            form++;
         }
-        o->total++;
-        if (o->used == o->cap && o->fn) mli_flush(o);
-        if (o->used < o->cap) o->buf[o->used++] = json && c == '\'' ? '"' : c;
     }
 }
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...) {
@@ -3890,21 +3853,17 @@ static int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
 /* Returns the factor of a unit, from "" to "EiB", upper or lower case; 0: not a unit. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
-    static const char letters[] = "kmgtpe";
+    static const char letters[] = "bkmgtpe";
     uint64_t factor = 1, step = 1000;
-    int n = 0, i;
-    int c = mli_ascii_lower(*text);
-    if (c && c != 'b') {
-        while (letters[n] && letters[n] != c) n++;
-        if (!letters[n++]) return 0;
-        if (mli_ascii_lower(*++text) == 'i') {
-            step = 1024;
-            text++;
-        }
+    const char *power = *text ? strchr(letters, mli_ascii_lower(*text)) : letters;
+    if (!power) return 0;
+    if (power > letters && mli_ascii_lower(*++text) == 'i') {
+        step = 1024;
+        text++;
     }
     if (mli_ascii_lower(*text) == 'b') text++;
     while (*text == ' ') text++;
-    for (i = 0; i < n; i++) factor *= step;
+    for (; power > letters; power--) factor *= step;
     return *text ? 0 : factor;
 }
 
@@ -3927,26 +3886,30 @@ MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
     return buf;
 }
 
+/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. It skips what
+   follows nine decimals: in most units the tenth is less than a byte. */
+static MLI_COLD const char *mli_read_decimals(const char *text, uint64_t *part, uint64_t *scale) {
+    for (*part = 0, *scale = 1; *text >= '0' && *text <= '9'; text++) {
+        if (*scale == 1000000000u) continue;
+        *part = *part * 10 + (unsigned)(*text - '0');
+        *scale *= 10;
+    }
+    return text;
+}
+
 MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
-    uint64_t whole = 0, part = 0, scale = 1, unit, rest;
-    int digits = 0;
+    uint64_t whole, part = 0, scale = 1, unit, rest;
+    const char *digit;
     if (!text || !out) return MEMLORD_E_INVALID;
     while (*text == ' ') text++;
-    for (; *text >= '0' && *text <= '9'; text++, digits++) {
-        unsigned digit = (unsigned)(*text - '0');
-        if (whole > (UINT64_MAX - digit) / 10) return MEMLORD_E_INVALID;
-        whole = whole * 10 + digit;
-    }
-    if (*text == '.') { /* nine decimals: in most units the tenth is less than a byte */
-        for (text++; *text >= '0' && *text <= '9'; text++, digits++) {
-            if (scale == 1000000000u) continue;
-            part = part * 10 + (unsigned)(*text - '0');
-            scale *= 10;
-        }
-    }
+    digit = text + (*text == '.');
+    if (*digit < '0' || *digit > '9') return MEMLORD_E_INVALID;
+    text = mli_read_u64(text, &whole);
+    if (!text) return MEMLORD_E_INVALID;
+    if (*text == '.') text = mli_read_decimals(text + 1, &part, &scale);
     while (*text == ' ') text++;
     unit = mli_unit_factor(text);
-    if (!digits || !unit || (unit == 1 && scale > 1)) return MEMLORD_E_INVALID;
+    if (!unit || (unit == 1 && scale > 1)) return MEMLORD_E_INVALID;
     if (whole > UINT64_MAX / unit) return MEMLORD_E_INVALID;
     rest = unit / scale * part + unit % scale * part / scale;
     if (whole * unit > UINT64_MAX - rest) return MEMLORD_E_INVALID;
@@ -3958,33 +3921,26 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
    Owns the messages to the host. Uses >>platform and >>text. Invariants: a debug line is formatted
    only if its level is on, and no lock is held while the logger runs. Locks: none. */
 
-#define MLI_COLOR_RED "\033[31m"
-#define MLI_COLOR_GREEN "\033[32m"
-#define MLI_COLOR_YELLOW "\033[33m"
-#define MLI_COLOR_CYAN "\033[36m"
-#define MLI_COLOR_MAGENTA "\033[35m"
-#define MLI_COLOR_RESET "\033[0m"
-
 /* The built-in logger. It writes a line with one write; the start of the line chooses its
    colour. */
 static MLI_COLD void mli_log_stderr(void *user, int level, const char *text) {
-    static const char *const colours[][2] = {{"[alloc", MLI_COLOR_RED},
-                                             {"[free", MLI_COLOR_GREEN},
-                                             {"[gc", MLI_COLOR_YELLOW},
-                                             {"[reset", MLI_COLOR_MAGENTA},
-                                             {"", MLI_COLOR_CYAN}};
+    static const char *const colours[][2] = {{"[alloc", "\033[31m"}, /* red */
+                                             {"[free", "\033[32m"},  /* green */
+                                             {"[gc", "\033[33m"},    /* yellow */
+                                             {"[reset", "\033[35m"}, /* magenta */
+                                             {"", "\033[36m"}};      /* cyan */
     char line[640];
     mli_out o;
-    size_t n, i = 0;
+    size_t i = 0;
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8);
+    mli_out_buffer(&o, line, sizeof line - 8); /* a cut line keeps its end */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
-    n = o.used;
-    memcpy(line + n, MLI_COLOR_RESET "\n", sizeof MLI_COLOR_RESET);
-    mli_stderr_write(line, n + sizeof MLI_COLOR_RESET);
+    o.cap = sizeof line;
+    mli_put_str(&o, "\033[0m\n");
+    mli_stderr_write(line, o.used);
 }
 
 /* Passes a line to the logger. Requires: the caller holds no lock. */
@@ -4022,22 +3978,14 @@ static MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *tex
    A call logs its line after it has left the shard and dropped its locks. Facts that it finds
    before are kept in mli_self.note until then. */
 
-static MLI_COLD void mli_put_storage(mli_out *o, const char *before,
-                                     memlord_device d, uint64_t storage) {
-    mli_putf(o, "%s%i %jx", before, mli_device_code(d), storage);
-}
-
 /* Adds ", from cpu 0x55..., unknown frees 1 main file.c:12" and logs the line. Clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     mli_debug_note odd = mli_self.note;
     memset(&mli_self.note, 0, sizeof odd);
-    if (odd.from) mli_put_storage(o, ", from ", odd.from_device, odd.from);
+    if (odd.from) mli_putf(o, ", from %i %jx", mli_device_code(odd.from_device), odd.from);
     if (odd.implicit) mli_putf(o, ", implicit free of %jo", odd.implicit_bytes);
     if (odd.unknown) mli_putf(o, ", unknown frees %ju", odd.unknown);
-    if (site) {
-        mli_put_str(o, " ");
-        mli_put_site(o, site);
-    }
+    if (site) mli_putf(o, " %p", (const void *)site);
     mli_log_end(lord, MEMLORD_LOG_TRACE, o);
 }
 
@@ -4049,8 +3997,7 @@ static MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, meml
     mli_out o;
     if (!did && !mli_self.note.implicit && !mli_self.note.unknown) return;
     mli_out_buffer(&o, line, sizeof line);
-    mli_put_storage(&o, verb, d, storage);
-    mli_putf(&o, " %jo", did ? bytes : 0);
+    mli_putf(&o, "%s%i %jx %jo", verb, mli_device_code(d), storage, did ? bytes : 0);
     mli_log_call_end(lord, &o, site);
 }
 
@@ -6333,14 +6280,13 @@ typedef struct mli_stb_string { /* an item of memlord.names.strings */
    has allocated for this size. NULL: neither has it, and the size is noted for mli_cold_leave. It
    never calls the host's allocator. */
 static MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size) {
-    void *p = NULL;
-    if (lord->names.retry_block.block && lord->names.retry_block.size == size) {
-        p = lord->names.retry_block.block;
-        lord->names.retry_block.block = NULL;
-        return p;
-    }
-    if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) p = mli_piece_new(lord, size);
-    if (!p) lord->names.retry_size = size;
+    mli_spare_block *spare = &mli_self.spare;
+    void *p = spare->size == size ? spare->block : NULL;
+    if (p)
+        spare->block = NULL;
+    else if (size <= (size_t)1 << MLI_PIECE_MAX_BITS)
+        p = mli_piece_new(lord, size);
+    if (!p) spare->wanted = size;
     return p;
 }
 
@@ -6352,21 +6298,15 @@ static MLI_COLD void mli_cold_enter(void) {
 /* Ends a cold call: drops the lock. 1: *result was MLI_AGAIN, the wanted memory was allocated, and
    the caller must try again. 0: *result is final; it is MEMLORD_E_NOMEM if the allocator failed. */
 static MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
-    mli_spare_block fresh, old;
-    fresh.size = lord->names.retry_size;
+    mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
+    mli_own_free(lord, spare->block, spare->size); /* another thread may have made it needless */
+    spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
-    fresh.block = mli_own_alloc(lord, fresh.size);
-    if (!fresh.block) {
-        *result = MEMLORD_E_NOMEM;
-        return 0;
-    }
-    mli_lock_take(&mli_process.cold_lock);
-    old = lord->names.retry_block;
-    lord->names.retry_block = fresh;
-    mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, old.block, old.size);
-    return 1;
+    spare->size = spare->wanted;
+    spare->block = mli_own_alloc(lord, spare->size);
+    if (!spare->block) *result = MEMLORD_E_NOMEM;
+    return spare->block != NULL;
 }
 
 /* -- cold tables -- */
@@ -6390,13 +6330,21 @@ static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
 }
 
 /* The functions of stb_ds are static here: the host may link its own copy. */
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wundef"
+#pragma GCC diagnostic ignored "-Wcast-qual"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
 #if defined(__clang__) /* stb_ds string blocks are longer than their char storage[8] says */
-#define MLI_STB_PRIVATE static __attribute__((unused, no_sanitize("bounds")))
-#elif defined(__GNUC__)
-#define MLI_STB_PRIVATE static __attribute__((unused))
+#define MLI_STB_PRIVATE static __attribute__((no_sanitize("bounds")))
 #else
 #define MLI_STB_PRIVATE static
 #endif
@@ -6429,30 +6377,17 @@ MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #undef STBDS_FREE
 #define STBDS_REALLOC(context, ptr, size) mli_stb_realloc(ptr, size)
 #define STBDS_FREE(context, ptr) ((void)(ptr)) /* all memory is freed with the table */
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wsign-conversion"
-#pragma GCC diagnostic ignored "-Wshadow"
-#pragma GCC diagnostic ignored "-Wundef"
-#pragma GCC diagnostic ignored "-Wcast-qual"
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-#endif
-#if defined(MEMLORD_STB_DS_H)
-#include MEMLORD_STB_DS_H
-#elif defined(__has_include)
+#if !defined(MEMLORD_STB_DS_H) && defined(__has_include)
 #if __has_include(<stb/stb_ds.h>)
-#include <stb/stb_ds.h>
-#else
-#if !__has_include("stb_ds.h")
+#define MEMLORD_STB_DS_H <stb/stb_ds.h>
+#elif !__has_include("stb_ds.h")
 #error "no stb_ds.h: install libstb-dev, or copy it beside memlord.h, or define MEMLORD_STB_DS_H"
 #endif
-#include "stb_ds.h"
 #endif
-#else
-#include "stb_ds.h"
+#if !defined(MEMLORD_STB_DS_H)
+#define MEMLORD_STB_DS_H "stb_ds.h"
 #endif
+#include MEMLORD_STB_DS_H
 #if defined(__GNUC__)
 #pragma GCC diagnostic pop
 #endif
@@ -6463,24 +6398,19 @@ static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* Reserves the memory to put a key of this length. 0: done. -1: memory is wanted, try again. A put
-   may need a new array, a hash index and a string block: their sizes follow the formulas of
-   stbds_arrgrowf, stbds_make_hash_index and stbds_stralloc. */
-static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
-    const stbds_array_header *array = dict->items ? mli_dict_array(dict) : NULL;
-    const stbds_hash_index *index = array ? (const stbds_hash_index *)array->hash_table : NULL;
-    size_t need = 0, string = STBDS_STRING_ARENA_BLOCKSIZE_MIN;
+/* Returns what stb_ds takes for an array of `capacity` items, and for a hash index: the formulas of
+   stbds_arrgrowf and stbds_make_hash_index. */
+static size_t mli_dict_array_takes(const mli_dict *dict, size_t capacity) {
+    return mli_dict_takes(capacity * dict->item + sizeof(stbds_array_header));
+}
+static size_t mli_dict_index_takes(size_t slots) {
+    return mli_dict_takes(slots / STBDS_BUCKET_LENGTH * sizeof(stbds_hash_bucket) +
+                          sizeof(stbds_hash_index) + STBDS_CACHE_LINE_SIZE);
+}
+
+/* Adds a block to a table that has fewer bytes left. 0: done. -1: memory is wanted. */
+static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
-    if (!array || array->length >= array->capacity)
-        need += mli_dict_takes((array ? array->capacity * 2 : 4) * dict->item + sizeof *array);
-    if (!index || index->used_count >= index->used_count_threshold)
-        need += mli_dict_takes((index ? index->slot_count * 2 / STBDS_BUCKET_LENGTH : 1) *
-                                         sizeof(stbds_hash_bucket) +
-                               sizeof *index + STBDS_CACHE_LINE_SIZE);
-    if (index) string <<= index->string.block >> 1;
-    if (!index || length >= index->string.remaining)
-        need += mli_dict_takes((string > length ? string : length + 1) +
-                               sizeof(stbds_string_block));
     if (need <= dict->left) return 0;
     need += MLI_DICT_HEAD;
     block = (mli_dict_block *)mli_cold_alloc(lord, need);
@@ -6492,13 +6422,35 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return 0;
 }
 
+/* Reserves the memory to put a key of this length: it may need a larger array, a larger index, and
+   a string block, by the formula of stbds_stralloc. 0: done. -1: memory is wanted. */
+static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
+    const stbds_array_header *array = mli_dict_array(dict);
+    const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
+    size_t string = (size_t)STBDS_STRING_ARENA_BLOCKSIZE_MIN << (index->string.block >> 1);
+    size_t need = 0;
+    if (string <= length) string = length + 1;
+    if (array->length >= array->capacity) need += mli_dict_array_takes(dict, array->capacity * 2);
+    if (index->used_count >= index->used_count_threshold)
+        need += mli_dict_index_takes(index->slot_count * 2);
+    if (length >= index->string.remaining)
+        need += mli_dict_takes(string + sizeof(stbds_string_block));
+    return mli_dict_reserve_locked(lord, dict, need);
+}
+
 /* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
    wanted, try again. Requires: the key is not in the table, since stb_ds may grow the index before
    it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
-    if (mli_dict_room_locked(lord, dict, strlen(key))) return NULL;
     mli_process.growing = dict;
-    if (!dict->items) dict->items = stbds_shmode_func(dict->item, STBDS_SH_ARENA);
+    if (!dict->items) {
+        if (mli_dict_reserve_locked(lord, dict,
+                                    mli_dict_array_takes(dict, 4) +
+                                        mli_dict_index_takes(STBDS_BUCKET_LENGTH)))
+            return NULL;
+        dict->items = stbds_shmode_func(dict->item, STBDS_SH_ARENA);
+    }
+    if (mli_dict_room_locked(lord, dict, strlen(key))) return NULL;
     dict->items = stbds_hmput_key(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key,
                                   STBDS_HM_STRING);
     return (char *)dict->items + dict->item * (size_t)mli_dict_array(dict)->temp;
@@ -6565,18 +6517,11 @@ static MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const c
 static MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                 const char **kept) {
     uint64_t used;
-    *kept = NULL;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     mli_lock_take(&mli_process.cold_lock);
     used = lord->names.bytes;
     mli_lock_drop(&mli_process.cold_lock);
     if (text && used + strlen(text) > MEMLORD_MAX_STRINGS / 2) return MEMLORD_E_NOMEM;
     return mli_name(lord, text, kept);
-}
-
-static MLI_COLD void mli_names_free(memlord *lord) {
-    mli_dict_end(lord, &lord->names.strings);
-    mli_own_free(lord, lord->names.retry_block.block, lord->names.retry_block.size);
 }
 
 /* -- the index -- */
@@ -15140,7 +15085,7 @@ static void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *betw
 static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
     if (meta->name) mli_putf(o, " %s", meta->name);
     if (meta->dtype || meta->rank) mli_put_str(o, " ");
-    if (meta->dtype) mli_put_plain(o, meta->dtype);
+    if (meta->dtype) mli_put_escaped(o, meta->dtype, 0, "");
     mli_put_shape(o, meta, "x");
 }
 
@@ -15845,7 +15790,7 @@ static void mli_json_strings(mli_report *r) {
         char text[512];
         mli_out o;
         mli_out_buffer(&o, text, sizeof text);
-        mli_put_site(&o, mli_row_site(r->lord, i));
+        mli_put_site(&o, 0, mli_row_site(r->lord, i));
         (void)mli_out_end(&o, sizeof text);
         mli_jsonf(r->o, ",\n%s", text);
     }
@@ -16872,7 +16817,7 @@ static size_t mli_utf8_size(const char *text) {
 static void mli_put_hex_short(mli_out *o, uint64_t v) {
     unsigned digits = 1;
     while (digits < 16 && v >> (4 * digits)) digits++;
-    mli_put_hex(o, v, digits);
+    mli_put_digits(o, v, 16, digits);
 }
 
 /* Writes the low n bytes of v, little-endian. */
@@ -18879,7 +18824,7 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     mli_ring_end(lord);
     mli_snapshots_destroy(lord);
     mli_index_free(lord);
-    mli_names_free(lord);
+    mli_dict_end(lord, &lord->names.strings);
     mli_regions_free(lord); /* has all memory not freed above */
     mli_self.in_host_alloc++;
     allocator.free(allocator.user, lord, sizeof *lord);
