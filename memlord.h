@@ -6634,24 +6634,20 @@ static const unsigned char mli_type_host[] = {
 #undef MLI_X
 };
 
-/* mli_device_valid returns 1 for one device; mli_selector_valid also for a type without an index
-   and for all devices. mli_selects returns 1 if a selector includes a device. */
+/* mli_device_valid returns 1 for one device; mli_type_valid also for a type without an index;
+   mli_selector_valid also for all devices. mli_selects returns 1 if a selector includes a device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
+static MLI_HOT int mli_type_valid(memlord_device d) {
+    return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= MEMLORD_ANY;
+}
 static MLI_HOT int mli_selector_valid(memlord_device d) {
-    return d.type == MEMLORD_ANY ? d.index == MEMLORD_ANY
-                                 : (unsigned)d.type < (unsigned)MLI_TYPE_COUNT &&
-                                       d.index >= MEMLORD_ANY;
+    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
 }
 static MLI_HOT int mli_selects(memlord_device sel, memlord_device d) {
     return sel.type == MEMLORD_ANY ||
            (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
-}
-
-static MLI_NOINLINE uint64_t mli_device_key(memlord_device d) {
-    return ((uint64_t)MLI_INDEX_SUBJECT << 56) | ((uint64_t)(uint16_t)d.type << 16) |
-           (uint16_t)d.index | ((uint64_t)1 << 32);
 }
 
 /* Returns a device as one word. Compilers extract its two halves by more instructions. */
@@ -6659,6 +6655,10 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     uint32_t word;
     memcpy(&word, &d, sizeof word);
     return word;
+}
+/* Returns the index key of a device: no address has bit 55. */
+static uint64_t mli_device_key(memlord_device d) {
+    return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
 }
 /* Returns the index of a device in dev_of: 4 bits of type and 7 bits of index. Any other device
    gets the last element, which is always 0. */
@@ -6671,18 +6671,23 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
 }
 
+/* Returns the dev of a device; 0: it was not seen yet. The acquire pairs with the release in
+   mli_device_add_locked. */
+static MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d) {
+    uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+    if (MLI_LIKELY(dev != 0)) return dev;
+    return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
+}
+
 /* Gets the dev of a device, and makes its record and row on first use. MEMLORD_E_DEVICE: there are
    already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
-    uint64_t key = mli_device_key(d), have = mli_index_get(lord, key);
     uint32_t n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]);
     mli_device_record *device;
     memlord_result r;
-    if (have) {
-        *dev = (uint32_t)have;
-        return MEMLORD_OK;
-    }
+    *dev = mli_dev_known(lord, d);
+    if (*dev) return MEMLORD_OK;
     if (n > MEMLORD_MAX_DEVICES) return MEMLORD_E_DEVICE;
     device = mli_device_record_at(lord, n);
     if (!device) {
@@ -6699,7 +6704,7 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     lord->devices.dev_type[n] = (uint16_t)d.type;
     lord->devices.dev_alerts[n] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS
                                                                         << d.type;
-    r = mli_row_add_locked(lord, MLI_BOOK_DEVICE, n, device, key, dev);
+    r = mli_row_add_locked(lord, MLI_BOOK_DEVICE, n, device, mli_device_key(d), dev);
     if (r == MEMLORD_OK && mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL)
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
     if (r == MEMLORD_OK && (mli_u32_load(&lord->bands.watched_types) >> d.type & 1))
@@ -6709,31 +6714,19 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     return r;
 }
 
-/* Gets the dev of a device that dev_of does not have. MEMLORD_E_STATE: the device is new, or not in
-   dev_of, and the caller is inside the ledger's own call of the host's allocator. */
-static MLI_COLD memlord_result mli_dev_slow(memlord *lord, memlord_device d, uint32_t *dev) {
+/* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
+   caller is inside the ledger's own call of the host's allocator. */
+static MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev) {
     memlord_result r;
-    uint64_t have;
+    *dev = mli_dev_known(lord, d);
+    if (MLI_LIKELY(*dev != 0)) return MEMLORD_OK;
     if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    have = mli_index_get(lord, mli_device_key(d));
-    if (have) {
-        *dev = (uint32_t)have;
-        return MEMLORD_OK;
-    }
     do {
         mli_cold_enter();
         r = mli_device_add_locked(lord, d, dev);
     } while (mli_cold_leave(lord, &r));
     return r;
-}
-
-/* Gets the dev of a device, and makes it on first use. The acquire pairs with the release in
-   mli_device_add_locked. */
-static MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev) {
-    *dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
-    if (MLI_LIKELY(*dev != 0)) return MEMLORD_OK;
-    return mli_dev_slow(lord, d, dev);
 }
 
 /* Returns one more than the last row number of a book. The acquire pairs with the release in
@@ -6750,27 +6743,10 @@ static void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
    device without an index gets the first dev of its type, or index 0 if there is none. */
 static memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    if (d.index < 0) {
-        for (i = 1; i < n; i++) {
-            if (lord->devices.dev_type[i] != d.type) continue;
-            *dev = i;
-            return MEMLORD_OK;
-        }
-        d.index = 0;
-    }
+    for (i = 1; d.index < 0 && i < n; i++)
+        if (lord->devices.dev_type[i] == d.type) d = mli_device_record_at(lord, i)->device;
+    if (d.index < 0) d.index = 0;
     return mli_dev(lord, d, dev);
-}
-
-/* Returns the dev of a device; 0: it was not seen yet. */
-static MLI_COLD uint32_t mli_dev_known(memlord *lord, memlord_device d) {
-    uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
-    if (dev) return dev;
-    return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
-}
-
-/* Returns 1 for a device of a valid type, with an index or without. */
-static MLI_HOT int mli_type_valid(memlord_device device) {
-    return (unsigned)device.type < (unsigned)MLI_TYPE_COUNT && device.index >= MEMLORD_ANY;
 }
 
 /* Returns the rest of a text after a word in lower case; NULL: the text does not begin with the
@@ -6783,29 +6759,27 @@ static const char *mli_skip_word(const char *text, const char *word) {
 /* -- public -- */
 
 MLI_API memlord_result memlord_device_parse(const char *text, memlord_device *out) {
-    int type;
+    const char *rest;
+    uint64_t index;
+    int type = 0;
     if (!text || !out) return MEMLORD_E_INVALID;
-    if (mli_skip_word(text, "all") && !mli_skip_word(text, "all")[0]) {
+    rest = mli_skip_word(text, "all");
+    if (rest && !*rest) {
         *out = memlord_device_all();
         return MEMLORD_OK;
     }
-    for (type = 0; type < MLI_TYPE_COUNT; type++) {
-        const char *rest = mli_skip_word(text, mli_type_names[type]);
-        int index = 0;
-        if (!rest) continue;
-        if (!*rest) {
-            *out = memlord_device_make(type, type <= MEMLORD_DEVICE_MAPPED ? 0 : MEMLORD_ANY);
-            return MEMLORD_OK;
-        }
-        if (*rest == ':') rest++;
-        if (!*rest) return MEMLORD_E_INVALID;
-        for (; *rest >= '0' && *rest <= '9' && index <= INT16_MAX; rest++)
-            index = index * 10 + (*rest - '0');
-        if (*rest || index > INT16_MAX) return MEMLORD_E_INVALID;
-        *out = memlord_device_make(type, index);
+    while ((rest = mli_skip_word(text, mli_type_names[type])) == NULL)
+        if (++type == MLI_TYPE_COUNT) return MEMLORD_E_INVALID;
+    if (!*rest) {
+        *out = memlord_device_make(type, type <= MEMLORD_DEVICE_MAPPED ? 0 : MEMLORD_ANY);
         return MEMLORD_OK;
     }
-    return MEMLORD_E_INVALID;
+    if (*rest == ':') rest++;
+    if (!*rest) return MEMLORD_E_INVALID;
+    rest = mli_read_u64(rest, &index);
+    if (!rest || *rest || index > INT16_MAX) return MEMLORD_E_INVALID;
+    *out = memlord_device_make(type, (int)index);
+    return MEMLORD_OK;
 }
 
 MLI_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap) {
@@ -9382,15 +9356,14 @@ static mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
 static MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                              mli_phys **out) {
     uint32_t dev = mli_dev_known(lord, d);
-    memlord_result r = MEMLORD_OK;
+    memlord_result r;
     *out = NULL;
     if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
     if (mli_type_host[d.type]) {
         *out = &lord->capacity.host_phys;
         return MEMLORD_OK;
     }
-    if (!dev && !make) return MEMLORD_E_UNKNOWN;
-    if (!dev) r = mli_dev(lord, d, &dev);
+    r = make ? mli_dev(lord, d, &dev) : dev ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
     if (r == MEMLORD_OK) *out = mli_phys_at(lord, dev);
     return r;
 }
@@ -9422,24 +9395,28 @@ static uint64_t mli_phys_limit(mli_phys *phys) {
 }
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has reserved bytes, perhaps for this device. */
+   phys, takes it first. E_STATE: the old phys has reserved bytes, perhaps for this device, or other
+   devices are at the device's own phys. */
 static MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to) {
-    for (;;) {
-        mli_phys *from = mli_phys_at(lord, dev);
-        int same, held;
-        if (from == to) return MEMLORD_OK;
-        mli_lock_take(&mli_process.cold_lock);
+    mli_device_record *d = mli_device_record_at(lord, dev);
+    mli_phys *from;
+    uint32_t guest = 0;
+    int busy;
+    mli_lock_take(&mli_process.cold_lock);
+    do guest = mli_phys_next_dev(lord, &d->own_phys, guest);
+    while (guest == dev);
+    busy = guest && to != &d->own_phys;
+    from = mli_phys_at(lord, dev);
+    if (from != to && !busy) {
         mli_lock_take(&from->lock);
         mli_lock_take(&to->lock);
-        same = from == mli_phys_at(lord, dev);
-        held = from->reserved != 0;
-        if (same && !held) /* pairs with mli_phys_at */
-            mli_ptr_store_release(&mli_device_record_at(lord, dev)->phys, to);
+        busy = from->reserved != 0;
+        if (!busy) mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
         mli_lock_drop(&from->lock);
         mli_lock_drop(&to->lock);
-        mli_lock_drop(&mli_process.cold_lock);
-        if (same) return held ? MEMLORD_E_STATE : MEMLORD_OK;
     }
+    mli_lock_drop(&mli_process.cold_lock);
+    return busy ? MEMLORD_E_STATE : MEMLORD_OK;
 }
 /* Copies a device's last failed request, under the lock of its phys. */
 static mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
@@ -9473,7 +9450,7 @@ static MLI_COLD double mli_used_percent(const memlord_capacity *c) {
    under one hold of its lock, so the bytes admitted never exceed the limit. `reserved` is the sum
    of what the open tickets have left. An alloc comes off them after it was recorded: meanwhile its
    bytes count twice and are in flight, and a request that they would refuse tries again.
-   Locks: cold for new records, then phys. */
+   Locks: cold, for accounts and new records; phys, for the rest. */
 
 /* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
    handle. A closed one is in a list, and is opened again under the next generation. */
@@ -9485,7 +9462,7 @@ typedef struct mli_handle {
 
 typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_handle handle;
-    mli_phys *phys;     /* never changes */
+    mli_phys *phys;     /* of its list; never changes */
     uint64_t remaining; /* bytes no alloc has drawn yet */
 } mli_reservation;
 
@@ -9507,15 +9484,26 @@ static void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
     return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
 }
 
-/* Adds a closed record to a book; NULL: memory is wanted. The caller puts it in a list. */
-static MLI_COLD mli_handle *mli_handle_add_locked(memlord *lord, mli_book *book, mli_u32 *count,
-                                                  size_t size) {
-    uint32_t n = mli_u32_load(count);
-    mli_handle *h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
-    if (!h) return NULL;
-    h->number = n;
-    mli_u32_store(count, n + 1);
-    return h;
+/* Adds a closed record to a book, and to a list under its lock. */
+static MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+                                              size_t size, mli_handle **list, mli_lock *lock) {
+    mli_handle *h;
+    memlord_result r;
+    do {
+        uint32_t n;
+        mli_cold_enter();
+        n = mli_u32_load(count);
+        h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
+        if (h) h->number = n;
+        if (h) mli_u32_store(count, n + 1);
+        r = h ? MEMLORD_OK : MLI_AGAIN;
+    } while (mli_cold_leave(lord, &r));
+    if (r) return r;
+    mli_lock_take(lock);
+    h->next = *list;
+    *list = h;
+    mli_lock_drop(lock);
+    return MEMLORD_OK;
 }
 
 /* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
@@ -9528,14 +9516,11 @@ static uint64_t mli_handle_open(mli_handle **list) {
     return (uint64_t)h->number << 32 | generation;
 }
 
-/* Puts a record in a list of closed ones. Requires: the lock of the list. */
-static void mli_handle_push(mli_handle **list, mli_handle *h) {
-    h->next = *list;
-    *list = h;
-}
+/* Closes a record, and puts it in a list. Requires: the lock of the list. */
 static void mli_handle_close(mli_handle **list, mli_handle *h) {
     mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
-    mli_handle_push(list, h);
+    h->next = *list;
+    *list = h;
 }
 
 /* -- limits -- */
@@ -9620,25 +9605,6 @@ static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
                                               ticket);
 }
 
-/* Creates the record of a closed ticket of a phys. */
-static MLI_COLD memlord_result mli_reservation_new(memlord *lord, mli_phys *phys) {
-    memlord_result r;
-    do {
-        mli_reservation *v;
-        mli_cold_enter();
-        v = (mli_reservation *)mli_handle_add_locked(lord, &lord->limits.reservations,
-                                                     &lord->limits.reservation_count, sizeof *v);
-        r = v ? MEMLORD_OK : MLI_AGAIN;
-        if (v) {
-            v->phys = phys;
-            mli_lock_take(&phys->lock);
-            mli_handle_push(&phys->closed_tickets, &v->handle);
-            mli_lock_drop(&phys->lock);
-        }
-    } while (mli_cold_leave(lord, &r));
-    return r;
-}
-
 /* Opens a ticket for bytes at a phys. E_LIMIT: the bytes do not fit. */
 static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                     uint64_t bytes, memlord_ticket *out) {
@@ -9655,9 +9621,11 @@ static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phy
         if (!fits) return MEMLORD_E_LIMIT;
         if (v)
             mli_spin_wait(&spins);
-        else if (mli_reservation_new(lord, phys))
+        else if (mli_handle_new(lord, &lord->limits.reservations, &lord->limits.reservation_count,
+                                sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
+    if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
     v->remaining = bytes;
     *out = mli_handle_open(&phys->closed_tickets);
     mli_lock_drop(&phys->lock);
@@ -9738,32 +9706,6 @@ static int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
 }
 
-/* Opens an account on a closed record, or on a new one. MLI_AGAIN: a new one needs memory. */
-static MLI_COLD memlord_result mli_account_open_locked(memlord *lord, memlord_device device,
-                                                       const char *name, uint64_t limit,
-                                                       memlord_account *out) {
-    mli_handle *h = lord->limits.closed_accounts;
-    mli_account_record *b;
-    mli_out text;
-    if (!h) {
-        h = mli_handle_add_locked(lord, &lord->limits.accounts, &lord->limits.account_count,
-                                  sizeof *b);
-        if (!h) return MLI_AGAIN;
-        mli_handle_push(&lord->limits.closed_accounts, h);
-    }
-    b = (mli_account_record *)(void *)h;
-    mli_out_buffer(&text, b->name, sizeof b->name);
-    mli_put_str(&text, name ? name : "");
-    (void)mli_out_end(&text, sizeof b->name);
-    b->device = device;
-    mli_u64_store(&b->limit, limit);
-    mli_u64_store(&b->peak, 0);
-    mli_u64_store(&b->refused, 0);
-    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&h->generation) + 1) << 49);
-    *out = mli_handle_open(&lord->limits.closed_accounts);
-    return MEMLORD_OK;
-}
-
 static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes) {
     mli_account_record *b = mli_account_find(lord, account);
     uint64_t by = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, word, now, limit;
@@ -9824,17 +9766,34 @@ MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket tick
 
 MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
                                             uint64_t limit, memlord_account *out) {
+    mli_account_record *b;
+    mli_out text;
     memlord_result r;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     *out = 0;
     if (!lord) return MEMLORD_OK;
     if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    do {
-        mli_cold_enter();
-        r = mli_account_open_locked(lord, device, name, limit, out);
-    } while (mli_cold_leave(lord, &r));
-    return r;
+    for (;;) {
+        mli_lock_take(&mli_process.cold_lock);
+        b = (mli_account_record *)(void *)lord->limits.closed_accounts;
+        if (b) break;
+        mli_lock_drop(&mli_process.cold_lock);
+        r = mli_handle_new(lord, &lord->limits.accounts, &lord->limits.account_count, sizeof *b,
+                           &lord->limits.closed_accounts, &mli_process.cold_lock);
+        if (r) return r;
+    }
+    mli_out_buffer(&text, b->name, sizeof b->name);
+    mli_put_str(&text, name ? name : "");
+    (void)mli_out_end(&text, sizeof b->name);
+    b->device = device;
+    mli_u64_store(&b->limit, limit);
+    mli_u64_store(&b->peak, 0);
+    mli_u64_store(&b->refused, 0);
+    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
+    *out = mli_handle_open(&lord->limits.closed_accounts);
+    mli_lock_drop(&mli_process.cold_lock);
+    return MEMLORD_OK;
 }
 
 MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
@@ -11586,7 +11545,7 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
    is sampling it; E_UNSUPPORTED: it has no source; E_UNKNOWN: the sample is of no use. */
 static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
-    mli_capacity_reader source, *current;
+    mli_capacity_reader source;
     memlord_capacity c;
     uint64_t now;
     memlord_result r = MEMLORD_OK;
@@ -11603,9 +11562,7 @@ static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
     mli_lock_take(&lord->bands.callbacks_lock);
-    current = &lord->room.capacity_readers[phys->device.type];
-    if (r == MEMLORD_OK && (current->fn != source.fn || current->user != source.user))
-        r = MEMLORD_E_UNKNOWN; /* the source was replaced meanwhile: its sample is void */
+    if (r == MEMLORD_OK && !phys->sampler) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -11634,6 +11591,7 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
             mli_spin_wait(&spins);
             mli_lock_take(&lord->bands.callbacks_lock);
         }
+        phys->sampler = NULL; /* voids the sample that the old source may be taking on this thread */
         mli_lock_drop(&lord->bands.callbacks_lock);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
@@ -11647,14 +11605,14 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted) {
     memlord_capacity sample;
-    uint64_t limit, held;
+    uint64_t limit, reserved;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
     known = mli_phys_available(lord, phys, &left);
     sample = phys->sample;
     limit = phys->limit;
-    held = phys->reserved;
+    reserved = phys->reserved;
     mli_lock_drop(&phys->lock);
     mli_putf(o, " %jo wanted, ", wanted);
     if (!known)
@@ -11665,7 +11623,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
         mli_putf(o, "%jo to spare", (uint64_t)left - wanted);
     if (limit) mli_putf(o, ": limit %jo", limit);
     mli_putf(o, limit ? ", live %jo" : ": live %jo", mli_phys_live(lord, phys));
-    if (held) mli_putf(o, ", held for reservations %jo", held);
+    if (reserved) mli_putf(o, ", held %jo", reserved);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
 }
@@ -11707,9 +11665,9 @@ static MLI_COLD void mli_log_explain(memlord *lord, const char *head, memlord_de
 
 /* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
    source; else E_UNKNOWN. */
-static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **place) {
+static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **phys) {
     int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
-    return mli_phys_find(lord, d, make, place);
+    return mli_phys_find(lord, d, make, phys);
 }
 
 /* Sets the limit of a phys in bytes, or as a fraction of its capacity if `fraction` is not 0. */
@@ -11736,21 +11694,25 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Sums the bytes of a plan's blocks at the phys of block `first`, or on its device while the
-   ledger does not know that. Returns 0 if an earlier block is there: its sum had them all. */
-static MLI_COLD int mli_plan_sum(memlord *lord, const memlord_block *blocks, size_t n,
-                                 size_t first, uint64_t *sum) {
+/* Computes how many bytes a plan lacks at the phys of block `first`; INT64_MIN: an earlier block is
+   there, which had them all. Returns 0 if they are unknown. */
+static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
+                                  size_t first, int64_t *lack) {
+    const int64_t least = -((int64_t)1 << 62); /* no difference overflows */
     mli_phys *phys, *other;
+    uint64_t sum = 0;
+    int64_t left;
     size_t i;
+    *lack = INT64_MIN;
+    if (!mli_dev_available(lord, blocks[first].device, &left)) return 0;
     (void)mli_phys_find(lord, blocks[first].device, 0, &phys);
-    for (*sum = 0, i = 0; i < n; i++) {
+    for (i = 0; i < n; i++) {
         (void)mli_phys_find(lord, blocks[i].device, 0, &other);
-        if (other != phys || (!phys && (blocks[i].device.type != blocks[first].device.type ||
-                                        blocks[i].device.index != blocks[first].device.index)))
-            continue;
-        if (i < first) return 0;
-        *sum = mli_add_saturated(*sum, blocks[i].bytes);
+        if (other != phys) continue;
+        if (i < first) return 1;
+        sum = mli_add_saturated(sum, blocks[i].bytes);
     }
+    *lack = mli_bytes_signed(sum) - (left > least ? left : least);
     return 1;
 }
 
@@ -11788,15 +11750,13 @@ MLI_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device dev
 MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                             memlord_device physical) {
     mli_phys *to;
-    mli_device_record *d;
-    uint32_t dev, other, i;
+    uint32_t dev, other;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (!mli_device_valid(physical)) return MEMLORD_E_DEVICE;
     r = mli_dev(lord, device, &dev);
     if (r) return r;
     to = &lord->capacity.host_phys;
-    d = mli_device_record_at(lord, dev);
     if (!mli_type_host[physical.type]) {
         r = mli_dev(lord, physical, &other);
         if (r) return r;
@@ -11805,13 +11765,9 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
     }
     if (mli_type_host[device.type])
         return to == &lord->capacity.host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
-        if (i != dev && to != &d->own_phys && mli_phys_at(lord, i) == &d->own_phys)
-            return MEMLORD_E_STATE;
     r = mli_phys_assign(lord, dev, to);
-    if (r) return r;
-    mli_phys_recheck(lord, NULL);
-    return MEMLORD_OK;
+    if (r == MEMLORD_OK) mli_phys_recheck(lord, NULL);
+    return r;
 }
 
 MLI_API memlord_result memlord_limit_set(memlord *lord, memlord_device device, uint64_t bytes) {
@@ -11850,22 +11806,14 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 
 MLI_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                              int64_t *short_by) {
-    int64_t worst = INT64_MIN;
+    int64_t worst = INT64_MIN, lack;
     int known = 1;
     size_t i;
     if (short_by) *short_by = 0;
     if (!lord || (n && !blocks)) return -1;
     for (i = 0; i < n; i++) {
-        uint64_t sum;
-        int64_t left;
-        if (!mli_plan_sum(lord, blocks, n, i, &sum)) continue;
-        if (!mli_dev_available(lord, blocks[i].device, &left)) {
-            known = 0;
-            continue;
-        }
-        if (sum > (uint64_t)1 << 62) sum = (uint64_t)1 << 62;
-        if (left < -((int64_t)1 << 62)) left = -((int64_t)1 << 62);
-        if ((int64_t)sum - left > worst) worst = (int64_t)sum - left;
+        known &= mli_plan_lack(lord, blocks, n, i, &lack);
+        if (lack > worst) worst = lack;
     }
     if (worst <= 0 && !known) return -1;
     if (short_by && worst != INT64_MIN) *short_by = worst;
