@@ -9556,12 +9556,12 @@ static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated,
         const mli_thread *t = mli_thread_first(lord);
         for (; t; t = mli_thread_next(t)) {
             const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-            uint64_t level, out;
+            uint64_t level = 0, out;
             if (!cell) continue;
+            if (allocated && high) level = mli_u64_load_acquire(&cell->level);
             out = mli_u64_load_acquire(&cell->out);
-            level = mli_u64_load_acquire(&cell->level);
-            if (high) out = mli_u64_load_acquire(&cell->out);
-            sum += allocated ? level + out : out;
+            if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
+            sum += level + out;
         }
     }
     return sum;
