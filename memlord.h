@@ -3599,12 +3599,8 @@ static MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
 }
 
 static MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
-    if (d.type == MEMLORD_ANY) {
-        mli_put_str(o, "all");
-        return;
-    }
     if ((unsigned)d.type >= (unsigned)MLI_TYPE_COUNT) {
-        mli_put_str(o, "?");
+        mli_put_str(o, d.type == MEMLORD_ANY ? "all" : "?");
         return;
     }
     mli_put_str(o, mli_type_names[d.type]);
@@ -3616,7 +3612,7 @@ static MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
 /* Decodes the UTF-8 sequence at s. Returns its length; 0: it is not well-formed (RFC 3629).
    Surrogates are not well-formed. Nor is U+FFFD here: mli_put_invalid_byte gives it a meaning. */
 static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* a shorter form holds less */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
@@ -3778,17 +3774,11 @@ static MLI_COLD void mli_put_percent(mli_out *o, int json, double percent) {
         mli_put_str(o, " %");
     }
 }
-static MLI_COLD void mli_put_number(mli_out *o, int json, char kind, uint64_t v) {
-    switch (kind) {
-    case 'o': mli_put_bytes(o, v); break;
-    case 'x': mli_put_address(o, v); break;
-    case 'X': mli_put_ns(o, v); break;
-    default:
-        if (json && v == UINT64_MAX)
-            mli_put_str(o, "null");
-        else
-            mli_put_u64(o, v);
-    }
+static MLI_COLD void mli_put_number(mli_out *o, int json, uint64_t v) {
+    if (json && v == UINT64_MAX)
+        mli_put_str(o, "null");
+    else
+        mli_put_u64(o, v);
 }
 
 /* Writes the value of a conversion; `form` points behind its %. Returns the rest of the string. */
@@ -3810,7 +3800,10 @@ static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form
         break;
     case 'd': mli_put_difference(to, json, va_arg(*args, int64_t), sign); break;
     case 'g': mli_put_percent(to, json, va_arg(*args, double)); break;
-    default: mli_put_number(to, json, *form, va_arg(*args, uint64_t));
+    case 'o': mli_put_bytes(to, va_arg(*args, uint64_t)); break;
+    case 'x': mli_put_address(to, va_arg(*args, uint64_t)); break;
+    case 'X': mli_put_ns(to, va_arg(*args, uint64_t)); break;
+    default: mli_put_number(to, json, va_arg(*args, uint64_t));
     }
     if (to == &b) {
         mli_pad(o, b.used, (size_t)width);
