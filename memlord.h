@@ -9569,26 +9569,19 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-/* Returns 1 if live + want exceeds the limit; the sum itself could overflow. */
-static int mli_exceeds_limit(uint64_t live, uint64_t want, uint64_t limit) {
-    return want > limit || live > limit - want;
-}
-
 #define MLI_RESERVE_RETRIES 1000
 /* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or
    a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
    Requires: the caller holds the phys lock. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     uint64_t want = phys->reserved + bytes;
-    if (want > (uint64_t)1 << 62) return 0;
-    if (phys->limit && mli_exceeds_limit(mli_phys_live_bound(lord, phys, 1), want, phys->limit)) {
-        want -= want < phys->in_flight ? want : phys->in_flight;
-        return again && !mli_exceeds_limit(mli_phys_live_bound(lord, phys, 0), want, phys->limit)
-                   ? -1
-                   : 0;
+    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
+    if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
+        phys->reserved += bytes;
+        return 1;
     }
-    phys->reserved += bytes;
-    return 1;
+    want -= want < phys->in_flight ? want : phys->in_flight;
+    return again && mli_phys_live_bound(lord, phys, 0) + want <= phys->limit ? -1 : 0;
 }
 
 /* -- tickets -- */
