@@ -9641,8 +9641,8 @@ static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticke
 
 /* The bytes of an alloc that may come off tickets. */
 typedef struct mli_ticket_draw {
-    mli_phys *phys;
-    uint64_t bytes; /* in flight at phys; 0: none */
+    mli_phys *phys; /* NULL: none may */
+    uint64_t bytes; /* in flight at phys */
 } mli_ticket_draw;
 
 /* Sets the bytes of an alloc in flight before it is recorded, if its thread has tickets. */
@@ -13127,17 +13127,17 @@ static MLI_HOT memlord_result mli_call_check(memlord *lord, memlord_device devic
 typedef struct mli_call {
     mli_thread *t;        /* the record it counts on */
     uint32_t dev;         /* the device of the block it records */
-    mli_ticket_draw draw; /* the reservations its bytes come off */
+    mli_ticket_draw draw; /* its bytes that may come off tickets */
 } mli_call;
 
 /* Gets the thread record of a call. 0: the call comes from within the ledger's own allocator call
    and passes through. */
 static MLI_HOT int mli_call_begin(memlord *lord, mli_call *call) {
     call->t = mli_thread_get(lord);
-    call->draw.bytes = 0;
+    call->draw.phys = NULL;
     return call->t != NULL;
 }
-/* Draws the bytes that the call is about to record off the tickets of its thread. */
+/* Sets the bytes that the call is about to record in flight, if its thread has tickets. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET)
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
@@ -13148,7 +13148,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
     mli_thread_put(lord, call->t);
-    if (call->draw.bytes) mli_ticket_draw_end(lord, call->t, &call->draw, did);
+    if (call->draw.phys) mli_ticket_draw_end(lord, call->t, &call->draw, did);
     if (mli_debug_on(lord))
         mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
     mli_call_end(lord, call->t, call->dev, 1);
@@ -13832,7 +13832,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->what == MLI_HOLD_VIEW) return;
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
-    call.draw.bytes = 0;
+    call.draw.phys = NULL;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->what == MLI_HOLD_PLACE) {
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes);
@@ -13848,7 +13848,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
         note->blocks++;
         note->bytes += b->bytes;
     }
-    if (call.draw.bytes) mli_ticket_draw_end(lord, t, &call.draw, did);
+    if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did);
 }
 
 /* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
