@@ -3509,7 +3509,7 @@ static MLI_COLD size_t mli_out_end(mli_out *o, size_t cap) {
     return o->total;
 }
 
-/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: UINT64_MAX is exceeded. */
+/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: UINT64_MAX exceeded. */
 static const char *mli_read_u64(const char *text, uint64_t *value) {
     for (*value = 0; *text >= '0' && *text <= '9'; text++) {
         unsigned digit = (unsigned)(*text - '0');
@@ -6628,7 +6628,8 @@ static const unsigned char mli_type_host[] = {
 };
 
 /* mli_device_valid returns 1 for one device; mli_type_valid also for a type without an index;
-   mli_selector_valid also for all devices. mli_selects returns 1 if a selector includes a device. */
+   mli_selector_valid also for all devices. mli_selects returns 1 if a selector includes a
+   device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
@@ -9459,8 +9460,8 @@ typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     uint64_t remaining; /* bytes no alloc has drawn yet */
 } mli_reservation;
 
-/* An account's record. A charge is one compare-and-swap of `word`: the low bits of the generation:15
-   | bytes:49. */
+/* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
+   generation, and 49 bits of bytes. */
 typedef struct mli_account_record {
     mli_handle handle; /* as name and device: under the cold lock */
     mli_u64 word, peak, refused, limit;
@@ -9639,10 +9640,10 @@ static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticke
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
 }
 
-/* The bytes of an alloc that may come off tickets. */
+/* The bytes of an alloc that are in flight, as they may come off tickets. */
 typedef struct mli_ticket_draw {
-    mli_phys *phys; /* NULL: none may */
-    uint64_t bytes; /* in flight at phys */
+    mli_phys *phys; /* NULL: none are */
+    uint64_t bytes;
 } mli_ticket_draw;
 
 /* Sets the bytes of an alloc in flight before it is recorded, if its thread has tickets. */
@@ -11577,7 +11578,7 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
             mli_spin_wait(&spins);
             mli_lock_take(&lord->bands.callbacks_lock);
         }
-        phys->sampler = NULL; /* voids the sample that the old source may be taking on this thread */
+        phys->sampler = NULL; /* voids the sample that this thread may be taking */
         mli_lock_drop(&lord->bands.callbacks_lock);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
