@@ -3241,9 +3241,9 @@ typedef struct mli_phys {
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
     double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
-    uint64_t reserved;    /* bytes of tickets that no call has recorded */
-    uint64_t in_flight;   /* of `reserved`: bytes that calls are recording at this moment */
-    uint32_t free_ticket; /* the first closed ticket; its `next` continues the list */
+    uint64_t reserved;    /* bytes that open tickets have left */
+    uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
+    struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed */
     mli_helper poller;
     struct memlord *lord;
@@ -3269,9 +3269,10 @@ typedef struct mli_dict {
     size_t left; /* unused bytes at the end of the first block */
 } mli_dict;
 
-typedef struct mli_spare_block { /* memory allocated before a cold call needs it: see >>names */
+/* The memory that a cold call lacked; it tries again with it: see >>names. */
+typedef struct mli_spare_block {
     void *block;
-    size_t size;
+    size_t size, wanted; /* of the block; of the allocation that failed last */
 } mli_spare_block;
 
 /* The ledger's own memory, in grains of 128 bytes: see >>memory. */
@@ -3323,8 +3324,6 @@ struct memlord {
         mli_ptr index;
         mli_dict strings;            /* of mli_stb_string: every string once */
         uint64_t bytes;
-        mli_spare_block retry_block; /* the block that a cold call lacked; it tries again with it */
-        size_t retry_size;           /* bytes that a cold call lacked */
     } names;
     struct {
         memlord_allocator allocator;
@@ -3353,8 +3352,8 @@ struct memlord {
     } capacity;
     struct {
         mli_book reservations, accounts;
-        mli_u32 reservation_count, account_count; /* and 1 more: number 0 means none */
-        uint32_t free_account;                    /* under the cold lock; 0: none */
+        mli_u32 reservation_count, account_count; /* and 1 more; under the cold lock */
+        struct mli_handle *closed_accounts;       /* under the cold lock */
     } limits;
     struct {
         mli_book all; /* of mli_ptr, numbered from 1 */
@@ -3463,6 +3462,7 @@ static MEMLORD_THREAD_LOCAL struct {
     uint32_t exited;         /* 1: its exit hook has run */
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     mli_debug_note note;     /* for the debug line of the call in progress: see >>log */
+    mli_spare_block spare;   /* of the cold call in progress */
 } mli_self;
 
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
@@ -3524,35 +3524,37 @@ static MLI_COLD size_t mli_out_end(mli_out *o, size_t cap) {
     return o->total;
 }
 
-#define MLI_DIGITS 24
-static const char *mli_u64_text(uint64_t v, char digits[MLI_DIGITS]) {
-    char *at = digits + MLI_DIGITS - 1;
-    *at = 0;
-    do {
-        *--at = (char)('0' + v % 10);
-        v /= 10;
-    } while (v);
-    return at;
+/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: UINT64_MAX exceeded. */
+static const char *mli_read_u64(const char *text, uint64_t *value) {
+    for (*value = 0; *text >= '0' && *text <= '9'; text++) {
+        unsigned digit = (unsigned)(*text - '0');
+        if (*value > (UINT64_MAX - digit) / 10) return NULL;
+        *value = *value * 10 + digit;
+    }
+    return text;
+}
+
+/* Writes the lowest n digits of v, in base 10 or 16. */
+static MLI_COLD void mli_put_digits(mli_out *o, uint64_t v, unsigned base, unsigned n) {
+    char digits[20];
+    unsigned i;
+    for (i = n; i--; v /= base) digits[i] = "0123456789abcdef"[v % base];
+    mli_put(o, digits, n);
 }
 static void mli_put_u64(mli_out *o, uint64_t v) {
-    char digits[MLI_DIGITS];
-    mli_put_str(o, mli_u64_text(v, digits));
+    uint64_t rest = v;
+    unsigned n = 1;
+    while (rest /= 10) n++;
+    mli_put_digits(o, v, 10, n);
 }
 static void mli_put_i64(mli_out *o, int64_t v) {
     if (v < 0) mli_put_str(o, "-");
     mli_put_u64(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
-static MLI_COLD void mli_put_hex(mli_out *o, uint64_t v, unsigned digits) {
-    while (digits--) mli_put(o, &"0123456789abcdef"[(v >> (4 * digits)) & 15], 1);
-}
 /* Writes a storage in full, with 8, 12 or 16 digits: few widths keep columns straight. */
 static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
     mli_put_str(o, "0x");
-    mli_put_hex(o, v, v >> 48 ? 16 : v >> 32 ? 12 : 8);
-}
-static void mli_put_two_digits(mli_out *o, uint64_t v) {
-    if (v < 10) mli_put_str(o, "0");
-    mli_put_u64(o, v);
+    mli_put_digits(o, v, 16, v >> 48 ? 16 : v >> 32 ? 12 : 8);
 }
 
 /* Writes v / 10^digits with all decimals. */
@@ -3562,16 +3564,14 @@ static MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits) {
     for (i = 0; i < digits; i++) unit *= 10;
     mli_put_u64(o, v / unit);
     mli_put_str(o, ".");
-    for (v %= unit; unit > 1; v %= unit) {
-        unit /= 10;
-        mli_put_u64(o, v / unit);
-    }
+    mli_put_digits(o, v, 10, digits);
 }
 /* Writes tenths / 10, without a decimal that is 0. */
 static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
-    mli_put_u64(o, tenths / 10);
-    if (tenths % 10) mli_put_str(o, ".");
-    if (tenths % 10) mli_put_u64(o, tenths % 10);
+    if (tenths % 10)
+        mli_put_fixed(o, tenths, 1);
+    else
+        mli_put_u64(o, tenths / 10);
 }
 
 /* Writes bytes in the largest IEC unit that gives at least 1, rounded to two decimals, without
@@ -3579,24 +3579,14 @@ static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
 static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
-    uint64_t whole = bytes, part = 0;
-    while (unit < 6 && bytes >> (10 * (unit + 1))) unit++;
-    if (unit) {
-        uint64_t low = bytes & (((uint64_t)1 << (10 * unit)) - 1);
-        whole = bytes >> (10 * unit);
-        low = 10 * unit > 40 ? low >> (10 * unit - 40) : low << (40 - 10 * unit); /* of 2^40 */
-        part = (low * 100 + ((uint64_t)1 << 39)) >> 40;
-        if (part == 100) whole++, part = 0;
-        if (whole == 1024 && unit < 6) whole = 1, unit++;
-    }
-    mli_put_u64(o, whole);
-    if (part) {
-        mli_put_str(o, ".");
-        if (part % 10)
-            mli_put_two_digits(o, part);
-        else
-            mli_put_u64(o, part / 10);
-    }
+    double scaled = (double)bytes;
+    uint64_t hundredths;
+    for (; unit < 6 && scaled >= 1023.995; unit++) scaled /= 1024; /* that rounds to 1024 */
+    hundredths = (uint64_t)(scaled * 100 + 0.5);
+    if (hundredths % 10)
+        mli_put_fixed(o, hundredths, 2);
+    else
+        mli_put_tenths(o, hundredths / 10);
     mli_put_str(o, units[unit]);
 }
 
@@ -3615,31 +3605,17 @@ static MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     const char *between = name ? "  _   " : "--T::.";
     unsigned i;
     for (i = 0; i < 6; i++) {
-        mli_put_two_digits(o, parts[i]);
+        mli_put_digits(o, parts[i], 10, i ? 2 : 4);
         if (between[i] != ' ') mli_put(o, &between[i], 1);
     }
     if (name) return;
-    mli_put_u64(o, ms / 100);
-    mli_put_two_digits(o, ms % 100);
+    mli_put_digits(o, ms, 10, 3);
     mli_put_str(o, "Z");
 }
 
-/* Writes "63.2 %", "50 %", or "unknown" for NaN. */
-static MLI_COLD void mli_put_percent(mli_out *o, double percent) {
-    if (!(percent >= 0)) {
-        mli_put_str(o, "unknown");
-        return;
-    }
-    mli_put_tenths(o, percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0);
-    mli_put_str(o, " %");
-}
 static MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
-    if (d.type == MEMLORD_ANY) {
-        mli_put_str(o, "all");
-        return;
-    }
     if ((unsigned)d.type >= (unsigned)MLI_TYPE_COUNT) {
-        mli_put_str(o, "?");
+        mli_put_str(o, d.type == MEMLORD_ANY ? "all" : "?");
         return;
     }
     mli_put_str(o, mli_type_names[d.type]);
@@ -3649,26 +3625,19 @@ static MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
 }
 
 /* Decodes the UTF-8 sequence at s. Returns its length; 0: it is not well-formed (RFC 3629).
-   U+FFFD counts as not well-formed, because mli_put_invalid_byte gives it a meaning. */
+   Surrogates are not well-formed. Nor is U+FFFD here: mli_put_invalid_byte gives it a meaning. */
 static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    size_t i, n = s[0] < 0x80   ? 1
-                  : s[0] < 0xc2 ? 0
-                  : s[0] < 0xe0 ? 2
-                  : s[0] < 0xf0 ? 3
-                  : s[0] < 0xf5 ? 4
-                                : 0;
-    if (n < 2) {
-        *code = s[0];
-        return n;
-    }
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length */
+    size_t i, n = 0;
+    while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
+    if (!n) return 1;
+    if (n == 1 || n > 4) return 0;
     for (i = 1; i < n; i++) {
         if ((s[i] & 0xc0) != 0x80) return 0;
         *code = *code << 6 | (s[i] & 0x3fu);
     }
-    if (n == 3 && (*code < 0x800 || (*code >= 0xd800 && *code < 0xe000) || *code == 0xfffd))
-        return 0;
-    if (n == 4 && (*code < 0x10000 || *code > 0x10ffff)) return 0;
+    if (*code < least[n] || *code > 0x10ffff || *code >> 11 == 0x1b || *code == 0xfffd) return 0;
     return n;
 }
 
@@ -3676,7 +3645,7 @@ static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
    the same, and two different names never become equal. */
 static MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_str(o, "\xef\xbf\xbd");
-    mli_put_hex(o, byte, 2);
+    mli_put_digits(o, byte, 16, 2);
 }
 
 /* Writes a JSON string, or null. It also escapes characters that could end a script element or a
@@ -3692,13 +3661,12 @@ static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
         uint32_t code;
         size_t n = mli_utf8_decode(s, &code);
         if (!n) {
-            mli_put_invalid_byte(o, *s++);
-            continue;
-        }
-        if (code < 0x20 || code == '"' || code == '\\' || code == '<' || code == '>' ||
-            code == '&' || code == 0x7f || code == 0x2028 || code == 0x2029) {
+            mli_put_invalid_byte(o, *s);
+            n = 1;
+        } else if (code < 0x20 || (code < 0x80 && strchr("\"\\<>&\x7f", (int)code)) ||
+                   code == 0x2028 || code == 0x2029) {
             mli_put_str(o, "\\u");
-            mli_put_hex(o, code, 4);
+            mli_put_digits(o, code, 16, 4);
         } else {
             mli_put(o, (const char *)s, n);
         }
@@ -3727,9 +3695,6 @@ static MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
         s += n;
     }
 }
-static MLI_COLD void mli_put_plain(mli_out *o, const char *text) {
-    mli_put_escaped(o, text, 0, "");
-}
 
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
@@ -3745,13 +3710,14 @@ static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
     mli_put_str(o, ":");
     mli_put_u64(o, (uint64_t)site->line);
 }
-static void mli_put_site(mli_out *o, const memlord_site *site) {
-    mli_put_site_escaped(o, site, 0, "");
-}
 static uint64_t mli_site_line(const memlord_site *site) {
     return site && site->line > 0 ? (uint64_t)site->line : 0;
 }
-static MLI_COLD void mli_json_site(mli_out *o, const memlord_site *site) {
+static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site) {
+    if (!json) {
+        mli_put_site_escaped(o, site, 0, "");
+        return;
+    }
     mli_put_str(o, site ? "{\"file\":" : "null");
     if (!site) return;
     mli_put_json(o, site->file);
@@ -3767,8 +3733,8 @@ static MLI_COLD void mli_json_site(mli_out *o, const memlord_site *site) {
        %g   a percentage  %jo  bytes, for people   %jd  a difference of bytes, with its sign
        %jx  a storage     %i   a device: mli_device_code
        %p   a site
-   A width aligns values to the right and text to the left; a site ignores it. A - aligns all to
-   the left; a + writes the sign of a difference of 0.
+   A width aligns values to the right and text to the left; a site has none. A - aligns all to the
+   left; a + writes the sign of a difference of 0.
    In JSON a ' stands for a ", and a leading comma is dropped after a [ or {. There %jd is any
    number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
 
@@ -3783,16 +3749,24 @@ static int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a name and pads it to a column. A UTF-8 sequence of two bytes counts as one column, a
-   longer one as two, which is true for most. */
-static MLI_COLD void mli_put_column(mli_out *o, const char *name, size_t width) {
+/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as one
+   column, a longer one as two, which is true for most. */
+static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
     size_t start = o->total;
-    const unsigned char *s = (const unsigned char *)name;
-    mli_put_plain(o, name);
+    const unsigned char *s = (const unsigned char *)text;
+    if (json) {
+        mli_put_json(o, text);
+        return;
+    }
+    mli_put_escaped(o, text, 0, "");
     for (; *s; s++) start += (size_t)(*s >= 0xc0) + (*s >= 0xf0);
     mli_pad(o, o->total - start, width);
 }
-static MLI_COLD void mli_put_signed(mli_out *o, int64_t v, int sign) {
+static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sign) {
+    if (json) {
+        mli_put_i64(o, v);
+        return;
+    }
     if (v || sign) mli_put_str(o, v < 0 ? "-" : "+");
     mli_put_bytes(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
@@ -3804,85 +3778,67 @@ static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
     mli_put_tenths(o, tenths);
     mli_put_str(o, units[unit]);
 }
-static MLI_COLD void mli_put_fraction(mli_out *o, int json, double share) {
-    if (!json)
-        mli_put_percent(o, share);
-    else if (share >= 0)
-        mli_put_fixed(o, (uint64_t)(share * 1000 + 0.5), 3);
-    else
-        mli_put_str(o, "null");
-}
-static MLI_COLD void mli_put_number(mli_out *o, int json, char kind, uint64_t v) {
-    switch (kind) {
-    case 'o': mli_put_bytes(o, v); break;
-    case 'x': mli_put_address(o, v); break;
-    case 'X': mli_put_ns(o, v); break;
-    default:
-        if (json && v == UINT64_MAX)
-            mli_put_str(o, "null");
-        else
-            mli_put_u64(o, v);
+/* Writes a percentage: "63.2 %", "50 %", or "unknown" for NaN. */
+static MLI_COLD void mli_put_percent(mli_out *o, int json, double percent) {
+    if (!(percent >= 0)) {
+        mli_put_str(o, json ? "null" : "unknown");
+    } else if (json) {
+        mli_put_fixed(o, (uint64_t)(percent * 1000 + 0.5), 3);
+    } else {
+        mli_put_tenths(o, percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0);
+        mli_put_str(o, " %");
     }
+}
+static MLI_COLD void mli_put_number(mli_out *o, int json, uint64_t v) {
+    if (json && v == UINT64_MAX)
+        mli_put_str(o, "null");
+    else
+        mli_put_u64(o, v);
 }
 
 /* Writes the value of a conversion; `form` points behind its %. Returns the rest of the string. */
 static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form, va_list *args) {
-    char buf[32]; /* the value, if it has a width */
+    char buf[32]; /* the value, if it is aligned to the right */
     mli_out b, *to = o;
-    size_t width = 0;
-    int left = *form == '-', sign = *form == '+', coded;
-    int64_t difference;
-    const char *text;
-    const memlord_site *site;
-    form += left + sign;
-    for (; *form >= '0' && *form <= '9'; form++) width = width * 10 + (size_t)(*form - '0');
+    size_t start = o->total;
+    uint64_t width = 0;
+    int left = *form == '-', sign = *form == '+', code;
+    form = mli_read_u64(form + left + sign, &width);
     form += *form == 'j';
-    if (width) mli_out_buffer(to = &b, buf, sizeof buf);
+    if (width && !left && *form != 's') mli_out_buffer(to = &b, buf, sizeof buf);
     switch (*form) {
-    case 's':
-        text = va_arg(*args, const char *);
-        if (json)
-            mli_put_json(o, text);
-        else
-            mli_put_column(o, text, width);
-        return form + 1;
-    case 'p':
-        site = (const memlord_site *)va_arg(*args, const void *);
-        if (json)
-            mli_json_site(o, site);
-        else
-            mli_put_site(o, site);
-        return form + 1;
+    case 's': mli_put_string(o, json, va_arg(*args, const char *), (size_t)width); break;
+    case 'p': mli_put_site(o, json, (const memlord_site *)va_arg(*args, const void *)); break;
     case 'i':
-        coded = va_arg(*args, int);
-        mli_put_device(to, memlord_device_make(coded >> 16, (int16_t)coded));
+        code = va_arg(*args, int);
+        mli_put_device(to, memlord_device_make(code >> 16, (int16_t)code));
         break;
-    case 'd':
-        difference = va_arg(*args, int64_t);
-        if (json)
-            mli_put_i64(to, difference);
-        else
-            mli_put_signed(to, difference, sign);
-        break;
-    case 'g': mli_put_fraction(to, json, va_arg(*args, double)); break;
-    default: mli_put_number(to, json, *form, va_arg(*args, uint64_t));
+    case 'd': mli_put_difference(to, json, va_arg(*args, int64_t), sign); break;
+    case 'g': mli_put_percent(to, json, va_arg(*args, double)); break;
+    case 'o': mli_put_bytes(to, va_arg(*args, uint64_t)); break;
+    case 'x': mli_put_address(to, va_arg(*args, uint64_t)); break;
+    case 'X': mli_put_ns(to, va_arg(*args, uint64_t)); break;
+    default: mli_put_number(to, json, va_arg(*args, uint64_t));
     }
-    if (!width) return form + 1;
-    if (!left) mli_pad(o, b.used, width);
-    mli_put(o, buf, b.used);
-    if (left) mli_pad(o, b.used, width);
+    if (to == &b) {
+        mli_pad(o, b.used, (size_t)width);
+        mli_put(o, buf, b.used);
+    } else {
+        mli_pad(o, o->total - start, (size_t)width);
+    }
     return form + 1;
 }
 static MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args) {
     while (*form) {
-        char c = *form++;
-        if (c == '%') {
-            form = mli_put_value(o, json, form, args);
-            continue;
+        size_t n = strcspn(form, json ? "%'" : "%");
+        mli_put(o, form, n);
+        form += n;
+        if (*form == '%') {
+            form = mli_put_value(o, json, form + 1, args);
+        } else if (*form) {
+            mli_put_str(o, "\"");
+            form++;
         }
-        o->total++;
-        if (o->used == o->cap && o->fn) mli_flush(o);
-        if (o->used < o->cap) o->buf[o->used++] = json && c == '\'' ? '"' : c;
     }
 }
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...) {
@@ -3905,21 +3861,17 @@ static int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
 /* Returns the factor of a unit, from "" to "EiB", upper or lower case; 0: not a unit. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
-    static const char letters[] = "kmgtpe";
+    static const char letters[] = "bkmgtpe";
     uint64_t factor = 1, step = 1000;
-    int n = 0, i;
-    int c = mli_ascii_lower(*text);
-    if (c && c != 'b') {
-        while (letters[n] && letters[n] != c) n++;
-        if (!letters[n++]) return 0;
-        if (mli_ascii_lower(*++text) == 'i') {
-            step = 1024;
-            text++;
-        }
+    const char *power = *text ? strchr(letters, mli_ascii_lower(*text)) : letters;
+    if (!power) return 0;
+    if (power > letters && mli_ascii_lower(*++text) == 'i') {
+        step = 1024;
+        text++;
     }
     if (mli_ascii_lower(*text) == 'b') text++;
     while (*text == ' ') text++;
-    for (i = 0; i < n; i++) factor *= step;
+    for (; power > letters; power--) factor *= step;
     return *text ? 0 : factor;
 }
 
@@ -3942,26 +3894,30 @@ MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
     return buf;
 }
 
+/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. It skips what
+   follows nine decimals: in most units the tenth is less than a byte. */
+static MLI_COLD const char *mli_read_decimals(const char *text, uint64_t *part, uint64_t *scale) {
+    for (*part = 0, *scale = 1; *text >= '0' && *text <= '9'; text++) {
+        if (*scale == 1000000000u) continue;
+        *part = *part * 10 + (unsigned)(*text - '0');
+        *scale *= 10;
+    }
+    return text;
+}
+
 MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
-    uint64_t whole = 0, part = 0, scale = 1, unit, rest;
-    int digits = 0;
+    uint64_t whole, part = 0, scale = 1, unit, rest;
+    const char *digit;
     if (!text || !out) return MEMLORD_E_INVALID;
     while (*text == ' ') text++;
-    for (; *text >= '0' && *text <= '9'; text++, digits++) {
-        unsigned digit = (unsigned)(*text - '0');
-        if (whole > (UINT64_MAX - digit) / 10) return MEMLORD_E_INVALID;
-        whole = whole * 10 + digit;
-    }
-    if (*text == '.') { /* nine decimals: in most units the tenth is less than a byte */
-        for (text++; *text >= '0' && *text <= '9'; text++, digits++) {
-            if (scale == 1000000000u) continue;
-            part = part * 10 + (unsigned)(*text - '0');
-            scale *= 10;
-        }
-    }
+    digit = text + (*text == '.');
+    if (*digit < '0' || *digit > '9') return MEMLORD_E_INVALID;
+    text = mli_read_u64(text, &whole);
+    if (!text) return MEMLORD_E_INVALID;
+    if (*text == '.') text = mli_read_decimals(text + 1, &part, &scale);
     while (*text == ' ') text++;
     unit = mli_unit_factor(text);
-    if (!digits || !unit || (unit == 1 && scale > 1)) return MEMLORD_E_INVALID;
+    if (!unit || (unit == 1 && scale > 1)) return MEMLORD_E_INVALID;
     if (whole > UINT64_MAX / unit) return MEMLORD_E_INVALID;
     rest = unit / scale * part + unit % scale * part / scale;
     if (whole * unit > UINT64_MAX - rest) return MEMLORD_E_INVALID;
@@ -3973,33 +3929,26 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
    Owns the messages to the host. Uses >>platform and >>text. Invariants: a debug line is formatted
    only if its level is on, and no lock is held while the logger runs. Locks: none. */
 
-#define MLI_COLOR_RED "\033[31m"
-#define MLI_COLOR_GREEN "\033[32m"
-#define MLI_COLOR_YELLOW "\033[33m"
-#define MLI_COLOR_CYAN "\033[36m"
-#define MLI_COLOR_MAGENTA "\033[35m"
-#define MLI_COLOR_RESET "\033[0m"
-
 /* The built-in logger. It writes a line with one write; the start of the line chooses its
    colour. */
 static MLI_COLD void mli_log_stderr(void *user, int level, const char *text) {
-    static const char *const colours[][2] = {{"[alloc", MLI_COLOR_RED},
-                                             {"[free", MLI_COLOR_GREEN},
-                                             {"[gc", MLI_COLOR_YELLOW},
-                                             {"[reset", MLI_COLOR_MAGENTA},
-                                             {"", MLI_COLOR_CYAN}};
+    static const char *const colours[][2] = {{"[alloc", "\033[31m"}, /* red */
+                                             {"[free", "\033[32m"},  /* green */
+                                             {"[gc", "\033[33m"},    /* yellow */
+                                             {"[reset", "\033[35m"}, /* magenta */
+                                             {"", "\033[36m"}};      /* cyan */
     char line[640];
     mli_out o;
-    size_t n, i = 0;
+    size_t i = 0;
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8);
+    mli_out_buffer(&o, line, sizeof line - 8); /* a cut line keeps its end */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
-    n = o.used;
-    memcpy(line + n, MLI_COLOR_RESET "\n", sizeof MLI_COLOR_RESET);
-    mli_stderr_write(line, n + sizeof MLI_COLOR_RESET);
+    o.cap = sizeof line;
+    mli_put_str(&o, "\033[0m\n");
+    mli_stderr_write(line, o.used);
 }
 
 /* Passes a line to the logger. Requires: the caller holds no lock. */
@@ -4037,22 +3986,14 @@ static MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *tex
    A call logs its line after it has left the shard and dropped its locks. Facts that it finds
    before are kept in mli_self.note until then. */
 
-static MLI_COLD void mli_put_storage(mli_out *o, const char *before,
-                                     memlord_device d, uint64_t storage) {
-    mli_putf(o, "%s%i %jx", before, mli_device_code(d), storage);
-}
-
 /* Adds ", from cpu 0x55..., unknown frees 1 main file.c:12" and logs the line. Clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     mli_debug_note odd = mli_self.note;
     memset(&mli_self.note, 0, sizeof odd);
-    if (odd.from) mli_put_storage(o, ", from ", odd.from_device, odd.from);
+    if (odd.from) mli_putf(o, ", from %i %jx", mli_device_code(odd.from_device), odd.from);
     if (odd.implicit) mli_putf(o, ", implicit free of %jo", odd.implicit_bytes);
     if (odd.unknown) mli_putf(o, ", unknown frees %ju", odd.unknown);
-    if (site) {
-        mli_put_str(o, " ");
-        mli_put_site(o, site);
-    }
+    if (site) mli_putf(o, " %p", (const void *)site);
     mli_log_end(lord, MEMLORD_LOG_TRACE, o);
 }
 
@@ -4064,8 +4005,7 @@ static MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, meml
     mli_out o;
     if (!did && !mli_self.note.implicit && !mli_self.note.unknown) return;
     mli_out_buffer(&o, line, sizeof line);
-    mli_put_storage(&o, verb, d, storage);
-    mli_putf(&o, " %jo", did ? bytes : 0);
+    mli_putf(&o, "%s%i %jx %jo", verb, mli_device_code(d), storage, did ? bytes : 0);
     mli_log_call_end(lord, &o, site);
 }
 
@@ -6334,14 +6274,13 @@ typedef struct mli_stb_string { /* an item of memlord.names.strings */
    has allocated for this size. NULL: neither has it, and the size is noted for mli_cold_leave. It
    never calls the host's allocator. */
 static MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size) {
-    void *p = NULL;
-    if (lord->names.retry_block.block && lord->names.retry_block.size == size) {
-        p = lord->names.retry_block.block;
-        lord->names.retry_block.block = NULL;
-        return p;
-    }
-    if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) p = mli_piece_new(lord, size);
-    if (!p) lord->names.retry_size = size;
+    mli_spare_block *spare = &mli_self.spare;
+    void *p = spare->size == size ? spare->block : NULL;
+    if (p)
+        spare->block = NULL;
+    else if (size <= (size_t)1 << MLI_PIECE_MAX_BITS)
+        p = mli_piece_new(lord, size);
+    if (!p) spare->wanted = size;
     return p;
 }
 
@@ -6353,21 +6292,15 @@ static MLI_COLD void mli_cold_enter(void) {
 /* Ends a cold call: drops the lock. 1: *result was MLI_AGAIN, the wanted memory was allocated, and
    the caller must try again. 0: *result is final; it is MEMLORD_E_NOMEM if the allocator failed. */
 static MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
-    mli_spare_block fresh, old;
-    fresh.size = lord->names.retry_size;
+    mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
+    mli_own_free(lord, spare->block, spare->size); /* another thread may have made it needless */
+    spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
-    fresh.block = mli_own_alloc(lord, fresh.size);
-    if (!fresh.block) {
-        *result = MEMLORD_E_NOMEM;
-        return 0;
-    }
-    mli_lock_take(&mli_process.cold_lock);
-    old = lord->names.retry_block;
-    lord->names.retry_block = fresh;
-    mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, old.block, old.size);
-    return 1;
+    spare->size = spare->wanted;
+    spare->block = mli_own_alloc(lord, spare->size);
+    if (!spare->block) *result = MEMLORD_E_NOMEM;
+    return spare->block != NULL;
 }
 
 /* -- cold tables -- */
@@ -6391,13 +6324,21 @@ static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
 }
 
 /* The functions of stb_ds are static here: the host may link its own copy. */
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wundef"
+#pragma GCC diagnostic ignored "-Wcast-qual"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
 #if defined(__clang__) /* stb_ds string blocks are longer than their char storage[8] says */
-#define MLI_STB_PRIVATE static __attribute__((unused, no_sanitize("bounds")))
-#elif defined(__GNUC__)
-#define MLI_STB_PRIVATE static __attribute__((unused))
+#define MLI_STB_PRIVATE static __attribute__((no_sanitize("bounds")))
 #else
 #define MLI_STB_PRIVATE static
 #endif
@@ -6430,30 +6371,17 @@ MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #undef STBDS_FREE
 #define STBDS_REALLOC(context, ptr, size) mli_stb_realloc(ptr, size)
 #define STBDS_FREE(context, ptr) ((void)(ptr)) /* all memory is freed with the table */
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wsign-conversion"
-#pragma GCC diagnostic ignored "-Wshadow"
-#pragma GCC diagnostic ignored "-Wundef"
-#pragma GCC diagnostic ignored "-Wcast-qual"
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-#endif
-#if defined(MEMLORD_STB_DS_H)
-#include MEMLORD_STB_DS_H
-#elif defined(__has_include)
+#if !defined(MEMLORD_STB_DS_H) && defined(__has_include)
 #if __has_include(<stb/stb_ds.h>)
-#include <stb/stb_ds.h>
-#else
-#if !__has_include("stb_ds.h")
+#define MEMLORD_STB_DS_H <stb/stb_ds.h>
+#elif !__has_include("stb_ds.h")
 #error "no stb_ds.h: install libstb-dev, or copy it beside memlord.h, or define MEMLORD_STB_DS_H"
 #endif
-#include "stb_ds.h"
 #endif
-#else
-#include "stb_ds.h"
+#if !defined(MEMLORD_STB_DS_H)
+#define MEMLORD_STB_DS_H "stb_ds.h"
 #endif
+#include MEMLORD_STB_DS_H
 #if defined(__GNUC__)
 #pragma GCC diagnostic pop
 #endif
@@ -6464,24 +6392,19 @@ static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* Reserves the memory to put a key of this length. 0: done. -1: memory is wanted, try again. A put
-   may need a new array, a hash index and a string block: their sizes follow the formulas of
-   stbds_arrgrowf, stbds_make_hash_index and stbds_stralloc. */
-static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
-    const stbds_array_header *array = dict->items ? mli_dict_array(dict) : NULL;
-    const stbds_hash_index *index = array ? (const stbds_hash_index *)array->hash_table : NULL;
-    size_t need = 0, string = STBDS_STRING_ARENA_BLOCKSIZE_MIN;
+/* Returns what stb_ds takes for an array of `capacity` items, and for a hash index: the formulas of
+   stbds_arrgrowf and stbds_make_hash_index. */
+static size_t mli_dict_array_takes(const mli_dict *dict, size_t capacity) {
+    return mli_dict_takes(capacity * dict->item + sizeof(stbds_array_header));
+}
+static size_t mli_dict_index_takes(size_t slots) {
+    return mli_dict_takes(slots / STBDS_BUCKET_LENGTH * sizeof(stbds_hash_bucket) +
+                          sizeof(stbds_hash_index) + STBDS_CACHE_LINE_SIZE);
+}
+
+/* Adds a block to a table that has fewer bytes left. 0: done. -1: memory is wanted. */
+static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
-    if (!array || array->length >= array->capacity)
-        need += mli_dict_takes((array ? array->capacity * 2 : 4) * dict->item + sizeof *array);
-    if (!index || index->used_count >= index->used_count_threshold)
-        need += mli_dict_takes((index ? index->slot_count * 2 / STBDS_BUCKET_LENGTH : 1) *
-                                         sizeof(stbds_hash_bucket) +
-                               sizeof *index + STBDS_CACHE_LINE_SIZE);
-    if (index) string <<= index->string.block >> 1;
-    if (!index || length >= index->string.remaining)
-        need += mli_dict_takes((string > length ? string : length + 1) +
-                               sizeof(stbds_string_block));
     if (need <= dict->left) return 0;
     need += MLI_DICT_HEAD;
     block = (mli_dict_block *)mli_cold_alloc(lord, need);
@@ -6493,13 +6416,35 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return 0;
 }
 
+/* Reserves the memory to put a key of this length: it may need a larger array, a larger index, and
+   a string block, by the formula of stbds_stralloc. 0: done. -1: memory is wanted. */
+static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
+    const stbds_array_header *array = mli_dict_array(dict);
+    const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
+    size_t string = (size_t)STBDS_STRING_ARENA_BLOCKSIZE_MIN << (index->string.block >> 1);
+    size_t need = 0;
+    if (string <= length) string = length + 1;
+    if (array->length >= array->capacity) need += mli_dict_array_takes(dict, array->capacity * 2);
+    if (index->used_count >= index->used_count_threshold)
+        need += mli_dict_index_takes(index->slot_count * 2);
+    if (length >= index->string.remaining)
+        need += mli_dict_takes(string + sizeof(stbds_string_block));
+    return mli_dict_reserve_locked(lord, dict, need);
+}
+
 /* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
    wanted, try again. Requires: the key is not in the table, since stb_ds may grow the index before
    it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
-    if (mli_dict_room_locked(lord, dict, strlen(key))) return NULL;
     mli_process.growing = dict;
-    if (!dict->items) dict->items = stbds_shmode_func(dict->item, STBDS_SH_ARENA);
+    if (!dict->items) {
+        if (mli_dict_reserve_locked(lord, dict,
+                                    mli_dict_array_takes(dict, 4) +
+                                        mli_dict_index_takes(STBDS_BUCKET_LENGTH)))
+            return NULL;
+        dict->items = stbds_shmode_func(dict->item, STBDS_SH_ARENA);
+    }
+    if (mli_dict_room_locked(lord, dict, strlen(key))) return NULL;
     dict->items = stbds_hmput_key(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key,
                                   STBDS_HM_STRING);
     return (char *)dict->items + dict->item * (size_t)mli_dict_array(dict)->temp;
@@ -6566,18 +6511,11 @@ static MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const c
 static MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                 const char **kept) {
     uint64_t used;
-    *kept = NULL;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     mli_lock_take(&mli_process.cold_lock);
     used = lord->names.bytes;
     mli_lock_drop(&mli_process.cold_lock);
     if (text && used + strlen(text) > MEMLORD_MAX_STRINGS / 2) return MEMLORD_E_NOMEM;
     return mli_name(lord, text, kept);
-}
-
-static MLI_COLD void mli_names_free(memlord *lord) {
-    mli_dict_end(lord, &lord->names.strings);
-    mli_own_free(lord, lord->names.retry_block.block, lord->names.retry_block.size);
 }
 
 /* -- the index -- */
@@ -6683,24 +6621,21 @@ static const unsigned char mli_type_host[] = {
 #undef MLI_X
 };
 
-/* mli_device_valid returns 1 for one device; mli_selector_valid also for a type without an index
-   and for all devices. mli_selects returns 1 if a selector includes a device. */
+/* mli_device_valid returns 1 for one device; mli_type_valid also for a type without an index;
+   mli_selector_valid also for all devices. mli_selects returns 1 if a selector includes a
+   device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
+static MLI_HOT int mli_type_valid(memlord_device d) {
+    return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= MEMLORD_ANY;
+}
 static MLI_HOT int mli_selector_valid(memlord_device d) {
-    return d.type == MEMLORD_ANY ? d.index == MEMLORD_ANY
-                                 : (unsigned)d.type < (unsigned)MLI_TYPE_COUNT &&
-                                       d.index >= MEMLORD_ANY;
+    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
 }
 static MLI_HOT int mli_selects(memlord_device sel, memlord_device d) {
     return sel.type == MEMLORD_ANY ||
            (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
-}
-
-static MLI_NOINLINE uint64_t mli_device_key(memlord_device d) {
-    return ((uint64_t)MLI_INDEX_SUBJECT << 56) | ((uint64_t)(uint16_t)d.type << 16) |
-           (uint16_t)d.index | ((uint64_t)1 << 32);
 }
 
 /* Returns a device as one word. Compilers extract its two halves by more instructions. */
@@ -6708,6 +6643,10 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     uint32_t word;
     memcpy(&word, &d, sizeof word);
     return word;
+}
+/* Returns the index key of a device: no address has bit 55. */
+static uint64_t mli_device_key(memlord_device d) {
+    return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
 }
 /* Returns the index of a device in dev_of: 4 bits of type and 7 bits of index. Any other device
    gets the last element, which is always 0. */
@@ -6720,18 +6659,23 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
 }
 
+/* Returns the dev of a device; 0: it was not seen yet. The acquire pairs with the release in
+   mli_device_add_locked. */
+static MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d) {
+    uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+    if (MLI_LIKELY(dev != 0)) return dev;
+    return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
+}
+
 /* Gets the dev of a device, and makes its record and row on first use. MEMLORD_E_DEVICE: there are
    already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
-    uint64_t key = mli_device_key(d), have = mli_index_get(lord, key);
     uint32_t n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]);
     mli_device_record *device;
     memlord_result r;
-    if (have) {
-        *dev = (uint32_t)have;
-        return MEMLORD_OK;
-    }
+    *dev = mli_dev_known(lord, d);
+    if (*dev) return MEMLORD_OK;
     if (n > MEMLORD_MAX_DEVICES) return MEMLORD_E_DEVICE;
     device = mli_device_record_at(lord, n);
     if (!device) {
@@ -6748,7 +6692,7 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     lord->devices.dev_type[n] = (uint16_t)d.type;
     lord->devices.dev_alerts[n] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS
                                                                         << d.type;
-    r = mli_row_add_locked(lord, MLI_BOOK_DEVICE, n, device, key, dev);
+    r = mli_row_add_locked(lord, MLI_BOOK_DEVICE, n, device, mli_device_key(d), dev);
     if (r == MEMLORD_OK && mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL)
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
     if (r == MEMLORD_OK && (mli_u32_load(&lord->bands.watched_types) >> d.type & 1))
@@ -6758,31 +6702,19 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     return r;
 }
 
-/* Gets the dev of a device that dev_of does not have. MEMLORD_E_STATE: the device is new, or not in
-   dev_of, and the caller is inside the ledger's own call of the host's allocator. */
-static MLI_COLD memlord_result mli_dev_slow(memlord *lord, memlord_device d, uint32_t *dev) {
+/* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
+   caller is inside the ledger's own call of the host's allocator. */
+static MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev) {
     memlord_result r;
-    uint64_t have;
+    *dev = mli_dev_known(lord, d);
+    if (MLI_LIKELY(*dev != 0)) return MEMLORD_OK;
     if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    have = mli_index_get(lord, mli_device_key(d));
-    if (have) {
-        *dev = (uint32_t)have;
-        return MEMLORD_OK;
-    }
     do {
         mli_cold_enter();
         r = mli_device_add_locked(lord, d, dev);
     } while (mli_cold_leave(lord, &r));
     return r;
-}
-
-/* Gets the dev of a device, and makes it on first use. The acquire pairs with the release in
-   mli_device_add_locked. */
-static MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev) {
-    *dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
-    if (MLI_LIKELY(*dev != 0)) return MEMLORD_OK;
-    return mli_dev_slow(lord, d, dev);
 }
 
 /* Returns one more than the last row number of a book. The acquire pairs with the release in
@@ -6801,27 +6733,10 @@ static void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
    device without an index gets the first dev of its type, or index 0 if there is none. */
 static memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    if (d.index < 0) {
-        for (i = 1; i < n; i++) {
-            if (lord->devices.dev_type[i] != d.type) continue;
-            *dev = i;
-            return MEMLORD_OK;
-        }
-        d.index = 0;
-    }
+    for (i = 1; d.index < 0 && i < n; i++)
+        if (lord->devices.dev_type[i] == d.type) d = mli_device_record_at(lord, i)->device;
+    if (d.index < 0) d.index = 0;
     return mli_dev(lord, d, dev);
-}
-
-/* Returns the dev of a device; 0: it was not seen yet. */
-static MLI_COLD uint32_t mli_dev_known(memlord *lord, memlord_device d) {
-    uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
-    if (dev) return dev;
-    return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
-}
-
-/* Returns 1 for a device of a valid type, with an index or without. */
-static MLI_HOT int mli_type_valid(memlord_device device) {
-    return (unsigned)device.type < (unsigned)MLI_TYPE_COUNT && device.index >= MEMLORD_ANY;
 }
 
 /* Returns the rest of a text after a word in lower case; NULL: the text does not begin with the
@@ -6834,29 +6749,27 @@ static const char *mli_skip_word(const char *text, const char *word) {
 /* -- public -- */
 
 MLI_API memlord_result memlord_device_parse(const char *text, memlord_device *out) {
-    int type;
+    const char *rest;
+    uint64_t index;
+    int type = 0;
     if (!text || !out) return MEMLORD_E_INVALID;
-    if (mli_skip_word(text, "all") && !mli_skip_word(text, "all")[0]) {
+    rest = mli_skip_word(text, "all");
+    if (rest && !*rest) {
         *out = memlord_device_all();
         return MEMLORD_OK;
     }
-    for (type = 0; type < MLI_TYPE_COUNT; type++) {
-        const char *rest = mli_skip_word(text, mli_type_names[type]);
-        int index = 0;
-        if (!rest) continue;
-        if (!*rest) {
-            *out = memlord_device_make(type, type <= MEMLORD_DEVICE_MAPPED ? 0 : MEMLORD_ANY);
-            return MEMLORD_OK;
-        }
-        if (*rest == ':') rest++;
-        if (!*rest) return MEMLORD_E_INVALID;
-        for (; *rest >= '0' && *rest <= '9' && index <= INT16_MAX; rest++)
-            index = index * 10 + (*rest - '0');
-        if (*rest || index > INT16_MAX) return MEMLORD_E_INVALID;
-        *out = memlord_device_make(type, index);
+    while ((rest = mli_skip_word(text, mli_type_names[type])) == NULL)
+        if (++type == MLI_TYPE_COUNT) return MEMLORD_E_INVALID;
+    if (!*rest) {
+        *out = memlord_device_make(type, type <= MEMLORD_DEVICE_MAPPED ? 0 : MEMLORD_ANY);
         return MEMLORD_OK;
     }
-    return MEMLORD_E_INVALID;
+    if (*rest == ':') rest++;
+    if (!*rest) return MEMLORD_E_INVALID;
+    rest = mli_read_u64(rest, &index);
+    if (!rest || *rest || index > INT16_MAX) return MEMLORD_E_INVALID;
+    *out = memlord_device_make(type, (int)index);
+    return MEMLORD_OK;
 }
 
 MLI_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap) {
@@ -9263,15 +9176,14 @@ static mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
 static MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                              mli_phys **out) {
     uint32_t dev = mli_dev_known(lord, d);
-    memlord_result r = MEMLORD_OK;
+    memlord_result r;
     *out = NULL;
     if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
     if (mli_type_host[d.type]) {
         *out = &lord->capacity.host_phys;
         return MEMLORD_OK;
     }
-    if (!dev && !make) return MEMLORD_E_UNKNOWN;
-    if (!dev) r = mli_dev(lord, d, &dev);
+    r = make ? mli_dev(lord, d, &dev) : dev ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
     if (r == MEMLORD_OK) *out = mli_phys_at(lord, dev);
     return r;
 }
@@ -9303,24 +9215,28 @@ static uint64_t mli_phys_limit(mli_phys *phys) {
 }
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has reserved bytes, perhaps for this device. */
+   phys, takes it first. E_STATE: the old phys has reserved bytes, perhaps for this device, or other
+   devices are at the device's own phys. */
 static MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to) {
-    for (;;) {
-        mli_phys *from = mli_phys_at(lord, dev);
-        int same, held;
-        if (from == to) return MEMLORD_OK;
-        mli_lock_take(&mli_process.cold_lock);
+    mli_device_record *d = mli_device_record_at(lord, dev);
+    mli_phys *from;
+    uint32_t guest = 0;
+    int busy;
+    mli_lock_take(&mli_process.cold_lock);
+    do guest = mli_phys_next_dev(lord, &d->own_phys, guest);
+    while (guest == dev);
+    busy = guest && to != &d->own_phys;
+    from = mli_phys_at(lord, dev);
+    if (from != to && !busy) {
         mli_lock_take(&from->lock);
         mli_lock_take(&to->lock);
-        same = from == mli_phys_at(lord, dev);
-        held = from->reserved != 0;
-        if (same && !held) /* pairs with mli_phys_at */
-            mli_ptr_store_release(&mli_device_record_at(lord, dev)->phys, to);
+        busy = from->reserved != 0;
+        if (!busy) mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
         mli_lock_drop(&from->lock);
         mli_lock_drop(&to->lock);
-        mli_lock_drop(&mli_process.cold_lock);
-        if (same) return held ? MEMLORD_E_STATE : MEMLORD_OK;
     }
+    mli_lock_drop(&mli_process.cold_lock);
+    return busy ? MEMLORD_E_STATE : MEMLORD_OK;
 }
 /* Copies a device's last failed request, under the lock of its phys. */
 static mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
@@ -9350,74 +9266,134 @@ static MLI_COLD double mli_used_percent(const memlord_capacity *c) {
 
 /* ---------------------------------------------------------------------- >>limits --
    Owns admission: limits, reservations (tickets), accounts. Uses >>capacity and >>counters.
-   Invariant: live + reserved bytes of a phys are compared with its limit, and reserved is raised,
-   under one hold of its lock, so the bytes admitted never exceed the limit. An alloc that draws on
-   a ticket is in flight while its bytes may be counted both as live and as reserved: a request
-   that would be refused meanwhile tries again.
-   Locks: cold for new records, then phys. */
+   Invariants: live + reserved bytes of a phys are compared with its limit, and reserved is raised,
+   under one hold of its lock, so the bytes admitted never exceed the limit. `reserved` is the sum
+   of what the open tickets have left. An alloc comes off them after it was recorded: meanwhile its
+   bytes count twice and are in flight, and a request that they would refuse tries again.
+   Locks: cold, for accounts and new records; phys, for the rest. */
+
+/* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
+   handle. A closed one is in a list, and is opened again under the next generation. */
+typedef struct mli_handle {
+    mli_u32 generation; /* odd: open */
+    uint32_t number;
+    struct mli_handle *next; /* in the list of closed records */
+} mli_handle;
 
 typedef struct mli_reservation { /* a ticket; under the lock of its phys */
-    mli_phys *phys;              /* never changes */
-    uint64_t remaining;          /* bytes no alloc has drawn yet */
-    uint32_t generation;         /* odd: open; the low half of a ticket */
-    uint32_t next;               /* the next closed ticket of its phys; 0: none */
+    mli_handle handle;
+    mli_phys *phys;     /* of its list; never changes */
+    uint64_t remaining; /* bytes no alloc has drawn yet */
 } mli_reservation;
 
-/* An account's record. A charge is one compare-and-swap of `word`: generation:15 | bytes:49. */
+/* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
+   generation, and 49 bits of bytes. */
 typedef struct mli_account_record {
+    mli_handle handle; /* as name and device: under the cold lock */
     mli_u64 word, peak, refused, limit;
-    mli_u32 generation; /* odd: open; the members below are under the cold lock */
-    uint32_t next;      /* the next closed account; 0: none */
     memlord_device device;
     char name[48];
 } mli_account_record;
 
+/* -- the records of tickets and accounts -- */
+
+/* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
+   pairs with the release in mli_handle_open. Records that were never added are zero. */
+static void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
+    mli_handle *h = (mli_handle *)mli_book_at(book, (uint32_t)(id >> 32), size);
+    return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
+}
+
+/* Adds a closed record to a book, and to a list under its lock. */
+static MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+                                              size_t size, mli_handle **list, mli_lock *lock) {
+    mli_handle *h;
+    memlord_result r;
+    do {
+        uint32_t n;
+        mli_cold_enter();
+        n = mli_u32_load(count);
+        h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
+        if (h) h->number = n;
+        if (h) mli_u32_store(count, n + 1);
+        r = h ? MEMLORD_OK : MLI_AGAIN;
+    } while (mli_cold_leave(lord, &r));
+    if (r) return r;
+    mli_lock_take(lock);
+    h->next = *list;
+    *list = h;
+    mli_lock_drop(lock);
+    return MEMLORD_OK;
+}
+
+/* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
+   the lock of the list and has filled the record. */
+static uint64_t mli_handle_open(mli_handle **list) {
+    mli_handle *h = *list;
+    uint32_t generation = mli_u32_load(&h->generation) + 1;
+    *list = h->next;
+    mli_u32_store_release(&h->generation, generation); /* pairs with mli_handle_find */
+    return (uint64_t)h->number << 32 | generation;
+}
+
+/* Closes a record, and puts it in a list. Requires: the lock of the list. */
+static void mli_handle_close(mli_handle **list, mli_handle *h) {
+    mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
+    h->next = *list;
+    *list = h;
+}
+
+/* -- limits -- */
+
+/* Returns a number of bytes, at most 2^62: differences of two cannot overflow. */
+static int64_t mli_bytes_signed(uint64_t bytes) {
+    const uint64_t most = (uint64_t)1 << 62;
+    return (int64_t)(bytes < most ? bytes : most);
+}
+
 /* Computes the bytes left at a phys. Returns 0 if neither limit nor capacity is known. Requires:
    the caller holds the phys lock. */
 static int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
-    const uint64_t most = (uint64_t)1 << 62;
-    int64_t held = (int64_t)(phys->reserved < most ? phys->reserved : most);
+    int64_t reserved = mli_bytes_signed(phys->reserved), unused;
     *left = INT64_MAX;
-    if (phys->limit) {
-        uint64_t live = mli_phys_live(lord, phys);
-        *left = (int64_t)(phys->limit < most ? phys->limit : most) -
-                (int64_t)(live < most ? live : most) - held;
-    }
+    if (phys->limit)
+        *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
+                reserved;
     if (phys->sample.known) {
-        uint64_t unused = phys->sample.total - phys->sample.used;
-        int64_t fits = (int64_t)(unused < most ? unused : most) - held;
-        if (fits < *left) *left = fits;
+        unused = mli_bytes_signed(phys->sample.total - phys->sample.used) - reserved;
+        if (unused < *left) *left = unused;
     }
     return phys->limit || phys->sample.known;
 }
 
-/* Returns a bound on the live bytes of a phys: at no moment of the sum were they above it (`high`)
-   or below it (not `high`). The upper bound reads allocated bytes after freed ones, the lower
-   bound before them. A call writes a cell's out before its level: the upper bound loads the level
-   first, the lower bound the out. */
-static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
+/* Sums the allocated or the freed bytes of all cells at a phys. A call writes a cell's out before
+   its level: loaded after the level it gives an upper bound (`high`), loaded before it a lower
+   one. */
+static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
     uint32_t i = 0;
     uint64_t sum = 0;
-    int pass;
-    for (pass = 0; pass < 2; pass++)
-        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-            mli_thread *t = mli_thread_first(lord);
-            for (; t; t = mli_thread_next(t)) {
-                const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-                uint64_t level, out;
-                if (!cell) continue;
-                out = high ? 0 : mli_u64_load_acquire(&cell->out);
-                level = mli_u64_load_acquire(&cell->level);
-                if (high) out = mli_u64_load_acquire(&cell->out);
-                sum += pass == high ? level + out : (uint64_t)0 - out;
-            }
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        const mli_thread *t = mli_thread_first(lord);
+        for (; t; t = mli_thread_next(t)) {
+            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
+            uint64_t level = 0, out;
+            if (!cell) continue;
+            if (allocated && high) level = mli_u64_load_acquire(&cell->level);
+            out = mli_u64_load_acquire(&cell->out);
+            if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
+            sum += level + out;
         }
-    return (int64_t)sum > 0 ? sum : 0;
+    }
+    return sum;
 }
-
-/* Returns 1 if live + want exceeds the limit; the sum itself could overflow. */
-static int mli_exceeds_limit(uint64_t live, uint64_t want, uint64_t limit) {
-    return want > limit || live > limit - want;
+/* Returns a bound on the live bytes of a phys: at no moment of the sum were they above it (`high`)
+   or below it (not `high`). The upper bound reads allocated bytes after freed ones, the lower
+   bound before them. */
+static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
+    uint64_t first = mli_phys_sum(lord, phys, !high, high);
+    uint64_t last = mli_phys_sum(lord, phys, high, high);
+    int64_t live = (int64_t)(high ? last - first : first - last);
+    return live > 0 ? (uint64_t)live : 0;
 }
 
 #define MLI_RESERVE_RETRIES 1000
@@ -9426,255 +9402,121 @@ static int mli_exceeds_limit(uint64_t live, uint64_t want, uint64_t limit) {
    Requires: the caller holds the phys lock. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     uint64_t want = phys->reserved + bytes;
-    if (want > (uint64_t)1 << 62) return 0;
-    if (phys->limit && mli_exceeds_limit(mli_phys_live_bound(lord, phys, 1), want, phys->limit)) {
-        want -= phys->in_flight;
-        return again && !mli_exceeds_limit(mli_phys_live_bound(lord, phys, 0), want, phys->limit)
-                   ? -1
-                   : 0;
+    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
+    if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
+        phys->reserved += bytes;
+        return 1;
     }
-    phys->reserved += bytes;
-    return 1;
+    want -= want < phys->in_flight ? want : phys->in_flight;
+    return again && mli_phys_live_bound(lord, phys, 0) + want <= phys->limit ? -1 : 0;
 }
 
-/* -- tickets: number:32 | generation of the record:32 -- */
+/* -- tickets -- */
 
-static mli_reservation *mli_reservation_at(memlord *lord, uint32_t number) {
-    return (mli_reservation *)mli_book_at(&lord->limits.reservations, number,
-                                          sizeof(mli_reservation));
-}
-/* Returns the record of a ticket; NULL: there is none. The ticket may be closed: the caller
-   compares `generation` under the phys lock. The acquire pairs with mli_reservation_new. */
-static mli_reservation *mli_ticket_at(memlord *lord, memlord_ticket ticket) {
-    uint32_t number = (uint32_t)(ticket >> 32);
-    if (!number || number >= mli_u32_load_acquire(&lord->limits.reservation_count)) return NULL;
-    return mli_reservation_at(lord, number);
-}
-
-/* Creates the record of a closed ticket and puts it on the free list of its phys. */
-static MLI_COLD memlord_result mli_reservation_new(memlord *lord, mli_phys *phys) {
-    memlord_result r;
-    do {
-        uint32_t n;
-        mli_reservation *v;
-        mli_cold_enter();
-        n = mli_u32_load(&lord->limits.reservation_count);
-        v = (mli_reservation *)mli_book_add(lord, &lord->limits.reservations, n, sizeof *v,
-                                            mli_cold_alloc);
-        r = v ? MEMLORD_OK : MLI_AGAIN;
-        if (v) {
-            v->phys = phys;
-            /* pairs with mli_ticket_at; before a thread can open the ticket */
-            mli_u32_store_release(&lord->limits.reservation_count, n + 1);
-            mli_lock_take(&phys->lock);
-            v->next = phys->free_ticket;
-            phys->free_ticket = n;
-            mli_lock_drop(&phys->lock);
-        }
-    } while (mli_cold_leave(lord, &r));
-    return r;
+static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
+    return (mli_reservation *)mli_handle_find(&lord->limits.reservations, sizeof(mli_reservation),
+                                              ticket);
 }
 
 /* Opens a ticket for bytes at a phys. E_LIMIT: the bytes do not fit. */
 static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                     uint64_t bytes, memlord_ticket *out) {
     mli_reservation *v;
-    uint32_t number, tries = 0;
+    uint32_t tries = 0;
     unsigned spins = 0;
     for (;;) {
-        int held = -1;
+        int fits = -1;
         mli_lock_take(&phys->lock);
-        number = phys->free_ticket;
-        if (number) held = mli_phys_try_reserve(lord, phys, bytes, tries++ < MLI_RESERVE_RETRIES);
-        if (held > 0) break;
+        v = (mli_reservation *)(void *)phys->closed_tickets;
+        if (v) fits = mli_phys_try_reserve(lord, phys, bytes, tries++ < MLI_RESERVE_RETRIES);
+        if (fits > 0) break;
         mli_lock_drop(&phys->lock);
-        if (!held) return MEMLORD_E_LIMIT;
-        if (number)
+        if (!fits) return MEMLORD_E_LIMIT;
+        if (v)
             mli_spin_wait(&spins);
-        else if (mli_reservation_new(lord, phys))
+        else if (mli_handle_new(lord, &lord->limits.reservations, &lord->limits.reservation_count,
+                                sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    v = mli_reservation_at(lord, number);
-    phys->free_ticket = v->next;
+    if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
     v->remaining = bytes;
-    v->generation++;
-    *out = (uint64_t)number << 32 | v->generation;
+    *out = mli_handle_open(&phys->closed_tickets);
     mli_lock_drop(&phys->lock);
     return MEMLORD_OK;
 }
 
-/* Removes ticket i from the thread's open tickets; the last one takes its index. */
-static void mli_ticket_detach(mli_thread *t, uint32_t i) {
-    t->tickets[i] = t->tickets[--t->open_tickets];
-}
-static int mli_ticket_is_open(memlord *lord, memlord_ticket ticket) {
-    mli_reservation *v = mli_ticket_at(lord, ticket);
-    int open;
-    mli_lock_take(&v->phys->lock);
-    open = v->generation == (uint32_t)ticket;
-    mli_lock_drop(&v->phys->lock);
-    return open;
-}
-
-/* Attaches a ticket to this thread: its later allocs draw on it. If the thread has the most
-   tickets it can have, closed ones make room; with none closed the ticket stays unattached. The
-   orphan record takes none: its calls come from many threads. */
-static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
-    const uint32_t most = MLI_TICKETS_MAX;
+/* Detaches closed tickets from a thread: any thread may have closed them. */
+static void mli_tickets_prune(memlord *lord, mli_thread *t) {
     uint32_t i = 0;
-    if (t == lord->threads.orphan) return;
-    while (t->open_tickets == most && i < most)
-        if (mli_ticket_is_open(lord, t->tickets[i]))
+    while (i < t->open_tickets)
+        if (mli_ticket_find(lord, t->tickets[i]))
             i++;
         else
-            mli_ticket_detach(t, i);
-    if (t->open_tickets == most) return;
+            t->tickets[i] = t->tickets[--t->open_tickets];
+}
+
+/* Attaches a ticket to this thread: its later allocs draw on it. A thread that has the most tickets
+   it can have leaves it unattached. The orphan record takes none: its calls come from many
+   threads. */
+static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
+    if (t == lord->threads.orphan) return;
+    mli_tickets_prune(lord, t);
+    if (t->open_tickets == MLI_TICKETS_MAX) return;
     t->tickets[t->open_tickets++] = ticket;
-    if (!(mli_u32_load(&t->special) & MLI_SPECIAL_TICKET))
-        mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
 }
 
-/* Closes a ticket, releases the bytes left on it and detaches it from this thread. */
-static memlord_result mli_reservation_close(memlord *lord, mli_thread *t, memlord_ticket ticket) {
-    mli_reservation *v = mli_ticket_at(lord, ticket);
-    uint32_t i;
-    int open;
-    if (!v) return MEMLORD_E_UNKNOWN;
-    mli_lock_take(&v->phys->lock);
-    open = (ticket & 1) && v->generation == (uint32_t)ticket;
-    if (open) {
-        v->phys->reserved -= v->remaining;
-        v->generation++;
-        v->next = v->phys->free_ticket;
-        v->phys->free_ticket = (uint32_t)(ticket >> 32);
-    }
-    mli_lock_drop(&v->phys->lock);
-    for (i = 0; i < t->open_tickets; i++)
-        if (t->tickets[i] == ticket) mli_ticket_detach(t, i);
-    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-/* The part of an alloc that comes off one ticket of its thread. All parts are of one phys. */
-typedef struct mli_ticket_draw_part {
-    mli_reservation *from;
-    uint64_t bytes;
-    uint32_t generation;
-} mli_ticket_draw_part;
-
+/* The bytes of an alloc that are in flight, as they may come off tickets. */
 typedef struct mli_ticket_draw {
-    uint32_t parts; /* 0: nothing was drawn, and part[] is not set */
-    mli_ticket_draw_part part[MLI_TICKETS_MAX];
+    mli_phys *phys; /* NULL: none are */
+    uint64_t bytes;
 } mli_ticket_draw;
 
-/* Draws up to *bytes on one ticket, if it is of this phys, and subtracts the draw from *bytes.
-   Returns 0 if the ticket is closed. */
-static int mli_ticket_draw_from(memlord *lord, memlord_ticket ticket, const mli_phys *phys,
-                                uint64_t *bytes, mli_ticket_draw *draw) {
-    mli_reservation *v = mli_ticket_at(lord, ticket);
-    int open;
-    mli_lock_take(&v->phys->lock);
-    open = v->generation == (uint32_t)ticket;
-    if (open && v->phys == phys && v->remaining) {
-        mli_ticket_draw_part *part = &draw->part[draw->parts++];
-        part->from = v;
-        part->generation = v->generation;
-        part->bytes = v->remaining < *bytes ? v->remaining : *bytes;
-        v->remaining -= part->bytes;
-        v->phys->in_flight += part->bytes;
-        *bytes -= part->bytes;
-    }
-    mli_lock_drop(&v->phys->lock);
-    return open;
-}
-
-/* Draws the bytes of an alloc on this thread's tickets before the alloc is recorded: until
-   mli_ticket_draw_end they are in flight. It draws on several tickets if one is not enough: if an
-   alloc was smaller than its ticket, the next alloc draws on the rest of it first, and bytes of its
-   own ticket would stay reserved although they are live. An alloc of memlord_alloc_retry draws on
-   its own ticket alone. */
+/* Sets the bytes of an alloc in flight before it is recorded, if its thread has tickets. */
 static MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t bytes, mli_ticket_draw *draw) {
-    const mli_phys *phys = mli_phys_at(lord, dev);
-    uint32_t i = 0;
-    if (t->retrying) {
-        (void)mli_ticket_draw_from(lord, t->retrying, phys, &bytes, draw);
-        t->retrying = 0;
-        if (!t->open_tickets) mli_special_set(t, MLI_SPECIAL_TICKET, 0);
-        return;
-    }
-    while (i < t->open_tickets && bytes) {
-        if (mli_ticket_draw_from(lord, t->tickets[i], phys, &bytes, draw))
-            i++;
-        else
-            mli_ticket_detach(t, i); /* closed on another thread */
-    }
+    mli_tickets_prune(lord, t);
     if (!t->open_tickets) mli_special_set(t, MLI_SPECIAL_TICKET, 0);
+    if (!t->open_tickets && !t->retrying) return;
+    draw->phys = mli_phys_lock(lord, dev);
+    draw->bytes = bytes < draw->phys->reserved ? bytes : draw->phys->reserved;
+    draw->phys->in_flight += draw->bytes;
+    mli_lock_drop(&draw->phys->lock);
 }
-/* Ends a draw. `recorded`: the bytes are live and no longer reserved. Not recorded: they are back
-   on their tickets; those of a ticket closed meanwhile are released. */
-static MLI_COLD void mli_ticket_draw_end(const mli_ticket_draw *draw, int recorded) {
-    mli_phys *phys = draw->part[0].from->phys;
-    uint32_t i;
-    mli_lock_take(&phys->lock);
-    for (i = 0; i < draw->parts; i++) {
-        const mli_ticket_draw_part *part = &draw->part[i];
-        phys->in_flight -= part->bytes;
-        if (recorded || part->from->generation != part->generation)
-            phys->reserved -= part->bytes;
-        else
-            part->from->remaining += part->bytes;
+
+/* Takes the bytes of a recorded alloc off the thread's tickets at its phys. It draws on several
+   tickets if one is not enough: if an alloc was smaller than its ticket, the next alloc draws on
+   the rest of it first, and bytes of its own ticket would stay reserved although they are live. An
+   alloc of memlord_alloc_retry draws on its own ticket alone. */
+static MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t, const mli_ticket_draw *draw,
+                                         int recorded) {
+    const memlord_ticket *tickets = t->retrying ? &t->retrying : t->tickets;
+    uint32_t i, n = t->retrying ? 1 : t->open_tickets;
+    uint64_t left = recorded ? draw->bytes : 0;
+    mli_lock_take(&draw->phys->lock);
+    draw->phys->in_flight -= draw->bytes;
+    for (i = 0; i < n && left; i++) {
+        mli_reservation *v = mli_ticket_find(lord, tickets[i]);
+        uint64_t part;
+        if (!v || v->phys != draw->phys) continue;
+        part = v->remaining < left ? v->remaining : left;
+        v->remaining -= part;
+        draw->phys->reserved -= part;
+        left -= part;
     }
-    mli_lock_drop(&phys->lock);
+    mli_lock_drop(&draw->phys->lock);
+    t->retrying = 0;
 }
 
-/* -- accounts: number:32 | generation of the record:32 -- */
+/* -- accounts -- */
 
-#define MLI_ACCOUNT_GENERATION(turn) (((uint64_t)(turn) & 0x7fff) << 49)
-
-static mli_account_record *mli_account_record_at(memlord *lord, uint32_t number) {
-    return (mli_account_record *)mli_book_at(&lord->limits.accounts, number,
-                                             sizeof(mli_account_record));
-}
-/* Returns 1 if a word read from a record belongs to this account and the account is open. */
-static int mli_account_word_is(uint64_t word, memlord_account account) {
-    return (account & 1) && word - MLI_BYTES(word) == MLI_ACCOUNT_GENERATION(account);
-}
-/* Returns the record of an account; NULL: its generation has passed, or there is none. The
-   acquire of `generation` pairs with mli_account_open_locked. */
 static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
-    uint32_t number = (uint32_t)(account >> 32);
-    mli_account_record *b;
-    if (!number || number >= mli_u32_load_acquire(&lord->limits.account_count)) return NULL;
-    b = mli_account_record_at(lord, number);
-    return b && mli_u32_load_acquire(&b->generation) == (uint32_t)account ? b : NULL;
+    return (mli_account_record *)mli_handle_find(&lord->limits.accounts,
+                                                 sizeof(mli_account_record), account);
 }
-
-/* Opens an account on a closed record, or on a new one. MLI_AGAIN: a new one needs memory. */
-static MLI_COLD memlord_result mli_account_open_locked(memlord *lord, memlord_device device,
-                                                       const char *name, uint64_t limit,
-                                                       memlord_account *out) {
-    uint32_t number = lord->limits.free_account;
-    mli_account_record *b;
-    size_t n = name ? strlen(name) : 0;
-    if (!number) {
-        number = mli_u32_load(&lord->limits.account_count);
-        if (!mli_book_add(lord, &lord->limits.accounts, number, sizeof *b, mli_cold_alloc))
-            return MLI_AGAIN;
-        mli_u32_store_release(&lord->limits.account_count, number + 1);
-    }
-    b = mli_account_record_at(lord, number);
-    if (number == lord->limits.free_account) lord->limits.free_account = b->next;
-    if (n >= sizeof b->name) n = sizeof b->name - 1;
-    memset(b->name, 0, sizeof b->name);
-    if (n) memcpy(b->name, name, n);
-    b->device = device;
-    mli_u64_store(&b->limit, limit);
-    mli_u64_store(&b->peak, 0);
-    mli_u64_store(&b->refused, 0);
-    *out = (uint64_t)number << 32 | (mli_u32_load(&b->generation) + 1);
-    mli_u64_store(&b->word, MLI_ACCOUNT_GENERATION(*out));
-    mli_u32_store_release(&b->generation, (uint32_t)*out); /* pairs with mli_account_find */
-    return MEMLORD_OK;
+/* Returns 1 if a word read from a record belongs to this account. */
+static int mli_account_word_is(uint64_t word, memlord_account account) {
+    return word >> 49 == (account & 0x7fff);
 }
 
 static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes) {
@@ -9688,11 +9530,11 @@ static memlord_result mli_account_charge(memlord *lord, memlord_account account,
         now = MLI_BYTES(word);
         if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
         if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
-        if (bytes > 0 && (now > limit || by > limit - now)) {
+        if (bytes > 0 && by > limit - now) {
             (void)mli_u64_add(&b->refused, 1);
             return MEMLORD_E_LIMIT;
         }
-        now = bytes < 0 ? now - by : now + by;
+        now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
     if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
         mli_u64_max(&b->peak, (int64_t)now);
@@ -9703,8 +9545,8 @@ static memlord_result mli_account_charge(memlord *lord, memlord_account account,
 static MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                             memlord_account_stat *out) {
     memset(out, 0, sizeof *out);
-    if (!(mli_u32_load(&b->generation) & 1)) return 0;
-    memcpy(out->name, b->name, sizeof out->name);
+    if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
+    memcpy(out->name, b->name, strlen(b->name));
     out->device = b->device;
     out->bytes = MLI_BYTES(mli_u64_load(&b->word));
     out->peak = mli_u64_load(&b->peak);
@@ -9713,39 +9555,58 @@ static MLI_COLD int mli_account_read_locked(const mli_account_record *b,
     return 1;
 }
 
-static memlord_result mli_reservation_close_call(memlord *lord, memlord_ticket ticket) {
-    mli_thread *t;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_close(lord, t, ticket);
-    mli_thread_put(lord, t);
-    return r;
-}
-
 /* -- public -- */
 
-MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
-    return mli_reservation_close_call(lord, ticket);
+MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
+    mli_reservation *v;
+    int open;
+    if (!lord) return MEMLORD_OK;
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    mli_lock_take(&v->phys->lock);
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
+    if (open) {
+        v->phys->reserved -= v->remaining;
+        mli_handle_close(&v->phys->closed_tickets, &v->handle);
+    }
+    mli_lock_drop(&v->phys->lock);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
+/* Both release what no alloc has drawn. The names say why the host does so. */
 MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
-    return mli_reservation_close_call(lord, ticket);
+    return memlord_reserve_commit(lord, ticket);
 }
 
 MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
                                             uint64_t limit, memlord_account *out) {
+    mli_account_record *b;
+    mli_out text;
     memlord_result r;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     *out = 0;
     if (!lord) return MEMLORD_OK;
     if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    do {
-        mli_cold_enter();
-        r = mli_account_open_locked(lord, device, name, limit, out);
-    } while (mli_cold_leave(lord, &r));
-    return r;
+    for (;;) {
+        mli_lock_take(&mli_process.cold_lock);
+        b = (mli_account_record *)(void *)lord->limits.closed_accounts;
+        if (b) break;
+        mli_lock_drop(&mli_process.cold_lock);
+        r = mli_handle_new(lord, &lord->limits.accounts, &lord->limits.account_count, sizeof *b,
+                           &lord->limits.closed_accounts, &mli_process.cold_lock);
+        if (r) return r;
+    }
+    mli_out_buffer(&text, b->name, sizeof b->name);
+    mli_put_str(&text, name ? name : "");
+    (void)mli_out_end(&text, sizeof b->name);
+    b->device = device;
+    mli_u64_store(&b->limit, limit);
+    mli_u64_store(&b->peak, 0);
+    mli_u64_store(&b->refused, 0);
+    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
+    *out = mli_handle_open(&lord->limits.closed_accounts);
+    mli_lock_drop(&mli_process.cold_lock);
+    return MEMLORD_OK;
 }
 
 MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
@@ -9756,14 +9617,12 @@ MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account acc
 
 MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                            memlord_account_stat *out) {
-    mli_account_record *b;
     int open;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     mli_lock_take(&mli_process.cold_lock);
-    b = mli_account_find(lord, account);
-    open = b && mli_account_read_locked(b, out);
+    open = mli_account_read_locked(mli_account_find(lord, account), out);
     mli_lock_drop(&mli_process.cold_lock);
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
@@ -9772,13 +9631,10 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     mli_account_record *b;
     if (!lord) return MEMLORD_OK;
     mli_lock_take(&mli_process.cold_lock);
-    b = (account & 1) ? mli_account_find(lord, account) : NULL;
+    b = mli_account_find(lord, account);
     if (b) {
-        uint32_t turn = mli_u32_load(&b->generation) + 1;
-        mli_u64_store(&b->word, MLI_ACCOUNT_GENERATION(turn));
-        mli_u32_store(&b->generation, turn);
-        b->next = lord->limits.free_account;
-        lord->limits.free_account = (uint32_t)(account >> 32);
+        mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
+        mli_handle_close(&lord->limits.closed_accounts, &b->handle);
     }
     mli_lock_drop(&mli_process.cold_lock);
     return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -11360,7 +11216,7 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
    is sampling it; E_UNSUPPORTED: it has no source; E_UNKNOWN: the sample is of no use. */
 static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
-    mli_capacity_reader source, *current;
+    mli_capacity_reader source;
     memlord_capacity c;
     uint64_t now;
     memlord_result r = MEMLORD_OK;
@@ -11377,9 +11233,7 @@ static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
     mli_lock_take(&lord->bands.callbacks_lock);
-    current = &lord->room.capacity_readers[phys->device.type];
-    if (r == MEMLORD_OK && (current->fn != source.fn || current->user != source.user))
-        r = MEMLORD_E_UNKNOWN; /* the source was replaced meanwhile: its sample is void */
+    if (r == MEMLORD_OK && !phys->sampler) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -11408,6 +11262,7 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
             mli_spin_wait(&spins);
             mli_lock_take(&lord->bands.callbacks_lock);
         }
+        phys->sampler = NULL; /* voids the sample that this thread may be taking */
         mli_lock_drop(&lord->bands.callbacks_lock);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
@@ -11421,14 +11276,14 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted) {
     memlord_capacity sample;
-    uint64_t limit, held;
+    uint64_t limit, reserved;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
     known = mli_phys_available(lord, phys, &left);
     sample = phys->sample;
     limit = phys->limit;
-    held = phys->reserved;
+    reserved = phys->reserved;
     mli_lock_drop(&phys->lock);
     mli_putf(o, " %jo wanted, ", wanted);
     if (!known)
@@ -11439,7 +11294,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
         mli_putf(o, "%jo to spare", (uint64_t)left - wanted);
     if (limit) mli_putf(o, ": limit %jo", limit);
     mli_putf(o, limit ? ", live %jo" : ": live %jo", mli_phys_live(lord, phys));
-    if (held) mli_putf(o, ", held for reservations %jo", held);
+    if (reserved) mli_putf(o, ", held %jo", reserved);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
 }
@@ -11481,9 +11336,9 @@ static MLI_COLD void mli_log_explain(memlord *lord, const char *head, memlord_de
 
 /* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
    source; else E_UNKNOWN. */
-static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **place) {
+static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **phys) {
     int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
-    return mli_phys_find(lord, d, make, place);
+    return mli_phys_find(lord, d, make, phys);
 }
 
 /* Sets the limit of a phys in bytes, or as a fraction of its capacity if `fraction` is not 0. */
@@ -11510,21 +11365,25 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Sums the bytes of a plan's blocks at the phys of block `first`, or on its device while the
-   ledger does not know that. Returns 0 if an earlier block is there: its sum had them all. */
-static MLI_COLD int mli_plan_sum(memlord *lord, const memlord_block *blocks, size_t n,
-                                 size_t first, uint64_t *sum) {
+/* Computes how many bytes a plan lacks at the phys of block `first`; INT64_MIN: an earlier block is
+   there, which had them all. Returns 0 if they are unknown. */
+static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
+                                  size_t first, int64_t *lack) {
+    const int64_t least = -((int64_t)1 << 62); /* no difference overflows */
     mli_phys *phys, *other;
+    uint64_t sum = 0;
+    int64_t left;
     size_t i;
+    *lack = INT64_MIN;
+    if (!mli_dev_available(lord, blocks[first].device, &left)) return 0;
     (void)mli_phys_find(lord, blocks[first].device, 0, &phys);
-    for (*sum = 0, i = 0; i < n; i++) {
+    for (i = 0; i < n; i++) {
         (void)mli_phys_find(lord, blocks[i].device, 0, &other);
-        if (other != phys || (!phys && (blocks[i].device.type != blocks[first].device.type ||
-                                        blocks[i].device.index != blocks[first].device.index)))
-            continue;
-        if (i < first) return 0;
-        *sum = mli_add_saturated(*sum, blocks[i].bytes);
+        if (other != phys) continue;
+        if (i < first) return 1;
+        sum = mli_add_saturated(sum, blocks[i].bytes);
     }
+    *lack = mli_bytes_signed(sum) - (left > least ? left : least);
     return 1;
 }
 
@@ -11562,15 +11421,13 @@ MLI_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device dev
 MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                             memlord_device physical) {
     mli_phys *to;
-    mli_device_record *d;
-    uint32_t dev, other, i;
+    uint32_t dev, other;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     if (!mli_device_valid(physical)) return MEMLORD_E_DEVICE;
     r = mli_dev(lord, device, &dev);
     if (r) return r;
     to = &lord->capacity.host_phys;
-    d = mli_device_record_at(lord, dev);
     if (!mli_type_host[physical.type]) {
         r = mli_dev(lord, physical, &other);
         if (r) return r;
@@ -11579,13 +11436,9 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
     }
     if (mli_type_host[device.type])
         return to == &lord->capacity.host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
-        if (i != dev && to != &d->own_phys && mli_phys_at(lord, i) == &d->own_phys)
-            return MEMLORD_E_STATE;
     r = mli_phys_assign(lord, dev, to);
-    if (r) return r;
-    mli_phys_recheck(lord, NULL);
-    return MEMLORD_OK;
+    if (r == MEMLORD_OK) mli_phys_recheck(lord, NULL);
+    return r;
 }
 
 MLI_API memlord_result memlord_limit_set(memlord *lord, memlord_device device, uint64_t bytes) {
@@ -11624,22 +11477,14 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 
 MLI_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                              int64_t *short_by) {
-    int64_t worst = INT64_MIN;
+    int64_t worst = INT64_MIN, lack;
     int known = 1;
     size_t i;
     if (short_by) *short_by = 0;
     if (!lord || (n && !blocks)) return -1;
     for (i = 0; i < n; i++) {
-        uint64_t sum;
-        int64_t left;
-        if (!mli_plan_sum(lord, blocks, n, i, &sum)) continue;
-        if (!mli_dev_available(lord, blocks[i].device, &left)) {
-            known = 0;
-            continue;
-        }
-        if (sum > (uint64_t)1 << 62) sum = (uint64_t)1 << 62;
-        if (left < -((int64_t)1 << 62)) left = -((int64_t)1 << 62);
-        if ((int64_t)sum - left > worst) worst = (int64_t)sum - left;
+        known &= mli_plan_lack(lord, blocks, n, i, &lack);
+        if (lack > worst) worst = lack;
     }
     if (worst <= 0 && !known) return -1;
     if (short_by && worst != INT64_MIN) *short_by = worst;
@@ -12826,7 +12671,7 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 typedef struct mli_call {
     mli_thread *t;        /* the record it counts on */
     uint32_t dev;         /* the device of the block it records */
-    mli_ticket_draw draw; /* the reservations its bytes come off */
+    mli_ticket_draw draw; /* its bytes that may come off tickets */
 } mli_call;
 
 /* Begins a call that records a block: checks its arguments, makes its device known, and gets the
@@ -12836,7 +12681,7 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
                                              uint64_t bytes, mli_call *call) {
     memlord_result r;
     call->t = NULL;
-    call->draw.parts = 0;
+    call->draw.phys = NULL;
     if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
     if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
         return MEMLORD_E_INVALID;
@@ -12844,7 +12689,7 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Draws the bytes that the call is about to record off the tickets of its thread. */
+/* Sets the bytes that the call is about to record in flight, if its thread has tickets. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET)
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
@@ -12855,7 +12700,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
     mli_thread_put(lord, call->t);
-    if (call->draw.parts) mli_ticket_draw_end(&call->draw, did);
+    if (call->draw.phys) mli_ticket_draw_end(lord, call->t, &call->draw, did);
     if (mli_debug_on(lord))
         mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
     if (call->dev) mli_call_end(lord, call->t, call->dev, 1);
@@ -13175,7 +13020,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     memlord_result r;
     call.t = mli_thread_get(lord);
     if (!call.t) return MEMLORD_OK;
-    call.draw.parts = 0;
+    call.draw.phys = NULL;
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
@@ -13292,7 +13137,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->did == MLI_DID_VIEW) return;
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
-    call.draw.parts = 0;
+    call.draw.phys = NULL;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
@@ -13304,7 +13149,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
         note->blocks++;
         note->bytes += b->bytes;
     }
-    if (call.draw.parts) mli_ticket_draw_end(&call.draw, did == MLI_DID_OPEN);
+    if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
 /* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
@@ -13679,7 +13524,8 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
     if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, &call.t);
     if (r) return r;
     if (!call.t) return mli_fence_discard(NULL, fence);
-    call.draw.parts = call.dev = 0;
+    call.draw.phys = NULL;
+    call.dev = 0;
     state = mli_key_state(lord, call.t, from, from_storage, &e);
     if (state < MLI_KEY_LIVE)
         r = mli_unknown_free(lord, from);
@@ -13951,7 +13797,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.policy = policy ? policy : &lord->retry.policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
-    if (q.ticket) (void)mli_reservation_close_call(lord, q.ticket);
+    if (q.ticket) (void)memlord_reserve_commit(lord, q.ticket);
     if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
         mli_request_failed(&q, r == MEMLORD_E_OOM);
     return r;
@@ -14273,8 +14119,10 @@ static void mli_report_accounts(mli_report *r) {
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
     for (i = 1; i < mli_u32_load(&lord->limits.account_count); i++) {
+        const mli_account_record *b =
+            (const mli_account_record *)mli_book_at(&lord->limits.accounts, i, sizeof *b);
         memlord_account_stat s;
-        if (!mli_account_read_locked(mli_account_record_at(lord, i), &s)) continue;
+        if (!mli_account_read_locked(b, &s)) continue;
         r->accounts++;
         r->account_lines = mli_top_insert(r->account, r->account_lines, MLI_TOP_ACCOUNTS, &s,
                                           sizeof s, offsetof(memlord_account_stat, bytes));
@@ -14517,7 +14365,7 @@ static void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *betw
 static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
     if (meta->name) mli_putf(o, " %s", meta->name);
     if (meta->dtype || meta->rank) mli_put_str(o, " ");
-    if (meta->dtype) mli_put_plain(o, meta->dtype);
+    if (meta->dtype) mli_put_escaped(o, meta->dtype, 0, "");
     mli_put_shape(o, meta, "x");
 }
 
@@ -15223,7 +15071,7 @@ static void mli_json_strings(mli_report *r) {
         char text[512];
         mli_out o;
         mli_out_buffer(&o, text, sizeof text);
-        mli_put_site(&o, mli_row_site(r->lord, i));
+        mli_put_site(&o, 0, mli_row_site(r->lord, i));
         (void)mli_out_end(&o, sizeof text);
         mli_jsonf(r->o, ",\n%s", text);
     }
@@ -16250,7 +16098,7 @@ static size_t mli_utf8_size(const char *text) {
 static void mli_put_hex_short(mli_out *o, uint64_t v) {
     unsigned digits = 1;
     while (digits < 16 && v >> (4 * digits)) digits++;
-    mli_put_hex(o, v, digits);
+    mli_put_digits(o, v, 16, digits);
 }
 
 /* Writes the low n bytes of v, little-endian. */
@@ -17886,7 +17734,6 @@ static void mli_ledger_after_fork(memlord *lord) {
         mli_u32_store(&phys->sampling, 0);
         mli_u32_store(&phys->poller.state, MLI_HELPER_NONE);
         phys->sampler = NULL;
-        phys->reserved -= phys->in_flight; /* these bytes are live, or will never be recorded */
         phys->in_flight = 0;
         if (!w) continue;
         tries += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
@@ -18237,7 +18084,7 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     mli_ring_end(lord);
     mli_snapshots_destroy(lord);
     mli_index_free(lord);
-    mli_names_free(lord);
+    mli_dict_end(lord, &lord->names.strings);
     mli_regions_free(lord); /* has all memory not freed above */
     mli_self.in_host_alloc++;
     allocator.free(allocator.user, lord, sizeof *lord);

@@ -313,6 +313,18 @@ static void an_alloc_retry_inside_another_keeps_them_apart(void **state) {
     assert_refused(t->lord, cuda(0), 1);
 }
 
+static void an_alloc_retry_of_0_bytes_leaves_the_next_reservation_alone(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t storage, key = 0x900000;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 600);
+    assert_ok(memlord_alloc_retry(t->lord, cuda(0), 0, try_at_once, &key, NULL, &storage, NULL));
+    grow(t, cuda(0), 600);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+}
+
 /* -- tickets -- */
 
 static void a_ticket_is_good_once(void **state) {
@@ -842,6 +854,7 @@ int main(void) {
         TEST_FAKES(a_reservation_of_0_bytes_is_good),
         TEST_FAKES(alloc_retry_takes_nothing_from_an_open_reservation),
         TEST_FAKES(an_alloc_retry_inside_another_keeps_them_apart),
+        TEST_FAKES(an_alloc_retry_of_0_bytes_leaves_the_next_reservation_alone),
         TEST_FAKES(a_ticket_is_good_once),
         TEST_FAKES(a_stale_ticket_is_unknown_when_its_place_is_used_again),
         TEST_FAKES(what_is_no_ticket_is_unknown),

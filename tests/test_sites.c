@@ -1,5 +1,6 @@
 /* Sites: who put the bytes there. */
 #include "support.h"
+#include <sys/mman.h>
 
 static const memlord_site loader = {"loader.c", "load", 10};
 static const memlord_site cache = {"cache.c", "grow", 20};
@@ -390,6 +391,21 @@ static void each_of_ten_thousand_sites_counts_its_own(void **state) {
     free(sites);
 }
 
+/* The ledger finds devices and sites in one table, by numbers and by addresses. */
+static void a_site_at_any_address_is_not_taken_for_a_device(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_device device = memlord_device_cuda(16);
+    char *wanted = (char *)(uintptr_t)(((uint64_t)1 << 32) + ((uint64_t)device.type << 16));
+    char *page = (char *)mmap(wanted, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                              -1, 0);
+    memlord_site *site = (memlord_site *)(void *)(page + 16);
+    if (page != wanted) skip(); /* the address is in use */
+    *site = loader;
+    assert_ok(memlord_alloc(lord, device, 0x1000, 100, site));
+    assert_int_equal(row_of(lord, device, "load").live_bytes, 100);
+    munmap(page, 4096);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(they_are_off_until_enabled),
@@ -415,6 +431,7 @@ int main(void) {
         TEST_SITES(a_rename_of_the_unseen_is_unknown),
         TEST_SITES(growth_of_a_block_counts_at_its_birth_site),
         TEST_SITES(a_move_takes_the_live_bytes_along),
+        TEST_SITES(a_site_at_any_address_is_not_taken_for_a_device),
         TEST_SITES(sixty_thousand_sites_are_kept_apart),
         TEST_SITES(each_of_ten_thousand_sites_counts_its_own),
     };
