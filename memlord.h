@@ -3753,9 +3753,11 @@ static MLI_COLD void mli_json_site(mli_out *o, const memlord_site *site) {
        %jx  a storage     %i   a device: mli_device_code
        %p   a site
    A width aligns values to the right and text to the left; a site ignores it. A - aligns all to
-   the left; a + writes the sign of a difference of 0.
+   the left; a + writes the sign of a difference of 0. With a width an unknown number
+   becomes a -: UINT64_MAX, or INT64_MIN for %jd.
    In JSON a ' stands for a ", and a leading comma is dropped after a [ or {. There %jd is any
-   number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
+   number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %jd of INT64_MIN, a %g of
+   NaN. */
 
 #if MLI_LINUX
 #define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
@@ -3777,7 +3779,15 @@ static MLI_COLD void mli_put_column(mli_out *o, const char *name, size_t width) 
     for (; *s; s++) start += (size_t)(*s >= 0xc0) + (*s >= 0xf0);
     mli_pad(o, o->total - start, width);
 }
-static MLI_COLD void mli_put_signed(mli_out *o, int64_t v, int sign) {
+static MLI_COLD void mli_put_signed(mli_out *o, int json, int64_t v, int sign) {
+    if (v == INT64_MIN) {
+        mli_put_str(o, json ? "null" : "-");
+        return;
+    }
+    if (json) {
+        mli_put_i64(o, v);
+        return;
+    }
     if (v || sign) mli_put_str(o, v < 0 ? "-" : "+");
     mli_put_bytes(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
@@ -3797,16 +3807,16 @@ static MLI_COLD void mli_put_fraction(mli_out *o, int json, double share) {
     else
         mli_put_str(o, "null");
 }
-static MLI_COLD void mli_put_number(mli_out *o, int json, char kind, uint64_t v) {
+static MLI_COLD void mli_put_number(mli_out *o, int json, int column, char kind, uint64_t v) {
+    if (v == UINT64_MAX && (column || (json && kind == 'u'))) {
+        mli_put_str(o, json ? "null" : "-");
+        return;
+    }
     switch (kind) {
     case 'o': mli_put_bytes(o, v); break;
     case 'x': mli_put_address(o, v); break;
     case 'X': mli_put_ns(o, v); break;
-    default:
-        if (json && v == UINT64_MAX)
-            mli_put_str(o, "null");
-        else
-            mli_put_u64(o, v);
+    default: mli_put_u64(o, v);
     }
 }
 
@@ -3816,7 +3826,6 @@ static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form
     mli_out b, *to = o;
     size_t width = 0;
     int left = *form == '-', sign = *form == '+', coded;
-    int64_t difference;
     const char *text;
     const memlord_site *site;
     form += left + sign;
@@ -3842,15 +3851,9 @@ static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form
         coded = va_arg(*args, int);
         mli_put_device(to, memlord_device_make(coded >> 16, (int16_t)coded));
         break;
-    case 'd':
-        difference = va_arg(*args, int64_t);
-        if (json)
-            mli_put_i64(to, difference);
-        else
-            mli_put_signed(to, difference, sign);
-        break;
+    case 'd': mli_put_signed(to, json, va_arg(*args, int64_t), sign); break;
     case 'g': mli_put_fraction(to, json, va_arg(*args, double)); break;
-    default: mli_put_number(to, json, *form, va_arg(*args, uint64_t));
+    default: mli_put_number(to, json, width != 0, *form, va_arg(*args, uint64_t));
     }
     if (!width) return form + 1;
     if (!left) mli_pad(o, b.used, width);
@@ -14631,33 +14634,44 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
 #define MLI_LEAKS_TRIED 16  /* groups that one insert probes */
 #define MLI_LEAKS_SHOWN 100
 #define MLI_PARTS_SHOWN 1024
-typedef struct mli_tally {
-    uint64_t bytes, blocks;
-} mli_tally;
 typedef struct mli_leak_group {
     uint64_t key; /* the rows of word2, the device from bit 40, the scope from bit 48 */
     uint64_t bytes, blocks;
     uint32_t dev, scope;
 } mli_leak_group;
 typedef struct mli_leak_table {
-    mli_tally sum;
+    uint64_t bytes, blocks; /* of all blocks, also of those in no group */
     size_t count; /* after mli_leaks_sort: groups to show, at the start of `at` */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
-typedef struct mli_phys_line {
-    const mli_phys *phys;
+/* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
+   difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
+typedef struct mli_line { /* at the start of each of them */
     memlord_device device;
-    memlord_capacity sample;
-    uint64_t limit, reserved;
-    uint64_t self, rest, others; /* used bytes: the ledger's, this process's other, the others' */
-    uint64_t tagged;             /* the part of self that has a tag */
-    double used_percent;         /* percent; -1: not known */
+    const char *name; /* NULL: the device is enough */
+} mli_line;
+typedef struct mli_phys_line {
+    mli_line of;
+    const mli_phys *phys;
+    uint64_t total, used, free, age, limit, held;
+    uint64_t process, self, rest, others; /* used bytes: this process's, of them the ledger's and
+                                             the others, and those of other processes */
+    uint64_t untagged;                    /* the part of self that has no tag */
+    int64_t unaccounted;                  /* used - self */
+    uint64_t fullness;                    /* used / total; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
+    mli_line of;
     memlord_tag_stat stat;
     uint32_t dev;
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
+typedef struct mli_scope_line {
+    mli_line of; /* of all devices */
+    memlord_scope_stat stat;
+    int64_t average; /* bytes an invocation */
+    uint64_t average_ns, live_bytes, live_blocks;
+} mli_scope_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -14669,8 +14683,8 @@ typedef struct mli_report {
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
     uint32_t device_order[MEMLORD_MAX_DEVICES]; /* device rows - 1, the highest peak first */
-    mli_tag_line *tag;                          /* by row; NULL: no memory, and `tags` is 0 */
-    mli_tag_line *top_tag[MLI_TOP_TAGS];        /* tags off their plan first, then the largest */
+    mli_tag_line *tag; /* by row, and behind them by dev, for the blocks without a tag */
+    mli_tag_line top_tag[MLI_TOP_TAGS];
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
@@ -14682,7 +14696,7 @@ typedef struct mli_report {
     mli_snapshot_reader reader; /* keeps what `snapshot` points to */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
-    mli_tally *scoped;     /* live blocks and bytes, by scope; NULL: no memory */
+    mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks born since `mark` */
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
@@ -14700,7 +14714,7 @@ typedef struct mli_report {
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
    if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
    block. So large groups are found in any number, but a group of many small blocks may then be
-   under-reported. leaks->sum counts every block. */
+   under-reported. The sums of the table count every block. */
 static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
                                   uint64_t plain, uint32_t dev, uint64_t bytes) {
     uint32_t scope = mli_scope_of(lord, plain);
@@ -14708,8 +14722,8 @@ static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
     uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 32;
     mli_leak_group *leak = NULL, *tried;
     size_t i;
-    leaks->sum.bytes += bytes;
-    leaks->sum.blocks++;
+    leaks->bytes += bytes;
+    leaks->blocks++;
     for (i = 0; i < MLI_LEAKS_TRIED; i++) {
         int mine;
         tried = &leaks->at[(at + i) % MLI_LEAKS];
@@ -14768,9 +14782,9 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, plain) >= r->mark)
         mli_leak_add(lord, &r->leaks, plain, dev, bytes);
-    if (scope && scope <= r->scopes && r->scoped) {
-        r->scoped[scope].bytes += bytes;
-        r->scoped[scope].blocks++;
+    if (scope && scope <= r->scopes) {
+        r->scope[scope].live_bytes += bytes;
+        r->scope[scope].live_blocks++;
     }
     if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) r->has_parts = 1;
     return mli_visit_top(lord, e, &r->top);
@@ -14836,49 +14850,60 @@ static const char *mli_report_peak_name(const mli_report *r) {
     return best ? best->name : NULL;
 }
 
-/* Returns 1 if tag a comes before b: tags off their plan first, then by live bytes, then peak. */
-static int mli_tag_before(const memlord_tag_stat *a, const memlord_tag_stat *b) {
-    if ((a->variance != 0) != (b->variance != 0)) return a->variance != 0;
-    return a->allocated != b->allocated ? a->allocated > b->allocated : a->peak > b->peak;
-}
-
 /* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
    not: they are page cache. */
 static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
 }
 
-/* Captures a line for each physical device with a known capacity or a limit. Splits its used bytes
-   into the ledger's, the rest of this process, and the others'. Sorts by the share used, the
-   fullest first; lines without a known share come last. */
+/* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
+   and the others'. */
+static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
+    uint64_t now = mli_ledger_now(r->lord), mine, sampled;
+    memlord_capacity sample;
+    uint32_t i;
+    memset(line, 0xff, sizeof *line);
+    mli_lock_take(&phys->lock);
+    sample = phys->sample;
+    sampled = phys->sampled;
+    line->of.device = phys->device;
+    line->of.name = NULL;
+    line->held = phys->reserved;
+    if (phys->limit) line->limit = phys->limit;
+    mli_lock_drop(&phys->lock);
+    line->phys = phys;
+    line->unaccounted = INT64_MIN;
+    line->self = line->fullness = 0;
+    for (i = 1; i <= r->devices; i++)
+        if (mli_phys_at(r->lord, i) == phys && mli_dev_uses_capacity(r->lord, i))
+            line->self = mli_add_saturated(line->self, r->stat[i - 1].allocated);
+    line->untagged = line->self;
+    if (!sample.known) return;
+    mine = sample.process > line->self ? sample.process : line->self;
+    line->total = sample.total;
+    line->used = sample.used;
+    line->free = sample.total - sample.used;
+    line->age = now > sampled ? now - sampled : 0;
+    if (sample.process) {
+        line->process = sample.process;
+        line->rest = mine - line->self;
+    }
+    line->others = sample.used > mine ? sample.used - mine : 0;
+    line->unaccounted = (int64_t)(sample.used - line->self);
+    line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
+}
+/* Captures each physical device with a known capacity or a limit, the fullest first; those of an
+   unknown capacity come last. */
 static void mli_report_phys_all(mli_report *r) {
-    uint32_t i, k;
+    uint32_t i;
     for (i = 0; i <= r->devices; i++) {
         mli_phys *phys = mli_phys_in_use(r->lord, i);
         mli_phys_line line;
-        uint64_t now = mli_ledger_now(r->lord), mine;
-        size_t at;
         if (!phys) continue;
-        memset(&line, 0, sizeof line);
-        mli_lock_take(&phys->lock);
-        line.phys = phys;
-        line.device = phys->device;
-        line.sample = phys->sample;
-        line.sample.age_ns = now > phys->sampled ? now - phys->sampled : 0;
-        line.limit = phys->limit;
-        line.reserved = phys->reserved;
-        mli_lock_drop(&phys->lock);
-        if (!line.sample.known && !line.limit) continue;
-        for (k = 1; k <= r->devices; k++)
-            if (mli_phys_at(r->lord, k) == phys && mli_dev_uses_capacity(r->lord, k))
-                line.self = mli_add_saturated(line.self, r->stat[k - 1].allocated);
-        mine = line.sample.process > line.self ? line.sample.process : line.self;
-        line.rest = mine - line.self;
-        line.others = line.sample.used > mine ? line.sample.used - mine : 0;
-        line.used_percent = line.sample.known ? mli_used_percent(&line.sample) : -1;
-        for (at = r->phys_count++; at && r->phys[at - 1].used_percent < line.used_percent; at--)
-            r->phys[at] = r->phys[at - 1];
-        r->phys[at] = line;
+        mli_phys_line_fill(r, phys, &line);
+        if (line.total != UINT64_MAX || line.limit != UINT64_MAX)
+            r->phys_count = mli_top_insert(r->phys, r->phys_count, MEMLORD_MAX_DEVICES + 1, &line,
+                                           sizeof line, offsetof(mli_phys_line, fullness));
     }
 }
 /* Returns the line of a device's physical device; NULL: neither its capacity nor a limit is
@@ -14900,26 +14925,52 @@ static void mli_report_order(mli_report *r) {
     }
 }
 
-/* Captures every tag's row once, for all lists of tags, and keeps the first MLI_TOP_TAGS in
-   order. Requires: mli_report_phys_all has run. */
+/* Takes bytes off a sum, which becomes 0 if it has less. */
+static void mli_take_off(uint64_t *sum, uint64_t bytes) { *sum -= bytes < *sum ? bytes : *sum; }
+
+/* Captures every tag's row once, for all lists of tags, and the largest MLI_TOP_TAGS in order.
+   Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
     uint32_t i;
-    size_t k;
+    for (i = 1; i <= r->devices && r->tag; i++) {
+        mli_tag_line *rest = &r->tag[r->tags + i];
+        memset(rest, 0xff, sizeof *rest);
+        rest->stat.allocated = r->stat[i - 1].allocated;
+        rest->stat.variance = INT64_MIN;
+        rest->of.device = mli_device_record_at(r->lord, i)->device;
+        rest->of.name = "";
+    }
     for (i = 1; i <= r->tags; i++) {
         mli_tag_line *line = &r->tag[i];
         line->dev = mli_row_at(r->lord, MLI_BOOK_TAG, i)->dev;
+        line->of.device = mli_device_record_at(r->lord, line->dev)->device;
         line->phys = mli_report_phys(r, line->dev);
         mli_tag_stat_fill(r->lord, i, &line->stat);
+        line->of.name = line->stat.tag;
+        if (!line->stat.expected) {
+            line->stat.expected = UINT64_MAX;
+            line->stat.variance = INT64_MIN;
+        }
+        mli_take_off(&r->tag[r->tags + line->dev].stat.allocated, line->stat.allocated);
         if (line->phys && mli_dev_uses_capacity(r->lord, line->dev))
-            line->phys->tagged += line->stat.allocated;
-        k = r->tag_lines;
-        if (k < MLI_TOP_TAGS)
-            r->tag_lines++;
-        else if (!mli_tag_before(&line->stat, &r->top_tag[--k]->stat))
-            continue;
-        for (; k && mli_tag_before(&line->stat, &r->top_tag[k - 1]->stat); k--)
-            r->top_tag[k] = r->top_tag[k - 1];
-        r->top_tag[k] = line;
+            mli_take_off(&line->phys->untagged, line->stat.allocated);
+        r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
+                                      offsetof(mli_tag_line, stat.allocated));
+    }
+}
+
+/* Captures every scope once, without its live bytes. */
+static void mli_report_scopes(mli_report *r) {
+    uint32_t id;
+    for (id = 1; id <= r->scopes; id++) {
+        mli_scope_line *line = &r->scope[id];
+        memlord_scope_stat *s = &line->stat;
+        mli_scope_sum(r->lord, mli_scope_record_at(r->lord, id), &r->scale, s, NULL);
+        line->of.device = memlord_device_all();
+        line->of.name = s->path;
+        if (!s->count) continue;
+        line->average = s->bytes.total / (int64_t)s->count;
+        line->average_ns = s->ns.total / s->count;
     }
 }
 
@@ -14932,6 +14983,7 @@ static void mli_report_accounts(mli_report *r) {
         memlord_account_stat s;
         if (!mli_account_read_locked(mli_account_record_at(lord, i), &s)) continue;
         r->accounts++;
+        if (!s.limit) s.limit = UINT64_MAX;
         r->account_lines = mli_top_insert(r->account, r->account_lines, MLI_TOP_ACCOUNTS, &s,
                                           sizeof s, offsetof(memlord_account_stat, bytes));
     }
@@ -14947,16 +14999,15 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     r->uptime = mli_ledger_now(lord) - lord->lifecycle.started;
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
-    r->scoped = (mli_tally *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scoped);
+    r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
     r->mark = MLI_BIRTH(mli_u64_load(&lord->sites.birth_mark));
     r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
-    r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + 1) * sizeof *r->tag);
-    if (!r->tag) {
-        r->tags = 0;
-        r->result = MEMLORD_E_NOMEM;
-    }
     r->devices = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);
+    if (!r->tag || !r->scope) r->result = MEMLORD_E_NOMEM;
+    if (!r->tag) r->tags = 0;
+    if (!r->scope) r->scopes = 0;
     for (i = 0; i < r->devices; i++) {
         mli_stats_fill(lord, i + 1, &r->stat[i]);
         if (i)
@@ -14970,6 +15021,7 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_stats_add_losses(lord, &r->total);
     mli_report_order(r);
     mli_report_tags(r);
+    mli_report_scopes(r);
     if (!r->whole) return;
     /* With less than a quarter of the peak alive, sites say more by their peak. */
     r->by_peak = r->total.allocated < r->total.peak / 4;
@@ -15022,23 +15074,17 @@ static void mli_text_devices(mli_report *r, size_t most) {
     if (r->devices > 1) mli_text_device(r, memlord_device_all(), NULL, &r->total);
 }
 
-static void mli_text_tag(mli_report *r, const mli_tag_line *line) {
-    const memlord_tag_stat *s = &line->stat;
-    mli_putf(r->o, "%-16s%12jo%12jo%11ju", s->tag, s->allocated, s->peak, s->blocks);
-    if (s->expected)
-        mli_putf(r->o, "%12jo%+12jd", s->expected, s->variance);
-    else
-        mli_pad(r->o, 0, 24);
-    mli_putf(r->o, "  %i\n", mli_report_device(r, line->dev));
-}
-
 static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = mli_text_fit(r->tags, most);
     if (!r->tags) return;
     if (shown > r->tag_lines) shown = r->tag_lines;
     mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
                       "    variance  device\n");
-    for (i = 0; i < shown; i++) mli_text_tag(r, r->top_tag[i]);
+    for (i = 0; i < shown; i++) {
+        const memlord_tag_stat *s = &r->top_tag[i].stat;
+        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
+                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+    }
     if (shown < r->tags) mli_text_more(r, r->tags - shown, " more tags\n");
 }
 
@@ -15061,13 +15107,6 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-static void mli_text_limit(mli_out *o, uint64_t limit) {
-    if (limit)
-        mli_putf(o, "%12jo", limit);
-    else
-        mli_put_str(o, "           -");
-}
-
 static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = mli_text_fit(r->phys_count, most);
     if (!r->phys_count) return;
@@ -15075,21 +15114,9 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
                       "   this process      others       limit\n");
     for (i = 0; i < shown; i++) {
         const mli_phys_line *line = &r->phys[i];
-        const memlord_capacity *s = &line->sample;
-        mli_putf(r->o, "%-16i", mli_device_code(line->device));
-        if (s->known) {
-            mli_putf(r->o, "%12jo%12jo%12jo%12jo", s->total, s->used, s->total - s->used,
-                     line->self);
-            if (s->process)
-                mli_putf(r->o, "%15jo", line->rest);
-            else
-                mli_put_str(r->o, "              -");
-            mli_putf(r->o, "%12jo", line->others);
-        } else {
-            mli_putf(r->o, "     unknown%24s%12jo%27s", "", line->self, "");
-        }
-        mli_text_limit(r->o, line->limit);
-        mli_put_str(r->o, "\n");
+        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo\n",
+                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
+                 line->rest, line->others, line->limit);
     }
     if (shown < r->phys_count) mli_text_more(r, r->phys_count - shown, " more\n");
 }
@@ -15155,9 +15182,8 @@ static void mli_text_accounts(mli_report *r) {
              (uint64_t)r->account_lines, (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        mli_putf(r->o, "%12jo%12jo", s->bytes, s->peak);
-        mli_text_limit(r->o, s->limit);
-        mli_putf(r->o, "%12ju  %s on %i\n", s->refused, s->name, mli_device_code(s->device));
+        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
+                 s->refused, s->name, mli_device_code(s->device));
     }
 }
 
@@ -15221,17 +15247,12 @@ static void mli_text_scopes(mli_report *r) {
     mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside  still held"
                       "   time in all    time avg  scope\n");
     for (id = 1; id <= shown; id++) {
-        memlord_scope_stat s;
-        mli_scope_sum(r->lord, mli_scope_record_at(r->lord, id), &r->scale, &s, NULL);
-        mli_putf(r->o, "%8ju%14jd%12jd%13jo", s.count, s.bytes.total,
-                 s.count ? s.bytes.total / (int64_t)s.count : 0, s.peak);
-        if (r->scoped)
-            mli_putf(r->o, "%12jo", r->scoped[id].bytes);
-        else
-            mli_put_str(r->o, "     unknown");
-        mli_putf(r->o, "%14jX%12jX  %s", s.ns.total, s.count ? s.ns.total / s.count : 0, s.path);
-        if (s.device_ns) mli_putf(r->o, ", on its device %jX", s.device_ns);
-        mli_put_str(r->o, s.running ? " (running)\n" : "\n");
+        const mli_scope_line *line = &r->scope[id];
+        const memlord_scope_stat *s = &line->stat;
+        mli_putf(r->o, "%8ju%14jd%12jd%13jo%12jo%14jX%12jX  %s", s->count, s->bytes.total,
+                 line->average, s->peak, line->live_bytes, s->ns.total, line->average_ns, s->path);
+        if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
+        mli_put_str(r->o, s->running ? " (running)\n" : "\n");
     }
     if (shown < r->scopes) mli_text_more(r, r->scopes - shown, " more scopes\n");
 }
@@ -15283,9 +15304,9 @@ static void mli_text_lifetimes(mli_report *r, uint32_t i) {
    in the list. */
 static void mli_text_leaks(mli_report *r) {
     size_t i;
-    if (!r->mark || !r->leaks.sum.blocks) return;
+    if (!r->mark || !r->leaks.blocks) return;
     mli_putf(r->o, "\n       bytes     blocks  live and born since mark %ju: %ju blocks, %jo\n",
-             r->mark, r->leaks.sum.blocks, r->leaks.sum.bytes);
+             r->mark, r->leaks.blocks, r->leaks.bytes);
     for (i = 0; i < r->leaks.count && i < 20; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
@@ -15294,50 +15315,35 @@ static void mli_text_leaks(mli_report *r) {
     }
 }
 
-/* Returns the largest tag of a physical device after `last` (NULL: the largest of all); NULL: there
-   is no other. */
-static mli_tag_line *const *mli_text_tag_after(const mli_report *r, const mli_phys_line *place,
-                                               mli_tag_line *const *last) {
-    mli_tag_line *const *best = NULL, *const *tag;
-    for (tag = r->top_tag; tag < r->top_tag + r->tag_lines; tag++) {
-        uint64_t bytes = (*tag)->stat.allocated, after = last ? (*last)->stat.allocated : bytes;
-        if (!bytes || (*tag)->phys != place || !mli_dev_uses_capacity(r->lord, (*tag)->dev))
-            continue;
-        if (last && (bytes > after || (bytes == after && tag <= last))) continue;
-        if (!best || bytes > (*best)->stat.allocated) best = tag;
-    }
-    return best;
-}
 /* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
-    mli_tag_line *const *tag = NULL;
-    uint64_t left = line->tagged;
-    unsigned shown = 0;
-    if (!line->tagged) return;
-    while (shown < 6 && (tag = mli_text_tag_after(r, line, tag)) != NULL) {
-        const memlord_tag_stat *s = &(*tag)->stat;
-        mli_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", s->tag, s->allocated);
-        left -= s->allocated;
+    uint64_t left = line->self - line->untagged;
+    size_t i, shown = 0;
+    if (!left) return;
+    for (i = 0; i < r->tag_lines && shown < 6; i++) {
+        const mli_tag_line *tag = &r->top_tag[i];
+        if (tag->phys != line || !mli_dev_uses_capacity(r->lord, tag->dev)) continue;
+        if (!tag->stat.allocated) break;
+        mli_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", tag->stat.tag, tag->stat.allocated);
+        mli_take_off(&left, tag->stat.allocated);
     }
     if (left) mli_putf(r->o, shown ? ", other tags %jo" : " (other tags %jo", left);
-    if (line->self > line->tagged)
-        mli_putf(r->o, ", untagged %jo", line->self - line->tagged);
+    if (line->untagged) mli_putf(r->o, ", untagged %jo", line->untagged);
     mli_put_str(r->o, ")");
 }
 
 /* Writes the balance of a physical device as
    "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + unaccounted 10 GiB". */
 static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
-    uint64_t used = line->sample.used;
-    if (!line->sample.known) return;
-    mli_putf(r->o, "%i: total %jo = free %jo + self %jo", mli_device_code(line->device),
-             line->sample.total, line->sample.total - used, line->self);
+    if (line->total == UINT64_MAX) return;
+    mli_putf(r->o, "%i: total %jo = free %jo + self %jo", mli_device_code(line->of.device),
+             line->total, line->free, line->self);
     mli_text_phys_self(r, line);
-    if (used < line->self)
+    if (line->unaccounted < 0)
         mli_putf(r->o, " - unaccounted %jo (less is in use than was recorded)\n",
-                 line->self - used);
+                 line->self - line->used);
     else
-        mli_putf(r->o, " + unaccounted %jo\n", used - line->self);
+        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
 }
 
 /* Writes a line for each loss that no device has: scopes without room, and invocations and
@@ -15435,7 +15441,7 @@ static MLI_COLD void mli_text(mli_report *r) {
     mli_text_anomalies(r, r->o, "\nanomalies and drops, ", 0, MLI_STAT_COUNT);
     more = r->total.gc_runs | r->total.gc_failed | r->total.oom_attempts | r->total.reserved_peak |
            r->total.pending | r->accounts | r->scopes | r->snapshots | (uint64_t)r->has_parts |
-           (r->mark && r->leaks.sum.blocks) | r->phys_count;
+           (r->mark && r->leaks.blocks) | r->phys_count;
     if (r->devices <= most[1] && r->phys_count <= most[0] && r->tags <= most[2] &&
         r->sites <= most[3] && r->blocks <= most[4] && !more)
         return;
@@ -15552,33 +15558,24 @@ static void mli_json_devices(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-static void mli_json_phys(mli_report *r, const mli_phys_line *line) {
-    const memlord_capacity *s = &line->sample;
-    const uint64_t none = UINT64_MAX;
-    uint32_t dev;
-    mli_jsonf(r->o,
-              ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,"
-              "'untagged':%ju,'unaccounted':",
-              mli_device_code(line->device), s->known ? s->total : none,
-              s->known ? s->used : none, s->known ? s->total - s->used : none, line->self,
-              line->self > line->tagged ? line->self - line->tagged : 0);
-    if (s->known)
-        mli_jsonf(r->o, "%jd", (int64_t)(s->used - line->self));
-    else
-        mli_put_str(r->o, "null");
-    mli_jsonf(r->o, ",'devices':[");
-    for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
-        if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
-            mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
-    mli_jsonf(r->o, "],'process':%ju,'others':%ju,'age_ns':%ju,'limit':%ju,'held':%ju}",
-              s->known && s->process ? s->process : none, s->known ? line->others : none,
-              s->known ? s->age_ns : none, line->limit ? line->limit : none, line->reserved);
-}
-
 static void mli_json_phys_all(mli_report *r) {
+    uint32_t dev;
     size_t i;
     mli_jsonf(r->o, ",\n'capacity':[");
-    for (i = 0; i < r->phys_count; i++) mli_json_phys(r, &r->phys[i]);
+    for (i = 0; i < r->phys_count; i++) {
+        const mli_phys_line *line = &r->phys[i];
+        mli_jsonf(r->o,
+                  ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,'untagged':%ju,"
+                  "'unaccounted':%jd,'process':%ju,'others':%ju,'age_ns':%ju,'limit':%ju,"
+                  "'held':%ju,'devices':[",
+                  mli_device_code(line->of.device), line->total, line->used, line->free,
+                  line->self, line->untagged, line->unaccounted, line->process, line->others,
+                  line->age, line->limit, line->held);
+        for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
+            if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
+                mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
+        mli_put_str(r->o, "]}");
+    }
     mli_put_str(r->o, "]");
 }
 
@@ -15588,10 +15585,8 @@ static void mli_json_accounts(mli_report *r) {
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
         mli_jsonf(r->o,
-                  ",\n{'name':%s,'device':'%i','bytes':%ju,'peak':%ju,'limit':%ju,"
-                  "'refused':%ju}",
-                  s->name, mli_device_code(s->device), s->bytes, s->peak,
-                  s->limit ? s->limit : UINT64_MAX, s->refused);
+                  ",\n{'name':%s,'device':'%i','bytes':%ju,'peak':%ju,'limit':%ju,'refused':%ju}",
+                  s->name, mli_device_code(s->device), s->bytes, s->peak, s->limit, s->refused);
     }
     mli_put_str(r->o, "]}");
 }
@@ -15604,8 +15599,8 @@ static void mli_json_tags(mli_report *r) {
         mli_jsonf(r->o,
                   ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'blocks':%ju,"
                   "'expected':%ju,'variance':%jd}",
-                  s->tag, mli_report_device(r, r->tag[i].dev), s->allocated, s->peak,
-                  s->blocks, s->expected, s->variance);
+                  s->tag, mli_device_code(r->tag[i].of.device), s->allocated, s->peak, s->blocks,
+                  s->expected, s->variance);
     }
     mli_put_str(r->o, "]");
 }
@@ -15679,6 +15674,7 @@ static MLI_COLD void mli_json_operation(mli_report *r, const mli_scope_run *v, u
 
 static void mli_json_scope(mli_report *r, uint32_t id) {
     const mli_scope_record *scope = mli_scope_record_at(r->lord, id);
+    const mli_scope_line *line = &r->scope[id];
     memlord_scope_stat s;
     uint32_t dev;
     int64_t n;
@@ -15696,8 +15692,7 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
     mli_jsonf(r->o,
               ",'device_time_ns':%ju,'live_bytes':%ju,'live_blocks':%ju,'running':%ju,"
               "'devices':{",
-              s.device_ns, r->scoped ? r->scoped[id].bytes : UINT64_MAX,
-              r->scoped ? r->scoped[id].blocks : UINT64_MAX, s.running);
+              s.device_ns, line->live_bytes, line->live_blocks, s.running);
     for (dev = 1; dev <= r->devices; dev++)
         if (r->deltas[dev])
             mli_jsonf(r->o, ",'%i':%jd", mli_report_device(r, dev), (int64_t)r->deltas[dev]);
@@ -15720,11 +15715,10 @@ static void mli_json_scopes(mli_report *r) {
     }
     mli_jsonf(r->o, "},\n'operation_summary':{");
     for (id = 1; id <= r->scopes; id++) {
-        memlord_scope_stat s;
-        mli_scope_sum(r->lord, mli_scope_record_at(r->lord, id), &r->scale, &s, NULL);
+        const memlord_scope_stat s = r->scope[id].stat;
         mli_jsonf(r->o, ",\n%s:{'invocation_count':%ju", s.path, s.count);
         mli_json_mb(r->o, "total_memory_delta", s.bytes.total);
-        mli_json_mb(r->o, "avg_memory_delta", s.count ? s.bytes.total / (int64_t)s.count : 0);
+        mli_json_mb(r->o, "avg_memory_delta", r->scope[id].average);
         mli_json_mb(r->o, "max_memory_delta", s.bytes.max);
         mli_put_str(r->o, "}");
     }
@@ -15823,7 +15817,7 @@ static void mli_json_holders(mli_report *r) {
 static void mli_json_leaks(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, ",\n'leaks':{'since_mark':%ju,'count':%ju,'bytes':%ju,'by_site':[",
-              r->mark, r->leaks.sum.blocks, r->leaks.sum.bytes);
+              r->mark, r->leaks.blocks, r->leaks.bytes);
     for (i = 0; i < r->leaks.count; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
@@ -16656,7 +16650,7 @@ typedef struct mli_export {
     uint64_t beside, parts;      /* its bytes that no part has yet; parts written so far */
     mli_group group[MLI_GROUPS];
     /* By dev: the bytes and the number of events that the ring adds; TRACE: then sum is the level.
-       PROMETHEUS: tagged bytes. PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. */
+       PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
     uint64_t written;                   /* items so far, in a format that numbers them */
     void *table;                        /* scratch of the writer at hand */
@@ -17246,11 +17240,11 @@ static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *hel
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* Writes a sample. `as` is 'u' for an unsigned number, 'd' for one that may be below 0, 's' for
-   nanoseconds to write as seconds. There is no device label if `d` is all devices, and no label
+/* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for nanoseconds, which it
+   writes as seconds. There is no device label if `d` is all devices, and no label
    `key` if `key` is NULL. */
 static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_device d,
-                                     const char *key, const char *label, char as, uint64_t v) {
+                                     const char *key, const char *label, char kind, uint64_t v) {
     int device = d.type != MEMLORD_ANY;
     mli_putf(o, "memlord_%s", name);
     if (device) mli_putf(o, "{device=\"%i\"", mli_device_code(d));
@@ -17260,9 +17254,9 @@ static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_devic
         mli_put_str(o, "\"");
     }
     mli_put_str(o, device || key ? "} " : " ");
-    if (as == 's')
+    if (kind == 'X')
         mli_put_fixed(o, v, 9);
-    else if (as == 'd')
+    else if (kind == 'd')
         mli_put_i64(o, (int64_t)v);
     else
         mli_put_u64(o, v);
@@ -17270,9 +17264,9 @@ static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_devic
 }
 /* Writes a family with one sample, of the whole ledger. */
 static MLI_COLD void mli_prom_whole(mli_out *o, const char *name,
-                                    const char *help, char as, uint64_t v) {
+                                    const char *help, char kind, uint64_t v) {
     mli_prom_head(o, name, help);
-    mli_prom_sample(o, name, memlord_device_all(), NULL, NULL, as, v);
+    mli_prom_sample(o, name, memlord_device_all(), NULL, NULL, kind, v);
 }
 
 /* Writes one family a statistic, with a sample a device: the format wants a family in one
@@ -17298,94 +17292,64 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
     }
 }
 
-static const char *const mli_prom_phys_names[][2] = {
-    {"capacity_bytes", "bytes of a physical device"},
-    {"capacity_used_bytes", "bytes of it in use, whoever uses them"},
-    {"self_bytes", "bytes of it the ledger knows; files mapped are not in it"},
-    {"process_rest_bytes", "bytes of it this process uses and the ledger does not know"},
-    {"others_bytes", "bytes of it others use"},
-    {"unaccounted_bytes", "capacity_used_bytes - self_bytes; may be below 0"},
-    {"limit_bytes", "bytes allowed of it; no sample: no limit"},
-    {"held_bytes", "bytes of the limit that reservations keep"},
-    {"capacity_age_seconds", "age of these samples"}};
-enum { MLI_OF_SELF = 2, MLI_OF_LIMIT = 6, MLI_OF_RESERVED, MLI_OF_PHYS = 9 };
+/* A family with one sample a line of a list. */
+typedef struct mli_family {
+    const char *name;
+    char kind;   /* u: a number; d: it may be below 0; X: nanoseconds, written as seconds */
+    uint16_t at; /* its offset in the line */
+    const char *help;
+} mli_family;
+static const mli_family mli_prom_phys[] = {
+    {"capacity_bytes", 'u', offsetof(mli_phys_line, total), "bytes of a physical device"},
+    {"capacity_used_bytes", 'u', offsetof(mli_phys_line, used),
+     "bytes of it in use, whoever uses them"},
+    {"self_bytes", 'u', offsetof(mli_phys_line, self),
+     "bytes of it the ledger knows; files mapped are not in it"},
+    {"process_rest_bytes", 'u', offsetof(mli_phys_line, rest),
+     "bytes of it this process uses and the ledger does not know"},
+    {"others_bytes", 'u', offsetof(mli_phys_line, others), "bytes of it others use"},
+    {"unaccounted_bytes", 'd', offsetof(mli_phys_line, unaccounted),
+     "capacity_used_bytes - self_bytes; may be below 0"},
+    {"limit_bytes", 'u', offsetof(mli_phys_line, limit), "bytes allowed of it; no sample: no limit"},
+    {"held_bytes", 'u', offsetof(mli_phys_line, held), "bytes of the limit that reservations keep"},
+    {"capacity_age_seconds", 'X', offsetof(mli_phys_line, age), "age of these samples"},
+    {NULL, 0, 0, NULL}};
+static const mli_family mli_prom_tags[] = {
+    {"tag_bytes", 'u', offsetof(mli_tag_line, stat.allocated),
+     "bytes live by what they are for; an empty tag: those without one"},
+    {"tag_peak_bytes", 'u', offsetof(mli_tag_line, stat.peak), "highest tag_bytes"},
+    {"tag_blocks", 'u', offsetof(mli_tag_line, stat.blocks), "storages live by what they are for"},
+    {"tag_expected_bytes", 'u', offsetof(mli_tag_line, stat.expected), "bytes planned for a tag"},
+    {"tag_variance_bytes", 'd', offsetof(mli_tag_line, stat.variance),
+     "tag_bytes - tag_expected_bytes; may be below 0"},
+    {NULL, 0, 0, NULL}};
+static const mli_family mli_prom_scopes[] = {
+    {"scope_invocations_total", 'u', offsetof(mli_scope_line, stat.count),
+     "invocations of a scope that are over"},
+    {"scope_running", 'u', offsetof(mli_scope_line, stat.running),
+     "invocations of a scope that are not"},
+    {"scope_seconds_total", 'X', offsetof(mli_scope_line, stat.ns.total),
+     "time of the host in a scope"},
+    {"scope_delta_bytes", 'd', offsetof(mli_scope_line, stat.bytes.total),
+     "bytes a scope allocated less those it freed; may be below 0"},
+    {"scope_peak_bytes", 'u', offsetof(mli_scope_line, stat.peak),
+     "highest in one invocation, above where that began"},
+    {NULL, 0, 0, NULL}};
 
-static MLI_COLD void mli_prom_phys_all(mli_report *r) {
-    size_t what, i;
-    for (what = 0; what < MLI_OF_PHYS; what++) {
-        const char *name = mli_prom_phys_names[what][0];
-        int first = 1;
-        for (i = 0; i < r->phys_count; i++) {
-            const mli_phys_line *line = &r->phys[i];
-            const memlord_capacity *s = &line->sample;
-            const uint64_t v[] = {s->total,    s->used,      line->self,
-                                  line->rest,  line->others, s->used - line->self,
-                                  line->limit, line->reserved,   s->age_ns};
-            if (what == MLI_OF_LIMIT ? !line->limit
-                                     : !s->known && what != MLI_OF_SELF && what != MLI_OF_RESERVED)
-                continue;
-            if (first) mli_prom_head(r->o, name, mli_prom_phys_names[what][1]);
-            first = 0;
-            mli_prom_sample(r->o, name, line->device, NULL, NULL, "uuuuuduus"[what], v[what]);
-        }
-    }
-}
-
-static const char *const mli_prom_tag_names[][2] = {
-    {"tag_bytes", "bytes live by what they are for; an empty tag: those without one"},
-    {"tag_peak_bytes", "highest tag_bytes"},
-    {"tag_blocks", "storages live by what they are for"},
-    {"tag_expected_bytes", "bytes planned for a tag"},
-    {"tag_variance_bytes", "tag_bytes - tag_expected_bytes; may be below 0"}};
-enum { MLI_OF_EXPECTED = 3, MLI_OF_TAG = 5 };
-
-static MLI_COLD void mli_prom_tag(mli_export *x, const mli_tag_line *line, size_t what) {
-    const memlord_tag_stat *s = &line->stat;
-    const uint64_t v[] = {s->allocated, s->peak, s->blocks, s->expected, (uint64_t)s->variance};
-    if (!what) x->sum[line->dev] += s->allocated;
-    if (s->expected || what < MLI_OF_EXPECTED)
-        mli_prom_sample(x->o, mli_prom_tag_names[what][0], mli_export_device(x, line->dev), "tag",
-                        s->tag, "uuuud"[what], v[what]);
-}
-static MLI_COLD void mli_prom_tags(mli_export *x) {
-    size_t what;
-    uint32_t i;
-    for (what = 0; what < MLI_OF_TAG && x->devices; what++) {
-        const char *name = mli_prom_tag_names[what][0];
-        mli_prom_head(x->o, name, mli_prom_tag_names[what][1]);
-        for (i = 1; i <= x->tags && !x->o->failed; i++) mli_prom_tag(x, &x->r->tag[i], what);
-        for (i = 1; i <= x->devices && !what; i++) {
-            uint64_t live = x->r->stat[i - 1].allocated;
-            mli_prom_sample(x->o, name, mli_export_device(x, i), "tag", "", 'u',
-                            live > x->sum[i] ? live - x->sum[i] : 0);
-        }
-    }
-}
-
-static const char *const mli_prom_scope_names[][2] = {
-    {"scope_invocations_total", "invocations of a scope that are over"},
-    {"scope_running", "invocations of a scope that are not"},
-    {"scope_seconds_total", "time of the host in a scope"},
-    {"scope_delta_bytes", "bytes a scope allocated less those it freed; may be below 0"},
-    {"scope_peak_bytes", "highest in one invocation, above where that began"}};
-
-static MLI_COLD void mli_prom_scopes(mli_export *x) {
-    size_t what;
-    uint32_t id;
-    for (what = 0; what < 5 && x->scopes; what++) {
-        const char *name = mli_prom_scope_names[what][0];
-        mli_prom_head(x->o, name, mli_prom_scope_names[what][1]);
-        for (id = 1; id <= x->scopes && !x->o->failed; id++) {
-            memlord_scope_stat s;
-            uint64_t v[5];
-            mli_scope_sum(x->lord, mli_scope_record_at(x->lord, id), &x->r->scale, &s, NULL);
-            v[0] = s.count;
-            v[1] = s.running;
-            v[2] = s.ns.total;
-            v[3] = (uint64_t)s.bytes.total;
-            v[4] = s.peak;
-            mli_prom_sample(x->o, name, memlord_device_all(), "scope", s.path, "uusdu"[what],
-                            v[what]);
+/* Writes the families of a list of n lines, each of `size` bytes. `key`: the label of their
+   names. */
+static MLI_COLD void mli_prom_list(mli_out *o, const mli_family *f, const char *key,
+                                   const void *lines, size_t size, size_t n) {
+    for (; f->name && lines; f++) {
+        size_t i, samples = 0;
+        for (i = 0; i < n && !o->failed; i++) {
+            const char *line = (const char *)lines + i * size;
+            const mli_line *of = (const mli_line *)(const void *)line;
+            uint64_t v;
+            memcpy(&v, line + f->at, sizeof v);
+            if (v == (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX)) continue;
+            if (!samples++) mli_prom_head(o, f->name, f->help);
+            mli_prom_sample(o, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
         }
     }
 }
@@ -17406,27 +17370,30 @@ static MLI_COLD void mli_prom_holders(mli_export *x) {
         for (k = 0, rest = h->bytes; k < h->tags; k++) {
             if (!h->tag[k].tag) continue;
             mli_prom_sample(x->o, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
-            rest -= h->tag[k].allocated < rest ? h->tag[k].allocated : rest;
+            mli_take_off(&rest, h->tag[k].allocated);
         }
         mli_prom_sample(x->o, name, d, "tag", "", 'u', rest);
     }
 }
 
 static MLI_COLD void mli_prometheus(mli_export *x) {
+    const mli_report *r = x->r;
     mli_out *o = x->o;
     size_t i;
     mli_prom_devices(x);
-    mli_prom_phys_all(x->r);
-    mli_prom_tags(x);
+    mli_prom_list(o, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
+    mli_prom_list(o, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
+                  r->tags + r->devices);
     mli_prom_holders(x);
-    mli_prom_scopes(x);
+    mli_prom_list(o, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
+                  r->scopes);
     for (i = MLI_STAT_COUNT; i < MLI_COLUMNS; i++)
         mli_prom_whole(o, mli_families[i][0], mli_families[i][1], 'u',
                        mli_loss_value(x->lord, i - MLI_STAT_COUNT));
     mli_prom_whole(o, "accounts_open", "accounts open now", 'u', x->r->accounts);
     mli_prom_whole(o, "own_bytes", "bytes the ledger itself takes", 'u',
                    mli_u64_load(&x->lord->memory.own_bytes));
-    mli_prom_whole(o, "uptime_seconds", "age of the ledger", 's', x->r->uptime);
+    mli_prom_whole(o, "uptime_seconds", "age of the ledger", 'X', x->r->uptime);
     mli_prom_head(o, "build_info", "1, with the version of memlord.h");
     mli_prom_sample(o, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
 }
@@ -18273,8 +18240,7 @@ static MLI_COLD void mli_viz_event(mli_export *x, int action, uint64_t addr,
 /* Returns the free bytes of a device's physical device; 0: not known. */
 static uint64_t mli_viz_free(const mli_export *x, uint32_t dev) {
     const mli_phys_line *line = mli_report_phys(x->r, dev);
-    const memlord_capacity *s = line ? &line->sample : NULL;
-    return s && s->known && s->total > s->used ? s->total - s->used : 0;
+    return line && line->free != UINT64_MAX ? line->free : 0;
 }
 
 static MLI_COLD void mli_viz_ring(mli_export *x, const mli_event_copy *e, uint64_t ns) {
@@ -18812,11 +18778,11 @@ static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_leaks_sort(leaks, 10);
     for (i = 0; i < leaks->count; i++) {
         const mli_leak_group *leak = &leaks->at[i];
-        leaks->sum.bytes -= leak->bytes;
-        leaks->sum.blocks -= leak->blocks;
+        leaks->bytes -= leak->bytes;
+        leaks->blocks -= leak->blocks;
         mli_log_leak(lord, leak->bytes, leak->blocks, leak);
     }
-    if (leaks->sum.blocks) mli_log_leak(lord, leaks->sum.bytes, leaks->sum.blocks, NULL);
+    if (leaks->blocks) mli_log_leak(lord, leaks->bytes, leaks->blocks, NULL);
     mli_own_free(lord, leaks, sizeof *leaks);
 }
 
@@ -19045,8 +19011,8 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     result = r->out.failed ? MEMLORD_E_IO : r->result;
     mli_snapshots_unpin(lord, &r->reader);
     mli_snapshots_free(lord, r->present);
-    mli_own_free(lord, r->scoped, (r->scopes + 1) * sizeof *r->scoped);
-    mli_own_free(lord, r->tag, (r->tags + 1) * sizeof *r->tag);
+    mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
+    mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
     mli_own_free(lord, r, sizeof *r);
     return result;
 }
