@@ -14637,7 +14637,6 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
 typedef struct mli_leak_group {
     uint64_t key; /* the rows of word2, the device from bit 40, the scope from bit 48 */
     uint64_t bytes, blocks;
-    uint32_t dev, scope;
 } mli_leak_group;
 typedef struct mli_leak_table {
     uint64_t bytes, blocks; /* of all blocks, also of those in no group */
@@ -14669,8 +14668,7 @@ typedef struct mli_tag_line {
 typedef struct mli_scope_line {
     mli_line of; /* of all devices */
     memlord_scope_stat stat;
-    int64_t average; /* bytes an invocation */
-    uint64_t average_ns, live_bytes, live_blocks;
+    uint64_t live_bytes, live_blocks;
 } mli_scope_line;
 typedef struct mli_report {
     memlord *lord;
@@ -14717,8 +14715,8 @@ typedef struct mli_report {
    under-reported. The sums of the table count every block. */
 static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
                                   uint64_t plain, uint32_t dev, uint64_t bytes) {
-    uint32_t scope = mli_scope_of(lord, plain);
-    uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | (uint64_t)scope << 48;
+    uint64_t scope = mli_scope_of(lord, plain);
+    uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
     uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 32;
     mli_leak_group *leak = NULL, *tried;
     size_t i;
@@ -14736,8 +14734,6 @@ static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
         leak->bytes = leak->blocks = 0;
     }
     leak->key = key;
-    leak->dev = dev;
-    leak->scope = scope;
     leak->blocks++;
     leak->bytes += bytes;
 }
@@ -14756,20 +14752,24 @@ static const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
     if (!row) return NULL;
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
-static const memlord_site *mli_leak_site(memlord *lord, const mli_leak_group *leak) {
-    return mli_row_site(lord, MLI_SITE_ROW(leak->key));
-}
-static const char *mli_leak_tag(memlord *lord, const mli_leak_group *leak) {
-    uint32_t row = MLI_TAG_ROW(leak->key & MLI_ROWS_MASK);
-    return row ? (const char *)mli_row_at(lord, MLI_BOOK_TAG, row)->subject : NULL;
+/* Resolves a group's key. site, tag, scope: NULL without one. */
+static memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
+    memlord_block_info info;
+    uint32_t tag = MLI_TAG_ROW(leak->key & MLI_ROWS_MASK), scope = (uint32_t)(leak->key >> 48);
+    memset(&info, 0, sizeof info);
+    info.device = mli_device_record_at(lord, leak->key >> 40 & 255)->device;
+    info.site = mli_row_site(lord, MLI_SITE_ROW(leak->key));
+    if (tag) info.tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, tag)->subject;
+    if (scope) info.scope = mli_scope_record_at(lord, scope)->path;
+    return info;
 }
 /* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
 static MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak) {
-    const char *tag = mli_leak_tag(lord, leak);
-    mli_put_device(o, mli_device_record_at(lord, leak->dev)->device);
-    if (tag) mli_putf(o, " [%s]", tag);
-    if (leak->scope) mli_putf(o, " in %s", mli_scope_record_at(lord, leak->scope)->path);
-    mli_putf(o, "  %p", (const void *)mli_leak_site(lord, leak));
+    const memlord_block_info of = mli_leak_info(lord, leak);
+    mli_put_device(o, of.device);
+    if (of.tag) mli_putf(o, " [%s]", of.tag);
+    if (of.scope) mli_putf(o, " in %s", of.scope);
+    mli_putf(o, "  %p", (const void *)of.site);
 }
 
 /* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
@@ -14964,14 +14964,13 @@ static void mli_report_scopes(mli_report *r) {
     uint32_t id;
     for (id = 1; id <= r->scopes; id++) {
         mli_scope_line *line = &r->scope[id];
-        memlord_scope_stat *s = &line->stat;
-        mli_scope_sum(r->lord, mli_scope_record_at(r->lord, id), &r->scale, s, NULL);
+        mli_scope_sum(r->lord, mli_scope_record_at(r->lord, id), &r->scale, &line->stat, NULL);
         line->of.device = memlord_device_all();
-        line->of.name = s->path;
-        if (!s->count) continue;
-        line->average = s->bytes.total / (int64_t)s->count;
-        line->average_ns = s->ns.total / s->count;
+        line->of.name = line->stat.path;
     }
+}
+static int64_t mli_average(int64_t total, uint64_t count) {
+    return count ? total / (int64_t)count : 0;
 }
 
 /* Captures the largest MLI_TOP_ACCOUNTS open accounts, the largest first, and counts all. */
@@ -15250,7 +15249,8 @@ static void mli_text_scopes(mli_report *r) {
         const mli_scope_line *line = &r->scope[id];
         const memlord_scope_stat *s = &line->stat;
         mli_putf(r->o, "%8ju%14jd%12jd%13jo%12jo%14jX%12jX  %s", s->count, s->bytes.total,
-                 line->average, s->peak, line->live_bytes, s->ns.total, line->average_ns, s->path);
+                 mli_average(s->bytes.total, s->count), s->peak, line->live_bytes, s->ns.total,
+                 (uint64_t)mli_average((int64_t)s->ns.total, s->count), s->path);
         if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
         mli_put_str(r->o, s->running ? " (running)\n" : "\n");
     }
@@ -15346,18 +15346,6 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
         mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
 }
 
-/* Writes a line for each loss that no device has: scopes without room, and invocations and
-   snapshots that are no longer kept. */
-static void mli_text_lost(mli_report *r) {
-    const uint64_t scopes = mli_loss_value(r->lord, MLI_LOST_scopes);
-    const uint64_t invocations = mli_loss_value(r->lord, MLI_LOST_scope_invocations);
-    const uint64_t snapshots = mli_loss_value(r->lord, MLI_LOST_snapshots);
-    if (scopes) mli_putf(r->o, "no room for %ju scopes\n", scopes);
-    if (invocations | snapshots)
-        mli_putf(r->o, "no longer kept: %ju invocations of scopes, %ju snapshots\n",
-                 invocations, snapshots);
-}
-
 /* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
    NULL: there is no other. dev 0: of all devices. *i is the next column to read: 0 at first. Stops
    at column `end`; with MLI_COLUMNS and dev 0 it includes the losses of the ledger. */
@@ -15438,7 +15426,7 @@ static MLI_COLD void mli_text(mli_report *r) {
     mli_text_tags(r, most[2]);
     mli_text_sites(r, most[3]);
     mli_text_blocks(r, most[4], 0);
-    mli_text_anomalies(r, r->o, "\nanomalies and drops, ", 0, MLI_STAT_COUNT);
+    mli_text_anomalies(r, r->o, "\nanomalies and drops, ", 0, MLI_COLUMNS);
     more = r->total.gc_runs | r->total.gc_failed | r->total.oom_attempts | r->total.reserved_peak |
            r->total.pending | r->accounts | r->scopes | r->snapshots | (uint64_t)r->has_parts |
            (r->mark && r->leaks.blocks) | r->phys_count;
@@ -15456,7 +15444,6 @@ static MLI_COLD void mli_text(mli_report *r) {
     for (i = 0; i < r->devices; i++) mli_text_pool(r, i);
     for (i = 0; i < r->devices; i++) mli_text_sizes(r, i);
     for (i = 0; i < r->devices; i++) mli_text_lifetimes(r, i);
-    mli_text_lost(r);
     mli_text_snapshots(r);
     mli_text_scopes(r);
     mli_text_leaks(r);
@@ -15635,9 +15622,10 @@ static MLI_COLD void mli_json_mb(mli_out *o, const char *name, int64_t bytes) {
     mli_put_str(o, name);
     mli_jsonf(o, "_bytes':%jd", bytes);
 }
-static void mli_json_four(mli_out *o, const char *name, int64_t total, int64_t avg,
+static void mli_json_four(mli_out *o, const char *name, uint64_t count, int64_t total,
                           int64_t min, int64_t max) {
-    mli_jsonf(o, ",%s:{'total':%jd,'avg':%jd,'min':%jd,'max':%jd}", name, total, avg, min, max);
+    mli_jsonf(o, ",%s:{'total':%jd,'avg':%jd,'min':%jd,'max':%jd}", name, total,
+              mli_average(total, count), min, max);
 }
 
 /* Calls fn for each remembered invocation of a scope: one thread scope after the other, the oldest
@@ -15677,18 +15665,15 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
     const mli_scope_line *line = &r->scope[id];
     memlord_scope_stat s;
     uint32_t dev;
-    int64_t n;
     memset(r->deltas, 0, sizeof r->deltas);
     mli_scope_sum(r->lord, scope, &r->scale, &s, r->deltas);
-    n = s.count ? (int64_t)s.count : 1;
     mli_jsonf(r->o, ",\n{'id':%ju,'parent':%ju,'name':%s,'path':%s,'site':%p,'count':%ju",
               (uint64_t)id, s.parent, s.name, s.path, (const void *)s.site, s.count);
-    mli_json_four(r->o, "delta_bytes", s.bytes.total, s.bytes.total / n, s.bytes.min, s.bytes.max);
-    mli_json_four(r->o, "delta_blocks", s.blocks.total, s.blocks.total / n, s.blocks.min,
-                  s.blocks.max);
+    mli_json_four(r->o, "delta_bytes", s.count, s.bytes.total, s.bytes.min, s.bytes.max);
+    mli_json_four(r->o, "delta_blocks", s.count, s.blocks.total, s.blocks.min, s.blocks.max);
     mli_json_u64(r->o, "peak_bytes", s.peak);
-    mli_json_four(r->o, "time_ns", (int64_t)s.ns.total, (int64_t)s.ns.total / n,
-                  (int64_t)s.ns.min, (int64_t)s.ns.max);
+    mli_json_four(r->o, "time_ns", s.count, (int64_t)s.ns.total, (int64_t)s.ns.min,
+                  (int64_t)s.ns.max);
     mli_jsonf(r->o,
               ",'device_time_ns':%ju,'live_bytes':%ju,'live_blocks':%ju,'running':%ju,"
               "'devices':{",
@@ -15718,7 +15703,7 @@ static void mli_json_scopes(mli_report *r) {
         const memlord_scope_stat s = r->scope[id].stat;
         mli_jsonf(r->o, ",\n%s:{'invocation_count':%ju", s.path, s.count);
         mli_json_mb(r->o, "total_memory_delta", s.bytes.total);
-        mli_json_mb(r->o, "avg_memory_delta", r->scope[id].average);
+        mli_json_mb(r->o, "avg_memory_delta", mli_average(s.bytes.total, s.count));
         mli_json_mb(r->o, "max_memory_delta", s.bytes.max);
         mli_put_str(r->o, "}");
     }
@@ -15820,10 +15805,10 @@ static void mli_json_leaks(mli_report *r) {
               r->mark, r->leaks.blocks, r->leaks.bytes);
     for (i = 0; i < r->leaks.count; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
+        const memlord_block_info of = mli_leak_info(r->lord, leak);
         mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
-                  (const void *)mli_leak_site(r->lord, leak), mli_leak_tag(r->lord, leak),
-                  leak->scope ? mli_scope_record_at(r->lord, leak->scope)->path : NULL,
-                  mli_report_device(r, leak->dev), leak->blocks, leak->bytes);
+                  (const void *)of.site, of.tag, of.scope, mli_device_code(of.device),
+                  leak->blocks, leak->bytes);
     }
     mli_put_str(r->o, "]}");
 }
@@ -15944,8 +15929,7 @@ static MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t stora
             mli_jsonf(r->o, ",'tag':%s}", part->meta.tag);
             offset = part->offset + 1;
         }
-        n = n < 16 ? 0
-                   : mli_parts_copy(r->lord, type, storage, offset, r->part, 16, &count, &bytes);
+        n = mli_parts_copy(r->lord, type, storage, offset, r->part, 16, &count, &bytes);
     }
     mli_put_str(r->o, "]}");
 }
