@@ -11294,18 +11294,22 @@ static MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *
     out->limit = mli_phys_limit(mli_phys_at(lord, dev));
 }
 
+/* Returns 1 if a selector has the device of a row. */
+static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_t number) {
+    uint32_t dev = mli_row_at(lord, book, number)->dev;
+    return mli_selects(sel, mli_device_record_at(lord, dev)->device);
+}
+
 /* Sums the limits of the phys that a selector's devices are at, each phys once. */
 static MLI_COLD uint64_t mli_limits_sum(memlord *lord, memlord_device sel) {
     uint32_t i, k, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t sum = 0;
-    for (i = 1; i < n; i++) {
-        mli_phys *phys = mli_phys_at(lord, i);
-        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
-        for (k = 1; k < i; k++)
-            if (mli_phys_at(lord, k) == phys &&
-                mli_selects(sel, mli_device_record_at(lord, k)->device))
+    for (i = 0; i < n; i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        for (k = 1; k < n; k++)
+            if (mli_phys_at(lord, k) == phys && mli_row_selected(lord, sel, MLI_BOOK_DEVICE, k))
                 break;
-        if (k == i) sum = mli_add_saturated(sum, mli_phys_limit(phys));
+        if (k < n) sum = mli_add_saturated(sum, mli_phys_limit(phys));
     }
     return sum;
 }
@@ -11353,6 +11357,12 @@ static MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const vo
     return n < cap ? n + 1 : n;
 }
 
+/* Returns the record to show a listed site by now. */
+static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
+    mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    return record ? mli_site_display(lord, record) : site;
+}
+
 /* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
    `names`: the listed sites get their display records, with symbols resolved. */
 static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
@@ -11368,16 +11378,13 @@ static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         uint64_t number;
-        uint32_t dev = mli_row_at(lord, MLI_BOOK_SITE, i)->dev;
-        if (!mli_selects(sel, mli_device_record_at(lord, dev)->device)) continue;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
         mli_site_stat_fill(lord, i, &s);
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
-    for (at = 0; at < n && names; at++) {
-        mli_site_record *site = mli_site_record_of(lord, out[at].site);
-        if (site) out[at].site = mli_site_display(lord, site);
-    }
+    for (at = 0; at < n && at < cap && names; at++)
+        out[at].site = mli_site_display_of(lord, out[at].site);
     return n;
 }
 
@@ -11393,43 +11400,26 @@ static MLI_COLD void mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_t
     out->variance = out->expected ? (int64_t)(out->allocated - out->expected) : 0;
 }
 
-/* Sums a tag's rows; tag NULL: the live bytes of the devices that have no tag. Returns 1 if there
-   is such a tag. */
-static MLI_COLD int mli_tag_sum(memlord *lord, memlord_device sel, const char *tag,
-                                memlord_tag_stat *out) {
-    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
-    int found = !tag;
-    memset(out, 0, sizeof *out);
-    out->tag = tag;
-    for (i = 1; !tag && i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
-        mli_row_totals sum;
-        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
-        mli_row_sum(lord, MLI_BOOK_DEVICE, i, 0, &sum);
-        out->allocated += sum.live;
-        out->blocks += sum.blocks;
-    }
-    for (i = 1; i < rows; i++) {
-        mli_row *row = mli_row_at(lord, MLI_BOOK_TAG, i);
-        memlord_tag_stat s;
-        if (tag && strcmp((const char *)row->subject, tag)) continue;
-        found = 1;
-        if (!mli_selects(sel, mli_device_record_at(lord, row->dev)->device)) continue;
-        mli_tag_stat_fill(lord, i, &s);
-        if (!tag) {
-            out->allocated -= s.allocated < out->allocated ? s.allocated : out->allocated;
-            out->blocks -= s.blocks < out->blocks ? s.blocks : out->blocks;
-            continue;
-        }
-        out->tag = s.tag;
-        out->allocated += s.allocated;
-        out->peak += s.peak;
-        out->blocks += s.blocks;
-        out->expected += s.expected;
-    }
-    if (out->expected) out->variance = (int64_t)(out->allocated - out->expected);
-    return found;
-}
+/* Takes bytes off a sum, which becomes 0 if it has less. */
+static void mli_take_off(uint64_t *sum, uint64_t bytes) { *sum -= bytes < *sum ? bytes : *sum; }
 
+/* Returns the live bytes and blocks of the devices less those of their tags. */
+static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
+                                              const memlord_tag_stat *tagged) {
+    uint32_t i;
+    memlord_tag_stat rest;
+    memset(&rest, 0, sizeof rest);
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
+        mli_row_totals sum;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i)) continue;
+        mli_row_sum(lord, MLI_BOOK_DEVICE, i, 0, &sum);
+        rest.allocated += sum.live;
+        rest.blocks += sum.blocks;
+    }
+    mli_take_off(&rest.allocated, tagged->allocated);
+    mli_take_off(&rest.blocks, tagged->blocks);
+    return rest;
+}
 /* Adds the drops that no device counts, for the statistics of all devices alone: there was no
    device to count them on. */
 static MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
@@ -11444,12 +11434,6 @@ static MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
     out->dropped_events = mli_add_saturated(out->dropped_events, mli_u64_load(&lord->events.lost));
 }
 
-/* Returns the record to show a listed site by now. */
-static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
-    mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
-    return record ? mli_site_display(lord, record) : site;
-}
-
 /* Lists the tags of a selector with the most live bytes and returns their number. */
 static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
                                     memlord_tag_stat *out, size_t cap) {
@@ -11457,13 +11441,24 @@ static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
     size_t n = 0;
     for (i = 1; i < rows; i++) {
         memlord_tag_stat s;
-        uint32_t dev = mli_row_at(lord, MLI_BOOK_TAG, i)->dev;
-        if (!mli_selects(d, mli_device_record_at(lord, dev)->device)) continue;
+        if (!mli_row_selected(lord, d, MLI_BOOK_TAG, i)) continue;
         mli_tag_stat_fill(lord, i, &s);
         if (s.allocated)
             n = mli_top_insert(out, n, cap, &s, sizeof s, offsetof(memlord_tag_stat, allocated));
     }
     return n;
+}
+
+/* Writes "; by tag: weights 40 GiB, (untagged) 1 GiB; by site: read_tensors loader.c:12 40 GiB". */
+static MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
+                                     const memlord_site_stat *site, size_t sites) {
+    size_t i;
+    for (i = 0; i < tags; i++)
+        mli_putf(o, i ? ", %s %jo" : "; by tag: %s %jo", tag[i].tag ? tag[i].tag : "(untagged)",
+                 tag[i].allocated);
+    for (i = 0; i < sites; i++)
+        mli_putf(o, i ? ", %p %jo" : "; by site: %p %jo", (const void *)site[i].site,
+                 site[i].live_bytes);
 }
 
 /* Sets the bytes that the host's pool on a device holds, or, if `set` is UINT64_MAX, adds `delta`
@@ -11524,7 +11519,7 @@ MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) {
     if (!lord || !mli_selector_valid(sel)) return 0;
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++)
-        if (mli_selects(sel, mli_device_record_at(lord, i)->device))
+        if (mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i))
             sum = mli_add_saturated(sum, mli_row_live(lord, MLI_BOOK_DEVICE, i));
     return sum;
 }
@@ -11541,14 +11536,12 @@ MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, meml
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++) {
         memlord_stats s;
-        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i)) continue;
         mli_stats_fill(lord, i, &s);
-        if (found++)
-            mli_stats_sum(out, &s);
-        else
-            *out = s;
+        if (!found++) out->largest_free = UINT64_MAX;
+        mli_stats_sum(out, &s);
     }
-    if (found > 1) out->limit = mli_limits_sum(lord, sel);
+    out->limit = mli_limits_sum(lord, sel);
     if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
         out->limit = mli_phys_limit(phys); /* the host's phys may have a limit before a device */
     if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
@@ -11592,13 +11585,28 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 
 MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
                                        memlord_tag_stat *out) {
+    uint32_t i;
+    int found = !tag;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (mli_tag_sum(lord, sel, tag, out)) return MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    return MEMLORD_E_UNKNOWN;
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_TAG); i++) {
+        const char *name = (const char *)mli_row_at(lord, MLI_BOOK_TAG, i)->subject;
+        memlord_tag_stat s;
+        if (tag && strcmp(name, tag)) continue;
+        found = 1;
+        out->tag = name;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_TAG, i)) continue;
+        mli_tag_stat_fill(lord, i, &s);
+        out->allocated += s.allocated;
+        out->peak += s.peak;
+        out->blocks += s.blocks;
+        out->expected += s.expected;
+    }
+    if (out->expected) out->variance = (int64_t)(out->allocated - out->expected);
+    if (!tag) *out = mli_untagged(lord, sel, out);
+    return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
 MLI_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
@@ -11770,20 +11778,15 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
     memlord_site_stat sites[MLI_EXPLAIN_TOP];
     mli_phys *phys;
     mli_out o;
-    size_t i, n;
     mli_out_buffer(&o, buf, cap);
     mli_putf(&o, "%i:", mli_device_code(d));
     if (mli_phys_find(lord, d, 0, &phys) == MEMLORD_OK)
         mli_explain_phys(lord, &o, phys, wanted);
     else
         mli_put_str(&o, " never seen");
-    n = mli_tags_top(lord, d, tags, MLI_EXPLAIN_TOP);
-    for (i = 0; i < n; i++)
-        mli_putf(&o, i ? ", %s %jo" : "; by tag: %s %jo", tags[i].tag, tags[i].allocated);
-    n = mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP, 0);
-    for (i = 0; i < n; i++)
-        mli_putf(&o, i ? ", %p %jo" : "; by site: %p %jo", (const void *)sites[i].site,
-                 sites[i].live_bytes);
+    mli_put_largest(&o, tags, mli_tags_top(lord, d, tags, MLI_EXPLAIN_TOP), sites,
+                    mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP,
+                                  0));
     return mli_out_end(&o, cap);
 }
 
@@ -12265,7 +12268,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     h->time = mli_ledger_now(lord) - lord->lifecycle.started;
     h->bytes = live;
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
-    if (mli_tag_sum(lord, device->device, NULL, &rest) && rest.allocated)
+    if (memlord_tag_get(lord, device->device, NULL, &rest) == MEMLORD_OK && rest.allocated)
         h->tag[h->tags++] = rest;
     h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                              MLI_HOLDERS, 0);
@@ -12300,13 +12303,16 @@ static MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_holders_recycle(lord, old);
     mli_holders_check(lord, dev);
 }
-/* Copies the holders of a device; 0: it has none. */
+/* Copies the holders of a device, the sites as they are shown by now; 0: it has none. */
 static int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     const mli_holders *h;
+    size_t i;
     mli_lock_take(&lord->snapshots.lock);
     h = mli_device_record_at(lord, dev)->holders;
     if (h) *out = *h;
     mli_lock_drop(&lord->snapshots.lock);
+    for (i = 0; h && i < out->sites; i++)
+        out->site[i].site = mli_site_display_of(lord, out->site[i].site);
     return h != NULL;
 }
 
@@ -14680,7 +14686,7 @@ typedef struct mli_report {
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
-    uint32_t device_order[MEMLORD_MAX_DEVICES]; /* device rows - 1, the highest peak first */
+    uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
     mli_tag_line *tag; /* by row, and behind them by dev, for the blocks without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS];
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
@@ -14796,11 +14802,6 @@ typedef struct mli_lifetime_span { /* open addressing; key 0: free; stamp 0: the
     uint64_t key, stamp;
 } mli_lifetime_span;
 
-static void mli_lifetime_add(mli_report *r, uint32_t dev, uint64_t ns) {
-    uint32_t class_of = ns < 100000000u ? 0 : ns < 1000000000u ? 1 : ns < 10000000000u ? 2 : 3;
-    if (dev && dev <= r->devices) r->lifetime[dev - 1][class_of]++;
-}
-
 static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t mask,
                                const mli_event_copy *e) {
     uint32_t kind = MLI_EVENT_KIND(e->what), dev = MLI_EVENT_DEV(e->what);
@@ -14813,8 +14814,9 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     if (begins) {
         spans[at].key = key;
         spans[at].stamp = e->stamp ? e->stamp : 1;
-    } else if (spans[at].key && spans[at].stamp) {
-        mli_lifetime_add(r, dev, mli_span_ns(&r->scale, e->stamp - spans[at].stamp));
+    } else if (spans[at].key && spans[at].stamp && dev <= r->devices) {
+        uint64_t ms = mli_span_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
+        r->lifetime[dev - 1][(ms >= 100) + (ms >= 1000) + (ms >= 10000)]++;
         spans[at].stamp = 0;
     }
 }
@@ -14916,18 +14918,6 @@ static mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev) {
     return NULL;
 }
 
-static void mli_report_order(mli_report *r) {
-    uint32_t i, at;
-    for (i = 0; i < r->devices; i++) {
-        for (at = i; at && r->stat[r->device_order[at - 1]].peak < r->stat[i].peak; at--)
-            r->device_order[at] = r->device_order[at - 1];
-        r->device_order[at] = i;
-    }
-}
-
-/* Takes bytes off a sum, which becomes 0 if it has less. */
-static void mli_take_off(uint64_t *sum, uint64_t bytes) { *sum -= bytes < *sum ? bytes : *sum; }
-
 /* Captures every tag's row once, for all lists of tags, and the largest MLI_TOP_TAGS in order.
    Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
@@ -15008,17 +14998,18 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     if (!r->tag) r->tags = 0;
     if (!r->scope) r->scopes = 0;
     for (i = 0; i < r->devices; i++) {
+        uint64_t line[2];
         mli_stats_fill(lord, i + 1, &r->stat[i]);
-        if (i)
-            mli_stats_sum(&r->total, &r->stat[i]);
-        else
-            r->total = r->stat[i];
+        if (!i) r->total.largest_free = UINT64_MAX;
+        mli_stats_sum(&r->total, &r->stat[i]);
+        line[0] = r->stat[i].peak;
+        line[1] = i + 1;
+        (void)mli_top_insert(r->top_device, i, MEMLORD_MAX_DEVICES, line, sizeof line, 0);
     }
     r->total.limit = mli_limits_sum(lord, all.sel);
     mli_report_phys_all(r);
     mli_report_accounts(r);
     mli_stats_add_losses(lord, &r->total);
-    mli_report_order(r);
     mli_report_tags(r);
     mli_report_scopes(r);
     if (!r->whole) return;
@@ -15035,48 +15026,52 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
 }
 
-/* -- TEXT: a first screen of at most 25 lines, then the lists in full -- */
+/* -- TEXT: a first screen of about 25 lines, then the lists in full -- */
+
+/* The lines of each list on the first screen. */
+enum {
+    MLI_FIRST_DEVICES = 4,
+    MLI_FIRST_PHYS = 2,
+    MLI_FIRST_TAGS = 3,
+    MLI_FIRST_SITES = 3,
+    MLI_FIRST_BLOCKS = 2
+};
 
 static int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
 }
 
-static void mli_text_device(mli_report *r, memlord_device d, const char *label,
-                            const memlord_stats *s) {
+static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
-    if (label) mli_putf(r->o, "  %s", label);
-    mli_put_str(r->o, "\n");
 }
 
-static void mli_text_more(mli_report *r, size_t left, const char *what) {
-    mli_putf(r->o, "... and %ju", (uint64_t)left);
-    mli_put_str(r->o, what);
-}
-
-/* Returns how many of `have` rows fit `most` lines, one of which may say that there are more. */
-static size_t mli_text_fit(size_t have, size_t most) {
-    return have <= most ? have : most - 1;
+/* Writes how many of `have` lines are not shown. */
+static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
+    if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
 
 static void mli_text_devices(mli_report *r, size_t most) {
-    size_t i, shown = mli_text_fit(r->devices, most);
+    size_t i, shown = r->devices < most ? r->devices : most;
     mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
                       "       frees  allocated in all\n");
     for (i = 0; i < shown; i++) {
-        uint32_t n = r->device_order[i];
-        mli_device_record *device = mli_device_record_at(r->lord, n + 1);
+        uint32_t dev = (uint32_t)r->top_device[i][1];
+        mli_device_record *device = mli_device_record_at(r->lord, dev);
         const char *label = (const char *)mli_ptr_load_acquire(&device->label);
-        mli_text_device(r, device->device, label, &r->stat[n]);
+        mli_text_device(r, device->device, &r->stat[dev - 1]);
+        if (label) mli_putf(r->o, "  %s", label);
+        mli_put_str(r->o, "\n");
     }
-    if (shown < r->devices) mli_text_more(r, r->devices - shown, " more devices\n");
-    if (r->devices > 1) mli_text_device(r, memlord_device_all(), NULL, &r->total);
+    mli_text_more(r, r->devices, shown, "devices");
+    if (r->devices == 1) return;
+    mli_text_device(r, memlord_device_all(), &r->total);
+    mli_put_str(r->o, "\n");
 }
 
 static void mli_text_tags(mli_report *r, size_t most) {
-    size_t i, shown = mli_text_fit(r->tags, most);
+    size_t i, shown = r->tags < most ? r->tags : most;
     if (!r->tags) return;
-    if (shown > r->tag_lines) shown = r->tag_lines;
     mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
                       "    variance  device\n");
     for (i = 0; i < shown; i++) {
@@ -15084,7 +15079,7 @@ static void mli_text_tags(mli_report *r, size_t most) {
         mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
                  s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
     }
-    if (shown < r->tags) mli_text_more(r, r->tags - shown, " more tags\n");
+    mli_text_more(r, r->tags, shown, "tags");
 }
 
 static void mli_text_sites(mli_report *r, size_t most) {
@@ -15107,7 +15102,7 @@ static void mli_text_sites(mli_report *r, size_t most) {
 }
 
 static void mli_text_phys_all(mli_report *r, size_t most) {
-    size_t i, shown = mli_text_fit(r->phys_count, most);
+    size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
     mli_put_str(r->o, "\ncapacity               total        used        free        self"
                       "   this process      others       limit\n");
@@ -15117,21 +15112,18 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
                  mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
                  line->rest, line->others, line->limit);
     }
-    if (shown < r->phys_count) mli_text_more(r, r->phys_count - shown, " more\n");
+    mli_text_more(r, r->phys_count, shown, "physical devices");
 }
 
-/* Writes a line for a device with pending bytes: freed by the host, but still counted. */
-static void mli_text_pending(mli_report *r, uint32_t i) {
-    if (r->stat[i].pending)
-        mli_putf(r->o, "pending, %i: %jo of what is live are freed, and wait for the device\n",
-                 mli_report_device(r, i + 1), r->stat[i].pending);
-}
-
-/* Writes a line for a device that collected, and one for a device that ran out of memory. */
+/* Writes a line for a device with pending bytes, which the host has freed but which still count;
+   one for a device that collected; one for a device that ran out of memory. */
 static void mli_text_trouble(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     int device = mli_report_device(r, i + 1);
     mli_oom oom;
+    if (s->pending)
+        mli_putf(r->o, "pending, %i: %jo of what is live are freed, and wait for the device\n",
+                 device, s->pending);
     if (s->gc_runs | s->gc_failed)
         mli_putf(r->o, "collections, %i: %ju ran, %ju could not, reclaimed %jo\n", device,
                  s->gc_runs, s->gc_failed, s->gc_reclaimed);
@@ -15159,19 +15151,23 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB". A class ends at twice its
-   start. */
-static void mli_text_sizes(mli_report *r, uint32_t i) {
-    uint32_t size, n = 0;
+/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
+   start, and a line for the lifetimes of blocks. */
+static void mli_text_ages(mli_report *r, uint32_t i) {
+    const uint64_t *n = r->lifetime[i];
+    uint32_t size, shown = 0;
+    int device = mli_report_device(r, i + 1);
     for (size = 0; size < MLI_SIZES; size++) {
         if (!r->sizes[i][size]) continue;
-        if (n++)
-            mli_put_str(r->o, ", ");
-        else
-            mli_putf(r->o, "sizes of live blocks, %i: ", mli_report_device(r, i + 1));
-        mli_putf(r->o, "%ju from %jo", r->sizes[i][size], size ? (uint64_t)1 << (size - 1) : 0);
+        if (!shown++) mli_putf(r->o, "sizes of live blocks, %i", device);
+        mli_putf(r->o, shown > 1 ? ", %ju from %jo" : ": %ju from %jo", r->sizes[i][size],
+                 size ? (uint64_t)1 << (size - 1) : 0);
     }
-    if (n) mli_put_str(r->o, "\n");
+    if (shown) mli_put_str(r->o, "\n");
+    if (r->lifetimes)
+        mli_putf(
+            r->o, "lifetimes, %i: %ju under 0.1 s, %ju under 1 s, %ju under 10 s, %ju longer\n",
+            device, n[0], n[1], n[2], n[3]);
 }
 
 static void mli_text_accounts(mli_report *r) {
@@ -15254,7 +15250,7 @@ static void mli_text_scopes(mli_report *r) {
         if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
         mli_put_str(r->o, s->running ? " (running)\n" : "\n");
     }
-    if (shown < r->scopes) mli_text_more(r, r->scopes - shown, " more scopes\n");
+    mli_text_more(r, r->scopes, shown, "scopes");
 }
 
 /* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
@@ -15273,31 +15269,15 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* Writes "at the peak of cpu, with 12 MiB: by tag: weights 8 MiB, ...; by site: ...". */
+/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
-    size_t i;
     if (!mli_holders_get(r->lord, dev, h)) return;
     if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
     if (!(h->tags | h->sites)) return;
     mli_putf(r->o, "at the peak of %i, with %jo", mli_report_device(r, dev), h->bytes);
-    for (i = 0; i < h->tags && i < 6; i++)
-        mli_putf(r->o, i ? ", %s %jo" : ": by tag: %s %jo",
-                 h->tag[i].tag ? h->tag[i].tag : "(untagged)", h->tag[i].allocated);
-    for (i = 0; i < h->sites && i < 4; i++) {
-        mli_put_str(r->o, i ? ", " : h->tags ? "; by site: " : ": by site: ");
-        mli_putf(r->o, "%p %jo", (const void *)mli_site_display_of(r->lord, h->site[i].site),
-                 h->site[i].live_bytes);
-    }
+    mli_put_largest(r->o, h->tag, h->tags < 6 ? h->tags : 6, h->site, h->sites < 4 ? h->sites : 4);
     mli_put_str(r->o, "\n");
-}
-
-static void mli_text_lifetimes(mli_report *r, uint32_t i) {
-    const uint64_t *n = r->lifetime[i];
-    if (r->lifetimes)
-        mli_putf(
-            r->o, "lifetimes, %i: %ju under 0.1 s, %ju under 1 s, %ju under 10 s, %ju longer\n",
-            mli_report_device(r, i + 1), n[0], n[1], n[2], n[3]);
 }
 
 /* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
@@ -15383,32 +15363,43 @@ static MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o,
     if (n) mli_put_str(o, "\n");
 }
 
-/* Decides how many lines each list of the first screen gets: physical devices, devices, tags,
-   sites, blocks. Each has its share of 25 lines; lines that one does not need go to the first list
-   that needs more. */
-#define MLI_TEXT_LISTS 5
-static void mli_text_plan(const mli_report *r, size_t most[MLI_TEXT_LISTS]) {
-    const size_t have[MLI_TEXT_LISTS] = {r->phys_count, r->devices, r->tags, r->sites, r->blocks};
-    const size_t full[MLI_TEXT_LISTS] = {2, 3, 2, 2, 2}, bare[MLI_TEXT_LISTS] = {0, 4, 4, 3, 2};
-    const size_t *share = r->phys_count ? full : bare;
-    size_t spare = 0, i, more;
-    for (i = 0; i < MLI_TEXT_LISTS; i++) {
-        most[i] = share[i];
-        if (have[i] < share[i]) spare += share[i] - have[i] + (have[i] ? 0 : 2);
+/* Returns 1 if the first screen leaves anything out. */
+static int mli_text_has_more(const mli_report *r) {
+    const memlord_stats *s = &r->total;
+    return r->devices > MLI_FIRST_DEVICES || r->tags > MLI_FIRST_TAGS ||
+           r->sites > MLI_FIRST_SITES || r->blocks > MLI_FIRST_BLOCKS ||
+           (r->mark && r->leaks.blocks) ||
+           (s->gc_runs | s->gc_failed | s->oom_attempts | s->reserved_peak | s->pending |
+            r->accounts | r->scopes | r->snapshots | (uint64_t)r->has_parts | r->phys_count);
+}
+
+static MLI_COLD void mli_text_full(mli_report *r) {
+    uint32_t i;
+    size_t k;
+    mli_put_str(r->o, "\n---- in full ----\n");
+    if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
+    if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
+    mli_put_str(r->o, "\n");
+    for (k = 0; k < r->phys_count; k++) mli_text_phys_sum(r, &r->phys[k]);
+    for (i = 0; i < r->devices; i++) {
+        mli_text_holders(r, i + 1);
+        mli_text_trouble(r, i);
+        mli_text_pool(r, i);
+        mli_text_ages(r, i);
     }
-    if (r->devices == 1) spare++; /* no line for the sum */
-    for (i = 0; i < MLI_TEXT_LISTS; i++) {
-        more = have[i] > most[i] ? have[i] - most[i] : 0;
-        if (more > spare) more = spare;
-        most[i] += more;
-        spare -= more;
-    }
+    mli_text_snapshots(r);
+    mli_text_scopes(r);
+    mli_text_leaks(r);
+    mli_text_accounts(r);
+    if (r->tags > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
+    if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
+    if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
+    for (i = 1; i <= r->devices && r->devices > 1; i++)
+        mli_text_anomalies(r, r->o, i > 1 ? "anomalies and drops, " : "\nanomalies and drops, ", i,
+                           MLI_STAT_COUNT);
 }
 
 static MLI_COLD void mli_text(mli_report *r) {
-    size_t most[MLI_TEXT_LISTS], k;
-    uint64_t more;
-    uint32_t i;
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
     mli_put_fixed(r->o, r->uptime / 100000000u, 1);
     mli_putf(r->o, " s  its own memory %jo, %jX a pair", mli_u64_load(&r->lord->memory.own_bytes),
@@ -15420,40 +15411,13 @@ static MLI_COLD void mli_text(mli_report *r) {
         mli_put_str(r->o, "nothing recorded\n");
         return;
     }
-    mli_text_plan(r, most);
-    mli_text_devices(r, most[1]);
-    mli_text_phys_all(r, most[0]);
-    mli_text_tags(r, most[2]);
-    mli_text_sites(r, most[3]);
-    mli_text_blocks(r, most[4], 0);
+    mli_text_devices(r, MLI_FIRST_DEVICES);
+    mli_text_phys_all(r, MLI_FIRST_PHYS);
+    mli_text_tags(r, MLI_FIRST_TAGS);
+    mli_text_sites(r, MLI_FIRST_SITES);
+    mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
     mli_text_anomalies(r, r->o, "\nanomalies and drops, ", 0, MLI_COLUMNS);
-    more = r->total.gc_runs | r->total.gc_failed | r->total.oom_attempts | r->total.reserved_peak |
-           r->total.pending | r->accounts | r->scopes | r->snapshots | (uint64_t)r->has_parts |
-           (r->mark && r->leaks.blocks) | r->phys_count;
-    if (r->devices <= most[1] && r->phys_count <= most[0] && r->tags <= most[2] &&
-        r->sites <= most[3] && r->blocks <= most[4] && !more)
-        return;
-    mli_put_str(r->o, "\n---- in full ----\n");
-    if (r->devices > most[1]) mli_text_devices(r, r->devices);
-    if (r->phys_count > most[0]) mli_text_phys_all(r, r->phys_count);
-    mli_put_str(r->o, "\n");
-    for (k = 0; k < r->phys_count; k++) mli_text_phys_sum(r, &r->phys[k]);
-    for (i = 0; i < r->devices; i++) mli_text_holders(r, i + 1);
-    for (i = 0; i < r->devices; i++) mli_text_pending(r, i);
-    for (i = 0; i < r->devices; i++) mli_text_trouble(r, i);
-    for (i = 0; i < r->devices; i++) mli_text_pool(r, i);
-    for (i = 0; i < r->devices; i++) mli_text_sizes(r, i);
-    for (i = 0; i < r->devices; i++) mli_text_lifetimes(r, i);
-    mli_text_snapshots(r);
-    mli_text_scopes(r);
-    mli_text_leaks(r);
-    mli_text_accounts(r);
-    if (r->tags > most[2]) mli_text_tags(r, MLI_TOP_TAGS + 1);
-    if (r->sites > most[3]) mli_text_sites(r, MLI_TOP_SITES);
-    if (r->blocks > most[4] || r->has_parts) mli_text_blocks(r, 20, 1);
-    for (i = 1; i <= r->devices && r->devices > 1; i++)
-        mli_text_anomalies(r, r->o, i > 1 ? "anomalies and drops, " : "\nanomalies and drops, ", i,
-                           MLI_STAT_COUNT);
+    if (mli_text_has_more(r)) mli_text_full(r);
 }
 
 /* -- JSON, schema memlord/1 -- */
@@ -15791,8 +15755,7 @@ static void mli_json_holders(mli_report *r) {
             mli_jsonf(r->o, ",{'tag':%s,'bytes':%ju}", h->tag[k].tag, h->tag[k].allocated);
         mli_jsonf(r->o, "],'sites':[");
         for (k = 0; k < h->sites; k++)
-            mli_jsonf(r->o, ",{'site':%p,'bytes':%ju}",
-                      (const void *)mli_site_display_of(r->lord, h->site[k].site),
+            mli_jsonf(r->o, ",{'site':%p,'bytes':%ju}", (const void *)h->site[k].site,
                       h->site[k].live_bytes);
         mli_put_str(r->o, "]}");
     }
@@ -17320,22 +17283,23 @@ static const mli_family mli_prom_scopes[] = {
      "highest in one invocation, above where that began"},
     {NULL, 0, 0, NULL}};
 
-/* Writes the families of a list of n lines, each of `size` bytes. `key`: the label of their
-   names. */
+/* Writes a family of a list of n lines, each of `size` bytes. `key`: the label of their names. */
+static MLI_COLD void mli_prom_family(mli_out *o, const mli_family *f, const char *key,
+                                     const void *lines, size_t size, size_t n) {
+    size_t samples = 0;
+    const char *line = (const char *)lines;
+    for (; n-- && !o->failed; line += size) {
+        const mli_line *of = (const mli_line *)(const void *)line;
+        uint64_t v;
+        memcpy(&v, line + f->at, sizeof v);
+        if (v == (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX)) continue;
+        if (!samples++) mli_prom_head(o, f->name, f->help);
+        mli_prom_sample(o, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
+    }
+}
 static MLI_COLD void mli_prom_list(mli_out *o, const mli_family *f, const char *key,
                                    const void *lines, size_t size, size_t n) {
-    for (; f->name && lines; f++) {
-        size_t i, samples = 0;
-        for (i = 0; i < n && !o->failed; i++) {
-            const char *line = (const char *)lines + i * size;
-            const mli_line *of = (const mli_line *)(const void *)line;
-            uint64_t v;
-            memcpy(&v, line + f->at, sizeof v);
-            if (v == (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX)) continue;
-            if (!samples++) mli_prom_head(o, f->name, f->help);
-            mli_prom_sample(o, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
-        }
-    }
+    for (; f->name && lines; f++) mli_prom_family(o, f, key, lines, size, n);
 }
 
 /* Writes the bytes by tag of each device at its peak; bytes of no listed tag go under an empty
