@@ -7028,6 +7028,12 @@ static const memlord_site *mli_site_display(memlord *lord, mli_site_record *site
     return (const memlord_site *)mli_ptr_load_acquire(&site->display);
 }
 
+/* Returns the record to show a listed site by now. Requires: as mli_site_display. */
+static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
+    mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    return record ? mli_site_display(lord, record) : site;
+}
+
 /* Finds or adds the row of a site or a tag on a device. A site is known by several addresses but
    has one row on a device: the index has the row under the site's record, and then under each
    address that was asked for. */
@@ -8963,13 +8969,6 @@ static MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
     if (e->word2 & 1) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
 }
-/* Resolves the site of a copied block, if it is a return address. Requires: no lock is held, and
-   the caller is not inside. */
-static void mli_block_resolve_site(memlord *lord, memlord_block_info *info) {
-    mli_site_record *site = info->site ? mli_site_record_of(lord, info->site) : NULL;
-    if (site) info->site = mli_site_display(lord, site);
-}
-
 /* Selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
@@ -9118,9 +9117,10 @@ static MLI_COLD void mli_block_fill(void *user, const mli_entry *e, void *item) 
 }
 static MLI_COLD int mli_block_call_on(void *user, void *item) {
     mli_block_call *call = (mli_block_call *)user;
-    mli_block_resolve_site(call->lord, (memlord_block_info *)item);
+    memlord_block_info *info = (memlord_block_info *)item;
+    info->site = mli_site_display_of(call->lord, info->site);
     call->count++;
-    return call->fn(call->user, (memlord_block_info *)item);
+    return call->fn(call->user, info);
 }
 static MLI_COLD memlord_result mli_map_each(memlord *lord, const mli_walk_query *q,
                                             memlord_block_fn fn, void *user, size_t *seen) {
@@ -9185,7 +9185,7 @@ static MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top) {
         out[n] = least;
         mli_block_heap_down(out, n, 0);
     }
-    for (n = 0; n < top->count; n++) mli_block_resolve_site(lord, &out[n]);
+    for (n = 0; n < top->count; n++) out[n].site = mli_site_display_of(lord, out[n].site);
     return top->count;
 }
 static MLI_COLD size_t mli_map_top(memlord *lord, const mli_walk_query *q,
@@ -9285,7 +9285,7 @@ MLI_API memlord_result memlord_block_find(memlord *lord, memlord_device device,
     mli_probe_leave(t, &probe);
     mli_thread_put(lord, t);
     if (!found) return MEMLORD_E_UNKNOWN;
-    mli_block_resolve_site(lord, out);
+    out->site = mli_site_display_of(lord, out->site);
     return MEMLORD_OK;
 }
 
@@ -11357,12 +11357,6 @@ static MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const vo
     return n < cap ? n + 1 : n;
 }
 
-/* Returns the record to show a listed site by now. */
-static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
-    mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
-    return record ? mli_site_display(lord, record) : site;
-}
-
 /* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
    `names`: the listed sites get their display records, with symbols resolved. */
 static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
@@ -11461,29 +11455,7 @@ static MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, si
                  site[i].live_bytes);
 }
 
-/* Sets the bytes that the host's pool on a device holds, or, if `set` is UINT64_MAX, adds `delta`
-   to them; raises their peak. E_INVALID: the result would be negative or above 2^62. */
-static MLI_COLD memlord_result mli_pool_reserved(memlord *lord, memlord_device device, uint64_t set,
-                                                 int64_t delta, uint32_t *dev) {
-    const uint64_t most = (uint64_t)1 << 62;
-    mli_u64 *count, had;
-    uint64_t now;
-    memlord_result r;
-    if (mli_device_valid(device) &&
-        ((set != UINT64_MAX && set > most) || (delta < 0 && !mli_dev_known(lord, device))))
-        return MEMLORD_E_INVALID;
-    r = mli_dev(lord, device, dev);
-    if (r) return r;
-    count = mli_device_record_at(lord, *dev)->count;
-    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
-    do {
-        now = set != UINT64_MAX ? set : had.v + (uint64_t)delta;
-        if (set == UINT64_MAX && (delta < 0 ? had.v < (uint64_t)0 - (uint64_t)delta : now > most))
-            return MEMLORD_E_INVALID;
-    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
-    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
-    return MEMLORD_OK;
-}
+#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
 
 static MLI_COLD memlord_result mli_cache_count(memlord *lord, memlord_device device, int stat) {
     uint32_t dev;
@@ -11612,18 +11584,37 @@ MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const 
 MLI_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free) {
     uint32_t dev;
+    mli_u64 *count;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    if (reserved == UINT64_MAX) return MEMLORD_E_INVALID;
-    r = mli_pool_reserved(lord, device, reserved, 0, &dev);
+    if (mli_device_valid(device) && reserved > MLI_POOL_MAX) return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &dev);
     if (r) return r;
+    count = mli_device_record_at(lord, dev)->count;
+    mli_u64_store(&count[MLI_STAT_reserved], reserved);
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
     /* stored one higher: 0, the initial value, means unknown */
-    mli_u64_store(&mli_device_record_at(lord, dev)->count[MLI_STAT_largest_free], largest_free + 1);
+    mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
 MLI_API memlord_result memlord_reserved_add(memlord *lord, memlord_device device, int64_t delta) {
+    mli_u64 *count, had;
+    uint64_t now;
     uint32_t dev;
-    return lord ? mli_pool_reserved(lord, device, UINT64_MAX, delta, &dev) : MEMLORD_OK;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (delta < 0 && mli_device_valid(device) && !mli_dev_known(lord, device))
+        return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    count = mli_device_record_at(lord, dev)->count;
+    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
+    do {
+        now = had.v + (uint64_t)delta;
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
+    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
+    return MEMLORD_OK;
 }
 MEMLORD_API memlord_result memlord_cache_hit(memlord *lord, memlord_device device) {
     return mli_cache_count(lord, device, MLI_STAT_cache_hits);
@@ -14641,7 +14632,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
 #define MLI_LEAKS_SHOWN 100
 #define MLI_PARTS_SHOWN 1024
 typedef struct mli_leak_group {
-    uint64_t key; /* the rows of word2, the device from bit 40, the scope from bit 48 */
+    uint64_t key;       /* the rows of word2, the device from bit 40, the scope from bit 48 */
+    mli_entry of;       /* one of them, without its side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
@@ -14740,6 +14732,8 @@ static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
         leak->bytes = leak->blocks = 0;
     }
     leak->key = key;
+    leak->of.word1 = (uint64_t)dev << 49;
+    leak->of.word2 = plain;
     leak->blocks++;
     leak->bytes += bytes;
 }
@@ -14758,15 +14752,10 @@ static const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
     if (!row) return NULL;
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
-/* Resolves a group's key. site, tag, scope: NULL without one. */
 static memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
     memlord_block_info info;
-    uint32_t tag = MLI_TAG_ROW(leak->key & MLI_ROWS_MASK), scope = (uint32_t)(leak->key >> 48);
-    memset(&info, 0, sizeof info);
-    info.device = mli_device_record_at(lord, leak->key >> 40 & 255)->device;
-    info.site = mli_row_site(lord, MLI_SITE_ROW(leak->key));
-    if (tag) info.tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, tag)->subject;
-    if (scope) info.scope = mli_scope_record_at(lord, scope)->path;
+    mli_block_copy_out(lord, &leak->of, &info);
+    info.site = mli_site_display_of(lord, info.site);
     return info;
 }
 /* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
@@ -15327,15 +15316,14 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
 }
 
 /* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
-   NULL: there is no other. dev 0: of all devices. *i is the next column to read: 0 at first. Stops
-   at column `end`; with MLI_COLUMNS and dev 0 it includes the losses of the ledger. */
-static MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t end,
-                                             size_t *i, uint64_t *v) {
+   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i is the next
+   column to read: 0 at first. */
+static MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
+    size_t end = dev ? (size_t)MLI_STAT_COUNT : (size_t)MLI_COLUMNS;
     while (*i < end) {
         size_t at = (*i)++;
         if (mli_columns[at].kind != MLI_KIND_ANOMALY) continue;
-        if (at >= MLI_STAT_COUNT && dev) break;
         *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
                                  : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
         if (*v) return mli_columns[at].name;
@@ -15349,11 +15337,11 @@ static memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
 /* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
    Writes nothing if there are none. */
 static MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o,
-                                        const char *head, uint32_t dev, size_t end) {
+                                        const char *head, uint32_t dev) {
     const char *name;
     size_t i = 0;
     uint64_t v, n = 0;
-    while ((name = mli_anomaly_next(r, dev, end, &i, &v)) != NULL) {
+    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
         if (!n) {
             mli_put_str(o, head);
             mli_put_device(o, mli_anomaly_device(r, dev));
@@ -15395,8 +15383,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
     if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
     for (i = 1; i <= r->devices && r->devices > 1; i++)
-        mli_text_anomalies(r, r->o, i > 1 ? "anomalies and drops, " : "\nanomalies and drops, ", i,
-                           MLI_STAT_COUNT);
+        mli_text_anomalies(r, r->o, i > 1 ? "anomalies and drops, " : "\nanomalies and drops, ", i);
 }
 
 static MLI_COLD void mli_text(mli_report *r) {
@@ -15416,7 +15403,7 @@ static MLI_COLD void mli_text(mli_report *r) {
     mli_text_tags(r, MLI_FIRST_TAGS);
     mli_text_sites(r, MLI_FIRST_SITES);
     mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
-    mli_text_anomalies(r, r->o, "\nanomalies and drops, ", 0, MLI_COLUMNS);
+    mli_text_anomalies(r, r->o, "\nanomalies and drops, ", 0);
     if (mli_text_has_more(r)) mli_text_full(r);
 }
 
@@ -17131,7 +17118,7 @@ static MLI_COLD void mli_trace_anomalies(mli_export *x) {
         size_t i = 0;
         uint64_t v;
         mli_jsonf(x->o, ",'%i':{", mli_device_code(mli_anomaly_device(x->r, dev)));
-        while ((name = mli_anomaly_next(x->r, dev, MLI_COLUMNS, &i, &v)) != NULL)
+        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL)
             mli_json_u64(x->o, name, v);
         mli_put_str(x->o, "}");
     }
@@ -17626,7 +17613,7 @@ static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
         char buf[1024]; /* a line has, for each anomaly, a name and up to 20 digits */
         mli_out line;
         mli_out_buffer(&line, buf, sizeof buf);
-        mli_text_anomalies(x->r, &line, "anomalies and drops, ", dev, MLI_COLUMNS);
+        mli_text_anomalies(x->r, &line, "anomalies and drops, ", dev);
         if (!line.used) continue;
         buf[line.used - 1] = 0;
         mli_pb_string(x->o, buf);
@@ -17871,7 +17858,7 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
     mli_heap_line2(x->o, "v", 0x10400, 2);
     mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
     for (dev = 0; dev <= x->devices; dev++)
-        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", dev, MLI_COLUMNS);
+        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", dev);
     mli_heap_traces(x);
     mli_heap_line1(x->o, "c", 0);
     if (x->devices) (void)mli_heap_info(x, 0, 1); /* uses up number 0: as x->last, 0 is none */
@@ -18019,7 +18006,7 @@ static MLI_COLD void mli_viz_anomalies(mli_export *x) {
         (void)memlord_device_name(mli_anomaly_device(x->r, dev), device, sizeof device);
         mli_viz_text(x->o, device);
         mli_put_str(x->o, "}");
-        while ((name = mli_anomaly_next(x->r, dev, MLI_COLUMNS, &i, &v)) != NULL) {
+        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL) {
             mli_viz_text(x->o, name);
             mli_viz_u64(x->o, v);
             mli_put_str(x->o, "s");
