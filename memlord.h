@@ -15351,16 +15351,6 @@ static MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o,
     if (n) mli_put_str(o, "\n");
 }
 
-/* Returns 1 if the first screen leaves anything out. */
-static int mli_text_has_more(const mli_report *r) {
-    const memlord_stats *s = &r->total;
-    return r->devices > MLI_FIRST_DEVICES || r->tags > MLI_FIRST_TAGS ||
-           r->sites > MLI_FIRST_SITES || r->blocks > MLI_FIRST_BLOCKS ||
-           (r->mark && r->leaks.blocks) ||
-           (s->gc_runs | s->gc_failed | s->oom_attempts | s->reserved_peak | s->pending |
-            r->accounts | r->scopes | r->snapshots | (uint64_t)r->has_parts | r->phys_count);
-}
-
 static MLI_COLD void mli_text_full(mli_report *r) {
     uint32_t i;
     size_t k;
@@ -15404,7 +15394,7 @@ static MLI_COLD void mli_text(mli_report *r) {
     mli_text_sites(r, MLI_FIRST_SITES);
     mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
     mli_text_anomalies(r, r->o, "\nanomalies and drops, ", 0);
-    if (mli_text_has_more(r)) mli_text_full(r);
+    mli_text_full(r);
 }
 
 /* -- JSON, schema memlord/1 -- */
