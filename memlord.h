@@ -15364,6 +15364,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
         mli_text_trouble(r, i);
         mli_text_pool(r, i);
         mli_text_ages(r, i);
+        if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
     }
     mli_text_snapshots(r);
     mli_text_scopes(r);
@@ -15372,8 +15373,6 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     if (r->tags > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
     if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
     if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
-    for (i = 1; i <= r->devices && r->devices > 1; i++)
-        mli_text_anomalies(r, r->o, i > 1 ? "anomalies and drops, " : "\nanomalies and drops, ", i);
 }
 
 static MLI_COLD void mli_text(mli_report *r) {
@@ -17234,7 +17233,8 @@ static const mli_family mli_prom_phys[] = {
     {"others_bytes", 'u', offsetof(mli_phys_line, others), "bytes of it others use"},
     {"unaccounted_bytes", 'd', offsetof(mli_phys_line, unaccounted),
      "capacity_used_bytes - self_bytes; may be below 0"},
-    {"limit_bytes", 'u', offsetof(mli_phys_line, limit), "bytes allowed of it; no sample: no limit"},
+    {"limit_bytes", 'u', offsetof(mli_phys_line, limit),
+     "bytes allowed of it; no sample: no limit"},
     {"held_bytes", 'u', offsetof(mli_phys_line, held), "bytes of the limit that reservations keep"},
     {"capacity_age_seconds", 'X', offsetof(mli_phys_line, age), "age of these samples"},
     {NULL, 0, 0, NULL}};
