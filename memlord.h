@@ -3734,9 +3734,11 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
        %jx  a storage     %i   a device: mli_device_code
        %p   a site
    A width aligns values to the right and text to the left; a site has none. A - aligns all to the
-   left; a + writes the sign of a difference of 0.
+   left; a + writes the sign of a difference of 0. With a width an unknown number becomes a -:
+   UINT64_MAX, or INT64_MIN for %jd.
    In JSON a ' stands for a ", and a leading comma is dropped after a [ or {. There %jd is any
-   number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
+   number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %jd of INT64_MIN, a %g of
+   NaN. */
 
 #if MLI_LINUX
 #define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
@@ -3763,6 +3765,10 @@ static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size
     mli_pad(o, o->total - start, width);
 }
 static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sign) {
+    if (v == INT64_MIN) {
+        mli_put_str(o, json ? "null" : "-");
+        return;
+    }
     if (json) {
         mli_put_i64(o, v);
         return;
@@ -3789,11 +3795,17 @@ static MLI_COLD void mli_put_percent(mli_out *o, int json, double percent) {
         mli_put_str(o, " %");
     }
 }
-static MLI_COLD void mli_put_number(mli_out *o, int json, uint64_t v) {
-    if (json && v == UINT64_MAX)
-        mli_put_str(o, "null");
-    else
-        mli_put_u64(o, v);
+static MLI_COLD void mli_put_number(mli_out *o, int json, int column, char kind, uint64_t v) {
+    if (v == UINT64_MAX && (column || (json && kind == 'u'))) {
+        mli_put_str(o, json ? "null" : "-");
+        return;
+    }
+    switch (kind) {
+    case 'o': mli_put_bytes(o, v); break;
+    case 'x': mli_put_address(o, v); break;
+    case 'X': mli_put_ns(o, v); break;
+    default: mli_put_u64(o, v);
+    }
 }
 
 /* Writes the value of a conversion; `form` points behind its %. Returns the rest of the string. */
@@ -3815,10 +3827,7 @@ static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form
         break;
     case 'd': mli_put_difference(to, json, va_arg(*args, int64_t), sign); break;
     case 'g': mli_put_percent(to, json, va_arg(*args, double)); break;
-    case 'o': mli_put_bytes(to, va_arg(*args, uint64_t)); break;
-    case 'x': mli_put_address(to, va_arg(*args, uint64_t)); break;
-    case 'X': mli_put_ns(to, va_arg(*args, uint64_t)); break;
-    default: mli_put_number(to, json, va_arg(*args, uint64_t));
+    default: mli_put_number(to, json, width != 0, *form, va_arg(*args, uint64_t));
     }
     if (to == &b) {
         mli_pad(o, b.used, (size_t)width);
@@ -6935,6 +6944,12 @@ static const memlord_site *mli_site_display(memlord *lord, mli_site_record *site
     return (const memlord_site *)mli_ptr_load_acquire(&site->display);
 }
 
+/* Returns the record to show a listed site by now. Requires: as mli_site_display. */
+static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
+    mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    return record ? mli_site_display(lord, record) : site;
+}
+
 /* Finds or adds the row of a site or a tag on a device. The host knows a site by several addresses,
    but it has one row on a device: the index has that under the site's record. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, int book, const void *identity,
@@ -8746,13 +8761,6 @@ static MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
     if (e->word2 & 1) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
 }
-/* Resolves the site of a copied block, if it is a return address. Requires: no lock is held, and
-   the caller is not inside. */
-static void mli_block_resolve_site(memlord *lord, memlord_block_info *info) {
-    mli_site_record *site = info->site ? mli_site_record_of(lord, info->site) : NULL;
-    if (site) info->site = mli_site_display(lord, site);
-}
-
 /* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
@@ -8877,9 +8885,10 @@ static MLI_COLD void mli_block_fill(void *user, const mli_entry *e, void *item) 
 }
 static MLI_COLD int mli_block_call_on(void *user, void *item) {
     mli_block_call *call = (mli_block_call *)user;
-    mli_block_resolve_site(call->lord, (memlord_block_info *)item);
+    memlord_block_info *info = (memlord_block_info *)item;
+    info->site = mli_site_display_of(call->lord, info->site);
     call->count++;
-    return call->fn(call->user, (memlord_block_info *)item);
+    return call->fn(call->user, info);
 }
 static MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *q,
                                             memlord_block_fn fn, void *user, size_t *seen) {
@@ -8943,7 +8952,7 @@ static MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top) {
         out[n] = least;
         mli_block_heap_down(out, n, 0);
     }
-    for (n = 0; n < top->count; n++) mli_block_resolve_site(lord, &out[n]);
+    for (n = 0; n < top->count; n++) out[n].site = mli_site_display_of(lord, out[n].site);
     return top->count;
 }
 static MLI_COLD size_t mli_map_top(memlord *lord, mli_walk_query *q,
@@ -9038,7 +9047,7 @@ MLI_API memlord_result memlord_block_find(memlord *lord, memlord_device device,
     mli_probe_leave(t, &probe);
     mli_thread_put(lord, t);
     if (!found) return MEMLORD_E_UNKNOWN;
-    mli_block_resolve_site(lord, out);
+    out->site = mli_site_display_of(lord, out->site);
     return MEMLORD_OK;
 }
 
@@ -10836,18 +10845,22 @@ static MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *
     out->limit = mli_phys_limit(mli_phys_at(lord, dev));
 }
 
+/* Returns 1 if a selector has the device of a row. */
+static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_t number) {
+    uint32_t dev = mli_row_at(lord, book, number)->dev;
+    return mli_selects(sel, mli_device_record_at(lord, dev)->device);
+}
+
 /* Sums the limits of the phys that a selector's devices are at, each phys once. */
 static MLI_COLD uint64_t mli_limits_sum(memlord *lord, memlord_device sel) {
     uint32_t i, k, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t sum = 0;
-    for (i = 1; i < n; i++) {
-        mli_phys *phys = mli_phys_at(lord, i);
-        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
-        for (k = 1; k < i; k++)
-            if (mli_phys_at(lord, k) == phys &&
-                mli_selects(sel, mli_device_record_at(lord, k)->device))
+    for (i = 0; i < n; i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        for (k = 1; k < n; k++)
+            if (mli_phys_at(lord, k) == phys && mli_row_selected(lord, sel, MLI_BOOK_DEVICE, k))
                 break;
-        if (k == i) sum = mli_add_saturated(sum, mli_phys_limit(phys));
+        if (k < n) sum = mli_add_saturated(sum, mli_phys_limit(phys));
     }
     return sum;
 }
@@ -10910,16 +10923,13 @@ static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         uint64_t number;
-        uint32_t dev = mli_row_at(lord, MLI_BOOK_SITE, i)->dev;
-        if (!mli_selects(sel, mli_device_record_at(lord, dev)->device)) continue;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
         mli_site_stat_fill(lord, i, &s);
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
-    for (at = 0; at < n && names; at++) {
-        mli_site_record *site = mli_site_record_of(lord, out[at].site);
-        if (site) out[at].site = mli_site_display(lord, site);
-    }
+    for (at = 0; at < n && at < cap && names; at++)
+        out[at].site = mli_site_display_of(lord, out[at].site);
     return n;
 }
 
@@ -10935,43 +10945,26 @@ static MLI_COLD void mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_t
     out->variance = out->expected ? (int64_t)(out->allocated - out->expected) : 0;
 }
 
-/* Sums a tag's rows; tag NULL: the live bytes of the devices that have no tag. Returns 1 if there
-   is such a tag. */
-static MLI_COLD int mli_tag_sum(memlord *lord, memlord_device sel, const char *tag,
-                                memlord_tag_stat *out) {
-    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
-    int found = !tag;
-    memset(out, 0, sizeof *out);
-    out->tag = tag;
-    for (i = 1; !tag && i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
-        mli_row_totals sum;
-        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
-        mli_row_sum(lord, MLI_BOOK_DEVICE, i, 0, &sum);
-        out->allocated += sum.live;
-        out->blocks += sum.blocks;
-    }
-    for (i = 1; i < rows; i++) {
-        mli_row *row = mli_row_at(lord, MLI_BOOK_TAG, i);
-        memlord_tag_stat s;
-        if (tag && strcmp((const char *)row->subject, tag)) continue;
-        found = 1;
-        if (!mli_selects(sel, mli_device_record_at(lord, row->dev)->device)) continue;
-        mli_tag_stat_fill(lord, i, &s);
-        if (!tag) {
-            out->allocated -= s.allocated < out->allocated ? s.allocated : out->allocated;
-            out->blocks -= s.blocks < out->blocks ? s.blocks : out->blocks;
-            continue;
-        }
-        out->tag = s.tag;
-        out->allocated += s.allocated;
-        out->peak += s.peak;
-        out->blocks += s.blocks;
-        out->expected += s.expected;
-    }
-    if (out->expected) out->variance = (int64_t)(out->allocated - out->expected);
-    return found;
-}
+/* Takes bytes off a sum, which becomes 0 if it has less. */
+static void mli_take_off(uint64_t *sum, uint64_t bytes) { *sum -= bytes < *sum ? bytes : *sum; }
 
+/* Returns the live bytes and blocks of the devices less those of their tags. */
+static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
+                                              const memlord_tag_stat *tagged) {
+    uint32_t i;
+    memlord_tag_stat rest;
+    memset(&rest, 0, sizeof rest);
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
+        mli_row_totals sum;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i)) continue;
+        mli_row_sum(lord, MLI_BOOK_DEVICE, i, 0, &sum);
+        rest.allocated += sum.live;
+        rest.blocks += sum.blocks;
+    }
+    mli_take_off(&rest.allocated, tagged->allocated);
+    mli_take_off(&rest.blocks, tagged->blocks);
+    return rest;
+}
 /* Adds the drops that no device counts, for the statistics of all devices alone: there was no
    device to count them on. */
 static MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
@@ -10981,12 +10974,6 @@ static MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
             mli_add_saturated(*mli_stat_of(out, i), mli_u64_load(&lord->counters.lost[i]));
 }
 
-/* Returns the record to show a listed site by now. */
-static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
-    mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
-    return record ? mli_site_display(lord, record) : site;
-}
-
 /* Lists the tags of a selector with the most live bytes and returns their number. */
 static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
                                     memlord_tag_stat *out, size_t cap) {
@@ -10994,8 +10981,7 @@ static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
     size_t n = 0;
     for (i = 1; i < rows; i++) {
         memlord_tag_stat s;
-        uint32_t dev = mli_row_at(lord, MLI_BOOK_TAG, i)->dev;
-        if (!mli_selects(d, mli_device_record_at(lord, dev)->device)) continue;
+        if (!mli_row_selected(lord, d, MLI_BOOK_TAG, i)) continue;
         mli_tag_stat_fill(lord, i, &s);
         if (s.allocated)
             n = mli_top_insert(out, n, cap, &s, sizeof s, offsetof(memlord_tag_stat, allocated));
@@ -11003,29 +10989,19 @@ static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
     return n;
 }
 
-/* Sets the bytes that the host's pool on a device holds, or, if `set` is UINT64_MAX, adds `delta`
-   to them; raises their peak. E_INVALID: the result would be negative or above 2^62. */
-static MLI_COLD memlord_result mli_pool_reserved(memlord *lord, memlord_device device, uint64_t set,
-                                                 int64_t delta, uint32_t *dev) {
-    const uint64_t most = (uint64_t)1 << 62;
-    mli_u64 *count, had;
-    uint64_t now;
-    memlord_result r;
-    if (mli_device_valid(device) &&
-        ((set != UINT64_MAX && set > most) || (delta < 0 && !mli_dev_known(lord, device))))
-        return MEMLORD_E_INVALID;
-    r = mli_dev(lord, device, dev);
-    if (r) return r;
-    count = mli_device_record_at(lord, *dev)->count;
-    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
-    do {
-        now = set != UINT64_MAX ? set : had.v + (uint64_t)delta;
-        if (set == UINT64_MAX && (delta < 0 ? had.v < (uint64_t)0 - (uint64_t)delta : now > most))
-            return MEMLORD_E_INVALID;
-    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
-    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
-    return MEMLORD_OK;
+/* Writes "; by tag: weights 40 GiB, (untagged) 1 GiB; by site: read_tensors loader.c:12 40 GiB". */
+static MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
+                                     const memlord_site_stat *site, size_t sites) {
+    size_t i;
+    for (i = 0; i < tags; i++)
+        mli_putf(o, i ? ", %s %jo" : "; by tag: %s %jo", tag[i].tag ? tag[i].tag : "(untagged)",
+                 tag[i].allocated);
+    for (i = 0; i < sites; i++)
+        mli_putf(o, i ? ", %p %jo" : "; by site: %p %jo", (const void *)site[i].site,
+                 site[i].live_bytes);
 }
+
+#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
 
 static MLI_COLD memlord_result mli_cache_count(memlord *lord, memlord_device device, int stat) {
     uint32_t dev;
@@ -11061,7 +11037,7 @@ MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) {
     if (!lord || !mli_selector_valid(sel)) return 0;
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++)
-        if (mli_selects(sel, mli_device_record_at(lord, i)->device))
+        if (mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i))
             sum = mli_add_saturated(sum, mli_row_live(lord, MLI_BOOK_DEVICE, i));
     return sum;
 }
@@ -11078,14 +11054,12 @@ MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, meml
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++) {
         memlord_stats s;
-        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i)) continue;
         mli_stats_fill(lord, i, &s);
-        if (found++)
-            mli_stats_sum(out, &s);
-        else
-            *out = s;
+        if (!found++) out->largest_free = UINT64_MAX;
+        mli_stats_sum(out, &s);
     }
-    if (found > 1) out->limit = mli_limits_sum(lord, sel);
+    out->limit = mli_limits_sum(lord, sel);
     if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
         out->limit = mli_phys_limit(phys); /* the host's phys may have a limit before a device */
     if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
@@ -11129,30 +11103,64 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 
 MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
                                        memlord_tag_stat *out) {
+    uint32_t i;
+    int found = !tag;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (mli_tag_sum(lord, sel, tag, out)) return MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    return MEMLORD_E_UNKNOWN;
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_TAG); i++) {
+        const char *name = (const char *)mli_row_at(lord, MLI_BOOK_TAG, i)->subject;
+        memlord_tag_stat s;
+        if (tag && strcmp(name, tag)) continue;
+        found = 1;
+        out->tag = name;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_TAG, i)) continue;
+        mli_tag_stat_fill(lord, i, &s);
+        out->allocated += s.allocated;
+        out->peak += s.peak;
+        out->blocks += s.blocks;
+        out->expected += s.expected;
+    }
+    if (out->expected) out->variance = (int64_t)(out->allocated - out->expected);
+    if (!tag) *out = mli_untagged(lord, sel, out);
+    return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
 MLI_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free) {
     uint32_t dev;
+    mli_u64 *count;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    if (reserved == UINT64_MAX) return MEMLORD_E_INVALID;
-    r = mli_pool_reserved(lord, device, reserved, 0, &dev);
+    if (mli_device_valid(device) && reserved > MLI_POOL_MAX) return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &dev);
     if (r) return r;
+    count = mli_device_record_at(lord, dev)->count;
+    mli_u64_store(&count[MLI_STAT_reserved], reserved);
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
     /* stored one higher: 0, the initial value, means unknown */
-    mli_u64_store(&mli_device_record_at(lord, dev)->count[MLI_STAT_largest_free], largest_free + 1);
+    mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
 MLI_API memlord_result memlord_reserved_add(memlord *lord, memlord_device device, int64_t delta) {
+    mli_u64 *count, had;
+    uint64_t now;
     uint32_t dev;
-    return lord ? mli_pool_reserved(lord, device, UINT64_MAX, delta, &dev) : MEMLORD_OK;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (delta < 0 && mli_device_valid(device) && !mli_dev_known(lord, device))
+        return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    count = mli_device_record_at(lord, dev)->count;
+    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
+    do {
+        now = had.v + (uint64_t)delta;
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
+    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
+    return MEMLORD_OK;
 }
 MEMLORD_API memlord_result memlord_cache_hit(memlord *lord, memlord_device device) {
     return mli_cache_count(lord, device, MLI_STAT_cache_hits);
@@ -11306,20 +11314,15 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
     memlord_site_stat sites[MLI_EXPLAIN_TOP];
     mli_phys *phys;
     mli_out o;
-    size_t i, n;
     mli_out_buffer(&o, buf, cap);
     mli_putf(&o, "%i:", mli_device_code(d));
     if (mli_phys_find(lord, d, 0, &phys) == MEMLORD_OK)
         mli_explain_phys(lord, &o, phys, wanted);
     else
         mli_put_str(&o, " never seen");
-    n = mli_tags_top(lord, d, tags, MLI_EXPLAIN_TOP);
-    for (i = 0; i < n; i++)
-        mli_putf(&o, i ? ", %s %jo" : "; by tag: %s %jo", tags[i].tag, tags[i].allocated);
-    n = mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP, 0);
-    for (i = 0; i < n; i++)
-        mli_putf(&o, i ? ", %p %jo" : "; by site: %p %jo", (const void *)sites[i].site,
-                 sites[i].live_bytes);
+    mli_put_largest(&o, tags, mli_tags_top(lord, d, tags, MLI_EXPLAIN_TOP), sites,
+                    mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP,
+                                  0));
     return mli_out_end(&o, cap);
 }
 
@@ -11763,7 +11766,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     h->time = mli_ledger_now(lord) - lord->lifecycle.started;
     h->bytes = live;
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
-    if (mli_tag_sum(lord, device->device, NULL, &rest) && rest.allocated)
+    if (memlord_tag_get(lord, device->device, NULL, &rest) == MEMLORD_OK && rest.allocated)
         h->tag[h->tags++] = rest;
     h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                              MLI_HOLDERS, 0);
@@ -11798,13 +11801,16 @@ static MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);
 }
-/* Copies the holders of a device; 0: it has none. */
+/* Copies the holders of a device, the sites as they are shown by now; 0: it has none. */
 static int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     const mli_holders *h;
+    size_t i;
     mli_lock_take(&lord->snapshots.lock);
     h = mli_device_record_at(lord, dev)->holders;
     if (h) *out = *h;
     mli_lock_drop(&lord->snapshots.lock);
+    for (i = 0; h && i < out->sites; i++)
+        out->site[i].site = mli_site_display_of(lord, out->site[i].site);
     return h != NULL;
 }
 
@@ -13821,33 +13827,43 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
 #define MLI_LEAKS_TRIED 16  /* groups that one insert probes */
 #define MLI_LEAKS_SHOWN 100
 #define MLI_PARTS_SHOWN 1024
-typedef struct mli_tally {
-    uint64_t bytes, blocks;
-} mli_tally;
 typedef struct mli_leak_group {
-    uint64_t key; /* the rows of word2, the device from bit 40, the scope from bit 48 */
+    uint64_t key;       /* the rows of word2, the device from bit 40, the scope from bit 48 */
+    mli_entry of;       /* one of them, without its side record */
     uint64_t bytes, blocks;
-    uint32_t dev, scope;
 } mli_leak_group;
 typedef struct mli_leak_table {
-    mli_tally sum;
+    uint64_t bytes, blocks; /* of all blocks, also of those in no group */
     size_t count; /* after mli_leaks_sort: groups to show, at the start of `at` */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
-typedef struct mli_phys_line {
-    const mli_phys *phys;
+/* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
+   difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
+typedef struct mli_line { /* at the start of each of them */
     memlord_device device;
-    memlord_capacity sample;
-    uint64_t limit, reserved;
-    uint64_t self, rest, others; /* used bytes: the ledger's, this process's other, the others' */
-    uint64_t tagged;             /* the part of self that has a tag */
-    double used_percent;         /* percent; -1: not known */
+    const char *name; /* NULL: the device is enough */
+} mli_line;
+typedef struct mli_phys_line {
+    mli_line of;
+    const mli_phys *phys;
+    uint64_t total, used, free, age, limit, held;
+    uint64_t process, self, rest, others; /* used bytes: this process's, of them the ledger's and
+                                             the others, and those of other processes */
+    uint64_t untagged;                    /* the part of self that has no tag */
+    int64_t unaccounted;                  /* used - self */
+    uint64_t fullness;                    /* used / total; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
+    mli_line of;
     memlord_tag_stat stat;
     uint32_t dev;
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
+typedef struct mli_scope_line {
+    mli_line of; /* of all devices */
+    memlord_scope_stat stat;
+    uint64_t live_bytes, live_blocks;
+} mli_scope_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -13858,9 +13874,9 @@ typedef struct mli_report {
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
-    uint32_t device_order[MEMLORD_MAX_DEVICES]; /* device rows - 1, the highest peak first */
-    mli_tag_line *tag;                          /* by row; NULL: no memory, and `tags` is 0 */
-    mli_tag_line *top_tag[MLI_TOP_TAGS];        /* tags off their plan first, then the largest */
+    uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
+    mli_tag_line *tag; /* by row, and behind them by dev, for the blocks without a tag */
+    mli_tag_line top_tag[MLI_TOP_TAGS];
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
@@ -13872,7 +13888,7 @@ typedef struct mli_report {
     mli_snapshot_reader reader; /* keeps what `snapshot` points to */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
-    mli_tally *scoped;     /* live blocks and bytes, by scope; NULL: no memory */
+    mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks born since `mark` */
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
@@ -13890,16 +13906,16 @@ typedef struct mli_report {
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
    if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
    block. So large groups are found in any number, but a group of many small blocks may then be
-   under-reported. leaks->sum counts every block. */
+   under-reported. The sums of the table count every block. */
 static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
                                   uint64_t plain, uint32_t dev, uint64_t bytes) {
-    uint32_t scope = mli_scope_of(lord, plain);
-    uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | (uint64_t)scope << 48;
+    uint64_t scope = mli_scope_of(lord, plain);
+    uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
     uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 32;
     mli_leak_group *leak = NULL, *tried;
     size_t i;
-    leaks->sum.bytes += bytes;
-    leaks->sum.blocks++;
+    leaks->bytes += bytes;
+    leaks->blocks++;
     for (i = 0; i < MLI_LEAKS_TRIED; i++) {
         int mine;
         tried = &leaks->at[(at + i) % MLI_LEAKS];
@@ -13912,8 +13928,8 @@ static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
         leak->bytes = leak->blocks = 0;
     }
     leak->key = key;
-    leak->dev = dev;
-    leak->scope = scope;
+    leak->of.word1 = (uint64_t)dev << 49;
+    leak->of.word2 = plain;
     leak->blocks++;
     leak->bytes += bytes;
 }
@@ -13932,20 +13948,19 @@ static const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
     if (!row) return NULL;
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
-static const memlord_site *mli_leak_site(memlord *lord, const mli_leak_group *leak) {
-    return mli_row_site(lord, MLI_SITE_ROW(leak->key));
-}
-static const char *mli_leak_tag(memlord *lord, const mli_leak_group *leak) {
-    uint32_t row = MLI_TAG_ROW(leak->key & MLI_ROWS_MASK);
-    return row ? (const char *)mli_row_at(lord, MLI_BOOK_TAG, row)->subject : NULL;
+static memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
+    memlord_block_info info;
+    mli_block_copy_out(lord, &leak->of, &info);
+    info.site = mli_site_display_of(lord, info.site);
+    return info;
 }
 /* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
 static MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak) {
-    const char *tag = mli_leak_tag(lord, leak);
-    mli_put_device(o, mli_device_record_at(lord, leak->dev)->device);
-    if (tag) mli_putf(o, " [%s]", tag);
-    if (leak->scope) mli_putf(o, " in %s", mli_scope_record_at(lord, leak->scope)->path);
-    mli_putf(o, "  %p", (const void *)mli_leak_site(lord, leak));
+    const memlord_block_info of = mli_leak_info(lord, leak);
+    mli_put_device(o, of.device);
+    if (of.tag) mli_putf(o, " [%s]", of.tag);
+    if (of.scope) mli_putf(o, " in %s", of.scope);
+    mli_putf(o, "  %p", (const void *)of.site);
 }
 
 /* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
@@ -13958,9 +13973,9 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, plain) >= r->mark)
         mli_leak_add(lord, &r->leaks, plain, dev, bytes);
-    if (scope && scope <= r->scopes && r->scoped) {
-        r->scoped[scope].bytes += bytes;
-        r->scoped[scope].blocks++;
+    if (scope && scope <= r->scopes) {
+        r->scope[scope].live_bytes += bytes;
+        r->scope[scope].live_blocks++;
     }
     if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) r->has_parts = 1;
     return mli_visit_top(lord, e, &r->top);
@@ -13971,11 +13986,6 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
 typedef struct mli_lifetime_span { /* open addressing; key 0: free; stamp 0: the block ended */
     uint64_t key, stamp;
 } mli_lifetime_span;
-
-static void mli_lifetime_add(mli_report *r, uint32_t dev, uint64_t ns) {
-    uint32_t class_of = ns < 100000000u ? 0 : ns < 1000000000u ? 1 : ns < 10000000000u ? 2 : 3;
-    if (dev && dev <= r->devices) r->lifetime[dev - 1][class_of]++;
-}
 
 static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t mask,
                                const mli_event_copy *e) {
@@ -13989,8 +13999,9 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     if (begins) {
         spans[at].key = key;
         spans[at].stamp = e->stamp ? e->stamp : 1;
-    } else if (spans[at].key && spans[at].stamp) {
-        mli_lifetime_add(r, dev, mli_span_ns(&r->scale, e->stamp - spans[at].stamp));
+    } else if (spans[at].key && spans[at].stamp && dev <= r->devices) {
+        uint64_t ms = mli_span_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
+        r->lifetime[dev - 1][(ms >= 100) + (ms >= 1000) + (ms >= 10000)]++;
         spans[at].stamp = 0;
     }
 }
@@ -14026,49 +14037,60 @@ static const char *mli_report_peak_name(const mli_report *r) {
     return best ? best->name : NULL;
 }
 
-/* Returns 1 if tag a comes before b: tags off their plan first, then by live bytes, then peak. */
-static int mli_tag_before(const memlord_tag_stat *a, const memlord_tag_stat *b) {
-    if ((a->variance != 0) != (b->variance != 0)) return a->variance != 0;
-    return a->allocated != b->allocated ? a->allocated > b->allocated : a->peak > b->peak;
-}
-
 /* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
    not: they are page cache. */
 static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
 }
 
-/* Captures a line for each physical device with a known capacity or a limit. Splits its used bytes
-   into the ledger's, the rest of this process, and the others'. Sorts by the share used, the
-   fullest first; lines without a known share come last. */
+/* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
+   and the others'. */
+static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
+    uint64_t now = mli_ledger_now(r->lord), mine, sampled;
+    memlord_capacity sample;
+    uint32_t i;
+    memset(line, 0xff, sizeof *line);
+    mli_lock_take(&phys->lock);
+    sample = phys->sample;
+    sampled = phys->sampled;
+    line->of.device = phys->device;
+    line->of.name = NULL;
+    line->held = phys->reserved;
+    if (phys->limit) line->limit = phys->limit;
+    mli_lock_drop(&phys->lock);
+    line->phys = phys;
+    line->unaccounted = INT64_MIN;
+    line->self = line->fullness = 0;
+    for (i = 1; i <= r->devices; i++)
+        if (mli_phys_at(r->lord, i) == phys && mli_dev_uses_capacity(r->lord, i))
+            line->self = mli_add_saturated(line->self, r->stat[i - 1].allocated);
+    line->untagged = line->self;
+    if (!sample.known) return;
+    mine = sample.process > line->self ? sample.process : line->self;
+    line->total = sample.total;
+    line->used = sample.used;
+    line->free = sample.total - sample.used;
+    line->age = now > sampled ? now - sampled : 0;
+    if (sample.process) {
+        line->process = sample.process;
+        line->rest = mine - line->self;
+    }
+    line->others = sample.used > mine ? sample.used - mine : 0;
+    line->unaccounted = (int64_t)(sample.used - line->self);
+    line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
+}
+/* Captures each physical device with a known capacity or a limit, the fullest first; those of an
+   unknown capacity come last. */
 static void mli_report_phys_all(mli_report *r) {
-    uint32_t i, k;
+    uint32_t i;
     for (i = 0; i <= r->devices; i++) {
         mli_phys *phys = mli_phys_in_use(r->lord, i);
         mli_phys_line line;
-        uint64_t now = mli_ledger_now(r->lord), mine;
-        size_t at;
         if (!phys) continue;
-        memset(&line, 0, sizeof line);
-        mli_lock_take(&phys->lock);
-        line.phys = phys;
-        line.device = phys->device;
-        line.sample = phys->sample;
-        line.sample.age_ns = now > phys->sampled ? now - phys->sampled : 0;
-        line.limit = phys->limit;
-        line.reserved = phys->reserved;
-        mli_lock_drop(&phys->lock);
-        if (!line.sample.known && !line.limit) continue;
-        for (k = 1; k <= r->devices; k++)
-            if (mli_phys_at(r->lord, k) == phys && mli_dev_uses_capacity(r->lord, k))
-                line.self = mli_add_saturated(line.self, r->stat[k - 1].allocated);
-        mine = line.sample.process > line.self ? line.sample.process : line.self;
-        line.rest = mine - line.self;
-        line.others = line.sample.used > mine ? line.sample.used - mine : 0;
-        line.used_percent = line.sample.known ? mli_used_percent(&line.sample) : -1;
-        for (at = r->phys_count++; at && r->phys[at - 1].used_percent < line.used_percent; at--)
-            r->phys[at] = r->phys[at - 1];
-        r->phys[at] = line;
+        mli_phys_line_fill(r, phys, &line);
+        if (line.total != UINT64_MAX || line.limit != UINT64_MAX)
+            r->phys_count = mli_top_insert(r->phys, r->phys_count, MEMLORD_MAX_DEVICES + 1, &line,
+                                           sizeof line, offsetof(mli_phys_line, fullness));
     }
 }
 /* Returns the line of a device's physical device; NULL: neither its capacity nor a limit is
@@ -14081,36 +14103,49 @@ static mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev) {
     return NULL;
 }
 
-static void mli_report_order(mli_report *r) {
-    uint32_t i, at;
-    for (i = 0; i < r->devices; i++) {
-        for (at = i; at && r->stat[r->device_order[at - 1]].peak < r->stat[i].peak; at--)
-            r->device_order[at] = r->device_order[at - 1];
-        r->device_order[at] = i;
-    }
-}
-
-/* Captures every tag's row once, for all lists of tags, and keeps the first MLI_TOP_TAGS in
-   order. Requires: mli_report_phys_all has run. */
+/* Captures every tag's row once, for all lists of tags, and the largest MLI_TOP_TAGS in order.
+   Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
     uint32_t i;
-    size_t k;
+    for (i = 1; i <= r->devices && r->tag; i++) {
+        mli_tag_line *rest = &r->tag[r->tags + i];
+        memset(rest, 0xff, sizeof *rest);
+        rest->stat.allocated = r->stat[i - 1].allocated;
+        rest->stat.variance = INT64_MIN;
+        rest->of.device = mli_device_record_at(r->lord, i)->device;
+        rest->of.name = "";
+    }
     for (i = 1; i <= r->tags; i++) {
         mli_tag_line *line = &r->tag[i];
         line->dev = mli_row_at(r->lord, MLI_BOOK_TAG, i)->dev;
+        line->of.device = mli_device_record_at(r->lord, line->dev)->device;
         line->phys = mli_report_phys(r, line->dev);
         mli_tag_stat_fill(r->lord, i, &line->stat);
+        line->of.name = line->stat.tag;
+        if (!line->stat.expected) {
+            line->stat.expected = UINT64_MAX;
+            line->stat.variance = INT64_MIN;
+        }
+        mli_take_off(&r->tag[r->tags + line->dev].stat.allocated, line->stat.allocated);
         if (line->phys && mli_dev_uses_capacity(r->lord, line->dev))
-            line->phys->tagged += line->stat.allocated;
-        k = r->tag_lines;
-        if (k < MLI_TOP_TAGS)
-            r->tag_lines++;
-        else if (!mli_tag_before(&line->stat, &r->top_tag[--k]->stat))
-            continue;
-        for (; k && mli_tag_before(&line->stat, &r->top_tag[k - 1]->stat); k--)
-            r->top_tag[k] = r->top_tag[k - 1];
-        r->top_tag[k] = line;
+            mli_take_off(&line->phys->untagged, line->stat.allocated);
+        r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
+                                      offsetof(mli_tag_line, stat.allocated));
     }
+}
+
+/* Captures every scope once, without its live bytes. */
+static void mli_report_scopes(mli_report *r) {
+    uint32_t id;
+    for (id = 1; id <= r->scopes; id++) {
+        mli_scope_line *line = &r->scope[id];
+        mli_scope_sum(r->lord, mli_scope_record_at(r->lord, id), &r->scale, &line->stat, NULL);
+        line->of.device = memlord_device_all();
+        line->of.name = line->stat.path;
+    }
+}
+static int64_t mli_average(int64_t total, uint64_t count) {
+    return count ? total / (int64_t)count : 0;
 }
 
 /* Captures the largest MLI_TOP_ACCOUNTS open accounts, the largest first, and counts all. */
@@ -14124,6 +14159,7 @@ static void mli_report_accounts(mli_report *r) {
         memlord_account_stat s;
         if (!mli_account_read_locked(b, &s)) continue;
         r->accounts++;
+        if (!s.limit) s.limit = UINT64_MAX;
         r->account_lines = mli_top_insert(r->account, r->account_lines, MLI_TOP_ACCOUNTS, &s,
                                           sizeof s, offsetof(memlord_account_stat, bytes));
     }
@@ -14139,29 +14175,30 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     r->uptime = mli_ledger_now(lord) - lord->lifecycle.started;
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
-    r->scoped = (mli_tally *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scoped);
+    r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
     r->mark = MLI_BIRTH(mli_u64_load(&lord->sites.birth_mark));
     r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
-    r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + 1) * sizeof *r->tag);
-    if (!r->tag) {
-        r->tags = 0;
-        r->result = MEMLORD_E_NOMEM;
-    }
     r->devices = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);
+    if (!r->tag || !r->scope) r->result = MEMLORD_E_NOMEM;
+    if (!r->tag) r->tags = 0;
+    if (!r->scope) r->scopes = 0;
     for (i = 0; i < r->devices; i++) {
+        uint64_t line[2];
         mli_stats_fill(lord, i + 1, &r->stat[i]);
-        if (i)
-            mli_stats_sum(&r->total, &r->stat[i]);
-        else
-            r->total = r->stat[i];
+        if (!i) r->total.largest_free = UINT64_MAX;
+        mli_stats_sum(&r->total, &r->stat[i]);
+        line[0] = r->stat[i].peak;
+        line[1] = i + 1;
+        (void)mli_top_insert(r->top_device, i, MEMLORD_MAX_DEVICES, line, sizeof line, 0);
     }
     r->total.limit = mli_limits_sum(lord, all.sel);
     mli_report_phys_all(r);
     mli_report_accounts(r);
     mli_stats_add_losses(lord, &r->total);
-    mli_report_order(r);
     mli_report_tags(r);
+    mli_report_scopes(r);
     if (!r->whole) return;
     /* With less than a quarter of the peak alive, sites say more by their peak. */
     r->by_peak = r->total.allocated < r->total.peak / 4;
@@ -14176,62 +14213,60 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
 }
 
-/* -- TEXT: a first screen of at most 25 lines, then the lists in full -- */
+/* -- TEXT: a first screen of about 25 lines, then the lists in full -- */
+
+/* The lines of each list on the first screen. */
+enum {
+    MLI_FIRST_DEVICES = 4,
+    MLI_FIRST_PHYS = 2,
+    MLI_FIRST_TAGS = 3,
+    MLI_FIRST_SITES = 3,
+    MLI_FIRST_BLOCKS = 2
+};
 
 static int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
 }
 
-static void mli_text_device(mli_report *r, memlord_device d, const char *label,
-                            const memlord_stats *s) {
+static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
-    if (label) mli_putf(r->o, "  %s", label);
-    mli_put_str(r->o, "\n");
 }
 
-static void mli_text_more(mli_report *r, size_t left, const char *what) {
-    mli_putf(r->o, "... and %ju", (uint64_t)left);
-    mli_put_str(r->o, what);
-}
-
-/* Returns how many of `have` rows fit `most` lines, one of which may say that there are more. */
-static size_t mli_text_fit(size_t have, size_t most) {
-    return have <= most ? have : most - 1;
+/* Writes how many of `have` lines are not shown. */
+static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
+    if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
 
 static void mli_text_devices(mli_report *r, size_t most) {
-    size_t i, shown = mli_text_fit(r->devices, most);
+    size_t i, shown = r->devices < most ? r->devices : most;
     mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
                       "       frees  allocated in all\n");
     for (i = 0; i < shown; i++) {
-        uint32_t n = r->device_order[i];
-        mli_device_record *device = mli_device_record_at(r->lord, n + 1);
+        uint32_t dev = (uint32_t)r->top_device[i][1];
+        mli_device_record *device = mli_device_record_at(r->lord, dev);
         const char *label = (const char *)mli_ptr_load_acquire(&device->label);
-        mli_text_device(r, device->device, label, &r->stat[n]);
+        mli_text_device(r, device->device, &r->stat[dev - 1]);
+        if (label) mli_putf(r->o, "  %s", label);
+        mli_put_str(r->o, "\n");
     }
-    if (shown < r->devices) mli_text_more(r, r->devices - shown, " more devices\n");
-    if (r->devices > 1) mli_text_device(r, memlord_device_all(), NULL, &r->total);
-}
-
-static void mli_text_tag(mli_report *r, const mli_tag_line *line) {
-    const memlord_tag_stat *s = &line->stat;
-    mli_putf(r->o, "%-16s%12jo%12jo%11ju", s->tag, s->allocated, s->peak, s->blocks);
-    if (s->expected)
-        mli_putf(r->o, "%12jo%+12jd", s->expected, s->variance);
-    else
-        mli_pad(r->o, 0, 24);
-    mli_putf(r->o, "  %i\n", mli_report_device(r, line->dev));
+    mli_text_more(r, r->devices, shown, "devices");
+    if (r->devices == 1) return;
+    mli_text_device(r, memlord_device_all(), &r->total);
+    mli_put_str(r->o, "\n");
 }
 
 static void mli_text_tags(mli_report *r, size_t most) {
-    size_t i, shown = mli_text_fit(r->tags, most);
+    size_t i, shown = r->tags < most ? r->tags : most;
     if (!r->tags) return;
-    if (shown > r->tag_lines) shown = r->tag_lines;
     mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
                       "    variance  device\n");
-    for (i = 0; i < shown; i++) mli_text_tag(r, r->top_tag[i]);
-    if (shown < r->tags) mli_text_more(r, r->tags - shown, " more tags\n");
+    for (i = 0; i < shown; i++) {
+        const memlord_tag_stat *s = &r->top_tag[i].stat;
+        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
+                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+    }
+    mli_text_more(r, r->tags, shown, "tags");
 }
 
 static void mli_text_sites(mli_report *r, size_t most) {
@@ -14253,51 +14288,29 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-static void mli_text_limit(mli_out *o, uint64_t limit) {
-    if (limit)
-        mli_putf(o, "%12jo", limit);
-    else
-        mli_put_str(o, "           -");
-}
-
 static void mli_text_phys_all(mli_report *r, size_t most) {
-    size_t i, shown = mli_text_fit(r->phys_count, most);
+    size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
     mli_put_str(r->o, "\ncapacity               total        used        free        self"
                       "   this process      others       limit\n");
     for (i = 0; i < shown; i++) {
         const mli_phys_line *line = &r->phys[i];
-        const memlord_capacity *s = &line->sample;
-        mli_putf(r->o, "%-16i", mli_device_code(line->device));
-        if (s->known) {
-            mli_putf(r->o, "%12jo%12jo%12jo%12jo", s->total, s->used, s->total - s->used,
-                     line->self);
-            if (s->process)
-                mli_putf(r->o, "%15jo", line->rest);
-            else
-                mli_put_str(r->o, "              -");
-            mli_putf(r->o, "%12jo", line->others);
-        } else {
-            mli_putf(r->o, "     unknown%24s%12jo%27s", "", line->self, "");
-        }
-        mli_text_limit(r->o, line->limit);
-        mli_put_str(r->o, "\n");
+        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo\n",
+                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
+                 line->rest, line->others, line->limit);
     }
-    if (shown < r->phys_count) mli_text_more(r, r->phys_count - shown, " more\n");
+    mli_text_more(r, r->phys_count, shown, "physical devices");
 }
 
-/* Writes a line for a device with pending bytes: freed by the host, but still counted. */
-static void mli_text_pending(mli_report *r, uint32_t i) {
-    if (r->stat[i].pending)
-        mli_putf(r->o, "pending, %i: %jo of what is live are freed, and wait for the device\n",
-                 mli_report_device(r, i + 1), r->stat[i].pending);
-}
-
-/* Writes a line for a device that collected, and one for a device that ran out of memory. */
+/* Writes a line for a device with pending bytes, which the host has freed but which still count;
+   one for a device that collected; one for a device that ran out of memory. */
 static void mli_text_trouble(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     int device = mli_report_device(r, i + 1);
     mli_oom oom;
+    if (s->pending)
+        mli_putf(r->o, "pending, %i: %jo of what is live are freed, and wait for the device\n",
+                 device, s->pending);
     if (s->gc_runs | s->gc_failed)
         mli_putf(r->o, "collections, %i: %ju ran, %ju could not, reclaimed %jo\n", device,
                  s->gc_runs, s->gc_failed, s->gc_reclaimed);
@@ -14325,19 +14338,23 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB". A class ends at twice its
-   start. */
-static void mli_text_sizes(mli_report *r, uint32_t i) {
-    uint32_t size, n = 0;
+/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
+   start, and a line for the lifetimes of blocks. */
+static void mli_text_ages(mli_report *r, uint32_t i) {
+    const uint64_t *n = r->lifetime[i];
+    uint32_t size, shown = 0;
+    int device = mli_report_device(r, i + 1);
     for (size = 0; size < MLI_SIZES; size++) {
         if (!r->sizes[i][size]) continue;
-        if (n++)
-            mli_put_str(r->o, ", ");
-        else
-            mli_putf(r->o, "sizes of live blocks, %i: ", mli_report_device(r, i + 1));
-        mli_putf(r->o, "%ju from %jo", r->sizes[i][size], size ? (uint64_t)1 << (size - 1) : 0);
+        if (!shown++) mli_putf(r->o, "sizes of live blocks, %i", device);
+        mli_putf(r->o, shown > 1 ? ", %ju from %jo" : ": %ju from %jo", r->sizes[i][size],
+                 size ? (uint64_t)1 << (size - 1) : 0);
     }
-    if (n) mli_put_str(r->o, "\n");
+    if (shown) mli_put_str(r->o, "\n");
+    if (r->lifetimes)
+        mli_putf(
+            r->o, "lifetimes, %i: %ju under 0.1 s, %ju under 1 s, %ju under 10 s, %ju longer\n",
+            device, n[0], n[1], n[2], n[3]);
 }
 
 static void mli_text_accounts(mli_report *r) {
@@ -14347,9 +14364,8 @@ static void mli_text_accounts(mli_report *r) {
              (uint64_t)r->account_lines, (uint64_t)r->accounts);
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        mli_putf(r->o, "%12jo%12jo", s->bytes, s->peak);
-        mli_text_limit(r->o, s->limit);
-        mli_putf(r->o, "%12ju  %s on %i\n", s->refused, s->name, mli_device_code(s->device));
+        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
+                 s->refused, s->name, mli_device_code(s->device));
     }
 }
 
@@ -14413,19 +14429,15 @@ static void mli_text_scopes(mli_report *r) {
     mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside  still held"
                       "   time in all    time avg  scope\n");
     for (id = 1; id <= shown; id++) {
-        memlord_scope_stat s;
-        mli_scope_sum(r->lord, mli_scope_record_at(r->lord, id), &r->scale, &s, NULL);
-        mli_putf(r->o, "%8ju%14jd%12jd%13jo", s.count, s.bytes.total,
-                 s.count ? s.bytes.total / (int64_t)s.count : 0, s.peak);
-        if (r->scoped)
-            mli_putf(r->o, "%12jo", r->scoped[id].bytes);
-        else
-            mli_put_str(r->o, "     unknown");
-        mli_putf(r->o, "%14jX%12jX  %s", s.ns.total, s.count ? s.ns.total / s.count : 0, s.path);
-        if (s.device_ns) mli_putf(r->o, ", on its device %jX", s.device_ns);
-        mli_put_str(r->o, s.running ? " (running)\n" : "\n");
+        const mli_scope_line *line = &r->scope[id];
+        const memlord_scope_stat *s = &line->stat;
+        mli_putf(r->o, "%8ju%14jd%12jd%13jo%12jo%14jX%12jX  %s", s->count, s->bytes.total,
+                 mli_average(s->bytes.total, s->count), s->peak, line->live_bytes, s->ns.total,
+                 (uint64_t)mli_average((int64_t)s->ns.total, s->count), s->path);
+        if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
+        mli_put_str(r->o, s->running ? " (running)\n" : "\n");
     }
-    if (shown < r->scopes) mli_text_more(r, r->scopes - shown, " more scopes\n");
+    mli_text_more(r, r->scopes, shown, "scopes");
 }
 
 /* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
@@ -14444,40 +14456,24 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* Writes "at the peak of cpu, with 12 MiB: by tag: weights 8 MiB, ...; by site: ...". */
+/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
-    size_t i;
     if (!mli_holders_get(r->lord, dev, h)) return;
     if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
     if (!(h->tags | h->sites)) return;
     mli_putf(r->o, "at the peak of %i, with %jo", mli_report_device(r, dev), h->bytes);
-    for (i = 0; i < h->tags && i < 6; i++)
-        mli_putf(r->o, i ? ", %s %jo" : ": by tag: %s %jo",
-                 h->tag[i].tag ? h->tag[i].tag : "(untagged)", h->tag[i].allocated);
-    for (i = 0; i < h->sites && i < 4; i++) {
-        mli_put_str(r->o, i ? ", " : h->tags ? "; by site: " : ": by site: ");
-        mli_putf(r->o, "%p %jo", (const void *)mli_site_display_of(r->lord, h->site[i].site),
-                 h->site[i].live_bytes);
-    }
+    mli_put_largest(r->o, h->tag, h->tags < 6 ? h->tags : 6, h->site, h->sites < 4 ? h->sites : 4);
     mli_put_str(r->o, "\n");
-}
-
-static void mli_text_lifetimes(mli_report *r, uint32_t i) {
-    const uint64_t *n = r->lifetime[i];
-    if (r->lifetimes)
-        mli_putf(
-            r->o, "lifetimes, %i: %ju under 0.1 s, %ju under 1 s, %ju under 10 s, %ju longer\n",
-            mli_report_device(r, i + 1), n[0], n[1], n[2], n[3]);
 }
 
 /* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
    in the list. */
 static void mli_text_leaks(mli_report *r) {
     size_t i;
-    if (!r->mark || !r->leaks.sum.blocks) return;
+    if (!r->mark || !r->leaks.blocks) return;
     mli_putf(r->o, "\n       bytes     blocks  live and born since mark %ju: %ju blocks, %jo\n",
-             r->mark, r->leaks.sum.blocks, r->leaks.sum.bytes);
+             r->mark, r->leaks.blocks, r->leaks.bytes);
     for (i = 0; i < r->leaks.count && i < 20; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
@@ -14486,74 +14482,46 @@ static void mli_text_leaks(mli_report *r) {
     }
 }
 
-/* Returns the largest tag of a physical device after `last` (NULL: the largest of all); NULL: there
-   is no other. */
-static mli_tag_line *const *mli_text_tag_after(const mli_report *r, const mli_phys_line *place,
-                                               mli_tag_line *const *last) {
-    mli_tag_line *const *best = NULL, *const *tag;
-    for (tag = r->top_tag; tag < r->top_tag + r->tag_lines; tag++) {
-        uint64_t bytes = (*tag)->stat.allocated, after = last ? (*last)->stat.allocated : bytes;
-        if (!bytes || (*tag)->phys != place || !mli_dev_uses_capacity(r->lord, (*tag)->dev))
-            continue;
-        if (last && (bytes > after || (bytes == after && tag <= last))) continue;
-        if (!best || bytes > (*best)->stat.allocated) best = tag;
-    }
-    return best;
-}
 /* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
-    mli_tag_line *const *tag = NULL;
-    uint64_t left = line->tagged;
-    unsigned shown = 0;
-    if (!line->tagged) return;
-    while (shown < 6 && (tag = mli_text_tag_after(r, line, tag)) != NULL) {
-        const memlord_tag_stat *s = &(*tag)->stat;
-        mli_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", s->tag, s->allocated);
-        left -= s->allocated;
+    uint64_t left = line->self - line->untagged;
+    size_t i, shown = 0;
+    if (!left) return;
+    for (i = 0; i < r->tag_lines && shown < 6; i++) {
+        const mli_tag_line *tag = &r->top_tag[i];
+        if (tag->phys != line || !mli_dev_uses_capacity(r->lord, tag->dev)) continue;
+        if (!tag->stat.allocated) break;
+        mli_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", tag->stat.tag, tag->stat.allocated);
+        mli_take_off(&left, tag->stat.allocated);
     }
     if (left) mli_putf(r->o, shown ? ", other tags %jo" : " (other tags %jo", left);
-    if (line->self > line->tagged)
-        mli_putf(r->o, ", untagged %jo", line->self - line->tagged);
+    if (line->untagged) mli_putf(r->o, ", untagged %jo", line->untagged);
     mli_put_str(r->o, ")");
 }
 
 /* Writes the balance of a physical device as
    "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + unaccounted 10 GiB". */
 static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
-    uint64_t used = line->sample.used;
-    if (!line->sample.known) return;
-    mli_putf(r->o, "%i: total %jo = free %jo + self %jo", mli_device_code(line->device),
-             line->sample.total, line->sample.total - used, line->self);
+    if (line->total == UINT64_MAX) return;
+    mli_putf(r->o, "%i: total %jo = free %jo + self %jo", mli_device_code(line->of.device),
+             line->total, line->free, line->self);
     mli_text_phys_self(r, line);
-    if (used < line->self)
+    if (line->unaccounted < 0)
         mli_putf(r->o, " - unaccounted %jo (less is in use than was recorded)\n",
-                 line->self - used);
+                 line->self - line->used);
     else
-        mli_putf(r->o, " + unaccounted %jo\n", used - line->self);
-}
-
-/* Writes a line for each loss that no device has: scopes without room, and invocations and
-   snapshots that are no longer kept. */
-static void mli_text_lost(mli_report *r) {
-    const uint64_t scopes = mli_loss_value(r->lord, MLI_LOST_scopes);
-    const uint64_t invocations = mli_loss_value(r->lord, MLI_LOST_scope_invocations);
-    const uint64_t snapshots = mli_loss_value(r->lord, MLI_LOST_snapshots);
-    if (scopes) mli_putf(r->o, "no room for %ju scopes\n", scopes);
-    if (invocations | snapshots)
-        mli_putf(r->o, "no longer kept: %ju invocations of scopes, %ju snapshots\n",
-                 invocations, snapshots);
+        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
 }
 
 /* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
-   NULL: there is no other. dev 0: of all devices. *i is the next column to read: 0 at first. Stops
-   at column `end`; with MLI_COLUMNS and dev 0 it includes the losses of the ledger. */
-static MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t end,
-                                             size_t *i, uint64_t *v) {
+   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i is the next
+   column to read: 0 at first. */
+static MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
+    size_t end = dev ? (size_t)MLI_STAT_COUNT : (size_t)MLI_COLUMNS;
     while (*i < end) {
         size_t at = (*i)++;
         if (mli_columns[at].kind != MLI_KIND_ANOMALY) continue;
-        if (at >= MLI_STAT_COUNT && dev) break;
         *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
                                  : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
         if (*v) return mli_columns[at].name;
@@ -14567,11 +14535,11 @@ static memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
 /* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
    Writes nothing if there are none. */
 static MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o,
-                                        const char *head, uint32_t dev, size_t end) {
+                                        const char *head, uint32_t dev) {
     const char *name;
     size_t i = 0;
     uint64_t v, n = 0;
-    while ((name = mli_anomaly_next(r, dev, end, &i, &v)) != NULL) {
+    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
         if (!n) {
             mli_put_str(o, head);
             mli_put_device(o, mli_anomaly_device(r, dev));
@@ -14581,32 +14549,31 @@ static MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o,
     if (n) mli_put_str(o, "\n");
 }
 
-/* Decides how many lines each list of the first screen gets: physical devices, devices, tags,
-   sites, blocks. Each has its share of 25 lines; lines that one does not need go to the first list
-   that needs more. */
-#define MLI_TEXT_LISTS 5
-static void mli_text_plan(const mli_report *r, size_t most[MLI_TEXT_LISTS]) {
-    const size_t have[MLI_TEXT_LISTS] = {r->phys_count, r->devices, r->tags, r->sites, r->blocks};
-    const size_t full[MLI_TEXT_LISTS] = {2, 3, 2, 2, 2}, bare[MLI_TEXT_LISTS] = {0, 4, 4, 3, 2};
-    const size_t *share = r->phys_count ? full : bare;
-    size_t spare = 0, i, more;
-    for (i = 0; i < MLI_TEXT_LISTS; i++) {
-        most[i] = share[i];
-        if (have[i] < share[i]) spare += share[i] - have[i] + (have[i] ? 0 : 2);
+static MLI_COLD void mli_text_full(mli_report *r) {
+    uint32_t i;
+    size_t k;
+    mli_put_str(r->o, "\n---- in full ----\n");
+    if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
+    if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
+    mli_put_str(r->o, "\n");
+    for (k = 0; k < r->phys_count; k++) mli_text_phys_sum(r, &r->phys[k]);
+    for (i = 0; i < r->devices; i++) {
+        mli_text_holders(r, i + 1);
+        mli_text_trouble(r, i);
+        mli_text_pool(r, i);
+        mli_text_ages(r, i);
+        if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
     }
-    if (r->devices == 1) spare++; /* no line for the sum */
-    for (i = 0; i < MLI_TEXT_LISTS; i++) {
-        more = have[i] > most[i] ? have[i] - most[i] : 0;
-        if (more > spare) more = spare;
-        most[i] += more;
-        spare -= more;
-    }
+    mli_text_snapshots(r);
+    mli_text_scopes(r);
+    mli_text_leaks(r);
+    mli_text_accounts(r);
+    if (r->tags > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
+    if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
+    if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
 }
 
 static MLI_COLD void mli_text(mli_report *r) {
-    size_t most[MLI_TEXT_LISTS], k;
-    uint64_t more;
-    uint32_t i;
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
     mli_put_fixed(r->o, r->uptime / 100000000u, 1);
     mli_putf(r->o, " s  its own memory %jo, %jX a pair", mli_u64_load(&r->lord->memory.own_bytes),
@@ -14618,41 +14585,13 @@ static MLI_COLD void mli_text(mli_report *r) {
         mli_put_str(r->o, "nothing recorded\n");
         return;
     }
-    mli_text_plan(r, most);
-    mli_text_devices(r, most[1]);
-    mli_text_phys_all(r, most[0]);
-    mli_text_tags(r, most[2]);
-    mli_text_sites(r, most[3]);
-    mli_text_blocks(r, most[4], 0);
-    mli_text_anomalies(r, r->o, "\nanomalies and drops, ", 0, MLI_STAT_COUNT);
-    more = r->total.gc_runs | r->total.gc_failed | r->total.oom_attempts | r->total.reserved_peak |
-           r->total.pending | r->accounts | r->scopes | r->snapshots | (uint64_t)r->has_parts |
-           (r->mark && r->leaks.sum.blocks) | r->phys_count;
-    if (r->devices <= most[1] && r->phys_count <= most[0] && r->tags <= most[2] &&
-        r->sites <= most[3] && r->blocks <= most[4] && !more)
-        return;
-    mli_put_str(r->o, "\n---- in full ----\n");
-    if (r->devices > most[1]) mli_text_devices(r, r->devices);
-    if (r->phys_count > most[0]) mli_text_phys_all(r, r->phys_count);
-    mli_put_str(r->o, "\n");
-    for (k = 0; k < r->phys_count; k++) mli_text_phys_sum(r, &r->phys[k]);
-    for (i = 0; i < r->devices; i++) mli_text_holders(r, i + 1);
-    for (i = 0; i < r->devices; i++) mli_text_pending(r, i);
-    for (i = 0; i < r->devices; i++) mli_text_trouble(r, i);
-    for (i = 0; i < r->devices; i++) mli_text_pool(r, i);
-    for (i = 0; i < r->devices; i++) mli_text_sizes(r, i);
-    for (i = 0; i < r->devices; i++) mli_text_lifetimes(r, i);
-    mli_text_lost(r);
-    mli_text_snapshots(r);
-    mli_text_scopes(r);
-    mli_text_leaks(r);
-    mli_text_accounts(r);
-    if (r->tags > most[2]) mli_text_tags(r, MLI_TOP_TAGS + 1);
-    if (r->sites > most[3]) mli_text_sites(r, MLI_TOP_SITES);
-    if (r->blocks > most[4] || r->has_parts) mli_text_blocks(r, 20, 1);
-    for (i = 1; i <= r->devices && r->devices > 1; i++)
-        mli_text_anomalies(r, r->o, i > 1 ? "anomalies and drops, " : "\nanomalies and drops, ", i,
-                           MLI_STAT_COUNT);
+    mli_text_devices(r, MLI_FIRST_DEVICES);
+    mli_text_phys_all(r, MLI_FIRST_PHYS);
+    mli_text_tags(r, MLI_FIRST_TAGS);
+    mli_text_sites(r, MLI_FIRST_SITES);
+    mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
+    mli_text_anomalies(r, r->o, "\nanomalies and drops, ", 0);
+    mli_text_full(r);
 }
 
 /* -- JSON, schema memlord/1 -- */
@@ -14744,33 +14683,24 @@ static void mli_json_devices(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-static void mli_json_phys(mli_report *r, const mli_phys_line *line) {
-    const memlord_capacity *s = &line->sample;
-    const uint64_t none = UINT64_MAX;
-    uint32_t dev;
-    mli_jsonf(r->o,
-              ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,"
-              "'untagged':%ju,'unaccounted':",
-              mli_device_code(line->device), s->known ? s->total : none,
-              s->known ? s->used : none, s->known ? s->total - s->used : none, line->self,
-              line->self > line->tagged ? line->self - line->tagged : 0);
-    if (s->known)
-        mli_jsonf(r->o, "%jd", (int64_t)(s->used - line->self));
-    else
-        mli_put_str(r->o, "null");
-    mli_jsonf(r->o, ",'devices':[");
-    for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
-        if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
-            mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
-    mli_jsonf(r->o, "],'process':%ju,'others':%ju,'age_ns':%ju,'limit':%ju,'held':%ju}",
-              s->known && s->process ? s->process : none, s->known ? line->others : none,
-              s->known ? s->age_ns : none, line->limit ? line->limit : none, line->reserved);
-}
-
 static void mli_json_phys_all(mli_report *r) {
+    uint32_t dev;
     size_t i;
     mli_jsonf(r->o, ",\n'capacity':[");
-    for (i = 0; i < r->phys_count; i++) mli_json_phys(r, &r->phys[i]);
+    for (i = 0; i < r->phys_count; i++) {
+        const mli_phys_line *line = &r->phys[i];
+        mli_jsonf(r->o,
+                  ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,'untagged':%ju,"
+                  "'unaccounted':%jd,'process':%ju,'others':%ju,'age_ns':%ju,'limit':%ju,"
+                  "'held':%ju,'devices':[",
+                  mli_device_code(line->of.device), line->total, line->used, line->free,
+                  line->self, line->untagged, line->unaccounted, line->process, line->others,
+                  line->age, line->limit, line->held);
+        for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
+            if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
+                mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
+        mli_put_str(r->o, "]}");
+    }
     mli_put_str(r->o, "]");
 }
 
@@ -14780,10 +14710,8 @@ static void mli_json_accounts(mli_report *r) {
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
         mli_jsonf(r->o,
-                  ",\n{'name':%s,'device':'%i','bytes':%ju,'peak':%ju,'limit':%ju,"
-                  "'refused':%ju}",
-                  s->name, mli_device_code(s->device), s->bytes, s->peak,
-                  s->limit ? s->limit : UINT64_MAX, s->refused);
+                  ",\n{'name':%s,'device':'%i','bytes':%ju,'peak':%ju,'limit':%ju,'refused':%ju}",
+                  s->name, mli_device_code(s->device), s->bytes, s->peak, s->limit, s->refused);
     }
     mli_put_str(r->o, "]}");
 }
@@ -14796,8 +14724,8 @@ static void mli_json_tags(mli_report *r) {
         mli_jsonf(r->o,
                   ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'blocks':%ju,"
                   "'expected':%ju,'variance':%jd}",
-                  s->tag, mli_report_device(r, r->tag[i].dev), s->allocated, s->peak,
-                  s->blocks, s->expected, s->variance);
+                  s->tag, mli_device_code(r->tag[i].of.device), s->allocated, s->peak, s->blocks,
+                  s->expected, s->variance);
     }
     mli_put_str(r->o, "]");
 }
@@ -14832,9 +14760,10 @@ static MLI_COLD void mli_json_mb(mli_out *o, const char *name, int64_t bytes) {
     mli_put_str(o, name);
     mli_jsonf(o, "_bytes':%jd", bytes);
 }
-static void mli_json_four(mli_out *o, const char *name, int64_t total, int64_t avg,
+static void mli_json_four(mli_out *o, const char *name, uint64_t count, int64_t total,
                           int64_t min, int64_t max) {
-    mli_jsonf(o, ",%s:{'total':%jd,'avg':%jd,'min':%jd,'max':%jd}", name, total, avg, min, max);
+    mli_jsonf(o, ",%s:{'total':%jd,'avg':%jd,'min':%jd,'max':%jd}", name, total,
+              mli_average(total, count), min, max);
 }
 
 /* Calls fn for each remembered invocation of a scope: one thread scope after the other, the oldest
@@ -14872,25 +14801,22 @@ static MLI_COLD void mli_json_operation(mli_report *r, const mli_scope_run *v, u
 
 static void mli_json_scope(mli_report *r, uint32_t id) {
     const mli_scope_record *scope = mli_scope_record_at(r->lord, id);
+    const mli_scope_line *line = &r->scope[id];
     memlord_scope_stat s;
     uint32_t dev;
-    int64_t n;
     memset(r->deltas, 0, sizeof r->deltas);
     mli_scope_sum(r->lord, scope, &r->scale, &s, r->deltas);
-    n = s.count ? (int64_t)s.count : 1;
     mli_jsonf(r->o, ",\n{'id':%ju,'parent':%ju,'name':%s,'path':%s,'site':%p,'count':%ju",
               (uint64_t)id, s.parent, s.name, s.path, (const void *)s.site, s.count);
-    mli_json_four(r->o, "delta_bytes", s.bytes.total, s.bytes.total / n, s.bytes.min, s.bytes.max);
-    mli_json_four(r->o, "delta_blocks", s.blocks.total, s.blocks.total / n, s.blocks.min,
-                  s.blocks.max);
+    mli_json_four(r->o, "delta_bytes", s.count, s.bytes.total, s.bytes.min, s.bytes.max);
+    mli_json_four(r->o, "delta_blocks", s.count, s.blocks.total, s.blocks.min, s.blocks.max);
     mli_json_u64(r->o, "peak_bytes", s.peak);
-    mli_json_four(r->o, "time_ns", (int64_t)s.ns.total, (int64_t)s.ns.total / n,
-                  (int64_t)s.ns.min, (int64_t)s.ns.max);
+    mli_json_four(r->o, "time_ns", s.count, (int64_t)s.ns.total, (int64_t)s.ns.min,
+                  (int64_t)s.ns.max);
     mli_jsonf(r->o,
               ",'device_time_ns':%ju,'live_bytes':%ju,'live_blocks':%ju,'running':%ju,"
               "'devices':{",
-              s.device_ns, r->scoped ? r->scoped[id].bytes : UINT64_MAX,
-              r->scoped ? r->scoped[id].blocks : UINT64_MAX, s.running);
+              s.device_ns, line->live_bytes, line->live_blocks, s.running);
     for (dev = 1; dev <= r->devices; dev++)
         if (r->deltas[dev])
             mli_jsonf(r->o, ",'%i':%jd", mli_report_device(r, dev), (int64_t)r->deltas[dev]);
@@ -14913,11 +14839,10 @@ static void mli_json_scopes(mli_report *r) {
     }
     mli_jsonf(r->o, "},\n'operation_summary':{");
     for (id = 1; id <= r->scopes; id++) {
-        memlord_scope_stat s;
-        mli_scope_sum(r->lord, mli_scope_record_at(r->lord, id), &r->scale, &s, NULL);
+        const memlord_scope_stat s = r->scope[id].stat;
         mli_jsonf(r->o, ",\n%s:{'invocation_count':%ju", s.path, s.count);
         mli_json_mb(r->o, "total_memory_delta", s.bytes.total);
-        mli_json_mb(r->o, "avg_memory_delta", s.count ? s.bytes.total / (int64_t)s.count : 0);
+        mli_json_mb(r->o, "avg_memory_delta", mli_average(s.bytes.total, s.count));
         mli_json_mb(r->o, "max_memory_delta", s.bytes.max);
         mli_put_str(r->o, "}");
     }
@@ -15005,8 +14930,7 @@ static void mli_json_holders(mli_report *r) {
             mli_jsonf(r->o, ",{'tag':%s,'bytes':%ju}", h->tag[k].tag, h->tag[k].allocated);
         mli_jsonf(r->o, "],'sites':[");
         for (k = 0; k < h->sites; k++)
-            mli_jsonf(r->o, ",{'site':%p,'bytes':%ju}",
-                      (const void *)mli_site_display_of(r->lord, h->site[k].site),
+            mli_jsonf(r->o, ",{'site':%p,'bytes':%ju}", (const void *)h->site[k].site,
                       h->site[k].live_bytes);
         mli_put_str(r->o, "]}");
     }
@@ -15016,13 +14940,13 @@ static void mli_json_holders(mli_report *r) {
 static void mli_json_leaks(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, ",\n'leaks':{'since_mark':%ju,'count':%ju,'bytes':%ju,'by_site':[",
-              r->mark, r->leaks.sum.blocks, r->leaks.sum.bytes);
+              r->mark, r->leaks.blocks, r->leaks.bytes);
     for (i = 0; i < r->leaks.count; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
+        const memlord_block_info of = mli_leak_info(r->lord, leak);
         mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
-                  (const void *)mli_leak_site(r->lord, leak), mli_leak_tag(r->lord, leak),
-                  leak->scope ? mli_scope_record_at(r->lord, leak->scope)->path : NULL,
-                  mli_report_device(r, leak->dev), leak->blocks, leak->bytes);
+                  (const void *)of.site, of.tag, of.scope, mli_device_code(of.device),
+                  leak->blocks, leak->bytes);
     }
     mli_put_str(r->o, "]}");
 }
@@ -15143,8 +15067,7 @@ static MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t stora
             mli_jsonf(r->o, ",'tag':%s}", part->meta.tag);
             offset = part->offset + 1;
         }
-        n = n < 16 ? 0
-                   : mli_parts_copy(r->lord, type, storage, offset, r->part, 16, &count, &bytes);
+        n = mli_parts_copy(r->lord, type, storage, offset, r->part, 16, &count, &bytes);
     }
     mli_put_str(r->o, "]}");
 }
@@ -15849,7 +15772,7 @@ typedef struct mli_export {
     uint64_t beside, parts;      /* its bytes that no part has yet; parts written so far */
     mli_group group[MLI_GROUPS];
     /* By dev: the bytes and the number of events that the ring adds; TRACE: then sum is the level.
-       PROMETHEUS: tagged bytes. PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. */
+       PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
     uint64_t written;                   /* items so far, in a format that numbers them */
     void *table;                        /* scratch of the writer at hand */
@@ -16383,7 +16306,7 @@ static MLI_COLD void mli_trace_anomalies(mli_export *x) {
         size_t i = 0;
         uint64_t v;
         mli_jsonf(x->o, ",'%i':{", mli_device_code(mli_anomaly_device(x->r, dev)));
-        while ((name = mli_anomaly_next(x->r, dev, MLI_COLUMNS, &i, &v)) != NULL)
+        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL)
             mli_json_u64(x->o, name, v);
         mli_put_str(x->o, "}");
     }
@@ -16439,11 +16362,11 @@ static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *hel
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* Writes a sample. `as` is 'u' for an unsigned number, 'd' for one that may be below 0, 's' for
-   nanoseconds to write as seconds. There is no device label if `d` is all devices, and no label
+/* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for nanoseconds, which it
+   writes as seconds. There is no device label if `d` is all devices, and no label
    `key` if `key` is NULL. */
 static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_device d,
-                                     const char *key, const char *label, char as, uint64_t v) {
+                                     const char *key, const char *label, char kind, uint64_t v) {
     int device = d.type != MEMLORD_ANY;
     mli_putf(o, "memlord_%s", name);
     if (device) mli_putf(o, "{device=\"%i\"", mli_device_code(d));
@@ -16453,9 +16376,9 @@ static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_devic
         mli_put_str(o, "\"");
     }
     mli_put_str(o, device || key ? "} " : " ");
-    if (as == 's')
+    if (kind == 'X')
         mli_put_fixed(o, v, 9);
-    else if (as == 'd')
+    else if (kind == 'd')
         mli_put_i64(o, (int64_t)v);
     else
         mli_put_u64(o, v);
@@ -16463,9 +16386,9 @@ static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_devic
 }
 /* Writes a family with one sample, of the whole ledger. */
 static MLI_COLD void mli_prom_whole(mli_out *o, const char *name,
-                                    const char *help, char as, uint64_t v) {
+                                    const char *help, char kind, uint64_t v) {
     mli_prom_head(o, name, help);
-    mli_prom_sample(o, name, memlord_device_all(), NULL, NULL, as, v);
+    mli_prom_sample(o, name, memlord_device_all(), NULL, NULL, kind, v);
 }
 
 /* Writes one family a statistic, with a sample a device: the format wants a family in one
@@ -16491,96 +16414,68 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
     }
 }
 
-static const char *const mli_prom_phys_names[][2] = {
-    {"capacity_bytes", "bytes of a physical device"},
-    {"capacity_used_bytes", "bytes of it in use, whoever uses them"},
-    {"self_bytes", "bytes of it the ledger knows; files mapped are not in it"},
-    {"process_rest_bytes", "bytes of it this process uses and the ledger does not know"},
-    {"others_bytes", "bytes of it others use"},
-    {"unaccounted_bytes", "capacity_used_bytes - self_bytes; may be below 0"},
-    {"limit_bytes", "bytes allowed of it; no sample: no limit"},
-    {"held_bytes", "bytes of the limit that reservations keep"},
-    {"capacity_age_seconds", "age of these samples"}};
-enum { MLI_OF_SELF = 2, MLI_OF_LIMIT = 6, MLI_OF_RESERVED, MLI_OF_PHYS = 9 };
+/* A family with one sample a line of a list. */
+typedef struct mli_family {
+    const char *name;
+    char kind;   /* u: a number; d: it may be below 0; X: nanoseconds, written as seconds */
+    uint16_t at; /* its offset in the line */
+    const char *help;
+} mli_family;
+static const mli_family mli_prom_phys[] = {
+    {"capacity_bytes", 'u', offsetof(mli_phys_line, total), "bytes of a physical device"},
+    {"capacity_used_bytes", 'u', offsetof(mli_phys_line, used),
+     "bytes of it in use, whoever uses them"},
+    {"self_bytes", 'u', offsetof(mli_phys_line, self),
+     "bytes of it the ledger knows; files mapped are not in it"},
+    {"process_rest_bytes", 'u', offsetof(mli_phys_line, rest),
+     "bytes of it this process uses and the ledger does not know"},
+    {"others_bytes", 'u', offsetof(mli_phys_line, others), "bytes of it others use"},
+    {"unaccounted_bytes", 'd', offsetof(mli_phys_line, unaccounted),
+     "capacity_used_bytes - self_bytes; may be below 0"},
+    {"limit_bytes", 'u', offsetof(mli_phys_line, limit),
+     "bytes allowed of it; no sample: no limit"},
+    {"held_bytes", 'u', offsetof(mli_phys_line, held), "bytes of the limit that reservations keep"},
+    {"capacity_age_seconds", 'X', offsetof(mli_phys_line, age), "age of these samples"},
+    {NULL, 0, 0, NULL}};
+static const mli_family mli_prom_tags[] = {
+    {"tag_bytes", 'u', offsetof(mli_tag_line, stat.allocated),
+     "bytes live by what they are for; an empty tag: those without one"},
+    {"tag_peak_bytes", 'u', offsetof(mli_tag_line, stat.peak), "highest tag_bytes"},
+    {"tag_blocks", 'u', offsetof(mli_tag_line, stat.blocks), "storages live by what they are for"},
+    {"tag_expected_bytes", 'u', offsetof(mli_tag_line, stat.expected), "bytes planned for a tag"},
+    {"tag_variance_bytes", 'd', offsetof(mli_tag_line, stat.variance),
+     "tag_bytes - tag_expected_bytes; may be below 0"},
+    {NULL, 0, 0, NULL}};
+static const mli_family mli_prom_scopes[] = {
+    {"scope_invocations_total", 'u', offsetof(mli_scope_line, stat.count),
+     "invocations of a scope that are over"},
+    {"scope_running", 'u', offsetof(mli_scope_line, stat.running),
+     "invocations of a scope that are not"},
+    {"scope_seconds_total", 'X', offsetof(mli_scope_line, stat.ns.total),
+     "time of the host in a scope"},
+    {"scope_delta_bytes", 'd', offsetof(mli_scope_line, stat.bytes.total),
+     "bytes a scope allocated less those it freed; may be below 0"},
+    {"scope_peak_bytes", 'u', offsetof(mli_scope_line, stat.peak),
+     "highest in one invocation, above where that began"},
+    {NULL, 0, 0, NULL}};
 
-static MLI_COLD void mli_prom_phys_all(mli_report *r) {
-    size_t what, i;
-    for (what = 0; what < MLI_OF_PHYS; what++) {
-        const char *name = mli_prom_phys_names[what][0];
-        int first = 1;
-        for (i = 0; i < r->phys_count; i++) {
-            const mli_phys_line *line = &r->phys[i];
-            const memlord_capacity *s = &line->sample;
-            const uint64_t v[] = {s->total,    s->used,      line->self,
-                                  line->rest,  line->others, s->used - line->self,
-                                  line->limit, line->reserved,   s->age_ns};
-            if (what == MLI_OF_LIMIT ? !line->limit
-                                     : !s->known && what != MLI_OF_SELF && what != MLI_OF_RESERVED)
-                continue;
-            if (first) mli_prom_head(r->o, name, mli_prom_phys_names[what][1]);
-            first = 0;
-            mli_prom_sample(r->o, name, line->device, NULL, NULL, "uuuuuduus"[what], v[what]);
-        }
+/* Writes a family of a list of n lines, each of `size` bytes. `key`: the label of their names. */
+static MLI_COLD void mli_prom_family(mli_out *o, const mli_family *f, const char *key,
+                                     const void *lines, size_t size, size_t n) {
+    size_t samples = 0;
+    const char *line = (const char *)lines;
+    for (; n-- && !o->failed; line += size) {
+        const mli_line *of = (const mli_line *)(const void *)line;
+        uint64_t v;
+        memcpy(&v, line + f->at, sizeof v);
+        if (v == (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX)) continue;
+        if (!samples++) mli_prom_head(o, f->name, f->help);
+        mli_prom_sample(o, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
     }
 }
-
-static const char *const mli_prom_tag_names[][2] = {
-    {"tag_bytes", "bytes live by what they are for; an empty tag: those without one"},
-    {"tag_peak_bytes", "highest tag_bytes"},
-    {"tag_blocks", "storages live by what they are for"},
-    {"tag_expected_bytes", "bytes planned for a tag"},
-    {"tag_variance_bytes", "tag_bytes - tag_expected_bytes; may be below 0"}};
-enum { MLI_OF_EXPECTED = 3, MLI_OF_TAG = 5 };
-
-static MLI_COLD void mli_prom_tag(mli_export *x, const mli_tag_line *line, size_t what) {
-    const memlord_tag_stat *s = &line->stat;
-    const uint64_t v[] = {s->allocated, s->peak, s->blocks, s->expected, (uint64_t)s->variance};
-    if (!what) x->sum[line->dev] += s->allocated;
-    if (s->expected || what < MLI_OF_EXPECTED)
-        mli_prom_sample(x->o, mli_prom_tag_names[what][0], mli_export_device(x, line->dev), "tag",
-                        s->tag, "uuuud"[what], v[what]);
-}
-static MLI_COLD void mli_prom_tags(mli_export *x) {
-    size_t what;
-    uint32_t i;
-    for (what = 0; what < MLI_OF_TAG && x->devices; what++) {
-        const char *name = mli_prom_tag_names[what][0];
-        mli_prom_head(x->o, name, mli_prom_tag_names[what][1]);
-        for (i = 1; i <= x->tags && !x->o->failed; i++) mli_prom_tag(x, &x->r->tag[i], what);
-        for (i = 1; i <= x->devices && !what; i++) {
-            uint64_t live = x->r->stat[i - 1].allocated;
-            mli_prom_sample(x->o, name, mli_export_device(x, i), "tag", "", 'u',
-                            live > x->sum[i] ? live - x->sum[i] : 0);
-        }
-    }
-}
-
-static const char *const mli_prom_scope_names[][2] = {
-    {"scope_invocations_total", "invocations of a scope that are over"},
-    {"scope_running", "invocations of a scope that are not"},
-    {"scope_seconds_total", "time of the host in a scope"},
-    {"scope_delta_bytes", "bytes a scope allocated less those it freed; may be below 0"},
-    {"scope_peak_bytes", "highest in one invocation, above where that began"}};
-
-static MLI_COLD void mli_prom_scopes(mli_export *x) {
-    size_t what;
-    uint32_t id;
-    for (what = 0; what < 5 && x->scopes; what++) {
-        const char *name = mli_prom_scope_names[what][0];
-        mli_prom_head(x->o, name, mli_prom_scope_names[what][1]);
-        for (id = 1; id <= x->scopes && !x->o->failed; id++) {
-            memlord_scope_stat s;
-            uint64_t v[5];
-            mli_scope_sum(x->lord, mli_scope_record_at(x->lord, id), &x->r->scale, &s, NULL);
-            v[0] = s.count;
-            v[1] = s.running;
-            v[2] = s.ns.total;
-            v[3] = (uint64_t)s.bytes.total;
-            v[4] = s.peak;
-            mli_prom_sample(x->o, name, memlord_device_all(), "scope", s.path, "uusdu"[what],
-                            v[what]);
-        }
-    }
+static MLI_COLD void mli_prom_list(mli_out *o, const mli_family *f, const char *key,
+                                   const void *lines, size_t size, size_t n) {
+    for (; f->name && lines; f++) mli_prom_family(o, f, key, lines, size, n);
 }
 
 /* Writes the bytes by tag of each device at its peak; bytes of no listed tag go under an empty
@@ -16599,27 +16494,30 @@ static MLI_COLD void mli_prom_holders(mli_export *x) {
         for (k = 0, rest = h->bytes; k < h->tags; k++) {
             if (!h->tag[k].tag) continue;
             mli_prom_sample(x->o, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
-            rest -= h->tag[k].allocated < rest ? h->tag[k].allocated : rest;
+            mli_take_off(&rest, h->tag[k].allocated);
         }
         mli_prom_sample(x->o, name, d, "tag", "", 'u', rest);
     }
 }
 
 static MLI_COLD void mli_prometheus(mli_export *x) {
+    const mli_report *r = x->r;
     mli_out *o = x->o;
     size_t i;
     mli_prom_devices(x);
-    mli_prom_phys_all(x->r);
-    mli_prom_tags(x);
+    mli_prom_list(o, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
+    mli_prom_list(o, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
+                  r->tags + r->devices);
     mli_prom_holders(x);
-    mli_prom_scopes(x);
+    mli_prom_list(o, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
+                  r->scopes);
     for (i = MLI_STAT_COUNT; i < MLI_COLUMNS; i++)
         mli_prom_whole(o, mli_families[i][0], mli_families[i][1], 'u',
                        mli_loss_value(x->lord, i - MLI_STAT_COUNT));
     mli_prom_whole(o, "accounts_open", "accounts open now", 'u', x->r->accounts);
     mli_prom_whole(o, "own_bytes", "bytes the ledger itself takes", 'u',
                    mli_u64_load(&x->lord->memory.own_bytes));
-    mli_prom_whole(o, "uptime_seconds", "age of the ledger", 's', x->r->uptime);
+    mli_prom_whole(o, "uptime_seconds", "age of the ledger", 'X', x->r->uptime);
     mli_prom_head(o, "build_info", "1, with the version of memlord.h");
     mli_prom_sample(o, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
 }
@@ -16904,7 +16802,7 @@ static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
         char buf[1024]; /* a line has, for each anomaly, a name and up to 20 digits */
         mli_out line;
         mli_out_buffer(&line, buf, sizeof buf);
-        mli_text_anomalies(x->r, &line, "anomalies and drops, ", dev, MLI_COLUMNS);
+        mli_text_anomalies(x->r, &line, "anomalies and drops, ", dev);
         if (!line.used) continue;
         buf[line.used - 1] = 0;
         mli_pb_string(x->o, buf);
@@ -17149,7 +17047,7 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
     mli_heap_line2(x->o, "v", 0x10400, 2);
     mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
     for (dev = 0; dev <= x->devices; dev++)
-        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", dev, MLI_COLUMNS);
+        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", dev);
     mli_heap_traces(x);
     mli_heap_line1(x->o, "c", 0);
     if (x->devices) (void)mli_heap_info(x, 0, 1); /* uses up number 0: as x->last, 0 is none */
@@ -17297,7 +17195,7 @@ static MLI_COLD void mli_viz_anomalies(mli_export *x) {
         (void)memlord_device_name(mli_anomaly_device(x->r, dev), device, sizeof device);
         mli_viz_text(x->o, device);
         mli_put_str(x->o, "}");
-        while ((name = mli_anomaly_next(x->r, dev, MLI_COLUMNS, &i, &v)) != NULL) {
+        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL) {
             mli_viz_text(x->o, name);
             mli_viz_u64(x->o, v);
             mli_put_str(x->o, "s");
@@ -17466,8 +17364,7 @@ static MLI_COLD void mli_viz_event(mli_export *x, int action, uint64_t addr,
 /* Returns the free bytes of a device's physical device; 0: not known. */
 static uint64_t mli_viz_free(const mli_export *x, uint32_t dev) {
     const mli_phys_line *line = mli_report_phys(x->r, dev);
-    const memlord_capacity *s = line ? &line->sample : NULL;
-    return s && s->known && s->total > s->used ? s->total - s->used : 0;
+    return line && line->free != UINT64_MAX ? line->free : 0;
 }
 
 static MLI_COLD void mli_viz_ring(mli_export *x, const mli_event_copy *e, uint64_t ns) {
@@ -18000,11 +17897,11 @@ static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_leaks_sort(leaks, 10);
     for (i = 0; i < leaks->count; i++) {
         const mli_leak_group *leak = &leaks->at[i];
-        leaks->sum.bytes -= leak->bytes;
-        leaks->sum.blocks -= leak->blocks;
+        leaks->bytes -= leak->bytes;
+        leaks->blocks -= leak->blocks;
         mli_log_leak(lord, leak->bytes, leak->blocks, leak);
     }
-    if (leaks->sum.blocks) mli_log_leak(lord, leaks->sum.bytes, leaks->sum.blocks, NULL);
+    if (leaks->blocks) mli_log_leak(lord, leaks->bytes, leaks->blocks, NULL);
     mli_own_free(lord, leaks, sizeof *leaks);
 }
 
@@ -18216,8 +18113,8 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     result = r->out.failed ? MEMLORD_E_IO : r->result;
     mli_snapshots_unpin(lord, &r->reader);
     mli_snapshots_free(lord, r->present);
-    mli_own_free(lord, r->scoped, (r->scopes + 1) * sizeof *r->scoped);
-    mli_own_free(lord, r->tag, (r->tags + 1) * sizeof *r->tag);
+    mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
+    mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
     mli_own_free(lord, r, sizeof *r);
     return result;
 }

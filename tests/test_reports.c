@@ -286,7 +286,7 @@ static void what_a_place_holds_adds_up_whatever_devices_it_is_of(void **state) {
                                  "staging 2 GiB, a heap 1 GiB, untagged 256 MiB) + "
                                  "unaccounted 1.75 GiB\n"));
     assert_non_null(strstr(json, "\"free\":8589934592,\"self\":6710886400,\"untagged\":268435456,"
-                                 "\"unaccounted\":1879048192,\"devices\":["));
+                                 "\"unaccounted\":1879048192,"));
     assert_non_null(strstr(json, "\"vulkan:0\""));
     free(text);
     free(json);
@@ -302,6 +302,40 @@ static void the_largest_tags_of_a_place_come_first_and_none_is_left_out(void **s
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_non_null(strstr(text, " + self 20 GiB (7 4 GiB, 8 4 GiB, 5 3 GiB, 6 3 GiB, 3 2 GiB, "
                                  "4 2 GiB, other tags 2 GiB) - unaccounted 12 GiB "));
+    free(text);
+}
+
+static void what_is_not_known_is_no_number(void **state) {
+    memlord *lord = test_lord(state);
+    char *text, *json, *metrics;
+    assert_ok(memlord_capacity_source(lord, MEMLORD_DEVICE_CPU, source_of_16_gib, NULL));
+    assert_ok(memlord_expect(lord, cpu(), "planned", 3 << 20));
+    hold(lord, cpu(), "planned", 2);
+    hold(lord, cpu(), "unplanned", 1);
+    assert_ok(memlord_capacity_sample(lord, cpu()));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    metrics = report_of(lord, MEMLORD_FORMAT_PROMETHEUS);
+    assert_non_null(strstr(text, "       3 MiB      -1 MiB  cpu\n"));
+    assert_non_null(strstr(text, "           -           -  cpu\n")); /* no plan */
+    assert_non_null(strstr(text, "       3 MiB              -"));     /* the source cannot tell */
+    assert_non_null(strstr(json, "\"expected\":3145728,\"variance\":-1048576}"));
+    assert_non_null(strstr(json, "\"expected\":null,\"variance\":null}"));
+    assert_non_null(strstr(json, "\"process\":null,"));
+    assert_non_null(strstr(metrics, "\nmemlord_tag_variance_bytes{device=\"cpu\","
+                                    "tag=\"planned\"} -1048576\n"));
+    assert_null(strstr(metrics, "_bytes{device=\"cpu\",tag=\"unplanned\"} 18446744073709551615"));
+    assert_null(strstr(metrics, "memlord_process_rest_bytes"));
+    free(text);
+    free(json);
+    free(metrics);
+}
+static void a_small_report_tells_who_held_the_peak(void **state) {
+    memlord *lord = test_lord(state);
+    char *text;
+    hold(lord, cpu(), "cache", 8);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "\nat the peak of cpu, with 8 MiB; by tag: cache 8 MiB"));
     free(text);
 }
 
@@ -1004,6 +1038,8 @@ static void many_threads_may_save_to_one_path(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_small_ledger_fits_the_first_screen),
+        TEST(what_is_not_known_is_no_number),
+        TEST(a_small_report_tells_who_held_the_peak),
         TEST_SITES(the_first_screen_tells_most_of_a_large_one),
         TEST(empty_sections_are_absent),
         TEST(anomalies_are_shown),
