@@ -3251,8 +3251,8 @@ typedef struct mli_spare_block { /* memory allocated before a cold call needs it
 
 /* The ledger's own memory, in grains of 128 bytes: see >>memory. */
 #define MLI_GRAIN_BITS 7
-#define MLI_REGION_MAX_BITS 18
-#define MLI_SIZE_CLASSES (MLI_REGION_MAX_BITS - MLI_GRAIN_BITS + 1)
+#define MLI_REGION_BITS 15
+#define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
 struct memlord {
     /* The shards are first: a call finds one without adding an offset. */
@@ -3307,7 +3307,6 @@ struct memlord {
         mli_lock lock;
         struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* free; by log2 of their grains */
         struct mli_region *regions;
-        uint64_t region_bytes;
     } memory;
     struct {
         memlord_logger logger;
@@ -4079,8 +4078,8 @@ static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
 
 /* ----------------------------------------------------------------------- >>memory --
    Owns the ledger's own memory. Uses >>platform and >>atomics.
-   The allocator gives regions: 32 KiB first, later an eighth of the bytes in regions, at most
-   256 KiB. A region is cut into pieces of whole grains of 128 bytes. Blocks above 32 KiB come
+   The allocator gives regions of 32 KiB: old tables leave holes, and a small region is soon free
+   as a whole. A region is cut into pieces of whole grains of 128 bytes. Blocks above 16 KiB come
    from the allocator directly and go back to it. A free piece merges with free neighbours of any
    size: all shards of a ledger grow from one size to the next at about the same time, and the
    old tables must make room for the new ones. Pieces are zeroed and aligned to 128 bytes.
@@ -4088,16 +4087,16 @@ static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
    allocator. */
 
-#define MLI_PIECE_MAX_BITS 15 /* at most MLI_REGION_MIN_BITS: every region can hold one */
-#define MLI_REGION_MIN_BITS 15
+#define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS: a region can hold one */
+#define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
-typedef struct mli_region { /* one block of the allocator: this header, `run`, data */
+typedef struct mli_region { /* one block of the allocator: this header, then data */
     struct mli_region *next;
-    size_t size;     /* bytes of the block */
-    uint32_t grains; /* grains of data */
-    uint16_t *run;   /* at the first and last grain of a free piece: its grains; else 0 */
-    char *data;      /* aligned to a grain */
+    char *data; /* aligned to a grain */
+    uint16_t run[MLI_REGION_GRAINS]; /* at the first and last grain of a free piece: its grains;
+                                        else 0 */
 } mli_region;
+#define MLI_REGION_BYTES (sizeof(mli_region) + 128 + ((size_t)1 << MLI_REGION_BITS))
 typedef struct mli_piece { /* a free piece; the record lies in it */
     struct mli_piece *next, **back;
     mli_region *region;
@@ -4260,12 +4259,11 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the region of an address. It walks the list: a region is an eighth of all before it
-   (up to 256 KiB), so there are few. */
+/* Returns the region of an address. It walks the list: a table that grows pays for it. */
 static mli_region *mli_region_of(memlord *lord, const void *at) {
     mli_region *r = lord->memory.regions;
     while (r && ((const char *)at < r->data ||
-                 (const char *)at >= r->data + ((size_t)r->grains << MLI_GRAIN_BITS)))
+                 (const char *)at >= r->data + ((size_t)1 << MLI_REGION_BITS)))
         r = r->next;
     return r;
 }
@@ -4277,28 +4275,14 @@ static void *mli_align_to_grain(void *at) {
 
 /* Gets one more region from the allocator. Returns 0; -1: no memory. Requires: no lock held. */
 static MLI_COLD int mli_region_add(memlord *lord) {
-    uint64_t eighth;
-    uint32_t log = MLI_REGION_MIN_BITS;
-    size_t runs, size;
-    mli_region *r;
-    mli_lock_take(&lord->memory.lock);
-    eighth = lord->memory.region_bytes / 8;
-    mli_lock_drop(&lord->memory.lock);
-    while (log < MLI_REGION_MAX_BITS && ((uint64_t)2 << log) <= eighth) log++;
-    runs = sizeof *r->run << (log - MLI_GRAIN_BITS);
-    size = sizeof *r + runs + 128 + ((size_t)1 << log);
-    r = (mli_region *)mli_host_alloc(lord, size);
+    mli_region *r = (mli_region *)mli_host_alloc(lord, MLI_REGION_BYTES);
     if (!r) return -1;
-    r->size = size;
-    r->grains = (uint32_t)1 << (log - MLI_GRAIN_BITS);
-    r->run = (uint16_t *)(r + 1);
-    memset(r->run, 0, runs);
-    r->data = (char *)mli_align_to_grain((char *)r->run + runs);
+    memset(r->run, 0, sizeof r->run);
+    r->data = (char *)mli_align_to_grain(r + 1);
     mli_lock_take(&lord->memory.lock);
     r->next = lord->memory.regions;
     lord->memory.regions = r;
-    lord->memory.region_bytes += (uint64_t)1 << log;
-    mli_piece_push(lord, r, 0, r->grains);
+    mli_piece_push(lord, r, 0, MLI_REGION_GRAINS);
     mli_lock_drop(&lord->memory.lock);
     return 0;
 }
@@ -4362,11 +4346,10 @@ static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
    ledger stays. Requires: the memory lock. */
 static mli_region *mli_region_idle(memlord *lord, mli_region *r) {
     mli_region **at = &lord->memory.regions;
-    if (r->run[0] != r->grains || !lord->memory.regions->next) return NULL;
+    if (r->run[0] != MLI_REGION_GRAINS || !lord->memory.regions->next) return NULL;
     mli_piece_unlink(mli_piece_at(r, 0));
     while (*at != r) at = &(*at)->next;
     *at = r->next;
-    lord->memory.region_bytes -= (uint64_t)r->grains << MLI_GRAIN_BITS;
     return r;
 }
 
@@ -4378,7 +4361,7 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
     mli_lock_take(&lord->memory.lock);
     r = mli_region_of(lord, ptr);
     at = (uint32_t)((size_t)((char *)ptr - r->data) >> MLI_GRAIN_BITS);
-    if (at + grains < r->grains && r->run[at + grains]) {
+    if (at + grains < MLI_REGION_GRAINS && r->run[at + grains]) {
         mli_piece *after = mli_piece_at(r, at + grains);
         mli_piece_unlink(after);
         grains += after->grains;
@@ -4400,7 +4383,7 @@ static MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
     if (!ptr) return;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
         mli_region *idle = mli_piece_free(lord, ptr, size);
-        if (idle) mli_host_free(lord, idle, idle->size);
+        if (idle) mli_host_free(lord, idle, MLI_REGION_BYTES);
     } else if (lord->memory.allocator.alloc == mli_os_alloc) {
         mli_host_free(lord, ptr, size);
     } else {
@@ -4412,7 +4395,7 @@ static MLI_COLD void mli_regions_free(memlord *lord) {
     while (lord->memory.regions) {
         mli_region *r = lord->memory.regions;
         lord->memory.regions = r->next;
-        mli_host_free(lord, r, r->size);
+        mli_host_free(lord, r, MLI_REGION_BYTES);
     }
 }
 
@@ -4871,8 +4854,8 @@ static int mli_polling_enabled(memlord *lord) {
      increments one of its four overflow counts; bits of the hash choose which. A probe stops at a
      bucket whose overflow count for the hash is 0. So erasing leaves no tombstone, and a vacant
      slot does not end a probe.
-   - A table grows by a fifth to a third when the entries outside their home are 12/64 to 24/64 of
-     its buckets (1/64 in a small ledger). The share differs from shard to shard, so that they do
+   - A table grows by a fifth to a third when the entries outside their home are 12/64 to 36/64 of
+     its buckets (4/64 in a small ledger). The share differs from shard to shard, so that they do
      not all grow at once and one shard can use the memory that another returned. The new table is
      allocated before the shard is stopped. Only threads that use this shard wait.
 
@@ -4913,7 +4896,7 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_BUCKET_SLOTS 5
 #define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
 #define MLI_BUCKET_BYTES 128
-#define MLI_SPARE_BYTES (160u << 10) /* below it a ledger is small: 2,500 blocks at 64 bytes */
+#define MLI_SPARE_BYTES (144u << 10) /* below it a ledger is small: 1,500 blocks or so */
 
 /* States of a shard: no table yet, shared, stopped. From 3 on it is the id of the owner. */
 enum {
@@ -5276,15 +5259,14 @@ static MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, u
 }
 
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
-   bound depends on the shard's number (12, 16, 20 or 24 of 64), so that shards grow at different
-   times. It is 1 of 64 in a small ledger, which can spare the memory: there almost every entry is
-   in its home. A table of fewer than 16 buckets may have three such entries more. Requires:
-   the caller owns the shard, or the shard is shared. */
+   bound depends on the shard's number (12, 20, 28 or 36 of 64), so that shards grow at different
+   times: equal blocks would make them all grow at once. It is 4 of 64 in a small ledger, which can
+   spare the memory: there almost every entry is in its home. Requires: the caller owns the shard,
+   or the shard is shared. */
 static int mli_shard_crowded(memlord *lord, const mli_shard *s) {
-    uint32_t n = mli_u32_load(&s->displaced);
-    uint32_t stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3, most = 12 + 4 * stagger;
-    if (mli_u64_load(&lord->memory.own_bytes) < MLI_SPARE_BYTES) most = 1;
-    return (uint64_t)n * 64 >= (uint64_t)s->size * most + (s->size < 16 ? 192 : 0);
+    uint32_t stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3, most = 12 + 8 * stagger;
+    if (mli_u64_load(&lord->memory.own_bytes) < MLI_SPARE_BYTES) most = 4;
+    return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
 /* Makes a shard of another thread shared for good: stops it first. Requires: the caller is not
