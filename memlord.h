@@ -5887,10 +5887,13 @@ static void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
-    uint64_t base = mli_u64_load(&cell->base), hold = 0, published;
+    uint64_t base = mli_u64_load(&cell->base), hold, published;
+    if (book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
+        mli_u64_store(&cell->base, level);
+        mli_u64_store(&cell->high, level);
     } else {
         mli_lock_take(&row->lock);
         published = mli_u64_load(&row->published);
@@ -5900,11 +5903,10 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_store(&row->published, published + level - base - hold);
         mli_u64_add_own(&row->publish_count, 1);
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        mli_u64_store(&cell->base, level - hold);
+        mli_u64_store(&cell->high, level);
         mli_lock_drop(&row->lock);
     }
-    if (book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
-    mli_u64_store(&cell->base, level - hold);
-    mli_u64_store(&cell->high, level);
     if (book == MLI_BOOK_DEVICE) mli_check_thresholds(lord, number, row);
 }
 
@@ -6053,7 +6055,8 @@ static uint64_t mli_add_saturated(uint64_t a, uint64_t b) { return a + b < a ? U
 
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
    one cell's level - base never exceeds the live bytes, and row->base does not change. The peak is
-   computed only with `peaks`. */
+   computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak is
+   exact by itself. */
 static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                  mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -6078,7 +6081,7 @@ static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int p
         frees += mli_u64_load(&cell->frees);
         sum->freed_here += mli_u64_load(&cell->freed_here);
         cells += (in | out | mli_u64_load(&cell->base)) != 0;
-        if (!peaks) continue;
+        if (!peaks || !lord->counters.batch) continue;
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
@@ -6130,10 +6133,10 @@ static MLI_COLD void mli_row_level(memlord *lord, uint32_t dev, uint64_t *live, 
 }
 
 /* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
-   threads no longer count. The caller's own cell stays exact. */
+   threads no longer count. The caller's own cell stays exact; the orphan's is not its own. */
 static MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
-    mli_cell *cell = mli_cell_at(t, book, number);
+    mli_cell *cell = t == lord->threads.orphan ? NULL : mli_cell_at(t, book, number);
     if (cell && book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
