@@ -5780,29 +5780,30 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
     }
 }
 
-/* Copies the address and size of a book's array into own_chunks, after the book has grown. */
-static void mli_cells_cache_array(mli_thread *t, int book) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]);
-    t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
-    t->own_chunks[book].cap = (size_t)chunks->cap;
-}
 /* Returns a thread's cell for a row, and makes it if there is none; NULL: no memory. Requires: the
    caller is not inside. */
 static MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book, uint32_t number,
                                         mli_alloc_fn grab) {
+    const int orphan = t == lord->threads.orphan;
     mli_cell *cell = mli_cell_at(t, book, number);
+    mli_chunk_array *chunks;
     if (cell) return cell;
-    if (book != MLI_BOOK_DEVICE) {
+    if (book == MLI_BOOK_DEVICE)
+        cell = (mli_cell *)grab(lord, sizeof *cell);
+    else
         cell = (mli_cell *)mli_book_add(lord, &t->books[book], number, sizeof *cell, grab);
-        if (cell && t != lord->threads.orphan) mli_cells_begin(lord, t, book, number);
-        if (cell) mli_cells_cache_array(t, book);
+    if (!cell) return NULL;
+    if (book == MLI_BOOK_DEVICE) {
+        if (orphan)
+            mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
+        else
+            mli_cell_begin(lord, t, number, cell);
         return cell;
     }
-    cell = (mli_cell *)grab(lord, sizeof *cell);
-    if (cell && t != lord->threads.orphan)
-        mli_cell_begin(lord, t, number, cell);
-    else
-        mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
+    if (!orphan) mli_cells_begin(lord, t, book, number);
+    chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]); /* the book may have grown */
+    t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
+    t->own_chunks[book].cap = (size_t)chunks->cap;
     return cell;
 }
 
@@ -5910,32 +5911,23 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     if (book == MLI_BOOK_DEVICE) mli_check_thresholds(lord, number, row);
 }
 
-/* Adds allocated bytes to a cell; publishes it if it now holds back more than a batch. */
-static void mli_cell_add(memlord *lord, int book, uint32_t number, mli_cell *cell, uint64_t bytes) {
-    uint64_t level = mli_u64_load_own(&cell->level) + bytes;
-    mli_u64_store(&cell->level, level);
-    if (MLI_UNLIKELY((int64_t)(level - mli_u64_load_own(&cell->high)) > 0)) {
-        mli_u64_store(&cell->high, level);
-        if (MLI_UNLIKELY((int64_t)(level - mli_u64_load_own(&cell->base)) >
-                         (int64_t)lord->counters.batch))
-            mli_cell_publish(lord, book, number, cell);
-    }
-}
-
 /* Returns a negative value if the bytes this thread freed on the device have passed the next band
    check of the cell. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
 }
-/* Subtracts freed bytes from a cell; publishes it if its level fell below base, and requests a band
-   check if one is due. `out` is stored before `level`: a reader loads them in the other order, so
-   it never finds more freed than allocated. */
-static void mli_cell_subtract(memlord *lord, int book, uint32_t number, mli_cell *cell,
-                              uint64_t bytes) {
-    uint64_t level = mli_u64_load_own(&cell->level) - bytes;
-    mli_u64_add_own(&cell->out, bytes);
-    mli_u64_store_release(&cell->level, level);
-    if (MLI_UNLIKELY((int64_t)(level - mli_u64_load_own(&cell->base)) < 0))
+/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
+   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
+   inside. */
+static MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
+                                          mli_cell *cell) {
+    uint64_t level;
+    int64_t held;
+    if (!number || !cell) return;
+    level = mli_u64_load_own(&cell->level);
+    held = (int64_t)(level - mli_u64_load_own(&cell->base));
+    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
+    if (held < 0 || held > (int64_t)lord->counters.batch)
         mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
@@ -5952,22 +5944,14 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
 /* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
-   `out` is stored first: see mli_cell_subtract. */
+   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
+   freed than allocated. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level);
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Raises a cell's high, publishes it if it must, and requests a band check if one is due: the part
-   of mli_cell_add and mli_cell_subtract after the change. Requires: the caller is inside. */
-static MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
-                                          mli_cell *cell) {
-    if (!number || !cell) return;
-    mli_cell_add(lord, book, number, cell, 0);
-    mli_cell_subtract(lord, book, number, cell, 0);
-}
-
 /* -- the general path: deltas, applied to all rows of a block -- */
 
 /* What a call adds to the rows of a block: those of its device, its site and its tag. A free counts
@@ -5982,26 +5966,20 @@ typedef struct mli_row_delta {
     int undo;                        /* 1: take back an `in` and `allocs` counted before */
 } mli_row_delta;
 
-/* Applies a delta to a cell. */
+/* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
+   of `out` and `level` is that of mli_cell_count_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d) {
-    const uint64_t frees = book == MLI_BOOK_SITE ? d->frees_here : d->frees;
-    if (d->undo) {
-        mli_u64_add_own(&cell->allocs, (uint64_t)0 - d->allocs);
-        mli_u64_add_own(&cell->level, (uint64_t)0 - d->in);
-        mli_cell_publish(lord, book, number, cell);
-        return;
-    }
-    if (d->allocs) mli_u64_add_own(&cell->allocs, d->allocs);
-    if (frees) mli_u64_add_own(&cell->frees, frees);
+    const uint64_t sign = d->undo ? UINT64_MAX : 1;
+    mli_u64_add_own(&cell->allocs, d->allocs * sign);
+    mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
+    mli_u64_add_own(&cell->out, d->out);
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
-    if (d->in && d->out) { /* counted both in and out: the level never rose, nor does the peak */
-        mli_u64_add_own(&cell->out, d->out);
-        mli_u64_add_own(&cell->level, d->in - d->out);
-        return;
-    }
-    if (d->in) mli_cell_add(lord, book, number, cell, d->in);
-    if (d->out) mli_cell_subtract(lord, book, number, cell, d->out);
+    mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
+    if (d->undo)
+        mli_cell_publish(lord, book, number, cell);
+    else
+        mli_cell_publish_due(lord, book, number, cell);
 }
 
 /* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own. */
@@ -6072,7 +6050,7 @@ static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int p
         const mli_cell *cell = mli_cell_at(t, book, number);
         uint64_t in, out, level;
         if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_subtract */
+        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
         out = mli_u64_load(&cell->out);
         in = level + out;
         sum->in += in;
@@ -6116,20 +6094,10 @@ static uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
 
 /* Gets the live bytes of a device, and the bytes freed since the last reset or collection. */
 static MLI_COLD void mli_row_level(memlord *lord, uint32_t dev, uint64_t *live, uint64_t *freed) {
-    mli_thread *t = mli_thread_first(lord);
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
-    uint64_t sum = 0, out = 0, base;
-    mli_lock_take(&row->lock);
-    base = row->base.freed;
-    mli_lock_drop(&row->lock);
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
-        if (!cell) continue;
-        sum += mli_u64_load(&cell->level);
-        out += mli_u64_load(&cell->out);
-    }
-    *live = (int64_t)sum > 0 ? sum : 0;
-    *freed = mli_since(out, base);
+    mli_row_totals sum;
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 0, &sum);
+    *live = sum.live;
+    *freed = sum.freed;
 }
 
 /* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
