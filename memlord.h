@@ -5368,7 +5368,7 @@ static MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, ui
             want_room = 0;
         }
         if (!overflow && !want_room) return 0;
-        if (overflow == MLI_OVERFLOW_MAX) want_room = 0;
+        want_room &= overflow != MLI_OVERFLOW_MAX;
         if (probe->held == MLI_PROBE_MAX || probe->held == s->size) return 0;
         b = mli_bucket_next(s, b, end);
         if (probe->shared && !mli_bucket_try(b)) return -1;
