@@ -3277,8 +3277,8 @@ typedef struct mli_spare_block {
 
 /* The ledger's own memory, in grains of 128 bytes: see >>memory. */
 #define MLI_GRAIN_BITS 7
-#define MLI_REGION_MAX_BITS 18
-#define MLI_SIZE_CLASSES (MLI_REGION_MAX_BITS - MLI_GRAIN_BITS + 1)
+#define MLI_REGION_BITS 15
+#define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
 struct memlord {
     /* The shards are first: a call finds one without adding an offset. */
@@ -3331,7 +3331,6 @@ struct memlord {
         mli_lock lock;
         struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* free; by log2 of their grains */
         struct mli_region *regions;
-        uint64_t region_bytes;
     } memory;
     struct {
         memlord_logger logger;
@@ -4043,8 +4042,8 @@ static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
 
 /* ----------------------------------------------------------------------- >>memory --
    Owns the ledger's own memory. Uses >>platform and >>atomics.
-   The allocator gives regions: 32 KiB first, later an eighth of the bytes in regions, at most
-   256 KiB. A region is cut into pieces of whole grains of 128 bytes. Blocks above 32 KiB come
+   The allocator gives regions of 32 KiB: old tables leave holes, and a small region is soon free
+   as a whole. A region is cut into pieces of whole grains of 128 bytes. Blocks above 16 KiB come
    from the allocator directly and go back to it. A free piece merges with free neighbours of any
    size: all shards of a ledger grow from one size to the next at about the same time, and the
    old tables must make room for the new ones. Pieces are zeroed and aligned to 128 bytes.
@@ -4052,16 +4051,16 @@ static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
    allocator. */
 
-#define MLI_PIECE_MAX_BITS 15 /* at most MLI_REGION_MIN_BITS: every region can hold one */
-#define MLI_REGION_MIN_BITS 15
+#define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS: a region can hold one */
+#define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
-typedef struct mli_region { /* one block of the allocator: this header, `run`, data */
+typedef struct mli_region { /* one block of the allocator: this header, then data */
     struct mli_region *next;
-    size_t size;     /* bytes of the block */
-    uint32_t grains; /* grains of data */
-    uint16_t *run;   /* at the first and last grain of a free piece: its grains; else 0 */
-    char *data;      /* aligned to a grain */
+    char *data; /* aligned to a grain */
+    uint16_t run[MLI_REGION_GRAINS]; /* at the first and last grain of a free piece: its grains;
+                                        else 0 */
 } mli_region;
+#define MLI_REGION_BYTES (sizeof(mli_region) + 128 + ((size_t)1 << MLI_REGION_BITS))
 typedef struct mli_piece { /* a free piece; the record lies in it */
     struct mli_piece *next, **back;
     mli_region *region;
@@ -4224,12 +4223,11 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the region of an address. It walks the list: a region is an eighth of all before it
-   (up to 256 KiB), so there are few. */
+/* Returns the region of an address. It walks the list: a table that grows pays for it. */
 static mli_region *mli_region_of(memlord *lord, const void *at) {
     mli_region *r = lord->memory.regions;
     while (r && ((const char *)at < r->data ||
-                 (const char *)at >= r->data + ((size_t)r->grains << MLI_GRAIN_BITS)))
+                 (const char *)at >= r->data + ((size_t)1 << MLI_REGION_BITS)))
         r = r->next;
     return r;
 }
@@ -4241,28 +4239,14 @@ static void *mli_align_to_grain(void *at) {
 
 /* Gets one more region from the allocator. Returns 0; -1: no memory. Requires: no lock held. */
 static MLI_COLD int mli_region_add(memlord *lord) {
-    uint64_t eighth;
-    uint32_t log = MLI_REGION_MIN_BITS;
-    size_t runs, size;
-    mli_region *r;
-    mli_lock_take(&lord->memory.lock);
-    eighth = lord->memory.region_bytes / 8;
-    mli_lock_drop(&lord->memory.lock);
-    while (log < MLI_REGION_MAX_BITS && ((uint64_t)2 << log) <= eighth) log++;
-    runs = sizeof *r->run << (log - MLI_GRAIN_BITS);
-    size = sizeof *r + runs + 128 + ((size_t)1 << log);
-    r = (mli_region *)mli_host_alloc(lord, size);
+    mli_region *r = (mli_region *)mli_host_alloc(lord, MLI_REGION_BYTES);
     if (!r) return -1;
-    r->size = size;
-    r->grains = (uint32_t)1 << (log - MLI_GRAIN_BITS);
-    r->run = (uint16_t *)(r + 1);
-    memset(r->run, 0, runs);
-    r->data = (char *)mli_align_to_grain((char *)r->run + runs);
+    memset(r->run, 0, sizeof r->run);
+    r->data = (char *)mli_align_to_grain(r + 1);
     mli_lock_take(&lord->memory.lock);
     r->next = lord->memory.regions;
     lord->memory.regions = r;
-    lord->memory.region_bytes += (uint64_t)1 << log;
-    mli_piece_push(lord, r, 0, r->grains);
+    mli_piece_push(lord, r, 0, MLI_REGION_GRAINS);
     mli_lock_drop(&lord->memory.lock);
     return 0;
 }
@@ -4326,11 +4310,10 @@ static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
    ledger stays. Requires: the memory lock. */
 static mli_region *mli_region_idle(memlord *lord, mli_region *r) {
     mli_region **at = &lord->memory.regions;
-    if (r->run[0] != r->grains || !lord->memory.regions->next) return NULL;
+    if (r->run[0] != MLI_REGION_GRAINS || !lord->memory.regions->next) return NULL;
     mli_piece_unlink(mli_piece_at(r, 0));
     while (*at != r) at = &(*at)->next;
     *at = r->next;
-    lord->memory.region_bytes -= (uint64_t)r->grains << MLI_GRAIN_BITS;
     return r;
 }
 
@@ -4342,7 +4325,7 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
     mli_lock_take(&lord->memory.lock);
     r = mli_region_of(lord, ptr);
     at = (uint32_t)((size_t)((char *)ptr - r->data) >> MLI_GRAIN_BITS);
-    if (at + grains < r->grains && r->run[at + grains]) {
+    if (at + grains < MLI_REGION_GRAINS && r->run[at + grains]) {
         mli_piece *after = mli_piece_at(r, at + grains);
         mli_piece_unlink(after);
         grains += after->grains;
@@ -4364,7 +4347,7 @@ static MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
     if (!ptr) return;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
         mli_region *idle = mli_piece_free(lord, ptr, size);
-        if (idle) mli_host_free(lord, idle, idle->size);
+        if (idle) mli_host_free(lord, idle, MLI_REGION_BYTES);
     } else if (lord->memory.allocator.alloc == mli_os_alloc) {
         mli_host_free(lord, ptr, size);
     } else {
@@ -4376,7 +4359,7 @@ static MLI_COLD void mli_regions_free(memlord *lord) {
     while (lord->memory.regions) {
         mli_region *r = lord->memory.regions;
         lord->memory.regions = r->next;
-        mli_host_free(lord, r, r->size);
+        mli_host_free(lord, r, MLI_REGION_BYTES);
     }
 }
 
@@ -4803,16 +4786,15 @@ static int mli_polling_enabled(memlord *lord) {
 
    One alloc on the fast path (mli_alloc_fast):
      mli_shard_of           chooses the shard by the address
-     mli_shard_enter_fast   enters the shard: the thread must own it, or it must be shared
-     mli_home_probe_vacant  finds a vacant slot in the home bucket, and sees that the key is new
-     mli_home_probe_insert  writes the entry, then the bucket's header with the entry's tag
+     mli_probe_enter_fast   enters the shard: the thread must own it, or it must be shared
+     mli_probe_room_fast    finds a vacant slot, and sees that the key is new
+     mli_probe_insert       writes the entry, then the bucket's header with the entry's tag
      mli_cell_count_alloc   counts the bytes: see >>counters
      mli_shard_leave        leaves the shard
-   One free (mli_free_fast) takes the same steps with mli_home_probe_find, mli_home_probe_erase and
+   One free (mli_free_fast) takes the same steps with mli_probe_find_fast, mli_probe_erase and
    mli_cell_count_free. If another thread owns the shard, or the probe fails, the call leaves
-   before it has changed anything. It then takes the general path: mli_probe_find enters the shard
-   and locks the buckets it probes, mli_probe_insert or mli_probe_erase changes the table, and
-   mli_probe_leave unlocks and leaves.
+   before it has changed anything. It then takes the general path: mli_probe_find does all of the
+   first three steps, and waits, grows the table or makes the shard shared where it must.
 
    Invariants and the reasons for the shape (bench/README.md has the figures):
 
@@ -4835,8 +4817,8 @@ static int mli_polling_enabled(memlord *lord) {
      increments one of its four overflow counts; bits of the hash choose which. A probe stops at a
      bucket whose overflow count for the hash is 0. So erasing leaves no tombstone, and a vacant
      slot does not end a probe.
-   - A table grows by a fifth to a third when the entries outside their home are 12/64 to 24/64 of
-     its buckets (1/64 in a small ledger). The share differs from shard to shard, so that they do
+   - A table grows by a fifth to a third when the entries outside their home are 12/64 to 36/64 of
+     its buckets (4/64 in a small ledger). The share differs from shard to shard, so that they do
      not all grow at once and one shard can use the memory that another returned. The new table is
      allocated before the shard is stopped. Only threads that use this shard wait.
 
@@ -4877,7 +4859,7 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_BUCKET_SLOTS 5
 #define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
 #define MLI_BUCKET_BYTES 128
-#define MLI_SPARE_BYTES (160u << 10) /* below it a ledger is small: 2,500 blocks at 64 bytes */
+#define MLI_SPARE_BYTES (144u << 10) /* below it a ledger is small: 1,500 blocks or so */
 
 /* States of a shard: no table yet, shared, stopped. From 3 on it is the id of the owner. */
 enum {
@@ -5240,15 +5222,14 @@ static MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, u
 }
 
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
-   bound depends on the shard's number (12, 16, 20 or 24 of 64), so that shards grow at different
-   times. It is 1 of 64 in a small ledger, which can spare the memory: there almost every entry is
-   in its home. A table of fewer than 16 buckets may have three such entries more. Requires:
-   the caller owns the shard, or the shard is shared. */
+   bound depends on the shard's number (12, 20, 28 or 36 of 64), so that shards grow at different
+   times: equal blocks would make them all grow at once. It is 4 of 64 in a small ledger, which can
+   spare the memory: there almost every entry is in its home. Requires: the caller owns the shard,
+   or the shard is shared. */
 static int mli_shard_crowded(memlord *lord, const mli_shard *s) {
-    uint32_t n = mli_u32_load(&s->displaced);
-    uint32_t stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3, most = 12 + 4 * stagger;
-    if (mli_u64_load(&lord->memory.own_bytes) < MLI_SPARE_BYTES) most = 1;
-    return (uint64_t)n * 64 >= (uint64_t)s->size * most + (s->size < 16 ? 192 : 0);
+    uint32_t stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3, most = 12 + 8 * stagger;
+    if (mli_u64_load(&lord->memory.own_bytes) < MLI_SPARE_BYTES) most = 4;
+    return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
 /* Makes a shard of another thread shared for good: stops it first. Requires: the caller is not
@@ -5282,244 +5263,183 @@ static MLI_HOT uint64_t mli_bucket_lock(mli_bucket *b) {
     return mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
 }
 
-/* -- the fast path: a table this thread owns, or the home bucket of a shared one. Requires, for
-      all of it: the caller is inside the shard. Probing changes no entry: it keeps the slot and the
-      header to store, and insert or erase then stores them. In a shared shard it locks the bucket.
-      The home bucket is probed in line, the rest of the window out of line -- */
-
-typedef struct mli_home_probe {
-    mli_bucket *bucket;
-    mli_entry *entry;
-    uint64_t header; /* to store: the bucket's header with the tag set, or cleared */
-    int far;         /* 1: the bucket is not the home */
-} mli_home_probe;
-
-/* Enters a shard for the fast path. 1: the thread owns the shard, or `shared` is set; 0: neither,
-   and the thread has left. */
-static MLI_HOT int mli_shard_enter_fast(mli_thread *t, mli_shard *s, int *shared) {
-    const uint32_t state = mli_shard_enter(t, s, 1);
-    *shared = state == MLI_SHARD_SHARED;
-    if (MLI_LIKELY(state == t->id) || *shared) return 1;
-    mli_shard_leave(t);
-    return 0;
-}
-/* Returns the header of a key's home bucket, which it locks in a shared shard. */
-static MLI_HOT uint64_t mli_home_probe_begin(const mli_shard *s, uint64_t hash, int shared,
-                                             mli_home_probe *probe) {
-    probe->bucket = mli_home_bucket(s, hash);
-    probe->far = 0;
-    MLI_PREFETCH((char *)probe->bucket + 64);
-    if (MLI_UNLIKELY(shared)) return mli_bucket_lock(probe->bucket);
-    return mli_u64_load(&probe->bucket->header);
-}
-/* Gives up a probe that changed nothing: unlocks its bucket and leaves. */
-static MLI_HOT void mli_home_probe_cancel(mli_thread *t, int shared, const mli_home_probe *probe) {
-    if (shared)
-        mli_u64_store_release(&probe->bucket->header,
-                              mli_u64_load(&probe->bucket->header) & ~MLI_BUCKET_LOCK);
-    mli_shard_leave(t);
-}
-
-/* Adds `by` to the overflow counts of the buckets from the home to `to`, and to `displaced`: 1 when
-   an entry outside its home was inserted, -1 when one was erased. */
-static MLI_NOINLINE void mli_home_probe_overflow_add(mli_shard *s, uint64_t key,
-                                                     const mli_bucket *to, int by) {
-    const uint64_t hash = mli_hash(key);
-    const mli_bucket *end = mli_buckets_end(s);
-    mli_bucket *b = mli_home_bucket(s, hash);
-    for (; b != to; b = mli_bucket_next(s, b, end))
-        mli_u64_add_own(&b->header, (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(hash));
-    mli_u32_add_own(&s->displaced, (uint32_t)by);
-}
-
-/* Probes the whole window for an insert. 1: the key is not in the table, and the probe has the
-   first vacant slot. 0: the key may be there, or the window has no room: the general path decides.
-   An overflow count of 0 ends the probe: no entry of this hash lies further away. */
-static MLI_NOINLINE int mli_home_probe_vacant_beyond(const mli_shard *s, uint64_t key,
-                                                     mli_home_probe *probe) {
-    const uint64_t hash = mli_hash(key), tag = MLI_HASH_PRINT(hash);
-    const mli_bucket *end = mli_buckets_end(s);
-    mli_bucket *home = mli_home_bucket(s, hash), *b = home, *room = NULL;
-    unsigned k, overflow, bit;
-    for (k = 0; k < MLI_PROBE_MAX; k++) {
-        const uint64_t header = mli_u64_load(&b->header);
-        uint64_t match = mli_print_match(header, tag);
-        for (; match; match &= match - 1)
-            if (mli_slot_entry(b, mli_print_match_bit(match))->key == key) return 0;
-        if (!room && mli_vacant_slots(header)) room = b;
-        overflow = mli_overflow_count(header, MLI_HASH_OVERFLOW(hash));
-        if (room ? !overflow : overflow == MLI_OVERFLOW_MAX) break;
-        b = mli_bucket_next(s, b, end);
-        if (b == home) break;
-    }
-    if (!room) return 0;
-    probe->header = mli_u64_load(&room->header);
-    bit = mli_lowest_bit(mli_vacant_slots(probe->header));
-    probe->bucket = room;
-    probe->entry = mli_slot_entry(room, bit);
-    probe->header |= tag << bit;
-    probe->far = room != home;
-    return 1;
-}
-/* Probes the home bucket for an insert, and the window if that does not decide. Returns as above.
-   The fast case: no tag matches, no entry overflowed, and a slot is vacant. The prefetch is of the
-   bucket's second cache line. */
-static MLI_HOT int mli_home_probe_vacant(const mli_shard *s, uint64_t key, int shared,
-                                         mli_home_probe *probe) {
-    uint64_t hash = mli_hash(key), tag = MLI_HASH_PRINT(hash), header, vacant;
-    unsigned bit;
-    header = mli_home_probe_begin(s, hash, shared, probe);
-    vacant = mli_vacant_slots(header);
-    if (MLI_UNLIKELY(mli_overflow_count(header, MLI_HASH_OVERFLOW(hash)) |
-                     mli_print_match(header, tag)) ||
-        MLI_UNLIKELY(!vacant))
-        return !shared && mli_home_probe_vacant_beyond(s, key, probe);
-    bit = mli_lowest_bit(vacant);
-    probe->entry = mli_slot_entry(probe->bucket, bit);
-    probe->header = header | tag << bit;
-    return 1;
-}
-/* Inserts an entry in the slot that a probe found vacant: its tag in the header makes it live. An
-   entry outside its home is rare and is counted out of line. */
-static MLI_HOT void mli_home_probe_insert(mli_shard *s, const mli_home_probe *probe,
-                                          uint64_t key, uint64_t word1, uint64_t word2) {
-    probe->entry->key = key;
-    probe->entry->word1 = word1;
-    probe->entry->word2 = word2;
-    mli_u64_store_release(&probe->bucket->header, probe->header);
-    if (MLI_UNLIKELY(probe->far)) mli_home_probe_overflow_add(s, key, probe->bucket, 1);
-}
-
-/* Probes the whole window for a key. 1: found. Of each bucket only the first entry with the tag is
-   compared: a key behind another with its tag is left to the general path, as 0. */
-static MLI_NOINLINE int mli_home_probe_find_beyond(const mli_shard *s, uint64_t key,
-                                                   mli_home_probe *probe) {
-    const uint64_t hash = mli_hash(key), tag = MLI_HASH_PRINT(hash);
-    const mli_bucket *end = mli_buckets_end(s);
-    mli_bucket *home = probe->bucket, *b = home;
-    do {
-        const uint64_t header = mli_u64_load(&b->header);
-        const uint64_t match = mli_print_match(header, tag);
-        if (match) {
-            probe->entry = mli_slot_entry(b, mli_print_match_bit(match));
-            probe->header = header ^ tag << mli_print_match_bit(match);
-        }
-        if (match && probe->entry->key == key) {
-            probe->bucket = b;
-            probe->far = b != home;
-            return 1;
-        }
-        if (!mli_overflow_count(header, MLI_HASH_OVERFLOW(hash))) return 0;
-        b = mli_bucket_next(s, b, end);
-    } while (b != home);
-    return 0;
-}
-/* Probes the home bucket for a key, and the window if that does not decide. 1: found; the probe has
-   the entry, and the header without its tag. */
-static MLI_HOT int mli_home_probe_find(const mli_shard *s, uint64_t key, int shared,
-                                       mli_home_probe *probe) {
-    uint64_t hash = mli_hash(key), tag = MLI_HASH_PRINT(hash), header, match;
-    unsigned bit;
-    header = mli_home_probe_begin(s, hash, shared, probe);
-    match = mli_print_match(header, tag);
-    if (MLI_UNLIKELY(!match)) return !shared && mli_home_probe_find_beyond(s, key, probe);
-    bit = mli_print_match_bit(match);
-    probe->entry = mli_slot_entry(probe->bucket, bit);
-    probe->header = header ^ tag << bit;
-    if (MLI_LIKELY(probe->entry->key == key)) return 1;
-    return !shared && mli_home_probe_find_beyond(s, key, probe);
-}
-/* Erases the entry that a probe found: clears its tag, and unlocks the bucket of a shared shard, so
-   that another thread may overwrite the entry's words from then on. The store pairs with
-   mli_bucket_lock. */
-static MLI_HOT void mli_home_probe_erase(mli_shard *s, const mli_home_probe *probe) {
-    mli_u64_store_release(&probe->bucket->header, probe->header);
-    if (MLI_UNLIKELY(probe->far))
-        mli_home_probe_overflow_add(s, probe->entry->key, probe->bucket, -1);
-}
-
-/* -- the general path: the whole window of a key; the buckets of a shared shard are locked -- */
+/* -- probing. Requires, for all of it: the caller is inside the shard. Probing changes no entry: it
+      keeps the slot and the header to store; mli_probe_insert or mli_probe_erase then stores it.
+      In a shared shard it locks each bucket it probes. The fast path probes the home bucket in
+      line; mli_probe_scan probes the whole window, out of line, for both paths -- */
 
 typedef struct mli_probe {
     mli_shard *shard;
-    uint64_t hash, key;
-    mli_entry *entry;      /* NULL: the key is not live */
-    unsigned window_count; /* buckets probed so far; locked if the shard is shared */
-    unsigned bucket, slot; /* where the entry is, or where it can go: the first vacant slot */
-    int shared, inside, has_vacant;
-    mli_bucket *window[MLI_PROBE_MAX];
+    uint64_t key, hash;
+    mli_bucket *home;
+    mli_entry *entry;    /* of the key; NULL: the key is not live */
+    mli_entry *room;     /* the first vacant slot for it; NULL: none was found, or none sought */
+    unsigned bucket;     /* the bucket of `entry`, or else of `room`: 0 is the home */
+    uint64_t header;     /* to store in it: its header without the entry, or with the new one */
+    unsigned held;       /* buckets probed, from the home on; locked if the shard is shared */
+    int shared, inside;
 } mli_probe;
 
-/* Drops the bucket locks of a probe. The release pairs with the acquire of mli_bucket_try. */
-static MLI_NOINLINE void mli_probe_unlock(mli_probe *probe) {
-    while (probe->window_count) {
-        mli_bucket *b = probe->window[--probe->window_count];
-        mli_u64_store_release(&b->header, mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK);
+/* Starts a probe at the home bucket of a key, which it locks in a shared shard, and returns the
+   header. The prefetch is of the bucket's second cache line. */
+static MLI_HOT uint64_t mli_probe_begin(mli_shard *s, uint64_t key, mli_probe *probe) {
+    probe->shard = s;
+    probe->key = key;
+    probe->hash = mli_hash(key);
+    probe->home = mli_home_bucket(s, probe->hash);
+    probe->bucket = 0;
+    probe->held = 1;
+    MLI_PREFETCH((char *)probe->home + 64);
+    if (MLI_UNLIKELY(probe->shared)) return mli_bucket_lock(probe->home);
+    return mli_u64_load(&probe->home->header);
+}
+
+/* Looks for the key of a probe in a bucket. 1: found and noted. */
+static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bucket *b,
+                                   uint64_t header, uint32_t type) {
+    const uint64_t tag = MLI_HASH_PRINT(probe->hash);
+    uint64_t match = mli_print_match(header, tag);
+    for (; match; match &= match - 1) {
+        const unsigned bit = mli_print_match_bit(match);
+        mli_entry *e = mli_slot_entry(b, bit);
+        if (e->key != probe->key || lord->devices.dev_type[MLI_DEV(e->word1)] != type) continue;
+        probe->entry = e;
+        probe->bucket = probe->held - 1;
+        probe->header = header ^ tag << bit;
+        return 1;
+    }
+    return 0;
+}
+/* Probes the window of a key of a type, bucket by bucket from the home, which the probe has begun
+   with. It stops at the key, or where no entry of this hash lies further away and, with
+   `want_room`, a vacant slot was found. A slot behind a bucket whose overflow count is full is of
+   no use. 0: done. -1: another thread holds a later bucket, and the caller must leave. */
+static MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
+                                       int want_room) {
+    const mli_shard *s = probe->shard;
+    const mli_bucket *end = mli_buckets_end(s);
+    mli_bucket *b = probe->home;
+    probe->entry = probe->room = NULL;
+    for (;;) {
+        const uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
+        const unsigned overflow = mli_overflow_count(header, MLI_HASH_OVERFLOW(probe->hash));
+        if (mli_probe_match(lord, probe, b, header, type)) return 0;
+        if (want_room && mli_vacant_slots(header)) {
+            const unsigned bit = mli_lowest_bit(mli_vacant_slots(header));
+            probe->room = mli_slot_entry(b, bit);
+            probe->bucket = probe->held - 1;
+            probe->header = header | MLI_HASH_PRINT(probe->hash) << bit;
+            want_room = 0;
+        }
+        if (!overflow && !want_room) return 0;
+        want_room &= overflow != MLI_OVERFLOW_MAX;
+        if (probe->held == MLI_PROBE_MAX || probe->held == s->size) return 0;
+        b = mli_bucket_next(s, b, end);
+        if (probe->shared && !mli_bucket_try(b)) return -1;
+        probe->held++;
     }
 }
+
+/* Stores the header of a probe that found its slot, or with by = 0 none; adds `by` to the overflow
+   counts of the buckets before it, and to `displaced`; and unlocks all buckets of a shared shard.
+   The release pairs with the acquire of mli_bucket_try. */
+static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
+    const mli_bucket *end = mli_buckets_end(probe->shard);
+    const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
+    mli_bucket *b = probe->home;
+    unsigned k;
+    for (k = 0; k < probe->held; k++) {
+        uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
+        if (k < probe->bucket) header += passed;
+        if (k == probe->bucket && by) header = probe->header;
+        mli_u64_store_release(&b->header, header);
+        b = mli_bucket_next(probe->shard, b, end);
+    }
+    probe->held = 0;
+    if (!probe->bucket || !by) return;
+    if (probe->shared)
+        (void)mli_u32_add(&probe->shard->displaced, (uint32_t)by);
+    else
+        mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
+}
+/* Stores the header of a probe, and unlocks: at once if it has seen no bucket but the home. */
+static MLI_HOT void mli_probe_store(mli_probe *probe, int by) {
+    if (MLI_UNLIKELY(probe->held > 1)) {
+        mli_probe_settle(probe, by);
+    } else {
+        mli_u64_store_release(&probe->home->header, probe->header);
+        probe->held = 0;
+    }
+}
+
+/* Inserts the key of a probe in its room, and unlocks. */
+static MLI_HOT void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
+    probe->room->key = probe->key;
+    probe->room->word1 = word1;
+    probe->room->word2 = word2;
+    mli_probe_store(probe, 1);
+}
+/* Erases the entry of a probe, and unlocks: another thread may overwrite the entry's words from
+   then on. Requires: probe->entry is not NULL. */
+static MLI_HOT void mli_probe_erase(mli_probe *probe) { mli_probe_store(probe, -1); }
+
+/* Drops the bucket locks of a probe. */
+static void mli_probe_unlock(mli_probe *probe) {
+    if (probe->shared) mli_probe_settle(probe, 0);
+}
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
-static void mli_probe_leave(mli_thread *t, mli_probe *probe) {
-    if (probe->shared) mli_probe_unlock(probe);
+static MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
+    mli_probe_unlock(probe);
     if (probe->inside) mli_shard_leave(t);
     probe->inside = 0;
 }
 
-/* Probes a window for a key of a type; the window grows bucket by bucket. It notes the first vacant
-   slot on the way, and stops at the key or where no entry of this hash lies further away. 0: done.
-   -1: another thread holds a later bucket, and the caller must unlock and start again. */
-static int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type) {
-    mli_shard *s = probe->shard;
-    uint64_t at = (uint64_t)((char *)probe->window[0] - s->table) / MLI_BUCKET_BYTES, header, match;
-    unsigned k;
-    for (k = 0;; k++) {
-        mli_bucket *b = probe->window[k];
-        header = mli_u64_load(&b->header);
-        match = mli_print_match(header, MLI_HASH_PRINT(probe->hash));
-        for (; match; match &= match - 1) {
-            mli_entry *e = &b->slots[mli_print_match_bit(match) / 8];
-            if (e->key != probe->key || lord->devices.dev_type[MLI_DEV(e->word1)] != type) continue;
-            probe->bucket = k;
-            probe->slot = mli_print_match_bit(match) / 8;
-            probe->entry = e;
-            return 0;
-        }
-        if (!probe->has_vacant && mli_vacant_slots(header)) {
-            probe->has_vacant = 1;
-            probe->bucket = k;
-            probe->slot = mli_lowest_bit(mli_vacant_slots(header)) / 8;
-        }
-        if (probe->has_vacant && !mli_overflow_count(header, MLI_HASH_OVERFLOW(probe->hash)))
-            return 0;
-        if (k + 1 == MLI_PROBE_MAX || k + 1 == s->size) return 0;
-        if (++at == s->size) at = 0;
-        b = (mli_bucket *)(void *)s->table + at;
-        if (probe->shared && !mli_bucket_try(b)) return -1;
-        probe->window[probe->window_count++] = b;
+/* -- the fast path -- */
+
+/* Enters a shard for the fast path. 1: the thread owns the shard, or it is shared; 0: neither, and
+   the thread has left. */
+static MLI_HOT int mli_probe_enter_fast(mli_thread *t, mli_shard *s, mli_probe *probe) {
+    const uint32_t state = mli_shard_enter(t, s, 1);
+    probe->shared = state == MLI_SHARD_SHARED;
+    probe->inside = 1;
+    if (MLI_LIKELY(state == t->id) || probe->shared) return 1;
+    mli_shard_leave(t);
+    return 0;
+}
+/* Probes for an insert. 1: the key is not in the table, and the probe has room for it. 0: the
+   general path decides. The fast case: no tag matches in the home bucket, no entry overflowed, and
+   a slot is vacant. */
+static MLI_HOT int mli_probe_room_fast(const memlord *lord, mli_shard *s, uint32_t type,
+                                       uint64_t key, mli_probe *probe) {
+    const uint64_t header = mli_probe_begin(s, key, probe), tag = MLI_HASH_PRINT(probe->hash);
+    const uint64_t vacant = mli_vacant_slots(header);
+    unsigned bit;
+    if (MLI_UNLIKELY(mli_overflow_count(header, MLI_HASH_OVERFLOW(probe->hash)) |
+                     mli_print_match(header, tag)) ||
+        MLI_UNLIKELY(!vacant))
+        return !mli_probe_scan(lord, probe, type, 1) && !probe->entry && probe->room;
+    bit = mli_lowest_bit(vacant);
+    probe->room = mli_slot_entry(probe->home, bit);
+    probe->header = header | tag << bit;
+    return 1;
+}
+/* Probes for a key. 1: found; the type is not compared if it lies in the home bucket. 0: the
+   general path decides. The fast case: the first entry with the tag is the key's. */
+static MLI_HOT int mli_probe_find_fast(const memlord *lord, mli_shard *s, uint32_t type,
+                                       uint64_t key, mli_probe *probe) {
+    const uint64_t header = mli_probe_begin(s, key, probe), tag = MLI_HASH_PRINT(probe->hash);
+    const uint64_t match = mli_print_match(header, tag);
+    unsigned bit;
+    if (MLI_LIKELY(match)) {
+        bit = mli_print_match_bit(match);
+        probe->entry = mli_slot_entry(probe->home, bit);
+        probe->header = header ^ tag << bit;
+        if (MLI_LIKELY(probe->entry->key == key)) return 1;
     }
+    return !mli_probe_scan(lord, probe, type, 0) && probe->entry;
 }
 
-/* Returns 1 if the key can be inserted: the window has a vacant slot, and no overflow count on the
-   way to it is full. */
-static int mli_probe_can_insert(const mli_probe *probe) {
-    unsigned k;
-    for (k = 0; k < probe->bucket; k++)
-        if (mli_overflow_count(mli_u64_load(&probe->window[k]->header),
-                               MLI_HASH_OVERFLOW(probe->hash)) == MLI_OVERFLOW_MAX)
-            return 0;
-    return probe->has_vacant;
-}
-
-/* Starts a probe at the home bucket, which it locks if the shard is shared, and scans the window.
-   Returns as mli_probe_scan. Requires: the caller is inside. */
-static int mli_probe_table(const memlord *lord, mli_probe *probe, uint32_t type) {
-    probe->entry = NULL;
-    probe->bucket = 0;
-    probe->has_vacant = 0;
-    probe->window[0] = mli_home_bucket(probe->shard, probe->hash);
-    probe->window_count = 1;
-    if (probe->shared) (void)mli_bucket_lock(probe->window[0]);
-    return mli_probe_scan(lord, probe, type);
-}
+/* -- the general path -- */
 
 /* Finds a key and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
    live; with `want_room` mli_probe_insert can then insert it. A shard of another thread is made
@@ -5529,20 +5449,19 @@ static MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t ty
                                        int want_room, mli_probe *probe) {
     mli_shard *s = mli_shard_of(lord, key, 0);
     unsigned n = 0;
+    memset(probe, 0, sizeof *probe);
     probe->shard = s;
-    probe->key = key;
-    probe->hash = mli_hash(key);
     for (;;) {
-        uint32_t state = mli_shard_enter(t, s, 0), size = 0;
+        const uint32_t state = mli_shard_enter(t, s, 0);
+        uint32_t size = 0;
         int again = 0;
-        probe->entry = NULL;
-        probe->window_count = probe->bucket = 0;
         probe->inside = 1;
         probe->shared = state == MLI_SHARD_SHARED;
         if (probe->shared || state == t->id) {
-            again = mli_probe_table(lord, probe, type);
-            if (!again && (probe->entry || !want_room || mli_probe_can_insert(probe))) return 0;
             size = s->size;
+            (void)mli_probe_begin(s, key, probe);
+            again = mli_probe_scan(lord, probe, type, want_room);
+            if (!again && (probe->entry || probe->room || !want_room)) return 0;
         }
         mli_probe_leave(t, probe);
         if (again)
@@ -5554,42 +5473,6 @@ static MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t ty
         else if (mli_shard_grow(lord, t, s, size))
             return -1;
     }
-}
-
-/* Adds `by` to the overflow counts of the buckets that the entry passed, and to `displaced`: 1 when
-   an entry outside its home was inserted, -1 when one was erased. Requires: the probe holds these
-   buckets; only `displaced` of a shared shard needs an atomic add. */
-static void mli_probe_overflow_add(mli_probe *probe, int by) {
-    mli_u32 *displaced = &probe->shard->displaced;
-    unsigned k;
-    for (k = 0; k < probe->bucket; k++)
-        mli_u64_add_own(&probe->window[k]->header,
-                        (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash));
-    if (!probe->bucket) return;
-    if (probe->shared)
-        (void)mli_u32_add(displaced, (uint32_t)by);
-    else
-        mli_u32_add_own(displaced, (uint32_t)by);
-}
-
-/* Inserts the key of a probe in the slot it kept. Requires: mli_probe_can_insert. */
-static void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
-    mli_bucket *b = probe->window[probe->bucket];
-    mli_entry *e = &b->slots[probe->slot];
-    mli_probe_overflow_add(probe, 1);
-    e->key = probe->key;
-    e->word1 = word1;
-    e->word2 = word2;
-    mli_u64_store(&b->header, mli_u64_load(&b->header) |
-                                        MLI_HASH_PRINT(probe->hash) << (8 * probe->slot));
-    probe->entry = e;
-}
-/* Erases the entry of a probe. Requires: probe->entry is not NULL. */
-static void mli_probe_erase(mli_probe *probe) {
-    mli_bucket *b = probe->window[probe->bucket];
-    probe->entry = NULL;
-    mli_probe_overflow_add(probe, -1);
-    mli_u64_store(&b->header, mli_u64_load(&b->header) & ~((uint64_t)255 << (8 * probe->slot)));
 }
 
 /* -------------------------------------------------------------------- >>counters --
@@ -5851,29 +5734,30 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
     }
 }
 
-/* Copies the address and size of a book's array into own_chunks, after the book has grown. */
-static void mli_cells_cache_array(mli_thread *t, int book) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]);
-    t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
-    t->own_chunks[book].cap = (size_t)chunks->cap;
-}
 /* Returns a thread's cell for a row, and makes it if there is none; NULL: no memory. Requires: the
    caller is not inside. */
 static MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book, uint32_t number,
                                         mli_alloc_fn grab) {
+    const int orphan = t == lord->threads.orphan;
     mli_cell *cell = mli_cell_at(t, book, number);
+    mli_chunk_array *chunks;
     if (cell) return cell;
-    if (book != MLI_BOOK_DEVICE) {
+    if (book == MLI_BOOK_DEVICE)
+        cell = (mli_cell *)grab(lord, sizeof *cell);
+    else
         cell = (mli_cell *)mli_book_add(lord, &t->books[book], number, sizeof *cell, grab);
-        if (cell && t != lord->threads.orphan) mli_cells_begin(lord, t, book, number);
-        if (cell) mli_cells_cache_array(t, book);
+    if (!cell) return NULL;
+    if (book == MLI_BOOK_DEVICE) {
+        if (orphan)
+            mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
+        else
+            mli_cell_begin(lord, t, number, cell);
         return cell;
     }
-    cell = (mli_cell *)grab(lord, sizeof *cell);
-    if (cell && t != lord->threads.orphan)
-        mli_cell_begin(lord, t, number, cell);
-    else
-        mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
+    if (!orphan) mli_cells_begin(lord, t, book, number);
+    chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]); /* the book may have grown */
+    t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
+    t->own_chunks[book].cap = (size_t)chunks->cap;
     return cell;
 }
 
@@ -5947,10 +5831,13 @@ static void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
-    uint64_t base = mli_u64_load(&cell->base), hold = 0, published;
+    uint64_t base = mli_u64_load(&cell->base), hold, published;
+    if (book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
+        mli_u64_store(&cell->base, level);
+        mli_u64_store(&cell->high, level);
     } else {
         mli_lock_take(&row->lock);
         published = mli_u64_load(&row->published);
@@ -5960,24 +5847,11 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_store(&row->published, published + level - base - hold);
         mli_u64_add_own(&row->publish_count, 1);
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        mli_u64_store(&cell->base, level - hold);
+        mli_u64_store(&cell->high, level);
         mli_lock_drop(&row->lock);
     }
-    if (book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
-    mli_u64_store(&cell->base, level - hold);
-    mli_u64_store(&cell->high, level);
     if (book == MLI_BOOK_DEVICE) mli_check_thresholds(lord, number, row);
-}
-
-/* Adds allocated bytes to a cell; publishes it if it now holds back more than a batch. */
-static void mli_cell_add(memlord *lord, int book, uint32_t number, mli_cell *cell, uint64_t bytes) {
-    uint64_t level = mli_u64_load_own(&cell->level) + bytes;
-    mli_u64_store(&cell->level, level);
-    if (MLI_UNLIKELY((int64_t)(level - mli_u64_load_own(&cell->high)) > 0)) {
-        mli_u64_store(&cell->high, level);
-        if (MLI_UNLIKELY((int64_t)(level - mli_u64_load_own(&cell->base)) >
-                         (int64_t)lord->counters.batch))
-            mli_cell_publish(lord, book, number, cell);
-    }
 }
 
 /* Returns a negative value if the bytes this thread freed on the device have passed the next band
@@ -5985,15 +5859,18 @@ static void mli_cell_add(memlord *lord, int book, uint32_t number, mli_cell *cel
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
 }
-/* Subtracts freed bytes from a cell; publishes it if its level fell below base, and requests a band
-   check if one is due. `out` is stored before `level`: a reader loads them in the other order, so
-   it never finds more freed than allocated. */
-static void mli_cell_subtract(memlord *lord, int book, uint32_t number, mli_cell *cell,
-                              uint64_t bytes) {
-    uint64_t level = mli_u64_load_own(&cell->level) - bytes;
-    mli_u64_add_own(&cell->out, bytes);
-    mli_u64_store_release(&cell->level, level);
-    if (MLI_UNLIKELY((int64_t)(level - mli_u64_load_own(&cell->base)) < 0))
+/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
+   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
+   inside. */
+static MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
+                                          mli_cell *cell) {
+    uint64_t level;
+    int64_t held;
+    if (!number || !cell) return;
+    level = mli_u64_load_own(&cell->level);
+    held = (int64_t)(level - mli_u64_load_own(&cell->base));
+    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
+    if (held < 0 || held > (int64_t)lord->counters.batch)
         mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
@@ -6010,22 +5887,14 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
 /* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
-   `out` is stored first: see mli_cell_subtract. */
+   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
+   freed than allocated. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level);
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Raises a cell's high, publishes it if it must, and requests a band check if one is due: the part
-   of mli_cell_add and mli_cell_subtract after the change. Requires: the caller is inside. */
-static MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
-                                          mli_cell *cell) {
-    if (!number || !cell) return;
-    mli_cell_add(lord, book, number, cell, 0);
-    mli_cell_subtract(lord, book, number, cell, 0);
-}
-
 /* -- the general path: deltas, applied to all rows of a block -- */
 
 /* What a call adds to the rows of a block: those of its device, its site and its tag. A free counts
@@ -6040,26 +5909,20 @@ typedef struct mli_row_delta {
     int undo;                        /* 1: take back an `in` and `allocs` counted before */
 } mli_row_delta;
 
-/* Applies a delta to a cell. */
+/* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
+   of `out` and `level` is that of mli_cell_count_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d) {
-    const uint64_t frees = book == MLI_BOOK_SITE ? d->frees_here : d->frees;
-    if (d->undo) {
-        mli_u64_add_own(&cell->allocs, (uint64_t)0 - d->allocs);
-        mli_u64_add_own(&cell->level, (uint64_t)0 - d->in);
-        mli_cell_publish(lord, book, number, cell);
-        return;
-    }
-    if (d->allocs) mli_u64_add_own(&cell->allocs, d->allocs);
-    if (frees) mli_u64_add_own(&cell->frees, frees);
+    const uint64_t sign = d->undo ? UINT64_MAX : 1;
+    mli_u64_add_own(&cell->allocs, d->allocs * sign);
+    mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
+    mli_u64_add_own(&cell->out, d->out);
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
-    if (d->in && d->out) { /* counted both in and out: the level never rose, nor does the peak */
-        mli_u64_add_own(&cell->out, d->out);
-        mli_u64_add_own(&cell->level, d->in - d->out);
-        return;
-    }
-    if (d->in) mli_cell_add(lord, book, number, cell, d->in);
-    if (d->out) mli_cell_subtract(lord, book, number, cell, d->out);
+    mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
+    if (d->undo)
+        mli_cell_publish(lord, book, number, cell);
+    else
+        mli_cell_publish_due(lord, book, number, cell);
 }
 
 /* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own: a
@@ -6116,7 +5979,8 @@ static uint64_t mli_add_saturated(uint64_t a, uint64_t b) { return a + b < a ? U
 
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
    one cell's level - base never exceeds the live bytes, and row->base does not change. The peak is
-   computed only with `peaks`. */
+   computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak is
+   exact by itself. */
 static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                  mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -6132,7 +5996,7 @@ static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int p
         const mli_cell *cell = mli_cell_at(t, book, number);
         uint64_t in, out, level;
         if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_subtract */
+        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
         out = mli_u64_load(&cell->out);
         in = level + out;
         sum->in += in;
@@ -6141,7 +6005,7 @@ static MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int p
         frees += mli_u64_load(&cell->frees);
         sum->freed_here += mli_u64_load(&cell->freed_here);
         cells += (in | out | mli_u64_load(&cell->base)) != 0;
-        if (!peaks) continue;
+        if (!peaks || !lord->counters.batch) continue;
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
@@ -6176,27 +6040,17 @@ static uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
 
 /* Gets the live bytes of a device, and the bytes freed since the last reset or collection. */
 static MLI_COLD void mli_row_level(memlord *lord, uint32_t dev, uint64_t *live, uint64_t *freed) {
-    mli_thread *t = mli_thread_first(lord);
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
-    uint64_t sum = 0, out = 0, base;
-    mli_lock_take(&row->lock);
-    base = row->base.freed;
-    mli_lock_drop(&row->lock);
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
-        if (!cell) continue;
-        sum += mli_u64_load(&cell->level);
-        out += mli_u64_load(&cell->out);
-    }
-    *live = (int64_t)sum > 0 ? sum : 0;
-    *freed = mli_since(out, base);
+    mli_row_totals sum;
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 0, &sum);
+    *live = sum.live;
+    *freed = sum.freed;
 }
 
 /* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
-   threads no longer count. The caller's own cell stays exact. */
+   threads no longer count. The caller's own cell stays exact; the orphan's is not its own. */
 static MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
-    mli_cell *cell = mli_cell_at(t, book, number);
+    mli_cell *cell = t == lord->threads.orphan ? NULL : mli_cell_at(t, book, number);
     if (cell && book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
@@ -12755,7 +12609,9 @@ static MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_devic
     r = mli_key_begin(lord, device, storage, &t);
     if (!t) return r;
     r = mli_block_close(lord, t, device, storage, how, gone, &chain);
-    if (gone->key) {
+    if (gone->key && r == MEMLORD_OK) {
+        const mli_row_delta d = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
+        mli_cells_make(lord, t, &d, 1); /* so that the thread's next such free is fast */
         mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                              gone->word1, gone->word2, site);
@@ -12863,8 +12719,7 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
                                              uint64_t bytes, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_home_probe probe;
-    int shared;
+    mli_probe probe;
     mli_shard *s;
     uint32_t dev, special;
     int64_t past;
@@ -12878,15 +12733,15 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     if (MLI_UNLIKELY(!rows.device || (special && !mli_rows_cached(t, special, dev, site, &rows))))
         return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
     s = mli_shard_of(lord, storage, 1);
-    if (MLI_UNLIKELY(!mli_shard_enter_fast(t, s, &shared)))
+    if (MLI_UNLIKELY(!mli_probe_enter_fast(t, s, &probe)))
         return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
-    if (MLI_UNLIKELY(!mli_home_probe_vacant(s, storage, shared, &probe))) {
-        mli_home_probe_cancel(t, shared, &probe);
+    if (MLI_UNLIKELY(!mli_probe_room_fast(lord, s, (uint32_t)device.type, storage, &probe))) {
+        mli_probe_leave(t, &probe);
         return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
     }
-    mli_home_probe_insert(s, &probe, storage, mli_word1_of(bytes, dev, 1), rows.word2);
+    mli_probe_insert(&probe, mli_word1_of(bytes, dev, 1), rows.word2);
     past = mli_cell_count_alloc(rows.device, bytes);
-    if (MLI_UNLIKELY(probe.far) && mli_shard_crowded(lord, s)) past = -1;
+    if (MLI_UNLIKELY(probe.bucket) && mli_shard_crowded(lord, s)) past = -1;
     if (rows.site) past |= mli_cell_count_alloc(rows.site, bytes);
     if (rows.tag) past |= mli_cell_count_alloc(rows.tag, bytes);
     if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, dev)))
@@ -12926,8 +12781,7 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
                                            int how, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_home_probe probe;
-    int shared;
+    mli_probe probe;
     const mli_cache_entry *here;
     mli_shard *s;
     uint64_t bytes;
@@ -12939,16 +12793,16 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_ROWS))
         return mli_free_general(lord, device, storage, how, site, NULL);
     s = mli_shard_of(lord, storage, 1);
-    if (MLI_UNLIKELY(!mli_shard_enter_fast(t, s, &shared)))
+    if (MLI_UNLIKELY(!mli_probe_enter_fast(t, s, &probe)))
         return mli_free_general(lord, device, storage, how, site, NULL);
-    if (MLI_UNLIKELY(!mli_home_probe_find(s, storage, shared, &probe) ||
+    if (MLI_UNLIKELY(!mli_probe_find_fast(lord, s, (uint32_t)device.type, storage, &probe) ||
                      !mli_entry_cells(lord, t, device, probe.entry, &rows))) {
-        mli_home_probe_cancel(t, shared, &probe);
+        mli_probe_leave(t, &probe);
         return mli_free_general(lord, device, storage, how, site, NULL);
     }
     dev = rows.dev;
     bytes = MLI_BYTES(probe.entry->word1);
-    mli_home_probe_erase(s, &probe);
+    mli_probe_erase(&probe);
     past = mli_cell_count_free(rows.device, bytes);
     mli_u64_add_own(&rows.device->frees, 1);
     past |= mli_cell_tripped(rows.device);

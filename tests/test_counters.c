@@ -140,6 +140,26 @@ static void nor_by_more_after_a_reset_on_another_thread(void **state) {
     assert_true(s.peak + s.peak_error >= 1010);
 }
 
+/* One thread has one block at a time, or none. */
+static void *come_and_go(void *user) {
+    stair *s = (stair *)user;
+    uint64_t i;
+    for (i = 0; i < s->n; i++) {
+        memlord_alloc(s->lord, memlord_device_cpu(), s->first, s->bytes, NULL);
+        memlord_free(s->lord, memlord_device_cpu(), s->first, NULL);
+    }
+    return NULL;
+}
+static void no_reader_sees_a_higher_peak_while_a_thread_publishes(void **state) {
+    stair s = {NULL, 0x7f0000001000u, 200000, 100 << 10};
+    pthread_t thread;
+    s.lord = test_lord(state);
+    assert_int_equal(pthread_create(&thread, NULL, come_and_go, &s), 0);
+    while (stats_of(s.lord, cpu()).frees < s.n)
+        assert_in_range(memlord_peak(s.lord, cpu()), 0, s.bytes);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 static void a_wide_peak_is_the_sum_of_the_devices_peaks(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
@@ -295,6 +315,8 @@ int main(void) {
         TEST_EXACT(with_the_exact_flag_threads_peak_exactly),
         TEST(without_it_the_peak_is_low_by_at_most_its_error),
         TEST(nor_by_more_after_a_reset_on_another_thread),
+        TEST(no_reader_sees_a_higher_peak_while_a_thread_publishes),
+        TEST_EXACT(no_reader_sees_a_higher_peak_while_a_thread_publishes),
         TEST(a_wide_peak_is_the_sum_of_the_devices_peaks),
         TEST(a_reset_starts_an_epoch),
         TEST(a_free_of_an_older_block_counts_in_the_new_epoch),
