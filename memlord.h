@@ -2543,30 +2543,25 @@ typedef struct mli_cpu {
     char text[8192];  /* its text; too large for the 16 KiB stacks that some hosts use */
 } mli_cpu;
 
-/* Writes `more` to cpu->path at byte `end`. Returns the new length; 0: too long. */
-static size_t mli_cpu_file_path(mli_cpu *cpu, size_t end, const char *more) {
+/* Writes `more` to cpu->path at byte `end`. Returns the new length. Once a path is too long, it is
+   sizeof cpu->path, whatever else is added. */
+static size_t mli_cpu_path(mli_cpu *cpu, size_t end, const char *more) {
     size_t n = strlen(more);
-    if (n >= sizeof cpu->path - end) return 0;
+    if (n >= sizeof cpu->path - end) return sizeof cpu->path;
     memcpy(cpu->path + end, more, n + 1);
     return end + n;
 }
-/* Sets cpu->path to `path` under the root. Returns its length; 0: too long. */
-static size_t mli_cpu_root(mli_cpu *cpu, const char *path) {
-    const char *root = cpu->root ? cpu->root : "";
-    size_t n = mli_cpu_file_path(cpu, 0, root);
-    return n || !*root ? mli_cpu_file_path(cpu, n, path) : 0;
-}
 
 /* Reads the file `name` into cpu->text as a string. Its directory is the first `end` bytes of
-   cpu->path. Returns 0; 1: no such file, the text is ""; -1: unknown. */
-static MLI_COLD int mli_cpu_file_read(mli_cpu *cpu, size_t end, const char *name) {
+   cpu->path. Returns 0; -1: unknown. A missing file reads as "max": a missing limit is none. */
+static MLI_COLD int mli_cpu_read(mli_cpu *cpu, size_t end, const char *name) {
     size_t n = 0;
     ssize_t got = 1;
     int fd;
-    cpu->text[0] = 0;
-    if (!end || !mli_cpu_file_path(cpu, end, name)) return -1;
+    if (mli_cpu_path(cpu, end, name) == sizeof cpu->path) return -1;
     fd = open(cpu->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? 1 : -1;
+    memcpy(cpu->text, "max", sizeof "max");
+    if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
     while (got && n < sizeof cpu->text) {
         got = read(fd, cpu->text + n, sizeof cpu->text - n);
         if (got < 0 && errno != EINTR) break;
@@ -2578,54 +2573,42 @@ static MLI_COLD int mli_cpu_file_read(mli_cpu *cpu, size_t end, const char *name
     return 0;
 }
 
-/* Parses the number at `*at` and moves `*at` past it. Returns 0; -1: no number, or it does not
-   fit into 64 bits. */
-static int mli_cpu_parse_u64(const char **at, uint64_t *out) {
-    const char *p = *at;
-    uint64_t n = 0;
-    for (; *p >= '0' && *p <= '9'; p++) {
-        unsigned digit = (unsigned)(*p - '0');
-        if (n > (UINT64_MAX - digit) / 10) return -1;
-        n = n * 10 + digit;
+/* Parses a number, and after it `unit` ("" or " kB") and the end of the line. Returns 0; -1:
+   malformed, or over 64 bits. */
+static int mli_cpu_number(const char *at, const char *unit, uint64_t *out) {
+    char *end;
+    if (*at < '0' || *at > '9') return -1; /* strtoull takes blanks and signs, too */
+    errno = 0;
+    *out = strtoull(at, &end, 10);
+    if (errno || strncmp(end, unit, strlen(unit))) return -1;
+    end += strlen(unit);
+    if (*unit) {
+        if (*out > UINT64_MAX >> 10) return -1;
+        *out <<= 10;
     }
-    if (p == *at) return -1;
-    *at = p;
-    *out = n;
-    return 0;
+    return *end == '\n' || !*end ? 0 : -1;
 }
 
-/* Parses the number in the line of cpu->text that begins with `name`. Returns 0; 1: no such line;
-   -1: malformed. With `kilo` the line must end in kB, and *out is in bytes. */
-static int mli_cpu_parse_field(const mli_cpu *cpu, const char *name, int kilo, uint64_t *out) {
+/* Parses the number in the line of cpu->text that begins with `name`; leaves *out if there is no
+   such line. Returns 0; -1: malformed. */
+static int mli_cpu_field(const mli_cpu *cpu, const char *name, const char *unit, uint64_t *out) {
     size_t n = strlen(name);
     const char *p = cpu->text;
     while (strncmp(p, name, n) || (p[n] != ' ' && p[n] != '\t')) {
         p = strchr(p, '\n');
-        if (!p) return 1;
+        if (!p) return 0;
         p++;
     }
-    for (p += n; *p == ' ' || *p == '\t'; p++) {}
-    if (mli_cpu_parse_u64(&p, out)) return -1;
-    if (kilo) {
-        if (strncmp(p, " kB", 3) || *out > UINT64_MAX >> 10) return -1;
-        p += 3;
-        *out <<= 10;
-    }
-    return *p == '\n' || !*p ? 0 : -1;
+    return mli_cpu_number(p + n + strspn(p + n, " \t"), unit, out);
 }
 
-/* Reads a file that holds one number. *out is UINT64_MAX for "max" and if there is no such file.
-   Returns 0; -1: unknown. */
-static int mli_cpu_file_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
+/* Reads a file that holds one number, or "max": UINT64_MAX. Returns 0; -1: unknown. */
+static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
     const char *p = cpu->text;
-    int r = mli_cpu_file_read(cpu, end, name);
+    if (mli_cpu_read(cpu, end, name)) return -1;
     *out = UINT64_MAX;
-    if (r) return r < 0 ? -1 : 0;
-    if (!strncmp(p, "max", 3))
-        p += 3;
-    else if (mli_cpu_parse_u64(&p, out))
-        return -1;
-    return *p == '\n' || !*p ? 0 : -1;
+    if (strncmp(p, "max", 3)) return mli_cpu_number(p, "", out);
+    return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
 /* Returns the path of the memory cgroup of this process, or NULL. `text` is /proc/self/cgroup,
@@ -2635,102 +2618,95 @@ static int mli_cpu_file_value(mli_cpu *cpu, size_t end, const char *name, uint64
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
-    for (line = text; line && *line && !*v1; line = next) {
-        char *names, *path, *word;
+    for (line = text; line && !*v1; line = next) {
+        char *names = strchr(line, ':'), *path, *word;
         next = strchr(line, '\n');
         if (next) *next++ = 0;
-        names = strchr(line, ':');
-        path = names ? strchr(names + 1, ':') : NULL;
-        if (!path || path[1] != '/') continue;
-        *path++ = 0;
-        word = strstr(names, "memory");
-        *v1 = word && (word[-1] == ':' || word[-1] == ',') && (!word[6] || word[6] == ',');
-        if (*v1 || !names[1]) found = path;
+        path = strstr(line, ":/");
+        if (!path) continue;
+        *names = *path = ','; /* so that a comma is on both sides of each controller */
+        word = strstr(names, ",memory,");
+        *v1 = word && word < path;
+        if (*v1 || path == names + 1) found = path + 1;
     }
     return found;
 }
 
-/* Applies the limit of one cgroup, whose directory is the first `end` bytes of cpu->path: lowers
-   *total to the limit, and *left to the bytes that the limit leaves. Returns 0; -1: unknown.
-   A missing file means no limit: it is missing in the root and where the controller is off.
-   Page cache, active or inactive, counts as left: the kernel drops it before it refuses memory,
-   and MemAvailable counts it as available, too. (Kubernetes subtracts only the inactive part.)
-   shmem and locked pages are on other lists and count as used. */
-static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
-                         uint64_t *left) {
-    static const char *const names[2][4] = {
-        {"/memory.max", "/memory.current", "inactive_file", "active_file"},
-        {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file",
-         "total_active_file"}};
-    const char *const *name = names[cpu->v1];
-    uint64_t limit, more = UINT64_MAX, used, cache;
-    int i, said;
-    if (mli_cpu_file_value(cpu, end, name[0], &limit)) return -1;
-    if (!cpu->v1) { /* above memory.high the kernel slows the processes down */
-        if (mli_cpu_file_value(cpu, end, "/memory.high", &more)) return -1;
-    } else if (mli_cpu_file_read(cpu, end, "/memory.stat") < 0 || /* has the parents' limits */
-               mli_cpu_parse_field(cpu, "hierarchical_memory_limit", 0, &more) < 0) {
+/* Reads the limit of the cgroup in a directory; UINT64_MAX: it has none, as the root and where
+   the controller is off. Above memory.high the kernel slows the processes down. Version 1 has no
+   such file. */
+static int mli_cpu_limit(mli_cpu *cpu, size_t end, uint64_t *limit) {
+    uint64_t high;
+    if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.limit_in_bytes" : "/memory.max", limit) ||
+        mli_cpu_value(cpu, end, "/memory.high", &high))
         return -1;
+    if (high < *limit) *limit = high;
+    return *limit ? 0 : -1;
+}
+
+/* Reads the bytes in use in the cgroup in a directory. Page cache, active or inactive, does not
+   count: the kernel drops it before it refuses memory, and MemAvailable counts it as available,
+   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
+   and count as used, as does cache that the file does not list. */
+static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
+    static const char *const caches[2][2] = {{"inactive_file", "active_file"},
+                                             {"total_inactive_file", "total_active_file"}};
+    int i;
+    if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.usage_in_bytes" : "/memory.current", used) ||
+        *used == UINT64_MAX || mli_cpu_read(cpu, end, "/memory.stat"))
+        return -1;
+    for (i = 0; i < 2; i++) {
+        uint64_t cache = 0;
+        if (mli_cpu_field(cpu, caches[cpu->v1][i], "", &cache)) return -1;
+        *used -= cache < *used ? cache : *used;
     }
-    if (more < limit) limit = more;
-    if (!limit) return -1;
-    if (limit > machine) return 0;
-    if (mli_cpu_file_value(cpu, end, name[1], &used) || used == UINT64_MAX) return -1;
-    if (mli_cpu_file_read(cpu, end, "/memory.stat") < 0) return -1;
-    for (i = 2; i < 4; i++) { /* cache that the file does not list counts as used */
-        said = mli_cpu_parse_field(cpu, name[i], 0, &cache);
-        if (said < 0) return -1;
-        if (said == 0) used = used > cache ? used - cache : 0;
-    }
-    if (used > limit) used = limit;
-    if (limit < *total) *total = limit;
-    if (limit - used < *left) *left = limit - used;
     return 0;
 }
 
 /* Returns the memory of the process in *total and *left, from the machine, the cgroup of the
    process and all cgroups above it. *total is the lowest limit; *left is the least that any of
-   them leaves. Returns 0; -1: unknown. */
-static int mli_cpu_query(mli_cpu *cpu, uint64_t *total, uint64_t *left) {
-    size_t top, end = mli_cpu_root(cpu, "/proc");
-    uint64_t machine;
+   them leaves. `root` is the length of the root in cpu->path. Returns 0; -1: unknown. */
+static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
+    uint64_t machine = 0, limit, used;
+    size_t top, end;
     const char *p;
-    if (mli_cpu_file_read(cpu, end, "/meminfo") ||
-        mli_cpu_parse_field(cpu, "MemTotal:", 1, &machine) || !machine ||
-        mli_cpu_parse_field(cpu, "MemAvailable:", 1, left) || *left > machine ||
-        mli_cpu_file_read(cpu, end, "/self/cgroup") < 0)
+    *left = UINT64_MAX;
+    if (mli_cpu_read(cpu, root, "/proc/meminfo") ||
+        mli_cpu_field(cpu, "MemTotal:", " kB", &machine) || !machine ||
+        mli_cpu_field(cpu, "MemAvailable:", " kB", left) || *left > machine ||
+        mli_cpu_read(cpu, root, "/proc/self/cgroup"))
         return -1;
     *total = machine;
     p = mli_cpu_parse_cgroup(cpu->text, &cpu->v1);
     if (!p) return 0; /* the kernel has no cgroups */
-    top = mli_cpu_root(cpu, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
-    end = top ? mli_cpu_file_path(cpu, top, p[1] ? p : "") : 0;
-    if (!end) return -1;
-    while (!mli_cpu_level(cpu, end, machine, total, left)) {
+    top = mli_cpu_path(cpu, root, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
+    end = mli_cpu_path(cpu, top, p[1] ? p : "");
+    for (;;) {
+        if (mli_cpu_limit(cpu, end, &limit)) return -1;
+        if (limit <= machine) {
+            if (mli_cpu_usage(cpu, end, &used)) return -1;
+            if (limit < *total) *total = limit;
+            if (used > limit) used = limit;
+            if (limit - used < *left) *left = limit - used;
+        }
         if (end == top) return 0;
         while (end > top && cpu->path[--end] != '/') {}
     }
-    return -1;
-}
-
-static uint64_t mli_cpu_resident(mli_cpu *cpu) { /* in bytes; 0: unknown */
-    const char *p = cpu->text;
-    uint64_t size, pages, page = (uint64_t)sysconf(_SC_PAGESIZE);
-    if (mli_cpu_file_read(cpu, mli_cpu_root(cpu, "/proc"), "/self/statm")) return 0;
-    if (mli_cpu_parse_u64(&p, &size) || *p++ != ' ') return 0;
-    if (mli_cpu_parse_u64(&p, &pages) || *p != ' ' || pages > UINT64_MAX / page) return 0;
-    return pages * page;
 }
 
 static MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                    uint64_t *process) {
     int saved = errno, cancel = mli_cancel_disable();
+    size_t root = mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
     uint64_t all, left;
-    int r = mli_cpu_query(cpu, &all, &left);
+    int r = mli_cpu_query(cpu, root, &all, &left);
     if (!r) {
         *total = all;
         *used = all - left;
-        *process = mli_cpu_resident(cpu);
+        *process = 0;
+        if (mli_cpu_read(cpu, root, "/proc/self/status") ||
+            mli_cpu_field(cpu, "VmRSS:", " kB", process))
+            *process = 0; /* unknown */
     }
     mli_cancel_restore(cancel);
     errno = saved;
@@ -2755,36 +2731,15 @@ static int mli_cpu_process_memory(PROCESS_MEMORY_COUNTERS *out) {
     memcpy(&fn, &address, sizeof fn);
     return fn(GetCurrentProcess(), out, sizeof *out) ? 0 : -1;
 }
-/* Returns 1 if the job object of the process has a memory limit. It limits the committed bytes of
-   the whole job; the bytes of its other processes are unknown. */
-static int mli_cpu_job_limit(uint64_t *limit) {
-    JOBOBJECT_EXTENDED_LIMIT_INFORMATION job;
-    if (!QueryInformationJobObject(NULL, JobObjectExtendedLimitInformation, &job, sizeof job,
-                                   NULL) ||
-        !(job.BasicLimitInformation.LimitFlags & JOB_OBJECT_LIMIT_JOB_MEMORY))
-        return 0;
-    *limit = job.JobMemoryLimit;
-    return *limit != 0;
-}
 static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
     MEMORYSTATUSEX machine;
     PROCESS_MEMORY_COUNTERS self;
-    uint64_t all, left, limit = 0, less;
-    int known = !mli_cpu_process_memory(&self);
     (void)cpu;
     machine.dwLength = sizeof machine;
-    if (!GlobalMemoryStatusEx(&machine) || !machine.ullTotalPhys) return -1;
-    all = machine.ullTotalPhys;
-    left = machine.ullAvailPhys < all ? machine.ullAvailPhys : all;
-    if (mli_cpu_job_limit(&limit) && limit < all) {
-        if (!known) return -1;
-        less = limit > self.PagefileUsage ? limit - self.PagefileUsage : 0;
-        if (less < left) left = less;
-        all = limit;
-    }
-    *total = all;
-    *used = all - left;
-    *process = known ? self.WorkingSetSize : 0;
+    if (!GlobalMemoryStatusEx(&machine) || machine.ullAvailPhys > machine.ullTotalPhys) return -1;
+    *total = machine.ullTotalPhys;
+    *used = machine.ullTotalPhys - machine.ullAvailPhys;
+    *process = mli_cpu_process_memory(&self) ? 0 : self.WorkingSetSize;
     return 0;
 }
 #elif MLI_APPLE
