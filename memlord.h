@@ -1870,26 +1870,13 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 /* --------------------------------------------------------------------- >>platform --
    Owns all code that differs between compilers and systems: pages, clocks, threads, files and
    the memory of the machine. Uses no other section. Each family defines the same functions for
-   every system and ends in #error. Requires, for all functions: out pointers are not NULL and
+   Windows and for POSIX. Requires, for all functions: out pointers are not NULL and
    sizes are not 0. Returns 0 for success unless a comment says otherwise. Locks: none. */
 
-#define MLI_WINDOWS 0
-#define MLI_APPLE 0
-#define MLI_LINUX 0
-#define MLI_POSIX 0
 #if defined(_WIN32)
-#undef MLI_WINDOWS
 #define MLI_WINDOWS 1
 #else
-#undef MLI_POSIX
-#define MLI_POSIX 1
-#if defined(__APPLE__)
-#undef MLI_APPLE
-#define MLI_APPLE 1
-#elif defined(__linux__)
-#undef MLI_LINUX
-#define MLI_LINUX 1
-#endif
+#define MLI_WINDOWS 0 /* else the system is POSIX */
 #endif
 
 #if defined(__GNUC__)
@@ -1927,7 +1914,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 #include <cpuid.h> /* for the invariant TSC bit */
 #elif defined(_MSC_VER)
-#include <intrin.h> /* __cpuid, __rdtsc, atomics */
+#include <intrin.h> /* atomics */
 #endif
 #if (defined(__x86_64__) && defined(__SSE2__)) || (defined(_M_X64) && !defined(_M_ARM64EC))
 #include <emmintrin.h> /* for probes of the map */
@@ -1942,7 +1929,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #include <stdlib.h>  /* malloc, for the shim */
 #include <windows.h> /* pages, fibre-local storage, files */
 #include <psapi.h>   /* the working set */
-#elif MLI_POSIX
+#else
 #include <errno.h>    /* EINTR, EEXIST */
 #include <fcntl.h>    /* open */
 #include <pthread.h>  /* thread exit, fork handlers, signal mask */
@@ -1957,10 +1944,10 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #if !defined(MAP_ANONYMOUS) || !defined(CLOCK_MONOTONIC)
 #error "a strict C mode hides mmap: include memlord.h first, or compile with -D_DEFAULT_SOURCE"
 #endif
-#if MLI_LINUX
+#if defined(__linux__)
 #include <sys/auxv.h>    /* getauxval */
 #include <sys/syscall.h> /* gettid, membarrier, tgkill */
-#elif MLI_APPLE
+#elif defined(__APPLE__)
 #include <dlfcn.h>      /* dladdr */
 #include <mach/mach.h>  /* host_statistics64, task_info */
 #include <sys/sysctl.h> /* hw.memsize */
@@ -1982,22 +1969,13 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 
 /* -- ticks: a time stamp at a third of the cost of a clock --
    Reads the counter of the processor. It serves as a stamp only where it counts at a constant
-   rate in every power state. mli_ticks_steady returns 1 there. */
+   rate in every power state. mli_ticks_steady returns 1 there; else stamps are clock times. */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 static uint64_t mli_ticks(void) { return __builtin_ia32_rdtsc(); }
 static int mli_ticks_steady(void) { /* "invariant TSC" in the manuals of Intel and AMD */
     unsigned a, b, c, d;
     return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d >> 8 & 1);
-}
-#elif defined(_MSC_VER) && (defined(_M_X64) || defined(_M_IX86))
-static uint64_t mli_ticks(void) { return __rdtsc(); }
-static int mli_ticks_steady(void) {
-    int r[4];
-    __cpuid(r, (int)0x80000000u);
-    if ((unsigned)r[0] < 0x80000007u) return 0;
-    __cpuid(r, (int)0x80000007u);
-    return r[3] >> 8 & 1;
 }
 #elif defined(__GNUC__) && defined(__aarch64__)
 static uint64_t mli_ticks(void) {
@@ -2112,15 +2090,11 @@ static int mli_file_close(mli_file file, int sync) {
     int bad = sync && !FlushFileBuffers(file);
     return !CloseHandle(file) || bad ? -1 : 0;
 }
-static int mli_file_rename(const char *from, const char *to) {
+static int mli_file_rename(const char *from, const char *to, int replace) { /* 1: `to` exists */
+    const DWORD flags = replace ? MOVEFILE_REPLACE_EXISTING : 0;
     wchar_t a[1024], b[1024];
     if (mli_wide_path(from, a, 1024) || mli_wide_path(to, b, 1024)) return -1;
-    return MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) ? 0 : -1;
-}
-static int mli_file_rename_exclusive(const char *from, const char *to) { /* 1: `to` exists */
-    wchar_t a[1024], b[1024];
-    if (mli_wide_path(from, a, 1024) || mli_wide_path(to, b, 1024)) return -1;
-    if (MoveFileExW(a, b, MOVEFILE_WRITE_THROUGH)) return 0;
+    if (MoveFileExW(a, b, flags | MOVEFILE_WRITE_THROUGH)) return 0;
     return GetLastError() == ERROR_ALREADY_EXISTS || GetLastError() == ERROR_FILE_EXISTS ? 1 : -1;
 }
 static void mli_file_remove(const char *path) {
@@ -2157,7 +2131,7 @@ static void mli_os_thread_join(mli_os_thread worker) {
     (void)CloseHandle(worker);
 }
 
-#elif MLI_POSIX
+#else
 
 /* Functions below that can run beside the host's malloc and free keep errno: free() does not
    change it either, and the host relies on that. */
@@ -2200,12 +2174,12 @@ static uint64_t mli_pid(void) { return (uint64_t)getpid(); }
    and Apple use the kernel's number. If a sandbox refuses it, and on other systems, it is
    pthread_self, an address. */
 static uint64_t mli_thread_number(void) {
-#if MLI_LINUX
+#if defined(__linux__)
     int saved = errno;
     long number = syscall(__NR_gettid);
     errno = saved;
     if (number > 0) return (uint64_t)number;
-#elif MLI_APPLE
+#elif defined(__APPLE__)
     uint64_t number;
     if (!pthread_threadid_np(NULL, &number) && number) return number;
 #endif
@@ -2213,7 +2187,7 @@ static uint64_t mli_thread_number(void) {
 }
 /* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. */
 static MLI_COLD int mli_thread_has_ended(uint64_t number) {
-#if MLI_LINUX
+#if defined(__linux__)
     int saved = errno, gone;
     if (number >> 31) return 0; /* a pthread_self, not a number of the kernel */
     gone = syscall(__NR_tgkill, (long)getpid(), (long)number, 0L) == -1 && errno == ESRCH;
@@ -2229,7 +2203,7 @@ static MLI_COLD int mli_thread_has_ended(uint64_t number) {
 static int mli_env_read(const char *name, char *buf, size_t cap) {
     const char *value;
     size_t n;
-#if MLI_LINUX
+#if defined(__linux__)
     if (getauxval(AT_SECURE)) return 0;
 #else
     if (issetugid()) return 0;
@@ -2286,7 +2260,7 @@ static void mli_stderr_write(const char *text, size_t size) {
     mli_cancel_restore(cancel);
     errno = saved;
 }
-#if MLI_LINUX && defined(__NR_membarrier)
+#if defined(__linux__) && defined(__NR_membarrier)
 /* Calls membarrier; returns 1 if it succeeds. Commands are given by their numbers because older
    headers lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since
    Linux 4.14. Command 8 may fail after 16 succeeded: in a sandbox that the process entered
@@ -2303,25 +2277,10 @@ static uint32_t mli_barrier_register(void) { return 0; }
 static int mli_barrier_all(void) { return 0; }
 #endif
 
-/* Returns the type of a file in *mode and does not follow links. The struct stat of 32-bit
-   programs cannot hold sizes or inode numbers above 32 bits (EOVERFLOW). statx can, with one
-   layout on every architecture: stx_mode is its 15th 16-bit word. */
-static int mli_file_mode(const char *path, mode_t *mode) {
-    struct stat st;
-    int r = lstat(path, &st);
-#if MLI_LINUX && defined(__NR_statx)
-    uint16_t wide[128];
-    if (r && errno == EOVERFLOW) {
-        r = (int)syscall(__NR_statx, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, 1 /* STATX_TYPE */, wide);
-        st.st_mode = (mode_t)wide[14];
-    }
-#endif
-    if (!r) *mode = st.st_mode;
-    return r;
-}
 static int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
-    mode_t mode;
-    return mli_file_mode(path, &mode) ? errno != ENOENT : !S_ISREG(mode);
+    struct stat st;
+    if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
+    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: a size or inode over 32 bits */
 }
 /* Moves a file to a descriptor above the standard streams. The host may have closed those, and
    its output must not go to this file. Returns -1 if no descriptor is left. */
@@ -2344,14 +2303,12 @@ static int mli_file_close(mli_file file, int sync) {
     int bad = sync && fsync(file);
     return close(file) || bad ? -1 : 0;
 }
-static int mli_file_rename(const char *from, const char *to) { return rename(from, to); }
-/* Renames a file without replacing another. Returns 1 if `to` exists. */
-static int mli_file_rename_exclusive(const char *from, const char *to) {
-    mode_t there;
+/* Renames a file; without `replace` returns 1 if `to` exists. */
+static int mli_file_rename(const char *from, const char *to, int replace) {
+    if (replace) return rename(from, to);
     if (!link(from, to)) return unlink(from) ? -1 : 0;
-    if (errno == EEXIST) return 1;
-    if (!mli_file_mode(to, &there)) return 1; /* no hard links here: a small race remains */
-    return rename(from, to);
+    if (errno == EEXIST || !access(to, F_OK)) return 1;
+    return rename(from, to); /* the file system has no hard links: a small race remains */
 }
 static void mli_file_remove(const char *path) { (void)unlink(path); }
 
@@ -2398,7 +2355,7 @@ static MLI_COLD int mli_os_event_open(mli_os_event *event) {
     pthread_condattr_t attr;
     int bad;
     if (pthread_condattr_init(&attr)) return -1;
-#if MLI_APPLE
+#if defined(__APPLE__)
     bad = 0; /* Apple waits for a relative time and needs no clock */
 #else
     bad = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -2427,14 +2384,14 @@ static MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms) {
     struct timespec until;
     uint64_t ns = (uint64_t)ms * 1000000u;
     int late = 0, cancel = mli_cancel_disable();
-#if !MLI_APPLE
+#if !defined(__APPLE__)
     ns += mli_now();
 #endif
     until.tv_sec = (time_t)(ns / 1000000000u);
     until.tv_nsec = (long)(ns % 1000000000u);
     (void)pthread_mutex_lock(&event->mutex);
     while (!event->set && !late) {
-#if MLI_APPLE
+#if defined(__APPLE__)
         late = pthread_cond_timedwait_relative_np(&event->cond, &event->mutex, &until);
 #else
         late = pthread_cond_timedwait(&event->cond, &event->mutex, &until);
@@ -2467,11 +2424,9 @@ static void mli_os_thread_join(mli_os_thread worker) {
     mli_cancel_restore(cancel);
 }
 
-#else
-#error "memlord.h knows Windows and POSIX: add a family above for this platform"
 #endif
 
-#if MLI_LINUX
+#if defined(__linux__)
 /* Declares dladdr without dlfcn.h. The header declares it only under _GNU_SOURCE, which a host
    that compiles as C99 does not define. The symbol is weak: before glibc 2.34 it is in libdl,
    which the program may not link. */
@@ -2493,7 +2448,7 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
     out->name = info.name;
     return 0;
 }
-#elif MLI_APPLE
+#elif defined(__APPLE__)
 static int mli_symbol_at(const void *address, mli_symbol *out) {
     Dl_info info;
     if (!dladdr(address, &info) || !info.dli_fname) return -1;
@@ -2534,7 +2489,7 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
    An mli_cpu of zeros is valid; only `root` is set from outside. A doubtful number counts as
    unknown, because a wrong number is worse than none. */
 
-#if MLI_LINUX
+#if defined(__linux__)
 
 typedef struct mli_cpu {
     const char *root; /* a prefix of every path, for tests; NULL: none */
@@ -2742,7 +2697,7 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
     *process = mli_cpu_process_memory(&self) ? 0 : self.WorkingSetSize;
     return 0;
 }
-#elif MLI_APPLE
+#elif defined(__APPLE__)
 /* Counts pages that cannot be dropped as used: anonymous, wired and compressed pages, as Activity
    Monitor does. Free and file-backed pages count as left. */
 static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
@@ -3712,7 +3667,7 @@ static MLI_COLD void mli_json_site(mli_out *o, const memlord_site *site) {
    In JSON a ' stands for a ", and a leading comma is dropped after a [ or {. There %jd is any
    number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %g of NaN. */
 
-#if MLI_LINUX
+#if defined(__linux__)
 #define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
 #else
 #define MLI_PRINTF_LIKE(at) /* no check: uintmax_t may be another type than uint64_t */
@@ -4534,7 +4489,7 @@ static int mli_exit_key_set(uint64_t number) {
 }
 #endif
 
-#if MLI_POSIX
+#if !MLI_WINDOWS
 /* Takes or drops the lock at an offset in every ledger. Requires: the caller holds the registry
    lock. */
 static void mli_ledgers_lock(size_t at, int take) {
@@ -7523,7 +7478,7 @@ static MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int 
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
 }
-#if MLI_POSIX
+#if !MLI_WINDOWS
 /* Ends the writers of all sub-buffers but this thread's. Requires: a forked child, where the other
    threads are gone. */
 static MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
@@ -18425,7 +18380,7 @@ static int mli_exit_key_make(void) {
 }
 #endif
 
-#if MLI_POSIX
+#if !MLI_WINDOWS
 /* Takes or drops the locks of all physical devices. */
 static void mli_phys_lock_all(int take) {
     memlord *lord;
@@ -19079,7 +19034,7 @@ static memlord_result mli_file_save(memlord *lord, memlord_format format, mli_sa
     memlord_result r;
     if (mli_file_is_special(p->target)) return MEMLORD_E_IO;
     r = mli_file_write_report(lord, format, p);
-    if (r == MEMLORD_OK && mli_file_rename(p->beside, p->target)) {
+    if (r == MEMLORD_OK && mli_file_rename(p->beside, p->target, 1)) {
         mli_file_remove(p->beside);
         r = MEMLORD_E_IO;
     }
@@ -19126,7 +19081,7 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     for (n = 0; there > 0 && n < 1000; n++)
         there = mli_dated_path(directory, wall, format, n, p)
                     ? -1
-                    : mli_file_rename_exclusive(p->beside, p->target);
+                    : mli_file_rename(p->beside, p->target, 0);
     if (there) mli_file_remove(p->beside);
     return there ? MEMLORD_E_IO : MEMLORD_OK;
 }
@@ -19253,7 +19208,7 @@ MLI_API void memlord_request_save(memlord *lord) {
    whole block. Invariant: each keeps the result and the errno of the function that it replaces,
    whether or not the ledger could record the call. Locks: none of its own. */
 
-#if MLI_POSIX
+#if !MLI_WINDOWS
 static memlord_device mli_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
@@ -19302,7 +19257,7 @@ MLI_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
     return p;
 }
 
-#if MLI_POSIX
+#if !MLI_WINDOWS
 MLI_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                 int fd, int64_t offset, const memlord_site *site) {
     memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : mli_device_mapped();
