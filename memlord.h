@@ -1995,22 +1995,8 @@ static void *mli_pages_map(size_t size) {
     return VirtualAlloc(NULL, size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
 }
 static void mli_pages_unmap(void *ptr, size_t size) {
-    MEMORY_BASIC_INFORMATION info; /* finds the base: a trimmed `ptr` lies inside it */
     (void)size;
-    if (VirtualQuery(ptr, &info, sizeof info))
-        (void)VirtualFree(info.AllocationBase, 0, MEM_RELEASE);
-}
-static void mli_pages_advise_huge(void *ptr, size_t size) {
-    (void)ptr;
-    (void)size;
-}
-/* Decommits the pages around `keep`. Windows frees a reservation only as a whole, so their
-   addresses stay reserved until mli_pages_unmap. */
-static MLI_COLD void mli_pages_trim(void *ptr, size_t size, void *keep, size_t kept) {
-    size_t before = (size_t)((char *)keep - (char *)ptr);
-    if (before) (void)VirtualFree(ptr, before, MEM_DECOMMIT);
-    if (size - before - kept)
-        (void)VirtualFree((char *)keep + kept, size - before - kept, MEM_DECOMMIT);
+    (void)VirtualFree(ptr, 0, MEM_RELEASE);
 }
 static uint64_t mli_now(void) {
     LARGE_INTEGER count, rate;
@@ -2142,25 +2128,6 @@ static void *mli_pages_map(size_t size) {
     return p == MAP_FAILED ? NULL : p;
 }
 static void mli_pages_unmap(void *ptr, size_t size) { (void)munmap(ptr, size); }
-/* Requests huge pages. Without them every call misses the TLB in a large map. The request may
-   be ignored, so there is no result. */
-static void mli_pages_advise_huge(void *ptr, size_t size) {
-#if defined(MADV_HUGEPAGE)
-    int saved = errno;
-    (void)madvise(ptr, size, MADV_HUGEPAGE);
-    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: for pages present now */
-    errno = saved;
-#else
-    (void)ptr;
-    (void)size;
-#endif
-}
-/* Unmaps the pages around `keep`. */
-static void mli_pages_trim(void *ptr, size_t size, void *keep, size_t kept) {
-    size_t before = (size_t)((char *)keep - (char *)ptr);
-    if (before) (void)munmap(ptr, before);
-    if (size - before - kept) (void)munmap((char *)keep + kept, size - before - kept);
-}
 static uint64_t mli_posix_time(clockid_t clock) {
     struct timespec t;
     if (clock_gettime(clock, &t)) return 0;
@@ -4049,10 +4016,12 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 }
 
 /* -- the operating system's allocator --
-   It gives whole pages. Blocks of 8 KiB to 1 MiB, the size of the map's tables, share extents of
-   4 MiB. In a mapping of its own each table would lie on small pages, and every call of a large
-   ledger would miss the TLB. An extent requests huge pages once more than a quarter is in use. */
+   It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB, the size of the map's tables, share
+   extents of 4 MiB. In a mapping of its own each table would lie on small pages, and every call of
+   a large ledger would miss the TLB. An extent requests huge pages once more than a quarter is in
+   use. */
 
+#if defined(MADV_HUGEPAGE)
 #define MLI_PAGE 4096u
 #define MLI_EXTENT ((size_t)4 << 20)
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
@@ -4064,18 +4033,29 @@ typedef struct mli_extent { /* lies in the first page of its extent */
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
-/* Maps memory that is aligned to the size of an extent: maps twice as much and trims the rest. */
-static mli_extent *mli_extent_map(void) {
-    char *p = (char *)mli_pages_map(2 * MLI_EXTENT), *at;
-    size_t before;
-    if (!p) return NULL;
-    before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
-    at = p + before;
-    mli_pages_trim(p, 2 * MLI_EXTENT, at, MLI_EXTENT);
-    return (mli_extent *)(void *)at;
+/* The request may be ignored, so there is no result. */
+static void mli_huge_pages_request(void *ptr, size_t size) {
+    int saved = errno;
+    (void)madvise(ptr, size, MADV_HUGEPAGE);
+    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: for pages present now */
+    errno = saved;
 }
 
-/* Returns a run of free pages of an extent, or NULL. Requires: the pages lock. */
+/* Maps an extent, aligned to its size: maps twice as much and unmaps the rest. */
+static mli_extent *mli_extent_map(void) {
+    char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
+    size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
+    mli_extent *e = (mli_extent *)(void *)(p + before);
+    if (!p) return NULL;
+    if (before) mli_pages_unmap(p, before);
+    mli_pages_unmap(p + before + MLI_EXTENT, MLI_EXTENT - before);
+    e->taken[0] = 1;
+    e->used = 1;
+    return e;
+}
+
+/* Returns a run of free pages of an extent, or NULL. Requires: the pages lock, if the extent is on
+   the list. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
     uint32_t i, run = 0;
     if (e->used + pages > MLI_EXTENT_PAGES) return NULL;
@@ -4085,44 +4065,37 @@ static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
     e->used += pages;
     if (!e->huge && e->used > MLI_EXTENT_PAGES / 4) {
         e->huge = 1;
-        mli_pages_advise_huge(e, MLI_EXTENT);
+        mli_huge_pages_request(e, MLI_EXTENT);
     }
     return (char *)e + (size_t)(i - pages) * MLI_PAGE;
 }
 
-static void *mli_os_pages_alloc(uint32_t pages) {
-    mli_extent *e, *fresh = NULL;
-    void *p = NULL;
-    for (;;) {
-        mli_lock_take(&mli_process.pages_lock);
-        if (fresh) {
-            fresh->taken[0] = 1;
-            fresh->taken[1] = 1; /* page 0 holds this record; page 1 stays unused */
-            fresh->used = 2;
-            fresh->next = mli_process.extents;
-            mli_process.extents = fresh;
-        }
-        for (e = mli_process.extents; e && !p; e = e->next)
-            p = mli_extent_alloc(e, pages);
-        mli_lock_drop(&mli_process.pages_lock);
-        if (p || fresh) return p;
-        fresh = mli_extent_map();
-        if (!fresh) return NULL;
-    }
-}
-
 static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
-    void *p;
+    uint32_t pages = (uint32_t)((size + MLI_PAGE - 1) / MLI_PAGE);
+    mli_extent *e;
+    void *p = NULL;
     (void)user;
-    if (mli_os_from_extent(size))
-        return mli_os_pages_alloc((uint32_t)((size + MLI_PAGE - 1) / MLI_PAGE));
-    p = mli_pages_map(size);
-    if (p && size >= (size_t)1 << 21) mli_pages_advise_huge(p, size);
+    if (!mli_os_from_extent(size)) {
+        p = mli_pages_map(size);
+        if (p && size >= (size_t)1 << 21) mli_huge_pages_request(p, size);
+        return p;
+    }
+    mli_lock_take(&mli_process.pages_lock);
+    for (e = mli_process.extents; e && !p; e = e->next) p = mli_extent_alloc(e, pages);
+    mli_lock_drop(&mli_process.pages_lock);
+    if (p) return p;
+    e = mli_extent_map();
+    if (!e) return NULL;
+    p = mli_extent_alloc(e, pages);
+    mli_lock_take(&mli_process.pages_lock);
+    e->next = mli_process.extents;
+    mli_process.extents = e;
+    mli_lock_drop(&mli_process.pages_lock);
     return p;
 }
 static MLI_COLD void mli_os_free(void *user, void *ptr, size_t size) {
     mli_extent *e = (mli_extent *)((uintptr_t)ptr & ~(uintptr_t)(MLI_EXTENT - 1));
-    mli_extent **at;
+    mli_extent **at = &mli_process.extents;
     uint32_t pages = (uint32_t)((size + MLI_PAGE - 1) / MLI_PAGE);
     (void)user;
     if (!mli_os_from_extent(size)) {
@@ -4132,12 +4105,25 @@ static MLI_COLD void mli_os_free(void *user, void *ptr, size_t size) {
     mli_lock_take(&mli_process.pages_lock);
     memset(e->taken + (size_t)((char *)ptr - (char *)e) / MLI_PAGE, 0, pages);
     e->used -= pages;
-    for (at = &mli_process.extents; e->used == 2 && *at != e;) at = &(*at)->next;
-    if (e->used == 2) *at = e->next;
-    else e = NULL;
+    if (e->used == 1) {
+        while (*at != e) at = &(*at)->next;
+        *at = e->next;
+    } else {
+        e = NULL;
+    }
     mli_lock_drop(&mli_process.pages_lock);
     if (e) mli_pages_unmap(e, MLI_EXTENT);
 }
+#else
+static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
+    (void)user;
+    return mli_pages_map(size);
+}
+static MLI_COLD void mli_os_free(void *user, void *ptr, size_t size) {
+    (void)user;
+    mli_pages_unmap(ptr, size);
+}
+#endif
 
 static uint32_t mli_grain_count(size_t size) {
     return (uint32_t)((size + ((size_t)1 << MLI_GRAIN_BITS) - 1) >> MLI_GRAIN_BITS);
@@ -4244,28 +4230,31 @@ static void *mli_piece_new(memlord *lord, size_t size) {
     return p ? memset(p, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
-#define MLI_LARGE_OVERHEAD 256 /* for the alignment and the pointer to the real start */
+/* Returns the bytes that a large block takes besides its own, for its alignment and the pointer to
+   its real start. The os allocator aligns to pages, so its blocks need neither. */
+static size_t mli_large_overhead(const memlord *lord) {
+    return lord->memory.allocator.alloc == mli_os_alloc ? 0 : 256;
+}
 
 /* Returns zeroed memory of at least `size` bytes, or NULL. Requires: no lock held but the orphan
    lock, which mli_busy_begin drops. */
 static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
-    void *p;
-    if (size > (size_t)1 << MLI_PIECE_MAX_BITS) {
-        void **at;
-        if (lord->memory.allocator.alloc == mli_os_alloc) { /* aligned, but may not be zero */
-            p = mli_host_alloc(lord, size);
-            return p ? memset(p, 0, size) : NULL;
-        }
-        if (size > SIZE_MAX - MLI_LARGE_OVERHEAD) return NULL;
-        p = mli_host_alloc(lord, size + MLI_LARGE_OVERHEAD);
-        if (!p) return NULL;
+    size_t overhead = mli_large_overhead(lord);
+    void *p, **at;
+    if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
+        do p = mli_piece_new(lord, size);
+        while (!p && !mli_region_add(lord));
+        return p;
+    }
+    if (size > SIZE_MAX - overhead) return NULL;
+    p = mli_host_alloc(lord, size + overhead);
+    if (!p) return NULL;
+    if (overhead) {
         at = (void **)mli_align_to_grain((void **)p + 1);
         at[-1] = p; /* mli_own_free reads it */
-        return memset(at, 0, size);
+        p = at;
     }
-    do p = mli_piece_new(lord, size);
-    while (!p && !mli_region_add(lord));
-    return p;
+    return memset(p, 0, size);
 }
 
 /* Unlinks and returns a region that is one free piece, or returns NULL. The last region of a
@@ -4307,14 +4296,13 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
 
 /* Frees memory of mli_own_alloc. Requires: `size` is the size it was allocated with. */
 static MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
+    size_t overhead = mli_large_overhead(lord);
     if (!ptr) return;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
         mli_region *idle = mli_piece_free(lord, ptr, size);
         if (idle) mli_host_free(lord, idle, idle->size);
-    } else if (lord->memory.allocator.alloc == mli_os_alloc) {
-        mli_host_free(lord, ptr, size);
     } else {
-        mli_host_free(lord, ((void **)ptr)[-1], size + MLI_LARGE_OVERHEAD);
+        mli_host_free(lord, overhead ? ((void **)ptr)[-1] : ptr, size + overhead);
     }
 }
 
