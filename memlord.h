@@ -2090,6 +2090,16 @@ static void mli_file_remove(const char *path) {
 typedef int mli_signals;
 static mli_signals mli_signals_block(void) { return 0; }
 static void mli_signals_restore(mli_signals *held) { (void)held; }
+/* A key whose value the system passes to `hook` when the thread ends. */
+typedef DWORD mli_exit_key;
+#define MLI_EXIT_CALL WINAPI /* the calling convention of the hook */
+static int mli_exit_key_make(mli_exit_key *key, void(WINAPI *hook)(void *)) {
+    *key = FlsAlloc(hook);
+    return *key == FLS_OUT_OF_INDEXES ? -1 : 0;
+}
+static int mli_exit_key_set(mli_exit_key key, void *value) {
+    return FlsSetValue(key, value) ? 0 : -1;
+}
 
 /* -- an event to wait for, and threads of the ledger -- */
 
@@ -2309,6 +2319,14 @@ static void mli_signals_restore(mli_signals *held) {
     }
     (void)pthread_sigmask(SIG_SETMASK, &held->before, NULL);
     mli_cancel_restore(held->cancel);
+}
+typedef pthread_key_t mli_exit_key;
+#define MLI_EXIT_CALL
+static int mli_exit_key_make(mli_exit_key *key, void (*hook)(void *)) {
+    return pthread_key_create(key, hook);
+}
+static int mli_exit_key_set(mli_exit_key key, void *value) {
+    return pthread_setspecific(key, value);
 }
 
 /* -- an event to wait for, and threads of the ledger -- */
@@ -2704,7 +2722,7 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
    Owns the words that threads share, the locks and the lock order. Uses >>platform.
    A word is a struct, so that a plain access does not compile. The name of a load or store ends
    in its memory order. No suffix means relaxed: other threads read the value and conclude nothing
-   else from it. Read-modify-writes (exchange, add, or, cas) are sequentially consistent.
+   else from it. Read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
    Layout and code are the same in C and C++. i386 aligns a uint64_t to 4 bytes; one across two
    cache lines would be read in halves, so mli_u64 is aligned to 8. Locks: see MLI_RANK_... */
 
@@ -2713,39 +2731,40 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
 #else
 #define MLI_ALIGNED8
 #endif
-typedef struct mli_u8 { uint8_t v; } mli_u8;
 typedef struct mli_u32 { uint32_t v; } mli_u32;
 typedef struct MLI_ALIGNED8 mli_u64 { uint64_t v; } mli_u64;
 typedef struct mli_ptr { void *v; } mli_ptr;
 
-#if defined(__GNUC__)
-#define MLI_ATOMIC(kind, type)                                                                \
-    static MLI_HOT type mli_##kind##_load(const mli_##kind *w) {                              \
-        return __atomic_load_n(&w->v, __ATOMIC_RELAXED);                                      \
-    }                                                                                         \
-    static MLI_HOT type mli_##kind##_load_acquire(const mli_##kind *w) {                      \
-        return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE);                                      \
-    }                                                                                         \
-    static MLI_HOT void mli_##kind##_store(mli_##kind *w, type v) {                           \
-        __atomic_store_n(&w->v, v, __ATOMIC_RELAXED);                                         \
-    }                                                                                         \
-    static MLI_HOT void mli_##kind##_store_release(mli_##kind *w, type v) {                   \
-        __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);                                         \
-    }
+#if defined(__GNUC__) /* the bodies of the loads and stores */
+#define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
+#define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
+#else
+/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
+   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
+   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
+#if defined(_M_ARM64)
+#define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
+#else
+#define MLI_FENCE _ReadWriteBarrier()
+#endif
+#define MLI_LOAD(type, order) { type v = *(type const volatile *)&w->v; MLI_FENCE; return v; }
+#define MLI_STORE(type, order) { MLI_FENCE; *(type volatile *)&w->v = v; }
+#endif
+#define MLI_ATOMIC(kind, type)                                                                   \
+    static MLI_HOT type mli_##kind##_load(const mli_##kind *w) MLI_LOAD(type, RELAXED)           \
+    static MLI_HOT type mli_##kind##_load_acquire(const mli_##kind *w) MLI_LOAD(type, ACQUIRE)   \
+    static MLI_HOT type mli_##kind##_load_seqcst(const mli_##kind *w) MLI_LOAD(type, SEQ_CST)    \
+    static MLI_HOT void mli_##kind##_store(mli_##kind *w, type v) MLI_STORE(type, RELAXED)       \
+    static MLI_HOT void mli_##kind##_store_release(mli_##kind *w, type v) MLI_STORE(type, RELEASE)
 MLI_ATOMIC(u32, uint32_t)
 MLI_ATOMIC(ptr, void *)
-static MLI_HOT uint8_t mli_u8_load_acquire(const mli_u8 *w) {
-    return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE);
-}
-static MLI_HOT void mli_u8_store_release(mli_u8 *w, uint8_t v) {
-    __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);
-}
-static MLI_HOT uint32_t mli_u32_load_seqcst(const mli_u32 *w) {
-    return __atomic_load_n(&w->v, __ATOMIC_SEQ_CST);
-}
-static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) {
-    return __atomic_load_n(&w->v, __ATOMIC_SEQ_CST);
-}
+#if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
+MLI_ATOMIC(u64, uint64_t)
+#else
+#define MLI_U64_LOCKS 16 /* see below */
+#endif
+
+#if defined(__GNUC__)
 static MLI_HOT void *mli_ptr_exchange(mli_ptr *w, void *v) {
     return __atomic_exchange_n(&w->v, v, __ATOMIC_SEQ_CST);
 }
@@ -2758,8 +2777,7 @@ static MLI_HOT uint32_t mli_u32_add(mli_u32 *w, uint32_t v) {
 static MLI_HOT int mli_u32_cas(mli_u32 *w, uint32_t *expected, uint32_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
-#if defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
-MLI_ATOMIC(u64, uint64_t)
+#if !defined(MLI_U64_LOCKS)
 static MLI_HOT uint64_t mli_u64_or(mli_u64 *w, uint64_t v) {
     return __atomic_fetch_or(&w->v, v, __ATOMIC_SEQ_CST);
 }
@@ -2773,44 +2791,26 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 /* For processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each word.
    libatomic's locks are no replacement: one that another thread holds at a fork stays locked in
    the child. The lock's exchange pairs with the release store that drops it. */
-#define MLI_U64_LOCKS 16
 static mli_u32 mli_u64_locks[MLI_U64_LOCKS]; /* chosen by the address of the word */
 static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u32 *lock = &mli_u64_locks[(uintptr_t)w / 8 % MLI_U64_LOCKS];
     while (mli_u32_exchange(lock, 1)) mli_yield();
     return lock;
 }
-static uint64_t mli_u64_load(const mli_u64 *w) {
-    mli_u32 *lock = mli_u64_lock(w);
-    uint64_t v = w->v;
-    mli_u32_store_release(lock, 0);
-    return v;
-}
-static uint64_t mli_u64_load_acquire(const mli_u64 *w) {
-    return mli_u64_load(w);
-}
-static void mli_u64_store(mli_u64 *w, uint64_t v) {
-    mli_u32 *lock = mli_u64_lock(w);
-    w->v = v;
-    mli_u32_store_release(lock, 0);
-}
-static void mli_u64_store_release(mli_u64 *w, uint64_t v) {
-    mli_u64_store(w, v);
-}
-static uint64_t mli_u64_or(mli_u64 *w, uint64_t v) {
+/* Clears all bits but `keep`, then adds v. Returns the value before. */
+static uint64_t mli_u64_change(mli_u64 *w, uint64_t keep, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
     uint64_t before = w->v;
-    w->v = before | v;
+    w->v = (before & keep) + v;
     mli_u32_store_release(lock, 0);
     return before;
 }
-static uint64_t mli_u64_add(mli_u64 *w, uint64_t v) {
-    mli_u32 *lock = mli_u64_lock(w);
-    uint64_t before = w->v;
-    w->v = before + v;
-    mli_u32_store_release(lock, 0);
-    return before;
-}
+static uint64_t mli_u64_add(mli_u64 *w, uint64_t v) { return mli_u64_change(w, UINT64_MAX, v); }
+static uint64_t mli_u64_or(mli_u64 *w, uint64_t v) { return mli_u64_change(w, ~v, v); }
+static void mli_u64_store(mli_u64 *w, uint64_t v) { (void)mli_u64_change(w, 0, v); }
+static void mli_u64_store_release(mli_u64 *w, uint64_t v) { mli_u64_store(w, v); }
+static uint64_t mli_u64_load(const mli_u64 *w) { return mli_u64_add((mli_u64 *)(uintptr_t)w, 0); }
+static uint64_t mli_u64_load_acquire(const mli_u64 *w) { return mli_u64_load(w); }
 static int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
     uint64_t seen = w->v;
@@ -2831,50 +2831,7 @@ static MLI_HOT void mli_cpu_pause(void) {
     __asm__ volatile("yield");
 #endif
 }
-#elif defined(_MSC_VER)
-/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
-   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. */
-#if defined(_M_ARM64)
-#define MLI_MEMORY_FENCE() __dmb(_ARM64_BARRIER_ISH)
 #else
-#define MLI_MEMORY_FENCE() _ReadWriteBarrier()
-#endif
-#define MLI_ATOMIC(kind, type)                                                                \
-    static MLI_HOT type mli_##kind##_load(const mli_##kind *w) {                              \
-        return *(type const volatile *)&w->v;                                                 \
-    }                                                                                         \
-    static MLI_HOT type mli_##kind##_load_acquire(const mli_##kind *w) {                      \
-        type v = *(type const volatile *)&w->v;                                               \
-        MLI_MEMORY_FENCE();                                                                   \
-        return v;                                                                             \
-    }                                                                                         \
-    static MLI_HOT void mli_##kind##_store(mli_##kind *w, type v) {                           \
-        *(type volatile *)&w->v = v;                                                          \
-    }                                                                                         \
-    static MLI_HOT void mli_##kind##_store_release(mli_##kind *w, type v) {                   \
-        MLI_MEMORY_FENCE();                                                                   \
-        *(type volatile *)&w->v = v;                                                          \
-    }
-MLI_ATOMIC(u32, uint32_t)
-MLI_ATOMIC(u64, uint64_t)
-MLI_ATOMIC(ptr, void *)
-static MLI_HOT uint8_t mli_u8_load_acquire(const mli_u8 *w) {
-    uint8_t v = *(uint8_t const volatile *)&w->v;
-    MLI_MEMORY_FENCE();
-    return v;
-}
-static MLI_HOT void mli_u8_store_release(mli_u8 *w, uint8_t v) {
-    MLI_MEMORY_FENCE();
-    *(uint8_t volatile *)&w->v = v;
-}
-/* Requires: an exchange comes before in program order. It is a full barrier here, so an acquire
-   load after it is enough. */
-static MLI_HOT uint32_t mli_u32_load_seqcst(const mli_u32 *w) {
-    return mli_u32_load_acquire(w);
-}
-static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) {
-    return mli_ptr_load_acquire(w);
-}
 static MLI_HOT void *mli_ptr_exchange(mli_ptr *w, void *v) {
     return InterlockedExchangePointer(&w->v, v);
 }
@@ -2891,18 +2848,14 @@ static MLI_HOT uint32_t mli_u32_add(mli_u32 *w, uint32_t v) {
     return (uint32_t)InterlockedExchangeAdd((long volatile *)&w->v, (long)v);
 }
 static MLI_HOT int mli_u32_cas(mli_u32 *w, uint32_t *expected, uint32_t v) {
-    uint32_t seen = (uint32_t)InterlockedCompareExchange((long volatile *)&w->v, (long)v,
-                                                         (long)*expected);
-    int same = seen == *expected;
-    *expected = seen;
-    return same;
+    const uint32_t wanted = *expected;
+    *expected = (uint32_t)InterlockedCompareExchange((long volatile *)&w->v, (long)v, (long)wanted);
+    return *expected == wanted;
 }
 static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
-    uint64_t seen = (uint64_t)InterlockedCompareExchange64((__int64 volatile *)&w->v, (__int64)v,
-                                                           (__int64)*expected);
-    int same = seen == *expected;
-    *expected = seen;
-    return same;
+    const uint64_t wanted = *expected;
+    *expected = (uint64_t)InterlockedCompareExchange64((__int64 volatile *)&w->v, (__int64)v, (__int64)wanted);
+    return *expected == wanted;
 }
 static MLI_HOT void mli_compiler_barrier(void) { _ReadWriteBarrier(); }
 static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
@@ -2920,6 +2873,14 @@ static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
 }
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
+}
+/* Sets or clears bits of a word. Returns 1 if that changes the word. */
+static int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
+    uint32_t seen = mli_u32_load(w);
+    do {
+        if ((seen & bits) == (on ? bits : 0)) return 0;
+    } while (!mli_u32_cas(w, &seen, on ? seen | bits : seen & ~bits));
+    return 1;
 }
 /* Raises a shared word to at least v; both are compared as signed. */
 static void mli_u64_max(mli_u64 *w, int64_t v) {
@@ -2973,7 +2934,8 @@ static uint32_t mli_rank_held(uint32_t ranks) {
 /* Checks the lock order before the thread waits for a lock. A thread may hold two locks of one
    rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
    and locks of several ledgers in a fork, under the registry lock. */
-static void mli_rank_take(uint32_t rank, const mli_lock *lock) {
+static void mli_rank_take(const mli_lock *lock) {
+    uint32_t rank = lock->rank;
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
               (rank == MLI_RANK_PHYS && mli_ranks.held[MLI_RANK_COLD]);
@@ -2981,9 +2943,9 @@ static void mli_rank_take(uint32_t rank, const mli_lock *lock) {
     mli_ranks.held[rank]++;
     if (rank == MLI_RANK_SHARD) mli_ranks.shard = lock;
 }
-static void mli_rank_drop(uint32_t rank) {
-    MEMLORD_ASSERT(mli_ranks.held[rank]);
-    mli_ranks.held[rank]--;
+static void mli_rank_drop(const mli_lock *lock) {
+    MEMLORD_ASSERT(mli_ranks.held[lock->rank]);
+    mli_ranks.held[lock->rank]--;
 }
 /* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 static void mli_rank_inside(uint32_t inside) {
@@ -2992,22 +2954,15 @@ static void mli_rank_inside(uint32_t inside) {
 }
 /* Checks that the thread holds no lock before it calls a function of the host. */
 static void mli_rank_none(void) { MEMLORD_ASSERT(!mli_rank_held(MLI_RANKS)); }
-#else
-#define mli_rank_take(rank, lock) ((void)0)
-#define mli_rank_drop(rank) ((void)0)
-#define mli_rank_inside(inside) ((void)0)
-#define mli_rank_none() ((void)0)
-#endif
-
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
-static inline void mli_lock_rank(mli_lock *lock, uint32_t rank) {
-#if defined(MEMLORD_CHECK_LOCKS)
-    lock->rank = rank;
+static void mli_lock_rank(mli_lock *lock, uint32_t rank) { lock->rank = rank; }
 #else
-    (void)lock;
-    (void)rank;
+static MLI_HOT void mli_rank_take(const mli_lock *lock) { (void)lock; }
+static MLI_HOT void mli_rank_drop(const mli_lock *lock) { (void)lock; }
+static MLI_HOT void mli_rank_inside(uint32_t inside) { (void)inside; }
+static MLI_HOT void mli_rank_none(void) {}
+static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (void)rank; }
 #endif
-}
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
@@ -3026,18 +2981,18 @@ static MLI_COLD void mli_spin_wait(unsigned *n) {
 /* Takes a lock. Requires: the thread holds only locks of later ranks. */
 static MLI_NOINLINE void mli_lock_take(mli_lock *lock) {
     unsigned n = 0;
-    mli_rank_take(lock->rank, lock);
+    mli_rank_take(lock);
     while (mli_u32_exchange(&lock->locked, 1))
         while (mli_u32_load(&lock->locked)) mli_spin_wait(&n);
 }
 static int mli_lock_try(mli_lock *lock) { /* 1: taken */
     if (mli_u32_load(&lock->locked) || mli_u32_exchange(&lock->locked, 1))
         return 0;
-    mli_rank_take(lock->rank, lock);
+    mli_rank_take(lock);
     return 1;
 }
 static void mli_lock_drop(mli_lock *lock) {
-    mli_rank_drop(lock->rank);
+    mli_rank_drop(lock);
     mli_u32_store_release(&lock->locked, 0);
 }
 
@@ -3166,7 +3121,7 @@ struct memlord {
         mli_lock count_lock;          /* the cells of the orphan record */
     } counters;
     struct {
-        mli_u8 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
+        mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
         uint16_t dev_type[256];                /* by dev; written before the dev is published */
         uint32_t dev_alerts[256];             /* likewise: alerts that concern calls on the dev */
         mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
@@ -3285,11 +3240,7 @@ static struct {
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
     uint64_t pid;            /* differs from getpid in a child that ran no fork handler */
     int exit_key_ready;      /* 1: exit_key is valid */
-#if MLI_WINDOWS
-    DWORD exit_key;
-#else
-    pthread_key_t exit_key;
-#endif
+    mli_exit_key exit_key;
 } mli_process;
 
 /* Extra facts for the debug line (MEMLORD_DEBUG) of the call in progress. */
@@ -4421,8 +4372,8 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
 };
 
 enum { /* memlord.threads.hooks: work that the fast path cannot do alone */
-    MLI_HOOK_SITES = 1,
-    MLI_HOOK_TRACE = 2
+    MLI_HOOK_SITES = MLI_SPECIAL_SITES,
+    MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
 };
 
 /* mli_thread_first and mli_thread_next walk all thread records of a ledger. The acquire pairs with
@@ -4437,8 +4388,7 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
 /* Sets or clears a bit of a thread's `special` mask. Its own thread, threads that lack a barrier
    and memlord_sites_enable may do so at the same time. */
 static void mli_special_set(mli_thread *t, uint32_t bit, int on) {
-    uint32_t seen = mli_u32_load(&t->special);
-    while (!mli_u32_cas(&t->special, &seen, on ? seen | bit : seen & ~bit)) {}
+    (void)mli_u32_bits(&t->special, bit, on);
 }
 
 /* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
@@ -4466,52 +4416,10 @@ static mli_thread *mli_thread_own(const memlord *lord) {
     return mli_self.number ? mli_thread_of(lord, mli_self.number) : NULL;
 }
 
-/* Sets the calling thread's exit hook, with its number as the argument. 0: done. */
-#if MLI_WINDOWS
-static int mli_exit_key_set(uint64_t number) {
-    return FlsSetValue(mli_process.exit_key, (void *)(uintptr_t)number) ? 0 : -1;
-}
-#else
-static int mli_exit_key_set(uint64_t number) {
-    return pthread_setspecific(mli_process.exit_key, (void *)(uintptr_t)number);
-}
-#endif
-
-#if !MLI_WINDOWS
-/* Takes or drops the lock at an offset in every ledger. Requires: the caller holds the registry
-   lock. */
-static void mli_ledgers_lock(size_t at, int take) {
-    memlord *lord;
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
-        mli_lock *lock = (mli_lock *)(void *)((char *)lord + at);
-        if (take)
-            mli_lock_take(lock);
-        else
-            mli_lock_drop(lock);
-    }
-}
-
-/* Takes or drops the locks that protect 64-bit words, where the target has no 64-bit atomics. */
-static void mli_words_lock(int take) {
-#ifdef MLI_U64_LOCKS
-    int i;
-    for (i = 0; i < MLI_U64_LOCKS; i++)
-        if (take)
-            while (mli_u32_exchange(&mli_u64_locks[i], 1)) mli_yield();
-        else
-            mli_u32_store_release(&mli_u64_locks[i], 0);
-#else
-    (void)take;
-#endif
-}
-#endif
-
-/* Sets or clears a bit of the alert mask, which the end of every call reads. Seq_cst: see
-   mli_call_end_slow. */
-static void mli_alert_set(memlord *lord, uint32_t bit, int on) {
-    uint32_t seen = mli_u32_load(&lord->threads.alert);
-    if ((seen & bit) == (on ? bit : 0)) return;
-    while (!mli_u32_cas(&lord->threads.alert, &seen, on ? seen | bit : seen & ~bit)) {}
+/* Sets or clears a bit of the alert mask, which the end of every call reads. Returns 1 if that
+   changes the mask. Seq_cst: see mli_call_end_slow. */
+static int mli_alert_set(memlord *lord, uint32_t bit, int on) {
+    return mli_u32_bits(&lord->threads.alert, bit, on);
 }
 
 /* Returns how many thread records the ledger has, the orphan record included. */
@@ -4523,10 +4431,7 @@ static uint32_t mli_thread_count(memlord *lord) {
    registry lock. */
 static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->id = mli_u32_add(&lord->threads.next_id, 1);
-    if (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES)
-        mli_special_set(t, MLI_SPECIAL_SITES, 1);
-    if (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE)
-        mli_special_set(t, MLI_SPECIAL_TRACE, 1);
+    mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
     t->lord = lord;
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
@@ -4550,12 +4455,6 @@ static mli_thread *mli_thread_spare(memlord *lord) {
     return t;
 }
 
-/* Gives a record without an owner to the calling thread. Requires: the caller holds the registry
-   lock. */
-static void mli_thread_take(mli_thread *t, uint64_t owner) {
-    mli_u64_store(&t->owner, owner);
-    mli_thread_fence(t);
-}
 /* Gives the calling thread a record: a free one, else a new one. NULL: no memory. It raises the
    alert when so many records are in use that dead owners should be swept. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
@@ -4563,10 +4462,12 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     for (;;) {
         mli_lock_take(&mli_process.registry_lock);
         t = fresh ? fresh : mli_thread_spare(lord);
-        if (fresh)
+        if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
-        else if (t)
-            mli_thread_take(t, mli_self.number);
+        } else if (t) {
+            mli_u64_store(&t->owner, mli_self.number);
+            mli_thread_fence(t);
+        }
         if (t && mli_thread_count(lord) >= lord->threads.sweep_at && !mli_thread_spare(lord))
             mli_alert_set(lord, MLI_ALERT_THREADS, 1);
         mli_lock_drop(&mli_process.registry_lock);
@@ -4591,6 +4492,11 @@ static MLI_COLD void mli_threads_disown(uint64_t number) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+/* Sets the exit hook of the calling thread, with its number as the argument. */
+static void mli_thread_hook(uint64_t number) {
+    void *value = (void *)(uintptr_t)number;
+    mli_self.hooked = mli_exit_key_set(mli_process.exit_key, value) == 0;
+}
 /* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
    its exit hook has run, or no hook can be set, or it belongs to another process: a child of vfork
    shares this memory and this thread-local storage, and its kernel reports all threads here as
@@ -4604,7 +4510,7 @@ static MLI_COLD int mli_thread_ready(void) {
     }
     if (!mli_self.hooked) {
         mli_self.in_host_alloc = 1; /* pthread_setspecific may call malloc */
-        mli_self.hooked = mli_exit_key_set(mli_self.number) == 0;
+        mli_thread_hook(mli_self.number);
         mli_self.in_host_alloc = 0;
     }
     return mli_self.hooked != 0;
@@ -4645,20 +4551,12 @@ static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
     mli_lock_drop(&lord->threads.orphan_lock);
 }
 
-/* Takes the request for a report, which may come from a signal. 1: the caller took it, and must
-   write the report. 0: there is none, or another thread took it. */
-static MLI_COLD int mli_save_requested(memlord *lord) {
-    uint32_t seen = mli_u32_load(&lord->threads.alert);
-    do {
-        if (!(seen & MLI_ALERT_SAVE)) return 0;
-    } while (!mli_u32_cas(&lord->threads.alert, &seen, seen & ~(uint32_t)MLI_ALERT_SAVE));
-    return 1;
-}
 /* Writes a requested report, unless another thread does or the caller is inside the host's
-   allocator. The acquire pairs with the release that set the saver. */
+   allocator. The request, which may come from a signal, is a bit; the thread that clears it serves
+   it. The acquire pairs with the release that set the saver. */
 static MLI_COLD void mli_save_serve(memlord *lord) {
     const mli_saver *saver;
-    if (mli_self.in_host_alloc || !mli_save_requested(lord)) return;
+    if (mli_self.in_host_alloc || !mli_alert_set(lord, MLI_ALERT_SAVE, 0)) return;
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
     saver->serve(lord);
 }
@@ -6658,7 +6556,7 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     if (r == MEMLORD_OK && (mli_u32_load(&lord->bands.watched_types) >> d.type & 1))
         mli_check_request(lord, n);
     if (r == MEMLORD_OK && mli_device_direct_index(d) < MLI_DIRECT_DEVICES)
-        mli_u8_store_release(&lord->devices.dev_of[mli_device_direct_index(d)], (uint8_t)n);
+        mli_u32_store_release(&lord->devices.dev_of[mli_device_direct_index(d)], n);
     return r;
 }
 
@@ -6684,7 +6582,7 @@ static MLI_COLD memlord_result mli_dev_slow(memlord *lord, memlord_device d, uin
 /* Gets the dev of a device, and makes it on first use. The acquire pairs with the release in
    mli_device_add_locked. */
 static MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev) {
-    *dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+    *dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
     if (MLI_LIKELY(*dev != 0)) return MEMLORD_OK;
     return mli_dev_slow(lord, d, dev);
 }
@@ -6716,7 +6614,7 @@ static memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *d
 
 /* Returns the dev of a device; 0: it was not seen yet. */
 static MLI_COLD uint32_t mli_dev_known(memlord *lord, memlord_device d) {
-    uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
     if (dev) return dev;
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
@@ -13398,7 +13296,7 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
                      !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
         return mli_alloc_general(lord, device, storage, bytes, site);
-    dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
+    dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
     special = mli_u32_load(&t->special);
     rows.word2 = mli_u64_load(&lord->sites.birth_mark);
     rows.device = mli_cell_own_device(t, dev);
@@ -13429,7 +13327,7 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
    blocks: a fifth of a call). */
 static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
                                    const mli_entry *e, mli_block_rows *rows) {
-    uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]), row;
+    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]), row;
     if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) /* 256: one reference */
         dev = (uint32_t)(e->word1 >> 49) - 256u;
     if (MLI_UNLIKELY(dev > 255 || (e->word2 & 1)) ||
@@ -18332,87 +18230,90 @@ static void mli_format_write(mli_report *r, memlord_format format) {
    thread state of every section above, so it comes late in the file. Invariant: fork finds every
    ledger between two calls. Locks: registry, then all others in their order. */
 
-/* Frees the records of a thread, at most one in each ledger. */
-static MLI_COLD void mli_threads_release(uint64_t number) {
+/* Runs as the exit hook: frees the records of a thread, at most one in each ledger. It gets the
+   thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
+   earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
+   a record. */
+static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
+    if (!number) return; /* Windows: the thread did not set the hook */
     mli_lock_take(&mli_process.registry_lock);
     for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
-        t = mli_thread_of(lord, number);
+        t = mli_thread_of(lord, (uint64_t)(uintptr_t)number);
         if (t) mli_thread_release(t);
     }
     mli_lock_drop(&mli_process.registry_lock);
-}
-
-/* Runs as the exit hook. It gets the thread's number, as thread-local storage may be gone by then:
-   MinGW emulates it and frees it earlier. Where that storage is still there, `exited` keeps later
-   calls of the thread from getting a record. */
-static MLI_COLD void mli_thread_exit(const void *number) {
-    mli_threads_release((uint64_t)(uintptr_t)number);
     mli_self.generation = 0;
     mli_self.exited = 1;
 }
 
-#if MLI_WINDOWS
-static void WINAPI mli_on_exit(void *number) {
-    if (number) mli_thread_exit(number);
-}
-static int mli_exit_key_make(void) {
-    mli_process.exit_key = FlsAlloc(mli_on_exit);
-    return mli_process.exit_key == FLS_OUT_OF_INDEXES ? -1 : 0;
-}
-#else
-static MLI_COLD void mli_on_exit(void *number) { mli_thread_exit(number); }
-static int mli_exit_key_make(void) {
-    return pthread_key_create(&mli_process.exit_key, mli_on_exit);
-}
-#endif
-
 #if !MLI_WINDOWS
+static void mli_lock_set(mli_lock *lock, int take) {
+    if (take)
+        mli_lock_take(lock);
+    else
+        mli_lock_drop(lock);
+}
+/* Takes or drops the lock at an offset in every ledger. */
+static void mli_ledgers_lock(size_t at, int take) {
+    memlord *lord;
+    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
+        mli_lock_set((mli_lock *)(void *)((char *)lord + at), take);
+}
 /* Takes or drops the locks of all physical devices. */
 static void mli_phys_lock_all(int take) {
     memlord *lord;
     uint32_t i;
     for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
-        for (i = 0; i < mli_u32_load(&lord->counters.row_count[0]); i++) {
-            mli_phys *phys =
-                i ? &mli_device_record_at(lord, i)->own_phys : &lord->capacity.host_phys;
-            if (take)
-                mli_lock_take(&phys->lock);
-            else
-                mli_lock_drop(&phys->lock);
-        }
+        for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
+            mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
 }
-/* Takes or drops the locks that come after the map's in the lock order. */
+/* Takes or drops the locks that protect 64-bit words, where the target has no 64-bit atomics. */
+static void mli_words_lock(int take) {
+#ifdef MLI_U64_LOCKS
+    int i;
+    for (i = 0; i < MLI_U64_LOCKS; i++)
+        if (take)
+            while (mli_u32_exchange(&mli_u64_locks[i], 1)) mli_yield();
+        else
+            mli_u32_store_release(&mli_u64_locks[i], 0);
+#else
+    (void)take;
+#endif
+}
+/* Takes or drops the locks inside the cold lock, each of all ledgers before the next, in the lock
+   order. Requires: the cold lock, so that no device and its lock is new meanwhile. */
 static void mli_fork_locks(int take) {
+    memlord *lord;
+    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
+        if (take)
+            mli_map_freeze(lord);
+        else
+            mli_map_thaw(lord);
+    }
     mli_ledgers_lock(offsetof(memlord, fences.lock), take);
     mli_ledgers_lock(offsetof(memlord, bands.callbacks_lock), take);
     mli_phys_lock_all(take);
     mli_ledgers_lock(offsetof(memlord, scopes.lock), take);
     mli_ledgers_lock(offsetof(memlord, snapshots.lock), take);
     mli_ledgers_lock(offsetof(memlord, memory.lock), take);
+    mli_lock_set(&mli_process.pages_lock, take);
 }
 
 /* Stops every ledger between two calls before a fork. The child has only the forking thread: no
-   other thread may then hold a lock there, or have changed half a table. Takes each lock of all
-   ledgers before the next lock, in the lock order. */
+   other thread may then hold a lock there, or have changed half a table. */
 static MLI_COLD void mli_fork_before(void) {
-    memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
     mli_ledgers_lock(offsetof(memlord, threads.orphan_lock), 1);
     mli_lock_take(&mli_process.cold_lock);
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) mli_map_freeze(lord);
     mli_fork_locks(1);
-    mli_lock_take(&mli_process.pages_lock);
     mli_words_lock(1); /* last: all of the above reads and writes words */
 }
 /* Lets the ledgers go on after a fork, in the parent and, at the end of its hook, in the child. */
 static MLI_COLD void mli_fork_parent(void) {
-    memlord *lord;
     mli_words_lock(0);
-    mli_lock_drop(&mli_process.pages_lock);
     mli_fork_locks(0);
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) mli_map_thaw(lord);
     mli_lock_drop(&mli_process.cold_lock);
     mli_ledgers_lock(offsetof(memlord, threads.orphan_lock), 0);
     mli_lock_drop(&mli_process.registry_lock);
@@ -18506,14 +18407,9 @@ static MLI_COLD void mli_fork_child(void) {
         if (mine) mli_u64_store(&mine->owner, number);
     }
     mli_self.number = number;
-    if (mli_self.hooked) mli_self.hooked = mli_exit_key_set(number) == 0;
+    if (mli_self.hooked) mli_thread_hook(number);
     mli_fork_parent();
 }
-static int mli_fork_register(void) {
-    return pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
-}
-#else
-static int mli_fork_register(void) { return 0; }
 #endif
 
 /* Installs the hooks of the process, once. Requires: the registry lock. Without an exit hook every
@@ -18522,8 +18418,10 @@ static void mli_process_start(void) {
     if (mli_u32_load(&mli_process.hooks_installed)) return;
     mli_process.pid = mli_pid();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
-    mli_process.exit_key_ready = mli_exit_key_make() == 0;
-    (void)mli_fork_register();
+    mli_process.exit_key_ready = mli_exit_key_make(&mli_process.exit_key, mli_on_exit) == 0;
+#if !MLI_WINDOWS
+    (void)pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
+#endif
     mli_u32_store(&mli_process.hooks_installed, 1);
 }
 
@@ -19103,7 +19001,7 @@ static MLI_COLD void mli_save_now(memlord *lord) {
    caller save. Serves a request that no call has served yet. */
 static MLI_COLD void mli_save_end(memlord *lord) {
     uint32_t format = mli_u32_exchange(&lord->saving.exit_format, 0);
-    int asked = mli_save_requested(lord);
+    int asked = mli_alert_set(lord, MLI_ALERT_SAVE, 0);
     if (format || asked) mli_save_dated(lord, format);
 }
 
