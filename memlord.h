@@ -18431,26 +18431,18 @@ static void mli_process_start(void) {
    then takes it off the registry; from there on no other thread has it. Locks: registry, with
    nothing else held. */
 
-/* Reads MEMLORD_RETRY. A value that is too long, malformed or out of range is logged and
-   ignored. */
+/* Reads MEMLORD_RETRY. Logs and ignores a value that is too long, malformed or out of range. */
 static MLI_COLD void mli_configure_retry(memlord *lord) {
     char value[128];
     memlord_retry policy = lord->retry.policy;
     int set = mli_env_read("MEMLORD_RETRY", value, sizeof value);
     if (!set) return;
-    if (set < 0 || mli_retry_parse(value, &policy))
-        mli_log(lord, MEMLORD_LOG_WARNING,
-                "[retry] MEMLORD_RETRY is not like max=5,initial_ms=50,multiplier=1.5,"
-                "max_ms=2000: ignored");
-    else if (policy.initial_ms > policy.max_ms)
-        mli_logf(lord, MEMLORD_LOG_WARNING,
-                 "[retry] MEMLORD_RETRY: initial_ms (%ju) is over max_ms (%ju): ignored",
-                 (uint64_t)policy.initial_ms, (uint64_t)policy.max_ms);
-    else if (memlord_retry_check(&policy))
-        mli_log(lord, MEMLORD_LOG_WARNING,
-                "[retry] MEMLORD_RETRY: the multiplier is below 1: ignored");
-    else
+    if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
         lord->retry.policy = policy;
+    else
+        mli_log(lord, MEMLORD_LOG_WARNING,
+                "[retry] MEMLORD_RETRY is ignored: it is like max=5,initial_ms=50,multiplier=1.5,"
+                "max_ms=2000, with initial_ms at most max_ms and multiplier at least 1");
 }
 /* Reads MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. */
 static MLI_COLD void mli_configure_interval(memlord *lord) {
@@ -18467,24 +18459,29 @@ static MLI_COLD void mli_configure_interval(memlord *lord) {
     }
 }
 
+/* Sets the logger and its level from the description and MEMLORD_DEBUG. */
+static MLI_COLD void mli_configure_log(memlord *lord, const memlord_desc *desc) {
+    char value[16];
+    lord->log.logger = desc->logger;
+    lord->log.level = MEMLORD_LOG_INFO;
+    if (desc->flags & MEMLORD_FLAG_NO_ENV ||
+        mli_env_read("MEMLORD_DEBUG", value, sizeof value) <= 0 || !strcmp(value, "0"))
+        return;
+    lord->log.level = MEMLORD_LOG_TRACE;
+    if (!lord->log.logger.fn) lord->log.logger.fn = mli_log_stderr;
+    lord->threads.hooks.v = MLI_HOOK_TRACE;
+}
+
 /* Sets the fields of a new ledger from its description, the environment and the defaults. Plain
    stores do (`.v`): no other thread knows the ledger yet. */
 static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *desc) {
-    char value[16];
-    int debug = 0, book;
-    lord->log.logger = desc->logger;
+    const uint64_t batch = desc->counter_batch ? desc->counter_batch : 65536;
+    const uint32_t ms = desc->poll_ms ? desc->poll_ms : 200;
+    int book;
+    mli_configure_log(lord, desc);
+    if (!(desc->flags & MEMLORD_FLAG_EXACT))
+        lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     lord->events.clock = desc->clock;
-    lord->counters.batch = desc->flags & MEMLORD_FLAG_EXACT ? 0
-                  : desc->counter_batch           ? desc->counter_batch
-                                                  : 65536;
-    if (lord->counters.batch > MLI_BYTES_MAX) lord->counters.batch = MLI_BYTES_MAX;
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV) &&
-        mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0)
-        debug = strcmp(value, "0") != 0;
-    lord->log.level = debug ? MEMLORD_LOG_TRACE : MEMLORD_LOG_INFO;
-    if (debug && !lord->log.logger.fn) lord->log.logger.fn = mli_log_stderr;
-    if (desc->flags & MEMLORD_FLAG_SITES) lord->threads.hooks.v |= MLI_HOOK_SITES;
-    if (debug) lord->threads.hooks.v |= MLI_HOOK_TRACE;
     lord->events.stamps_are_ticks = !lord->events.clock.fn && mli_ticks_steady();
     lord->lifecycle.started = mli_ledger_now(lord);
     lord->lifecycle.started_stamp = mli_stamp_now(lord);
@@ -18492,20 +18489,20 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
     lord->limits.reservation_count.v = lord->limits.account_count.v = lord->scopes.count.v = 1;
     lord->bands.thread_allowance.v = 4;
-    lord->threads.flags = desc->flags;
+    if (!(desc->flags & MEMLORD_FLAG_NO_STRATEGY))
+        lord->bands.strategy.v = (void *)(uintptr_t)&mli_default_strategy;
     lord->capacity.host_phys.lord = lord;
     lord->capacity.host_phys.device = memlord_device_cpu();
     lord->room.capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
     lord->room.capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
-    if (!(desc->flags & MEMLORD_FLAG_NO_STRATEGY))
-        lord->bands.strategy.v = (void *)(uintptr_t)&mli_default_strategy;
     lord->retry.policy = mli_default_retry;
-    lord->pollers.poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
-    if (lord->pollers.poll_ms.v < MLI_POLL_MS_MIN) lord->pollers.poll_ms.v = MLI_POLL_MS_MIN;
+    lord->pollers.poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
     if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) {
         mli_configure_retry(lord);
         mli_configure_interval(lord);
     }
+    if (desc->flags & MEMLORD_FLAG_SITES) lord->threads.hooks.v |= MLI_HOOK_SITES;
+    lord->threads.flags = desc->flags;
     lord->threads.next_id.v = MLI_THREAD_ID_FIRST;
     lord->threads.sweep_at = MLI_SWEEP_MIN;
 }
@@ -18650,11 +18647,9 @@ static int mli_visit_fences(memlord *lord, const mli_entry *e, void *user) {
 /* Drops the fences of all blocks, those of open tokens included. A drop is host code and may defer
    further frees: repeats until no fence is left, at most 1000 times. */
 static MLI_COLD void mli_fences_end(memlord *lord) {
-    mli_walk_query all;
+    mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_fence_record *f;
     int round = 0;
-    memset(&all, 0, sizeof all);
-    all.sel = memlord_device_all();
     if (mli_fence_is_running(lord)) mli_self.fence_lord = 0; /* this thread left one by longjmp */
     while (mli_u64_load(&lord->fences.count) && round++ < 1000) {
         mli_lock_take(&lord->fences.lock);
@@ -18716,10 +18711,34 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     mli_self.in_host_alloc--;
 }
 
-/* Ends a ledger. Stops its helpers, writes its last report, logs its leaks, drops its fences, takes
-   it off the registry and frees it, in that order. */
-static MLI_COLD void mli_ledger_end(memlord *lord) {
+/* -- public -- */
+
+MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
+    memlord_desc plain;
+    memlord_allocator allocator;
+    memlord_result r;
+    if (!out) return MEMLORD_E_INVALID;
+    *out = NULL;
+    memset(&plain, 0, sizeof plain);
+    if (!desc) desc = &plain;
+    allocator = desc->allocator;
+    if (!allocator.alloc != !allocator.free) return MEMLORD_E_INVALID;
+    if (!allocator.alloc) memlord_os_allocator(&allocator);
+    *out = mli_ledger_alloc(desc, &allocator);
+    if (!*out) return MEMLORD_E_NOMEM;
+    mli_ledger_register(*out);
+    r = mli_ledger_apply_desc(*out, desc);
+    if (r == MEMLORD_OK) return r;
+    memlord_destroy(*out);
+    *out = NULL;
+    return r;
+}
+
+/* The order matters: stops the helpers, writes the last report, logs leaks, drops fences, and then
+   takes the ledger off the registry. */
+MLI_API void memlord_destroy(memlord *lord) {
     const mli_saver *saver;
+    if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
     mli_pollers_stop(lord);
     mli_recorder_stop(lord);
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
@@ -18729,37 +18748,6 @@ static MLI_COLD void mli_ledger_end(memlord *lord) {
     mli_strategy_swap(lord, NULL);
     mli_ledger_unregister(lord);
     mli_ledger_free(lord);
-}
-
-/* Makes a ledger from a description; after an error *out is NULL and nothing is left. */
-static MLI_COLD memlord_result mli_ledger_new(const memlord_desc *desc, memlord **out) {
-    memlord_allocator allocator = desc->allocator;
-    memlord_result r;
-    if (!allocator.alloc != !allocator.free) return MEMLORD_E_INVALID;
-    if (!allocator.alloc) memlord_os_allocator(&allocator);
-    *out = mli_ledger_alloc(desc, &allocator);
-    if (!*out) return MEMLORD_E_NOMEM;
-    mli_ledger_register(*out);
-    r = mli_ledger_apply_desc(*out, desc);
-    if (r == MEMLORD_OK) return r;
-    mli_ledger_end(*out);
-    *out = NULL;
-    return r;
-}
-
-/* -- public -- */
-
-MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
-    memlord_desc plain;
-    if (!out) return MEMLORD_E_INVALID;
-    *out = NULL;
-    memset(&plain, 0, sizeof plain);
-    return mli_ledger_new(desc ? desc : &plain, out);
-}
-
-MLI_API void memlord_destroy(memlord *lord) {
-    if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
-    mli_ledger_end(lord);
 }
 
 MEMLORD_API memlord *memlord_global(void) {
@@ -19006,7 +18994,7 @@ static MLI_COLD void mli_save_end(memlord *lord) {
 }
 
 static const mli_saver mli_dated_saver = {mli_save_now, mli_save_end};
-/* Makes saving possible. Release: pairs with the acquire in mli_save_serve and mli_ledger_end. */
+/* Makes saving possible. Release: pairs with the acquire in mli_save_serve and memlord_destroy. */
 static void mli_saver_set(memlord *lord) {
     mli_ptr_store_release(&lord->saving.saver, (void *)(uintptr_t)&mli_dated_saver);
 }
