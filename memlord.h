@@ -2019,14 +2019,9 @@ static void mli_nap(uint32_t ns) {
 static uint64_t mli_pid(void) { return GetCurrentProcessId(); }
 /* Returns the number of the calling thread. It is not 0 and unique among living threads. */
 static uint64_t mli_thread_number(void) { return GetCurrentThreadId(); }
-/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. */
-static MLI_COLD int mli_thread_has_ended(uint64_t number) {
-    HANDLE thread = OpenThread(SYNCHRONIZE, FALSE, (DWORD)number);
-    int gone;
-    if (!thread) return GetLastError() == ERROR_INVALID_PARAMETER;
-    gone = WaitForSingleObject(thread, 0) == WAIT_OBJECT_0;
-    (void)CloseHandle(thread);
-    return gone;
+static int mli_thread_has_ended(uint64_t number) {
+    (void)number;
+    return 0;
 }
 static int mli_env_read(const char *name, char *buf, size_t cap) {
     DWORD n = GetEnvironmentVariableA(name, buf, (DWORD)cap);
@@ -2148,21 +2143,19 @@ static uint64_t mli_wall_now(void) { return mli_posix_time(CLOCK_REALTIME); } /*
 static void mli_yield(void) { (void)sched_yield(); }
 static uint64_t mli_pid(void) { return (uint64_t)getpid(); }
 /* Returns the number of the calling thread. It is not 0 and unique among living threads. Linux
-   and Apple use the kernel's number. If a sandbox refuses it, and on other systems, it is
-   pthread_self, an address. */
+   uses the kernel's number. If a sandbox refuses it, and on other systems, it is pthread_self, an
+   address. */
 static uint64_t mli_thread_number(void) {
 #if defined(__linux__)
     int saved = errno;
     long number = syscall(__NR_gettid);
     errno = saved;
     if (number > 0) return (uint64_t)number;
-#elif defined(__APPLE__)
-    uint64_t number;
-    if (!pthread_threadid_np(NULL, &number) && number) return number;
 #endif
     return (uint64_t)(uintptr_t)pthread_self();
 }
-/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. */
+/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. Only
+   Linux knows: there a thread may end without its exit hook. */
 static MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #if defined(__linux__)
     int saved = errno, gone;
@@ -2660,17 +2653,11 @@ typedef struct mli_cpu {
 } mli_cpu;
 
 #if MLI_WINDOWS
-/* Finds K32GetProcessMemoryInfo by name. Its header, its name there and its library depend on the
-   SDK and its settings. */
-typedef BOOL(WINAPI *mli_cpu_info_fn)(HANDLE, PROCESS_MEMORY_COUNTERS *, DWORD);
-static int mli_cpu_process_memory(PROCESS_MEMORY_COUNTERS *out) {
-    HMODULE module = GetModuleHandleA("kernel32.dll");
-    FARPROC address = module ? GetProcAddress(module, "K32GetProcessMemoryInfo") : NULL;
-    mli_cpu_info_fn fn;
-    if (!address) return -1;
-    memcpy(&fn, &address, sizeof fn);
-    return fn(GetCurrentProcess(), out, sizeof *out) ? 0 : -1;
-}
+/* Declared here, as its name in the header depends on the SDK and its settings. */
+#ifdef __cplusplus
+extern "C"
+#endif
+    BOOL WINAPI K32GetProcessMemoryInfo(HANDLE, PROCESS_MEMORY_COUNTERS *, DWORD);
 static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
     MEMORYSTATUSEX machine;
     PROCESS_MEMORY_COUNTERS self;
@@ -2679,7 +2666,9 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
     if (!GlobalMemoryStatusEx(&machine) || machine.ullAvailPhys > machine.ullTotalPhys) return -1;
     *total = machine.ullTotalPhys;
     *used = machine.ullTotalPhys - machine.ullAvailPhys;
-    *process = mli_cpu_process_memory(&self) ? 0 : self.WorkingSetSize;
+    *process = 0;
+    if (K32GetProcessMemoryInfo(GetCurrentProcess(), &self, sizeof self))
+        *process = self.WorkingSetSize;
     return 0;
 }
 #elif defined(__APPLE__)
@@ -4150,35 +4139,21 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a piece cut to `grains`, or NULL. Takes the smallest fit that it sees in the first size
-   class with one: it looks at all pieces up to the first fit, and at 16 at least. Requires: the
-   memory lock. */
-static void *mli_piece_cut(memlord *lord, uint32_t grains) {
-    uint32_t have;
-    mli_piece *best = NULL, *piece;
-    for (have = mli_size_class(grains); have < MLI_SIZE_CLASSES && !best; have++) {
-        unsigned looked = 0;
-        for (piece = lord->memory.pieces[have]; piece && (!best || looked < 16);
-             piece = piece->next) {
-            looked++;
-            if (piece->grains >= grains && (!best || piece->grains < best->grains)) best = piece;
-        }
-    }
-    if (!best) return NULL;
-    mli_piece_unlink(best);
-    if (best->grains > grains)
-        mli_piece_push(lord, best->region, best->first_grain + grains, best->grains - grains);
-    return best;
-}
-
-/* Returns a zeroed piece; NULL if no region has one. Never calls the allocator. */
+/* Returns a zeroed piece, cut from the first free one that is large enough; NULL if no region has
+   one. Never calls the allocator. */
 static void *mli_piece_new(memlord *lord, size_t size) {
-    uint32_t grains = mli_grain_count(size);
-    void *p;
+    uint32_t grains = mli_grain_count(size), have = mli_size_class(grains);
+    mli_piece *fit = NULL;
     mli_lock_take(&lord->memory.lock);
-    p = mli_piece_cut(lord, grains);
+    for (; have < MLI_SIZE_CLASSES && !fit; have++)
+        for (fit = lord->memory.pieces[have]; fit && fit->grains < grains;) fit = fit->next;
+    if (fit) {
+        mli_piece_unlink(fit);
+        if (fit->grains > grains)
+            mli_piece_push(lord, fit->region, fit->first_grain + grains, fit->grains - grains);
+    }
     mli_lock_drop(&lord->memory.lock);
-    return p ? memset(p, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
+    return fit ? memset(fit, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
 /* Returns the bytes that a large block takes besides its own, for its alignment and the pointer to
@@ -12489,24 +12464,28 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_lock_drop(&lord->fences.lock);
 }
 
+/* Does for one queue what mli_askers_gone does for all. */
+static void mli_queue_askers_gone(memlord *lord, mli_queue *q, const void *self) {
+    mli_fence_record *f, *next;
+    for (f = q->first; f; f = next) {
+        next = f->next; /* with its last fence the queue is gone, too */
+        if (!f->asker || f->asker == self) continue;
+        f->asker = NULL;
+        if (!f->detached && f->serial) continue;
+        mli_queue_remove(lord, f);
+        mli_drops_put(lord, f);
+    }
+}
 /* Clears the askers of all fences but those of `self`. The askers are gone (fork), or they left
    the fence by longjmp. Fences of blocks that have ended are put on the list to be dropped.
    Requires: the fences lock. */
 static MLI_COLD void mli_askers_gone(memlord *lord, const void *self) {
-    mli_queue *q, *next_queue;
-    mli_fence_record *f, *next;
+    mli_queue *q, *next;
     uint32_t type;
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        for (q = lord->fences.pends[type].first; q; q = next_queue) {
-            next_queue = q->next;
-            for (f = q->first; f; f = next) {
-                next = f->next;
-                if (!f->asker || f->asker == self) continue;
-                f->asker = NULL;
-                if (!f->detached && f->serial) continue;
-                mli_queue_remove(lord, f);
-                mli_drops_put(lord, f);
-            }
+        for (q = lord->fences.pends[type].first; q; q = next) {
+            next = q->next;
+            mli_queue_askers_gone(lord, q, self);
         }
 }
 
