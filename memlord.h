@@ -2155,7 +2155,8 @@ static uint64_t mli_thread_number(void) {
     return (uint64_t)(uintptr_t)pthread_self();
 }
 /* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. Only
-   Linux knows: there a thread may end without its exit hook. */
+   Linux is asked. Elsewhere the number of a thread that ended without its exit hook counts as in
+   use until another thread gets it. */
 static MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #if defined(__linux__)
     int saved = errno, gone;
@@ -2565,18 +2566,6 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     return found;
 }
 
-/* Reads the limit of the cgroup in a directory; UINT64_MAX: it has none, as the root and where
-   the controller is off. Above memory.high the kernel slows the processes down. Version 1 has no
-   such file. */
-static int mli_cpu_limit(mli_cpu *cpu, size_t end, uint64_t *limit) {
-    uint64_t high;
-    if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.limit_in_bytes" : "/memory.max", limit) ||
-        mli_cpu_value(cpu, end, "/memory.high", &high))
-        return -1;
-    if (high < *limit) *limit = high;
-    return *limit ? 0 : -1;
-}
-
 /* Reads the bytes in use in the cgroup in a directory. Page cache, active or inactive, does not
    count: the kernel drops it before it refuses memory, and MemAvailable counts it as available,
    too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
@@ -2596,11 +2585,31 @@ static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     return 0;
 }
 
+/* Applies the limit of the cgroup in a directory: lowers *total to the limit, and *left to the
+   bytes that the limit leaves. A cgroup without a limit has nothing to apply: the root, or one
+   where the controller is off. Above memory.high the kernel slows the processes down. Version 1 has
+   no such file. Returns 0; -1: unknown. */
+static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
+                         uint64_t *left) {
+    uint64_t limit, high, used;
+    if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.limit_in_bytes" : "/memory.max", &limit) ||
+        mli_cpu_value(cpu, end, "/memory.high", &high))
+        return -1;
+    if (high < limit) limit = high;
+    if (!limit) return -1;
+    if (limit > machine) return 0;
+    if (mli_cpu_usage(cpu, end, &used)) return -1;
+    if (used > limit) used = limit;
+    if (limit < *total) *total = limit;
+    if (limit - used < *left) *left = limit - used;
+    return 0;
+}
+
 /* Returns the memory of the process in *total and *left, from the machine, the cgroup of the
    process and all cgroups above it. *total is the lowest limit; *left is the least that any of
    them leaves. `root` is the length of the root in cpu->path. Returns 0; -1: unknown. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
-    uint64_t machine = 0, limit, used;
+    uint64_t machine = 0;
     size_t top, end;
     const char *p;
     *left = UINT64_MAX;
@@ -2614,17 +2623,11 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     if (!p) return 0; /* the kernel has no cgroups */
     top = mli_cpu_path(cpu, root, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
-    for (;;) {
-        if (mli_cpu_limit(cpu, end, &limit)) return -1;
-        if (limit <= machine) {
-            if (mli_cpu_usage(cpu, end, &used)) return -1;
-            if (limit < *total) *total = limit;
-            if (used > limit) used = limit;
-            if (limit - used < *left) *left = limit - used;
-        }
+    while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
         while (end > top && cpu->path[--end] != '/') {}
     }
+    return -1;
 }
 
 static MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
