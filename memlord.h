@@ -18413,45 +18413,34 @@ static void mli_process_start(void) {
    then takes it off the registry; from there on no other thread has it. Locks: registry, with
    nothing else held. */
 
-/* Reads MEMLORD_RETRY. Logs and ignores a value that is too long, malformed or out of range. */
-static MLI_COLD void mli_configure_retry(memlord *lord) {
-    char value[128];
+/* Applies MEMLORD_DEBUG, MEMLORD_RETRY and MEMLORD_POLL_INTERVAL_MS; the last overrides the
+   description and memlord_poller_start, too. Logs and ignores a value that is too long, malformed
+   or out of range. */
+static MLI_COLD void mli_configure_env(memlord *lord) {
     memlord_retry policy = lord->retry.policy;
-    int set = mli_env_read("MEMLORD_RETRY", value, sizeof value);
-    if (!set) return;
+    char value[128];
+    double ms;
+    int set;
+    if (mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0 && strcmp(value, "0")) {
+        lord->log.level = MEMLORD_LOG_TRACE;
+        if (!lord->log.logger.fn) lord->log.logger.fn = mli_log_stderr;
+        lord->threads.hooks.v |= MLI_HOOK_TRACE;
+    }
+    set = mli_env_read("MEMLORD_RETRY", value, sizeof value);
     if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
         lord->retry.policy = policy;
-    else
+    else if (set)
         mli_log(lord, MEMLORD_LOG_WARNING,
                 "[retry] MEMLORD_RETRY is ignored: it is like max=5,initial_ms=50,multiplier=1.5,"
                 "max_ms=2000, with initial_ms at most max_ms and multiplier at least 1");
-}
-/* Reads MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. */
-static MLI_COLD void mli_configure_interval(memlord *lord) {
-    char value[128];
-    double ms;
-    int set = mli_env_read("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
-    if (!set) return;
+    set = mli_env_read("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
     if (set > 0 && mli_read_number(value, 0, &ms) && !strchr(value, ',') && ms >= MLI_POLL_MS_MIN) {
         mli_u32_store(&lord->pollers.poll_ms, (uint32_t)ms);
         lord->pollers.poll_ms_by_env = 1;
-    } else {
+    } else if (set) {
         mli_log(lord, MEMLORD_LOG_WARNING,
                 "[poller] MEMLORD_POLL_INTERVAL_MS is not a number of at least 10: ignored");
     }
-}
-
-/* Sets the logger and its level from the description and MEMLORD_DEBUG. */
-static MLI_COLD void mli_configure_log(memlord *lord, const memlord_desc *desc) {
-    char value[16];
-    lord->log.logger = desc->logger;
-    lord->log.level = MEMLORD_LOG_INFO;
-    if (desc->flags & MEMLORD_FLAG_NO_ENV ||
-        mli_env_read("MEMLORD_DEBUG", value, sizeof value) <= 0 || !strcmp(value, "0"))
-        return;
-    lord->log.level = MEMLORD_LOG_TRACE;
-    if (!lord->log.logger.fn) lord->log.logger.fn = mli_log_stderr;
-    lord->threads.hooks.v = MLI_HOOK_TRACE;
 }
 
 /* Sets the fields of a new ledger from its description, the environment and the defaults. Plain
@@ -18460,7 +18449,8 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     const uint64_t batch = desc->counter_batch ? desc->counter_batch : 65536;
     const uint32_t ms = desc->poll_ms ? desc->poll_ms : 200;
     int book;
-    mli_configure_log(lord, desc);
+    lord->log.logger = desc->logger;
+    lord->log.level = MEMLORD_LOG_INFO;
     if (!(desc->flags & MEMLORD_FLAG_EXACT))
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     lord->events.clock = desc->clock;
@@ -18479,11 +18469,8 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     lord->room.capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
     lord->retry.policy = mli_default_retry;
     lord->pollers.poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) {
-        mli_configure_retry(lord);
-        mli_configure_interval(lord);
-    }
     if (desc->flags & MEMLORD_FLAG_SITES) lord->threads.hooks.v |= MLI_HOOK_SITES;
+    if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) mli_configure_env(lord);
     lord->threads.flags = desc->flags;
     lord->threads.next_id.v = MLI_THREAD_ID_FIRST;
     lord->threads.sweep_at = MLI_SWEEP_MIN;
