@@ -4099,14 +4099,13 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the region of an address. It walks the list: a region is an eighth of all before it
-   (up to 256 KiB), so there are few. */
-static mli_region *mli_region_of(memlord *lord, const void *at) {
-    mli_region *r = lord->memory.regions;
-    while (r && ((const char *)at < r->data ||
-                 (const char *)at >= r->data + ((size_t)r->grains << MLI_GRAIN_BITS)))
-        r = r->next;
-    return r;
+/* Returns the link to the region of a piece. It walks the list: a region is an eighth of all before
+   it (up to 256 KiB), so there are few. */
+static mli_region **mli_region_link(memlord *lord, const void *at) {
+    mli_region **link = &lord->memory.regions;
+    while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_GRAIN_BITS >= (*link)->grains)
+        link = &(*link)->next;
+    return link;
 }
 
 /* Rounds an address up to a grain: 128 bytes. */
@@ -4186,25 +4185,14 @@ static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     return memset(p, 0, size);
 }
 
-/* Unlinks and returns a region that is one free piece, or returns NULL. The last region of a
-   ledger stays. Requires: the memory lock. */
-static mli_region *mli_region_idle(memlord *lord, mli_region *r) {
-    mli_region **at = &lord->memory.regions;
-    if (r->run[0] != r->grains || !lord->memory.regions->next) return NULL;
-    mli_piece_unlink(mli_piece_at(r, 0));
-    while (*at != r) at = &(*at)->next;
-    *at = r->next;
-    lord->memory.region_bytes -= (uint64_t)r->grains << MLI_GRAIN_BITS;
-    return r;
-}
-
 /* Frees a piece. Returns its region if nothing in it is in use any more: the caller gives it back
-   to the allocator, without the lock. Else returns NULL. */
+   to the allocator, without the lock. Else returns NULL. The last region of a ledger stays. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
-    mli_region *r;
+    mli_region **link, *r;
     mli_lock_take(&lord->memory.lock);
-    r = mli_region_of(lord, ptr);
+    link = mli_region_link(lord, ptr);
+    r = *link;
     at = (uint32_t)((size_t)((char *)ptr - r->data) >> MLI_GRAIN_BITS);
     if (at + grains < r->grains && r->run[at + grains]) {
         mli_piece *after = mli_piece_at(r, at + grains);
@@ -4217,8 +4205,13 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
         at -= before->grains;
         grains += before->grains;
     }
-    mli_piece_push(lord, r, at, grains);
-    r = mli_region_idle(lord, r);
+    if (grains == r->grains && lord->memory.regions->next) {
+        *link = r->next;
+        lord->memory.region_bytes -= (uint64_t)grains << MLI_GRAIN_BITS;
+    } else {
+        mli_piece_push(lord, r, at, grains);
+        r = NULL;
+    }
     mli_lock_drop(&lord->memory.lock);
     return r;
 }
