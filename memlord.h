@@ -2019,10 +2019,6 @@ static void mli_nap(uint32_t ns) {
 static uint64_t mli_pid(void) { return GetCurrentProcessId(); }
 /* Returns the number of the calling thread. It is not 0 and unique among living threads. */
 static uint64_t mli_thread_number(void) { return GetCurrentThreadId(); }
-static int mli_thread_has_ended(uint64_t number) {
-    (void)number;
-    return 0;
-}
 static int mli_env_read(const char *name, char *buf, size_t cap) {
     DWORD n = GetEnvironmentVariableA(name, buf, (DWORD)cap);
     return n < cap ? n > 0 : -1;
@@ -2153,21 +2149,6 @@ static uint64_t mli_thread_number(void) {
     if (number > 0) return (uint64_t)number;
 #endif
     return (uint64_t)(uintptr_t)pthread_self();
-}
-/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. Only
-   Linux is asked. Elsewhere the number of a thread that ended without its exit hook counts as in
-   use until another thread gets it. */
-static MLI_COLD int mli_thread_has_ended(uint64_t number) {
-#if defined(__linux__)
-    int saved = errno, gone;
-    if (number >> 31) return 0; /* a pthread_self, not a number of the kernel */
-    gone = syscall(__NR_tgkill, (long)getpid(), (long)number, 0L) == -1 && errno == ESRCH;
-    errno = saved;
-    return gone;
-#else
-    (void)number;
-    return 0;
-#endif
 }
 /* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it
    is unset or empty or the process is set-uid (its environment is not trusted). */
@@ -2404,6 +2385,22 @@ static void mli_os_thread_join(mli_os_thread worker) {
 }
 
 #endif
+
+/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. Only
+   Linux is asked. Elsewhere the number of a thread that ended without its exit hook counts as in
+   use until another thread gets it. */
+static MLI_COLD int mli_thread_has_ended(uint64_t number) {
+#if defined(__linux__)
+    int saved = errno, gone;
+    if (number >> 31) return 0; /* a pthread_self, not a number of the kernel */
+    gone = syscall(__NR_tgkill, (long)getpid(), (long)number, 0L) == -1 && errno == ESRCH;
+    errno = saved;
+    return gone;
+#else
+    (void)number;
+    return 0;
+#endif
+}
 
 #if defined(__linux__)
 /* Declares dladdr without dlfcn.h. The header declares it only under _GNU_SOURCE, which a host
@@ -2753,7 +2750,7 @@ MLI_ATOMIC(ptr, void *)
 #if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
 MLI_ATOMIC(u64, uint64_t)
 #else
-#define MLI_U64_LOCKS 16 /* see below */
+#define MLI_U64_LOCKS 16 /* locks guard the words: see mli_u64_lock */
 #endif
 
 #if defined(__GNUC__)
@@ -2846,7 +2843,8 @@ static MLI_HOT int mli_u32_cas(mli_u32 *w, uint32_t *expected, uint32_t v) {
 }
 static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     const uint64_t wanted = *expected;
-    *expected = (uint64_t)InterlockedCompareExchange64((__int64 volatile *)&w->v, (__int64)v, (__int64)wanted);
+    *expected = (uint64_t)InterlockedCompareExchange64((__int64 volatile *)&w->v, (__int64)v,
+                                                       (__int64)wanted);
     return *expected == wanted;
 }
 static MLI_HOT void mli_compiler_barrier(void) { _ReadWriteBarrier(); }
@@ -13302,7 +13300,8 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
    blocks: a fifth of a call). */
 static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
                                    const mli_entry *e, mli_block_rows *rows) {
-    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]), row;
+    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
+    uint32_t row;
     if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) /* 256: one reference */
         dev = (uint32_t)(e->word1 >> 49) - 256u;
     if (MLI_UNLIKELY(dev > 255 || (e->word2 & 1)) ||
