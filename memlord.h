@@ -1870,26 +1870,13 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 /* --------------------------------------------------------------------- >>platform --
    Owns all code that differs between compilers and systems: pages, clocks, threads, files and
    the memory of the machine. Uses no other section. Each family defines the same functions for
-   every system and ends in #error. Requires, for all functions: out pointers are not NULL and
+   Windows and for POSIX. Requires, for all functions: out pointers are not NULL and
    sizes are not 0. Returns 0 for success unless a comment says otherwise. Locks: none. */
 
-#define MLI_WINDOWS 0
-#define MLI_APPLE 0
-#define MLI_LINUX 0
-#define MLI_POSIX 0
 #if defined(_WIN32)
-#undef MLI_WINDOWS
 #define MLI_WINDOWS 1
 #else
-#undef MLI_POSIX
-#define MLI_POSIX 1
-#if defined(__APPLE__)
-#undef MLI_APPLE
-#define MLI_APPLE 1
-#elif defined(__linux__)
-#undef MLI_LINUX
-#define MLI_LINUX 1
-#endif
+#define MLI_WINDOWS 0 /* else the system is POSIX */
 #endif
 
 #if defined(__GNUC__)
@@ -1927,7 +1914,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 #include <cpuid.h> /* for the invariant TSC bit */
 #elif defined(_MSC_VER)
-#include <intrin.h> /* __cpuid, __rdtsc, atomics */
+#include <intrin.h> /* atomics */
 #endif
 #if (defined(__x86_64__) && defined(__SSE2__)) || (defined(_M_X64) && !defined(_M_ARM64EC))
 #include <emmintrin.h> /* for probes of the map */
@@ -1942,7 +1929,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #include <stdlib.h>  /* malloc, for the shim */
 #include <windows.h> /* pages, fibre-local storage, files */
 #include <psapi.h>   /* the working set */
-#elif MLI_POSIX
+#else
 #include <errno.h>    /* EINTR, EEXIST */
 #include <fcntl.h>    /* open */
 #include <pthread.h>  /* thread exit, fork handlers, signal mask */
@@ -1957,10 +1944,10 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #if !defined(MAP_ANONYMOUS) || !defined(CLOCK_MONOTONIC)
 #error "a strict C mode hides mmap: include memlord.h first, or compile with -D_DEFAULT_SOURCE"
 #endif
-#if MLI_LINUX
+#if defined(__linux__)
 #include <sys/auxv.h>    /* getauxval */
 #include <sys/syscall.h> /* gettid, membarrier, tgkill */
-#elif MLI_APPLE
+#elif defined(__APPLE__)
 #include <dlfcn.h>      /* dladdr */
 #include <mach/mach.h>  /* host_statistics64, task_info */
 #include <sys/sysctl.h> /* hw.memsize */
@@ -1982,22 +1969,13 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 
 /* -- ticks: a time stamp at a third of the cost of a clock --
    Reads the counter of the processor. It serves as a stamp only where it counts at a constant
-   rate in every power state. mli_ticks_steady returns 1 there. */
+   rate in every power state. mli_ticks_steady returns 1 there; else stamps are clock times. */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 static uint64_t mli_ticks(void) { return __builtin_ia32_rdtsc(); }
 static int mli_ticks_steady(void) { /* "invariant TSC" in the manuals of Intel and AMD */
     unsigned a, b, c, d;
     return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d >> 8 & 1);
-}
-#elif defined(_MSC_VER) && (defined(_M_X64) || defined(_M_IX86))
-static uint64_t mli_ticks(void) { return __rdtsc(); }
-static int mli_ticks_steady(void) {
-    int r[4];
-    __cpuid(r, (int)0x80000000u);
-    if ((unsigned)r[0] < 0x80000007u) return 0;
-    __cpuid(r, (int)0x80000007u);
-    return r[3] >> 8 & 1;
 }
 #elif defined(__GNUC__) && defined(__aarch64__)
 static uint64_t mli_ticks(void) {
@@ -2017,22 +1995,8 @@ static void *mli_pages_map(size_t size) {
     return VirtualAlloc(NULL, size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
 }
 static void mli_pages_unmap(void *ptr, size_t size) {
-    MEMORY_BASIC_INFORMATION info; /* finds the base: a trimmed `ptr` lies inside it */
     (void)size;
-    if (VirtualQuery(ptr, &info, sizeof info))
-        (void)VirtualFree(info.AllocationBase, 0, MEM_RELEASE);
-}
-static void mli_pages_advise_huge(void *ptr, size_t size) {
-    (void)ptr;
-    (void)size;
-}
-/* Decommits the pages around `keep`. Windows frees a reservation only as a whole, so their
-   addresses stay reserved until mli_pages_unmap. */
-static MLI_COLD void mli_pages_trim(void *ptr, size_t size, void *keep, size_t kept) {
-    size_t before = (size_t)((char *)keep - (char *)ptr);
-    if (before) (void)VirtualFree(ptr, before, MEM_DECOMMIT);
-    if (size - before - kept)
-        (void)VirtualFree((char *)keep + kept, size - before - kept, MEM_DECOMMIT);
+    (void)VirtualFree(ptr, 0, MEM_RELEASE);
 }
 static uint64_t mli_now(void) {
     LARGE_INTEGER count, rate;
@@ -2055,15 +2019,6 @@ static void mli_nap(uint32_t ns) {
 static uint64_t mli_pid(void) { return GetCurrentProcessId(); }
 /* Returns the number of the calling thread. It is not 0 and unique among living threads. */
 static uint64_t mli_thread_number(void) { return GetCurrentThreadId(); }
-/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. */
-static MLI_COLD int mli_thread_has_ended(uint64_t number) {
-    HANDLE thread = OpenThread(SYNCHRONIZE, FALSE, (DWORD)number);
-    int gone;
-    if (!thread) return GetLastError() == ERROR_INVALID_PARAMETER;
-    gone = WaitForSingleObject(thread, 0) == WAIT_OBJECT_0;
-    (void)CloseHandle(thread);
-    return gone;
-}
 static int mli_env_read(const char *name, char *buf, size_t cap) {
     DWORD n = GetEnvironmentVariableA(name, buf, (DWORD)cap);
     return n < cap ? n > 0 : -1;
@@ -2112,15 +2067,11 @@ static int mli_file_close(mli_file file, int sync) {
     int bad = sync && !FlushFileBuffers(file);
     return !CloseHandle(file) || bad ? -1 : 0;
 }
-static int mli_file_rename(const char *from, const char *to) {
+static int mli_file_rename(const char *from, const char *to, int replace) { /* 1: `to` exists */
+    const DWORD flags = replace ? MOVEFILE_REPLACE_EXISTING : 0;
     wchar_t a[1024], b[1024];
     if (mli_wide_path(from, a, 1024) || mli_wide_path(to, b, 1024)) return -1;
-    return MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) ? 0 : -1;
-}
-static int mli_file_rename_exclusive(const char *from, const char *to) { /* 1: `to` exists */
-    wchar_t a[1024], b[1024];
-    if (mli_wide_path(from, a, 1024) || mli_wide_path(to, b, 1024)) return -1;
-    if (MoveFileExW(a, b, MOVEFILE_WRITE_THROUGH)) return 0;
+    if (MoveFileExW(a, b, flags | MOVEFILE_WRITE_THROUGH)) return 0;
     return GetLastError() == ERROR_ALREADY_EXISTS || GetLastError() == ERROR_FILE_EXISTS ? 1 : -1;
 }
 static void mli_file_remove(const char *path) {
@@ -2130,6 +2081,16 @@ static void mli_file_remove(const char *path) {
 typedef int mli_signals;
 static mli_signals mli_signals_block(void) { return 0; }
 static void mli_signals_restore(mli_signals *held) { (void)held; }
+/* A key whose value the system passes to `hook` when the thread ends. */
+typedef DWORD mli_exit_key;
+#define MLI_EXIT_CALL WINAPI /* the calling convention of the hook */
+static int mli_exit_key_make(mli_exit_key *key, void(WINAPI *hook)(void *)) {
+    *key = FlsAlloc(hook);
+    return *key == FLS_OUT_OF_INDEXES ? -1 : 0;
+}
+static int mli_exit_key_set(mli_exit_key key, void *value) {
+    return FlsSetValue(key, value) ? 0 : -1;
+}
 
 /* -- an event to wait for, and threads of the ledger -- */
 
@@ -2157,7 +2118,7 @@ static void mli_os_thread_join(mli_os_thread worker) {
     (void)CloseHandle(worker);
 }
 
-#elif MLI_POSIX
+#else
 
 /* Functions below that can run beside the host's malloc and free keep errno: free() does not
    change it either, and the host relies on that. */
@@ -2168,25 +2129,6 @@ static void *mli_pages_map(size_t size) {
     return p == MAP_FAILED ? NULL : p;
 }
 static void mli_pages_unmap(void *ptr, size_t size) { (void)munmap(ptr, size); }
-/* Requests huge pages. Without them every call misses the TLB in a large map. The request may
-   be ignored, so there is no result. */
-static void mli_pages_advise_huge(void *ptr, size_t size) {
-#if defined(MADV_HUGEPAGE)
-    int saved = errno;
-    (void)madvise(ptr, size, MADV_HUGEPAGE);
-    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: for pages present now */
-    errno = saved;
-#else
-    (void)ptr;
-    (void)size;
-#endif
-}
-/* Unmaps the pages around `keep`. */
-static void mli_pages_trim(void *ptr, size_t size, void *keep, size_t kept) {
-    size_t before = (size_t)((char *)keep - (char *)ptr);
-    if (before) (void)munmap(ptr, before);
-    if (size - before - kept) (void)munmap((char *)keep + kept, size - before - kept);
-}
 static uint64_t mli_posix_time(clockid_t clock) {
     struct timespec t;
     if (clock_gettime(clock, &t)) return 0;
@@ -2197,39 +2139,23 @@ static uint64_t mli_wall_now(void) { return mli_posix_time(CLOCK_REALTIME); } /*
 static void mli_yield(void) { (void)sched_yield(); }
 static uint64_t mli_pid(void) { return (uint64_t)getpid(); }
 /* Returns the number of the calling thread. It is not 0 and unique among living threads. Linux
-   and Apple use the kernel's number. If a sandbox refuses it, and on other systems, it is
-   pthread_self, an address. */
+   uses the kernel's number. If a sandbox refuses it, and on other systems, it is pthread_self, an
+   address. */
 static uint64_t mli_thread_number(void) {
-#if MLI_LINUX
+#if defined(__linux__)
     int saved = errno;
     long number = syscall(__NR_gettid);
     errno = saved;
     if (number > 0) return (uint64_t)number;
-#elif MLI_APPLE
-    uint64_t number;
-    if (!pthread_threadid_np(NULL, &number) && number) return number;
 #endif
     return (uint64_t)(uintptr_t)pthread_self();
-}
-/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. */
-static MLI_COLD int mli_thread_has_ended(uint64_t number) {
-#if MLI_LINUX
-    int saved = errno, gone;
-    if (number >> 31) return 0; /* a pthread_self, not a number of the kernel */
-    gone = syscall(__NR_tgkill, (long)getpid(), (long)number, 0L) == -1 && errno == ESRCH;
-    errno = saved;
-    return gone;
-#else
-    (void)number;
-    return 0;
-#endif
 }
 /* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it
    is unset or empty or the process is set-uid (its environment is not trusted). */
 static int mli_env_read(const char *name, char *buf, size_t cap) {
     const char *value;
     size_t n;
-#if MLI_LINUX
+#if defined(__linux__)
     if (getauxval(AT_SECURE)) return 0;
 #else
     if (issetugid()) return 0;
@@ -2286,7 +2212,7 @@ static void mli_stderr_write(const char *text, size_t size) {
     mli_cancel_restore(cancel);
     errno = saved;
 }
-#if MLI_LINUX && defined(__NR_membarrier)
+#if defined(__linux__) && defined(__NR_membarrier)
 /* Calls membarrier; returns 1 if it succeeds. Commands are given by their numbers because older
    headers lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since
    Linux 4.14. Command 8 may fail after 16 succeeded: in a sandbox that the process entered
@@ -2303,25 +2229,10 @@ static uint32_t mli_barrier_register(void) { return 0; }
 static int mli_barrier_all(void) { return 0; }
 #endif
 
-/* Returns the type of a file in *mode and does not follow links. The struct stat of 32-bit
-   programs cannot hold sizes or inode numbers above 32 bits (EOVERFLOW). statx can, with one
-   layout on every architecture: stx_mode is its 15th 16-bit word. */
-static int mli_file_mode(const char *path, mode_t *mode) {
-    struct stat st;
-    int r = lstat(path, &st);
-#if MLI_LINUX && defined(__NR_statx)
-    uint16_t wide[128];
-    if (r && errno == EOVERFLOW) {
-        r = (int)syscall(__NR_statx, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, 1 /* STATX_TYPE */, wide);
-        st.st_mode = (mode_t)wide[14];
-    }
-#endif
-    if (!r) *mode = st.st_mode;
-    return r;
-}
 static int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
-    mode_t mode;
-    return mli_file_mode(path, &mode) ? errno != ENOENT : !S_ISREG(mode);
+    struct stat st;
+    if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
+    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: a size or inode over 32 bits */
 }
 /* Moves a file to a descriptor above the standard streams. The host may have closed those, and
    its output must not go to this file. Returns -1 if no descriptor is left. */
@@ -2344,14 +2255,12 @@ static int mli_file_close(mli_file file, int sync) {
     int bad = sync && fsync(file);
     return close(file) || bad ? -1 : 0;
 }
-static int mli_file_rename(const char *from, const char *to) { return rename(from, to); }
-/* Renames a file without replacing another. Returns 1 if `to` exists. */
-static int mli_file_rename_exclusive(const char *from, const char *to) {
-    mode_t there;
+/* Renames a file; without `replace` returns 1 if `to` exists. */
+static int mli_file_rename(const char *from, const char *to, int replace) {
+    if (replace) return rename(from, to);
     if (!link(from, to)) return unlink(from) ? -1 : 0;
-    if (errno == EEXIST) return 1;
-    if (!mli_file_mode(to, &there)) return 1; /* no hard links here: a small race remains */
-    return rename(from, to);
+    if (errno == EEXIST || !access(to, F_OK)) return 1;
+    return rename(from, to); /* the file system has no hard links: a small race remains */
 }
 static void mli_file_remove(const char *path) { (void)unlink(path); }
 
@@ -2386,6 +2295,14 @@ static void mli_signals_restore(mli_signals *held) {
     (void)pthread_sigmask(SIG_SETMASK, &held->before, NULL);
     mli_cancel_restore(held->cancel);
 }
+typedef pthread_key_t mli_exit_key;
+#define MLI_EXIT_CALL
+static int mli_exit_key_make(mli_exit_key *key, void (*hook)(void *)) {
+    return pthread_key_create(key, hook);
+}
+static int mli_exit_key_set(mli_exit_key key, void *value) {
+    return pthread_setspecific(key, value);
+}
 
 /* -- an event to wait for, and threads of the ledger -- */
 
@@ -2398,7 +2315,7 @@ static MLI_COLD int mli_os_event_open(mli_os_event *event) {
     pthread_condattr_t attr;
     int bad;
     if (pthread_condattr_init(&attr)) return -1;
-#if MLI_APPLE
+#if defined(__APPLE__)
     bad = 0; /* Apple waits for a relative time and needs no clock */
 #else
     bad = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -2427,14 +2344,14 @@ static MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms) {
     struct timespec until;
     uint64_t ns = (uint64_t)ms * 1000000u;
     int late = 0, cancel = mli_cancel_disable();
-#if !MLI_APPLE
+#if !defined(__APPLE__)
     ns += mli_now();
 #endif
     until.tv_sec = (time_t)(ns / 1000000000u);
     until.tv_nsec = (long)(ns % 1000000000u);
     (void)pthread_mutex_lock(&event->mutex);
     while (!event->set && !late) {
-#if MLI_APPLE
+#if defined(__APPLE__)
         late = pthread_cond_timedwait_relative_np(&event->cond, &event->mutex, &until);
 #else
         late = pthread_cond_timedwait(&event->cond, &event->mutex, &until);
@@ -2467,11 +2384,25 @@ static void mli_os_thread_join(mli_os_thread worker) {
     mli_cancel_restore(cancel);
 }
 
-#else
-#error "memlord.h knows Windows and POSIX: add a family above for this platform"
 #endif
 
-#if MLI_LINUX
+/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. Only
+   Linux is asked. Elsewhere the number of a thread that ended without its exit hook counts as in
+   use until another thread gets it. */
+static MLI_COLD int mli_thread_has_ended(uint64_t number) {
+#if defined(__linux__)
+    int saved = errno, gone;
+    if (number >> 31) return 0; /* a pthread_self, not a number of the kernel */
+    gone = syscall(__NR_tgkill, (long)getpid(), (long)number, 0L) == -1 && errno == ESRCH;
+    errno = saved;
+    return gone;
+#else
+    (void)number;
+    return 0;
+#endif
+}
+
+#if defined(__linux__)
 /* Declares dladdr without dlfcn.h. The header declares it only under _GNU_SOURCE, which a host
    that compiles as C99 does not define. The symbol is weak: before glibc 2.34 it is in libdl,
    which the program may not link. */
@@ -2493,7 +2424,7 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
     out->name = info.name;
     return 0;
 }
-#elif MLI_APPLE
+#elif defined(__APPLE__)
 static int mli_symbol_at(const void *address, mli_symbol *out) {
     Dl_info info;
     if (!dladdr(address, &info) || !info.dli_fname) return -1;
@@ -2534,7 +2465,7 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
    An mli_cpu of zeros is valid; only `root` is set from outside. A doubtful number counts as
    unknown, because a wrong number is worse than none. */
 
-#if MLI_LINUX
+#if defined(__linux__)
 
 typedef struct mli_cpu {
     const char *root; /* a prefix of every path, for tests; NULL: none */
@@ -2543,30 +2474,25 @@ typedef struct mli_cpu {
     char text[8192];  /* its text; too large for the 16 KiB stacks that some hosts use */
 } mli_cpu;
 
-/* Writes `more` to cpu->path at byte `end`. Returns the new length; 0: too long. */
-static size_t mli_cpu_file_path(mli_cpu *cpu, size_t end, const char *more) {
+/* Writes `more` to cpu->path at byte `end`. Returns the new length. Once a path is too long, it is
+   sizeof cpu->path, whatever else is added. */
+static size_t mli_cpu_path(mli_cpu *cpu, size_t end, const char *more) {
     size_t n = strlen(more);
-    if (n >= sizeof cpu->path - end) return 0;
+    if (n >= sizeof cpu->path - end) return sizeof cpu->path;
     memcpy(cpu->path + end, more, n + 1);
     return end + n;
 }
-/* Sets cpu->path to `path` under the root. Returns its length; 0: too long. */
-static size_t mli_cpu_root(mli_cpu *cpu, const char *path) {
-    const char *root = cpu->root ? cpu->root : "";
-    size_t n = mli_cpu_file_path(cpu, 0, root);
-    return n || !*root ? mli_cpu_file_path(cpu, n, path) : 0;
-}
 
 /* Reads the file `name` into cpu->text as a string. Its directory is the first `end` bytes of
-   cpu->path. Returns 0; 1: no such file, the text is ""; -1: unknown. */
-static MLI_COLD int mli_cpu_file_read(mli_cpu *cpu, size_t end, const char *name) {
+   cpu->path. Returns 0; -1: unknown. A missing file reads as "max": a missing limit is none. */
+static MLI_COLD int mli_cpu_read(mli_cpu *cpu, size_t end, const char *name) {
     size_t n = 0;
     ssize_t got = 1;
     int fd;
-    cpu->text[0] = 0;
-    if (!end || !mli_cpu_file_path(cpu, end, name)) return -1;
+    if (mli_cpu_path(cpu, end, name) == sizeof cpu->path) return -1;
     fd = open(cpu->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? 1 : -1;
+    memcpy(cpu->text, "max", sizeof "max");
+    if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
     while (got && n < sizeof cpu->text) {
         got = read(fd, cpu->text + n, sizeof cpu->text - n);
         if (got < 0 && errno != EINTR) break;
@@ -2578,54 +2504,42 @@ static MLI_COLD int mli_cpu_file_read(mli_cpu *cpu, size_t end, const char *name
     return 0;
 }
 
-/* Parses the number at `*at` and moves `*at` past it. Returns 0; -1: no number, or it does not
-   fit into 64 bits. */
-static int mli_cpu_parse_u64(const char **at, uint64_t *out) {
-    const char *p = *at;
-    uint64_t n = 0;
-    for (; *p >= '0' && *p <= '9'; p++) {
-        unsigned digit = (unsigned)(*p - '0');
-        if (n > (UINT64_MAX - digit) / 10) return -1;
-        n = n * 10 + digit;
+/* Parses a number, and after it `unit` ("" or " kB") and the end of the line. Returns 0; -1:
+   malformed, or over 64 bits. */
+static int mli_cpu_number(const char *at, const char *unit, uint64_t *out) {
+    char *end;
+    if (*at < '0' || *at > '9') return -1; /* strtoull takes blanks and signs, too */
+    errno = 0;
+    *out = strtoull(at, &end, 10);
+    if (errno || strncmp(end, unit, strlen(unit))) return -1;
+    end += strlen(unit);
+    if (*unit) {
+        if (*out > UINT64_MAX >> 10) return -1;
+        *out <<= 10;
     }
-    if (p == *at) return -1;
-    *at = p;
-    *out = n;
-    return 0;
+    return *end == '\n' || !*end ? 0 : -1;
 }
 
-/* Parses the number in the line of cpu->text that begins with `name`. Returns 0; 1: no such line;
-   -1: malformed. With `kilo` the line must end in kB, and *out is in bytes. */
-static int mli_cpu_parse_field(const mli_cpu *cpu, const char *name, int kilo, uint64_t *out) {
+/* Parses the number in the line of cpu->text that begins with `name`; leaves *out if there is no
+   such line. Returns 0; -1: malformed. */
+static int mli_cpu_field(const mli_cpu *cpu, const char *name, const char *unit, uint64_t *out) {
     size_t n = strlen(name);
     const char *p = cpu->text;
     while (strncmp(p, name, n) || (p[n] != ' ' && p[n] != '\t')) {
         p = strchr(p, '\n');
-        if (!p) return 1;
+        if (!p) return 0;
         p++;
     }
-    for (p += n; *p == ' ' || *p == '\t'; p++) {}
-    if (mli_cpu_parse_u64(&p, out)) return -1;
-    if (kilo) {
-        if (strncmp(p, " kB", 3) || *out > UINT64_MAX >> 10) return -1;
-        p += 3;
-        *out <<= 10;
-    }
-    return *p == '\n' || !*p ? 0 : -1;
+    return mli_cpu_number(p + n + strspn(p + n, " \t"), unit, out);
 }
 
-/* Reads a file that holds one number. *out is UINT64_MAX for "max" and if there is no such file.
-   Returns 0; -1: unknown. */
-static int mli_cpu_file_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
+/* Reads a file that holds one number, or "max": UINT64_MAX. Returns 0; -1: unknown. */
+static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
     const char *p = cpu->text;
-    int r = mli_cpu_file_read(cpu, end, name);
+    if (mli_cpu_read(cpu, end, name)) return -1;
     *out = UINT64_MAX;
-    if (r) return r < 0 ? -1 : 0;
-    if (!strncmp(p, "max", 3))
-        p += 3;
-    else if (mli_cpu_parse_u64(&p, out))
-        return -1;
-    return *p == '\n' || !*p ? 0 : -1;
+    if (strncmp(p, "max", 3)) return mli_cpu_number(p, "", out);
+    return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
 /* Returns the path of the memory cgroup of this process, or NULL. `text` is /proc/self/cgroup,
@@ -2635,53 +2549,53 @@ static int mli_cpu_file_value(mli_cpu *cpu, size_t end, const char *name, uint64
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
-    for (line = text; line && *line && !*v1; line = next) {
-        char *names, *path, *word;
+    for (line = text; line && !*v1; line = next) {
+        char *names = strchr(line, ':'), *path, *word;
         next = strchr(line, '\n');
         if (next) *next++ = 0;
-        names = strchr(line, ':');
-        path = names ? strchr(names + 1, ':') : NULL;
-        if (!path || path[1] != '/') continue;
-        *path++ = 0;
-        word = strstr(names, "memory");
-        *v1 = word && (word[-1] == ':' || word[-1] == ',') && (!word[6] || word[6] == ',');
-        if (*v1 || !names[1]) found = path;
+        path = strstr(line, ":/");
+        if (!path) continue;
+        *names = *path = ','; /* so that a comma is on both sides of each controller */
+        word = strstr(names, ",memory,");
+        *v1 = word && word < path;
+        if (*v1 || path == names + 1) found = path + 1;
     }
     return found;
 }
 
-/* Applies the limit of one cgroup, whose directory is the first `end` bytes of cpu->path: lowers
-   *total to the limit, and *left to the bytes that the limit leaves. Returns 0; -1: unknown.
-   A missing file means no limit: it is missing in the root and where the controller is off.
-   Page cache, active or inactive, counts as left: the kernel drops it before it refuses memory,
-   and MemAvailable counts it as available, too. (Kubernetes subtracts only the inactive part.)
-   shmem and locked pages are on other lists and count as used. */
+/* Reads the bytes in use in the cgroup in a directory. Page cache, active or inactive, does not
+   count: the kernel drops it before it refuses memory, and MemAvailable counts it as available,
+   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
+   and count as used, as does cache that the file does not list. */
+static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
+    static const char *const caches[2][2] = {{"inactive_file", "active_file"},
+                                             {"total_inactive_file", "total_active_file"}};
+    int i;
+    if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.usage_in_bytes" : "/memory.current", used) ||
+        *used == UINT64_MAX || mli_cpu_read(cpu, end, "/memory.stat"))
+        return -1;
+    for (i = 0; i < 2; i++) {
+        uint64_t cache = 0;
+        if (mli_cpu_field(cpu, caches[cpu->v1][i], "", &cache)) return -1;
+        *used -= cache < *used ? cache : *used;
+    }
+    return 0;
+}
+
+/* Applies the limit of the cgroup in a directory: lowers *total to the limit, and *left to the
+   bytes that the limit leaves. A cgroup without a limit has nothing to apply: the root, or one
+   where the controller is off. Above memory.high the kernel slows the processes down. Version 1 has
+   no such file. Returns 0; -1: unknown. */
 static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
                          uint64_t *left) {
-    static const char *const names[2][4] = {
-        {"/memory.max", "/memory.current", "inactive_file", "active_file"},
-        {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file",
-         "total_active_file"}};
-    const char *const *name = names[cpu->v1];
-    uint64_t limit, more = UINT64_MAX, used, cache;
-    int i, said;
-    if (mli_cpu_file_value(cpu, end, name[0], &limit)) return -1;
-    if (!cpu->v1) { /* above memory.high the kernel slows the processes down */
-        if (mli_cpu_file_value(cpu, end, "/memory.high", &more)) return -1;
-    } else if (mli_cpu_file_read(cpu, end, "/memory.stat") < 0 || /* has the parents' limits */
-               mli_cpu_parse_field(cpu, "hierarchical_memory_limit", 0, &more) < 0) {
+    uint64_t limit, high, used;
+    if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.limit_in_bytes" : "/memory.max", &limit) ||
+        mli_cpu_value(cpu, end, "/memory.high", &high))
         return -1;
-    }
-    if (more < limit) limit = more;
+    if (high < limit) limit = high;
     if (!limit) return -1;
     if (limit > machine) return 0;
-    if (mli_cpu_file_value(cpu, end, name[1], &used) || used == UINT64_MAX) return -1;
-    if (mli_cpu_file_read(cpu, end, "/memory.stat") < 0) return -1;
-    for (i = 2; i < 4; i++) { /* cache that the file does not list counts as used */
-        said = mli_cpu_parse_field(cpu, name[i], 0, &cache);
-        if (said < 0) return -1;
-        if (said == 0) used = used > cache ? used - cache : 0;
-    }
+    if (mli_cpu_usage(cpu, end, &used)) return -1;
     if (used > limit) used = limit;
     if (limit < *total) *total = limit;
     if (limit - used < *left) *left = limit - used;
@@ -2690,22 +2604,22 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
 
 /* Returns the memory of the process in *total and *left, from the machine, the cgroup of the
    process and all cgroups above it. *total is the lowest limit; *left is the least that any of
-   them leaves. Returns 0; -1: unknown. */
-static int mli_cpu_query(mli_cpu *cpu, uint64_t *total, uint64_t *left) {
-    size_t top, end = mli_cpu_root(cpu, "/proc");
-    uint64_t machine;
+   them leaves. `root` is the length of the root in cpu->path. Returns 0; -1: unknown. */
+static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
+    uint64_t machine = 0;
+    size_t top, end;
     const char *p;
-    if (mli_cpu_file_read(cpu, end, "/meminfo") ||
-        mli_cpu_parse_field(cpu, "MemTotal:", 1, &machine) || !machine ||
-        mli_cpu_parse_field(cpu, "MemAvailable:", 1, left) || *left > machine ||
-        mli_cpu_file_read(cpu, end, "/self/cgroup") < 0)
+    *left = UINT64_MAX;
+    if (mli_cpu_read(cpu, root, "/proc/meminfo") ||
+        mli_cpu_field(cpu, "MemTotal:", " kB", &machine) || !machine ||
+        mli_cpu_field(cpu, "MemAvailable:", " kB", left) || *left > machine ||
+        mli_cpu_read(cpu, root, "/proc/self/cgroup"))
         return -1;
     *total = machine;
     p = mli_cpu_parse_cgroup(cpu->text, &cpu->v1);
     if (!p) return 0; /* the kernel has no cgroups */
-    top = mli_cpu_root(cpu, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
-    end = top ? mli_cpu_file_path(cpu, top, p[1] ? p : "") : 0;
-    if (!end) return -1;
+    top = mli_cpu_path(cpu, root, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
+    end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
         while (end > top && cpu->path[--end] != '/') {}
@@ -2713,24 +2627,19 @@ static int mli_cpu_query(mli_cpu *cpu, uint64_t *total, uint64_t *left) {
     return -1;
 }
 
-static uint64_t mli_cpu_resident(mli_cpu *cpu) { /* in bytes; 0: unknown */
-    const char *p = cpu->text;
-    uint64_t size, pages, page = (uint64_t)sysconf(_SC_PAGESIZE);
-    if (mli_cpu_file_read(cpu, mli_cpu_root(cpu, "/proc"), "/self/statm")) return 0;
-    if (mli_cpu_parse_u64(&p, &size) || *p++ != ' ') return 0;
-    if (mli_cpu_parse_u64(&p, &pages) || *p != ' ' || pages > UINT64_MAX / page) return 0;
-    return pages * page;
-}
-
 static MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                    uint64_t *process) {
     int saved = errno, cancel = mli_cancel_disable();
+    size_t root = mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
     uint64_t all, left;
-    int r = mli_cpu_query(cpu, &all, &left);
+    int r = mli_cpu_query(cpu, root, &all, &left);
     if (!r) {
         *total = all;
         *used = all - left;
-        *process = mli_cpu_resident(cpu);
+        *process = 0;
+        if (mli_cpu_read(cpu, root, "/proc/self/status") ||
+            mli_cpu_field(cpu, "VmRSS:", " kB", process))
+            *process = 0; /* unknown */
     }
     mli_cancel_restore(cancel);
     errno = saved;
@@ -2744,50 +2653,25 @@ typedef struct mli_cpu {
 } mli_cpu;
 
 #if MLI_WINDOWS
-/* Finds K32GetProcessMemoryInfo by name. Its header, its name there and its library depend on the
-   SDK and its settings. */
-typedef BOOL(WINAPI *mli_cpu_info_fn)(HANDLE, PROCESS_MEMORY_COUNTERS *, DWORD);
-static int mli_cpu_process_memory(PROCESS_MEMORY_COUNTERS *out) {
-    HMODULE module = GetModuleHandleA("kernel32.dll");
-    FARPROC address = module ? GetProcAddress(module, "K32GetProcessMemoryInfo") : NULL;
-    mli_cpu_info_fn fn;
-    if (!address) return -1;
-    memcpy(&fn, &address, sizeof fn);
-    return fn(GetCurrentProcess(), out, sizeof *out) ? 0 : -1;
-}
-/* Returns 1 if the job object of the process has a memory limit. It limits the committed bytes of
-   the whole job; the bytes of its other processes are unknown. */
-static int mli_cpu_job_limit(uint64_t *limit) {
-    JOBOBJECT_EXTENDED_LIMIT_INFORMATION job;
-    if (!QueryInformationJobObject(NULL, JobObjectExtendedLimitInformation, &job, sizeof job,
-                                   NULL) ||
-        !(job.BasicLimitInformation.LimitFlags & JOB_OBJECT_LIMIT_JOB_MEMORY))
-        return 0;
-    *limit = job.JobMemoryLimit;
-    return *limit != 0;
-}
+/* Declared here, as its name in the header depends on the SDK and its settings. */
+#ifdef __cplusplus
+extern "C"
+#endif
+    BOOL WINAPI K32GetProcessMemoryInfo(HANDLE, PROCESS_MEMORY_COUNTERS *, DWORD);
 static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
     MEMORYSTATUSEX machine;
     PROCESS_MEMORY_COUNTERS self;
-    uint64_t all, left, limit = 0, less;
-    int known = !mli_cpu_process_memory(&self);
     (void)cpu;
     machine.dwLength = sizeof machine;
-    if (!GlobalMemoryStatusEx(&machine) || !machine.ullTotalPhys) return -1;
-    all = machine.ullTotalPhys;
-    left = machine.ullAvailPhys < all ? machine.ullAvailPhys : all;
-    if (mli_cpu_job_limit(&limit) && limit < all) {
-        if (!known) return -1;
-        less = limit > self.PagefileUsage ? limit - self.PagefileUsage : 0;
-        if (less < left) left = less;
-        all = limit;
-    }
-    *total = all;
-    *used = all - left;
-    *process = known ? self.WorkingSetSize : 0;
+    if (!GlobalMemoryStatusEx(&machine) || machine.ullAvailPhys > machine.ullTotalPhys) return -1;
+    *total = machine.ullTotalPhys;
+    *used = machine.ullTotalPhys - machine.ullAvailPhys;
+    *process = 0;
+    if (K32GetProcessMemoryInfo(GetCurrentProcess(), &self, sizeof self))
+        *process = self.WorkingSetSize;
     return 0;
 }
-#elif MLI_APPLE
+#elif defined(__APPLE__)
 /* Counts pages that cannot be dropped as used: anonymous, wired and compressed pages, as Activity
    Monitor does. Free and file-backed pages count as left. */
 static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
@@ -2827,7 +2711,7 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
    Owns the words that threads share, the locks and the lock order. Uses >>platform.
    A word is a struct, so that a plain access does not compile. The name of a load or store ends
    in its memory order. No suffix means relaxed: other threads read the value and conclude nothing
-   else from it. Read-modify-writes (exchange, add, or, cas) are sequentially consistent.
+   else from it. Read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
    Layout and code are the same in C and C++. i386 aligns a uint64_t to 4 bytes; one across two
    cache lines would be read in halves, so mli_u64 is aligned to 8. Locks: see MLI_RANK_... */
 
@@ -2836,39 +2720,40 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
 #else
 #define MLI_ALIGNED8
 #endif
-typedef struct mli_u8 { uint8_t v; } mli_u8;
 typedef struct mli_u32 { uint32_t v; } mli_u32;
 typedef struct MLI_ALIGNED8 mli_u64 { uint64_t v; } mli_u64;
 typedef struct mli_ptr { void *v; } mli_ptr;
 
-#if defined(__GNUC__)
-#define MLI_ATOMIC(kind, type)                                                                \
-    static MLI_HOT type mli_##kind##_load(const mli_##kind *w) {                              \
-        return __atomic_load_n(&w->v, __ATOMIC_RELAXED);                                      \
-    }                                                                                         \
-    static MLI_HOT type mli_##kind##_load_acquire(const mli_##kind *w) {                      \
-        return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE);                                      \
-    }                                                                                         \
-    static MLI_HOT void mli_##kind##_store(mli_##kind *w, type v) {                           \
-        __atomic_store_n(&w->v, v, __ATOMIC_RELAXED);                                         \
-    }                                                                                         \
-    static MLI_HOT void mli_##kind##_store_release(mli_##kind *w, type v) {                   \
-        __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);                                         \
-    }
+#if defined(__GNUC__) /* the bodies of the loads and stores */
+#define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
+#define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
+#else
+/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
+   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
+   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
+#if defined(_M_ARM64)
+#define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
+#else
+#define MLI_FENCE _ReadWriteBarrier()
+#endif
+#define MLI_LOAD(type, order) { type v = *(type const volatile *)&w->v; MLI_FENCE; return v; }
+#define MLI_STORE(type, order) { MLI_FENCE; *(type volatile *)&w->v = v; }
+#endif
+#define MLI_ATOMIC(kind, type)                                                                   \
+    static MLI_HOT type mli_##kind##_load(const mli_##kind *w) MLI_LOAD(type, RELAXED)           \
+    static MLI_HOT type mli_##kind##_load_acquire(const mli_##kind *w) MLI_LOAD(type, ACQUIRE)   \
+    static MLI_HOT type mli_##kind##_load_seqcst(const mli_##kind *w) MLI_LOAD(type, SEQ_CST)    \
+    static MLI_HOT void mli_##kind##_store(mli_##kind *w, type v) MLI_STORE(type, RELAXED)       \
+    static MLI_HOT void mli_##kind##_store_release(mli_##kind *w, type v) MLI_STORE(type, RELEASE)
 MLI_ATOMIC(u32, uint32_t)
 MLI_ATOMIC(ptr, void *)
-static MLI_HOT uint8_t mli_u8_load_acquire(const mli_u8 *w) {
-    return __atomic_load_n(&w->v, __ATOMIC_ACQUIRE);
-}
-static MLI_HOT void mli_u8_store_release(mli_u8 *w, uint8_t v) {
-    __atomic_store_n(&w->v, v, __ATOMIC_RELEASE);
-}
-static MLI_HOT uint32_t mli_u32_load_seqcst(const mli_u32 *w) {
-    return __atomic_load_n(&w->v, __ATOMIC_SEQ_CST);
-}
-static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) {
-    return __atomic_load_n(&w->v, __ATOMIC_SEQ_CST);
-}
+#if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
+MLI_ATOMIC(u64, uint64_t)
+#else
+#define MLI_U64_LOCKS 16 /* locks guard the words: see mli_u64_lock */
+#endif
+
+#if defined(__GNUC__)
 static MLI_HOT void *mli_ptr_exchange(mli_ptr *w, void *v) {
     return __atomic_exchange_n(&w->v, v, __ATOMIC_SEQ_CST);
 }
@@ -2881,8 +2766,7 @@ static MLI_HOT uint32_t mli_u32_add(mli_u32 *w, uint32_t v) {
 static MLI_HOT int mli_u32_cas(mli_u32 *w, uint32_t *expected, uint32_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
-#if defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
-MLI_ATOMIC(u64, uint64_t)
+#if !defined(MLI_U64_LOCKS)
 static MLI_HOT uint64_t mli_u64_or(mli_u64 *w, uint64_t v) {
     return __atomic_fetch_or(&w->v, v, __ATOMIC_SEQ_CST);
 }
@@ -2896,44 +2780,26 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 /* For processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each word.
    libatomic's locks are no replacement: one that another thread holds at a fork stays locked in
    the child. The lock's exchange pairs with the release store that drops it. */
-#define MLI_U64_LOCKS 16
 static mli_u32 mli_u64_locks[MLI_U64_LOCKS]; /* chosen by the address of the word */
 static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u32 *lock = &mli_u64_locks[(uintptr_t)w / 8 % MLI_U64_LOCKS];
     while (mli_u32_exchange(lock, 1)) mli_yield();
     return lock;
 }
-static uint64_t mli_u64_load(const mli_u64 *w) {
-    mli_u32 *lock = mli_u64_lock(w);
-    uint64_t v = w->v;
-    mli_u32_store_release(lock, 0);
-    return v;
-}
-static uint64_t mli_u64_load_acquire(const mli_u64 *w) {
-    return mli_u64_load(w);
-}
-static void mli_u64_store(mli_u64 *w, uint64_t v) {
-    mli_u32 *lock = mli_u64_lock(w);
-    w->v = v;
-    mli_u32_store_release(lock, 0);
-}
-static void mli_u64_store_release(mli_u64 *w, uint64_t v) {
-    mli_u64_store(w, v);
-}
-static uint64_t mli_u64_or(mli_u64 *w, uint64_t v) {
+/* Clears all bits but `keep`, then adds v. Returns the value before. */
+static uint64_t mli_u64_change(mli_u64 *w, uint64_t keep, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
     uint64_t before = w->v;
-    w->v = before | v;
+    w->v = (before & keep) + v;
     mli_u32_store_release(lock, 0);
     return before;
 }
-static uint64_t mli_u64_add(mli_u64 *w, uint64_t v) {
-    mli_u32 *lock = mli_u64_lock(w);
-    uint64_t before = w->v;
-    w->v = before + v;
-    mli_u32_store_release(lock, 0);
-    return before;
-}
+static uint64_t mli_u64_add(mli_u64 *w, uint64_t v) { return mli_u64_change(w, UINT64_MAX, v); }
+static uint64_t mli_u64_or(mli_u64 *w, uint64_t v) { return mli_u64_change(w, ~v, v); }
+static void mli_u64_store(mli_u64 *w, uint64_t v) { (void)mli_u64_change(w, 0, v); }
+static void mli_u64_store_release(mli_u64 *w, uint64_t v) { mli_u64_store(w, v); }
+static uint64_t mli_u64_load(const mli_u64 *w) { return mli_u64_add((mli_u64 *)(uintptr_t)w, 0); }
+static uint64_t mli_u64_load_acquire(const mli_u64 *w) { return mli_u64_load(w); }
 static int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
     uint64_t seen = w->v;
@@ -2954,50 +2820,7 @@ static MLI_HOT void mli_cpu_pause(void) {
     __asm__ volatile("yield");
 #endif
 }
-#elif defined(_MSC_VER)
-/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
-   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. */
-#if defined(_M_ARM64)
-#define MLI_MEMORY_FENCE() __dmb(_ARM64_BARRIER_ISH)
 #else
-#define MLI_MEMORY_FENCE() _ReadWriteBarrier()
-#endif
-#define MLI_ATOMIC(kind, type)                                                                \
-    static MLI_HOT type mli_##kind##_load(const mli_##kind *w) {                              \
-        return *(type const volatile *)&w->v;                                                 \
-    }                                                                                         \
-    static MLI_HOT type mli_##kind##_load_acquire(const mli_##kind *w) {                      \
-        type v = *(type const volatile *)&w->v;                                               \
-        MLI_MEMORY_FENCE();                                                                   \
-        return v;                                                                             \
-    }                                                                                         \
-    static MLI_HOT void mli_##kind##_store(mli_##kind *w, type v) {                           \
-        *(type volatile *)&w->v = v;                                                          \
-    }                                                                                         \
-    static MLI_HOT void mli_##kind##_store_release(mli_##kind *w, type v) {                   \
-        MLI_MEMORY_FENCE();                                                                   \
-        *(type volatile *)&w->v = v;                                                          \
-    }
-MLI_ATOMIC(u32, uint32_t)
-MLI_ATOMIC(u64, uint64_t)
-MLI_ATOMIC(ptr, void *)
-static MLI_HOT uint8_t mli_u8_load_acquire(const mli_u8 *w) {
-    uint8_t v = *(uint8_t const volatile *)&w->v;
-    MLI_MEMORY_FENCE();
-    return v;
-}
-static MLI_HOT void mli_u8_store_release(mli_u8 *w, uint8_t v) {
-    MLI_MEMORY_FENCE();
-    *(uint8_t volatile *)&w->v = v;
-}
-/* Requires: an exchange comes before in program order. It is a full barrier here, so an acquire
-   load after it is enough. */
-static MLI_HOT uint32_t mli_u32_load_seqcst(const mli_u32 *w) {
-    return mli_u32_load_acquire(w);
-}
-static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) {
-    return mli_ptr_load_acquire(w);
-}
 static MLI_HOT void *mli_ptr_exchange(mli_ptr *w, void *v) {
     return InterlockedExchangePointer(&w->v, v);
 }
@@ -3014,18 +2837,15 @@ static MLI_HOT uint32_t mli_u32_add(mli_u32 *w, uint32_t v) {
     return (uint32_t)InterlockedExchangeAdd((long volatile *)&w->v, (long)v);
 }
 static MLI_HOT int mli_u32_cas(mli_u32 *w, uint32_t *expected, uint32_t v) {
-    uint32_t seen = (uint32_t)InterlockedCompareExchange((long volatile *)&w->v, (long)v,
-                                                         (long)*expected);
-    int same = seen == *expected;
-    *expected = seen;
-    return same;
+    const uint32_t wanted = *expected;
+    *expected = (uint32_t)InterlockedCompareExchange((long volatile *)&w->v, (long)v, (long)wanted);
+    return *expected == wanted;
 }
 static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
-    uint64_t seen = (uint64_t)InterlockedCompareExchange64((__int64 volatile *)&w->v, (__int64)v,
-                                                           (__int64)*expected);
-    int same = seen == *expected;
-    *expected = seen;
-    return same;
+    const uint64_t wanted = *expected;
+    *expected = (uint64_t)InterlockedCompareExchange64((__int64 volatile *)&w->v, (__int64)v,
+                                                       (__int64)wanted);
+    return *expected == wanted;
 }
 static MLI_HOT void mli_compiler_barrier(void) { _ReadWriteBarrier(); }
 static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
@@ -3062,6 +2882,14 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
         word = mli_u64_load_acquire(&from[i]);
         memcpy((char *)to + i * sizeof word, &word, sizeof word);
     }
+}
+/* Sets or clears bits of a word. Returns 1 if that changes the word. */
+static int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
+    uint32_t seen = mli_u32_load(w);
+    do {
+        if ((seen & bits) == (on ? bits : 0)) return 0;
+    } while (!mli_u32_cas(w, &seen, on ? seen | bits : seen & ~bits));
+    return 1;
 }
 /* Raises a shared word to at least v; both are compared as signed. */
 static void mli_u64_max(mli_u64 *w, int64_t v) {
@@ -3114,7 +2942,8 @@ static uint32_t mli_rank_held(uint32_t ranks) {
 /* Checks the lock order before the thread waits for a lock. A thread may hold two locks of one
    rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
    and locks of several ledgers in a fork, under the registry lock. */
-static void mli_rank_take(uint32_t rank, const mli_lock *lock) {
+static void mli_rank_take(const mli_lock *lock) {
+    uint32_t rank = lock->rank;
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
               (rank == MLI_RANK_PHYS && mli_ranks.held[MLI_RANK_COLD]);
@@ -3122,9 +2951,9 @@ static void mli_rank_take(uint32_t rank, const mli_lock *lock) {
     mli_ranks.held[rank]++;
     if (rank == MLI_RANK_SHARD) mli_ranks.shard = lock;
 }
-static void mli_rank_drop(uint32_t rank) {
-    MEMLORD_ASSERT(mli_ranks.held[rank]);
-    mli_ranks.held[rank]--;
+static void mli_rank_drop(const mli_lock *lock) {
+    MEMLORD_ASSERT(mli_ranks.held[lock->rank]);
+    mli_ranks.held[lock->rank]--;
 }
 /* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 static void mli_rank_inside(uint32_t inside) {
@@ -3133,22 +2962,15 @@ static void mli_rank_inside(uint32_t inside) {
 }
 /* Checks that the thread holds no lock before it calls a function of the host. */
 static void mli_rank_none(void) { MEMLORD_ASSERT(!mli_rank_held(MLI_RANKS)); }
-#else
-#define mli_rank_take(rank, lock) ((void)0)
-#define mli_rank_drop(rank) ((void)0)
-#define mli_rank_inside(inside) ((void)0)
-#define mli_rank_none() ((void)0)
-#endif
-
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
-static inline void mli_lock_rank(mli_lock *lock, uint32_t rank) {
-#if defined(MEMLORD_CHECK_LOCKS)
-    lock->rank = rank;
+static void mli_lock_rank(mli_lock *lock, uint32_t rank) { lock->rank = rank; }
 #else
-    (void)lock;
-    (void)rank;
+static MLI_HOT void mli_rank_take(const mli_lock *lock) { (void)lock; }
+static MLI_HOT void mli_rank_drop(const mli_lock *lock) { (void)lock; }
+static MLI_HOT void mli_rank_inside(uint32_t inside) { (void)inside; }
+static MLI_HOT void mli_rank_none(void) {}
+static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (void)rank; }
 #endif
-}
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
@@ -3167,18 +2989,18 @@ static MLI_COLD void mli_spin_wait(unsigned *n) {
 /* Takes a lock. Requires: the thread holds only locks of later ranks. */
 static MLI_NOINLINE void mli_lock_take(mli_lock *lock) {
     unsigned n = 0;
-    mli_rank_take(lock->rank, lock);
+    mli_rank_take(lock);
     while (mli_u32_exchange(&lock->locked, 1))
         while (mli_u32_load(&lock->locked)) mli_spin_wait(&n);
 }
 static int mli_lock_try(mli_lock *lock) { /* 1: taken */
     if (mli_u32_load(&lock->locked) || mli_u32_exchange(&lock->locked, 1))
         return 0;
-    mli_rank_take(lock->rank, lock);
+    mli_rank_take(lock);
     return 1;
 }
 static void mli_lock_drop(mli_lock *lock) {
-    mli_rank_drop(lock->rank);
+    mli_rank_drop(lock);
     mli_u32_store_release(&lock->locked, 0);
 }
 
@@ -3315,7 +3137,7 @@ struct memlord {
         mli_lock count_lock;          /* the cells of the orphan record */
     } counters;
     struct {
-        mli_u8 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
+        mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
         uint16_t dev_type[256];                /* by dev; written before the dev is published */
         uint32_t dev_alerts[256];             /* likewise: alerts that concern calls on the dev */
         mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
@@ -3421,11 +3243,7 @@ static struct {
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
     uint64_t pid;            /* differs from getpid in a child that ran no fork handler */
     int exit_key_ready;      /* 1: exit_key is valid */
-#if MLI_WINDOWS
-    DWORD exit_key;
-#else
-    pthread_key_t exit_key;
-#endif
+    mli_exit_key exit_key;
 } mli_process;
 
 /* Extra facts for the debug line (MEMLORD_DEBUG) of the call in progress. */
@@ -3739,7 +3557,7 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %jd of INT64_MIN, a %g of
    NaN. */
 
-#if MLI_LINUX
+#if defined(__linux__)
 #define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
 #else
 #define MLI_PRINTF_LIKE(at) /* no check: uintmax_t may be another type than uint64_t */
@@ -4102,10 +3920,12 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 }
 
 /* -- the operating system's allocator --
-   It gives whole pages. Blocks of 8 KiB to 1 MiB, the size of the map's tables, share extents of
-   4 MiB. In a mapping of its own each table would lie on small pages, and every call of a large
-   ledger would miss the TLB. An extent requests huge pages once more than a quarter is in use. */
+   It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB, the size of the map's tables, share
+   extents of 4 MiB. In a mapping of its own each table would lie on small pages, and every call of
+   a large ledger would miss the TLB. An extent requests huge pages once more than a quarter is in
+   use. */
 
+#if defined(MADV_HUGEPAGE)
 #define MLI_PAGE 4096u
 #define MLI_EXTENT ((size_t)4 << 20)
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
@@ -4117,18 +3937,29 @@ typedef struct mli_extent { /* lies in the first page of its extent */
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
-/* Maps memory that is aligned to the size of an extent: maps twice as much and trims the rest. */
-static mli_extent *mli_extent_map(void) {
-    char *p = (char *)mli_pages_map(2 * MLI_EXTENT), *at;
-    size_t before;
-    if (!p) return NULL;
-    before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
-    at = p + before;
-    mli_pages_trim(p, 2 * MLI_EXTENT, at, MLI_EXTENT);
-    return (mli_extent *)(void *)at;
+/* The request may be ignored, so there is no result. */
+static void mli_huge_pages_request(void *ptr, size_t size) {
+    int saved = errno;
+    (void)madvise(ptr, size, MADV_HUGEPAGE);
+    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: for pages present now */
+    errno = saved;
 }
 
-/* Returns a run of free pages of an extent, or NULL. Requires: the pages lock. */
+/* Maps an extent, aligned to its size: maps twice as much and unmaps the rest. */
+static mli_extent *mli_extent_map(void) {
+    char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
+    size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
+    mli_extent *e = (mli_extent *)(void *)(p + before);
+    if (!p) return NULL;
+    if (before) mli_pages_unmap(p, before);
+    mli_pages_unmap(p + before + MLI_EXTENT, MLI_EXTENT - before);
+    e->taken[0] = 1;
+    e->used = 1;
+    return e;
+}
+
+/* Returns a run of free pages of an extent, or NULL. Requires: the pages lock, if the extent is on
+   the list. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
     uint32_t i, run = 0;
     if (e->used + pages > MLI_EXTENT_PAGES) return NULL;
@@ -4138,44 +3969,37 @@ static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
     e->used += pages;
     if (!e->huge && e->used > MLI_EXTENT_PAGES / 4) {
         e->huge = 1;
-        mli_pages_advise_huge(e, MLI_EXTENT);
+        mli_huge_pages_request(e, MLI_EXTENT);
     }
     return (char *)e + (size_t)(i - pages) * MLI_PAGE;
 }
 
-static void *mli_os_pages_alloc(uint32_t pages) {
-    mli_extent *e, *fresh = NULL;
-    void *p = NULL;
-    for (;;) {
-        mli_lock_take(&mli_process.pages_lock);
-        if (fresh) {
-            fresh->taken[0] = 1;
-            fresh->taken[1] = 1; /* page 0 holds this record; page 1 stays unused */
-            fresh->used = 2;
-            fresh->next = mli_process.extents;
-            mli_process.extents = fresh;
-        }
-        for (e = mli_process.extents; e && !p; e = e->next)
-            p = mli_extent_alloc(e, pages);
-        mli_lock_drop(&mli_process.pages_lock);
-        if (p || fresh) return p;
-        fresh = mli_extent_map();
-        if (!fresh) return NULL;
-    }
-}
-
 static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
-    void *p;
+    uint32_t pages = (uint32_t)((size + MLI_PAGE - 1) / MLI_PAGE);
+    mli_extent *e;
+    void *p = NULL;
     (void)user;
-    if (mli_os_from_extent(size))
-        return mli_os_pages_alloc((uint32_t)((size + MLI_PAGE - 1) / MLI_PAGE));
-    p = mli_pages_map(size);
-    if (p && size >= (size_t)1 << 21) mli_pages_advise_huge(p, size);
+    if (!mli_os_from_extent(size)) {
+        p = mli_pages_map(size);
+        if (p && size >= (size_t)1 << 21) mli_huge_pages_request(p, size);
+        return p;
+    }
+    mli_lock_take(&mli_process.pages_lock);
+    for (e = mli_process.extents; e && !p; e = e->next) p = mli_extent_alloc(e, pages);
+    mli_lock_drop(&mli_process.pages_lock);
+    if (p) return p;
+    e = mli_extent_map();
+    if (!e) return NULL;
+    p = mli_extent_alloc(e, pages);
+    mli_lock_take(&mli_process.pages_lock);
+    e->next = mli_process.extents;
+    mli_process.extents = e;
+    mli_lock_drop(&mli_process.pages_lock);
     return p;
 }
 static MLI_COLD void mli_os_free(void *user, void *ptr, size_t size) {
     mli_extent *e = (mli_extent *)((uintptr_t)ptr & ~(uintptr_t)(MLI_EXTENT - 1));
-    mli_extent **at;
+    mli_extent **at = &mli_process.extents;
     uint32_t pages = (uint32_t)((size + MLI_PAGE - 1) / MLI_PAGE);
     (void)user;
     if (!mli_os_from_extent(size)) {
@@ -4185,12 +4009,25 @@ static MLI_COLD void mli_os_free(void *user, void *ptr, size_t size) {
     mli_lock_take(&mli_process.pages_lock);
     memset(e->taken + (size_t)((char *)ptr - (char *)e) / MLI_PAGE, 0, pages);
     e->used -= pages;
-    for (at = &mli_process.extents; e->used == 2 && *at != e;) at = &(*at)->next;
-    if (e->used == 2) *at = e->next;
-    else e = NULL;
+    if (e->used == 1) {
+        while (*at != e) at = &(*at)->next;
+        *at = e->next;
+    } else {
+        e = NULL;
+    }
     mli_lock_drop(&mli_process.pages_lock);
     if (e) mli_pages_unmap(e, MLI_EXTENT);
 }
+#else
+static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
+    (void)user;
+    return mli_pages_map(size);
+}
+static MLI_COLD void mli_os_free(void *user, void *ptr, size_t size) {
+    (void)user;
+    mli_pages_unmap(ptr, size);
+}
+#endif
 
 static uint32_t mli_grain_count(size_t size) {
     return (uint32_t)((size + ((size_t)1 << MLI_GRAIN_BITS) - 1) >> MLI_GRAIN_BITS);
@@ -4223,13 +4060,11 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the region of an address. It walks the list: a table that grows pays for it. */
-static mli_region *mli_region_of(memlord *lord, const void *at) {
-    mli_region *r = lord->memory.regions;
-    while (r && ((const char *)at < r->data ||
-                 (const char *)at >= r->data + ((size_t)1 << MLI_REGION_BITS)))
-        r = r->next;
-    return r;
+/* Returns the link to the region of a piece. It walks the list: a table that grows pays for it. */
+static mli_region **mli_region_link(memlord *lord, const void *at) {
+    mli_region **link = &lord->memory.regions;
+    while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
+    return link;
 }
 
 /* Rounds an address up to a grain: 128 bytes. */
@@ -4251,79 +4086,58 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a piece cut to `grains`, or NULL. Takes the smallest fit that it sees in the first size
-   class with one: it looks at all pieces up to the first fit, and at 16 at least. Requires: the
-   memory lock. */
-static void *mli_piece_cut(memlord *lord, uint32_t grains) {
-    uint32_t have;
-    mli_piece *best = NULL, *piece;
-    for (have = mli_size_class(grains); have < MLI_SIZE_CLASSES && !best; have++) {
-        unsigned looked = 0;
-        for (piece = lord->memory.pieces[have]; piece && (!best || looked < 16);
-             piece = piece->next) {
-            looked++;
-            if (piece->grains >= grains && (!best || piece->grains < best->grains)) best = piece;
-        }
-    }
-    if (!best) return NULL;
-    mli_piece_unlink(best);
-    if (best->grains > grains)
-        mli_piece_push(lord, best->region, best->first_grain + grains, best->grains - grains);
-    return best;
-}
-
-/* Returns a zeroed piece; NULL if no region has one. Never calls the allocator. */
+/* Returns a zeroed piece, cut from the first free one that is large enough; NULL if no region has
+   one. Never calls the allocator. */
 static void *mli_piece_new(memlord *lord, size_t size) {
-    uint32_t grains = mli_grain_count(size);
-    void *p;
+    uint32_t grains = mli_grain_count(size), have = mli_size_class(grains);
+    mli_piece *fit = NULL;
     mli_lock_take(&lord->memory.lock);
-    p = mli_piece_cut(lord, grains);
+    for (; have < MLI_SIZE_CLASSES && !fit; have++)
+        for (fit = lord->memory.pieces[have]; fit && fit->grains < grains;) fit = fit->next;
+    if (fit) {
+        mli_piece_unlink(fit);
+        if (fit->grains > grains)
+            mli_piece_push(lord, fit->region, fit->first_grain + grains, fit->grains - grains);
+    }
     mli_lock_drop(&lord->memory.lock);
-    return p ? memset(p, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
+    return fit ? memset(fit, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
-#define MLI_LARGE_OVERHEAD 256 /* for the alignment and the pointer to the real start */
+/* Returns the bytes that a large block takes besides its own, for its alignment and the pointer to
+   its real start. The os allocator aligns to pages, so its blocks need neither. */
+static size_t mli_large_overhead(const memlord *lord) {
+    return lord->memory.allocator.alloc == mli_os_alloc ? 0 : 256;
+}
 
 /* Returns zeroed memory of at least `size` bytes, or NULL. Requires: no lock held but the orphan
    lock, which mli_busy_begin drops. */
 static MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
-    void *p;
-    if (size > (size_t)1 << MLI_PIECE_MAX_BITS) {
-        void **at;
-        if (lord->memory.allocator.alloc == mli_os_alloc) { /* aligned, but may not be zero */
-            p = mli_host_alloc(lord, size);
-            return p ? memset(p, 0, size) : NULL;
-        }
-        if (size > SIZE_MAX - MLI_LARGE_OVERHEAD) return NULL;
-        p = mli_host_alloc(lord, size + MLI_LARGE_OVERHEAD);
-        if (!p) return NULL;
+    size_t overhead = mli_large_overhead(lord);
+    void *p, **at;
+    if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
+        do p = mli_piece_new(lord, size);
+        while (!p && !mli_region_add(lord));
+        return p;
+    }
+    if (size > SIZE_MAX - overhead) return NULL;
+    p = mli_host_alloc(lord, size + overhead);
+    if (!p) return NULL;
+    if (overhead) {
         at = (void **)mli_align_to_grain((void **)p + 1);
         at[-1] = p; /* mli_own_free reads it */
-        return memset(at, 0, size);
+        p = at;
     }
-    do p = mli_piece_new(lord, size);
-    while (!p && !mli_region_add(lord));
-    return p;
-}
-
-/* Unlinks and returns a region that is one free piece, or returns NULL. The last region of a
-   ledger stays. Requires: the memory lock. */
-static mli_region *mli_region_idle(memlord *lord, mli_region *r) {
-    mli_region **at = &lord->memory.regions;
-    if (r->run[0] != MLI_REGION_GRAINS || !lord->memory.regions->next) return NULL;
-    mli_piece_unlink(mli_piece_at(r, 0));
-    while (*at != r) at = &(*at)->next;
-    *at = r->next;
-    return r;
+    return memset(p, 0, size);
 }
 
 /* Frees a piece. Returns its region if nothing in it is in use any more: the caller gives it back
-   to the allocator, without the lock. Else returns NULL. */
+   to the allocator, without the lock. Else returns NULL. The last region of a ledger stays. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
-    mli_region *r;
+    mli_region **link, *r;
     mli_lock_take(&lord->memory.lock);
-    r = mli_region_of(lord, ptr);
+    link = mli_region_link(lord, ptr);
+    r = *link;
     at = (uint32_t)((size_t)((char *)ptr - r->data) >> MLI_GRAIN_BITS);
     if (at + grains < MLI_REGION_GRAINS && r->run[at + grains]) {
         mli_piece *after = mli_piece_at(r, at + grains);
@@ -4336,22 +4150,25 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
         at -= before->grains;
         grains += before->grains;
     }
-    mli_piece_push(lord, r, at, grains);
-    r = mli_region_idle(lord, r);
+    if (grains == MLI_REGION_GRAINS && lord->memory.regions->next) {
+        *link = r->next;
+    } else {
+        mli_piece_push(lord, r, at, grains);
+        r = NULL;
+    }
     mli_lock_drop(&lord->memory.lock);
     return r;
 }
 
 /* Frees memory of mli_own_alloc. Requires: `size` is the size it was allocated with. */
 static MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
+    size_t overhead = mli_large_overhead(lord);
     if (!ptr) return;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
         mli_region *idle = mli_piece_free(lord, ptr, size);
         if (idle) mli_host_free(lord, idle, MLI_REGION_BYTES);
-    } else if (lord->memory.allocator.alloc == mli_os_alloc) {
-        mli_host_free(lord, ptr, size);
     } else {
-        mli_host_free(lord, ((void **)ptr)[-1], size + MLI_LARGE_OVERHEAD);
+        mli_host_free(lord, overhead ? ((void **)ptr)[-1] : ptr, size + overhead);
     }
 }
 
@@ -4470,8 +4287,8 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
 };
 
 enum { /* memlord.threads.hooks: work that the fast path cannot do alone */
-    MLI_HOOK_SITES = 1,
-    MLI_HOOK_TRACE = 2
+    MLI_HOOK_SITES = MLI_SPECIAL_SITES,
+    MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
 };
 
 /* mli_thread_first and mli_thread_next walk all thread records of a ledger. The acquire pairs with
@@ -4486,8 +4303,7 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
 /* Sets or clears a bit of a thread's `special` mask. Its own thread, threads that lack a barrier
    and memlord_sites_enable may do so at the same time. */
 static void mli_special_set(mli_thread *t, uint32_t bit, int on) {
-    uint32_t seen = mli_u32_load(&t->special);
-    while (!mli_u32_cas(&t->special, &seen, on ? seen | bit : seen & ~bit)) {}
+    (void)mli_u32_bits(&t->special, bit, on);
 }
 
 /* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
@@ -4515,52 +4331,10 @@ static mli_thread *mli_thread_own(const memlord *lord) {
     return mli_self.number ? mli_thread_of(lord, mli_self.number) : NULL;
 }
 
-/* Sets the calling thread's exit hook, with its number as the argument. 0: done. */
-#if MLI_WINDOWS
-static int mli_exit_key_set(uint64_t number) {
-    return FlsSetValue(mli_process.exit_key, (void *)(uintptr_t)number) ? 0 : -1;
-}
-#else
-static int mli_exit_key_set(uint64_t number) {
-    return pthread_setspecific(mli_process.exit_key, (void *)(uintptr_t)number);
-}
-#endif
-
-#if MLI_POSIX
-/* Takes or drops the lock at an offset in every ledger. Requires: the caller holds the registry
-   lock. */
-static void mli_ledgers_lock(size_t at, int take) {
-    memlord *lord;
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
-        mli_lock *lock = (mli_lock *)(void *)((char *)lord + at);
-        if (take)
-            mli_lock_take(lock);
-        else
-            mli_lock_drop(lock);
-    }
-}
-
-/* Takes or drops the locks that protect 64-bit words, where the target has no 64-bit atomics. */
-static void mli_words_lock(int take) {
-#ifdef MLI_U64_LOCKS
-    int i;
-    for (i = 0; i < MLI_U64_LOCKS; i++)
-        if (take)
-            while (mli_u32_exchange(&mli_u64_locks[i], 1)) mli_yield();
-        else
-            mli_u32_store_release(&mli_u64_locks[i], 0);
-#else
-    (void)take;
-#endif
-}
-#endif
-
-/* Sets or clears a bit of the alert mask, which the end of every call reads. Seq_cst: see
-   mli_call_end_slow. */
-static void mli_alert_set(memlord *lord, uint32_t bit, int on) {
-    uint32_t seen = mli_u32_load(&lord->threads.alert);
-    if ((seen & bit) == (on ? bit : 0)) return;
-    while (!mli_u32_cas(&lord->threads.alert, &seen, on ? seen | bit : seen & ~bit)) {}
+/* Sets or clears a bit of the alert mask, which the end of every call reads. Returns 1 if that
+   changes the mask. Seq_cst: see mli_call_end_slow. */
+static int mli_alert_set(memlord *lord, uint32_t bit, int on) {
+    return mli_u32_bits(&lord->threads.alert, bit, on);
 }
 
 /* Returns how many thread records the ledger has, the orphan record included. */
@@ -4572,10 +4346,7 @@ static uint32_t mli_thread_count(memlord *lord) {
    registry lock. */
 static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->id = mli_u32_add(&lord->threads.next_id, 1);
-    if (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES)
-        mli_special_set(t, MLI_SPECIAL_SITES, 1);
-    if (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE)
-        mli_special_set(t, MLI_SPECIAL_TRACE, 1);
+    mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
     t->lord = lord;
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
@@ -4599,12 +4370,6 @@ static mli_thread *mli_thread_spare(memlord *lord) {
     return t;
 }
 
-/* Gives a record without an owner to the calling thread. Requires: the caller holds the registry
-   lock. */
-static void mli_thread_take(mli_thread *t, uint64_t owner) {
-    mli_u64_store(&t->owner, owner);
-    mli_thread_fence(t);
-}
 /* Gives the calling thread a record: a free one, else a new one. NULL: no memory. It raises the
    alert when so many records are in use that dead owners should be swept. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
@@ -4612,10 +4377,12 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     for (;;) {
         mli_lock_take(&mli_process.registry_lock);
         t = fresh ? fresh : mli_thread_spare(lord);
-        if (fresh)
+        if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
-        else if (t)
-            mli_thread_take(t, mli_self.number);
+        } else if (t) {
+            mli_u64_store(&t->owner, mli_self.number);
+            mli_thread_fence(t);
+        }
         if (t && mli_thread_count(lord) >= lord->threads.sweep_at && !mli_thread_spare(lord))
             mli_alert_set(lord, MLI_ALERT_THREADS, 1);
         mli_lock_drop(&mli_process.registry_lock);
@@ -4640,6 +4407,11 @@ static MLI_COLD void mli_threads_disown(uint64_t number) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+/* Sets the exit hook of the calling thread, with its number as the argument. */
+static void mli_thread_hook(uint64_t number) {
+    void *value = (void *)(uintptr_t)number;
+    mli_self.hooked = mli_exit_key_set(mli_process.exit_key, value) == 0;
+}
 /* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
    its exit hook has run, or no hook can be set, or it belongs to another process: a child of vfork
    shares this memory and this thread-local storage, and its kernel reports all threads here as
@@ -4653,7 +4425,7 @@ static MLI_COLD int mli_thread_ready(void) {
     }
     if (!mli_self.hooked) {
         mli_self.in_host_alloc = 1; /* pthread_setspecific may call malloc */
-        mli_self.hooked = mli_exit_key_set(mli_self.number) == 0;
+        mli_thread_hook(mli_self.number);
         mli_self.in_host_alloc = 0;
     }
     return mli_self.hooked != 0;
@@ -4694,20 +4466,12 @@ static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
     mli_lock_drop(&lord->threads.orphan_lock);
 }
 
-/* Takes the request for a report, which may come from a signal. 1: the caller took it, and must
-   write the report. 0: there is none, or another thread took it. */
-static MLI_COLD int mli_save_requested(memlord *lord) {
-    uint32_t seen = mli_u32_load(&lord->threads.alert);
-    do {
-        if (!(seen & MLI_ALERT_SAVE)) return 0;
-    } while (!mli_u32_cas(&lord->threads.alert, &seen, seen & ~(uint32_t)MLI_ALERT_SAVE));
-    return 1;
-}
 /* Writes a requested report, unless another thread does or the caller is inside the host's
-   allocator. The acquire pairs with the release that set the saver. */
+   allocator. The request, which may come from a signal, is a bit; the thread that clears it serves
+   it. The acquire pairs with the release that set the saver. */
 static MLI_COLD void mli_save_serve(memlord *lord) {
     const mli_saver *saver;
-    if (mli_self.in_host_alloc || !mli_save_requested(lord)) return;
+    if (mli_self.in_host_alloc || !mli_alert_set(lord, MLI_ALERT_SAVE, 0)) return;
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
     saver->serve(lord);
 }
@@ -6525,7 +6289,7 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
 /* Returns the dev of a device; 0: it was not seen yet. The acquire pairs with the release in
    mli_device_add_locked. */
 static MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d) {
-    uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
     if (MLI_LIKELY(dev != 0)) return dev;
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
@@ -6561,7 +6325,7 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     if (r == MEMLORD_OK && (mli_u32_load(&lord->bands.watched_types) >> d.type & 1))
         mli_check_request(lord, n);
     if (r == MEMLORD_OK && mli_device_direct_index(d) < MLI_DIRECT_DEVICES)
-        mli_u8_store_release(&lord->devices.dev_of[mli_device_direct_index(d)], (uint8_t)n);
+        mli_u32_store_release(&lord->devices.dev_of[mli_device_direct_index(d)], n);
     return r;
 }
 
@@ -7306,7 +7070,7 @@ static MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int 
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
 }
-#if MLI_POSIX
+#if !MLI_WINDOWS
 /* Ends the writers of all sub-buffers but this thread's. Requires: a forked child, where the other
    threads are gone. */
 static MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
@@ -12726,7 +12490,7 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
                      !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
         return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
-    dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
+    dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
     special = mli_u32_load(&t->special);
     rows.word2 = mli_u64_load(&lord->sites.birth_mark);
     rows.device = mli_cell_own_device(t, dev);
@@ -12757,7 +12521,8 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
    blocks: a fifth of a call). */
 static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
                                    const mli_entry *e, mli_block_rows *rows) {
-    uint32_t dev = mli_u8_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]), row;
+    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
+    uint32_t row;
     if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) /* 256: one reference */
         dev = (uint32_t)(e->word1 >> 49) - 256u;
     if (MLI_UNLIKELY(dev > 255 || (e->word2 & 1)) ||
@@ -17378,86 +17143,89 @@ static void mli_format_write(mli_report *r, memlord_format format) {
    thread state of every section above, so it comes late in the file. Invariant: fork finds every
    ledger between two calls. Locks: registry, then all others in their order. */
 
-/* Frees the records of a thread, at most one in each ledger. */
-static MLI_COLD void mli_threads_release(uint64_t number) {
+/* Runs as the exit hook: frees the records of a thread, at most one in each ledger. It gets the
+   thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
+   earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
+   a record. */
+static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
+    if (!number) return; /* Windows: the thread did not set the hook */
     mli_lock_take(&mli_process.registry_lock);
     for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
-        t = mli_thread_of(lord, number);
+        t = mli_thread_of(lord, (uint64_t)(uintptr_t)number);
         if (t) mli_thread_release(t);
     }
     mli_lock_drop(&mli_process.registry_lock);
-}
-
-/* Runs as the exit hook. It gets the thread's number, as thread-local storage may be gone by then:
-   MinGW emulates it and frees it earlier. Where that storage is still there, `exited` keeps later
-   calls of the thread from getting a record. */
-static MLI_COLD void mli_thread_exit(const void *number) {
-    mli_threads_release((uint64_t)(uintptr_t)number);
     mli_self.generation = 0;
     mli_self.exited = 1;
 }
 
-#if MLI_WINDOWS
-static void WINAPI mli_on_exit(void *number) {
-    if (number) mli_thread_exit(number);
+#if !MLI_WINDOWS
+static void mli_lock_set(mli_lock *lock, int take) {
+    if (take)
+        mli_lock_take(lock);
+    else
+        mli_lock_drop(lock);
 }
-static int mli_exit_key_make(void) {
-    mli_process.exit_key = FlsAlloc(mli_on_exit);
-    return mli_process.exit_key == FLS_OUT_OF_INDEXES ? -1 : 0;
+/* Takes or drops the lock at an offset in every ledger. */
+static void mli_ledgers_lock(size_t at, int take) {
+    memlord *lord;
+    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
+        mli_lock_set((mli_lock *)(void *)((char *)lord + at), take);
 }
-#else
-static MLI_COLD void mli_on_exit(void *number) { mli_thread_exit(number); }
-static int mli_exit_key_make(void) {
-    return pthread_key_create(&mli_process.exit_key, mli_on_exit);
-}
-#endif
-
-#if MLI_POSIX
 /* Takes or drops the locks of all physical devices. */
 static void mli_phys_lock_all(int take) {
     memlord *lord;
     uint32_t i;
     for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
-        for (i = 0; i < mli_u32_load(&lord->counters.row_count[0]); i++) {
-            mli_phys *phys =
-                i ? &mli_device_record_at(lord, i)->own_phys : &lord->capacity.host_phys;
-            if (take)
-                mli_lock_take(&phys->lock);
-            else
-                mli_lock_drop(&phys->lock);
-        }
+        for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
+            mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
 }
-/* Takes or drops the locks that come after the map's in the lock order. */
+/* Takes or drops the locks that protect 64-bit words, where the target has no 64-bit atomics. */
+static void mli_words_lock(int take) {
+#ifdef MLI_U64_LOCKS
+    int i;
+    for (i = 0; i < MLI_U64_LOCKS; i++)
+        if (take)
+            while (mli_u32_exchange(&mli_u64_locks[i], 1)) mli_yield();
+        else
+            mli_u32_store_release(&mli_u64_locks[i], 0);
+#else
+    (void)take;
+#endif
+}
+/* Takes or drops the locks inside the cold lock, each of all ledgers before the next, in the lock
+   order. Requires: the cold lock, so that no device and its lock is new meanwhile. */
 static void mli_fork_locks(int take) {
+    memlord *lord;
+    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
+        if (take)
+            mli_map_freeze(lord);
+        else
+            mli_map_thaw(lord);
+    }
     mli_ledgers_lock(offsetof(memlord, fences.lock), take);
     mli_ledgers_lock(offsetof(memlord, bands.callbacks_lock), take);
     mli_phys_lock_all(take);
     mli_ledgers_lock(offsetof(memlord, snapshots.lock), take);
     mli_ledgers_lock(offsetof(memlord, memory.lock), take);
+    mli_lock_set(&mli_process.pages_lock, take);
 }
 
 /* Stops every ledger between two calls before a fork. The child has only the forking thread: no
-   other thread may then hold a lock there, or have changed half a table. Takes each lock of all
-   ledgers before the next lock, in the lock order. */
+   other thread may then hold a lock there, or have changed half a table. */
 static MLI_COLD void mli_fork_before(void) {
-    memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
     mli_ledgers_lock(offsetof(memlord, threads.orphan_lock), 1);
     mli_lock_take(&mli_process.cold_lock);
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) mli_map_freeze(lord);
     mli_fork_locks(1);
-    mli_lock_take(&mli_process.pages_lock);
     mli_words_lock(1); /* last: all of the above reads and writes words */
 }
 /* Lets the ledgers go on after a fork, in the parent and, at the end of its hook, in the child. */
 static MLI_COLD void mli_fork_parent(void) {
-    memlord *lord;
     mli_words_lock(0);
-    mli_lock_drop(&mli_process.pages_lock);
     mli_fork_locks(0);
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) mli_map_thaw(lord);
     mli_lock_drop(&mli_process.cold_lock);
     mli_ledgers_lock(offsetof(memlord, threads.orphan_lock), 0);
     mli_lock_drop(&mli_process.registry_lock);
@@ -17548,14 +17316,9 @@ static MLI_COLD void mli_fork_child(void) {
         if (mine) mli_u64_store(&mine->owner, number);
     }
     mli_self.number = number;
-    if (mli_self.hooked) mli_self.hooked = mli_exit_key_set(number) == 0;
+    if (mli_self.hooked) mli_thread_hook(number);
     mli_fork_parent();
 }
-static int mli_fork_register(void) {
-    return pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
-}
-#else
-static int mli_fork_register(void) { return 0; }
 #endif
 
 /* Installs the hooks of the process, once. Requires: the registry lock. Without an exit hook every
@@ -17564,8 +17327,10 @@ static void mli_process_start(void) {
     if (mli_u32_load(&mli_process.hooks_installed)) return;
     mli_process.pid = mli_pid();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
-    mli_process.exit_key_ready = mli_exit_key_make() == 0;
-    (void)mli_fork_register();
+    mli_process.exit_key_ready = mli_exit_key_make(&mli_process.exit_key, mli_on_exit) == 0;
+#if !MLI_WINDOWS
+    (void)pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
+#endif
     mli_u32_store(&mli_process.hooks_installed, 1);
 }
 
@@ -17575,37 +17340,31 @@ static void mli_process_start(void) {
    then takes it off the registry; from there on no other thread has it. Locks: registry, with
    nothing else held. */
 
-/* Reads MEMLORD_RETRY. A value that is too long, malformed or out of range is logged and
-   ignored. */
-static MLI_COLD void mli_configure_retry(memlord *lord) {
-    char value[128];
+/* Applies MEMLORD_DEBUG, MEMLORD_RETRY and MEMLORD_POLL_INTERVAL_MS; the last overrides the
+   description and memlord_poller_start, too. Logs and ignores a value that is too long, malformed
+   or out of range. */
+static MLI_COLD void mli_configure_env(memlord *lord) {
     memlord_retry policy = lord->retry.policy;
-    int set = mli_env_read("MEMLORD_RETRY", value, sizeof value);
-    if (!set) return;
-    if (set < 0 || mli_retry_parse(value, &policy))
-        mli_log(lord, MEMLORD_LOG_WARNING,
-                "[retry] MEMLORD_RETRY is not like max=5,initial_ms=50,multiplier=1.5,"
-                "max_ms=2000: ignored");
-    else if (policy.initial_ms > policy.max_ms)
-        mli_logf(lord, MEMLORD_LOG_WARNING,
-                 "[retry] MEMLORD_RETRY: initial_ms (%ju) is over max_ms (%ju): ignored",
-                 (uint64_t)policy.initial_ms, (uint64_t)policy.max_ms);
-    else if (memlord_retry_check(&policy))
-        mli_log(lord, MEMLORD_LOG_WARNING,
-                "[retry] MEMLORD_RETRY: the multiplier is below 1: ignored");
-    else
-        lord->retry.policy = policy;
-}
-/* Reads MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. */
-static MLI_COLD void mli_configure_interval(memlord *lord) {
     char value[128];
     double ms;
-    int set = mli_env_read("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
-    if (!set) return;
+    int set;
+    if (mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0 && strcmp(value, "0")) {
+        lord->log.level = MEMLORD_LOG_TRACE;
+        if (!lord->log.logger.fn) lord->log.logger.fn = mli_log_stderr;
+        lord->threads.hooks.v |= MLI_HOOK_TRACE;
+    }
+    set = mli_env_read("MEMLORD_RETRY", value, sizeof value);
+    if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
+        lord->retry.policy = policy;
+    else if (set)
+        mli_log(lord, MEMLORD_LOG_WARNING,
+                "[retry] MEMLORD_RETRY is ignored: it is like max=5,initial_ms=50,multiplier=1.5,"
+                "max_ms=2000, with initial_ms at most max_ms and multiplier at least 1");
+    set = mli_env_read("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
     if (set > 0 && mli_read_number(value, 0, &ms) && !strchr(value, ',') && ms >= MLI_POLL_MS_MIN) {
         mli_u32_store(&lord->pollers.poll_ms, (uint32_t)ms);
         lord->pollers.poll_ms_by_env = 1;
-    } else {
+    } else if (set) {
         mli_log(lord, MEMLORD_LOG_WARNING,
                 "[poller] MEMLORD_POLL_INTERVAL_MS is not a number of at least 10: ignored");
     }
@@ -17614,21 +17373,14 @@ static MLI_COLD void mli_configure_interval(memlord *lord) {
 /* Sets the fields of a new ledger from its description, the environment and the defaults. Plain
    stores do (`.v`): no other thread knows the ledger yet. */
 static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *desc) {
-    char value[16];
-    int debug = 0, book;
+    const uint64_t batch = desc->counter_batch ? desc->counter_batch : 65536;
+    const uint32_t ms = desc->poll_ms ? desc->poll_ms : 200;
+    int book;
     lord->log.logger = desc->logger;
+    lord->log.level = MEMLORD_LOG_INFO;
+    if (!(desc->flags & MEMLORD_FLAG_EXACT))
+        lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     lord->events.clock = desc->clock;
-    lord->counters.batch = desc->flags & MEMLORD_FLAG_EXACT ? 0
-                  : desc->counter_batch           ? desc->counter_batch
-                                                  : 65536;
-    if (lord->counters.batch > MLI_BYTES_MAX) lord->counters.batch = MLI_BYTES_MAX;
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV) &&
-        mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0)
-        debug = strcmp(value, "0") != 0;
-    lord->log.level = debug ? MEMLORD_LOG_TRACE : MEMLORD_LOG_INFO;
-    if (debug && !lord->log.logger.fn) lord->log.logger.fn = mli_log_stderr;
-    if (desc->flags & MEMLORD_FLAG_SITES) lord->threads.hooks.v |= MLI_HOOK_SITES;
-    if (debug) lord->threads.hooks.v |= MLI_HOOK_TRACE;
     lord->events.stamps_are_ticks = !lord->events.clock.fn && mli_ticks_steady();
     lord->lifecycle.started = mli_ledger_now(lord);
     lord->lifecycle.started_stamp = mli_stamp_now(lord);
@@ -17636,20 +17388,17 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
     lord->limits.reservation_count.v = lord->limits.account_count.v = lord->scopes.count.v = 1;
     lord->bands.thread_allowance.v = 4;
-    lord->threads.flags = desc->flags;
+    if (!(desc->flags & MEMLORD_FLAG_NO_STRATEGY))
+        lord->bands.strategy.v = (void *)(uintptr_t)&mli_default_strategy;
     lord->capacity.host_phys.lord = lord;
     lord->capacity.host_phys.device = memlord_device_cpu();
     lord->room.capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
     lord->room.capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
-    if (!(desc->flags & MEMLORD_FLAG_NO_STRATEGY))
-        lord->bands.strategy.v = (void *)(uintptr_t)&mli_default_strategy;
     lord->retry.policy = mli_default_retry;
-    lord->pollers.poll_ms.v = desc->poll_ms ? desc->poll_ms : 200;
-    if (lord->pollers.poll_ms.v < MLI_POLL_MS_MIN) lord->pollers.poll_ms.v = MLI_POLL_MS_MIN;
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) {
-        mli_configure_retry(lord);
-        mli_configure_interval(lord);
-    }
+    lord->pollers.poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
+    if (desc->flags & MEMLORD_FLAG_SITES) lord->threads.hooks.v |= MLI_HOOK_SITES;
+    if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) mli_configure_env(lord);
+    lord->threads.flags = desc->flags;
     lord->threads.next_id.v = MLI_THREAD_ID_FIRST;
     lord->threads.sweep_at = MLI_SWEEP_MIN;
 }
@@ -17842,10 +17591,34 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     mli_self.in_host_alloc--;
 }
 
-/* Ends a ledger. Stops its helpers, writes its last report, logs its leaks, drops its fences, takes
-   it off the registry and frees it, in that order. */
-static MLI_COLD void mli_ledger_end(memlord *lord) {
+/* -- public -- */
+
+MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
+    memlord_desc plain;
+    memlord_allocator allocator;
+    memlord_result r;
+    if (!out) return MEMLORD_E_INVALID;
+    *out = NULL;
+    memset(&plain, 0, sizeof plain);
+    if (!desc) desc = &plain;
+    allocator = desc->allocator;
+    if (!allocator.alloc != !allocator.free) return MEMLORD_E_INVALID;
+    if (!allocator.alloc) memlord_os_allocator(&allocator);
+    *out = mli_ledger_alloc(desc, &allocator);
+    if (!*out) return MEMLORD_E_NOMEM;
+    mli_ledger_register(*out);
+    r = mli_ledger_apply_desc(*out, desc);
+    if (r == MEMLORD_OK) return r;
+    memlord_destroy(*out);
+    *out = NULL;
+    return r;
+}
+
+/* The order matters: stops the helpers, writes the last report, logs leaks, drops fences, and then
+   takes the ledger off the registry. */
+MLI_API void memlord_destroy(memlord *lord) {
     const mli_saver *saver;
+    if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
     mli_pollers_stop(lord);
     mli_recorder_stop(lord);
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
@@ -17855,37 +17628,6 @@ static MLI_COLD void mli_ledger_end(memlord *lord) {
     mli_strategy_swap(lord, NULL);
     mli_ledger_unregister(lord);
     mli_ledger_free(lord);
-}
-
-/* Makes a ledger from a description; after an error *out is NULL and nothing is left. */
-static MLI_COLD memlord_result mli_ledger_new(const memlord_desc *desc, memlord **out) {
-    memlord_allocator allocator = desc->allocator;
-    memlord_result r;
-    if (!allocator.alloc != !allocator.free) return MEMLORD_E_INVALID;
-    if (!allocator.alloc) memlord_os_allocator(&allocator);
-    *out = mli_ledger_alloc(desc, &allocator);
-    if (!*out) return MEMLORD_E_NOMEM;
-    mli_ledger_register(*out);
-    r = mli_ledger_apply_desc(*out, desc);
-    if (r == MEMLORD_OK) return r;
-    mli_ledger_end(*out);
-    *out = NULL;
-    return r;
-}
-
-/* -- public -- */
-
-MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
-    memlord_desc plain;
-    if (!out) return MEMLORD_E_INVALID;
-    *out = NULL;
-    memset(&plain, 0, sizeof plain);
-    return mli_ledger_new(desc ? desc : &plain, out);
-}
-
-MLI_API void memlord_destroy(memlord *lord) {
-    if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
-    mli_ledger_end(lord);
 }
 
 MEMLORD_API memlord *memlord_global(void) {
@@ -18046,7 +17788,7 @@ static memlord_result mli_file_save(memlord *lord, memlord_format format, mli_sa
     memlord_result r;
     if (mli_file_is_special(p->target)) return MEMLORD_E_IO;
     r = mli_file_write_report(lord, format, p);
-    if (r == MEMLORD_OK && mli_file_rename(p->beside, p->target)) {
+    if (r == MEMLORD_OK && mli_file_rename(p->beside, p->target, 1)) {
         mli_file_remove(p->beside);
         r = MEMLORD_E_IO;
     }
@@ -18093,7 +17835,7 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     for (n = 0; there > 0 && n < 1000; n++)
         there = mli_dated_path(directory, wall, format, n, p)
                     ? -1
-                    : mli_file_rename_exclusive(p->beside, p->target);
+                    : mli_file_rename(p->beside, p->target, 0);
     if (there) mli_file_remove(p->beside);
     return there ? MEMLORD_E_IO : MEMLORD_OK;
 }
@@ -18127,12 +17869,12 @@ static MLI_COLD void mli_save_now(memlord *lord) {
    caller save. Serves a request that no call has served yet. */
 static MLI_COLD void mli_save_end(memlord *lord) {
     uint32_t format = mli_u32_exchange(&lord->saving.exit_format, 0);
-    int asked = mli_save_requested(lord);
+    int asked = mli_alert_set(lord, MLI_ALERT_SAVE, 0);
     if (format || asked) mli_save_dated(lord, format);
 }
 
 static const mli_saver mli_dated_saver = {mli_save_now, mli_save_end};
-/* Makes saving possible. Release: pairs with the acquire in mli_save_serve and mli_ledger_end. */
+/* Makes saving possible. Release: pairs with the acquire in mli_save_serve and memlord_destroy. */
 static void mli_saver_set(memlord *lord) {
     mli_ptr_store_release(&lord->saving.saver, (void *)(uintptr_t)&mli_dated_saver);
 }
@@ -18220,7 +17962,7 @@ MLI_API void memlord_request_save(memlord *lord) {
    whole block. Invariant: each keeps the result and the errno of the function that it replaces,
    whether or not the ledger could record the call. Locks: none of its own. */
 
-#if MLI_POSIX
+#if !MLI_WINDOWS
 static memlord_device mli_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
@@ -18269,7 +18011,7 @@ MLI_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
     return p;
 }
 
-#if MLI_POSIX
+#if !MLI_WINDOWS
 MLI_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                 int fd, int64_t offset, const memlord_site *site) {
     memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : mli_device_mapped();
