@@ -16652,6 +16652,7 @@ typedef struct mli_group {
     uint64_t blocks, bytes;
 } mli_group;
 #define MLI_GROUPS 256
+#define MLI_VIZ_WORDS 64
 
 /* An event of the ring, with the block that it is of. */
 typedef struct mli_export_event {
@@ -16692,7 +16693,7 @@ typedef struct mli_export {
     struct {
         const char *text;
         size_t size;
-    } word[64]; /* MEMORY_VIZ: the words in the memo, by number */
+    } word[MLI_VIZ_WORDS]; /* MEMORY_VIZ: the words in the memo, by number */
     unsigned words;
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ, by dev: the device's number there */
 } mli_export;
@@ -17665,13 +17666,19 @@ static MLI_COLD uint64_t mli_pb_string(mli_export *x, const char *text) {
     mli_put_utf8(x->o, text, "");
     return x->written++;
 }
-static MLI_COLD void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t second) {
-    char buf[32];
+/* Writes a message of n numbers as a field: they are its fields 1 to n, without those that are 0. */
+static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
+    char buf[64];
     mli_out m;
+    unsigned i;
     mli_out_buffer(&m, buf, sizeof buf);
-    mli_pb_u64(&m, 1, first);
-    mli_pb_u64(&m, 2, second);
+    for (i = 0; i < n; i++)
+        if (v[i]) mli_pb_u64(&m, i + 1, v[i]);
     mli_pb_message(o, field, &m);
+}
+static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t second) {
+    const uint64_t v[] = {first, second};
+    mli_pb_numbers(o, field, v, 2);
 }
 
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
@@ -17709,20 +17716,14 @@ static void mli_pprof_allocs(mli_export *x, const mli_live_block *of, uint64_t a
 /* Writes location `id` and function `id`. `name` and `file` are numbers of strings. */
 static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name,
                                         uint64_t file, uint64_t line) {
-    char buf[64], inner[32];
-    mli_out m, l;
+    const uint64_t function[] = {id, name, 0, file};
+    char buf[64];
+    mli_out m;
     mli_out_buffer(&m, buf, sizeof buf);
-    mli_out_buffer(&l, inner, sizeof inner);
-    mli_pb_u64(&l, 1, id);
-    mli_pb_u64(&l, 2, line);
     mli_pb_u64(&m, 1, id);
-    mli_pb_message(&m, 4, &l);
+    mli_pb_pair(&m, 4, id, line);
     mli_pb_message(o, 4, &m);
-    mli_out_buffer(&m, buf, sizeof buf);
-    mli_pb_u64(&m, 1, id);
-    mli_pb_u64(&m, 2, name);
-    mli_pb_u64(&m, 4, file);
-    mli_pb_message(o, 5, &m);
+    mli_pb_numbers(o, 5, function, 4);
 }
 static MLI_COLD void mli_pprof_names(mli_export *x) {
     uint32_t i;
@@ -17939,7 +17940,8 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
    under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
    "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
    the ring has events of a storage, its segment is as of the last one, so that viewers can walk
-   back from it. Memo: the words, then tags and frames by number. -- */
+   back from it. Words, tags and frames are in full where they come first; after that they are
+   numbers of the memo: words in the order they come, then tag rows, then frames. -- */
 
 #define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
 
@@ -17980,25 +17982,23 @@ static MLI_COLD void mli_viz_word(mli_export *x, const char *word, size_t n) {
     mli_put_le(x->o, i, 1);
 }
 
-/* Writes what a form says: a word as itself, %ju a number, %s a word, 0 the number 0; { and } begin
-   and end a dictionary of at least one pair, [ is a new list, + appends to it, ) makes a pair of
-   the last two, ! is False. Requires: words are literals, less than 64 in all. */
+/* Writes what a form says: a word as itself, %ju a number, %s a text, 0 the number 0; { and } begin
+   and end a dictionary of at least one pair, : is a new one, = sets a pair in it, [ is a new list,
+   + appends to it, ) makes a pair of the last two, ! is False. Requires: words are literals, less
+   than 64 in all. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_export *x, const char *form, ...) {
-    static const char *const codes[] = {"{}(", "}u", "[]", "+a", ")\x86", "!\x89"};
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
-    const char *word;
+    static const char *const codes[] = {"{}(", "}u", ":}", "=s", "[]", "+a", ")\x86", "!\x89"};
     va_list args;
     size_t i, n;
     va_start(args, form);
     for (; *form; form += n) {
-        n = strspn(form, letters);
+        n = strspn(form, "abcdefghijklmnopqrstuvwxyz_");
         if (n) {
             mli_viz_word(x, form, n);
         } else if (*form == '%') {
             n = form[1] == 's' ? 2 : 3;
-            word = n == 2 ? va_arg(args, const char *) : NULL;
-            if (word)
-                mli_viz_word(x, word, strlen(word));
+            if (n == 2)
+                mli_viz_text(x->o, va_arg(args, const char *));
             else
                 mli_viz_u64(x->o, va_arg(args, uint64_t));
         } else {
@@ -18020,13 +18020,19 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Puts what was written last into the memo, or writes what is there. */
-static void mli_viz_memo(mli_export *x, const char *code, uint32_t number) {
-    mli_put_str(x->o, code);
-    mli_put_le(x->o, sizeof x->word / sizeof *x->word + number, 4);
+/* Returns 1 and writes the memo's item of a number, if it has one. Else returns 0: the caller writes
+   it and passes its number to mli_viz_put. */
+static MLI_COLD int mli_viz_get(mli_export *x, uint32_t number) {
+    if (!((const char *)x->table)[number]) return 0;
+    mli_put_str(x->o, "j");
+    mli_put_le(x->o, MLI_VIZ_WORDS + number, 4);
+    return 1;
 }
-static void mli_viz_put(mli_export *x, uint32_t number) { mli_viz_memo(x, "r", number); }
-static void mli_viz_get(mli_export *x, uint32_t number) { mli_viz_memo(x, "j", number); }
+static MLI_COLD void mli_viz_put(mli_export *x, uint32_t number) {
+    ((char *)x->table)[number] = 1;
+    mli_put_str(x->o, "r");
+    mli_put_le(x->o, MLI_VIZ_WORDS + number, 4);
+}
 
 /* Writes the stack of a block. Without a site it begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_export *x, const mli_live_block *b) {
@@ -18034,88 +18040,47 @@ static MLI_COLD void mli_viz_frames(mli_export *x, const mli_live_block *b) {
     uint32_t i = mli_frame_site(x, b->frame) ? 0 : 1, n;
     mli_viz(x, "frames [");
     for (n = 0; i < stack.n; i++, n++) {
+        uint32_t frame = stack.frame[i];
+        mli_frame_name f;
         mli_viz_item(x->o, n);
-        mli_viz_get(x, x->tags + stack.frame[i]);
-    }
-    mli_viz_list_end(x->o, n);
-}
-
-/* Writes a list of the n frames behind `frame`. */
-static MLI_COLD void mli_viz_frame_list(mli_export *x, uint32_t frame, uint32_t n) {
-    uint32_t i;
-    mli_viz(x, "[");
-    for (i = 0; i < n && !x->o->failed; i++) {
-        mli_frame_name f = mli_frame_name_of(x, ++frame);
-        mli_viz_item(x->o, i);
-        mli_viz(x, "{name");
-        mli_viz_text(x->o, f.name);
-        mli_viz(x, "filename");
-        mli_viz_text(x->o, frame <= x->sites ? f.file : "scope");
-        mli_viz(x, "line %ju}", f.line);
+        if (mli_viz_get(x, x->tags + frame)) continue;
+        f = mli_frame_name_of(x, frame);
+        mli_viz(x, "{name %s filename %s line %ju}", f.name,
+                frame <= x->sites ? f.file : "scope", f.line);
         mli_viz_put(x, x->tags + frame);
     }
     mli_viz_list_end(x->o, n);
 }
 
-/* Writes a dictionary by device: the anomalies and drops that are not 0. */
-static MLI_COLD void mli_viz_anomalies(mli_export *x) {
+/* Writes "memlord": the devices with their numbers, and the anomalies and drops that are not 0. */
+static MLI_COLD void mli_viz_memlord(mli_export *x) {
     uint32_t dev;
-    mli_put_str(x->o, "}");
+    mli_viz(x, "memlord {version %s devices :", MEMLORD_VERSION);
+    for (dev = 1; dev <= x->devices; dev++) {
+        char name[32];
+        (void)memlord_device_name(mli_export_device(x, dev), name, sizeof name);
+        mli_viz(x, "%s %ju =", name, (uint64_t)x->number[dev]);
+    }
+    mli_viz(x, "anomalies_and_drops :");
     for (dev = 0; dev <= x->devices; dev++) {
         char device[32];
         const char *name;
         size_t i = 0;
         uint64_t v;
         (void)memlord_device_name(mli_anomaly_device(x->r, dev), device, sizeof device);
-        mli_viz_text(x->o, device);
-        mli_put_str(x->o, "}");
-        while ((name = mli_anomaly_next(x->r, dev, MLI_COLUMNS, &i, &v)) != NULL) {
-            mli_viz_text(x->o, name);
-            mli_viz_u64(x->o, v);
-            mli_put_str(x->o, "s");
-        }
-        mli_put_str(x->o, "s");
+        mli_viz(x, "%s :", device);
+        while ((name = mli_anomaly_next(x->r, dev, MLI_COLUMNS, &i, &v)) != NULL)
+            mli_viz(x, "%s %ju =", name, v);
+        mli_viz(x, "=");
     }
-}
-
-/* Writes "memlord": the devices, and the tags, sites and scopes that later items get from the
-   memo. */
-static MLI_COLD void mli_viz_names(mli_export *x) {
-    mli_out *o = x->o;
-    uint32_t i;
-    mli_viz(x, "memlord {version");
-    mli_viz_text(o, MEMLORD_VERSION);
-    mli_viz(x, "devices");
-    mli_put_str(o, "}");
-    for (i = 1; i <= x->devices; i++) {
-        char name[32];
-        (void)memlord_device_name(mli_export_device(x, i), name, sizeof name);
-        mli_viz_text(o, name);
-        mli_viz_u64(o, (uint64_t)x->number[i]);
-        mli_put_str(o, "s");
-    }
-    mli_viz(x, "tags [");
-    for (i = 1; i <= x->tags; i++) {
-        mli_viz_item(o, i - 1);
-        mli_viz_text(o, mli_export_tag(x, i));
-        mli_viz_put(x, i);
-    }
-    mli_viz_list_end(o, x->tags);
-    mli_viz(x, "sites");
-    mli_viz_frame_list(x, 0, x->sites);
-    mli_viz(x, "scopes");
-    mli_viz_frame_list(x, mli_frame_of_scope(x, 0), x->scopes);
-    mli_viz(x, "anomalies_and_drops");
-    mli_viz_anomalies(x);
     mli_viz(x, "}");
 }
 
 /* Writes a part as the next item of its block's list. */
 static MLI_COLD void mli_viz_part(mli_export *x, const memlord_part_info *part) {
     mli_viz_item(x->o, x->parts);
-    mli_viz(x, "{name");
-    mli_viz_text(x->o, part->meta.name ? part->meta.name : "");
-    mli_viz(x, "offset %ju size %ju}", part->offset, part->bytes);
+    mli_viz(x, "{name %s offset %ju size %ju}", part->meta.name ? part->meta.name : "",
+            part->offset, part->bytes);
 }
 
 /* Writes a segment with its block. */
@@ -18125,11 +18090,11 @@ static MLI_COLD void mli_viz_segment(mli_export *x, const mli_live_block *b) {
     mli_viz_item(x->o, x->written++);
     mli_viz(x, "{device %ju address %ju total_size %ju allocated_size %ju active_size %ju",
             (uint64_t)x->number[b->dev], b->storage, b->bytes, pending ? 0 : b->bytes, b->bytes);
-    mli_viz(x, "requested_size %ju stream 0 segment_type %s segment_pool_id 0 0) is_expandable !",
-            b->bytes, b->bytes >> 20 ? "large" : "small");
+    mli_viz(x, "requested_size %ju stream 0 segment_pool_id 0 0) is_expandable !", b->bytes);
+    mli_viz(x, b->bytes >> 20 ? "segment_type large" : "segment_type small");
     mli_viz_frames(x, b);
-    mli_viz(x, "blocks [{address %ju size %ju requested_size %ju state %s", b->storage, b->bytes,
-            b->bytes, pending ? "active_pending_free" : "active_allocated");
+    mli_viz(x, "blocks [{address %ju size %ju requested_size %ju", b->storage, b->bytes, b->bytes);
+    mli_viz(x, pending ? "state active_pending_free" : "state active_allocated");
     mli_viz_frames(x, b);
     if (b->state & MLI_BLOCK_PARTS) {
         mli_viz(x, "parts [");
@@ -18167,15 +18132,19 @@ static MLI_COLD void mli_viz_event(mli_export *x, const char *action, const mli_
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
     mli_viz_item(x->o, x->written++);
-    mli_viz(x, "{action %s addr %ju size %ju stream 0 time_us %ju", action, b->storage, b->bytes,
+    mli_viz(x, "{addr %ju size %ju stream 0 time_us %ju action", b->storage, b->bytes,
             (x->lord->lifecycle.started_wall + ns) / 1000);
+    mli_viz_word(x, action, strlen(action));
     if (!strcmp(action, "oom")) mli_viz(x, "device_free %ju", b->storage);
     mli_viz_frames(x, b);
-    if (b->tag || snapshot) mli_viz(x, "category");
-    if (b->tag)
-        mli_viz_get(x, b->tag);
-    else if (snapshot)
-        mli_viz(x, "unknown");
+    if (snapshot) mli_viz(x, "category unknown");
+    if (b->tag) {
+        mli_viz(x, "category");
+        if (!mli_viz_get(x, b->tag)) {
+            mli_viz_text(x->o, mli_export_tag(x, b->tag));
+            mli_viz_put(x, b->tag);
+        }
+    }
     mli_viz(x, "}");
 }
 
@@ -18231,11 +18200,17 @@ static MLI_COLD int32_t mli_viz_number(mli_export *x) {
 }
 
 static MLI_COLD void mli_memory_viz(mli_export *x) {
+    size_t size = (size_t)x->tags + mli_frame_count(x) + 1;
     int32_t n, lists = mli_viz_number(x);
     uint32_t dev;
+    x->table = mli_own_alloc(x->lord, size);
+    if (!x->table) {
+        x->r->result = MEMLORD_E_NOMEM;
+        return;
+    }
     mli_put_str(x->o, "\x80\x02");
     mli_viz(x, "{");
-    mli_viz_names(x);
+    mli_viz_memlord(x);
     mli_viz(x, "segments [");
     x->put_part = mli_viz_part;
     mli_last_events_build(x);
@@ -18249,29 +18224,9 @@ static MLI_COLD void mli_memory_viz(mli_export *x) {
             if (x->number[dev] == n) mli_viz_trace(x, dev);
         mli_viz(x, "+");
     }
-    mli_viz(x, "allocator_settings");
-    mli_put_str(x->o, "}u.");
-}
-
-/* Runs a writer with an export of its own. A writer may leave its last events: they are freed
-   here. */
-static MLI_COLD void mli_export_with(mli_report *r, void (*writer)(mli_export *x)) {
-    memlord *lord = r->lord;
-    mli_export *x = (mli_export *)mli_own_alloc(lord, sizeof *x);
-    if (!x) {
-        r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    x->r = r;
-    x->lord = lord;
-    x->o = r->o;
-    x->devices = r->devices;
-    x->sites = r->site_rows;
-    x->tags = (uint32_t)r->tags;
-    x->scopes = r->scopes;
-    writer(x);
-    mli_own_free(lord, x->last_events, (size_t)x->last_events_size * sizeof *x->last_events);
-    mli_own_free(lord, x, sizeof *x);
+    mli_viz(x, "allocator_settings : }");
+    mli_put_str(x->o, ".");
+    mli_own_free(x->lord, x->table, size);
 }
 
 /* -- HTML: the page with the JSON report in it. JSON escapes < and >, so that no string of it can
@@ -18286,48 +18241,51 @@ static MLI_COLD void mli_html(mli_report *r) {
         mli_put_str(r->o, mli_page_tail[i]);
 }
 
-#endif /* !MEMLORD_NO_REPORTS */
-
 /* -- the writer of each format -- */
 
-struct mli_export;
+/* From TRACE on, in the order of MLI_FORMATS. */
+static void (*const mli_export_writers[])(mli_export *x) = {
+    mli_trace_json, mli_prometheus, mli_pprof, mli_heaptrack, mli_folded, mli_memory_viz, mli_csv};
 
-/* In the order of MLI_FORMATS. `report` writes from the report alone, `other` needs an mli_export
-   too. */
-static const struct {
-    void (*report)(mli_report *r);
-    void (*other)(struct mli_export *x);
-} mli_writers[MEMLORD_FORMAT_COUNT] = {
-    {mli_text, NULL},
-    {mli_json, NULL},
-#if !defined(MEMLORD_NO_REPORTS)
-    {mli_html, NULL},
-    {NULL, mli_trace_json},
-    {NULL, mli_prometheus},
-    {NULL, mli_pprof},
-    {NULL, mli_heaptrack},
-    {NULL, mli_folded},
-    {NULL, mli_memory_viz},
-    {NULL, mli_csv},
-#endif
-};
-
-static int mli_format_known(memlord_format format) {
-    if ((unsigned)format >= MEMLORD_FORMAT_COUNT) return 0;
-    return mli_writers[format].report || mli_writers[format].other;
+/* Runs a writer with an export of its own. A writer may leave its last events: they are freed
+   here. */
+static MLI_COLD void mli_export_write(mli_report *r, memlord_format format) {
+    memlord *lord = r->lord;
+    mli_export *x = (mli_export *)mli_own_alloc(lord, sizeof *x);
+    if (!x) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    x->r = r;
+    x->lord = lord;
+    x->o = r->o;
+    x->devices = r->devices;
+    x->sites = r->site_rows;
+    x->tags = (uint32_t)r->tags;
+    x->scopes = r->scopes;
+    mli_export_writers[format - MEMLORD_FORMAT_TRACE](x);
+    mli_own_free(lord, x->last_events, (size_t)x->last_events_size * sizeof *x->last_events);
+    mli_own_free(lord, x, sizeof *x);
 }
 
-/* Returns 1 if a format needs the lists of the report. The others walk the blocks themselves, or
-   not at all, so that a frequent scrape of metrics costs no walk. */
-static int mli_format_whole(memlord_format format) {
-    return mli_writers[format].report != NULL;
-}
+enum { MLI_WRITERS = MEMLORD_FORMAT_COUNT };
+#else
+enum { MLI_WRITERS = MEMLORD_FORMAT_JSON + 1 };
+#endif /* !MEMLORD_NO_REPORTS */
 
-static void mli_format_write(mli_report *r, memlord_format format) {
-    if (mli_writers[format].report) mli_writers[format].report(r);
+static int mli_format_known(memlord_format format) { return (unsigned)format < MLI_WRITERS; }
+
+static MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
+    switch (format) {
+    case MEMLORD_FORMAT_TEXT: mli_text(r); break;
+    case MEMLORD_FORMAT_JSON: mli_json(r); break;
 #if !defined(MEMLORD_NO_REPORTS)
-    if (mli_writers[format].other) mli_export_with(r, mli_writers[format].other);
+    case MEMLORD_FORMAT_HTML: mli_html(r); break;
+    default: mli_export_write(r, format);
+#else
+    default: break;
 #endif
+    }
 }
 
 /* ------------------------------------------------------------------------ >>exit --
@@ -18939,7 +18897,7 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     r->out.buf = r->buf;
     r->out.cap = sizeof r->buf;
     r->o = &r->out;
-    r->whole = mli_format_whole(format);
+    r->whole = format <= MEMLORD_FORMAT_HTML; /* a frequent scrape of metrics costs no walk */
     mli_report_capture(lord, r);
     mli_format_write(r, format);
     mli_flush(r->o);
