@@ -4503,11 +4503,10 @@ enum { /* mli_helper.state */
     MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
 
-/* The functions that write a requested report. They are reached by a pointer, so that a program
-   without reports need not link them. */
+/* The function that writes a requested report; `end` 1: at the end of the ledger. It is reached by a
+   pointer, so that a program without reports need not link them. */
 typedef struct mli_saver {
-    void (*serve)(struct memlord *lord);
-    void (*end)(struct memlord *lord);
+    void (*save)(struct memlord *lord, int end);
 } mli_saver;
 
 enum {                        /* memlord.threads.alert: work for the end of a call */
@@ -4762,7 +4761,7 @@ static MLI_COLD void mli_save_serve(memlord *lord) {
     const mli_saver *saver;
     if (mli_self.in_host_alloc || !mli_save_requested(lord)) return;
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
-    saver->serve(lord);
+    saver->save(lord, 0);
 }
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
@@ -18786,7 +18785,7 @@ static MLI_COLD void mli_ledger_end(memlord *lord) {
     mli_pollers_stop(lord);
     mli_recorder_stop(lord);
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
-    if (saver) saver->end(lord);
+    if (saver) saver->save(lord, 1);
     mli_log_leaks(lord);
     mli_fences_end(lord);
     mli_strategy_swap(lord, NULL);
@@ -18883,12 +18882,15 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         (void)mli_u64_add(&lord->snapshots.lost, 1);
 }
 
-/* Captures a report and writes it to fn. Returns MEMLORD_E_IO if fn failed, else the result of the
-   capture. */
-static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
-                                             memlord_write_fn fn, void *user) {
-    mli_report *r = (mli_report *)mli_own_alloc(lord, sizeof *r);
+/* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
+MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
+                                     memlord_write_fn fn, void *user) {
+    mli_report *r;
     memlord_result result;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    r = (mli_report *)mli_own_alloc(lord, sizeof *r);
     if (!r) return MEMLORD_E_NOMEM;
     mli_cost_measure(lord);
     mli_report_snapshots(lord, r, format);
@@ -18920,48 +18922,47 @@ static const char *const mli_format_suffixes[] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-/* Writes `path` with the process id for %p and % for %%. Returns 0 if it fits, else -1. */
-static int mli_save_path_expand(const char *path, char *out, size_t cap) {
+typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
+    char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
+} mli_save_paths;
+
+/* Sets p->target to `path` with the process id for %p and % for %%. Returns 0 if it fits, else
+   -1. */
+static int mli_save_path_expand(const char *path, mli_save_paths *p) {
     mli_out o;
-    mli_out_buffer(&o, out, cap);
+    mli_out_buffer(&o, p->target, sizeof p->target);
     for (; *path; path++) {
-        if (path[0] == '%' && path[1] == 'p') {
+        int escape = *path == '%' && (path[1] == 'p' || path[1] == '%');
+        path += escape;
+        if (escape && *path == 'p')
             mli_put_u64(&o, mli_pid());
-            path++;
-        } else {
+        else
             mli_put(&o, path, 1);
-            if (path[0] == '%' && path[1] == '%') path++;
-        }
     }
-    return mli_out_end(&o, cap) < cap ? 0 : -1;
+    return mli_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
 }
 
 static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
     return mli_file_write(*(mli_file *)user, (const char *)data, size);
 }
 
-/* Creates a new file .memlord-pid-n.tmp in the target's directory, so that a rename can replace
-   the target. Returns 0, or not 0 if it cannot. */
-static int mli_file_temp_create(const char *target, char *name, size_t cap, mli_file *file) {
-    size_t n, directory = strlen(target);
-    while (directory && !strchr(MLI_WINDOWS ? "/\\" : "/", target[directory - 1]))
+/* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
+   replace the target. Returns 0, or not 0 if it cannot. */
+static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
+    size_t n, directory = strlen(p->target);
+    int r = 1;
+    while (directory && !strchr(MLI_WINDOWS ? "/\\" : "/", p->target[directory - 1]))
         directory--;
-    for (n = 0; n < 1000; n++) {
+    for (n = 0; r > 0 && n < 1000; n++) {
         mli_out o;
-        int r;
-        mli_out_buffer(&o, name, cap);
-        mli_put(&o, target, directory);
+        mli_out_buffer(&o, p->beside, sizeof p->beside);
+        mli_put(&o, p->target, directory);
         mli_putf(&o, ".memlord-%ju-%ju.tmp", mli_pid(), (uint64_t)n);
-        (void)mli_out_end(&o, cap);
-        r = mli_file_create(name, file);
-        if (r <= 0) return r;
+        (void)mli_out_end(&o, sizeof p->beside);
+        r = mli_file_create(p->beside, file);
     }
-    return -1;
+    return r;
 }
-
-typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
-    char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
-} mli_save_paths;
 
 /* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
    fails. */
@@ -18970,32 +18971,32 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     mli_file file;
     mli_signals held;
     memlord_result r;
-    if (mli_file_temp_create(p->target, p->beside, sizeof p->beside, &file)) return MEMLORD_E_IO;
+    if (mli_file_temp_create(p, &file)) return MEMLORD_E_IO;
     held = mli_signals_block();
-    r = mli_report_write(lord, format, mli_write_file, &file);
+    r = memlord_write(lord, format, mli_write_file, &file);
     if (mli_file_close(file, r == MEMLORD_OK) && r == MEMLORD_OK) r = MEMLORD_E_IO;
     mli_signals_restore(&held);
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
-
-static memlord_result mli_file_save(memlord *lord, memlord_format format, mli_save_paths *p) {
-    memlord_result r;
-    if (mli_file_is_special(p->target)) return MEMLORD_E_IO;
-    r = mli_file_write_report(lord, format, p);
-    if (r == MEMLORD_OK && mli_file_rename(p->beside, p->target)) {
-        mli_file_remove(p->beside);
-        r = MEMLORD_E_IO;
-    }
-    return r;
+/* Ends the saving of a file. `failed`: the file could not be renamed to p->target. */
+static memlord_result mli_file_renamed(const mli_save_paths *p, int failed) {
+    if (!failed) return MEMLORD_OK;
+    mli_file_remove(p->beside);
+    return MEMLORD_E_IO;
 }
 
-static memlord_result mli_report_save(memlord *lord, memlord_format format, const char *path) {
-    mli_save_paths *p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
-    memlord_result r;
+MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
+    mli_save_paths *p;
+    memlord_result r = MEMLORD_E_INVALID;
+    if (!lord) return MEMLORD_OK;
+    if (!path || !*path) return MEMLORD_E_INVALID;
+    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (!p) return MEMLORD_E_NOMEM;
-    r = mli_save_path_expand(path, p->target, sizeof p->target) ? MEMLORD_E_INVALID
-                                                                : mli_file_save(lord, format, p);
+    if (!mli_save_path_expand(path, p))
+        r = mli_file_is_special(p->target) ? MEMLORD_E_IO : mli_file_write_report(lord, format, p);
+    if (r == MEMLORD_OK) r = mli_file_renamed(p, mli_file_rename(p->beside, p->target));
     mli_own_free(lord, p, sizeof *p);
     return r;
 }
@@ -19026,24 +19027,29 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     memlord_result r;
     if (mli_dated_path(directory, wall, format, 0, p)) return MEMLORD_E_INVALID;
     r = mli_file_write_report(lord, format, p);
-    if (r) return r;
-    for (n = 0; there > 0 && n < 1000; n++)
+    for (n = 0; r == MEMLORD_OK && there > 0 && n < 1000; n++)
         there = mli_dated_path(directory, wall, format, n, p)
                     ? -1
                     : mli_file_rename_exclusive(p->beside, p->target);
-    if (there) mli_file_remove(p->beside);
-    return there ? MEMLORD_E_IO : MEMLORD_OK;
+    return r == MEMLORD_OK ? mli_file_renamed(p, there) : r;
 }
 
 /* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
-   result. `format`: a memlord_format + 1; 0: JSON. */
-static MLI_COLD void mli_save_dated(memlord *lord, uint32_t format) {
+   result. At the end of a ledger or of the process it saves only if that was wanted, once: the
+   exchange of exit_format lets only one caller save. It then serves a request, too, that no call
+   has served yet. exit_format: a memlord_format + 1; 0: JSON. */
+static MLI_COLD void mli_save_dated(memlord *lord, int end) {
+    uint32_t format = end ? mli_u32_exchange(&lord->saving.exit_format, 0)
+                          : mli_u32_load(&lord->saving.exit_format);
     const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving.exit_directory);
-    mli_save_paths *p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
+    int asked = end && mli_save_requested(lord);
+    mli_save_paths *p;
     char line[320];
     mli_out o;
     memlord_result r = MEMLORD_E_NOMEM;
+    if (end && !format && !asked) return;
     if (!directory) directory = lord->saving.output_dir ? lord->saving.output_dir : ".";
+    p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
         r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
                            directory, p);
@@ -19057,18 +19063,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, uint32_t format) {
     mli_own_free(lord, p, sizeof *p);
 }
 
-static MLI_COLD void mli_save_now(memlord *lord) {
-    mli_save_dated(lord, mli_u32_load(&lord->saving.exit_format));
-}
-/* Saves at the end of a ledger or of the process, once: the exchange of exit_format lets only one
-   caller save. Serves a request that no call has served yet. */
-static MLI_COLD void mli_save_end(memlord *lord) {
-    uint32_t format = mli_u32_exchange(&lord->saving.exit_format, 0);
-    int asked = mli_save_requested(lord);
-    if (format || asked) mli_save_dated(lord, format);
-}
-
-static const mli_saver mli_dated_saver = {mli_save_now, mli_save_end};
+static const mli_saver mli_dated_saver = {mli_save_dated};
 /* Makes saving possible. Release: pairs with the acquire in mli_save_serve and mli_ledger_end. */
 static void mli_saver_set(memlord *lord) {
     mli_ptr_store_release(&lord->saving.saver, (void *)(uintptr_t)&mli_dated_saver);
@@ -19086,7 +19081,7 @@ static MLI_COLD void mli_at_exit(void) {
                 break;
         mli_process.saving = lord; /* a destroy on another thread waits for this */
         mli_lock_drop(&mli_process.registry_lock);
-        if (lord) mli_save_end(lord);
+        if (lord) mli_save_dated(lord, 1);
     } while (lord);
 }
 static MLI_COLD memlord_result mli_at_exit_once(void) {
@@ -19113,21 +19108,6 @@ MLI_API memlord_format memlord_format_for(const char *path) {
         found = i;
     }
     return (memlord_format)found;
-}
-
-MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
-                                     memlord_write_fn fn, void *user) {
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
-    return mli_report_write(lord, format, fn, user);
-}
-
-MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
-    if (!lord) return MEMLORD_OK;
-    if (!path || !*path) return MEMLORD_E_INVALID;
-    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
-    return mli_report_save(lord, format, path);
 }
 
 MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
