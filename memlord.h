@@ -16904,8 +16904,8 @@ static MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
 /* The most slots of the table of last events. Events of further storages are left out. */
 #define MLI_LAST_EVENTS ((uint64_t)1 << 20)
 
-/* Returns the slot of a block's storage, or the free slot where it belongs (dev 0); NULL: there is
-   no table. Open addressing by device type and address. */
+/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0); NULL: there
+   is no table. Open addressing by device type and address. */
 static mli_live_block *mli_last_event_at(const mli_export *x, const mli_live_block *of) {
     const uint16_t *type_of = x->lord->devices.dev_type;
     uint32_t type = type_of[of->dev];
@@ -16916,12 +16916,6 @@ static mli_live_block *mli_last_event_at(const mli_export *x, const mli_live_blo
     }
     return NULL;
 }
-/* Returns the last event of a block's storage; NULL: the table has none. */
-static mli_live_block *mli_last_event_find(const mli_export *x, const mli_live_block *of) {
-    mli_live_block *f = mli_last_event_at(x, of);
-    return f && f->dev ? f : NULL;
-}
-
 /* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
    devices without a number. */
 typedef void (*mli_ring_event_fn)(mli_export *x, const mli_export_event *e);
@@ -16948,14 +16942,10 @@ static MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
 
 /* Returns what an event adds to the live bytes of its device. */
 static int64_t mli_event_delta(const mli_export_event *e) {
-    switch (e->kind) {
-    case MEMLORD_EVENT_ALLOC:
-    case MEMLORD_EVENT_MOVE:
-    case MEMLORD_EVENT_ARENA_ADD: return (int64_t)e->of.bytes;
-    case MEMLORD_EVENT_FREE:
-    case MEMLORD_EVENT_ARENA_SUB: return -(int64_t)e->of.bytes;
-    default: return 0;
-    }
+    int adds = e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_MOVE ||
+               e->kind == MEMLORD_EVENT_ARENA_ADD;
+    int takes = e->kind == MEMLORD_EVENT_FREE || e->kind == MEMLORD_EVENT_ARENA_SUB;
+    return (adds - takes) * (int64_t)e->of.bytes;
 }
 static int mli_event_is_of_block(const mli_export_event *e) {
     return e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_FREE ||
@@ -17197,9 +17187,9 @@ static MLI_COLD void mli_trace_life(mli_export *x, const char *phase, const mli_
     mli_trace_pair(x, "function", site ? site->function : NULL);
 }
 static MLI_COLD void mli_trace_block(mli_export *x, const mli_export_event *e) {
-    mli_live_block *f = mli_last_event_find(x, &e->of);
+    mli_live_block *f = mli_last_event_at(x, &e->of);
     int pends = e->kind == MEMLORD_EVENT_PEND;
-    if (!f) return;
+    if (!f || !f->dev) return;
     if (f->state & MLI_BLOCK_OPEN) {
         mli_trace_life(x, pends ? "n" : "e", f, e->thread, e->ns);
         mli_trace_close(x);
@@ -17981,30 +17971,35 @@ static MLI_COLD void mli_viz_word(mli_export *x, const char *word, size_t n) {
     mli_put_le(x->o, i, 1);
 }
 
-/* Writes what a form says: a word as itself, %ju a number, %s a text, 0 the number 0; { and } begin
-   and end a dictionary of at least one pair, : is a new one, = sets a pair in it, [ is a new list,
-   + appends to it, ) makes a pair of the last two, ! is False. Requires: words are literals, less
-   than 64 in all. */
+/* Writes what one character of a form stands for: { and } begin and end a dictionary of at least one
+   pair, : is a new one, = sets a pair in it, [ is a new list, + appends to it, ) makes a pair of the
+   last two items, ! is False, 0 the number 0; a space is nothing. */
+static MLI_COLD void mli_viz_code(mli_out *o, char code) {
+    static const char names[] = "{}:=[+)!";
+    static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
+    const char *name = strchr(names, code);
+    if (name) mli_put_str(o, codes[name - names]);
+    if (code == '0') mli_viz_u64(o, 0);
+}
+/* Writes what a form says: a word as itself, %ju a number, %s a text, the rest as mli_viz_code.
+   Requires: words are literals, less than MLI_VIZ_WORDS in all. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_export *x, const char *form, ...) {
-    static const char *const codes[] = {"{}(", "}u", ":}", "=s", "[]", "+a", ")\x86", "!\x89"};
     va_list args;
-    size_t i, n;
+    size_t n;
     va_start(args, form);
     for (; *form; form += n) {
         n = strspn(form, "abcdefghijklmnopqrstuvwxyz_");
         if (n) {
             mli_viz_word(x, form, n);
-        } else if (*form == '%') {
-            n = form[1] == 's' ? 2 : 3;
-            if (n == 2)
-                mli_viz_text(x->o, va_arg(args, const char *));
-            else
-                mli_viz_u64(x->o, va_arg(args, uint64_t));
-        } else {
+        } else if (*form != '%') {
+            mli_viz_code(x->o, *form);
             n = 1;
-            if (*form == '0') mli_viz_u64(x->o, 0);
-            for (i = 0; i < sizeof codes / sizeof *codes; i++)
-                if (codes[i][0] == *form) mli_put_str(x->o, codes[i] + 1);
+        } else if (form[1] == 's') {
+            mli_viz_text(x->o, va_arg(args, const char *));
+            n = 2;
+        } else {
+            mli_viz_u64(x->o, va_arg(args, uint64_t));
+            n = 3;
         }
     }
     va_end(args);
@@ -18107,8 +18102,8 @@ static MLI_COLD void mli_viz_segment(mli_export *x, const mli_live_block *b) {
 /* Writes a live block. The ring's last event of a storage overrides the map's entry, which was read
    a moment later. */
 static MLI_COLD void mli_viz_live_block(mli_export *x, const mli_live_block *b) {
-    mli_live_block *f = mli_last_event_find(x, b), known = *b;
-    if (f) {
+    mli_live_block *f = mli_last_event_at(x, b), known = *b;
+    if (f && f->dev) {
         if (f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED)) return;
         known.bytes = f->bytes;
         known.dev = f->dev;
@@ -18162,8 +18157,8 @@ static MLI_COLD void mli_viz_ring(mli_export *x, const mli_export_event *e) {
         of.storage = mli_viz_free(x, x->only);
         mli_viz_event(x, "oom", &of, e->ns);
     }
-    f = mli_event_is_of_block(e) ? mli_last_event_find(x, &of) : NULL;
-    if (!f || !of.bytes) return;
+    f = mli_event_is_of_block(e) ? mli_last_event_at(x, &of) : NULL;
+    if (!f || !f->dev || !of.bytes) return;
     if (pends || (frees && !(f->state & MLI_BLOCK_OPEN)))
         mli_viz_event(x, "free_requested", &of, e->ns);
     f->state |= MLI_BLOCK_OPEN;
