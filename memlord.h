@@ -16651,7 +16651,7 @@ typedef struct mli_group {
     uint64_t blocks, bytes;
 } mli_group;
 #define MLI_GROUPS 256
-#define MLI_VIZ_WORDS 64
+#define MLI_VIZ_WORDS 128
 
 /* An event of the ring, with the block that it is of. */
 typedef struct mli_export_event {
@@ -16692,8 +16692,7 @@ typedef struct mli_export {
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* MEMORY_VIZ: the words in the memo, by number */
-    unsigned words;
+    } word[MLI_VIZ_WORDS]; /* MEMORY_VIZ: the words in the memo, by number; size 0: a free one */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ, by dev: the device's number there */
 } mli_export;
 
@@ -16953,7 +16952,7 @@ static int mli_event_is_of_block(const mli_export_event *e) {
 }
 
 static MLI_COLD void mli_last_event_update(mli_export *x, const mli_export_event *e) {
-    mli_live_block *f, was;
+    mli_live_block *f;
     if (e->ns < x->first) x->first = e->ns;
     x->scoped |= e->kind == MEMLORD_EVENT_SCOPE_BEGIN;
     if (!e->of.dev) return;
@@ -16964,12 +16963,7 @@ static MLI_COLD void mli_last_event_update(mli_export *x, const mli_export_event
     if (!f || (!f->dev && x->last_events_used >= x->last_events_size - x->last_events_size / 8))
         return;
     x->last_events_used += !f->dev;
-    was = *f;
     *f = e->of;
-    if (!was.dev || e->kind != MEMLORD_EVENT_PEND) return;
-    f->frame = was.frame; /* a block stays where it was allocated while its free is pending */
-    f->tag = was.tag;
-    f->scope = was.scope;
 }
 
 /* Reads the ring once: the last event of each storage; for each device the bytes it gains (x->sum)
@@ -17930,7 +17924,7 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
    "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
    the ring has events of a storage, its segment is as of the last one, so that viewers can walk
    back from it. Words, tags and frames are in full where they come first; after that they are
-   numbers of the memo: words in the order they come, then tag rows, then frames. -- */
+   numbers of the memo: words, then tag rows, then frames. -- */
 
 #define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
 
@@ -17956,13 +17950,14 @@ static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
 }
 /* Writes a word of n characters: in full the first time, then by its number in the memo. */
 static MLI_COLD void mli_viz_word(mli_export *x, const char *word, size_t n) {
-    unsigned i = 0;
-    while (i < x->words && (x->word[i].size != n || memcmp(x->word[i].text, word, n))) i++;
-    if (i < x->words) {
+    size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
+    while (x->word[i].size && (x->word[i].size != n || memcmp(x->word[i].text, word, n)))
+        i = (i + 1) % MLI_VIZ_WORDS;
+    if (x->word[i].size) {
         mli_put_str(x->o, "h");
     } else {
         x->word[i].text = word;
-        x->word[x->words++].size = n;
+        x->word[i].size = n;
         mli_put_str(x->o, "X");
         mli_put_le(x->o, n, 4);
         mli_put(x->o, word, n);
@@ -17988,7 +17983,7 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_export *x, const char *form,
     size_t n;
     va_start(args, form);
     for (; *form; form += n) {
-        n = strspn(form, "abcdefghijklmnopqrstuvwxyz_");
+        for (n = 0; form[n] == '_' || (form[n] >= 'a' && form[n] <= 'z');) n++;
         if (n) {
             mli_viz_word(x, form, n);
         } else if (*form != '%') {
