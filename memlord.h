@@ -18177,14 +18177,13 @@ static MLI_COLD void mli_viz_trace(mli_export *x, uint32_t dev) {
 static MLI_COLD int32_t mli_viz_number(mli_export *x) {
     int32_t n = 0;
     uint32_t dev;
-    int cuda;
-    for (cuda = 1; cuda >= 0; cuda--)
-        for (dev = 1; dev <= x->devices; dev++) {
-            memlord_device d = mli_export_device(x, dev);
-            if ((d.type == MEMLORD_DEVICE_CUDA) != cuda) continue;
-            x->number[dev] = cuda ? d.index : n++;
-            if (cuda && d.index >= n) n = d.index + 1;
-        }
+    for (dev = 1; dev <= x->devices; dev++) {
+        memlord_device d = mli_export_device(x, dev);
+        x->number[dev] = d.type == MEMLORD_DEVICE_CUDA ? d.index : -1;
+        if (x->number[dev] >= n) n = x->number[dev] + 1;
+    }
+    for (dev = 1; dev <= x->devices; dev++)
+        if (x->number[dev] < 0) x->number[dev] = n++;
     return n;
 }
 
