@@ -4503,8 +4503,8 @@ enum { /* mli_helper.state */
     MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
 
-/* The function that writes a requested report; `end` 1: at the end of the ledger. It is reached by a
-   pointer, so that a program without reports need not link them. */
+/* The function that writes a requested report; `end` 1: at the end of the ledger. It is reached by
+   a pointer, so that a program without reports need not link them. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
@@ -16903,8 +16903,8 @@ static MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
 /* The most slots of the table of last events. Events of further storages are left out. */
 #define MLI_LAST_EVENTS ((uint64_t)1 << 20)
 
-/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0); NULL: there
-   is no table. Open addressing by device type and address. */
+/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0). NULL:
+   there is no table. Open addressing by device type and address. */
 static mli_live_block *mli_last_event_at(const mli_export *x, const mli_live_block *of) {
     const uint16_t *type_of = x->lord->devices.dev_type;
     uint32_t type = type_of[of->dev];
@@ -17649,7 +17649,8 @@ static MLI_COLD uint64_t mli_pb_string(mli_export *x, const char *text) {
     mli_put_utf8(x->o, text, "");
     return x->written++;
 }
-/* Writes a message of n numbers as a field: they are its fields 1 to n, without those that are 0. */
+/* Writes a message of n numbers as a field. They are its fields 1 to n; those that are 0 are left
+   out. */
 static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
     char buf[64];
     mli_out m;
@@ -17791,7 +17792,8 @@ static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b)
 }
 
 /* Writes the names of devices and frames. A frame is also the trace of its number, with an
-   instruction pointer of its own; a site in a scope gets the next trace when it is first written. */
+   instruction pointer of its own. A site in a scope gets the next trace when it is first
+   written. */
 static MLI_COLD void mli_heap_traces(mli_export *x) {
     uint64_t strings = x->devices;
     uint32_t i;
@@ -17966,9 +17968,9 @@ static MLI_COLD void mli_viz_word(mli_export *x, const char *word, size_t n) {
     mli_put_le(x->o, i, 1);
 }
 
-/* Writes what one character of a form stands for: { and } begin and end a dictionary of at least one
-   pair, : is a new one, = sets a pair in it, [ is a new list, + appends to it, ) makes a pair of the
-   last two items, ! is False, 0 the number 0; a space is nothing. */
+/* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
+   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends to it, ) makes a pair
+   of the last two items, ! is False, 0 the number 0; a space is nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -18009,8 +18011,8 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Returns 1 and writes the memo's item of a number, if it has one. Else returns 0: the caller writes
-   it and passes its number to mli_viz_put. */
+/* Returns 1 and writes the memo's item of a number, if it has one. Else returns 0: the caller then
+   writes the item and passes its number to mli_viz_put. */
 static MLI_COLD int mli_viz_get(mli_export *x, uint32_t number) {
     if (!((const char *)x->table)[number]) return 0;
     mli_put_str(x->o, "j");
