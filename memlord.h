@@ -4267,11 +4267,10 @@ enum { /* mli_helper.state */
     MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
 
-/* The functions that write a requested report. They are reached by a pointer, so that a program
-   without reports need not link them. */
+/* The function that writes a requested report; `end` 1: at the end of the ledger. It is reached by
+   a pointer, so that a program without reports need not link them. */
 typedef struct mli_saver {
-    void (*serve)(struct memlord *lord);
-    void (*end)(struct memlord *lord);
+    void (*save)(struct memlord *lord, int end);
 } mli_saver;
 
 enum {                        /* memlord.threads.alert: work for the end of a call */
@@ -4473,7 +4472,7 @@ static MLI_COLD void mli_save_serve(memlord *lord) {
     const mli_saver *saver;
     if (mli_self.in_host_alloc || !mli_alert_set(lord, MLI_ALERT_SAVE, 0)) return;
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
-    saver->serve(lord);
+    saver->save(lord, 0);
 }
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
@@ -15364,19 +15363,37 @@ static const char mli_page_tail[][3858] = {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block at the moment that its shard was read. Row 0: none, or one without a number. */
+/* A block at the moment that its shard was read, or as of an event of the ring. The balance of an
+   arena is a block too, at an address that no other has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
-    uint32_t dev, site, tag, scope;
-    int pending, has_parts; /* 0 or 1 */
+    uint32_t frame;           /* the innermost frame of its stack */
+    uint32_t tag, scope;      /* 0: none, or one without a number */
+    unsigned char dev, state; /* MLI_BLOCK_... */
 } mli_live_block;
+enum {
+    MLI_BLOCK_PENDING = 1,
+    MLI_BLOCK_PARTS = 2,
+    MLI_BLOCK_ARENA = 4,
+    MLI_BLOCK_FREED = 8, /* in the table of last events, as are the next two */
+    MLI_BLOCK_OPEN = 16, /* TRACE: its slice is not ended. MEMORY_VIZ: its free is requested */
+    MLI_BLOCK_DONE = 32  /* MEMORY_VIZ: its segment is written */
+};
 
-/* Live blocks of one site, tag, scope and device. */
+/* Live blocks of one stack, tag and device. */
 typedef struct mli_group {
-    mli_live_block of;
+    mli_live_block of; /* dev 0: a free group */
     uint64_t blocks, bytes;
 } mli_group;
 #define MLI_GROUPS 256
+#define MLI_VIZ_WORDS 128
+
+/* An event of the ring, with the block that it is of. */
+typedef struct mli_export_event {
+    mli_live_block of;
+    uint64_t ns;
+    uint32_t kind, thread;
+} mli_export_event;
 
 /* The state of a writer, beside the report. */
 typedef struct mli_export {
@@ -15393,12 +15410,13 @@ typedef struct mli_export {
     /* By dev: the bytes and the number of events that the ring adds; TRACE: then sum is the level.
        PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    uint64_t written;                   /* items so far, in a format that numbers them */
-    void *table;                        /* scratch of the writer at hand */
-    struct mli_last_event *last_events; /* TRACE, MEMORY_VIZ: the last event of each storage */
+    uint64_t written;            /* items so far, in a format that numbers them */
+    void *table;                 /* scratch of the writer at hand */
+    mli_live_block *last_events; /* TRACE, MEMORY_VIZ: the last event of each storage */
     uint64_t last_events_size, last_events_used; /* slots, a power of two; slots in use */
     uint64_t first;                              /* ns of the first event */
     int scoped;                                  /* 1: the ring has events of scopes */
+    int64_t *level; /* TRACE: live bytes by tag row; behind them by dev: those without a tag */
     uint64_t due[MEMLORD_MAX_DEVICES + 1];   /* TRACE, by dev: ns of the next sample */
     uint64_t shown[MEMLORD_MAX_DEVICES + 1]; /* TRACE, by dev: the level of the last sample */
     unsigned char *depth;                    /* TRACE, by thread number: open scopes */
@@ -15406,32 +15424,114 @@ typedef struct mli_export {
     uint32_t only;             /* MEMORY_VIZ: the dev of the events being written */
     uint64_t traces;           /* HEAPTRACK: traces so far */
     uint64_t last, last_bytes; /* HEAPTRACK: the allocation that is freed next; 0: none */
-    uint64_t words;            /* MEMORY_VIZ: bit n: word n is in the memo */
+    struct {
+        const char *text;
+        size_t size;
+    } word[MLI_VIZ_WORDS]; /* MEMORY_VIZ: the words in the memo, by number; size 0: a free one */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ, by dev: the device's number there */
 } mli_export;
 
 static memlord_device mli_export_device(const mli_export *x, uint32_t dev) {
     return mli_device_record_at(x->lord, dev)->device;
 }
+/* Returns the tag of a row; NULL for row 0. */
 static const char *mli_export_tag(const mli_export *x, uint32_t row) {
-    return (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject;
+    return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
+}
+
+/* -- stacks. Frames are numbered from 1: the site rows; then for each device one for blocks without
+      a site, one for its arena, one for its bytes no longer live; then the scopes -- */
+
+enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
+
+static uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
+    return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
+}
+/* Returns the frame of a scope. With id 0: the last frame before those of scopes. */
+static uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id) {
+    return x->sites + x->devices * MLI_FRAME_KINDS + id;
+}
+static uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_scope(x, x->scopes); }
+
+/* Returns the site of a frame; NULL if it is none. */
+static const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame) {
+    return frame <= x->sites ? mli_row_site(x->lord, frame) : NULL;
+}
+
+typedef struct mli_frame_name {
+    const char *name, *file; /* not empty; "": none */
+    uint64_t line;
+    uint32_t dev, caller; /* 0: of no device; 0: without a caller of its own */
+} mli_frame_name;
+
+static MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
+    static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
+    mli_frame_name f = {kinds[0], "", 0, 0, 0};
+    uint32_t fixed = frame - x->sites - 1;
+    if (frame <= x->sites) {
+        const memlord_site *site = mli_row_site(x->lord, frame);
+        f.file = site->file;
+        f.line = mli_site_line(site);
+        f.dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
+        if (site->function[0] || site->file[0])
+            f.name = site->function[0] ? site->function : site->file;
+    } else if (fixed < x->devices * MLI_FRAME_KINDS) {
+        f.name = kinds[fixed % MLI_FRAME_KINDS];
+        f.dev = fixed / MLI_FRAME_KINDS + 1;
+    } else {
+        const mli_scope_record *scope =
+            mli_scope_record_at(x->lord, frame - mli_frame_of_scope(x, 0));
+        f.name = scope->name;
+        if (scope->parent) f.caller = mli_frame_of_scope(x, scope->parent->id);
+    }
+    return f;
+}
+
+/* The frames of a block, the innermost first: its site, then its scopes. */
+typedef struct mli_stack {
+    uint32_t n, frame[MLI_SCOPE_DEPTH_MAX + 1];
+} mli_stack;
+
+static MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b) {
+    const mli_scope_record *scope = b->scope ? mli_scope_record_at(x->lord, b->scope) : NULL;
+    mli_stack s;
+    s.n = 1;
+    s.frame[0] = b->frame;
+    for (; scope && s.n <= MLI_SCOPE_DEPTH_MAX; scope = scope->parent)
+        s.frame[s.n++] = mli_frame_of_scope(x, scope->id);
+    return s;
 }
 
 /* -- walking the live blocks -- */
+
+/* Returns a block; `where` has its rows and its scope as an event has them. Leaves out what has no
+   number. */
+static MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
+                                                   uint64_t storage, uint64_t bytes,
+                                                   uint64_t where) {
+    uint32_t site = (uint32_t)where & MLI_SITE_ROWS_MAX;
+    mli_live_block b;
+    b.storage = storage;
+    b.bytes = bytes;
+    b.frame = site && site <= x->sites ? site : mli_frame_of_kind(x, dev, MLI_FRAME_UNKNOWN);
+    b.tag = (uint32_t)(where >> 20) & MLI_TAG_ROWS_MAX;
+    if (b.tag > x->tags) b.tag = 0;
+    b.scope = (uint32_t)(where >> 36);
+    if (b.scope > x->scopes) b.scope = 0;
+    b.dev = (unsigned char)dev;
+    b.state = 0;
+    return b;
+}
 
 static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) {
     const mli_export *x = (const mli_export *)user;
     mli_live_block *b = (mli_live_block *)item;
     uint64_t plain = mli_word2_rows(e->word2);
-    b->storage = e->key;
-    b->bytes = MLI_BYTES(e->word1);
-    b->dev = MLI_DEV(e->word1);
-    b->site = MLI_SITE_ROW(plain) <= x->sites ? MLI_SITE_ROW(plain) : 0;
-    b->tag = MLI_TAG_ROW(plain) <= x->tags ? MLI_TAG_ROW(plain) : 0;
-    b->scope = mli_scope_of(x->lord, plain);
-    if (b->scope > x->scopes) b->scope = 0;
-    b->pending = mli_is_pending(e->word2);
-    b->has_parts = (e->word2 & 1) && mli_side_record_of(e->word2)->parts;
+    uint64_t scope = mli_scope_of(x->lord, plain);
+    *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
+                             (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
+    if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
+    if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) b->state |= MLI_BLOCK_PARTS;
 }
 static MLI_COLD int mli_alive_put(void *user, void *item) {
     mli_export *x = (mli_export *)user;
@@ -15439,12 +15539,22 @@ static MLI_COLD int mli_alive_put(void *user, void *item) {
     if (b->dev <= x->devices) x->put_block(x, b); /* else added since the capture */
     return x->o->failed;
 }
+/* Calls put for every live block, then for the arena of each device that has a balance. */
 static MLI_COLD void mli_live_blocks_each(mli_export *x,
                                           void (*put)(mli_export *x, const mli_live_block *b)) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
+    uint32_t dev;
     x->put_block = put;
     if (mli_copies_each(x->lord, &all, sizeof(mli_live_block), mli_alive_fill, mli_alive_put, x))
         x->r->result = MEMLORD_E_NOMEM;
+    for (dev = 1; dev <= x->devices; dev++) {
+        uint64_t arena = mli_u64_load(&mli_device_record_at(x->lord, dev)->arena);
+        mli_live_block b = mli_live_block_make(
+            x, dev, ((uint64_t)1 << 62) + ((uint64_t)dev << 50), arena, 0);
+        b.frame = mli_frame_of_kind(x, dev, MLI_FRAME_ARENA);
+        b.state = MLI_BLOCK_ARENA;
+        if (arena) put(x, &b);
+    }
 }
 
 /* Writes the parts of a block; returns how many of its bytes are in none. Stops at a part with more
@@ -15460,7 +15570,7 @@ static MLI_COLD int mli_export_part(void *user, const memlord_part_info *part) {
 static MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b) {
     x->whole = b;
     x->beside = b->bytes;
-    if (b->has_parts && x->put_part)
+    if (b->state & MLI_BLOCK_PARTS)
         (void)memlord_parts_each(x->lord, mli_export_device(x, b->dev), b->storage,
                                  mli_export_part, x);
     return x->beside;
@@ -15470,72 +15580,79 @@ static MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b
    writes the group at its home and evicts it. An evicted group may be written again later: readers
    of the formats with groups add equal ones up. */
 static MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b) {
-    uint64_t key = (uint64_t)b->site << 24 ^ (uint64_t)b->tag << 8 ^ b->dev;
+    uint64_t key = (uint64_t)b->frame << 24 ^ (uint64_t)b->tag << 8 ^ b->dev;
     uint64_t at = ((key ^ (uint64_t)b->scope << 44) * 0x9e3779b97f4a7c15u) >> 56;
     mli_group *g;
     unsigned tries;
     for (tries = 0; tries < 8; tries++) {
         g = &x->group[(at + tries) % MLI_GROUPS];
-        if (!g->blocks) break;
-        if (g->of.site == b->site && g->of.tag == b->tag && g->of.scope == b->scope &&
+        if (!g->of.dev) break;
+        if (g->of.frame == b->frame && g->of.tag == b->tag && g->of.scope == b->scope &&
             g->of.dev == b->dev)
             return g;
     }
     if (tries == 8) g = &x->group[at];
-    if (g->blocks && x->put_group) x->put_group(x, g);
+    if (g->of.dev && x->put_group) x->put_group(x, g);
     g->of = *b;
     g->blocks = g->bytes = 0;
     return g;
 }
 static MLI_COLD void mli_group_add(mli_export *x, const mli_live_block *b) {
     mli_group *g = mli_group_at(x, b);
-    g->blocks++;
+    g->blocks += !(b->state & MLI_BLOCK_ARENA);
     g->bytes += mli_export_parts(x, b);
 }
 static MLI_COLD void mli_groups_each(mli_export *x, void (*put)(mli_export *, const mli_group *)) {
     uint32_t i;
     x->put_group = put;
-    memset(x->group, 0, sizeof x->group);
     mli_live_blocks_each(x, mli_group_add);
     for (i = 0; i < MLI_GROUPS; i++)
-        if (x->group[i].blocks) put(x, &x->group[i]);
+        if (x->group[i].of.dev) put(x, &x->group[i]);
+}
+
+/* Calls put for the allocations of each site since the last reset, then for those of each device
+   that are of no site. */
+typedef void (*mli_allocs_fn)(mli_export *x, const mli_live_block *of, uint64_t allocs,
+                              uint64_t bytes);
+static MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
+    uint32_t i, dev;
+    for (i = 1; i <= x->sites && !x->o->failed; i++) {
+        mli_live_block of = mli_live_block_make(
+            x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
+        memlord_site_stat s;
+        mli_site_stat_fill(x->lord, i, &s);
+        x->sum[of.dev] += s.allocs;
+        x->events[of.dev] += s.alloc_bytes;
+        put(x, &of, s.allocs, s.alloc_bytes);
+    }
+    for (dev = 1; dev <= x->devices; dev++) {
+        const memlord_stats *s = &x->r->stat[dev - 1];
+        mli_live_block of = mli_live_block_make(x, dev, 0, 0, 0);
+        put(x, &of, s->allocs > x->sum[dev] ? s->allocs - x->sum[dev] : 0,
+            s->total_allocated > x->events[dev] ? s->total_allocated - x->events[dev] : 0);
+    }
 }
 
 /* -- the event ring, up to the moment of the report -- */
 
-/* The last event of a storage in the ring. Open addressing by device type and address; what 0: a
-   free slot. The two highest bits of `what` are flags of the writer. */
-typedef struct mli_last_event {
-    uint64_t storage, what, where;
-} mli_last_event;
-/* The most slots of the table. Events of further storages are left out. */
-#define MLI_LAST_EVENTS     ((uint64_t)1 << 20)
-#define MLI_LAST_EVENT_OPEN ((uint64_t)1 << 63) /* slice not ended; MEMORY_VIZ: free requested */
-#define MLI_LAST_EVENT_DONE ((uint64_t)1 << 62) /* MEMORY_VIZ: its segment is written */
+/* The most slots of the table of last events. Events of further storages are left out. */
+#define MLI_LAST_EVENTS ((uint64_t)1 << 20)
 
-/* Returns the slot of a storage, or the free slot where it belongs; NULL: there is no table. */
-static mli_last_event *mli_last_event_at(const mli_export *x, uint32_t dev, uint64_t storage) {
-    uint16_t type = x->lord->devices.dev_type[dev];
-    uint64_t at = (storage ^ (uint64_t)(type + 1u) << 57) * 0x9e3779b97f4a7c15u >> 20;
+/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0). NULL:
+   there is no table. Open addressing by device type and address. */
+static mli_live_block *mli_last_event_at(const mli_export *x, const mli_live_block *of) {
+    const uint16_t *type_of = x->lord->devices.dev_type;
+    uint32_t type = type_of[of->dev];
+    uint64_t at = (of->storage ^ (uint64_t)(type + 1) << 57) * 0x9e3779b97f4a7c15u >> 20;
     for (; x->last_events_size; at++) {
-        mli_last_event *f = &x->last_events[at & (x->last_events_size - 1)];
-        uint32_t of = MLI_EVENT_DEV(f->what);
-        if (!f->what || (f->storage == storage && x->lord->devices.dev_type[of] == type)) return f;
+        mli_live_block *f = &x->last_events[at & (x->last_events_size - 1)];
+        if (!f->dev || (f->storage == of->storage && type_of[f->dev] == type)) return f;
     }
     return NULL;
 }
-/* Returns the last event of a storage; NULL: the table has none. */
-static mli_last_event *mli_last_event_find(const mli_export *x, uint32_t dev, uint64_t storage) {
-    mli_last_event *f = mli_last_event_at(x, dev, storage);
-    return f && f->what ? f : NULL;
-}
-static int mli_last_event_is_live(const mli_last_event *f) {
-    return MLI_EVENT_KIND(f->what) != MEMLORD_EVENT_FREE;
-}
-
 /* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
-   devices without a number; clears sites, tags and scopes without one. */
-typedef void (*mli_ring_event_fn)(mli_export *x, const mli_event_copy *e, uint64_t ns);
+   devices without a number. */
+typedef void (*mli_ring_event_fn)(mli_export *x, const mli_export_event *e);
 static MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
     mli_ring_reader reading;
     mli_event_copy e;
@@ -15544,68 +15661,59 @@ static MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
         return;
     }
     while (!x->o->failed && mli_ring_reader_next(&reading, &e)) {
-        uint64_t ns = mli_since_ns(&x->r->scale, e.stamp);
-        if (ns > x->r->uptime || MLI_EVENT_DEV(e.what) > x->devices) continue;
-        if ((e.where & MLI_SITE_ROWS_MAX) > x->sites)
-            e.where &= ~(uint64_t)MLI_SITE_ROWS_MAX;
-        if ((e.where >> 20 & MLI_TAG_ROWS_MAX) > x->tags)
-            e.where &= ~((uint64_t)MLI_TAG_ROWS_MAX << 20);
-        if (e.where >> 36 > x->scopes) e.where &= ((uint64_t)1 << 36) - 1;
-        fn(x, &e, ns);
+        mli_export_event out;
+        out.of = mli_live_block_make(x, MLI_EVENT_DEV(e.what), e.storage, MLI_BYTES(e.what),
+                                     e.where);
+        out.ns = mli_since_ns(&x->r->scale, e.stamp);
+        out.kind = MLI_EVENT_KIND(e.what);
+        out.thread = e.thread;
+        if (out.kind == MEMLORD_EVENT_PEND) out.of.state = MLI_BLOCK_PENDING;
+        if (out.kind == MEMLORD_EVENT_FREE) out.of.state = MLI_BLOCK_FREED;
+        if (out.ns <= x->r->uptime && out.of.dev <= x->devices) fn(x, &out);
     }
     mli_ring_reader_end(&reading);
 }
 
 /* Returns what an event adds to the live bytes of its device. */
-static int64_t mli_event_delta(const mli_event_copy *e) {
-    int64_t bytes = (int64_t)MLI_BYTES(e->what);
-    switch (MLI_EVENT_KIND(e->what)) {
-    case MEMLORD_EVENT_ALLOC:
-    case MEMLORD_EVENT_MOVE:
-    case MEMLORD_EVENT_ARENA_ADD: return bytes;
-    case MEMLORD_EVENT_FREE:
-    case MEMLORD_EVENT_ARENA_SUB: return -bytes;
-    default: return 0;
-    }
+static int64_t mli_event_delta(const mli_export_event *e) {
+    int adds = e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_MOVE ||
+               e->kind == MEMLORD_EVENT_ARENA_ADD;
+    int takes = e->kind == MEMLORD_EVENT_FREE || e->kind == MEMLORD_EVENT_ARENA_SUB;
+    return (adds - takes) * (int64_t)e->of.bytes;
 }
-static int mli_event_is_of_block(const mli_event_copy *e) {
-    uint32_t kind = MLI_EVENT_KIND(e->what);
-    return kind == MEMLORD_EVENT_ALLOC || kind == MEMLORD_EVENT_FREE ||
-           kind == MEMLORD_EVENT_PEND || kind == MEMLORD_EVENT_MOVE;
+static int mli_event_is_of_block(const mli_export_event *e) {
+    return e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_FREE ||
+           e->kind == MEMLORD_EVENT_PEND || e->kind == MEMLORD_EVENT_MOVE;
 }
 
-static MLI_COLD void mli_last_event_update(mli_export *x, const mli_event_copy *e, uint64_t ns) {
-    uint32_t dev = MLI_EVENT_DEV(e->what);
-    mli_last_event *f;
-    if (ns < x->first) x->first = ns;
-    x->scoped |= MLI_EVENT_KIND(e->what) == MEMLORD_EVENT_SCOPE_BEGIN;
-    if (!dev) return;
-    x->sum[dev] += (uint64_t)mli_event_delta(e);
-    x->events[dev]++;
-    if (!mli_event_is_of_block(e)) return;
-    f = mli_last_event_at(x, dev, e->storage);
-    if (!f || (!f->what && x->last_events_used >= x->last_events_size - x->last_events_size / 8))
+static MLI_COLD void mli_last_event_update(mli_export *x, const mli_export_event *e) {
+    mli_live_block *f;
+    if (e->ns < x->first) x->first = e->ns;
+    x->scoped |= e->kind == MEMLORD_EVENT_SCOPE_BEGIN;
+    if (!e->of.dev) return;
+    x->sum[e->of.dev] += (uint64_t)mli_event_delta(e);
+    x->events[e->of.dev]++;
+    if (x->level && e->of.tag) x->level[e->of.tag] -= mli_event_delta(e);
+    f = mli_event_is_of_block(e) ? mli_last_event_at(x, &e->of) : NULL;
+    if (!f || (!f->dev && x->last_events_used >= x->last_events_size - x->last_events_size / 8))
         return;
-    x->last_events_used += !f->what;
-    if (!f->what || MLI_EVENT_KIND(e->what) != MEMLORD_EVENT_PEND) f->where = e->where;
-    f->storage = e->storage;
-    f->what = e->what;
+    x->last_events_used += !f->dev;
+    *f = e->of;
 }
 
-/* Reads the ring once: the last event of each storage, and for each device the bytes it gains
-   (x->sum) and its number of events (x->events). */
+/* Reads the ring once: the last event of each storage; for each device the bytes it gains (x->sum)
+   and its number of events (x->events); takes the bytes that each tag gains off x->level. */
 static MLI_COLD void mli_last_events_build(mli_export *x) {
     const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->events.ring);
+    uint64_t size = 64;
     if (!ring) return;
-    for (x->last_events_size = 64; x->last_events_size < ring->capacity + ring->capacity / 4;)
-        x->last_events_size *= 2;
-    if (x->last_events_size > MLI_LAST_EVENTS) x->last_events_size = MLI_LAST_EVENTS;
-    x->last_events = (mli_last_event *)mli_own_alloc(x->lord, (size_t)x->last_events_size *
-                                                                  sizeof *x->last_events);
+    while (size < ring->capacity + ring->capacity / 4 && size < MLI_LAST_EVENTS) size *= 2;
+    x->last_events = (mli_live_block *)mli_own_alloc(x->lord,
+                                                     (size_t)size * sizeof *x->last_events);
     if (x->last_events) {
+        x->last_events_size = size;
         mli_ring_each(x, mli_last_event_update);
     } else {
-        x->last_events_size = 0;
         x->r->result = MEMLORD_E_NOMEM;
     }
 }
@@ -15667,13 +15775,6 @@ static void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
 
-/* The live bytes of a tag. Indexed by tag row; behind the rows by device number, for the bytes
-   without a tag. */
-typedef struct mli_series {
-    int64_t level;
-    uint32_t next; /* the next tag row of the same device; 0: none */
-} mli_series;
-
 /* Writes the beginning of an event, up to its name. */
 static MLI_COLD void mli_trace_open(mli_export *x, const char *phase, uint64_t ns,
                                     uint32_t thread) {
@@ -15694,8 +15795,10 @@ static MLI_COLD void mli_trace_pair(mli_export *x, const char *key, const char *
     mli_jsonf(x->o, ",%s:", key);
     mli_trace_text(x, text);
 }
-
-static MLI_COLD void mli_trace_device(mli_export *x, uint32_t dev, const char *what) {
+/* Writes the beginning of an event named after a device, up to its arguments. */
+static MLI_COLD void mli_trace_device(mli_export *x, const char *phase, uint64_t ns,
+                                      uint32_t thread, uint32_t dev, const char *what) {
+    mli_trace_open(x, phase, ns, thread);
     mli_jsonf(x->o, "'%i", mli_report_device(x->r, dev));
     mli_put_str(x->o, what);
     mli_jsonf(x->o, "','args':{");
@@ -15704,13 +15807,11 @@ static MLI_COLD void mli_trace_device(mli_export *x, uint32_t dev, const char *w
 static MLI_COLD void mli_trace_names(mli_export *x) {
     const mli_thread *t = (const mli_thread *)mli_ptr_load_acquire(&x->lord->threads.all);
     mli_trace_open(x, "M", 0, 0);
-    mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'");
-    mli_trace_close(x);
+    mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
     for (; t; t = (const mli_thread *)mli_ptr_load(&t->next)) {
-        mli_trace_open(x, "M", 0, t->id - MLI_THREAD_ID_FIRST + 1);
-        mli_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'",
-                  (uint64_t)t->id - MLI_THREAD_ID_FIRST + 1);
-        mli_trace_close(x);
+        uint32_t number = t->id - MLI_THREAD_ID_FIRST + 1;
+        mli_trace_open(x, "M", 0, number);
+        mli_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'}}", (uint64_t)number);
     }
 }
 
@@ -15718,17 +15819,14 @@ static MLI_COLD void mli_trace_snapshot(mli_export *x, const mli_snapshot *s) {
     uint32_t dev;
     for (dev = 1; dev <= s->devices && dev <= x->devices; dev++) {
         const mli_device_usage *held = &mli_snapshot_devices(s)[dev - 1];
-        mli_trace_open(x, "C", s->time, 0);
-        mli_trace_device(x, dev, " snapshots");
-        mli_jsonf(x->o, "'live':%ju,'pending':%ju,'reserved':%ju", held->live, held->pending,
+        mli_trace_device(x, "C", s->time, 0, dev, " snapshots");
+        mli_jsonf(x->o, "'live':%ju,'pending':%ju,'reserved':%ju}}", held->live, held->pending,
                   held->reserved);
-        mli_trace_close(x);
     }
     if (!s->name) return;
     mli_trace_open(x, "i", s->time, 0);
     mli_trace_text(x, s->name);
-    mli_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju", s->live);
-    mli_trace_close(x);
+    mli_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju}}", s->live);
 }
 
 /* Writes the invocations of a scope that one thread remembers. */
@@ -15749,25 +15847,34 @@ static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_recor
         mli_trace_close(x);
     }
 }
+static MLI_COLD void mli_trace_scopes(mli_export *x) {
+    uint32_t id;
+    for (id = 1; id <= x->scopes && !x->o->failed; id++) {
+        const mli_scope_record *scope = mli_scope_record_at(x->lord, id);
+        const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+        for (; s; s = s->next) mli_trace_thread_scope(x, scope, s);
+    }
+}
 
 /* -- TRACE: the events of the ring -- */
 
+static int64_t mli_not_negative(int64_t v) { return v > 0 ? v : 0; }
+
 static MLI_COLD void mli_trace_counter(mli_export *x, uint32_t dev, uint64_t ns) {
-    const mli_series *series = (const mli_series *)x->table;
-    uint32_t row = series[x->tags + dev].next, n = 0;
-    int64_t others = 0, level = series[x->tags + dev].level;
-    mli_trace_open(x, "C", ns, 0);
-    mli_trace_device(x, dev, " live");
-    mli_jsonf(x->o, "'(untagged)':%jd", level > 0 ? level : 0);
-    for (; row; row = series[row].next) {
-        level = series[row].level > 0 ? series[row].level : 0;
-        if (n++ >= MLI_TRACE_TAGS) {
+    uint32_t row, n = 0;
+    int64_t others = 0;
+    mli_trace_device(x, "C", ns, 0, dev, " live");
+    mli_jsonf(x->o, "'(untagged)':%jd", mli_not_negative(x->level[x->tags + dev]));
+    for (row = 1; row <= x->tags; row++) {
+        int64_t level = mli_not_negative(x->level[row]);
+        if (x->r->tag[row].dev != dev) continue;
+        if (n++ < MLI_TRACE_TAGS) {
+            mli_put_str(x->o, ",");
+            mli_trace_text(x, mli_export_tag(x, row));
+            mli_jsonf(x->o, ":%jd", level);
+        } else {
             others += level;
-            continue;
         }
-        mli_put_str(x->o, ",");
-        mli_trace_text(x, mli_export_tag(x, row));
-        mli_jsonf(x->o, ":%jd", level);
     }
     if (n > MLI_TRACE_TAGS) mli_jsonf(x->o, ",'(other tags)':%jd", others);
     mli_trace_close(x);
@@ -15775,117 +15882,92 @@ static MLI_COLD void mli_trace_counter(mli_export *x, uint32_t dev, uint64_t ns)
     x->shown[dev] = x->sum[dev];
 }
 
-static MLI_COLD void mli_trace_level(mli_export *x, const mli_event_copy *e, uint64_t ns) {
-    mli_series *series = (mli_series *)x->table;
-    uint32_t dev = MLI_EVENT_DEV(e->what);
-    uint32_t tag = (uint32_t)(e->where >> 20) & MLI_TAG_ROWS_MAX;
+static MLI_COLD void mli_trace_level(mli_export *x, const mli_export_event *e) {
+    uint32_t dev = e->of.dev;
     int64_t delta = mli_event_delta(e), moved;
     if (!delta) return;
-    series[tag ? tag : x->tags + dev].level += delta;
+    x->level[e->of.tag ? e->of.tag : x->tags + dev] += delta;
     x->sum[dev] += (uint64_t)delta;
     moved = (int64_t)(x->sum[dev] - x->shown[dev]);
-    if (ns >= x->due[dev] || (uint64_t)(moved < 0 ? -moved : moved) > x->r->stat[dev - 1].peak / 64)
-        mli_trace_counter(x, dev, ns);
+    if (e->ns >= x->due[dev] ||
+        (uint64_t)(moved < 0 ? -moved : moved) > x->r->stat[dev - 1].peak / 64)
+        mli_trace_counter(x, dev, e->ns);
 }
 
 /* Writes an event of a block's slice, up to the arguments that only some have. Phase b begins the
    slice, e ends it, n is an instant in it. */
-static MLI_COLD void mli_trace_life_open(mli_export *x, const char *phase, const mli_last_event *f,
-                                         uint32_t thread, uint64_t ns) {
-    uint64_t where = f->where;
-    uint32_t dev = MLI_EVENT_DEV(f->what);
-    uint32_t tag = (uint32_t)(where >> 20) & MLI_TAG_ROWS_MAX;
-    const memlord_site *site = mli_row_site(x->lord, (uint32_t)where & MLI_SITE_ROWS_MAX);
-    const char *tagged = tag ? mli_export_tag(x, tag) : NULL;
-    uint64_t scope = where >> 36;
-    mli_trace_open(x, phase, ns, thread);
-    mli_trace_text(x, tagged ? tagged : site && site->function[0] ? site->function : "block");
-    mli_jsonf(x->o, ",'cat':'block','id':'");
-    mli_put_str(x->o, mli_type_names[x->lord->devices.dev_type[dev]]);
-    mli_put_str(x->o, " 0x");
-    mli_put_hex_short(x->o, f->storage);
-    mli_jsonf(x->o, "','args':{");
-    if (*phase == 'b') {
-        mli_jsonf(x->o, "'device':'%i','bytes':%ju", mli_report_device(x->r, dev),
-                  MLI_BYTES(f->what));
-        mli_trace_pair(x, "tag", tagged);
-        mli_trace_pair(x, "scope",
-                       scope ? mli_scope_record_at(x->lord, (uint32_t)scope)->path : NULL);
-        mli_trace_pair(x, "file", site ? site->file : NULL);
-        mli_json_u64(x->o, "line", mli_site_line(site));
-        mli_trace_pair(x, "function", site ? site->function : NULL);
-    }
-}
-static MLI_COLD void mli_trace_life(mli_export *x, const char *phase, const mli_last_event *f,
+static MLI_COLD void mli_trace_life(mli_export *x, const char *phase, const mli_live_block *b,
                                     uint32_t thread, uint64_t ns) {
-    mli_trace_life_open(x, phase, f, thread, ns);
-    mli_trace_close(x);
+    const memlord_site *site = mli_frame_site(x, b->frame);
+    const char *tag = mli_export_tag(x, b->tag);
+    mli_trace_open(x, phase, ns, thread);
+    mli_trace_text(x, tag ? tag : site && site->function[0] ? site->function : "block");
+    mli_jsonf(x->o, ",'cat':'block','id':'");
+    mli_put_str(x->o, mli_type_names[x->lord->devices.dev_type[b->dev]]);
+    mli_put_str(x->o, " 0x");
+    mli_put_hex_short(x->o, b->storage);
+    mli_jsonf(x->o, "','args':{");
+    if (*phase != 'b') return;
+    mli_jsonf(x->o, "'device':'%i','bytes':%ju", mli_report_device(x->r, b->dev), b->bytes);
+    mli_trace_pair(x, "tag", tag);
+    mli_trace_pair(x, "scope", b->scope ? mli_scope_record_at(x->lord, b->scope)->path : NULL);
+    mli_trace_pair(x, "file", site ? site->file : NULL);
+    mli_json_u64(x->o, "line", mli_site_line(site));
+    mli_trace_pair(x, "function", site ? site->function : NULL);
 }
-static MLI_COLD void mli_trace_block(mli_export *x, const mli_event_copy *e, uint64_t ns) {
-    uint32_t kind = MLI_EVENT_KIND(e->what);
-    mli_last_event *f = mli_last_event_find(x, MLI_EVENT_DEV(e->what), e->storage);
-    if (!f) return;
-    if ((f->what & MLI_LAST_EVENT_OPEN) && kind == MEMLORD_EVENT_PEND) {
-        mli_trace_life(x, "n", f, e->thread, ns);
-        return;
+static MLI_COLD void mli_trace_block(mli_export *x, const mli_export_event *e) {
+    mli_live_block *f = mli_last_event_at(x, &e->of);
+    int pends = e->kind == MEMLORD_EVENT_PEND;
+    if (!f || !f->dev) return;
+    if (f->state & MLI_BLOCK_OPEN) {
+        mli_trace_life(x, pends ? "n" : "e", f, e->thread, e->ns);
+        mli_trace_close(x);
     }
-    if (f->what & MLI_LAST_EVENT_OPEN) mli_trace_life(x, "e", f, e->thread, ns);
-    f->what &= ~MLI_LAST_EVENT_OPEN;
-    if (kind != MEMLORD_EVENT_ALLOC && kind != MEMLORD_EVENT_MOVE) return;
-    f->what = e->what | MLI_LAST_EVENT_OPEN;
-    f->where = e->where;
-    mli_trace_life(x, "b", f, e->thread, ns);
+    if (pends) return;
+    *f = e->of;
+    if (e->kind == MEMLORD_EVENT_FREE) return;
+    f->state |= MLI_BLOCK_OPEN;
+    mli_trace_life(x, "b", f, e->thread, e->ns);
+    mli_trace_close(x);
 }
 
 /* Writes the begin or the end of a scope. x->depth counts the open scopes of each thread, so that
    an end without its begin in the ring is left out. */
-static MLI_COLD void mli_trace_scope(mli_export *x, const mli_event_copy *e, uint64_t ns) {
-    uint64_t scope = e->where >> 36;
-    int begins = MLI_EVENT_KIND(e->what) == MEMLORD_EVENT_SCOPE_BEGIN;
-    if (e->thread >= x->threads || (!begins && !x->depth[e->thread]) || (begins && !scope)) return;
-    mli_trace_open(x, begins ? "B" : "E", ns, e->thread);
-    mli_trace_text(x, scope ? mli_scope_record_at(x->lord, (uint32_t)scope)->name : "");
+static MLI_COLD void mli_trace_scope(mli_export *x, const mli_export_event *e) {
+    const mli_scope_record *scope = e->of.scope ? mli_scope_record_at(x->lord, e->of.scope) : NULL;
+    int begins = e->kind == MEMLORD_EVENT_SCOPE_BEGIN;
+    if (e->thread >= x->threads || (begins ? !scope : !x->depth[e->thread])) return;
+    mli_trace_open(x, begins ? "B" : "E", e->ns, e->thread);
+    mli_trace_text(x, scope ? scope->name : "");
     mli_jsonf(x->o, ",'cat':'scope','args':{");
-    if (begins) mli_trace_pair(x, "path", mli_scope_record_at(x->lord, (uint32_t)scope)->path);
+    if (begins) mli_trace_pair(x, "path", scope->path);
     mli_trace_close(x);
     x->depth[e->thread] = (unsigned char)(x->depth[e->thread] + (begins ? 1 : -1));
 }
 
-static MLI_COLD void mli_trace_event(mli_export *x, const mli_event_copy *e, uint64_t ns) {
-    uint32_t kind = MLI_EVENT_KIND(e->what), dev = MLI_EVENT_DEV(e->what);
-    if (kind == MEMLORD_EVENT_SCOPE_BEGIN || kind == MEMLORD_EVENT_SCOPE_END)
-        mli_trace_scope(x, e, ns);
-    if (!dev) return;
-    mli_trace_level(x, e, ns);
-    if (mli_event_is_of_block(e)) mli_trace_block(x, e, ns);
-    if (kind != MEMLORD_EVENT_GC && kind != MEMLORD_EVENT_OOM) return;
-    mli_trace_open(x, "i", ns, e->thread);
-    mli_trace_device(x, dev, kind == MEMLORD_EVENT_GC ? " gc" : " out of memory");
-    mli_jsonf(x->o, "'bytes':%ju},'s':'p','cat':'memory'}", MLI_BYTES(e->what));
+static MLI_COLD void mli_trace_event(mli_export *x, const mli_export_event *e) {
+    int gc = e->kind == MEMLORD_EVENT_GC;
+    if (e->kind == MEMLORD_EVENT_SCOPE_BEGIN || e->kind == MEMLORD_EVENT_SCOPE_END)
+        mli_trace_scope(x, e);
+    if (!e->of.dev) return;
+    mli_trace_level(x, e);
+    if (mli_event_is_of_block(e)) mli_trace_block(x, e);
+    if (!gc && e->kind != MEMLORD_EVENT_OOM) return;
+    mli_trace_device(x, "i", e->ns, e->thread, e->of.dev, gc ? " gc" : " out of memory");
+    mli_jsonf(x->o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
 }
 
-/* Takes an event's bytes off the level of its tag. mli_trace_levels uses it to get the levels at
-   the start of the ring: those of the report less all that the ring adds. */
-static MLI_COLD void mli_trace_untag(mli_export *x, const mli_event_copy *e, uint64_t ns) {
-    uint32_t tag = (uint32_t)(e->where >> 20) & MLI_TAG_ROWS_MAX;
-    (void)ns;
-    if (tag) ((mli_series *)x->table)[tag].level -= mli_event_delta(e);
-}
+/* Sets the levels at the start of the ring: those of the report less all that the ring adds. */
 static MLI_COLD void mli_trace_levels(mli_export *x) {
-    mli_series *series = (mli_series *)x->table;
-    const mli_tag_line *tag = x->r->tag;
     uint32_t i;
     for (i = 1; i <= x->devices; i++) {
         x->sum[i] = x->shown[i] = x->r->stat[i - 1].allocated - x->sum[i];
-        series[x->tags + i].level = (int64_t)x->sum[i];
+        x->level[x->tags + i] = (int64_t)x->sum[i];
     }
-    for (i = x->tags; i >= 1; i--) {
-        series[i].level = (int64_t)tag[i].stat.allocated;
-        series[i].next = series[x->tags + tag[i].dev].next;
-        series[x->tags + tag[i].dev].next = i;
+    for (i = 1; i <= x->tags; i++) {
+        x->level[i] += (int64_t)x->r->tag[i].stat.allocated;
+        x->level[x->tags + x->r->tag[i].dev] -= x->level[i];
     }
-    mli_ring_each(x, mli_trace_untag);
-    for (i = 1; i <= x->tags; i++) series[x->tags + tag[i].dev].level -= series[i].level;
 }
 
 /* Ends all open scopes and blocks at the time of the report; writes a last sample a device. */
@@ -15894,26 +15976,16 @@ static MLI_COLD void mli_trace_end(mli_export *x) {
     for (i = 0; i < x->threads; i++)
         for (; x->depth[i]; x->depth[i]--) {
             mli_trace_open(x, "E", now, (uint32_t)i);
-            mli_jsonf(x->o, "'','cat':'scope','args':{");
-            mli_trace_close(x);
+            mli_jsonf(x->o, "'','cat':'scope','args':{}}");
         }
     for (i = 0; i < x->last_events_size; i++) {
-        const mli_last_event *f = &x->last_events[i];
-        if (!(f->what & MLI_LAST_EVENT_OPEN)) continue;
-        mli_trace_life_open(x, "e", f, 0, now);
-        mli_json_parts(x->r, x->lord->devices.dev_type[MLI_EVENT_DEV(f->what)], f->storage);
+        const mli_live_block *f = &x->last_events[i];
+        if (!(f->state & MLI_BLOCK_OPEN)) continue;
+        mli_trace_life(x, "e", f, 0, now);
+        mli_json_parts(x->r, x->lord->devices.dev_type[f->dev], f->storage);
         mli_trace_close(x);
     }
     for (i = 1; i <= x->devices; i++) mli_trace_counter(x, (uint32_t)i, now);
-}
-
-static MLI_COLD void mli_trace_scopes(mli_export *x) {
-    uint32_t id;
-    for (id = 1; id <= x->scopes && !x->o->failed; id++) {
-        const mli_scope_record *scope = mli_scope_record_at(x->lord, id);
-        const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
-        for (; s; s = s->next) mli_trace_thread_scope(x, scope, s);
-    }
 }
 
 /* Writes the anomalies and drops that are not 0, of all devices and of each. */
@@ -15933,15 +16005,15 @@ static MLI_COLD void mli_trace_anomalies(mli_export *x) {
 }
 
 static MLI_COLD void mli_trace_json(mli_export *x) {
-    size_t size = ((size_t)x->tags + x->devices + 1) * sizeof(mli_series);
+    size_t size = ((size_t)x->tags + x->devices + 1) * sizeof *x->level;
     uint32_t i;
     x->threads = mli_thread_count(x->lord) + 2;
-    x->table = mli_own_alloc(x->lord, size);
+    x->level = (int64_t *)mli_own_alloc(x->lord, size);
     x->depth = (unsigned char *)mli_own_alloc(x->lord, x->threads + 1);
     mli_jsonf(x->o, "{'displayTimeUnit':'ms','traceEvents':[");
     mli_trace_names(x);
     for (i = 0; i < x->r->snapshots; i++) mli_trace_snapshot(x, x->r->snapshot[i]);
-    if (x->table && x->depth) {
+    if (x->level && x->depth) {
         x->first = x->r->uptime;
         mli_last_events_build(x);
         if (!x->scoped) mli_trace_scopes(x);
@@ -15954,7 +16026,7 @@ static MLI_COLD void mli_trace_json(mli_export *x) {
     }
     mli_trace_anomalies(x);
     mli_own_free(x->lord, x->depth, x->threads + 1);
-    mli_own_free(x->lord, x->table, size);
+    mli_own_free(x->lord, x->level, size);
 }
 
 /* -- PROMETHEUS, text exposition format 0.0.4
@@ -16160,9 +16232,8 @@ static MLI_COLD void mli_csv_text(mli_out *o, const char *text) {
     mli_put_str(o, "\"");
 }
 
-/* Writes a line of the table: a block, or a part as a block of no bytes. */
-static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b,
-                                  const memlord_part_info *part) {
+/* Writes a line of the table, up to the columns of parts. */
+static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b) {
     mli_putf(o, "%i,0x", mli_device_code(b->device));
     mli_put_hex_short(o, b->storage);
     mli_putf(o, ",%ju,%ju,%ju,%ju", b->bytes, b->refs, b->born, (uint64_t)(b->pending != 0));
@@ -16176,23 +16247,22 @@ static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b,
     mli_csv_text(o, b->site ? b->site->file : NULL);
     mli_putf(o, ",%ju", mli_site_line(b->site));
     mli_csv_text(o, b->site ? b->site->function : NULL);
-    if (part)
-        mli_putf(o, ",%ju,%ju\r\n", part->offset, part->bytes);
-    else
-        mli_put_str(o, ",,\r\n");
 }
+/* Writes a part as a block of no bytes. */
 static MLI_COLD int mli_csv_part(void *user, const memlord_part_info *part) {
     mli_export *x = (mli_export *)user;
     memlord_block_info b = *(const memlord_block_info *)x->table;
     b.bytes = b.refs = 0;
     b.meta = part->meta;
     b.tag = part->meta.tag;
-    mli_csv_line(x->o, &b, part);
+    mli_csv_line(x->o, &b);
+    mli_putf(x->o, ",%ju,%ju\r\n", part->offset, part->bytes);
     return x->o->failed;
 }
 static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
     mli_export *x = (mli_export *)user;
-    mli_csv_line(x->o, b, NULL);
+    mli_csv_line(x->o, b);
+    mli_put_str(x->o, ",,\r\n");
     x->table = (void *)(uintptr_t)b;
     (void)memlord_parts_each(x->lord, b->device, b->storage, mli_csv_part, x);
     return x->o->failed;
@@ -16213,51 +16283,40 @@ static MLI_COLD void mli_csv(mli_export *x) {
    several lines, which readers add up. Anomalies and drops are not in it: readers know no
    comments. -- */
 
-/* Writes the scopes of a stack, the outermost first. A path is at most as deep as scopes nest. */
-static MLI_COLD void mli_folded_scopes(mli_export *x, uint32_t id) {
-    const mli_scope_record *path[MLI_SCOPE_DEPTH_MAX], *scope;
-    uint32_t n = 0;
-    for (scope = mli_scope_record_at(x->lord, id); scope && n < MLI_SCOPE_DEPTH_MAX;
-         scope = scope->parent)
-        path[n++] = scope;
-    while (n--) {
-        mli_put_escaped(x->o, path[n]->name, ';', ":");
-        mli_put_str(x->o, ";");
-    }
+static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
+    mli_put_str(o, ";");
+    mli_put_escaped(o, text, ';', ":");
 }
+/* Writes the stack of a block, the outermost frame first. `part`: NULL, or its innermost frame. */
 static MLI_COLD void mli_folded_line(mli_export *x, const mli_live_block *of,
-                                     const memlord_meta *part, uint64_t bytes) {
+                                     const char *part, uint64_t bytes) {
+    mli_stack stack = mli_stack_of(x, of);
     mli_out *o = x->o;
     if (!bytes) return;
-    mli_putf(o, "%i;", mli_report_device(x->r, of->dev));
-    if (of->tag) {
-        mli_put_escaped(o, mli_export_tag(x, of->tag), ';', ":");
-        mli_put_str(o, ";");
+    mli_putf(o, "%i", mli_report_device(x->r, of->dev));
+    if (of->tag) mli_folded_text(o, mli_export_tag(x, of->tag));
+    while (stack.n--) {
+        const memlord_site *site = mli_frame_site(x, stack.frame[stack.n]);
+        if (site) {
+            mli_put_str(o, ";");
+            mli_put_site_escaped(o, site, ';', ":");
+        } else {
+            mli_folded_text(o, mli_frame_name_of(x, stack.frame[stack.n]).name);
+        }
     }
-    if (of->scope) mli_folded_scopes(x, of->scope);
-    mli_put_site_escaped(o, mli_row_site(x->lord, of->site), ';', ":");
-    if (part) {
-        mli_put_str(o, ";");
-        mli_put_escaped(o, part->name ? part->name : "(part)", ';', ":");
-    }
+    if (part) mli_folded_text(o, part);
     mli_putf(o, " %ju\n", bytes);
 }
 static void mli_folded_group(mli_export *x, const mli_group *g) {
     mli_folded_line(x, &g->of, NULL, g->bytes);
 }
 static void mli_folded_part(mli_export *x, const memlord_part_info *part) {
-    mli_folded_line(x, x->whole, &part->meta, part->bytes);
+    mli_folded_line(x, x->whole, part->meta.name ? part->meta.name : "(part)", part->bytes);
 }
 
 static MLI_COLD void mli_folded(mli_export *x) {
-    uint32_t dev;
     x->put_part = mli_folded_part;
     mli_groups_each(x, mli_folded_group);
-    for (dev = 1; dev <= x->devices; dev++) {
-        uint64_t arena = mli_u64_load(&mli_device_record_at(x->lord, dev)->arena);
-        if (arena)
-            mli_putf(x->o, "%i;(arena) %ju\n", mli_report_device(x->r, dev), arena);
-    }
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
@@ -16266,21 +16325,15 @@ static MLI_COLD void mli_folded(mli_export *x) {
    live blocks (inuse_...). Labels give the device and, if the blocks have one, the tag. The scopes
    that a block was allocated in are the callers of its site; the site calls the block's parts. The
    bytes of a part count only there, and a part is no object. Without a site a block is
-   "(unknown)"; the balance of an arena is "(arena)". Functions and locations are numbered as site
-   rows, then come "(unknown)", "(arena)", scopes, and parts in the order they are written. Strings
-   are in the order of mli_pprof_strings, those of parts behind. Comments have the anomalies and
+   "(unknown)"; the balance of an arena is "(arena)". Functions and locations are numbered as
+   frames, then come parts in the order they are written. Strings are mli_pprof_words, the devices,
+   the tags, the names of frames, the comments, the names of parts. Comments have the anomalies and
    drops, of all and by device: go tool pprof -comments. -- */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
-    "space", "device",        "tag",   "(unknown)",   "(arena)"};
-enum {
-    MLI_WORD_DEVICE = 8,
-    MLI_WORD_TAG,
-    MLI_WORD_UNKNOWN,
-    MLI_WORD_ARENA,
-    MLI_WORDS
-};
+    "space", "device",        "tag"};
+enum { MLI_WORD_DEVICE = 8, MLI_WORD_TAG, MLI_WORDS };
 
 /* These write fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
 static MLI_COLD void mli_pb_varint(mli_out *o, uint64_t v) {
@@ -16300,29 +16353,36 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_pb_size(o, field, message->used);
     mli_put(o, message->buf, message->used);
 }
-static MLI_COLD void mli_pb_string(mli_out *o, const char *text) {
-    mli_pb_size(o, 6, mli_utf8_size(text));
-    mli_put_utf8(o, text, "");
+/* Writes the next string of the table; returns its number. */
+static MLI_COLD uint64_t mli_pb_string(mli_export *x, const char *text) {
+    mli_pb_size(x->o, 6, mli_utf8_size(text));
+    mli_put_utf8(x->o, text, "");
+    return x->written++;
 }
-static MLI_COLD void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t second) {
-    char buf[32];
+/* Writes a message of n numbers as a field. They are its fields 1 to n; those that are 0 are left
+   out. */
+static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
+    char buf[64];
     mli_out m;
+    unsigned i;
     mli_out_buffer(&m, buf, sizeof buf);
-    mli_pb_u64(&m, 1, first);
-    mli_pb_u64(&m, 2, second);
+    for (i = 0; i < n; i++)
+        if (v[i]) mli_pb_u64(&m, i + 1, v[i]);
     mli_pb_message(o, field, &m);
+}
+static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t second) {
+    const uint64_t v[] = {first, second};
+    mli_pb_numbers(o, field, v, 2);
 }
 
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
-   Locations 1 and 2 behind the sites are "(unknown)" and "(arena)"; scopes follow. `part` is a
-   part's location; 0: none. */
-static MLI_COLD void mli_pprof_sample(mli_export *x, uint64_t part,
-                                      uint32_t location, const mli_live_block *of,
+   `part` is a part's location; 0: none. */
+static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, uint64_t part,
                                       unsigned live, uint64_t count, uint64_t bytes) {
     char buf[512], values[48], places[(MLI_SCOPE_DEPTH_MAX + 2) * 5 + 10];
-    const mli_scope_record *scope = of->scope ? mli_scope_record_at(x->lord, of->scope) : NULL;
+    mli_stack stack = mli_stack_of(x, of);
     mli_out m, v, p;
-    unsigned i;
+    uint32_t i;
     mli_out_buffer(&m, buf, sizeof buf);
     mli_out_buffer(&v, values, sizeof values);
     mli_out_buffer(&p, places, sizeof places);
@@ -16331,88 +16391,55 @@ static MLI_COLD void mli_pprof_sample(mli_export *x, uint64_t part,
         mli_pb_varint(&v, n > INT64_MAX ? INT64_MAX : n);
     }
     if (part) mli_pb_varint(&p, part);
-    mli_pb_varint(&p, location);
-    for (; scope; scope = scope->parent) mli_pb_varint(&p, x->sites + 2 + scope->id);
+    for (i = 0; i < stack.n; i++) mli_pb_varint(&p, stack.frame[i]);
     mli_pb_message(&m, 1, &p);
     mli_pb_message(&m, 2, &v);
-    mli_pb_pair(&m, 3, MLI_WORD_DEVICE, MLI_WORDS + of->dev - 1);
+    mli_pb_pair(&m, 3, MLI_WORD_DEVICE, MLI_WORDS + of->dev - 1u);
     if (of->tag)
-        mli_pb_pair(&m, 3, MLI_WORD_TAG, MLI_WORDS + x->devices + of->tag - 1);
+        mli_pb_pair(&m, 3, MLI_WORD_TAG, MLI_WORDS + x->devices + of->tag - 1u);
     mli_pb_message(x->o, 2, &m);
 }
-static MLI_COLD void mli_pprof_group(mli_export *x, const mli_group *g) {
-    mli_pprof_sample(x, 0, g->of.site ? g->of.site : x->sites + 1, &g->of, 1, g->blocks, g->bytes);
+static void mli_pprof_group(mli_export *x, const mli_group *g) {
+    mli_pprof_sample(x, &g->of, 0, 1, g->blocks, g->bytes);
+}
+static void mli_pprof_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
+                             uint64_t bytes) {
+    if (allocs | bytes) mli_pprof_sample(x, of, 0, 0, allocs, bytes);
 }
 
-/* Writes the allocations of each site, then for each device those without a site and its arena. */
-static MLI_COLD void mli_pprof_allocated(mli_export *x) {
-    mli_live_block of;
-    uint32_t i;
-    memset(&of, 0, sizeof of);
-    for (i = 1; i <= x->sites && !x->o->failed; i++) {
-        memlord_site_stat s;
-        of.dev = mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev;
-        mli_site_stat_fill(x->lord, i, &s);
-        x->sum[of.dev] += s.allocs;
-        x->events[of.dev] += s.alloc_bytes;
-        if (s.allocs | s.alloc_bytes)
-            mli_pprof_sample(x, 0, i, &of, 0, s.allocs, s.alloc_bytes);
-    }
-    for (i = 1; i <= x->devices; i++) {
-        const memlord_stats *s = &x->r->stat[i - 1];
-        uint64_t arena = mli_u64_load(&mli_device_record_at(x->lord, i)->arena);
-        uint64_t allocs = s->allocs > x->sum[i] ? s->allocs - x->sum[i] : 0;
-        uint64_t bytes = s->total_allocated > x->events[i] ? s->total_allocated - x->events[i] : 0;
-        of.dev = i;
-        if (allocs | bytes) mli_pprof_sample(x, 0, x->sites + 1, &of, 0, allocs, bytes);
-        if (arena) mli_pprof_sample(x, 0, x->sites + 2, &of, 1, 0, arena);
-    }
-}
-
-/* Writes location `id` and function `id`. `name` and `file` are indices of strings. */
+/* Writes location `id` and function `id`. `name` and `file` are numbers of strings. */
 static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name,
                                         uint64_t file, uint64_t line) {
-    char buf[64], inner[32];
-    mli_out m, l;
+    const uint64_t function[] = {id, name, 0, file};
+    char buf[64];
+    mli_out m;
     mli_out_buffer(&m, buf, sizeof buf);
-    mli_out_buffer(&l, inner, sizeof inner);
-    mli_pb_u64(&l, 1, id);
-    mli_pb_u64(&l, 2, line);
     mli_pb_u64(&m, 1, id);
-    mli_pb_message(&m, 4, &l);
+    mli_pb_pair(&m, 4, id, line);
     mli_pb_message(o, 4, &m);
-    mli_out_buffer(&m, buf, sizeof buf);
-    mli_pb_u64(&m, 1, id);
-    mli_pb_u64(&m, 2, name);
-    mli_pb_u64(&m, 4, file);
-    mli_pb_message(o, 5, &m);
+    mli_pb_numbers(o, 5, function, 4);
 }
-static MLI_COLD void mli_pprof_strings(mli_export *x) {
+static MLI_COLD void mli_pprof_names(mli_export *x) {
     uint32_t i;
-    for (i = 0; i < MLI_WORDS; i++) mli_pb_string(x->o, mli_pprof_words[i]);
+    for (i = 0; i < MLI_WORDS; i++) (void)mli_pb_string(x, mli_pprof_words[i]);
     for (i = 1; i <= x->devices; i++) {
         char name[32];
         (void)memlord_device_name(mli_export_device(x, i), name, sizeof name);
-        mli_pb_string(x->o, name);
+        (void)mli_pb_string(x, name);
     }
-    for (i = 1; i <= x->tags; i++) mli_pb_string(x->o, mli_export_tag(x, i));
-    for (i = 1; i <= x->sites && !x->o->failed; i++) {
-        const memlord_site *site = mli_row_site(x->lord, i);
-        mli_pb_string(x->o, site->function[0] ? site->function
-                            : site->file[0]   ? site->file
-                                              : "(unknown)");
-        mli_pb_string(x->o, site->file);
+    for (i = 1; i <= x->tags; i++) (void)mli_pb_string(x, mli_export_tag(x, i));
+    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
+        mli_frame_name f = mli_frame_name_of(x, i);
+        uint64_t name = mli_pb_string(x, f.name);
+        mli_pprof_function(x->o, i, name, f.file[0] ? mli_pb_string(x, f.file) : 0, f.line);
     }
-    for (i = 1; i <= x->scopes && !x->o->failed; i++)
-        mli_pb_string(x->o, mli_scope_record_at(x->lord, i)->name);
 }
 
 static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part) {
-    uint64_t id = (uint64_t)x->sites + x->scopes + 3 + x->parts;
-    uint32_t site = x->whole->site;
-    mli_pb_string(x->o, part->meta.name ? part->meta.name : "(part)");
-    mli_pprof_function(x->o, id, x->written + x->parts, 0, 0);
-    mli_pprof_sample(x, id, site ? site : x->sites + 1, x->whole, 1, 0, part->bytes);
+    uint64_t id = mli_frame_count(x) + 1 + x->parts;
+    uint64_t name = mli_pb_string(x, part->meta.name ? part->meta.name : "(part)");
+    mli_pprof_function(x->o, id, name, 0, 0);
+    mli_pprof_sample(x, x->whole, id, 1, 0, part->bytes);
 }
 
 static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
@@ -16424,28 +16451,18 @@ static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
         mli_text_anomalies(x->r, &line, "anomalies and drops, ", dev);
         if (!line.used) continue;
         buf[line.used - 1] = 0;
-        mli_pb_string(x->o, buf);
-        mli_pb_u64(x->o, 13, x->written++);
+        mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
     }
 }
 
 static MLI_COLD void mli_pprof(mli_export *x) {
-    uint64_t at = MLI_WORDS + (uint64_t)x->devices + x->tags;
     uint32_t i;
-    for (i = 1; i <= 5; i += 2) mli_pb_pair(x->o, 1, i, i == 1 || i == 5 ? 2 : 4);
+    for (i = 1; i <= 5; i += 2) mli_pb_pair(x->o, 1, i, i == 3 ? 4 : 2);
     mli_pb_pair(x->o, 1, 6, 4);
-    mli_pprof_strings(x);
-    for (i = 1; i <= x->sites && !x->o->failed; i++) {
-        mli_pprof_function(x->o, i, at, at + 1, mli_site_line(mli_row_site(x->lord, i)));
-        at += 2;
-    }
-    mli_pprof_function(x->o, x->sites + 1, MLI_WORD_UNKNOWN, 0, 0);
-    mli_pprof_function(x->o, x->sites + 2, MLI_WORD_ARENA, 0, 0);
-    for (i = 1; i <= x->scopes; i++) mli_pprof_function(x->o, x->sites + 2 + i, at++, 0, 0);
-    x->written = at;
+    mli_pprof_names(x);
     mli_pprof_anomalies(x);
     x->put_part = mli_pprof_part;
-    mli_pprof_allocated(x);
+    mli_allocs_each(x, mli_pprof_allocs);
     mli_groups_each(x, mli_pprof_group);
     mli_pb_u64(x->o, 9, mli_wall_now());
     mli_pb_pair(x->o, 11, 7, 4);
@@ -16480,67 +16497,27 @@ static void mli_heap_line1(mli_out *o, const char *mode, uint64_t v) {
     mli_heap_line(o, mode, &v, 1);
 }
 static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b) {
-    uint64_t v[2];
-    v[0] = a;
-    v[1] = b;
+    const uint64_t v[] = {a, b};
     mli_heap_line(o, mode, v, 2);
 }
-static void mli_heap_string(mli_out *o, const char *text) {
-    mli_putf(o, "s %s\n", text);
-}
 
-/* Traces are numbered: first the site rows; then for each device one for blocks without a site, one
-   for its arena, one for its bytes no longer live; then the scopes. A site in a scope gets the next
-   number when it is first written. */
-enum { MLI_HEAP_UNKNOWN, MLI_HEAP_ARENA, MLI_HEAP_GONE, MLI_HEAP_KINDS };
-static uint64_t mli_heap_trace(const mli_export *x, uint32_t dev, uint32_t kind) {
-    return (uint64_t)x->sites + (uint64_t)(dev - 1) * MLI_HEAP_KINDS + kind + 1;
-}
-
-static uint64_t mli_heap_scope(const mli_export *x, uint32_t id) {
-    return (uint64_t)x->sites + (uint64_t)x->devices * MLI_HEAP_KINDS + id;
-}
-
-/* Writes the next trace, with an instruction pointer of its own. `parent`: its caller's trace; 0:
-   none. */
-static MLI_COLD void mli_heap_trace_add(mli_export *x, uint64_t parent, uint32_t dev,
-                                        uint64_t function, uint64_t file, uint64_t line) {
-    uint64_t v[5];
-    v[0] = 0x1000 + 16 * ++x->traces;
-    v[1] = dev;
-    v[2] = function;
-    v[3] = file;
-    v[4] = line;
-    mli_heap_line(x->o, "i", v, 5);
-    mli_heap_line2(x->o, "t", x->traces, parent);
-}
+/* Writes the names of devices and frames. A frame is also the trace of its number, with an
+   instruction pointer of its own. A site in a scope gets the next trace when it is first
+   written. */
 static MLI_COLD void mli_heap_traces(mli_export *x) {
-    static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
-    uint64_t at = x->devices + MLI_HEAP_KINDS + 1;
-    uint32_t i, kind;
-    for (i = 1; i <= x->devices; i++) {
-        char name[32];
-        (void)memlord_device_name(mli_export_device(x, i), name, sizeof name);
-        mli_heap_string(x->o, name);
+    uint64_t strings = x->devices;
+    uint32_t i;
+    for (i = 1; i <= x->devices; i++) mli_putf(x->o, "s %i\n", mli_report_device(x->r, i));
+    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
+        const mli_frame_name f = mli_frame_name_of(x, i);
+        const uint64_t name = ++strings, file = f.file[0] ? ++strings : 0;
+        const uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
+        mli_putf(x->o, "s %s\n", f.name);
+        if (file) mli_putf(x->o, "s %s\n", f.file);
+        mli_heap_line(x->o, "i", place, 5);
+        mli_heap_line2(x->o, "t", i, f.caller);
     }
-    for (kind = 0; kind < MLI_HEAP_KINDS; kind++) mli_heap_string(x->o, kinds[kind]);
-    for (i = 1; i <= x->sites && !x->o->failed; i++) {
-        const memlord_site *site = mli_row_site(x->lord, i);
-        mli_heap_string(x->o, site->function[0] ? site->function : "(unknown)");
-        mli_heap_string(x->o, site->file);
-        mli_heap_trace_add(x, 0, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, at, at + 1,
-                           mli_site_line(site));
-        at += 2;
-    }
-    for (i = 1; i <= x->devices; i++)
-        for (kind = 0; kind < MLI_HEAP_KINDS; kind++)
-            mli_heap_trace_add(x, 0, i, x->devices + kind + 1, 0, 0);
-    for (i = 1; i <= x->scopes; i++) {
-        const mli_scope_record *scope = mli_scope_record_at(x->lord, i);
-        mli_heap_string(x->o, scope->name);
-        mli_heap_trace_add(x, scope->parent ? mli_heap_scope(x, scope->parent->id) : 0, 0,
-                           at++, 0, 0);
-    }
+    x->traces = mli_frame_count(x);
 }
 
 /* Writes the description of an allocation; returns its number. */
@@ -16548,54 +16525,61 @@ static uint64_t mli_heap_info(mli_export *x, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(x->o, "a", bytes, trace);
     return x->written++;
 }
-
 static void mli_heap_alloc(mli_export *x, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(x->o, "+", mli_heap_info(x, bytes, trace));
 }
 
-/* The allocations of a trace less its live blocks. While mli_heap_count runs: its live blocks. */
+/* The allocations of a frame less its live blocks. While mli_heap_count runs: its live blocks. */
 typedef struct mli_heap_freed {
     uint64_t allocs, bytes;
 } mli_heap_freed;
 
-/* Writes the freed allocations of a trace, all of its average size; `measure` scales their number.
-   Each is freed after the next begins, of this trace or another, unless the two together exceed the
-   peak. */
-static MLI_COLD void mli_heap_freed_add(mli_export *x, uint64_t trace,
-                                        const mli_heap_freed *gone, double measure) {
-    uint64_t n = (uint64_t)((double)gone->allocs * measure), info[2], i;
-    uint64_t peak = x->r->total.peak, bytes = gone->allocs ? gone->bytes / gone->allocs : 0;
-    if (!n && gone->allocs) n = 1;
+static MLI_COLD void mli_heap_count(mli_export *x, const mli_live_block *b) {
+    mli_heap_freed *freed = (mli_heap_freed *)x->table + b->frame;
+    if (b->state & MLI_BLOCK_ARENA) return;
+    freed->allocs++;
+    freed->bytes += b->bytes;
+}
+/* Turns the live blocks of a frame into its freed ones; adds them up in x->beside. */
+static MLI_COLD void mli_heap_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
+                                     uint64_t bytes) {
+    mli_heap_freed *freed = (mli_heap_freed *)x->table + of->frame;
+    freed->allocs = allocs > freed->allocs ? allocs - freed->allocs : 0;
+    freed->bytes = bytes > freed->bytes ? bytes - freed->bytes : 0;
+    x->beside = mli_add_saturated(x->beside, freed->allocs);
+}
+
+/* Writes the freed allocations of a frame, all of its average size; `scale` is the factor of their
+   number. Each is freed after the next begins, of this frame or another, unless the two together
+   exceed the peak. */
+static MLI_COLD void mli_heap_freed_put(mli_export *x, uint32_t frame, double scale) {
+    const mli_heap_freed *freed = (const mli_heap_freed *)x->table + frame;
+    uint64_t n = (uint64_t)((double)freed->allocs * scale), info[2], i, bytes;
+    uint64_t peak = x->r->total.peak;
+    if (!freed->allocs) return;
+    if (!n) n = 1;
+    bytes = freed->bytes / freed->allocs;
     if (bytes > peak) bytes = peak; /* the peak was reset since */
-    info[0] = info[1] = mli_heap_info(x, bytes, trace);
-    if (n > 1) info[1] = mli_heap_info(x, bytes, trace);
+    info[0] = info[1] = mli_heap_info(x, bytes, frame);
+    if (n > 1) info[1] = mli_heap_info(x, bytes, frame);
     for (i = 0; i < n && !x->o->failed; i++) {
         uint64_t last = x->last;
-        if (last && x->last_bytes > peak - bytes) mli_heap_line1(x->o, "-", last);
+        int first = last && x->last_bytes > peak - bytes;
+        if (first) mli_heap_line1(x->o, "-", last);
         mli_heap_line1(x->o, "+", info[i % 2]);
-        if (last && x->last_bytes <= peak - bytes) mli_heap_line1(x->o, "-", last);
+        if (last && !first) mli_heap_line1(x->o, "-", last);
         x->last = info[i % 2];
         x->last_bytes = bytes;
     }
 }
 
-static uint64_t mli_heap_trace_of(const mli_export *x, const mli_live_block *b) {
-    return b->site ? b->site : mli_heap_trace(x, b->dev, MLI_HEAP_UNKNOWN);
-}
-static MLI_COLD void mli_heap_count(mli_export *x, const mli_live_block *b) {
-    mli_heap_freed *gone = (mli_heap_freed *)x->table;
-    uint64_t trace = mli_heap_trace_of(x, b);
-    gone[trace].allocs++;
-    gone[trace].bytes += b->bytes;
-}
 static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b) {
-    uint64_t trace = mli_heap_trace_of(x, b);
+    uint64_t trace = b->frame;
     x->sum[b->dev] += b->bytes;
-    if (b->scope) { /* a group keeps the trace of its site in its scope, in `bytes` */
+    if (b->scope) { /* a group keeps its trace in `bytes` */
         mli_group *g = mli_group_at(x, b);
-        if (!g->blocks) {
-            mli_heap_line2(x->o, "t", trace, mli_heap_scope(x, b->scope));
-            g->blocks = 1;
+        if (!g->bytes) {
+            mli_heap_line2(x->o, "t", trace, mli_frame_of_scope(x, b->scope));
             g->bytes = ++x->traces;
         }
         trace = g->bytes;
@@ -16603,81 +16587,43 @@ static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b) {
     mli_heap_alloc(x, b->bytes, trace);
 }
 
-/* Turns the live blocks in `gone` into freed ones: the allocations of a trace less its live blocks.
-   x->sum and x->events add up the allocations and bytes of a device's sites; the rest of the device
-   is without a site. Returns the freed allocations of all traces. */
-static MLI_COLD uint64_t mli_heap_sums(mli_export *x, mli_heap_freed *gone) {
-    uint64_t total = 0;
-    uint32_t i;
-    for (i = 1; i <= x->sites + x->devices; i++) {
-        uint32_t dev = i <= x->sites ? mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev : i - x->sites;
-        uint64_t allocs = x->r->stat[dev - 1].allocs, bytes = x->r->stat[dev - 1].total_allocated;
-        mli_heap_freed *g = &gone[mli_heap_trace(x, dev, MLI_HEAP_UNKNOWN)];
-        if (i <= x->sites) {
-            memlord_site_stat s;
-            mli_site_stat_fill(x->lord, i, &s);
-            allocs = s.allocs;
-            bytes = s.alloc_bytes;
-            x->sum[dev] += allocs;
-            x->events[dev] += bytes;
-            g = &gone[i];
-        } else {
-            g->allocs += x->sum[dev];
-            g->bytes += x->events[dev];
-            x->sum[dev] = x->events[dev] = 0;
-        }
-        g->allocs = allocs > g->allocs ? allocs - g->allocs : 0;
-        g->bytes = bytes > g->bytes ? bytes - g->bytes : 0;
-        total = mli_add_saturated(total, g->allocs);
-    }
-    return total;
-}
-
-/* Writes the balance of each arena, then one block a device up to its peak, and frees these
-   again. */
+/* Writes one block a device up to its peak, and frees these again. */
 static MLI_COLD void mli_heap_peaks(mli_export *x) {
-    uint64_t at;
+    uint64_t at = x->written;
     uint32_t i;
     for (i = 1; i <= x->devices; i++) {
-        uint64_t arena = mli_u64_load(&mli_device_record_at(x->lord, i)->arena);
-        x->sum[i] += arena;
-        if (arena) mli_heap_alloc(x, arena, mli_heap_trace(x, i, MLI_HEAP_ARENA));
-    }
-    at = x->written;
-    for (i = 1; i <= x->devices; i++) {
-        uint64_t peak = x->r->stat[i - 1].peak, trace;
-        trace = mli_heap_trace(x, i, MLI_HEAP_GONE);
-        if (peak > x->sum[i]) mli_heap_alloc(x, peak - x->sum[i], trace);
+        uint64_t peak = x->r->stat[i - 1].peak;
+        if (peak > x->sum[i])
+            mli_heap_alloc(x, peak - x->sum[i], mli_frame_of_kind(x, i, MLI_FRAME_GONE));
     }
     mli_heap_line1(x->o, "c", x->r->uptime / 1000000u);
     for (; at < x->written; at++) mli_heap_line1(x->o, "-", at);
 }
 
 static MLI_COLD void mli_heaptrack(mli_export *x) {
-    size_t size = ((size_t)x->sites + x->devices * MLI_HEAP_KINDS + 1) * sizeof(mli_heap_freed);
-    mli_heap_freed *gone = (mli_heap_freed *)mli_own_alloc(x->lord, size);
-    uint64_t total, trace;
-    uint32_t dev;
-    if (!gone) {
+    size_t size = ((size_t)mli_frame_of_scope(x, 0) + 1) * sizeof(mli_heap_freed);
+    double scale;
+    uint32_t i;
+    x->table = mli_own_alloc(x->lord, size);
+    if (!x->table) {
         x->r->result = MEMLORD_E_NOMEM;
         return;
     }
-    x->table = gone;
     mli_heap_line2(x->o, "v", 0x10400, 2);
     mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
-    for (dev = 0; dev <= x->devices; dev++)
-        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", dev);
+    for (i = 0; i <= x->devices; i++)
+        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", i);
     mli_heap_traces(x);
     mli_heap_line1(x->o, "c", 0);
     if (x->devices) (void)mli_heap_info(x, 0, 1); /* uses up number 0: as x->last, 0 is none */
     mli_live_blocks_each(x, mli_heap_count);
-    total = mli_heap_sums(x, gone);
-    for (trace = 1; trace * sizeof *gone < size; trace++)
-        mli_heap_freed_add(x, trace, &gone[trace],
-                           total > MLI_HEAP_FREED_SIZE ? MLI_HEAP_FREED_SIZE / (double)total : 1);
+    mli_allocs_each(x, mli_heap_allocs);
+    scale = x->beside > MLI_HEAP_FREED_SIZE ? MLI_HEAP_FREED_SIZE / (double)x->beside : 1;
+    for (i = 1; i <= mli_frame_of_scope(x, 0); i++) mli_heap_freed_put(x, i, scale);
     if (x->last) mli_heap_line1(x->o, "-", x->last);
+    memset(x->sum, 0, sizeof x->sum);
     mli_live_blocks_each(x, mli_heap_block);
-    mli_own_free(x->lord, gone, size);
+    mli_own_free(x->lord, x->table, size);
     mli_heap_peaks(x);
 }
 
@@ -16689,29 +16635,8 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
    under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
    "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
    the ring has events of a storage, its segment is as of the last one, so that viewers can walk
-   back from it. Memo: the words, then tags, sites and scopes by number. -- */
-
-#define MLI_VIZ_WORDS(X)                                                                           \
-    X(device_traces)                                                                               \
-    X(segments) X(allocator_settings) X(memlord) X(device) X(address) X(total_size)                \
-        X(allocated_size) X(active_size) X(requested_size) X(stream) X(segment_type) X(large)      \
-            X(small) X(segment_pool_id) X(is_expandable) X(frames) X(blocks) X(size) X(state)      \
-                X(active_allocated) X(active_pending_free) X(action) X(addr) X(time_us)            \
-                    X(category) X(alloc) X(free_requested) X(free_completed) X(segment_alloc)      \
-                        X(segment_free) X(snapshot) X(oom) X(device_free) X(name) X(filename)      \
-                            X(line) X(unknown) X(version) X(devices) X(tags) X(sites) X(scopes)    \
-                                X(parts) X(offset)
-enum {
-#define MLI_X(word) MLI_VIZ_##word,
-    MLI_VIZ_WORDS(MLI_X)
-#undef MLI_X
-        MLI_VIZ_COUNT
-};
-static const char *const mli_viz_words[] = {
-#define MLI_X(word) #word,
-    MLI_VIZ_WORDS(MLI_X)
-#undef MLI_X
-};
+   back from it. Words, tags and frames are in full where they come first; after that they are
+   numbers of the memo: words, then tag rows, then frames. -- */
 
 #define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
 
@@ -16735,32 +16660,56 @@ static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
     mli_put_le(o, mli_utf8_size(text), 4);
     mli_put_utf8(o, text, "");
 }
-static void mli_viz_put(mli_out *o, uint32_t memo) {
-    mli_put_str(o, "r");
-    mli_put_le(o, memo, 4);
-}
-static void mli_viz_get(mli_out *o, uint32_t memo) {
-    mli_put_str(o, "j");
-    mli_put_le(o, memo, 4);
-}
-/* Writes a word: in full the first time, then by its number in the memo. */
-static MLI_COLD void mli_viz_word(mli_export *x, int word) {
-    if (x->words >> word & 1) {
+/* Writes a word of n characters: in full the first time, then by its number in the memo. */
+static MLI_COLD void mli_viz_word(mli_export *x, const char *word, size_t n) {
+    size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
+    while (x->word[i].size && (x->word[i].size != n || memcmp(x->word[i].text, word, n)))
+        i = (i + 1) % MLI_VIZ_WORDS;
+    if (x->word[i].size) {
         mli_put_str(x->o, "h");
     } else {
-        x->words |= (uint64_t)1 << word;
-        mli_viz_text(x->o, mli_viz_words[word]);
+        x->word[i].text = word;
+        x->word[i].size = n;
+        mli_put_str(x->o, "X");
+        mli_put_le(x->o, n, 4);
+        mli_put(x->o, word, n);
         mli_put_str(x->o, "q");
     }
-    mli_put_le(x->o, (unsigned)word, 1);
+    mli_put_le(x->o, i, 1);
 }
-static void mli_viz_pair(mli_export *x, int key, uint64_t v) {
-    mli_viz_word(x, key);
-    mli_viz_u64(x->o, v);
+
+/* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
+   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends to it, ) makes a pair
+   of the last two items, ! is False, 0 the number 0; a space is nothing. */
+static MLI_COLD void mli_viz_code(mli_out *o, char code) {
+    static const char names[] = "{}:=[+)!";
+    static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
+    const char *name = strchr(names, code);
+    if (name) mli_put_str(o, codes[name - names]);
+    if (code == '0') mli_viz_u64(o, 0);
 }
-static void mli_viz_words2(mli_export *x, int key, int value) {
-    mli_viz_word(x, key);
-    mli_viz_word(x, value);
+/* Writes what a form says: a word as itself, %ju a number, %s a text, the rest as mli_viz_code.
+   Requires: words are literals, less than MLI_VIZ_WORDS in all. */
+static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_export *x, const char *form, ...) {
+    va_list args;
+    size_t n;
+    va_start(args, form);
+    for (; *form; form += n) {
+        for (n = 0; form[n] == '_' || (form[n] >= 'a' && form[n] <= 'z');) n++;
+        if (n) {
+            mli_viz_word(x, form, n);
+        } else if (*form != '%') {
+            mli_viz_code(x->o, *form);
+            n = 1;
+        } else if (form[1] == 's') {
+            mli_viz_text(x->o, va_arg(args, const char *));
+            n = 2;
+        } else {
+            mli_viz_u64(x->o, va_arg(args, uint64_t));
+            n = 3;
+        }
+    }
+    va_end(args);
 }
 
 /* Begins item i of a list, from 0; every MLI_VIZ_BATCH items it ends a batch and begins the next.
@@ -16772,212 +16721,132 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-static uint32_t mli_viz_memo_tag(uint32_t row) { return MLI_VIZ_COUNT + row; }
-static uint32_t mli_viz_memo_site(const mli_export *x, uint32_t row) {
-    return MLI_VIZ_COUNT + x->tags + row;
+/* Returns 1 and writes the memo's item of a number, if it has one. Else returns 0: the caller then
+   writes the item and passes its number to mli_viz_put. */
+static MLI_COLD int mli_viz_get(mli_export *x, uint32_t number) {
+    if (!((const char *)x->table)[number]) return 0;
+    mli_put_str(x->o, "j");
+    mli_put_le(x->o, MLI_VIZ_WORDS + number, 4);
+    return 1;
 }
-static uint32_t mli_viz_memo_scope(const mli_export *x, uint32_t id) {
-    return MLI_VIZ_COUNT + x->tags + x->sites + id;
-}
-static MLI_COLD void mli_viz_frames(mli_export *x, uint32_t site, uint32_t scope) {
-    const mli_scope_record *of = scope ? mli_scope_record_at(x->lord, scope) : NULL;
-    mli_viz_word(x, MLI_VIZ_frames);
-    mli_put_str(x->o, site || of ? "](" : "]");
-    if (site) mli_viz_get(x->o, mli_viz_memo_site(x, site));
-    for (; of; of = of->parent) mli_viz_get(x->o, mli_viz_memo_scope(x, of->id));
-    if (site || scope) mli_put_str(x->o, "e");
+static MLI_COLD void mli_viz_put(mli_export *x, uint32_t number) {
+    ((char *)x->table)[number] = 1;
+    mli_put_str(x->o, "r");
+    mli_put_le(x->o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes a frame as item i of a list, from 1. */
-static MLI_COLD void mli_viz_frame(mli_export *x, uint32_t i, const char *name,
-                                   const char *file, int line) {
-    mli_viz_item(x->o, i - 1);
-    mli_put_str(x->o, "}(");
-    mli_viz_word(x, MLI_VIZ_name);
-    mli_viz_text(x->o, name);
-    mli_viz_word(x, MLI_VIZ_filename);
-    mli_viz_text(x->o, file);
-    mli_viz_pair(x, MLI_VIZ_line, line > 0 ? (uint64_t)line : 0);
-    mli_put_str(x->o, "u");
+/* Writes the stack of a block. Without a site it begins with a scope. */
+static MLI_COLD void mli_viz_frames(mli_export *x, const mli_live_block *b) {
+    mli_stack stack = mli_stack_of(x, b);
+    uint32_t i = mli_frame_site(x, b->frame) ? 0 : 1, n;
+    mli_viz(x, "frames [");
+    for (n = 0; i < stack.n; i++, n++) {
+        uint32_t frame = stack.frame[i];
+        mli_frame_name f;
+        mli_viz_item(x->o, n);
+        if (mli_viz_get(x, x->tags + frame)) continue;
+        f = mli_frame_name_of(x, frame);
+        mli_viz(x, "{name %s filename %s line %ju}", f.name,
+                frame <= x->sites ? f.file : "scope", f.line);
+        mli_viz_put(x, x->tags + frame);
+    }
+    mli_viz_list_end(x->o, n);
 }
 
-/* Writes a key and a dictionary by device: the anomalies and drops that are not 0. */
-static MLI_COLD void mli_viz_anomalies(mli_export *x) {
+/* Writes "memlord": the devices with their numbers, and the anomalies and drops that are not 0. */
+static MLI_COLD void mli_viz_memlord(mli_export *x) {
     uint32_t dev;
-    mli_viz_text(x->o, "anomalies_and_drops");
-    mli_put_str(x->o, "}");
+    mli_viz(x, "memlord {version %s devices :", MEMLORD_VERSION);
+    for (dev = 1; dev <= x->devices; dev++) {
+        char name[32];
+        (void)memlord_device_name(mli_export_device(x, dev), name, sizeof name);
+        mli_viz(x, "%s %ju =", name, (uint64_t)x->number[dev]);
+    }
+    mli_viz(x, "anomalies_and_drops :");
     for (dev = 0; dev <= x->devices; dev++) {
         char device[32];
         const char *name;
         size_t i = 0;
         uint64_t v;
         (void)memlord_device_name(mli_anomaly_device(x->r, dev), device, sizeof device);
-        mli_viz_text(x->o, device);
-        mli_put_str(x->o, "}");
-        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL) {
-            mli_viz_text(x->o, name);
-            mli_viz_u64(x->o, v);
-            mli_put_str(x->o, "s");
-        }
-        mli_put_str(x->o, "s");
+        mli_viz(x, "%s :", device);
+        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL)
+            mli_viz(x, "%s %ju =", name, v);
+        mli_viz(x, "=");
     }
-}
-
-/* Writes "memlord": the devices, and the tags, sites and scopes that later items get from the
-   memo. */
-static MLI_COLD void mli_viz_names(mli_export *x) {
-    mli_out *o = x->o;
-    uint32_t i;
-    mli_viz_word(x, MLI_VIZ_memlord);
-    mli_put_str(o, "}(");
-    mli_viz_word(x, MLI_VIZ_version);
-    mli_viz_text(o, MEMLORD_VERSION);
-    mli_viz_word(x, MLI_VIZ_devices);
-    mli_put_str(o, "}");
-    for (i = 1; i <= x->devices; i++) {
-        char name[32];
-        (void)memlord_device_name(mli_export_device(x, i), name, sizeof name);
-        mli_viz_text(o, name);
-        mli_viz_u64(o, (uint64_t)x->number[i]);
-        mli_put_str(o, "s");
-    }
-    mli_viz_word(x, MLI_VIZ_tags);
-    mli_put_str(o, "]");
-    for (i = 1; i <= x->tags; i++) {
-        mli_viz_item(o, i - 1);
-        mli_viz_text(o, mli_export_tag(x, i));
-        mli_viz_put(o, mli_viz_memo_tag(i));
-    }
-    mli_viz_list_end(o, x->tags);
-    mli_viz_word(x, MLI_VIZ_sites);
-    mli_put_str(o, "]");
-    for (i = 1; i <= x->sites && !o->failed; i++) {
-        const memlord_site *site = mli_row_site(x->lord, i);
-        mli_viz_frame(x, i, site->function, site->file, site->line);
-        mli_viz_put(o, mli_viz_memo_site(x, i));
-    }
-    mli_viz_list_end(o, x->sites);
-    mli_viz_word(x, MLI_VIZ_scopes);
-    mli_put_str(o, "]");
-    for (i = 1; i <= x->scopes && !o->failed; i++) {
-        const mli_scope_record *scope = mli_scope_record_at(x->lord, i);
-        mli_viz_frame(x, i, scope->name, "scope", 0);
-        mli_viz_put(o, mli_viz_memo_scope(x, i));
-    }
-    mli_viz_list_end(o, x->scopes);
-    mli_viz_anomalies(x);
-    mli_put_str(o, "u");
+    mli_viz(x, "}");
 }
 
 /* Writes a part as the next item of its block's list. */
 static MLI_COLD void mli_viz_part(mli_export *x, const memlord_part_info *part) {
     mli_viz_item(x->o, x->parts);
-    mli_put_str(x->o, "}(");
-    mli_viz_word(x, MLI_VIZ_name);
-    mli_viz_text(x->o, part->meta.name ? part->meta.name : "");
-    mli_viz_pair(x, MLI_VIZ_offset, part->offset);
-    mli_viz_pair(x, MLI_VIZ_size, part->bytes);
-    mli_put_str(x->o, "u");
+    mli_viz(x, "{name %s offset %ju size %ju}", part->meta.name ? part->meta.name : "",
+            part->offset, part->bytes);
 }
 
 /* Writes a segment with its block. */
 static MLI_COLD void mli_viz_segment(mli_export *x, const mli_live_block *b) {
-    mli_out *o = x->o;
+    int pending = b->state & MLI_BLOCK_PENDING;
     if (!b->bytes) return;
-    mli_viz_item(o, x->written++);
-    mli_put_str(o, "}(");
-    mli_viz_pair(x, MLI_VIZ_device, (uint64_t)x->number[b->dev]);
-    mli_viz_pair(x, MLI_VIZ_address, b->storage);
-    mli_viz_pair(x, MLI_VIZ_total_size, b->bytes);
-    mli_viz_pair(x, MLI_VIZ_allocated_size, b->pending ? 0 : b->bytes);
-    mli_viz_pair(x, MLI_VIZ_active_size, b->bytes);
-    mli_viz_pair(x, MLI_VIZ_requested_size, b->bytes);
-    mli_viz_pair(x, MLI_VIZ_stream, 0);
-    mli_viz_words2(x, MLI_VIZ_segment_type, b->bytes >> 20 ? MLI_VIZ_large : MLI_VIZ_small);
-    mli_viz_word(x, MLI_VIZ_segment_pool_id);
-    mli_put_str(o, "K");
-    mli_put_le(o, 0, 1);
-    mli_put_str(o, "K");
-    mli_put_le(o, 0, 1);
-    mli_put_str(o, "\x86");
-    mli_viz_word(x, MLI_VIZ_is_expandable);
-    mli_put_str(o, "\x89");
-    mli_viz_frames(x, b->site, b->scope);
-    mli_viz_word(x, MLI_VIZ_blocks);
-    mli_put_str(o, "]}(");
-    mli_viz_pair(x, MLI_VIZ_address, b->storage);
-    mli_viz_pair(x, MLI_VIZ_size, b->bytes);
-    mli_viz_pair(x, MLI_VIZ_requested_size, b->bytes);
-    mli_viz_words2(x, MLI_VIZ_state,
-                   b->pending ? MLI_VIZ_active_pending_free : MLI_VIZ_active_allocated);
-    mli_viz_frames(x, b->site, b->scope);
-    if (b->has_parts) {
-        mli_viz_word(x, MLI_VIZ_parts);
-        mli_put_str(o, "]");
+    mli_viz_item(x->o, x->written++);
+    mli_viz(x, "{device %ju address %ju total_size %ju allocated_size %ju active_size %ju",
+            (uint64_t)x->number[b->dev], b->storage, b->bytes, pending ? 0 : b->bytes, b->bytes);
+    mli_viz(x, "requested_size %ju stream 0 segment_pool_id 0 0) is_expandable !", b->bytes);
+    mli_viz(x, b->bytes >> 20 ? "segment_type large" : "segment_type small");
+    mli_viz_frames(x, b);
+    mli_viz(x, "blocks [{address %ju size %ju requested_size %ju", b->storage, b->bytes, b->bytes);
+    mli_viz(x, pending ? "state active_pending_free" : "state active_allocated");
+    mli_viz_frames(x, b);
+    if (b->state & MLI_BLOCK_PARTS) {
+        mli_viz(x, "parts [");
         x->parts = 0;
         (void)mli_export_parts(x, b);
-        mli_viz_list_end(o, x->parts);
+        mli_viz_list_end(x->o, x->parts);
     }
-    mli_put_str(o, "uau");
+    mli_viz(x, "}+}");
 }
 
 /* Writes a live block. The ring's last event of a storage overrides the map's entry, which was read
    a moment later. */
 static MLI_COLD void mli_viz_live_block(mli_export *x, const mli_live_block *b) {
-    mli_last_event *f = mli_last_event_find(x, b->dev, b->storage);
-    mli_live_block known = *b;
-    if (f) {
-        if (f->what & MLI_LAST_EVENT_DONE || !mli_last_event_is_live(f)) return;
-        f->what |= MLI_LAST_EVENT_DONE;
-        known.bytes = MLI_BYTES(f->what);
-        known.dev = MLI_EVENT_DEV(f->what);
-        known.pending = MLI_EVENT_KIND(f->what) == MEMLORD_EVENT_PEND;
+    mli_live_block *f = mli_last_event_at(x, b), known = *b;
+    if (f && f->dev) {
+        if (f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED)) return;
+        known.bytes = f->bytes;
+        known.dev = f->dev;
+        known.state = (unsigned char)((b->state & MLI_BLOCK_PARTS) | f->state);
+        f->state |= MLI_BLOCK_DONE;
     }
     mli_viz_segment(x, &known);
 }
-/* Writes the blocks that are live in the ring but no longer in the map, then the arenas. */
+/* Writes the blocks that are live in the ring but no longer in the map. */
 static MLI_COLD void mli_viz_ring_only(mli_export *x) {
-    mli_live_block b;
     uint64_t i;
-    memset(&b, 0, sizeof b);
     for (i = 0; i < x->last_events_size; i++) {
-        const mli_last_event *f = &x->last_events[i];
-        if (!f->what || f->what & MLI_LAST_EVENT_DONE || !mli_last_event_is_live(f)) continue;
-        b.storage = f->storage;
-        b.bytes = MLI_BYTES(f->what);
-        b.dev = MLI_EVENT_DEV(f->what);
-        b.site = (uint32_t)f->where & MLI_SITE_ROWS_MAX;
-        b.scope = (uint32_t)(f->where >> 36);
-        b.pending = MLI_EVENT_KIND(f->what) == MEMLORD_EVENT_PEND;
-        mli_viz_segment(x, &b);
-    }
-    memset(&b, 0, sizeof b);
-    for (b.dev = 1; b.dev <= x->devices; b.dev++) {
-        b.storage = ((uint64_t)1 << 62) + ((uint64_t)b.dev << 50);
-        b.bytes = mli_u64_load(&mli_device_record_at(x->lord, b.dev)->arena);
-        mli_viz_segment(x, &b);
+        const mli_live_block *f = &x->last_events[i];
+        if (f->dev && !(f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED))) mli_viz_segment(x, f);
     }
 }
 
-static MLI_COLD void mli_viz_event(mli_export *x, int action, uint64_t addr,
-                                   uint64_t size, uint64_t time_us, uint64_t where) {
-    uint32_t tag = (uint32_t)(where >> 20) & MLI_TAG_ROWS_MAX;
+/* Writes an event of a block, or without one: `addr` is then the number that it has there. */
+static MLI_COLD void mli_viz_event(mli_export *x, const char *action, const mli_live_block *b,
+                                   uint64_t ns) {
+    int snapshot = !strcmp(action, "snapshot");
     mli_viz_item(x->o, x->written++);
-    mli_put_str(x->o, "}(");
-    mli_viz_words2(x, MLI_VIZ_action, action);
-    mli_viz_pair(x, MLI_VIZ_addr, addr);
-    mli_viz_pair(x, MLI_VIZ_size, size);
-    mli_viz_pair(x, MLI_VIZ_stream, 0);
-    mli_viz_pair(x, MLI_VIZ_time_us, time_us);
-    if (action == MLI_VIZ_oom) mli_viz_pair(x, MLI_VIZ_device_free, addr);
-    mli_viz_frames(x, (uint32_t)where & MLI_SITE_ROWS_MAX, (uint32_t)(where >> 36));
-    if (tag) {
-        mli_viz_word(x, MLI_VIZ_category);
-        mli_viz_get(x->o, mli_viz_memo_tag(tag));
-    } else if (action == MLI_VIZ_snapshot) {
-        mli_viz_words2(x, MLI_VIZ_category, MLI_VIZ_unknown);
+    mli_viz(x, "{addr %ju size %ju stream 0 time_us %ju action", b->storage, b->bytes,
+            (x->lord->lifecycle.started_wall + ns) / 1000);
+    mli_viz_word(x, action, strlen(action));
+    if (!strcmp(action, "oom")) mli_viz(x, "device_free %ju", b->storage);
+    mli_viz_frames(x, b);
+    if (snapshot) mli_viz(x, "category unknown");
+    if (b->tag) {
+        mli_viz(x, "category");
+        if (!mli_viz_get(x, b->tag)) {
+            mli_viz_text(x->o, mli_export_tag(x, b->tag));
+            mli_viz_put(x, b->tag);
+        }
     }
-    mli_put_str(x->o, "u");
+    mli_viz(x, "}");
 }
 
 /* Returns the free bytes of a device's physical device; 0: not known. */
@@ -16986,39 +16855,32 @@ static uint64_t mli_viz_free(const mli_export *x, uint32_t dev) {
     return line && line->free != UINT64_MAX ? line->free : 0;
 }
 
-static MLI_COLD void mli_viz_ring(mli_export *x, const mli_event_copy *e, uint64_t ns) {
-    uint64_t bytes = MLI_BYTES(e->what), us = (x->lord->lifecycle.started_wall + ns) / 1000;
-    uint32_t kind = MLI_EVENT_KIND(e->what);
-    mli_last_event *f;
-    if (MLI_EVENT_DEV(e->what) != x->only) return;
-    if (kind == MEMLORD_EVENT_OOM)
-        mli_viz_event(x, MLI_VIZ_oom, mli_viz_free(x, x->only), bytes, us, e->where);
-    f = mli_event_is_of_block(e) ? mli_last_event_find(x, x->only, e->storage) : NULL;
-    if (!f || !bytes) return;
-    if (kind == MEMLORD_EVENT_PEND ||
-        (kind == MEMLORD_EVENT_FREE && !(f->what & MLI_LAST_EVENT_OPEN)))
-        mli_viz_event(x, MLI_VIZ_free_requested, e->storage, bytes, us, e->where);
-    if (kind == MEMLORD_EVENT_PEND) {
-        f->what |= MLI_LAST_EVENT_OPEN; /* its free is requested, not completed */
-        return;
+static MLI_COLD void mli_viz_ring(mli_export *x, const mli_export_event *e) {
+    int pends = e->kind == MEMLORD_EVENT_PEND, frees = e->kind == MEMLORD_EVENT_FREE;
+    mli_live_block *f, of = e->of;
+    if (of.dev != x->only) return;
+    if (e->kind == MEMLORD_EVENT_OOM) {
+        of.storage = mli_viz_free(x, x->only);
+        mli_viz_event(x, "oom", &of, e->ns);
     }
-    f->what &= ~MLI_LAST_EVENT_OPEN;
-    if (kind == MEMLORD_EVENT_FREE) {
-        mli_viz_event(x, MLI_VIZ_free_completed, e->storage, bytes, us, e->where);
-        mli_viz_event(x, MLI_VIZ_segment_free, e->storage, bytes, us, e->where);
-    } else {
-        mli_viz_event(x, MLI_VIZ_segment_alloc, e->storage, bytes, us, e->where);
-        mli_viz_event(x, MLI_VIZ_alloc, e->storage, bytes, us, e->where);
-    }
+    f = mli_event_is_of_block(e) ? mli_last_event_at(x, &of) : NULL;
+    if (!f || !f->dev || !of.bytes) return;
+    if (pends || (frees && !(f->state & MLI_BLOCK_OPEN)))
+        mli_viz_event(x, "free_requested", &of, e->ns);
+    f->state |= MLI_BLOCK_OPEN;
+    if (pends) return;
+    f->state ^= MLI_BLOCK_OPEN;
+    mli_viz_event(x, frees ? "free_completed" : "segment_alloc", &of, e->ns);
+    mli_viz_event(x, frees ? "segment_free" : "alloc", &of, e->ns);
 }
 
 /* Writes a device's events. Viewers give the category of the last one to blocks without any. */
 static MLI_COLD void mli_viz_trace(mli_export *x, uint32_t dev) {
+    mli_live_block none = mli_live_block_make(x, dev, 0, 0, 0);
     x->written = 0;
     x->only = dev;
     if (x->events[dev]) mli_ring_each(x, mli_viz_ring);
-    mli_viz_event(x, MLI_VIZ_snapshot, 0, 0,
-                  (x->lord->lifecycle.started_wall + x->r->uptime) / 1000, 0);
+    mli_viz_event(x, "snapshot", &none, x->r->uptime);
     mli_viz_list_end(x->o, x->written);
 }
 
@@ -17026,60 +16888,44 @@ static MLI_COLD void mli_viz_trace(mli_export *x, uint32_t dev) {
 static MLI_COLD int32_t mli_viz_number(mli_export *x) {
     int32_t n = 0;
     uint32_t dev;
-    int cuda;
-    for (cuda = 1; cuda >= 0; cuda--)
-        for (dev = 1; dev <= x->devices; dev++) {
-            memlord_device d = mli_export_device(x, dev);
-            if ((d.type == MEMLORD_DEVICE_CUDA) != cuda) continue;
-            x->number[dev] = cuda ? d.index : n++;
-            if (cuda && d.index >= n) n = d.index + 1;
-        }
+    for (dev = 1; dev <= x->devices; dev++) {
+        memlord_device d = mli_export_device(x, dev);
+        x->number[dev] = d.type == MEMLORD_DEVICE_CUDA ? d.index : -1;
+        if (x->number[dev] >= n) n = x->number[dev] + 1;
+    }
+    for (dev = 1; dev <= x->devices; dev++)
+        if (x->number[dev] < 0) x->number[dev] = n++;
     return n;
 }
 
 static MLI_COLD void mli_memory_viz(mli_export *x) {
+    size_t size = (size_t)x->tags + mli_frame_count(x) + 1;
     int32_t n, lists = mli_viz_number(x);
     uint32_t dev;
-    mli_put_str(x->o, "\x80\x02}(");
-    mli_viz_names(x);
-    mli_viz_word(x, MLI_VIZ_segments);
-    mli_put_str(x->o, "]");
+    x->table = mli_own_alloc(x->lord, size);
+    if (!x->table) {
+        x->r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    mli_put_str(x->o, "\x80\x02");
+    mli_viz(x, "{");
+    mli_viz_memlord(x);
+    mli_viz(x, "segments [");
     x->put_part = mli_viz_part;
     mli_last_events_build(x);
     mli_live_blocks_each(x, mli_viz_live_block);
     mli_viz_ring_only(x);
     mli_viz_list_end(x->o, x->written);
-    mli_viz_word(x, MLI_VIZ_device_traces);
-    mli_put_str(x->o, "]");
+    mli_viz(x, "device_traces [");
     for (n = 0; n < lists; n++) {
-        mli_put_str(x->o, "]");
+        mli_viz(x, "[");
         for (dev = 1; dev <= x->devices; dev++)
             if (x->number[dev] == n) mli_viz_trace(x, dev);
-        mli_put_str(x->o, "a");
+        mli_viz(x, "+");
     }
-    mli_viz_word(x, MLI_VIZ_allocator_settings);
-    mli_put_str(x->o, "}u.");
-}
-
-/* Runs a writer with an export of its own. A writer may leave its last events: they are freed
-   here. */
-static MLI_COLD void mli_export_with(mli_report *r, void (*writer)(mli_export *x)) {
-    memlord *lord = r->lord;
-    mli_export *x = (mli_export *)mli_own_alloc(lord, sizeof *x);
-    if (!x) {
-        r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    x->r = r;
-    x->lord = lord;
-    x->o = r->o;
-    x->devices = r->devices;
-    x->sites = r->site_rows;
-    x->tags = (uint32_t)r->tags;
-    x->scopes = r->scopes;
-    writer(x);
-    mli_own_free(lord, x->last_events, (size_t)x->last_events_size * sizeof *x->last_events);
-    mli_own_free(lord, x, sizeof *x);
+    mli_viz(x, "allocator_settings : }");
+    mli_put_str(x->o, ".");
+    mli_own_free(x->lord, x->table, size);
 }
 
 /* -- HTML: the page with the JSON report in it. JSON escapes < and >, so that no string of it can
@@ -17094,48 +16940,51 @@ static MLI_COLD void mli_html(mli_report *r) {
         mli_put_str(r->o, mli_page_tail[i]);
 }
 
-#endif /* !MEMLORD_NO_REPORTS */
-
 /* -- the writer of each format -- */
 
-struct mli_export;
+/* From TRACE on, in the order of MLI_FORMATS. */
+static void (*const mli_export_writers[])(mli_export *x) = {
+    mli_trace_json, mli_prometheus, mli_pprof, mli_heaptrack, mli_folded, mli_memory_viz, mli_csv};
 
-/* In the order of MLI_FORMATS. `report` writes from the report alone, `other` needs an mli_export
-   too. */
-static const struct {
-    void (*report)(mli_report *r);
-    void (*other)(struct mli_export *x);
-} mli_writers[MEMLORD_FORMAT_COUNT] = {
-    {mli_text, NULL},
-    {mli_json, NULL},
-#if !defined(MEMLORD_NO_REPORTS)
-    {mli_html, NULL},
-    {NULL, mli_trace_json},
-    {NULL, mli_prometheus},
-    {NULL, mli_pprof},
-    {NULL, mli_heaptrack},
-    {NULL, mli_folded},
-    {NULL, mli_memory_viz},
-    {NULL, mli_csv},
-#endif
-};
-
-static int mli_format_known(memlord_format format) {
-    if ((unsigned)format >= MEMLORD_FORMAT_COUNT) return 0;
-    return mli_writers[format].report || mli_writers[format].other;
+/* Runs a writer with an export of its own. A writer may leave its last events: they are freed
+   here. */
+static MLI_COLD void mli_export_write(mli_report *r, memlord_format format) {
+    memlord *lord = r->lord;
+    mli_export *x = (mli_export *)mli_own_alloc(lord, sizeof *x);
+    if (!x) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    x->r = r;
+    x->lord = lord;
+    x->o = r->o;
+    x->devices = r->devices;
+    x->sites = r->site_rows;
+    x->tags = (uint32_t)r->tags;
+    x->scopes = r->scopes;
+    mli_export_writers[format - MEMLORD_FORMAT_TRACE](x);
+    mli_own_free(lord, x->last_events, (size_t)x->last_events_size * sizeof *x->last_events);
+    mli_own_free(lord, x, sizeof *x);
 }
 
-/* Returns 1 if a format needs the lists of the report. The others walk the blocks themselves, or
-   not at all, so that a frequent scrape of metrics costs no walk. */
-static int mli_format_whole(memlord_format format) {
-    return mli_writers[format].report != NULL;
-}
+enum { MLI_WRITERS = MEMLORD_FORMAT_COUNT };
+#else
+enum { MLI_WRITERS = MEMLORD_FORMAT_JSON + 1 };
+#endif /* !MEMLORD_NO_REPORTS */
 
-static void mli_format_write(mli_report *r, memlord_format format) {
-    if (mli_writers[format].report) mli_writers[format].report(r);
+static int mli_format_known(memlord_format format) { return (unsigned)format < MLI_WRITERS; }
+
+static MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
+    switch (format) {
+    case MEMLORD_FORMAT_TEXT: mli_text(r); break;
+    case MEMLORD_FORMAT_JSON: mli_json(r); break;
 #if !defined(MEMLORD_NO_REPORTS)
-    if (mli_writers[format].other) mli_export_with(r, mli_writers[format].other);
+    case MEMLORD_FORMAT_HTML: mli_html(r); break;
+    default: mli_export_write(r, format);
+#else
+    default: break;
 #endif
+    }
 }
 
 /* ------------------------------------------------------------------------ >>exit --
@@ -17622,7 +17471,7 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_pollers_stop(lord);
     mli_recorder_stop(lord);
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
-    if (saver) saver->end(lord);
+    if (saver) saver->save(lord, 1);
     mli_log_leaks(lord);
     mli_fences_end(lord);
     mli_strategy_swap(lord, NULL);
@@ -17688,12 +17537,15 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         (void)mli_u64_add(&lord->snapshots.lost, 1);
 }
 
-/* Captures a report and writes it to fn. Returns MEMLORD_E_IO if fn failed, else the result of the
-   capture. */
-static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
-                                             memlord_write_fn fn, void *user) {
-    mli_report *r = (mli_report *)mli_own_alloc(lord, sizeof *r);
+/* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
+MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
+                                     memlord_write_fn fn, void *user) {
+    mli_report *r;
     memlord_result result;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    r = (mli_report *)mli_own_alloc(lord, sizeof *r);
     if (!r) return MEMLORD_E_NOMEM;
     mli_cost_measure(lord);
     mli_report_snapshots(lord, r, format);
@@ -17702,7 +17554,7 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     r->out.buf = r->buf;
     r->out.cap = sizeof r->buf;
     r->o = &r->out;
-    r->whole = mli_format_whole(format);
+    r->whole = format <= MEMLORD_FORMAT_HTML; /* a frequent scrape of metrics costs no walk */
     mli_report_capture(lord, r);
     mli_format_write(r, format);
     mli_flush(r->o);
@@ -17725,48 +17577,47 @@ static const char *const mli_format_suffixes[] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-/* Writes `path` with the process id for %p and % for %%. Returns 0 if it fits, else -1. */
-static int mli_save_path_expand(const char *path, char *out, size_t cap) {
+typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
+    char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
+} mli_save_paths;
+
+/* Sets p->target to `path` with the process id for %p and % for %%. Returns 0 if it fits, else
+   -1. */
+static int mli_save_path_expand(const char *path, mli_save_paths *p) {
     mli_out o;
-    mli_out_buffer(&o, out, cap);
+    mli_out_buffer(&o, p->target, sizeof p->target);
     for (; *path; path++) {
-        if (path[0] == '%' && path[1] == 'p') {
+        int escape = *path == '%' && (path[1] == 'p' || path[1] == '%');
+        path += escape;
+        if (escape && *path == 'p')
             mli_put_u64(&o, mli_pid());
-            path++;
-        } else {
+        else
             mli_put(&o, path, 1);
-            if (path[0] == '%' && path[1] == '%') path++;
-        }
     }
-    return mli_out_end(&o, cap) < cap ? 0 : -1;
+    return mli_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
 }
 
 static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
     return mli_file_write(*(mli_file *)user, (const char *)data, size);
 }
 
-/* Creates a new file .memlord-pid-n.tmp in the target's directory, so that a rename can replace
-   the target. Returns 0, or not 0 if it cannot. */
-static int mli_file_temp_create(const char *target, char *name, size_t cap, mli_file *file) {
-    size_t n, directory = strlen(target);
-    while (directory && !strchr(MLI_WINDOWS ? "/\\" : "/", target[directory - 1]))
+/* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
+   replace the target. Returns 0, or not 0 if it cannot. */
+static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
+    size_t n, directory = strlen(p->target);
+    int r = 1;
+    while (directory && !strchr(MLI_WINDOWS ? "/\\" : "/", p->target[directory - 1]))
         directory--;
-    for (n = 0; n < 1000; n++) {
+    for (n = 0; r > 0 && n < 1000; n++) {
         mli_out o;
-        int r;
-        mli_out_buffer(&o, name, cap);
-        mli_put(&o, target, directory);
+        mli_out_buffer(&o, p->beside, sizeof p->beside);
+        mli_put(&o, p->target, directory);
         mli_putf(&o, ".memlord-%ju-%ju.tmp", mli_pid(), (uint64_t)n);
-        (void)mli_out_end(&o, cap);
-        r = mli_file_create(name, file);
-        if (r <= 0) return r;
+        (void)mli_out_end(&o, sizeof p->beside);
+        r = mli_file_create(p->beside, file);
     }
-    return -1;
+    return r;
 }
-
-typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
-    char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
-} mli_save_paths;
 
 /* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
    fails. */
@@ -17775,32 +17626,32 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     mli_file file;
     mli_signals held;
     memlord_result r;
-    if (mli_file_temp_create(p->target, p->beside, sizeof p->beside, &file)) return MEMLORD_E_IO;
+    if (mli_file_temp_create(p, &file)) return MEMLORD_E_IO;
     held = mli_signals_block();
-    r = mli_report_write(lord, format, mli_write_file, &file);
+    r = memlord_write(lord, format, mli_write_file, &file);
     if (mli_file_close(file, r == MEMLORD_OK) && r == MEMLORD_OK) r = MEMLORD_E_IO;
     mli_signals_restore(&held);
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
-
-static memlord_result mli_file_save(memlord *lord, memlord_format format, mli_save_paths *p) {
-    memlord_result r;
-    if (mli_file_is_special(p->target)) return MEMLORD_E_IO;
-    r = mli_file_write_report(lord, format, p);
-    if (r == MEMLORD_OK && mli_file_rename(p->beside, p->target, 1)) {
-        mli_file_remove(p->beside);
-        r = MEMLORD_E_IO;
-    }
-    return r;
+/* Ends the saving of a file. `failed`: the file could not be renamed to p->target. */
+static memlord_result mli_file_renamed(const mli_save_paths *p, int failed) {
+    if (!failed) return MEMLORD_OK;
+    mli_file_remove(p->beside);
+    return MEMLORD_E_IO;
 }
 
-static memlord_result mli_report_save(memlord *lord, memlord_format format, const char *path) {
-    mli_save_paths *p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
-    memlord_result r;
+MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
+    mli_save_paths *p;
+    memlord_result r = MEMLORD_E_INVALID;
+    if (!lord) return MEMLORD_OK;
+    if (!path || !*path) return MEMLORD_E_INVALID;
+    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (!p) return MEMLORD_E_NOMEM;
-    r = mli_save_path_expand(path, p->target, sizeof p->target) ? MEMLORD_E_INVALID
-                                                                : mli_file_save(lord, format, p);
+    if (!mli_save_path_expand(path, p))
+        r = mli_file_is_special(p->target) ? MEMLORD_E_IO : mli_file_write_report(lord, format, p);
+    if (r == MEMLORD_OK) r = mli_file_renamed(p, mli_file_rename(p->beside, p->target, 1));
     mli_own_free(lord, p, sizeof *p);
     return r;
 }
@@ -17831,24 +17682,29 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     memlord_result r;
     if (mli_dated_path(directory, wall, format, 0, p)) return MEMLORD_E_INVALID;
     r = mli_file_write_report(lord, format, p);
-    if (r) return r;
-    for (n = 0; there > 0 && n < 1000; n++)
+    for (n = 0; r == MEMLORD_OK && there > 0 && n < 1000; n++)
         there = mli_dated_path(directory, wall, format, n, p)
                     ? -1
                     : mli_file_rename(p->beside, p->target, 0);
-    if (there) mli_file_remove(p->beside);
-    return there ? MEMLORD_E_IO : MEMLORD_OK;
+    return r == MEMLORD_OK ? mli_file_renamed(p, there) : r;
 }
 
 /* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
-   result. `format`: a memlord_format + 1; 0: JSON. */
-static MLI_COLD void mli_save_dated(memlord *lord, uint32_t format) {
+   result. At the end of a ledger or of the process it saves only if that was wanted, once: the
+   exchange of exit_format lets only one caller save. It then serves a request, too, that no call
+   has served yet. exit_format: a memlord_format + 1; 0: JSON. */
+static MLI_COLD void mli_save_dated(memlord *lord, int end) {
+    uint32_t format = end ? mli_u32_exchange(&lord->saving.exit_format, 0)
+                          : mli_u32_load(&lord->saving.exit_format);
     const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving.exit_directory);
-    mli_save_paths *p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
+    int asked = end && mli_alert_set(lord, MLI_ALERT_SAVE, 0);
+    mli_save_paths *p;
     char line[320];
     mli_out o;
     memlord_result r = MEMLORD_E_NOMEM;
+    if (end && !format && !asked) return;
     if (!directory) directory = lord->saving.output_dir ? lord->saving.output_dir : ".";
+    p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
         r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
                            directory, p);
@@ -17862,18 +17718,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, uint32_t format) {
     mli_own_free(lord, p, sizeof *p);
 }
 
-static MLI_COLD void mli_save_now(memlord *lord) {
-    mli_save_dated(lord, mli_u32_load(&lord->saving.exit_format));
-}
-/* Saves at the end of a ledger or of the process, once: the exchange of exit_format lets only one
-   caller save. Serves a request that no call has served yet. */
-static MLI_COLD void mli_save_end(memlord *lord) {
-    uint32_t format = mli_u32_exchange(&lord->saving.exit_format, 0);
-    int asked = mli_alert_set(lord, MLI_ALERT_SAVE, 0);
-    if (format || asked) mli_save_dated(lord, format);
-}
-
-static const mli_saver mli_dated_saver = {mli_save_now, mli_save_end};
+static const mli_saver mli_dated_saver = {mli_save_dated};
 /* Makes saving possible. Release: pairs with the acquire in mli_save_serve and memlord_destroy. */
 static void mli_saver_set(memlord *lord) {
     mli_ptr_store_release(&lord->saving.saver, (void *)(uintptr_t)&mli_dated_saver);
@@ -17891,7 +17736,7 @@ static MLI_COLD void mli_at_exit(void) {
                 break;
         mli_process.saving = lord; /* a destroy on another thread waits for this */
         mli_lock_drop(&mli_process.registry_lock);
-        if (lord) mli_save_end(lord);
+        if (lord) mli_save_dated(lord, 1);
     } while (lord);
 }
 static MLI_COLD memlord_result mli_at_exit_once(void) {
@@ -17918,21 +17763,6 @@ MLI_API memlord_format memlord_format_for(const char *path) {
         found = i;
     }
     return (memlord_format)found;
-}
-
-MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
-                                     memlord_write_fn fn, void *user) {
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
-    return mli_report_write(lord, format, fn, user);
-}
-
-MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
-    if (!lord) return MEMLORD_OK;
-    if (!path || !*path) return MEMLORD_E_INVALID;
-    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
-    return mli_report_save(lord, format, path);
 }
 
 MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,

@@ -685,6 +685,20 @@ static void stacks_are_device_tag_scope_and_site(void **state) {
                          "cpu;a:b\xef\xbf\xbd" "0ac;d:e;(unknown) 7\n"));
 }
 
+static void a_site_without_a_function_is_named_by_its_file(void **state) {
+    static const memlord_format named[] = {MEMLORD_FORMAT_PPROF, MEMLORD_FORMAT_HEAPTRACK,
+                                           MEMLORD_FORMAT_MEMORY_VIZ};
+    static const memlord_site site = {"src/only.c", "", 7};
+    memlord *lord = test_lord(state);
+    size_t i;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, &site));
+    for (i = 0; i < sizeof named / sizeof *named; i++) {
+        test_text text = written(lord, named[i]);
+        assert_int_equal(count_of(&text, "src/only.c"), 2); /* a name and a file */
+        free(text.data);
+    }
+}
+
 static void a_table_has_a_line_a_block(void **state) {
     memlord *lord = test_lord(state);
     char field[CSV_FIELDS][256];
@@ -1227,6 +1241,7 @@ int main(void) {
         TEST_SITES(heaptrack_ends_with_what_is_live_and_peaks_with_the_peak),
         TEST_SITES(more_pieces_than_heaptrack_gets_are_fewer_of_each),
         TEST_SITES(stacks_are_device_tag_scope_and_site),
+        TEST_SITES(a_site_without_a_function_is_named_by_its_file),
         TEST_SITES(a_table_has_a_line_a_block),
         TEST_SITES(anomalies_and_drops_are_in_every_format_that_has_a_place),
         TEST_SITES(who_held_the_peak_is_a_metric),
