@@ -4086,14 +4086,27 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a zeroed piece, cut from the first free one that is large enough; NULL if no region has
-   one. Never calls the allocator. */
+/* Returns the smallest free piece that is large enough, of up to 16 in the first class that has
+   one; NULL: there is none. Requires: the memory lock. */
+static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
+    mli_piece *best = NULL, *piece;
+    uint32_t have;
+    for (have = mli_size_class(grains); have < MLI_SIZE_CLASSES && !best; have++) {
+        unsigned looked = 0;
+        for (piece = lord->memory.pieces[have]; piece && (!best || looked < 16);
+             piece = piece->next, looked++)
+            if (piece->grains >= grains && (!best || piece->grains < best->grains)) best = piece;
+    }
+    return best;
+}
+
+/* Returns a zeroed piece; NULL if no region has a free one that is large enough. Never calls the
+   allocator. */
 static void *mli_piece_new(memlord *lord, size_t size) {
-    uint32_t grains = mli_grain_count(size), have = mli_size_class(grains);
-    mli_piece *fit = NULL;
+    uint32_t grains = mli_grain_count(size);
+    mli_piece *fit;
     mli_lock_take(&lord->memory.lock);
-    for (; have < MLI_SIZE_CLASSES && !fit; have++)
-        for (fit = lord->memory.pieces[have]; fit && fit->grains < grains;) fit = fit->next;
+    fit = mli_piece_find(lord, grains);
     if (fit) {
         mli_piece_unlink(fit);
         if (fit->grains > grains)
@@ -8385,9 +8398,10 @@ typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address; /* with `containing`: only the storages that it lies in */
-    int containing;   /* 1: `address` is used, and min_born is not */
-    memlord *lord;    /* this and the next two: set by mli_shard_visit */
+    uint64_t address;   /* with `containing`: only the storages that it lies in */
+    int containing;     /* 1: `address` is used, and min_born is not */
+    size_t part, parts; /* a shard is walked `parts` times, once for each part; 0: once for all */
+    memlord *lord;      /* this and the next two: set by mli_shard_visit */
     mli_visit_fn fn;
     void *user;
 } mli_walk_query;
@@ -8407,6 +8421,7 @@ static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
     if (q->containing ? q->address < e->key || q->address - e->key >= bytes
                       : mli_mark_of(q->lord, mli_word2_rows(e->word2)) < q->min_born)
         return 0;
+    if (q->parts && (mli_hash(e->key) >> 32) % q->parts != q->part) return 0;
     return q->fn(q->lord, e, q->user);
 }
 
@@ -8456,14 +8471,25 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-/* Copies the blocks of a shard that match a query. Allocates room for them while the shard is not
-   paused, and then tries again. */
+/* 1: a shard has more matches than may be copied at once, as small blocks lie close together: the
+   query is split into parts from here on. The hash of its key puts a block into one part, so that
+   it is listed once, however the table changes between the walks. */
+#define MLI_BLOCK_LIST_MIN 4096u
+static int mli_walk_query_split(mli_walk_query *q, size_t count) {
+    if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
+    q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
+    return 1;
+}
+
+/* Copies the blocks of a shard that match a query, or its current part. Allocates room for them
+   while the shard is not paused, and then tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {
         size_t cap;
         c->count = 0;
         (void)mli_shard_visit(lord, s, q, mli_visit_copy, c);
+        if (mli_walk_query_split(q, c->count)) continue;
         if (c->count <= c->cap) return MEMLORD_OK;
         mli_own_free(lord, c->at, c->cap * c->size);
         for (cap = c->cap ? c->cap : 64; cap < c->count;) cap *= 2;
@@ -8484,8 +8510,12 @@ static MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q,
     size_t k;
     int stop = 0;
     for (i = 0; i < MLI_SHARDS && !stop && r == MEMLORD_OK; i++) {
-        r = mli_shard_copy(lord, &lord->map.shards[i], q, &c);
-        for (k = 0; k < c.count && !stop && r == MEMLORD_OK; k++) stop = fn(user, c.at + k * size);
+        mli_walk_query some = *q;
+        do {
+            r = mli_shard_copy(lord, &lord->map.shards[i], &some, &c);
+            for (k = 0; k < c.count && !stop && r == MEMLORD_OK; k++)
+                stop = fn(user, c.at + k * size);
+        } while (++some.part < some.parts && !stop && r == MEMLORD_OK);
     }
     mli_own_free(lord, c.at, c.cap * size);
     return r;

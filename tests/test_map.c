@@ -637,8 +637,7 @@ static void meet_all(void **state, memlord_block_fn fn, memlord_device sel) {
     before = t->heap.bytes;
     assert_ok(memlord_blocks_each(t->lord, sel, 0, fn, m));
     for (i = 0; i < CLOSE; i++) assert_int_equal(m->times[i], 1);
-    if (fn == meet) /* copies of one shard at a time, all of which lie in it here */
-        assert_in_range(m->most, before, before + 2 * CLOSE * sizeof(memlord_block_info));
+    if (fn == meet) assert_in_range(m->most, before, before + (2u << 20));
     free(m);
 }
 
