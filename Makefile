@@ -44,7 +44,7 @@ scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh test
 	tests/consumers.sh tests/page.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-.PHONY: help demo report test test-all test-gpu bench bench-gpu install deps clean deps-demo \
+.PHONY: help demo report test test-all test-gpu bench bench-gpu vendor install deps clean deps-demo \
 	deps-test deps-bench deps-reports deps-ports try-reports try-ports
 .DELETE_ON_ERROR:
 
@@ -202,6 +202,20 @@ build/gpu/cuda.o: tests/matrix/cuda_impl.c memlord.h memlord_cuda.h | deps-demo
 build/gpu/memlord.o build/gpu/cuda.o:
 	@mkdir -p build/gpu && echo '  $@'
 	$(q)$(CC) -std=c99 -O2 -pthread -I. -isystem $(cuda_include) -c $< -o $@
+
+# The header names stb_ds.h in one line, which ONE=1 replaces with the file.
+vendor: deps-demo ## DIR= [ONE=1]: memlord.h and stb_ds.h for your own tree, or one file of both
+	@test -n '$(DIR)' || { echo 'usage: make vendor DIR=directory [ONE=1]' >&2; exit 2; }
+	@mkdir -p '$(DIR)' && stb=$$(for name in '<stb/stb_ds.h>' '"stb_ds.h"'; do \
+		echo "#include $$name" | $(CC) -I. -x c -E - 2>/dev/null; done | \
+		sed -n 's/^# 1 "\(.*stb_ds\.h\)".*/\1/p' | head -n 1) && \
+	if [ -n '$(ONE)' ]; then awk -v stb="$$stb" ' \
+		/^#define MEMLORD_H$$/ { $$0 = $$0 "\n#define MEMLORD_STB_DS_H /* part of this file */" } \
+		/^#include MEMLORD_STB_DS_H$$/ { while ((getline line <stb) > 0) print line; next } \
+		{ print }' memlord.h >'$(DIR)/memlord.h'; \
+	else install -m 644 memlord.h "$$stb" '$(DIR)'; fi && \
+	echo "memlord.h $(version) and stb_ds.h $$(sed -n '1s/.* - v\([0-9.]*\) .*/\1/p' "$$stb")," \
+		'each with its licence: $(DIR)'
 
 install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, memlord.pc
 	install -d '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/pkgconfig'

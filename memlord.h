@@ -3,32 +3,82 @@
                 v0.3.6, C99 and C++11, SPDX-License-Identifier: MIT
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
-    device (cpu, pinned, mapped, cuda:0, ...), who put them there, what the peak was
-    and what is still alive. It never allocates your memory and never aborts.
+    device (cpu, pinned, mapped, cuda:0, ...), which code put them there, the peak and
+    its holders, and what is still alive. It never allocates your memory and never
+    aborts your program.
 
     Do this in *one* C or C++ file:
 
         #define MEMLORD_IMPLEMENTATION
         #include "memlord.h"
 
-    and include memlord.h without the define wherever you call it. The file with the
-    implementation also needs stb_ds.h (Debian: libstb-dev) and a threading library
-    (-pthread).
+    Include memlord.h without the define in every other file that calls it. The file with
+    the implementation also needs stb_ds.h (public domain; Debian: libstb-dev). Link with
+    -pthread.
 
-    Contents: search for the tag to jump there
+    Contents: search for a tag to jump there
+        >>index          the twelve calls you need, then every group in one line
         >>example        a complete program
         >>concepts       what the words and the numbers mean
+        >>platforms      where MemLord was tested
         >>knobs          what can be configured, and where
         >>threading      what may run at the same time
         >>errors         what happens when something goes wrong
         >>costs          what a call costs; what is not counted
-        >>api            types and functions, in the order you meet them
+        >>api            types and functions, group by group
         >>implementation then >>platform, >>atomics, >>ledger, >>text, >>log, >>memory,
                          >>threads, >>map, >>counters, >>names, >>devices, >>sites, >>events,
                          >>fences, >>sides, >>parts, >>blocks, >>capacity, >>limits, >>bands,
                          >>scopes, >>stats, >>room, >>snapshots, >>reset, >>deferred,
                          >>pollers, >>record, >>retry, >>reports, >>page, >>formats, >>exit,
                          >>lifecycle, >>saving, >>redirect; last >>shim
+
+    ------------------------------------------------------------------ >>index ---
+
+    The twelve calls that most programs need:
+
+        memlord_global             the process's own ledger, made on first use
+        memlord_create             a ledger of your own: its logger, allocator, flags
+        MEMLORD_ALLOC              records an allocation, after the real one
+        MEMLORD_FREE               records a free, before the real one
+        memlord_realloc_begin/_end around a realloc that may move
+        MEMLORD_TRACK, _RELEASE    one more owner of a storage; one less
+        MEMLORD_TAG                names what a block of code allocates
+        MEMLORD_SCOPE              the same for a phase: its bytes, peak and time
+        memlord_allocated          live bytes of a device, or of all
+        memlord_gc_callback        your function that gives memory back
+        memlord_alloc_retry        takes an allocation through out of memory
+        memlord_save               a report in a file: TEXT, JSON, HTML, ...
+
+    All groups, in the order of the API:
+
+        results      memlord_result, memlord_result_text
+        devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label, _share;
+                     memlord_devices
+        lifecycle    memlord_create, _destroy, _global
+        storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
+                     _free_n, _free_begin, _free_end, _move
+        views        memlord_track, _retain, _release, _track_n, _release_n
+        arenas       memlord_arena_add, _arena_sub
+        fences       memlord_free_deferred, _block_use, _retire
+        sites        memlord_sites_enable, _site_at, _sites_top, ...; MEMLORD_SITE
+        statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset
+        blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
+        parts        memlord_part_add, _part_remove, _parts_each
+        tags         memlord_tag_begin, _end, _get; memlord_expect
+        capacity     memlord_capacity_source, _get, _sample; memlord_poller_start, _stop
+        limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
+        reservations memlord_reserve, _reserve_commit, _reserve_cancel
+        accounts     memlord_account_open, _charge, _get, _close
+        bands        memlord_strategy_set, _check, _default
+        collection   memlord_gc_callback, _remove; memlord_gc_run, _gc_poll
+        out of memory memlord_alloc_retry, _retry_check, _retry_backoff
+        pools        memlord_reserved_set, _add; memlord_cache_hit, _miss; memlord_cached_ratio, ...
+        scopes       memlord_scope_begin, _end, _shapes, _export, _adopt, _return, _get
+        snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
+        events       memlord_events_start, _stop, _each
+        reports      memlord_write, _save, _save_at_exit, _request_save, _format_for
+        shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
 
     ---------------------------------------------------------------- >>example ---
 
@@ -60,67 +110,86 @@
 
     Ledger    `memlord *lord`, one independent account book. Every function takes it
               first. A NULL ledger is MemLord switched off: every call is one branch,
-              calls that record answer MEMLORD_OK, readers answer 0, and what asks for
-              room says that it is not known (headroom INT64_MAX, would_fit -1).
-    Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. As a
-              selector (parameters named `sel`), index MEMLORD_ANY means every index
-              of the type and memlord_device_all() means every device.
+              calls that record return MEMLORD_OK, readers return 0, memlord_headroom
+              returns INT64_MAX and memlord_would_fit -1.
+    Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
+              selector (parameters named `sel`) the index MEMLORD_ANY means every index
+              of the type, and memlord_device_all() means every device.
     Storage   the base address, or handle, of one real allocation: any 64-bit number
-              but 0 and UINT64_MAX. Known by (device type, storage), so a free needs
-              the type but not the index, and equal handles of two types never
-              collide. Where handles repeat across the devices of one type (Vulkan
-              offsets), use the address of your own buffer object.
+              but 0 and UINT64_MAX. The key is (device type, storage): a free needs the
+              type but not the index, and equal handles of two types never collide.
+              Where handles repeat across the devices of one type (Vulkan offsets), use
+              the address of your own buffer object.
     View      one more reference to a live storage. Bytes count once, however many.
-    Arena     bytes that have no identity of their own: only a balance per device.
-    Site      a place in your source, planted by a macro. Off until
-              memlord_sites_enable.
-    Tag       what bytes are for ("weights", "kv_cache"): set per thread, kept by the
-              block until it ends, whoever frees it.
-    Place     a physical device: cpu, pinned and mapped are one, and an integrated GPU
-              that memlord_device_share puts there. Capacity and limit are a place's.
-    Limit     what memlord_reserve and memlord_alloc_retry may take a place to. Allocs
-              that were made are recorded whatever the limit.
-    Band      a range of used % with the threshold at which a collection is due there.
-    Collection  a run of the host's own callbacks for a device, to give memory back.
+    Arena     bytes without an identity of their own: one balance a device.
+    Site      a place in your source, planted by a macro: file, function and line. Off
+              until memlord_sites_enable.
+    Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag;
+              a block keeps its tag until it ends, whichever thread frees it.
+    Physical device  memory that several devices share: cpu, pinned and mapped are one,
+              and memlord_device_share adds an integrated GPU. Capacity, limit and
+              headroom are of a physical device.
+    Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
+              hold. An alloc that has happened is recorded whatever the limit.
+    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come.
+    Account   bytes charged to a request or a user. They are counted elsewhere, too.
+    Pool      memory that the host's own allocator holds of a device and serves from. A
+              pool is a device of its own: type OTHER, or its real type with an index of
+              its own, and memlord_device_share with the device it lives in.
+    Band      a range of used % with a threshold at which a collection is due.
+    Collection  a run of the host's callbacks for a device, to give memory back.
     Fence     tells when a device is done with a block. A block freed before that is
-              pending: still live, until its fences are done.
-    Account   who is charged (a request, a user) for bytes counted elsewhere.
-    Part      a named piece of a live storage (a tensor in a weights buffer): parts
-              subdivide, they never add.
-    Scope     a stretch of a thread's work with a name ("decode"): what it allocated less
-              what it freed, its peak, its time. Scopes nest and can be handed to other
-              threads; blocks remember the one they were allocated in.
-    Snapshot  what every device held at one moment; a checkpoint is one with a name.
+              pending: still live until its fences are done.
+    Part      a named piece of a live storage (a tensor in a weights buffer). Parts
+              subdivide; they never add.
+    Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated
+              less those it freed, its peak, its time. Scopes nest, and other threads can
+              adopt one. A block remembers the scope it was allocated in.
+    Snapshot  the totals of every device at one moment. A checkpoint is one with a name.
     Event     one change (alloc, free, move, collection ...), in a ring, if asked for.
-    Mark      a number that grows with memlord_mark. Blocks remember the mark they
-              were born under, so "what is still alive since then" is one call.
+    Mark      a number that memlord_mark raises. A block remembers the mark it was born
+              under: memlord_leaks lists the live blocks of a mark and later ones.
 
-    All sizes are bytes in uint64_t. Differences are int64_t and may be negative.
-    Bytes of a device, and how they relate:
+    All sizes are bytes in uint64_t. Differences are int64_t and may be negative. Percent
+    is of the capacity, or of the limit where one is set and smaller. Of one device:
 
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
-        peak             highest `allocated` since create, reset or peak_reset; low by
-                         at most peak_error, never high; peak_error is 0 with
+        peak             highest `allocated` since create, reset or peak_reset; low by at
+                         most peak_error, never high. peak_error is 0 with
                          MEMLORD_FLAG_EXACT and with one thread
-        freed            credited since the last collection or reset
-        total_allocated  everything recorded in this epoch, growth included; lifetime totals
-                         count modulo 2^64, live values never wrap
-        total_freed      everything ever credited in this epoch, shrinkage included
-        reserved         what the host's own pool holds of the device; cached is the
-                         part of it that is not allocated
-        limit            of the device's place; held, in reports, is what reservations
-                         keep of it
+        freed            credited since the last collection or reset. It is what the host
+                         freed: the allocator, or the driver, may still hold the memory
+        gc_reclaimed     what collections gave back, as their callbacks say
+        total_allocated  everything recorded in this epoch, growth included; lifetime
+                         totals count modulo 2^64, live values never wrap
+        total_freed      everything credited in this epoch, shrinkage included
+        reserved         what the host's pool holds of the device; `cached` is the part
+                         of it that is not allocated. memlord_reserved_set says it
+        limit, held      of its physical device: the limit, and what tickets keep of it
 
     Order: record an allocation after the real one, and a free before the real one.
-    Between the two another thread may already own the address; recorded that way it
-    cannot be confused. A realloc that may move goes through memlord_realloc_begin
-    before and memlord_realloc_end after the real call, for the same reason.
+    Between the two another thread may already own the address; recorded in that order it
+    cannot be confused. A realloc that may move goes through memlord_realloc_begin before
+    and memlord_realloc_end after the real call, for the same reason.
+
+    -------------------------------------------------------------- >>platforms ---
+
+        tested by `make test`     Linux x86-64, glibc, gcc 12 and clang 14, C99 to C2x and
+                                  C++11 to C++20, 64 and 32 bits
+        tested by `make test-all` Linux i386, i486 and aarch64 (emulated)
+        tested by hand, 0.3.5     Linux armhf, riscv64, s390x, ppc64el, sparc64 (emulated),
+                                  musl; Windows x86-64 (MinGW gcc 12, under wine)
+        compiles, never run       Windows on ARM, 32-bit MinGW
+        written, never compiled   MSVC, macOS, FreeBSD
+
+    A function's name behind a return address (memlord_site_at) comes from the dynamic
+    symbol table: link the program with -rdynamic to see functions of its own.
 
     ------------------------------------------------------------------ >>knobs ---
 
-    Define before including; "all files" means in every file that includes memlord.h
-    alike, "one file" means only where MEMLORD_IMPLEMENTATION is.
+    Define before including. "All files" means alike in every file that includes
+    memlord.h; "one file" means only where MEMLORD_IMPLEMENTATION is.
 
         MEMLORD_DISABLE        every call becomes an inline no-op that still type
                                checks; no code is left                    (all files)
@@ -129,11 +198,11 @@
         MEMLORD_PREFIX         p: every symbol becomes p_memlord_...: two libraries in
                                a process may each carry a MemLord         (all files)
         MEMLORD_API            linkage of public functions, default extern (all files)
-        MEMLORD_SHIM           redirect malloc, calloc, realloc, free, mmap and munmap
+        MEMLORD_SHIM           redirects malloc, calloc, realloc, free, mmap and munmap
                                of this C file to MEMLORD_SHIM_LORD (default
-                               memlord_global()); include memlord.h last. What others
-                               allocate (strdup, getline) and this file frees is
-                               counted in unknown_frees, and so is a munmap of
+                               memlord_global()). Include memlord.h last. A block that
+                               other code allocates (strdup, getline) and this file
+                               frees counts in unknown_frees, and so does a munmap of
                                anything but one whole mapping             (that file)
         MEMLORD_STB_DS_H       where stb_ds.h is, if neither <stb/stb_ds.h> nor
                                "stb_ds.h"                                  (one file)
@@ -147,26 +216,24 @@
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old
                                                                            (one file)
         MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
-        MEMLORD_CHECK_LOCKS    to debug MemLord: every lock that a thread takes is
-                               checked against the lock order, with MEMLORD_ASSERT
-                                                                           (one file)
-        MEMLORD_ASSERT         MEMLORD_ASSERT(expression): what that does when the
-                               expression is 0, for example abort; default nothing
-                                                                           (one file)
+        MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
+                               against the lock order, with MEMLORD_ASSERT (one file)
+        MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
+                               for example abort; default nothing         (one file)
 
-    Environment, read once by memlord_create, ignored by set-uid programs and with
-    MEMLORD_FLAG_NO_ENV; an empty one is as none, and what is not understood is logged
-    and changes nothing:
+    Environment. memlord_create reads it once. Set-uid programs and ledgers with
+    MEMLORD_FLAG_NO_ENV ignore it. An empty variable counts as unset. A value that cannot
+    be read is logged and changes nothing:
 
-        MEMLORD_DEBUG=1        log every event to stderr in colour, or to your logger;
+        MEMLORD_DEBUG=1        logs every event to stderr in colour, or to your logger;
                                anything but 0 does
         MEMLORD_POLL_INTERVAL_MS=200
-                               how often pollers sample, at least 10; goes before
-                               poll_ms and memlord_poller_start
+                               how often pollers sample, at least 10; overrides poll_ms
+                               and memlord_poller_start
         MEMLORD_RETRY=max=5,initial_ms=50,multiplier=1.5,max_ms=2000
-                               the policy memlord_alloc_retry has by default; in any
-                               order, without blanks; what is left out is as here, and
-                               initial_ms may not be over max_ms
+                               the default policy of memlord_alloc_retry: in any order,
+                               without blanks; what is left out is as shown here, and
+                               initial_ms may not exceed max_ms
 
     -------------------------------------------------------------- >>threading ---
 
@@ -175,84 +242,84 @@
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
     try run on the calling thread. Collections run on the thread whose call crossed the
-    threshold, and fences on those that allocate, free or retire, and on pollers: inside
-    the host's own call, under whatever locks it holds there. A host with an allocator
-    lock creates the ledger with MEMLORD_FLAG_DEFER: then they run in memlord_gc_poll,
-    memlord_retire, memlord_alloc_retry and on pollers alone, and pollers are started
-    there too. A collection left by longjmp counts as running on its device for good. A
-    fence left by longjmp holds up its queue until destroy, and the thread polls this
-    ledger's fences no more. Nothing else is harmed.
-    Threads of MemLord's own: one poller a place, from the first call that touches a
-    device with a capacity source, a collection callback and a strategy; none otherwise,
-    and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With MEMLORD_FLAG_DEFER
-    the host's poller starts with the callback, and starts the others when it sees that
-    their devices were touched. One more takes snapshots, from memlord_snapshots_start on.
-    The allocator of a ledger is called with no storage locked; it may be your own malloc
-    even if that calls MemLord (such a call made by the ledger itself passes through
-    uncounted).
-    A ledger survives fork: the child's copy goes on with the state of the moment; its
-    pollers start again when it is used. Fork waits for the calls under way, so it must not
-    be called from a signal handler, which may have interrupted one: POSIX no longer lists
-    fork as async-signal-safe. What runs no fork handlers may be: _Fork, vfork, posix_spawn,
+    threshold. Fences run on threads that allocate, free or retire, and on pollers. Both
+    run inside the host's own call, under whatever locks it holds there. A host with an
+    allocator lock creates the ledger with MEMLORD_FLAG_DEFER: then they run only in
+    memlord_gc_poll, memlord_retire, memlord_alloc_retry and on pollers.
+    No callback may throw: an exception that leaves one has the effect of longjmp. A
+    collection left by longjmp counts as running on its device for good. A fence left by
+    longjmp holds up its queue until destroy, and the thread polls this ledger's fences no
+    more. Nothing else is harmed.
+    Threads of MemLord's own: one poller for each physical device, from the first call that
+    touches a device with a capacity source, a collection callback and a strategy. None
+    otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
+    MEMLORD_FLAG_DEFER the host's poller starts with the callback, and starts the others when
+    it sees that their devices were touched. One more takes snapshots, after
+    memlord_snapshots_start.
+    A ledger's allocator is called with no storage locked. It may be your own malloc even if
+    that calls MemLord: a call that the ledger's own allocation makes passes through
+    uncounted.
+    A ledger survives fork: the child's copy goes on with the state of that moment, and its
+    pollers start again when it is used. Fork waits for calls in progress. So it must not be
+    called from a signal handler, which may have interrupted one: POSIX no longer lists fork
+    as async-signal-safe. Calls that run no fork handlers may be: _Fork, vfork, posix_spawn,
     with an exec next.
     A shared library that carries MemLord has to stay loaded, memlord_destroy or not: threads
     that were in it run code of it when they exit. Link it with -Wl,-z,nodelete.
-    Functions are not async-signal-safe, but for memlord_request_save.
-    A call waits only for other calls that are under way. It spins, then yields, then sleeps
-    for 50 us to 1 ms at a time. So a real-time thread (SCHED_FIFO) lets the thread run that
-    it waits for, even if both share a processor and that one has a lower priority. There is
-    no priority inheritance: such a wait can take several milliseconds.
+    Functions are not async-signal-safe, except memlord_request_save.
+    A call waits only for other calls in progress. It spins, then yields, then sleeps for
+    50 us to 1 ms at a time. So a real-time thread (SCHED_FIFO) lets the thread run that it
+    waits for, even if both share a processor and that one has a lower priority. There is no
+    priority inheritance: such a wait can take several milliseconds.
     On Linux one thread takes a storage of another with membarrier(2). A sandbox may refuse
     it, from the start or later: then every call takes two atomic operations more. After a
-    late refusal each such take also sleeps for 1 ms, until all threads that have used the ledger
-    have made another call or have ended. Enter the sandbox before the first ledger is
+    late refusal each such take also sleeps for 1 ms, until all threads that have used the
+    ledger have made another call or have ended. Enter the sandbox before the first ledger is
     created, and no call sleeps.
 
     ----------------------------------------------------------------- >>errors ---
 
-    Every memlord_result function answers MEMLORD_OK (0), or an error and then has
-    changed nothing but the anomaly and drop counters. Results may be ignored. MemLord
-    never prints (unless MEMLORD_DEBUG asks for it), asserts, aborts or exits.
+    Every memlord_result function returns MEMLORD_OK (0), or an error and then has changed
+    nothing but the counters of anomalies and drops. Results may be ignored. MemLord never
+    prints (unless MEMLORD_DEBUG asks for it), asserts, aborts or exits.
 
     Mistakes of the host are anomalies: counted per device and shown in every report but
     FOLDED and CSV, whose readers know no comments.
-        unknown_frees          a free, release or realloc of a storage not live; in the
-                               sum of all devices, if there is no room for the one it names
+        unknown_frees          a free, release or realloc of a storage that is not live; in
+                               the sum of all devices if there is no room for its own
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
         underflows             arena_sub of more than the balance: now 0
-        fence_failures         fences that failed: taken for done
-    What did not fit is counted too, and never silently lost:
+        fence_failures         fences that failed: counted as done
+    What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
         dropped_sites          more sites or tags than fit, or more bytes of names than
-                               MEMLORD_MAX_STRINGS: blocks are recorded without
-        dropped_events         written over in the ring, or no room there
-    and, of the ledger as a whole, scopes, invocations and snapshots that are no longer
-    there: reports say how many. The first alloc that is dropped, and the first tag, are
-    logged as warnings.
+                               MEMLORD_MAX_STRINGS: blocks are recorded without them
+        dropped_events         overwritten in the ring, or no room there
+    The ledger as a whole counts the scopes, invocations and snapshots it no longer has, and
+    reports say how many. The first dropped alloc and the first dropped tag are logged.
 
     ------------------------------------------------------------------ >>costs ---
 
     alloc, free, retain, release, track, realloc: some ten nanoseconds to a cache miss
     (README has the measured table), no system call, no lock shared by threads that
     work on their own blocks, nothing proportional to devices, threads or blocks
-    except when a table grows (one of 1024 shards at a time), and while a report reads
-    the counters, which stops them all for some tens of microseconds. Memory: about 40
-    to 60 bytes a live block, up to 500 of the first one or two thousand, and 100 KiB
-    or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes it was in;
-    500 to 800 bytes a site when sites are counted; 270 KiB or so more while a report is
-    written. Reports show it all as MemLord's own.
+    except when a table grows (one of 1024 shards at a time). Memory: about 40 to 60 bytes a
+    live block, up to 500 of the first one or two thousand, and 100 KiB or so to begin with;
+    5 KiB a thread, and 5 KiB more for each path of scopes it was in; 500 to 800 bytes a site
+    when sites are counted; 270 KiB or so more while a report is written. Reports show it all
+    as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
-    walk every block say so under Cost. Bands that are far from their thresholds cost a
-    branch or two a call; near one (within 64 KiB a thread, see counter_batch) every call
-    adds all threads up. A collection costs what its callbacks do. A scope costs some tens
-    of nanoseconds; events, one branch a call when off, and a stamp and 32 bytes when on.
+    walk every block say so under Cost. Bands far from their thresholds cost a branch or two
+    a call; near one (within 64 KiB a thread, see counter_batch) every call adds all threads
+    up. A collection costs what its callbacks do. A scope costs some tens of nanoseconds.
+    Events cost one branch a call when off, and a time stamp and 32 bytes when on.
 
-    Not counted: memory nobody tells MemLord about (other libraries, the driver, the
-    C library's own overhead, stacks, code), the rounding of your allocator, bytes the
-    operating system has not yet backed with pages. MemLord's own memory is not in the
-    totals; reports show it beside them.
+    Not counted: memory that no call records (other libraries, the driver, the C library's
+    own overhead, stacks, code), the rounding of your allocator, and whether the operating
+    system has backed the bytes with pages. MemLord's own memory is not in the totals;
+    reports show it beside them.
 */
 #ifndef MEMLORD_H
 #define MEMLORD_H
@@ -310,136 +377,12 @@
 #endif
 #endif
 
-/* With a prefix p every symbol becomes p_memlord_...; the source goes on saying memlord_... */
+/* With a prefix p every symbol becomes p_memlord_...; the source goes on saying memlord_... The
+   list of names stands below the API, under >>prefix: this header includes itself to read it. */
 #if defined(MEMLORD_PREFIX)
-#define MLI_PREFIX2(prefix, name) prefix##_##name
-#define MLI_PREFIX1(prefix, name) MLI_PREFIX2(prefix, name)
-#define MLI_PREFIXED(name) MLI_PREFIX1(MEMLORD_PREFIX, name)
-#define memlord_result_text MLI_PREFIXED(memlord_result_text)
-#define memlord_create MLI_PREFIXED(memlord_create)
-#define memlord_destroy MLI_PREFIXED(memlord_destroy)
-#define memlord_global MLI_PREFIXED(memlord_global)
-#define memlord_os_allocator MLI_PREFIXED(memlord_os_allocator)
-#define memlord_device_parse MLI_PREFIXED(memlord_device_parse)
-#define memlord_device_name MLI_PREFIXED(memlord_device_name)
-#define memlord_device_label MLI_PREFIXED(memlord_device_label)
-#define memlord_devices MLI_PREFIXED(memlord_devices)
-#define memlord_alloc MLI_PREFIXED(memlord_alloc)
-#define memlord_free MLI_PREFIXED(memlord_free)
-#define memlord_realloc MLI_PREFIXED(memlord_realloc)
-#define memlord_realloc_begin MLI_PREFIXED(memlord_realloc_begin)
-#define memlord_realloc_end MLI_PREFIXED(memlord_realloc_end)
-#define memlord_free_begin MLI_PREFIXED(memlord_free_begin)
-#define memlord_free_end MLI_PREFIXED(memlord_free_end)
-#define memlord_alloc_n MLI_PREFIXED(memlord_alloc_n)
-#define memlord_free_n MLI_PREFIXED(memlord_free_n)
-#define memlord_move MLI_PREFIXED(memlord_move)
-#define memlord_track MLI_PREFIXED(memlord_track)
-#define memlord_retain MLI_PREFIXED(memlord_retain)
-#define memlord_release MLI_PREFIXED(memlord_release)
-#define memlord_track_n MLI_PREFIXED(memlord_track_n)
-#define memlord_release_n MLI_PREFIXED(memlord_release_n)
-#define memlord_arena_add MLI_PREFIXED(memlord_arena_add)
-#define memlord_arena_sub MLI_PREFIXED(memlord_arena_sub)
-#define memlord_sites_enable MLI_PREFIXED(memlord_sites_enable)
-#define memlord_site_at MLI_PREFIXED(memlord_site_at)
-#define memlord_site_address MLI_PREFIXED(memlord_site_address)
-#define memlord_site_rename MLI_PREFIXED(memlord_site_rename)
-#define memlord_sites_top MLI_PREFIXED(memlord_sites_top)
-#define memlord_site_top_alloc MLI_PREFIXED(memlord_site_top_alloc)
-#define memlord_site_top_free MLI_PREFIXED(memlord_site_top_free)
-#define memlord_allocated MLI_PREFIXED(memlord_allocated)
-#define memlord_freed MLI_PREFIXED(memlord_freed)
-#define memlord_pending MLI_PREFIXED(memlord_pending)
-#define memlord_peak MLI_PREFIXED(memlord_peak)
-#define memlord_stats_get MLI_PREFIXED(memlord_stats_get)
-#define memlord_reset MLI_PREFIXED(memlord_reset)
-#define memlord_peak_reset MLI_PREFIXED(memlord_peak_reset)
-#define memlord_format_bytes MLI_PREFIXED(memlord_format_bytes)
-#define memlord_parse_bytes MLI_PREFIXED(memlord_parse_bytes)
-#define memlord_summary MLI_PREFIXED(memlord_summary)
-#define memlord_blocks_each MLI_PREFIXED(memlord_blocks_each)
-#define memlord_blocks_top MLI_PREFIXED(memlord_blocks_top)
-#define memlord_block_find MLI_PREFIXED(memlord_block_find)
-#define memlord_block_containing MLI_PREFIXED(memlord_block_containing)
-#define memlord_block_describe MLI_PREFIXED(memlord_block_describe)
-#define memlord_block_retag MLI_PREFIXED(memlord_block_retag)
-#define memlord_mark MLI_PREFIXED(memlord_mark)
-#define memlord_leaks MLI_PREFIXED(memlord_leaks)
-#define memlord_tag_begin MLI_PREFIXED(memlord_tag_begin)
-#define memlord_tag_end MLI_PREFIXED(memlord_tag_end)
-#define memlord_tag_get MLI_PREFIXED(memlord_tag_get)
-#define memlord_expect MLI_PREFIXED(memlord_expect)
-#define memlord_free_deferred MLI_PREFIXED(memlord_free_deferred)
-#define memlord_block_use MLI_PREFIXED(memlord_block_use)
-#define memlord_retire MLI_PREFIXED(memlord_retire)
-#define memlord_capacity_source MLI_PREFIXED(memlord_capacity_source)
-#define memlord_capacity_get MLI_PREFIXED(memlord_capacity_get)
-#define memlord_capacity_sample MLI_PREFIXED(memlord_capacity_sample)
-#define memlord_device_share MLI_PREFIXED(memlord_device_share)
-#define memlord_poller_start MLI_PREFIXED(memlord_poller_start)
-#define memlord_poller_stop MLI_PREFIXED(memlord_poller_stop)
-#define memlord_limit_set MLI_PREFIXED(memlord_limit_set)
-#define memlord_limit_fraction MLI_PREFIXED(memlord_limit_fraction)
-#define memlord_headroom MLI_PREFIXED(memlord_headroom)
-#define memlord_would_fit MLI_PREFIXED(memlord_would_fit)
-#define memlord_plan_fit MLI_PREFIXED(memlord_plan_fit)
-#define memlord_reserve MLI_PREFIXED(memlord_reserve)
-#define memlord_reserve_commit MLI_PREFIXED(memlord_reserve_commit)
-#define memlord_reserve_cancel MLI_PREFIXED(memlord_reserve_cancel)
-#define memlord_account_open MLI_PREFIXED(memlord_account_open)
-#define memlord_account_charge MLI_PREFIXED(memlord_account_charge)
-#define memlord_account_get MLI_PREFIXED(memlord_account_get)
-#define memlord_account_close MLI_PREFIXED(memlord_account_close)
-#define memlord_explain MLI_PREFIXED(memlord_explain)
-#define memlord_strategy_set MLI_PREFIXED(memlord_strategy_set)
-#define memlord_strategy_check MLI_PREFIXED(memlord_strategy_check)
-#define memlord_strategy_default MLI_PREFIXED(memlord_strategy_default)
-#define memlord_gc_callback MLI_PREFIXED(memlord_gc_callback)
-#define memlord_gc_callback_quiet MLI_PREFIXED(memlord_gc_callback_quiet)
-#define memlord_gc_callback_remove MLI_PREFIXED(memlord_gc_callback_remove)
-#define memlord_gc_run MLI_PREFIXED(memlord_gc_run)
-#define memlord_gc_poll MLI_PREFIXED(memlord_gc_poll)
-#define memlord_retry_backoff MLI_PREFIXED(memlord_retry_backoff)
-#define memlord_retry_check MLI_PREFIXED(memlord_retry_check)
-#define memlord_alloc_retry MLI_PREFIXED(memlord_alloc_retry)
-#define memlord_reserved_set MLI_PREFIXED(memlord_reserved_set)
-#define memlord_reserved_add MLI_PREFIXED(memlord_reserved_add)
-#define memlord_cache_hit MLI_PREFIXED(memlord_cache_hit)
-#define memlord_cache_miss MLI_PREFIXED(memlord_cache_miss)
-#define memlord_cached_ratio MLI_PREFIXED(memlord_cached_ratio)
-#define memlord_fragmentation MLI_PREFIXED(memlord_fragmentation)
-#define memlord_pressure_level MLI_PREFIXED(memlord_pressure_level)
-#define memlord_scope_begin MLI_PREFIXED(memlord_scope_begin)
-#define memlord_scope_enter MLI_PREFIXED(memlord_scope_enter)
-#define memlord_scope_end MLI_PREFIXED(memlord_scope_end)
-#define memlord_scope_shapes MLI_PREFIXED(memlord_scope_shapes)
-#define memlord_scope_export MLI_PREFIXED(memlord_scope_export)
-#define memlord_scope_adopt MLI_PREFIXED(memlord_scope_adopt)
-#define memlord_scope_return MLI_PREFIXED(memlord_scope_return)
-#define memlord_scope_get MLI_PREFIXED(memlord_scope_get)
-#define memlord_scope_current MLI_PREFIXED(memlord_scope_current)
-#define memlord_scope_device_time MLI_PREFIXED(memlord_scope_device_time)
-#define memlord_checkpoint MLI_PREFIXED(memlord_checkpoint)
-#define memlord_snapshots_start MLI_PREFIXED(memlord_snapshots_start)
-#define memlord_snapshots_stop MLI_PREFIXED(memlord_snapshots_stop)
-#define memlord_events_start MLI_PREFIXED(memlord_events_start)
-#define memlord_events_stop MLI_PREFIXED(memlord_events_stop)
-#define memlord_events_each MLI_PREFIXED(memlord_events_each)
-#define memlord_part_add MLI_PREFIXED(memlord_part_add)
-#define memlord_part_remove MLI_PREFIXED(memlord_part_remove)
-#define memlord_parts_each MLI_PREFIXED(memlord_parts_each)
-#define memlord_save_at_exit MLI_PREFIXED(memlord_save_at_exit)
-#define memlord_request_save MLI_PREFIXED(memlord_request_save)
-#define memlord_format_for MLI_PREFIXED(memlord_format_for)
-#define memlord_write MLI_PREFIXED(memlord_write)
-#define memlord_save MLI_PREFIXED(memlord_save)
-#define memlord_shim_malloc MLI_PREFIXED(memlord_shim_malloc)
-#define memlord_shim_calloc MLI_PREFIXED(memlord_shim_calloc)
-#define memlord_shim_realloc MLI_PREFIXED(memlord_shim_realloc)
-#define memlord_shim_free MLI_PREFIXED(memlord_shim_free)
-#define memlord_shim_mmap MLI_PREFIXED(memlord_shim_mmap)
-#define memlord_shim_munmap MLI_PREFIXED(memlord_shim_munmap)
+#define MLI_READ_PREFIX
+#include "memlord.h"
+#undef MLI_READ_PREFIX
 #endif
 
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)
@@ -456,19 +399,21 @@ extern "C" {
 
 /* ---------------------------------------------------------------------- >>api -- */
 
+typedef struct memlord memlord; /* a ledger */
+
 /* -- results -- */
 
 /* name, text */
 #define MLI_RESULTS(X)                                                                        \
     X(OK, "ok")                                                                               \
-    X(E_INVALID, "an argument is out of range")                                               \
+    X(E_INVALID, "an argument is not valid")                                                  \
     X(E_NOMEM, "no room: give the ledger's allocator more, or raise MEMLORD_MAX_STRINGS")     \
-    X(E_UNKNOWN, "nothing of that name or storage is live")                                   \
-    X(E_LIMIT, "over the limit set for the device")                                           \
-    X(E_DEVICE, "not a device, or more devices than MEMLORD_MAX_DEVICES")                     \
+    X(E_UNKNOWN, "not found, or not known")                                                   \
+    X(E_LIMIT, "over a limit")                                                                \
+    X(E_DEVICE, "not one device, or more devices than MEMLORD_MAX_DEVICES")                   \
     X(E_OOM, "the device is out of memory")                                                   \
-    X(E_STATE, "not possible now: begin and end do not match, or too deep")                   \
-    X(E_IO, "could not write there")                                                          \
+    X(E_STATE, "not possible in this state")                                                  \
+    X(E_IO, "could not read or write there")                                                  \
     X(E_UNSUPPORTED, "not in this build or on this platform")
 
 typedef enum memlord_result {
@@ -484,7 +429,8 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
 
 /* -- devices -- */
 
-/* name, text, host: shares the host's physical memory */
+/* MEMLORD_DEVICE_CPU, _PINNED, _MAPPED, _CUDA, _HIP, _SYCL, _METAL, _VULKAN, _NPU, _OTHER.
+   name, text, host: shares the host's physical memory */
 #define MLI_DEVICE_TYPES(X)                                                                   \
     X(CPU, "cpu", 1)                                                                          \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
@@ -511,9 +457,9 @@ typedef struct memlord_device {
     int16_t index; /* 0.. , or MEMLORD_ANY in a selector */
 } memlord_device;
 
+/* Makes a device or a selector. A number that does not fit makes one that every call refuses. */
 MLI_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
-    /* what does not fit stays refused by every call */
     d.type = MLI_CAST(int16_t, type < INT16_MIN || type > INT16_MAX ? INT16_MAX : type);
     d.index = MLI_CAST(int16_t, index < INT16_MIN || index > INT16_MAX ? INT16_MIN : index);
     return d;
@@ -524,19 +470,48 @@ MLI_INLINE memlord_device memlord_device_cpu(void) {
 MLI_INLINE memlord_device memlord_device_cuda(int index) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, index);
 }
-/* The selector of every device. */
+/* Makes the selector of every device. */
 MLI_INLINE memlord_device memlord_device_all(void) {
     return memlord_device_make(MEMLORD_ANY, MEMLORD_ANY);
 }
 
-/* -- types -- */
+/* Reads "cuda:1", "CUDA1", "cuda" (any index), "cpu" (cpu:0; so with "pinned" and "mapped"),
+   "all". Any case.
+   Errors: E_INVALID, and *out is unchanged. */
+MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device *out)
+    MLI_OFF_SET(if (out) *out = memlord_device_all(), MEMLORD_OK)
 
-typedef struct memlord memlord; /* a ledger */
+/* Writes a device's name, "cuda:1", "cpu", or a selector's, "cuda", "all". Follows
+   snprintf: returns the length without the 0, and writes at most `cap` bytes with it. */
+MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
+    MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* Where a ledger's own memory comes from. Set both functions or neither (then pages of the
-   operating system, as memlord_os_allocator gives). `free` gets the size `alloc` was asked
-   for. Called with no storage locked, from any thread. `alloc` answers NULL when there is
-   none. */
+/* Sets the host's own name for a device, shown beside ours in TEXT, JSON and HTML reports. NULL
+   removes it.
+   Errors: E_DEVICE; E_NOMEM. */
+MEMLORD_API memlord_result memlord_device_label(memlord *lord, memlord_device device,
+                                                    const char *text) MLI_OFF(MEMLORD_OK)
+
+/* Sets the memory that a device's bytes are in: an integrated GPU's in the cpu's, a pool's in
+   its real device's. Both then have one capacity, limit and headroom. `physical` equal to
+   `device` undoes it.
+   Errors: E_DEVICE; E_STATE `physical` is shared itself, others share `device`, or tickets are
+   open where it is; E_NOMEM. */
+MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
+                                                memlord_device physical)
+    MLI_OFF(MEMLORD_OK)
+
+/* Lists every device seen, up to `cap`, and returns how many there are. `out` may be NULL
+   when cap is 0. */
+MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap)
+    MLI_OFF(0)
+
+/* -- lifecycle -- */
+
+/* The source of a ledger's own memory. Set both functions, or neither: then it takes pages of
+   the operating system, as memlord_os_allocator does. `free` gets the size that `alloc` was
+   asked for. `alloc` returns NULL when there is none. Both are called with no storage locked,
+   from any thread. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -545,14 +520,14 @@ typedef struct memlord_allocator {
 
 enum {
     MEMLORD_LOG_ERROR = 1, /* something was lost or refused */
-    MEMLORD_LOG_WARNING,   /* the host did something odd */
+    MEMLORD_LOG_WARNING,   /* the host did something odd, or a limit refused a request */
     MEMLORD_LOG_INFO,      /* summaries, resets */
     MEMLORD_LOG_TRACE      /* a line for every call that allocates, frees, resizes or moves, also
                               of n blocks, and for every retired block; with MEMLORD_DEBUG=1 */
 };
 
-/* Where messages go. NULL is silence, or coloured stderr with MEMLORD_DEBUG=1. `text` is
-   one line without its newline and lives for the call only. */
+/* The receiver of messages. `text` is one line without its newline and lives for the call only.
+   A NULL fn is silence, or coloured stderr with MEMLORD_DEBUG=1. */
 typedef struct memlord_logger {
     void (*fn)(void *user, int level, const char *text);
     void *user;
@@ -576,23 +551,51 @@ enum {
     MEMLORD_FLAG_NO_ENV = 64      /* ignore the environment */
 };
 
-/* Everything at zero is the default. */
+/* The configuration of a ledger. Zero is the default of every field. */
 typedef struct memlord_desc {
     memlord_allocator allocator; /* the operating system's pages */
     memlord_logger logger;       /* silent */
     memlord_clock clock;         /* monotonic */
     uint32_t flags;              /* MEMLORD_FLAG_... */
     uint32_t poll_ms;            /* how often pollers sample, 200; 10 if less */
-    uint32_t snapshot_ms;        /* memlord_snapshots_start from the start, so often; 0: not */
-    size_t event_capacity;       /* memlord_events_start from the start, so many; 0: not */
+    uint32_t snapshot_ms;        /* memlord_snapshots_start at create, so often; 0: no */
+    size_t event_capacity;       /* memlord_events_start at create, so many; 0: no */
     uint64_t counter_batch;      /* bytes a thread may hold back from the peak, 65536 */
     const char *output_dir;      /* where dated reports go: memlord_save_at_exit */
     const char *proc_root;       /* put before /proc and cgroup paths; for tests */
     const char *labels;          /* "host=a1,model=x": shown in JSON and HTML reports */
 } memlord_desc;
 
-/* A place in the host's source. Planted static by MEMLORD_SITE, so its address is its
-   identity. The strings are copied when first seen and not read again. */
+/* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
+   Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9, or
+           event_capacity over 2^26; E_NOMEM. *out is NULL then.
+   Owns:   *out is yours until memlord_destroy. Never destroying it is legal. */
+MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
+    MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
+
+/* Closes a ledger and returns its memory. Logs what is still live by device and, where tags or
+   sites are known, its ten largest groups by device, tag and site. NULL does nothing.
+   Threads: no call on it may be in flight or follow, on any thread. */
+MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
+
+/* Returns the process's own ledger, made on first use with memory from the operating system:
+   it works inside malloc and before main. Never destroyed.
+   Errors: NULL, which is MemLord switched off, if there is no memory for it. */
+MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
+
+/* Fills an allocator that takes pages from the operating system and calls no malloc. */
+MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
+    MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
+
+/* -- storages --
+   `device` is one device, never a selector. `storage` is its address or handle. `bytes` is at
+   most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or UINT64_MAX, or too
+   many bytes; E_DEVICE a selector, or no device; E_NOMEM the map could not grow, counted in
+   dropped_allocs: as many frees of unknown storages are then taken for theirs. Cost: tens of ns;
+   see >>costs. */
+
+/* A place in the source. MEMLORD_SITE plants one static, so its address is its identity. The
+   strings are copied when first seen and not read again. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -605,43 +608,206 @@ typedef struct memlord_block {
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* What a block is: every string is copied; all fields may be zero. */
-typedef struct memlord_meta {
-    const char *name;  /* "blk.0.attn_q.weight" */
-    const char *dtype; /* "f16" */
-    int64_t shape[8];
-    uint32_t rank;     /* entries of shape in use, 0..8 */
-    uint32_t flags;    /* the host's own bits, shown as a number */
-    const char *tag;   /* retags the block, if set; "" is not */
-} memlord_meta;
+/* Records a storage that was just created. A live one of the same key is stale: it is
+   closed as freed, and counted in implicit_frees. */
+MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
+                                         uint64_t storage, uint64_t bytes,
+                                         const memlord_site *site) MLI_OFF(MEMLORD_OK)
 
-/* A live block. Strings live until the ledger is destroyed. */
-typedef struct memlord_block_info {
+/* Records the end of a storage, whatever its references, before it is returned. Storage 0
+   does nothing. The device's index is ignored.
+   Errors: E_UNKNOWN not live: totals unchanged, counted in unknown_frees. */
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
+                                        uint64_t storage, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+
+/* Records a realloc whose old address cannot have been reused meanwhile; else use begin and
+   end. The block keeps its tag, description, references, recorded uses and mark.
+   old_storage 0 is an alloc. An unknown old one counts in unknown_frees, and the new one is
+   opened. */
+MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
+                                           uint64_t old_storage, uint64_t new_storage,
+                                           uint64_t bytes, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+
+/* What realloc_begin and free_begin hand to their ends. Its fields are the library's. */
+typedef struct memlord_realloc_token {
     memlord_device device;
+    uint32_t state;
     uint64_t storage;
-    uint64_t bytes;
-    uint64_t refs;             /* 1 + views */
-    const char *tag;           /* NULL: untagged */
-    const char *scope;         /* path of the one it was allocated in; NULL: none */
-    const memlord_site *site;  /* NULL: not known */
-    uint64_t born;             /* the mark it was born under */
-    memlord_meta meta;         /* zero if never described */
-    int pending;               /* freed, and waits for its device */
-} memlord_block_info;
+    uint64_t word[3];
+} memlord_realloc_token;
 
-typedef struct memlord_tag_stat {
-    const char *tag;
-    uint64_t allocated; /* bytes live now */
-    uint64_t peak;      /* as memlord_peak, of this tag */
-    uint64_t blocks;    /* live now */
-    uint64_t expected;  /* memlord_expect; 0: nothing was promised */
-    int64_t variance;   /* allocated - expected; 0 when nothing was promised */
-} memlord_tag_stat;
+/* Takes old_storage off the map, its bytes still counted, before the real realloc: once that
+   returns, another thread may own the old address. Every begin needs one end.
+   Errors: E_UNKNOWN not live, counted; the token is good all the same, and end then opens the
+           new storage. */
+MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
+                                                 uint64_t old_storage,
+                                                 memlord_realloc_token *token)
+    MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
+
+/* Records what the real realloc did. new_storage 0 says that it failed: the old entry comes
+   back as it was. Requires: the token itself, not a copy of it.
+   Errors: E_STATE the token was used already, or is another ledger's; E_NOMEM the block is
+           counted as dropped. */
+MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
+                                               uint64_t new_storage, uint64_t bytes,
+                                               const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+
+/* Begins a free whose real call may fail: takes the storage off the map, its bytes still counted.
+   A storage with recorded uses is pending from here on. Storage 0 does nothing. Every begin that
+   returned MEMLORD_OK needs one end.
+   Errors: E_UNKNOWN not live, counted; E_STATE it is pending already. */
+MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
+                                              uint64_t storage, memlord_realloc_token *token,
+                                              const memlord_site *site)
+    MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
+/* Ends it: credits the storage or, if the real call `failed`, brings it back as it was. One with
+   recorded uses comes back without them, its views and its description.
+   Errors: E_STATE the token was used already; E_NOMEM as realloc_end. */
+MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
+                                            int failed, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+
+/* Records n at once. All arguments are checked and room is reserved first, so an error has
+   recorded nothing; then the blocks are applied one by one. Meanwhile other threads may see a new
+   block with 0 bytes.
+   Errors: also E_INVALID `blocks` NULL with n > 0, or sizes whose sum overflows. free_n
+           applies every block and returns E_UNKNOWN if some were not live. */
+MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
+                                           size_t n, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
+                                          size_t n, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+
+/* Tells when a device has done what was asked of it: an event, a timeline's value. Both functions
+   are called with no lock of ours held and may call the ledger. */
+typedef struct memlord_fence {
+    int (*done)(void *user);  /* 1 done, 0 not yet, < 0 failed; may not block */
+    void *user;
+    uint64_t queue;           /* fences of one queue (a stream) complete in order */
+    void (*drop)(void *user); /* may be NULL */
+} memlord_fence;
+
+/* Moves a block: the source ends, then the destination begins with `bytes`. Tag, description,
+   references and mark go along. Counted in `moves` of the destination, and per pair of devices
+   in reports. With a fence (may be NULL), or recorded uses, the source is pending until they
+   are done, as after memlord_free_deferred.
+   Errors: E_UNKNOWN the source is not live, counted; E_INVALID a fence without `done`. */
+MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
+                                        uint64_t from_storage, memlord_device to,
+                                        uint64_t to_storage, uint64_t bytes,
+                                        const memlord_fence *fence, const memlord_site *site)
+    MLI_OFF_SET(if (fence && fence->drop) fence->drop(fence->user), MEMLORD_OK)
+
+/* -- views: several owners of one storage -- */
+
+/* Says "I hold this storage": opens it with one reference, or adds a reference to a live one and
+   counts no bytes (`bytes` is then ignored). So tied weights and views count once. */
+MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
+                                         uint64_t storage, uint64_t bytes,
+                                         const memlord_site *site) MLI_OFF(MEMLORD_OK)
+
+/* Adds a reference to a live storage. Errors: E_UNKNOWN not live. */
+MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device,
+                                          uint64_t storage, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+
+/* Drops a reference; the last one ends the storage. Storage 0 does nothing.
+   Errors: E_UNKNOWN not live, counted in unknown_frees. */
+MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
+                                           uint64_t storage, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+
+/* Track and release n at once, as alloc_n and free_n do. */
+MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
+                                           size_t n, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
+                                             size_t n, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+
+/* -- arenas: bytes without an identity -- */
+
+/* Adds to the arena balance of a device.
+   Errors: E_INVALID over 2^48, or the balance would overflow. Cost: one shared counter. */
+MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
+                                             uint64_t bytes, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+
+/* Takes from it. More than the balance takes it to 0 and counts in underflows, MEMLORD_OK:
+   storages are never touched. Errors: E_INVALID over 2^48 in one call. */
+MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
+                                             uint64_t bytes, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+
+/* -- fences: memory the device still uses --
+   A block whose free has to wait is pending: still in `allocated`, dead to free, release,
+   retain and use. Fences are polled in retire, gc_poll and before an out-of-memory retry. Those
+   of one device and queue are polled in the order of the frees, so a slow queue holds up only
+   itself. A block that was used earlier than one before it in its queue, and freed later, is
+   credited when both are done. A poll and a deferred free look at every queue of the device type.
+   An alloc or a free of a device type polls what is pending on that type: one queue a call, up to
+   four fences of it. After a "not yet" such calls leave that queue alone, twice as long each
+   time, up to 256 calls or 10 ms (one call in eight reads the clock). The poller of a device
+   polls, too. Calls on other device types cost what they cost with nothing pending. A failed
+   fence counts as done, and in fence_failures. A host that orders its streams itself (one
+   waits for the other's event before it goes on) frees plainly: nothing is left to wait for. */
+
+/* Frees a storage once a fence is done. Calls `done` at once, on this thread (a fence may record
+   its event there; not with MEMLORD_FLAG_DEFER). Calls `drop`, if set, exactly once when MemLord
+   will not call `done` again. An alloc of a pending storage ends it first.
+   Errors: E_INVALID no `done`; E_UNKNOWN not live, counted; E_NOMEM. After an error neither
+           function will be called. */
+MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
+                                                 uint64_t storage, memlord_fence fence,
+                                                 const memlord_site *site)
+    MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
+
+/* Records that a live storage is used by work the fence stands for (record_stream). A later plain
+   free or release of it is deferred by itself until all its uses are done. A later use on the same
+   queue replaces an earlier one.
+   Errors: as free_deferred, but a storage that is not live is not counted. */
+MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
+                                             uint64_t storage, memlord_fence fence)
+    MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
+
+/* Credits every deferred free whose fences are done, and returns their bytes. Cost: a few ns with
+   nothing pending; else one `done` for each queue, each that is done, and each that was not called
+   at its free (MEMLORD_FLAG_DEFER). */
+MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
+
+/* -- sites: which code allocates -- */
+
+/* Switches the counting per site on or off. Counts from now on; off keeps what was counted. */
+MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
+    MLI_OFF(MEMLORD_OK)
+
+/* Turns a return address into a site, for allocators and interposers. The strings are looked up
+   when it is first shown (a report, sites_top, a block): file is the module, function the nearest
+   dynamic symbol (link with -rdynamic), line 0. On Windows function is empty. Never NULL; lives
+   until destroy. Cost: a few ns once the address is known. */
+MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
+    MLI_OFF_SET(MLI_NO_SITE, &none)
+
+/* Returns the return address a site was made from; NULL for a planted one. */
+MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
+    MLI_OFF(NULL)
+
+/* Gives a site better strings for later reports, say from debug information. Structs handed out
+   before stay valid. NULL and 0 keep the old ones.
+   Errors: E_UNKNOWN not seen by this ledger; E_NOMEM. */
+MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
+                                               const char *file, const char *function,
+                                               int line) MLI_OFF(MEMLORD_OK)
 
 /* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
-   `frees` were freed here (by whomever allocated); `live_bytes` is what was allocated
-   here and is not freed yet, wherever that will be. A realloc at another site than the
-   block's is an alloc there of all its bytes, which are that site's from then on. */
+   `frees` were freed here, wherever they were allocated; `live_bytes` was allocated here and is
+   not freed yet. A realloc at another site than the block's is an alloc there of all its bytes,
+   which are that site's from then on. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -659,10 +825,25 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
+/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A
+   site used on two devices is two rows. Sites whose number is 0 are left out.
+   Cost: walks the sites. */
+MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
+                                     memlord_site_order order, memlord_site_stat *out,
+                                     size_t cap) MLI_OFF(0)
+
+/* Finds the site with the most alloc_bytes, or free_bytes. 1: found. */
+MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
+                                       memlord_site_stat *out) MLI_OFF(0)
+MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
+                                      memlord_site_stat *out) MLI_OFF(0)
+
+/* -- statistics -- */
+
 /* Every statistic of a device: name, kind, name in PROMETHEUS, text. Kinds:
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
-   A wide selector adds them up. To add one: a line here, and who counts it. */
+   A wide selector adds them up. To add one: a line here, and the code that counts it. */
 #define MLI_STATS(X)                                                                          \
     X(allocated, LIVE, "live_bytes", "bytes live, pending included")                          \
     X(pending, LIVE, "pending_bytes", "bytes live that wait for their device")                \
@@ -711,298 +892,7 @@ typedef struct memlord_stats {
 #undef MLI_X
 } memlord_stats;
 
-/* What realloc_begin hands to realloc_end. Its fields are the library's. */
-typedef struct memlord_realloc_token {
-    memlord_device device;
-    uint32_t state;
-    uint64_t storage;
-    uint64_t word[3];
-} memlord_realloc_token;
-
-/* When a device has done what was asked of it: an event, a timeline's value. Both functions
-   are called with no lock of ours held and may call the ledger. */
-typedef struct memlord_fence {
-    int (*done)(void *user);  /* 1 done, 0 not yet, < 0 failed; may not block */
-    void *user;
-    uint64_t queue;           /* fences of one queue (a stream) complete in order */
-    void (*drop)(void *user); /* may be NULL */
-} memlord_fence;
-
-typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* != 0 stops */
-typedef int (*memlord_write_fn)(void *user, const void *data, size_t size);  /* 0: written */
-
-/* name, suffix of its files, what it is */
-#define MLI_FORMATS(X)                                                                        \
-    X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
-    X(JSON, "json", "for programs: everything; schema memlord/1")                             \
-    X(HTML, "html", "a page for people, of one file, that needs no network")                  \
-    X(TRACE, "trace.json", "a timeline, for ui.perfetto.dev and chrome://tracing")            \
-    X(PROMETHEUS, "prom", "metrics, for a server to scrape or a textfile collector")          \
-    X(PPROF, "pb", "live and allocated bytes by site, for go tool pprof")                     \
-    X(HEAPTRACK, "heaptrack", "calls, peak and what is live by site, for heaptrack_print")    \
-    X(FOLDED, "folded", "live bytes by device, tag and site, for flamegraph.pl, speedscope")  \
-    X(MEMORY_VIZ, "pickle", "a snapshot as PyTorch's, for pytorch.org/memory_viz")            \
-    X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")
-
-typedef enum memlord_format {
-#define MLI_X(name, suffix, text) MEMLORD_FORMAT_##name,
-    MLI_FORMATS(MLI_X)
-#undef MLI_X
-    MEMLORD_FORMAT_COUNT
-} memlord_format;
-
-/* The format a file's suffix names ("x.html", "y.trace.json"); TEXT if it names none. */
-MEMLORD_API memlord_format memlord_format_for(const char *path)
-    MLI_OFF(MEMLORD_FORMAT_TEXT)
-
-/* -- lifecycle -- */
-
-/* Opens a ledger. `desc` NULL is the default configuration; copied, strings too.
-   Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9, or
-   event_capacity over 2^26; E_NOMEM. *out is NULL then.
-   Owns:   *out is yours until memlord_destroy; never destroying it is legal. */
-MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
-    MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
-
-/* Closes a ledger and returns its memory; logs what is still live by device and, where tags or
-   sites are known, the ten largest groups of it by device, tag and site. NULL is fine.
-   Threads: no call on it may be in flight or follow, on any thread. */
-MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
-
-/* Answers the process's own ledger, made on first use with memory straight from the
-   operating system, so it works inside malloc and before main. Never destroyed.
-   Errors: NULL, which is MemLord switched off, if not even that could be had. */
-MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
-
-/* Fills an allocator that takes pages from the operating system and calls no malloc: for
-   hosts that hook malloc itself. */
-MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
-    MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
-
-/* -- devices -- */
-
-/* Reads "cuda:1", "CUDA1", "cuda" (any index), "cpu" (cpu:0; so with "pinned" and "mapped"), "all".
-   Errors: E_INVALID, and *out is untouched. */
-MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device *out)
-    MLI_OFF_SET(if (out) *out = memlord_device_all(), MEMLORD_OK)
-
-/* Writes a device's name, "cuda:1", "cpu", or a selector's, "cuda", "all". Follows
-   snprintf: answers the length without the 0, writes at most `cap` bytes with it. */
-MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
-    MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
-
-/* Sets the host's own name for a device, shown beside ours in TEXT, JSON and HTML reports. NULL
-   removes it.
-   Errors: E_DEVICE; E_NOMEM. */
-MEMLORD_API memlord_result memlord_device_label(memlord *lord, memlord_device device,
-                                                const char *text) MLI_OFF(MEMLORD_OK)
-
-/* Lists every device seen, up to `cap`, and answers how many there are. `out` may be NULL
-   when cap is 0. */
-MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap)
-    MLI_OFF(0)
-
-/* -- track: storages --
-   `bytes` is at most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or
-   UINT64_MAX, or too many bytes; E_DEVICE; E_NOMEM the map could not grow (counted as
-   dropped_allocs, and as many frees of unknown storages are then taken for theirs). */
-
-/* Records a storage that was just created. A live one of the same key is stale: it is
-   closed as freed and counted in implicit_frees. */
-MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
-                                         uint64_t storage, uint64_t bytes,
-                                         const memlord_site *site) MLI_OFF(MEMLORD_OK)
-
-/* Records the end of a storage, whatever its references, about to be returned. Storage 0
-   is a no-op. The device's index is ignored.
-   Errors: E_UNKNOWN not live: totals unchanged, counted in unknown_frees. */
-MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
-                                        uint64_t storage, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-
-/* Records a realloc whose old address cannot have been reused meanwhile (else use begin
-   and end). The block keeps its tag, description, references, recorded uses and mark.
-   old_storage 0 is an alloc; an unknown old one counts in unknown_frees and the new one is
-   opened. */
-MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
-                                           uint64_t old_storage, uint64_t new_storage,
-                                           uint64_t bytes, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-
-/* Takes old_storage off the map, its bytes still counted, before the real realloc: once
-   that returns, another thread may own the old address.
-   Errors: E_UNKNOWN not live, counted; the token is good all the same, and end then opens
-   the new storage. */
-MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
-                                                 uint64_t old_storage,
-                                                 memlord_realloc_token *token)
-    MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-
-/* Records what the real realloc did. new_storage 0 says it failed: the old entry comes
-   back as it was. Every begin needs one end, of the token itself: a copy is not known from it.
-   Errors: E_STATE the token was used already, or is another ledger's; E_NOMEM the block is
-   counted as dropped. */
-MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
-                                               uint64_t new_storage, uint64_t bytes,
-                                               const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-
-/* Begin and end a free whose real call may fail: begin takes the storage off the map, its bytes
-   still counted, before that call; end credits it, or, if the call `failed`, brings it back as it
-   was. A storage with recorded uses is freed by begin, pending until they are done, and comes back
-   without them, its views and its description. Storage 0 is a no-op. Every begin that answered
-   MEMLORD_OK needs one end. Errors: begin: E_UNKNOWN not live, counted; E_STATE it pends already,
-   nothing to do; end: E_STATE the token was used already; E_NOMEM as realloc_end. */
-MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
-                                              uint64_t storage, memlord_realloc_token *token,
-                                              const memlord_site *site)
-    MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
-                                            int failed, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-
-/* Record n at once: all arguments are checked and room is reserved first, so an error has
-   recorded nothing; then they are applied one by one.
-   Until then a block that is new has 0 bytes, which other threads may see.
-   Errors: also E_INVALID `blocks` NULL with n > 0, or sizes whose sum overflows. free_n
-   and release_n apply every block and answer E_UNKNOWN if some were not live. */
-MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
-                                           size_t n, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
-                                          size_t n, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-
-/* Moves a block: the source ends, then the destination begins with `bytes`. Tag, description,
-   references and mark go along. Counted in moves of the destination. With a fence (may be
-   NULL), or recorded uses, the source is pending until they are done, as by
-   memlord_free_deferred.
-   Errors: E_UNKNOWN the source is not live, counted; E_INVALID a fence without `done`. */
-MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
-                                        uint64_t from_storage, memlord_device to,
-                                        uint64_t to_storage, uint64_t bytes,
-                                        const memlord_fence *fence, const memlord_site *site)
-    MLI_OFF_SET(if (fence && fence->drop) fence->drop(fence->user), MEMLORD_OK)
-
-/* -- track: views -- */
-
-/* Says "I hold this storage": opens it with one reference, or adds one to a live one and
-   counts no bytes (`bytes` is then ignored). Tied weights and views dedup themselves. */
-MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
-                                         uint64_t storage, uint64_t bytes,
-                                         const memlord_site *site) MLI_OFF(MEMLORD_OK)
-
-/* Adds a reference to a live storage. Errors: E_UNKNOWN not live. */
-MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device,
-                                          uint64_t storage, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-
-/* Drops a reference; the last one ends the storage. Storage 0 is a no-op.
-   Errors: E_UNKNOWN not live, counted in unknown_frees. */
-MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
-                                           uint64_t storage, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-
-/* As alloc_n and free_n. */
-MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
-                                           size_t n, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
-                                             size_t n, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-
-/* -- track: bytes without identity -- */
-
-/* Adds to the arena balance of a device. Errors: E_INVALID over 2^48, or the balance would
-   overflow. Cost: one shared counter per device. */
-MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
-                                             uint64_t bytes, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-
-/* Takes from it. More than there is takes it to 0 and counts in underflows, MEMLORD_OK:
-   storages are never touched. Errors: E_INVALID over 2^48 in one call. */
-MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
-                                             uint64_t bytes, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-
-/* -- deferred frees: memory the device still uses --
-   A block whose free has to wait is pending: still in `allocated`, dead to free, release,
-   retain and use. Fences are polled in retire, gc_poll and before an OOM retry; those of one
-   device and queue in the order of the frees, so that a slow queue holds up none but itself. A
-   block that was used earlier than one before it in its queue, and freed later, is credited
-   when both are done. A poll and a deferred free look at every queue of the device type. An
-   alloc or a free of a device type polls what is pending on that type: one queue a call, up to
-   four fences of it. After a "not yet" such calls leave that queue alone, twice as long each
-   time, up to 256 calls or 10 ms (one call in eight reads the clock). The poller of a device
-   polls, too. Calls on other device types cost what they cost with nothing pending. A failed
-   fence counts as done, and in fence_failures. A host that orders its streams itself (one
-   waits for the other's event before it goes on) frees plainly: there is nothing to wait for
-   then. */
-
-/* Frees a storage once a fence is done. `done` is called once at once, on this thread (a
-   fence may record its event there; not with MEMLORD_FLAG_DEFER), and `drop`, if set, exactly
-   once when MemLord will call `done` no more. An alloc of a pending storage ends it first.
-   Errors: E_INVALID no `done`; E_UNKNOWN not live, counted; E_NOMEM. After an error the fence
-   was not taken: neither function will be called. */
-MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
-                                                 uint64_t storage, memlord_fence fence,
-                                                 const memlord_site *site)
-    MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
-
-/* Records that a live storage is used by work the fence stands for (record_stream). A plain
-   free or release of it, later, is deferred by itself until all its uses are done. A later
-   use on the same queue takes the place of an earlier one.
-   Errors: as free_deferred, but one that is not live is no free, and not counted. */
-MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
-                                             uint64_t storage, memlord_fence fence)
-    MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
-
-/* Credits every deferred free whose fences are done; answers the bytes. Cost: a few ns with
-   nothing pending; else one `done` for each queue, each that is done, and each that was not asked
-   at its free (MEMLORD_FLAG_DEFER). */
-MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
-
-/* -- sites -- */
-
-/* Switches the counting per site on or off. On from now: no history is invented; off keeps
-   what was counted. */
-MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
-    MLI_OFF(MEMLORD_OK)
-
-/* Turns a return address into a site, for allocators and interposers whose callers plant
-   none. Its strings are looked up when it is first shown (a report, sites_top, a block):
-   file is the module, function the nearest symbol, line 0. On Windows function is empty.
-   Never NULL; lives until destroy. Cost: a few ns once the address is known. */
-MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
-    MLI_OFF_SET(MLI_NO_SITE, &none)
-
-/* Answers the return address a site was made from; NULL for a planted one. */
-MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
-    MLI_OFF(NULL)
-
-/* Gives a site better strings for the reports to come, say from debug information. What
-   earlier calls handed out stays valid. NULL and 0 keep what was there.
-   Errors: E_UNKNOWN not seen by this ledger; E_NOMEM. */
-MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
-                                               const char *file, const char *function,
-                                               int line) MLI_OFF(MEMLORD_OK)
-
-/* Lists the largest sites by `order`, up to `cap`, and answers how many were written. A
-   site used on two devices is two rows. Sites whose number is 0 are left out.
-   Cost: walks the sites. */
-MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
-                                     memlord_site_order order, memlord_site_stat *out,
-                                     size_t cap) MLI_OFF(0)
-
-/* The site with the most alloc_bytes, or free_bytes. 1: found. */
-MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
-                                       memlord_site_stat *out) MLI_OFF(0)
-MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
-                                      memlord_site_stat *out) MLI_OFF(0)
-
-/* -- read -- */
-
-/* Bytes, exact whenever no call is in flight. Cost: a few ns a thread and device. */
+/* Return bytes, exact whenever no call is in flight. Cost: a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
@@ -1022,11 +912,11 @@ MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
 /* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB", rounded to two decimals at most, without
-   zeros at the end. The same in every locale. 32 bytes always suffice. Answers buf. */
+   zeros at the end. The same in every locale. 32 bytes always suffice. Returns buf. */
 MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, buf)
-/* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000); any case; B alone and
-   the unit's B may be left out ("2G" = 2GB). Errors: E_INVALID, and *out is untouched. */
+/* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000), in any case. B alone and
+   the unit's B may be left out ("2G" = 2GB). Errors: E_INVALID, and *out is unchanged. */
 MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
@@ -1037,14 +927,40 @@ MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap)
 
 /* -- blocks and leaks -- */
 
+/* A description of a block or a part. Every string is copied; all fields may be zero. */
+typedef struct memlord_meta {
+    const char *name;  /* "blk.0.attn_q.weight" */
+    const char *dtype; /* "f16" */
+    int64_t shape[8];
+    uint32_t rank;     /* entries of shape in use, 0..8 */
+    uint32_t flags;    /* the host's own bits, shown as a number */
+    const char *tag;   /* retags the block, if set; "" does not */
+} memlord_meta;
+
+/* A live block. Strings live until the ledger is destroyed. */
+typedef struct memlord_block_info {
+    memlord_device device;
+    uint64_t storage;
+    uint64_t bytes;
+    uint64_t refs;             /* 1 + views */
+    const char *tag;           /* NULL: untagged */
+    const char *scope;         /* path of the one it was allocated in; NULL: none */
+    const memlord_site *site;  /* NULL: not known */
+    uint64_t born;             /* the mark it was born under */
+    memlord_meta meta;         /* zero if never described */
+    int pending;               /* freed, and waits for its device */
+} memlord_block_info;
+
+typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* != 0 stops */
+
 /* Calls fn for every live block of at least min_bytes, copied a shard at a time: blocks
-   that come or go meanwhile may or may not be seen. fn may call the ledger; non-zero stops
-   (and the answer is MEMLORD_OK). Errors: E_NOMEM for the copy. Cost: walks the map. */
+   that come or go meanwhile may or may not be seen. fn may call the ledger; non-zero stops,
+   with MEMLORD_OK. Errors: E_NOMEM for the copy. Cost: walks the map. */
 MEMLORD_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel,
                                                uint64_t min_bytes, memlord_block_fn fn,
                                                void *user) MLI_OFF(MEMLORD_OK)
 
-/* Lists the k largest live blocks, largest first; answers how many were written. Allocates
+/* Lists the k largest live blocks, largest first, and returns how many were written. Allocates
    nothing. Cost: walks the map. */
 MEMLORD_API size_t memlord_blocks_top(memlord *lord, memlord_device sel,
                                       memlord_block_info *out, size_t k) MLI_OFF(0)
@@ -1060,7 +976,7 @@ MEMLORD_API memlord_result memlord_block_containing(memlord *lord, memlord_devic
                                                     memlord_block_info *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Says what a live block is; replaces what was said before.
+/* Describes a live block; replaces an earlier description.
    Errors: E_INVALID rank over 8 or meta NULL; E_UNKNOWN; E_NOMEM. */
 MEMLORD_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
                                                   uint64_t storage, const memlord_meta *meta)
@@ -1072,24 +988,31 @@ MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device dev
                                                uint64_t storage, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a new birth epoch and answers it: blocks allocated from now on carry it. At most
-   2^26 - 1 marks; then the last one stays. */
+/* Begins a new mark and returns it: blocks allocated from now on carry it. At most 2^26 - 1
+   marks; then the last one stays. */
 MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 
-/* Calls fn (may be NULL) for every live block born under `since_mark` or later, answers how
-   many it met until fn answered non-zero. 0 means all. Cost: walks the map. */
+/* Calls fn (may be NULL) for every live block born under `since_mark` or later, and returns how
+   many it met until fn returned non-zero. 0 means all. Cost: walks the map. */
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MLI_OFF(0)
 
 /* -- parts: what is inside a storage -- */
 
+typedef struct memlord_part_info {
+    uint64_t offset, bytes;
+    memlord_meta meta; /* strings live until destroy */
+} memlord_part_info;
+typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* != 0 stops */
+
 /* Names a piece of a live storage: a tensor in a weights buffer, a slot of a KV cache. Parts
-   subdivide, they never add: no total changes. They go when removed, or with their storage.
-   Reports show them with it, but PROMETHEUS, which has no storages, and HEAPTRACK, where each
-   would be an allocation more.
+   subdivide, they never add: no total changes. They end when removed, or with their storage.
+   Reports show them with it, except PROMETHEUS, which has no storages, and HEAPTRACK, where each
+   would be one allocation more.
    Errors: E_INVALID bytes 0, not inside the storage, or rank over 8; E_STATE it overlaps another
-   part; E_UNKNOWN no such storage; E_NOMEM. Cost: a search, and 8 bytes moved for each part
-   behind it: under a us by ascending offset, 10 to 20 us at random among 100,000. */
+           part; E_UNKNOWN no such storage; E_NOMEM.
+   Cost:   a search, and 8 bytes moved for each part behind it: under a us by ascending offset,
+           10 to 20 us at random among 100,000. */
 MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
                                             uint64_t storage, uint64_t offset, uint64_t bytes,
                                             const memlord_meta *meta) MLI_OFF(MEMLORD_OK)
@@ -1098,47 +1021,50 @@ MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device dev
                                                uint64_t storage, uint64_t offset)
     MLI_OFF(MEMLORD_OK)
 
-typedef struct memlord_part_info {
-    uint64_t offset, bytes;
-    memlord_meta meta; /* strings live until destroy */
-} memlord_part_info;
-typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* != 0 stops */
-/* Calls fn for the parts of a storage, by offset, and answers how many it was called for.
+/* Calls fn for the parts of a storage, by offset, and returns how many it was called for.
    Copied some at a time: fn may call the ledger. */
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
                                       memlord_part_fn fn, void *user) MLI_OFF(0)
 
 /* -- tags, plan against actual -- */
 
-/* Tags what this thread allocates until the matching end. They nest; the innermost wins. A tag
-   takes a record on each device it is used on, and there are 65,535: past them blocks are
-   recorded without their tag, counted in dropped_sites.
+/* Tags what this thread allocates until the matching end: MEMLORD_TAG does both.
+   Tags nest; the innermost wins. A tag takes a record on each device it is used on, and there are
+   65,535: past them blocks are recorded without their tag, counted in dropped_sites.
    Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin;
-   E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
+           E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Reads a tag on the devices of a selector. NULL reads what carries none (whose peak is not kept:
-   0). Errors: E_UNKNOWN nothing was ever allocated or promised under it on any device, *out zero;
+typedef struct memlord_tag_stat {
+    const char *tag;
+    uint64_t allocated; /* bytes live now */
+    uint64_t peak;      /* as memlord_peak, of this tag */
+    uint64_t blocks;    /* live now */
+    uint64_t expected;  /* memlord_expect; 0: nothing was planned */
+    int64_t variance;   /* allocated - expected; 0 when nothing was planned */
+} memlord_tag_stat;
+
+/* Reads a tag on the devices of a selector. NULL reads the untagged bytes, whose peak is not kept
+   (0). Errors: E_UNKNOWN nothing was ever allocated or planned under it on any device, *out zero;
    E_INVALID `out` NULL; E_DEVICE not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Promises how many bytes a tag will hold on a device, for reports to compare.
+/* Sets how many bytes a tag is planned to hold on a device, for reports to compare.
    Errors: E_INVALID; E_DEVICE; E_NOMEM. */
 MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
                                           const char *tag, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
 /* -- capacity --
-   How large a device is and how full, asked of a source per device type: the cpu's is built
-   in (the machine, or the container's memory limit with the page cache left out), others are
+   The size of a device and its used bytes, from a source per device type. The cpu's is built
+   in: the machine, or the container's memory limit with the page cache left out. Others are
    the host's. On Linux, from 3.14 on, it reads /proc/meminfo and the limits of this process's
    cgroup and those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1); cgroups
-   mounted elsewhere read as the machine. Capacity, limit and headroom belong to *physical*
-   devices: cpu, pinned and mapped are one. A sample that failed, or makes no sense (a total of
+   mounted elsewhere read as the machine. A sample that failed, or makes no sense (a total of
    0, used over total), is unknown, never 0. */
 
 typedef struct memlord_capacity {
@@ -1148,51 +1074,44 @@ typedef struct memlord_capacity {
     int known;            /* 0: the other fields mean nothing; a source leaves it alone */
 } memlord_capacity;
 
-/* Fills total, used and process. 0: known. Runs on the poller or on who asks for a sample,
-   one at a time for a device; may block. */
+/* Fills total, used and process. 0: known. Runs on the poller or on a thread that asks for a
+   sample, one at a time for a device; may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
-/* Sets the source of a device type; NULL goes back to what is built in. What the old source
-   said is forgotten, and waits for a call of it in progress on another thread.
+/* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
+   samples, and waits for a call of it in progress on another thread.
    Errors: E_DEVICE. */
 MEMLORD_API memlord_result memlord_capacity_source(memlord *lord, int type,
-                                                   memlord_capacity_fn fn, void *user)
+                                                       memlord_capacity_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Reads the latest sample; asks nobody. Never sampled is known = 0, MEMLORD_OK.
+/* Reads the latest sample; queries no source. Never sampled is known = 0, MEMLORD_OK.
    Errors: E_INVALID `out` NULL; E_DEVICE. Cost: a lock of one device and the clock. */
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
                                                 memlord_capacity *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Asks the source now. Errors: E_UNSUPPORTED the type has none; E_UNKNOWN it failed, or made
+/* Queries the source now. Errors: E_UNSUPPORTED the type has none; E_UNKNOWN it failed, or made
    no sense; E_STATE one is being taken; E_DEVICE; E_NOMEM. Cost: the source's. */
 MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_OK)
 
-/* Says that a device's bytes are in another's memory (an integrated GPU in the cpu's): both
-   then have one capacity, limit and headroom. Itself undoes it.
-   Errors: E_DEVICE; E_STATE `physical` is shared itself, others share `device`, or something
-   is reserved where it is; E_NOMEM. */
-MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
-                                                memlord_device physical)
-    MLI_OFF(MEMLORD_OK)
-
-/* Samples every device that has a source each `interval_ms` (0: 200, at least 10), on a
-   thread for each. Happens by itself, from the first call that touches a device whose type
-   has a source, a collection callback and a strategy. Stop joins them, and none starts by
-   itself until the next start. MEMLORD_POLL_INTERVAL_MS overrides the interval.
+/* Samples every device that has a source each `interval_ms` (0: 200, at least 10), on a thread
+   for each. Starts by itself at the first call that touches a device whose type has a source, a
+   collection callback and a strategy. MEMLORD_POLL_INTERVAL_MS overrides the interval. Stop joins
+   the threads; then none starts by itself until the next start. Without a poller memlord_gc_poll
+   samples what has grown old.
    Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
-   MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries again;
-   stop: E_STATE on a thread of MemLord's own.
-   Until a poller runs memlord_gc_poll samples what has grown old. */
+           MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries
+           again; stop: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* -- limits, reservations: admission --
-   A limit refuses reserve and alloc_retry, never memlord_alloc, which records what is true.
-   Live and reserved bytes together never pass it through those two. */
+/* -- limits --
+   A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
+   alloc that has happened. Through those two live bytes and tickets never pass it together. A
+   limit counts live bytes; what a pool has reserved and not allocated does not. */
 
 /* Sets the limit of a physical device; 0 is none. Below what is live it refuses until enough
    is freed. Errors: E_DEVICE; E_NOMEM. */
@@ -1202,35 +1121,46 @@ MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device devic
 /* Sets it to a fraction of the capacity, and follows that; samples it if it is not known.
    Errors: E_INVALID not 0 < fraction <= 1; E_UNKNOWN the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_fraction(memlord *lord, memlord_device device,
-                                                  double fraction) MLI_OFF(MEMLORD_OK)
+                                                      double fraction) MLI_OFF(MEMLORD_OK)
 
-/* Bytes left under the limit and in the latest sample, whichever is less, reservations taken
-   off; negative: that much too many. INT64_MAX: neither is known. */
+/* Returns the bytes left under the limit and in the latest sample, whichever is less, less those
+   of tickets; negative: that many too many. INT64_MAX: neither is known. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
     MLI_OFF(INT64_MAX)
 
-/* 1: so many bytes would fit; 0: they would not; -1: neither limit nor capacity is known. */
+/* 1: so many bytes fit; 0: they do not; -1: neither limit nor capacity is known. */
 MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes)
     MLI_OFF(-1)
 
 /* The same for a whole plan, each block on its device (`storage` is ignored). *short_by, if
-   not NULL, is how many bytes the worst device lacks; negative: all have that much to spare
-   or more; 0 with the answer -1, which a plan with something that is no device has as well. */
+   not NULL, is how many bytes the worst device lacks; negative: every device has that many to
+   spare or more; 0 where -1 is returned, as for a plan with something that is no device. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
-typedef uint64_t memlord_ticket;  /* a reservation; 0 is none */
-typedef uint64_t memlord_account; /* 0 is none */
+/* Writes in one line how many bytes short a request of `wanted` is, and the holders of the
+   device: limit, capacity, tickets, the largest tags and sites. Follows snprintf; allocates
+   nothing. Logged by itself when a reservation is refused or an allocation fails for good.
+   Cost: walks tags and sites. */
+MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
+                                   char *buf, size_t cap)
+    MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* Holds bytes of a device's limit, and of its headroom, for an allocation to come: reserve,
-   allocate, memlord_alloc, commit. What this thread records on the device meanwhile comes off
-   the reservation, so that nothing counts twice; commit and cancel give back the rest.
-   Without a limit everything is granted. One thread may hold 8 such tickets open at a time;
-   more count twice until their commit.
-   Errors: E_LIMIT (logged with memlord_explain), also over 2^62 in all; E_INVALID over 2^48 or
-   `out` NULL; E_DEVICE; E_NOMEM; E_STATE out of the ledger's own allocator; commit and cancel:
-   E_UNKNOWN not an open ticket. */
+/* -- reservations: admission -- */
+
+typedef uint64_t memlord_ticket; /* 0 is none */
+
+/* Reserves bytes of a device's limit and headroom for allocs to come: reserve, allocate,
+   memlord_alloc, commit. A ticket belongs to the thread that reserved it: what that thread records
+   on the device comes off the ticket, so that nothing counts twice. What other threads record
+   counts in full. Commit and cancel return the rest, on any thread. Without a limit everything is
+   granted. It runs no collection: on E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and
+   try again, or use memlord_alloc_retry. A thread may hold 8 such tickets open at a time; more
+   count twice until their commit.
+   Errors: E_LIMIT (logged with memlord_explain), also over 2^62 in all;
+           E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE out of the ledger's own
+           allocator; the others: E_UNKNOWN not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
@@ -1239,18 +1169,21 @@ MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket 
 MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
-/* -- accounts: who is charged (a request, a user) for bytes that are counted elsewhere -- */
+/* -- accounts: bytes charged to a request or a user -- */
+
+typedef uint64_t memlord_account; /* 0 is none */
 
 typedef struct memlord_account_stat {
     char name[48]; /* cut to fit */
     memlord_device device;
     uint64_t bytes, peak;
-    uint64_t limit; /* 0: none */
+    uint64_t limit;   /* 0: none */
     uint64_t refused; /* charges over the limit */
 } memlord_account_stat;
 
-/* Opens an account; adds nothing to the device. Ids of closed accounts are used again, under
-   another number. `name` may be NULL. Errors: E_INVALID; E_DEVICE; E_NOMEM. */
+/* Opens an account. It adds nothing to the device. Reports list the open ones. The id of a closed
+   account is never that of a later one. `name` may be NULL. Errors: E_INVALID; E_DEVICE;
+   E_NOMEM. */
 MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device device,
                                                 const char *name, uint64_t limit,
                                                 memlord_account *out)
@@ -1260,6 +1193,7 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
    E_INVALID below 0; E_UNKNOWN closed. Nothing has changed then. Cost: one atomic. */
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
+
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
@@ -1267,20 +1201,15 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
-/* Writes who holds a device and how many bytes short a request of `wanted` is, in one line:
-   limit, capacity, reservations, the largest tags and sites. Follows snprintf; allocates
-   nothing. Logged by itself on every refused reservation and final out-of-memory.
-   Cost: walks tags and sites. */
-MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
-                                   char *buf, size_t cap)
-    MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
-
 /* -- bands: when a collection pays --
-   A strategy is a list of bands over the used % of the device. The first with lo <= used% <
+   A strategy is a list of bands over the used % of a device. The first band with lo <= used% <
    hi decides: a collection is due when its metric reaches its threshold, the larger (or, with
-   COMBINE_MIN, the smaller) of `bytes` and `percent` of the capacity (of the limit where one
-   is set and smaller). 0 leaves a part out. While the capacity is unknown only a band that
-   covers 0 to 100 counts, and percent only where a limit stands in for it. */
+   COMBINE_MIN, the smaller) of `bytes` and `percent`. Percent is of the capacity, or of the limit
+   where one is set and smaller. 0 leaves a part out. While the capacity is unknown only a band
+   that covers 0 to 100 counts, and percent only where a limit stands in for it.
+   A band fires again when its metric has been below the threshold by an eighth of it, or has
+   grown by an eighth since the end of the last run, failed runs included. A new strategy and
+   memlord_reset let it fire at once; a change of band alone does not. */
 
 typedef enum memlord_metric {
     MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
@@ -1307,7 +1236,7 @@ MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, const memlord_ban
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
-/* What is in force, for the types with a callback that is not a quiet one, unless
+/* Returns the strategy in force, for the types with a callback that is not a quiet one, unless
    MEMLORD_FLAG_NO_STRATEGY or memlord_strategy_set says otherwise:
    {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
@@ -1315,7 +1244,7 @@ MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
 
 /* -- collection -- */
 
-/* name, text */
+/* MEMLORD_REASON_BAND, _OOM, _LIMIT, _NEIGHBOUR, _FRAGMENTATION, _HOST. name, text */
 #define MLI_REASONS(X)                                                                        \
     X(BAND, "band")                                                                           \
     X(OOM, "out of memory")                                                                   \
@@ -1334,10 +1263,10 @@ typedef struct memlord_gc_event {
     memlord_device device;
     int reason;              /* MEMLORD_REASON_... */
     double used_percent;     /* NaN: unknown */
-    size_t band;             /* which one; SIZE_MAX: none has fired, as in memlord_gc_run */
+    size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
-    uint64_t needed;         /* bytes somebody waits for; 0: no particular number, as of a band */
+    uint64_t needed;         /* bytes wanted; 0: no particular number, as of a band */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;
 
@@ -1350,7 +1279,8 @@ typedef struct memlord_gc_result {
 /* Gives memory back: drops a cache, trims a pool. Runs on the thread whose call crossed the
    threshold, inside that call, under whatever locks the host holds there, but none of ours (see
    MEMLORD_FLAG_DEFER). May call anything but memlord_destroy. The block being freed by that
-   call is not yet returned. At most one run at a time for a device; others do not wait. */
+   call is not yet returned. At most one run at a time for a device; others do not wait. One
+   callback may run for two devices at once. */
 typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
@@ -1370,13 +1300,13 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, int type,
 
 /* Collects now, whatever the bands say. *reclaimed, if not NULL, is what it gave back.
    Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback; E_STATE one is running, or
-   none of them could. */
+           none of them could. */
 MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
                                           uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs what is due: the safe point under MEMLORD_FLAG_DEFER. Without
-   pollers it first samples what is older than their interval. Errors: E_DEVICE. */
+/* Retires deferred frees and runs due collections: the safe point under MEMLORD_FLAG_DEFER.
+   Without pollers it first samples what is older than their interval. Errors: E_DEVICE. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
 
@@ -1390,8 +1320,8 @@ typedef struct memlord_retry {
     void *user;
 } memlord_retry;
 
-/* The pause after attempt 0, 1, ...: initial x multiplier^attempt in whole ms, at most max_ms.
-   NULL is the default policy: 5, 50 ms, x 1.5, 2000 ms. */
+/* Returns the pause after attempt 0, 1, ...: initial x multiplier^attempt in whole ms, at most
+   max_ms. NULL is the default policy: 5, 50 ms, x 1.5, 2000 ms. */
 MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt)
     MLI_OFF(0)
 /* Errors: E_INVALID max_ms < initial_ms, or a multiplier that is not finite or below 1. */
@@ -1406,8 +1336,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    once (REASON_LIMIT) and calls fn only if that made room. A NULL policy is MEMLORD_RETRY's or
    the default. The last failure is logged with memlord_explain.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
-   E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the request's
-   reservation. *storage is 0 then. */
+           E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
+           request's reservation. *storage is 0 then. */
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
                                                const memlord_retry *policy,
@@ -1426,15 +1356,16 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 ;
 #endif
 
-/* -- pools the host runs itself -- */
+/* -- pools: memory that the host's own allocator holds -- */
 
-/* Says how much a pool holds of a device, and the largest free piece of it (UINT64_MAX: not
-   known). Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, reserved_add also below 0. */
+/* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
+   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, pool_add also below 0. */
 MEMLORD_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
-                                                uint64_t reserved, uint64_t largest_free)
+                                            uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_reserved_add(memlord *lord, memlord_device device,
-                                                int64_t delta) MLI_OFF(MEMLORD_OK)
+                                            int64_t delta) MLI_OFF(MEMLORD_OK)
+
 MEMLORD_API memlord_result memlord_cache_hit(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_cache_miss(memlord *lord, memlord_device device)
@@ -1456,13 +1387,13 @@ enum {
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
-/* -- scopes: what a phase of the program cost --
+/* -- scopes: the cost of a phase of the program --
    A scope is a stretch of a thread's work with a name: a step, a layer, a request. Scopes nest,
    and are told apart by their path, "decode/attention". A scope's delta is what its thread
    allocated meanwhile less what it freed, inner scopes included; it may be negative. Blocks
    remember the scope they were allocated in. */
 
-/* A scope's name and place; MEMLORD_SCOPE plants one. Its address is its identity, its strings
+/* A scope's name and place; MEMLORD_SCOPE plants one. Its address is its identity; its strings
    are copied when first seen. */
 typedef struct memlord_scope_site {
     const char *name;
@@ -1471,19 +1402,20 @@ typedef struct memlord_scope_site {
 
 /* Begins a scope on this thread; they nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID NULL or ""; E_STATE too deep; E_NOMEM also over MEMLORD_MAX_SCOPES paths,
-   counted. Cost: tens of ns, and one or two a device and thread. */
+           counted. Cost: tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
-/* The same for a record that lasts: nothing is compared. Errors: also E_INVALID `planted` NULL. */
+/* The same by a static record, which is found by its address, without comparing names.
+   Errors: also E_INVALID `planted` NULL. */
 MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *planted)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
    Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Notes what the innermost scope works on, "q[1,32,128] k[1,8,128]", shown with this
-   invocation. NULL forgets it. Kept until destroy, each text once, and with the names of
-   checkpoints in half of MEMLORD_MAX_STRINGS. Errors: E_STATE no scope; E_NOMEM. */
+/* Sets the text that is shown with this invocation of the innermost scope: the shapes it works on,
+   "q[1,32,128] k[1,8,128]". NULL removes it. Kept until destroy, each text once, and with the
+   names of checkpoints in half of MEMLORD_MAX_STRINGS. Errors: E_STATE no scope; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
 
@@ -1494,8 +1426,8 @@ MEMLORD_API memlord_result memlord_scope_shapes(memlord *lord, const char *shape
    that. A token is good until the scope ends on the thread that exported it; any number of
    threads may have it, by copies if they like. Threads that have adopted it by then stay in.
    Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
-   the innermost scope is not this one; E_UNKNOWN the scope is over, or another ledger's;
-   E_INVALID; E_NOMEM. */
+           the innermost scope is not this one; E_UNKNOWN the scope is over, or another ledger's;
+           E_INVALID; E_NOMEM. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* the library's */
 } memlord_scope_token;
@@ -1527,30 +1459,31 @@ typedef struct memlord_scope_stat {
 MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
                                              memlord_scope_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
-/* The id of this thread's innermost scope; 0: none. */
+/* Returns the id of this thread's innermost scope; 0: none. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds time a device took for a scope, known when its events are. Errors: E_UNKNOWN no such
+/* Adds the time a device took for a scope, when its events know it. Errors: E_UNKNOWN no such
    id. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
     MLI_OFF(MEMLORD_OK)
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps what every device holds at this moment, under a name. Up to 255 snapshots are kept, spread
-   over the whole run: beyond that the one whose neighbours are closest in time goes, and is
-   counted, but for the first, the last, and those in which a device, or all together, held most;
-   a checkpoint only when there is nothing else.
+/* Keeps the totals of every device at this moment, under a name. Up
+   to 255 snapshots are kept, spread over the whole run. Beyond that the one whose neighbours are
+   closest in time goes, and is counted, but for the first, the last, and those in which a device,
+   or all together, held most; a checkpoint goes only when there is nothing else.
    Errors: E_INVALID NULL or ""; E_NOMEM, counted. Cost: a tenth of a us a device and thread. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes one now, one every interval_ms (0: 5000, at least 10) on a thread of its own, with the
-   largest blocks, and a last one at the stop. Until then a report that shows snapshots (TEXT, JSON,
-   HTML, TRACE) ends with one of its own, which is not kept. Without threads memlord_gc_poll takes
-   those that are due. The ledger's clock decides: while one of the host's stands still none is
-   taken, and of one that runs ahead, or of another interval, the thread learns within a second.
+   largest blocks, and a last one at the stop. Until then a report that shows snapshots (TEXT,
+   JSON, HTML, TRACE) ends with one of its own, which is not kept. Without threads memlord_gc_poll
+   takes those that are due. The ledger's clock decides: while a clock of the host's stands still
+   none is taken; when it runs ahead, or the interval changes, the thread learns that within a
+   second.
    Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come; stop: E_STATE
-   on a thread of MemLord's own. */
+           on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
@@ -1605,8 +1538,34 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
 
 /* -- reports -- */
 
-/* Writes a report through fn, in pieces of up to a few KiB, streaming.
-   Errors: E_IO fn answered non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL; E_NOMEM.
+/* MEMLORD_FORMAT_TEXT, _JSON, ... name, suffix of its files, what it is */
+#define MLI_FORMATS(X)                                                                        \
+    X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
+    X(JSON, "json", "for programs: everything; schema memlord/1")                             \
+    X(HTML, "html", "a page for people, of one file, that needs no network")                  \
+    X(TRACE, "trace.json", "a timeline, for ui.perfetto.dev and chrome://tracing")            \
+    X(PROMETHEUS, "prom", "metrics, for a server to scrape or a textfile collector")          \
+    X(PPROF, "pb", "live and allocated bytes by site, for go tool pprof")                     \
+    X(HEAPTRACK, "heaptrack", "calls, peak and what is live by site, for heaptrack_print")    \
+    X(FOLDED, "folded", "live bytes by device, tag and site, for flamegraph.pl, speedscope")  \
+    X(MEMORY_VIZ, "pickle", "a snapshot as PyTorch's, for pytorch.org/memory_viz")            \
+    X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")
+
+typedef enum memlord_format {
+#define MLI_X(name, suffix, text) MEMLORD_FORMAT_##name,
+    MLI_FORMATS(MLI_X)
+#undef MLI_X
+    MEMLORD_FORMAT_COUNT
+} memlord_format;
+
+/* Returns the format a file's suffix names ("x.html", "y.trace.json"); TEXT if it names none. */
+MEMLORD_API memlord_format memlord_format_for(const char *path)
+    MLI_OFF(MEMLORD_FORMAT_TEXT)
+
+typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0: written */
+
+/* Writes a report through fn, in pieces of up to a few KiB.
+   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL; E_NOMEM.
    The statistics of devices and tags are captured once, and no other call waits. Other lists are
    read as they are written: they may have what was recorded since. Cost: walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
@@ -1622,20 +1581,20 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first, as
    memory_profile_YYYYMMDD_HHMMSS and the format's suffix (UTC), in `directory` (NULL: the
-   ledger's output_dir, else the current one). Never over a file that is there: the process id
-   and a number are put behind the time then. The last call counts. A forked child that exits
-   writes one of its own.
+   ledger's output_dir, else the current one). Replaces no file: the process id and a number
+   follow the time where one is there. The last call counts. A forked child that exits writes one
+   of its own.
    Errors: E_INVALID the path is too long; E_UNSUPPORTED; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
 
-/* Asks for such a report now; a handler of SIGUSR1 may call it, it is async-signal-safe. As JSON
-   unless memlord_save_at_exit says otherwise; once, however often it was asked for. Served by
+/* Asks for such a report now. Async-signal-safe: a handler of SIGUSR1 may call it. It is JSON
+   unless memlord_save_at_exit says otherwise; one report, however many calls asked. Served by
    whichever comes first:
    - the next call that begins, ends, moves or resizes a block or an arena, describes, retags, adds
-     or removes a part, marks, resets, charges, reserves, sets a plan or what is reserved, begins or
-     ends a scope, takes a checkpoint, polls or retires; not one that retains, or releases a view.
-     With MEMLORD_FLAG_DEFER memlord_gc_poll, memlord_retire and memlord_alloc_retry alone;
+     or removes a part, marks, resets, charges, reserves, sets a plan or a pool, begins or ends a
+     scope, takes a checkpoint, polls or retires; not one that retains, or releases a view. With
+     MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and memlord_alloc_retry;
    - a poller, within its interval, or the thread that takes snapshots, within a second;
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
@@ -1802,8 +1761,146 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 
 /* ------------------------- stop here if you only want the API ---------------------------- */
 
+#if defined(MLI_READ_PREFIX)
+
+/* ---------------------------------------------------------------------- >>prefix --
+   The names of all public functions. A new function needs a line here. */
+
+#define MLI_PREFIX2(prefix, name) prefix##_##name
+#define MLI_PREFIX1(prefix, name) MLI_PREFIX2(prefix, name)
+#define MLI_PREFIXED(name) MLI_PREFIX1(MEMLORD_PREFIX, name)
+#define memlord_result_text MLI_PREFIXED(memlord_result_text)
+#define memlord_create MLI_PREFIXED(memlord_create)
+#define memlord_destroy MLI_PREFIXED(memlord_destroy)
+#define memlord_global MLI_PREFIXED(memlord_global)
+#define memlord_os_allocator MLI_PREFIXED(memlord_os_allocator)
+#define memlord_device_parse MLI_PREFIXED(memlord_device_parse)
+#define memlord_device_name MLI_PREFIXED(memlord_device_name)
+#define memlord_device_label MLI_PREFIXED(memlord_device_label)
+#define memlord_devices MLI_PREFIXED(memlord_devices)
+#define memlord_alloc MLI_PREFIXED(memlord_alloc)
+#define memlord_free MLI_PREFIXED(memlord_free)
+#define memlord_realloc MLI_PREFIXED(memlord_realloc)
+#define memlord_realloc_begin MLI_PREFIXED(memlord_realloc_begin)
+#define memlord_realloc_end MLI_PREFIXED(memlord_realloc_end)
+#define memlord_free_begin MLI_PREFIXED(memlord_free_begin)
+#define memlord_free_end MLI_PREFIXED(memlord_free_end)
+#define memlord_alloc_n MLI_PREFIXED(memlord_alloc_n)
+#define memlord_free_n MLI_PREFIXED(memlord_free_n)
+#define memlord_move MLI_PREFIXED(memlord_move)
+#define memlord_track MLI_PREFIXED(memlord_track)
+#define memlord_retain MLI_PREFIXED(memlord_retain)
+#define memlord_release MLI_PREFIXED(memlord_release)
+#define memlord_track_n MLI_PREFIXED(memlord_track_n)
+#define memlord_release_n MLI_PREFIXED(memlord_release_n)
+#define memlord_arena_add MLI_PREFIXED(memlord_arena_add)
+#define memlord_arena_sub MLI_PREFIXED(memlord_arena_sub)
+#define memlord_sites_enable MLI_PREFIXED(memlord_sites_enable)
+#define memlord_site_at MLI_PREFIXED(memlord_site_at)
+#define memlord_site_address MLI_PREFIXED(memlord_site_address)
+#define memlord_site_rename MLI_PREFIXED(memlord_site_rename)
+#define memlord_sites_top MLI_PREFIXED(memlord_sites_top)
+#define memlord_site_top_alloc MLI_PREFIXED(memlord_site_top_alloc)
+#define memlord_site_top_free MLI_PREFIXED(memlord_site_top_free)
+#define memlord_allocated MLI_PREFIXED(memlord_allocated)
+#define memlord_freed MLI_PREFIXED(memlord_freed)
+#define memlord_pending MLI_PREFIXED(memlord_pending)
+#define memlord_peak MLI_PREFIXED(memlord_peak)
+#define memlord_stats_get MLI_PREFIXED(memlord_stats_get)
+#define memlord_reset MLI_PREFIXED(memlord_reset)
+#define memlord_peak_reset MLI_PREFIXED(memlord_peak_reset)
+#define memlord_format_bytes MLI_PREFIXED(memlord_format_bytes)
+#define memlord_parse_bytes MLI_PREFIXED(memlord_parse_bytes)
+#define memlord_summary MLI_PREFIXED(memlord_summary)
+#define memlord_blocks_each MLI_PREFIXED(memlord_blocks_each)
+#define memlord_blocks_top MLI_PREFIXED(memlord_blocks_top)
+#define memlord_block_find MLI_PREFIXED(memlord_block_find)
+#define memlord_block_containing MLI_PREFIXED(memlord_block_containing)
+#define memlord_block_describe MLI_PREFIXED(memlord_block_describe)
+#define memlord_block_retag MLI_PREFIXED(memlord_block_retag)
+#define memlord_mark MLI_PREFIXED(memlord_mark)
+#define memlord_leaks MLI_PREFIXED(memlord_leaks)
+#define memlord_tag_begin MLI_PREFIXED(memlord_tag_begin)
+#define memlord_tag_end MLI_PREFIXED(memlord_tag_end)
+#define memlord_tag_get MLI_PREFIXED(memlord_tag_get)
+#define memlord_expect MLI_PREFIXED(memlord_expect)
+#define memlord_free_deferred MLI_PREFIXED(memlord_free_deferred)
+#define memlord_block_use MLI_PREFIXED(memlord_block_use)
+#define memlord_retire MLI_PREFIXED(memlord_retire)
+#define memlord_capacity_source MLI_PREFIXED(memlord_capacity_source)
+#define memlord_capacity_get MLI_PREFIXED(memlord_capacity_get)
+#define memlord_capacity_sample MLI_PREFIXED(memlord_capacity_sample)
+#define memlord_device_share MLI_PREFIXED(memlord_device_share)
+#define memlord_poller_start MLI_PREFIXED(memlord_poller_start)
+#define memlord_poller_stop MLI_PREFIXED(memlord_poller_stop)
+#define memlord_limit_set MLI_PREFIXED(memlord_limit_set)
+#define memlord_limit_fraction MLI_PREFIXED(memlord_limit_fraction)
+#define memlord_headroom MLI_PREFIXED(memlord_headroom)
+#define memlord_would_fit MLI_PREFIXED(memlord_would_fit)
+#define memlord_plan_fit MLI_PREFIXED(memlord_plan_fit)
+#define memlord_reserve MLI_PREFIXED(memlord_reserve)
+#define memlord_reserve_commit MLI_PREFIXED(memlord_reserve_commit)
+#define memlord_reserve_cancel MLI_PREFIXED(memlord_reserve_cancel)
+#define memlord_account_open MLI_PREFIXED(memlord_account_open)
+#define memlord_account_charge MLI_PREFIXED(memlord_account_charge)
+#define memlord_account_get MLI_PREFIXED(memlord_account_get)
+#define memlord_account_close MLI_PREFIXED(memlord_account_close)
+#define memlord_explain MLI_PREFIXED(memlord_explain)
+#define memlord_strategy_set MLI_PREFIXED(memlord_strategy_set)
+#define memlord_strategy_check MLI_PREFIXED(memlord_strategy_check)
+#define memlord_strategy_default MLI_PREFIXED(memlord_strategy_default)
+#define memlord_gc_callback MLI_PREFIXED(memlord_gc_callback)
+#define memlord_gc_callback_quiet MLI_PREFIXED(memlord_gc_callback_quiet)
+#define memlord_gc_callback_remove MLI_PREFIXED(memlord_gc_callback_remove)
+#define memlord_gc_run MLI_PREFIXED(memlord_gc_run)
+#define memlord_gc_poll MLI_PREFIXED(memlord_gc_poll)
+#define memlord_retry_backoff MLI_PREFIXED(memlord_retry_backoff)
+#define memlord_retry_check MLI_PREFIXED(memlord_retry_check)
+#define memlord_alloc_retry MLI_PREFIXED(memlord_alloc_retry)
+#define memlord_reserved_set MLI_PREFIXED(memlord_reserved_set)
+#define memlord_reserved_add MLI_PREFIXED(memlord_reserved_add)
+#define memlord_cache_hit MLI_PREFIXED(memlord_cache_hit)
+#define memlord_cache_miss MLI_PREFIXED(memlord_cache_miss)
+#define memlord_cached_ratio MLI_PREFIXED(memlord_cached_ratio)
+#define memlord_fragmentation MLI_PREFIXED(memlord_fragmentation)
+#define memlord_pressure_level MLI_PREFIXED(memlord_pressure_level)
+#define memlord_scope_begin MLI_PREFIXED(memlord_scope_begin)
+#define memlord_scope_enter MLI_PREFIXED(memlord_scope_enter)
+#define memlord_scope_end MLI_PREFIXED(memlord_scope_end)
+#define memlord_scope_shapes MLI_PREFIXED(memlord_scope_shapes)
+#define memlord_scope_export MLI_PREFIXED(memlord_scope_export)
+#define memlord_scope_adopt MLI_PREFIXED(memlord_scope_adopt)
+#define memlord_scope_return MLI_PREFIXED(memlord_scope_return)
+#define memlord_scope_get MLI_PREFIXED(memlord_scope_get)
+#define memlord_scope_current MLI_PREFIXED(memlord_scope_current)
+#define memlord_scope_device_time MLI_PREFIXED(memlord_scope_device_time)
+#define memlord_checkpoint MLI_PREFIXED(memlord_checkpoint)
+#define memlord_snapshots_start MLI_PREFIXED(memlord_snapshots_start)
+#define memlord_snapshots_stop MLI_PREFIXED(memlord_snapshots_stop)
+#define memlord_events_start MLI_PREFIXED(memlord_events_start)
+#define memlord_events_stop MLI_PREFIXED(memlord_events_stop)
+#define memlord_events_each MLI_PREFIXED(memlord_events_each)
+#define memlord_part_add MLI_PREFIXED(memlord_part_add)
+#define memlord_part_remove MLI_PREFIXED(memlord_part_remove)
+#define memlord_parts_each MLI_PREFIXED(memlord_parts_each)
+#define memlord_save_at_exit MLI_PREFIXED(memlord_save_at_exit)
+#define memlord_request_save MLI_PREFIXED(memlord_request_save)
+#define memlord_format_for MLI_PREFIXED(memlord_format_for)
+#define memlord_write MLI_PREFIXED(memlord_write)
+#define memlord_save MLI_PREFIXED(memlord_save)
+#define memlord_shim_malloc MLI_PREFIXED(memlord_shim_malloc)
+#define memlord_shim_calloc MLI_PREFIXED(memlord_shim_calloc)
+#define memlord_shim_realloc MLI_PREFIXED(memlord_shim_realloc)
+#define memlord_shim_free MLI_PREFIXED(memlord_shim_free)
+#define memlord_shim_mmap MLI_PREFIXED(memlord_shim_mmap)
+#define memlord_shim_munmap MLI_PREFIXED(memlord_shim_munmap)
+
+#endif /* MLI_READ_PREFIX */
+
+
 /* --------------------------------------------------------------- >>implementation -- */
-#if defined(MEMLORD_IMPLEMENTATION) && !defined(MEMLORD_DISABLE) && !defined(MLI_EMITTED)
+#if defined(MEMLORD_IMPLEMENTATION) && !defined(MEMLORD_DISABLE) && !defined(MLI_EMITTED) && \
+    !defined(MLI_READ_PREFIX)
 #define MLI_EMITTED
 
 /* Words of the implementation. Each has one meaning.
@@ -17914,7 +18011,8 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
    nothing above. Stands outside the include guard: another header may have included memlord.h
    without MEMLORD_SHIM before. Includes the headers that declare these functions first, as the
    macros would change their declarations. */
-#if defined(MEMLORD_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MLI_SHIMMED)
+#if defined(MEMLORD_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MLI_SHIMMED) && \
+    !defined(MLI_READ_PREFIX)
 #define MLI_SHIMMED
 #include <stdlib.h>
 #if !defined(_WIN32)

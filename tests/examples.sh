@@ -33,6 +33,28 @@ says() { # FILE PATTERN...: every pattern stands in the file
     done
 }
 
+# -- make vendor --
+
+vendored() { # FLAGS...: what `make vendor` writes builds a program in C and in C++, and runs
+    rm -rf "$out/vendor" && make -s vendor DIR="$out/vendor" "$@" &&
+        printf '%s\n' '#define MEMLORD_IMPLEMENTATION' '#include "memlord.h"' 'int main(void) {' \
+            'return memlord_alloc(memlord_global(), memlord_device_cpu(), 16, 1, NULL); }' \
+            >"$out/vendor/app.c" &&
+        (cd "$out/vendor" && gcc -std=c99 app.c -o app -pthread && ./app &&
+            g++ -std=c++11 -x c++ app.c -o app -pthread && ./app)
+} >"$out/vendor.why" 2>&1
+
+vendored && says "$out/vendor.why" 'memlord.h [0-9.]* and stb_ds.h [0-9.]*,' &&
+    cmp "$out/vendor/memlord.h" memlord.h >>"$out/vendor.why" && test -s "$out/vendor/stb_ds.h"
+verdict $? 'make vendor copies the two headers of a program' "$out/vendor.why"
+
+vendored ONE=1 && test ! -e "$out/vendor/stb_ds.h" && says "$out/vendor/memlord.h" 'Sean Barrett' &&
+    gcc -M "$out/vendor/app.c" >>"$out/vendor.why" 2>&1 && ! grep -q '/stb_ds.h' "$out/vendor.why"
+verdict $? 'make vendor ONE=1 makes one file of both' "$out/vendor.why"
+
+! make -s vendor >"$out/vendor.why" 2>&1 && says "$out/vendor.why" 'usage: make vendor DIR='
+verdict $? 'make vendor says what it wants' "$out/vendor.why"
+
 # -- those that are programs --
 
 build/quickstart >"$out/quickstart" 2>&1 && says "$out/quickstart" MemLord weights cuda:0 kv_cache
