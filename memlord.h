@@ -3203,6 +3203,7 @@ struct memlord {
     /* The shards are first: a call finds one without adding an offset. */
     struct {
         mli_shard shards[1u << MLI_SHARD_BITS];
+        mli_u32 buckets; /* in all tables */
     } map;
     struct {
         struct memlord *next, **back; /* live ledgers, under the registry lock */
@@ -4732,7 +4733,7 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_BUCKET_SLOTS 5
 #define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
 #define MLI_BUCKET_BYTES 128
-#define MLI_SPARE_BYTES (144u << 10) /* below it a ledger is small: 1,500 blocks or so */
+#define MLI_SPARE_BUCKETS 384 /* below it a ledger is small: 1,500 blocks or so */
 
 /* States of a shard: no table yet, shared, stopped. From 3 on it is the id of the owner. */
 enum {
@@ -5088,6 +5089,7 @@ static MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, u
         same = s->size == size;
         if (same) failed = mli_shard_swap_table(lord, t, s, &next);
         mli_lock_drop(&s->lock);
+        if (same && !failed) (void)mli_u32_add(&lord->map.buckets, larger - next.size);
         mli_own_free(lord, next.data, (size_t)next.size * MLI_BUCKET_BYTES);
         if (failed <= 0) return failed;
     }
@@ -5100,8 +5102,8 @@ static MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, u
    spare the memory: there almost every entry is in its home. Requires: the caller owns the shard,
    or the shard is shared. */
 static int mli_shard_crowded(memlord *lord, const mli_shard *s) {
-    uint32_t stagger = (uint32_t)((uintptr_t)s / sizeof *s) & 3, most = 12 + 8 * stagger;
-    if (mli_u64_load(&lord->memory.own_bytes) < MLI_SPARE_BYTES) most = 4;
+    uint32_t most = 12 + 8 * (uint32_t)((s - lord->map.shards) & 3);
+    if (mli_u32_load(&lord->map.buckets) < MLI_SPARE_BUCKETS) most = 4;
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
