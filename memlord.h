@@ -345,6 +345,9 @@
 #define MLI_INLINE static inline
 #endif
 
+#define MLI_JOIN2(a, b) a##b
+#define MLI_JOIN(a, b) MLI_JOIN2(a, b)
+
 /* Here and in macros, which the host's files expand: theirs may have -Wold-style-cast on. */
 #ifdef __cplusplus
 #define MLI_CAST(type, value) static_cast<type>(value)
@@ -1708,8 +1711,6 @@ MLI_INLINE void mli_tag_leave(mli_guard *guard) {
     guard->open = 0;
 }
 
-#define MLI_JOIN2(a, b) a##b
-#define MLI_JOIN(a, b) MLI_JOIN2(a, b)
 #if defined(__GNUC__)
 #define MLI_ON_LEAVE(fn) __attribute__((cleanup(fn)))
 #else
@@ -1766,9 +1767,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 /* ---------------------------------------------------------------------- >>prefix --
    The names of all public functions. A new function needs a line here. */
 
-#define MLI_PREFIX2(prefix, name) prefix##_##name
-#define MLI_PREFIX1(prefix, name) MLI_PREFIX2(prefix, name)
-#define MLI_PREFIXED(name) MLI_PREFIX1(MEMLORD_PREFIX, name)
+#define MLI_PREFIXED(name) MLI_JOIN(MEMLORD_PREFIX, MLI_JOIN(_, name))
 #define memlord_result_text MLI_PREFIXED(memlord_result_text)
 #define memlord_create MLI_PREFIXED(memlord_create)
 #define memlord_destroy MLI_PREFIXED(memlord_destroy)
@@ -1982,14 +1981,12 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define MLI_COLD __attribute__((noinline, cold))
 #define MLI_NOINLINE __attribute__((noinline))
 #define MLI_HOT inline __attribute__((always_inline))
-#define MLI_PREFETCH(p) __builtin_prefetch((p), 1)
 #elif defined(_MSC_VER)
 #define MLI_LIKELY(x) (x)
 #define MLI_UNLIKELY(x) (x)
 #define MLI_COLD __declspec(noinline)
 #define MLI_NOINLINE __declspec(noinline)
 #define MLI_HOT __forceinline
-#define MLI_PREFETCH(p) ((void)(p))
 #else
 #error "memlord.h knows gcc, clang and MSVC: add the macros above for this compiler"
 #endif
@@ -2001,6 +1998,15 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define MEMLORD_THREAD_LOCAL __declspec(thread)
 #endif
 #endif
+
+/* Begins to load the cache line of an address that is about to be written. */
+static MLI_HOT void mli_prefetch(const void *p) {
+#if defined(__GNUC__)
+    __builtin_prefetch(p, 1);
+#else
+    (void)p;
+#endif
+}
 
 #if defined(MEMLORD_NO_THREADS)
 #define MLI_THREADLESS 1
@@ -2839,11 +2845,12 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_ATOMIC(kind, type)                                                                   \
     static MLI_HOT type mli_##kind##_load(const mli_##kind *w) MLI_LOAD(type, RELAXED)           \
     static MLI_HOT type mli_##kind##_load_acquire(const mli_##kind *w) MLI_LOAD(type, ACQUIRE)   \
-    static MLI_HOT type mli_##kind##_load_seqcst(const mli_##kind *w) MLI_LOAD(type, SEQ_CST)    \
     static MLI_HOT void mli_##kind##_store(mli_##kind *w, type v) MLI_STORE(type, RELAXED)       \
     static MLI_HOT void mli_##kind##_store_release(mli_##kind *w, type v) MLI_STORE(type, RELEASE)
 MLI_ATOMIC(u32, uint32_t)
 MLI_ATOMIC(ptr, void *)
+static MLI_HOT uint32_t mli_u32_load_seqcst(const mli_u32 *w) MLI_LOAD(uint32_t, SEQ_CST)
+static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) MLI_LOAD(void *, SEQ_CST)
 #if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
 MLI_ATOMIC(u64, uint64_t)
 #else
@@ -5164,7 +5171,7 @@ static MLI_HOT uint64_t mli_probe_begin(mli_shard *s, uint64_t key, mli_probe *p
     probe->home = mli_home_bucket(s, probe->hash);
     probe->bucket = 0;
     probe->held = 1;
-    MLI_PREFETCH((char *)probe->home + 64);
+    mli_prefetch((char *)probe->home + 64);
     if (MLI_UNLIKELY(probe->shared)) return mli_bucket_lock(probe->home);
     return mli_u64_load(&probe->home->header);
 }
@@ -7036,8 +7043,8 @@ typedef struct mli_event_copy { /* an event as it was read from the ring */
     uint64_t stamp, storage, what, where;
     uint32_t thread;
 } mli_event_copy;
-#define MLI_EVENT_KIND(what) ((uint32_t)((what) >> 49) & 15u)
-#define MLI_EVENT_DEV(what) ((uint32_t)((what) >> 53) & 255u)
+static uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
+static uint32_t mli_event_dev(uint64_t what) { return (uint32_t)(what >> 53) & 255; }
 
 /* A sub-buffer: consecutive events of one thread. */
 typedef struct mli_subbuf {
@@ -7101,7 +7108,7 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
-        uint32_t dev = MLI_EVENT_DEV(mli_u64_load(&b->at[i].what));
+        uint32_t dev = mli_event_dev(mli_u64_load(&b->at[i].what));
         if (run && dev != last) {
             mli_stat_add(lord, last, MLI_STAT_dropped_events, run);
             run = 0;
@@ -7329,13 +7336,13 @@ static MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out
 /* Converts an event for the host. Requires: no lock is held, as a site may get its names here. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
-    uint32_t dev = MLI_EVENT_DEV(in->what);
+    uint32_t dev = mli_event_dev(in->what);
     uint32_t site = (uint32_t)in->where & MLI_SITE_ROWS_MAX;
     uint32_t tag = (uint32_t)(in->where >> 20) & MLI_TAG_ROWS_MAX;
     memset(out, 0, sizeof *out);
     out->time_ns = mli_since_ns(&r->scale, in->stamp);
     out->thread = in->thread;
-    out->kind = (int)MLI_EVENT_KIND(in->what);
+    out->kind = (int)mli_event_kind(in->what);
     out->device = dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
     out->storage = in->storage;
     out->bytes = MLI_BYTES(in->what);
@@ -13736,7 +13743,7 @@ typedef struct mli_lifetime_span { /* open addressing; key 0: free; stamp 0: the
 
 static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t mask,
                                const mli_event_copy *e) {
-    uint32_t kind = MLI_EVENT_KIND(e->what), dev = MLI_EVENT_DEV(e->what);
+    uint32_t kind = mli_event_kind(e->what), dev = mli_event_dev(e->what);
     int begins = kind == MEMLORD_EVENT_ALLOC || kind == MEMLORD_EVENT_MOVE;
     uint64_t key = e->storage, at;
     if (!dev || !(begins || kind == MEMLORD_EVENT_FREE)) return;
@@ -14754,10 +14761,10 @@ static void mli_json_strings(mli_report *r) {
 static void mli_json_event(mli_report *r, const mli_event_copy *e) {
     uint64_t site = e->where & MLI_SITE_ROWS_MAX;
     uint64_t tag = e->where >> 20 & MLI_TAG_ROWS_MAX;
-    uint32_t kind = MLI_EVENT_KIND(e->what);
+    uint32_t kind = mli_event_kind(e->what);
     int named = kind == MEMLORD_EVENT_CHECKPOINT;
     mli_jsonf(r->o, ",\n[%ju,%ju,%ju,%jd,", mli_since_ns(&r->scale, e->stamp),
-              (uint64_t)kind, (uint64_t)e->thread, (int64_t)MLI_EVENT_DEV(e->what) - 1);
+              (uint64_t)kind, (uint64_t)e->thread, (int64_t)mli_event_dev(e->what) - 1);
     if (e->storage && !named)
         mli_jsonf(r->o, "'%jx',", e->storage);
     else
@@ -15791,10 +15798,10 @@ static MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
     }
     while (!x->o->failed && mli_ring_reader_next(&reading, &e)) {
         mli_export_event out;
-        out.of = mli_live_block_make(x, MLI_EVENT_DEV(e.what), e.storage, MLI_BYTES(e.what),
+        out.of = mli_live_block_make(x, mli_event_dev(e.what), e.storage, MLI_BYTES(e.what),
                                      e.where);
         out.ns = mli_since_ns(&x->r->scale, e.stamp);
-        out.kind = MLI_EVENT_KIND(e.what);
+        out.kind = mli_event_kind(e.what);
         out.thread = e.thread;
         if (out.kind == MEMLORD_EVENT_PEND) out.of.state = MLI_BLOCK_PENDING;
         if (out.kind == MEMLORD_EVENT_FREE) out.of.state = MLI_BLOCK_FREED;
