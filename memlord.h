@@ -66,14 +66,14 @@
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
         parts        memlord_part_add, _part_remove, _parts_each
         tags         memlord_tag_begin, _end, _get; memlord_expect
-        capacity     memlord_capacity_source, _get, _sample; memlord_poller_start, _stop
+        capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
         reservations memlord_reserve, _reserve_commit, _reserve_cancel
         accounts     memlord_account_open, _charge, _get, _close
         bands        memlord_strategy_set, _check, _default
         collection   memlord_gc_callback, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_check, _retry_backoff
-        pools        memlord_reserved_set, _add; memlord_cache_hit, _miss; memlord_cached_ratio, ...
+        pools        memlord_pool_set, _add; memlord_cache_hit, _miss; memlord_cached_ratio, ...
         scopes       memlord_scope_begin, _end, _shapes, _export, _adopt, _return, _get
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
@@ -165,7 +165,7 @@
                          totals count modulo 2^64, live values never wrap
         total_freed      everything credited in this epoch, shrinkage included
         reserved         what the host's pool holds of the device; `cached` is the part
-                         of it that is not allocated. memlord_reserved_set says it
+                         of it that is not allocated. memlord_pool_set says it
         limit, held      of its physical device: the limit, and what tickets keep of it
 
     Order: record an allocation after the real one, and a free before the real one.
@@ -492,7 +492,7 @@ MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t 
 /* Sets the host's own name for a device, shown beside ours in TEXT, JSON and HTML reports. NULL
    removes it.
    Errors: E_DEVICE; E_NOMEM. */
-MEMLORD_API memlord_result memlord_device_label(memlord *lord, memlord_device device,
+MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
 
 /* Sets the memory that a device's bytes are in: an integrated GPU's in the cpu's, a pool's in
@@ -1084,7 +1084,7 @@ typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_ca
 /* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
    samples, and waits for a call of it in progress on another thread.
    Errors: E_DEVICE. */
-MEMLORD_API memlord_result memlord_capacity_source(memlord *lord, int type,
+MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
@@ -1123,7 +1123,7 @@ MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device devic
 
 /* Sets it to a fraction of the capacity, and follows that; samples it if it is not known.
    Errors: E_INVALID not 0 < fraction <= 1; E_UNKNOWN the capacity is not known. */
-MEMLORD_API memlord_result memlord_limit_fraction(memlord *lord, memlord_device device,
+MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
 /* Returns the bytes left under the limit and in the latest sample, whichever is less, less those
@@ -1363,11 +1363,11 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 
 /* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
    Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, pool_add also below 0. */
-MEMLORD_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
+MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
-MEMLORD_API memlord_result memlord_reserved_add(memlord *lord, memlord_device device,
-                                            int64_t delta) MLI_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_pool_add(memlord *lord, memlord_device device,
+                                           int64_t delta) MLI_OFF(MEMLORD_OK)
 
 MEMLORD_API memlord_result memlord_cache_hit(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_OK)
@@ -1419,7 +1419,7 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* Sets the text that is shown with this invocation of the innermost scope: the shapes it works on,
    "q[1,32,128] k[1,8,128]". NULL removes it. Kept until destroy, each text once, and with the
    names of checkpoints in half of MEMLORD_MAX_STRINGS. Errors: E_STATE no scope; E_NOMEM. */
-MEMLORD_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes)
+MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
 
 /* Lets other threads work in this thread's innermost scope: each adopts the token, and returns
@@ -1775,7 +1775,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_os_allocator MLI_PREFIXED(memlord_os_allocator)
 #define memlord_device_parse MLI_PREFIXED(memlord_device_parse)
 #define memlord_device_name MLI_PREFIXED(memlord_device_name)
-#define memlord_device_label MLI_PREFIXED(memlord_device_label)
+#define memlord_device_label_set MLI_PREFIXED(memlord_device_label_set)
 #define memlord_devices MLI_PREFIXED(memlord_devices)
 #define memlord_alloc MLI_PREFIXED(memlord_alloc)
 #define memlord_free MLI_PREFIXED(memlord_free)
@@ -1826,14 +1826,14 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_free_deferred MLI_PREFIXED(memlord_free_deferred)
 #define memlord_block_use MLI_PREFIXED(memlord_block_use)
 #define memlord_retire MLI_PREFIXED(memlord_retire)
-#define memlord_capacity_source MLI_PREFIXED(memlord_capacity_source)
+#define memlord_capacity_source_set MLI_PREFIXED(memlord_capacity_source_set)
 #define memlord_capacity_get MLI_PREFIXED(memlord_capacity_get)
 #define memlord_capacity_sample MLI_PREFIXED(memlord_capacity_sample)
 #define memlord_device_share MLI_PREFIXED(memlord_device_share)
 #define memlord_poller_start MLI_PREFIXED(memlord_poller_start)
 #define memlord_poller_stop MLI_PREFIXED(memlord_poller_stop)
 #define memlord_limit_set MLI_PREFIXED(memlord_limit_set)
-#define memlord_limit_fraction MLI_PREFIXED(memlord_limit_fraction)
+#define memlord_limit_set_fraction MLI_PREFIXED(memlord_limit_set_fraction)
 #define memlord_headroom MLI_PREFIXED(memlord_headroom)
 #define memlord_would_fit MLI_PREFIXED(memlord_would_fit)
 #define memlord_plan_fit MLI_PREFIXED(memlord_plan_fit)
@@ -1856,8 +1856,8 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_retry_backoff MLI_PREFIXED(memlord_retry_backoff)
 #define memlord_retry_check MLI_PREFIXED(memlord_retry_check)
 #define memlord_alloc_retry MLI_PREFIXED(memlord_alloc_retry)
-#define memlord_reserved_set MLI_PREFIXED(memlord_reserved_set)
-#define memlord_reserved_add MLI_PREFIXED(memlord_reserved_add)
+#define memlord_pool_set MLI_PREFIXED(memlord_pool_set)
+#define memlord_pool_add MLI_PREFIXED(memlord_pool_add)
 #define memlord_cache_hit MLI_PREFIXED(memlord_cache_hit)
 #define memlord_cache_miss MLI_PREFIXED(memlord_cache_miss)
 #define memlord_cached_ratio MLI_PREFIXED(memlord_cached_ratio)
@@ -1866,7 +1866,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_scope_begin MLI_PREFIXED(memlord_scope_begin)
 #define memlord_scope_enter MLI_PREFIXED(memlord_scope_enter)
 #define memlord_scope_end MLI_PREFIXED(memlord_scope_end)
-#define memlord_scope_shapes MLI_PREFIXED(memlord_scope_shapes)
+#define memlord_scope_shapes_set MLI_PREFIXED(memlord_scope_shapes_set)
 #define memlord_scope_export MLI_PREFIXED(memlord_scope_export)
 #define memlord_scope_adopt MLI_PREFIXED(memlord_scope_adopt)
 #define memlord_scope_return MLI_PREFIXED(memlord_scope_return)
@@ -6524,8 +6524,8 @@ MLI_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
     return mli_out_end(&o, cap);
 }
 
-MLI_API memlord_result memlord_device_label(memlord *lord, memlord_device device,
-                                            const char *text) {
+MLI_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
+                                                const char *text) {
     uint32_t dev;
     const char *kept;
     memlord_result r;
@@ -10463,7 +10463,7 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     return mli_call_end_uncounted(lord, r);
 }
 
-MLI_API memlord_result memlord_scope_shapes(memlord *lord, const char *shapes) {
+MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes) {
     mli_thread *t;
     memlord_result r = MEMLORD_E_STATE;
     const char *kept;
@@ -10880,8 +10880,8 @@ MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const 
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-MLI_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device,
-                                            uint64_t reserved, uint64_t largest_free) {
+MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
+                                        uint64_t reserved, uint64_t largest_free) {
     uint32_t dev;
     mli_u64 *count;
     memlord_result r;
@@ -10896,7 +10896,7 @@ MLI_API memlord_result memlord_reserved_set(memlord *lord, memlord_device device
     mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
-MLI_API memlord_result memlord_reserved_add(memlord *lord, memlord_device device, int64_t delta) {
+MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
     mli_u64 *count, had;
     uint64_t now;
     uint32_t dev;
@@ -11205,8 +11205,8 @@ MLI_API memlord_result memlord_limit_set(memlord *lord, memlord_device device, u
     return r ? r : mli_limit_set(lord, phys, bytes, 0);
 }
 
-MLI_API memlord_result memlord_limit_fraction(memlord *lord, memlord_device device,
-                                              double fraction) {
+MLI_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
+                                                  double fraction) {
     mli_phys *phys;
     memlord_capacity c;
     memlord_result r;
@@ -12268,8 +12268,8 @@ static MLI_COLD memlord_result mli_callback_add(memlord *lord, int type, memlord
 
 /* -- public -- */
 
-MLI_API memlord_result memlord_capacity_source(memlord *lord, int type,
-                                               memlord_capacity_fn fn, void *user) {
+MLI_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
+                                                   memlord_capacity_fn fn, void *user) {
     mli_capacity_reader source = {fn, user};
     if (!lord) return MEMLORD_OK;
     if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;

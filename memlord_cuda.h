@@ -362,7 +362,7 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
                                                   memlord_cuda_pool *out)
     MLI_CUDA_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Says memlord_reserved_set what is reserved. Samples and collections do it by themselves, once a
+/* Says memlord_pool_set what is reserved. Samples and collections do it by themselves, once a
    pool has ever held something, and between them cudaMalloc, cudaFree and their like add what they
    change. An integrated GPU is sampled as the cpu: there one in 64 of the wrapped stream-ordered
    calls does it, and each wrapped synchronisation. Errors: as pool_get. */
@@ -1162,8 +1162,8 @@ static void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *
         if (!pool.reserved_high && !pool.graph_reserved_high) return;
         mli_cuda_store(&probe->pooled[device], 1); /* only ever goes up: order is nobody's */
     }
-    (void)memlord_reserved_set(lord, memlord_device_cuda(device),
-                               mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
+    (void)memlord_pool_set(lord, memlord_device_cuda(device),
+                           mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
 }
 
 /* Bytes came to a device, or went, that are of no pool. A cudaFree of what was one's is taken for
@@ -1172,7 +1172,7 @@ static void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t d
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     if (probe && delta && device.index < MEMLORD_CUDA_MAX_DEVICES &&
         mli_cuda_load(&probe->pooled[device.index]))
-        (void)memlord_reserved_add(lord, device, delta);
+        (void)memlord_pool_add(lord, device, delta);
 }
 
 /* Integrated GPUs have no samples of their own, the cpu being asked for both: the calls that fill
@@ -2237,7 +2237,7 @@ static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d
     uint64_t flags = mli_cuda_load(&probe->flags);
     (void)memlord_gc_callback_remove(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_collect, probe);
     if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY))
-        (void)memlord_capacity_source(probe->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
+        (void)memlord_capacity_source_set(probe->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
     mli_cuda_share(probe, d, 0);
 }
 
@@ -2246,7 +2246,7 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
     memlord_result r = MEMLORD_OK;
     if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY)) {
         mli_cuda_share(probe, d, 1);
-        r = memlord_capacity_source(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_capacity, probe);
+        r = memlord_capacity_source_set(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_capacity, probe);
     }
     if (r == MEMLORD_OK && !(flags & MEMLORD_CUDA_FLAG_NO_TRIM))
         r = memlord_gc_callback_quiet(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_collect, probe);
@@ -2333,8 +2333,8 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device) 
     memlord_cuda_pool pool;
     memlord_result r = memlord_cuda_pool_get(lord, device, &pool);
     if (r) return r;
-    return memlord_reserved_set(lord, memlord_device_cuda(device),
-                                mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
+    return memlord_pool_set(lord, memlord_device_cuda(device),
+                            mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
 }
 
 /* -- wrapped functions: allocations -- */

@@ -76,7 +76,7 @@ void guard(memlord *lord, size_t blocks) {
     auto collect = [](void *, memlord *, const memlord_gc_event *) {
         return memlord_gc_result{1, 0, 0};
     };
-    if (memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, source, nullptr) != MEMLORD_OK ||
+    if (memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, source, nullptr) != MEMLORD_OK ||
         memlord_strategy_set(lord, &band, 1) != MEMLORD_OK ||
         memlord_gc_callback(lord, MEMLORD_DEVICE_CUDA, collect, nullptr) != MEMLORD_OK)
         std::abort();

@@ -21,7 +21,7 @@ quick=${MEMLORD_BENCH_QUICK:-0}
 out=build/bench
 mkdir -p $out
 musts=$out/musts.tsv
-base=${BASE:-} base_h=$out/base.h
+base=${BASE:-} base_h=$out/base/memlord.h
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
 trap 'exit 130' INT TERM
@@ -122,7 +122,7 @@ no_base() {
 find_base() {
     git rev-parse --git-dir >/dev/null || no_base 'this is no git checkout'
     commit=$(git rev-parse --verify --quiet "$base^{commit}") || no_base 'no such revision'
-    git show "$commit:./memlord.h" >$base_h 2>/dev/null || no_base 'that revision has no memlord.h'
+    mkdir -p $out/base && git show "$commit:./memlord.h" >$base_h 2>/dev/null || no_base 'that revision has no memlord.h'
     base_is="$(version_of $base_h), BASE=$base, $(git log -1 --format='%h of %cs' "$commit")"
 }
 

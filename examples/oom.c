@@ -151,7 +151,8 @@ int main(int argc, char **argv) {
     }
     s.device = memlord_device_make(MEMLORD_DEVICE_OTHER, 0);
     if (memlord_create(NULL, &s.lord) != MEMLORD_OK) return 1;
-    check(&s, memlord_capacity_source(s.lord, MEMLORD_DEVICE_OTHER, driver_capacity, &s.driver));
+    check(&s, memlord_capacity_source_set(s.lord, MEMLORD_DEVICE_OTHER, driver_capacity,
+                                          &s.driver));
     check(&s, memlord_strategy_set(s.lord, NULL, 0)); /* no bands: only when it is full */
     check(&s, memlord_gc_callback(s.lord, MEMLORD_DEVICE_OTHER, collect, &s));
     check(&s, device_alloc(&s, "weights", UINT64_C(24) << 20, &weights));

@@ -89,7 +89,7 @@ static void tell(pool *p) {
     for (int c = CLASSES - 1; c >= 0 && !largest; c--)
         for (block *b = p->free[c]; b; b = b->next)
             if (b->size > largest) largest = b->size;
-    check(p, memlord_reserved_set(p->lord, p->device, p->reserved, largest));
+    check(p, memlord_pool_set(p->lord, p->device, p->reserved, largest));
 }
 
 /* Best fit. A higher class has larger blocks only: the first class with one that fits is it. */
@@ -255,7 +255,7 @@ static int pool_open(pool *p, uint64_t cache) {
 
 static void pool_close(pool *p) {
     for (size_t i = 0; i < p->count; i++) free(p->segments[i].first);
-    check(p, memlord_reserved_set(p->lord, p->device, 0, 0));
+    check(p, memlord_pool_set(p->lord, p->device, 0, 0));
     memlord_destroy(p->lord);
     free(p->segments);
 }

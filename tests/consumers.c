@@ -89,7 +89,7 @@ static void decode(memlord_device card, uint64_t base, int steps) {
         MEMLORD_SCOPE(lord, "decode") {
             attention(card, key, base - 4096, (uint64_t)i);
             if (i % 4 == 3) memlord_free(lord, card, key - ((uint64_t)2 << 24), NULL);
-            if (i % 8 == 0) memlord_scope_shapes(lord, "q[1,32,128]");
+            if (i % 8 == 0) memlord_scope_shapes_set(lord, "q[1,32,128]");
         }
     }
 }
@@ -109,7 +109,7 @@ static void odds_and_ends(memlord_device cpu, memlord_device card) {
     memlord_fence fence;
     memset(&fence, 0, sizeof fence);
     fence.done = never;
-    memlord_device_label(lord, card, "the \"first\" card");
+    memlord_device_label_set(lord, card, "the \"first\" card");
     memlord_arena_add(lord, cpu, 12345678, MEMLORD_SITE());
     memlord_alloc(lord, cpu, UINT64_MAX - 1, (uint64_t)1 << 33, NULL);
     memlord_alloc(lord, card, 77, 0, MEMLORD_SITE());
@@ -161,7 +161,7 @@ int main(int argc, char **argv) {
     desc.clock.fn = fast;
     desc.flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_THREADS;
     if (memlord_create(&desc, &lord)) return 1;
-    memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, capacity, NULL);
+    memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, capacity, NULL);
     memlord_alloc(lord, card[1], 0x600000000000, 123 << 20, MEMLORD_SITE()); /* the ring's past */
     memlord_alloc(lord, card[1], 0x610000000000, 45 << 20, MEMLORD_SITE());
     if (strtoul(argv[2], NULL, 10)) memlord_events_start(lord, strtoul(argv[2], NULL, 10));

@@ -255,7 +255,7 @@ static inline int test_open_fakes(void **state, uint32_t flags) {
         desc.clock.user = &t->now;
     }
     if (memlord_create(&desc, &t->lord) != MEMLORD_OK || !t->lord) return -1;
-    return memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, test_source_ask, &t->source) ||
+    return memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, test_source_ask, &t->source) ||
                    memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc)
                ? -1
                : 0;

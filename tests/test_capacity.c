@@ -23,7 +23,7 @@ static void host_capacity(test_case *t, uint64_t total, uint64_t used) {
     t->source.used = used;
     t->source.fail = 0;
     assert_ok(
-        memlord_capacity_source(t->lord, MEMLORD_DEVICE_CPU, test_source_ask, &t->source));
+        memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CPU, test_source_ask, &t->source));
     assert_ok(memlord_capacity_sample(t->lord, cpu()));
 }
 
@@ -82,7 +82,7 @@ static int say_age_and_known(void *user, memlord_device device, memlord_capacity
 static void a_source_cannot_say_age_or_known(void **state) {
     test_case *t = (test_case *)*state;
     assert_ok(
-        memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, say_age_and_known, NULL));
+        memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, say_age_and_known, NULL));
     assert_ok(memlord_capacity_sample(t->lord, cuda(0)));
     assert_int_equal(capacity_of(t->lord, cuda(0)).age_ns, 0);
     assert_int_equal(capacity_of(t->lord, cuda(0)).known, 1);
@@ -97,7 +97,7 @@ static int say_only_total(void *user, memlord_device device, memlord_capacity *o
 
 static void what_a_source_leaves_alone_is_0(void **state) {
     test_case *t = (test_case *)*state;
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, say_only_total, NULL));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, say_only_total, NULL));
     assert_ok(memlord_capacity_sample(t->lord, cuda(0)));
     assert_int_equal(capacity_of(t->lord, cuda(0)).used, 0);
     assert_int_equal(capacity_of(t->lord, cuda(0)).process, 0);
@@ -178,10 +178,11 @@ static void bad_arguments_are_refused(void **state) {
     assert_int_equal(memlord_capacity_sample(lord, cuda(MEMLORD_ANY)), MEMLORD_E_DEVICE);
     assert_int_equal(memlord_limit_set(lord, bad, 1), MEMLORD_E_DEVICE);
     assert_int_equal(memlord_limit_set(lord, all(), 1), MEMLORD_E_DEVICE);
-    assert_int_equal(memlord_limit_fraction(lord, bad, 0.5), MEMLORD_E_DEVICE);
-    assert_int_equal(memlord_capacity_source(lord, -2, test_source_ask, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_limit_set_fraction(lord, bad, 0.5), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_capacity_source_set(lord, -2, test_source_ask, NULL),
+                     MEMLORD_E_DEVICE);
     assert_int_equal(
-        memlord_capacity_source(lord, MEMLORD_DEVICE_TYPE_COUNT, test_source_ask, NULL),
+        memlord_capacity_source_set(lord, MEMLORD_DEVICE_TYPE_COUNT, test_source_ask, NULL),
         MEMLORD_E_DEVICE);
     assert_int_equal(memlord_would_fit(lord, bad, 1), -1);
     assert_true(memlord_headroom(lord, bad) == INT64_MAX);
@@ -192,14 +193,14 @@ static void a_null_ledger_knows_nothing(void **state) {
     memlord_capacity c;
     (void)state;
     memset(&c, 0xee, sizeof c);
-    assert_ok(memlord_capacity_source(NULL, MEMLORD_DEVICE_CPU, test_source_ask, NULL));
+    assert_ok(memlord_capacity_source_set(NULL, MEMLORD_DEVICE_CPU, test_source_ask, NULL));
     assert_ok(memlord_capacity_sample(NULL, cpu()));
     assert_ok(memlord_capacity_get(NULL, cpu(), &c));
     assert_int_equal(c.known, 0);
     assert_true(memlord_headroom(NULL, cpu()) == INT64_MAX);
     assert_int_equal(memlord_would_fit(NULL, cpu(), 1), -1);
     assert_ok(memlord_limit_set(NULL, cpu(), 1));
-    assert_ok(memlord_limit_fraction(NULL, cpu(), 0.5));
+    assert_ok(memlord_limit_set_fraction(NULL, cpu(), 0.5));
     assert_int_equal(memlord_pressure_level(NULL, cpu()), MEMLORD_PRESSURE_UNKNOWN);
 }
 
@@ -211,24 +212,24 @@ static void what_the_old_source_said_is_forgotten(void **state) {
     memset(&other, 0, sizeof other);
     other.total = 5000;
     test_capacity(t, 1000, 400);
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, test_source_ask, &other));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, test_source_ask, &other));
     assert_int_equal(capacity_of(t->lord, cuda(0)).known, 0);
     assert_ok(memlord_capacity_sample(t->lord, cuda(0)));
     assert_int_equal(capacity_of(t->lord, cuda(0)).total, 5000);
     assert_int_equal(t->source.calls, 1);
     assert_int_equal(other.calls, 1);
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL));
 }
 
 static void without_a_source_a_type_has_what_is_built_in(void **state) {
     test_case *t = (test_case *)*state;
     test_capacity(t, 1000, 400);
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL));
     assert_int_equal(memlord_capacity_sample(t->lord, cuda(0)), MEMLORD_E_UNSUPPORTED);
     assert_int_equal(capacity_of(t->lord, cuda(0)).known, 0);
     assert_int_equal(t->source.calls, 1);
     host_capacity(t, 1000, 400);
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CPU, NULL, NULL));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CPU, NULL, NULL));
     assert_int_equal(capacity_of(t->lord, cpu()).known, 0);
     assert_ok(memlord_capacity_sample(t->lord, cpu()));
     assert_true(capacity_of(t->lord, cpu()).total > MIB);
@@ -251,7 +252,7 @@ static void a_sample_inside_a_sample_is_refused(void **state) {
     nested n;
     n.t = t;
     n.result = MEMLORD_OK;
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, sample_again, &n));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, sample_again, &n));
     assert_ok(memlord_capacity_sample(t->lord, cuda(0)));
     assert_int_equal(n.result, MEMLORD_E_STATE);
     assert_int_equal(capacity_of(t->lord, cuda(0)).total, 1000);
@@ -282,7 +283,7 @@ static void *sample_slowly(void *user) {
 static void *take_the_source_away(void *user) {
     slow_source *s = (slow_source *)user;
     __atomic_store_n(&s->calling, 1, __ATOMIC_SEQ_CST);
-    memlord_capacity_source(s->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
+    memlord_capacity_source_set(s->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
     s->left_at_return = __atomic_load_n(&s->left, __ATOMIC_SEQ_CST);
     return NULL;
 }
@@ -292,7 +293,7 @@ static void a_slow_source_keeps_others_waiting_for_nothing(void **state) {
     slow_source s = {NULL, TEST_GATE, 0, 0, 0};
     pthread_t thread;
     s.lord = t->lord;
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, ask_slowly, &s));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, ask_slowly, &s));
     assert_int_equal(pthread_create(&thread, NULL, sample_slowly, &s), 0);
     assert_true(test_gate_came(&s.gate, 1));
     assert_int_equal(memlord_capacity_sample(t->lord, cuda(0)), MEMLORD_E_STATE);
@@ -311,7 +312,7 @@ static void taking_a_source_away_waits_for_its_call(void **state) {
     pthread_t asker, taker;
     int i;
     s.lord = t->lord;
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, ask_slowly, &s));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, ask_slowly, &s));
     assert_int_equal(pthread_create(&asker, NULL, sample_slowly, &s), 0);
     assert_true(test_gate_came(&s.gate, 1));
     assert_int_equal(pthread_create(&taker, NULL, take_the_source_away, &s), 0);
@@ -327,13 +328,13 @@ static void taking_a_source_away_waits_for_its_call(void **state) {
 static int take_myself_away(void *user, memlord_device device, memlord_capacity *out) {
     (void)device;
     out->total = 1000;
-    return memlord_capacity_source((memlord *)user, MEMLORD_DEVICE_CUDA, NULL, NULL) !=
+    return memlord_capacity_source_set((memlord *)user, MEMLORD_DEVICE_CUDA, NULL, NULL) !=
            MEMLORD_OK;
 }
 
 static void a_source_may_take_itself_away(void **state) {
     test_case *t = (test_case *)*state;
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, take_myself_away, t->lord));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, take_myself_away, t->lord));
     memlord_capacity_sample(t->lord, cuda(0));
     assert_int_equal(capacity_of(t->lord, cuda(0)).known, 0);
     assert_int_equal(memlord_capacity_sample(t->lord, cuda(0)), MEMLORD_E_UNSUPPORTED);
@@ -376,7 +377,7 @@ static void nobody_reads_half_a_sample(void **state) {
     int i;
     memset(&p, 0, sizeof p);
     p.lord = t->lord;
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, say_one_piece, &p));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, say_one_piece, &p));
     for (i = 0; i < 3; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, read_pieces, &p), 0);
     for (i = 0; i < 20000; i++) memlord_capacity_sample(t->lord, cuda(0));
@@ -436,7 +437,7 @@ static void what_the_old_source_said_is_forgotten_while_shared_too(void **state)
     test_case *t = (test_case *)*state;
     test_capacity(t, 1000, 400);
     assert_ok(memlord_device_share(t->lord, cuda(0), cpu()));
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL));
     assert_ok(memlord_device_share(t->lord, cuda(0), cuda(0)));
     assert_int_equal(capacity_of(t->lord, cuda(0)).known, 0);
 }
@@ -618,17 +619,17 @@ static void the_sum_of_a_plan_does_not_wrap(void **state) {
 static void a_limit_may_be_a_fraction(void **state) {
     test_case *t = (test_case *)*state;
     test_capacity(t, 1000, 0);
-    assert_ok(memlord_limit_fraction(t->lord, cuda(0), 0.75));
+    assert_ok(memlord_limit_set_fraction(t->lord, cuda(0), 0.75));
     assert_int_equal(stats_of(t->lord, cuda(0)).limit, 750);
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 750);
-    assert_ok(memlord_limit_fraction(t->lord, cuda(0), 1.0));
+    assert_ok(memlord_limit_set_fraction(t->lord, cuda(0), 1.0));
     assert_int_equal(stats_of(t->lord, cuda(0)).limit, 1000);
 }
 
 static void a_fraction_follows_the_capacity(void **state) {
     test_case *t = (test_case *)*state;
     test_capacity(t, 1000, 0);
-    assert_ok(memlord_limit_fraction(t->lord, cuda(0), 0.5));
+    assert_ok(memlord_limit_set_fraction(t->lord, cuda(0), 0.5));
     test_capacity(t, 4000, 0);
     assert_int_equal(stats_of(t->lord, cuda(0)).limit, 2000);
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 2000);
@@ -639,11 +640,11 @@ static void a_fraction_follows_the_capacity(void **state) {
 static void a_plain_limit_ends_the_fraction(void **state) {
     test_case *t = (test_case *)*state;
     test_capacity(t, 1000, 0);
-    assert_ok(memlord_limit_fraction(t->lord, cuda(0), 0.5));
+    assert_ok(memlord_limit_set_fraction(t->lord, cuda(0), 0.5));
     assert_ok(memlord_limit_set(t->lord, cuda(0), 123));
     test_capacity(t, 4000, 0);
     assert_int_equal(stats_of(t->lord, cuda(0)).limit, 123);
-    assert_ok(memlord_limit_fraction(t->lord, cuda(0), 0.5));
+    assert_ok(memlord_limit_set_fraction(t->lord, cuda(0), 0.5));
     assert_ok(memlord_limit_set(t->lord, cuda(0), 0));
     test_capacity(t, 8000, 0);
     assert_int_equal(stats_of(t->lord, cuda(0)).limit, 0);
@@ -653,7 +654,7 @@ static void a_fraction_samples_a_capacity_not_known(void **state) {
     test_case *t = (test_case *)*state;
     t->source.total = 1000;
     t->source.fail = 0;
-    assert_ok(memlord_limit_fraction(t->lord, cuda(0), 0.5));
+    assert_ok(memlord_limit_set_fraction(t->lord, cuda(0), 0.5));
     assert_int_equal(t->source.calls, 1);
     assert_int_equal(stats_of(t->lord, cuda(0)).limit, 500);
 }
@@ -661,8 +662,8 @@ static void a_fraction_samples_a_capacity_not_known(void **state) {
 static void a_fraction_of_the_unknown_is_refused(void **state) {
     test_case *t = (test_case *)*state;
     assert_ok(memlord_limit_set(t->lord, cuda(0), 123));
-    assert_int_equal(memlord_limit_fraction(t->lord, cuda(0), 0.5), MEMLORD_E_UNKNOWN);
-    assert_int_equal(memlord_limit_fraction(t->lord, vulkan(), 0.5), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_limit_set_fraction(t->lord, cuda(0), 0.5), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_limit_set_fraction(t->lord, vulkan(), 0.5), MEMLORD_E_UNKNOWN);
     assert_int_equal(stats_of(t->lord, cuda(0)).limit, 123);
 }
 
@@ -671,9 +672,9 @@ static void a_fraction_outside_0_to_1_is_refused(void **state) {
     const double bad[] = {0, 1.5, 1.0000001, -0.5, -1, NAN, INFINITY, -INFINITY};
     size_t i;
     test_capacity(t, 1000, 0);
-    assert_ok(memlord_limit_fraction(t->lord, cuda(0), 0.25));
+    assert_ok(memlord_limit_set_fraction(t->lord, cuda(0), 0.25));
     for (i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(memlord_limit_fraction(t->lord, cuda(0), bad[i]), MEMLORD_E_INVALID);
+        assert_int_equal(memlord_limit_set_fraction(t->lord, cuda(0), bad[i]), MEMLORD_E_INVALID);
     assert_int_equal(stats_of(t->lord, cuda(0)).limit, 250);
 }
 

@@ -1508,12 +1508,12 @@ static void chaos_configure(chaos *c, memlord_device device, uint64_t random) {
     switch (random / 64 % 18) {
     case 0: memlord_strategy_set(c->lord, &band, 1); break;
     case 1: memlord_strategy_set(c->lord, NULL, 0); break;
-    case 2: memlord_capacity_source(c->lord, type, ask_any, c); break;
-    case 3: memlord_capacity_source(c->lord, type, NULL, NULL); break;
+    case 2: memlord_capacity_source_set(c->lord, type, ask_any, c); break;
+    case 3: memlord_capacity_source_set(c->lord, type, NULL, NULL); break;
     case 4: memlord_gc_callback(c->lord, type, run_any, c); break;
     case 5: memlord_gc_callback_remove(c->lord, type, run_any, c); break;
     case 6: memlord_limit_set(c->lord, device, random % (16 * MIB)); break;
-    case 7: memlord_limit_fraction(c->lord, device, 0.5); break;
+    case 7: memlord_limit_set_fraction(c->lord, device, 0.5); break;
     case 8:
         memlord_device_share(c->lord, device, random % 2 ? memlord_device_cpu() : device);
         break;
@@ -1560,8 +1560,8 @@ static void everything_may_happen_at_once(void **state) {
     assert_int_equal(memlord_pending(t->lord, all()), 0);
     assert_ok(memlord_strategy_set(t->lord, NULL, 0));
     for (i = 0; i < 4; i++) assert_ok(memlord_device_share(t->lord, cuda(i), cuda(i)));
-    memlord_capacity_source(t->lord, MEMLORD_DEVICE_CPU, NULL, NULL);
-    memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
+    memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CPU, NULL, NULL);
+    memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
     for (i = 0; i < 5; i++) {
         memlord_device device = i < 4 ? cuda(i) : cpu();
         int64_t headroom;

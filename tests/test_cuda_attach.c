@@ -55,7 +55,8 @@ static void parts_that_the_host_has_itself_are_left_alone(void **state) {
     test_case *t = (test_case *)*state;
     memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_NO_CAPACITY, 0, NULL, NULL};
     memlord_capacity now;
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, test_source_ask, &t->source));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, test_source_ask,
+                                          &t->source));
     assert_ok(memlord_cuda_attach(t->lord, &desc));
     test_capacity(t, 100, 40);
     assert_ok(memlord_cuda_detach(t->lord));

@@ -328,7 +328,7 @@ static void what_the_host_says_of_its_own_pool_is_left_alone(void **state) {
     memlord *lord = test_lord(state);
     void *ptr;
     fake_activate(0);
-    assert_ok(memlord_reserved_set(lord, cuda(0), 77, UINT64_MAX));
+    assert_ok(memlord_pool_set(lord, cuda(0), 77, UINT64_MAX));
     assert_ok(memlord_capacity_sample(lord, cuda(0))); /* the device's pool was never used */
     assert_int_equal(stats_of(lord, cuda(0)).reserved, 77);
     assert_cuda(memlord_cuda_malloc(lord, &ptr, 64, NULL));

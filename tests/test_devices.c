@@ -127,7 +127,7 @@ static void every_call_refuses_a_bad_device(void **state) {
         assert_int_equal(memlord_track_n(lord, &block, 1, NULL), MEMLORD_E_DEVICE);
         assert_int_equal(memlord_release_n(lord, &block, 1, NULL), MEMLORD_E_DEVICE);
         assert_int_equal(memlord_arena_add(lord, d, 8, NULL), MEMLORD_E_DEVICE);
-        assert_int_equal(memlord_device_label(lord, d, "x"), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_device_label_set(lord, d, "x"), MEMLORD_E_DEVICE);
         assert_int_equal(memlord_expect(lord, d, "x", 8), MEMLORD_E_DEVICE);
         assert_int_equal(memlord_block_find(lord, d, 0x1000, &info), MEMLORD_E_DEVICE);
         assert_int_equal(memlord_block_describe(lord, d, 0x1000, &meta), MEMLORD_E_DEVICE);
@@ -206,7 +206,7 @@ static void one_more_than_the_maximum_is_refused_and_counted(void **state) {
     assert_int_equal(memlord_alloc(lord, cuda(MAX_DEVICES), 0x900000, 10, NULL),
                      MEMLORD_E_DEVICE);
     assert_int_equal(memlord_arena_add(lord, cpu(), 10, NULL), MEMLORD_E_DEVICE);
-    assert_int_equal(memlord_device_label(lord, cpu(), "x"), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_device_label_set(lord, cpu(), "x"), MEMLORD_E_DEVICE);
     two[0].device = cuda(0);
     two[1].device = cuda(MAX_DEVICES);
     assert_int_equal(memlord_alloc_n(lord, two, 2, NULL), MEMLORD_E_DEVICE);
@@ -237,11 +237,11 @@ static void a_call_that_is_refused_makes_no_device_known(void **state) {
                      MEMLORD_E_UNKNOWN);
     assert_int_equal(memlord_gc_run(lord, cuda(1), MEMLORD_REASON_HOST, NULL),
                      MEMLORD_E_UNKNOWN);
-    assert_int_equal(memlord_reserved_add(lord, cuda(1), -5), MEMLORD_E_INVALID);
-    assert_int_equal(memlord_reserved_set(lord, cuda(1), (uint64_t)1 << 63, 0),
+    assert_int_equal(memlord_pool_add(lord, cuda(1), -5), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_pool_set(lord, cuda(1), (uint64_t)1 << 63, 0),
                      MEMLORD_E_INVALID);
     assert_int_equal(memlord_capacity_sample(lord, cuda(1)), MEMLORD_E_UNSUPPORTED);
-    assert_int_equal(memlord_limit_fraction(lord, cuda(1), 0.5), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_limit_set_fraction(lord, cuda(1), 0.5), MEMLORD_E_UNKNOWN);
     (void)memlord_capacity_get(lord, cuda(1), &c);
     assert_int_equal(memlord_devices(lord, NULL, 0), 1);
     assert_int_equal(stats_of(lord, cpu()).unknown_frees, 1);
@@ -253,7 +253,7 @@ static void a_label_shows_in_the_reports_people_read(void **state) {
     char label[] = "H100 in slot 3";
     size_t format;
     assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 1, NULL));
-    assert_ok(memlord_device_label(lord, cuda(1), label));
+    assert_ok(memlord_device_label_set(lord, cuda(1), label));
     memset(label, '?', sizeof label - 1);
     for (format = 0; format < sizeof formats / sizeof *formats; format++) {
         char *report = report_of(lord, formats[format]);
@@ -267,19 +267,19 @@ static void a_label_of_null_takes_it_away(void **state) {
     memlord *lord = test_lord(state);
     char *report;
     assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 1, NULL));
-    assert_ok(memlord_device_label(lord, cuda(1), "H100"));
-    assert_ok(memlord_device_label(lord, cuda(1), NULL));
+    assert_ok(memlord_device_label_set(lord, cuda(1), "H100"));
+    assert_ok(memlord_device_label_set(lord, cuda(1), NULL));
     report = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_null(strstr(report, "H100"));
     free(report);
-    assert_int_equal(memlord_device_label(lord, cuda(MEMLORD_ANY), "x"), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_device_label_set(lord, cuda(MEMLORD_ANY), "x"), MEMLORD_E_DEVICE);
 }
 
 static void a_label_taken_away_makes_no_device_known(void **state) {
     memlord *lord = test_lord(state);
-    assert_ok(memlord_device_label(lord, cuda(1), NULL));
-    assert_ok(memlord_device_label(lord, cuda(2), ""));
-    assert_int_equal(memlord_device_label(lord, cuda(MEMLORD_ANY), NULL), MEMLORD_E_DEVICE);
+    assert_ok(memlord_device_label_set(lord, cuda(1), NULL));
+    assert_ok(memlord_device_label_set(lord, cuda(2), ""));
+    assert_int_equal(memlord_device_label_set(lord, cuda(MEMLORD_ANY), NULL), MEMLORD_E_DEVICE);
     assert_int_equal(memlord_devices(lord, NULL, 0), 0);
 }
 

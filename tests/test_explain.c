@@ -245,7 +245,7 @@ static void hostile_names_stay_one_line(void **state) {
         assert_ok(memlord_tag_begin(lord, names[i]));
         assert_ok(memlord_alloc(lord, cuda((int)i), 0x1000 + i * 64, 100, &sites[i]));
         assert_ok(memlord_tag_end(lord));
-        assert_ok(memlord_device_label(lord, cuda((int)i), names[i]));
+        assert_ok(memlord_device_label_set(lord, cuda((int)i), names[i]));
         for (text = explain(lord, cuda((int)i), 5); *text; text++)
             assert_true((unsigned char)*text >= 0x20 && *text != 0x7f);
     }

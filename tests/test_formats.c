@@ -1007,10 +1007,10 @@ static void name_all(memlord *lord, memlord_site *site, uint64_t key, const char
     (void)memlord_tag_begin(lord, name);
     assert_ok(memlord_alloc(lord, device, 0x1000 + key * 64, 100 + key, site));
     assert_ok(memlord_tag_end(lord));
-    (void)memlord_scope_shapes(lord, name);
+    (void)memlord_scope_shapes_set(lord, name);
     (void)memlord_scope_end(lord);
     assert_ok(memlord_block_describe(lord, device, 0x1000 + key * 64, &meta));
-    assert_ok(memlord_device_label(lord, device, name));
+    assert_ok(memlord_device_label_set(lord, device, name));
     (void)memlord_checkpoint(lord, name);
 }
 

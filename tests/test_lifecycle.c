@@ -99,7 +99,7 @@ static void destroy_returns_everything(void **state) {
     assert_ok(memlord_tag_begin(lord, "left open"));
     for (i = 1; i < 50000; i++) assert_ok(memlord_alloc(lord, cpu(), i * 64, i, &site));
     assert_ok(memlord_block_describe(lord, cpu(), 64, &meta));
-    assert_ok(memlord_device_label(lord, cpu(), "label"));
+    assert_ok(memlord_device_label_set(lord, cpu(), "label"));
     assert_ok(memlord_expect(lord, cpu(), "expected", 7));
     assert_non_null(memlord_site_at(lord, (void *)(uintptr_t)0x1234));
     free(report_of(lord, MEMLORD_FORMAT_JSON));
@@ -253,7 +253,7 @@ static void on_null_what_records_answers_ok(void **state) {
     assert_ok(memlord_tag_begin(NULL, "tag"));
     assert_ok(memlord_tag_end(NULL));
     assert_ok(memlord_expect(NULL, cpu(), "tag", 8));
-    assert_ok(memlord_device_label(NULL, cpu(), "x"));
+    assert_ok(memlord_device_label_set(NULL, cpu(), "x"));
     assert_ok(memlord_block_describe(NULL, cpu(), 0x1000, &meta));
     assert_ok(memlord_block_retag(NULL, cpu(), 0x1000, "x"));
     assert_ok(MEMLORD_ALLOC(NULL, cpu(), &block, 8));

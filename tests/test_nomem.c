@@ -93,7 +93,7 @@ static void name_one(script *s, uint64_t i) {
     if (i % 50 == 0) meta.tag = name;
     if (s->bytes[i])
         (void)CALL(s, memlord_block_describe(s->lord, device_of(i), key_of(i), &meta));
-    if (i % 25 == 0) (void)CALL(s, memlord_device_label(s->lord, device_of(i), name));
+    if (i % 25 == 0) (void)CALL(s, memlord_device_label_set(s->lord, device_of(i), name));
     if (i % 25 == 0) (void)CALL(s, memlord_expect(s->lord, device_of(i), name, i));
     site = memlord_site_at(s->lord, (void *)(uintptr_t)(0x400000 + i));
     assert_non_null(site);

@@ -98,7 +98,7 @@ static watched *watch(test_case *t) {
     }
     w.total = 1000000;
     w.used = 0;
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, ask_watched, &w));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, ask_watched, &w));
     return &w;
 }
 
@@ -120,7 +120,7 @@ static void remove_callback(test_case *t) {
 static void a_device_without_a_source_has_no_poller(void **state) {
     test_case *t = (test_case *)*state;
     size_t before = threads_before();
-    assert_ok(memlord_capacity_source(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL));
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL));
     grow(t, cuda(0), 100);
     assert_int_equal(threads_now(), before);
 }
@@ -191,7 +191,7 @@ static void devices_in_one_memory_share_a_poller(void **state) {
     test_case *t = (test_case *)*state;
     size_t before;
     assert_ok(
-        memlord_capacity_source(t->lord, MEMLORD_DEVICE_CPU, test_source_ask, &t->source));
+        memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CPU, test_source_ask, &t->source));
     assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CPU, test_gc_run, &t->gc));
     assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_PINNED, test_gc_run, &t->gc));
     before = threads_before();
@@ -388,7 +388,7 @@ static uint32_t interval_of(test_case *t, uint32_t poll_ms, const char *variable
     assert_ok(memlord_create(&desc, &lord));
     unsetenv("MEMLORD_POLL_INTERVAL_MS");
     assert_ok(
-        memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &t->source));
+        memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &t->source));
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
     assert_ok(memlord_gc_poll(lord, all()));
     calls = t->source.calls;
@@ -614,7 +614,7 @@ static uint64_t meddled(void **state, int what, uint64_t expected) {
     alarm(60); /* somebody would wait for ever */
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
     if (what == STOP_EACH_OTHER) assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 1, NULL));
-    assert_ok(memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, meddle, &m));
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, meddle, &m));
     assert_ok(memlord_poller_start(lord, 10));
     if (what == STOP_WHILE_STOPPED || what == STOP_EACH_OTHER) {
         assert_true(test_gate_came(&m.gate, what == STOP_EACH_OTHER ? 2 : 1));
@@ -683,12 +683,12 @@ static void a_poller_that_destroys_another_ledger_waits_for_its_pollers(void **s
     e.ended = open;
     e.ended.open = 1;
     assert_ok(memlord_alloc(other, cuda(0), 0x1000, 1, NULL));
-    assert_ok(memlord_capacity_source(other, MEMLORD_DEVICE_CUDA, linger, &at_work));
+    assert_ok(memlord_capacity_source_set(other, MEMLORD_DEVICE_CUDA, linger, &at_work));
     assert_ok(memlord_poller_start(other, 10));
     assert_true(test_gate_came(&at_work, 1));
     e.other = other;
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
-    assert_ok(memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, end_the_other, &e));
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, end_the_other, &e));
     assert_ok(memlord_poller_start(lord, 10));
     assert_true(test_gate_came(&e.ended, 1));
     assert_ok(memlord_poller_stop(lord));
@@ -705,7 +705,7 @@ static memlord *polled_ledger(void) {
     desc.flags = MEMLORD_FLAG_NO_ENV;
     source.total = 1000;
     assert_ok(memlord_create(&desc, &lord)); /* its own pages: malloc's may be locked */
-    assert_ok(memlord_capacity_source(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &source));
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &source));
     assert_ok(memlord_poller_start(lord, 10));
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
     return lord;

@@ -23,7 +23,7 @@ static void what_the_pool_holds_is_shown(void **state) {
     memlord *lord = test_lord(state);
     memlord_stats s;
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 40, NULL));
-    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 30));
+    assert_ok(memlord_pool_set(lord, cuda(0), 100, 30));
     s = stats_of(lord, cuda(0));
     assert_int_equal(s.reserved, 100);
     assert_int_equal(s.reserved_peak, 100);
@@ -35,7 +35,7 @@ static void what_the_pool_holds_is_shown(void **state) {
 
 static void it_is_no_allocation(void **state) {
     memlord *lord = test_lord(state);
-    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 30));
+    assert_ok(memlord_pool_set(lord, cuda(0), 100, 30));
     assert_int_equal(memlord_allocated(lord, all()), 0);
     assert_int_equal(memlord_peak(lord, all()), 0);
     assert_int_equal(stats_of(lord, all()).live_blocks, 0);
@@ -43,8 +43,8 @@ static void it_is_no_allocation(void **state) {
 
 static void a_later_set_replaces_it_and_the_peak_stays(void **state) {
     memlord *lord = test_lord(state);
-    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 30));
-    assert_ok(memlord_reserved_set(lord, cuda(0), 70, 10));
+    assert_ok(memlord_pool_set(lord, cuda(0), 100, 30));
+    assert_ok(memlord_pool_set(lord, cuda(0), 70, 10));
     assert_int_equal(stats_of(lord, cuda(0)).reserved, 70);
     assert_int_equal(stats_of(lord, cuda(0)).largest_free, 10);
     assert_int_equal(stats_of(lord, cuda(0)).reserved_peak, 100);
@@ -52,29 +52,29 @@ static void a_later_set_replaces_it_and_the_peak_stays(void **state) {
 
 static void it_can_be_changed_by_a_difference(void **state) {
     memlord *lord = test_lord(state);
-    assert_ok(memlord_reserved_add(lord, cuda(0), 100));
-    assert_ok(memlord_reserved_add(lord, cuda(0), 50));
-    assert_ok(memlord_reserved_add(lord, cuda(0), -150));
-    assert_ok(memlord_reserved_add(lord, cuda(0), 20));
+    assert_ok(memlord_pool_add(lord, cuda(0), 100));
+    assert_ok(memlord_pool_add(lord, cuda(0), 50));
+    assert_ok(memlord_pool_add(lord, cuda(0), -150));
+    assert_ok(memlord_pool_add(lord, cuda(0), 20));
     assert_int_equal(stats_of(lord, cuda(0)).reserved, 20);
     assert_int_equal(stats_of(lord, cuda(0)).reserved_peak, 150);
 }
 
 static void a_difference_below_0_is_refused_unchanged(void **state) {
     memlord *lord = test_lord(state);
-    assert_ok(memlord_reserved_add(lord, cuda(0), 100));
-    assert_int_equal(memlord_reserved_add(lord, cuda(0), -101), MEMLORD_E_INVALID);
-    assert_int_equal(memlord_reserved_add(lord, cuda(0), INT64_MIN), MEMLORD_E_INVALID);
-    assert_int_equal(memlord_reserved_add(lord, cuda(1), -1), MEMLORD_E_INVALID);
+    assert_ok(memlord_pool_add(lord, cuda(0), 100));
+    assert_int_equal(memlord_pool_add(lord, cuda(0), -101), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_pool_add(lord, cuda(0), INT64_MIN), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_pool_add(lord, cuda(1), -1), MEMLORD_E_INVALID);
     assert_int_equal(stats_of(lord, cuda(0)).reserved, 100);
     assert_int_equal(stats_of(lord, cuda(1)).reserved, 0);
 }
 
 static void a_difference_that_is_too_much_is_refused_unchanged(void **state) {
     memlord *lord = test_lord(state);
-    assert_ok(memlord_reserved_add(lord, cuda(0), 100));
-    assert_int_equal(memlord_reserved_add(lord, cuda(0), INT64_MAX), MEMLORD_E_INVALID);
-    assert_int_equal(memlord_reserved_add(lord, cuda(0), (int64_t)1 << 62), MEMLORD_E_INVALID);
+    assert_ok(memlord_pool_add(lord, cuda(0), 100));
+    assert_int_equal(memlord_pool_add(lord, cuda(0), INT64_MAX), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_pool_add(lord, cuda(0), (int64_t)1 << 62), MEMLORD_E_INVALID);
     assert_int_equal(stats_of(lord, cuda(0)).reserved, 100);
     assert_int_equal(stats_of(lord, cuda(0)).reserved_peak, 100);
 }
@@ -82,7 +82,7 @@ static void a_difference_that_is_too_much_is_refused_unchanged(void **state) {
 static void cached_is_never_below_0(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 140, NULL));
-    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 0));
+    assert_ok(memlord_pool_set(lord, cuda(0), 100, 0));
     assert_int_equal(stats_of(lord, cuda(0)).cached, 0);
 }
 
@@ -91,9 +91,9 @@ static void a_wide_selector_adds_them_up(void **state) {
     memlord_stats s;
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 40, NULL));
     assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 50, NULL));
-    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 30));
-    assert_ok(memlord_reserved_set(lord, cuda(1), 10, 0));
-    assert_ok(memlord_reserved_set(lord, cpu(), 7, UINT64_MAX));
+    assert_ok(memlord_pool_set(lord, cuda(0), 100, 30));
+    assert_ok(memlord_pool_set(lord, cuda(1), 10, 0));
+    assert_ok(memlord_pool_set(lord, cpu(), 7, UINT64_MAX));
     s = stats_of(lord, cuda(MEMLORD_ANY));
     assert_int_equal(s.reserved, 110);
     assert_int_equal(s.reserved_peak, 110);
@@ -107,8 +107,8 @@ static void a_wide_selector_adds_them_up(void **state) {
 
 static void a_reset_keeps_the_level_and_drops_the_peak_to_it(void **state) {
     memlord *lord = test_lord(state);
-    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 30));
-    assert_ok(memlord_reserved_set(lord, cuda(0), 70, 10));
+    assert_ok(memlord_pool_set(lord, cuda(0), 100, 30));
+    assert_ok(memlord_pool_set(lord, cuda(0), 70, 10));
     assert_ok(memlord_cache_hit(lord, cuda(0)));
     memlord_reset(lord);
     assert_int_equal(stats_of(lord, cuda(0)).reserved, 70);
@@ -121,7 +121,7 @@ static void what_is_not_known_is_no_number_in_a_report(void **state) {
     memlord *lord = test_lord(state);
     char *json, *text;
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 40, NULL));
-    assert_ok(memlord_reserved_set(lord, cuda(0), 100, UINT64_MAX));
+    assert_ok(memlord_pool_set(lord, cuda(0), 100, UINT64_MAX));
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_true(json_valid(json));
@@ -151,8 +151,8 @@ static void only_a_device_has_a_pool(void **state) {
                                   memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0)};
     size_t i;
     for (i = 0; i < 4; i++) {
-        assert_int_equal(memlord_reserved_set(lord, bad[i], 1, 1), MEMLORD_E_DEVICE);
-        assert_int_equal(memlord_reserved_add(lord, bad[i], 1), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_pool_set(lord, bad[i], 1, 1), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_pool_add(lord, bad[i], 1), MEMLORD_E_DEVICE);
         assert_int_equal(memlord_cache_hit(lord, bad[i]), MEMLORD_E_DEVICE);
         assert_int_equal(memlord_cache_miss(lord, bad[i]), MEMLORD_E_DEVICE);
     }
@@ -161,8 +161,8 @@ static void only_a_device_has_a_pool(void **state) {
 
 static void a_null_ledger_takes_it_all(void **state) {
     (void)state;
-    assert_ok(memlord_reserved_set(NULL, cuda(0), 1, 1));
-    assert_ok(memlord_reserved_add(NULL, cuda(0), -1));
+    assert_ok(memlord_pool_set(NULL, cuda(0), 1, 1));
+    assert_ok(memlord_pool_add(NULL, cuda(0), -1));
     assert_ok(memlord_cache_hit(NULL, cuda(0)));
     assert_ok(memlord_cache_miss(NULL, cuda(0)));
     assert_int_equal(memlord_pressure_level(NULL, cuda(0)), MEMLORD_PRESSURE_UNKNOWN);
@@ -220,8 +220,8 @@ static void fragmentation_is_nan_when_not_known(void **state) {
     memlord *lord = test_lord(state);
     memlord_stats s = numbers(100, 40, UINT64_MAX);
     assert_true(isnan(memlord_fragmentation(&s)));
-    assert_ok(memlord_reserved_set(lord, cuda(0), 100, UINT64_MAX));
-    assert_ok(memlord_reserved_add(lord, cuda(1), 100)); /* never said */
+    assert_ok(memlord_pool_set(lord, cuda(0), 100, UINT64_MAX));
+    assert_ok(memlord_pool_add(lord, cuda(1), 100)); /* never said */
     s = stats_of(lord, cuda(0));
     assert_true(isnan(memlord_fragmentation(&s)));
     s = stats_of(lord, cuda(1));
@@ -234,7 +234,7 @@ static void pressure_is_unknown_without_limit_and_capacity(void **state) {
     memlord *lord = test_lord(state);
     assert_int_equal(memlord_pressure_level(lord, cuda(0)), MEMLORD_PRESSURE_UNKNOWN);
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1000, NULL));
-    assert_ok(memlord_reserved_set(lord, cuda(0), 100, 0));
+    assert_ok(memlord_pool_set(lord, cuda(0), 100, 0));
     assert_int_equal(memlord_pressure_level(lord, cuda(0)), MEMLORD_PRESSURE_UNKNOWN);
     assert_int_equal(memlord_pressure_level(lord, memlord_device_make(99, 0)),
                      MEMLORD_PRESSURE_UNKNOWN);
@@ -300,10 +300,10 @@ static void *add_and_take(void *user) {
     uint64_t bad = 0;
     int i;
     for (i = 0; i < ROUNDS; i++) {
-        bad += memlord_reserved_add(lord, memlord_device_cuda(0), 10) != MEMLORD_OK;
+        bad += memlord_pool_add(lord, memlord_device_cuda(0), 10) != MEMLORD_OK;
         bad += memlord_cache_hit(lord, memlord_device_cuda(0)) != MEMLORD_OK;
         bad += memlord_cache_miss(lord, memlord_device_cuda(0)) != MEMLORD_OK;
-        bad += memlord_reserved_add(lord, memlord_device_cuda(0), -9) != MEMLORD_OK;
+        bad += memlord_pool_add(lord, memlord_device_cuda(0), -9) != MEMLORD_OK;
     }
     return bad ? user : NULL;
 }
@@ -333,7 +333,7 @@ static void reports_show_the_ratios(void **state) {
     memlord *lord = test_lord(state);
     char *text, *json;
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3000, NULL));
-    assert_ok(memlord_reserved_set(lord, cuda(0), 4000, 250));
+    assert_ok(memlord_pool_set(lord, cuda(0), 4000, 250));
     assert_ok(memlord_cache_hit(lord, cuda(0)));
     assert_ok(memlord_cache_miss(lord, cuda(0)));
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
@@ -348,7 +348,7 @@ static void reports_show_the_ratios(void **state) {
 static void a_fragmentation_not_known_is_null(void **state) {
     memlord *lord = test_lord(state);
     char *text, *json;
-    assert_ok(memlord_reserved_set(lord, cuda(0), 4000, UINT64_MAX));
+    assert_ok(memlord_pool_set(lord, cuda(0), 4000, UINT64_MAX));
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_non_null(strstr(text, "fragmentation unknown"));
     json = report_of(lord, MEMLORD_FORMAT_JSON);

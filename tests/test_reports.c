@@ -42,7 +42,7 @@ static void fill_hostile(memlord *lord, memlord_site *sites) {
         assert_ok(memlord_alloc(lord, device, 0x1000 + i * 64, 1000 + i, &sites[i]));
         assert_ok(memlord_tag_end(lord));
         assert_ok(memlord_block_describe(lord, device, 0x1000 + i * 64, &meta));
-        assert_ok(memlord_device_label(lord, device, hostile[i]));
+        assert_ok(memlord_device_label_set(lord, device, hostile[i]));
         assert_ok(memlord_expect(lord, device, hostile[i], 7));
     }
 }
@@ -272,7 +272,7 @@ static void what_a_place_holds_adds_up_whatever_devices_it_is_of(void **state) {
     memlord *lord = test_lord(state);
     memlord_device gpu = memlord_device_make(MEMLORD_DEVICE_VULKAN, 0);
     char *text, *json;
-    assert_ok(memlord_capacity_source(lord, MEMLORD_DEVICE_CPU, source_of_16_gib, NULL));
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CPU, source_of_16_gib, NULL));
     assert_ok(memlord_device_share(lord, gpu, cpu()));
     hold(lord, memlord_device_make(MEMLORD_DEVICE_MAPPED, 0), "weights", 6144);
     hold(lord, cpu(), "a heap", 1024);
@@ -296,7 +296,7 @@ static void the_largest_tags_of_a_place_come_first_and_none_is_left_out(void **s
     memlord *lord = test_lord(state);
     uint64_t i;
     char *text;
-    assert_ok(memlord_capacity_source(lord, MEMLORD_DEVICE_CPU, source_of_16_gib, NULL));
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CPU, source_of_16_gib, NULL));
     for (i = 0; i < 8; i++) hold(lord, cpu(), tags[i], 1024 + i / 2 * 1024);
     assert_ok(memlord_capacity_sample(lord, cpu()));
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
@@ -308,7 +308,7 @@ static void the_largest_tags_of_a_place_come_first_and_none_is_left_out(void **s
 static void what_is_not_known_is_no_number(void **state) {
     memlord *lord = test_lord(state);
     char *text, *json, *metrics;
-    assert_ok(memlord_capacity_source(lord, MEMLORD_DEVICE_CPU, source_of_16_gib, NULL));
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CPU, source_of_16_gib, NULL));
     assert_ok(memlord_expect(lord, cpu(), "planned", 3 << 20));
     hold(lord, cpu(), "planned", 2);
     hold(lord, cpu(), "unplanned", 1);
@@ -522,7 +522,7 @@ static void a_name_of_100_kilobytes_is_survived(void **state) {
     memset(name, '"', n);
     name[n] = 0;
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
-    assert_ok(memlord_device_label(lord, cpu(), name));
+    assert_ok(memlord_device_label_set(lord, cpu(), name));
     assert_ok(memlord_tag_begin(lord, name));
     assert_ok(memlord_alloc(lord, cpu(), 0x2000, 100, NULL));
     assert_ok(memlord_tag_end(lord));
@@ -669,7 +669,7 @@ static void the_json_report_has_the_keys_of_a_profile(void **state) {
     assert_ok(memlord_events_start(lord, 100));
     assert_ok(memlord_scope_begin(lord, "decode"));
     assert_ok(memlord_scope_begin(lord, "attention"));
-    assert_ok(memlord_scope_shapes(lord, "q[1,32]"));
+    assert_ok(memlord_scope_shapes_set(lord, "q[1,32]"));
     assert_ok(memlord_tag_begin(lord, "kv"));
     (void)memlord_mark(lord);
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3 << 20, NULL));

@@ -450,7 +450,7 @@ static void served_by_saying(memlord *lord, int how) {
         assert_ok(memlord_account_charge(lord, account, 5));
         break;
     case 21: assert_ok(memlord_reserve(lord, cpu(), 5, &ticket)); break;
-    case 22: assert_ok(memlord_reserved_set(lord, cuda(0), 5, 5)); break;
+    case 22: assert_ok(memlord_pool_set(lord, cuda(0), 5, 5)); break;
     case 23: assert_ok(memlord_scope_enter(lord, &place)); break;
     case 24: assert_ok(memlord_scope_begin(lord, "s")); break;
     default: assert_ok(memlord_scope_end(lord));
@@ -617,7 +617,7 @@ static void fill_everything(test_case *t) {
     for (i = 0; i < 10; i++) {
         assert_ok(memlord_scope_begin(lord, "step"));
         assert_ok(memlord_scope_begin(lord, "layer"));
-        assert_ok(memlord_scope_shapes(lord, "q[1]"));
+        assert_ok(memlord_scope_shapes_set(lord, "q[1]"));
         assert_ok(memlord_alloc(lord, cuda((int)(i % 2)), 0x10000 + i * 0x1000, 100, NULL));
         assert_ok(memlord_part_add(lord, cuda(0), 0x10000 + i * 0x1000, i, 10, &meta));
         assert_ok(memlord_scope_end(lord));

@@ -349,7 +349,7 @@ static void hostile_names_are_harmless(void **state) {
     int f;
     for (i = 0; i < sizeof names / sizeof *names; i++) {
         assert_ok(memlord_scope_begin(lord, names[i]));
-        assert_ok(memlord_scope_shapes(lord, names[i]));
+        assert_ok(memlord_scope_shapes_set(lord, names[i]));
         open_block(lord, 0x1000 + i * 64, 100);
         assert_ok(memlord_scope_end(lord));
     }
@@ -756,14 +756,14 @@ static void a_mark_in_every_round_of_many_scopes(void **state) {
 static void shapes_are_shown_with_their_invocation(void **state) {
     memlord *lord = test_lord(state);
     char shapes[64] = "q[1,32,128] k[1,8,128]", *json;
-    assert_int_equal(memlord_scope_shapes(lord, "x"), MEMLORD_E_STATE);
+    assert_int_equal(memlord_scope_shapes_set(lord, "x"), MEMLORD_E_STATE);
     assert_ok(memlord_scope_begin(lord, "matmul"));
-    assert_ok(memlord_scope_shapes(lord, shapes));
+    assert_ok(memlord_scope_shapes_set(lord, shapes));
     memset(shapes, 'x', sizeof shapes);
     assert_ok(memlord_scope_end(lord));
     assert_ok(memlord_scope_begin(lord, "matmul"));
-    assert_ok(memlord_scope_shapes(lord, "wrong"));
-    assert_ok(memlord_scope_shapes(lord, NULL));
+    assert_ok(memlord_scope_shapes_set(lord, "wrong"));
+    assert_ok(memlord_scope_shapes_set(lord, NULL));
     assert_ok(memlord_scope_end(lord));
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_true(json_is(json, "scopes[0].invocations[0][8]", "q[1,32,128] k[1,8,128]"));
@@ -1597,7 +1597,7 @@ static void frail_script(frail *f) {
                 assert_int_equal(memlord_scope_current(f->lord), current);
             current = memlord_scope_current(f->lord);
         }
-        if (depth) (void)went(f, memlord_scope_shapes(f->lord, name));
+        if (depth) (void)went(f, memlord_scope_shapes_set(f->lord, name));
         if (went(f, memlord_alloc(f->lord, cuda((int)(i % 2)), 0x1000 + i * 64, i, NULL)))
             live += i;
         if (depth && i % 8 == 0 && went(f, memlord_scope_export(f->lord, &f->token))) {
@@ -1680,7 +1680,7 @@ static void a_null_ledger_has_no_scopes(void **state) {
     assert_ok(memlord_scope_begin(NULL, NULL));
     assert_ok(memlord_scope_enter(NULL, NULL));
     assert_ok(memlord_scope_end(NULL));
-    assert_ok(memlord_scope_shapes(NULL, "x"));
+    assert_ok(memlord_scope_shapes_set(NULL, "x"));
     memset(&token, 0xee, sizeof token);
     assert_ok(memlord_scope_export(NULL, &token));
     assert_int_equal(token.word[0], 0);

@@ -24,7 +24,7 @@ int with(memlord *lord, char *block, uint64_t bytes) {
     memlord_sites_enable(lord, 1);
     MEMLORD_ALLOC(lord, device, block, bytes);
     MEMLORD_TAG(lord, "weights") { MEMLORD_TRACK(lord, device, block, bytes * 2); }
-    MEMLORD_SCOPE(lord, "forward") { memlord_scope_shapes(lord, "[1,2]"); }
+    MEMLORD_SCOPE(lord, "forward") { memlord_scope_shapes_set(lord, "[1,2]"); }
     memlord_part_add(lord, device, MEMLORD_KEY(block), 0, 1, NULL);
     memlord_checkpoint(lord, "loaded");
     memlord_request_save(lord);

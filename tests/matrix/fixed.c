@@ -72,15 +72,15 @@ static const memlord_site sites[6] = {
 static void start(memlord *lord) {
     int type;
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        (void)memlord_capacity_source(lord, type, capacity, NULL);
+        (void)memlord_capacity_source_set(lord, type, capacity, NULL);
     (void)memlord_gc_callback(lord, MEMLORD_DEVICE_CUDA, collect, NULL);
-    (void)memlord_device_label(lord, memlord_device_cuda(1), "H200 \xc3\xa9\xfe");
+    (void)memlord_device_label_set(lord, memlord_device_cuda(1), "H200 \xc3\xa9\xfe");
     (void)memlord_events_start(lord, 4096);
     (void)memlord_capacity_sample(lord, memlord_device_cuda(0));
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
     (void)memlord_limit_set(lord, memlord_device_cuda(0), 40 * GIB);
     (void)memlord_scope_begin(lord, "run");
-    (void)memlord_scope_shapes(lord, "q[1,32,128]");
+    (void)memlord_scope_shapes_set(lord, "q[1,32,128]");
 }
 
 static void load_weights(memlord *lord) {
@@ -161,7 +161,7 @@ static void finish(memlord *lord) {
     if (!memlord_account_open(lord, gpu, "request \xf0\x9f\x98\x80", 8 * GIB, &account))
         (void)memlord_account_charge(lord, account, INT64_C(5000000000));
     (void)memlord_reserve(lord, gpu, 3 * GIB, &ticket);
-    (void)memlord_reserved_set(lord, gpu, 50 * GIB, 5 * GIB);
+    (void)memlord_pool_set(lord, gpu, 50 * GIB, 5 * GIB);
     (void)memlord_cache_hit(lord, gpu);
     (void)memlord_free(lord, memlord_device_cpu(), 0xabcdef, NULL);
     (void)memlord_free(lord, memlord_device_cpu(), 0, NULL);

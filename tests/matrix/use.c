@@ -107,7 +107,7 @@ static int use_readers(memlord *lord) {
     bad += FAILS(memlord_blocks_each(lord, sel, 0, count, &n));
     bad += FAILS(memlord_sites_enable(lord, 1));
     bad += FAILS(memlord_device_parse("cuda:1", &seen[0]));
-    bad += FAILS(memlord_device_label(lord, seen[0], NULL));
+    bad += FAILS(memlord_device_label_set(lord, seen[0], NULL));
     (void)memlord_tag_get(lord, sel, "tag", &tag);
     (void)memlord_block_find(lord, sel, 1, &info);
     (void)memlord_block_containing(lord, sel, 1, &info);
@@ -145,7 +145,7 @@ static int use_phases(memlord *lord) {
     MEMLORD_SCOPE(lord, "outer") {
         MEMLORD_SCOPE(lord, "inner") { inside++; }
         MEMLORD_TAG(lord, "tag") MEMLORD_SCOPE(lord, "tagged") { inside++; }
-        bad += FAILS(memlord_scope_shapes(lord, "[1,2]"));
+        bad += FAILS(memlord_scope_shapes_set(lord, "[1,2]"));
         bad += FAILS(memlord_scope_export(lord, &token));
         (void)memlord_scope_adopt(lord, &token);
         (void)memlord_scope_return(lord, &token);
