@@ -5109,12 +5109,12 @@ static MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, u
 }
 
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
-   bound depends on the shard's number (12, 20, 28 or 36 of 64), so that shards grow at different
+   bound depends on the shard's number (14, 22, 30 or 38 of 64), so that shards grow at different
    times: equal blocks would make them all grow at once. It is 2 of 64 in a small ledger, which can
    spare the memory: there almost every entry is in its home. Requires: the caller owns the shard,
    or the shard is shared. */
 static int mli_shard_crowded(memlord *lord, const mli_shard *s) {
-    uint32_t most = 12 + 8 * (uint32_t)((s - lord->map.shards) & 3);
+    uint32_t most = 14 + 8 * (uint32_t)((s - lord->map.shards) & 3);
     if (mli_u32_load(&lord->map.buckets) < MLI_SPARE_BUCKETS) most = 2;
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
