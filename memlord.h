@@ -3993,7 +3993,8 @@ typedef struct mli_piece { /* a free piece; the record lies in it */
     uint32_t first_grain, grains;
 } mli_piece;
 
-/* Surround each call of the host's allocator. They mark the thread busy: its generation is 0
+/* Surround each call of the host's allocator, and of functions of the system that may call a
+   malloc which the host has hooked. They mark the thread busy: its generation is 0
    meanwhile, so a call into a ledger takes the slow path and passes through there. A thread
    without a record drops the orphan lock: the allocator may wait for a lock of the host, and the
    thread that holds that lock may call MemLord, too. No call keeps state in the orphan record
@@ -4614,6 +4615,7 @@ static MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord
 static MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none, uint32_t failed,
                                      void (*run)(void *), void *user) {
     uint32_t seen = MLI_HELPER_NONE;
+    uint64_t generation;
     int bad = 1;
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
@@ -4625,12 +4627,12 @@ static MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none
     h->job.run = run;
     h->job.user = user;
     mli_u32_store(&h->stop, 0);
-    mli_self.in_host_alloc++; /* a thread's stack may come from a hooked malloc */
+    generation = mli_busy_begin(); /* a thread's stack may come from a hooked malloc */
     if (!MLI_THREADLESS && mli_os_event_open(&h->wake) == 0) {
         bad = mli_os_thread_start(&h->worker, &h->job);
         if (bad) mli_os_event_close(&h->wake);
     }
-    mli_self.in_host_alloc--;
+    mli_busy_end(generation);
     if (!bad) failed = MLI_HELPER_RUNS;
     mli_u32_store_release(&h->state, failed);
     return bad != 0;
@@ -13447,13 +13449,14 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     mli_waiter w, **at;
+    uint64_t generation;
     int failed;
     w.phys = phys;
     w.needed = needed ? needed : 1;
     w.freed_before = out;
-    mli_self.in_host_alloc++;
+    generation = mli_busy_begin();
     failed = mli_os_event_open(&w.event);
-    mli_self.in_host_alloc--;
+    mli_busy_end(generation);
     if (failed) return;
     mli_lock_take(&lord->bands.callbacks_lock);
     w.next = lord->pollers.waiters;
@@ -17477,10 +17480,9 @@ static void mli_locks_rank(memlord *lord) {
 /* Allocates and configures a ledger that is not yet registered; NULL without memory. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
-    memlord *lord;
-    mli_self.in_host_alloc++;
-    lord = (memlord *)allocator->alloc(allocator->user, sizeof *lord);
-    mli_self.in_host_alloc--;
+    const uint64_t generation = mli_busy_begin();
+    memlord *lord = (memlord *)allocator->alloc(allocator->user, sizeof *lord);
+    mli_busy_end(generation);
     if (!lord) return NULL;
     memset(lord, 0, sizeof *lord);
     mli_locks_rank(lord);
@@ -17618,6 +17620,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 static MLI_COLD void mli_ledger_free(memlord *lord) {
     memlord_allocator allocator = lord->memory.allocator;
     mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
+    uint64_t generation;
     uint32_t i;
     mli_parts_end(lord);
     for (i = 0; i < MLI_SHARDS; i++)
@@ -17640,9 +17643,9 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     mli_index_free(lord);
     mli_dict_end(lord, &lord->names.strings);
     mli_regions_free(lord); /* has all memory not freed above */
-    mli_self.in_host_alloc++;
+    generation = mli_busy_begin();
     allocator.free(allocator.user, lord, sizeof *lord);
-    mli_self.in_host_alloc--;
+    mli_busy_end(generation);
 }
 
 /* -- public -- */
@@ -17946,10 +17949,10 @@ static MLI_COLD void mli_at_exit(void) {
 }
 static MLI_COLD memlord_result mli_at_exit_once(void) {
     int bad = 0;
-    mli_self.in_host_alloc++; /* atexit may call a malloc that records */
+    const uint64_t generation = mli_busy_begin(); /* atexit may call a malloc that records */
     if (!mli_u32_exchange(&mli_process.at_exit, 1))
         bad = atexit(mli_at_exit);
-    mli_self.in_host_alloc--;
+    mli_busy_end(generation);
     if (bad) mli_u32_store(&mli_process.at_exit, 0);
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
