@@ -13300,7 +13300,7 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
 }
 
 /* Takes the bytes of a detached block off the counts. With `failed` records the block again: the
-   detached one as it was, one with uses anew. */
+   detached one as it was. A storage with uses, which begin has freed, is opened again. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
