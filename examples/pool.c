@@ -146,8 +146,8 @@ static void *pool_alloc(pool *p, const char *tag, size_t bytes) {
         check(p, memlord_gc_run(p->lord, p->device, MEMLORD_REASON_OOM, NULL));
         if (!(b = find(p, size)) && !(b = grow(p))) return NULL;
     }
-    check(p, b->fresh ? memlord_cache_miss(p->lord, p->device)
-                      : memlord_cache_hit(p->lord, p->device));
+    check(p, b->fresh ? memlord_pool_served(p->lord, p->device, 0, 1)
+                      : memlord_pool_served(p->lord, p->device, 1, 0));
     take(p, b, size);
     MEMLORD_TAG(p->lord, tag) {
         check(p, MEMLORD_ALLOC(p->lord, p->device, (char *)b + GRAIN, b->size));
@@ -246,9 +246,9 @@ static int pool_open(pool *p, uint64_t cache) {
     p->segments = (segment *)calloc(p->count, sizeof *p->segments);
     if (!p->segments || memlord_create(NULL, &p->lord) != MEMLORD_OK) return 1;
     /* No bands: a collection inside MEMLORD_FREE would meet lists that are half changed. */
-    check(p, memlord_strategy_set(p->lord, NULL, 0));
+    check(p, memlord_strategy_set(p->lord, memlord_device_all(), NULL, 0));
     check(p, memlord_limit_set(p->lord, p->device, cache));
-    check(p, memlord_gc_callback(p->lord, MEMLORD_DEVICE_OTHER, collect, p));
+    check(p, memlord_gc_callback_add(p->lord, p->device, 0, collect, p));
     preallocate(p);
     return 0;
 }

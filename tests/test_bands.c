@@ -19,7 +19,7 @@ static void shrink(test_case *t, memlord_device device, uint64_t key) {
 static int band_at(test_case *t, const memlord_band *bands, size_t n, uint64_t used) {
     uint64_t runs = t->gc.runs, key;
     test_capacity(t, 1000, used);
-    assert_ok(memlord_strategy_set(t->lord, bands, n));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, n));
     key = grow(t, cuda(0), 1);
     shrink(t, cuda(0), key);
     return t->gc.runs == runs ? -1 : (int)t->gc.last.band;
@@ -73,12 +73,12 @@ static void only_a_band_that_covers_all_matches_the_unknown(void **state) {
     size_t i;
     for (i = 0; i < 4; i++) {
         bands[0] = band_of(part[i][0], part[i][1], ALLOCATED, 1, 0);
-        assert_ok(memlord_strategy_set(t->lord, bands, 1));
+        assert_ok(memlord_strategy_set(t->lord, all(), bands, 1));
         shrink(t, cuda(0), grow(t, cuda(0), 1));
         assert_int_equal(t->gc.runs, 0);
     }
     bands[1] = band_of(0, 101, ALLOCATED, 1, 0);
-    assert_ok(memlord_strategy_set(t->lord, bands, 2));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
     grow(t, cuda(0), 1);
     assert_int_equal(t->gc.runs, 1);
     assert_int_equal(t->gc.last.band, 1);
@@ -87,7 +87,7 @@ static void only_a_band_that_covers_all_matches_the_unknown(void **state) {
 static void a_failed_sample_makes_it_unknown_again(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 50, ALLOCATED, 100, 0);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     test_capacity(t, 1000, 0);
     grow(t, cuda(0), 99);
     t->source.fail = 1;
@@ -104,7 +104,7 @@ static void a_failed_sample_makes_it_unknown_again(void **state) {
 /* The band fires at exactly so many live bytes, not one less. */
 static void assert_fires_at(test_case *t, memlord_band band, uint64_t threshold) {
     uint64_t runs = t->gc.runs, most, last;
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     assert_int_equal(memlord_allocated(t->lord, cuda(0)), 0);
     most = grow(t, cuda(0), threshold - 1);
     assert_int_equal(t->gc.runs, runs);
@@ -150,7 +150,7 @@ static void the_percent_is_absent_while_the_capacity_is_unknown(void **state) {
     memlord_band band = band_of(0, 101, ALLOCATED, 0, 1);
     assert_fires_at(t, combined(2000, 99, MEMLORD_COMBINE_MAX), 2000);
     assert_fires_at(t, combined(2000, 1, MEMLORD_COMBINE_MIN), 2000);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     grow(t, cuda(0), 1000 * MIB);
     assert_int_equal(t->gc.runs, 2);
 }
@@ -211,7 +211,7 @@ static void a_limit_does_not_change_the_used_percent(void **state) {
 static void the_threshold_follows_the_capacity(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, ALLOCATED, 0, 50);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     test_capacity(t, 10000, 0);
     grow(t, cuda(0), 3000);
     assert_int_equal(t->gc.runs, 0);
@@ -758,7 +758,7 @@ static void lower_by_limit(test_case *t) {
     assert_ok(memlord_limit_set(t->lord, cuda(0), 200 * KIB));
 }
 static void lower_by_callback(test_case *t) {
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, test_gc_run, &t->gc));
 }
 
 static void a_new_strategy_counts_what_threads_hold_back(void **state) {
@@ -769,14 +769,14 @@ static void a_new_strategy_counts_what_threads_hold_back(void **state) {
 
 static void a_strategy_switched_on_counts_what_threads_hold_back(void **state) {
     test_case *t = (test_case *)*state;
-    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    assert_ok(memlord_strategy_set(t->lord, all(), NULL, 0));
     hoard_then(t, lower_by_strategy);
 }
 
 static void a_new_sample_counts_what_threads_hold_back(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, ALLOCATED, 0, 50);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     test_capacity(t, 1024 * MIB, 0);
     hoard_then(t, lower_by_sample);
 }
@@ -784,7 +784,7 @@ static void a_new_sample_counts_what_threads_hold_back(void **state) {
 static void a_new_limit_counts_what_threads_hold_back(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, ALLOCATED, 0, 50);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     test_capacity(t, 1024 * MIB, 0);
     hoard_then(t, lower_by_limit);
 }
@@ -792,7 +792,7 @@ static void a_new_limit_counts_what_threads_hold_back(void **state) {
 static void a_callback_added_counts_what_threads_hold_back(void **state) {
     test_case *t = (test_case *)*state;
     assert_ok(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
     test_threshold(t->lord, ALLOCATED, 100 * KIB);
     hoard_then(t, lower_by_callback);
 }
@@ -817,7 +817,7 @@ static void what_was_freed_before_a_sample_counts_after_it(void **state) {
 static void what_was_freed_before_a_limit_counts_after_it(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, FREED, 0, 10);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     free_in_pieces(t, 1 * MIB);
     assert_ok(memlord_limit_set(t->lord, cuda(0), 100 * MIB));
     free_in_pieces(t, 9 * MIB - KIB);
@@ -829,7 +829,7 @@ static void what_was_freed_before_a_limit_counts_after_it(void **state) {
 static void what_was_freed_before_sharing_counts_after_it(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, FREED, 0, 10);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     assert_ok(memlord_limit_set(t->lord, cpu(), 100 * MIB));
     free_in_pieces(t, 1 * MIB);
     assert_ok(memlord_device_share(t->lord, cuda(0), cpu()));
@@ -935,7 +935,7 @@ static void each_device_has_its_own_used_percent(void **state) {
     memlord_band bands[2];
     bands[0] = band_of(0, 50, ALLOCATED, 1000, 0);
     bands[1] = band_of(50, 101, ALLOCATED, 10, 0);
-    assert_ok(memlord_strategy_set(t->lord, bands, 2));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
     test_capacity(t, 100000, 0);
     t->source.used = 90000;
     assert_ok(memlord_capacity_sample(t->lord, cuda(1)));
@@ -953,14 +953,14 @@ static void a_type_without_a_callback_has_no_bands(void **state) {
     grow(t, hip, 5000);
     grow(t, cpu(), 5000);
     assert_int_equal(t->gc.runs, 0);
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_HIP, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_HIP), 0, test_gc_run, &t->gc));
     assert_int_equal(t->gc.runs, 0);
     grow(t, cpu(), 5000);
     assert_int_equal(t->gc.runs, 0);
     grow(t, hip, 1);
     assert_int_equal(t->gc.runs, 1);
     assert_int_equal(t->gc.last.device.type, MEMLORD_DEVICE_HIP);
-    assert_ok(memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_HIP, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_HIP), test_gc_run, &t->gc));
     grow(t, hip, 50000);
     assert_int_equal(t->gc.runs, 1);
 }
@@ -980,7 +980,7 @@ static void a_bad_band_is_found_by_its_index(void **state) {
     bad[n++] = band_of(-20, -10, ALLOCATED, 1, 0);
     bad[n++] = band_of(0, 50, ALLOCATED, 1, -1);
     bad[n++] = band_of(0, 50, ALLOCATED, 0, 0);
-    bad[n++] = band_of(0, 50, (memlord_metric)3, 1, 0);
+    bad[n++] = band_of(0, 50, (memlord_metric)5, 1, 0);
     bad[n++] = band_of(0, 50, (memlord_metric)1000, 1, 0);
     for (i = 0; i < n; i++)
         for (at = 0; at < 3; at++) {
@@ -1005,10 +1005,10 @@ static void a_bad_strategy_keeps_the_old_one_and_names_the_band(void **state) {
     bands[2].percent = NAN;
     test_threshold(t->lord, ALLOCATED, 1000);
     test_log_clear(&t->log);
-    assert_int_equal(memlord_strategy_set(t->lord, bands, 3), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_strategy_set(t->lord, all(), bands, 3), MEMLORD_E_INVALID);
     assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR] + t->log.lines[MEMLORD_LOG_WARNING], 1);
     assert_non_null(strstr(t->log.text, "band 2"));
-    assert_int_equal(memlord_strategy_set(t->lord, NULL, 2), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_strategy_set(t->lord, all(), NULL, 2), MEMLORD_E_INVALID);
     grow(t, cuda(0), 999);
     assert_int_equal(t->gc.runs, 0);
     grow(t, cuda(0), 1);
@@ -1022,7 +1022,7 @@ static void a_bad_strategy_re_arms_nothing(void **state) {
     test_threshold(t->lord, ALLOCATED, 1000);
     grow(t, cuda(0), 1000);
     assert_int_equal(t->gc.runs, 1);
-    assert_int_equal(memlord_strategy_set(t->lord, &bad, 1), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_strategy_set(t->lord, all(), &bad, 1), MEMLORD_E_INVALID);
     grow(t, cuda(0), 0);
     assert_int_equal(t->gc.runs, 1);
 }
@@ -1037,7 +1037,7 @@ static void a_strategy_without_room_keeps_the_old_one(void **state) {
     at = t->heap.calls;
     t->heap.fail_at = at + 1;
     t->heap.fail_from = 1;
-    i = memlord_strategy_set(t->lord, bands, 4096);
+    i = memlord_strategy_set(t->lord, all(), bands, 4096);
     t->heap.fail_at = 0;
     if (t->heap.calls > at) assert_int_equal(i, MEMLORD_E_NOMEM);
     grow(t, cuda(0), 999);
@@ -1047,7 +1047,7 @@ static void a_strategy_without_room_keeps_the_old_one(void **state) {
 static void bands_are_copied(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, ALLOCATED, 1000, 0);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     band.bytes = 10;
     grow(t, cuda(0), 999);
     assert_int_equal(t->gc.runs, 0);
@@ -1057,7 +1057,7 @@ static void no_bands_is_off(void **state) {
     test_case *t = (test_case *)*state;
     uint64_t reclaimed = 0;
     test_capacity(t, 1000, 900);
-    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    assert_ok(memlord_strategy_set(t->lord, all(), NULL, 0));
     shrink(t, cuda(0), grow(t, cuda(0), 5000));
     assert_ok(memlord_gc_poll(t->lord, all()));
     assert_int_equal(t->gc.runs, 0);
@@ -1158,7 +1158,7 @@ static void the_default_does_nothing_while_the_capacity_is_unknown(void **state)
 /* How many warnings a strategy is worth; it is set all the same. */
 static uint64_t warnings_of(test_case *t, const memlord_band *bands, size_t n) {
     test_log_clear(&t->log);
-    assert_ok(memlord_strategy_set(t->lord, bands, n));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, n));
     assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 0);
     return t->log.lines[MEMLORD_LOG_WARNING];
 }
@@ -1213,7 +1213,7 @@ static void an_uncovered_100_percent_is_warned_of(void **state) {
 static void a_null_ledger_takes_any_strategy(void **state) {
     memlord_band band = band_of(0, 101, ALLOCATED, 1, 0);
     (void)state;
-    assert_ok(memlord_strategy_set(NULL, &band, 1));
+    assert_ok(memlord_strategy_set(NULL, all(), &band, 1));
     assert_ok(memlord_gc_poll(NULL, all()));
 }
 

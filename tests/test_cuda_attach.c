@@ -104,7 +104,8 @@ static void a_ledger_without_memory_is_left_unattached(void **state) {
     test_case *t = (test_case *)*state;
     t->heap.fail_at = t->heap.calls + 1;
     t->heap.fail_from = 1;
-    while (memlord_gc_callback(t->lord, MEMLORD_DEVICE_HIP, test_gc_run, &t->gc) == MEMLORD_OK)
+    while (memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_HIP), 0, test_gc_run, &t->gc) ==
+           MEMLORD_OK)
         continue; /* takes up what the ledger has left */
     assert_int_equal(memlord_cuda_attach(t->lord, NULL), MEMLORD_E_NOMEM);
     t->heap.fail_at = 0;

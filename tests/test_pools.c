@@ -109,7 +109,7 @@ static void a_reset_keeps_the_level_and_drops_the_peak_to_it(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_pool_set(lord, cuda(0), 100, 30));
     assert_ok(memlord_pool_set(lord, cuda(0), 70, 10));
-    assert_ok(memlord_cache_hit(lord, cuda(0)));
+    assert_ok(memlord_pool_served(lord, cuda(0), 1, 0));
     memlord_reset(lord);
     assert_int_equal(stats_of(lord, cuda(0)).reserved, 70);
     assert_int_equal(stats_of(lord, cuda(0)).largest_free, 10);
@@ -136,9 +136,9 @@ static void what_is_not_known_is_no_number_in_a_report(void **state) {
 static void hits_and_misses_are_counted(void **state) {
     memlord *lord = test_lord(state);
     int i;
-    for (i = 0; i < 5; i++) assert_ok(memlord_cache_hit(lord, cuda(0)));
-    for (i = 0; i < 3; i++) assert_ok(memlord_cache_miss(lord, cuda(0)));
-    assert_ok(memlord_cache_miss(lord, cpu()));
+    for (i = 0; i < 5; i++) assert_ok(memlord_pool_served(lord, cuda(0), 1, 0));
+    for (i = 0; i < 3; i++) assert_ok(memlord_pool_served(lord, cuda(0), 0, 1));
+    assert_ok(memlord_pool_served(lord, cpu(), 0, 1));
     assert_int_equal(stats_of(lord, cuda(0)).cache_hits, 5);
     assert_int_equal(stats_of(lord, cuda(0)).cache_misses, 3);
     assert_int_equal(stats_of(lord, all()).cache_misses, 4);
@@ -153,8 +153,8 @@ static void only_a_device_has_a_pool(void **state) {
     for (i = 0; i < 4; i++) {
         assert_int_equal(memlord_pool_set(lord, bad[i], 1, 1), MEMLORD_E_DEVICE);
         assert_int_equal(memlord_pool_add(lord, bad[i], 1), MEMLORD_E_DEVICE);
-        assert_int_equal(memlord_cache_hit(lord, bad[i]), MEMLORD_E_DEVICE);
-        assert_int_equal(memlord_cache_miss(lord, bad[i]), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_pool_served(lord, bad[i], 1, 0), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_pool_served(lord, bad[i], 0, 1), MEMLORD_E_DEVICE);
     }
     assert_int_equal(stats_of(lord, all()).reserved, 0);
 }
@@ -163,8 +163,8 @@ static void a_null_ledger_takes_it_all(void **state) {
     (void)state;
     assert_ok(memlord_pool_set(NULL, cuda(0), 1, 1));
     assert_ok(memlord_pool_add(NULL, cuda(0), -1));
-    assert_ok(memlord_cache_hit(NULL, cuda(0)));
-    assert_ok(memlord_cache_miss(NULL, cuda(0)));
+    assert_ok(memlord_pool_served(NULL, cuda(0), 1, 0));
+    assert_ok(memlord_pool_served(NULL, cuda(0), 0, 1));
     assert_int_equal(memlord_pressure_level(NULL, cuda(0)), MEMLORD_PRESSURE_UNKNOWN);
 }
 
@@ -301,8 +301,8 @@ static void *add_and_take(void *user) {
     int i;
     for (i = 0; i < ROUNDS; i++) {
         bad += memlord_pool_add(lord, memlord_device_cuda(0), 10) != MEMLORD_OK;
-        bad += memlord_cache_hit(lord, memlord_device_cuda(0)) != MEMLORD_OK;
-        bad += memlord_cache_miss(lord, memlord_device_cuda(0)) != MEMLORD_OK;
+        bad += memlord_pool_served(lord, memlord_device_cuda(0), 1, 0) != MEMLORD_OK;
+        bad += memlord_pool_served(lord, memlord_device_cuda(0), 0, 1) != MEMLORD_OK;
         bad += memlord_pool_add(lord, memlord_device_cuda(0), -9) != MEMLORD_OK;
     }
     return bad ? user : NULL;
@@ -334,8 +334,8 @@ static void reports_show_the_ratios(void **state) {
     char *text, *json;
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3000, NULL));
     assert_ok(memlord_pool_set(lord, cuda(0), 4000, 250));
-    assert_ok(memlord_cache_hit(lord, cuda(0)));
-    assert_ok(memlord_cache_miss(lord, cuda(0)));
+    assert_ok(memlord_pool_served(lord, cuda(0), 1, 0));
+    assert_ok(memlord_pool_served(lord, cuda(0), 0, 1));
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_non_null(strstr(text, "pool, cuda:0: reserved 3.91 KiB"));
     assert_non_null(strstr(text, "25 %, fragmentation 75 %, hits 50 %"));
