@@ -5608,19 +5608,6 @@ static void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     }
 }
 
-/* Requests a band check of a device at the end of this call, or of the next one on the device. Safe
-   inside a shard. */
-static MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
-    if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
-        (void)mli_u32_add(&lord->threads.alert, MLI_ALERT_BANDS);
-}
-/* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
-static int mli_mark_passed(const mli_watch *w, const mli_row *row) {
-    int64_t published = (int64_t)mli_u64_load(&row->published);
-    return published >= (int64_t)mli_u64_load(&w->check_above) ||
-           published < (int64_t)mli_u64_load(&w->check_below);
-}
-
 /* Starts a thread's cell for a device. It starts with a whole batch held back (base = -batch), so
    that its first alloc publishes. The caller is inside meanwhile: fork finds the row and the
    thread's cell both unchanged, or both changed. */
@@ -5634,7 +5621,6 @@ static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell 
         mli_lock_drop(&row->lock);
     }
     mli_ptr_store_release(&t->devices[dev], cell); /* pairs with mli_cell_at */
-    if (mli_mark_passed(&mli_device_record_at(lord, dev)->watch, row)) mli_check_request(lord, dev);
     mli_shard_leave(t);
 }
 
@@ -5679,6 +5665,18 @@ static MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book, 
     return cell;
 }
 
+/* Requests a band check of a device at the end of this call, or of the next one on the device. Safe
+   inside a shard. */
+static MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
+    if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
+        (void)mli_u32_add(&lord->threads.alert, MLI_ALERT_BANDS);
+}
+/* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
+static int mli_mark_passed(const mli_watch *w, const mli_row *row) {
+    int64_t published = (int64_t)mli_u64_load(&row->published);
+    return published >= (int64_t)mli_u64_load(&w->check_above) ||
+           published < (int64_t)mli_u64_load(&w->check_below);
+}
 /* Requests a band check after a publication, if a bound was reached or the peak is high enough that
    the device's holders are to be noted. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row) {
@@ -9442,8 +9440,9 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
    publishing first, and a publication requests a check. Closer than that the device is near: an
    alert makes every call check at its end, with a sum over all threads. Freed bytes are no level
    and are never published: each thread checks after each 64th of the way (its free interval).
-   Cached bytes rise as live bytes fall: published bytes are no higher than those, so a publication
-   below a mark (check_below) requests the check, and no margin is needed.
+   Cached bytes rise as live bytes fall. Published bytes are never above these, so a publication
+   below a mark (check_below) comes in time without a margin. A thread's cell starts a batch lower,
+   and checks at its first free.
    Locks: callbacks for strategies, callbacks and their runs, then phys for the band state; none
    while a callback runs. */
 
@@ -12191,9 +12190,9 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
 }
 
 /* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
-   those with a strategy in force or, after memlord_poller_start, all. Under MEMLORD_FLAG_DEFER it starts
-   the host's alone while no such device is known, and that one starts the others: a new thread may
-   take its stack from the very allocator that calls come from, so they start none. */
+   those with a strategy in force or, after memlord_poller_start, all. Under MEMLORD_FLAG_DEFER it
+   starts the host's alone while no such device is known, and that one starts the others: a new
+   thread may take its stack from the very allocator that calls come from, so they start none. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, type, known = 0, wanted = mli_u32_load(&lord->bands.watched_types);
     memlord_result r = MEMLORD_OK;

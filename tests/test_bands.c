@@ -208,6 +208,73 @@ static void a_limit_does_not_change_the_used_percent(void **state) {
     assert_true(t->gc.last.used_percent == 40.0);
 }
 
+/* The band of README: 33 % of 24 GiB. */
+static void a_third_of_24_gib_is_8504035246_bytes(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band third = band_of(0, 101, MAX, 0, 33);
+    test_capacity(t, (uint64_t)24 << 30, 0);
+    assert_fires_at(t, third, UINT64_C(8504035246));
+}
+
+/* -- used % of a limit -- */
+
+static void the_used_percent_is_of_the_limit_where_only_that_is_known(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 4000));
+    test_threshold(t->lord, ALLOCATED, 3000);
+    grow(t, cuda(0), 3000);
+    assert_int_equal(t->gc.runs, 1);
+    assert_true(t->gc.last.used_percent == 75.0);
+    assert_non_null(strstr(t->log.text, "used 75"));
+    assert_null(strstr(t->log.text, "unknown"));
+    assert_null(strstr(t->log.text, "nan"));
+    test_capacity(t, 10000, 1000);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_true(t->gc.last.used_percent == 10.0);
+}
+
+/* A limit of `mib` MiB: live bytes enter the second band at half of it, on the very call. */
+static void assert_fires_at_half(test_case *t, uint64_t mib) {
+    memlord_band bands[2];
+    uint64_t runs = t->gc.runs, keys[2];
+    bands[0] = band_of(0, 50, FREED, 0, 90);
+    bands[1] = band_of(50, 101, ALLOCATED, 1, 0);
+    assert_ok(memlord_limit_set(t->lord, cuda(0), mib * MIB));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
+    keys[0] = grow(t, cuda(0), mib * MIB / 2 - 1);
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, runs);
+    keys[1] = grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, runs + 1);
+    assert_int_equal(t->gc.last.band, 1);
+    assert_true(t->gc.last.used_percent == 50.0);
+    shrink(t, cuda(0), keys[1]);
+    shrink(t, cuda(0), keys[0]);
+}
+
+static void live_bytes_that_enter_another_band_of_a_limit_fire_it(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_fires_at_half(t, 1);
+    assert_fires_at_half(t, 1000);
+}
+
+static void so_do_frees_that_fall_back_into_a_band(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band bands[2];
+    uint64_t key;
+    bands[0] = band_of(0, 50, FREED, 1, 0);
+    bands[1] = band_of(50, 101, ALLOCATED, 0, 99);
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 1000 * MIB));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
+    grow(t, cuda(0), 400 * MIB);
+    key = grow(t, cuda(0), 200 * MIB);
+    assert_int_equal(t->gc.runs, 0);
+    shrink(t, cuda(0), key);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.band, 0);
+    assert_true(t->gc.last.used_percent == 40.0);
+}
+
 static void the_threshold_follows_the_capacity(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, ALLOCATED, 0, 50);
@@ -967,6 +1034,109 @@ static void a_type_without_a_callback_has_no_bands(void **state) {
 
 /* -- strategies -- */
 
+/* -- a strategy for a device, a type, or all -- */
+
+/* Sets a strategy of one band: so many live bytes. */
+static void set_for(test_case *t, memlord_device sel, uint64_t bytes) {
+    memlord_band band = band_of(0, 101, ALLOCATED, bytes, 0);
+    assert_ok(memlord_strategy_set(t->lord, sel, &band, 1));
+}
+/* The live bytes at which a device fires: its next block is of so many, and is freed again. */
+static uint64_t fires_at(test_case *t, memlord_device device) {
+    uint64_t runs = t->gc.runs;
+    shrink(t, device, grow(t, device, 1000 * KIB));
+    return t->gc.runs == runs ? 0 : t->gc.last.threshold;
+}
+
+static void the_most_specific_strategy_decides(void **state) {
+    test_case *t = (test_case *)*state;
+    set_for(t, all(), 100);
+    set_for(t, cuda(1), 300);
+    set_for(t, any(MEMLORD_DEVICE_CUDA), 200);
+    assert_int_equal(fires_at(t, cuda(0)), 200);
+    assert_int_equal(fires_at(t, cuda(1)), 300);
+    assert_ok(memlord_gc_callback_add(t->lord, cpu(), 0, test_gc_run, &t->gc));
+    assert_int_equal(fires_at(t, cpu()), 100);
+}
+
+static void an_unset_strategy_gives_way_to_a_less_specific_one(void **state) {
+    test_case *t = (test_case *)*state;
+    set_for(t, all(), 100);
+    set_for(t, any(MEMLORD_DEVICE_CUDA), 200);
+    set_for(t, cuda(0), 300);
+    assert_int_equal(fires_at(t, cuda(0)), 300);
+    assert_ok(memlord_strategy_unset(t->lord, cuda(0)));
+    assert_int_equal(fires_at(t, cuda(0)), 200);
+    assert_ok(memlord_strategy_unset(t->lord, any(MEMLORD_DEVICE_CUDA)));
+    assert_int_equal(fires_at(t, cuda(0)), 100);
+    assert_ok(memlord_strategy_unset(t->lord, all()));
+    test_capacity(t, 10 * MIB, 9 * MIB);
+    shrink(t, cuda(0), grow(t, cuda(0), 2 * MIB)); /* the default: a tenth of it freed */
+    assert_int_equal(t->gc.last.metric, FREED);
+    assert_int_equal(t->gc.last.threshold, MIB);
+}
+
+static void bands_may_be_off_for_one_device_alone(void **state) {
+    test_case *t = (test_case *)*state;
+    set_for(t, all(), 100);
+    assert_ok(memlord_strategy_set(t->lord, cuda(0), NULL, 0));
+    assert_int_equal(fires_at(t, cuda(0)), 0);
+    assert_int_equal(fires_at(t, cuda(1)), 100);
+}
+
+static void a_strategy_of_one_type_leaves_the_default_to_the_others(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_device hip = memlord_device_make(MEMLORD_DEVICE_HIP, 0);
+    assert_ok(memlord_strategy_set(t->lord, hip, NULL, 0));
+    set_for(t, any(MEMLORD_DEVICE_METAL), 5);
+    test_capacity(t, 1000, 0);
+    grow(t, cuda(0), 500);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.band, 0);
+}
+
+static void a_strategy_waits_for_the_devices_it_names(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_device metal = memlord_device_make(MEMLORD_DEVICE_METAL, 3);
+    assert_ok(memlord_gc_callback_add(t->lord, metal, 0, test_gc_run, &t->gc));
+    set_for(t, cuda(7), 700);
+    set_for(t, metal, 800);
+    assert_int_equal(memlord_devices(t->lord, NULL, 0), 0);
+    assert_int_equal(fires_at(t, cuda(7)), 700);
+    assert_int_equal(fires_at(t, metal), 800);
+}
+
+static void a_strategy_of_another_device_re_arms_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    set_for(t, any(MEMLORD_DEVICE_CUDA), 1000);
+    grow(t, cuda(0), 1000);
+    assert_int_equal(t->gc.runs, 1);
+    set_for(t, cuda(1), 10);
+    set_for(t, all(), 10);
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, 1);
+    set_for(t, cuda(0), 1000);
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, 2);
+}
+
+static void selectors_that_name_nothing_are_refused(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_device bad[] = {memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0), cuda(-2),
+                                  memlord_device_make(MEMLORD_ANY, 3)};
+    memlord_band band = band_of(0, 101, ALLOCATED, 1, 0);
+    size_t i;
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(memlord_strategy_set(t->lord, bad[i], &band, 1), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_strategy_unset(t->lord, bad[i]), MEMLORD_E_DEVICE);
+    }
+    assert_int_equal(memlord_strategy_unset(t->lord, all()), MEMLORD_E_UNKNOWN);
+    set_for(t, cuda(0), 1);
+    assert_int_equal(memlord_strategy_unset(t->lord, any(MEMLORD_DEVICE_CUDA)), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_strategy_unset(t->lord, cuda(0)));
+    assert_int_equal(memlord_strategy_unset(t->lord, cuda(0)), MEMLORD_E_UNKNOWN);
+}
+
 static void a_bad_band_is_found_by_its_index(void **state) {
     memlord_band good = band_of(0, 101, ALLOCATED, 100, 10), bad[16], bands[3];
     size_t n = 0, i, at, found;
@@ -1214,6 +1384,7 @@ static void a_null_ledger_takes_any_strategy(void **state) {
     memlord_band band = band_of(0, 101, ALLOCATED, 1, 0);
     (void)state;
     assert_ok(memlord_strategy_set(NULL, all(), &band, 1));
+    assert_ok(memlord_strategy_unset(NULL, all()));
     assert_ok(memlord_gc_poll(NULL, all()));
 }
 
@@ -1238,6 +1409,10 @@ int main(void) {
         TEST_FAKES(a_smaller_limit_is_the_capacity),
         TEST_FAKES(a_limit_stands_in_for_an_unknown_capacity),
         TEST_FAKES(a_limit_does_not_change_the_used_percent),
+        TEST_FAKES(a_third_of_24_gib_is_8504035246_bytes),
+        TEST_FAKES(the_used_percent_is_of_the_limit_where_only_that_is_known),
+        TEST_FAKES(live_bytes_that_enter_another_band_of_a_limit_fire_it),
+        TEST_FAKES(so_do_frees_that_fall_back_into_a_band),
         TEST_FAKES(the_threshold_follows_the_capacity),
         TEST_FAKES(allocated_is_what_lives),
         TEST_FAKES(freed_is_what_went_since_the_last_run),
@@ -1288,6 +1463,13 @@ int main(void) {
         TEST_FAKES(a_poll_evaluates_the_devices_it_names),
         TEST_FAKES(each_device_has_its_own_used_percent),
         TEST_FAKES(a_type_without_a_callback_has_no_bands),
+        TEST_FAKES(the_most_specific_strategy_decides),
+        TEST_FAKES(an_unset_strategy_gives_way_to_a_less_specific_one),
+        TEST_FAKES(bands_may_be_off_for_one_device_alone),
+        TEST_FAKES(a_strategy_of_one_type_leaves_the_default_to_the_others),
+        TEST_FAKES(a_strategy_waits_for_the_devices_it_names),
+        TEST_FAKES(a_strategy_of_another_device_re_arms_nothing),
+        TEST_FAKES(selectors_that_name_nothing_are_refused),
         cmocka_unit_test(a_bad_band_is_found_by_its_index),
         TEST_FAKES(a_bad_strategy_keeps_the_old_one_and_names_the_band),
         TEST_FAKES(a_bad_strategy_re_arms_nothing),

@@ -136,8 +136,8 @@ static void what_is_not_known_is_no_number_in_a_report(void **state) {
 static void hits_and_misses_are_counted(void **state) {
     memlord *lord = test_lord(state);
     int i;
-    for (i = 0; i < 5; i++) assert_ok(memlord_pool_served(lord, cuda(0), 1, 0));
-    for (i = 0; i < 3; i++) assert_ok(memlord_pool_served(lord, cuda(0), 0, 1));
+    for (i = 0; i < 3; i++) assert_ok(memlord_pool_served(lord, cuda(0), 1, 1));
+    assert_ok(memlord_pool_served(lord, cuda(0), 2, 0));
     assert_ok(memlord_pool_served(lord, cpu(), 0, 1));
     assert_int_equal(stats_of(lord, cuda(0)).cache_hits, 5);
     assert_int_equal(stats_of(lord, cuda(0)).cache_misses, 3);
@@ -327,6 +327,190 @@ static void threads_lose_no_difference_and_no_hit(void **state) {
     assert_int_equal(s.cache_misses, THREADS * ROUNDS);
 }
 
+/* -- bands on what a pool holds -- */
+
+#define RESERVED MEMLORD_METRIC_RESERVED
+#define CACHED MEMLORD_METRIC_CACHED
+#define MIB ((uint64_t)1 << 20)
+
+static memlord_device pool(int index) { return memlord_device_make(MEMLORD_DEVICE_OTHER, index); }
+
+static void free_of(test_case *t, memlord_device device, uint64_t key) {
+    assert_ok(memlord_free(t->lord, device, key, NULL));
+}
+
+static void a_band_on_reserved_fires_in_pool_set_and_pool_add(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, RESERVED, 100);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 99, 0));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_pool_add(t->lord, cuda(0), 1));
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.metric, RESERVED);
+    assert_int_equal(t->gc.last.value, 100);
+    assert_non_null(strstr(t->log.text, "reserved 100 B >= 100 B"));
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 80, 0));
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 110, 0));
+    assert_int_equal(t->gc.runs, 2);
+}
+
+/* Fires at exactly so many cached bytes: one byte a free, then one free less. */
+static void assert_cached_fires_at(test_case *t, uint64_t cached) {
+    uint64_t keys[3], reserved = stats_of(t->lord, cuda(0)).reserved;
+    keys[0] = grow(t, cuda(0), reserved - cached);
+    keys[1] = grow(t, cuda(0), cached - 1);
+    keys[2] = grow(t, cuda(0), 1);
+    t->gc.runs = 0;
+    free_of(t, cuda(0), keys[1]);
+    assert_int_equal(t->gc.runs, 0);
+    free_of(t, cuda(0), keys[2]);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.metric, CACHED);
+    assert_int_equal(t->gc.last.value, cached);
+    assert_int_equal(t->gc.last.threshold, cached);
+    free_of(t, cuda(0), keys[0]);
+}
+
+static void a_band_on_cached_fires_on_the_very_free(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, CACHED, 30);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 100, 0));
+    assert_cached_fires_at(t, 30);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 64 * MIB, 0));
+    test_threshold(t->lord, CACHED, 30 * MIB);
+    assert_cached_fires_at(t, 30 * MIB);
+}
+
+static void its_percent_is_of_what_is_reserved(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band half = band_of(0, 101, CACHED, 0, 50);
+    test_capacity(t, 1000 * MIB, 0);
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 500 * MIB));
+    assert_ok(memlord_strategy_set(t->lord, cuda(0), &half, 1));
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 64 * MIB, 0));
+    assert_int_equal(t->gc.last.threshold, 32 * MIB); /* nothing is allocated: it fires */
+    assert_cached_fires_at(t, 32 * MIB);
+}
+
+static void without_a_pool_no_band_on_cached_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, CACHED, 0, 1);
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
+    free_of(t, cuda(0), grow(t, cuda(0), 5 * MIB));
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 0, 0));
+    assert_int_equal(t->gc.runs, 0);
+}
+
+static void a_pool_that_grows_fires_a_band_on_cached(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, CACHED, 10 * MIB);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 64 * MIB, 0));
+    assert_int_equal(t->gc.runs, 1);
+    t->gc.runs = 0;
+    grow(t, cuda(0), 64 * MIB);
+    assert_ok(memlord_pool_add(t->lord, cuda(0), (int64_t)(10 * MIB) - 1));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_pool_add(t->lord, cuda(0), 1));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void a_band_on_cached_fires_again_after_an_eighth(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key;
+    test_threshold(t->lord, CACHED, 800);
+    grow(t, cuda(0), 200);
+    key = grow(t, cuda(0), 99);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 1000 + 99, 0));
+    assert_int_equal(t->gc.runs, 1);
+    free_of(t, cuda(0), key); /* 899: less than an eighth more */
+    assert_int_equal(t->gc.runs, 1);
+    assert_ok(memlord_pool_add(t->lord, cuda(0), 1));
+    assert_int_equal(t->gc.runs, 2);
+    key = grow(t, cuda(0), 201); /* 699: below by an eighth */
+    free_of(t, cuda(0), key);
+    assert_int_equal(t->gc.runs, 3);
+}
+
+static void a_band_of_one_pool_runs_no_trim_of_another(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gc trims[2];
+    memlord_band band = band_of(0, 101, CACHED, 0, 50);
+    int i;
+    memset(trims, 0, sizeof trims);
+    for (i = 0; i < 2; i++) {
+        trims[i].answer.ran = 1;
+        assert_ok(memlord_gc_callback_add(t->lord, pool(i), 0, test_gc_run, &trims[i]));
+        assert_ok(memlord_strategy_set(t->lord, pool(i), &band, 1));
+        grow(t, pool(i), MIB);
+        assert_ok(memlord_pool_set(t->lord, pool(i), MIB, 0));
+    }
+    assert_ok(memlord_pool_add(t->lord, pool(0), (int64_t)MIB));
+    assert_int_equal(trims[0].runs, 1);
+    assert_int_equal(trims[1].runs, 0);
+    assert_int_equal(stats_of(t->lord, pool(1)).gc_runs, 0);
+}
+
+/* Another thread frees the blocks of a pool, and has to fire at so many cached bytes. */
+typedef struct turns {
+    test_case *t;
+    memlord_device device;
+    uint64_t first, blocks, due, late;
+    test_gate *gate; /* passed at the end */
+} turns;
+
+static void *free_in_turns(void *user) {
+    turns *u = (turns *)user;
+    uint64_t i, runs = test_gc_runs(&u->t->gc);
+    for (i = 0; i < u->blocks; i++) {
+        u->late += memlord_free(u->t->lord, u->device, u->first + 64 * i, NULL) != MEMLORD_OK;
+        u->late += test_gc_runs(&u->t->gc) - runs != ((i + 1) * 4096 >= u->due);
+    }
+    test_gate_pass(u->gate);
+    return NULL;
+}
+
+static void frees_of_another_thread_fire_a_band_on_cached_in_time(void **state) {
+    const uint64_t due[] = {MIB, 12 * 4096};
+    uint64_t i, n;
+    pthread_t threads[2];
+    turns u, one;
+    u.t = (test_case *)*state;
+    for (n = 0; n < 40; n++) { /* whatever the threads hold back of the device */
+        test_gate gate = TEST_GATE;
+        u.device = cuda((int)n);
+        u.gate = &gate;
+        u.late = 0;
+        one = u;
+        one.blocks = 1; /* a thread's first free is not counted as its later ones */
+        one.due = UINT64_MAX;
+        one.first = grow(u.t, u.device, 4096);
+        assert_int_equal(pthread_create(&threads[0], NULL, free_in_turns, &one), 0);
+        assert_true(test_gate_came(&gate, 1));
+        u.due = due[n % 2];
+        u.blocks = u.due / 4096;
+        u.first = u.t->key + 64;
+        test_threshold(u.t->lord, CACHED, u.due);
+        for (i = 0; i < 1000 + n / 2; i++) grow(u.t, u.device, 4096);
+        assert_ok(memlord_pool_set(u.t->lord, u.device, i * 4096, 0));
+        assert_int_equal(pthread_create(&threads[1], NULL, free_in_turns, &u), 0);
+        assert_true(test_gate_came(&gate, 2));
+        test_gate_open(&gate);
+        for (i = 0; i < 2; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(u.late + one.late, 0);
+        assert_int_equal(u.t->gc.runs, n + 1);
+    }
+}
+
+static void under_defer_it_waits_for_a_poll(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, CACHED, 100);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 100, 0));
+    free_of(t, cuda(0), grow(t, cuda(0), 50));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_gc_poll(t->lord, cuda(0)));
+    assert_int_equal(t->gc.runs, 1);
+}
+
 /* -- in reports -- */
 
 static void reports_show_the_ratios(void **state) {
@@ -414,6 +598,15 @@ int main(void) {
         TEST_FAKES(pressure_is_the_worse_of_the_two),
         TEST_FAKES(a_sample_that_failed_is_no_pressure),
         TEST(threads_lose_no_difference_and_no_hit),
+        TEST_FAKES(a_band_on_reserved_fires_in_pool_set_and_pool_add),
+        TEST_FAKES(a_band_on_cached_fires_on_the_very_free),
+        TEST_FAKES(its_percent_is_of_what_is_reserved),
+        TEST_FAKES(without_a_pool_no_band_on_cached_fires),
+        TEST_FAKES(a_pool_that_grows_fires_a_band_on_cached),
+        TEST_FAKES(a_band_on_cached_fires_again_after_an_eighth),
+        TEST_FAKES(a_band_of_one_pool_runs_no_trim_of_another),
+        TEST_FAKES(frees_of_another_thread_fire_a_band_on_cached_in_time),
+        TEST_DEFER(under_defer_it_waits_for_a_poll),
         TEST(reports_show_the_ratios),
         TEST(a_fragmentation_not_known_is_null),
         TEST(without_a_pool_none_is_shown),
