@@ -1377,7 +1377,8 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 /* -- pools: memory that the host's own allocator holds -- */
 
 /* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
-   Both calls look at the bands of the device.
+   Both calls look at the bands of the device. Called in its capacity source they collect nothing:
+   a later call does.
    Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, pool_add also below 0. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -10883,10 +10884,16 @@ static MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, si
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
 
-/* Ends a call that has changed what a pool holds: checks the bands of its device. */
+/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
+   device's capacity source nothing runs: a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
-    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev))
-        mli_band_check(lord, dev, NULL, !(lord->threads.flags & MEMLORD_FLAG_DEFER));
+    int safe = !(lord->threads.flags & MEMLORD_FLAG_DEFER);
+    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
+        mli_lock_take(&lord->bands.callbacks_lock);
+        if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
+        mli_lock_drop(&lord->bands.callbacks_lock);
+        mli_band_check(lord, dev, NULL, safe);
+    }
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
 

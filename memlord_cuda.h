@@ -2428,10 +2428,10 @@ MEMLORD_API cudaError_t memlord_cuda_free(memlord *lord, void *ptr, const memlor
     if (ptr && mli_cuda_attachment_of(lord))
         (void)memlord_block_find(lord, memlord_device_cuda(0), MEMLORD_KEY(ptr), &block);
     mli_cuda_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
-    r = mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaFree)(ptr), site);
-    if (r == cudaSuccess)
+    r = MLI_CUDA_REAL(cudaFree)(ptr);
+    if (r == cudaSuccess) /* before the bytes are credited: they are never counted as cached */
         mli_cuda_pool_beside(lord, block.device, -(int64_t)block.bytes);
-    return r;
+    return mli_cuda_free_end(lord, &end, r, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaStream_t stream,

@@ -316,6 +316,96 @@ static void remove_takes_off_the_first_that_is_the_same(void **state) {
     assert_int_equal(t->gc.runs, 3);
 }
 
+/* -- callbacks of a device, of a type and of all, and the reasons they serve -- */
+
+static void a_devices_callbacks_run_first_then_its_types_then_alls(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_device sels[] = {all(), any(MEMLORD_DEVICE_CUDA), cuda(0),
+                                   all(), any(MEMLORD_DEVICE_CUDA), cuda(0), cuda(1)};
+    part parts[7];
+    char order[32] = "";
+    int i;
+    memset(parts, 0, sizeof parts);
+    for (i = 0; i < 7; i++) {
+        parts[i].number = i;
+        parts[i].order = order;
+        parts[i].answer.ran = 1;
+        assert_ok(memlord_gc_callback_add(t->lord, sels[i], 0, run_part, &parts[i]));
+    }
+    fire(t);
+    assert_string_equal(order, "251403");
+    order[0] = 0;
+    assert_ok(memlord_gc_run(t->lord, hip(), MEMLORD_REASON_HOST, NULL));
+    assert_string_equal(order, "03");
+}
+
+static void a_callback_serves_only_its_device(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gc gc = t->gc;
+    assert_ok(
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, cuda(1), 0, test_gc_run, &gc));
+    test_threshold(t->lord, ALLOCATED, 1000);
+    grow(t, cuda(0), 5000);
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(gc.runs, 0);
+    grow(t, cuda(1), 1000);
+    assert_int_equal(gc.runs, 1);
+    assert_int_equal(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &gc),
+                     MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_gc_callback_remove(t->lord, cuda(1), test_gc_run, &gc));
+}
+
+static void a_callback_runs_only_for_its_reasons(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gc oom = t->gc;
+    assert_ok(
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(
+        t->lord, all(), 1u << MEMLORD_REASON_OOM | 1u << MEMLORD_REASON_HOST, test_gc_run, &oom));
+    test_threshold(t->lord, ALLOCATED, 1000); /* in force only with a callback that serves bands */
+    grow(t, cuda(0), 5000);
+    assert_int_equal(oom.runs, 0);
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_LIMIT, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_OOM, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_int_equal(oom.runs, 2);
+    assert_ok(memlord_gc_callback_add(t->lord, cuda(0), 1u << MEMLORD_REASON_BAND, test_gc_run,
+                                      &t->gc));
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(oom.runs, 2);
+}
+
+static void a_strategy_for_one_device_runs_a_quiet_callback_there_alone(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, ALLOCATED, 1000, 0);
+    assert_ok(
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), MEMLORD_GC_QUIET,
+                                      test_gc_run, &t->gc));
+    assert_ok(memlord_strategy_set(t->lord, cuda(1), &band, 1));
+    cross_the_default_bands(t);
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, cuda(1), 1000);
+    assert_int_equal(t->gc.runs, 1);
+    assert_ok(memlord_strategy_unset(t->lord, cuda(1)));
+    grow(t, cuda(1), 100000);
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void reasons_that_do_not_exist_are_refused(void **state) {
+    test_case *t = (test_case *)*state;
+    const uint32_t bad[] = {1u << MEMLORD_REASON_COUNT, 1u << 31, UINT32_MAX,
+                            (uint32_t)MEMLORD_GC_QUIET | 1u << 29};
+    size_t i;
+    for (i = 0; i < 4; i++)
+        assert_int_equal(memlord_gc_callback_add(t->lord, all(), bad[i], test_gc_run, &t->gc),
+                         MEMLORD_E_INVALID);
+}
+
 static void bad_callbacks_are_refused(void **state) {
     test_case *t = (test_case *)*state;
     assert_int_equal(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, NULL, NULL),
@@ -1601,6 +1691,11 @@ int main(void) {
         TEST_FAKES(results_of_several_callbacks_add_up),
         TEST_FAKES(it_failed_only_if_all_did),
         TEST_FAKES(remove_takes_off_the_first_that_is_the_same),
+        TEST_FAKES(a_devices_callbacks_run_first_then_its_types_then_alls),
+        TEST_FAKES(a_callback_serves_only_its_device),
+        TEST_FAKES(a_callback_runs_only_for_its_reasons),
+        TEST_FAKES(a_strategy_for_one_device_runs_a_quiet_callback_there_alone),
+        TEST_FAKES(reasons_that_do_not_exist_are_refused),
         TEST_FAKES(bad_callbacks_are_refused),
         TEST_FAKES(a_metric_flapping_around_its_threshold_fires_once),
         TEST_FAKES(it_is_due_again_from_below_seven_eighths),

@@ -149,6 +149,31 @@ static void nor_has_one_with_the_no_strategy_flag(void **state) {
     assert_int_equal(threads_now(), before);
 }
 
+static void only_the_devices_with_a_strategy_have_one(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, ALLOCATED, 1000000, 0);
+    size_t before = threads_before();
+    assert_ok(memlord_strategy_set(t->lord, all(), NULL, 0));
+    assert_ok(memlord_strategy_set(t->lord, cuda(1), &band, 1));
+    grow(t, cuda(0), 100);
+    assert_int_equal(threads_now(), before);
+    grow(t, cuda(1), 100);
+    assert_int_equal(threads_now(), before + 1);
+}
+
+static void only_the_devices_with_a_callback_have_one(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    remove_callback(t);
+    assert_ok(memlord_gc_callback_add(t->lord, cuda(1), 0, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, cuda(0), 1u << MEMLORD_REASON_OOM, test_gc_run,
+                                      &t->gc));
+    grow(t, cuda(0), 100);
+    assert_int_equal(threads_now(), before);
+    grow(t, cuda(1), 100);
+    assert_int_equal(threads_now(), before + 1);
+}
+
 static void create_and_configuration_start_none(void **state) {
     test_case *t = (test_case *)*state;
     size_t before = threads_before();
@@ -845,6 +870,8 @@ int main(void) {
         TEST_THREADS(a_device_without_a_source_has_no_poller),
         TEST_THREADS(a_device_without_a_callback_has_none),
         TEST_THREADS(a_device_without_a_strategy_has_none),
+        TEST_THREADS(only_the_devices_with_a_strategy_have_one),
+        TEST_THREADS(only_the_devices_with_a_callback_have_one),
         TEST_THREADS_BARE(nor_has_one_with_the_no_strategy_flag),
         TEST_THREADS(create_and_configuration_start_none),
         TEST_THREADS(the_first_call_that_touches_a_device_starts_its_poller),

@@ -501,6 +501,28 @@ static void frees_of_another_thread_fire_a_band_on_cached_in_time(void **state) 
     }
 }
 
+/* A source that says at each sample what the pool holds: 1000 bytes. */
+static int ask_and_tell(void *user, memlord_device device, memlord_capacity *out) {
+    test_case *t = (test_case *)user;
+    out->total = 10000;
+    if (memlord_pool_set(t->lord, device, 1000, 0) != MEMLORD_OK) t->source.fail++;
+    t->source.calls += test_gc_runs(&t->gc);
+    return 0;
+}
+
+static void nothing_runs_inside_a_capacity_source(void **state) {
+    test_case *t = (test_case *)*state;
+    t->source.fail = 0;
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, ask_and_tell, t));
+    grow(t, cuda(0), 10);
+    test_threshold(t->lord, RESERVED, 1000);
+    assert_ok(memlord_capacity_sample(t->lord, cuda(0)));
+    assert_int_equal(t->source.calls, 0);
+    assert_int_equal(t->source.fail, 0);
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, 1);
+}
+
 static void under_defer_it_waits_for_a_poll(void **state) {
     test_case *t = (test_case *)*state;
     test_threshold(t->lord, CACHED, 100);
@@ -606,6 +628,7 @@ int main(void) {
         TEST_FAKES(a_band_on_cached_fires_again_after_an_eighth),
         TEST_FAKES(a_band_of_one_pool_runs_no_trim_of_another),
         TEST_FAKES(frees_of_another_thread_fire_a_band_on_cached_in_time),
+        TEST_FAKES(nothing_runs_inside_a_capacity_source),
         TEST_DEFER(under_defer_it_waits_for_a_poll),
         TEST(reports_show_the_ratios),
         TEST(a_fragmentation_not_known_is_null),
