@@ -1594,18 +1594,20 @@ static void chaos_track(chaos *c, memlord_device device, uint64_t key, uint64_t 
 }
 
 static void chaos_configure(chaos *c, memlord_device device, uint64_t random) {
-    memlord_band band = band_of(0, random % 2 ? 101 : 60, (memlord_metric)(random % 3),
+    memlord_band band = band_of(0, random % 2 ? 101 : 60, (memlord_metric)(random % 5),
                                 random % MIB + 1, (double)(random % 50));
+    const memlord_device sels[] = {memlord_device_all(), any(device.type), device};
+    const memlord_device sel = sels[random / 2048 % 3];
     memlord_capacity capacity;
     char line[512];
     int type = device.type;
-    switch (random / 64 % 18) {
-    case 0: memlord_strategy_set(c->lord, all(), &band, 1); break;
-    case 1: memlord_strategy_set(c->lord, all(), NULL, 0); break;
+    switch (random / 64 % 20) {
+    case 0: memlord_strategy_set(c->lord, sel, &band, 1); break;
+    case 1: memlord_strategy_set(c->lord, sel, NULL, 0); break;
     case 2: memlord_capacity_source_set(c->lord, type, ask_any, c); break;
     case 3: memlord_capacity_source_set(c->lord, type, NULL, NULL); break;
-    case 4: memlord_gc_callback_add(c->lord, any(type), 0, run_any, c); break;
-    case 5: memlord_gc_callback_remove(c->lord, any(type), run_any, c); break;
+    case 4: memlord_gc_callback_add(c->lord, sel, 0, run_any, c); break;
+    case 5: memlord_gc_callback_remove(c->lord, sel, run_any, c); break;
     case 6: memlord_limit_set(c->lord, device, random % (16 * MIB)); break;
     case 7: memlord_limit_set_fraction(c->lord, device, 0.5); break;
     case 8:
@@ -1619,6 +1621,8 @@ static void chaos_configure(chaos *c, memlord_device device, uint64_t random) {
     case 14: memlord_gc_run(c->lord, device, MEMLORD_REASON_HOST, NULL); break;
     case 15: memlord_explain(c->lord, device, random, line, sizeof line); break;
     case 16: memlord_pressure_level(c->lord, device); break;
+    case 17: memlord_strategy_unset(c->lord, sel); break;
+    case 18: memlord_pool_add(c->lord, device, (int64_t)(random % MIB)); break;
     default: memlord_gc_poll(c->lord, memlord_device_all());
     }
 }

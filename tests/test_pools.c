@@ -501,6 +501,52 @@ static void frees_of_another_thread_fire_a_band_on_cached_in_time(void **state) 
     }
 }
 
+/* Threads that free the blocks of a pool at once, and one that grows the pool meanwhile: the last of
+   them makes the cached bytes as many as the band asks for. */
+enum { CROWD = 3, CROWD_BLOCKS = 40, CROWD_BLOCK = 4000 };
+
+typedef struct crowd {
+    test_case *t;
+    uint64_t first, next, bad;
+    pthread_barrier_t start;
+} crowd;
+
+static void *free_in_a_crowd(void *user) {
+    crowd *c = (crowd *)user;
+    uint64_t number = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED), i, bad = 0;
+    uint64_t first = c->first + number * CROWD_BLOCKS * 64;
+    pthread_barrier_wait(&c->start);
+    for (i = 0; i < CROWD_BLOCKS; i++)
+        bad += number == CROWD ? memlord_pool_add(c->t->lord, cuda(0), CROWD_BLOCK) != MEMLORD_OK
+                               : memlord_free(c->t->lord, cuda(0), first + 64 * i, NULL) != 0;
+    __atomic_fetch_add(&c->bad, bad, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static void threads_that_free_and_grow_a_pool_at_once_are_not_late(void **state) {
+    const uint64_t blocks = CROWD * CROWD_BLOCKS;
+    pthread_t threads[CROWD + 1];
+    crowd c;
+    uint64_t round, i;
+    memset(&c, 0, sizeof c);
+    c.t = (test_case *)*state;
+    assert_int_equal(pthread_barrier_init(&c.start, NULL, CROWD + 1), 0);
+    for (round = 0; round < 50 * test_env("MEMLORD_TEST_SCALE", 4); round++) {
+        c.first = c.t->key + 64;
+        c.next = 0;
+        for (i = 0; i < blocks; i++) grow(c.t, cuda(0), CROWD_BLOCK);
+        grow(c.t, cuda(0), round % 200 * 1000); /* holds back something else each time */
+        assert_ok(memlord_pool_set(c.t->lord, cuda(0), memlord_allocated(c.t->lord, cuda(0)), 0));
+        test_threshold(c.t->lord, CACHED, (blocks + CROWD_BLOCKS) * CROWD_BLOCK);
+        for (i = 0; i <= CROWD; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, free_in_a_crowd, &c), 0);
+        for (i = 0; i <= CROWD; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(c.bad, 0);
+        assert_int_equal(c.t->gc.runs, round + 1);
+    }
+    pthread_barrier_destroy(&c.start);
+}
+
 /* A source that says at each sample what the pool holds: 1000 bytes. */
 static int ask_and_tell(void *user, memlord_device device, memlord_capacity *out) {
     test_case *t = (test_case *)user;
@@ -628,6 +674,7 @@ int main(void) {
         TEST_FAKES(a_band_on_cached_fires_again_after_an_eighth),
         TEST_FAKES(a_band_of_one_pool_runs_no_trim_of_another),
         TEST_FAKES(frees_of_another_thread_fire_a_band_on_cached_in_time),
+        TEST_FAKES(threads_that_free_and_grow_a_pool_at_once_are_not_late),
         TEST_FAKES(nothing_runs_inside_a_capacity_source),
         TEST_DEFER(under_defer_it_waits_for_a_poll),
         TEST(reports_show_the_ratios),
