@@ -1377,8 +1377,8 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 /* -- pools: memory that the host's own allocator holds -- */
 
 /* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
-   Both calls look at the bands of the device. Called in its capacity source they collect nothing:
-   a later call does.
+   Both calls look at the bands of the device, so a collection may run inside them; but none
+   inside the device's capacity source, where a later call runs it.
    Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, pool_add also below 0. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -9052,9 +9052,6 @@ static MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     if (!c->known) return mli_nan();
     return (double)c->used * 100.0 / (double)c->total;
 }
-/* Returns 1 if only the limit of a phys is known: then used % is of the limit. Requires: the phys
-   lock. */
-static int mli_phys_limit_only(const mli_phys *phys) { return phys->limit && !phys->sample.known; }
 
 /* ---------------------------------------------------------------------- >>limits --
    Owns admission: limits, reservations (tickets), accounts. Uses >>capacity and >>counters.
@@ -9596,10 +9593,13 @@ static MLI_COLD void mli_watched_types_set(memlord *lord) {
 }
 
 /* Stores in a device the strategy in force for it, and returns 1 if there is one. A change lets the
-   bands fire at once. Takes the callbacks lock. */
+   bands fire at once. Takes the callbacks lock, unless there is none for the device's type. */
 static MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     const mli_strategy *s;
+    if (!(mli_u32_load(&lord->bands.watched_types) >> device->device.type & 1) &&
+        !mli_ptr_load(&device->watch.strategy))
+        return 0;
     mli_lock_take(&lord->bands.callbacks_lock);
     s = mli_strategy_in_force(lord, device->device);
     if (s != mli_ptr_load(&device->watch.strategy)) {
@@ -9748,7 +9748,7 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
-    const int limited = mli_phys_limit_only(phys);
+    const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
     memlord_gc_event *e = &v->event;
     uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
     size_t i = 0;
