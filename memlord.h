@@ -46,7 +46,7 @@
         MEMLORD_TAG                names what a block of code allocates
         MEMLORD_SCOPE              the same for a phase: its bytes, peak and time
         memlord_allocated          live bytes of a device, or of all
-        memlord_gc_callback        your function that gives memory back
+        memlord_gc_callback_add    your function that gives memory back
         memlord_alloc_retry        takes an allocation through out of memory
         memlord_save               a report in a file: TEXT, JSON, HTML, ...
 
@@ -70,10 +70,10 @@
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
         reservations memlord_reserve, _reserve_commit, _reserve_cancel
         accounts     memlord_account_open, _charge, _get, _close
-        bands        memlord_strategy_set, _check, _default
-        collection   memlord_gc_callback, _remove; memlord_gc_run, _gc_poll
+        bands        memlord_strategy_set, _unset, _check, _default
+        collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_check, _retry_backoff
-        pools        memlord_pool_set, _add; memlord_cache_hit, _miss; memlord_cached_ratio, ...
+        pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
         scopes       memlord_scope_begin, _end, _shapes, _export, _adopt, _return, _get
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
@@ -1208,16 +1208,21 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
    A strategy is a list of bands over the used % of a device. The first band with lo <= used% <
    hi decides: a collection is due when its metric reaches its threshold, the larger (or, with
    COMBINE_MIN, the smaller) of `bytes` and `percent`. Percent is of the capacity, or of the limit
-   where one is set and smaller. 0 leaves a part out. While the capacity is unknown only a band
-   that covers 0 to 100 counts, and percent only where a limit stands in for it.
+   where one is set and smaller; for CACHED of what the pool has reserved. 0 leaves a part out.
+   used % is of the capacity, or of the limit where only that is known. While neither is known
+   only a band that covers 0 to 100 counts, and percent not at all.
    A band fires again when its metric has been below the threshold by an eighth of it, or has
    grown by an eighth since the end of the last run, failed runs included. A new strategy and
-   memlord_reset let it fire at once; a change of band alone does not. */
+   memlord_reset let it fire at once; a change of band alone does not.
+   The most specific strategy decides for a device: its own, its type's, that of all. It is in
+   force once a callback that serves MEMLORD_REASON_BAND matches the device. */
 
 typedef enum memlord_metric {
     MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
     MEMLORD_METRIC_FREED,     /* bytes freed there since the last collection */
-    MEMLORD_METRIC_MAX        /* the larger of the two */
+    MEMLORD_METRIC_MAX,       /* the larger of the two */
+    MEMLORD_METRIC_RESERVED,  /* what the pool holds: memlord_pool_set */
+    MEMLORD_METRIC_CACHED     /* what the pool holds and has not allocated: rises on frees */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -1229,19 +1234,25 @@ typedef struct memlord_band {
     memlord_combine combine;
 } memlord_band;
 
-/* Replaces the strategy, for all devices; n = 0 switches bands off. Copied. Overlaps, gaps and
-   an uncovered 100 % are logged as warnings.
-   Errors: E_INVALID a band is bad (logged, naming it); E_NOMEM. The old one stays. */
-MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, const memlord_band *bands,
-                                                size_t n) MLI_OFF(MEMLORD_OK)
+/* Sets the strategy of a device, of a type, or of all; n = 0 switches bands off there. Copied. A
+   selector that matches no device yet is kept for when it does. Overlaps, gaps and an uncovered
+   100 % are logged as warnings.
+   Errors: E_INVALID a band is bad (logged, naming it); E_DEVICE; E_NOMEM. The old one stays. */
+MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
+                                                const memlord_band *bands, size_t n)
+    MLI_OFF(MEMLORD_OK)
+/* Takes off the strategy of exactly this selector: a less specific one decides again. That of
+   all goes back to the default one.
+   Errors: E_DEVICE; E_UNKNOWN none was set. */
+MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
+    MLI_OFF(MEMLORD_OK)
 /* Looks for bands with lo >= hi, NaN, negative numbers, no threshold or an unknown metric.
    Errors: E_INVALID, and *bad, if not NULL, is the index of the first. */
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
-/* Returns the strategy in force, for the types with a callback that is not a quiet one, unless
-   MEMLORD_FLAG_NO_STRATEGY or memlord_strategy_set says otherwise:
-   {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
+/* Returns the strategy of all devices while the host sets none and MEMLORD_FLAG_NO_STRATEGY is
+   not given: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
@@ -1287,17 +1298,21 @@ typedef struct memlord_gc_result {
 typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
-/* Adds a callback for a device type; they run in the order they came and their results add
-   up. Remove takes off the first that is the same and waits for runs of it on other threads;
-   a callback may remove itself. Errors: E_INVALID fn NULL; E_DEVICE; E_NOMEM; E_UNKNOWN. */
-MEMLORD_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn,
-                                               void *user) MLI_OFF(MEMLORD_OK)
-/* Adds one that the default strategy does not run, nor comes into force by: bands ask it only once
-   memlord_strategy_set has set some. All other reasons ask it as any. For a layer that the host
-   adds for something else. */
-MEMLORD_API memlord_result memlord_gc_callback_quiet(memlord *lord, int type, memlord_gc_fn fn,
-                                                     void *user) MLI_OFF(MEMLORD_OK)
-MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, int type,
+enum {
+    MEMLORD_GC_QUIET = 1 << 30 /* in `reasons`: bands ask it only under a strategy that the host
+                                  has set. For a layer that the host adds for something else */
+};
+
+/* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_...;
+   0 is all. Callbacks that match a device add up: the device's own run first, then its type's,
+   then those of all, each in the order they came; their results are added.
+   Errors: E_INVALID fn NULL, or an unknown reason; E_DEVICE; E_NOMEM. */
+MEMLORD_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
+                                                   uint32_t reasons, memlord_gc_fn fn,
+                                                   void *user) MLI_OFF(MEMLORD_OK)
+/* Removes the first callback that is the same, and waits for runs of it on other threads. A
+   callback may remove itself. Errors: E_INVALID; E_DEVICE; E_UNKNOWN. */
+MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
@@ -1362,16 +1377,19 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 /* -- pools: memory that the host's own allocator holds -- */
 
 /* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
+   Both calls look at the bands of the device, so a collection may run inside them; but none
+   inside the device's capacity source, where a later call runs it.
    Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, pool_add also below 0. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_pool_add(memlord *lord, memlord_device device,
-                                           int64_t delta) MLI_OFF(MEMLORD_OK)
+                                            int64_t delta) MLI_OFF(MEMLORD_OK)
 
-MEMLORD_API memlord_result memlord_cache_hit(memlord *lord, memlord_device device)
-    MLI_OFF(MEMLORD_OK)
-MEMLORD_API memlord_result memlord_cache_miss(memlord *lord, memlord_device device)
+/* Counts requests that the pool served from what it held, and those it passed on.
+   Errors: E_DEVICE. Cost: two atomics. */
+MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
+                                               uint64_t hits, uint64_t misses)
     MLI_OFF(MEMLORD_OK)
 
 /* (reserved - allocated) / reserved, at least 0; 0 when nothing is reserved. */
@@ -1846,10 +1864,10 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_account_close MLI_PREFIXED(memlord_account_close)
 #define memlord_explain MLI_PREFIXED(memlord_explain)
 #define memlord_strategy_set MLI_PREFIXED(memlord_strategy_set)
+#define memlord_strategy_unset MLI_PREFIXED(memlord_strategy_unset)
 #define memlord_strategy_check MLI_PREFIXED(memlord_strategy_check)
 #define memlord_strategy_default MLI_PREFIXED(memlord_strategy_default)
-#define memlord_gc_callback MLI_PREFIXED(memlord_gc_callback)
-#define memlord_gc_callback_quiet MLI_PREFIXED(memlord_gc_callback_quiet)
+#define memlord_gc_callback_add MLI_PREFIXED(memlord_gc_callback_add)
 #define memlord_gc_callback_remove MLI_PREFIXED(memlord_gc_callback_remove)
 #define memlord_gc_run MLI_PREFIXED(memlord_gc_run)
 #define memlord_gc_poll MLI_PREFIXED(memlord_gc_poll)
@@ -1858,8 +1876,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_alloc_retry MLI_PREFIXED(memlord_alloc_retry)
 #define memlord_pool_set MLI_PREFIXED(memlord_pool_set)
 #define memlord_pool_add MLI_PREFIXED(memlord_pool_add)
-#define memlord_cache_hit MLI_PREFIXED(memlord_cache_hit)
-#define memlord_cache_miss MLI_PREFIXED(memlord_cache_miss)
+#define memlord_pool_served MLI_PREFIXED(memlord_pool_served)
 #define memlord_cached_ratio MLI_PREFIXED(memlord_cached_ratio)
 #define memlord_fragmentation MLI_PREFIXED(memlord_fragmentation)
 #define memlord_pressure_level MLI_PREFIXED(memlord_pressure_level)
@@ -3308,9 +3325,9 @@ struct memlord {
     } fences;
     struct {
         mli_lock callbacks_lock;
-        mli_u32 watched_types;    /* a bit a device type: it has bands and a callback */
-        struct mli_gc_entry *gc_entries;
-        mli_ptr strategy;         /* mli_strategy *; NULL: none */
+        struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
+        struct mli_strategy *strategies;
+        mli_u32 watched_types;    /* a bit a device type: a strategy can be in force there */
         mli_u32 thread_allowance; /* the margins of bands allow for this many threads */
     } bands;
     struct {
@@ -5471,9 +5488,15 @@ typedef struct mli_oom {
     uint64_t time; /* 0: there was none */
 } mli_oom;
 
+/* The bytes of a device that metrics are made of. */
+typedef struct mli_levels {
+    uint64_t live, freed, reserved;
+} mli_levels;
+
 /* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread
    and gc_serial. */
 typedef struct mli_watch {
+    mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Changes under callbacks and phys */
     mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
@@ -5481,7 +5504,7 @@ typedef struct mli_watch {
     mli_u64 checks;                   /* band checks so far; the addition orders them */
     uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
-    uint64_t gc_live, gc_freed; /* bytes when the last collection ended */
+    mli_levels gc_end;          /* when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
     void *gc_thread;            /* the thread that runs it; under the callbacks lock */
     uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
@@ -5941,12 +5964,16 @@ static uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
     return (int64_t)live > 0 ? live : 0;
 }
 
-/* Gets the live bytes of a device, and the bytes freed since the last reset or collection. */
-static MLI_COLD void mli_row_level(memlord *lord, uint32_t dev, uint64_t *live, uint64_t *freed) {
+/* Returns the live bytes of a device, those freed since the last reset or collection, and those
+   that its pool holds. */
+static MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
+    mli_levels out;
     mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 0, &sum);
-    *live = sum.live;
-    *freed = sum.freed;
+    out.live = sum.live;
+    out.freed = sum.freed;
+    out.reserved = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_reserved]);
+    return out;
 }
 
 /* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
@@ -9424,7 +9451,7 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 }
 
 /* ----------------------------------------------------------------------- >>bands --
-   Owns the strategy, the band state of each device, the collection callbacks and their runs.
+   Owns the strategies, the band state of each device, the collection callbacks and their runs.
    Uses >>capacity and >>counters; >>pollers decides when a call runs a band check.
    Invariant: no threshold is crossed without a band check, though threads hold back counts.
    Published bytes are at most a batch a thread below the truth. So while they are a margin (a
@@ -9432,21 +9459,26 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
    publishing first, and a publication requests a check. Closer than that the device is near: an
    alert makes every call check at its end, with a sum over all threads. Freed bytes are no level
    and are never published: each thread checks after each 64th of the way (its free interval).
-   Locks: callbacks for the callbacks and their runs, then phys for the band state; none while a
-   callback runs. */
+   Cached bytes rise as live bytes fall. Published bytes are never above these, so a publication
+   below a mark (check_below) comes in time without a margin. A thread's cell starts a batch lower,
+   and checks at its first free.
+   Locks: callbacks for strategies, callbacks and their runs, then phys for the band state; none
+   while a callback runs. */
 
 typedef struct mli_strategy { /* replaced as a whole, never changed */
-    size_t n;
+    struct mli_strategy *next;
+    memlord_device sel;
+    size_t n;                  /* 0: no bands there */
     const memlord_band *bands; /* right behind it; the default's lie elsewhere */
 } mli_strategy;
 
 typedef struct mli_gc_entry {
     struct mli_gc_entry *next;
-    uint64_t serial; /* ascending along the list */
+    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
     memlord_gc_fn fn;
     void *user;
-    int type;
-    int quiet; /* 1: bands of the default strategy do not run it */
+    memlord_device sel;
+    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 /* -- the strategy -- */
@@ -9457,15 +9489,15 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
     {50, 75, MEMLORD_METRIC_MAX, 0, 33, MEMLORD_COMBINE_MAX},
     {75, 101, MEMLORD_METRIC_FREED, 0, 10, MEMLORD_COMBINE_MAX},
 };
-static const mli_strategy mli_default_strategy = {MLI_DEFAULT_BANDS,
-                                                  mli_default_bands};
+static const mli_strategy mli_default_strategy = {
+    NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
 /* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
     if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
-    if ((unsigned)b->metric > MEMLORD_METRIC_MAX) return ": unknown metric";
+    if ((unsigned)b->metric > MEMLORD_METRIC_CACHED) return ": unknown metric";
     if ((unsigned)b->combine > MEMLORD_COMBINE_MIN) return ": unknown combine";
     if (!b->bytes && !(b->percent > 0)) return ": no threshold: set bytes or percent";
     return NULL;
@@ -9516,22 +9548,98 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
              (double)(uint64_t)at);
 }
 
-/* Installs a strategy, waits until no band check uses the old one, and frees the old one. A check
-   holds the lock of its device's phys, so taking each phys lock once is the wait. */
-static MLI_COLD void mli_strategy_swap(memlord *lord, mli_strategy *fresh) {
-    mli_strategy *old;
-    uint32_t i = 0;
-    mli_lock_take(&mli_process.cold_lock);
-    old = (mli_strategy *)mli_ptr_load(&lord->bands.strategy);
-    mli_ptr_store_release(&lord->bands.strategy, fresh); /* pairs with mli_strategy_of */
-    mli_lock_drop(&mli_process.cold_lock);
-    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
-        mli_phys *phys = mli_phys_lock(lord, i);
-        mli_device_record_at(lord, i)->watch.waiting_rearm = 0;
+/* -- which strategy is in force; under the callbacks lock -- */
+
+/* Returns the link to the strategy of exactly a selector; a link to NULL: it has none. */
+static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
+    mli_strategy **at = &lord->bands.strategies;
+    while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
+    return at;
+}
+/* Returns the strategy that decides for a device: its own, its type's, that of all or, as the host
+   has set none of these, the default one; NULL: none. */
+static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
+    const mli_strategy *s = *mli_strategy_link(lord, d);
+    d.index = MEMLORD_ANY;
+    if (!s) s = *mli_strategy_link(lord, d);
+    if (!s) s = *mli_strategy_link(lord, memlord_device_all());
+    return s || (lord->threads.flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
+}
+
+/* Returns the first callback after number `after` that serves a reason on a device; NULL: there is
+   none. The bands of the default strategy run no quiet one. */
+static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
+                                          uint64_t after) {
+    mli_gc_entry *c = lord->bands.gc_entries;
+    uint32_t skips = 0;
+    if (reason == MEMLORD_REASON_BAND && mli_strategy_for(lord, d) == &mli_default_strategy)
+        skips = MEMLORD_GC_QUIET;
+    while (c && (c->serial <= after || !mli_selects(c->sel, d) || !(c->reasons >> reason & 1) ||
+                 (c->reasons & skips)))
+        c = c->next;
+    return c;
+}
+/* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
+static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
+    int found;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    found = mli_gc_next(lord, d, reason, 0) != NULL;
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return found;
+}
+
+/* Returns the strategy in force for a device, or for the devices of a type that have none of their
+   own: the one that decides, if it has bands and a callback serves them; NULL: none. */
+static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
+    const mli_strategy *s = mli_strategy_for(lord, d);
+    return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
+}
+
+/* Sets the device types that can have a strategy in force: each type, and each device named. */
+static MLI_COLD void mli_watched_types_set(memlord *lord) {
+    const mli_strategy *s;
+    const mli_gc_entry *c;
+    uint32_t types = 0;
+    int type;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    for (type = 0; type < MLI_TYPE_COUNT; type++)
+        if (mli_strategy_in_force(lord, memlord_device_make(type, MEMLORD_ANY)))
+            types |= 1u << type;
+    for (s = lord->bands.strategies; s; s = s->next)
+        if (s->sel.index >= 0 && mli_strategy_in_force(lord, s->sel)) types |= 1u << s->sel.type;
+    for (c = lord->bands.gc_entries; c; c = c->next)
+        if (c->sel.index >= 0 && mli_strategy_in_force(lord, c->sel)) types |= 1u << c->sel.type;
+    mli_u32_store(&lord->bands.watched_types, types);
+    mli_lock_drop(&lord->bands.callbacks_lock);
+}
+
+/* Stores in a device the strategy in force for it, and returns 1 if there is one. A change lets the
+   bands fire at once. Takes the callbacks lock, unless there is none for the device's type. */
+static MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    const mli_strategy *s;
+    if (!(mli_u32_load(&lord->bands.watched_types) >> device->device.type & 1) &&
+        !mli_ptr_load(&device->watch.strategy))
+        return 0;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    s = mli_strategy_in_force(lord, device->device);
+    if (s != mli_ptr_load(&device->watch.strategy)) {
+        mli_phys *phys = mli_phys_lock(lord, dev);
+        mli_ptr_store(&device->watch.strategy, (void *)(uintptr_t)s);
+        device->watch.waiting_rearm = 0;
         mli_lock_drop(&phys->lock);
     }
-    if (old && old != &mli_default_strategy)
-        mli_own_free(lord, old, sizeof *old + old->n * sizeof(memlord_band));
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return s != NULL;
+}
+
+static MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
+    if (s) mli_own_free(lord, s, sizeof *s + s->n * sizeof(memlord_band));
+}
+
+/* Returns 1 if a device has a strategy in force. */
+static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
+    return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
 /* -- the band check: is a collection due on a device; under the lock of its phys -- */
@@ -9540,25 +9648,19 @@ typedef struct mli_band_state {
     memlord_gc_event event; /* band SIZE_MAX: none is in force, and only used_percent is set */
     int due;                /* 1: the value has reached the threshold: collect */
     int near_threshold;     /* 1: every call must check */
-    uint64_t live, freed;
+    mli_levels level;
+    uint64_t rise, fall; /* a check is due from `rise` live bytes on, and below `fall` */
+    uint64_t freed;      /* and from so many freed ones on; UINT64_MAX, 0, UINT64_MAX: never */
 } mli_band_state;
 
-/* Returns 1 if a device has both bands and a callback that they run. */
-static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
-    return mli_u32_load(&lord->bands.watched_types) >> lord->devices.dev_type[dev] & 1;
-}
-/* Returns the strategy in force for a device; NULL: none. The acquire pairs with
-   mli_strategy_swap. Requires: the phys lock of the device. */
-static const mli_strategy *mli_strategy_of(memlord *lord, uint32_t dev) {
-    if (!mli_dev_is_watched(lord, dev)) return NULL;
-    return (const mli_strategy *)mli_ptr_load_acquire(&lord->bands.strategy);
-}
-
-/* Returns a band's threshold at a phys; 0: none now, as percent needs a limit or capacity. */
-static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b) {
+/* Returns a band's threshold at a phys; 0: none now, as percent needs a limit or capacity and, of
+   cached bytes, reserved ones. */
+static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
+                                   uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
     double share;
     if (phys->limit && (!cap || phys->limit < cap)) cap = phys->limit;
+    if (b->metric == MEMLORD_METRIC_CACHED) cap = reserved;
     share = (double)cap * b->percent / 100.0; /* exact for whole percents */
     if (!(share > 0)) return b->bytes;
     part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
@@ -9566,33 +9668,66 @@ static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b) 
     return (part < b->bytes) == (b->combine == MEMLORD_COMBINE_MIN) ? part : b->bytes;
 }
 
-static uint64_t mli_metric_value(memlord_metric metric, uint64_t live, uint64_t freed) {
-    if (metric == MEMLORD_METRIC_ALLOCATED) return live;
-    if (metric == MEMLORD_METRIC_FREED) return freed;
-    return live > freed ? live : freed;
+static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level) {
+    switch (metric) {
+    case MEMLORD_METRIC_ALLOCATED: return level->live;
+    case MEMLORD_METRIC_FREED: return level->freed;
+    case MEMLORD_METRIC_RESERVED: return level->reserved;
+    case MEMLORD_METRIC_CACHED:
+        return level->reserved > level->live ? level->reserved - level->live : 0;
+    default: return level->live > level->freed ? level->live : level->freed;
+    }
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
+/* Sets the levels at which the band in force is due. `again`: the metric at which a device that
+   waits to rearm is due again; such a device also checks where its metric has fallen enough. */
+static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
+    const memlord_metric metric = v->event.metric;
+    uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
+    if (w->waiting_rearm && again > up) up = again;
+    if (metric == MEMLORD_METRIC_CACHED) {
+        if (reserved >= up) v->fall = reserved - up + 1;
+        if (w->waiting_rearm && reserved >= down) v->rise = reserved - down + 1;
+    }
+    if (metric == MEMLORD_METRIC_ALLOCATED || metric == MEMLORD_METRIC_MAX) {
+        v->rise = up;
+        if (w->waiting_rearm) v->fall = down;
+    }
+    if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
+}
+
+/* Where used % is of the limit no sample changes it, but the live bytes: moves the marks of a
+   device to where they enter another band. `total`: the live bytes of the phys. */
+static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
+                           mli_band_state *v) {
+    uint64_t others = total > v->level.live ? total - v->level.live : 0;
+    size_t i;
+    for (i = 0; i < 2 * s->n; i++) {
+        double edge = i & 1 ? s->bands[i / 2].hi : s->bands[i / 2].lo;
+        double bytes = edge * (double)phys->limit / 100.0;
+        uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
+        if ((double)at * 100.0 / (double)phys->limit < edge) at++;
+        at = at > others ? at - others : 0;
+        if (edge > v->event.used_percent && at < v->rise) v->rise = at;
+        if (edge <= v->event.used_percent && at > v->fall) v->fall = at;
+    }
+}
+
 /* Sets the published bytes that request the next band check, and decides whether the device is
-   near. `again`: the metric at which a device that waits to rearm is due again. */
-static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, uint64_t again,
-                                  mli_band_state *v) {
-    const memlord_gc_event *e = &v->event;
-    uint64_t threads = mli_u32_load(&lord->bands.thread_allowance), up = e->threshold;
+   near. */
+static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
+    uint64_t threads = mli_u32_load(&lord->bands.thread_allowance);
     uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval;              /* the most unseen: live; freed */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
-    int64_t above = INT64_MAX, below = INT64_MIN;
-    if (w->waiting_rearm && again > up) up = again;
-    if (e->metric != MEMLORD_METRIC_FREED) {
-        above = mli_clamp_to_int64(up) - mli_clamp_to_int64(margin);
-        if (w->waiting_rearm) below = mli_clamp_to_int64(e->threshold - e->threshold / 8);
-        v->near_threshold = v->live + twice * margin >= up;
-    }
-    if (e->metric != MEMLORD_METRIC_ALLOCATED && v->freed + twice * unseen >= up)
-        v->near_threshold = 1;
-    if (v->due || published < below) v->near_threshold = 1;
+    int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
+    if (v->rise != UINT64_MAX) above -= mli_clamp_to_int64(margin);
+    if (!v->fall) below = INT64_MIN;
+    v->near_threshold = v->due || published < below ||
+                        mli_add_saturated(v->level.live, twice * margin) >= v->rise ||
+                        mli_add_saturated(v->level.freed, twice * unseen) >= v->freed;
     mli_u64_store(&w->check_above, (uint64_t)above);
     mli_u64_store(&w->check_below, (uint64_t)below);
 }
@@ -9607,7 +9742,8 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     mli_thread *t;
     if (share < lord->counters.batch) share = lord->counters.batch;
     if (!share) share = 1;
-    if (v->event.metric == MEMLORD_METRIC_ALLOCATED) share = 0; /* without a band, too */
+    if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
+        share = 0; /* without a band, too */
     w->free_interval = share;
     if (!share || (had && share >= had)) return;
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
@@ -9616,35 +9752,40 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     }
 }
 
+/* Compares a device with a band that has a threshold now, and sets the marks for the next check. */
+static void mli_band_compare(mli_watch *w, mli_band_state *v) {
+    memlord_gc_event *e = &v->event;
+    uint64_t eighth = e->threshold / 8, again;
+    e->value = mli_metric_value(e->metric, &v->level);
+    again = mli_add_saturated(mli_metric_value(e->metric, &w->gc_end), eighth ? eighth : 1);
+    if (e->value < e->threshold - eighth || e->value >= again) w->waiting_rearm = 0;
+    v->due = !w->waiting_rearm && e->value >= e->threshold;
+    mli_band_marks(w, again, v);
+}
+
 /* Sums a device over all threads, compares it with the band in force and sets the margins.
    Requires: the phys lock. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    const mli_strategy *s = mli_strategy_of(lord, dev);
+    const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
+    const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
     memlord_gc_event *e = &v->event;
-    uint64_t eighth, again;
-    size_t i;
+    uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
+    size_t i = 0;
     memset(v, 0, sizeof *v);
-    e->used_percent = mli_used_percent(&phys->sample);
-    i = s ? mli_band_at(s->bands, s->n, e->used_percent) : 0;
-    if (s && i < s->n) e->threshold = mli_band_threshold(phys, &s->bands[i]);
+    v->rise = v->freed = UINT64_MAX;
+    e->used_percent = limited ? (double)total * 100.0 / (double)phys->limit
+                              : mli_used_percent(&phys->sample);
+    if (s) v->level = mli_row_levels(lord, dev);
+    if (s) i = mli_band_at(s->bands, s->n, e->used_percent);
+    if (s && i < s->n) e->threshold = mli_band_threshold(phys, &s->bands[i], v->level.reserved);
     e->band = e->threshold ? i : SIZE_MAX;
     if (e->threshold) e->metric = s->bands[i].metric;
     mli_free_interval_set(lord, dev, w, v);
-    if (!e->threshold) {
-        mli_u64_store(&w->check_above, (uint64_t)INT64_MAX);
-        mli_u64_store(&w->check_below, (uint64_t)INT64_MIN);
-        return;
-    }
-    mli_row_level(lord, dev, &v->live, &v->freed);
-    e->value = mli_metric_value(e->metric, v->live, v->freed);
-    eighth = e->threshold / 8;
-    again = mli_add_saturated(mli_metric_value(e->metric, w->gc_live, w->gc_freed),
-                              eighth ? eighth : 1);
-    if (e->value < e->threshold - eighth || e->value >= again) w->waiting_rearm = 0;
-    v->due = !w->waiting_rearm && e->value >= e->threshold;
-    mli_watch_set_margins(lord, dev, w, again, v);
+    if (e->threshold) mli_band_compare(w, v);
+    if (s && limited) mli_band_edges(phys, s, total, v);
+    mli_watch_set_margins(lord, dev, w, v);
 }
 
 /* Sets the freed bytes at which a cell's thread checks next; interval 0: never. */
@@ -9655,14 +9796,27 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
                       interval ? mli_u64_load(&cell->out) + interval : never);
 }
 
+/* Returns 1 if bytes were published past the marks of a device while these were set. A later
+   publication sees them: it takes the row's lock after this or, without a batch, adds after it. */
+static int mli_marks_missed(memlord *lord, uint32_t dev) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    int missed;
+    mli_lock_take(&row->lock);
+    (void)mli_u64_add(&row->published, 0);
+    missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, row);
+    mli_lock_drop(&row->lock);
+    return missed;
+}
+
 /* Evaluates the bands of a device and publishes whether it is near. When the device becomes near,
    it is evaluated once more after a barrier: a call that counted before the barrier is in that
-   sum, a call after it sees the alert. The addition to `checks` in mli_band_check orders two
+   sum, a call after it sees the alert. It is also evaluated once more if a publication has passed
+   the marks that this has just set. The addition to `checks` in mli_band_check orders two
    checks: the later one sees the counts of the earlier one's call. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    int again;
+    int again = 0, pass = 0;
     do {
         mli_phys *phys = mli_phys_lock(lord, dev);
         mli_cell *cell = t ? mli_cell_at(t, MLI_BOOK_DEVICE, dev) : NULL;
@@ -9677,45 +9831,15 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
         mli_next_check_set(mli_cell_at(lord->threads.orphan, MLI_BOOK_DEVICE, dev),
                            w->free_interval);
         mli_lock_drop(&phys->lock);
-        if (again) mli_barrier_threads(lord);
+        if (again)
+            mli_barrier_threads(lord);
+        else if (!pass && !v->near_threshold)
+            again = mli_marks_missed(lord, dev);
+        pass++;
     } while (again);
 }
 
 /* -- collecting -- */
-
-/* Returns the first callback after number `after` that serves a reason on a device type; NULL:
-   there is none. The bands of the default strategy run no quiet one. Requires: the callbacks
-   lock. */
-static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, int type, int reason, uint64_t after) {
-    mli_gc_entry *c = lord->bands.gc_entries;
-    int skips_quiet = reason == MEMLORD_REASON_BAND &&
-                      mli_ptr_load(&lord->bands.strategy) == &mli_default_strategy;
-    while (c && (c->type != type || c->serial <= after || (c->quiet && skips_quiet))) c = c->next;
-    return c;
-}
-
-/* Returns 1 if a callback serves a reason on a device type. */
-static MLI_COLD int mli_gc_registered(memlord *lord, int type, int reason) {
-    int found;
-    mli_lock_take(&lord->bands.callbacks_lock);
-    found = mli_gc_next(lord, type, reason, 0) != NULL;
-    mli_lock_drop(&lord->bands.callbacks_lock);
-    return found;
-}
-
-/* Sets the device types that have both bands and a callback that they run, and requests a check of
-   their devices. */
-static MLI_COLD void mli_watched_types_set(memlord *lord) {
-    uint32_t types = 0, i = 0;
-    int type;
-    mli_lock_take(&lord->bands.callbacks_lock);
-    for (type = 0; type < MLI_TYPE_COUNT && mli_ptr_load(&lord->bands.strategy); type++)
-        if (mli_gc_next(lord, type, MEMLORD_REASON_BAND, 0)) types |= 1u << type;
-    mli_u32_store(&lord->bands.watched_types, types);
-    mli_lock_drop(&lord->bands.callbacks_lock);
-    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
-}
 
 /* Returns 1 if another thread runs the callback of a number, for any device. Requires: the
    callbacks lock. */
@@ -9734,7 +9858,7 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
                                    mli_gc_entry *out) {
     const mli_gc_entry *c;
     mli_lock_take(&lord->bands.callbacks_lock);
-    c = mli_gc_next(lord, e->device.type, e->reason, w->gc_serial);
+    c = mli_gc_next(lord, e->device, e->reason, w->gc_serial);
     if (c) *out = *c;
     w->gc_serial = c ? c->serial : 0;
     w->gc_thread = c ? &mli_self : NULL;
@@ -9749,7 +9873,8 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
         MLI_REASONS(MLI_X)
 #undef MLI_X
     };
-    static const char *const metrics[] = {"allocated", "freed", "max"};
+    static const char *const metrics[] = {"allocated", "freed", "max", "reserved",
+                                          "cached"};
     char line[320];
     mli_out o;
     if (lord->log.level < MEMLORD_LOG_INFO || !lord->log.logger.fn) return;
@@ -9795,7 +9920,7 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
             mli_row_freed_reset(lord, i);
     phys = mli_phys_lock(lord, dev);
     if (rest) {
-        mli_row_level(lord, dev, &w->gc_live, &w->gc_freed);
+        w->gc_end = mli_row_levels(lord, dev);
         w->waiting_rearm = 1;
     }
     mli_lock_drop(&phys->lock);
@@ -9846,7 +9971,7 @@ static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, 
         mli_u32_store_release(&w->gc_running, 0);
 }
 
-/* Collects on a device for a reason other than a band. E_UNKNOWN: its type has no callback;
+/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves it;
    E_STATE: a collection runs already, or no callback could run. */
 static MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                            uint64_t needed, uint64_t *reclaimed) {
@@ -9855,7 +9980,7 @@ static MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reas
     mli_band_state v;
     int rest;
     *reclaimed = 0;
-    if (!mli_gc_registered(lord, device->device.type, reason)) return MEMLORD_E_UNKNOWN;
+    if (!mli_gc_registered(lord, device->device, reason)) return MEMLORD_E_UNKNOWN;
     if (mli_u32_exchange(&device->watch.gc_running, 1)) return MEMLORD_E_STATE;
     mli_band_update(lord, dev, NULL, &v);
     rest = v.event.threshold && v.event.value >= v.event.threshold;
@@ -9871,13 +9996,16 @@ static MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reas
 }
 
 /* Updates the bands of every device at a phys, or (NULL) of all devices, after a change of
-   thresholds or margins. */
+   strategies, thresholds or margins. */
 static MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
     uint32_t i = 0;
     mli_band_state v;
     int again;
     for (again = 0; again < 2; again++) {
-        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_band_update(lord, i, NULL, &v);
+        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+            (void)mli_dev_watch(lord, i);
+            mli_band_update(lord, i, NULL, &v);
+        }
         if (!mli_u32_load(&lord->bands.watched_types)) return;
         /* a call may have compared with the old marks: the second pass has its bytes in the sum */
         if (!again) mli_barrier_threads(lord);
@@ -10777,13 +10905,17 @@ static MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, si
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
 
-static MLI_COLD memlord_result mli_cache_count(memlord *lord, memlord_device device, int stat) {
-    uint32_t dev;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_dev(lord, device, &dev);
-    if (r == MEMLORD_OK) mli_stat_add(lord, dev, stat, 1);
-    return r;
+/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
+   device's capacity source nothing runs: a later call collects. */
+static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
+    int safe = !(lord->threads.flags & MEMLORD_FLAG_DEFER);
+    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
+        mli_lock_take(&lord->bands.callbacks_lock);
+        if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
+        mli_lock_drop(&lord->bands.callbacks_lock);
+        mli_band_check(lord, dev, NULL, safe);
+    }
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
 
 /* Returns the bytes that the host's pool holds and no block uses. */
@@ -10915,7 +11047,7 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
     /* stored one higher: 0, the initial value, means unknown */
     mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
-    return mli_call_end_uncounted(lord, MEMLORD_OK);
+    return mli_pool_changed(lord, dev);
 }
 MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
     mli_u64 *count, had;
@@ -10934,13 +11066,18 @@ MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, in
         if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
+    return mli_pool_changed(lord, dev);
+}
+MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
+                                               uint64_t hits, uint64_t misses) {
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
+    mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
     return MEMLORD_OK;
-}
-MEMLORD_API memlord_result memlord_cache_hit(memlord *lord, memlord_device device) {
-    return mli_cache_count(lord, device, MLI_STAT_cache_hits);
-}
-MEMLORD_API memlord_result memlord_cache_miss(memlord *lord, memlord_device device) {
-    return mli_cache_count(lord, device, MLI_STAT_cache_misses);
 }
 MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
     return stats && stats->reserved ? mli_unused_share(stats) / (double)stats->reserved : 0;
@@ -12081,19 +12218,20 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
 }
 
 /* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
-   whose type is watched or, after memlord_poller_start, of all. Under MEMLORD_FLAG_DEFER it starts
-   the host's alone while no such device is known, and that one starts the others: a new thread may
-   take its stack from the very allocator that calls come from, so they start none. */
+   those with a strategy in force or, after memlord_poller_start, all. Under MEMLORD_FLAG_DEFER it
+   starts the host's alone while no such device is known, and that one starts the others: a new
+   thread may take its stack from the very allocator that calls come from, so they start none. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, type, known = 0, wanted = mli_u32_load(&lord->bands.watched_types);
     memlord_result r = MEMLORD_OK;
-    if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL) wanted = UINT32_MAX;
+    const int all = mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL;
+    if (all) wanted = UINT32_MAX;
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 0);
         if (mli_u32_load(&lord->snapshots.recorder.interval)) mli_recorder_start(lord);
     }
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
-        if (!(wanted >> lord->devices.dev_type[i] & 1)) continue;
+        if (!all && !mli_dev_watch(lord, i)) continue;
         known = 1;
         if (mli_dev_poller_start(lord, i)) r = MEMLORD_E_NOMEM;
     }
@@ -12111,10 +12249,14 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
         (void)mli_pollers_start(lord);
 }
 
-/* Brings thresholds, alerts and pollers up to date after a change of strategy or callbacks. */
+/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
+   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
+    uint32_t i = 0;
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
     mli_pollers_start_missing(lord);
 }
 
@@ -12202,7 +12344,7 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
     if (requested) {
         (void)mli_u32_add(&lord->threads.alert, 0u - (uint32_t)MLI_ALERT_BANDS);
-        if (safe && mli_dev_is_watched(lord, dev)) (void)mli_dev_poller_start(lord, dev);
+        if (mli_dev_watch(lord, dev) && safe) (void)mli_dev_poller_start(lord, dev);
         mli_holders_check(lord, dev);
     }
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
@@ -12242,7 +12384,7 @@ static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     for (i = 1; i < n; i++) {
         if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
         mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
-        if (mli_dev_is_watched(lord, i)) mli_band_check(lord, i, NULL, 1);
+        if (mli_dev_watch(lord, i)) mli_band_check(lord, i, NULL, 1);
     }
 }
 
@@ -12265,26 +12407,6 @@ static MLI_COLD void mli_poller_run(void *user) {
         }
         mli_save_serve(lord);
     } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->pollers.poll_ms)));
-}
-
-/* Adds a collection callback at the end of the list: callbacks run in the order they were added. */
-static MLI_COLD memlord_result mli_callback_add(memlord *lord, int type, memlord_gc_fn fn,
-                                                void *user, int quiet) {
-    const mli_gc_entry fresh = {NULL, 0, fn, user, type, quiet};
-    mli_gc_entry *c, **at;
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
-    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
-    if (!c) return MEMLORD_E_NOMEM;
-    *c = fresh;
-    mli_lock_take(&lord->bands.callbacks_lock);
-    c->serial = mli_u64_add(&lord->fences.serial, 1) + 1;
-    for (at = &lord->bands.gc_entries; *at;) at = &(*at)->next;
-    *at = c;
-    mli_lock_drop(&lord->bands.callbacks_lock);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
 }
 
 /* -- public -- */
@@ -12324,48 +12446,87 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
     return MEMLORD_OK;
 }
 
-MLI_API memlord_result memlord_strategy_set(memlord *lord, const memlord_band *bands, size_t n) {
-    mli_strategy *fresh = NULL;
+MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
+                                            const memlord_band *bands, size_t n) {
+    mli_strategy *fresh = NULL, *old, **at;
     size_t bad = 0;
     if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
     if (memlord_strategy_check(bands, n, &bad)) {
         if (bands)
             mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
                      (uint64_t)bad, mli_band_error(&bands[bad]));
         return MEMLORD_E_INVALID;
     }
-    if (n) {
-        if (n < SIZE_MAX / 2 / sizeof *bands)
-            fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
-        if (!fresh) return MEMLORD_E_NOMEM;
-        fresh->n = n;
-        fresh->bands = (const memlord_band *)memcpy(fresh + 1, bands, n * sizeof *bands);
-        mli_bands_warn(lord, bands, n);
-    }
-    mli_strategy_swap(lord, fresh);
+    if (n < SIZE_MAX / 2 / sizeof *bands)
+        fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
+    if (!fresh) return MEMLORD_E_NOMEM;
+    fresh->sel = sel;
+    fresh->n = n;
+    fresh->bands = (const memlord_band *)(void *)(fresh + 1);
+    if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
+    if (n) mli_bands_warn(lord, bands, n);
+    mli_lock_take(&lord->bands.callbacks_lock);
+    at = mli_strategy_link(lord, sel);
+    old = *at;
+    fresh->next = old ? old->next : NULL;
+    *at = fresh;
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_bands_changed(lord);
+    mli_strategy_free(lord, old);
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
+    mli_strategy *old, **at;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    at = mli_strategy_link(lord, sel);
+    old = *at;
+    if (old) *at = old->next;
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    if (!old) return MEMLORD_E_UNKNOWN;
+    mli_bands_changed(lord);
+    mli_strategy_free(lord, old);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
+                                               uint32_t reasons, memlord_gc_fn fn, void *user) {
+    const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
+    mli_gc_entry *c, **at;
+    if (!lord) return MEMLORD_OK;
+    if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
+    if (!c) return MEMLORD_E_NOMEM;
+    c->fn = fn;
+    c->user = user;
+    c->sel = sel;
+    c->reasons = reasons & every ? reasons : reasons | every;
+    c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    c->serial += mli_u64_add(&lord->fences.serial, 1) + 1;
+    for (at = &lord->bands.gc_entries; *at && (*at)->serial < c->serial;) at = &(*at)->next;
+    c->next = *at;
+    *at = c;
+    mli_lock_drop(&lord->bands.callbacks_lock);
     mli_bands_changed(lord);
     return MEMLORD_OK;
 }
 
-MLI_API memlord_result memlord_gc_callback(memlord *lord, int type, memlord_gc_fn fn, void *user) {
-    return mli_callback_add(lord, type, fn, user, 0);
-}
-
-MLI_API memlord_result memlord_gc_callback_quiet(memlord *lord, int type, memlord_gc_fn fn,
-                                                 void *user) {
-    return mli_callback_add(lord, type, fn, user, 1);
-}
-
-MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, int type, memlord_gc_fn fn,
-                                                  void *user) {
+MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
+                                                  memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
     unsigned spins = 0;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
-    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
     mli_lock_take(&lord->bands.callbacks_lock);
     for (at = &lord->bands.gc_entries; *at; at = &(*at)->next)
-        if ((*at)->type == type && (*at)->fn == fn && (*at)->user == user) break;
+        if (mli_device_word((*at)->sel) == mli_device_word(sel) && (*at)->fn == fn &&
+            (*at)->user == user)
+            break;
     c = *at;
     if (c) *at = c->next; /* a run on this thread goes on with a copy */
     while (c && mli_gc_runs_elsewhere(lord, c->serial)) {
@@ -12389,7 +12550,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if (!lord) return MEMLORD_OK;
     if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    if (mli_device_valid(device) && !mli_gc_registered(lord, device.type, reason))
+    if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
         return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
     r = mli_dev(lord, device, &dev);
     return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
@@ -17445,8 +17606,6 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
     lord->limits.reservation_count.v = lord->limits.account_count.v = lord->scopes.count.v = 1;
     lord->bands.thread_allowance.v = 4;
-    if (!(desc->flags & MEMLORD_FLAG_NO_STRATEGY))
-        lord->bands.strategy.v = (void *)(uintptr_t)&mli_default_strategy;
     lord->capacity.host_phys.lord = lord;
     lord->capacity.host_phys.device = memlord_device_cpu();
     lord->room.capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
@@ -17621,6 +17780,7 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     memlord_allocator allocator = lord->memory.allocator;
     mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
     uint64_t generation;
+    mli_strategy *s, *next;
     uint32_t i;
     mli_parts_end(lord);
     for (i = 0; i < MLI_SHARDS; i++)
@@ -17640,6 +17800,10 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     mli_book_free(lord, &lord->limits.accounts, sizeof(mli_account_record));
     mli_ring_end(lord);
     mli_snapshots_destroy(lord);
+    for (s = lord->bands.strategies; s; s = next) {
+        next = s->next;
+        mli_strategy_free(lord, s);
+    }
     mli_index_free(lord);
     mli_dict_end(lord, &lord->names.strings);
     mli_regions_free(lord); /* has all memory not freed above */
@@ -17682,7 +17846,6 @@ MLI_API void memlord_destroy(memlord *lord) {
     if (saver) saver->save(lord, 1);
     mli_log_leaks(lord);
     mli_fences_end(lord);
-    mli_strategy_swap(lord, NULL);
     mli_ledger_unregister(lord);
     mli_ledger_free(lord);
 }

@@ -2235,7 +2235,8 @@ static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d,
 /* Takes everything off the ledger that a seat has put there. */
 static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags);
-    (void)memlord_gc_callback_remove(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_collect, probe);
+    (void)memlord_gc_callback_remove(probe->lord, memlord_device_cuda(MEMLORD_ANY),
+                                     mli_cuda_collect, probe);
     if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY))
         (void)memlord_capacity_source_set(probe->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
     mli_cuda_share(probe, d, 0);
@@ -2249,7 +2250,8 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
         r = memlord_capacity_source_set(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_capacity, probe);
     }
     if (r == MEMLORD_OK && !(flags & MEMLORD_CUDA_FLAG_NO_TRIM))
-        r = memlord_gc_callback_quiet(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_collect, probe);
+        r = memlord_gc_callback_add(probe->lord, memlord_device_cuda(MEMLORD_ANY),
+                                    MEMLORD_GC_QUIET, mli_cuda_collect, probe);
     return r;
 }
 
@@ -2426,10 +2428,10 @@ MEMLORD_API cudaError_t memlord_cuda_free(memlord *lord, void *ptr, const memlor
     if (ptr && mli_cuda_attachment_of(lord))
         (void)memlord_block_find(lord, memlord_device_cuda(0), MEMLORD_KEY(ptr), &block);
     mli_cuda_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
-    r = mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaFree)(ptr), site);
-    if (r == cudaSuccess)
+    r = MLI_CUDA_REAL(cudaFree)(ptr);
+    if (r == cudaSuccess) /* before the bytes are credited: they are never counted as cached */
         mli_cuda_pool_beside(lord, block.device, -(int64_t)block.bytes);
-    return r;
+    return mli_cuda_free_end(lord, &end, r, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaStream_t stream,

@@ -77,8 +77,9 @@ void guard(memlord *lord, size_t blocks) {
         return memlord_gc_result{1, 0, 0};
     };
     if (memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, source, nullptr) != MEMLORD_OK ||
-        memlord_strategy_set(lord, &band, 1) != MEMLORD_OK ||
-        memlord_gc_callback(lord, MEMLORD_DEVICE_CUDA, collect, nullptr) != MEMLORD_OK)
+        memlord_strategy_set(lord, memlord_device_all(), &band, 1) != MEMLORD_OK ||
+        memlord_gc_callback_add(lord, memlord_device_cuda(MEMLORD_ANY), 0, collect, nullptr) !=
+            MEMLORD_OK)
         std::abort();
 }
 #endif

@@ -211,8 +211,9 @@ static void open_ledger(uint32_t flags, memlord_capacity_fn source) {
     need(memlord_create(&desc, &lord) == MEMLORD_OK, "no ledger");
     if (!source) return;
     need(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, source, NULL) == MEMLORD_OK &&
-             memlord_strategy_set(lord, &band, 1) == MEMLORD_OK &&
-             memlord_gc_callback(lord, MEMLORD_DEVICE_CUDA, collect, NULL) == MEMLORD_OK,
+             memlord_strategy_set(lord, memlord_device_all(), &band, 1) == MEMLORD_OK &&
+             memlord_gc_callback_add(lord, memlord_device_cuda(MEMLORD_ANY), 0, collect, NULL) ==
+                 MEMLORD_OK,
          "no strategy");
 }
 

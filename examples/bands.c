@@ -35,10 +35,10 @@ static void check(cache *c, memlord_result result) {
 /* Answers what is kept under a key; makes it when it is not there. */
 static void *cache_get(cache *c, size_t key) {
     if (c->blocks[key]) {
-        check(c, memlord_cache_hit(c->lord, memlord_device_cpu()));
+        check(c, memlord_pool_served(c->lord, memlord_device_cpu(), 1, 0));
         return c->blocks[key];
     }
-    check(c, memlord_cache_miss(c->lord, memlord_device_cpu()));
+    check(c, memlord_pool_served(c->lord, memlord_device_cpu(), 0, 1));
     c->blocks[key] = malloc(BLOCK);
     if (!c->blocks[key]) return NULL;
     memset(c->blocks[key], 1, BLOCK); /* only pages that were written are really there */
@@ -121,8 +121,8 @@ int main(int argc, char **argv) {
     c.blocks = (void **)calloc(c.keys, sizeof *c.blocks);
     c.order = (size_t *)calloc(c.keys, sizeof *c.order);
     if (!c.blocks || !c.order || memlord_create(&desc, &c.lord) != MEMLORD_OK) return 1;
-    check(&c, memlord_gc_callback(c.lord, MEMLORD_DEVICE_CPU, collect, &c));
-    check(&c, memlord_strategy_set(c.lord, &band, 1));
+    check(&c, memlord_gc_callback_add(c.lord, memlord_device_cpu(), 0, collect, &c));
+    check(&c, memlord_strategy_set(c.lord, memlord_device_all(), &band, 1));
     resident(&c); /* so that the first collection knows how full the machine is, */
 
     for (size_t i = 0; i < 2 * c.keys; i++) {

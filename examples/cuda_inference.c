@@ -119,7 +119,7 @@ int main(void) {
         return 77;
     }
     check(&e, (int)r, "attach");
-    check(&e, (int)memlord_strategy_set(e.lord, &band, 1), "the band");
+    check(&e, (int)memlord_strategy_set(e.lord, e.gpu, &band, 1), "the band");
     check(&e, cudaStreamCreateWithFlags(&e.compute, cudaStreamNonBlocking), "a stream");
     check(&e, cudaStreamCreateWithFlags(&e.copy, cudaStreamNonBlocking), "a stream");
     if (!e.failed) keep_pool(&e);

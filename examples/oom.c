@@ -90,8 +90,7 @@ static memlord_gc_result collect(void *user, memlord *lord, const memlord_gc_eve
         result.reclaimed = before - memlord_allocated(lord, event->device);
         result.ran = 1;
     }
-    printf("    %s, %s needed: ", event->reason == MEMLORD_REASON_OOM ? "out of memory" : "asked",
-           memlord_format_bytes(event->needed, a, sizeof a));
+    printf("    out of memory, %s needed: ", memlord_format_bytes(event->needed, a, sizeof a));
     if (result.ran)
         printf("dropped %d to %d, %s\n", from, s->oldest - 1,
                memlord_format_bytes(result.reclaimed, b, sizeof b));
@@ -153,8 +152,8 @@ int main(int argc, char **argv) {
     if (memlord_create(NULL, &s.lord) != MEMLORD_OK) return 1;
     check(&s, memlord_capacity_source_set(s.lord, MEMLORD_DEVICE_OTHER, driver_capacity,
                                           &s.driver));
-    check(&s, memlord_strategy_set(s.lord, NULL, 0)); /* no bands: only when it is full */
-    check(&s, memlord_gc_callback(s.lord, MEMLORD_DEVICE_OTHER, collect, &s));
+    /* no bands: only when it is full */
+    check(&s, memlord_gc_callback_add(s.lord, s.device, 1u << MEMLORD_REASON_OOM, collect, &s));
     check(&s, device_alloc(&s, "weights", UINT64_C(24) << 20, &weights));
 
     for (int id = 0; id < (int)requests && !s.failed; id++)

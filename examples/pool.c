@@ -3,7 +3,8 @@
 
     Blocks are cut from segments and reused by size. Freeing merges nothing, which makes it cheap
     and lets the pool fragment; MemLord sees by how much, and its collection merges what lies side
-    by side and gives idle segments back. One thread. Build and run:
+    by side and gives idle segments back. A band asks for one when half of what the pool holds is
+    idle, and two segments. One thread. Build and run:
 
         cc -std=c99 -O2 -I. examples/pool.c -o pool -pthread && ./pool 64MiB
 */
@@ -38,7 +39,7 @@ typedef struct pool {
     size_t count;             /* of segments that may be there: the cache size */
     block *free[CLASSES];     /* by log2 of the size */
     uint64_t asked[CLASSES];  /* requests of that size, ever: which sizes are frequent */
-    uint64_t tick, reserved, live, merged, dropped;
+    uint64_t tick, reserved, live, merged, dropped, trims;
     int failed;
 } pool;
 
@@ -146,8 +147,7 @@ static void *pool_alloc(pool *p, const char *tag, size_t bytes) {
         check(p, memlord_gc_run(p->lord, p->device, MEMLORD_REASON_OOM, NULL));
         if (!(b = find(p, size)) && !(b = grow(p))) return NULL;
     }
-    check(p, b->fresh ? memlord_cache_miss(p->lord, p->device)
-                      : memlord_cache_hit(p->lord, p->device));
+    check(p, memlord_pool_served(p->lord, p->device, !b->fresh, !!b->fresh));
     take(p, b, size);
     MEMLORD_TAG(p->lord, tag) {
         check(p, MEMLORD_ALLOC(p->lord, p->device, (char *)b + GRAIN, b->size));
@@ -210,8 +210,8 @@ static int drop(pool *p) {
     return 1;
 }
 
-/* A memlord_gc_fn. For FRAGMENTATION and HOST it keeps the room that frequent sizes will want
-   again; when memory is out nothing is worth that. */
+/* A memlord_gc_fn. It keeps the room that frequent sizes will want again; when memory is out
+   nothing is worth that. */
 static memlord_gc_result collect(void *user, memlord *lord, const memlord_gc_event *event) {
     pool *p = (pool *)user;
     uint64_t before = p->reserved;
@@ -224,6 +224,7 @@ static memlord_gc_result collect(void *user, memlord *lord, const memlord_gc_eve
     while (p->reserved - p->live >= keep + SEGMENT && drop(p)) continue;
     tell(p);
     result.reclaimed = before - p->reserved;
+    if (event->reason == MEMLORD_REASON_BAND) p->trims++;
     return result;
 }
 
@@ -241,14 +242,18 @@ static void preallocate(pool *p) {
 }
 
 static int pool_open(pool *p, uint64_t cache) {
-    p->device = memlord_device_make(MEMLORD_DEVICE_OTHER, 0);
+    /* A collection inside MEMLORD_FREE would meet lists that are half changed: with DEFER it waits
+       for memlord_gc_poll. */
+    const memlord_desc desc = {.flags = MEMLORD_FLAG_DEFER};
+    const memlord_band idle = {0, 101, MEMLORD_METRIC_CACHED, 2 * SEGMENT, 50,
+                               MEMLORD_COMBINE_MAX};
+    p->device = memlord_device_make(MEMLORD_DEVICE_OTHER, 0); /* a pool is a device of its own */
     p->count = (size_t)(cache / SEGMENT);
     p->segments = (segment *)calloc(p->count, sizeof *p->segments);
-    if (!p->segments || memlord_create(NULL, &p->lord) != MEMLORD_OK) return 1;
-    /* No bands: a collection inside MEMLORD_FREE would meet lists that are half changed. */
-    check(p, memlord_strategy_set(p->lord, NULL, 0));
+    if (!p->segments || memlord_create(&desc, &p->lord) != MEMLORD_OK) return 1;
     check(p, memlord_limit_set(p->lord, p->device, cache));
-    check(p, memlord_gc_callback(p->lord, MEMLORD_DEVICE_OTHER, collect, p));
+    check(p, memlord_strategy_set(p->lord, p->device, &idle, 1));
+    check(p, memlord_gc_callback_add(p->lord, p->device, 0, collect, p));
     preallocate(p);
     return 0;
 }
@@ -335,6 +340,7 @@ static void work(pool *p) {
         for (int step = 0; step < STEPS; step++) {
             size_t key = (size_t)random_below(SLOTS);
             (table[key].words ? empty : fill)(p, &table[key], key);
+            check(p, memlord_gc_poll(p->lord, p->device)); /* the pool is whole: a quiet point */
         }
         for (size_t key = 0; key < SLOTS; key++) /* most work is done, some goes on */
             if (random_below(24)) empty(p, &table[key], key);
@@ -359,8 +365,8 @@ int main(int argc, char **argv) {
     stats = look(&p, "at last");
     expect(&p, !stats.allocated && !stats.live_blocks, "nothing is live");
     asked = stats.cache_hits + stats.cache_misses;
-    printf("%d requests, hit rate %.1f %%, %d collections\n", (int)asked,
-           100 * (double)stats.cache_hits / (double)asked, (int)stats.gc_runs);
+    printf("%d requests, hit rate %.1f %%, %d collections, %d for the band\n", (int)asked,
+           100 * (double)stats.cache_hits / (double)asked, (int)stats.gc_runs, (int)p.trims);
     expect(&p, stats.cache_hits > stats.cache_misses && stats.gc_runs > 1, "it was worth it");
     expect(&p, !stats.unknown_frees && !stats.implicit_frees, "every free has its alloc");
     pool_close(&p);

@@ -160,7 +160,7 @@ verdict $? 'server loads no model that does not fit' "$out/server.small"
 
 build/pool >"$out/pool" 2>&1 &&
     says "$out/pool" 'preallocated 11 sizes' 'merged [1-9][0-9]* blocks, released [1-9]' \
-        'at last  live 0 B of' 'hit rate [5-9][0-9]\.[0-9] %'
+        'at last  live 0 B of' 'hit rate [5-9][0-9]\.[0-9] %' ' [1-9][0-9]* for the band'
 verdict $? 'pool reuses its blocks, compacts when it is fragmented and ends with nothing live' \
     "$out/pool"
 

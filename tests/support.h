@@ -205,6 +205,9 @@ static inline uint64_t test_gc_runs(test_gc *gc) {
     return __atomic_load_n(&gc->runs, __ATOMIC_ACQUIRE);
 }
 
+/* The selector of a device type. */
+static inline memlord_device any(int type) { return memlord_device_make(type, MEMLORD_ANY); }
+
 /* -- one ledger per test -- */
 
 typedef struct test_case {
@@ -256,7 +259,8 @@ static inline int test_open_fakes(void **state, uint32_t flags) {
     }
     if (memlord_create(&desc, &t->lord) != MEMLORD_OK || !t->lord) return -1;
     return memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, test_source_ask, &t->source) ||
-                   memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc)
+                   memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, test_gc_run,
+                                           &t->gc)
                ? -1
                : 0;
 }
@@ -328,7 +332,7 @@ static inline memlord_band band_of(double lo, double hi, memlord_metric metric, 
 /* The strategy of one band that covers everything. */
 static inline void test_threshold(memlord *lord, memlord_metric metric, uint64_t bytes) {
     memlord_band band = band_of(0, 101, metric, bytes, 0);
-    assert_ok(memlord_strategy_set(lord, &band, 1));
+    assert_ok(memlord_strategy_set(lord, all(), &band, 1));
 }
 
 /* One more block; answers its key. */

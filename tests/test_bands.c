@@ -19,7 +19,7 @@ static void shrink(test_case *t, memlord_device device, uint64_t key) {
 static int band_at(test_case *t, const memlord_band *bands, size_t n, uint64_t used) {
     uint64_t runs = t->gc.runs, key;
     test_capacity(t, 1000, used);
-    assert_ok(memlord_strategy_set(t->lord, bands, n));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, n));
     key = grow(t, cuda(0), 1);
     shrink(t, cuda(0), key);
     return t->gc.runs == runs ? -1 : (int)t->gc.last.band;
@@ -73,12 +73,12 @@ static void only_a_band_that_covers_all_matches_the_unknown(void **state) {
     size_t i;
     for (i = 0; i < 4; i++) {
         bands[0] = band_of(part[i][0], part[i][1], ALLOCATED, 1, 0);
-        assert_ok(memlord_strategy_set(t->lord, bands, 1));
+        assert_ok(memlord_strategy_set(t->lord, all(), bands, 1));
         shrink(t, cuda(0), grow(t, cuda(0), 1));
         assert_int_equal(t->gc.runs, 0);
     }
     bands[1] = band_of(0, 101, ALLOCATED, 1, 0);
-    assert_ok(memlord_strategy_set(t->lord, bands, 2));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
     grow(t, cuda(0), 1);
     assert_int_equal(t->gc.runs, 1);
     assert_int_equal(t->gc.last.band, 1);
@@ -87,7 +87,7 @@ static void only_a_band_that_covers_all_matches_the_unknown(void **state) {
 static void a_failed_sample_makes_it_unknown_again(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 50, ALLOCATED, 100, 0);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     test_capacity(t, 1000, 0);
     grow(t, cuda(0), 99);
     t->source.fail = 1;
@@ -104,7 +104,7 @@ static void a_failed_sample_makes_it_unknown_again(void **state) {
 /* The band fires at exactly so many live bytes, not one less. */
 static void assert_fires_at(test_case *t, memlord_band band, uint64_t threshold) {
     uint64_t runs = t->gc.runs, most, last;
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     assert_int_equal(memlord_allocated(t->lord, cuda(0)), 0);
     most = grow(t, cuda(0), threshold - 1);
     assert_int_equal(t->gc.runs, runs);
@@ -150,7 +150,7 @@ static void the_percent_is_absent_while_the_capacity_is_unknown(void **state) {
     memlord_band band = band_of(0, 101, ALLOCATED, 0, 1);
     assert_fires_at(t, combined(2000, 99, MEMLORD_COMBINE_MAX), 2000);
     assert_fires_at(t, combined(2000, 1, MEMLORD_COMBINE_MIN), 2000);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     grow(t, cuda(0), 1000 * MIB);
     assert_int_equal(t->gc.runs, 2);
 }
@@ -208,10 +208,77 @@ static void a_limit_does_not_change_the_used_percent(void **state) {
     assert_true(t->gc.last.used_percent == 40.0);
 }
 
+/* The band of README: 33 % of 24 GiB. */
+static void a_third_of_24_gib_is_8504035246_bytes(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band third = band_of(0, 101, MAX, 0, 33);
+    test_capacity(t, (uint64_t)24 << 30, 0);
+    assert_fires_at(t, third, UINT64_C(8504035246));
+}
+
+/* -- used % of a limit -- */
+
+static void the_used_percent_is_of_the_limit_where_only_that_is_known(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 4000));
+    test_threshold(t->lord, ALLOCATED, 3000);
+    grow(t, cuda(0), 3000);
+    assert_int_equal(t->gc.runs, 1);
+    assert_true(t->gc.last.used_percent == 75.0);
+    assert_non_null(strstr(t->log.text, "used 75"));
+    assert_null(strstr(t->log.text, "unknown"));
+    assert_null(strstr(t->log.text, "nan"));
+    test_capacity(t, 10000, 1000);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_true(t->gc.last.used_percent == 10.0);
+}
+
+/* A limit of `mib` MiB: live bytes enter the second band at half of it, on the very call. */
+static void assert_fires_at_half(test_case *t, uint64_t mib) {
+    memlord_band bands[2];
+    uint64_t runs = t->gc.runs, keys[2];
+    bands[0] = band_of(0, 50, FREED, 0, 90);
+    bands[1] = band_of(50, 101, ALLOCATED, 1, 0);
+    assert_ok(memlord_limit_set(t->lord, cuda(0), mib * MIB));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
+    keys[0] = grow(t, cuda(0), mib * MIB / 2 - 1);
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, runs);
+    keys[1] = grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, runs + 1);
+    assert_int_equal(t->gc.last.band, 1);
+    assert_true(t->gc.last.used_percent == 50.0);
+    shrink(t, cuda(0), keys[1]);
+    shrink(t, cuda(0), keys[0]);
+}
+
+static void live_bytes_that_enter_another_band_of_a_limit_fire_it(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_fires_at_half(t, 1);
+    assert_fires_at_half(t, 1000);
+}
+
+static void so_do_frees_that_fall_back_into_a_band(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band bands[2];
+    uint64_t key;
+    bands[0] = band_of(0, 50, FREED, 1, 0);
+    bands[1] = band_of(50, 101, ALLOCATED, 0, 99);
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 1000 * MIB));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
+    grow(t, cuda(0), 400 * MIB);
+    key = grow(t, cuda(0), 200 * MIB);
+    assert_int_equal(t->gc.runs, 0);
+    shrink(t, cuda(0), key);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.band, 0);
+    assert_true(t->gc.last.used_percent == 40.0);
+}
+
 static void the_threshold_follows_the_capacity(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, ALLOCATED, 0, 50);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     test_capacity(t, 10000, 0);
     grow(t, cuda(0), 3000);
     assert_int_equal(t->gc.runs, 0);
@@ -758,7 +825,7 @@ static void lower_by_limit(test_case *t) {
     assert_ok(memlord_limit_set(t->lord, cuda(0), 200 * KIB));
 }
 static void lower_by_callback(test_case *t) {
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, test_gc_run, &t->gc));
 }
 
 static void a_new_strategy_counts_what_threads_hold_back(void **state) {
@@ -769,14 +836,14 @@ static void a_new_strategy_counts_what_threads_hold_back(void **state) {
 
 static void a_strategy_switched_on_counts_what_threads_hold_back(void **state) {
     test_case *t = (test_case *)*state;
-    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    assert_ok(memlord_strategy_set(t->lord, all(), NULL, 0));
     hoard_then(t, lower_by_strategy);
 }
 
 static void a_new_sample_counts_what_threads_hold_back(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, ALLOCATED, 0, 50);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     test_capacity(t, 1024 * MIB, 0);
     hoard_then(t, lower_by_sample);
 }
@@ -784,7 +851,7 @@ static void a_new_sample_counts_what_threads_hold_back(void **state) {
 static void a_new_limit_counts_what_threads_hold_back(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, ALLOCATED, 0, 50);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     test_capacity(t, 1024 * MIB, 0);
     hoard_then(t, lower_by_limit);
 }
@@ -792,7 +859,7 @@ static void a_new_limit_counts_what_threads_hold_back(void **state) {
 static void a_callback_added_counts_what_threads_hold_back(void **state) {
     test_case *t = (test_case *)*state;
     assert_ok(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
     test_threshold(t->lord, ALLOCATED, 100 * KIB);
     hoard_then(t, lower_by_callback);
 }
@@ -817,7 +884,7 @@ static void what_was_freed_before_a_sample_counts_after_it(void **state) {
 static void what_was_freed_before_a_limit_counts_after_it(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, FREED, 0, 10);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     free_in_pieces(t, 1 * MIB);
     assert_ok(memlord_limit_set(t->lord, cuda(0), 100 * MIB));
     free_in_pieces(t, 9 * MIB - KIB);
@@ -829,7 +896,7 @@ static void what_was_freed_before_a_limit_counts_after_it(void **state) {
 static void what_was_freed_before_sharing_counts_after_it(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, FREED, 0, 10);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     assert_ok(memlord_limit_set(t->lord, cpu(), 100 * MIB));
     free_in_pieces(t, 1 * MIB);
     assert_ok(memlord_device_share(t->lord, cuda(0), cpu()));
@@ -935,7 +1002,7 @@ static void each_device_has_its_own_used_percent(void **state) {
     memlord_band bands[2];
     bands[0] = band_of(0, 50, ALLOCATED, 1000, 0);
     bands[1] = band_of(50, 101, ALLOCATED, 10, 0);
-    assert_ok(memlord_strategy_set(t->lord, bands, 2));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
     test_capacity(t, 100000, 0);
     t->source.used = 90000;
     assert_ok(memlord_capacity_sample(t->lord, cuda(1)));
@@ -953,19 +1020,122 @@ static void a_type_without_a_callback_has_no_bands(void **state) {
     grow(t, hip, 5000);
     grow(t, cpu(), 5000);
     assert_int_equal(t->gc.runs, 0);
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_HIP, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_HIP), 0, test_gc_run, &t->gc));
     assert_int_equal(t->gc.runs, 0);
     grow(t, cpu(), 5000);
     assert_int_equal(t->gc.runs, 0);
     grow(t, hip, 1);
     assert_int_equal(t->gc.runs, 1);
     assert_int_equal(t->gc.last.device.type, MEMLORD_DEVICE_HIP);
-    assert_ok(memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_HIP, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_HIP), test_gc_run, &t->gc));
     grow(t, hip, 50000);
     assert_int_equal(t->gc.runs, 1);
 }
 
 /* -- strategies -- */
+
+/* -- a strategy for a device, a type, or all -- */
+
+/* Sets a strategy of one band: so many live bytes. */
+static void set_for(test_case *t, memlord_device sel, uint64_t bytes) {
+    memlord_band band = band_of(0, 101, ALLOCATED, bytes, 0);
+    assert_ok(memlord_strategy_set(t->lord, sel, &band, 1));
+}
+/* The live bytes at which a device fires: its next block is of so many, and is freed again. */
+static uint64_t fires_at(test_case *t, memlord_device device) {
+    uint64_t runs = t->gc.runs;
+    shrink(t, device, grow(t, device, 1000 * KIB));
+    return t->gc.runs == runs ? 0 : t->gc.last.threshold;
+}
+
+static void the_most_specific_strategy_decides(void **state) {
+    test_case *t = (test_case *)*state;
+    set_for(t, all(), 100);
+    set_for(t, cuda(1), 300);
+    set_for(t, any(MEMLORD_DEVICE_CUDA), 200);
+    assert_int_equal(fires_at(t, cuda(0)), 200);
+    assert_int_equal(fires_at(t, cuda(1)), 300);
+    assert_ok(memlord_gc_callback_add(t->lord, cpu(), 0, test_gc_run, &t->gc));
+    assert_int_equal(fires_at(t, cpu()), 100);
+}
+
+static void an_unset_strategy_gives_way_to_a_less_specific_one(void **state) {
+    test_case *t = (test_case *)*state;
+    set_for(t, all(), 100);
+    set_for(t, any(MEMLORD_DEVICE_CUDA), 200);
+    set_for(t, cuda(0), 300);
+    assert_int_equal(fires_at(t, cuda(0)), 300);
+    assert_ok(memlord_strategy_unset(t->lord, cuda(0)));
+    assert_int_equal(fires_at(t, cuda(0)), 200);
+    assert_ok(memlord_strategy_unset(t->lord, any(MEMLORD_DEVICE_CUDA)));
+    assert_int_equal(fires_at(t, cuda(0)), 100);
+    assert_ok(memlord_strategy_unset(t->lord, all()));
+    test_capacity(t, 10 * MIB, 9 * MIB);
+    shrink(t, cuda(0), grow(t, cuda(0), 2 * MIB)); /* the default: a tenth of it freed */
+    assert_int_equal(t->gc.last.metric, FREED);
+    assert_int_equal(t->gc.last.threshold, MIB);
+}
+
+static void bands_may_be_off_for_one_device_alone(void **state) {
+    test_case *t = (test_case *)*state;
+    set_for(t, all(), 100);
+    assert_ok(memlord_strategy_set(t->lord, cuda(0), NULL, 0));
+    assert_int_equal(fires_at(t, cuda(0)), 0);
+    assert_int_equal(fires_at(t, cuda(1)), 100);
+}
+
+static void a_strategy_of_one_type_leaves_the_default_to_the_others(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_device hip = memlord_device_make(MEMLORD_DEVICE_HIP, 0);
+    assert_ok(memlord_strategy_set(t->lord, hip, NULL, 0));
+    set_for(t, any(MEMLORD_DEVICE_METAL), 5);
+    test_capacity(t, 1000, 0);
+    grow(t, cuda(0), 500);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.band, 0);
+}
+
+static void a_strategy_waits_for_the_devices_it_names(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_device metal = memlord_device_make(MEMLORD_DEVICE_METAL, 3);
+    assert_ok(memlord_gc_callback_add(t->lord, metal, 0, test_gc_run, &t->gc));
+    set_for(t, cuda(7), 700);
+    set_for(t, metal, 800);
+    assert_int_equal(memlord_devices(t->lord, NULL, 0), 0);
+    assert_int_equal(fires_at(t, cuda(7)), 700);
+    assert_int_equal(fires_at(t, metal), 800);
+}
+
+static void a_strategy_of_another_device_re_arms_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    set_for(t, any(MEMLORD_DEVICE_CUDA), 1000);
+    grow(t, cuda(0), 1000);
+    assert_int_equal(t->gc.runs, 1);
+    set_for(t, cuda(1), 10);
+    set_for(t, all(), 10);
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, 1);
+    set_for(t, cuda(0), 1000);
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, 2);
+}
+
+static void selectors_that_name_nothing_are_refused(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_device bad[] = {memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0), cuda(-2),
+                                  memlord_device_make(MEMLORD_ANY, 3)};
+    memlord_band band = band_of(0, 101, ALLOCATED, 1, 0);
+    size_t i;
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(memlord_strategy_set(t->lord, bad[i], &band, 1), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_strategy_unset(t->lord, bad[i]), MEMLORD_E_DEVICE);
+    }
+    assert_int_equal(memlord_strategy_unset(t->lord, all()), MEMLORD_E_UNKNOWN);
+    set_for(t, cuda(0), 1);
+    assert_int_equal(memlord_strategy_unset(t->lord, any(MEMLORD_DEVICE_CUDA)), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_strategy_unset(t->lord, cuda(0)));
+    assert_int_equal(memlord_strategy_unset(t->lord, cuda(0)), MEMLORD_E_UNKNOWN);
+}
 
 static void a_bad_band_is_found_by_its_index(void **state) {
     memlord_band good = band_of(0, 101, ALLOCATED, 100, 10), bad[16], bands[3];
@@ -980,7 +1150,7 @@ static void a_bad_band_is_found_by_its_index(void **state) {
     bad[n++] = band_of(-20, -10, ALLOCATED, 1, 0);
     bad[n++] = band_of(0, 50, ALLOCATED, 1, -1);
     bad[n++] = band_of(0, 50, ALLOCATED, 0, 0);
-    bad[n++] = band_of(0, 50, (memlord_metric)3, 1, 0);
+    bad[n++] = band_of(0, 50, (memlord_metric)5, 1, 0);
     bad[n++] = band_of(0, 50, (memlord_metric)1000, 1, 0);
     for (i = 0; i < n; i++)
         for (at = 0; at < 3; at++) {
@@ -1005,10 +1175,10 @@ static void a_bad_strategy_keeps_the_old_one_and_names_the_band(void **state) {
     bands[2].percent = NAN;
     test_threshold(t->lord, ALLOCATED, 1000);
     test_log_clear(&t->log);
-    assert_int_equal(memlord_strategy_set(t->lord, bands, 3), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_strategy_set(t->lord, all(), bands, 3), MEMLORD_E_INVALID);
     assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR] + t->log.lines[MEMLORD_LOG_WARNING], 1);
     assert_non_null(strstr(t->log.text, "band 2"));
-    assert_int_equal(memlord_strategy_set(t->lord, NULL, 2), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_strategy_set(t->lord, all(), NULL, 2), MEMLORD_E_INVALID);
     grow(t, cuda(0), 999);
     assert_int_equal(t->gc.runs, 0);
     grow(t, cuda(0), 1);
@@ -1022,7 +1192,7 @@ static void a_bad_strategy_re_arms_nothing(void **state) {
     test_threshold(t->lord, ALLOCATED, 1000);
     grow(t, cuda(0), 1000);
     assert_int_equal(t->gc.runs, 1);
-    assert_int_equal(memlord_strategy_set(t->lord, &bad, 1), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_strategy_set(t->lord, all(), &bad, 1), MEMLORD_E_INVALID);
     grow(t, cuda(0), 0);
     assert_int_equal(t->gc.runs, 1);
 }
@@ -1037,7 +1207,7 @@ static void a_strategy_without_room_keeps_the_old_one(void **state) {
     at = t->heap.calls;
     t->heap.fail_at = at + 1;
     t->heap.fail_from = 1;
-    i = memlord_strategy_set(t->lord, bands, 4096);
+    i = memlord_strategy_set(t->lord, all(), bands, 4096);
     t->heap.fail_at = 0;
     if (t->heap.calls > at) assert_int_equal(i, MEMLORD_E_NOMEM);
     grow(t, cuda(0), 999);
@@ -1047,7 +1217,7 @@ static void a_strategy_without_room_keeps_the_old_one(void **state) {
 static void bands_are_copied(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(0, 101, ALLOCATED, 1000, 0);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     band.bytes = 10;
     grow(t, cuda(0), 999);
     assert_int_equal(t->gc.runs, 0);
@@ -1057,7 +1227,7 @@ static void no_bands_is_off(void **state) {
     test_case *t = (test_case *)*state;
     uint64_t reclaimed = 0;
     test_capacity(t, 1000, 900);
-    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    assert_ok(memlord_strategy_set(t->lord, all(), NULL, 0));
     shrink(t, cuda(0), grow(t, cuda(0), 5000));
     assert_ok(memlord_gc_poll(t->lord, all()));
     assert_int_equal(t->gc.runs, 0);
@@ -1158,7 +1328,7 @@ static void the_default_does_nothing_while_the_capacity_is_unknown(void **state)
 /* How many warnings a strategy is worth; it is set all the same. */
 static uint64_t warnings_of(test_case *t, const memlord_band *bands, size_t n) {
     test_log_clear(&t->log);
-    assert_ok(memlord_strategy_set(t->lord, bands, n));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, n));
     assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 0);
     return t->log.lines[MEMLORD_LOG_WARNING];
 }
@@ -1213,7 +1383,8 @@ static void an_uncovered_100_percent_is_warned_of(void **state) {
 static void a_null_ledger_takes_any_strategy(void **state) {
     memlord_band band = band_of(0, 101, ALLOCATED, 1, 0);
     (void)state;
-    assert_ok(memlord_strategy_set(NULL, &band, 1));
+    assert_ok(memlord_strategy_set(NULL, all(), &band, 1));
+    assert_ok(memlord_strategy_unset(NULL, all()));
     assert_ok(memlord_gc_poll(NULL, all()));
 }
 
@@ -1238,6 +1409,10 @@ int main(void) {
         TEST_FAKES(a_smaller_limit_is_the_capacity),
         TEST_FAKES(a_limit_stands_in_for_an_unknown_capacity),
         TEST_FAKES(a_limit_does_not_change_the_used_percent),
+        TEST_FAKES(a_third_of_24_gib_is_8504035246_bytes),
+        TEST_FAKES(the_used_percent_is_of_the_limit_where_only_that_is_known),
+        TEST_FAKES(live_bytes_that_enter_another_band_of_a_limit_fire_it),
+        TEST_FAKES(so_do_frees_that_fall_back_into_a_band),
         TEST_FAKES(the_threshold_follows_the_capacity),
         TEST_FAKES(allocated_is_what_lives),
         TEST_FAKES(freed_is_what_went_since_the_last_run),
@@ -1288,6 +1463,13 @@ int main(void) {
         TEST_FAKES(a_poll_evaluates_the_devices_it_names),
         TEST_FAKES(each_device_has_its_own_used_percent),
         TEST_FAKES(a_type_without_a_callback_has_no_bands),
+        TEST_FAKES(the_most_specific_strategy_decides),
+        TEST_FAKES(an_unset_strategy_gives_way_to_a_less_specific_one),
+        TEST_FAKES(bands_may_be_off_for_one_device_alone),
+        TEST_FAKES(a_strategy_of_one_type_leaves_the_default_to_the_others),
+        TEST_FAKES(a_strategy_waits_for_the_devices_it_names),
+        TEST_FAKES(a_strategy_of_another_device_re_arms_nothing),
+        TEST_FAKES(selectors_that_name_nothing_are_refused),
         cmocka_unit_test(a_bad_band_is_found_by_its_index),
         TEST_FAKES(a_bad_strategy_keeps_the_old_one_and_names_the_band),
         TEST_FAKES(a_bad_strategy_re_arms_nothing),

@@ -42,11 +42,12 @@ static void the_default_strategy_runs_no_quiet_callback(void **state) {
     memset(&loud, 0, sizeof loud);
     loud.answer.ran = 1;
     assert_ok(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
-    assert_ok(memlord_gc_callback_quiet(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), MEMLORD_GC_QUIET,
+                                      test_gc_run, &t->gc));
     cross_the_default_bands(t);
     assert_int_equal(stats_of(t->lord, cuda(0)).gc_runs, 0);
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &loud));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, test_gc_run, &loud));
     cross_the_default_bands(t);
     assert_true(loud.runs > 0);
     assert_int_equal(t->gc.runs, 0);
@@ -59,9 +60,10 @@ static void a_strategy_of_the_hosts_runs_it(void **state) {
     size_t n;
     const memlord_band *bands = memlord_strategy_default(&n);
     assert_ok(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
-    assert_ok(memlord_gc_callback_quiet(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
-    assert_ok(memlord_strategy_set(t->lord, bands, n));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), MEMLORD_GC_QUIET,
+                                      test_gc_run, &t->gc));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, n));
     cross_the_default_bands(t);
     assert_true(t->gc.runs > 0);
 }
@@ -169,7 +171,7 @@ static void the_event_says_what_fired(void **state) {
     memlord_band bands[2];
     bands[0] = band_of(0, 25, ALLOCATED, 1, 0);
     bands[1] = band_of(25, 101, MEMLORD_METRIC_MAX, 100, 20);
-    assert_ok(memlord_strategy_set(t->lord, bands, 2));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
     test_capacity(t, 2000, 750);
     grow(t, cuda(0), 450);
     assert_int_equal(t->gc.runs, 1);
@@ -232,13 +234,13 @@ static memlord_gc_result run_part(void *user, memlord *lord, const memlord_gc_ev
 static void use_parts(test_case *t, part *parts, char *order) {
     int i;
     assert_ok(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
     memset(parts, 0, 3 * sizeof *parts);
     for (i = 0; i < 3; i++) {
         parts[i].number = i;
         parts[i].order = order;
         assert_ok(
-            memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, run_part, &parts[i]));
+            memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, run_part, &parts[i]));
     }
     order[0] = 0;
     test_threshold(t->lord, FREED, 1000);
@@ -252,8 +254,8 @@ static void callbacks_run_in_the_order_they_came(void **state) {
     parts[1].answer.ran = 1;
     shrink(t, cuda(0), grow(t, cuda(0), 1000));
     assert_string_equal(order, "012");
-    assert_ok(memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, run_part, &parts[0]));
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, run_part, &parts[0]));
+    assert_ok(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), run_part, &parts[0]));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, run_part, &parts[0]));
     order[0] = 0;
     test_threshold(t->lord, FREED, 1000);
     shrink(t, cuda(0), grow(t, cuda(0), 1000));
@@ -293,40 +295,131 @@ static void it_failed_only_if_all_did(void **state) {
 
 static void remove_takes_off_the_first_that_is_the_same(void **state) {
     test_case *t = (test_case *)*state;
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, test_gc_run, &t->gc));
     test_threshold(t->lord, FREED, 1000);
     shrink(t, cuda(0), grow(t, cuda(0), 1000));
     assert_int_equal(t->gc.runs, 2);
     assert_int_equal(stats_of(t->lord, cuda(0)).gc_runs, 1);
     assert_ok(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
     shrink(t, cuda(0), grow(t, cuda(0), 1000));
     assert_int_equal(t->gc.runs, 3);
     assert_int_equal(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->heap),
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->heap),
         MEMLORD_E_UNKNOWN);
     assert_ok(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
     assert_int_equal(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc),
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc),
         MEMLORD_E_UNKNOWN);
     shrink(t, cuda(0), grow(t, cuda(0), 1000));
     assert_int_equal(t->gc.runs, 3);
 }
 
+/* -- callbacks of a device, of a type and of all, and the reasons they serve -- */
+
+static void a_devices_callbacks_run_first_then_its_types_then_alls(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_device sels[] = {all(), any(MEMLORD_DEVICE_CUDA), cuda(0),
+                                   all(), any(MEMLORD_DEVICE_CUDA), cuda(0), cuda(1)};
+    part parts[7];
+    char order[32] = "";
+    int i;
+    memset(parts, 0, sizeof parts);
+    for (i = 0; i < 7; i++) {
+        parts[i].number = i;
+        parts[i].order = order;
+        parts[i].answer.ran = 1;
+        assert_ok(memlord_gc_callback_add(t->lord, sels[i], 0, run_part, &parts[i]));
+    }
+    fire(t);
+    assert_string_equal(order, "251403");
+    order[0] = 0;
+    assert_ok(memlord_gc_run(t->lord, hip(), MEMLORD_REASON_HOST, NULL));
+    assert_string_equal(order, "03");
+}
+
+static void a_callback_serves_only_its_device(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gc gc = t->gc;
+    assert_ok(
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, cuda(1), 0, test_gc_run, &gc));
+    test_threshold(t->lord, ALLOCATED, 1000);
+    grow(t, cuda(0), 5000);
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(gc.runs, 0);
+    grow(t, cuda(1), 1000);
+    assert_int_equal(gc.runs, 1);
+    assert_int_equal(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &gc),
+                     MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_gc_callback_remove(t->lord, cuda(1), test_gc_run, &gc));
+}
+
+static void a_callback_runs_only_for_its_reasons(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gc oom = t->gc;
+    assert_ok(
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(
+        t->lord, all(), 1u << MEMLORD_REASON_OOM | 1u << MEMLORD_REASON_HOST, test_gc_run, &oom));
+    test_threshold(t->lord, ALLOCATED, 1000); /* in force only with a callback that serves bands */
+    grow(t, cuda(0), 5000);
+    assert_int_equal(oom.runs, 0);
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_LIMIT, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_OOM, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_int_equal(oom.runs, 2);
+    assert_ok(memlord_gc_callback_add(t->lord, cuda(0), 1u << MEMLORD_REASON_BAND, test_gc_run,
+                                      &t->gc));
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(oom.runs, 2);
+}
+
+static void a_strategy_for_one_device_runs_a_quiet_callback_there_alone(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, ALLOCATED, 1000, 0);
+    assert_ok(
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), MEMLORD_GC_QUIET,
+                                      test_gc_run, &t->gc));
+    assert_ok(memlord_strategy_set(t->lord, cuda(1), &band, 1));
+    cross_the_default_bands(t);
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, cuda(1), 1000);
+    assert_int_equal(t->gc.runs, 1);
+    assert_ok(memlord_strategy_unset(t->lord, cuda(1)));
+    grow(t, cuda(1), 100000);
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void reasons_that_do_not_exist_are_refused(void **state) {
+    test_case *t = (test_case *)*state;
+    const uint32_t bad[] = {1u << MEMLORD_REASON_COUNT, 1u << 31, UINT32_MAX,
+                            (uint32_t)MEMLORD_GC_QUIET | 1u << 29};
+    size_t i;
+    for (i = 0; i < 4; i++)
+        assert_int_equal(memlord_gc_callback_add(t->lord, all(), bad[i], test_gc_run, &t->gc),
+                         MEMLORD_E_INVALID);
+}
+
 static void bad_callbacks_are_refused(void **state) {
     test_case *t = (test_case *)*state;
-    assert_int_equal(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL),
+    assert_int_equal(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, NULL, NULL),
                      MEMLORD_E_INVALID);
     assert_int_equal(
-        memlord_gc_callback(t->lord, MEMLORD_DEVICE_TYPE_COUNT, test_gc_run, &t->gc),
+        memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_TYPE_COUNT), 0, test_gc_run, &t->gc),
         MEMLORD_E_DEVICE);
-    assert_int_equal(memlord_gc_callback(t->lord, -2, test_gc_run, &t->gc), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_gc_callback_add(t->lord, any(-2), 0, test_gc_run, &t->gc),
+                     MEMLORD_E_DEVICE);
     assert_int_equal(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_HIP, test_gc_run, &t->gc),
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_HIP), test_gc_run, &t->gc),
         MEMLORD_E_UNKNOWN);
     assert_int_equal(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_TYPE_COUNT, test_gc_run, &t->gc),
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_TYPE_COUNT), test_gc_run, &t->gc),
         MEMLORD_E_DEVICE);
 }
 
@@ -484,7 +577,7 @@ static void a_change_of_band_does_not(void **state) {
     memlord_band bands[2];
     bands[0] = band_of(0, 50, ALLOCATED, 800, 0);
     bands[1] = band_of(50, 101, ALLOCATED, 800, 0);
-    assert_ok(memlord_strategy_set(t->lord, bands, 2));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
     test_capacity(t, 1000, 0);
     grow(t, cuda(0), 800);
     assert_int_equal(t->gc.last.band, 0);
@@ -789,7 +882,7 @@ static void the_rule_is_exact_while_the_capacity_changes(void **state) {
     uint64_t seed = 3, keys[64], sizes[64], i, slot;
     memset(keys, 0, sizeof keys);
     memset(sizes, 0, sizeof sizes);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     for (i = 0; i < 20000 * SCALE; i++) {
         if (i % 50 == 0) {
             uint64_t capacity = 8 * MIB + test_random(&seed) % (24 * MIB);
@@ -896,7 +989,7 @@ static void a_block_whose_free_fired_is_dead_to_the_callback(void **state) {
 static void set_a_strategy(test_gc *gc, memlord *lord, const memlord_gc_event *event) {
     memlord_band band = band_of(0, 101, ALLOCATED, 5000, 0);
     (void)event;
-    *(memlord_result *)gc->user = memlord_strategy_set(lord, &band, 1);
+    *(memlord_result *)gc->user = memlord_strategy_set(lord, all(), &band, 1);
 }
 
 static void a_callback_may_set_the_strategy(void **state) {
@@ -956,7 +1049,7 @@ static void another_device_may_run_inside_a_run(void **state) {
 
 static void remove_myself(test_gc *gc, memlord *lord, const memlord_gc_event *event) {
     *(memlord_result *)gc->user =
-        memlord_gc_callback_remove(lord, event->device.type, test_gc_run, gc);
+        memlord_gc_callback_remove(lord, any(event->device.type), test_gc_run, gc);
 }
 
 static void a_callback_may_remove_itself(void **state) {
@@ -983,8 +1076,9 @@ static void change_parts(test_gc *gc, memlord *lord, const memlord_gc_event *eve
     change *c = (change *)gc->user;
     if (c->remove)
         c->bad |=
-            memlord_gc_callback_remove(lord, event->device.type, run_part, c->remove);
-    if (c->add) c->bad |= memlord_gc_callback(lord, event->device.type, run_part, c->add);
+            memlord_gc_callback_remove(lord, any(event->device.type), run_part, c->remove);
+    if (c->add)
+        c->bad |= memlord_gc_callback_add(lord, any(event->device.type), 0, run_part, c->add);
     gc->act = NULL;
 }
 
@@ -994,11 +1088,11 @@ static void one_that_is_removed_meanwhile_is_not_called(void **state) {
     change c = {NULL, NULL, MEMLORD_OK};
     char order[32];
     use_parts(t, parts, order);
-    assert_ok(memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, run_part, &parts[1]));
-    assert_ok(memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, run_part, &parts[2]));
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, run_part, &parts[1]));
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, run_part, &parts[2]));
+    assert_ok(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), run_part, &parts[1]));
+    assert_ok(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), run_part, &parts[2]));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, run_part, &parts[1]));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, run_part, &parts[2]));
     c.remove = &parts[1];
     t->gc.user = &c;
     t->gc.act = change_parts;
@@ -1015,9 +1109,9 @@ static void one_that_ran_already_may_be_removed(void **state) {
     change c = {NULL, NULL, MEMLORD_OK};
     char order[32];
     use_parts(t, parts, order);
-    assert_ok(memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, run_part, &parts[2]));
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, run_part, &parts[2]));
+    assert_ok(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), run_part, &parts[2]));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, run_part, &parts[2]));
     c.remove = &parts[0];
     t->gc.user = &c;
     t->gc.act = change_parts;
@@ -1044,7 +1138,7 @@ static void one_that_is_added_meanwhile_runs_from_the_next_on(void **state) {
     late.runs = 0;
     fire(t);
     assert_int_equal(late.runs, 1);
-    assert_ok(memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, run_part, &late));
+    assert_ok(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), run_part, &late));
 }
 
 /* -- a callback that does not come back, or not that way -- */
@@ -1073,7 +1167,7 @@ static void a_callback_that_longjmps_out_holds_no_lock(void **state) {
     assert_ok(memlord_gc_poll(t->lord, all()));
     free(report_of(t->lord, MEMLORD_FORMAT_TEXT));
     assert_ok(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
 }
 
 /* A callback that is inside a run of cuda:0 until the gate opens. */
@@ -1113,8 +1207,8 @@ static void *cross_slowly(void *user) {
 static void enter_slowly(test_case *t, slow *s, pthread_t *thread) {
     s->t = t;
     assert_ok(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, run_slowly, s));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, run_slowly, s));
     test_threshold(t->lord, ALLOCATED, 800);
     assert_int_equal(pthread_create(thread, NULL, cross_slowly, s), 0);
     assert_true(test_gate_came(&s->gate, 1));
@@ -1149,7 +1243,7 @@ static void a_blocked_callback_blocks_nobody_else(void **state) {
 static void *remove_slowly(void *user) {
     slow *s = (slow *)user;
     __atomic_store_n(&s->calling, 1, __ATOMIC_SEQ_CST);
-    memlord_gc_callback_remove(s->t->lord, MEMLORD_DEVICE_CUDA, run_slowly, s);
+    memlord_gc_callback_remove(s->t->lord, any(MEMLORD_DEVICE_CUDA), run_slowly, s);
     s->left_at_return = __atomic_load_n(&s->left, __ATOMIC_SEQ_CST);
     return NULL;
 }
@@ -1176,10 +1270,10 @@ static void remove_does_not_wait_for_others(void **state) {
     test_case *t = (test_case *)*state;
     slow s = {NULL, TEST_GATE, 0, 0, 0, 0, 0, 0};
     pthread_t thread;
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_HIP, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_HIP), 0, test_gc_run, &t->gc));
     enter_slowly(t, &s, &thread);
     assert_ok(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_HIP, test_gc_run, &t->gc));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_HIP), test_gc_run, &t->gc));
     test_gate_open(&s.gate);
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
@@ -1298,10 +1392,10 @@ static void a_run_of_no_device_or_reason_is_refused(void **state) {
 static void a_null_ledger_collects_nothing(void **state) {
     uint64_t reclaimed = 77;
     (void)state;
-    assert_ok(memlord_gc_callback(NULL, MEMLORD_DEVICE_CPU, test_gc_run, NULL));
+    assert_ok(memlord_gc_callback_add(NULL, any(MEMLORD_DEVICE_CPU), 0, test_gc_run, NULL));
     assert_ok(memlord_gc_run(NULL, cpu(), MEMLORD_REASON_HOST, &reclaimed));
     assert_int_equal(reclaimed, 0);
-    assert_ok(memlord_gc_callback_remove(NULL, MEMLORD_DEVICE_CPU, test_gc_run, NULL));
+    assert_ok(memlord_gc_callback_remove(NULL, any(MEMLORD_DEVICE_CPU), test_gc_run, NULL));
 }
 
 /* -- threads -- */
@@ -1351,8 +1445,8 @@ static void race_across(test_case *t, int devices, uint64_t blocks, uint64_t byt
     r.bytes = bytes;
     r.devices = devices;
     assert_ok(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, run_raced, &r));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, run_raced, &r));
     test_threshold(t->lord, ALLOCATED, threshold);
     assert_int_equal(pthread_barrier_init(&r.start, NULL, 8), 0);
     for (i = 0; i < 8; i++)
@@ -1367,7 +1461,7 @@ static void race_across(test_case *t, int devices, uint64_t blocks, uint64_t byt
         assert_true(r.runs[i] <= 1 + (live - threshold) / (threshold / 8));
         assert_int_equal(stats_of(t->lord, cuda(i)).gc_runs, r.runs[i]);
     }
-    assert_ok(memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, run_raced, &r));
+    assert_ok(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), run_raced, &r));
 }
 
 static void eight_threads_that_just_cross_run_once(void **state) {
@@ -1427,10 +1521,10 @@ static void callbacks_may_change_while_threads_cross(void **state) {
     for (i = 0; i < 300 * SCALE; i++) {
         test_threshold(t->lord, FREED, 1000 + i % 5000);
         __atomic_store_n(&registered, 1, __ATOMIC_SEQ_CST);
-        c.bad += memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, run_checked, &registered) !=
-                 MEMLORD_OK;
+        c.bad += memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, run_checked,
+                                         &registered) != MEMLORD_OK;
         sched_yield();
-        c.bad += memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, run_checked,
+        c.bad += memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), run_checked,
                                             &registered) != MEMLORD_OK;
         __atomic_store_n(&registered, 0, __ATOMIC_SEQ_CST);
     }
@@ -1500,18 +1594,20 @@ static void chaos_track(chaos *c, memlord_device device, uint64_t key, uint64_t 
 }
 
 static void chaos_configure(chaos *c, memlord_device device, uint64_t random) {
-    memlord_band band = band_of(0, random % 2 ? 101 : 60, (memlord_metric)(random % 3),
+    memlord_band band = band_of(0, random % 2 ? 101 : 60, (memlord_metric)(random % 5),
                                 random % MIB + 1, (double)(random % 50));
+    const memlord_device sels[] = {memlord_device_all(), any(device.type), device};
+    const memlord_device sel = sels[random / 2048 % 3];
     memlord_capacity capacity;
     char line[512];
     int type = device.type;
-    switch (random / 64 % 18) {
-    case 0: memlord_strategy_set(c->lord, &band, 1); break;
-    case 1: memlord_strategy_set(c->lord, NULL, 0); break;
+    switch (random / 64 % 20) {
+    case 0: memlord_strategy_set(c->lord, sel, &band, 1); break;
+    case 1: memlord_strategy_set(c->lord, sel, NULL, 0); break;
     case 2: memlord_capacity_source_set(c->lord, type, ask_any, c); break;
     case 3: memlord_capacity_source_set(c->lord, type, NULL, NULL); break;
-    case 4: memlord_gc_callback(c->lord, type, run_any, c); break;
-    case 5: memlord_gc_callback_remove(c->lord, type, run_any, c); break;
+    case 4: memlord_gc_callback_add(c->lord, sel, 0, run_any, c); break;
+    case 5: memlord_gc_callback_remove(c->lord, sel, run_any, c); break;
     case 6: memlord_limit_set(c->lord, device, random % (16 * MIB)); break;
     case 7: memlord_limit_set_fraction(c->lord, device, 0.5); break;
     case 8:
@@ -1525,6 +1621,8 @@ static void chaos_configure(chaos *c, memlord_device device, uint64_t random) {
     case 14: memlord_gc_run(c->lord, device, MEMLORD_REASON_HOST, NULL); break;
     case 15: memlord_explain(c->lord, device, random, line, sizeof line); break;
     case 16: memlord_pressure_level(c->lord, device); break;
+    case 17: memlord_strategy_unset(c->lord, sel); break;
+    case 18: memlord_pool_add(c->lord, device, (int64_t)(random % MIB)); break;
     default: memlord_gc_poll(c->lord, memlord_device_all());
     }
 }
@@ -1551,14 +1649,14 @@ static void everything_may_happen_at_once(void **state) {
     c.lord = t->lord;
     c.rounds = 5000 * SCALE;
     assert_ok( /* it is for one device at a time */
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
     for (i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, chaos_run, &c), 0);
     for (i = 0; i < 4; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
     memlord_poller_stop(t->lord);
     memlord_retire(t->lord, all());
     assert_int_equal(memlord_pending(t->lord, all()), 0);
-    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    assert_ok(memlord_strategy_set(t->lord, all(), NULL, 0));
     for (i = 0; i < 4; i++) assert_ok(memlord_device_share(t->lord, cuda(i), cuda(i)));
     memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CPU, NULL, NULL);
     memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
@@ -1597,6 +1695,11 @@ int main(void) {
         TEST_FAKES(results_of_several_callbacks_add_up),
         TEST_FAKES(it_failed_only_if_all_did),
         TEST_FAKES(remove_takes_off_the_first_that_is_the_same),
+        TEST_FAKES(a_devices_callbacks_run_first_then_its_types_then_alls),
+        TEST_FAKES(a_callback_serves_only_its_device),
+        TEST_FAKES(a_callback_runs_only_for_its_reasons),
+        TEST_FAKES(a_strategy_for_one_device_runs_a_quiet_callback_there_alone),
+        TEST_FAKES(reasons_that_do_not_exist_are_refused),
         TEST_FAKES(bad_callbacks_are_refused),
         TEST_FAKES(a_metric_flapping_around_its_threshold_fires_once),
         TEST_FAKES(it_is_due_again_from_below_seven_eighths),

@@ -30,6 +30,30 @@ static void detach_takes_off_the_source_and_the_callback(void **state) {
     assert_int_equal(fake.nvml_inits, 0);
 }
 
+static void a_strategy_for_one_gpu_asks_the_layer_for_that_one_alone(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_band band = band_of(0, 101, MEMLORD_METRIC_ALLOCATED, 1000, 0);
+    fake_activate(0);
+    fake_activate(1);
+    assert_ok(memlord_strategy_set(lord, cuda(1), &band, 1));
+    assert_ok(memlord_alloc(lord, cuda(0), 1000, 5000, NULL));
+    assert_int_equal(stats_of(lord, all()).gc_runs, 0);
+    assert_ok(memlord_alloc(lord, cuda(1), 2000, 5000, NULL));
+    assert_int_equal(stats_of(lord, cuda(1)).gc_runs, 1);
+    assert_int_equal(stats_of(lord, cuda(0)).gc_runs, 0);
+}
+
+static void bands_of_the_hosts_callback_ask_the_layer_for_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    fake_activate(0);
+    t->gc.answer.ran = 1;
+    assert_ok(memlord_gc_callback_add(t->lord, cuda(0), 0, test_gc_run, &t->gc));
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 1000)); /* the default strategy: half of it */
+    assert_ok(memlord_alloc(t->lord, cuda(0), 1000, 600, NULL));
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(fake_count("cuMemPoolTrimTo"), 0);
+}
+
 static void detach_of_what_is_not_attached_is_unknown(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_cuda_detach(lord));
@@ -104,7 +128,8 @@ static void a_ledger_without_memory_is_left_unattached(void **state) {
     test_case *t = (test_case *)*state;
     t->heap.fail_at = t->heap.calls + 1;
     t->heap.fail_from = 1;
-    while (memlord_gc_callback(t->lord, MEMLORD_DEVICE_HIP, test_gc_run, &t->gc) == MEMLORD_OK)
+    while (memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_HIP), 0, test_gc_run, &t->gc) ==
+           MEMLORD_OK)
         continue; /* takes up what the ledger has left */
     assert_int_equal(memlord_cuda_attach(t->lord, NULL), MEMLORD_E_NOMEM);
     t->heap.fail_at = 0;
@@ -367,6 +392,8 @@ int main(void) {
         TEST_CUDA_WITH(a_null_ledger_is_attached_to_nothing, cuda_setup_bare),
         TEST_CUDA(attach_creates_no_context),
         TEST_CUDA(detach_takes_off_the_source_and_the_callback),
+        TEST_CUDA(a_strategy_for_one_gpu_asks_the_layer_for_that_one_alone),
+        TEST_CUDA(bands_of_the_hosts_callback_ask_the_layer_for_nothing),
         TEST_CUDA(detach_of_what_is_not_attached_is_unknown),
         TEST_CUDA(a_second_attach_takes_the_place_of_the_first),
         TEST_CUDA_WITH(parts_that_the_host_has_itself_are_left_alone, cuda_setup_bare),

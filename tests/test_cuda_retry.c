@@ -160,7 +160,7 @@ static void a_hosts_callback_runs_beside_it(void **state) {
     pool_keeps(10 * MIB);
     t->gc.answer.ran = 1;
     t->gc.answer.reclaimed = 7;
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, test_gc_run, &t->gc));
     assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed));
     assert_int_equal(reclaimed, 10 * MIB + 7);
 }
@@ -216,7 +216,7 @@ static void a_band_leaves_a_pool_what_was_used_since_the_last_one(void **state) 
     size_t n;
     const memlord_band *bands = memlord_strategy_default(&n);
     int i;
-    assert_ok(memlord_strategy_set(lord, bands, n));
+    assert_ok(memlord_strategy_set(lord, all(), bands, n));
     for (i = 0; i < 100; i++) step(lord, stream);
     assert_in_range(stats_of(lord, cuda(0)).gc_runs, 40, 110);
     assert_int_equal(stats_of(lord, cuda(0)).gc_reclaimed, 0);
@@ -346,7 +346,7 @@ static void a_hosts_callback_sees_no_error_it_did_not_make(void **state) {
     t->gc.act = look;
     t->gc.answer.ran = 1;
     seen_by_the_host = -1;
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, test_gc_run, &t->gc));
     out_of_memory(1);
     assert_cuda(memlord_cuda_malloc(t->lord, &ptr, 1000, NULL));
     assert_int_equal(seen_by_the_host, cudaSuccess);

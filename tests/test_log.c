@@ -301,7 +301,7 @@ static void a_collection_of_the_host_names_no_band(void **state) {
     test_log log;
     memlord *lord = open_traced(&log, 0);
     (void)state;
-    assert_ok(memlord_gc_callback(lord, MEMLORD_DEVICE_CUDA, gives_3, NULL));
+    assert_ok(memlord_gc_callback_add(lord, any(MEMLORD_DEVICE_CUDA), 0, gives_3, NULL));
     assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_BAND, NULL));
     said_is(&log, "[gc] cuda:0 run 1 (1 in all): band, used unknown, reclaimed 3 B\n");
     memlord_destroy(lord);
@@ -312,11 +312,11 @@ static void a_refused_strategy_names_band_and_reason(void **state) {
     test_log log;
     memlord *lord = open_traced(&log, 0);
     (void)state;
-    assert_int_equal(memlord_strategy_set(lord, &band, 1), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_strategy_set(lord, all(), &band, 1), MEMLORD_E_INVALID);
     said_is(&log, "[strategy] refused, band 0: lo and hi must be 0 <= lo < hi\n");
     band.hi = 101;
     band.percent = 0;
-    assert_int_equal(memlord_strategy_set(lord, &band, 1), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_strategy_set(lord, all(), &band, 1), MEMLORD_E_INVALID);
     said_is(&log, "[strategy] refused, band 0: no threshold: set bytes or percent\n");
     memlord_destroy(lord);
 }

@@ -70,8 +70,8 @@ static void bands_are_never_late(void **state) {
     memlord_band band = {0, 101, MEMLORD_METRIC_ALLOCATED, 1 << 20, 0, MEMLORD_COMBINE_MAX};
     uint64_t i;
     int runs = 0;
-    assert_ok(memlord_strategy_set(lord, &band, 1));
-    assert_ok(memlord_gc_callback(lord, MEMLORD_DEVICE_CUDA, count_run, &runs));
+    assert_ok(memlord_strategy_set(lord, all(), &band, 1));
+    assert_ok(memlord_gc_callback_add(lord, any(MEMLORD_DEVICE_CUDA), 0, count_run, &runs));
     for (i = 1; i < 1024; i++) assert_ok(memlord_alloc(lord, cuda(0), i * 4096, 1024, NULL));
     assert_int_equal(runs, 0);
     assert_ok(memlord_alloc(lord, cuda(0), i * 4096, 1024, NULL));

@@ -112,7 +112,7 @@ static int setup_threads_bare(void **state) {
 
 static void remove_callback(test_case *t) {
     assert_ok(
-        memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
 }
 
 /* -- not before there is something to decide -- */
@@ -137,7 +137,7 @@ static void a_device_without_a_callback_has_none(void **state) {
 static void a_device_without_a_strategy_has_none(void **state) {
     test_case *t = (test_case *)*state;
     size_t before = threads_before();
-    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    assert_ok(memlord_strategy_set(t->lord, all(), NULL, 0));
     grow(t, cuda(0), 100);
     assert_int_equal(threads_now(), before);
 }
@@ -147,6 +147,31 @@ static void nor_has_one_with_the_no_strategy_flag(void **state) {
     size_t before = threads_before();
     grow(t, cuda(0), 100);
     assert_int_equal(threads_now(), before);
+}
+
+static void only_the_devices_with_a_strategy_have_one(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, ALLOCATED, 1000000, 0);
+    size_t before = threads_before();
+    assert_ok(memlord_strategy_set(t->lord, all(), NULL, 0));
+    assert_ok(memlord_strategy_set(t->lord, cuda(1), &band, 1));
+    grow(t, cuda(0), 100);
+    assert_int_equal(threads_now(), before);
+    grow(t, cuda(1), 100);
+    assert_int_equal(threads_now(), before + 1);
+}
+
+static void only_the_devices_with_a_callback_have_one(void **state) {
+    test_case *t = (test_case *)*state;
+    size_t before = threads_before();
+    remove_callback(t);
+    assert_ok(memlord_gc_callback_add(t->lord, cuda(1), 0, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, cuda(0), 1u << MEMLORD_REASON_OOM, test_gc_run,
+                                      &t->gc));
+    grow(t, cuda(0), 100);
+    assert_int_equal(threads_now(), before);
+    grow(t, cuda(1), 100);
+    assert_int_equal(threads_now(), before + 1);
 }
 
 static void create_and_configuration_start_none(void **state) {
@@ -177,9 +202,9 @@ static void one_starts_when_the_last_of_the_three_comes(void **state) {
     test_case *t = (test_case *)*state;
     size_t before = threads_before();
     remove_callback(t);
-    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    assert_ok(memlord_strategy_set(t->lord, all(), NULL, 0));
     grow(t, cuda(0), 100);
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, test_gc_run, &t->gc));
     grow(t, cuda(0), 100);
     assert_int_equal(threads_now(), before);
     test_threshold(t->lord, ALLOCATED, 1000000);
@@ -192,8 +217,8 @@ static void devices_in_one_memory_share_a_poller(void **state) {
     size_t before;
     assert_ok(
         memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CPU, test_source_ask, &t->source));
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_CPU, test_gc_run, &t->gc));
-    assert_ok(memlord_gc_callback(t->lord, MEMLORD_DEVICE_PINNED, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CPU), 0, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_PINNED), 0, test_gc_run, &t->gc));
     before = threads_before();
     grow(t, cpu(), 100);
     grow(t, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), 100);
@@ -232,7 +257,7 @@ static void start_wants_neither_callback_nor_strategy(void **state) {
     test_case *t = (test_case *)*state;
     size_t before = threads_before();
     remove_callback(t);
-    assert_ok(memlord_strategy_set(t->lord, NULL, 0));
+    assert_ok(memlord_strategy_set(t->lord, all(), NULL, 0));
     grow(t, cuda(0), 100);
     assert_int_equal(threads_now(), before);
     assert_ok(memlord_poller_start(t->lord, 0));
@@ -360,7 +385,7 @@ static void a_poll_asks_only_for_the_devices_it_names(void **state) {
 static void a_sample_by_poll_may_fire_a_band(void **state) {
     test_case *t = (test_case *)*state;
     memlord_band band = band_of(50, 101, ALLOCATED, 1, 0);
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     t->source.total = 1000;
     t->source.fail = 0;
     touch_and_poll(t);
@@ -819,7 +844,7 @@ static void samples_come_by_themselves_and_fire_bands(void **state) {
     ran.open = 1;
     t->gc.user = &ran;
     t->gc.act = pass_the_gate;
-    assert_ok(memlord_strategy_set(t->lord, &band, 1));
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
     grow(t, cuda(0), 100); /* no safe point follows, and yet they start */
     assert_true(test_gate_came(&w->gates[0], 1));
     assert_ok(memlord_poller_start(t->lord, 10));
@@ -845,6 +870,8 @@ int main(void) {
         TEST_THREADS(a_device_without_a_source_has_no_poller),
         TEST_THREADS(a_device_without_a_callback_has_none),
         TEST_THREADS(a_device_without_a_strategy_has_none),
+        TEST_THREADS(only_the_devices_with_a_strategy_have_one),
+        TEST_THREADS(only_the_devices_with_a_callback_have_one),
         TEST_THREADS_BARE(nor_has_one_with_the_no_strategy_flag),
         TEST_THREADS(create_and_configuration_start_none),
         TEST_THREADS(the_first_call_that_touches_a_device_starts_its_poller),

@@ -109,7 +109,7 @@ static void a_reset_keeps_the_level_and_drops_the_peak_to_it(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_pool_set(lord, cuda(0), 100, 30));
     assert_ok(memlord_pool_set(lord, cuda(0), 70, 10));
-    assert_ok(memlord_cache_hit(lord, cuda(0)));
+    assert_ok(memlord_pool_served(lord, cuda(0), 1, 0));
     memlord_reset(lord);
     assert_int_equal(stats_of(lord, cuda(0)).reserved, 70);
     assert_int_equal(stats_of(lord, cuda(0)).largest_free, 10);
@@ -136,9 +136,9 @@ static void what_is_not_known_is_no_number_in_a_report(void **state) {
 static void hits_and_misses_are_counted(void **state) {
     memlord *lord = test_lord(state);
     int i;
-    for (i = 0; i < 5; i++) assert_ok(memlord_cache_hit(lord, cuda(0)));
-    for (i = 0; i < 3; i++) assert_ok(memlord_cache_miss(lord, cuda(0)));
-    assert_ok(memlord_cache_miss(lord, cpu()));
+    for (i = 0; i < 3; i++) assert_ok(memlord_pool_served(lord, cuda(0), 1, 1));
+    assert_ok(memlord_pool_served(lord, cuda(0), 2, 0));
+    assert_ok(memlord_pool_served(lord, cpu(), 0, 1));
     assert_int_equal(stats_of(lord, cuda(0)).cache_hits, 5);
     assert_int_equal(stats_of(lord, cuda(0)).cache_misses, 3);
     assert_int_equal(stats_of(lord, all()).cache_misses, 4);
@@ -153,8 +153,8 @@ static void only_a_device_has_a_pool(void **state) {
     for (i = 0; i < 4; i++) {
         assert_int_equal(memlord_pool_set(lord, bad[i], 1, 1), MEMLORD_E_DEVICE);
         assert_int_equal(memlord_pool_add(lord, bad[i], 1), MEMLORD_E_DEVICE);
-        assert_int_equal(memlord_cache_hit(lord, bad[i]), MEMLORD_E_DEVICE);
-        assert_int_equal(memlord_cache_miss(lord, bad[i]), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_pool_served(lord, bad[i], 1, 0), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_pool_served(lord, bad[i], 0, 1), MEMLORD_E_DEVICE);
     }
     assert_int_equal(stats_of(lord, all()).reserved, 0);
 }
@@ -163,8 +163,8 @@ static void a_null_ledger_takes_it_all(void **state) {
     (void)state;
     assert_ok(memlord_pool_set(NULL, cuda(0), 1, 1));
     assert_ok(memlord_pool_add(NULL, cuda(0), -1));
-    assert_ok(memlord_cache_hit(NULL, cuda(0)));
-    assert_ok(memlord_cache_miss(NULL, cuda(0)));
+    assert_ok(memlord_pool_served(NULL, cuda(0), 1, 0));
+    assert_ok(memlord_pool_served(NULL, cuda(0), 0, 1));
     assert_int_equal(memlord_pressure_level(NULL, cuda(0)), MEMLORD_PRESSURE_UNKNOWN);
 }
 
@@ -301,8 +301,8 @@ static void *add_and_take(void *user) {
     int i;
     for (i = 0; i < ROUNDS; i++) {
         bad += memlord_pool_add(lord, memlord_device_cuda(0), 10) != MEMLORD_OK;
-        bad += memlord_cache_hit(lord, memlord_device_cuda(0)) != MEMLORD_OK;
-        bad += memlord_cache_miss(lord, memlord_device_cuda(0)) != MEMLORD_OK;
+        bad += memlord_pool_served(lord, memlord_device_cuda(0), 1, 0) != MEMLORD_OK;
+        bad += memlord_pool_served(lord, memlord_device_cuda(0), 0, 1) != MEMLORD_OK;
         bad += memlord_pool_add(lord, memlord_device_cuda(0), -9) != MEMLORD_OK;
     }
     return bad ? user : NULL;
@@ -327,6 +327,258 @@ static void threads_lose_no_difference_and_no_hit(void **state) {
     assert_int_equal(s.cache_misses, THREADS * ROUNDS);
 }
 
+/* -- bands on what a pool holds -- */
+
+#define RESERVED MEMLORD_METRIC_RESERVED
+#define CACHED MEMLORD_METRIC_CACHED
+#define MIB ((uint64_t)1 << 20)
+
+static memlord_device pool(int index) { return memlord_device_make(MEMLORD_DEVICE_OTHER, index); }
+
+static void free_of(test_case *t, memlord_device device, uint64_t key) {
+    assert_ok(memlord_free(t->lord, device, key, NULL));
+}
+
+static void a_band_on_reserved_fires_in_pool_set_and_pool_add(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, RESERVED, 100);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 99, 0));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_pool_add(t->lord, cuda(0), 1));
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.metric, RESERVED);
+    assert_int_equal(t->gc.last.value, 100);
+    assert_non_null(strstr(t->log.text, "reserved 100 B >= 100 B"));
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 80, 0));
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 110, 0));
+    assert_int_equal(t->gc.runs, 2);
+}
+
+/* Fires at exactly so many cached bytes: one byte a free, then one free less. */
+static void assert_cached_fires_at(test_case *t, uint64_t cached) {
+    uint64_t keys[3], reserved = stats_of(t->lord, cuda(0)).reserved;
+    keys[0] = grow(t, cuda(0), reserved - cached);
+    keys[1] = grow(t, cuda(0), cached - 1);
+    keys[2] = grow(t, cuda(0), 1);
+    t->gc.runs = 0;
+    free_of(t, cuda(0), keys[1]);
+    assert_int_equal(t->gc.runs, 0);
+    free_of(t, cuda(0), keys[2]);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.metric, CACHED);
+    assert_int_equal(t->gc.last.value, cached);
+    assert_int_equal(t->gc.last.threshold, cached);
+    free_of(t, cuda(0), keys[0]);
+}
+
+static void a_band_on_cached_fires_on_the_very_free(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, CACHED, 30);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 100, 0));
+    assert_cached_fires_at(t, 30);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 64 * MIB, 0));
+    test_threshold(t->lord, CACHED, 30 * MIB);
+    assert_cached_fires_at(t, 30 * MIB);
+}
+
+static void its_percent_is_of_what_is_reserved(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band half = band_of(0, 101, CACHED, 0, 50);
+    test_capacity(t, 1000 * MIB, 0);
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 500 * MIB));
+    assert_ok(memlord_strategy_set(t->lord, cuda(0), &half, 1));
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 64 * MIB, 0));
+    assert_int_equal(t->gc.last.threshold, 32 * MIB); /* nothing is allocated: it fires */
+    assert_cached_fires_at(t, 32 * MIB);
+}
+
+static void without_a_pool_no_band_on_cached_fires(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_band band = band_of(0, 101, CACHED, 0, 1);
+    assert_ok(memlord_strategy_set(t->lord, all(), &band, 1));
+    free_of(t, cuda(0), grow(t, cuda(0), 5 * MIB));
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 0, 0));
+    assert_int_equal(t->gc.runs, 0);
+}
+
+static void a_pool_that_grows_fires_a_band_on_cached(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, CACHED, 10 * MIB);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 64 * MIB, 0));
+    assert_int_equal(t->gc.runs, 1);
+    t->gc.runs = 0;
+    grow(t, cuda(0), 64 * MIB);
+    assert_ok(memlord_pool_add(t->lord, cuda(0), (int64_t)(10 * MIB) - 1));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_pool_add(t->lord, cuda(0), 1));
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void a_band_on_cached_fires_again_after_an_eighth(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key;
+    test_threshold(t->lord, CACHED, 800);
+    grow(t, cuda(0), 200);
+    key = grow(t, cuda(0), 99);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 1000 + 99, 0));
+    assert_int_equal(t->gc.runs, 1);
+    free_of(t, cuda(0), key); /* 899: less than an eighth more */
+    assert_int_equal(t->gc.runs, 1);
+    assert_ok(memlord_pool_add(t->lord, cuda(0), 1));
+    assert_int_equal(t->gc.runs, 2);
+    key = grow(t, cuda(0), 201); /* 699: below by an eighth */
+    free_of(t, cuda(0), key);
+    assert_int_equal(t->gc.runs, 3);
+}
+
+static void a_band_of_one_pool_runs_no_trim_of_another(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gc trims[2];
+    memlord_band band = band_of(0, 101, CACHED, 0, 50);
+    int i;
+    memset(trims, 0, sizeof trims);
+    for (i = 0; i < 2; i++) {
+        trims[i].answer.ran = 1;
+        assert_ok(memlord_gc_callback_add(t->lord, pool(i), 0, test_gc_run, &trims[i]));
+        assert_ok(memlord_strategy_set(t->lord, pool(i), &band, 1));
+        grow(t, pool(i), MIB);
+        assert_ok(memlord_pool_set(t->lord, pool(i), MIB, 0));
+    }
+    assert_ok(memlord_pool_add(t->lord, pool(0), (int64_t)MIB));
+    assert_int_equal(trims[0].runs, 1);
+    assert_int_equal(trims[1].runs, 0);
+    assert_int_equal(stats_of(t->lord, pool(1)).gc_runs, 0);
+}
+
+/* Another thread frees the blocks of a pool, and has to fire at so many cached bytes. */
+typedef struct turns {
+    test_case *t;
+    memlord_device device;
+    uint64_t first, blocks, due, late;
+    test_gate *gate; /* passed at the end */
+} turns;
+
+static void *free_in_turns(void *user) {
+    turns *u = (turns *)user;
+    uint64_t i, runs = test_gc_runs(&u->t->gc);
+    for (i = 0; i < u->blocks; i++) {
+        u->late += memlord_free(u->t->lord, u->device, u->first + 64 * i, NULL) != MEMLORD_OK;
+        u->late += test_gc_runs(&u->t->gc) - runs != ((i + 1) * 4096 >= u->due);
+    }
+    test_gate_pass(u->gate);
+    return NULL;
+}
+
+static void frees_of_another_thread_fire_a_band_on_cached_in_time(void **state) {
+    const uint64_t due[] = {MIB, 12 * 4096};
+    uint64_t i, n;
+    pthread_t threads[2];
+    turns u, one;
+    u.t = (test_case *)*state;
+    for (n = 0; n < 40; n++) { /* whatever the threads hold back of the device */
+        test_gate gate = TEST_GATE;
+        u.device = cuda((int)n);
+        u.gate = &gate;
+        u.late = 0;
+        one = u;
+        one.blocks = 1; /* a thread's first free is not counted as its later ones */
+        one.due = UINT64_MAX;
+        one.first = grow(u.t, u.device, 4096);
+        assert_int_equal(pthread_create(&threads[0], NULL, free_in_turns, &one), 0);
+        assert_true(test_gate_came(&gate, 1));
+        u.due = due[n % 2];
+        u.blocks = u.due / 4096;
+        u.first = u.t->key + 64;
+        test_threshold(u.t->lord, CACHED, u.due);
+        for (i = 0; i < 1000 + n / 2; i++) grow(u.t, u.device, 4096);
+        assert_ok(memlord_pool_set(u.t->lord, u.device, i * 4096, 0));
+        assert_int_equal(pthread_create(&threads[1], NULL, free_in_turns, &u), 0);
+        assert_true(test_gate_came(&gate, 2));
+        test_gate_open(&gate);
+        for (i = 0; i < 2; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(u.late + one.late, 0);
+        assert_int_equal(u.t->gc.runs, n + 1);
+    }
+}
+
+/* Threads that free the blocks of a pool at once, and one that grows the pool meanwhile: the last of
+   them makes the cached bytes as many as the band asks for. */
+enum { CROWD = 3, CROWD_BLOCKS = 40, CROWD_BLOCK = 4000 };
+
+typedef struct crowd {
+    test_case *t;
+    uint64_t first, next, bad;
+    pthread_barrier_t start;
+} crowd;
+
+static void *free_in_a_crowd(void *user) {
+    crowd *c = (crowd *)user;
+    uint64_t number = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED), i, bad = 0;
+    uint64_t first = c->first + number * CROWD_BLOCKS * 64;
+    pthread_barrier_wait(&c->start);
+    for (i = 0; i < CROWD_BLOCKS; i++)
+        bad += number == CROWD ? memlord_pool_add(c->t->lord, cuda(0), CROWD_BLOCK) != MEMLORD_OK
+                               : memlord_free(c->t->lord, cuda(0), first + 64 * i, NULL) != 0;
+    __atomic_fetch_add(&c->bad, bad, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static void threads_that_free_and_grow_a_pool_at_once_are_not_late(void **state) {
+    const uint64_t blocks = CROWD * CROWD_BLOCKS;
+    pthread_t threads[CROWD + 1];
+    crowd c;
+    uint64_t round, i;
+    memset(&c, 0, sizeof c);
+    c.t = (test_case *)*state;
+    assert_int_equal(pthread_barrier_init(&c.start, NULL, CROWD + 1), 0);
+    for (round = 0; round < 50 * test_env("MEMLORD_TEST_SCALE", 4); round++) {
+        c.first = c.t->key + 64;
+        c.next = 0;
+        for (i = 0; i < blocks; i++) grow(c.t, cuda(0), CROWD_BLOCK);
+        grow(c.t, cuda(0), round % 200 * 1000); /* holds back something else each time */
+        assert_ok(memlord_pool_set(c.t->lord, cuda(0), memlord_allocated(c.t->lord, cuda(0)), 0));
+        test_threshold(c.t->lord, CACHED, (blocks + CROWD_BLOCKS) * CROWD_BLOCK);
+        for (i = 0; i <= CROWD; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, free_in_a_crowd, &c), 0);
+        for (i = 0; i <= CROWD; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(c.bad, 0);
+        assert_int_equal(c.t->gc.runs, round + 1);
+    }
+    pthread_barrier_destroy(&c.start);
+}
+
+/* A source that says at each sample what the pool holds: 1000 bytes. */
+static int ask_and_tell(void *user, memlord_device device, memlord_capacity *out) {
+    test_case *t = (test_case *)user;
+    out->total = 10000;
+    if (memlord_pool_set(t->lord, device, 1000, 0) != MEMLORD_OK) t->source.fail++;
+    t->source.calls += test_gc_runs(&t->gc);
+    return 0;
+}
+
+static void nothing_runs_inside_a_capacity_source(void **state) {
+    test_case *t = (test_case *)*state;
+    t->source.fail = 0;
+    assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, ask_and_tell, t));
+    grow(t, cuda(0), 10);
+    test_threshold(t->lord, RESERVED, 1000);
+    assert_ok(memlord_capacity_sample(t->lord, cuda(0)));
+    assert_int_equal(t->source.calls, 0);
+    assert_int_equal(t->source.fail, 0);
+    grow(t, cuda(0), 0);
+    assert_int_equal(t->gc.runs, 1);
+}
+
+static void under_defer_it_waits_for_a_poll(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, CACHED, 100);
+    assert_ok(memlord_pool_set(t->lord, cuda(0), 100, 0));
+    free_of(t, cuda(0), grow(t, cuda(0), 50));
+    assert_int_equal(t->gc.runs, 0);
+    assert_ok(memlord_gc_poll(t->lord, cuda(0)));
+    assert_int_equal(t->gc.runs, 1);
+}
+
 /* -- in reports -- */
 
 static void reports_show_the_ratios(void **state) {
@@ -334,8 +586,8 @@ static void reports_show_the_ratios(void **state) {
     char *text, *json;
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3000, NULL));
     assert_ok(memlord_pool_set(lord, cuda(0), 4000, 250));
-    assert_ok(memlord_cache_hit(lord, cuda(0)));
-    assert_ok(memlord_cache_miss(lord, cuda(0)));
+    assert_ok(memlord_pool_served(lord, cuda(0), 1, 0));
+    assert_ok(memlord_pool_served(lord, cuda(0), 0, 1));
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_non_null(strstr(text, "pool, cuda:0: reserved 3.91 KiB"));
     assert_non_null(strstr(text, "25 %, fragmentation 75 %, hits 50 %"));
@@ -414,6 +666,17 @@ int main(void) {
         TEST_FAKES(pressure_is_the_worse_of_the_two),
         TEST_FAKES(a_sample_that_failed_is_no_pressure),
         TEST(threads_lose_no_difference_and_no_hit),
+        TEST_FAKES(a_band_on_reserved_fires_in_pool_set_and_pool_add),
+        TEST_FAKES(a_band_on_cached_fires_on_the_very_free),
+        TEST_FAKES(its_percent_is_of_what_is_reserved),
+        TEST_FAKES(without_a_pool_no_band_on_cached_fires),
+        TEST_FAKES(a_pool_that_grows_fires_a_band_on_cached),
+        TEST_FAKES(a_band_on_cached_fires_again_after_an_eighth),
+        TEST_FAKES(a_band_of_one_pool_runs_no_trim_of_another),
+        TEST_FAKES(frees_of_another_thread_fire_a_band_on_cached_in_time),
+        TEST_FAKES(threads_that_free_and_grow_a_pool_at_once_are_not_late),
+        TEST_FAKES(nothing_runs_inside_a_capacity_source),
+        TEST_DEFER(under_defer_it_waits_for_a_poll),
         TEST(reports_show_the_ratios),
         TEST(a_fragmentation_not_known_is_null),
         TEST(without_a_pool_none_is_shown),

@@ -451,7 +451,7 @@ static void a_collection_that_could_not_run_ends_nothing(void **state) {
 
 static void bands_switched_off_leave_it_collecting(void **state) {
     stage *s = stage_of(state, "0+");
-    assert_ok(memlord_strategy_set(s->t->lord, NULL, 0));
+    assert_ok(memlord_strategy_set(s->t->lord, all(), NULL, 0));
     assert_ok(request(s, 100, 3));
     assert_int_equal(s->t->gc.runs, 1);
 }
@@ -1069,7 +1069,7 @@ static void threads_never_pass_the_limit(void **state) {
     racer racers[8];
     pthread_t threads[8];
     uint64_t i, in_use = 0, made = 0;
-    assert_ok(memlord_gc_callback_remove(t->lord, MEMLORD_DEVICE_CUDA, test_gc_run, &t->gc));
+    assert_ok(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
     assert_ok(memlord_limit_set(t->lord, cuda(0), 1000));
     assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 940, NULL));
     memset(racers, 0, sizeof racers);

@@ -327,7 +327,7 @@ static int out_of_memory_is_survived(void) {
     EXPECT(cudaGetLastError() == cudaErrorMemoryAllocation);
     EXPECT(memlord_cuda_malloc(lord, &ptr, 512 * MIB, NULL) == cudaErrorMemoryAllocation);
     EXPECT(cudaGetLastError() == cudaErrorMemoryAllocation);
-    OK(memlord_gc_callback(lord, MEMLORD_DEVICE_CUDA, drop_cache, NULL));
+    OK(memlord_gc_callback_add(lord, memlord_device_cuda(MEMLORD_ANY), 0, drop_cache, NULL));
     OK(memlord_cuda_attach(lord, &desc));
     CUDA(memlord_cuda_malloc(lord, &ptr, 512 * MIB, NULL));
     CUDA(cudaPeekAtLastError());
@@ -337,7 +337,7 @@ static int out_of_memory_is_survived(void) {
     /* what can never fit fails as it does without */
     EXPECT(memlord_cuda_malloc(lord, &ptr, (size_t)1 << 46, NULL) == cudaErrorMemoryAllocation);
     EXPECT(cudaGetLastError() == cudaErrorMemoryAllocation);
-    OK(memlord_gc_callback_remove(lord, MEMLORD_DEVICE_CUDA, drop_cache, NULL));
+    OK(memlord_gc_callback_remove(lord, memlord_device_cuda(MEMLORD_ANY), drop_cache, NULL));
     OK(memlord_cuda_attach(lord, NULL));
     return 0;
 }
@@ -446,7 +446,7 @@ int main(int argc, char **argv) {
     memlord_result r;
     quick = argc > 1 && !strcmp(argv[1], "short");
     if (memlord_create(NULL, &lord) != MEMLORD_OK) return 1;
-    if (memlord_strategy_set(lord, NULL, 0) != MEMLORD_OK) return 1; /* the rows collect */
+    if (memlord_strategy_set(lord, memlord_device_all(), NULL, 0)) return 1; /* the rows collect */
     r = memlord_cuda_attach(lord, NULL);
     if (r != MEMLORD_OK) return printf("attach: %s\n", memlord_result_text(r)), 1;
     for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -73,7 +73,7 @@ static void start(memlord *lord) {
     int type;
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
         (void)memlord_capacity_source_set(lord, type, capacity, NULL);
-    (void)memlord_gc_callback(lord, MEMLORD_DEVICE_CUDA, collect, NULL);
+    (void)memlord_gc_callback_add(lord, memlord_device_cuda(MEMLORD_ANY), 0, collect, NULL);
     (void)memlord_device_label_set(lord, memlord_device_cuda(1), "H200 \xc3\xa9\xfe");
     (void)memlord_events_start(lord, 4096);
     (void)memlord_capacity_sample(lord, memlord_device_cuda(0));
@@ -162,7 +162,7 @@ static void finish(memlord *lord) {
         (void)memlord_account_charge(lord, account, INT64_C(5000000000));
     (void)memlord_reserve(lord, gpu, 3 * GIB, &ticket);
     (void)memlord_pool_set(lord, gpu, 50 * GIB, 5 * GIB);
-    (void)memlord_cache_hit(lord, gpu);
+    (void)memlord_pool_served(lord, gpu, 1, 0);
     (void)memlord_free(lord, memlord_device_cpu(), 0xabcdef, NULL);
     (void)memlord_free(lord, memlord_device_cpu(), 0, NULL);
     (void)memlord_scope_end(lord);
