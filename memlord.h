@@ -68,7 +68,7 @@
         tags         memlord_tag_begin, _end, _get; memlord_expect
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
-        reservations memlord_reserve, _reserve_commit, _reserve_cancel
+        reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
         accounts     memlord_account_open, _charge, _get, _close
         bands        memlord_strategy_set, _check, _default
         collection   memlord_gc_callback, _remove; memlord_gc_run, _gc_poll
@@ -884,9 +884,10 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
       "allocs there was no room for, in the map or among devices")                            \
     X(dropped_bytes, ANOMALY, "dropped_bytes_total", "their bytes")                           \
     X(dropped_sites, ANOMALY, "dropped_sites_total", "site or tag records without room")      \
-    X(dropped_events, ANOMALY, "dropped_events_total", "events the ring had no room for")
+    X(dropped_events, ANOMALY, "dropped_events_total", "events the ring had no room for")     \
+    X(held, LIVE, "", "bytes that tickets keep of its physical device; once in a sum")
 
-#define MEMLORD_STATS_VERSION 1
+#define MEMLORD_STATS_VERSION 2
 typedef struct memlord_stats {
     uint32_t size;    /* written by the library: sizeof(memlord_stats) */
     uint32_t version; /* written by the library: MEMLORD_STATS_VERSION */
@@ -1144,7 +1145,8 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
 
 /* Writes in one line how many bytes short a request of `wanted` is, and the holders of the
    device: limit, capacity, tickets, the largest tags and sites. Follows snprintf; allocates
-   nothing. Logged by itself when a reservation is refused or an allocation fails for good.
+   nothing. Logged by itself when an allocation fails for good and, as a warning at most once a
+   second, when a reservation is refused; without a logger nothing is walked.
    Cost: walks tags and sites. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1155,13 +1157,13 @@ MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_
 typedef uint64_t memlord_ticket; /* 0 is none */
 
 /* Reserves bytes of a device's limit and headroom for allocs to come: reserve, allocate,
-   memlord_alloc, commit. A ticket belongs to the thread that reserved it: what that thread records
-   on the device comes off the ticket, so that nothing counts twice. What other threads record
-   counts in full. Commit and cancel return the rest, on any thread. Without a limit everything is
-   granted. It runs no collection: on E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and
-   try again, or use memlord_alloc_retry. A thread may hold 8 such tickets open at a time; more
-   count twice until their commit.
-   Errors: E_LIMIT (logged with memlord_explain), also over 2^62 in all;
+   memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
+   thread records on the device comes off the ticket, so that nothing counts twice. On other
+   threads name the ticket: memlord_alloc_reserved. Commit and cancel return the rest, on any
+   thread. Without a limit everything is granted. It runs no collection: on E_LIMIT call
+   memlord_gc_run with MEMLORD_REASON_LIMIT and try again, or use memlord_alloc_retry. The allocs
+   of a thread come off its 8 latest tickets; those before them count in full, unless named.
+   Errors: E_LIMIT (a warning with memlord_explain, at most once a second), also over 2^62 in all;
            E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE out of the ledger's own
            allocator; the others: E_UNKNOWN not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
@@ -1170,6 +1172,19 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket)
+    MLI_OFF(MEMLORD_OK)
+
+/* Moves a ticket to this thread: an acceptor reserves, a worker adopts. One's own is OK. */
+MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
+    MLI_OFF(MEMLORD_OK)
+
+/* Records an alloc that comes off a ticket, on any thread: one scheduler, any number of requests.
+   Bytes beyond the ticket's count in full.
+   Errors: as memlord_alloc; E_UNKNOWN not an open ticket; E_DEVICE also another physical device
+           than the ticket's. The alloc is not recorded then. */
+MEMLORD_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                                  memlord_device device, uint64_t storage,
+                                                  uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- accounts: bytes charged to a request or a user -- */
@@ -1840,6 +1855,8 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_reserve MLI_PREFIXED(memlord_reserve)
 #define memlord_reserve_commit MLI_PREFIXED(memlord_reserve_commit)
 #define memlord_reserve_cancel MLI_PREFIXED(memlord_reserve_cancel)
+#define memlord_reserve_adopt MLI_PREFIXED(memlord_reserve_adopt)
+#define memlord_alloc_reserved MLI_PREFIXED(memlord_alloc_reserved)
 #define memlord_account_open MLI_PREFIXED(memlord_account_open)
 #define memlord_account_charge MLI_PREFIXED(memlord_account_charge)
 #define memlord_account_get MLI_PREFIXED(memlord_account_get)
@@ -3280,6 +3297,7 @@ struct memlord {
         mli_book reservations, accounts;
         mli_u32 reservation_count, account_count; /* and 1 more; under the cold lock */
         struct mli_handle *closed_accounts;       /* under the cold lock */
+        mli_u64 refusal_due; /* from this time on a refused reservation is logged again */
     } limits;
     struct {
         mli_book all; /* of mli_ptr, numbered from 1 */
@@ -4318,7 +4336,7 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* smaller states of a shard name no thread */
-#define MLI_TICKETS_MAX 8        /* open tickets of a thread at a time */
+#define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
 #define MLI_TAG_DEPTH_MAX 64
 
 enum { /* mli_thread.special: what the thread's calls have to do besides. The fast path serves the
@@ -4371,8 +4389,7 @@ typedef struct mli_thread {
                                         birth_bits 0: not looked up */
     struct memlord *lord;
     uint32_t other_dev;      /* another device that the call took bytes from; 0: none */
-    memlord_ticket retrying; /* the only ticket its next alloc draws from; 0: use `tickets` */
-    uint32_t open_tickets;   /* in `tickets`; other threads may have closed some of them */
+    uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
     memlord_ticket tickets[MLI_TICKETS_MAX];
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
@@ -8968,12 +8985,12 @@ static uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-static uint64_t mli_phys_limit(mli_phys *phys) {
-    uint64_t limit;
+/* Adds the limit of a phys, and what tickets keep of it. */
+static void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
-    limit = phys->limit;
+    sum->limit = mli_add_saturated(sum->limit, phys->limit);
+    sum->held = mli_add_saturated(sum->held, phys->reserved);
     mli_lock_drop(&phys->lock);
-    return limit;
 }
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
@@ -9035,7 +9052,8 @@ static MLI_COLD double mli_used_percent(const memlord_capacity *c) {
    Locks: cold, for accounts and new records; phys, for the rest. */
 
 /* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
-   handle. A closed one is in a list, and is opened again under the next generation. */
+   handle. A closed one is in a list, and is opened again under the next generation. The first
+   generation differs between ledgers: a ticket of another ledger is unknown. */
 typedef struct mli_handle {
     mli_u32 generation; /* odd: open */
     uint32_t number;
@@ -9045,6 +9063,7 @@ typedef struct mli_handle {
 typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_handle handle;
     mli_phys *phys;     /* of its list; never changes */
+    mli_ptr owner;      /* mli_thread *: the record of the thread that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
 } mli_reservation;
 
@@ -9076,8 +9095,11 @@ static MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli
         mli_cold_enter();
         n = mli_u32_load(count);
         h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
-        if (h) h->number = n;
-        if (h) mli_u32_store(count, n + 1);
+        if (h) {
+            h->number = n;
+            mli_u32_store(&h->generation, (uint32_t)lord->threads.generation * 0x9e3779b2u);
+            mli_u32_store(count, n + 1);
+        }
         r = h ? MEMLORD_OK : MLI_AGAIN;
     } while (mli_cold_leave(lord, &r));
     if (r) return r;
@@ -9180,8 +9202,8 @@ static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
                                               ticket);
 }
 
-/* Opens a ticket for bytes at a phys. E_LIMIT: the bytes do not fit. */
-static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
+/* Opens a ticket for bytes at a phys, on a thread record. E_LIMIT: the bytes do not fit. */
+static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys, mli_thread *t,
                                                     uint64_t bytes, memlord_ticket *out) {
     mli_reservation *v;
     uint32_t tries = 0;
@@ -9201,30 +9223,38 @@ static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phy
             return MEMLORD_E_NOMEM;
     }
     if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
+    mli_ptr_store(&v->owner, t);
     v->remaining = bytes;
     *out = mli_handle_open(&phys->closed_tickets);
     mli_lock_drop(&phys->lock);
     return MEMLORD_OK;
 }
 
-/* Detaches closed tickets from a thread: any thread may have closed them. */
-static void mli_tickets_prune(memlord *lord, mli_thread *t) {
-    uint32_t i = 0;
-    while (i < t->open_tickets)
-        if (mli_ticket_find(lord, t->tickets[i]))
-            i++;
-        else
-            t->tickets[i] = t->tickets[--t->open_tickets];
+/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
+static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
+    mli_reservation *v = mli_ticket_find(lord, ticket);
+    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
-/* Attaches a ticket to this thread: its later allocs draw on it. A thread that has the most tickets
-   it can have leaves it unattached. The orphan record takes none: its calls come from many
-   threads. */
+/* Detaches the tickets that a thread lost: any thread may close or adopt them. */
+static void mli_tickets_prune(memlord *lord, mli_thread *t) {
+    uint32_t i, kept = 0;
+    for (i = 0; i < t->open_tickets; i++)
+        if (mli_ticket_own(lord, t, t->tickets[i])) t->tickets[kept++] = t->tickets[i];
+    t->open_tickets = kept;
+}
+
+/* Attaches a ticket to this thread: its later allocs draw on it. The earliest of more than
+   MLI_TICKETS_MAX is detached. The orphan record takes none: its calls come from many threads. */
 static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
+    uint32_t i;
     if (t == lord->threads.orphan) return;
     mli_tickets_prune(lord, t);
-    if (t->open_tickets == MLI_TICKETS_MAX) return;
-    t->tickets[t->open_tickets++] = ticket;
+    for (i = 0; i < t->open_tickets; i++)
+        if (t->tickets[i] == ticket) return;
+    if (i == MLI_TICKETS_MAX) memmove(t->tickets, t->tickets + 1, --i * sizeof *t->tickets);
+    t->tickets[i] = ticket;
+    t->open_tickets = i + 1;
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
 }
 
@@ -9232,33 +9262,39 @@ static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticke
 typedef struct mli_ticket_draw {
     mli_phys *phys; /* NULL: none are */
     uint64_t bytes;
+    memlord_ticket named; /* the only ticket they come off; 0: those of the thread */
 } mli_ticket_draw;
+static const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
 
-/* Sets the bytes of an alloc in flight before it is recorded, if its thread has tickets. */
+/* Sets the bytes of an alloc in flight before it is recorded, if it has a ticket to come off. */
 static MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t bytes, mli_ticket_draw *draw) {
-    mli_tickets_prune(lord, t);
-    if (!t->open_tickets) mli_special_set(t, MLI_SPECIAL_TICKET, 0);
-    if (!t->open_tickets && !t->retrying) return;
+    if (!draw->named) {
+        mli_tickets_prune(lord, t);
+        if (!t->open_tickets) {
+            mli_special_set(t, MLI_SPECIAL_TICKET, 0);
+            return;
+        }
+    }
     draw->phys = mli_phys_lock(lord, dev);
     draw->bytes = bytes < draw->phys->reserved ? bytes : draw->phys->reserved;
     draw->phys->in_flight += draw->bytes;
     mli_lock_drop(&draw->phys->lock);
 }
 
-/* Takes the bytes of a recorded alloc off the thread's tickets at its phys. It draws on several
-   tickets if one is not enough: if an alloc was smaller than its ticket, the next alloc draws on
-   the rest of it first, and bytes of its own ticket would stay reserved although they are live. An
-   alloc of memlord_alloc_retry draws on its own ticket alone. */
+/* Takes the bytes of a recorded alloc off the ticket that it names, or off the thread's tickets at
+   its phys. It draws on several of these if one is not enough: if an alloc was smaller than its
+   ticket, the next alloc draws on the rest of it first, and bytes of its own ticket would stay
+   reserved although they are live. */
 static MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t, const mli_ticket_draw *draw,
                                          int recorded) {
-    const memlord_ticket *tickets = t->retrying ? &t->retrying : t->tickets;
-    uint32_t i, n = t->retrying ? 1 : t->open_tickets;
+    uint32_t i, n = draw->named ? 1 : t->open_tickets;
     uint64_t left = recorded ? draw->bytes : 0;
     mli_lock_take(&draw->phys->lock);
     draw->phys->in_flight -= draw->bytes;
     for (i = 0; i < n && left; i++) {
-        mli_reservation *v = mli_ticket_find(lord, tickets[i]);
+        mli_reservation *v = draw->named ? mli_ticket_find(lord, draw->named)
+                                         : mli_ticket_own(lord, t, t->tickets[i]);
         uint64_t part;
         if (!v || v->phys != draw->phys) continue;
         part = v->remaining < left ? v->remaining : left;
@@ -9267,7 +9303,6 @@ static MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t, const mli
         left -= part;
     }
     mli_lock_drop(&draw->phys->lock);
-    t->retrying = 0;
 }
 
 /* -- accounts -- */
@@ -9337,6 +9372,24 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
 /* Both release what no alloc has drawn. The names say why the host does so. */
 MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
     return memlord_reserve_commit(lord, ticket);
+}
+
+MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket) {
+    mli_thread *t;
+    mli_reservation *v;
+    int open;
+    if (!lord) return MEMLORD_OK;
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_E_STATE;
+    mli_lock_take(&v->phys->lock);
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
+    if (open) mli_ptr_store(&v->owner, t);
+    mli_lock_drop(&v->phys->lock);
+    if (open) mli_ticket_attach(lord, t, ticket);
+    mli_thread_put(lord, t);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
 MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
@@ -9972,7 +10025,6 @@ static void mli_thread_reset(mli_thread *t) {
     t->tag = NULL;
     t->tag_depth = 0;
     t->open_tickets = 0;
-    t->retrying = 0;
     mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
 }
 
@@ -10595,7 +10647,7 @@ static MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *
     out->total_freed = sum.total_out;
     out->largest_free--; /* stored one higher: 0, unknown, becomes UINT64_MAX */
     if (out->reserved > out->allocated) out->cached = out->reserved - out->allocated;
-    out->limit = mli_phys_limit(mli_phys_at(lord, dev));
+    mli_phys_stats_add(mli_phys_at(lord, dev), out);
 }
 
 /* Returns 1 if a selector has the device of a row. */
@@ -10604,18 +10656,17 @@ static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_
     return mli_selects(sel, mli_device_record_at(lord, dev)->device);
 }
 
-/* Sums the limits of the phys that a selector's devices are at, each phys once. */
-static MLI_COLD uint64_t mli_limits_sum(memlord *lord, memlord_device sel) {
+/* Sums what counts by phys, of those that a selector's devices are at, each phys once. */
+static MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum) {
     uint32_t i, k, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint64_t sum = 0;
+    sum->limit = sum->held = 0;
     for (i = 0; i < n; i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
         for (k = 1; k < n; k++)
             if (mli_phys_at(lord, k) == phys && mli_row_selected(lord, sel, MLI_BOOK_DEVICE, k))
                 break;
-        if (k < n) sum = mli_add_saturated(sum, mli_phys_limit(phys));
+        if (k < n) mli_phys_stats_add(phys, sum);
     }
-    return sum;
 }
 
 /* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
@@ -10812,9 +10863,9 @@ MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, meml
         if (!found++) out->largest_free = UINT64_MAX;
         mli_stats_sum(out, &s);
     }
-    out->limit = mli_limits_sum(lord, sel);
+    mli_stats_sum_phys(lord, sel, out);
     if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
-        out->limit = mli_phys_limit(phys); /* the host's phys may have a limit before a device */
+        mli_phys_stats_add(phys, out); /* the host's phys may have a limit before a device */
     if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
     return MEMLORD_OK;
 }
@@ -11079,15 +11130,25 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
     return mli_out_end(&o, cap);
 }
 
-/* Logs the explanation of a refusal after `head`. */
-static MLI_COLD void mli_log_explain(memlord *lord, const char *head, memlord_device d,
+/* Logs the explanation of a refusal after `head`. Without a logger it walks nothing. */
+static MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head, memlord_device d,
                                      uint64_t wanted) {
     char line[640];
     size_t n = strlen(head);
-    if (lord->log.level < MEMLORD_LOG_ERROR || !lord->log.logger.fn) return;
+    if (lord->log.level < level || !lord->log.logger.fn) return;
     memcpy(line, head, n);
     (void)mli_explain_device(lord, d, wanted, line + n, sizeof line - n);
-    mli_log(lord, MEMLORD_LOG_ERROR, line);
+    mli_log(lord, level, line);
+}
+
+/* Logs a refused reservation: the first, and then one a second of the ledger's clock. A server
+   that is full refuses thousands a second, and each line walks the tags and the sites. */
+static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
+    uint64_t due = mli_u64_load(&lord->limits.refusal_due), now;
+    if (!lord->log.logger.fn) return;
+    now = mli_ledger_now(lord);
+    if (now >= due && mli_u64_cas(&lord->limits.refusal_due, &due, now + 1000000000u))
+        mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted);
 }
 
 /* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
@@ -11260,10 +11321,10 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, bytes, out);
+    r = mli_reservation_open(lord, phys, t, bytes, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
-    if (r == MEMLORD_E_LIMIT) mli_log_explain(lord, "[limit] ", device, bytes);
+    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
     return mli_call_end_uncounted(lord, r);
 }
 
@@ -12415,8 +12476,8 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
      1. Check the arguments. An alloc makes its device known.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
         from within the ledger's own allocator call gets none: it returns and records nothing.
-     3. An alloc draws its bytes off the thread's tickets, and looks up or makes the rows and cells
-        of its site and tag.
+     3. An alloc draws its bytes off the ticket it names, or off the thread's, and looks up or makes
+        the rows and cells of its site and tag.
      4. Insert the entry (mli_block_open) or erase it (mli_block_close), and count. A release of a
         block with more references only takes one off. A block with fences becomes pending.
      5. Record the event, put the thread record back, write the line of MEMLORD_DEBUG.
@@ -12440,7 +12501,7 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
                                              uint64_t bytes, mli_call *call) {
     memlord_result r;
     call->t = NULL;
-    call->draw.phys = NULL;
+    call->draw = mli_draw_none;
     if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
     if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
         return MEMLORD_E_INVALID;
@@ -12448,9 +12509,9 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Sets the bytes that the call is about to record in flight, if its thread has tickets. */
+/* Sets the bytes that the call is about to record in flight, if it or its thread has tickets. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
-    if (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET)
+    if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
 /* Ends a call and returns r. `did`: the block was recorded. Puts the thread record back first, so
@@ -12468,17 +12529,18 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
 
 /* -- the general path: any alloc and any free; the fast path falls back to it -- */
 
-/* Records a block in any shard, for any thread; `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. Without
-   memory the block counts as dropped. */
-static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
-                                                     uint64_t storage, uint64_t bytes,
-                                                     const memlord_site *site, int how) {
+/* Records a block in any shard, for any thread; `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. Its bytes
+   come off a ticket, or with 0 off those of its thread. Without memory it counts as dropped. */
+static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
+                                           memlord_device device, uint64_t storage, uint64_t bytes,
+                                           const memlord_site *site, int how) {
     mli_call call;
     memlord_block block;
     uint64_t rows;
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
     if (!call.t) return mli_drop_count(lord, r, device, bytes);
+    call.draw.named = ticket;
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
     r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
@@ -12489,6 +12551,11 @@ static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_devi
     block.storage = storage;
     block.bytes = bytes;
     return mli_call_finish(lord, &call, r, did == MLI_DID_OPEN, "[alloc] ", &block, site);
+}
+static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
+                                                     uint64_t storage, uint64_t bytes,
+                                                     const memlord_site *site, int how) {
+    return mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, how);
 }
 
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
@@ -12780,7 +12847,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     memlord_result r;
     call.t = mli_thread_get(lord);
     if (!call.t) return MEMLORD_OK;
-    call.draw.phys = NULL;
+    call.draw = mli_draw_none;
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
@@ -12897,7 +12964,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->did == MLI_DID_VIEW) return;
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
-    call.draw.phys = NULL;
+    call.draw = mli_draw_none;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
@@ -13125,6 +13192,19 @@ MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, u
     return lord ? mli_alloc_fast(lord, device, storage, bytes, site) : MEMLORD_OK;
 }
 
+/* The ticket may close after the checks: then the bytes count in full. */
+MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                              memlord_device device, uint64_t storage,
+                                              uint64_t bytes, const memlord_site *site) {
+    const mli_reservation *v;
+    mli_phys *phys;
+    if (!lord) return MEMLORD_OK;
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    if (mli_phys_find(lord, device, 0, &phys) || phys != v->phys) return MEMLORD_E_DEVICE;
+    return mli_alloc_off_ticket(lord, ticket, device, storage, bytes, site, MLI_PUT_ALLOC);
+}
+
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     return lord ? mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_TRACK)
@@ -13284,7 +13364,7 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
     if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, &call.t);
     if (r) return r;
     if (!call.t) return mli_fence_discard(NULL, fence);
-    call.draw.phys = NULL;
+    call.draw = mli_draw_none;
     call.dev = 0;
     state = mli_key_state(lord, call.t, from, from_storage, &e);
     if (state < MLI_KEY_LIVE)
@@ -13426,22 +13506,16 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
         if (round == 1 && !mli_fences_retire(lord, d)) continue;
         if (round == 2 && mli_collect(lord, q->dev, MEMLORD_REASON_LIMIT, q->bytes, &reclaimed))
             break;
-        r = mli_reservation_open(lord, q->phys, q->bytes, &q->ticket);
+        r = mli_reservation_open(lord, q->phys, NULL, q->bytes, &q->ticket);
     }
     return r;
 }
 
-/* Records the new block; its bytes come off the request's own ticket. Without memory for the entry
-   it counts as dropped: the caller has the storage all the same. */
+/* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
+   entry it counts as dropped: the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
-    mli_thread *t = mli_thread_get(q->lord);
-    if (t && t != q->lord->threads.orphan) {
-        t->retrying = q->ticket;
-        mli_special_set(t, MLI_SPECIAL_TICKET, 1);
-    }
-    if (t) mli_thread_put(q->lord, t);
-    (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
-                            q->bytes, q->site, MLI_PUT_ALLOC);
+    (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
+                               storage, q->bytes, q->site, MLI_PUT_ALLOC);
 }
 
 /* Logs a failed request; `oom`: the attempts failed; else the limit refused it. Keeps the last
@@ -13463,7 +13537,8 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
         mli_lock_drop(&phys->lock);
         mli_stat_add(lord, q->dev, MLI_STAT_oom_failures, 1);
     }
-    mli_log_explain(lord, oom ? "[oom] " : "[limit] ", device->device, q->bytes);
+    mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : "[limit] ", device->device,
+                    q->bytes);
 }
 
 MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
@@ -13947,7 +14022,7 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
         line[1] = i + 1;
         (void)mli_top_insert(r->top_device, i, MEMLORD_MAX_DEVICES, line, sizeof line, 0);
     }
-    r->total.limit = mli_limits_sum(lord, all.sel);
+    mli_stats_sum_phys(lord, all.sel, &r->total);
     mli_report_phys_all(r);
     mli_report_accounts(r);
     mli_stats_add_losses(lord, &r->total);
@@ -14046,12 +14121,12 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
     mli_put_str(r->o, "\ncapacity               total        used        free        self"
-                      "   this process      others       limit\n");
+                      "   this process      others       limit        held\n");
     for (i = 0; i < shown; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo\n",
+        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo\n",
                  mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
-                 line->rest, line->others, line->limit);
+                 line->rest, line->others, line->limit, line->held);
     }
     mli_text_more(r, r->phys_count, shown, "physical devices");
 }
@@ -16261,7 +16336,7 @@ static const mli_family mli_prom_phys[] = {
      "capacity_used_bytes - self_bytes; may be below 0"},
     {"limit_bytes", 'u', offsetof(mli_phys_line, limit),
      "bytes allowed of it; no sample: no limit"},
-    {"held_bytes", 'u', offsetof(mli_phys_line, held), "bytes of the limit that reservations keep"},
+    {"held_bytes", 'u', offsetof(mli_phys_line, held), "bytes of it that tickets keep"},
     {"capacity_age_seconds", 'X', offsetof(mli_phys_line, age), "age of these samples"},
     {NULL, 0, 0, NULL}};
 static const mli_family mli_prom_tags[] = {
