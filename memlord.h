@@ -28,8 +28,8 @@
         >>api            types and functions, group by group
         >>implementation then >>platform, >>atomics, >>ledger, >>text, >>log, >>memory,
                          >>threads, >>map, >>counters, >>names, >>devices, >>sites, >>events,
-                         >>fences, >>sides, >>parts, >>blocks, >>capacity, >>limits, >>bands,
-                         >>scopes, >>stats, >>room, >>snapshots, >>reset, >>deferred,
+                         >>fences, >>accounts, >>sides, >>parts, >>blocks, >>capacity, >>limits,
+                         >>bands, >>scopes, >>stats, >>room, >>snapshots, >>reset, >>deferred,
                          >>pollers, >>record, >>retry, >>reports, >>page, >>formats, >>exit,
                          >>lifecycle, >>saving, >>redirect; last >>shim
 
@@ -69,7 +69,7 @@
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
         reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
-        accounts     memlord_account_open, _charge, _get, _close
+        accounts     memlord_account_open, _charge, _use, _get, _close
         bands        memlord_strategy_set, _check, _default
         collection   memlord_gc_callback, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_check, _retry_backoff
@@ -1196,7 +1196,7 @@ typedef struct memlord_account_stat {
     memlord_device device;
     uint64_t bytes, peak;
     uint64_t limit;   /* 0: none */
-    uint64_t refused; /* charges over the limit */
+    uint64_t refused; /* charges over the limit, blocks included */
 } memlord_account_stat;
 
 /* Opens an account. It adds nothing to the device. Reports list the open ones. The id of a closed
@@ -1212,10 +1212,19 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
+/* Charges what this thread allocates on the account's device from now on, and credits it when
+   the block ends, on whichever thread. Such allocs are recorded whatever the account's limit;
+   those over it count in `refused`. A thread uses one account at a time, until the next call; 0
+   ends it, and so does the end of the thread. A resized block is charged its new bytes. A move to
+   another device ends the charge; what arrives there is charged as an alloc. Arenas are not.
+   Cost: these blocks take the general path, and 250 bytes more.
+   Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
+MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
+    MLI_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
-/* Closes it, whatever it holds. */
+/* Closes it, whatever it holds. Blocks charged to it live on, charged to none. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
@@ -1859,6 +1868,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_alloc_reserved MLI_PREFIXED(memlord_alloc_reserved)
 #define memlord_account_open MLI_PREFIXED(memlord_account_open)
 #define memlord_account_charge MLI_PREFIXED(memlord_account_charge)
+#define memlord_account_use MLI_PREFIXED(memlord_account_use)
 #define memlord_account_get MLI_PREFIXED(memlord_account_get)
 #define memlord_account_close MLI_PREFIXED(memlord_account_close)
 #define memlord_explain MLI_PREFIXED(memlord_explain)
@@ -4348,6 +4358,7 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
     MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
+    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_SCOPE = 64,      /* it is in a scope, or was: an alloc outside clears it */
     MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
                        MLI_SPECIAL_SCOPE
@@ -4389,6 +4400,8 @@ typedef struct mli_thread {
                                         birth_bits 0: not looked up */
     struct memlord *lord;
     uint32_t other_dev;      /* another device that the call took bytes from; 0: none */
+    memlord_account account;       /* that its blocks are charged to; 0: none */
+    memlord_device account_device; /* of that account */
     uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
     memlord_ticket tickets[MLI_TICKETS_MAX];
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
@@ -7667,9 +7680,253 @@ static MLI_COLD void mli_fences_drain(memlord *lord) {
     }
 }
 
+/* -------------------------------------------------------------------- >>accounts --
+   Owns the accounts and the charges of blocks; and the handles of accounts and tickets. Uses
+   >>names, >>devices and >>threads. >>sides notes in a block's side record the account and the
+   bytes it was charged. Invariants: a charge or a credit is one compare-and-swap; that of a closed
+   account does nothing, as its generation differs. Locks: cold, for names and new records. */
+
+/* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
+   handle. A closed one is in a list, and is opened again under the next generation. The first
+   generation differs between ledgers: a ticket of another ledger is unknown. */
+typedef struct mli_handle {
+    mli_u32 generation; /* odd: open */
+    uint32_t number;
+    struct mli_handle *next; /* in the list of closed records */
+} mli_handle;
+
+/* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
+   generation, and 49 bits of bytes. */
+typedef struct mli_account_record {
+    mli_handle handle; /* as name and device: under the cold lock */
+    mli_u64 word, peak, refused, limit;
+    memlord_device device;
+    char name[48];
+} mli_account_record;
+
+/* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
+   pairs with the release in mli_handle_open. Records that were never added are zero. */
+static void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
+    mli_handle *h = (mli_handle *)mli_book_at(book, (uint32_t)(id >> 32), size);
+    return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
+}
+
+/* Adds a closed record to a book, and to a list under its lock. */
+static MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+                                              size_t size, mli_handle **list, mli_lock *lock) {
+    mli_handle *h;
+    memlord_result r;
+    do {
+        uint32_t n;
+        mli_cold_enter();
+        n = mli_u32_load(count);
+        h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
+        if (h) {
+            h->number = n;
+            mli_u32_store(&h->generation, (uint32_t)lord->threads.generation * 0x9e3779b2u);
+            mli_u32_store(count, n + 1);
+        }
+        r = h ? MEMLORD_OK : MLI_AGAIN;
+    } while (mli_cold_leave(lord, &r));
+    if (r) return r;
+    mli_lock_take(lock);
+    h->next = *list;
+    *list = h;
+    mli_lock_drop(lock);
+    return MEMLORD_OK;
+}
+
+/* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
+   the lock of the list and has filled the record. */
+static uint64_t mli_handle_open(mli_handle **list) {
+    mli_handle *h = *list;
+    uint32_t generation = mli_u32_load(&h->generation) + 1;
+    *list = h->next;
+    mli_u32_store_release(&h->generation, generation); /* pairs with mli_handle_find */
+    return (uint64_t)h->number << 32 | generation;
+}
+
+/* Closes a record, and puts it in a list. Requires: the lock of the list. */
+static void mli_handle_close(mli_handle **list, mli_handle *h) {
+    mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
+    h->next = *list;
+    *list = h;
+}
+
+/* -- accounts -- */
+
+static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
+    return (mli_account_record *)mli_handle_find(&lord->limits.accounts,
+                                                 sizeof(mli_account_record), account);
+}
+/* Returns 1 if a word read from a record belongs to this account. */
+static int mli_account_word_is(uint64_t word, memlord_account account) {
+    return word >> 49 == (account & 0x7fff);
+}
+
+/* Adds bytes to an account, or takes them off. `any`: whatever its limit, up to 2^48. */
+static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes,
+                                         int any) {
+    mli_account_record *b = mli_account_find(lord, account);
+    uint64_t by = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, word, now, limit;
+    if (!b) return MEMLORD_E_UNKNOWN;
+    limit = any ? 0 : mli_u64_load(&b->limit);
+    if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
+    word = mli_u64_load(&b->word);
+    do {
+        now = MLI_BYTES(word);
+        if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
+        if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
+        if (bytes > 0 && (now > limit || by > limit - now)) {
+            if (!any) (void)mli_u64_add(&b->refused, 1);
+            return MEMLORD_E_LIMIT;
+        }
+        now += (uint64_t)bytes; /* modulo 2^64 */
+    } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
+    if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
+        mli_u64_max(&b->peak, (int64_t)now);
+    return MEMLORD_OK;
+}
+
+/* -- the charges of blocks -- */
+
+/* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
+   using a closed account here. */
+static memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
+    if (!(mli_u32_load(&t->special) & MLI_SPECIAL_ACCOUNT)) return 0;
+    if (!mli_account_find(lord, t->account)) {
+        mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
+        return 0;
+    }
+    return mli_selects(t->account_device, mli_device_record_at(lord, dev)->device) ? t->account : 0;
+}
+
+/* Charges the bytes of a block, which is there whatever the limit allows. 0: it did not: the
+   account is closed or has 2^48. */
+static int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
+    memlord_result r = mli_account_charge(lord, account, (int64_t)bytes, 0);
+    if (r == MEMLORD_E_LIMIT) r = mli_account_charge(lord, account, (int64_t)bytes, 1);
+    return r == MEMLORD_OK;
+}
+
+/* Takes the bytes of a block off the account it was charged to, unless that is closed. The host may
+   have taken some off by memlord_account_charge: then at most what is left. */
+static void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
+    mli_account_record *b = mli_account_find(lord, account);
+    uint64_t word, had;
+    if (!b) return;
+    word = mli_u64_load(&b->word);
+    do {
+        had = MLI_BYTES(word);
+        if (!mli_account_word_is(word, account)) return;
+    } while (!mli_u64_cas(&b->word, &word, word - (bytes < had ? bytes : had)));
+}
+
+/* -- reading -- */
+
+/* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
+static MLI_COLD int mli_account_read_locked(const mli_account_record *b,
+                                            memlord_account_stat *out) {
+    memset(out, 0, sizeof *out);
+    if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
+    memcpy(out->name, b->name, strlen(b->name));
+    out->device = b->device;
+    out->bytes = MLI_BYTES(mli_u64_load(&b->word));
+    out->peak = mli_u64_load(&b->peak);
+    out->limit = mli_u64_load(&b->limit);
+    out->refused = mli_u64_load(&b->refused);
+    return 1;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
+                                            uint64_t limit, memlord_account *out) {
+    mli_account_record *b;
+    mli_out text;
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    *out = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    for (;;) {
+        mli_lock_take(&mli_process.cold_lock);
+        b = (mli_account_record *)(void *)lord->limits.closed_accounts;
+        if (b) break;
+        mli_lock_drop(&mli_process.cold_lock);
+        r = mli_handle_new(lord, &lord->limits.accounts, &lord->limits.account_count, sizeof *b,
+                           &lord->limits.closed_accounts, &mli_process.cold_lock);
+        if (r) return r;
+    }
+    mli_out_buffer(&text, b->name, sizeof b->name);
+    mli_put_str(&text, name ? name : "");
+    (void)mli_out_end(&text, sizeof b->name);
+    b->device = device;
+    mli_u64_store(&b->limit, limit);
+    mli_u64_store(&b->peak, 0);
+    mli_u64_store(&b->refused, 0);
+    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
+    *out = mli_handle_open(&lord->limits.closed_accounts);
+    mli_lock_drop(&mli_process.cold_lock);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
+                                              int64_t bytes) {
+    if (!lord) return MEMLORD_OK;
+    return mli_call_end_uncounted(lord, mli_account_charge(lord, account, bytes, 0));
+}
+
+MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
+                                           memlord_account_stat *out) {
+    int open;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    mli_lock_take(&mli_process.cold_lock);
+    open = mli_account_read_locked(mli_account_find(lord, account), out);
+    mli_lock_drop(&mli_process.cold_lock);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account account) {
+    mli_thread *t;
+    memlord_account_stat stat;
+    memlord_result r = MEMLORD_OK;
+    if (!lord) return MEMLORD_OK;
+    memset(&stat, 0, sizeof stat);
+    if (account) r = memlord_account_get(lord, account, &stat);
+    if (r) return r;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t == lord->threads.orphan) { /* several threads share it, so it uses no account */
+        r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
+    } else {
+        t->account = account;
+        t->account_device = stat.device;
+        mli_special_set(t, MLI_SPECIAL_ACCOUNT, account != 0);
+    }
+    mli_thread_put(lord, t);
+    return r;
+}
+
+MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account account) {
+    mli_account_record *b;
+    if (!lord) return MEMLORD_OK;
+    mli_lock_take(&mli_process.cold_lock);
+    b = mli_account_find(lord, account);
+    if (b) {
+        mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
+        mli_handle_close(&lord->limits.closed_accounts, &b->handle);
+    }
+    mli_lock_drop(&mli_process.cold_lock);
+    return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
 /* ----------------------------------------------------------------------- >>sides --
    Owns the side record of a block: the data that few blocks have (parts, fences, a description,
-   many references). The entry's word2 points to it. Uses the map and memory.
+   an account, many references). The entry's word2 points to it. Uses the map, memory and accounts.
    Invariant: a side record belongs to the thread that holds its entry, inside an owned shard or
    with the buckets of the probe locked. Locks: those of the map; it has none of its own. */
 
@@ -7680,6 +7937,8 @@ typedef struct mli_side_record {
     struct mli_fence_record *fences; /* recorded uses; of a pending block those not yet done */
     uint64_t serial;                 /* not 0: the block is pending; each pending one has its own */
     uint64_t epoch;                  /* in which it was freed */
+    memlord_account account;         /* that it is charged to; 0: none */
+    uint64_t charged;                /* bytes */
     struct mli_parts *parts;         /* NULL: none */
     memlord_meta meta;
 } mli_side_record;
@@ -7696,6 +7955,22 @@ static uint64_t mli_word2_rows(uint64_t word2) {
 static uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MLI_REFS(word1);
     return refs == MLI_REFS_MANY ? mli_side_record_of(word2)->refs : refs;
+}
+
+/* Charges a block of `bytes` to an account, or to none if it is 0, in place of what it was charged
+   before. Requires: the caller holds the entry, or no other thread knows the record. */
+static void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
+                            uint64_t bytes) {
+    if (side->account != account) {
+        mli_account_credit_block(lord, side->account, side->charged);
+        side->account = account;
+        side->charged = 0;
+    }
+    if (bytes < side->charged)
+        mli_account_credit_block(lord, account, side->charged - bytes);
+    else if (!mli_account_charge_block(lord, account, bytes - side->charged))
+        return;
+    side->charged = bytes;
 }
 
 /* 1: the block was freed and waits for its fences. */
@@ -7968,12 +8243,15 @@ static mli_fence_record *mli_fences_of(uint64_t word2) {
     return word2 & 1 ? mli_side_record_of(word2)->fences : NULL;
 }
 
-/* Frees the side record of a word2, if it has one, and its parts; detaches its fences. */
+/* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
+   account that the block was charged to. */
 static MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
     if (!(word2 & 1)) return;
     if (mli_side_record_of(word2)->parts)
         mli_parts_free(lord, mli_side_record_of(word2)->parts);
     mli_fences_detach(lord, mli_side_record_of(word2)->fences);
+    mli_account_credit_block(lord, mli_side_record_of(word2)->account,
+                             mli_side_record_of(word2)->charged);
     mli_own_free(lord, mli_side_record_of(word2), sizeof(mli_side_record));
 }
 static uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
@@ -8235,15 +8513,33 @@ static MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const
     return MEMLORD_OK;
 }
 
+/* Charges the entry of a new block to the account that its thread uses. 0: there is no memory for
+   the side record. */
+static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e) {
+    const memlord_account account = mli_account_used(lord, t, MLI_DEV(e->word1));
+    mli_side_record *side;
+    if (!account) return 1;
+    side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
+    if (!side) return 0;
+    side->word2 = e->word2;
+    mli_side_charge(lord, side, account, MLI_BYTES(e->word1));
+    e->word2 = (uint64_t)(uintptr_t)side | 1;
+    return 1;
+}
+
 /* Opens a block of one reference. */
 static MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes, uint64_t rows, int how,
                                               int *did) {
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
-    const mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
+    mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
+    memlord_result r;
     *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    return mli_entry_put(lord, t, &e, &d, 1, how, did);
+    if (!mli_entry_charge(lord, t, &e)) return MEMLORD_E_NOMEM;
+    r = mli_entry_put(lord, t, &e, &d, 1, how, did);
+    if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
+    return r;
 }
 
 /* -- close -- */
@@ -8423,7 +8719,12 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
         d[2].allocs = 1;
         n = 3;
     }
-    if (e->word2 & 1) mli_parts_trim(lord, mli_side_record_of(e->word2)->parts, bytes);
+    if (e->word2 & 1) {
+        mli_side_record *side = mli_side_record_of(e->word2);
+        mli_parts_trim(lord, side->parts, bytes);
+        mli_side_charge(lord, side,
+                        from == dev ? side->account : mli_account_used(lord, t, dev), bytes);
+    }
     mli_entry_set_rows(e, now);
     put.key = key;
     put.word1 = mli_word1_of(bytes, dev, MLI_REFS(e->word1));
@@ -8471,13 +8772,19 @@ static memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev
     return MEMLORD_OK;
 }
 
-/* Moves a block to a device, a key and a size, and counts that. Its side record goes along. */
+/* Moves a block to a device, a key and a size, and counts that. Its side record goes along; one
+   that will be charged gets one first. */
 static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, memlord_device from,
                                               uint64_t from_key, uint32_t dev, uint64_t key,
                                               uint64_t bytes, const memlord_site *site) {
     mli_entry e;
     uint64_t rows;
+    mli_probe probe;
     memlord_result r = mli_map_reserve(lord, t, dev, key);
+    if (r == MEMLORD_OK && mli_account_used(lord, t, dev)) {
+        r = mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
+        if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
+    }
     if (r) return mli_short_of(lord, t, from, from_key, 1);
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e))
         return mli_unknown_free(lord, from);
@@ -9044,21 +9351,12 @@ static MLI_COLD double mli_used_percent(const memlord_capacity *c) {
 }
 
 /* ---------------------------------------------------------------------- >>limits --
-   Owns admission: limits, reservations (tickets), accounts. Uses >>capacity and >>counters.
+   Owns admission: limits and reservations (tickets). Uses >>capacity, >>counters and >>accounts.
    Invariants: live + reserved bytes of a phys are compared with its limit, and reserved is raised,
    under one hold of its lock, so the bytes admitted never exceed the limit. `reserved` is the sum
    of what the open tickets have left. An alloc comes off them after it was recorded: meanwhile its
    bytes count twice and are in flight, and a request that they would refuse tries again.
-   Locks: cold, for accounts and new records; phys, for the rest. */
-
-/* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
-   handle. A closed one is in a list, and is opened again under the next generation. The first
-   generation differs between ledgers: a ticket of another ledger is unknown. */
-typedef struct mli_handle {
-    mli_u32 generation; /* odd: open */
-    uint32_t number;
-    struct mli_handle *next; /* in the list of closed records */
-} mli_handle;
+   Locks: cold, for new records; phys, for the rest. */
 
 typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_handle handle;
@@ -9066,66 +9364,6 @@ typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_ptr owner;      /* mli_thread *: the record of the thread that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
 } mli_reservation;
-
-/* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
-   generation, and 49 bits of bytes. */
-typedef struct mli_account_record {
-    mli_handle handle; /* as name and device: under the cold lock */
-    mli_u64 word, peak, refused, limit;
-    memlord_device device;
-    char name[48];
-} mli_account_record;
-
-/* -- the records of tickets and accounts -- */
-
-/* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
-   pairs with the release in mli_handle_open. Records that were never added are zero. */
-static void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
-    mli_handle *h = (mli_handle *)mli_book_at(book, (uint32_t)(id >> 32), size);
-    return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
-}
-
-/* Adds a closed record to a book, and to a list under its lock. */
-static MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
-                                              size_t size, mli_handle **list, mli_lock *lock) {
-    mli_handle *h;
-    memlord_result r;
-    do {
-        uint32_t n;
-        mli_cold_enter();
-        n = mli_u32_load(count);
-        h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
-        if (h) {
-            h->number = n;
-            mli_u32_store(&h->generation, (uint32_t)lord->threads.generation * 0x9e3779b2u);
-            mli_u32_store(count, n + 1);
-        }
-        r = h ? MEMLORD_OK : MLI_AGAIN;
-    } while (mli_cold_leave(lord, &r));
-    if (r) return r;
-    mli_lock_take(lock);
-    h->next = *list;
-    *list = h;
-    mli_lock_drop(lock);
-    return MEMLORD_OK;
-}
-
-/* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
-   the lock of the list and has filled the record. */
-static uint64_t mli_handle_open(mli_handle **list) {
-    mli_handle *h = *list;
-    uint32_t generation = mli_u32_load(&h->generation) + 1;
-    *list = h->next;
-    mli_u32_store_release(&h->generation, generation); /* pairs with mli_handle_find */
-    return (uint64_t)h->number << 32 | generation;
-}
-
-/* Closes a record, and puts it in a list. Requires: the lock of the list. */
-static void mli_handle_close(mli_handle **list, mli_handle *h) {
-    mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
-    h->next = *list;
-    *list = h;
-}
 
 /* -- limits -- */
 
@@ -9305,53 +9543,6 @@ static MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t, const mli
     mli_lock_drop(&draw->phys->lock);
 }
 
-/* -- accounts -- */
-
-static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
-    return (mli_account_record *)mli_handle_find(&lord->limits.accounts,
-                                                 sizeof(mli_account_record), account);
-}
-/* Returns 1 if a word read from a record belongs to this account. */
-static int mli_account_word_is(uint64_t word, memlord_account account) {
-    return word >> 49 == (account & 0x7fff);
-}
-
-static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
-    uint64_t by = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, word, now, limit;
-    if (!b) return MEMLORD_E_UNKNOWN;
-    limit = mli_u64_load(&b->limit);
-    if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
-    word = mli_u64_load(&b->word);
-    do {
-        now = MLI_BYTES(word);
-        if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
-        if (bytes > 0 && by > limit - now) {
-            (void)mli_u64_add(&b->refused, 1);
-            return MEMLORD_E_LIMIT;
-        }
-        now += (uint64_t)bytes; /* modulo 2^64 */
-    } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
-    if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
-        mli_u64_max(&b->peak, (int64_t)now);
-    return MEMLORD_OK;
-}
-
-/* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
-static MLI_COLD int mli_account_read_locked(const mli_account_record *b,
-                                            memlord_account_stat *out) {
-    memset(out, 0, sizeof *out);
-    if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
-    memcpy(out->name, b->name, strlen(b->name));
-    out->device = b->device;
-    out->bytes = MLI_BYTES(mli_u64_load(&b->word));
-    out->peak = mli_u64_load(&b->peak);
-    out->limit = mli_u64_load(&b->limit);
-    out->refused = mli_u64_load(&b->refused);
-    return 1;
-}
-
 /* -- public -- */
 
 MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
@@ -9390,69 +9581,6 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
     if (open) mli_ticket_attach(lord, t, ticket);
     mli_thread_put(lord, t);
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
-                                            uint64_t limit, memlord_account *out) {
-    mli_account_record *b;
-    mli_out text;
-    memlord_result r;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    *out = 0;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    for (;;) {
-        mli_lock_take(&mli_process.cold_lock);
-        b = (mli_account_record *)(void *)lord->limits.closed_accounts;
-        if (b) break;
-        mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->limits.accounts, &lord->limits.account_count, sizeof *b,
-                           &lord->limits.closed_accounts, &mli_process.cold_lock);
-        if (r) return r;
-    }
-    mli_out_buffer(&text, b->name, sizeof b->name);
-    mli_put_str(&text, name ? name : "");
-    (void)mli_out_end(&text, sizeof b->name);
-    b->device = device;
-    mli_u64_store(&b->limit, limit);
-    mli_u64_store(&b->peak, 0);
-    mli_u64_store(&b->refused, 0);
-    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
-    *out = mli_handle_open(&lord->limits.closed_accounts);
-    mli_lock_drop(&mli_process.cold_lock);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
-                                              int64_t bytes) {
-    if (!lord) return MEMLORD_OK;
-    return mli_call_end_uncounted(lord, mli_account_charge(lord, account, bytes));
-}
-
-MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
-                                           memlord_account_stat *out) {
-    int open;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.cold_lock);
-    open = mli_account_read_locked(mli_account_find(lord, account), out);
-    mli_lock_drop(&mli_process.cold_lock);
-    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account account) {
-    mli_account_record *b;
-    if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.cold_lock);
-    b = mli_account_find(lord, account);
-    if (b) {
-        mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
-        mli_handle_close(&lord->limits.closed_accounts, &b->handle);
-    }
-    mli_lock_drop(&mli_process.cold_lock);
-    return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
 /* ----------------------------------------------------------------------- >>bands --
@@ -10019,13 +10147,15 @@ static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
 }
 
-/* Resets the state of a thread that lasts over several calls: tags, tickets, its sub-buffer. */
+/* Resets the state of a thread that lasts over several calls: tags, tickets, account, sub-buffer. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     t->tag = NULL;
     t->tag_depth = 0;
     t->open_tickets = 0;
-    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
+    t->account = 0;
+    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
+                           MLI_SPECIAL_ACCOUNT, 0);
 }
 
 static void mli_min_max_reset(mli_min_max *e) {
@@ -12027,6 +12157,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     mli_entry e, copy;
     mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     mli_probe probe;
+    memlord_account account = 0;
     uint64_t rows;
     int did;
     memlord_result r;
@@ -12038,6 +12169,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
         side->word2 = mli_word2_rows(e.word2);
         side->refs = mli_refs_of(e.word1, e.word2);
         side->meta = mli_side_record_of(e.word2)->meta;
+        account = mli_side_record_of(e.word2)->account;
         mli_probe_leave(t, &probe);
         r = mli_map_reserve(lord, t, dev, key);
     }
@@ -12047,13 +12179,15 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     }
     rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
+    mli_side_charge(lord, side,
+                    MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev), bytes);
     d = mli_delta_open(dev, rows, bytes);
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | 1;
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
     if (r) {
-        mli_own_free(lord, side, sizeof *side);
+        mli_side_record_free(lord, copy.word2);
         return r;
     }
     r = mli_fence_attach(lord, t, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
@@ -12947,6 +13081,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
         d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
+        if (e->word2 & 1)
+            mli_side_charge(lord, mli_side_record_of(e->word2),
+                            mli_side_record_of(e->word2)->account, bytes);
         mli_probe_unlock(&probe);
         mli_count(lord, t, &d, 1);
     }
@@ -12954,8 +13091,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. It needs memory only if another thread has ended the block it replaces
-   since mli_hold_n. Without that memory it counts as dropped. */
+/* Records one of n blocks. It needs memory only for a block that replaces another: if it is charged
+   to an account, or if another thread has ended that one since mli_hold_n. Without that memory it
+   counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, mli_debug_note *note) {
     mli_call call;
