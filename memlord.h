@@ -10147,15 +10147,15 @@ static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
 }
 
-/* Resets the state of a thread that lasts over several calls: tags, tickets, account, sub-buffer. */
+/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     t->tag = NULL;
     t->tag_depth = 0;
     t->open_tickets = 0;
     t->account = 0;
-    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
-                           MLI_SPECIAL_ACCOUNT, 0);
+    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
+    mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
 }
 
 static void mli_min_max_reset(mli_min_max *e) {
