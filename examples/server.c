@@ -233,7 +233,7 @@ int main(int argc, char **argv) {
     long port = argc > 3 ? strtol(argv[3], &end[1], 10) : -1; /* 0: any */
     int status;
 
-    if (argc > 4 || *end[0] || *end[1] || n < 8 || n > MOST || (argc > 3 && (port < 0 || port >> 16)) ||
+    if (argc > 4 || *end[0] || *end[1] || n < 8 || n > MOST || port > 65535 ||
         (argc > 2 && (memlord_parse_bytes(argv[2], &s.limit) || !s.limit || s.limit >> 40))) {
         fprintf(stderr, "usage: server [requests, 8 to %d [limit, under 1TiB [port]]]\n", MOST);
         return 2;
