@@ -164,8 +164,8 @@ static void *schedule(void *user) {
 static int send_all(void *user, const void *data, size_t size) {
     const char *at = (const char *)data;
     ssize_t n = 1;
-    for (; size > 0 && n > 0; at += n, size -= (size_t)n)
-        n = send(*(const int *)user, at, size, MSG_NOSIGNAL);
+    while (size > 0 && (n = send(*(const int *)user, at, size, MSG_NOSIGNAL)) > 0)
+        at += n, size -= (size_t)n;
     return n <= 0;
 }
 
