@@ -28,8 +28,8 @@
         >>api            types and functions, group by group
         >>implementation then >>platform, >>atomics, >>ledger, >>text, >>log, >>memory,
                          >>threads, >>map, >>counters, >>names, >>devices, >>sites, >>events,
-                         >>fences, >>sides, >>parts, >>blocks, >>capacity, >>limits, >>bands,
-                         >>scopes, >>stats, >>room, >>snapshots, >>reset, >>deferred,
+                         >>fences, >>accounts, >>sides, >>parts, >>blocks, >>capacity, >>limits,
+                         >>bands, >>scopes, >>stats, >>room, >>snapshots, >>reset, >>deferred,
                          >>pollers, >>record, >>retry, >>reports, >>page, >>formats, >>exit,
                          >>lifecycle, >>saving, >>redirect; last >>shim
 
@@ -68,8 +68,8 @@
         tags         memlord_tag_begin, _end, _get; memlord_expect
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
-        reservations memlord_reserve, _reserve_commit, _reserve_cancel
-        accounts     memlord_account_open, _charge, _get, _close
+        reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
+        accounts     memlord_account_open, _charge, _use, _get, _close
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_check, _retry_backoff
@@ -884,9 +884,10 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
       "allocs there was no room for, in the map or among devices")                            \
     X(dropped_bytes, ANOMALY, "dropped_bytes_total", "their bytes")                           \
     X(dropped_sites, ANOMALY, "dropped_sites_total", "site or tag records without room")      \
-    X(dropped_events, ANOMALY, "dropped_events_total", "events the ring had no room for")
+    X(dropped_events, ANOMALY, "dropped_events_total", "events the ring had no room for")     \
+    X(held, LIVE, "", "bytes that tickets keep of its physical device; once in a sum")
 
-#define MEMLORD_STATS_VERSION 1
+#define MEMLORD_STATS_VERSION 2
 typedef struct memlord_stats {
     uint32_t size;    /* written by the library: sizeof(memlord_stats) */
     uint32_t version; /* written by the library: MEMLORD_STATS_VERSION */
@@ -1144,7 +1145,8 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
 
 /* Writes in one line how many bytes short a request of `wanted` is, and the holders of the
    device: limit, capacity, tickets, the largest tags and sites. Follows snprintf; allocates
-   nothing. Logged by itself when a reservation is refused or an allocation fails for good.
+   nothing. Logged by itself when an allocation fails for good and, as a warning at most once a
+   second, when a reservation is refused; without a logger nothing is walked.
    Cost: walks tags and sites. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1155,13 +1157,13 @@ MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_
 typedef uint64_t memlord_ticket; /* 0 is none */
 
 /* Reserves bytes of a device's limit and headroom for allocs to come: reserve, allocate,
-   memlord_alloc, commit. A ticket belongs to the thread that reserved it: what that thread records
-   on the device comes off the ticket, so that nothing counts twice. What other threads record
-   counts in full. Commit and cancel return the rest, on any thread. Without a limit everything is
-   granted. It runs no collection: on E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and
-   try again, or use memlord_alloc_retry. A thread may hold 8 such tickets open at a time; more
-   count twice until their commit.
-   Errors: E_LIMIT (logged with memlord_explain), also over 2^62 in all;
+   memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
+   thread records on the device comes off the ticket, so that nothing counts twice. On other
+   threads name the ticket: memlord_alloc_reserved. Commit and cancel return the rest, on any
+   thread. Without a limit everything is granted. It runs no collection: on E_LIMIT call
+   memlord_gc_run with MEMLORD_REASON_LIMIT and try again, or use memlord_alloc_retry. The allocs
+   of a thread come off its 8 latest tickets; those before them count in full, unless named.
+   Errors: E_LIMIT (a warning with memlord_explain, at most once a second), also over 2^62 in all;
            E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE out of the ledger's own
            allocator; the others: E_UNKNOWN not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
@@ -1170,6 +1172,19 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket)
+    MLI_OFF(MEMLORD_OK)
+
+/* Moves a ticket to this thread: an acceptor reserves, a worker adopts. One's own is OK. */
+MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
+    MLI_OFF(MEMLORD_OK)
+
+/* Records an alloc that comes off a ticket, on any thread: one scheduler, any number of requests.
+   Bytes beyond the ticket's count in full.
+   Errors: as memlord_alloc; E_UNKNOWN not an open ticket; E_DEVICE also another physical device
+           than the ticket's. The alloc is not recorded then. */
+MEMLORD_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                                  memlord_device device, uint64_t storage,
+                                                  uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- accounts: bytes charged to a request or a user -- */
@@ -1181,7 +1196,7 @@ typedef struct memlord_account_stat {
     memlord_device device;
     uint64_t bytes, peak;
     uint64_t limit;   /* 0: none */
-    uint64_t refused; /* charges over the limit */
+    uint64_t refused; /* charges over the limit, blocks included */
 } memlord_account_stat;
 
 /* Opens an account. It adds nothing to the device. Reports list the open ones. The id of a closed
@@ -1197,10 +1212,19 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
+/* Charges what this thread allocates on the account's device from now on, and credits it when
+   the block ends, on whichever thread. Such allocs are recorded whatever the account's limit;
+   those over it count in `refused`. A thread uses one account at a time, until the next call; 0
+   ends it, and so does the end of the thread. A resized block is charged its new bytes. A move to
+   another device ends the charge; what arrives there is charged as an alloc. Arenas are not.
+   Cost: these blocks take the general path, and 250 bytes more.
+   Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
+MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
+    MLI_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
-/* Closes it, whatever it holds. */
+/* Closes it, whatever it holds. Blocks charged to it live on, charged to none. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
@@ -1858,8 +1882,11 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_reserve MLI_PREFIXED(memlord_reserve)
 #define memlord_reserve_commit MLI_PREFIXED(memlord_reserve_commit)
 #define memlord_reserve_cancel MLI_PREFIXED(memlord_reserve_cancel)
+#define memlord_reserve_adopt MLI_PREFIXED(memlord_reserve_adopt)
+#define memlord_alloc_reserved MLI_PREFIXED(memlord_alloc_reserved)
 #define memlord_account_open MLI_PREFIXED(memlord_account_open)
 #define memlord_account_charge MLI_PREFIXED(memlord_account_charge)
+#define memlord_account_use MLI_PREFIXED(memlord_account_use)
 #define memlord_account_get MLI_PREFIXED(memlord_account_get)
 #define memlord_account_close MLI_PREFIXED(memlord_account_close)
 #define memlord_explain MLI_PREFIXED(memlord_explain)
@@ -3300,6 +3327,7 @@ struct memlord {
         mli_book reservations, accounts;
         mli_u32 reservation_count, account_count; /* and 1 more; under the cold lock */
         struct mli_handle *closed_accounts;       /* under the cold lock */
+        mli_u64 refusal_due; /* from this time on a refused reservation is logged again */
     } limits;
     struct {
         mli_book all; /* of mli_ptr, numbered from 1 */
@@ -4339,7 +4367,7 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* smaller states of a shard name no thread */
-#define MLI_TICKETS_MAX 8        /* open tickets of a thread at a time */
+#define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
 #define MLI_TAG_DEPTH_MAX 64
 
 enum { /* mli_thread.special: what the thread's calls have to do besides. The fast path serves the
@@ -4351,6 +4379,7 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
     MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
+    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_SCOPE = 64,      /* it is in a scope, or was: an alloc outside clears it */
     MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
                        MLI_SPECIAL_SCOPE
@@ -4393,8 +4422,9 @@ typedef struct mli_thread {
     struct memlord *lord;
     uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
                                 mli_call_end has looked at it; 0: none */
-    memlord_ticket retrying; /* the only ticket its next alloc draws from; 0: use `tickets` */
-    uint32_t open_tickets;   /* in `tickets`; other threads may have closed some of them */
+    memlord_account account;       /* that its blocks are charged to; 0: none */
+    memlord_device account_device; /* of that account */
+    uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
     memlord_ticket tickets[MLI_TICKETS_MAX];
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
@@ -7698,9 +7728,253 @@ static MLI_COLD void mli_fences_drain(memlord *lord) {
     }
 }
 
+/* -------------------------------------------------------------------- >>accounts --
+   Owns the accounts and the charges of blocks; and the handles of accounts and tickets. Uses
+   >>names, >>devices and >>threads. >>sides notes in a block's side record the account and the
+   bytes it was charged. Invariants: a charge or a credit is one compare-and-swap; that of a closed
+   account does nothing, as its generation differs. Locks: cold, for names and new records. */
+
+/* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
+   handle. A closed one is in a list, and is opened again under the next generation. The first
+   generation differs between ledgers: a ticket of another ledger is unknown. */
+typedef struct mli_handle {
+    mli_u32 generation; /* odd: open */
+    uint32_t number;
+    struct mli_handle *next; /* in the list of closed records */
+} mli_handle;
+
+/* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
+   generation, and 49 bits of bytes. */
+typedef struct mli_account_record {
+    mli_handle handle; /* as name and device: under the cold lock */
+    mli_u64 word, peak, refused, limit;
+    memlord_device device;
+    char name[48];
+} mli_account_record;
+
+/* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
+   pairs with the release in mli_handle_open. Records that were never added are zero. */
+static void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
+    mli_handle *h = (mli_handle *)mli_book_at(book, (uint32_t)(id >> 32), size);
+    return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
+}
+
+/* Adds a closed record to a book, and to a list under its lock. */
+static MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+                                              size_t size, mli_handle **list, mli_lock *lock) {
+    mli_handle *h;
+    memlord_result r;
+    do {
+        uint32_t n;
+        mli_cold_enter();
+        n = mli_u32_load(count);
+        h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
+        if (h) {
+            h->number = n;
+            mli_u32_store(&h->generation, (uint32_t)lord->threads.generation * 0x9e3779b2u);
+            mli_u32_store(count, n + 1);
+        }
+        r = h ? MEMLORD_OK : MLI_AGAIN;
+    } while (mli_cold_leave(lord, &r));
+    if (r) return r;
+    mli_lock_take(lock);
+    h->next = *list;
+    *list = h;
+    mli_lock_drop(lock);
+    return MEMLORD_OK;
+}
+
+/* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
+   the lock of the list and has filled the record. */
+static uint64_t mli_handle_open(mli_handle **list) {
+    mli_handle *h = *list;
+    uint32_t generation = mli_u32_load(&h->generation) + 1;
+    *list = h->next;
+    mli_u32_store_release(&h->generation, generation); /* pairs with mli_handle_find */
+    return (uint64_t)h->number << 32 | generation;
+}
+
+/* Closes a record, and puts it in a list. Requires: the lock of the list. */
+static void mli_handle_close(mli_handle **list, mli_handle *h) {
+    mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
+    h->next = *list;
+    *list = h;
+}
+
+/* -- accounts -- */
+
+static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
+    return (mli_account_record *)mli_handle_find(&lord->limits.accounts,
+                                                 sizeof(mli_account_record), account);
+}
+/* Returns 1 if a word read from a record belongs to this account. */
+static int mli_account_word_is(uint64_t word, memlord_account account) {
+    return word >> 49 == (account & 0x7fff);
+}
+
+/* Adds bytes to an account, or takes them off. `any`: whatever its limit, up to 2^48. */
+static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes,
+                                         int any) {
+    mli_account_record *b = mli_account_find(lord, account);
+    uint64_t by = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, word, now, limit;
+    if (!b) return MEMLORD_E_UNKNOWN;
+    limit = any ? 0 : mli_u64_load(&b->limit);
+    if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
+    word = mli_u64_load(&b->word);
+    do {
+        now = MLI_BYTES(word);
+        if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
+        if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
+        if (bytes > 0 && (now > limit || by > limit - now)) {
+            if (!any) (void)mli_u64_add(&b->refused, 1);
+            return MEMLORD_E_LIMIT;
+        }
+        now += (uint64_t)bytes; /* modulo 2^64 */
+    } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
+    if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
+        mli_u64_max(&b->peak, (int64_t)now);
+    return MEMLORD_OK;
+}
+
+/* -- the charges of blocks -- */
+
+/* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
+   using a closed account here. */
+static memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
+    if (!(mli_u32_load(&t->special) & MLI_SPECIAL_ACCOUNT)) return 0;
+    if (!mli_account_find(lord, t->account)) {
+        mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
+        return 0;
+    }
+    return mli_selects(t->account_device, mli_device_record_at(lord, dev)->device) ? t->account : 0;
+}
+
+/* Charges the bytes of a block, which is there whatever the limit allows. 0: it did not: the
+   account is closed or has 2^48. */
+static int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
+    memlord_result r = mli_account_charge(lord, account, (int64_t)bytes, 0);
+    if (r == MEMLORD_E_LIMIT) r = mli_account_charge(lord, account, (int64_t)bytes, 1);
+    return r == MEMLORD_OK;
+}
+
+/* Takes the bytes of a block off the account it was charged to, unless that is closed. The host may
+   have taken some off by memlord_account_charge: then at most what is left. */
+static void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
+    mli_account_record *b = mli_account_find(lord, account);
+    uint64_t word, had;
+    if (!b) return;
+    word = mli_u64_load(&b->word);
+    do {
+        had = MLI_BYTES(word);
+        if (!mli_account_word_is(word, account)) return;
+    } while (!mli_u64_cas(&b->word, &word, word - (bytes < had ? bytes : had)));
+}
+
+/* -- reading -- */
+
+/* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
+static MLI_COLD int mli_account_read_locked(const mli_account_record *b,
+                                            memlord_account_stat *out) {
+    memset(out, 0, sizeof *out);
+    if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
+    memcpy(out->name, b->name, strlen(b->name));
+    out->device = b->device;
+    out->bytes = MLI_BYTES(mli_u64_load(&b->word));
+    out->peak = mli_u64_load(&b->peak);
+    out->limit = mli_u64_load(&b->limit);
+    out->refused = mli_u64_load(&b->refused);
+    return 1;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
+                                            uint64_t limit, memlord_account *out) {
+    mli_account_record *b;
+    mli_out text;
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    *out = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    for (;;) {
+        mli_lock_take(&mli_process.cold_lock);
+        b = (mli_account_record *)(void *)lord->limits.closed_accounts;
+        if (b) break;
+        mli_lock_drop(&mli_process.cold_lock);
+        r = mli_handle_new(lord, &lord->limits.accounts, &lord->limits.account_count, sizeof *b,
+                           &lord->limits.closed_accounts, &mli_process.cold_lock);
+        if (r) return r;
+    }
+    mli_out_buffer(&text, b->name, sizeof b->name);
+    mli_put_str(&text, name ? name : "");
+    (void)mli_out_end(&text, sizeof b->name);
+    b->device = device;
+    mli_u64_store(&b->limit, limit);
+    mli_u64_store(&b->peak, 0);
+    mli_u64_store(&b->refused, 0);
+    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
+    *out = mli_handle_open(&lord->limits.closed_accounts);
+    mli_lock_drop(&mli_process.cold_lock);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
+                                              int64_t bytes) {
+    if (!lord) return MEMLORD_OK;
+    return mli_call_end_uncounted(lord, mli_account_charge(lord, account, bytes, 0));
+}
+
+MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
+                                           memlord_account_stat *out) {
+    int open;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    mli_lock_take(&mli_process.cold_lock);
+    open = mli_account_read_locked(mli_account_find(lord, account), out);
+    mli_lock_drop(&mli_process.cold_lock);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account account) {
+    mli_thread *t;
+    memlord_account_stat stat;
+    memlord_result r = MEMLORD_OK;
+    if (!lord) return MEMLORD_OK;
+    memset(&stat, 0, sizeof stat);
+    if (account) r = memlord_account_get(lord, account, &stat);
+    if (r) return r;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t == lord->threads.orphan) { /* several threads share it, so it uses no account */
+        r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
+    } else {
+        t->account = account;
+        t->account_device = stat.device;
+        mli_special_set(t, MLI_SPECIAL_ACCOUNT, account != 0);
+    }
+    mli_thread_put(lord, t);
+    return r;
+}
+
+MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account account) {
+    mli_account_record *b;
+    if (!lord) return MEMLORD_OK;
+    mli_lock_take(&mli_process.cold_lock);
+    b = mli_account_find(lord, account);
+    if (b) {
+        mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
+        mli_handle_close(&lord->limits.closed_accounts, &b->handle);
+    }
+    mli_lock_drop(&mli_process.cold_lock);
+    return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
 /* ----------------------------------------------------------------------- >>sides --
    Owns the side record of a block: the data that few blocks have (parts, fences, a description,
-   many references). The entry's word2 points to it. Uses the map and memory.
+   an account, many references). The entry's word2 points to it. Uses the map, memory and accounts.
    Invariant: a side record belongs to the thread that holds its entry, inside an owned shard or
    with the buckets of the probe locked. Locks: those of the map; it has none of its own. */
 
@@ -7711,6 +7985,8 @@ typedef struct mli_side_record {
     struct mli_fence_record *fences; /* recorded uses; of a pending block those not yet done */
     uint64_t serial;                 /* not 0: the block is pending; each pending one has its own */
     uint64_t epoch;                  /* in which it was freed */
+    memlord_account account;         /* that it is charged to; 0: none */
+    uint64_t charged;                /* bytes */
     struct mli_parts *parts;         /* NULL: none */
     memlord_meta meta;
 } mli_side_record;
@@ -7727,6 +8003,22 @@ static uint64_t mli_word2_rows(uint64_t word2) {
 static uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MLI_REFS(word1);
     return refs == MLI_REFS_MANY ? mli_side_record_of(word2)->refs : refs;
+}
+
+/* Charges a block of `bytes` to an account, or to none if it is 0, in place of what it was charged
+   before. Requires: the caller holds the entry, or no other thread knows the record. */
+static void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
+                            uint64_t bytes) {
+    if (side->account != account) {
+        mli_account_credit_block(lord, side->account, side->charged);
+        side->account = account;
+        side->charged = 0;
+    }
+    if (bytes < side->charged)
+        mli_account_credit_block(lord, account, side->charged - bytes);
+    else if (!mli_account_charge_block(lord, account, bytes - side->charged))
+        return;
+    side->charged = bytes;
 }
 
 /* 1: the block was freed and waits for its fences. */
@@ -8000,12 +8292,15 @@ static mli_fence_record *mli_fences_of(uint64_t word2) {
     return word2 & 1 ? mli_side_record_of(word2)->fences : NULL;
 }
 
-/* Frees the side record of a word2, if it has one, and its parts; detaches its fences. */
+/* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
+   account that the block was charged to. */
 static MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
     if (!(word2 & 1)) return;
     if (mli_side_record_of(word2)->parts)
         mli_parts_free(lord, mli_side_record_of(word2)->parts);
     mli_fences_detach(lord, mli_side_record_of(word2)->fences);
+    mli_account_credit_block(lord, mli_side_record_of(word2)->account,
+                             mli_side_record_of(word2)->charged);
     mli_own_free(lord, mli_side_record_of(word2), sizeof(mli_side_record));
 }
 static uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
@@ -8267,15 +8562,33 @@ static MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const
     return MEMLORD_OK;
 }
 
+/* Charges the entry of a new block to the account that its thread uses. 0: there is no memory for
+   the side record. */
+static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e) {
+    const memlord_account account = mli_account_used(lord, t, MLI_DEV(e->word1));
+    mli_side_record *side;
+    if (!account) return 1;
+    side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
+    if (!side) return 0;
+    side->word2 = e->word2;
+    mli_side_charge(lord, side, account, MLI_BYTES(e->word1));
+    e->word2 = (uint64_t)(uintptr_t)side | 1;
+    return 1;
+}
+
 /* Opens a block of one reference. */
 static MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t key, uint64_t bytes, uint64_t rows, int how,
                                               int *did) {
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
-    const mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
+    mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
+    memlord_result r;
     *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    return mli_entry_put(lord, t, &e, &d, 1, how, did);
+    if (!mli_entry_charge(lord, t, &e)) return MEMLORD_E_NOMEM;
+    r = mli_entry_put(lord, t, &e, &d, 1, how, did);
+    if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
+    return r;
 }
 
 /* -- close -- */
@@ -8454,7 +8767,12 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
         d[2].allocs = 1;
         n = 3;
     }
-    if (e->word2 & 1) mli_parts_trim(lord, mli_side_record_of(e->word2)->parts, bytes);
+    if (e->word2 & 1) {
+        mli_side_record *side = mli_side_record_of(e->word2);
+        mli_parts_trim(lord, side->parts, bytes);
+        mli_side_charge(lord, side,
+                        from == dev ? side->account : mli_account_used(lord, t, dev), bytes);
+    }
     mli_entry_set_rows(e, now);
     put.key = key;
     put.word1 = mli_word1_of(bytes, dev, MLI_REFS(e->word1));
@@ -8502,13 +8820,19 @@ static memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev
     return MEMLORD_OK;
 }
 
-/* Moves a block to a device, a key and a size, and counts that. Its side record goes along. */
+/* Moves a block to a device, a key and a size, and counts that. Its side record goes along; one
+   that will be charged gets one first. */
 static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, memlord_device from,
                                               uint64_t from_key, uint32_t dev, uint64_t key,
                                               uint64_t bytes, const memlord_site *site) {
     mli_entry e;
     uint64_t rows;
+    mli_probe probe;
     memlord_result r = mli_map_reserve(lord, t, dev, key);
+    if (r == MEMLORD_OK && mli_account_used(lord, t, dev)) {
+        r = mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
+        if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
+    }
     if (r) return mli_short_of(lord, t, from, from_key, 1);
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e))
         return mli_unknown_free(lord, from);
@@ -9016,12 +9340,12 @@ static uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-static uint64_t mli_phys_limit(mli_phys *phys) {
-    uint64_t limit;
+/* Adds the limit of a phys, and what tickets keep of it. */
+static void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
-    limit = phys->limit;
+    sum->limit = mli_add_saturated(sum->limit, phys->limit);
+    sum->held = mli_add_saturated(sum->held, phys->reserved);
     mli_lock_drop(&phys->lock);
-    return limit;
 }
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
@@ -9075,83 +9399,19 @@ static MLI_COLD double mli_used_percent(const memlord_capacity *c) {
 }
 
 /* ---------------------------------------------------------------------- >>limits --
-   Owns admission: limits, reservations (tickets), accounts. Uses >>capacity and >>counters.
+   Owns admission: limits and reservations (tickets). Uses >>capacity, >>counters and >>accounts.
    Invariants: live + reserved bytes of a phys are compared with its limit, and reserved is raised,
    under one hold of its lock, so the bytes admitted never exceed the limit. `reserved` is the sum
    of what the open tickets have left. An alloc comes off them after it was recorded: meanwhile its
    bytes count twice and are in flight, and a request that they would refuse tries again.
-   Locks: cold, for accounts and new records; phys, for the rest. */
-
-/* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
-   handle. A closed one is in a list, and is opened again under the next generation. */
-typedef struct mli_handle {
-    mli_u32 generation; /* odd: open */
-    uint32_t number;
-    struct mli_handle *next; /* in the list of closed records */
-} mli_handle;
+   Locks: cold, for new records; phys, for the rest. */
 
 typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_handle handle;
     mli_phys *phys;     /* of its list; never changes */
+    mli_ptr owner;      /* mli_thread *: the record of the thread that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
 } mli_reservation;
-
-/* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
-   generation, and 49 bits of bytes. */
-typedef struct mli_account_record {
-    mli_handle handle; /* as name and device: under the cold lock */
-    mli_u64 word, peak, refused, limit;
-    memlord_device device;
-    char name[48];
-} mli_account_record;
-
-/* -- the records of tickets and accounts -- */
-
-/* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
-   pairs with the release in mli_handle_open. Records that were never added are zero. */
-static void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
-    mli_handle *h = (mli_handle *)mli_book_at(book, (uint32_t)(id >> 32), size);
-    return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
-}
-
-/* Adds a closed record to a book, and to a list under its lock. */
-static MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
-                                              size_t size, mli_handle **list, mli_lock *lock) {
-    mli_handle *h;
-    memlord_result r;
-    do {
-        uint32_t n;
-        mli_cold_enter();
-        n = mli_u32_load(count);
-        h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
-        if (h) h->number = n;
-        if (h) mli_u32_store(count, n + 1);
-        r = h ? MEMLORD_OK : MLI_AGAIN;
-    } while (mli_cold_leave(lord, &r));
-    if (r) return r;
-    mli_lock_take(lock);
-    h->next = *list;
-    *list = h;
-    mli_lock_drop(lock);
-    return MEMLORD_OK;
-}
-
-/* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
-   the lock of the list and has filled the record. */
-static uint64_t mli_handle_open(mli_handle **list) {
-    mli_handle *h = *list;
-    uint32_t generation = mli_u32_load(&h->generation) + 1;
-    *list = h->next;
-    mli_u32_store_release(&h->generation, generation); /* pairs with mli_handle_find */
-    return (uint64_t)h->number << 32 | generation;
-}
-
-/* Closes a record, and puts it in a list. Requires: the lock of the list. */
-static void mli_handle_close(mli_handle **list, mli_handle *h) {
-    mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
-    h->next = *list;
-    *list = h;
-}
 
 /* -- limits -- */
 
@@ -9228,8 +9488,8 @@ static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
                                               ticket);
 }
 
-/* Opens a ticket for bytes at a phys. E_LIMIT: the bytes do not fit. */
-static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
+/* Opens a ticket for bytes at a phys, on a thread record. E_LIMIT: the bytes do not fit. */
+static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys, mli_thread *t,
                                                     uint64_t bytes, memlord_ticket *out) {
     mli_reservation *v;
     uint32_t tries = 0;
@@ -9249,30 +9509,38 @@ static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phy
             return MEMLORD_E_NOMEM;
     }
     if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
+    mli_ptr_store(&v->owner, t);
     v->remaining = bytes;
     *out = mli_handle_open(&phys->closed_tickets);
     mli_lock_drop(&phys->lock);
     return MEMLORD_OK;
 }
 
-/* Detaches closed tickets from a thread: any thread may have closed them. */
-static void mli_tickets_prune(memlord *lord, mli_thread *t) {
-    uint32_t i = 0;
-    while (i < t->open_tickets)
-        if (mli_ticket_find(lord, t->tickets[i]))
-            i++;
-        else
-            t->tickets[i] = t->tickets[--t->open_tickets];
+/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
+static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
+    mli_reservation *v = mli_ticket_find(lord, ticket);
+    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
-/* Attaches a ticket to this thread: its later allocs draw on it. A thread that has the most tickets
-   it can have leaves it unattached. The orphan record takes none: its calls come from many
-   threads. */
+/* Detaches the tickets that a thread lost: any thread may close or adopt them. */
+static void mli_tickets_prune(memlord *lord, mli_thread *t) {
+    uint32_t i, kept = 0;
+    for (i = 0; i < t->open_tickets; i++)
+        if (mli_ticket_own(lord, t, t->tickets[i])) t->tickets[kept++] = t->tickets[i];
+    t->open_tickets = kept;
+}
+
+/* Attaches a ticket to this thread: its later allocs draw on it. The earliest of more than
+   MLI_TICKETS_MAX is detached. The orphan record takes none: its calls come from many threads. */
 static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
+    uint32_t i;
     if (t == lord->threads.orphan) return;
     mli_tickets_prune(lord, t);
-    if (t->open_tickets == MLI_TICKETS_MAX) return;
-    t->tickets[t->open_tickets++] = ticket;
+    for (i = 0; i < t->open_tickets; i++)
+        if (t->tickets[i] == ticket) return;
+    if (i == MLI_TICKETS_MAX) memmove(t->tickets, t->tickets + 1, --i * sizeof *t->tickets);
+    t->tickets[i] = ticket;
+    t->open_tickets = i + 1;
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
 }
 
@@ -9280,33 +9548,39 @@ static void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticke
 typedef struct mli_ticket_draw {
     mli_phys *phys; /* NULL: none are */
     uint64_t bytes;
+    memlord_ticket named; /* the only ticket they come off; 0: those of the thread */
 } mli_ticket_draw;
+static const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
 
-/* Sets the bytes of an alloc in flight before it is recorded, if its thread has tickets. */
+/* Sets the bytes of an alloc in flight before it is recorded, if it has a ticket to come off. */
 static MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t bytes, mli_ticket_draw *draw) {
-    mli_tickets_prune(lord, t);
-    if (!t->open_tickets) mli_special_set(t, MLI_SPECIAL_TICKET, 0);
-    if (!t->open_tickets && !t->retrying) return;
+    if (!draw->named) {
+        mli_tickets_prune(lord, t);
+        if (!t->open_tickets) {
+            mli_special_set(t, MLI_SPECIAL_TICKET, 0);
+            return;
+        }
+    }
     draw->phys = mli_phys_lock(lord, dev);
     draw->bytes = bytes < draw->phys->reserved ? bytes : draw->phys->reserved;
     draw->phys->in_flight += draw->bytes;
     mli_lock_drop(&draw->phys->lock);
 }
 
-/* Takes the bytes of a recorded alloc off the thread's tickets at its phys. It draws on several
-   tickets if one is not enough: if an alloc was smaller than its ticket, the next alloc draws on
-   the rest of it first, and bytes of its own ticket would stay reserved although they are live. An
-   alloc of memlord_alloc_retry draws on its own ticket alone. */
+/* Takes the bytes of a recorded alloc off the ticket that it names, or off the thread's tickets at
+   its phys. It draws on several of these if one is not enough: if an alloc was smaller than its
+   ticket, the next alloc draws on the rest of it first, and bytes of its own ticket would stay
+   reserved although they are live. */
 static MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t, const mli_ticket_draw *draw,
                                          int recorded) {
-    const memlord_ticket *tickets = t->retrying ? &t->retrying : t->tickets;
-    uint32_t i, n = t->retrying ? 1 : t->open_tickets;
+    uint32_t i, n = draw->named ? 1 : t->open_tickets;
     uint64_t left = recorded ? draw->bytes : 0;
     mli_lock_take(&draw->phys->lock);
     draw->phys->in_flight -= draw->bytes;
     for (i = 0; i < n && left; i++) {
-        mli_reservation *v = mli_ticket_find(lord, tickets[i]);
+        mli_reservation *v = draw->named ? mli_ticket_find(lord, draw->named)
+                                         : mli_ticket_own(lord, t, t->tickets[i]);
         uint64_t part;
         if (!v || v->phys != draw->phys) continue;
         part = v->remaining < left ? v->remaining : left;
@@ -9315,54 +9589,6 @@ static MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t, const mli
         left -= part;
     }
     mli_lock_drop(&draw->phys->lock);
-    t->retrying = 0;
-}
-
-/* -- accounts -- */
-
-static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
-    return (mli_account_record *)mli_handle_find(&lord->limits.accounts,
-                                                 sizeof(mli_account_record), account);
-}
-/* Returns 1 if a word read from a record belongs to this account. */
-static int mli_account_word_is(uint64_t word, memlord_account account) {
-    return word >> 49 == (account & 0x7fff);
-}
-
-static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
-    uint64_t by = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, word, now, limit;
-    if (!b) return MEMLORD_E_UNKNOWN;
-    limit = mli_u64_load(&b->limit);
-    if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
-    word = mli_u64_load(&b->word);
-    do {
-        now = MLI_BYTES(word);
-        if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
-        if (bytes > 0 && by > limit - now) {
-            (void)mli_u64_add(&b->refused, 1);
-            return MEMLORD_E_LIMIT;
-        }
-        now += (uint64_t)bytes; /* modulo 2^64 */
-    } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
-    if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
-        mli_u64_max(&b->peak, (int64_t)now);
-    return MEMLORD_OK;
-}
-
-/* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
-static MLI_COLD int mli_account_read_locked(const mli_account_record *b,
-                                            memlord_account_stat *out) {
-    memset(out, 0, sizeof *out);
-    if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
-    memcpy(out->name, b->name, strlen(b->name));
-    out->device = b->device;
-    out->bytes = MLI_BYTES(mli_u64_load(&b->word));
-    out->peak = mli_u64_load(&b->peak);
-    out->limit = mli_u64_load(&b->limit);
-    out->refused = mli_u64_load(&b->refused);
-    return 1;
 }
 
 /* -- public -- */
@@ -9387,67 +9613,22 @@ MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket tick
     return memlord_reserve_commit(lord, ticket);
 }
 
-MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
-                                            uint64_t limit, memlord_account *out) {
-    mli_account_record *b;
-    mli_out text;
-    memlord_result r;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    *out = 0;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    for (;;) {
-        mli_lock_take(&mli_process.cold_lock);
-        b = (mli_account_record *)(void *)lord->limits.closed_accounts;
-        if (b) break;
-        mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->limits.accounts, &lord->limits.account_count, sizeof *b,
-                           &lord->limits.closed_accounts, &mli_process.cold_lock);
-        if (r) return r;
-    }
-    mli_out_buffer(&text, b->name, sizeof b->name);
-    mli_put_str(&text, name ? name : "");
-    (void)mli_out_end(&text, sizeof b->name);
-    b->device = device;
-    mli_u64_store(&b->limit, limit);
-    mli_u64_store(&b->peak, 0);
-    mli_u64_store(&b->refused, 0);
-    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
-    *out = mli_handle_open(&lord->limits.closed_accounts);
-    mli_lock_drop(&mli_process.cold_lock);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
-                                              int64_t bytes) {
-    if (!lord) return MEMLORD_OK;
-    return mli_call_end_uncounted(lord, mli_account_charge(lord, account, bytes));
-}
-
-MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
-                                           memlord_account_stat *out) {
+MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket) {
+    mli_thread *t;
+    mli_reservation *v;
     int open;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.cold_lock);
-    open = mli_account_read_locked(mli_account_find(lord, account), out);
-    mli_lock_drop(&mli_process.cold_lock);
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_E_STATE;
+    mli_lock_take(&v->phys->lock);
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
+    if (open) mli_ptr_store(&v->owner, t);
+    mli_lock_drop(&v->phys->lock);
+    if (open) mli_ticket_attach(lord, t, ticket);
+    mli_thread_put(lord, t);
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account account) {
-    mli_account_record *b;
-    if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.cold_lock);
-    b = mli_account_find(lord, account);
-    if (b) {
-        mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
-        mli_handle_close(&lord->limits.closed_accounts, &b->handle);
-    }
-    mli_lock_drop(&mli_process.cold_lock);
-    return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
 /* ----------------------------------------------------------------------- >>bands --
@@ -10115,14 +10296,15 @@ static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
 }
 
-/* Resets the state of a thread that lasts over several calls: tags, tickets, its sub-buffer. */
+/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     t->tag = NULL;
     t->tag_depth = 0;
     t->open_tickets = 0;
-    t->retrying = 0;
+    t->account = 0;
     mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
+    mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
 }
 
 static void mli_min_max_reset(mli_min_max *e) {
@@ -10744,7 +10926,7 @@ static MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *
     out->total_freed = sum.total_out;
     out->largest_free--; /* stored one higher: 0, unknown, becomes UINT64_MAX */
     if (out->reserved > out->allocated) out->cached = out->reserved - out->allocated;
-    out->limit = mli_phys_limit(mli_phys_at(lord, dev));
+    mli_phys_stats_add(mli_phys_at(lord, dev), out);
 }
 
 /* Returns 1 if a selector has the device of a row. */
@@ -10753,18 +10935,17 @@ static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_
     return mli_selects(sel, mli_device_record_at(lord, dev)->device);
 }
 
-/* Sums the limits of the phys that a selector's devices are at, each phys once. */
-static MLI_COLD uint64_t mli_limits_sum(memlord *lord, memlord_device sel) {
+/* Sums what counts by phys, of those that a selector's devices are at, each phys once. */
+static MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum) {
     uint32_t i, k, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint64_t sum = 0;
+    sum->limit = sum->held = 0;
     for (i = 0; i < n; i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
         for (k = 1; k < n; k++)
             if (mli_phys_at(lord, k) == phys && mli_row_selected(lord, sel, MLI_BOOK_DEVICE, k))
                 break;
-        if (k < n) sum = mli_add_saturated(sum, mli_phys_limit(phys));
+        if (k < n) mli_phys_stats_add(phys, sum);
     }
-    return sum;
 }
 
 /* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
@@ -10965,9 +11146,9 @@ MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, meml
         if (!found++) out->largest_free = UINT64_MAX;
         mli_stats_sum(out, &s);
     }
-    out->limit = mli_limits_sum(lord, sel);
+    mli_stats_sum_phys(lord, sel, out);
     if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
-        out->limit = mli_phys_limit(phys); /* the host's phys may have a limit before a device */
+        mli_phys_stats_add(phys, out); /* the host's phys may have a limit before a device */
     if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
     return MEMLORD_OK;
 }
@@ -11237,15 +11418,25 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
     return mli_out_end(&o, cap);
 }
 
-/* Logs the explanation of a refusal after `head`. */
-static MLI_COLD void mli_log_explain(memlord *lord, const char *head, memlord_device d,
+/* Logs the explanation of a refusal after `head`. Without a logger it walks nothing. */
+static MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head, memlord_device d,
                                      uint64_t wanted) {
     char line[640];
     size_t n = strlen(head);
-    if (lord->log.level < MEMLORD_LOG_ERROR || !lord->log.logger.fn) return;
+    if (lord->log.level < level || !lord->log.logger.fn) return;
     memcpy(line, head, n);
     (void)mli_explain_device(lord, d, wanted, line + n, sizeof line - n);
-    mli_log(lord, MEMLORD_LOG_ERROR, line);
+    mli_log(lord, level, line);
+}
+
+/* Logs a refused reservation: the first, and then one a second of the ledger's clock. A server
+   that is full refuses thousands a second, and each line walks the tags and the sites. */
+static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
+    uint64_t due = mli_u64_load(&lord->limits.refusal_due), now;
+    if (!lord->log.logger.fn) return;
+    now = mli_ledger_now(lord);
+    if (now >= due && mli_u64_cas(&lord->limits.refusal_due, &due, now + 1000000000u))
+        mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted);
 }
 
 /* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
@@ -11418,10 +11609,10 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, bytes, out);
+    r = mli_reservation_open(lord, phys, t, bytes, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
-    if (r == MEMLORD_E_LIMIT) mli_log_explain(lord, "[limit] ", device, bytes);
+    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
     return mli_call_end_uncounted(lord, r);
 }
 
@@ -12124,6 +12315,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     mli_entry e, copy;
     mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     mli_probe probe;
+    memlord_account account = 0;
     uint64_t rows;
     int did;
     memlord_result r;
@@ -12135,6 +12327,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
         side->word2 = mli_word2_rows(e.word2);
         side->refs = mli_refs_of(e.word1, e.word2);
         side->meta = mli_side_record_of(e.word2)->meta;
+        account = mli_side_record_of(e.word2)->account;
         mli_probe_leave(t, &probe);
         r = mli_map_reserve(lord, t, dev, key);
     }
@@ -12144,13 +12337,15 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     }
     rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
+    mli_side_charge(lord, side,
+                    MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev), bytes);
     d = mli_delta_open(dev, rows, bytes);
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | 1;
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
     if (r) {
-        mli_own_free(lord, side, sizeof *side);
+        mli_side_record_free(lord, copy.word2);
         return r;
     }
     r = mli_fence_attach(lord, t, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
@@ -12600,8 +12795,8 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
      1. Check the arguments. An alloc makes its device known.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
         from within the ledger's own allocator call gets none: it returns and records nothing.
-     3. An alloc draws its bytes off the thread's tickets, and looks up or makes the rows and cells
-        of its site and tag.
+     3. An alloc draws its bytes off the ticket it names, or off the thread's, and looks up or makes
+        the rows and cells of its site and tag.
      4. Insert the entry (mli_block_open) or erase it (mli_block_close), and count. A release of a
         block with more references only takes one off. A block with fences becomes pending.
      5. Record the event, put the thread record back, write the line of MEMLORD_DEBUG.
@@ -12625,7 +12820,7 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
                                              uint64_t bytes, mli_call *call) {
     memlord_result r;
     call->t = NULL;
-    call->draw.phys = NULL;
+    call->draw = mli_draw_none;
     if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
     if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
         return MEMLORD_E_INVALID;
@@ -12633,9 +12828,9 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Sets the bytes that the call is about to record in flight, if its thread has tickets. */
+/* Sets the bytes that the call is about to record in flight, if it or its thread has tickets. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
-    if (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET)
+    if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
 /* Ends a call and returns r. `did`: the block was recorded. Puts the thread record back first, so
@@ -12653,17 +12848,18 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
 
 /* -- the general path: any alloc and any free; the fast path falls back to it -- */
 
-/* Records a block in any shard, for any thread; `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. Without
-   memory the block counts as dropped. */
-static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
-                                                     uint64_t storage, uint64_t bytes,
-                                                     const memlord_site *site, int how) {
+/* Records a block in any shard, for any thread; `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. Its bytes
+   come off a ticket, or with 0 off those of its thread. Without memory it counts as dropped. */
+static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
+                                           memlord_device device, uint64_t storage, uint64_t bytes,
+                                           const memlord_site *site, int how) {
     mli_call call;
     memlord_block block;
     uint64_t rows;
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
     if (!call.t) return mli_drop_count(lord, r, device, bytes);
+    call.draw.named = ticket;
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
     r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
@@ -12674,6 +12870,11 @@ static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_devi
     block.storage = storage;
     block.bytes = bytes;
     return mli_call_finish(lord, &call, r, did == MLI_DID_OPEN, "[alloc] ", &block, site);
+}
+static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
+                                                     uint64_t storage, uint64_t bytes,
+                                                     const memlord_site *site, int how) {
+    return mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, how);
 }
 
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
@@ -13012,7 +13213,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     memlord_result r;
     call.t = mli_thread_get(lord);
     if (!call.t) return MEMLORD_OK;
-    call.draw.phys = NULL;
+    call.draw = mli_draw_none;
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
@@ -13112,6 +13313,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
         d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
+        if (e->word2 & 1)
+            mli_side_charge(lord, mli_side_record_of(e->word2),
+                            mli_side_record_of(e->word2)->account, bytes);
         mli_probe_unlock(&probe);
         mli_count(lord, t, &d, 1);
     }
@@ -13119,8 +13323,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. It needs memory only if another thread has ended the block it replaces
-   since mli_hold_n. Without that memory it counts as dropped. */
+/* Records one of n blocks. It needs memory only for a block that replaces another: if it is charged
+   to an account, or if another thread has ended that one since mli_hold_n. Without that memory it
+   counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, mli_debug_note *note) {
     mli_call call;
@@ -13129,7 +13334,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->did == MLI_DID_VIEW) return;
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
-    call.draw.phys = NULL;
+    call.draw = mli_draw_none;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
@@ -13357,6 +13562,19 @@ MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, u
     return lord ? mli_alloc_fast(lord, device, storage, bytes, site) : MEMLORD_OK;
 }
 
+/* The ticket may close after the checks: then the bytes count in full. */
+MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                              memlord_device device, uint64_t storage,
+                                              uint64_t bytes, const memlord_site *site) {
+    const mli_reservation *v;
+    mli_phys *phys;
+    if (!lord) return MEMLORD_OK;
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    if (mli_phys_find(lord, device, 0, &phys) || phys != v->phys) return MEMLORD_E_DEVICE;
+    return mli_alloc_off_ticket(lord, ticket, device, storage, bytes, site, MLI_PUT_ALLOC);
+}
+
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     return lord ? mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_TRACK)
@@ -13516,7 +13734,7 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
     if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, &call.t);
     if (r) return r;
     if (!call.t) return mli_fence_discard(NULL, fence);
-    call.draw.phys = NULL;
+    call.draw = mli_draw_none;
     call.dev = 0;
     state = mli_key_state(lord, call.t, from, from_storage, &e);
     if (state < MLI_KEY_LIVE)
@@ -13659,22 +13877,16 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
         if (round == 1 && !mli_fences_retire(lord, d)) continue;
         if (round == 2 && mli_collect(lord, q->dev, MEMLORD_REASON_LIMIT, q->bytes, &reclaimed))
             break;
-        r = mli_reservation_open(lord, q->phys, q->bytes, &q->ticket);
+        r = mli_reservation_open(lord, q->phys, NULL, q->bytes, &q->ticket);
     }
     return r;
 }
 
-/* Records the new block; its bytes come off the request's own ticket. Without memory for the entry
-   it counts as dropped: the caller has the storage all the same. */
+/* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
+   entry it counts as dropped: the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
-    mli_thread *t = mli_thread_get(q->lord);
-    if (t && t != q->lord->threads.orphan) {
-        t->retrying = q->ticket;
-        mli_special_set(t, MLI_SPECIAL_TICKET, 1);
-    }
-    if (t) mli_thread_put(q->lord, t);
-    (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
-                            q->bytes, q->site, MLI_PUT_ALLOC);
+    (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
+                               storage, q->bytes, q->site, MLI_PUT_ALLOC);
 }
 
 /* Logs a failed request; `oom`: the attempts failed; else the limit refused it. Keeps the last
@@ -13696,7 +13908,8 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
         mli_lock_drop(&phys->lock);
         mli_stat_add(lord, q->dev, MLI_STAT_oom_failures, 1);
     }
-    mli_log_explain(lord, oom ? "[oom] " : "[limit] ", device->device, q->bytes);
+    mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : "[limit] ", device->device,
+                    q->bytes);
 }
 
 MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
@@ -14180,7 +14393,7 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
         line[1] = i + 1;
         (void)mli_top_insert(r->top_device, i, MEMLORD_MAX_DEVICES, line, sizeof line, 0);
     }
-    r->total.limit = mli_limits_sum(lord, all.sel);
+    mli_stats_sum_phys(lord, all.sel, &r->total);
     mli_report_phys_all(r);
     mli_report_accounts(r);
     mli_stats_add_losses(lord, &r->total);
@@ -14279,12 +14492,12 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
     mli_put_str(r->o, "\ncapacity               total        used        free        self"
-                      "   this process      others       limit\n");
+                      "   this process      others       limit        held\n");
     for (i = 0; i < shown; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo\n",
+        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo\n",
                  mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
-                 line->rest, line->others, line->limit);
+                 line->rest, line->others, line->limit, line->held);
     }
     mli_text_more(r, r->phys_count, shown, "physical devices");
 }
@@ -16494,7 +16707,7 @@ static const mli_family mli_prom_phys[] = {
      "capacity_used_bytes - self_bytes; may be below 0"},
     {"limit_bytes", 'u', offsetof(mli_phys_line, limit),
      "bytes allowed of it; no sample: no limit"},
-    {"held_bytes", 'u', offsetof(mli_phys_line, held), "bytes of the limit that reservations keep"},
+    {"held_bytes", 'u', offsetof(mli_phys_line, held), "bytes of it that tickets keep"},
     {"capacity_age_seconds", 'X', offsetof(mli_phys_line, age), "age of these samples"},
     {NULL, 0, 0, NULL}};
 static const mli_family mli_prom_tags[] = {

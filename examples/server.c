@@ -1,276 +1,249 @@
 /*
     server.c - a server that knows how much KV cache every request holds
 
-    Four things keep it alive: a plan that is checked before the model is loaded, a limit of the
-    device, a place under it that is reserved before anything is allocated, and for each request
-    an account with a limit of its own. Build and run:
+    One scheduler thread serves hundreds of requests. Each has a ticket, which keeps room for it
+    under the limit of the device; its pages come off that ticket. Each has an account with a
+    quota; its pages are charged to it. With a port the program answers GET /metrics until it is
+    interrupted. Build and run:
 
-        cc -std=c99 -O2 -I. examples/server.c -o server -pthread && ./server 100 96MiB
+        cc -std=c99 -O2 -I. examples/server.c -o server -pthread && ./server 300 192MiB 9100
 */
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
+#include <arpa/inet.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
-    WORKERS = 8,
     MOST = 1000,        /* requests */
-    TOKEN = 64 << 10,   /* bytes of KV cache for a token */
-    CHUNK = 16,         /* tokens generated between two looks at the account */
+    PAGE = 1 << 20,     /* bytes of KV cache for 16 tokens */
+    MOST_PAGES = 64,    /* of a request */
+    QUOTA = 10 << 20,   /* bytes that a request may hold, however many it asked for */
     WEIGHTS = 16 << 20, /* bytes of the model */
-    QUOTA = 10 << 20,   /* bytes a request may fill, however much it asked for */
-    CHUNK_MS = 4,
-    ARRIVAL_MS = 2, /* from one request to the next */
-    TABLES = 4      /* shown while the server runs */
+    PATIENCE = 100,     /* rounds that a request waits for room */
+    ROUNDS_A_PAGE = 8
 };
 
 typedef enum state { WAITING, RUNNING, SERVED, BUSY, OVER, BROKEN, STATES } state;
 
 typedef struct request {
-    int prompt, answer; /* tokens: read, and to be generated */
+    int came, prompt, wanted, pages; /* its round; pages: of the prompt, with the answer, held */
+    void *page[MOST_PAGES];
     state state;
-    memlord_account account; /* while RUNNING */
+    memlord_ticket ticket;
+    memlord_account account;
 } request;
 
-typedef struct server {
+typedef struct server { /* the scheduler's, but for the ledger */
     memlord *lord;
     memlord_device device;
-    pthread_mutex_t lock; /* of all that follows */
-    pthread_cond_t arrival;
     request requests[MOST];
-    int n, arrived, taken;
-    uint64_t held, most; /* what memlord_reserve granted and has not back, by our own count */
-    int failed;
+    int n, arrived, round, failed;
+    uint64_t limit;
 } server;
+
+static volatile sig_atomic_t interrupted;
+static void interrupt(int number) { interrupted = number; }
+
+static void log_line(void *user, int level, const char *text) {
+    (void)user;
+    if (level <= MEMLORD_LOG_WARNING) fprintf(stderr, "%s\n", text);
+}
 
 static void check(server *s, memlord_result result) {
     if (result == MEMLORD_OK) return;
     fprintf(stderr, "server: %s\n", memlord_result_text(result));
-    pthread_mutex_lock(&s->lock);
     s->failed = 1;
-    pthread_mutex_unlock(&s->lock);
 }
 
-static uint64_t asked(const request *r) {
-    return (uint64_t)(r->prompt + r->answer) * TOKEN;
+static const char *text_of(uint64_t bytes) { /* good for five calls */
+    static char text[5][32];
+    static unsigned i;
+    return memlord_format_bytes(bytes, text[i++ % 5], sizeof text[0]);
 }
 
-static void pause_ms(long ms) {
-    const struct timespec t = {0, ms * 1000000};
-    nanosleep(&t, NULL);
-}
+/* -- one request, on the scheduler -- */
 
-/* -- one request, on a worker -- */
-
-static void become(server *s, request *r, state to, memlord_account account) {
-    pthread_mutex_lock(&s->lock);
-    r->state = to;
-    r->account = account;
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void hold(server *s, uint64_t more, uint64_t less) {
-    pthread_mutex_lock(&s->lock);
-    s->held += more;
-    s->held -= less;
-    if (s->held > s->most) s->most = s->held;
-    pthread_mutex_unlock(&s->lock);
-}
-
-/* Reads the prompt and generates; the account says how far it may go. */
-static state generate(server *s, const request *r, memlord_account account) {
-    int total = r->prompt + r->answer, step = r->prompt;
-
-    for (int tokens = 0; tokens < total; tokens += step) {
-        if (tokens > 0) step = total - tokens < CHUNK ? total - tokens : CHUNK;
-        memlord_result result = memlord_account_charge(s->lord, account, (int64_t)step * TOKEN);
-        if (result != MEMLORD_OK) return result == MEMLORD_E_LIMIT ? OVER : BROKEN;
-        pause_ms(CHUNK_MS);
-    }
-    return SERVED;
-}
-
-/* The room is there: allocate, record, commit. The rest is work. */
-static state serve(server *s, request *r, memlord_account account, memlord_ticket ticket) {
-    void *cache = malloc((size_t)asked(r)); /* in place of cudaMalloc */
-    state end;
-
-    if (!cache) {
-        check(s, memlord_reserve_cancel(s->lord, ticket));
-        return BROKEN;
-    }
-    hold(s, asked(r), 0);
-    MEMLORD_TAG(s->lord, "kv_cache") {
-        check(s, MEMLORD_ALLOC(s->lord, s->device, cache, asked(r)));
-    }
-    check(s, memlord_reserve_commit(s->lord, ticket));
-    become(s, r, RUNNING, account);
-    end = generate(s, r, account);
-    hold(s, 0, asked(r));
-    check(s, MEMLORD_FREE(s->lord, s->device, cache));
-    free(cache);
-    return end;
-}
-
-static void handle(server *s, request *r, int id) {
+static void admit(server *s, request *r) {
     char name[32];
-    memlord_account account;
-    memlord_ticket ticket;
-    memlord_result result;
-    state end = BROKEN;
+    memlord_result result =
+        memlord_reserve(s->lord, s->device, (uint64_t)r->wanted * PAGE, &r->ticket);
 
-    snprintf(name, sizeof name, "request %d", id);
-    check(s, memlord_account_open(s->lord, s->device, name, QUOTA, &account));
-    result = memlord_reserve(s->lord, s->device, asked(r), &ticket);
-    if (result == MEMLORD_OK) end = serve(s, r, account, ticket);
-    if (result == MEMLORD_E_LIMIT) end = BUSY;
-    become(s, r, end, 0);
-    check(s, memlord_account_close(s->lord, account));
-}
-
-static void *work(void *user) {
-    server *s = (server *)user;
-    for (;;) {
-        int id;
-        pthread_mutex_lock(&s->lock);
-        while (s->taken == s->arrived && s->arrived < s->n)
-            pthread_cond_wait(&s->arrival, &s->lock);
-        id = s->taken < s->arrived ? s->taken++ : -1;
-        pthread_mutex_unlock(&s->lock);
-        if (id < 0) return NULL;
-        handle(s, &s->requests[id], id);
+    if (result == MEMLORD_E_LIMIT) {
+        if (s->round - r->came >= PATIENCE) r->state = BUSY;
+        return;
     }
+    check(s, result);
+    snprintf(name, sizeof name, "request %d", (int)(r - s->requests));
+    check(s, memlord_account_open(s->lord, s->device, name, QUOTA, &r->account));
+    r->state = RUNNING;
 }
 
-/* -- what is shown, on the main thread -- */
-
-static void table(server *s) {
-    char a[32], b[32], c[32];
+/* One more page of KV cache: it comes off the ticket, and is charged to the account in use. */
+static state grow(server *s, request *r) {
     memlord_account_stat stat;
+    void *page = malloc(PAGE); /* in place of cudaMalloc */
 
-    pthread_mutex_lock(&s->lock);
-    printf("%3d of %3d came       KV cache    reserved       quota\n", s->arrived, s->n);
-    for (int i = 0; i < s->n; i++) {
-        const request *r = &s->requests[i];
-        if (r->state != RUNNING || memlord_account_get(s->lord, r->account, &stat) != MEMLORD_OK)
-            continue;
-        printf("  %-16s %11s %11s %11s\n", stat.name,
-               memlord_format_bytes(stat.bytes, a, sizeof a),
-               memlord_format_bytes(asked(r), b, sizeof b),
-               memlord_format_bytes(stat.limit, c, sizeof c));
-    }
-    pthread_mutex_unlock(&s->lock);
+    if (!page) return BROKEN;
+    check(s, memlord_alloc_reserved(s->lord, r->ticket, s->device, MEMLORD_KEY(page), PAGE,
+                                    MEMLORD_SITE()));
+    r->page[r->pages++] = page;
+    check(s, memlord_account_get(s->lord, r->account, &stat));
+    if (!stat.refused) return r->pages == r->wanted ? SERVED : RUNNING;
+    printf("  %s stopped: it has %s of %s, and its quota is %s\n", stat.name,
+           text_of(stat.bytes), text_of((uint64_t)r->wanted * PAGE), text_of(stat.limit));
+    return OVER;
 }
 
-/* Who was refused, and why; then whether the books add up. Nobody else runs any more. */
-static void account_for(server *s, uint64_t limit) {
-    static const char *const names[STATES] = {"waiting", "running", "served", "busy",
-                                              "over their quota", "broken"};
+static void step(server *s, request *r) {
+    int upto = r->pages < r->prompt ? r->prompt : r->pages + 1;
+    check(s, memlord_account_use(s->lord, r->account));
+    while (r->state == RUNNING && r->pages < upto) r->state = grow(s, r);
+    if (r->state == RUNNING) return;
+    while (r->pages-- > 0) {
+        check(s, MEMLORD_FREE(s->lord, s->device, r->page[r->pages]));
+        free(r->page[r->pages]);
+    }
+    check(s, memlord_reserve_commit(s->lord, r->ticket)); /* gives back what it did not use */
+    check(s, memlord_account_close(s->lord, r->account));
+}
+
+/* -- the scheduler -- */
+
+/* Shows where the server stands. Returns how many requests it has answered. */
+static int show(server *s) {
     int count[STATES] = {0};
-    uint64_t live = memlord_allocated(s->lord, s->device), peak = memlord_peak(s->lord, s->device);
-    char a[32], b[32], c[32];
+    memlord_stats stats;
 
-    printf("refused\n");
-    for (int i = 0; i < s->n; i++) {
-        const request *r = &s->requests[i];
-        count[r->state]++;
-        memlord_format_bytes(asked(r), a, sizeof a);
-        if (r->state == BUSY)
-            printf("  request %-4d busy, try later: no room for %s\n", i, a);
-        if (r->state == OVER)
-            printf("  request %-4d stopped: would fill %s, its account allows %s\n", i, a,
-                   memlord_format_bytes(QUOTA, b, sizeof b));
-    }
-    printf("\n%d requests:", s->n);
-    for (int k = SERVED; k <= BROKEN; k++)
-        printf(" %d %s%s", count[k], names[k], k < BROKEN ? "," : "\n");
-    printf("limit %s, most by the ledger %s, by our own count %s\n",
-           memlord_format_bytes(limit, a, sizeof a), memlord_format_bytes(peak, b, sizeof b),
-           memlord_format_bytes(s->most, c, sizeof c));
-    printf("at the end %s live, ", memlord_format_bytes(live, a, sizeof a));
-    printf("%s of the limit free\n",
-           memlord_format_bytes((uint64_t)memlord_headroom(s->lord, s->device), b, sizeof b));
-    if (count[SERVED] + count[BUSY] + count[OVER] != s->n || peak > limit || s->most > limit ||
-        live != 0 || memlord_headroom(s->lord, s->device) != (int64_t)limit)
-        s->failed = 1;
+    check(s, memlord_stats_get(s->lord, s->device, &stats));
+    for (int i = 0; i < s->arrived; i++) count[s->requests[i].state]++;
+    printf("%d of %d came: %d wait, %d run, %d served, %d busy, %d over quota\n", s->arrived, s->n,
+           count[WAITING], count[RUNNING], count[SERVED], count[BUSY], count[OVER]);
+    printf("  %s live, %s held by tickets, peak %s of %s\n", text_of(stats.allocated),
+           text_of(stats.held), text_of(stats.peak), text_of(stats.limit));
+    if (stats.peak > stats.limit) s->failed = 1;
+    return count[SERVED] + count[BUSY] + count[OVER];
 }
 
-/* -- the model -- */
+static void arrive(server *s) {
+    int i = s->arrived++;
+    request *r = &s->requests[i];
+    r->came = s->round;
+    r->prompt = i % 8 == 5 ? 50 : 1 + i * 37 % 5; /* 5: a whole book */
+    r->wanted = r->prompt + 1 + i * 29 % 7;
+    if (s->arrived % (s->n / 4) == 0) show(s);
+}
 
-static int load(server *s, uint64_t limit, uint64_t *weights) {
-    memlord_block plan = {s->device, 0, WEIGHTS};
+static void *schedule(void *user) {
+    server *s = (server *)user;
+    const struct timespec tick = {0, 1000000};
+    int open = 1;
+    check(s, memlord_tag_begin(s->lord, "kv_cache"));
+    for (; open || s->arrived < s->n; s->round++) {
+        if (s->arrived < s->n) arrive(s);
+        open = 0;
+        for (request *r = s->requests; r < s->requests + s->arrived; r++) {
+            if (r->state == WAITING) admit(s, r);
+            if (r->state == RUNNING && (s->round - r->came) % ROUNDS_A_PAGE == 0) step(s, r);
+            open += r->state <= RUNNING;
+        }
+        nanosleep(&tick, NULL);
+    }
+    return NULL;
+}
+
+/* -- GET /metrics, on the main thread, one connection at a time -- */
+
+static int send_all(void *user, const void *data, size_t size) {
+    const char *at = (const char *)data;
+    ssize_t n = 1;
+    while (size > 0 && (n = send(*(const int *)user, at, size, MSG_NOSIGNAL)) > 0)
+        at += n, size -= (size_t)n;
+    return n <= 0;
+}
+
+static void answer(memlord *lord, int fd) {
+    static const char ok[] = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\r\n";
+    static const char other[] = "HTTP/1.0 404 Not Found\r\n\r\nGET /metrics\n";
+    const struct timeval patience = {1, 0};
+    char text[2048] = {0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (recv(fd, text, sizeof text, 0) < 0 || memcmp(text, "GET /metrics ", 13) != 0)
+        send_all(&fd, other, sizeof other - 1);
+    else if (send_all(&fd, ok, sizeof ok - 1) == 0)
+        memlord_write(lord, MEMLORD_FORMAT_PROMETHEUS, send_all, &fd);
+    close(fd);
+}
+
+static int serve_metrics(memlord *lord, int port) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    socklen_t size = sizeof at;
+    struct pollfd wait = {.fd = socket(AF_INET, SOCK_STREAM, 0), .events = POLLIN};
+    const int on = 1;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    setsockopt(wait.fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (wait.fd < 0 || bind(wait.fd, (struct sockaddr *)&at, size) || listen(wait.fd, 8) ||
+        getsockname(wait.fd, (struct sockaddr *)&at, &size)) {
+        perror("server: the port");
+        return 1;
+    }
+    printf("http://127.0.0.1:%d/metrics\n", ntohs(at.sin_port));
+    fflush(stdout);
+    while (!interrupted) {
+        int fd = poll(&wait, 1, 200) > 0 ? accept(wait.fd, NULL, NULL) : -1;
+        if (fd >= 0) answer(lord, fd);
+    }
+    close(wait.fd);
+    return 0;
+}
+
+static int run(server *s, int port) {
+    memlord_block weights = {s->device, UINT64_C(0xd00000000000), WEIGHTS}; /* say, cudaMalloc's */
     int64_t short_by = 0;
-    memlord_ticket ticket;
-    char text[32];
+    pthread_t scheduler;
 
-    check(s, memlord_limit_set(s->lord, s->device, limit));
-    if (memlord_plan_fit(s->lord, &plan, 1, &short_by) != 1) {
-        fprintf(stderr, "server: the model does not fit, %s short\n",
-                memlord_format_bytes((uint64_t)short_by, text, sizeof text));
-        return 0;
+    check(s, memlord_limit_set(s->lord, s->device, s->limit));
+    if (memlord_plan_fit(s->lord, &weights, 1, &short_by) != 1) {
+        fprintf(stderr, "server: the model does not fit, %s short\n", text_of((uint64_t)short_by));
+        return 1;
     }
-    *weights = UINT64_C(0xd00000000000); /* say, from cudaMalloc */
-    check(s, memlord_reserve(s->lord, s->device, WEIGHTS, &ticket));
-    MEMLORD_TAG(s->lord, "weights") {
-        check(s, memlord_alloc(s->lord, s->device, *weights, WEIGHTS, MEMLORD_SITE()));
-    }
-    check(s, memlord_reserve_commit(s->lord, ticket));
-    s->held = s->most = WEIGHTS;
-    return 1;
-}
-
-static void arrive(server *s, int answer, int prompt) {
-    request *r = &s->requests[s->arrived]; /* seen by the others from `arrived` on */
-    r->prompt = prompt;
-    r->answer = answer;
-    pthread_mutex_lock(&s->lock);
-    s->arrived++;
-    pthread_cond_broadcast(&s->arrival); /* the last one: to all who wait */
-    pthread_mutex_unlock(&s->lock);
-}
-
-static int run(server *s, uint64_t limit) {
-    pthread_t workers[WORKERS];
-    uint64_t weights;
-    int started = 0;
-
-    if (!load(s, limit, &weights)) return 1;
-    while (started < WORKERS && !pthread_create(&workers[started], NULL, work, s)) started++;
-    if (started == 0) return 1;
-    for (int i = 0; i < s->n; i++) {
-        arrive(s, 16 + i * 29 % 97, i % 8 == 5 ? 800 : 16 + i * 37 % 81); /* 5: a whole book */
-        pause_ms(ARRIVAL_MS);
-        if ((i + 1) % (s->n / TABLES) == 0) table(s);
-    }
-    while (started > 0) pthread_join(workers[--started], NULL);
-    check(s, memlord_free(s->lord, s->device, weights, MEMLORD_SITE()));
-    account_for(s, limit);
+    MEMLORD_TAG(s->lord, "weights")
+        check(s, memlord_alloc_n(s->lord, &weights, 1, MEMLORD_SITE()));
+    if (pthread_create(&scheduler, NULL, schedule, s)) return 1;
+    if (port >= 0 && serve_metrics(s->lord, port)) s->failed = 1;
+    pthread_join(scheduler, NULL);
+    check(s, memlord_free(s->lord, s->device, weights.storage, MEMLORD_SITE()));
+    if (show(s) != s->n || memlord_headroom(s->lord, s->device) != (int64_t)s->limit) return 1;
     return s->failed;
 }
 
 int main(int argc, char **argv) {
-    static server s;
-    memlord_desc desc = {.flags = MEMLORD_FLAG_EXACT}; /* peaks to the byte */
-    uint64_t limit = 64 << 20;
-    char *end = "";
-    long n = argc > 1 ? strtol(argv[1], &end, 10) : 48;
+    static server s = {.limit = 192 << 20};
+    const memlord_desc desc = {.flags = MEMLORD_FLAG_EXACT, .logger = {log_line, NULL}};
+    char *end[2] = {"", ""};
+    long n = argc > 1 ? strtol(argv[1], &end[0], 10) : 300;
+    long port = argc > 3 ? strtol(argv[3], &end[1], 10) : -1; /* 0: any */
     int status;
 
-    if (argc > 3 || *end || n < 8 || n > MOST ||
-        (argc == 3 &&
-         (memlord_parse_bytes(argv[2], &limit) != MEMLORD_OK || !limit || limit >> 40))) {
-        fprintf(stderr, "usage: server [requests, 8 to %d [limit, under 1TiB]]\n", (int)MOST);
+    if (argc > 4 || *end[0] || *end[1] || n < 8 || n > MOST || port > 65535 ||
+        (argc > 2 && (memlord_parse_bytes(argv[2], &s.limit) || !s.limit || s.limit >> 40))) {
+        fprintf(stderr, "usage: server [requests, 8 to %d [limit, under 1TiB [port]]]\n", MOST);
         return 2;
     }
     s.n = (int)n;
     s.device = memlord_device_cuda(0);
+    signal(SIGINT, interrupt);
+    signal(SIGTERM, interrupt);
     if (memlord_create(&desc, &s.lord) != MEMLORD_OK) return 1;
-    if (pthread_mutex_init(&s.lock, NULL) || pthread_cond_init(&s.arrival, NULL)) return 1;
-    status = run(&s, limit);
-    pthread_cond_destroy(&s.arrival);
-    pthread_mutex_destroy(&s.lock);
+    status = run(&s, (int)port);
     memlord_destroy(s.lord);
     return status;
 }

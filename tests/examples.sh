@@ -144,15 +144,48 @@ build/oom >"$out/oom" 2>&1 &&
     ! grep -q 'request .* refused' "$out/oom"
 verdict $? 'oom overruns its device and completes; what can never fit is explained' "$out/oom"
 
-build/server 64 64MiB >"$out/server" 2>&1 &&
-    says "$out/server" 'request [0-9]* .* MiB .* 10 MiB$' 'busy, try later: no room for' \
-        'its account allows 10 MiB' 'limit 64 MiB' 'at the end 0 B live, 64 MiB of the limit free'
+build/server 300 192MiB >"$out/server" 2>&1 &&
+    says "$out/server" 'request [0-9]* stopped: it has 11 MiB of .* its quota is 10 MiB$' \
+        ' [1-9][0-9]* run, ' ' MiB held by tickets' '^300 of 300 came: 0 wait, 0 run' \
+        '^  0 B live, 0 B held by tickets, peak .* of 192 MiB$' \
+        '^\[limit\] cuda:0: .* short: limit 192 MiB, .* held .* by tag: kv_cache'
 verdict $? 'server stays under its limit and ends with nothing live' "$out/server"
 
-# Who came in time is not the same twice; that everybody was answered is.
-awk '/^64 requests:/ { n = $3 + $5 + $7; fine = n == 64 && $3 > 0 && $5 >= 8 && $7 > 0 && !$11 }
+awk '/^300 of 300 came:/ { n = $9 + $11 + $13; fine = n == 300 && $9 && $11 && $13 }
     END { exit !fine }' "$out/server"
 verdict $? 'and answers every request' "$out/server"
+
+[ "$(grep -c '^\[limit\]' "$out/server")" -le 30 ] # one a second: it refuses thousands
+verdict $? 'and logs few of its refusals' "$out/server"
+
+scrape() { # LOG: while the server runs GET /metrics answers, and anything else is not found
+    python3 - "$(grep -o -m 1 'http://127.0.0.1:[0-9]*/metrics' "$1")" <<'PY'
+import sys, urllib.error, urllib.request
+with urllib.request.urlopen(sys.argv[1], timeout=10) as answer:
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    text = answer.read().decode()
+for line in ("memlord_limit_bytes{device=\"cuda:0\"} ", "memlord_held_bytes{device=\"cuda:0\"} ",
+             "memlord_accounts_open "):
+    assert "\n" + line in text, line
+try:
+    urllib.request.urlopen(sys.argv[1] + "x", timeout=10)
+    sys.exit("found")
+except urllib.error.HTTPError as error:
+    assert error.code == 404
+PY
+}
+
+build/server 100 192MiB 0 >"$out/metrics" 2>&1 &
+server=$!
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    grep -q http "$out/metrics" && break
+    sleep 0.2
+done
+scrape "$out/metrics" 2>"$out/scrape"
+scraped=$?
+kill -INT $server
+wait $server && [ $scraped -eq 0 ] && says "$out/metrics" '^100 of 100 came: 0 wait, 0 run'
+verdict $? 'server answers GET /metrics until it is interrupted' "$out/scrape"
 
 build/server 8 8MiB >"$out/server.small" 2>&1
 [ $? -eq 1 ] && says "$out/server.small" 'does not fit, 8 MiB short'
@@ -170,7 +203,8 @@ build/pool 16MiB >"$out/pool.small" 2>&1 &&
 verdict $? 'and stays within a small cache size' "$out/pool.small"
 
 for wrong in 'bands 1KiB' 'bands x' 'bands 8MiB 8MiB' 'oom 7' 'oom 9x' 'oom 8 8' 'server 0' \
-    'server 8 x' 'server 8 0' 'server 8 8MiB x' 'pool x' 'pool 1MiB' 'pool 64MiB x'; do
+    'server 8 x' 'server 8 0' 'server 8 8MiB x' 'server 8 64MiB 65536' \
+    'pool x' 'pool 1MiB' 'pool 64MiB x'; do
     # shellcheck disable=SC2086 # a program and its arguments
     build/$wrong >"$out/wrong" 2>"$out/usage"
     [ $? -eq 2 ] && [ ! -s "$out/wrong" ] && grep -q '^usage: ' "$out/usage" || break

@@ -354,6 +354,373 @@ static void charges_and_closes_need_no_memory(void **state) {
     t->heap.fail_at = 0;
 }
 
+/* -- accounts that a thread uses -- */
+
+static memlord_account use_account(memlord *lord, uint64_t limit) {
+    memlord_account account = open_account(lord, "used", limit);
+    assert_ok(memlord_account_use(lord, account));
+    return account;
+}
+
+static void put(memlord *lord, memlord_device device, uint64_t key, uint64_t bytes) {
+    assert_ok(memlord_alloc(lord, device, key, bytes, NULL));
+}
+
+static void what_a_thread_allocates_is_charged_to_its_account(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account;
+    put(lord, cuda(0), 0x1000, 7);
+    account = use_account(lord, 0);
+    put(lord, cuda(0), 0x2000, 100);
+    put(lord, cuda(0), 0x3000, 50);
+    assert_int_equal(account_of(lord, account).bytes, 150);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 157);
+    assert_ok(memlord_free(lord, cuda(0), 0x2000, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 50);
+    assert_int_equal(account_of(lord, account).peak, 150);
+}
+
+static void other_devices_are_not_charged(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    put(lord, cuda(1), 0x1000, 100);
+    put(lord, cpu(), 0x2000, 100);
+    assert_ok(memlord_arena_add(lord, cuda(0), 100, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void use_of_0_ends_it(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    put(lord, cuda(0), 0x1000, 100);
+    assert_ok(memlord_account_use(lord, 0));
+    put(lord, cuda(0), 0x2000, 100);
+    assert_int_equal(account_of(lord, account).bytes, 100);
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void the_next_account_takes_its_place(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account a = use_account(lord, 0), b;
+    put(lord, cuda(0), 0x1000, 100);
+    b = use_account(lord, 0);
+    put(lord, cuda(0), 0x2000, 30);
+    assert_int_equal(account_of(lord, a).bytes, 100);
+    assert_int_equal(account_of(lord, b).bytes, 30);
+}
+
+static void over_its_limit_a_block_is_charged_all_the_same(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 100);
+    put(lord, cuda(0), 0x1000, 60);
+    put(lord, cuda(0), 0x2000, 60);
+    assert_int_equal(account_of(lord, account).bytes, 120);
+    assert_int_equal(account_of(lord, account).peak, 120);
+    assert_int_equal(account_of(lord, account).refused, 1);
+    assert_int_equal(memlord_account_charge(lord, account, 1), MEMLORD_E_LIMIT);
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 60);
+    assert_int_equal(account_of(lord, account).refused, 2);
+}
+
+static void over_2_to_the_48_nothing_is_charged(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    put(lord, cuda(0), 0x1000, TEST_MAX_BYTES);
+    put(lord, cuda(0), 0x2000, 1);
+    assert_int_equal(account_of(lord, account).bytes, TEST_MAX_BYTES);
+    assert_int_equal(account_of(lord, account).refused, 1);
+    assert_ok(memlord_free(lord, cuda(0), 0x2000, NULL));
+    assert_int_equal(account_of(lord, account).bytes, TEST_MAX_BYTES);
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void a_release_credits_with_the_last_reference(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    assert_ok(memlord_track(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_track(lord, cuda(0), 0x1000, 100, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 100);
+    assert_ok(memlord_release(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 100);
+    assert_ok(memlord_release(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void an_implicit_free_credits(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    put(lord, cuda(0), 0x1000, 100);
+    put(lord, cuda(0), 0x1000, 30);
+    assert_int_equal(account_of(lord, account).bytes, 30);
+    assert_ok(memlord_account_use(lord, 0));
+    put(lord, cuda(0), 0x1000, 50);
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void a_realloc_charges_the_new_size_wherever_it_runs(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 100);
+    put(lord, cuda(0), 0x1000, 80);
+    assert_ok(memlord_account_use(lord, 0));
+    assert_ok(memlord_realloc(lord, cuda(0), 0x1000, 0x2000, 150, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 150);
+    assert_int_equal(account_of(lord, account).refused, 1);
+    assert_ok(memlord_realloc(lord, cuda(0), 0x2000, 0x2000, 120, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 120);
+    assert_int_equal(account_of(lord, account).refused, 1); /* less is no charge */
+    assert_ok(memlord_free(lord, cuda(0), 0x2000, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void between_realloc_begin_and_end_it_stays_charged(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    memlord_realloc_token token;
+    put(lord, cuda(0), 0x1000, 80);
+    assert_ok(memlord_realloc_begin(lord, cuda(0), 0x1000, &token));
+    assert_int_equal(account_of(lord, account).bytes, 80);
+    assert_ok(memlord_realloc_end(lord, &token, 0, 0, NULL)); /* the real call failed */
+    assert_int_equal(account_of(lord, account).bytes, 80);
+    assert_ok(memlord_free_begin(lord, cuda(0), 0x1000, &token, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 80);
+    assert_ok(memlord_free_end(lord, &token, 0, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void a_move_on_its_device_keeps_the_charge(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    put(lord, cuda(0), 0x1000, 80);
+    assert_ok(memlord_account_use(lord, 0));
+    assert_ok(memlord_move(lord, cuda(0), 0x1000, cuda(0), 0x2000, 90, NULL, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 90);
+    assert_ok(memlord_free(lord, cuda(0), 0x2000, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void a_move_away_ends_the_charge_and_one_back_charges_again(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    put(lord, cuda(0), 0x1000, 80);
+    assert_ok(memlord_move(lord, cuda(0), 0x1000, cpu(), 0x2000, 80, NULL, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+    assert_ok(memlord_move(lord, cpu(), 0x2000, cuda(0), 0x3000, 80, NULL, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 80);
+    put(lord, cpu(), 0x4000, 20); /* has no side record */
+    assert_ok(memlord_move(lord, cpu(), 0x4000, cuda(0), 0x5000, 20, NULL, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 100);
+    assert_int_equal(memlord_move(lord, cpu(), 0x6000, cuda(0), 0x7000, 20, NULL, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(account_of(lord, account).bytes, 100);
+}
+
+/* A fence that is done when *user is not 0. */
+static int ask_flag(void *user) { return *(int *)user; }
+
+static memlord_fence fence_of(int *flag) {
+    memlord_fence fence;
+    memset(&fence, 0, sizeof fence);
+    fence.done = ask_flag;
+    fence.user = flag;
+    fence.queue = 1;
+    return fence;
+}
+
+static void a_deferred_free_credits_when_it_is_done(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    int done = 0;
+    put(lord, cuda(0), 0x1000, 80);
+    assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence_of(&done), NULL));
+    assert_int_equal(account_of(lord, account).bytes, 80);
+    done = 1;
+    assert_int_equal(memlord_retire(lord, all()), 80);
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void a_fenced_move_is_charged_for_both_until_it_is_done(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    int done = 0;
+    memlord_fence fence = fence_of(&done);
+    put(lord, cuda(0), 0x1000, 80);
+    assert_ok(memlord_move(lord, cuda(0), 0x1000, cuda(0), 0x2000, 90, &fence, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 170);
+    done = 1;
+    assert_int_equal(memlord_retire(lord, all()), 80);
+    assert_int_equal(account_of(lord, account).bytes, 90);
+    assert_ok(memlord_free(lord, cuda(0), 0x2000, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void n_blocks_in_one_call_are_charged(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    memlord_block blocks[3];
+    size_t i;
+    for (i = 0; i < 3; i++) {
+        blocks[i].device = i < 2 ? cuda(0) : cpu();
+        blocks[i].storage = 0x1000 * (i + 1);
+        blocks[i].bytes = 100;
+    }
+    put(lord, cuda(0), 0x1000, 5); /* is replaced */
+    assert_ok(memlord_alloc_n(lord, blocks, 3, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 200);
+    assert_ok(memlord_track_n(lord, blocks, 3, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 200);
+    assert_ok(memlord_release_n(lord, blocks, 3, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 200);
+    assert_ok(memlord_free_n(lord, blocks, 3, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+static void an_alloc_may_name_a_ticket_and_charge_an_account(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    memlord_ticket ticket = 0;
+    assert_ok(memlord_limit_set(lord, cuda(0), 1000));
+    assert_ok(memlord_reserve(lord, cuda(0), 600, &ticket));
+    assert_ok(memlord_alloc_reserved(lord, ticket, cuda(0), 0x1000, 500, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 500);
+    assert_int_equal(stats_of(lord, cuda(0)).held, 100);
+    assert_ok(memlord_reserve_commit(lord, ticket));
+}
+
+static void a_description_and_a_charge_share_a_block(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    memlord_block_info info;
+    memlord_meta meta;
+    memset(&meta, 0, sizeof meta);
+    meta.name = "k_cache";
+    put(lord, cuda(0), 0x1000, 100);
+    assert_ok(memlord_block_describe(lord, cuda(0), 0x1000, &meta));
+    assert_ok(memlord_block_find(lord, cuda(0), 0x1000, &info));
+    assert_string_equal(info.meta.name, "k_cache");
+    assert_int_equal(info.bytes, 100);
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void blocks_of_a_closed_account_are_charged_to_none(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account old = use_account(lord, 0), fresh;
+    put(lord, cuda(0), 0x1000, 100);
+    put(lord, cuda(0), 0x2000, 100);
+    assert_ok(memlord_account_close(lord, old));
+    fresh = open_account(lord, "in its place", 0);
+    assert_ok(memlord_account_charge(lord, fresh, 500));
+    put(lord, cuda(0), 0x3000, 100); /* the thread used the closed one */
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_ok(memlord_realloc(lord, cuda(0), 0x2000, 0x2000, 300, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x2000, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x3000, NULL));
+    assert_int_equal(account_of(lord, fresh).bytes, 500);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+static void only_an_open_account_can_be_used(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0), closed = open_account(lord, "closed", 0);
+    assert_ok(memlord_account_close(lord, closed));
+    assert_int_equal(memlord_account_use(lord, closed), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_account_use(lord, UINT64_MAX), MEMLORD_E_UNKNOWN);
+    put(lord, cuda(0), 0x1000, 100); /* the account used before stays */
+    assert_int_equal(account_of(lord, account).bytes, 100);
+}
+
+static void an_account_of_another_ledger_is_unknown(void **state) {
+    memlord *lord = test_lord(state), *other = NULL;
+    memlord_account mine = open_account(lord, "mine", 0), others;
+    memlord_account_stat stat;
+    assert_ok(memlord_create(NULL, &other));
+    others = open_account(other, "others", 0);
+    assert_true(mine != others);
+    assert_int_equal(memlord_account_use(lord, others), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_account_charge(lord, others, 1), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_account_get(lord, others, &stat), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_account_close(lord, others), MEMLORD_E_UNKNOWN);
+    memlord_destroy(other);
+}
+
+static void a_credit_takes_no_more_than_is_left(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account = use_account(lord, 0);
+    put(lord, cuda(0), 0x1000, 100);
+    assert_ok(memlord_account_charge(lord, account, -70));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+}
+
+static void a_charge_without_memory_drops_the_alloc(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_account account = use_account(t->lord, 0);
+    memlord_result r = MEMLORD_OK;
+    uint64_t i, charged = 0;
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    for (i = 1; r == MEMLORD_OK && i < 100000; i++) {
+        r = memlord_alloc(t->lord, cuda(0), i << 32, 10, NULL);
+        if (r == MEMLORD_OK) charged += 10;
+    }
+    t->heap.fail_at = 0;
+    assert_int_equal(r, MEMLORD_E_NOMEM);
+    assert_int_equal(account_of(t->lord, account).bytes, charged);
+    assert_int_equal(memlord_allocated(t->lord, cuda(0)), charged);
+    assert_int_equal(stats_of(t->lord, cuda(0)).dropped_allocs, 1);
+}
+
+typedef struct user_thread {
+    memlord *lord;
+    memlord_account account;
+    memlord_result result;
+} user_thread;
+
+static void *use_and_end(void *user) {
+    user_thread *u = (user_thread *)user;
+    u->result = memlord_account_use(u->lord, u->account);
+    if (memlord_alloc(u->lord, memlord_device_cuda(0), (uint64_t)1 << 40, 100, NULL))
+        u->result = MEMLORD_E_STATE;
+    return NULL;
+}
+static void *alloc_and_free(void *user) {
+    user_thread *u = (user_thread *)user;
+    u->result = memlord_alloc(u->lord, memlord_device_cuda(0), (uint64_t)2 << 40, 7, NULL);
+    if (memlord_free(u->lord, memlord_device_cuda(0), (uint64_t)1 << 40, NULL))
+        u->result = MEMLORD_E_STATE;
+    return NULL;
+}
+
+static void on_a_thread(void *(*fn)(void *), user_thread *u) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fn, u), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(u->result);
+}
+
+static void a_threads_use_ends_with_it_and_any_thread_credits(void **state) {
+    user_thread u;
+    memset(&u, 0, sizeof u);
+    u.lord = test_lord(state);
+    u.account = open_account(u.lord, "a", 0);
+    on_a_thread(use_and_end, &u);
+    put(u.lord, cuda(0), 0x1000, 50); /* of another thread */
+    assert_int_equal(account_of(u.lord, u.account).bytes, 100);
+    on_a_thread(alloc_and_free, &u); /* takes over the record of the thread that ended */
+    assert_int_equal(account_of(u.lord, u.account).bytes, 0);
+}
+
+static void a_null_ledger_uses_none(void **state) {
+    (void)state;
+    assert_ok(memlord_account_use(NULL, 1));
+    assert_ok(memlord_account_use(NULL, 0));
+}
+
 /* -- threads -- */
 
 typedef struct charger {
@@ -481,6 +848,47 @@ static void stale_ids_charge_nobody_else(void **state) {
     run(chargers, 8, open_and_close);
 }
 
+#define SHARED_KEYS 64
+
+/* Allocates, resizes, moves and frees blocks of all threads, with and without an account. */
+static void *use_and_mix(void *user) {
+    charger *c = (charger *)user;
+    uint64_t i;
+    for (i = 0; i < c->ops; i++) {
+        uint64_t key = (test_random(&c->seed) % SHARED_KEYS + 1) << 12;
+        memlord_device d = memlord_device_cuda(0);
+        switch (test_random(&c->seed) % 6) {
+        case 0: (void)memlord_account_use(c->lord, i % 3 ? c->account : 0); break;
+        case 1:
+        case 2: (void)memlord_alloc(c->lord, d, key, 100, NULL); break;
+        case 3: (void)memlord_free(c->lord, d, key, NULL); break;
+        case 4: (void)memlord_realloc(c->lord, d, key, key, 1 + i % 500, NULL); break;
+        default: (void)memlord_move(c->lord, d, key, d, key + 64, 50, NULL, NULL); break;
+        }
+    }
+    return NULL;
+}
+
+static int free_one(void *user, const memlord_block_info *info) {
+    (void)memlord_free((memlord *)user, info->device, info->storage, NULL);
+    return 0;
+}
+
+static void blocks_of_8_threads_leave_their_accounts_empty(void **state) {
+    memlord *lord = test_lord(state);
+    charger chargers[8];
+    size_t i;
+    memset(chargers, 0, sizeof chargers);
+    for (i = 0; i < 8; i++) {
+        chargers[i].lord = lord;
+        chargers[i].account = i % 2 ? chargers[i - 1].account : open_account(lord, "pair", 300);
+    }
+    run(chargers, 8, use_and_mix);
+    assert_ok(memlord_blocks_each(lord, all(), 0, free_one, lord));
+    for (i = 0; i < 8; i++) assert_int_equal(account_of(lord, chargers[i].account).bytes, 0);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_new_account_is_empty),
@@ -507,9 +915,34 @@ int main(void) {
         TEST(a_null_ledger_opens_none),
         cmocka_unit_test(any_allocation_may_fail),
         TEST(charges_and_closes_need_no_memory),
+        TEST(what_a_thread_allocates_is_charged_to_its_account),
+        TEST(other_devices_are_not_charged),
+        TEST(use_of_0_ends_it),
+        TEST(the_next_account_takes_its_place),
+        TEST(over_its_limit_a_block_is_charged_all_the_same),
+        TEST(over_2_to_the_48_nothing_is_charged),
+        TEST(a_release_credits_with_the_last_reference),
+        TEST(an_implicit_free_credits),
+        TEST(a_realloc_charges_the_new_size_wherever_it_runs),
+        TEST(between_realloc_begin_and_end_it_stays_charged),
+        TEST(a_move_on_its_device_keeps_the_charge),
+        TEST(a_move_away_ends_the_charge_and_one_back_charges_again),
+        TEST(a_deferred_free_credits_when_it_is_done),
+        TEST(a_fenced_move_is_charged_for_both_until_it_is_done),
+        TEST(n_blocks_in_one_call_are_charged),
+        TEST(an_alloc_may_name_a_ticket_and_charge_an_account),
+        TEST(a_description_and_a_charge_share_a_block),
+        TEST(blocks_of_a_closed_account_are_charged_to_none),
+        TEST(only_an_open_account_can_be_used),
+        TEST(an_account_of_another_ledger_is_unknown),
+        TEST(a_credit_takes_no_more_than_is_left),
+        TEST(a_charge_without_memory_drops_the_alloc),
+        TEST(a_threads_use_ends_with_it_and_any_thread_credits),
+        cmocka_unit_test(a_null_ledger_uses_none),
         TEST(charges_of_8_threads_are_exact_and_never_over_the_limit),
         TEST(threads_fill_an_account_to_the_last_byte),
         TEST(stale_ids_charge_nobody_else),
+        TEST(blocks_of_8_threads_leave_their_accounts_empty),
     };
     return cmocka_run_group_tests_name("accounts", tests, NULL, NULL);
 }

@@ -282,6 +282,7 @@ static void a_refused_reservation_logs_it_once(void **state) {
     assert_int_equal(lines_with(t->log.text, "400 B short"), 1);
     assert_int_equal(lines_with(t->log.text, "weights"), 1);
     assert_int_equal(lines_with(t->log.text, ""), 1);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_WARNING], 1);
 }
 
 static void a_refused_request_logs_it_once(void **state) {

@@ -244,6 +244,22 @@ static void eight_reservations_of_a_thread_count_once(void **state) {
     }
 }
 
+static void the_eight_latest_reservations_of_a_thread_count_once(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket tickets[9];
+    int i;
+    limit(t->lord, 1000);
+    for (i = 0; i < 9; i++) tickets[i] = reserve(t->lord, cuda(0), 100);
+    for (i = 0; i < 8; i++) grow(t, cuda(0), 100);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 100);
+    grow(t, cuda(0), 100); /* the first one is not drawn on */
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    assert_ok(memlord_reserve_commit(t->lord, tickets[0]));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 100);
+    for (i = 1; i < 9; i++) assert_ok(memlord_reserve_commit(t->lord, tickets[i]));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 100);
+}
+
 static void more_reservations_than_that_are_settled_by_their_commit(void **state) {
     test_case *t = (test_case *)*state;
     memlord_ticket tickets[100];
@@ -420,6 +436,324 @@ static void a_ticket_outlives_its_thread(void **state) {
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 800);
 }
 
+/* -- adoption -- */
+
+static void on_another_thread(void *(*fn)(void *), void *user) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fn, user), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* Adopts the ticket, and allocates 500 bytes. */
+static void *adopt_handed(void *user) {
+    handed *h = (handed *)user;
+    h->result = memlord_reserve_adopt(h->lord, h->ticket);
+    if (memlord_alloc(h->lord, memlord_device_cuda(0), (uint64_t)1 << 40, 500, NULL))
+        h->result = MEMLORD_E_STATE;
+    return NULL;
+}
+
+static void what_the_adopter_records_comes_off_its_ticket(void **state) {
+    test_case *t = (test_case *)*state;
+    handed h;
+    limit(t->lord, 1000);
+    h.lord = t->lord;
+    h.ticket = reserve(t->lord, cuda(0), 600);
+    on_another_thread(adopt_handed, &h);
+    assert_ok(h.result);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    assert_ok(memlord_reserve_commit(t->lord, h.ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 500);
+}
+
+static void what_the_earlier_owner_records_does_not(void **state) {
+    test_case *t = (test_case *)*state;
+    handed h;
+    limit(t->lord, 2000);
+    h.lord = t->lord;
+    h.ticket = reserve(t->lord, cuda(0), 600);
+    on_another_thread(adopt_handed, &h);
+    assert_ok(h.result);
+    grow(t, cuda(0), 100);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1300); /* 600 live, and 100 held */
+    assert_ok(memlord_reserve_cancel(t->lord, h.ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1400);
+}
+
+static void a_ticket_comes_back_to_the_thread_that_adopts_it_again(void **state) {
+    test_case *t = (test_case *)*state;
+    handed h;
+    limit(t->lord, 1000);
+    h.lord = t->lord;
+    h.ticket = reserve(t->lord, cuda(0), 600);
+    on_another_thread(adopt_handed, &h);
+    assert_ok(h.result);
+    assert_ok(memlord_reserve_adopt(t->lord, h.ticket));
+    grow(t, cuda(0), 100);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    assert_ok(memlord_reserve_commit(t->lord, h.ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+}
+
+static void ones_own_ticket_may_be_adopted_any_number_of_times(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    int i;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 600);
+    for (i = 0; i < 20; i++) assert_ok(memlord_reserve_adopt(t->lord, ticket));
+    grow(t, cuda(0), 600);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+}
+
+static void an_adopted_ticket_may_be_committed_by_the_thread_that_reserved_it(void **state) {
+    test_case *t = (test_case *)*state;
+    handed h;
+    limit(t->lord, 1000);
+    h.lord = t->lord;
+    h.ticket = reserve(t->lord, cuda(0), 600);
+    on_another_thread(adopt_handed, &h);
+    assert_ok(memlord_reserve_commit(t->lord, h.ticket));
+    assert_int_equal(memlord_reserve_commit(t->lord, h.ticket), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 500);
+}
+
+static void what_is_recorded_after_the_commit_counts_in_full(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 600);
+    assert_ok(memlord_reserve_adopt(t->lord, ticket));
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    reserve(t->lord, cuda(1), 600);
+    grow(t, cuda(0), 600);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+}
+
+static void a_ticket_of_a_thread_that_ended_may_be_adopted(void **state) {
+    test_case *t = (test_case *)*state;
+    handed h;
+    limit(t->lord, 1000);
+    h.lord = t->lord;
+    on_another_thread(leave_a_ticket, &h); /* 600, of which 200 are live */
+    assert_ok(memlord_reserve_adopt(t->lord, h.ticket));
+    grow(t, cuda(0), 400);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    assert_ok(memlord_reserve_commit(t->lord, h.ticket));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+}
+
+static void what_is_no_open_ticket_is_not_adopted(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket committed, cancelled;
+    limit(t->lord, 1000);
+    committed = reserve(t->lord, cuda(0), 100);
+    assert_ok(memlord_reserve_commit(t->lord, committed));
+    cancelled = reserve(t->lord, cuda(0), 100);
+    assert_ok(memlord_reserve_cancel(t->lord, cancelled));
+    assert_int_equal(memlord_reserve_adopt(t->lord, committed), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_adopt(t->lord, cancelled), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_adopt(t->lord, 0), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_adopt(t->lord, UINT64_MAX), MEMLORD_E_UNKNOWN);
+    grow(t, cuda(0), 100);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 900);
+}
+
+static void a_ticket_of_another_ledger_is_unknown(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket mine, others;
+    memlord *other = NULL;
+    limit(t->lord, 1000);
+    mine = reserve(t->lord, cuda(0), 100);
+    assert_ok(memlord_create(NULL, &other));
+    others = reserve(other, cuda(0), 100);
+    assert_true(mine != others);
+    assert_int_equal(memlord_reserve_adopt(t->lord, others), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_commit(t->lord, others), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_cancel(other, mine), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_alloc_reserved(t->lord, others, cuda(0), 0x1000, 10, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 900);
+    memlord_destroy(other);
+}
+
+/* -- allocs that name their ticket -- */
+
+static void an_alloc_comes_off_the_ticket_that_it_names(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket a, b;
+    limit(t->lord, 1000);
+    a = reserve(t->lord, cuda(0), 100);
+    b = reserve(t->lord, cuda(0), 100);
+    assert_ok(memlord_alloc_reserved(t->lord, b, cuda(0), 0x900000, 60, NULL));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 800);
+    assert_ok(memlord_reserve_commit(t->lord, b));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 840);
+    assert_ok(memlord_reserve_commit(t->lord, a));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 940);
+    assert_int_equal(memlord_allocated(t->lord, cuda(0)), 60);
+}
+
+static void one_thread_serves_any_number_of_tickets(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket tickets[300];
+    uint64_t i;
+    limit(t->lord, 30000);
+    for (i = 0; i < 300; i++) tickets[i] = reserve(t->lord, cuda(0), 100);
+    for (i = 0; i < 300; i++) {
+        assert_ok(memlord_alloc_reserved(t->lord, tickets[i], cuda(0), i * 64 + 0x900000, 100,
+                                         NULL));
+        assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    }
+    for (i = 0; i < 300; i++) assert_ok(memlord_reserve_commit(t->lord, tickets[i]));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
+    assert_int_equal(stats_of(t->lord, cuda(0)).held, 0);
+}
+
+/* Allocates 500 bytes off the ticket. */
+static void *alloc_handed(void *user) {
+    handed *h = (handed *)user;
+    h->result = memlord_alloc_reserved(h->lord, h->ticket, memlord_device_cuda(0),
+                                       (uint64_t)1 << 40, 500, NULL);
+    return NULL;
+}
+
+static void any_thread_may_name_a_ticket(void **state) {
+    test_case *t = (test_case *)*state;
+    handed h;
+    limit(t->lord, 1000);
+    h.lord = t->lord;
+    h.ticket = reserve(t->lord, cuda(0), 600);
+    on_another_thread(alloc_handed, &h);
+    assert_ok(h.result);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+    grow(t, cuda(0), 100); /* its owner still draws on it */
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
+}
+
+static void bytes_beyond_the_ticket_count_in_full(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket a, b;
+    limit(t->lord, 1000);
+    a = reserve(t->lord, cuda(0), 100);
+    b = reserve(t->lord, cuda(0), 100);
+    assert_ok(memlord_alloc_reserved(t->lord, a, cuda(0), 0x900000, 250, NULL));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 650); /* 250 live, and 100 of b */
+    assert_ok(memlord_alloc_reserved(t->lord, a, cuda(0), 0xa00000, 50, NULL));
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 600);
+    assert_ok(memlord_reserve_commit(t->lord, b));
+}
+
+static void an_alloc_without_an_open_ticket_is_refused(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 100);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(memlord_alloc_reserved(t->lord, ticket, cuda(0), 0x900000, 10, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_alloc_reserved(t->lord, 0, cuda(0), 0x900000, 10, NULL),
+                     MEMLORD_E_UNKNOWN);
+    ticket = reserve(t->lord, cuda(0), 100);
+    assert_ok(memlord_reserve_cancel(t->lord, ticket));
+    assert_int_equal(memlord_alloc_reserved(t->lord, ticket, cuda(0), 0x900000, 10, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_allocated(t->lord, all()), 0);
+}
+
+static void an_alloc_on_another_physical_device_is_refused(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    memlord_device seen[8];
+    size_t devices;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 100);
+    devices = memlord_devices(t->lord, seen, 8);
+    assert_int_equal(memlord_alloc_reserved(t->lord, ticket, cuda(1), 0x900000, 10, NULL),
+                     MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_alloc_reserved(t->lord, ticket, cpu(), 0x900000, 10, NULL),
+                     MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_alloc_reserved(t->lord, ticket, all(), 0x900000, 10, NULL),
+                     MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_devices(t->lord, seen, 8), devices);
+    assert_int_equal(memlord_allocated(t->lord, all()), 0);
+}
+
+static void devices_that_share_a_memory_share_its_tickets(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    memlord_ticket ticket;
+    assert_ok(memlord_limit_set(t->lord, cpu(), 1000));
+    ticket = reserve(t->lord, cpu(), 100);
+    assert_ok(memlord_alloc_reserved(t->lord, ticket, pinned, 0x900000, 60, NULL));
+    assert_int_equal(memlord_headroom(t->lord, cpu()), 900);
+    assert_int_equal(memlord_allocated(t->lord, pinned), 60);
+}
+
+static void bad_arguments_of_an_alloc_draw_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    ticket = reserve(t->lord, cuda(0), 100);
+    assert_int_equal(memlord_alloc_reserved(t->lord, ticket, cuda(0), 0, 10, NULL),
+                     MEMLORD_E_INVALID);
+    assert_int_equal(memlord_alloc_reserved(t->lord, ticket, cuda(0), 0x900000,
+                                            TEST_MAX_BYTES + 1, NULL),
+                     MEMLORD_E_INVALID);
+    assert_int_equal(stats_of(t->lord, cuda(0)).held, 100);
+    assert_int_equal(memlord_allocated(t->lord, all()), 0);
+}
+
+/* -- what tickets hold is a statistic -- */
+
+static void held_is_what_tickets_have_left(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_ticket ticket;
+    limit(t->lord, 1000);
+    assert_int_equal(stats_of(t->lord, cuda(0)).held, 0);
+    ticket = reserve(t->lord, cuda(0), 600);
+    assert_int_equal(stats_of(t->lord, cuda(0)).held, 600);
+    grow(t, cuda(0), 200);
+    assert_int_equal(stats_of(t->lord, cuda(0)).held, 400);
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
+    assert_int_equal(stats_of(t->lord, cuda(0)).held, 0);
+}
+
+static void held_counts_once_in_a_sum(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    reserve(t->lord, cpu(), 600);
+    assert_int_equal(stats_of(t->lord, cpu()).held, 600); /* before anything is recorded */
+    grow(t, cpu(), 100);
+    grow(t, pinned, 100);
+    reserve(t->lord, cuda(0), 30);
+    assert_int_equal(stats_of(t->lord, cpu()).held, 400);
+    assert_int_equal(stats_of(t->lord, pinned).held, 400);
+    assert_int_equal(stats_of(t->lord, all()).held, 430);
+    memlord_reset(t->lord);
+    assert_int_equal(stats_of(t->lord, all()).held, 430);
+}
+
+static void held_is_in_the_reports(void **state) {
+    test_case *t = (test_case *)*state;
+    char *text;
+    limit(t->lord, 100000);
+    reserve(t->lord, cuda(0), 12345);
+    text = report_of(t->lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(text, "\"held\":12345"));
+    free(text);
+    text = report_of(t->lord, MEMLORD_FORMAT_PROMETHEUS);
+    assert_non_null(strstr(text, "\nmemlord_held_bytes{device=\"cuda:0\"} 12345\n"));
+    free(text);
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "12.06 KiB\n"));
+    free(text);
+}
+
+/* -- arguments -- */
+
 static void bad_arguments_are_refused(void **state) {
     test_case *t = (test_case *)*state;
     memlord_ticket ticket = 77;
@@ -441,6 +775,8 @@ static void a_null_ledger_grants_everything(void **state) {
     assert_int_equal(ticket, 0);
     assert_ok(memlord_reserve_commit(NULL, ticket));
     assert_ok(memlord_reserve_cancel(NULL, ticket));
+    assert_ok(memlord_reserve_adopt(NULL, ticket));
+    assert_ok(memlord_alloc_reserved(NULL, ticket, cpu(), 0x1000, 10, NULL));
 }
 
 /* -- limits that move -- */
@@ -587,6 +923,47 @@ static void a_refusal_is_logged_with_an_explanation(void **state) {
     assert_non_null(strstr(line, "cuda:0"));
     assert_non_null(strstr(line, "kv_cache"));
     assert_non_null(strstr(line, "500 B")); /* short by */
+}
+
+static void refusals_are_logged_once_a_second(void **state) {
+    test_case *t = (test_case *)*state;
+    int i;
+    limit(t->lord, 1000);
+    for (i = 0; i < 100; i++) assert_refused(t->lord, cuda(0), 1001);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_WARNING], 1);
+    t->now += 999999999u;
+    assert_refused(t->lord, cuda(0), 1001);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_WARNING], 1);
+    t->now += 1;
+    for (i = 0; i < 100; i++) assert_refused(t->lord, cuda(0), 1001);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_WARNING], 2);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 0);
+}
+
+static uint64_t count_and_read(void *user) {
+    return ++*(uint64_t *)user;
+}
+
+/* The explanation walks tags and sites, and comes after the clock. */
+static void a_refusal_that_nobody_hears_reads_no_clock(void **state) {
+    memlord_desc desc;
+    memlord_ticket ticket;
+    memlord *lord = NULL;
+    uint64_t reads = 0, before;
+    int i;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_THREADS;
+    desc.clock.fn = count_and_read;
+    desc.clock.user = &reads;
+    assert_ok(memlord_create(&desc, &lord));
+    limit(lord, 1000);
+    assert_int_equal(memlord_reserve(lord, cuda(0), 1001, &ticket), MEMLORD_E_LIMIT);
+    before = reads;
+    for (i = 0; i < 100; i++)
+        assert_int_equal(memlord_reserve(lord, cuda(0), 1001, &ticket), MEMLORD_E_LIMIT);
+    assert_int_equal(reads, before);
+    memlord_destroy(lord);
 }
 
 static void what_is_granted_is_not_logged(void **state) {
@@ -849,6 +1226,7 @@ int main(void) {
         TEST_FAKES(what_goes_elsewhere_does_not_come_off_it),
         TEST_FAKES(a_free_before_the_commit_leaves_nothing_behind),
         TEST_FAKES(eight_reservations_of_a_thread_count_once),
+        TEST_FAKES(the_eight_latest_reservations_of_a_thread_count_once),
         TEST_FAKES(what_one_reservation_has_left_keeps_nothing_of_the_next),
         TEST_FAKES(more_reservations_than_that_are_settled_by_their_commit),
         TEST_FAKES(a_reservation_of_0_bytes_is_good),
@@ -860,6 +1238,26 @@ int main(void) {
         TEST_FAKES(what_is_no_ticket_is_unknown),
         TEST_FAKES(a_ticket_may_be_committed_by_another_thread),
         TEST_FAKES(a_ticket_outlives_its_thread),
+        TEST_FAKES(what_the_adopter_records_comes_off_its_ticket),
+        TEST_FAKES(what_the_earlier_owner_records_does_not),
+        TEST_FAKES(a_ticket_comes_back_to_the_thread_that_adopts_it_again),
+        TEST_FAKES(ones_own_ticket_may_be_adopted_any_number_of_times),
+        TEST_FAKES(an_adopted_ticket_may_be_committed_by_the_thread_that_reserved_it),
+        TEST_FAKES(what_is_recorded_after_the_commit_counts_in_full),
+        TEST_FAKES(a_ticket_of_a_thread_that_ended_may_be_adopted),
+        TEST_FAKES(what_is_no_open_ticket_is_not_adopted),
+        TEST_FAKES(a_ticket_of_another_ledger_is_unknown),
+        TEST_FAKES(an_alloc_comes_off_the_ticket_that_it_names),
+        TEST_FAKES(one_thread_serves_any_number_of_tickets),
+        TEST_FAKES(any_thread_may_name_a_ticket),
+        TEST_FAKES(bytes_beyond_the_ticket_count_in_full),
+        TEST_FAKES(an_alloc_without_an_open_ticket_is_refused),
+        TEST_FAKES(an_alloc_on_another_physical_device_is_refused),
+        TEST_FAKES(devices_that_share_a_memory_share_its_tickets),
+        TEST_FAKES(bad_arguments_of_an_alloc_draw_nothing),
+        TEST_FAKES(held_is_what_tickets_have_left),
+        TEST_FAKES(held_counts_once_in_a_sum),
+        TEST_FAKES(held_is_in_the_reports),
         TEST_FAKES(bad_arguments_are_refused),
         cmocka_unit_test(a_null_ledger_grants_everything),
         TEST_FAKES(a_limit_below_what_lives_refuses_until_enough_is_freed),
@@ -871,6 +1269,8 @@ int main(void) {
         TEST_FAKES(a_new_limit_counts_what_threads_hold_back),
         TEST_FAKES(a_band_and_a_limit_go_together),
         TEST_FAKES(a_refusal_is_logged_with_an_explanation),
+        TEST_FAKES(refusals_are_logged_once_a_second),
+        cmocka_unit_test(a_refusal_that_nobody_hears_reads_no_clock),
         TEST_FAKES(what_is_granted_is_not_logged),
         TEST_FAKES(a_reservation_without_room_for_itself_holds_nothing),
         TEST_FAKES(what_could_not_be_recorded_stays_reserved),

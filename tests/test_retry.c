@@ -594,6 +594,32 @@ static void *reserve_half(void *user) {
     return ticket;
 }
 
+static void what_it_makes_is_charged_to_the_account_in_use(void **state) {
+    stage *s = stage_of(state, "+");
+    memlord_account account = 0;
+    memlord_account_stat stat;
+    assert_ok(memlord_account_open(s->t->lord, cuda(0), "request", 100, &account));
+    assert_ok(memlord_account_use(s->t->lord, account));
+    assert_ok(request(s, 60, 1));
+    assert_ok(memlord_account_get(s->t->lord, account, &stat));
+    assert_int_equal(stat.bytes, 60);
+    assert_ok(memlord_free(s->t->lord, cuda(0), got, NULL));
+    assert_ok(memlord_account_get(s->t->lord, account, &stat));
+    assert_int_equal(stat.bytes, 0);
+}
+
+static void a_request_leaves_an_adopted_ticket_alone(void **state) {
+    stage *s = stage_of(state, "+");
+    memlord_ticket ticket = 0;
+    assert_ok(memlord_limit_set(s->t->lord, cuda(0), 100));
+    assert_ok(memlord_reserve(s->t->lord, cuda(0), 40, &ticket));
+    assert_ok(memlord_reserve_adopt(s->t->lord, ticket));
+    assert_ok(request(s, 60, 1));
+    assert_int_equal(stats_of(s->t->lord, cuda(0)).held, 40);
+    assert_ok(memlord_reserve_commit(s->t->lord, ticket));
+    assert_int_equal(stats_of(s->t->lord, cuda(0)).held, 0);
+}
+
 static void what_another_thread_reserved_is_not_there(void **state) {
     stage *s = stage_of(state, "0+");
     pthread_t thread;
@@ -1126,6 +1152,8 @@ int main(void) {
         TEST(a_deferred_free_that_makes_room_lets_it_through),
         TEST(what_just_fits_is_let_through_and_counted_once),
         TEST(a_failed_request_gives_its_room_back),
+        TEST(what_it_makes_is_charged_to_the_account_in_use),
+        TEST(a_request_leaves_an_adopted_ticket_alone),
         TEST(what_another_thread_reserved_is_not_there),
         TEST(the_host_never_loses_a_storage),
         TEST(a_null_ledger_makes_one_attempt),

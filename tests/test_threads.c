@@ -455,6 +455,71 @@ static void *open_and_close(void *user) {
     return NULL;
 }
 
+/* -- tickets and accounts that go from thread to thread -- */
+
+#define REQUESTS 64
+
+static struct {
+    pthread_barrier_t start;
+    memlord_ticket tickets[REQUESTS]; /* of the round */
+    memlord_account accounts[4];
+} desk;
+
+/* Serves a ticket that thread 1 has reserved: adopts it or names it, allocates, commits, frees. It
+   also adopts a ticket that another thread serves. Returns 1 if an answer was not expected. */
+static uint64_t serve_ticket(memlord *lord, uint64_t id, uint64_t round, uint64_t i) {
+    const memlord_device d = memlord_device_cuda(0);
+    const memlord_ticket ticket = desk.tickets[i];
+    const uint64_t key = (id + 1) << 40 | (i + 1) << 8;
+    int bad = memlord_account_use(lord, desk.accounts[(i + round) % 4]) != MEMLORD_OK;
+    if (i % 2) {
+        bad |= memlord_reserve_adopt(lord, ticket) != MEMLORD_OK;
+        bad |= memlord_alloc(lord, d, key, 70, NULL) != MEMLORD_OK;
+    } else {
+        bad |= memlord_alloc_reserved(lord, ticket, d, key, 70, NULL) != MEMLORD_OK;
+    }
+    (void)memlord_reserve_adopt(lord, desk.tickets[(i + 7) % REQUESTS]); /* perhaps closed */
+    bad |= memlord_reserve_commit(lord, ticket) != MEMLORD_OK;
+    bad |= memlord_free(lord, d, key, NULL) != MEMLORD_OK;
+    bad |= memlord_reserve_commit(lord, ticket) != MEMLORD_E_UNKNOWN;
+    return bad != 0;
+}
+
+static void *serve_tickets(void *user) {
+    worker *w = (worker *)user;
+    uint64_t round, i;
+    for (round = 0; round < w->ops; round++) {
+        for (i = 0; i < REQUESTS && w->id == 1; i++)
+            w->bad += memlord_reserve(w->lord, memlord_device_cuda(0), 100, &desk.tickets[i]) !=
+                      MEMLORD_OK;
+        pthread_barrier_wait(&desk.start);
+        for (i = w->id - 1; i < REQUESTS; i += MAX_THREADS)
+            w->bad += serve_ticket(w->lord, w->id, round, i);
+        pthread_barrier_wait(&desk.start);
+    }
+    return NULL;
+}
+
+static void tickets_and_accounts_that_threads_share_are_exact(void **state) {
+    memlord *lord = test_lord(state);
+    worker workers[MAX_THREADS];
+    memlord_account_stat stat;
+    size_t i;
+    memset(workers, 0, sizeof workers);
+    assert_ok(memlord_limit_set(lord, cuda(0), REQUESTS * 100)); /* for one round to the byte */
+    assert_int_equal(pthread_barrier_init(&desk.start, NULL, MAX_THREADS), 0);
+    for (i = 0; i < 4; i++)
+        assert_ok(memlord_account_open(lord, cuda(0), "shared", 100, &desk.accounts[i]));
+    run(workers, MAX_THREADS, serve_tickets, lord, 200 * SCALE);
+    pthread_barrier_destroy(&desk.start);
+    for (i = 0; i < 4; i++) {
+        assert_ok(memlord_account_get(lord, desk.accounts[i], &stat));
+        assert_int_equal(stat.bytes, 0);
+    }
+    assert_int_equal(stats_of(lord, cuda(0)).held, 0);
+    assert_conserved(lord);
+}
+
 static void ledgers_may_open_and_close_on_many_threads(void **state) {
     worker workers[MAX_THREADS];
     (void)state;
@@ -595,6 +660,7 @@ int main(void) {
         TEST_SITES(whole_lives_on_8_threads_add_up_to_nothing),
         TEST_SITES(readers_and_reports_are_sound_while_others_mutate),
         TEST_SITES(resets_while_others_mutate_never_touch_live_bytes),
+        TEST(tickets_and_accounts_that_threads_share_are_exact),
         cmocka_unit_test(ledgers_may_open_and_close_on_many_threads),
         cmocka_unit_test(a_tag_stays_while_another_thread_ends_another_ledger),
         cmocka_unit_test(a_thread_finds_its_record_in_each_of_many_ledgers),
