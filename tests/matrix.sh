@@ -173,6 +173,21 @@ stb_first() {
              echo it compiled; fi; grep -q 'error.*stb_ds' $out/$1_stb.txt"
 }
 
+# Mistakes that a compiler can see. Without -pedantic, as gcc then takes a label before a declaration.
+traps() { # COMPILER STANDARD
+    cmd="$(compiler "$1" "$2") -fsyntax-only $m/traps.c"
+    check "$1 $2: guards where they belong compile" "$cmd -Wvla -DTRAP=0"
+    cmd=$(echo "$cmd" | sed 's/-pedantic//')
+    trap_n=0
+    for trap in 'a loop scope with a name that is no literal' \
+        'a scope with a name that is no literal' 'a tag after a bare if' 'a scope after a bare if' \
+        'a case label past a tag' 'a goto past a scope' 'a tag as the body of a loop'; do
+        trap_n=$((trap_n + 1))
+        check "$1 $2: $trap does not compile" \
+            "if $cmd -w -DTRAP=$trap_n 2>$out/$1_$(word "$2")_trap.txt; then echo it compiled; fi"
+    done
+}
+
 main() {
     planned=0 uses="" objects=""
     mkdir -p $out
@@ -181,7 +196,7 @@ main() {
     for_each_standard every_mode
     for cc in $cc_list; do
         stb_first $cc
-        for std in c99 c++11; do own_stb $cc $std && narrow $cc $std; done
+        for std in c99 c++11; do own_stb $cc $std && narrow $cc $std && traps $cc $std; done
     done
     [ -z "${MEMLORD_TEST_ALL:-}" ] || elsewhere
     check "a host's own stb_ds" "gcc -std=c99 -w -DUSE=host_stb -c $m/host_stb.c -o $out/host_stb.o"
