@@ -1674,7 +1674,7 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
 }
-template <typename T> static inline uint64_t mli_key(T handle) {
+template <typename T> static constexpr uint64_t mli_key(T handle) {
     return sizeof handle > sizeof(uintptr_t) ? uint64_t(handle) : uint64_t{uintptr_t(handle)};
 }
 #define MEMLORD_KEY(ptr) mli_key(ptr)
