@@ -296,7 +296,8 @@
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
         dropped_sites          more sites or tags than fit, or more bytes of names than
-                               MEMLORD_MAX_STRINGS: blocks are recorded without them
+                               MEMLORD_MAX_STRINGS: blocks are recorded without them; or
+                               a guard that ended on another thread than it began
         dropped_events         overwritten in the ring, or no room there
     The ledger as a whole counts the scopes, invocations and snapshots it no longer has, and
     reports say how many. The first dropped alloc and the first dropped tag are logged.

@@ -231,6 +231,8 @@ main() {
         for std in c99 c++11; do own_stb $cc $std && narrow $cc $std && traps $cc $std; done
     done
     wide_keys
+    check "C without GNU extensions has the loop forms alone" \
+        "gcc -std=c99 -U__GNUC__ -I. -fsyntax-only -DTRAP=8 $m/traps.c"
     [ -z "${MEMLORD_TEST_ALL:-}" ] || elsewhere
     check "a host's own stb_ds" "gcc -std=c99 -w -DUSE=host_stb -c $m/host_stb.c -o $out/host_stb.o"
     check "the program around them" \

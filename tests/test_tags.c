@@ -478,9 +478,9 @@ static void a_default_tag_without_memory_is_counted_and_changes_nothing(void **s
     name[sizeof name - 1] = 0;
     heap->fail_at = heap->calls + 1;
     heap->fail_from = 1;
-    for (i = 0; i < 1000 && r == MEMLORD_OK; i++) {
-        snprintf(name, 8, "%d", i);
-        name[strlen(name)] = ' ';
+    for (i = 0; i < 26 * 26 && r == MEMLORD_OK; i++) {
+        name[0] = (char)('a' + i % 26);
+        name[1] = (char)('a' + i / 26);
         r = memlord_tag_default_set(lord, name);
     }
     heap->fail_at = 0;

@@ -33,6 +33,10 @@ past:
     seen++;
 #elif TRAP == 7
     while (which--) MEMLORD_TAGGED(lord, name);
+#elif TRAP == 8 && (defined(MEMLORD_TAGGED) || defined(MEMLORD_SCOPED))
+#error "no compiler without destructors or cleanups has these"
+#elif TRAP == 8
+    MEMLORD_SCOPE(lord, "scope") seen += which;
 #else
     MEMLORD_SCOPE(lord, "scope") seen++;
     if (which) {

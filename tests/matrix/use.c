@@ -72,7 +72,10 @@ static int use_guards(memlord *lord) {
         MEMLORD_SCOPED(lord, "scoped");
         if (rounds++) break;
     }
-    bad += rounds != 2 || memlord_site_address(lord, MEMLORD_SITE_OF_CALLER(NULL)) != NULL;
+    bad += rounds != 2;
+#endif
+#if defined(MEMLORD_SITE_OF_CALLER)
+    bad += memlord_site_address(lord, MEMLORD_SITE_OF_CALLER(NULL)) != NULL;
     (void)MEMLORD_SITE_OF_CALLER();
 #endif
     for (; rounds < 9; rounds++) {
