@@ -1420,8 +1420,8 @@ typedef struct memlord_scope_site {
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* The same by a static record, which is found by its address, without comparing names.
-   Errors: also E_INVALID `planted` NULL. */
-MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *planted)
+   Errors: also E_INVALID `place` NULL. */
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
    Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return). */
@@ -1714,8 +1714,8 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #endif
 
 /* The site of the call of this function: memlord_site_at of its return address. With a ledger as
-   argument the site is of that ledger, without one of memlord_global(). A function that the compiler
-   inlines has no call of its own: mark it noinline. Under GNU C and C++ (gcc and clang). */
+   argument the site is of that ledger; without one it is of memlord_global(). A function that the
+   compiler inlines has no call of its own: mark it noinline. For gcc and clang only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
 #define MLI_CALLER() NULL
@@ -1761,21 +1761,21 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
        MEMLORD_TAGGED(lord, "kv_cache");    tags what this thread allocates
        MEMLORD_SCOPED(lord, "decode");      is a scope
 
-   Under GNU C and C++; C of other compilers cannot end them and has the loop forms alone. They end
-   with the block however it is left: by break, continue, return, goto or an exception. longjmp
-   skips the end: the next guard around puts things right (see memlord_guard_end).
-   The name of a scope is a string literal, as its record is static; that of a tag may be a variable.
-   Both are declarations: after `if (x)` or a case label they need a block of their own,
-   `case 1: { MEMLORD_TAGGED(lord, "a"); ... }`. Compilers refuse them after a bare `if`, and a jump
-   past one to a later label of its block. After the last label of a block some accept them: they end
-   with the switch.
-
-   The loop forms are for every compiler. They are loops of one round: break and continue inside
-   leave only the block, never a loop of yours around it. In C without GNU extensions break, return
-   and goto skip the end.
+   They end with the block however it is left: by break, continue, return, goto or an exception.
+   longjmp skips the end: the end of the next guard around restores its own depth. The name of a
+   scope is a string literal, as its record is static; that of a tag may be a variable.
+   Both are declarations. After `if (x)` or a case label give them a block of their own,
+   `case 1: { MEMLORD_TAGGED(lord, "a"); ... }`. Compilers refuse them after a bare `if`, and refuse
+   a jump past one to a later label of its block. After the last label of a switch some compilers
+   accept them: they end with the switch.
+   For C++, gcc and clang. C of other compilers cannot end them, and has the loop forms alone:
 
        MEMLORD_TAG(lord, "kv_cache") { ... }
-       MEMLORD_SCOPE(lord, "decode") { ... } */
+       MEMLORD_SCOPE(lord, "decode") { ... }
+
+   These are loops of one round: break and continue inside leave only the block, never a loop of
+   yours around it. In C of other compilers than gcc and clang, break, return and goto skip the
+   end. */
 #if defined(__COUNTER__)
 #define MLI_UNIQUE(prefix) MLI_JOIN(prefix, __COUNTER__)
 #else
@@ -1805,8 +1805,8 @@ struct mli_leaver : memlord_guard {
 #define MLI_ROUND_END(name) , mli_leave(&name)
 #endif
 
-/* gcc lets a case label jump past a variable that has a cleanup, which then reads what is no guard;
-   it refuses to jump past a type of variable size. C++ and clang refuse the first already. */
+/* In C, gcc lets a case label or a goto jump past a variable with a cleanup, which then reads what
+   is no guard. It refuses a jump past a type of variable size. C++ and clang refuse the first. */
 #if defined(__cplusplus) || defined(__clang__)
 #define MLI_NO_JUMP(name)
 #elif defined(__GNUC__)
@@ -1835,14 +1835,16 @@ struct mli_leaver : memlord_guard {
 #endif
 #define MLI_SCOPE_GUARD(lord, text) memlord_guard_scope(lord, "" text, MLI_SCOPE_PLACE(text))
 
-/* The last statement names the guard: after a bare `if` it is not in the block of that. */
+/* The last statement names the guard, so that C++ refuses it after a bare `if`, too. */
 #if defined(MLI_NO_JUMP)
 #define MLI_TO_END(name, begun)                                                               \
     MLI_GUARD(name, begun);                                                                   \
     MLI_NO_JUMP(name) MLI_CAST(void, name)
 #define MLI_TO_END_OF(name, begun) MLI_TO_END(name, begun)
-#define MEMLORD_TAGGED(lord, tag) MLI_TO_END_OF(MLI_UNIQUE(mli_tagged_), memlord_guard_tag(lord, tag))
-#define MEMLORD_SCOPED(lord, text) MLI_TO_END_OF(MLI_UNIQUE(mli_scoped_), MLI_SCOPE_GUARD(lord, text))
+#define MEMLORD_TAGGED(lord, tag)                                                             \
+    MLI_TO_END_OF(MLI_UNIQUE(mli_tagged_), memlord_guard_tag(lord, tag))
+#define MEMLORD_SCOPED(lord, text)                                                            \
+    MLI_TO_END_OF(MLI_UNIQUE(mli_scoped_), MLI_SCOPE_GUARD(lord, text))
 #endif
 
 #define MLI_ROUND(name, begun)                                                                \

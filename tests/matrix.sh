@@ -205,7 +205,7 @@ stb_first() {
              echo it compiled; fi; grep -q 'error.*stb_ds' $out/$1_stb.txt"
 }
 
-# Mistakes that a compiler can see. Without -pedantic, as gcc then takes a label before a declaration.
+# Mistakes that a compiler can see. Without -pedantic gcc takes a label before a declaration.
 traps() { # COMPILER STANDARD
     cmd="$(compiler "$1" "$2") -fsyntax-only $m/traps.c"
     check "$1 $2: guards where they belong compile" "$cmd -Wvla -DTRAP=0"
