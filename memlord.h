@@ -6705,7 +6705,8 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
    Owns the records of sites, the tags of threads, marks and births (the mark and scope of a
    block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
    the devices. A site's record is made, and its strings are copied, when the site is first seen;
-   it gets one row on each device where it is used. Each thread caches the rows it used last.
+   it gets one row on each device where it is used. Each thread caches the rows it used last. A
+   struct of the host that is new is compared by its content and module: it may be a known site.
    Invariants: a site's record is never freed before the ledger ends; nothing here allocates or
    takes a lock inside a shard. Lock: cold; memlord_sites_enable takes registry alone. */
 
