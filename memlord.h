@@ -43,8 +43,8 @@
         MEMLORD_FREE               records a free, before the real one
         memlord_realloc_begin/_end around a realloc that may move
         MEMLORD_TRACK, _RELEASE    one more owner of a storage; one less
-        MEMLORD_TAG                names what a block of code allocates
-        MEMLORD_SCOPE              the same for a phase: its bytes, peak and time
+        MEMLORD_TAGGED             names what the rest of the block allocates
+        MEMLORD_SCOPED             the same for a phase: its bytes, peak and time
         memlord_allocated          live bytes of a device, or of all
         memlord_gc_callback_add    your function that gives memory back
         memlord_alloc_retry        takes an allocation through out of memory
@@ -65,7 +65,7 @@
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
         parts        memlord_part_add, _part_remove, _parts_each
-        tags         memlord_tag_begin, _end, _get; memlord_expect
+        tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
         reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
@@ -78,6 +78,7 @@
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for
+        guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
         shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
 
     ---------------------------------------------------------------- >>example ---
@@ -295,7 +296,8 @@
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
         dropped_sites          more sites or tags than fit, or more bytes of names than
-                               MEMLORD_MAX_STRINGS: blocks are recorded without them
+                               MEMLORD_MAX_STRINGS: blocks are recorded without them; or
+                               a guard that ended on another thread than it began
         dropped_events         overwritten in the ring, or no room there
     The ledger as a whole counts the scopes, invocations and snapshots it no longer has, and
     reports say how many. The first dropped alloc and the first dropped tag are logged.
@@ -597,8 +599,8 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
    dropped_allocs: as many frees of unknown storages are then taken for theirs. Cost: tens of ns;
    see >>costs. */
 
-/* A place in the source. MEMLORD_SITE plants one static, so its address is its identity. The
-   strings are copied when first seen and not read again. */
+/* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
+   in one module are one site. The strings are copied when first seen and not read again. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -789,10 +791,11 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0
 MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
-/* Turns a return address into a site, for allocators and interposers. The strings are looked up
-   when it is first shown (a report, sites_top, a block): file is the module, function the nearest
-   dynamic symbol (link with -rdynamic), line 0. On Windows function is empty. Never NULL; lives
-   until destroy. Cost: a few ns once the address is known. */
+/* Turns a return address into a site, for allocators and interposers: MEMLORD_SITE_OF_CALLER
+   passes its own. The strings are looked up when it is first shown (a report, sites_top, a
+   block): file is the module, function the nearest dynamic symbol (link with -rdynamic), line 0.
+   On Windows function is empty. Never NULL; lives until destroy.
+   Cost: a few ns once the address is known. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
@@ -1032,7 +1035,7 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
 
 /* -- tags, plan against actual -- */
 
-/* Tags what this thread allocates until the matching end: MEMLORD_TAG does both.
+/* Tags what this thread allocates until the matching end: MEMLORD_TAG and MEMLORD_TAGGED do both.
    Tags nest; the innermost wins. A tag takes a record on each device it is used on, and there are
    65,535: past them blocks are recorded without their tag, counted in dropped_sites.
    Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin;
@@ -1040,6 +1043,14 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
+
+/* Returns the tag that an alloc of this thread gets now; NULL: none. Lives until destroy. */
+MEMLORD_API const char *memlord_tag_current(memlord *lord) MLI_OFF(NULL)
+
+/* Sets the tag that this thread's allocs get while no tag is begun; NULL takes it off.
+   Errors: E_INVALID ""; E_NOMEM as tag_begin. */
+MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag)
+    MLI_OFF(MEMLORD_OK)
 
 typedef struct memlord_tag_stat {
     const char *tag;
@@ -1438,7 +1449,7 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    allocated meanwhile less what it freed, inner scopes included; it may be negative. Blocks
    remember the scope they were allocated in. */
 
-/* A scope's name and place; MEMLORD_SCOPE plants one. Its address is its identity; its strings
+/* A scope's name and place; MEMLORD_SCOPED plants one. Its address is its identity; its strings
    are copied when first seen. */
 typedef struct memlord_scope_site {
     const char *name;
@@ -1451,8 +1462,8 @@ typedef struct memlord_scope_site {
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* The same by a static record, which is found by its address, without comparing names.
-   Errors: also E_INVALID `planted` NULL. */
-MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *planted)
+   Errors: also E_INVALID `place` NULL. */
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
    Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return). */
@@ -1644,6 +1655,31 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 
+/* -- guards: what MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms stand on -- */
+
+/* A tag or a scope that has begun, and what its end restores. */
+typedef struct memlord_guard {
+    memlord *lord;   /* NULL: there is nothing to end */
+    uint32_t thread; /* the ledger's number of the thread that began it */
+    uint32_t depth;  /* how many tags, or scopes, that thread was in before */
+    int scope;       /* 1: a scope; 0: a tag */
+} memlord_guard;
+
+/* Begins a tag, or a scope: by its static record `place` or, if that is NULL, by its name. The
+   guard has nothing to end where memlord_tag_begin, memlord_scope_enter or memlord_scope_begin
+   would return an error. */
+MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
+    MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
+MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
+                                              const memlord_scope_site *place)
+    MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
+/* Ends it: this thread is as deep in tags, or in scopes, as before. So it also ends those that were
+   begun since and not ended, and adopted scopes that were not returned: after a longjmp the next
+   guard around puts things right. A second end does nothing. On another thread than the one that
+   began it, it does nothing but count in dropped_sites of the sum of all devices; the first one is
+   logged. */
+MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
+
 /* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
    Each does the real call, on the cpu device (mapped for a file's mmap), and keeps errno. */
 
@@ -1675,9 +1711,20 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 
 /* -- macros: plant a site, pass a pointer -- */
 
-/* The key of a storage that is an address. */
-#ifdef __cplusplus
-#define MEMLORD_KEY(ptr) (uint64_t{uintptr_t(ptr)})
+/* The key of a storage: its address, or its handle as an integer, which may be wider than an
+   address (in C of compilers without GNU extensions it is cut to one). */
+#if defined(__cplusplus)
+template <typename T> static inline uint64_t mli_key(T *address) {
+    return reinterpret_cast<uintptr_t>(address);
+}
+template <typename T> static constexpr uint64_t mli_key(T handle) {
+    return sizeof handle > sizeof(uintptr_t) ? uint64_t(handle) : uint64_t{uintptr_t(handle)};
+}
+#define MEMLORD_KEY(ptr) mli_key(ptr)
+#elif defined(__GNUC__)
+#define MEMLORD_KEY(ptr)                                                                      \
+    ((uint64_t)__builtin_choose_expr(sizeof(1 ? (ptr) : (ptr)) > sizeof(uintptr_t), (ptr),    \
+                                     (uintptr_t)(ptr)))
 #else
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
@@ -1707,6 +1754,29 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
         (void)call;                                                                           \
     } while (0)
 #endif
+
+/* The site of the call of this function: memlord_site_at of its return address. With a ledger as
+   argument the site is of that ledger; without one it is of memlord_global(). A function that the
+   compiler inlines has no call of its own: mark it noinline. For gcc and clang only. */
+#if defined(__GNUC__)
+#if defined(MEMLORD_DISABLE)
+#define MLI_CALLER() NULL
+#else
+#define MLI_CALLER() __builtin_extract_return_addr(__builtin_return_address(0))
+#endif
+#if defined(__cplusplus)
+MLI_INLINE memlord *mli_lord_or_global() { return memlord_global(); }
+MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
+#define MEMLORD_SITE_OF_CALLER(...)                                                           \
+    memlord_site_at(mli_lord_or_global(__VA_ARGS__), MLI_CALLER())
+#else
+#define MEMLORD_SITE_OF_CALLER(...)                                                           \
+    memlord_site_at(sizeof(#__VA_ARGS__) > 1 ? ((memlord *const[2]){NULL, __VA_ARGS__})[1]    \
+                                             : memlord_global(),                              \
+                    MLI_CALLER())
+#endif
+#endif
+
 #if defined(MLI_PLANT)
 #define MLI_CALL(name, ...) MLI_PLANT(name(__VA_ARGS__, &mli_here))
 #else
@@ -1728,71 +1798,103 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 #define MEMLORD_RELEASE(lord, dev, ptr)                                                       \
     MLI_CALL(memlord_release, lord, dev, MEMLORD_KEY(ptr))
 
-/* MEMLORD_TAG(lord, "kv_cache") { ... } tags what the block allocates. Under GNU C and C++ it
-   ends with the block however it is left; elsewhere break, return and goto skip the end. */
-typedef struct mli_guard {
-    memlord *lord;
-    int open; /* the begin went well and wants its end */
-    int once;
-} mli_guard;
+/* From here to the end of the block of code:
 
-MLI_INLINE mli_guard mli_guard_of(memlord *lord, memlord_result begun) {
-    mli_guard guard;
-    guard.lord = lord;
-    guard.open = begun == MEMLORD_OK;
-    guard.once = 1;
-    return guard;
-}
+       MEMLORD_TAGGED(lord, "kv_cache");    tags what this thread allocates
+       MEMLORD_SCOPED(lord, "decode");      is a scope
 
-MLI_INLINE mli_guard mli_tag_enter(memlord *lord, const char *tag) {
-    return mli_guard_of(lord, memlord_tag_begin(lord, tag));
-}
+   They end with the block however it is left: by break, continue, return, goto or an exception.
+   longjmp skips the end: the end of the next guard around restores its own depth. The name of a
+   scope is a string literal, as its record is static; that of a tag may be a variable.
+   Both are declarations. After `if (x)` or a case label give them a block of their own,
+   `case 1: { MEMLORD_TAGGED(lord, "a"); ... }`. Compilers refuse them after a bare `if`, and refuse
+   a jump past one to a later label of its block. After the last label of a switch some compilers
+   accept them: they end with the switch.
+   For C++, gcc and clang. C of other compilers cannot end them, and has the loop forms alone:
 
-MLI_INLINE void mli_tag_leave(mli_guard *guard) {
-    if (guard->open) (void)memlord_tag_end(guard->lord);
-    guard->open = 0;
-}
+       MEMLORD_TAG(lord, "kv_cache") { ... }
+       MEMLORD_SCOPE(lord, "decode") { ... }
 
-#if defined(__GNUC__)
-#define MLI_ON_LEAVE(fn) __attribute__((cleanup(fn)))
+   These are loops of one round: break and continue inside leave only the block, never a loop of
+   yours around it. In C of other compilers than gcc and clang, break, return and goto skip the
+   end. */
+#if defined(__COUNTER__)
+#define MLI_UNIQUE(prefix) MLI_JOIN(prefix, __COUNTER__)
 #else
-#define MLI_ON_LEAVE(fn)
+#define MLI_UNIQUE(prefix) MLI_JOIN(prefix, __LINE__)
 #endif
-#define MLI_BOOK_TAG(guard, lord, tag)                                                        \
-    for (mli_guard guard MLI_ON_LEAVE(mli_tag_leave) =                                        \
-             mli_tag_enter(lord, tag);                                                        \
-         guard.once; guard.once = 0, mli_tag_leave(&guard))
-#define MEMLORD_TAG(lord, tag) MLI_BOOK_TAG(MLI_JOIN(mli_tag_, __LINE__), lord, tag)
 
-/* MEMLORD_SCOPE(lord, "forward") { ... } is a scope, planted static under GNU C; the name is a
-   string literal. It ends with the block as MEMLORD_TAG does. */
-MLI_INLINE mli_guard mli_scope_enter(memlord *lord,
-                                     const memlord_scope_site *place) {
-    return mli_guard_of(lord, memlord_scope_enter(lord, place));
+MLI_INLINE void mli_leave(memlord_guard *guard) {
+    if (guard->lord) memlord_guard_end(guard);
 }
-MLI_INLINE mli_guard mli_scope_named(memlord *lord, const char *name) {
-    return mli_guard_of(lord, memlord_scope_begin(lord, name));
-}
-MLI_INLINE void mli_scope_leave(mli_guard *guard) {
-    if (guard->open) (void)memlord_scope_end(guard->lord);
-    guard->open = 0;
-}
-#if defined(__GNUC__) && !defined(MEMLORD_DISABLE)
-#define MLI_SCOPE_PLANT(lord, text)                                                           \
-    mli_scope_enter(lord, (__extension__({                                                    \
-                        static const memlord_scope_site mli_here = {                          \
-                                  text, {__FILE__, __func__, __LINE__}};                      \
-                              &mli_here;                                                      \
-                          })))
+
+#if defined(__cplusplus)
+namespace {
+struct mli_leaver : memlord_guard {
+    explicit mli_leaver(const memlord_guard &begun) : memlord_guard(begun) {}
+    ~mli_leaver() { mli_leave(this); }
+    mli_leaver(const mli_leaver &) = delete;
+    mli_leaver &operator=(const mli_leaver &) = delete;
+};
+} // namespace
+#define MLI_GUARD(name, begun) mli_leaver name(begun)
+#define MLI_ROUND_END(name)
+#elif defined(__GNUC__)
+#define MLI_GUARD(name, begun) memlord_guard name __attribute__((cleanup(mli_leave))) = begun
+#define MLI_ROUND_END(name)
 #else
-#define MLI_SCOPE_PLANT(lord, text) mli_scope_named(lord, text)
+#define MLI_GUARD(name, begun) memlord_guard name = begun
+#define MLI_ROUND_END(name) , mli_leave(&name)
 #endif
-#define MLI_SCOPE(guard, lord, text)                                                          \
-    for (mli_guard guard MLI_ON_LEAVE(mli_scope_leave) =                                      \
-             MLI_SCOPE_PLANT(lord, text);                                                     \
-         guard.once; guard.once = 0, mli_scope_leave(&guard))
-#define MEMLORD_SCOPE(lord, text)                                                             \
-    MLI_SCOPE(MLI_JOIN(mli_scope_, __LINE__), lord, text)
+
+/* In C, gcc lets a case label or a goto jump past a variable with a cleanup, which then reads what
+   is no guard. It refuses a jump past a type of variable size. C++ and clang refuse the first. */
+#if defined(__cplusplus) || defined(__clang__)
+#define MLI_NO_JUMP(name)
+#elif defined(__GNUC__)
+#define MLI_NO_JUMP(name)                                                                     \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wvla\"")                \
+    __attribute__((unused)) char(*name##_jump)[1 + !name.lord] = NULL;                        \
+    _Pragma("GCC diagnostic pop")
+#endif
+
+#if defined(MEMLORD_DISABLE)
+#define MLI_SCOPE_PLACE(text) NULL
+#elif defined(__GNUC__)
+#define MLI_SCOPE_PLACE(text)                                                                 \
+    (__extension__({                                                                          \
+        static const memlord_scope_site mli_here = {"" text, {__FILE__, __func__, __LINE__}}; \
+        &mli_here;                                                                            \
+    }))
+#elif defined(__cplusplus)
+#define MLI_SCOPE_PLACE(text)                                                                 \
+    ([](const char *function) -> const memlord_scope_site * {                                 \
+        static const memlord_scope_site here = {"" text, {__FILE__, function, __LINE__}};     \
+        return &here;                                                                         \
+    }(__func__))
+#else
+#define MLI_SCOPE_PLACE(text) NULL
+#endif
+#define MLI_SCOPE_GUARD(lord, text) memlord_guard_scope(lord, "" text, MLI_SCOPE_PLACE(text))
+
+/* The last statement names the guard, so that C++ refuses it after a bare `if`, too. */
+#if defined(MLI_NO_JUMP)
+#define MLI_TO_END(name, begun)                                                               \
+    MLI_GUARD(name, begun);                                                                   \
+    MLI_NO_JUMP(name) MLI_CAST(void, name)
+#define MLI_TO_END_OF(name, begun) MLI_TO_END(name, begun)
+#define MEMLORD_TAGGED(lord, tag)                                                             \
+    MLI_TO_END_OF(MLI_UNIQUE(mli_tagged_), memlord_guard_tag(lord, tag))
+#define MEMLORD_SCOPED(lord, text)                                                            \
+    MLI_TO_END_OF(MLI_UNIQUE(mli_scoped_), MLI_SCOPE_GUARD(lord, text))
+#endif
+
+#define MLI_ROUND(name, begun)                                                                \
+    for (MLI_GUARD(name, begun), *name##_round = &name; name##_round;                         \
+         name##_round = NULL MLI_ROUND_END(name))
+#define MLI_ROUND_OF(name, begun) MLI_ROUND(name, begun)
+#define MEMLORD_TAG(lord, tag) MLI_ROUND_OF(MLI_UNIQUE(mli_tag_), memlord_guard_tag(lord, tag))
+#define MEMLORD_SCOPE(lord, text) MLI_ROUND_OF(MLI_UNIQUE(mli_scope_), MLI_SCOPE_GUARD(lord, text))
 
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)
 #pragma GCC diagnostic pop
@@ -1863,6 +1965,8 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_leaks MLI_PREFIXED(memlord_leaks)
 #define memlord_tag_begin MLI_PREFIXED(memlord_tag_begin)
 #define memlord_tag_end MLI_PREFIXED(memlord_tag_end)
+#define memlord_tag_current MLI_PREFIXED(memlord_tag_current)
+#define memlord_tag_default_set MLI_PREFIXED(memlord_tag_default_set)
 #define memlord_tag_get MLI_PREFIXED(memlord_tag_get)
 #define memlord_expect MLI_PREFIXED(memlord_expect)
 #define memlord_free_deferred MLI_PREFIXED(memlord_free_deferred)
@@ -1917,6 +2021,9 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_scope_get MLI_PREFIXED(memlord_scope_get)
 #define memlord_scope_current MLI_PREFIXED(memlord_scope_current)
 #define memlord_scope_device_time MLI_PREFIXED(memlord_scope_device_time)
+#define memlord_guard_tag MLI_PREFIXED(memlord_guard_tag)
+#define memlord_guard_scope MLI_PREFIXED(memlord_guard_scope)
+#define memlord_guard_end MLI_PREFIXED(memlord_guard_end)
 #define memlord_checkpoint MLI_PREFIXED(memlord_checkpoint)
 #define memlord_snapshots_start MLI_PREFIXED(memlord_snapshots_start)
 #define memlord_snapshots_stop MLI_PREFIXED(memlord_snapshots_stop)
@@ -2574,6 +2681,34 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
     out->name = info.name;
     return 0;
 }
+
+/* Declares _dl_find_object of glibc 2.35 and later, which takes no lock. */
+typedef struct mli_dl_found {
+    unsigned long long flags;
+    void *start;
+    void *rest[16]; /* more than the system writes */
+} mli_dl_found;
+#ifdef __cplusplus
+extern "C"
+#endif
+    int mli_dl_find_object(void *address, mli_dl_found *out)
+        __asm__("_dl_find_object") __attribute__((weak));
+
+/* Returns the start of the module that an address is in; NULL: in none, or it is not known.
+   Recording calls ask this under locks of the host, so it must not wait for dlopen, which runs
+   constructors of the host: dladdr of glibc does, that of musl does not. */
+static MLI_COLD const void *mli_module_of(const void *address) {
+    mli_dl_found found;
+    if (mli_dl_find_object)
+        return mli_dl_find_object((void *)(uintptr_t)address, &found) ? NULL : found.start;
+#if !defined(__GLIBC__)
+    {
+        mli_dl_info info;
+        if (mli_dladdr && mli_dladdr(address, &info)) return info.base;
+    }
+#endif
+    return NULL;
+}
 #elif defined(__APPLE__)
 static int mli_symbol_at(const void *address, mli_symbol *out) {
     Dl_info info;
@@ -2581,6 +2716,10 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
     out->module = info.dli_fname;
     out->name = info.dli_sname;
     return 0;
+}
+static MLI_COLD const void *mli_module_of(const void *address) {
+    Dl_info info;
+    return dladdr(address, &info) ? info.dli_fbase : NULL;
 }
 #elif MLI_WINDOWS
 /* Finds the module only. Windows keeps function names in separate files that need dbghelp. */
@@ -2601,11 +2740,20 @@ static int mli_symbol_at(const void *address, mli_symbol *out) {
     out->name = NULL;
     return n ? 0 : -1;
 }
+static MLI_COLD const void *mli_module_of(const void *address) {
+    MEMORY_BASIC_INFORMATION info;
+    if (!VirtualQuery(address, &info, sizeof info)) return NULL;
+    return info.Type == MEM_IMAGE ? info.AllocationBase : NULL;
+}
 #else
 static int mli_symbol_at(const void *address, mli_symbol *out) {
     (void)address;
     (void)out;
     return -1;
+}
+static MLI_COLD const void *mli_module_of(const void *address) {
+    (void)address;
+    return NULL;
 }
 #endif
 
@@ -3280,6 +3428,7 @@ struct memlord {
         mli_book births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
         mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
+        mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
     } sites;
     struct {
         uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
@@ -6344,6 +6493,7 @@ static MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
 /* -- the index -- */
 
 #define MLI_INDEX_SUBJECT 255u /* in place of a dev: the key of the address's own record */
+#define MLI_INDEX_CONTENT 254u /* over a hash: the key of the site with that content */
 
 /* Returns the index key of an address on a device: the dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
@@ -6633,7 +6783,8 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
    Owns the records of sites, the tags of threads, marks and births (the mark and scope of a
    block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
    the devices. A site's record is made, and its strings are copied, when the site is first seen;
-   it gets one row on each device where it is used. Each thread caches the rows it used last.
+   it gets one row on each device where it is used. Each thread caches the rows it used last. A
+   struct of the host that is new is compared by its content and module: it may be a known site.
    Invariants: a site's record is never freed before the ledger ends; nothing here allocates or
    takes a lock inside a shard. Lock: cold; memlord_sites_enable takes registry alone. */
 
@@ -6655,10 +6806,20 @@ typedef struct mli_birth {
     uint32_t scope;
 } mli_birth;
 
+/* What a site is made from. A return address is a site of its own. A struct of the host is the
+   site of its file, function and line in the module that has it: a line of a header that several
+   files include is one site, but in each library another. */
+typedef struct mli_site_origin {
+    const memlord_site *planted; /* NULL: the origin is a return address */
+    const void *address;         /* the return address */
+    const void *module;          /* of `planted`, by mli_module_of; NULL: not known */
+} mli_site_origin;
+
 typedef struct mli_site_record {
     memlord_site original; /* displayed until the site is renamed or resolved */
     mli_ptr display;       /* const memlord_site *; a rename replaces the whole struct */
     void *address;         /* a return address; NULL: the site is a memlord_site of the host */
+    const void *module;    /* of a memlord_site of the host: see mli_site_origin */
     mli_u32 resolved;      /* 1: the symbol of `address` was looked up */
 } mli_site_record;
 
@@ -6674,47 +6835,83 @@ static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord
     return r;
 }
 
-/* Finds or makes the record of a site. The index has it under the host's pointer or the return
-   address, and under every struct that it was ever displayed as. */
-static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const memlord_site *origin,
-                                                    void *address, mli_site_record **out) {
-    uint64_t key = mli_index_key(address ? address : (const void *)origin, MLI_INDEX_SUBJECT);
-    memlord_site first;
-    mli_site_record *site;
+static MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity) {
+    return (mli_site_record *)(uintptr_t)mli_index_get(
+        lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
+}
+
+/* Finds the site of a struct with kept strings in a module. NULL: there is none, and *key is free
+   for it in the index. */
+static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
+                                               const void *module, uint64_t *key) {
+    uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
+    hash = ((hash ^ hash >> 32) + (uint64_t)(uintptr_t)kept->function) * 0x9e3779b97f4a7c15u;
+    hash = ((hash ^ hash >> 32) + (uint64_t)(uintptr_t)module) * 0x9e3779b97f4a7c15u;
+    hash = ((hash ^ hash >> 32) + (uint32_t)kept->line) * 0x9e3779b97f4a7c15u;
+    for (;; hash += 256) {
+        mli_site_record *site;
+        *key = hash >> 8 ^ (uint64_t)MLI_INDEX_CONTENT << 56;
+        site = (mli_site_record *)(uintptr_t)mli_index_get(lord, *key);
+        if (!site || (site->original.file == kept->file &&
+                      site->original.function == kept->function &&
+                      site->original.line == kept->line && site->module == module))
+            return site;
+    }
+}
+
+/* Finds or makes the record of a site. The index has it under each pointer of the host, or the
+   return address, under its content, and under every struct that it was ever displayed as. */
+static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
+                                                    mli_site_record **out) {
+    const void *identity = from->planted ? (const void *)from->planted : from->address;
+    const uint64_t key = mli_index_key(identity, MLI_INDEX_SUBJECT);
+    uint64_t content = 0;
+    memlord_site kept;
+    mli_site_record *site = NULL;
     memlord_result r;
-    *out = (mli_site_record *)(uintptr_t)mli_index_get(lord, key);
+    *out = mli_site_record_of(lord, identity);
     if (*out) return MEMLORD_OK;
-    r = mli_index_reserve_locked(lord, 2);
-    if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, origin ? origin : &mli_no_site, &first);
+    r = mli_index_reserve_locked(lord, 3);
+    if (r == MEMLORD_OK)
+        r = mli_site_copy_locked(lord, from->planted ? from->planted : &mli_no_site, &kept);
     if (r) return r;
-    site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
-    if (!site) return MLI_AGAIN;
-    site->address = address;
-    site->original = first;
-    mli_ptr_store(&site->display, &site->original);
+    if (from->planted) site = mli_site_same(lord, &kept, from->module, &content);
+    if (!site) {
+        site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
+        if (!site) return MLI_AGAIN;
+        site->address = (void *)(uintptr_t)from->address;
+        site->module = from->module;
+        site->original = kept;
+        mli_ptr_store(&site->display, &site->original);
+        if (content) mli_index_add_locked(lord, content, (uint64_t)(uintptr_t)site);
+        mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
+                             (uint64_t)(uintptr_t)site);
+    }
     mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)site);
-    mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
-                         (uint64_t)(uintptr_t)site);
     *out = site;
     return MEMLORD_OK;
 }
 
+/* Returns the origin of a struct of the host. Requires: no lock of the ledger is held. */
+static MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted) {
+    mli_site_origin from = {planted, NULL, NULL};
+    if (planted && !mli_site_record_of(lord, planted)) from.module = mli_module_of(planted);
+    return from;
+}
+
 /* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
-static MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *origin,
-                                                  void *address) {
+static MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted,
+                                                  const void *address) {
+    mli_site_origin from = mli_site_origin_of(lord, planted);
     mli_site_record *site;
     memlord_result r;
     if (mli_self.in_host_alloc) return NULL;
+    from.address = address;
     do {
         mli_cold_enter();
-        r = mli_site_find_locked(lord, origin, address, &site);
+        r = mli_site_find_locked(lord, &from, &site);
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : NULL;
-}
-
-static MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity) {
-    return (mli_site_record *)(uintptr_t)mli_index_get(
-        lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
 /* Displays a site as `from`, whose copy the index then has, too: the host may pass any struct that
@@ -6764,16 +6961,19 @@ static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site
     return record ? mli_site_display(lord, record) : site;
 }
 
-/* Finds or adds the row of a site or a tag on a device. The host knows a site by several addresses,
-   but it has one row on a device: the index has that under the site's record. */
-static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, int book, const void *identity,
-                                                   uint32_t dev, uint32_t *number) {
-    uint32_t most = book == MLI_BOOK_SITE ? MLI_SITE_ROWS_MAX : MLI_TAG_ROWS_MAX;
-    void *subject = (void *)(uintptr_t)identity;
+/* Finds or adds the row of a site or a tag on a device. `from`: of a site; NULL: the row is of a
+   tag. The host knows a site by several addresses, but it has one row on a device: the index has
+   that under the site's record. */
+static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
+                                                   const char *tag, uint32_t dev,
+                                                   uint32_t *number) {
+    const int book = from ? MLI_BOOK_SITE : MLI_BOOK_TAG;
+    uint32_t most = from ? MLI_SITE_ROWS_MAX : MLI_TAG_ROWS_MAX;
+    void *subject = (void *)(uintptr_t)tag;
     mli_site_record *site;
     memlord_result r;
-    if (book == MLI_BOOK_SITE) {
-        r = mli_site_find_locked(lord, (const memlord_site *)identity, NULL, &site);
+    if (from) {
+        r = mli_site_find_locked(lord, from, &site);
         if (r) return r;
         subject = site;
     }
@@ -6785,10 +6985,13 @@ static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, int book, cons
 
 static MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
                                             uint32_t dev, uint32_t *number) {
+    mli_site_origin from = {NULL, NULL, NULL};
     memlord_result r;
+    if (book == MLI_BOOK_SITE) from = mli_site_origin_of(lord, (const memlord_site *)identity);
     do {
         mli_cold_enter();
-        r = mli_row_find_locked(lord, book, identity, dev, number);
+        r = mli_row_find_locked(lord, from.planted ? &from : NULL, (const char *)identity, dev,
+                                number);
     } while (mli_cold_leave(lord, &r));
     return r;
 }
@@ -6949,6 +7152,7 @@ static uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
 
 /* Returns the id of the innermost scope of a thread; 0: it is in none. */
 static uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
+static uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->frame->depth : 0; }
 static mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
     mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes.all, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
@@ -6975,6 +7179,14 @@ static MLI_COLD void mli_tag_drop(memlord *lord) {
                   "allocator more; dropped_sites has how many");
 }
 
+/* Counts a guard that ended on another thread than it began, and warns of the first. */
+static MLI_COLD void mli_guard_lost(memlord *lord) {
+    mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
+    mli_drop_warn(lord, &lord->sites.warned_guard,
+                  "[drop] a tag or a scope ended on another thread than it began: there it stays "
+                  "open");
+}
+
 /* Gets the ledger's copy of a tag. The thread's cache has it under the host's pointer; the text
    there may change, so a hit compares it. */
 static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag,
@@ -6986,6 +7198,51 @@ static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag
     if (*kept && !strcmp(*kept, tag)) return MEMLORD_OK;
     r = mli_name(lord, tag, kept);
     if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
+    return r;
+}
+
+/* Sets the tag that the thread's allocs get. */
+static void mli_tag_set(mli_thread *t, const char *kept) {
+    if (!kept != !t->tag) mli_special_set(t, MLI_SPECIAL_TAG, kept != NULL);
+    t->tag = kept;
+}
+
+/* Ends the innermost tags of a thread, down to a depth. Requires: it is deeper. */
+static void mli_tags_cut(mli_thread *t, uint32_t depth) {
+    t->tag_depth = depth;
+    mli_tag_set(t, t->tags[depth]);
+}
+
+/* Notes what the end of a guard restores. */
+static void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t, int scope) {
+    guard->lord = lord;
+    guard->thread = t->id;
+    guard->scope = scope;
+    guard->depth = scope ? mli_scope_depth(t) : t->tag_depth;
+}
+
+/* Begins a tag; `guard` NULL: without one. The stack of tags has the default tag at its bottom. */
+static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
+    mli_thread *t;
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!tag || !*tag) return MEMLORD_E_INVALID;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t == lord->threads.orphan) /* several threads share it, so it has no tag stack */
+        r = MEMLORD_E_NOMEM;
+    else if (t->tag_depth == MLI_TAG_DEPTH_MAX)
+        r = MEMLORD_E_STATE;
+    else
+        r = mli_tag_kept(lord, t, tag, &kept);
+    if (r == MEMLORD_OK) {
+        if (guard) mli_guard_note(guard, lord, t, 0);
+        t->tags[t->tag_depth++] = t->tag;
+        mli_tag_set(t, kept);
+    }
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) mli_tag_drop(lord);
     return r;
 }
 
@@ -7048,27 +7305,12 @@ MLI_API uint64_t memlord_mark(memlord *lord) {
 }
 
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
-    mli_thread *t;
-    const char *kept;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!tag || !*tag) return MEMLORD_E_INVALID;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    if (t == lord->threads.orphan) /* several threads share it, so it has no tag stack */
-        r = MEMLORD_E_NOMEM;
-    else if (t->tag_depth == MLI_TAG_DEPTH_MAX)
-        r = MEMLORD_E_STATE;
-    else
-        r = mli_tag_kept(lord, t, tag, &kept);
-    if (r == MEMLORD_OK) {
-        t->tags[t->tag_depth++] = t->tag;
-        t->tag = kept;
-        mli_special_set(t, MLI_SPECIAL_TAG, 1);
-    }
-    mli_thread_put(lord, t);
-    if (r == MEMLORD_E_NOMEM) mli_tag_drop(lord);
-    return r;
+    return mli_tag_begin(lord, tag, NULL);
+}
+MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag) {
+    memlord_guard guard = {NULL, 0, 0, 0};
+    (void)mli_tag_begin(lord, tag, &guard);
+    return guard;
 }
 
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
@@ -7078,11 +7320,38 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (t->tag_depth) {
-        t->tag = t->tags[--t->tag_depth];
-        if (!t->tag) mli_special_set(t, MLI_SPECIAL_TAG, 0);
+        mli_tags_cut(t, t->tag_depth - 1);
         r = MEMLORD_OK;
     }
     mli_thread_put(lord, t);
+    return r;
+}
+
+MLI_API const char *memlord_tag_current(memlord *lord) {
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    const char *tag = t ? t->tag : NULL;
+    if (t) mli_thread_put(lord, t);
+    return tag;
+}
+
+MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
+    mli_thread *t;
+    const char *kept = NULL;
+    memlord_result r = MEMLORD_OK;
+    if (!lord) return MEMLORD_OK;
+    if (tag && !*tag) return MEMLORD_E_INVALID;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t == lord->threads.orphan)
+        r = MEMLORD_E_NOMEM; /* as in mli_tag_begin */
+    else if (tag)
+        r = mli_tag_kept(lord, t, tag, &kept);
+    if (r == MEMLORD_OK && t->tag_depth)
+        t->tags[0] = kept;
+    else if (r == MEMLORD_OK)
+        mli_tag_set(t, kept);
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) mli_tag_drop(lord);
     return r;
 }
 
@@ -10436,7 +10705,7 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
    `count` pairs with mli_scope_count. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
-                                                    const memlord_site *origin,
+                                                    const mli_site_origin *from,
                                                     mli_scope_record **out) {
     uint32_t id = mli_u32_load(&lord->scopes.count);
     mli_scope_record *scope;
@@ -10446,7 +10715,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     if (id > MEMLORD_MAX_SCOPES) return MEMLORD_E_NOMEM;
     r = mli_name_locked(lord, name, &name);
     if (r == MEMLORD_OK) r = mli_name_locked(lord, path, &path);
-    if (r == MEMLORD_OK && origin) r = mli_site_find_locked(lord, origin, NULL, &site);
+    if (r == MEMLORD_OK && from->planted) r = mli_site_find_locked(lord, from, &site);
     if (r) return r;
     at = (mli_ptr *)mli_book_add(lord, &lord->scopes.all, id, sizeof *at, mli_cold_alloc);
     scope = at ? (mli_scope_record *)mli_cold_alloc(lord, sizeof *scope) : NULL;
@@ -10468,6 +10737,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
+    const mli_site_origin from = mli_site_origin_of(lord, origin);
     size_t n = mli_utf8_cut(name), at = parent ? strlen(parent->path) + 1 : 0;
     char *path = (char *)mli_own_alloc(lord, at + n + 1);
     memlord_result r;
@@ -10480,7 +10750,7 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     do {
         mli_cold_enter();
         *out = mli_scope_of_path_locked(lord, path);
-        r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, path + at, path, origin, out);
+        r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, path + at, path, &from, out);
     } while (mli_cold_leave(lord, &r));
     mli_own_free(lord, path, at + n + 1);
     if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->scopes.lost, 1);
@@ -10511,7 +10781,7 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
    orphan record has no stack: its calls come from many threads. */
 static memlord_result mli_frame_reserve(memlord *lord, mli_thread *t, mli_frame **out) {
     mli_frame **next = t->frame ? &t->frame->inner : &t->frames;
-    uint32_t depth = t->frame ? t->frame->depth : 0;
+    uint32_t depth = mli_scope_depth(t);
     if (t == lord->threads.orphan) return MEMLORD_E_NOMEM;
     if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
     if (!*next) {
@@ -10589,10 +10859,11 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     return MEMLORD_OK;
 }
 
-/* Begins a scope. The thread's cache has it under the host's static record `planted` or, if that is
-   NULL, under `name`. The text there may change, so a hit compares it. */
+/* Begins a scope; `guard` NULL: without one. The thread's cache has it under the host's static
+   record `planted` or, if that is NULL, under `name`. The text there may change, so a hit compares
+   it. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
-                                      const memlord_scope_site *planted) {
+                                      const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
     mli_thread *t = mli_thread_get(lord);
     const mli_cache_entry *memo;
@@ -10608,6 +10879,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     r = mli_frame_reserve(lord, t, &frame);
     if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
+    if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
     if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
     mli_thread_put(lord, t);
     return mli_call_end_uncounted(lord, r);
@@ -10773,12 +11045,19 @@ static void mli_scopes_free(memlord *lord) {
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name) {
     if (!lord) return MEMLORD_OK;
     if (!name || !*name) return MEMLORD_E_INVALID;
-    return mli_scope_begin(lord, name, NULL);
+    return mli_scope_begin(lord, name, NULL, NULL);
 }
 MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *planted) {
     if (!lord) return MEMLORD_OK;
     if (!planted || !planted->name || !*planted->name) return MEMLORD_E_INVALID;
-    return mli_scope_begin(lord, planted->name, planted);
+    return mli_scope_begin(lord, planted->name, planted, NULL);
+}
+MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
+                                              const memlord_scope_site *planted) {
+    memlord_guard guard = {NULL, 0, 0, 0};
+    if (planted) name = planted->name;
+    if (lord && name && *name) (void)mli_scope_begin(lord, name, planted, &guard);
+    return guard;
 }
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     mli_thread *t;
@@ -10792,6 +11071,24 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
         r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
     return mli_call_end_uncounted(lord, r);
+}
+
+MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
+    memlord *lord = guard ? guard->lord : NULL;
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    int elsewhere;
+    if (!t) return;
+    guard->lord = NULL;
+    elsewhere = t->id != guard->thread;
+    if (!elsewhere && guard->scope)
+        while (mli_scope_depth(t) > guard->depth) mli_frame_close(lord, t);
+    else if (!elsewhere && t->tag_depth > guard->depth)
+        mli_tags_cut(t, guard->depth);
+    mli_thread_put(lord, t);
+    if (elsewhere)
+        mli_guard_lost(lord);
+    else if (guard->scope)
+        (void)mli_call_end_uncounted(lord, MEMLORD_OK);
 }
 
 MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes) {

@@ -167,10 +167,57 @@ elsewhere() {
     compiles MinGW "c99 c2x" x86_64-w64-mingw32-gcc
 }
 
+# Alignment and the size of an address are others, and need no headers of their own here.
+wide_keys() {
+    for std in c99 c++11; do
+        check "clang $std: a handle keeps its 64 bits where an address has 32" \
+            "$(compiler clang $std) -m32 -fsyntax-only $m/keys.c"
+    done
+    if command -v i686-linux-gnu-gcc >/dev/null; then
+        check "gcc c99: a handle keeps its 64 bits where an address has 32" \
+            "$(compiler i686-linux-gnu-gcc c99) -fsyntax-only $m/keys.c"
+    fi
+}
+
+# A line is one site in a program, whichever of its files have it, and another in each library.
+one_line() {
+    cmd="$(compiler gcc c99) $m/one_line.c"
+    lib="-fPIC -shared -o $out/lib"
+    check "one line of a header in two files is one site, in two libraries two" \
+        "$cmd -c -DUSE=in_a -o $out/line_a.o; $cmd -c -DUSE=in_b -o $out/line_b.o;
+         $cmd -DUSE=in_library_c ${lib}_c.so; $cmd -DUSE=in_library_d ${lib}_d.so;
+         $cmd -c -o $out/line.o;
+         gcc -pthread $out/line.o $out/line_a.o $out/line_b.o $out/lib_c.so $out/lib_d.so \
+             $out/gcc_c99_impl.o -o $out/line -Wl,-rpath,\$PWD/$out; $out/line"
+}
+
+# A program of a host: guards and sites of callers with std::pmr.
+pmr() { # COMPILER
+    check "$1 c++17: a memory resource counts at its callers, guards end by exceptions" \
+        "$(compiler "$1" c++17) -O2 -Wold-style-cast -c $m/pmr.cpp -o $out/$1_pmr.o;
+         $(echo "$1" | sed 's/gcc/g++/;s/clang/clang++/') -pthread $out/$1_pmr.o \
+             $out/gcc_c99_impl.o -o $out/$1_pmr; $out/$1_pmr"
+}
+
 stb_first() {
     check "$1: stb_ds.h included first is an error with its cure" \
         "if $(compiler "$1" c99) -c $m/stb_first.c -o $out/never.o 2>$out/$1_stb.txt; then
              echo it compiled; fi; grep -q 'error.*stb_ds' $out/$1_stb.txt"
+}
+
+# Mistakes that a compiler can see. Without -pedantic gcc takes a label before a declaration.
+traps() { # COMPILER STANDARD
+    cmd="$(compiler "$1" "$2") -fsyntax-only $m/traps.c"
+    check "$1 $2: guards where they belong compile" "$cmd -Wvla -DTRAP=0"
+    cmd=$(echo "$cmd" | sed 's/-pedantic//')
+    trap_n=0
+    for trap in 'a loop scope with a name that is no literal' \
+        'a scope with a name that is no literal' 'a tag after a bare if' 'a scope after a bare if' \
+        'a case label past a tag' 'a goto past a scope' 'a tag as the body of a loop'; do
+        trap_n=$((trap_n + 1))
+        check "$1 $2: $trap does not compile" \
+            "if $cmd -w -DTRAP=$trap_n 2>$out/$1_$(word "$2")_trap.txt; then echo it compiled; fi"
+    done
 }
 
 main() {
@@ -181,14 +228,19 @@ main() {
     for_each_standard every_mode
     for cc in $cc_list; do
         stb_first $cc
-        for std in c99 c++11; do own_stb $cc $std && narrow $cc $std; done
+        for std in c99 c++11; do own_stb $cc $std && narrow $cc $std && traps $cc $std; done
     done
+    wide_keys
+    check "C without GNU extensions has the loop forms alone" \
+        "gcc -std=c99 -U__GNUC__ -I. -fsyntax-only -DTRAP=8 $m/traps.c"
     [ -z "${MEMLORD_TEST_ALL:-}" ] || elsewhere
     check "a host's own stb_ds" "gcc -std=c99 -w -DUSE=host_stb -c $m/host_stb.c -o $out/host_stb.o"
     check "the program around them" \
         "gcc -std=c99 -Wall -Wextra -Werror '-DUSES=$uses X(host_stb)' -c $m/uses.c -o $out/uses.o"
     run_checks
     for_each_standard link_and_run
+    one_line
+    for cc in $cc_list; do pmr $cc; done
     for_each_standard symbols
     for_each_standard few
     run_checks

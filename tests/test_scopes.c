@@ -212,6 +212,77 @@ static void a_scope_ends_however_it_is_left(void **state) {
     assert_int_equal(scope_of(lord, "left").running, 0);
 }
 
+static int scoped_in_a_loop(memlord *lord, int how) {
+    int i, rounds = 0;
+    for (i = 0; i < 10; i++) {
+        MEMLORD_SCOPED(lord, "scoped");
+        rounds++;
+        if (how == 1 && i == 3) break;
+        if (how == 2) continue;
+        if (how == 3) return rounds;
+        rounds += 100;
+    }
+    return rounds;
+}
+
+static void a_declared_scope_ends_however_its_block_is_left(void **state) {
+    memlord *lord = test_lord(state);
+    static const int rounds[] = {1010, 304, 10, 1};
+    int how, count = 0;
+    for (how = 0; how < 4; how++) {
+        assert_int_equal(scoped_in_a_loop(lord, how), rounds[how]); /* break, continue are ours */
+        assert_int_equal(memlord_scope_current(lord), 0);
+        count += rounds[how] % 100;
+    }
+    assert_int_equal(scope_of(lord, "scoped").count, count);
+    assert_int_equal(scope_of(lord, "scoped").running, 0);
+    assert_string_equal(scope_of(lord, "scoped").site->function, "scoped_in_a_loop");
+}
+
+static void declared_scopes_nest(void **state) {
+    memlord *lord = test_lord(state);
+    {
+        MEMLORD_SCOPED(lord, "outer");
+        MEMLORD_SCOPED(lord, "inner");
+        open_block(lord, 0x1000, 100);
+    }
+    assert_int_equal(scope_of(lord, "outer").bytes.total, 100);
+    assert_int_equal(scope_of(lord, "outer/inner").bytes.total, 100);
+    assert_int_equal(memlord_scope_current(lord), 0);
+}
+
+static jmp_buf away;
+static void scopes_left_by_longjmp(memlord *lord) {
+    MEMLORD_SCOPED(lord, "jumped over");
+    open_block(lord, 0x1000, 100);
+    MEMLORD_SCOPE(lord, "this too") longjmp(away, 1);
+}
+
+static void a_longjmp_is_healed_by_the_scope_around(void **state) {
+    memlord *lord = test_lord(state);
+    {
+        MEMLORD_SCOPED(lord, "around");
+        if (!setjmp(away)) scopes_left_by_longjmp(lord);
+        assert_int_equal(scope_of(lord, "around/jumped over/this too").running, 1);
+    }
+    assert_int_equal(memlord_scope_current(lord), 0);
+    assert_int_equal(scope_of(lord, "around/jumped over/this too").count, 1);
+    assert_int_equal(scope_of(lord, "around/jumped over").bytes.total, 100);
+    assert_int_equal(scope_of(lord, "around").count, 1);
+    assert_int_equal(scope_of(lord, "around").bytes.total, 100);
+}
+
+static void a_declared_scope_that_could_not_begin_does_not_end(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_scope_begin(lord, "outer"));
+    {
+        MEMLORD_SCOPED(lord, "");
+        MEMLORD_SCOPED(NULL, "of no ledger");
+    }
+    assert_int_equal(scope_of(lord, "outer").running, 1);
+    assert_ok(memlord_scope_end(lord));
+}
+
 static void a_reused_buffer_is_read_anew(void **state) {
     memlord *lord = test_lord(state);
     char name[32];
@@ -1521,6 +1592,27 @@ static void *export_and_wait(void *user) {
     assert_ok(memlord_scope_end(h->lord));
     return NULL;
 }
+static void a_declared_scope_ends_an_adopted_one_inside(void **state) {
+    memlord *lord = test_lord(state);
+    test_gate gate = TEST_GATE;
+    helper h;
+    pthread_t thread;
+    memset(&h, 0, sizeof h);
+    h.lord = lord;
+    h.gate = &gate;
+    assert_int_equal(pthread_create(&thread, NULL, export_and_wait, &h), 0);
+    assert_true(test_gate_came(&gate, 1));
+    {
+        MEMLORD_SCOPED(lord, "around");
+        assert_ok(memlord_scope_adopt(lord, &h.token));
+    }
+    assert_int_equal(memlord_scope_current(lord), 0);
+    assert_int_equal(memlord_scope_return(lord, &h.token), MEMLORD_E_STATE);
+    assert_int_equal(scope_of(lord, "around").running, 0);
+    test_gate_open(&gate);
+    pthread_join(thread, NULL);
+}
+
 static void a_child_goes_on_in_what_it_adopted(void **state) {
     test_case *t = (test_case *)*state;
     test_gate gate = TEST_GATE;
@@ -1704,6 +1796,11 @@ int main(void) {
         TEST(a_scope_may_recur_under_itself),
         TEST(one_place_and_one_name_are_one_scope),
         TEST(a_scope_ends_however_it_is_left),
+        TEST(a_declared_scope_ends_however_its_block_is_left),
+        TEST(declared_scopes_nest),
+        TEST(a_longjmp_is_healed_by_the_scope_around),
+        TEST(a_declared_scope_ends_an_adopted_one_inside),
+        TEST(a_declared_scope_that_could_not_begin_does_not_end),
         TEST(a_reused_buffer_is_read_anew),
         TEST(a_buffer_that_becomes_a_place_is_another_scope),
         TEST(scopes_nest_64_deep_and_no_deeper),

@@ -326,6 +326,140 @@ static void a_move_takes_the_live_bytes_along(void **state) {
     assert_int_equal(row_of(lord, cuda(0), "load").live_bytes, 0);
 }
 
+/* Three records of one place, as three files that include one header have them. */
+static const memlord_site line_in_a[2] = {{"inline.h", "grow", 7}, {"inline.h", "grow", 7}};
+static const memlord_site line_in_b = {"inline.h", "grow", 7};
+
+static void one_line_in_several_files_is_one_site(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat row;
+    memlord_site_stat rows[8];
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &line_in_a[0]));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, &line_in_a[1]));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x3000, 3, &line_in_b));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, &line_in_b));
+    assert_int_equal(memlord_sites_top(lord, all(), MEMLORD_SITE_ORDER_ALLOC_BYTES, rows, 8), 2);
+    assert_ptr_equal(rows[0].site, rows[1].site);
+    row = row_of(lord, cpu(), "grow");
+    assert_int_equal(row.allocs, 2);
+    assert_int_equal(row.alloc_bytes, 120);
+    assert_int_equal(row.free_bytes, 100);
+    assert_int_equal(row.live_bytes, 20);
+    assert_int_equal(row_of(lord, cuda(0), "grow").alloc_bytes, 3);
+}
+
+static void another_file_function_or_line_is_another_site(void **state) {
+    static const memlord_site others[] = {{"inline.h", "grow", 8},   {"inline.h", "grow", -7},
+                                          {"inline.h", "shrink", 7}, {"other.h", "grow", 7},
+                                          {"inline.h", "", 7},       {"inline.h", NULL, 7},
+                                          {NULL, "grow", 7},         {"grow", "inline.h", 7}};
+    memlord *lord = test_lord(state);
+    memlord_site_stat rows[16];
+    uint64_t i;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &line_in_b));
+    for (i = 0; i < 8; i++) assert_ok(memlord_alloc(lord, cpu(), 0x2000 + i * 64, 1, &others[i]));
+    /* NULL reads as "" */
+    assert_int_equal(memlord_sites_top(lord, all(), MEMLORD_SITE_ORDER_ALLOC_BYTES, rows, 16), 8);
+    assert_int_equal(rows[0].allocs, 1);
+    assert_int_equal(rows[1].allocs, 2);
+    assert_int_equal(rows[2].allocs, 1);
+}
+
+static void one_place_in_two_modules_is_two_sites(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_site_stat rows[8];
+    memlord_site in_none[2];
+    in_none[0] = in_none[1] = line_in_b; /* the stack is in no module: these two are one */
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &line_in_b));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, &in_none[0]));
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 3, &in_none[1]));
+    assert_int_equal(memlord_sites_top(lord, all(), MEMLORD_SITE_ORDER_ALLOC_BYTES, rows, 8), 2);
+    assert_int_equal(rows[0].alloc_bytes, 100);
+    assert_int_equal(rows[1].alloc_bytes, 23);
+}
+
+static int keep_site(void *user, const memlord_event *event) {
+    if (event->site) *(const memlord_site **)user = event->site;
+    return 0;
+}
+
+static void what_is_returned_is_the_copy_of_the_ledger(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_site *seen = NULL;
+    memlord_block_info info;
+    memlord_site_stat row;
+    memlord_scope_stat scope;
+    assert_ok(memlord_events_start(lord, 0));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &line_in_a[0]));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, &line_in_b));
+    assert_int_equal(memlord_site_top_alloc(lord, cpu(), &row), 1);
+    assert_ptr_not_equal(row.site, &line_in_a[0]);
+    assert_ok(memlord_block_find(lord, cpu(), 0x2000, &info));
+    assert_ptr_equal(info.site, row.site);
+    assert_ok(memlord_events_each(lord, keep_site, (void *)&seen));
+    assert_ptr_equal(seen, row.site);
+    MEMLORD_SCOPE(lord, "scope") {}
+    assert_ok(memlord_scope_get(lord, "scope", &scope));
+    assert_string_equal(scope.site->function, __func__);
+}
+
+static void a_rename_by_any_record_of_a_place_renames_the_place(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &line_in_a[0]));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, &line_in_b));
+    assert_ok(memlord_site_rename(lord, &line_in_b, NULL, "renamed", 0));
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 3, &line_in_a[1])); /* it has the old name */
+    assert_int_equal(row_of(lord, cpu(), "renamed").allocs, 3);
+}
+
+static __attribute__((noinline)) const memlord_site *site_of_caller(memlord *lord) {
+    return MEMLORD_SITE_OF_CALLER(lord);
+}
+static __attribute__((noinline)) const memlord_site *site_of_caller_in_global(void) {
+    return MEMLORD_SITE_OF_CALLER();
+}
+
+static void each_call_of_a_function_is_a_site_of_its_caller(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_site *sites[2];
+    const char *at;
+    int i;
+    for (i = 0; i < 4; i++) {
+        const memlord_site *again = site_of_caller(lord);
+        if (i) assert_ptr_equal(again, sites[0]);
+        sites[0] = again;
+    }
+    sites[1] = site_of_caller(lord);
+    assert_ptr_not_equal(sites[0], sites[1]);
+    at = (const char *)memlord_site_address(lord, sites[1]);
+    assert_true(at > (const char *)(uintptr_t)&each_call_of_a_function_is_a_site_of_its_caller);
+    assert_true(at < (const char *)(uintptr_t)&each_call_of_a_function_is_a_site_of_its_caller +
+                         4096);
+}
+
+static void the_site_of_a_caller_is_of_the_global_ledger_where_none_is_named(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_site *site = site_of_caller_in_global();
+    assert_non_null(memlord_site_address(memlord_global(), site));
+    assert_null(memlord_site_address(lord, site));
+    assert_non_null(site_of_caller(NULL)); /* a ledger that is NULL is not the global one */
+    assert_null(memlord_site_address(memlord_global(), site_of_caller(NULL)));
+}
+
+static void a_key_is_an_address_or_a_handle(void **state) {
+    char array[8], *pointer = array;
+    const volatile int *to_volatile = NULL;
+    const uint64_t handle = 0x123456789abcdef0u;
+    (void)state;
+    assert_true(MEMLORD_KEY(array) == (uintptr_t)array);
+    assert_true(MEMLORD_KEY(pointer++) == (uintptr_t)array); /* read once */
+    assert_ptr_equal(pointer, array + 1);
+    assert_true(MEMLORD_KEY(to_volatile) == 0);
+    assert_true(MEMLORD_KEY(handle) == handle);
+    assert_true(MEMLORD_KEY(7) == 7);
+    assert_true(MEMLORD_KEY(NULL) == 0);
+}
+
 /* On lines 1, 2, 3 ...; free() them. */
 static memlord_site *many_sites(size_t n) {
     memlord_site *sites = (memlord_site *)calloc(n, sizeof *sites);
@@ -432,6 +566,14 @@ int main(void) {
         TEST_SITES(growth_of_a_block_counts_at_its_birth_site),
         TEST_SITES(a_move_takes_the_live_bytes_along),
         TEST_SITES(a_site_at_any_address_is_not_taken_for_a_device),
+        TEST_SITES(one_line_in_several_files_is_one_site),
+        TEST_SITES(another_file_function_or_line_is_another_site),
+        TEST_SITES(one_place_in_two_modules_is_two_sites),
+        TEST_SITES(what_is_returned_is_the_copy_of_the_ledger),
+        TEST_SITES(a_rename_by_any_record_of_a_place_renames_the_place),
+        TEST_SITES(each_call_of_a_function_is_a_site_of_its_caller),
+        TEST_SITES(the_site_of_a_caller_is_of_the_global_ledger_where_none_is_named),
+        TEST(a_key_is_an_address_or_a_handle),
         TEST_SITES(sixty_thousand_sites_are_kept_apart),
         TEST_SITES(each_of_ten_thousand_sites_counts_its_own),
     };

@@ -231,6 +231,264 @@ static void a_block_form_that_could_not_begin_does_not_end(void **state) {
     assert_ok(memlord_tag_end(lord));
 }
 
+static int leave_in_a_loop(memlord *lord, int how) {
+    int i, rounds = 0;
+    for (i = 0; i < 10; i++) {
+        MEMLORD_TAGGED(lord, "tagged");
+        rounds++;
+        memlord_alloc(lord, memlord_device_cpu(), 0x1000 + (uint64_t)i * 64, 1, NULL);
+        if (how == 1 && i == 3) break;
+        if (how == 2) continue;
+        if (how == 3) return rounds;
+        if (how == 4) goto out;
+        rounds += 100;
+    }
+out:
+    return rounds;
+}
+
+static void the_declaration_ends_however_its_block_is_left(void **state) {
+    memlord *lord = test_lord(state);
+    static const int rounds[] = {1010, 304, 10, 1, 1};
+    int how;
+    for (how = 0; how < 5; how++) {
+        assert_int_equal(leave_in_a_loop(lord, how), rounds[how]); /* break and continue are ours */
+        assert_null(memlord_tag_current(lord));
+        assert_int_equal(memlord_tag_end(lord), MEMLORD_E_STATE);
+    }
+    assert_int_equal(tag_of(lord, cpu(), "tagged").blocks, 10);
+}
+
+static void a_declaration_tags_from_there_to_the_end_of_the_block(void **state) {
+    memlord *lord = test_lord(state);
+    const char *variable = "inner";
+    {
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+        MEMLORD_TAGGED(lord, "outer");
+        assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, NULL));
+        {
+            MEMLORD_TAGGED(lord, variable);
+            assert_ok(memlord_alloc(lord, cpu(), 0x3000, 300, NULL));
+        }
+        assert_ok(memlord_alloc(lord, cpu(), 0x4000, 4000, NULL));
+    }
+    assert_ok(memlord_alloc(lord, cpu(), 0x5000, 50000, NULL));
+    assert_int_equal(tag_of(lord, cpu(), NULL).allocated, 50001);
+    assert_int_equal(tag_of(lord, cpu(), "outer").allocated, 4020);
+    assert_int_equal(tag_of(lord, cpu(), "inner").allocated, 300);
+}
+
+static void two_declarations_stand_in_one_block_and_on_one_line(void **state) {
+    memlord *lord = test_lord(state);
+    {
+        MEMLORD_TAGGED(lord, "a"); MEMLORD_TAGGED(lord, "b");
+        assert_string_equal(memlord_tag_current(lord), "b");
+        MEMLORD_TAGGED(lord, "c");
+        assert_string_equal(memlord_tag_current(lord), "c");
+    }
+    assert_null(memlord_tag_current(lord));
+    assert_int_equal(memlord_tag_end(lord), MEMLORD_E_STATE);
+}
+
+static void a_declaration_that_could_not_begin_does_not_end(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_tag_begin(lord, "outer"));
+    {
+        MEMLORD_TAGGED(lord, "");
+        MEMLORD_TAGGED(lord, NULL);
+        MEMLORD_TAGGED(NULL, "of no ledger");
+        assert_string_equal(memlord_tag_current(lord), "outer");
+    }
+    assert_string_equal(memlord_tag_current(lord), "outer");
+    assert_ok(memlord_tag_end(lord));
+}
+
+static jmp_buf away;
+static void leave_by_longjmp(memlord *lord) {
+    MEMLORD_TAGGED(lord, "jumped over");
+    MEMLORD_TAG(lord, "this too") longjmp(away, 1);
+}
+
+static void a_longjmp_is_healed_by_the_guard_around(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_tag_begin(lord, "outermost");
+    {
+        MEMLORD_TAGGED(lord, "around");
+        if (!setjmp(away)) leave_by_longjmp(lord);
+        assert_string_equal(memlord_tag_current(lord), "this too");
+    }
+    assert_string_equal(memlord_tag_current(lord), "outermost");
+    assert_ok(memlord_tag_end(lord));
+    assert_int_equal(memlord_tag_end(lord), MEMLORD_E_STATE);
+}
+
+static void a_guard_ends_what_was_begun_inside_and_not_what_is_around(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_tag_begin(lord, "around"));
+    {
+        MEMLORD_TAGGED(lord, "tagged");
+        assert_ok(memlord_tag_begin(lord, "left open"));
+    }
+    assert_string_equal(memlord_tag_current(lord), "around");
+    {
+        MEMLORD_TAGGED(lord, "tagged");
+        assert_ok(memlord_tag_end(lord)); /* the guard finds its depth already */
+    }
+    assert_string_equal(memlord_tag_current(lord), "around");
+    assert_ok(memlord_tag_end(lord));
+}
+
+typedef struct carried {
+    memlord *lord;
+    memlord_guard tag, scope;
+} carried;
+
+static void *end_guards_elsewhere(void *user) {
+    carried *c = (carried *)user;
+    memlord_tag_begin(c->lord, "mine");
+    memlord_tag_begin(c->lord, "mine, too");
+    memlord_scope_begin(c->lord, "mine");
+    memlord_guard_end(&c->tag);
+    memlord_guard_end(&c->scope);
+    if (strcmp(memlord_tag_current(c->lord), "mine, too") != 0) return c;
+    if (memlord_scope_end(c->lord) || memlord_tag_end(c->lord)) return c;
+    return memlord_tag_end(c->lord) ? c : NULL;
+}
+
+static void a_guard_that_ends_on_another_thread_is_counted_and_logged_once(void **state) {
+    memlord *lord = test_lord(state);
+    test_log *log = &((test_case *)*state)->log;
+    pthread_t thread;
+    carried c;
+    void *bad = NULL;
+    c.lord = lord;
+    c.tag = memlord_guard_tag(lord, "here");
+    c.scope = memlord_guard_scope(lord, "here", NULL);
+    assert_int_equal(pthread_create(&thread, NULL, end_guards_elsewhere, &c), 0);
+    assert_int_equal(pthread_join(thread, &bad), 0);
+    assert_null(bad);
+    assert_int_equal(stats_of(lord, all()).dropped_sites, 2);
+    assert_int_equal(log->lines[MEMLORD_LOG_WARNING], 1);
+    assert_non_null(strstr(log->text, "another thread"));
+    assert_string_equal(memlord_tag_current(lord), "here");
+    assert_int_not_equal(memlord_scope_current(lord), 0);
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_scope_end(lord));
+}
+
+static void a_guard_ends_once(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_guard guard;
+    assert_ok(memlord_tag_begin(lord, "around"));
+    guard = memlord_guard_tag(lord, "tag");
+    memlord_guard_end(&guard);
+    memlord_guard_end(&guard);
+    memlord_guard_end(NULL);
+    assert_string_equal(memlord_tag_current(lord), "around");
+    assert_ok(memlord_tag_end(lord));
+}
+
+static void the_current_tag_is_the_innermost(void **state) {
+    memlord *lord = test_lord(state);
+    char name[] = "a name in a buffer";
+    assert_null(memlord_tag_current(lord));
+    assert_ok(memlord_tag_begin(lord, name));
+    memset(name, 'x', sizeof name - 1);
+    assert_string_equal(memlord_tag_current(lord), "a name in a buffer");
+    assert_ok(memlord_tag_begin(lord, "inner"));
+    assert_string_equal(memlord_tag_current(lord), "inner");
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_tag_end(lord));
+    assert_null(memlord_tag_current(lord));
+    assert_null(memlord_tag_current(NULL));
+}
+
+static void the_default_tag_is_below_every_open_tag(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_tag_default_set(lord, "default"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+    assert_ok(memlord_tag_begin(lord, "open"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, NULL));
+    assert_ok(memlord_tag_begin(lord, "inner"));
+    assert_ok(memlord_tag_default_set(lord, "another")); /* from inside */
+    assert_string_equal(memlord_tag_current(lord), "inner");
+    assert_ok(memlord_tag_end(lord));
+    assert_string_equal(memlord_tag_current(lord), "open");
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 300, NULL));
+    assert_int_equal(memlord_tag_end(lord), MEMLORD_E_STATE); /* it is no open tag */
+    assert_int_equal(tag_of(lord, cpu(), "default").allocated, 1);
+    assert_int_equal(tag_of(lord, cpu(), "open").allocated, 20);
+    assert_int_equal(tag_of(lord, cpu(), "another").allocated, 300);
+}
+
+static void a_default_tag_of_null_takes_it_off(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_tag_default_set(lord, NULL));
+    assert_ok(memlord_tag_default_set(lord, "default"));
+    assert_ok(memlord_tag_begin(lord, "open"));
+    assert_ok(memlord_tag_default_set(lord, NULL));
+    assert_string_equal(memlord_tag_current(lord), "open");
+    assert_ok(memlord_tag_end(lord));
+    assert_null(memlord_tag_current(lord));
+    assert_ok(memlord_tag_default_set(lord, "default"));
+    assert_ok(memlord_tag_default_set(lord, NULL));
+    assert_null(memlord_tag_current(lord));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 5, NULL));
+    assert_int_equal(tag_of(lord, cpu(), NULL).allocated, 5);
+    assert_ok(memlord_tag_default_set(NULL, "of no ledger"));
+}
+
+static void an_empty_default_tag_is_refused_and_changes_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_tag_default_set(lord, "default"));
+    assert_int_equal(memlord_tag_default_set(lord, ""), MEMLORD_E_INVALID);
+    assert_string_equal(memlord_tag_current(lord), "default");
+}
+
+static void *set_a_default_tag(void *user) {
+    memlord *lord = (memlord *)user;
+    const char *before = memlord_tag_current(lord);
+    memlord_tag_default_set(lord, "of that thread");
+    return before ? lord : NULL;
+}
+
+static void a_default_tag_belongs_to_its_thread_and_ends_with_it(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    void *bad;
+    int i;
+    assert_ok(memlord_tag_default_set(lord, "of this thread"));
+    for (i = 0; i < 4; i++) { /* a thread that takes over the record of an earlier one has none */
+        assert_int_equal(pthread_create(&thread, NULL, set_a_default_tag, lord), 0);
+        assert_int_equal(pthread_join(thread, &bad), 0);
+        assert_null(bad);
+    }
+    assert_string_equal(memlord_tag_current(lord), "of this thread");
+}
+
+static void a_default_tag_without_memory_is_counted_and_changes_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    test_heap *heap = &((test_case *)*state)->heap;
+    char name[4096];
+    memlord_result r = MEMLORD_OK;
+    int i;
+    assert_ok(memlord_tag_default_set(lord, "default"));
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    heap->fail_at = heap->calls + 1;
+    heap->fail_from = 1;
+    for (i = 0; i < 26 * 26 && r == MEMLORD_OK; i++) {
+        name[0] = (char)('a' + i % 26);
+        name[1] = (char)('a' + i / 26);
+        r = memlord_tag_default_set(lord, name);
+    }
+    heap->fail_at = 0;
+    assert_int_equal(r, MEMLORD_E_NOMEM);
+    assert_int_equal(stats_of(lord, all()).dropped_sites, 1);
+    assert_non_null(memlord_tag_current(lord));
+}
+
 static void a_promise_is_compared_with_what_is_there(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_expect(lord, cuda(0), "weights", 150));
@@ -405,6 +663,20 @@ int main(void) {
         TEST(each_ledger_has_its_own_stack),
         TEST(the_block_form_ends_however_it_is_left),
         TEST(a_block_form_that_could_not_begin_does_not_end),
+        TEST(the_declaration_ends_however_its_block_is_left),
+        TEST(a_declaration_tags_from_there_to_the_end_of_the_block),
+        TEST(two_declarations_stand_in_one_block_and_on_one_line),
+        TEST(a_declaration_that_could_not_begin_does_not_end),
+        TEST(a_longjmp_is_healed_by_the_guard_around),
+        TEST(a_guard_ends_what_was_begun_inside_and_not_what_is_around),
+        TEST_FAKES(a_guard_that_ends_on_another_thread_is_counted_and_logged_once),
+        TEST(a_guard_ends_once),
+        TEST(the_current_tag_is_the_innermost),
+        TEST(the_default_tag_is_below_every_open_tag),
+        TEST(a_default_tag_of_null_takes_it_off),
+        TEST(an_empty_default_tag_is_refused_and_changes_nothing),
+        TEST(a_default_tag_belongs_to_its_thread_and_ends_with_it),
+        TEST(a_default_tag_without_memory_is_counted_and_changes_nothing),
         TEST(a_promise_is_compared_with_what_is_there),
         TEST(a_bad_promise_is_refused),
         TEST(a_retag_takes_the_bytes_along),

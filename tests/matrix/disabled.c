@@ -22,6 +22,11 @@ int with(memlord *lord, char *block, uint64_t bytes) {
     memlord_realloc_token token;
     memlord_stats stats;
     memlord_sites_enable(lord, 1);
+    memlord_tag_default_set(lord, "default");
+    MEMLORD_TAGGED(lord, "tagged");
+    MEMLORD_SCOPED(lord, "scoped");
+    memlord_alloc(lord, device, 1, bytes, MEMLORD_SITE_OF_CALLER(lord));
+    memlord_alloc(lord, device, 1, bytes, MEMLORD_SITE_OF_CALLER());
     MEMLORD_ALLOC(lord, device, block, bytes);
     MEMLORD_TAG(lord, "weights") { MEMLORD_TRACK(lord, device, block, bytes * 2); }
     MEMLORD_SCOPE(lord, "forward") { memlord_scope_shapes_set(lord, "[1,2]"); }

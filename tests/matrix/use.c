@@ -62,6 +62,44 @@ static int use_macros(memlord *lord) {
     return bad + LIVE(lord, 0u);
 }
 
+/* To the end of the block: where a compiler can end them. */
+static int use_guards(memlord *lord) {
+    int bad = FAILS(memlord_tag_default_set(lord, "default")), rounds = 0;
+    memlord_guard guard = memlord_guard_scope(lord, "guard", NULL);
+#if defined(MEMLORD_TAGGED)
+    for (;;) {
+        MEMLORD_TAGGED(lord, "tagged");
+        MEMLORD_SCOPED(lord, "scoped");
+        if (rounds++) break;
+    }
+    bad += rounds != 2;
+#endif
+#if defined(MEMLORD_SITE_OF_CALLER)
+    bad += memlord_site_address(lord, MEMLORD_SITE_OF_CALLER(NULL)) != NULL;
+    (void)MEMLORD_SITE_OF_CALLER();
+#endif
+    for (; rounds < 9; rounds++) {
+        MEMLORD_TAG(lord, "tagged") MEMLORD_SCOPE(lord, "scoped") continue;
+    }
+    memlord_guard_end(&guard);
+#if !defined(MEMLORD_DISABLE)
+    bad += !memlord_tag_current(lord) || strcmp(memlord_tag_current(lord), "default") != 0;
+#endif
+    bad += memlord_scope_current(lord) != 0 || rounds != 9;
+    return bad + FAILS(memlord_tag_default_set(lord, NULL)) + (memlord_tag_current(lord) != NULL);
+}
+
+/* Addresses and handles, without a warning. */
+static int use_keys(void) {
+    char array[8];
+    const char *text = array;
+    uint64_t handle = 0x123456789abcdef0u;
+    int64_t offset = 64;
+    int number = 7, bad = MEMLORD_KEY(array) != MEMLORD_KEY(text);
+    bad += MEMLORD_KEY(handle) != handle || MEMLORD_KEY(offset) != 64 || MEMLORD_KEY(number) != 7;
+    return bad + (MEMLORD_KEY(NULL) != 0) + (MEMLORD_KEY(&use_keys) == 0);
+}
+
 static int use_records(memlord *lord) {
     const memlord_block blocks[2] = {{{MEMLORD_DEVICE_CUDA, 0}, 64, 1},
                                      {{MEMLORD_DEVICE_CUDA, 1}, 128, 2}};
@@ -197,7 +235,8 @@ static int use_retry(memlord *lord) {
 int USE(void) {
     memlord *lord = NULL;
     int bad = FAILS(memlord_create(NULL, &lord));
-    bad += use_macros(lord) + use_records(lord) + use_phases(lord) + use_retry(lord);
+    bad += use_macros(lord) + use_guards(lord) + use_keys();
+    bad += use_records(lord) + use_phases(lord) + use_retry(lord);
     bad += use_readers(lord);
     memlord_destroy(lord);
     (void)memlord_global();
