@@ -38,21 +38,18 @@
         #include "memlord_cuda.h"
         #include <stdio.h>
 
-        static int to_stdout(void *user, const void *data, size_t size) {
-            (void)user;
-            return fwrite(data, 1, size, stdout) != size;
-        }
-
         int main(void) {
+            const memlord_logger logger = {memlord_log_stderr, NULL};
             memlord *lord = memlord_global();
             void *cache = NULL;
             memlord_result r = memlord_cuda_attach(lord, NULL);
+            memlord_logger_set(lord, &logger);
             if (r != MEMLORD_OK) return printf("%s\n", memlord_result_text(r)), 1;
 
             MEMLORD_TAG(lord, "kv_cache") {
                 if (memlord_cuda_malloc(lord, &cache, 1 << 20, MEMLORD_SITE())) return 1;
             }
-            memlord_write(lord, MEMLORD_FORMAT_TEXT, to_stdout, NULL);
+            memlord_save(lord, MEMLORD_FORMAT_TEXT, "-");
             memlord_cuda_free(lord, cache, MEMLORD_SITE());
             return memlord_cuda_detach(lord) != MEMLORD_OK;
         }

@@ -241,10 +241,11 @@ static void preallocate(pool *p) {
 }
 
 static int pool_open(pool *p, uint64_t cache) {
+    const memlord_desc desc = {.logger = {memlord_log_stderr, NULL}};
     p->device = memlord_device_make(MEMLORD_DEVICE_OTHER, 0);
     p->count = (size_t)(cache / SEGMENT);
     p->segments = (segment *)calloc(p->count, sizeof *p->segments);
-    if (!p->segments || memlord_create(NULL, &p->lord) != MEMLORD_OK) return 1;
+    if (!p->segments || memlord_create(&desc, &p->lord) != MEMLORD_OK) return 1;
     /* No bands: a collection inside MEMLORD_FREE would meet lists that are half changed. */
     check(p, memlord_strategy_set(p->lord, NULL, 0));
     check(p, memlord_limit_set(p->lord, p->device, cache));
@@ -353,6 +354,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: pool [cache size, 16MiB to 16GiB]\n");
         return 2;
     }
+    if (getenv("DEBUG")) setenv("MEMLORD_DEBUG", getenv("DEBUG"), 0); /* DEBUG=1: every event */
     if (pool_open(&p, cache)) return 1;
     work(&p);
     check(&p, memlord_gc_run(p.lord, p.device, MEMLORD_REASON_HOST, NULL));

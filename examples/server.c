@@ -252,7 +252,8 @@ static int run(server *s, uint64_t limit) {
 
 int main(int argc, char **argv) {
     static server s;
-    memlord_desc desc = {.flags = MEMLORD_FLAG_EXACT}; /* peaks to the byte */
+    memlord_desc desc = {.logger = {memlord_log_stderr, NULL},
+                         .flags = MEMLORD_FLAG_EXACT}; /* peaks to the byte */
     uint64_t limit = 64 << 20;
     char *end = "";
     long n = argc > 1 ? strtol(argv[1], &end, 10) : 48;
@@ -266,6 +267,7 @@ int main(int argc, char **argv) {
     }
     s.n = (int)n;
     s.device = memlord_device_cuda(0);
+    if (getenv("DEBUG")) setenv("MEMLORD_DEBUG", getenv("DEBUG"), 0); /* DEBUG=1: every event */
     if (memlord_create(&desc, &s.lord) != MEMLORD_OK) return 1;
     if (pthread_mutex_init(&s.lock, NULL) || pthread_cond_init(&s.arrival, NULL)) return 1;
     status = run(&s, limit);

@@ -483,7 +483,7 @@ static void a_forked_child_waits_for_no_logger(void **state) {
     pid = fork();
     if (pid == 0) {
         alarm(30);
-        _exit(memlord_logger_set(lord, NULL));
+        _exit((int)memlord_logger_set(lord, NULL));
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
