@@ -6578,7 +6578,7 @@ static void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
 }
 
 /* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
-static const char *mli_block_fault(uint64_t storage, uint64_t bytes) {
+static MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes) {
     if (!storage) return "a storage cannot be 0";
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;

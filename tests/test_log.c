@@ -461,6 +461,33 @@ static void a_logger_may_call_the_ledger(void **state) {
     assert_int_equal(book.multiline, 0);
 }
 
+static jmp_buf way_out;
+static void leave_by_longjmp(void *user, int level, const char *text) {
+    (void)level;
+    (void)text;
+    if (!(*(int *)user)++) longjmp(way_out, 1);
+}
+
+static void a_logger_left_by_longjmp_holds_no_lock(void **state) {
+    logbook book;
+    memlord *lord = open_logged(&book);
+    int calls = 0;
+    memlord_logger leaves, keeps;
+    (void)state;
+    leaves.fn = leave_by_longjmp;
+    leaves.user = &calls;
+    keeps.fn = keep;
+    keeps.user = &book;
+    assert_ok(memlord_logger_set(lord, &leaves));
+    if (!setjmp(way_out)) memlord_reset(lord);
+    memlord_reset(lord);
+    assert_int_equal(calls, 2);
+    assert_ok(memlord_logger_set(lord, &keeps)); /* on the thread that left it */
+    memlord_reset(lord);
+    assert_int_equal(book.lines[MEMLORD_LOG_INFO], 1);
+    memlord_destroy(lord);
+}
+
 /* -- the stock logger -- */
 
 static void host_of_the_stock_logger(void) {
@@ -730,6 +757,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(destroy_lists_the_ten_largest_and_counts_the_rest),
         cmocka_unit_test(a_clean_ledger_is_destroyed_without_a_word),
         cmocka_unit_test(a_logger_may_call_the_ledger),
+        cmocka_unit_test(a_logger_left_by_longjmp_holds_no_lock),
         cmocka_unit_test(the_stock_logger_tells_errors_and_warnings_alone),
         cmocka_unit_test(with_debug_the_stock_logger_tells_all_in_colour),
         cmocka_unit_test(the_stock_logger_writes_lines),
