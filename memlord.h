@@ -245,8 +245,9 @@
     No callback may throw: an exception that leaves one has the effect of longjmp. A
     collection left by longjmp counts as running on its device for good. A fence left by
     longjmp holds up its queue until destroy, and the thread polls this ledger's fences no
-    more. A logger left by longjmp counts as running: memlord_logger_set on another thread
-    waits for it for good. Nothing else is harmed.
+    more. A logger left by longjmp counts as running until its ledger is destroyed:
+    memlord_logger_set on another thread waits for it, and on the same thread it returns
+    E_STATE for other ledgers. Nothing else is harmed.
     Threads of MemLord's own: one poller for each physical device, from the first call that
     touches a device with a capacity source, a collection callback and a strategy. None
     otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
@@ -17810,6 +17811,8 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     if (lord->lifecycle.next) lord->lifecycle.next->lifecycle.back = lord->lifecycle.back;
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->threads.generation) mli_self.generation = 0;
+    if (mli_self.log_calls.generation == lord->threads.generation) /* left one by longjmp */
+        memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
 /* Frees all memory of a ledger, the ledger itself last. Requires: not registered any more. */

@@ -1167,8 +1167,12 @@ static void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *
    such: the next sample puts that right. */
 static void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta) {
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
-    if (probe && delta && device.index < MEMLORD_CUDA_MAX_DEVICES &&
-        mli_cuda_load(&probe->pooled[device.index]))
+    memlord_stats s;
+    if (!probe || !delta || device.index >= MEMLORD_CUDA_MAX_DEVICES ||
+        !mli_cuda_load(&probe->pooled[device.index]))
+        return;
+    if (delta < 0) (void)memlord_stats_get(lord, device, &s);
+    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* below 0 would be refused */
         (void)memlord_pool_add(lord, device, delta);
 }
 

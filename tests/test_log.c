@@ -517,6 +517,39 @@ static void with_debug_the_stock_logger_tells_all_in_colour(void **state) {
     free(text);
 }
 
+static void host_that_takes_its_logger_off(void) {
+    memlord_logger stock;
+    memlord_desc desc;
+    memlord *lord = NULL;
+    logbook book;
+    memset(&book, 0, sizeof book);
+    memset(&desc, 0, sizeof desc);
+    desc.logger.fn = keep;
+    desc.logger.user = &book;
+    stock.fn = memlord_log_stderr;
+    stock.user = NULL;
+    if (memlord_create(&desc, &lord) != MEMLORD_OK) _exit(1);
+    (void)memlord_alloc(lord, memlord_device_cpu(), 1, 1, NULL);
+    (void)memlord_logger_set(lord, NULL);
+    (void)memlord_alloc(lord, memlord_device_cpu(), 2, 2, NULL);
+    (void)memlord_logger_set(lord, &stock);
+    (void)memlord_alloc(lord, memlord_device_cpu(), 3, 3, NULL);
+    (void)memlord_logger_set(lord, &desc.logger);
+    memlord_destroy(lord);
+    if (book.lines[MEMLORD_LOG_TRACE] != (getenv("MEMLORD_DEBUG") ? 1 : 0)) _exit(2);
+}
+
+static void without_its_logger_a_host_is_silent_or_prints_as_debug_says(void **state) {
+    char *text = output_of(host_that_takes_its_logger_off, NULL);
+    (void)state;
+    assert_string_equal(text, "");
+    free(text);
+    text = output_of(host_that_takes_its_logger_off, "1");
+    assert_string_equal(text, RED "[alloc] cpu 0x00000002 2 B\x1b[0m\n" RED
+                                  "[alloc] cpu 0x00000003 3 B\x1b[0m\n");
+    free(text);
+}
+
 static void host_that_logs_by_itself(void) {
     char longer[3000];
     memset(longer, 'x', sizeof longer - 1);
@@ -760,6 +793,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_logger_left_by_longjmp_holds_no_lock),
         cmocka_unit_test(the_stock_logger_tells_errors_and_warnings_alone),
         cmocka_unit_test(with_debug_the_stock_logger_tells_all_in_colour),
+        cmocka_unit_test(without_its_logger_a_host_is_silent_or_prints_as_debug_says),
         cmocka_unit_test(the_stock_logger_writes_lines),
         cmocka_unit_test(a_line_is_one_write),
         cmocka_unit_test(summaries_are_cyan),
