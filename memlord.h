@@ -38,7 +38,7 @@
     The twelve calls that most programs need:
 
         memlord_global             the process's own ledger, made on first use
-        memlord_create             a ledger of your own: its logger, allocator, flags
+        memlord_logger_set         where warnings go: memlord_log_stderr, or yours
         MEMLORD_ALLOC              records an allocation, after the real one
         MEMLORD_FREE               records a free, before the real one
         memlord_realloc_begin/_end around a realloc that may move
@@ -48,14 +48,14 @@
         memlord_allocated          live bytes of a device, or of all
         memlord_gc_callback_add    your function that gives memory back
         memlord_alloc_retry        takes an allocation through out of memory
-        memlord_save               a report in a file: TEXT, JSON, HTML, ...
+        memlord_save               a report: "-" is standard output, "x.html" a page
 
     All groups, in the order of the API:
 
         results      memlord_result, memlord_result_text
         devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label, _share;
                      memlord_devices
-        lifecycle    memlord_create, _destroy, _global
+        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
                      _free_n, _free_begin, _free_end, _move
         views        memlord_track, _retain, _release, _track_n, _release_n
@@ -85,26 +85,22 @@
 
         #define MEMLORD_IMPLEMENTATION
         #include "memlord.h"
-        #include <stdio.h>
         #include <stdlib.h>
 
-        static int to_stdout(void *user, const void *data, size_t size) {
-            (void)user;
-            return fwrite(data, 1, size, stdout) != size;
-        }
-
         int main(void) {
-            memlord *lord = memlord_global();
+            const memlord_logger logger = {memlord_log_stderr, NULL};
             memlord_device cpu = memlord_device_cpu();
+            memlord *lord = memlord_global();
+            memlord_logger_set(lord, &logger);
             memlord_sites_enable(lord, 1);
 
+            void *cache = malloc(1 << 20);
             MEMLORD_TAG(lord, "kv_cache") {
-                void *cache = malloc(1 << 20);
                 MEMLORD_ALLOC(lord, cpu, cache, 1 << 20);    // after the malloc
-                MEMLORD_FREE(lord, cpu, cache);              // before the free
-                free(cache);
             }
-            return memlord_write(lord, MEMLORD_FORMAT_TEXT, to_stdout, NULL);
+            memlord_save(lord, MEMLORD_FORMAT_TEXT, "-");    // to standard output
+            MEMLORD_FREE(lord, cpu, cache);                  // before the free
+            free(cache);
         }
 
     --------------------------------------------------------------- >>concepts ---
@@ -227,7 +223,7 @@
     be read is logged and changes nothing:
 
         MEMLORD_DEBUG=1        logs every event to stderr in colour, or to your logger;
-                               anything but 0 does
+                               anything but 0 does. memlord_log_stderr then is in colour
         MEMLORD_POLL_INTERVAL_MS=200
                                how often pollers sample, at least 10; overrides poll_ms
                                and memlord_poller_start
@@ -250,7 +246,9 @@
     No callback may throw: an exception that leaves one has the effect of longjmp. A
     collection left by longjmp counts as running on its device for good. A fence left by
     longjmp holds up its queue until destroy, and the thread polls this ledger's fences no
-    more. Nothing else is harmed.
+    more. A logger left by longjmp counts as running until its ledger is destroyed:
+    memlord_logger_set on another thread waits for it, and on the same thread it returns
+    E_STATE for other ledgers. Nothing else is harmed.
     Threads of MemLord's own: one poller for each physical device, from the first call that
     touches a device with a capacity source, a collection callback and a strategy. None
     otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
@@ -281,8 +279,9 @@
     ----------------------------------------------------------------- >>errors ---
 
     Every memlord_result function returns MEMLORD_OK (0), or an error and then has changed
-    nothing but the counters of anomalies and drops. Results may be ignored. MemLord never
-    prints (unless MEMLORD_DEBUG asks for it), asserts, aborts or exits.
+    nothing but the counters of anomalies, drops and refusals. Results may be ignored.
+    MemLord never prints (unless MEMLORD_DEBUG or memlord_log_stderr is set), asserts, aborts
+    or exits.
 
     Mistakes of the host are anomalies: counted per device and shown in every report but
     FOLDED and CSV, whose readers know no comments.
@@ -292,6 +291,10 @@
         freed_while_shared     a free of a storage that still had views
         underflows             arena_sub of more than the balance: now 0
         fence_failures         fences that failed: counted as done
+        refused                calls that record, tag or set a pool and returned E_INVALID or
+                               E_DEVICE: a selector where a device is needed, a storage of
+                               0. In the sum of all devices if they named none that was
+                               seen. Each function logs each such result once
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
@@ -481,7 +484,8 @@ MLI_INLINE memlord_device memlord_device_all(void) {
 }
 
 /* Reads "cuda:1", "CUDA1", "cuda" (any index), "cpu" (cpu:0; so with "pinned" and "mapped"),
-   "all". Any case.
+   "all", and names that engines use: "mps" (metal), "xpu" (sycl), "ROCm0" (hip:0), "CUDA_Host"
+   (pinned), "CPU_Mapped" (mapped). Any case.
    Errors: E_INVALID, and *out is unchanged. */
 MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device *out)
     MLI_OFF_SET(if (out) *out = memlord_device_all(), MEMLORD_OK)
@@ -532,11 +536,15 @@ enum {
 };
 
 /* The receiver of messages. `text` is one line without its newline and lives for the call only.
-   A NULL fn is silence, or coloured stderr with MEMLORD_DEBUG=1. */
+   A NULL fn is silence. With MEMLORD_DEBUG=1 NULL and memlord_log_stderr both are coloured lines on
+   stderr, of every level. */
 typedef struct memlord_logger {
     void (*fn)(void *user, int level, const char *text);
     void *user;
 } memlord_logger;
+
+/* Writes errors and warnings to stderr, a line each: a stock logger.fn. `user` is ignored. */
+MEMLORD_API void memlord_log_stderr(void *user, int level, const char *text) MLI_OFF_VOID
 
 /* Nanoseconds that never go back. NULL is the platform's monotonic clock. May be called with locks
    of ours held: it may not call MemLord. */
@@ -552,7 +560,6 @@ enum {
     MEMLORD_FLAG_DEFER = 8,       /* collections and fences run in gc_poll, retire, alloc_retry
                                      and pollers alone: for hosts with an allocator lock */
     MEMLORD_FLAG_NO_THREADS = 16, /* no pollers */
-    MEMLORD_FLAG_BACKTRACE = 32,  /* no effect yet */
     MEMLORD_FLAG_NO_ENV = 64      /* ignore the environment */
 };
 
@@ -588,6 +595,19 @@ MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
    Errors: NULL, which is MemLord switched off, if there is no memory for it. */
 MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
+/* Makes the global ledger now, with a configuration. Call it before anything uses
+   memlord_global: at the start of main, or in a static constructor.
+   Errors: E_STATE there is one already, logged to it; E_INVALID as memlord_create, and an allocator
+           of the host's; E_NOMEM. */
+MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
+
+/* Sets the receiver of messages, at any time. NULL is silence or, with MEMLORD_DEBUG=1, what it was
+   to memlord_create. Returns when no other thread is in the old one. A logger may call it.
+   Errors: E_STATE the ledger's logger calls it while another thread sets one, or the logger of
+           another ledger calls it: the two could wait for each other. */
+MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
+    MLI_OFF(MEMLORD_OK)
+
 /* Fills an allocator that takes pages from the operating system and calls no malloc. */
 MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
@@ -595,9 +615,9 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
 /* -- storages --
    `device` is one device, never a selector. `storage` is its address or handle. `bytes` is at
    most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or UINT64_MAX, or too
-   many bytes; E_DEVICE a selector, or no device; E_NOMEM the map could not grow, counted in
-   dropped_allocs: as many frees of unknown storages are then taken for theirs. Cost: tens of ns;
-   see >>costs. */
+   many bytes; E_DEVICE a selector, or no device, both counted in `refused`; E_NOMEM the map could
+   not grow, counted in dropped_allocs: as many frees of unknown storages are then taken for
+   theirs. Cost: tens of ns; see >>costs. */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
    in one module are one site. The strings are copied when first seen and not read again. */
@@ -888,7 +908,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
     X(dropped_bytes, ANOMALY, "dropped_bytes_total", "their bytes")                           \
     X(dropped_sites, ANOMALY, "dropped_sites_total", "site or tag records without room")      \
     X(dropped_events, ANOMALY, "dropped_events_total", "events the ring had no room for")     \
-    X(held, LIVE, "", "bytes that tickets keep of its physical device; once in a sum")
+    X(held, LIVE, "", "bytes that tickets keep of its physical device; once in a sum")        \
+    X(refused, ANOMALY, "refused_total", "calls that returned E_INVALID or E_DEVICE")
 
 #define MEMLORD_STATS_VERSION 2
 typedef struct memlord_stats {
@@ -1630,8 +1651,10 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
 
 /* Writes a report to a file: the whole file or none (a temporary beside it, synced and
    renamed). %p in the path is the process id, %% a percent sign. An existing regular file is
-   replaced; a symbolic link, FIFO, device or directory is refused.
-   Errors: E_INVALID the path; E_IO; E_UNSUPPORTED; E_NOMEM. */
+   replaced; a symbolic link, FIFO, device or directory is refused. The path "-" is descriptor 1,
+   written with write(2): what stdio still buffers comes later, and SIGPIPE is held back.
+   Errors: E_INVALID the path; E_IO, also descriptor 1 closed, or not all written; E_UNSUPPORTED,
+           also a binary format to a terminal, logged; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
@@ -1916,6 +1939,9 @@ struct mli_leaver : memlord_guard {
 #define memlord_create MLI_PREFIXED(memlord_create)
 #define memlord_destroy MLI_PREFIXED(memlord_destroy)
 #define memlord_global MLI_PREFIXED(memlord_global)
+#define memlord_global_setup MLI_PREFIXED(memlord_global_setup)
+#define memlord_logger_set MLI_PREFIXED(memlord_logger_set)
+#define memlord_log_stderr MLI_PREFIXED(memlord_log_stderr)
 #define memlord_os_allocator MLI_PREFIXED(memlord_os_allocator)
 #define memlord_device_parse MLI_PREFIXED(memlord_device_parse)
 #define memlord_device_name MLI_PREFIXED(memlord_device_name)
@@ -2191,7 +2217,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #include <fcntl.h>    /* open */
 #include <pthread.h>  /* thread exit, fork handlers, signal mask */
 #include <sched.h>    /* sched_yield */
-#include <signal.h>   /* SIGXFSZ */
+#include <signal.h>   /* SIGXFSZ, SIGPIPE */
 #include <stdio.h>    /* rename */
 #include <stdlib.h>   /* getenv; malloc, for the shim */
 #include <sys/mman.h> /* mmap */
@@ -2319,6 +2345,11 @@ static int mli_file_write(mli_file file, const char *data, size_t size) {
         if (!WriteFile(file, data, piece, &done, NULL) || !done) return -1;
     }
     return 0;
+}
+static mli_file mli_file_stdout(void) { return GetStdHandle(STD_OUTPUT_HANDLE); }
+static int mli_file_is_terminal(mli_file file) {
+    DWORD mode;
+    return GetConsoleMode(file, &mode) != 0;
 }
 static int mli_file_close(mli_file file, int sync) {
     int bad = sync && !FlushFileBuffers(file);
@@ -2463,6 +2494,8 @@ static int mli_file_write(mli_file file, const char *data, size_t size) {
     }
     return 0;
 }
+static mli_file mli_file_stdout(void) { return 1; }
+static int mli_file_is_terminal(mli_file file) { return isatty(file); }
 static void mli_stderr_write(const char *text, size_t size) {
     int saved = errno, cancel = mli_cancel_disable();
     (void)mli_file_write(2, text, size);
@@ -2521,32 +2554,37 @@ static int mli_file_rename(const char *from, const char *to, int replace) {
 }
 static void mli_file_remove(const char *path) { (void)unlink(path); }
 
-/* Protects the writing of a file. A write past the file size limit raises SIGXFSZ, which kills
-   the process by default. The signal is blocked meanwhile, and consumed if the write caused it.
-   Cancellation is disabled, too: a cancelled thread would leave the file half written. */
+/* Protects the writing of a file. A write past the file size limit raises SIGXFSZ, and one to a
+   pipe without a reader SIGPIPE; both kill the process by default. They are blocked meanwhile, and
+   consumed if the write caused them. Cancellation is disabled, too: a cancelled thread would leave
+   the file half written. */
 typedef struct mli_signals {
-    sigset_t before;
-    int pending; /* 1: a SIGXFSZ of the host was pending before; it is not consumed */
+    sigset_t before, pending; /* a signal that the host had pending is not consumed */
     int cancel;
 } mli_signals;
+static const int mli_write_signals[] = {SIGXFSZ, SIGPIPE};
 static mli_signals mli_signals_block(void) {
     mli_signals held;
     sigset_t set;
+    size_t i;
     held.cancel = mli_cancel_disable();
-    (void)sigpending(&set);
-    held.pending = sigismember(&set, SIGXFSZ) == 1;
+    (void)sigpending(&held.pending);
     (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGXFSZ);
+    for (i = 0; i < 2; i++) (void)sigaddset(&set, mli_write_signals[i]);
     (void)pthread_sigmask(SIG_BLOCK, &set, &held.before);
     return held;
 }
 static void mli_signals_restore(mli_signals *held) {
     sigset_t set;
+    size_t i;
     int number;
-    (void)sigpending(&set);
-    if (!held->pending && sigismember(&set, SIGXFSZ) == 1) {
+    for (i = 0; i < 2; i++) {
+        (void)sigpending(&set);
+        if (sigismember(&held->pending, mli_write_signals[i]) == 1 ||
+            sigismember(&set, mli_write_signals[i]) != 1)
+            continue;
         (void)sigemptyset(&set);
-        (void)sigaddset(&set, SIGXFSZ);
+        (void)sigaddset(&set, mli_write_signals[i]);
         (void)sigwait(&set, &number);
     }
     (void)pthread_sigmask(SIG_SETMASK, &held->before, NULL);
@@ -3204,6 +3242,7 @@ enum {
     MLI_RANK_ROW,       /* one a row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
+    MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
@@ -3322,6 +3361,19 @@ enum {
     MLI_STATS(MLI_X)
 #undef MLI_X
     MLI_STAT_COUNT
+};
+
+/* The public functions that count and log their refusals: see mli_refuse. */
+#define MLI_REFUSERS(X)                                                                       \
+    X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
+    X(alloc_n) X(free_n) X(move) X(track) X(retain) X(release) X(track_n) X(release_n)        \
+    X(alloc_reserved) X(arena_add) X(arena_sub) X(free_deferred) X(block_use) X(tag_begin)    \
+    X(tag_default_set) X(block_retag) X(expect) X(pool_set) X(pool_add) X(pool_served)
+enum {
+#define MLI_X(name) MLI_REFUSER_##name,
+    MLI_REFUSERS(MLI_X)
+#undef MLI_X
+    MLI_REFUSER_COUNT
 };
 
 typedef mli_ptr mli_book; /* mli_chunk_array * */
@@ -3456,8 +3508,13 @@ struct memlord {
         struct mli_region *regions;
     } memory;
     struct {
+        mli_u32 level;      /* messages up to this level have a receiver; 0: none have */
+        mli_lock lock;      /* all below but setting */
         memlord_logger logger;
-        int level;
+        uint32_t turn;      /* 0 or 1: changes with the logger */
+        uint32_t inside[2]; /* calls of a logger in progress, by the turn they began in */
+        mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
+        mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
     } log;
     struct {
         memlord_clock clock;
@@ -3558,6 +3615,12 @@ typedef struct mli_debug_note {
     uint64_t from; /* the storage before a move; 0: none */
 } mli_debug_note;
 
+/* The calls of a ledger's logger that the thread is in, by turn: see >>log. */
+typedef struct mli_log_calls {
+    uint64_t generation; /* of the ledger */
+    uint32_t inside[2];
+} mli_log_calls;
+
 /* The record of the thread in one ledger. Generations are unique, so the generation of a destroyed
    ledger never matches again. */
 typedef struct mli_used {
@@ -3582,6 +3645,7 @@ static MEMLORD_THREAD_LOCAL struct {
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     mli_debug_note note;     /* for the debug line of the call in progress: see >>log */
     mli_spare_block spare;   /* of the cold call in progress */
+    mli_log_calls log_calls; /* zero: it is in no logger */
 } mli_self;
 
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
@@ -4055,12 +4119,15 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
 
 /* -------------------------------------------------------------------------- >>log --
    Owns the messages to the host. Uses >>platform and >>text. Invariants: a debug line is formatted
-   only if its level is on, and no lock is held while the logger runs. Locks: none. */
+   only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
+   the count of the calls in it, by which a change of the logger waits for them. */
 
-/* The built-in logger. It writes a line with one write; the start of the line chooses its
+/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
    colour. */
-static MLI_COLD void mli_log_stderr(void *user, int level, const char *text) {
-    static const char *const colours[][2] = {{"[alloc", "\033[31m"}, /* red */
+static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
+    static const char *const colours[][2] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
+                                             {"[free_n", "\033[36m"},
+                                             {"[alloc", "\033[31m"}, /* red */
                                              {"[free", "\033[32m"},  /* green */
                                              {"[gc", "\033[33m"},    /* yellow */
                                              {"[reset", "\033[35m"}, /* magenta */
@@ -4079,11 +4146,33 @@ static MLI_COLD void mli_log_stderr(void *user, int level, const char *text) {
     mli_stderr_write(line, o.used);
 }
 
+/* 1: messages of this level have a receiver. */
+static MLI_COLD int mli_log_hears(const memlord *lord, int level) {
+    return level <= (int)mli_u32_load(&lord->log.level);
+}
+
 /* Passes a line to the logger. Requires: the caller holds no lock. */
 static MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
-    if (level > lord->log.level || !lord->log.logger.fn) return;
+    const mli_log_calls before = mli_self.log_calls; /* of the logger that makes this call */
+    memlord_logger logger;
+    uint32_t turn;
+    if (!mli_log_hears(lord, level)) return;
     mli_rank_none();
-    lord->log.logger.fn(lord->log.logger.user, level, text);
+    if (before.generation != lord->threads.generation) {
+        memset(&mli_self.log_calls, 0, sizeof before);
+        mli_self.log_calls.generation = lord->threads.generation;
+    }
+    mli_lock_take(&lord->log.lock);
+    logger = lord->log.logger;
+    turn = lord->log.turn;
+    lord->log.inside[turn]++;
+    mli_lock_drop(&lord->log.lock);
+    mli_self.log_calls.inside[turn]++;
+    if (logger.fn) logger.fn(logger.user, level, text);
+    mli_self.log_calls = before;
+    mli_lock_take(&lord->log.lock);
+    lord->log.inside[turn]--;
+    mli_lock_drop(&lord->log.lock);
 }
 
 /* Terminates the line in a buffer and logs it. */
@@ -4141,7 +4230,7 @@ static MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks)
     mli_putf(o, blocks == 1 ? "%jo in %ju block" : "%jo in %ju blocks", bytes, blocks);
 }
 
-/* Logs "[alloc] cuda 12 KiB in 3 blocks main file.c:12". The device shows the type and index that
+/* Logs "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device shows the type and index that
    all n blocks have in common. Requires: n > 0. */
 static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                     const memlord_block *blocks, size_t n,
@@ -4158,6 +4247,21 @@ static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_put_amount(&o, note->bytes, note->blocks);
     mli_self.note.unknown += note->unknown;
     mli_log_call_end(lord, &o, site);
+}
+
+/* -- public -- */
+
+MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
+    char line[1024];
+    mli_out o;
+    (void)user;
+    if (level > MEMLORD_LOG_WARNING || !text) return;
+    mli_out_buffer(&o, line, sizeof line - 1); /* a cut line keeps its end */
+    mli_put_str(&o, "memlord: ");
+    mli_put_str(&o, text);
+    o.cap = sizeof line;
+    mli_put_str(&o, "\n");
+    mli_stderr_write(line, o.used);
 }
 
 /* ----------------------------------------------------------------------- >>memory --
@@ -6702,6 +6806,38 @@ static void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
     (void)mli_u64_add(&count[stat], by);
 }
 
+/* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
+static MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes) {
+    if (!storage) return "a storage cannot be 0";
+    if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
+    return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
+}
+/* Counts a call that is refused, MEMLORD_E_INVALID or MEMLORD_E_DEVICE, and logs the first of its
+   function with that result; `fault`: what is wrong with an argument, NULL if that is not known.
+   Returns r, also any other. Requires: the caller holds no lock. */
+static MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
+                                          memlord_device d, const char *fault) {
+    static const char *const names[] = {
+#define MLI_X(name) "memlord_" #name,
+        MLI_REFUSERS(MLI_X)
+#undef MLI_X
+    };
+    if (!lord || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE)) return r;
+    mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
+    if (mli_u32_exchange(&lord->log.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
+    if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
+        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %i is %s", names[refuser], mli_device_code(d),
+                 !mli_device_valid(d)           ? "a selector: a device is needed"
+                 : mli_dev_known(lord, d)       ? "not the physical device of the ticket"
+                                                : "one device too many: raise MEMLORD_MAX_DEVICES");
+    else
+        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %s", names[refuser],
+                 r == MEMLORD_E_DEVICE ? "that is no device"
+                 : fault               ? fault
+                                       : memlord_result_text(r));
+    return r;
+}
+
 /* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
    device without an index gets the first dev of its type, or index 0 if there is none. */
 static memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
@@ -6712,11 +6848,34 @@ static memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *d
     return mli_dev(lord, d, dev);
 }
 
+/* What engines call a device type. */
+static const struct {
+    const char *name;
+    int type;
+} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before cuda, of which it is more */
+                        {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
+                        {"mps", MEMLORD_DEVICE_METAL},
+                        {"xpu", MEMLORD_DEVICE_SYCL},
+                        {"rocm", MEMLORD_DEVICE_HIP}};
+enum { MLI_TYPE_ALIASES = sizeof mli_type_aliases / sizeof mli_type_aliases[0] };
+
 /* Returns the rest of a text after a word in lower case; NULL: the text does not begin with the
    word. The case of the text does not matter. */
 static const char *mli_skip_word(const char *text, const char *word) {
     while (*word && mli_ascii_lower(*text) == *word) text++, word++;
     return *word ? NULL : text;
+}
+/* Returns the rest of a text after the name of a device type; NULL: it begins with none. */
+static const char *mli_skip_type(const char *text, int *type) {
+    const char *rest;
+    int i;
+    for (i = 0; i < MLI_TYPE_ALIASES + MLI_TYPE_COUNT; i++) {
+        const int plain = i - MLI_TYPE_ALIASES;
+        *type = plain < 0 ? mli_type_aliases[i].type : plain;
+        rest = mli_skip_word(text, plain < 0 ? mli_type_aliases[i].name : mli_type_names[plain]);
+        if (rest) return rest;
+    }
+    return NULL;
 }
 
 /* -- public -- */
@@ -6724,15 +6883,15 @@ static const char *mli_skip_word(const char *text, const char *word) {
 MLI_API memlord_result memlord_device_parse(const char *text, memlord_device *out) {
     const char *rest;
     uint64_t index;
-    int type = 0;
+    int type;
     if (!text || !out) return MEMLORD_E_INVALID;
     rest = mli_skip_word(text, "all");
     if (rest && !*rest) {
         *out = memlord_device_all();
         return MEMLORD_OK;
     }
-    while ((rest = mli_skip_word(text, mli_type_names[type])) == NULL)
-        if (++type == MLI_TYPE_COUNT) return MEMLORD_E_INVALID;
+    rest = mli_skip_type(text, &type);
+    if (!rest) return MEMLORD_E_INVALID;
     if (!*rest) {
         *out = memlord_device_make(type, type <= MEMLORD_DEVICE_MAPPED ? 0 : MEMLORD_ANY);
         return MEMLORD_OK;
@@ -7227,7 +7386,9 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
     const char *kept;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    if (!tag || !*tag) return MEMLORD_E_INVALID;
+    if (!tag || !*tag)
+        return mli_refuse(lord, MLI_REFUSER_tag_begin, MEMLORD_E_INVALID, memlord_device_all(),
+                          "a tag has a name");
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (t == lord->threads.orphan) /* several threads share it, so it has no tag stack */
@@ -7339,7 +7500,9 @@ MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
     const char *kept = NULL;
     memlord_result r = MEMLORD_OK;
     if (!lord) return MEMLORD_OK;
-    if (tag && !*tag) return MEMLORD_E_INVALID;
+    if (tag && !*tag)
+        return mli_refuse(lord, MLI_REFUSER_tag_default_set, MEMLORD_E_INVALID,
+                          memlord_device_all(), "a tag has a name");
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (t == lord->threads.orphan)
@@ -7361,9 +7524,10 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
     const char *kept;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    if (!tag || !*tag || bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
-    r = mli_dev(lord, device, &dev);
-    if (r) return r;
+    r = !tag || !*tag || bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
+    if (r)
+        return mli_refuse(lord, MLI_REFUSER_expect, r, device,
+                          tag && *tag ? mli_block_fault(1, bytes) : "a tag has a name");
     r = mli_name(lord, tag, &kept);
     if (r) return r;
     r = mli_row_find(lord, MLI_BOOK_TAG, kept, dev, &number);
@@ -8655,9 +8819,10 @@ static MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r, m
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     (void)mli_u64_add(&lord->blocks.dropped[d.type], 1);
-    mli_drop_warn(lord, &lord->blocks.warned_alloc,
-                  "[drop] no room to record an alloc: give the ledger's allocator more, or "
-                  "raise MEMLORD_MAX_DEVICES; dropped_allocs has how many");
+    if (r == MEMLORD_E_NOMEM) /* the other one is logged as a refusal */
+        mli_drop_warn(lord, &lord->blocks.warned_alloc,
+                      "[drop] no room to record an alloc: give the ledger's allocator more; "
+                      "dropped_allocs has how many");
     return r;
 }
 /* 1: an unknown storage is taken for one of the dropped allocs of its type, which is then expected
@@ -9482,7 +9647,8 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
     mli_thread *t;
     const char *kept;
     memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return r;
+    if (!t)
+        return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0));
     r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
     if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
     mli_thread_put(lord, t);
@@ -10327,7 +10493,7 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
                                           "cached"};
     char line[320];
     mli_out o;
-    if (lord->log.level < MEMLORD_LOG_INFO || !lord->log.logger.fn) return;
+    if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
     mli_out_buffer(&o, line, sizeof line);
     mli_putf(&o, "[gc] %i run %ju (%ju in all): %s", mli_device_code(e->device),
              e->device_runs, e->total_runs, reasons[e->reason]);
@@ -11517,9 +11683,10 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     mli_u64 *count;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    if (mli_device_valid(device) && reserved > MLI_POOL_MAX) return MEMLORD_E_INVALID;
-    r = mli_dev(lord, device, &dev);
-    if (r) return r;
+    r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
+                                                            : mli_dev(lord, device, &dev);
+    if (r)
+        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes");
     count = mli_device_record_at(lord, dev)->count;
     mli_u64_store(&count[MLI_STAT_reserved], reserved);
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
@@ -11527,7 +11694,7 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
     return mli_pool_changed(lord, dev);
 }
-MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
+static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device, int64_t delta) {
     mli_u64 *count, had;
     uint64_t now;
     uint32_t dev;
@@ -11546,13 +11713,17 @@ MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, in
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
 }
+MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
+    return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
+                      "a pool of less than 0 bytes, or of more than 2^62");
+}
 MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
                                                uint64_t hits, uint64_t misses) {
     uint32_t dev;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     r = mli_dev(lord, device, &dev);
-    if (r) return r;
+    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL);
     mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
     mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
     return MEMLORD_OK;
@@ -11720,7 +11891,7 @@ static MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                      uint64_t wanted) {
     char line[640];
     size_t n = strlen(head);
-    if (lord->log.level < level || !lord->log.logger.fn) return;
+    if (!mli_log_hears(lord, level)) return;
     memcpy(line, head, n);
     (void)mli_explain_device(lord, d, wanted, line + n, sizeof line - n);
     mli_log(lord, level, line);
@@ -13207,6 +13378,22 @@ static MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_devic
     return r;
 }
 
+/* The general path as the public functions take it: counts and logs a refusal. */
+static MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
+                                                  uint64_t storage, uint64_t bytes,
+                                                  const memlord_site *site) {
+    memlord_result r = mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
+    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
+}
+static MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
+                                                 uint64_t storage, int how,
+                                                 const memlord_site *site) {
+    memlord_result r = mli_free_general(lord, device, storage, how, site, NULL);
+    return r ? mli_refuse(lord, how == MLI_END_FREE ? MLI_REFUSER_free : MLI_REFUSER_release, r,
+                          device, mli_block_fault(storage, 0))
+             : r;
+}
+
 /* -- the fast path: one block in a shard that the thread owns or that is shared --
    A call does no more than the code below if every bit of `special` is a row bit whose row is
    cached, the probe finds its slot, no count is negative and `alert` has nothing for its device. */
@@ -13321,7 +13508,7 @@ static MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord, uint32_t dev,
     mli_probe_begin(&probe, mli_shard_of(lord, storage, 1), storage, shared);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room) {
         mli_probe_leave(t, &probe);
-        return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
     }
     rows.word2 = mli_u64_load(&lord->sites.birth_mark);
     rows.device = mli_cell_own_device(t, dev);
@@ -13341,16 +13528,16 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     uint32_t dev, special;
     if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
                      !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
     dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
     special = mli_u32_load(&t->special);
     rows.word2 = mli_u64_load(&lord->sites.birth_mark);
     rows.device = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows.device || (special && !mli_rows_cached(t, special, dev, site, &rows))))
-        return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
     home = mli_home_enter(t, mli_shard_of(lord, storage, 1), storage);
     if (MLI_UNLIKELY(!home.bucket))
-        return mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(!mli_home_insert(home, storage, mli_word1_of(bytes, dev, 1), rows.word2)))
         return mli_alloc_window(lord, dev, storage, bytes, home.shared, site);
     return mli_alloc_count(lord, t, dev, storage, bytes, &rows, 0);
@@ -13420,7 +13607,7 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
         !mli_entry_cells(lord, t, device, probe.entry, &rows)) {
         mli_probe_leave(t, &probe);
-        return mli_free_general(lord, device, storage, how, site, NULL);
+        return mli_free_slow(lord, device, storage, how, site);
     }
     bytes = MLI_BYTES(probe.entry->word1);
     mli_probe_erase(&probe);
@@ -13439,15 +13626,15 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     uint64_t bytes, without;
     if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation || !storage ||
                      (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_ROWS)))
-        return mli_free_general(lord, device, storage, how, site, NULL);
+        return mli_free_slow(lord, device, storage, how, site);
     home = mli_home_enter(t, mli_shard_of(lord, storage, 1), storage);
     if (MLI_UNLIKELY(!home.bucket))
-        return mli_free_general(lord, device, storage, how, site, NULL);
+        return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(home, storage, &without);
     if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, home.shared, site);
     if (MLI_UNLIKELY(!mli_entry_cells(lord, t, device, e, &rows))) {
         mli_home_leave(t, home);
-        return mli_free_general(lord, device, storage, how, site, NULL);
+        return mli_free_slow(lord, device, storage, how, site);
     }
     bytes = MLI_BYTES(e->word1);
     mli_u64_store_release(&home.bucket->header, without); /* erases it, and unlocks */
@@ -13547,6 +13734,21 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     memlord_result r = n && !blocks ? MEMLORD_E_INVALID : MEMLORD_OK;
     for (; n-- && r == MEMLORD_OK; blocks++) r = mli_block_check(blocks, opens);
     return r;
+}
+
+/* Counts and logs the refusal of n blocks, for the first that is at fault. */
+static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
+                                            const memlord_block *blocks, size_t n, int opens) {
+    size_t i = 0;
+    if (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE) return r;
+    if (!blocks)
+        return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given");
+    while (i < n && !mli_block_check(&blocks[i], opens) &&
+           (r == MEMLORD_E_INVALID || mli_dev_known(lord, blocks[i].device)))
+        i++;
+    if (i == n) return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows");
+    return mli_refuse(lord, refuser, r, blocks[i].device,
+                      mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0));
 }
 
 /* The memory held for one of n blocks before any of them is recorded: a placeholder of 0 bytes
@@ -13682,7 +13884,7 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
     if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r);
     mli_own_free(lord, hold, n * sizeof *hold);
     if (mli_debug_on(lord) && r == MEMLORD_OK)
-        mli_log_call_n(lord, "[alloc] ", blocks, n, &note, site);
+        mli_log_call_n(lord, "[alloc_n] ", blocks, n, &note, site);
     for (i = 0; i < n; i++) {
         uint32_t dev = mli_dev_known(lord, blocks[i].device);
         if (dev) mli_call_end(lord, t, dev, 1);
@@ -13752,12 +13954,13 @@ static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t
    storage. */
 static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                               int adds, const memlord_site *site) {
+    const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
     mli_call call;
     memlord_block block = {device, 0, 0};
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     r = mli_call_begin(lord, device, 1, bytes, &call);
-    if (!call.t) return r;
+    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes));
     if (!adds) {
         block.bytes = mli_arena_change(lord, call.t, call.dev, 0, bytes, site);
         if (block.bytes < bytes) mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
@@ -13769,8 +13972,9 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
     if (block.bytes)
         mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
                          call.dev, 0, block.bytes, 0);
-    return mli_call_finish(lord, &call, r, r == MEMLORD_OK,
-                           adds ? "[alloc arena] " : "[free arena] ", &block, site);
+    r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
+                        adds ? "[alloc arena] " : "[free arena] ", &block, site);
+    return mli_refuse(lord, refuser, r, device, "a balance that overflows");
 }
 
 /* -- deferred frees -- */
@@ -13782,11 +13986,15 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     mli_thread *t;
     mli_fence_record *f, *chain;
     mli_entry gone;
-    memlord_result r;
-    if (lord && !fence->done) return MEMLORD_E_INVALID;
-    if (lord && !storage && how == MLI_ATTACH_FREE) return mli_fence_discard(lord, fence);
-    r = mli_key_begin(lord, device, storage, &t);
-    if (r) return r;
+    memlord_result r = MEMLORD_E_INVALID;
+    if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
+        return mli_fence_discard(lord, fence);
+    if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
+    if (r)
+        return mli_refuse(lord, how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred
+                                                       : MLI_REFUSER_block_use,
+                          r, device,
+                          fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
     if (!t) return mli_fence_discard(NULL, fence);
     f = mli_fence_new(lord, fence);
     gone.key = gone.word1 = 0;
@@ -13850,7 +14058,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             mli_self.note.unknown = 0; /* the line of another call must not count it */
         }
     }
-    if (tells) mli_log_call_n(lord, "[free] ", blocks, n, &note, site);
+    if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
     return r;
 }
 
@@ -13864,25 +14072,28 @@ MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket tick
                                               memlord_device device, uint64_t storage,
                                               uint64_t bytes, const memlord_site *site) {
     const mli_reservation *v;
+    memlord_result r = MEMLORD_E_DEVICE;
     mli_phys *phys;
     if (!lord) return MEMLORD_OK;
     v = mli_ticket_find(lord, ticket);
     if (!v) return MEMLORD_E_UNKNOWN;
-    if (mli_phys_find(lord, device, 0, &phys) || phys != v->phys) return MEMLORD_E_DEVICE;
-    return mli_alloc_off_ticket(lord, ticket, device, storage, bytes, site, MLI_PUT_ALLOC);
+    if (!mli_phys_find(lord, device, 0, &phys) && phys == v->phys)
+        r = mli_alloc_off_ticket(lord, ticket, device, storage, bytes, site, MLI_PUT_ALLOC);
+    return mli_refuse(lord, MLI_REFUSER_alloc_reserved, r, device, mli_block_fault(storage, bytes));
 }
 
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
-    return lord ? mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_TRACK)
-                : MEMLORD_OK;
+    memlord_result r = MEMLORD_OK;
+    if (lord) r = mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_TRACK);
+    return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes)) : r;
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
     mli_thread *t;
     memlord_result r = mli_key_begin(lord, device, storage, &t);
     (void)site;
-    if (!t) return r;
+    if (!t) return mli_refuse(lord, MLI_REFUSER_retain, r, device, mli_block_fault(storage, 0));
     r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
     mli_thread_put(lord, t);
     return r;
@@ -13890,26 +14101,49 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    return mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
+    memlord_result r = mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
+    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    return mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
+    memlord_result r = mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
+    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
-    return mli_end_n(lord, blocks, n, MLI_END_FREE, site);
+    memlord_result r = mli_end_n(lord, blocks, n, MLI_END_FREE, site);
+    return mli_refuse_n(lord, MLI_REFUSER_free_n, r, blocks, n, 0);
 }
 MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
                                          const memlord_site *site) {
-    return mli_end_n(lord, blocks, n, MLI_END_RELEASE, site);
+    memlord_result r = mli_end_n(lord, blocks, n, MLI_END_RELEASE, site);
+    return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0);
+}
+
+/* Ends a realloc. */
+static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_token *token,
+                                             uint64_t new_storage, uint64_t bytes,
+                                             const memlord_site *site) {
+    uint32_t state;
+    if (!lord) return MEMLORD_OK;
+    if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
+    state = token->state;
+    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
+        token->word[2] != lord->threads.generation)
+        return MEMLORD_E_STATE;
+    token->state = MLI_TOKEN_USED;
+    if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
+    if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
+    if (token->device.index < 0) token->device.index = 0;
+    return mli_alloc_general(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
 /* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
    is not lost for want of it. */
-MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
-                                       uint64_t old_storage, uint64_t new_storage,
-                                       uint64_t bytes, const memlord_site *site) {
+static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
+                                                 uint64_t old_storage, uint64_t new_storage,
+                                                 uint64_t bytes, const memlord_site *site) {
     memlord_realloc_token token;
     mli_call call;
     memlord_result r;
@@ -13926,34 +14160,36 @@ MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     mli_thread_put(lord, call.t);
     if (r) return r;
     (void)mli_token_begin(lord, device, old_storage, &token, NULL, NULL);
-    return memlord_realloc_end(lord, &token, new_storage, bytes, site);
+    return mli_token_end(lord, &token, new_storage, bytes, site);
+}
+MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
+                                       uint64_t old_storage, uint64_t new_storage,
+                                       uint64_t bytes, const memlord_site *site) {
+    memlord_result r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
+    return mli_refuse(lord, MLI_REFUSER_realloc, r, device,
+                      mli_block_fault(old_storage == UINT64_MAX ? old_storage : new_storage,
+                                      bytes));
 }
 MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                              uint64_t old_storage, memlord_realloc_token *token) {
-    return mli_token_begin(lord, device, old_storage, token, "[free realloc] ", NULL);
+    memlord_result r = mli_token_begin(lord, device, old_storage, token, "[free realloc] ", NULL);
+    return mli_refuse(lord, MLI_REFUSER_realloc_begin, r, device,
+                      token ? mli_block_fault(old_storage ? old_storage : 1, 0) : "no token");
 }
 MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                            uint64_t new_storage, uint64_t bytes,
                                            const memlord_site *site) {
-    uint32_t state;
-    if (!lord) return MEMLORD_OK;
-    if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
-    if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
-    state = token->state;
-    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
-        token->word[2] != lord->threads.generation)
-        return MEMLORD_E_STATE;
-    token->state = MLI_TOKEN_USED;
-    if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
-    if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
-    if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_general(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    memlord_result r = mli_token_end(lord, token, new_storage, bytes, site);
+    return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
+                      token ? token->device : memlord_device_all(),
+                      token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token");
 }
 
 /* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
    that its fences hold it back from here on. */
-MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, uint64_t storage,
-                                          memlord_realloc_token *token, const memlord_site *site) {
+static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device device,
+                                              uint64_t storage, memlord_realloc_token *token,
+                                              const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
     int state = MLI_KEY_DEAD;
@@ -13974,6 +14210,12 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
     token->word[1] = e.word2;
     return MEMLORD_OK;
 }
+MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, uint64_t storage,
+                                          memlord_realloc_token *token, const memlord_site *site) {
+    memlord_result r = mli_free_begin(lord, device, storage, token, site);
+    return mli_refuse(lord, MLI_REFUSER_free_begin, r, device,
+                      token ? mli_block_fault(storage ? storage : 1, 0) : "no token");
+}
 
 /* Takes the bytes of a detached block off the counts. With `failed` records the block again: the
    detached one as it was. A storage with uses, which begin has freed, is opened again. */
@@ -13985,8 +14227,11 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     uint32_t dev;
     int did = MLI_DID_NOTHING;
     memlord_result r = MEMLORD_OK;
-    if (!lord || !token || token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
-        return memlord_realloc_end(lord, token, 0, 0, NULL);
+    if (lord && !token)
+        return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
+                          "no token");
+    if (!lord || token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
+        return mli_token_end(lord, token, 0, 0, NULL);
     if (token->word[2] != lord->threads.generation) return MEMLORD_E_STATE;
     token->state = MLI_TOKEN_USED;
     t = mli_thread_get(lord);
@@ -14017,9 +14262,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
 /* Moves a block to another device or storage. A source that is not live makes no device known. A
    fence is discarded if no source waits for it: there is none, or the block moves onto itself and
    so is replaced, as by an alloc of a pending storage. */
-MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
-                                    memlord_device to, uint64_t to_storage, uint64_t bytes,
-                                    const memlord_fence *fence, const memlord_site *site) {
+static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
+                                        memlord_device to, uint64_t to_storage, uint64_t bytes,
+                                        const memlord_fence *fence, const memlord_site *site) {
     const memlord_block block = {to, to_storage, bytes};
     mli_call call;
     mli_entry e;
@@ -14043,6 +14288,16 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
     (void)mli_call_finish(lord, &call, r, call.dev && !r, "[alloc move] ", &block, site);
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for it */
+}
+MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
+                                    memlord_device to, uint64_t to_storage, uint64_t bytes,
+                                    const memlord_fence *fence, const memlord_site *site) {
+    const int source = !mli_key_valid(from_storage) || !mli_type_valid(from); /* is at fault */
+    memlord_result r = mli_move(lord, from, from_storage, to, to_storage, bytes, fence, site);
+    return mli_refuse(lord, MLI_REFUSER_move, r, source ? from : to,
+                      fence && !fence->done ? "a fence without `done`"
+                      : source              ? mli_block_fault(from_storage, 0)
+                                            : mli_block_fault(to_storage, bytes));
 }
 
 MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
@@ -17937,6 +18192,7 @@ static void mli_fork_locks(int take) {
     mli_ledgers_lock(offsetof(memlord, bands.callbacks_lock), take);
     mli_phys_lock_all(take);
     mli_ledgers_lock(offsetof(memlord, snapshots.lock), take);
+    mli_ledgers_lock(offsetof(memlord, log.lock), take);
     mli_ledgers_lock(offsetof(memlord, memory.lock), take);
     mli_lock_set(&mli_process.pages_lock, take);
 }
@@ -17993,6 +18249,11 @@ static void mli_ledger_after_fork(memlord *lord) {
     mli_u32_store(&lord->threads.alert,
                   mli_u32_load(&lord->threads.alert) % MLI_ALERT_BANDS + tries * MLI_ALERT_BANDS);
     mli_askers_gone(lord);
+    for (i = 0; i < 2; i++)
+        lord->log.inside[i] = mli_self.log_calls.generation == lord->threads.generation
+                                  ? mli_self.log_calls.inside[i]
+                                  : 0;
+    mli_u32_store(&lord->log.setting, 0);
     lord->pollers.waiters = NULL;
     mli_subbufs_after_fork(lord);
     for (reader = &lord->snapshots.readers; *reader;) /* this thread's own reports go on */
@@ -18068,6 +18329,18 @@ static void mli_process_start(void) {
    then takes it off the registry; from there on no other thread has it. Locks: registry, with
    nothing else held. */
 
+/* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
+   every level. Requires: the log lock, or a ledger that no other thread knows yet. */
+static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
+    const uint32_t debug = mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE;
+    lord->log.logger = *logger;
+    if (debug && (!logger->fn || logger->fn == memlord_log_stderr))
+        lord->log.logger.fn = mli_log_coloured;
+    mli_u32_store(&lord->log.level, !lord->log.logger.fn ? 0
+                                    : debug              ? MEMLORD_LOG_TRACE
+                                                         : MEMLORD_LOG_INFO);
+}
+
 /* Applies MEMLORD_DEBUG, MEMLORD_RETRY and MEMLORD_POLL_INTERVAL_MS; the last overrides the
    description and memlord_poller_start, too. Logs and ignores a value that is too long, malformed
    or out of range. */
@@ -18077,9 +18350,8 @@ static MLI_COLD void mli_configure_env(memlord *lord) {
     double ms;
     int set;
     if (mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0 && strcmp(value, "0")) {
-        lord->log.level = MEMLORD_LOG_TRACE;
-        if (!lord->log.logger.fn) lord->log.logger.fn = mli_log_stderr;
         lord->threads.hooks.v |= MLI_HOOK_TRACE;
+        mli_logger_use(lord, &lord->log.logger);
     }
     set = mli_env_read("MEMLORD_RETRY", value, sizeof value);
     if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
@@ -18104,8 +18376,7 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     const uint64_t batch = desc->counter_batch ? desc->counter_batch : 65536;
     const uint32_t ms = desc->poll_ms ? desc->poll_ms : 200;
     int book;
-    lord->log.logger = desc->logger;
-    lord->log.level = MEMLORD_LOG_INFO;
+    mli_logger_use(lord, &desc->logger);
     if (!(desc->flags & MEMLORD_FLAG_EXACT))
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     lord->events.clock = desc->clock;
@@ -18140,6 +18411,7 @@ static void mli_locks_rank(memlord *lord) {
     mli_lock_rank(&lord->bands.callbacks_lock, MLI_RANK_CALLBACKS);
     mli_lock_rank(&lord->capacity.host_phys.lock, MLI_RANK_PHYS);
     mli_lock_rank(&lord->snapshots.lock, MLI_RANK_SNAPSHOTS);
+    mli_lock_rank(&lord->log.lock, MLI_RANK_LOG);
     mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
     for (i = 0; i < MLI_SHARDS; i++)
@@ -18239,7 +18511,7 @@ static MLI_COLD void mli_log_leaks(memlord *lord) {
     mli_out o;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t blocks = 0;
-    if (lord->log.level < MEMLORD_LOG_INFO || !lord->log.logger.fn) return;
+    if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
     for (i = 1; i < n; i++) {
         memlord_stats s;
         mli_stats_fill(lord, i, &s);
@@ -18283,6 +18555,8 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     if (lord->lifecycle.next) lord->lifecycle.next->lifecycle.back = lord->lifecycle.back;
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->threads.generation) mli_self.generation = 0;
+    if (mli_self.log_calls.generation == lord->threads.generation) /* left one by longjmp */
+        memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
 /* Frees all memory of a ledger, the ledger itself last. Requires: not registered any more. */
@@ -18360,17 +18634,79 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_ledger_free(lord);
 }
 
-MEMLORD_API memlord *memlord_global(void) {
+/* Makes the global ledger unless there is one: *made is 1, or 0. Returns it; NULL: r says why. One
+   is made in full before it is claimed, as its own calls may come back here from within malloc. */
+static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
-    memlord *lord = (memlord *)mli_ptr_load_acquire(global), *made = NULL;
-    if (MLI_LIKELY(lord)) return lord;
-    if (memlord_create(NULL, &made) != MEMLORD_OK) return NULL;
+    memlord *fresh, *lord;
+    *made = 0;
+    *r = memlord_create(desc, &fresh);
+    if (*r) return NULL;
     mli_lock_take(&mli_process.registry_lock);
     lord = (memlord *)mli_ptr_load(global);
-    if (!lord) mli_ptr_store_release(global, lord = made); /* pairs with the load above */
+    *made = !lord;
+    if (!lord) mli_ptr_store_release(global, lord = fresh); /* pairs with the acquire loads */
     mli_lock_drop(&mli_process.registry_lock);
-    if (lord != made) memlord_destroy(made);
+    if (!*made) memlord_destroy(fresh);
     return lord;
+}
+
+MEMLORD_API memlord *memlord_global(void) {
+    memlord *lord = (memlord *)mli_ptr_load_acquire(&mli_process.global);
+    memlord_result r;
+    int made;
+    return MLI_LIKELY(lord) ? lord : mli_global_make(NULL, &made, &r);
+}
+
+/* The snapshots start when the ledger is claimed: a new thread may call memlord_global, and a
+   ledger that is not claimed starts none. */
+MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
+    memlord *lord = (memlord *)mli_ptr_load_acquire(&mli_process.global);
+    memlord_desc own;
+    memlord_result r = MEMLORD_OK;
+    int made = 0;
+    memset(&own, 0, sizeof own);
+    if (desc) own = *desc;
+    if (own.allocator.alloc || own.allocator.free) return MEMLORD_E_INVALID;
+    if (own.snapshot_ms && own.snapshot_ms < MLI_SNAPSHOT_MS_MIN) return MEMLORD_E_INVALID;
+    own.snapshot_ms = 0;
+    if (!lord) lord = mli_global_make(&own, &made, &r);
+    if (!lord) return r;
+    if (!made) {
+        mli_log(lord, MEMLORD_LOG_ERROR,
+                "[setup] memlord_global_setup came too late: the global ledger is in use, and "
+                "stays as it is");
+        return MEMLORD_E_STATE;
+    }
+    if (desc && desc->snapshot_ms) (void)memlord_snapshots_start(lord, desc->snapshot_ms);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger) {
+    const memlord_logger none = {NULL, NULL};
+    const mli_log_calls *mine = &mli_self.log_calls;
+    const int calls = (mine->inside[0] | mine->inside[1]) != 0;
+    uint32_t turn, own;
+    unsigned spins = 0;
+    if (!lord) return MEMLORD_OK;
+    if (calls && mine->generation != lord->threads.generation) return MEMLORD_E_STATE;
+    while (mli_u32_exchange(&lord->log.setting, 1)) { /* that thread may wait for this one */
+        if (calls) return MEMLORD_E_STATE;
+        mli_spin_wait(&spins);
+    }
+    mli_lock_take(&lord->log.lock);
+    mli_logger_use(lord, logger ? logger : &none);
+    turn = lord->log.turn;
+    lord->log.turn = !turn;
+    own = calls ? mine->inside[turn] : 0;
+    while (lord->log.inside[turn] != own) { /* new calls count in the other turn */
+        mli_lock_drop(&lord->log.lock);
+        mli_spin_wait(&spins);
+        mli_lock_take(&lord->log.lock);
+    }
+    mli_lock_drop(&lord->log.lock);
+    mli_u32_store_release(&lord->log.setting, 0); /* pairs with the exchange */
+    return MEMLORD_OK;
 }
 
 /* ---------------------------------------------------------------------- >>saving --
@@ -18522,12 +18858,31 @@ static memlord_result mli_file_renamed(const mli_save_paths *p, int failed) {
     return MEMLORD_E_IO;
 }
 
+/* Writes a report to standard output. It takes the descriptor and no stdio, which may be locked. */
+static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format) {
+    mli_file file = mli_file_stdout();
+    mli_signals held;
+    memlord_result r;
+    if ((format == MEMLORD_FORMAT_PPROF || format == MEMLORD_FORMAT_MEMORY_VIZ) &&
+        mli_file_is_terminal(file)) {
+        mli_logf(lord, MEMLORD_LOG_ERROR,
+                 "[save] .%s is binary: redirect standard output from the terminal, or name a file",
+                 mli_format_suffixes[format]);
+        return MEMLORD_E_UNSUPPORTED;
+    }
+    held = mli_signals_block();
+    r = memlord_write(lord, format, mli_write_file, &file);
+    mli_signals_restore(&held);
+    return r;
+}
+
 MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
     mli_save_paths *p;
     memlord_result r = MEMLORD_E_INVALID;
     if (!lord) return MEMLORD_OK;
     if (!path || !*path) return MEMLORD_E_INVALID;
     if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    if (!strcmp(path, "-")) return mli_save_stdout(lord, format);
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (!p) return MEMLORD_E_NOMEM;
     if (!mli_save_path_expand(path, p))

@@ -38,21 +38,18 @@
         #include "memlord_cuda.h"
         #include <stdio.h>
 
-        static int to_stdout(void *user, const void *data, size_t size) {
-            (void)user;
-            return fwrite(data, 1, size, stdout) != size;
-        }
-
         int main(void) {
+            const memlord_logger logger = {memlord_log_stderr, NULL};
             memlord *lord = memlord_global();
             void *cache = NULL;
             memlord_result r = memlord_cuda_attach(lord, NULL);
+            memlord_logger_set(lord, &logger);
             if (r != MEMLORD_OK) return printf("%s\n", memlord_result_text(r)), 1;
 
             MEMLORD_TAG(lord, "kv_cache") {
                 if (memlord_cuda_malloc(lord, &cache, 1 << 20, MEMLORD_SITE())) return 1;
             }
-            memlord_write(lord, MEMLORD_FORMAT_TEXT, to_stdout, NULL);
+            memlord_save(lord, MEMLORD_FORMAT_TEXT, "-");
             memlord_cuda_free(lord, cache, MEMLORD_SITE());
             return memlord_cuda_detach(lord) != MEMLORD_OK;
         }
@@ -1170,8 +1167,12 @@ static void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *
    such: the next sample puts that right. */
 static void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta) {
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
-    if (probe && delta && device.index < MEMLORD_CUDA_MAX_DEVICES &&
-        mli_cuda_load(&probe->pooled[device.index]))
+    memlord_stats s;
+    if (!probe || !delta || device.index >= MEMLORD_CUDA_MAX_DEVICES ||
+        !mli_cuda_load(&probe->pooled[device.index]))
+        return;
+    if (delta < 0) (void)memlord_stats_get(lord, device, &s);
+    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* below 0 would be refused */
         (void)memlord_pool_add(lord, device, delta);
 }
 

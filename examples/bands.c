@@ -106,7 +106,8 @@ static int first_lines(void *user, const void *data, size_t size) {
 
 int main(int argc, char **argv) {
     uint64_t threshold = 32 << 20, random = 1;
-    memlord_desc desc = {.flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_THREADS};
+    memlord_desc desc = {.logger = {memlord_log_stderr, NULL},
+                         .flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_THREADS};
     memlord_band band = {0, 101, MEMLORD_METRIC_ALLOCATED, 0, 0, MEMLORD_COMBINE_MAX};
     cache c = {0};
     int lines = 0;
@@ -117,6 +118,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     band.bytes = threshold;
+    if (getenv("DEBUG")) setenv("MEMLORD_DEBUG", getenv("DEBUG"), 0); /* DEBUG=1: every event */
     c.keys = (size_t)(threshold / BLOCK * 2);
     c.blocks = (void **)calloc(c.keys, sizeof *c.blocks);
     c.order = (size_t *)calloc(c.keys, sizeof *c.order);

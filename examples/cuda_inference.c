@@ -87,11 +87,6 @@ static void step(engine *e, int i) {
     if (now > e->most_pending) e->most_pending = now;
 }
 
-static int to_stdout(void *user, const void *data, size_t size) {
-    (void)user;
-    return fwrite(data, 1, size, stdout) != size;
-}
-
 static void report(engine *e) {
     memlord_stats s;
     char a[32], b[32], c[32];
@@ -101,15 +96,17 @@ static void report(engine *e) {
            memlord_format_bytes(s.pending, b, sizeof b),
            (int)s.gc_runs, memlord_format_bytes(s.gc_reclaimed, c, sizeof c));
     memlord_capacity_sample(e->lord, e->gpu);
-    memlord_write(e->lord, MEMLORD_FORMAT_TEXT, to_stdout, NULL);
+    fflush(stdout); /* the report does not go through stdio */
+    memlord_save(e->lord, MEMLORD_FORMAT_TEXT, "-");
 }
 
 int main(void) {
-    memlord_desc desc = {.flags = MEMLORD_FLAG_SITES};
+    memlord_desc desc = {.logger = {memlord_log_stderr, NULL}, .flags = MEMLORD_FLAG_SITES};
     memlord_band band = {0, 101, MEMLORD_METRIC_FREED, BAND, 0, MEMLORD_COMBINE_MAX};
     engine e = {0};
     memlord_result r;
 
+    if (getenv("DEBUG")) setenv("MEMLORD_DEBUG", getenv("DEBUG"), 0); /* DEBUG=1: every event */
     if (memlord_create(&desc, &e.lord) != MEMLORD_OK) return 1;
     e.gpu = memlord_device_cuda(0);
     r = memlord_cuda_attach(e.lord, NULL);

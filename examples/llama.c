@@ -888,7 +888,9 @@ static int parse_options(int argc, char **argv, options *o) {
 
 int main(int argc, char **argv) {
     options o = {NULL, NULL, "", NULL, 128, 0.9, 0.9, 1};
-    memlord_desc desc = {.flags = MEMLORD_FLAG_SITES, .event_capacity = 16384};
+    memlord_desc desc = {.logger = {memlord_log_stderr, NULL},
+                         .flags = MEMLORD_FLAG_SITES,
+                         .event_capacity = 16384};
     llama l = {0};
     memlord_result opened;
     int ok;
@@ -901,6 +903,7 @@ int main(int argc, char **argv) {
         fputs("llama: --help says how\n", stderr);
         return 2;
     }
+    if (getenv("DEBUG")) setenv("MEMLORD_DEBUG", getenv("DEBUG"), 0); /* DEBUG=1: every event */
     opened = memlord_create(&desc, &l.lord);
     if (opened != MEMLORD_OK) {
         (void)fail("memlord", memlord_result_text(opened));

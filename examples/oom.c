@@ -138,6 +138,7 @@ static void ask_too_much(server *s) {
 }
 
 int main(int argc, char **argv) {
+    memlord_desc desc = {.logger = {memlord_log_stderr, NULL}};
     server s = {0};
     uint64_t weights;
     memlord_stats stats;
@@ -149,7 +150,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     s.device = memlord_device_make(MEMLORD_DEVICE_OTHER, 0);
-    if (memlord_create(NULL, &s.lord) != MEMLORD_OK) return 1;
+    if (getenv("DEBUG")) setenv("MEMLORD_DEBUG", getenv("DEBUG"), 0); /* DEBUG=1: every event */
+    if (memlord_create(&desc, &s.lord) != MEMLORD_OK) return 1;
     check(&s, memlord_capacity_source_set(s.lord, MEMLORD_DEVICE_OTHER, driver_capacity,
                                           &s.driver));
     /* no bands: only when it is full */

@@ -244,7 +244,8 @@ static void preallocate(pool *p) {
 static int pool_open(pool *p, uint64_t cache) {
     /* A collection inside MEMLORD_FREE would meet lists that are half changed: with DEFER it waits
        for memlord_gc_poll. */
-    const memlord_desc desc = {.flags = MEMLORD_FLAG_DEFER};
+    const memlord_desc desc = {.logger = {memlord_log_stderr, NULL},
+                               .flags = MEMLORD_FLAG_DEFER};
     const memlord_band idle = {0, 101, MEMLORD_METRIC_CACHED, 2 * SEGMENT, 50,
                                MEMLORD_COMBINE_MAX};
     p->device = memlord_device_make(MEMLORD_DEVICE_OTHER, 0); /* a pool is a device of its own */
@@ -359,6 +360,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: pool [cache size, 16MiB to 16GiB]\n");
         return 2;
     }
+    if (getenv("DEBUG")) setenv("MEMLORD_DEBUG", getenv("DEBUG"), 0); /* DEBUG=1: every event */
     if (pool_open(&p, cache)) return 1;
     work(&p);
     check(&p, memlord_gc_run(p.lord, p.device, MEMLORD_REASON_HOST, NULL));

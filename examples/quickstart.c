@@ -1,7 +1,6 @@
 /* quickstart.c - tag what you allocate, count views once, ask where the memory is */
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
-#include <stdio.h>
 #include <stdlib.h>
 
 static int failed;
@@ -10,17 +9,15 @@ static void check(memlord_result result) {
     failed |= result != MEMLORD_OK;
 }
 
-static int to_stdout(void *user, const void *data, size_t size) {
-    (void)user;
-    return fwrite(data, 1, size, stdout) != size;
-}
-
 int main(void) {
-    memlord *lord = memlord_global();
+    const memlord_logger logger = {memlord_log_stderr, NULL}; /* errors and warnings */
     memlord_device cpu = memlord_device_cpu(), gpu = memlord_device_cuda(0);
     uint64_t weights = 0x7f4000000000, cache = 0x7f4100000000; /* say, from cudaMalloc */
     void *staging = malloc(64 << 20);
+    if (getenv("DEBUG")) setenv("MEMLORD_DEBUG", getenv("DEBUG"), 0); /* DEBUG=1: every event */
+    memlord *lord = memlord_global();
 
+    check(memlord_logger_set(lord, &logger));
     check(memlord_sites_enable(lord, 1));
     check(memlord_expect(lord, gpu, "kv_cache", (uint64_t)2 * 16 * 8 * 64 * 8192 * 2));
     MEMLORD_TAG(lord, "weights") {
@@ -32,6 +29,6 @@ int main(void) {
     check(MEMLORD_FREE(lord, cpu, staging)); /* before the real one */
     free(staging);
 
-    check(memlord_write(lord, MEMLORD_FORMAT_TEXT, to_stdout, NULL));
+    check(memlord_save(lord, MEMLORD_FORMAT_TEXT, "-")); /* to standard output */
     return failed;
 }

@@ -52,11 +52,6 @@ typedef struct server { /* the scheduler's, but for the ledger */
 static volatile sig_atomic_t interrupted;
 static void interrupt(int number) { interrupted = number; }
 
-static void log_line(void *user, int level, const char *text) {
-    (void)user;
-    if (level <= MEMLORD_LOG_WARNING) fprintf(stderr, "%s\n", text);
-}
-
 static void check(server *s, memlord_result result) {
     if (result == MEMLORD_OK) return;
     fprintf(stderr, "server: %s\n", memlord_result_text(result));
@@ -227,7 +222,7 @@ static int run(server *s, int port) {
 
 int main(int argc, char **argv) {
     static server s = {.limit = 192 << 20};
-    const memlord_desc desc = {.flags = MEMLORD_FLAG_EXACT, .logger = {log_line, NULL}};
+    const memlord_desc desc = {.flags = MEMLORD_FLAG_EXACT, .logger = {memlord_log_stderr, NULL}};
     char *end[2] = {"", ""};
     long n = argc > 1 ? strtol(argv[1], &end[0], 10) : 300;
     long port = argc > 3 ? strtol(argv[3], &end[1], 10) : -1; /* 0: any */
@@ -242,6 +237,7 @@ int main(int argc, char **argv) {
     s.device = memlord_device_cuda(0);
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
+    if (getenv("DEBUG")) setenv("MEMLORD_DEBUG", getenv("DEBUG"), 0); /* DEBUG=1: every event */
     if (memlord_create(&desc, &s.lord) != MEMLORD_OK) return 1;
     status = run(&s, (int)port);
     memlord_destroy(s.lord);

@@ -60,6 +60,19 @@ verdict $? 'make vendor says what it wants' "$out/vendor.why"
 build/quickstart >"$out/quickstart" 2>&1 && says "$out/quickstart" MemLord weights cuda:0 kv_cache
 verdict $? 'quickstart prints its report' "$out/quickstart"
 
+DEBUG=1 build/quickstart 2>&1 >"$out/quickstart" | cat -v >"$out/quickstart.debug" &&
+    says "$out/quickstart.debug" '^^\[\[31m\[alloc\] cuda:0 ' '^^\[\[32m\[free\] cpu ' &&
+    ! build/quickstart 2>&1 >"$out/quickstart" | grep . >>"$out/quickstart.debug"
+verdict $? 'and with DEBUG=1 every event, in colour' "$out/quickstart.debug"
+
+for example in llama bands oom server pool; do
+    DEBUG=1 build/$example 2>&1 >/dev/null | cat -v >"$out/debug" &&
+        says "$out/debug" '^^\[\[31m\[alloc' || break
+    example=
+done
+[ -z "$example" ]
+verdict $? 'and so do the other examples' "$out/debug"
+
 build/llama -r "$out/llama.json" >"$out/llama" 2>&1 &&
     says "$out/llama" 'decoded  *[1-9][0-9]* tokens' 'steady  *0 allocations' weights kv_cache \
         'total .* = free .* self .* unaccounted' 'variance +0' 'at the end 0 B live'

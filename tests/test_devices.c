@@ -27,11 +27,25 @@ static void a_bare_type_is_a_selector_and_cpu_a_device(void **state) {
     assert_parses("all", MEMLORD_ANY, MEMLORD_ANY);
 }
 
+static void names_of_engines_are_read(void **state) {
+    (void)state;
+    assert_parses("mps", MEMLORD_DEVICE_METAL, MEMLORD_ANY);
+    assert_parses("mps:0", MEMLORD_DEVICE_METAL, 0);
+    assert_parses("XPU:1", MEMLORD_DEVICE_SYCL, 1);
+    assert_parses("xpu", MEMLORD_DEVICE_SYCL, MEMLORD_ANY);
+    assert_parses("ROCm0", MEMLORD_DEVICE_HIP, 0);
+    assert_parses("rocm", MEMLORD_DEVICE_HIP, MEMLORD_ANY);
+    assert_parses("CUDA_Host", MEMLORD_DEVICE_PINNED, 0);
+    assert_parses("CPU_Mapped", MEMLORD_DEVICE_MAPPED, 0);
+    assert_parses("cpu_mapped", MEMLORD_DEVICE_MAPPED, 0);
+}
+
 static void what_is_no_device_is_refused_and_out_untouched(void **state) {
     static const char *const bad[] = {
         "", "gpu", "cuda:", "cuda:-1", "cuda:32768", "cuda:99999999999999999999", "cuda:1x",
         "cuda::1", "cuda1:2", "cudax", "cud", ":1", "1", "cuda:0x1", "all:1", "cuda:1,cuda:2",
-        "cuda: 1", "%n", "cpu-1"};
+        "cuda: 1", "%n", "cpu-1", "mp", "mpsx", "xpu:", "rocm-1", "cuda_hos", "cuda_host1x",
+        "cpu_", "cuda1_host"};
     memlord_device device = {-7, -7};
     size_t i;
     (void)state;
@@ -287,6 +301,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(names_are_read_in_any_case),
         TEST(a_bare_type_is_a_selector_and_cpu_a_device),
+        TEST(names_of_engines_are_read),
         TEST(what_is_no_device_is_refused_and_out_untouched),
         TEST(devices_and_selectors_have_names),
         TEST(a_name_reads_back_as_its_device),

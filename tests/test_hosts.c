@@ -32,6 +32,17 @@ static void a_constructor_may_use_the_global_ledger(void **state) {
     assert_int_equal(memlord_freed(memlord_global(), cpu()), 77);
 }
 
+static void a_setup_after_a_constructor_used_it_comes_too_late(void **state) {
+    memlord *lord = memlord_global();
+    memlord_desc desc;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_SITES;
+    assert_int_equal(memlord_global_setup(&desc), MEMLORD_E_STATE);
+    assert_ptr_equal(memlord_global(), lord);
+    assert_int_equal(memlord_freed(lord, cpu()), 77);
+}
+
 /* -- fork -- */
 
 static void expect_child(pid_t pid) {
@@ -801,6 +812,7 @@ static void a_block_that_cannot_be_unmapped_keeps_its_site_and_tag(void **state)
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_constructor_may_use_the_global_ledger),
+        cmocka_unit_test(a_setup_after_a_constructor_used_it_comes_too_late),
         TEST_SITES(a_child_born_under_load_never_hangs),
         TEST(a_child_goes_on_with_the_state_of_the_moment),
         TEST(a_grandchild_does_too),

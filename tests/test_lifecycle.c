@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void a_null_desc_is_the_default(void **state) {
     memlord *lord = NULL;
@@ -151,6 +153,343 @@ static void the_global_ledger_is_one(void **state) {
     assert_ok(memlord_alloc(memlord_global(), cpu(), 0x1000, 5, NULL));
     assert_int_equal(memlord_allocated(memlord_global(), cpu()), 5);
     assert_ok(memlord_free(memlord_global(), cpu(), 0x1000, NULL));
+}
+
+/* -- the global ledger, set up --
+   In a child of its own: a process has one. The child may not use what fails by longjmp. */
+
+#define CHILD(holds) ((holds) ? (void)0 : _exit(__LINE__ % 250 + 1))
+
+static void in_child(void (*fn)(void)) {
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(60);
+        fn();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status))
+        fail_msg("failed in the child at line %d (modulo 250)", WEXITSTATUS(status) - 1);
+    assert_int_equal(status, 0);
+}
+
+static memlord_desc global_desc(test_log *log) {
+    memlord_desc desc;
+    memset(&desc, 0, sizeof desc);
+    memset(log, 0, sizeof *log);
+    pthread_mutex_init(&log->lock, NULL);
+    desc.logger.fn = test_log_line;
+    desc.logger.user = log;
+    desc.flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_ENV;
+    return desc;
+}
+
+static void set_up_a_global(void) {
+    static const memlord_site site = {"a.c", "f", 3};
+    test_log log, late;
+    memlord_desc desc = global_desc(&log), other = global_desc(&late);
+    memlord_site_stat top;
+    desc.labels = "host=a1";
+    desc.snapshot_ms = 10000;
+    desc.event_capacity = 64;
+    CHILD(memlord_global_setup(&desc) == MEMLORD_OK);
+    CHILD(memlord_global() != NULL);
+    CHILD(memlord_alloc(memlord_global(), memlord_device_all(), 1, 1, NULL) == MEMLORD_E_DEVICE);
+    CHILD(log.lines[MEMLORD_LOG_WARNING] == 1); /* its logger */
+    CHILD(memlord_alloc(memlord_global(), memlord_device_cpu(), 64, 7, &site) == MEMLORD_OK);
+    CHILD(memlord_site_top_alloc(memlord_global(), memlord_device_all(), &top)); /* its flags */
+    CHILD(memlord_events_start(memlord_global(), 65) == MEMLORD_E_STATE);        /* its ring */
+    CHILD(memlord_global_setup(&other) == MEMLORD_E_STATE);
+    CHILD(memlord_allocated(memlord_global(), memlord_device_all()) == 7);
+    CHILD(log.lines[MEMLORD_LOG_ERROR] == 1 && strstr(log.text, "[setup] memlord_global_setup"));
+    CHILD(late.size == 0);
+    CHILD(memlord_snapshots_stop(memlord_global()) == MEMLORD_OK);
+}
+static void a_global_ledger_can_be_set_up_once(void **state) {
+    (void)state;
+    in_child(set_up_a_global);
+}
+
+static void set_up_too_late(void) {
+    test_log log;
+    memlord_desc desc = global_desc(&log);
+    memlord *lord = memlord_global();
+    CHILD(lord != NULL);
+    CHILD(memlord_global_setup(&desc) == MEMLORD_E_STATE);
+    CHILD(memlord_global_setup(NULL) == MEMLORD_E_STATE);
+    CHILD(memlord_global() == lord);
+    CHILD(memlord_alloc(lord, memlord_device_all(), 1, 1, NULL) == MEMLORD_E_DEVICE);
+    CHILD(log.size == 0); /* the logger of the desc is not in force */
+}
+static void a_setup_after_first_use_changes_nothing(void **state) {
+    (void)state;
+    in_child(set_up_too_late);
+}
+
+static void set_up_badly(void) {
+    test_heap heap;
+    test_log log;
+    memlord_desc desc = global_desc(&log);
+    memset(&heap, 0, sizeof heap);
+    desc.allocator = test_desc(&heap, 0).allocator;
+    CHILD(memlord_global_setup(&desc) == MEMLORD_E_INVALID);
+    desc.allocator.free = NULL;
+    CHILD(memlord_global_setup(&desc) == MEMLORD_E_INVALID);
+    CHILD(heap.calls == 0);
+    desc = global_desc(&log);
+    desc.snapshot_ms = 9;
+    CHILD(memlord_global_setup(&desc) == MEMLORD_E_INVALID);
+    desc = global_desc(&log);
+    desc.event_capacity = ((size_t)1 << 26) + 1;
+    CHILD(memlord_global_setup(&desc) == MEMLORD_E_INVALID);
+    desc = global_desc(&log);
+    CHILD(memlord_global_setup(&desc) == MEMLORD_OK); /* none of them made one */
+}
+static void a_bad_setup_makes_no_global_ledger(void **state) {
+    (void)state;
+    in_child(set_up_badly);
+}
+
+static void *set_up_by_thread(void *out) {
+    memlord_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.snapshot_ms = 10000;
+    test_gate_pass((test_gate *)out);
+    return (void *)(intptr_t)memlord_global_setup(&desc);
+}
+static void set_up_by_all(void) {
+    static test_gate gate = TEST_GATE;
+    pthread_t threads[8];
+    int i, won = 0, late = 0;
+    for (i = 0; i < 8; i++)
+        CHILD(pthread_create(&threads[i], NULL, set_up_by_thread, &gate) == 0);
+    CHILD(test_gate_came(&gate, 8));
+    test_gate_open(&gate);
+    for (i = 0; i < 8; i++) {
+        void *r = NULL;
+        CHILD(pthread_join(threads[i], &r) == 0);
+        won += (intptr_t)r == MEMLORD_OK;
+        late += (intptr_t)r == MEMLORD_E_STATE;
+    }
+    CHILD(won == 1 && late == 7);
+    CHILD(memlord_snapshots_stop(memlord_global()) == MEMLORD_OK);
+}
+static void of_two_threads_that_set_it_up_one_wins(void **state) {
+    int i;
+    (void)state;
+    for (i = 0; i < 5; i++) in_child(set_up_by_all);
+}
+
+/* -- a logger that is set -- */
+
+typedef struct log_host {
+    test_gate gate; /* its logger waits here, if `waits` */
+    memlord *lord;
+    int waits;
+    memlord_logger next; /* set from within, if it has a fn */
+    memlord_result r;
+    uint64_t lines, begun, set;
+} log_host;
+
+static void hear(void *user, int level, const char *text) {
+    log_host *h = (log_host *)user;
+    (void)level;
+    (void)text;
+    __atomic_add_fetch(&h->lines, 1, __ATOMIC_RELAXED);
+    if (h->waits) test_gate_pass(&h->gate);
+    if (h->next.fn) h->r = memlord_logger_set(h->lord, &h->next);
+}
+
+static memlord_logger logger_of(log_host *h) {
+    memlord_logger logger = {hear, h};
+    return logger;
+}
+static log_host log_host_of(memlord *lord) {
+    log_host h;
+    memset(&h, 0, sizeof h);
+    pthread_mutex_init(&h.gate.lock, NULL);
+    pthread_cond_init(&h.gate.changed, NULL);
+    h.lord = lord;
+    return h;
+}
+static uint64_t lines_of(log_host *h) { return __atomic_load_n(&h->lines, __ATOMIC_RELAXED); }
+
+static void a_logger_can_be_set_and_taken_off(void **state) {
+    memlord *lord = test_lord(state);
+    log_host a = log_host_of(lord), b = log_host_of(lord);
+    memlord_logger of_a = logger_of(&a), of_b = logger_of(&b), none = {NULL, NULL};
+    memlord_reset(lord); /* logs a line */
+    assert_ok(memlord_logger_set(lord, &of_a));
+    memlord_reset(lord);
+    assert_ok(memlord_logger_set(lord, &of_b));
+    memlord_reset(lord);
+    memlord_reset(lord);
+    assert_ok(memlord_logger_set(lord, NULL));
+    memlord_reset(lord);
+    assert_ok(memlord_logger_set(lord, &of_a));
+    assert_ok(memlord_logger_set(lord, &none));
+    memlord_reset(lord);
+    assert_int_equal(lines_of(&a), 1);
+    assert_int_equal(lines_of(&b), 2);
+    assert_ok(memlord_logger_set(NULL, &of_a));
+}
+
+static void a_logger_may_set_the_next(void **state) {
+    memlord *lord = test_lord(state);
+    log_host a = log_host_of(lord), b = log_host_of(lord);
+    memlord_logger of_a = logger_of(&a);
+    a.next = logger_of(&b);
+    b.next = of_a;
+    assert_ok(memlord_logger_set(lord, &of_a));
+    memlord_reset(lord);
+    assert_int_equal(lines_of(&a), 1);
+    memlord_reset(lord);
+    assert_int_equal(lines_of(&b), 1);
+    memlord_reset(lord);
+    assert_int_equal(lines_of(&a), 2);
+    assert_int_equal(a.r | b.r, MEMLORD_OK);
+    assert_ok(memlord_logger_set(lord, NULL));
+}
+
+static void *log_a_line(void *user) {
+    memlord_reset(((log_host *)user)->lord);
+    return NULL;
+}
+static void *take_the_logger_off(void *user) {
+    log_host *h = (log_host *)user;
+    __atomic_store_n(&h->begun, 1, __ATOMIC_RELEASE);
+    h->r = memlord_logger_set(h->lord, NULL);
+    __atomic_store_n(&h->set, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void a_set_waits_for_the_old_logger(void **state) {
+    memlord *lord = test_lord(state);
+    log_host a = log_host_of(lord), setter = log_host_of(lord);
+    memlord_logger of_a = logger_of(&a);
+    pthread_t logs, sets;
+    struct timespec nap = {0, 20 * 1000 * 1000};
+    a.waits = 1;
+    assert_ok(memlord_logger_set(lord, &of_a));
+    assert_int_equal(pthread_create(&logs, NULL, log_a_line, &a), 0);
+    assert_true(test_gate_came(&a.gate, 1));
+    assert_int_equal(pthread_create(&sets, NULL, take_the_logger_off, &setter), 0);
+    while (!__atomic_load_n(&setter.begun, __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+    nanosleep(&nap, NULL);
+    assert_false(__atomic_load_n(&setter.set, __ATOMIC_ACQUIRE));
+    assert_ok(memlord_alloc(lord, cpu(), 64, 1, NULL)); /* others go on */
+    test_gate_open(&a.gate);
+    assert_int_equal(pthread_join(sets, NULL), 0);
+    assert_int_equal(pthread_join(logs, NULL), 0);
+    assert_ok(setter.r);
+    assert_int_equal(lines_of(&a), 1);
+}
+
+/* Sets it once another thread is about to. */
+static void hear_and_set(void *user, int level, const char *text) {
+    log_host *h = (log_host *)user;
+    const memlord_logger none = {NULL, NULL};
+    (void)level;
+    (void)text;
+    test_gate_pass(&h->gate);
+    do {
+        h->r = memlord_logger_set(h->lord, &none);
+    } while (h->r == MEMLORD_OK); /* until that thread waits for this one */
+}
+
+static void two_that_would_wait_for_each_other_do_not(void **state) {
+    memlord *lord = test_lord(state);
+    log_host a = log_host_of(lord), setter = log_host_of(lord);
+    memlord_logger of_a = {hear_and_set, &a};
+    pthread_t logs, sets;
+    assert_ok(memlord_logger_set(lord, &of_a));
+    assert_int_equal(pthread_create(&logs, NULL, log_a_line, &a), 0);
+    assert_true(test_gate_came(&a.gate, 1));
+    assert_int_equal(pthread_create(&sets, NULL, take_the_logger_off, &setter), 0);
+    test_gate_open(&a.gate);
+    assert_int_equal(pthread_join(logs, NULL), 0);
+    assert_int_equal(pthread_join(sets, NULL), 0);
+    assert_int_equal(a.r, MEMLORD_E_STATE);
+    assert_ok(setter.r);
+}
+
+static void the_logger_of_another_ledger_may_not_set_one(void **state) {
+    memlord *lord = test_lord(state), *other = NULL;
+    log_host a = log_host_of(lord), b = log_host_of(lord);
+    memlord_logger of_a = logger_of(&a);
+    assert_ok(memlord_create(NULL, &other));
+    a.lord = other;
+    a.next = logger_of(&b);
+    assert_ok(memlord_logger_set(lord, &of_a));
+    memlord_reset(lord);
+    assert_int_equal(a.r, MEMLORD_E_STATE);
+    memlord_reset(other);
+    assert_int_equal(lines_of(&b), 0);
+    assert_ok(memlord_logger_set(lord, NULL));
+    memlord_destroy(other);
+}
+
+typedef struct log_storm {
+    memlord *lord;
+    memlord_logger loggers[2];
+    int stop;
+} log_storm;
+static void *storm_logs(void *user) {
+    log_storm *s = (log_storm *)user;
+    while (!__atomic_load_n(&s->stop, __ATOMIC_RELAXED)) memlord_reset(s->lord);
+    return NULL;
+}
+static void *storm_sets(void *user) {
+    log_storm *s = (log_storm *)user;
+    int i;
+    for (i = 0; i < 500; i++) (void)memlord_logger_set(s->lord, &s->loggers[i & 1]);
+    return NULL;
+}
+static void loggers_change_under_many_threads(void **state) {
+    memlord *lord = test_lord(state);
+    log_host a = log_host_of(lord), b = log_host_of(lord);
+    log_storm s;
+    pthread_t logs[3], sets[2];
+    uint64_t heard;
+    int i;
+    s.lord = lord;
+    s.stop = 0;
+    s.loggers[0] = logger_of(&a);
+    s.loggers[1] = logger_of(&b);
+    for (i = 0; i < 3; i++) assert_int_equal(pthread_create(&logs[i], NULL, storm_logs, &s), 0);
+    for (i = 0; i < 2; i++) assert_int_equal(pthread_create(&sets[i], NULL, storm_sets, &s), 0);
+    for (i = 0; i < 2; i++) assert_int_equal(pthread_join(sets[i], NULL), 0);
+    assert_ok(memlord_logger_set(lord, NULL));
+    heard = lines_of(&a) + lines_of(&b); /* no thread is in them */
+    memlord_reset(lord);
+    assert_int_equal(lines_of(&a) + lines_of(&b), heard);
+    __atomic_store_n(&s.stop, 1, __ATOMIC_RELAXED);
+    for (i = 0; i < 3; i++) assert_int_equal(pthread_join(logs[i], NULL), 0);
+}
+
+/* The thread that is in the logger is gone in the child. */
+static void a_forked_child_waits_for_no_logger(void **state) {
+    memlord *lord = test_lord(state);
+    log_host a = log_host_of(lord);
+    memlord_logger of_a = logger_of(&a);
+    pthread_t logs;
+    int status = -1;
+    pid_t pid;
+    a.waits = 1;
+    assert_ok(memlord_logger_set(lord, &of_a));
+    assert_int_equal(pthread_create(&logs, NULL, log_a_line, &a), 0);
+    assert_true(test_gate_came(&a.gate, 1));
+    pid = fork();
+    if (pid == 0) {
+        alarm(30);
+        _exit((int)memlord_logger_set(lord, NULL));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    test_gate_open(&a.gate);
+    assert_int_equal(pthread_join(logs, NULL), 0);
+    assert_ok(memlord_logger_set(lord, NULL));
 }
 
 static void the_os_allocator_gives_memory(void **state) {
@@ -334,7 +673,18 @@ int main(void) {
         cmocka_unit_test(destroy_returns_everything),
         cmocka_unit_test(ledgers_come_and_go),
         cmocka_unit_test(many_ledgers_live_at_once),
-        cmocka_unit_test(the_global_ledger_is_one),
+        cmocka_unit_test(a_global_ledger_can_be_set_up_once),
+        cmocka_unit_test(a_setup_after_first_use_changes_nothing),
+        cmocka_unit_test(a_bad_setup_makes_no_global_ledger),
+        cmocka_unit_test(of_two_threads_that_set_it_up_one_wins),
+        cmocka_unit_test(the_global_ledger_is_one), /* from here on this process has one */
+        TEST(a_logger_can_be_set_and_taken_off),
+        TEST(a_logger_may_set_the_next),
+        TEST(a_set_waits_for_the_old_logger),
+        TEST(two_that_would_wait_for_each_other_do_not),
+        TEST(the_logger_of_another_ledger_may_not_set_one),
+        TEST(loggers_change_under_many_threads),
+        TEST(a_forked_child_waits_for_no_logger),
         cmocka_unit_test(the_os_allocator_gives_memory),
         cmocka_unit_test(no_thread_is_started),
 #if !TEST_SANITIZED && defined(__GLIBC__)

@@ -1,6 +1,7 @@
 /* The log: silent by default, to the host's logger if there is one, in colour when asked. */
 #include "support.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -252,17 +253,17 @@ static void a_trace_has_one_line_for_n_blocks(void **state) {
     memlord *lord = open_traced(&log, 0);
     (void)state;
     assert_ok(memlord_alloc_n(lord, blocks, 2, &here));
-    said_is(&log, "[alloc] cuda:0 3 KiB in 2 blocks f a.c:3\n");
+    said_is(&log, "[alloc_n] cuda:0 3 KiB in 2 blocks f a.c:3\n");
     assert_ok(memlord_track_n(lord, blocks, 3, NULL)); /* two of them are views */
-    said_is(&log, "[alloc] cuda 3 KiB in 1 block\n");
+    said_is(&log, "[alloc_n] cuda 3 KiB in 1 block\n");
     assert_ok(memlord_release_n(lord, blocks, 3, NULL));
-    said_is(&log, "[free] cuda 3 KiB in 1 block\n");
+    said_is(&log, "[free_n] cuda 3 KiB in 1 block\n");
     assert_int_equal(memlord_free_n(lord, blocks, 3, &here), MEMLORD_E_UNKNOWN);
-    said_is(&log, "[free] cuda 3 KiB in 2 blocks, unknown frees 1 f a.c:3\n");
+    said_is(&log, "[free_n] cuda 3 KiB in 2 blocks, unknown frees 1 f a.c:3\n");
     assert_ok(memlord_alloc_n(lord, blocks, 2, NULL));
     test_log_clear(&log);
     assert_ok(memlord_alloc_n(lord, blocks, 2, NULL));
-    said_is(&log, "[alloc] cuda:0 3 KiB in 2 blocks, implicit free of 3 KiB\n");
+    said_is(&log, "[alloc_n] cuda:0 3 KiB in 2 blocks, implicit free of 3 KiB\n");
     memlord_destroy(lord);
 }
 
@@ -460,6 +461,288 @@ static void a_logger_may_call_the_ledger(void **state) {
     assert_int_equal(book.multiline, 0);
 }
 
+static jmp_buf way_out;
+static void leave_by_longjmp(void *user, int level, const char *text) {
+    (void)level;
+    (void)text;
+    if (!(*(int *)user)++) longjmp(way_out, 1);
+}
+
+static void a_logger_left_by_longjmp_holds_no_lock(void **state) {
+    logbook book;
+    memlord *lord = open_logged(&book);
+    int calls = 0;
+    memlord_logger leaves, keeps;
+    (void)state;
+    leaves.fn = leave_by_longjmp;
+    leaves.user = &calls;
+    keeps.fn = keep;
+    keeps.user = &book;
+    assert_ok(memlord_logger_set(lord, &leaves));
+    if (!setjmp(way_out)) memlord_reset(lord);
+    memlord_reset(lord);
+    assert_int_equal(calls, 2);
+    assert_ok(memlord_logger_set(lord, &keeps)); /* on the thread that left it */
+    memlord_reset(lord);
+    assert_int_equal(book.lines[MEMLORD_LOG_INFO], 1);
+    memlord_destroy(lord);
+}
+
+/* -- the stock logger -- */
+
+static void host_of_the_stock_logger(void) {
+    memlord_desc desc;
+    memlord *lord = NULL;
+    memset(&desc, 0, sizeof desc);
+    desc.logger.fn = memlord_log_stderr;
+    if (memlord_create(&desc, &lord) != MEMLORD_OK) _exit(1);
+    live_a_little(lord);
+    (void)memlord_alloc(lord, memlord_device_all(), 0x1000, 1, NULL);
+    memlord_destroy(lord);
+}
+
+static void the_stock_logger_tells_errors_and_warnings_alone(void **state) {
+    char *text = output_of(host_of_the_stock_logger, NULL);
+    (void)state;
+    assert_string_equal(text, "memlord: memlord_alloc: all is a selector: a device is needed\n");
+    free(text);
+}
+
+static void with_debug_the_stock_logger_tells_all_in_colour(void **state) {
+    char *text = output_of(host_of_the_stock_logger, "1");
+    (void)state;
+    assert_non_null(strstr(text, RED "[alloc] cpu 0x00001000 100 B f a.c:3"));
+    assert_non_null(strstr(text, CYAN "memlord_alloc: all is a selector"));
+    assert_null(strstr(text, "memlord: "));
+    free(text);
+}
+
+static void host_that_takes_its_logger_off(void) {
+    memlord_logger stock;
+    memlord_desc desc;
+    memlord *lord = NULL;
+    logbook book;
+    memset(&book, 0, sizeof book);
+    memset(&desc, 0, sizeof desc);
+    desc.logger.fn = keep;
+    desc.logger.user = &book;
+    stock.fn = memlord_log_stderr;
+    stock.user = NULL;
+    if (memlord_create(&desc, &lord) != MEMLORD_OK) _exit(1);
+    (void)memlord_alloc(lord, memlord_device_cpu(), 1, 1, NULL);
+    (void)memlord_logger_set(lord, NULL);
+    (void)memlord_alloc(lord, memlord_device_cpu(), 2, 2, NULL);
+    (void)memlord_logger_set(lord, &stock);
+    (void)memlord_alloc(lord, memlord_device_cpu(), 3, 3, NULL);
+    (void)memlord_logger_set(lord, &desc.logger);
+    memlord_destroy(lord);
+    if (book.lines[MEMLORD_LOG_TRACE] != (getenv("MEMLORD_DEBUG") ? 1 : 0)) _exit(2);
+}
+
+static void without_its_logger_a_host_is_silent_or_prints_as_debug_says(void **state) {
+    char *text = output_of(host_that_takes_its_logger_off, NULL);
+    (void)state;
+    assert_string_equal(text, "");
+    free(text);
+    text = output_of(host_that_takes_its_logger_off, "1");
+    assert_string_equal(text, RED "[alloc] cpu 0x00000002 2 B\x1b[0m\n" RED
+                                  "[alloc] cpu 0x00000003 3 B\x1b[0m\n");
+    free(text);
+}
+
+static void host_that_logs_by_itself(void) {
+    char longer[3000];
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = 0;
+    memlord_log_stderr(NULL, MEMLORD_LOG_ERROR, "one");
+    memlord_log_stderr(longer, MEMLORD_LOG_WARNING, "two");
+    memlord_log_stderr(NULL, MEMLORD_LOG_INFO, "three");
+    memlord_log_stderr(NULL, MEMLORD_LOG_TRACE, "four");
+    memlord_log_stderr(NULL, MEMLORD_LOG_ERROR, "");
+    memlord_log_stderr(NULL, MEMLORD_LOG_ERROR, NULL);
+    memlord_log_stderr(NULL, MEMLORD_LOG_ERROR, longer);
+}
+
+static void the_stock_logger_writes_lines(void **state) {
+    char *text = output_of(host_that_logs_by_itself, NULL), *cut;
+    (void)state;
+    cut = strstr(text, "memlord: xxx");
+    assert_non_null(cut);
+    assert_string_equal(cut + strlen(cut) - 2, "x\n"); /* cut, and a line all the same */
+    assert_true(strlen(cut) > 1000);
+    *cut = 0;
+    assert_string_equal(text, "memlord: one\nmemlord: two\nmemlord: \n");
+    free(text);
+}
+
+static void a_line_is_one_write(void **state) {
+    int ends[2], kept = dup(2);
+    char piece[256];
+    ssize_t n;
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    fflush(stderr);
+    dup2(ends[1], 2);
+    memlord_log_stderr(NULL, MEMLORD_LOG_ERROR, "a line");
+    dup2(kept, 2);
+    close(kept);
+    n = recv(ends[0], piece, sizeof piece - 1, MSG_DONTWAIT);
+    assert_true(n > 0);
+    piece[n] = 0;
+    assert_string_equal(piece, "memlord: a line\n");
+    assert_true(recv(ends[0], piece, sizeof piece, MSG_DONTWAIT) < 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void host_of_summaries(void) {
+    const memlord_block blocks[2] = {{memlord_device_make(MEMLORD_DEVICE_CPU, 0), 1, 10},
+                                     {memlord_device_make(MEMLORD_DEVICE_CPU, 0), 2, 20}};
+    memlord *lord = NULL;
+    if (memlord_create(NULL, &lord) != MEMLORD_OK) _exit(1);
+    (void)memlord_alloc_n(lord, blocks, 2, NULL);
+    (void)memlord_free_n(lord, blocks, 2, NULL);
+    (void)memlord_alloc(lord, memlord_device_cpu(), 3, 5, NULL);
+    memlord_destroy(lord);
+}
+
+static void summaries_are_cyan(void **state) {
+    char *text = output_of(host_of_summaries, "1");
+    (void)state;
+    assert_non_null(strstr(text, CYAN "[alloc_n] cpu 30 B in 2 blocks\x1b[0m\n"));
+    assert_non_null(strstr(text, CYAN "[free_n] cpu 30 B in 2 blocks\x1b[0m\n"));
+    assert_non_null(strstr(text, RED "[alloc] cpu 0x00000003 5 B\x1b[0m\n"));
+    assert_non_null(strstr(text, CYAN "[destroy] cpu still holds 5 B in 1 block\x1b[0m\n"));
+    free(text);
+}
+
+/* -- calls that are refused -- */
+
+static uint64_t refused_on(memlord *lord, memlord_device sel) {
+    memlord_stats s;
+    assert_ok(memlord_stats_get(lord, sel, &s));
+    return s.refused;
+}
+
+/* The n-th refusal of a ledger, just now. */
+static void is_refused(test_log *log, memlord *lord, uint64_t n, const char *text) {
+    assert_int_equal(refused_on(lord, memlord_device_all()), n);
+    said_is(log, text);
+}
+
+static void every_refusal_is_counted_and_said(void **state) {
+    const memlord_device metal = memlord_device_make(MEMLORD_DEVICE_METAL, MEMLORD_ANY);
+    const memlord_device none = memlord_device_make(99, 0);
+    const memlord_block some = {metal, 1, 1}, huge[2] = {{cpu(), 1, 1}, {cpu(), 2, UINT64_MAX}};
+    const memlord_block key0 = {cpu(), UINT64_MAX, 1};
+    memlord_realloc_token token;
+    memlord_fence fence;
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    uint64_t n = 0;
+    (void)state;
+    memset(&fence, 0, sizeof fence);
+#define SAID(call, result, text)                              \
+    assert_int_equal(memlord_##call, MEMLORD_##result);       \
+    is_refused(&log, lord, ++n, "memlord_" text "\n")
+    SAID(alloc(lord, metal, 1, 1, NULL), E_DEVICE,
+         "alloc: metal is a selector: a device is needed");
+    SAID(alloc(lord, cpu(), 0, 1, NULL), E_INVALID, "alloc: a storage cannot be 0");
+    SAID(free(lord, none, 1, NULL), E_DEVICE, "free: that is no device");
+    SAID(free(lord, cpu(), UINT64_MAX, NULL), E_INVALID, "free: a storage cannot be UINT64_MAX");
+    SAID(realloc(lord, metal, 0, 1, 1, NULL), E_DEVICE,
+         "realloc: metal is a selector: a device is needed");
+    SAID(realloc(lord, cpu(), 0, 0, 1, NULL), E_INVALID, "realloc: a storage cannot be 0");
+    SAID(realloc_begin(lord, none, 1, &token), E_DEVICE, "realloc_begin: that is no device");
+    SAID(realloc_begin(lord, cpu(), 1, NULL), E_INVALID, "realloc_begin: no token");
+    SAID(realloc_end(lord, NULL, 1, 1, NULL), E_INVALID, "realloc_end: no token");
+    SAID(free_begin(lord, none, 1, &token, NULL), E_DEVICE, "free_begin: that is no device");
+    SAID(free_begin(lord, cpu(), 1, NULL, NULL), E_INVALID, "free_begin: no token");
+    SAID(free_end(lord, NULL, 0, NULL), E_INVALID, "free_end: no token");
+    SAID(alloc_n(lord, &some, 1, NULL), E_DEVICE,
+         "alloc_n: metal is a selector: a device is needed");
+    SAID(alloc_n(lord, huge, 2, NULL), E_INVALID, "alloc_n: a size over 2^48");
+    SAID(free_n(lord, NULL, 1, NULL), E_INVALID, "free_n: n blocks, and none are given");
+    SAID(track_n(lord, huge, 2, NULL), E_INVALID, "track_n: a size over 2^48");
+    SAID(release_n(lord, &key0, 1, NULL), E_INVALID, "release_n: a storage cannot be UINT64_MAX");
+    SAID(track(lord, metal, 1, 1, NULL), E_DEVICE,
+         "track: metal is a selector: a device is needed");
+    SAID(retain(lord, none, 1, NULL), E_DEVICE, "retain: that is no device");
+    SAID(release(lord, none, 1, NULL), E_DEVICE, "release: that is no device");
+    SAID(move(lord, metal, 0, cpu(), 1, 1, NULL, NULL), E_INVALID, "move: a storage cannot be 0");
+    SAID(move(lord, cpu(), 1, metal, 1, 1, NULL, NULL), E_DEVICE,
+         "move: metal is a selector: a device is needed");
+    SAID(arena_add(lord, metal, 1, NULL), E_DEVICE,
+         "arena_add: metal is a selector: a device is needed");
+    SAID(arena_sub(lord, cpu(), UINT64_MAX, NULL), E_INVALID, "arena_sub: a size over 2^48");
+    SAID(free_deferred(lord, cpu(), 1, fence, NULL), E_INVALID,
+         "free_deferred: a fence without `done`");
+    SAID(block_use(lord, cpu(), 1, fence), E_INVALID, "block_use: a fence without `done`");
+    SAID(tag_begin(lord, ""), E_INVALID, "tag_begin: a tag has a name");
+    SAID(block_retag(lord, cpu(), 0, "x"), E_INVALID, "block_retag: a storage cannot be 0");
+    SAID(expect(lord, metal, "x", 1), E_DEVICE,
+         "expect: metal is a selector: a device is needed");
+    SAID(expect(lord, cpu(), NULL, 1), E_INVALID, "expect: a tag has a name");
+    SAID(pool_set(lord, metal, 1, 1), E_DEVICE,
+         "pool_set: metal is a selector: a device is needed");
+    SAID(pool_add(lord, cpu(), -1), E_INVALID,
+         "pool_add: a pool of less than 0 bytes, or of more than 2^62");
+    SAID(cache_hit(lord, metal), E_DEVICE, "cache_hit: metal is a selector: a device is needed");
+    SAID(cache_miss(lord, metal), E_DEVICE, "cache_miss: metal is a selector: a device is needed");
+#undef SAID
+    assert_int_equal(memlord_devices(lord, NULL, 0), 0);
+    memlord_destroy(lord);
+}
+
+static void a_refusal_is_said_once_a_function_and_result(void **state) {
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    int i;
+    (void)state;
+    for (i = 0; i < 10; i++) {
+        assert_int_equal(memlord_alloc(lord, all(), 1, 1, NULL), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_alloc(lord, cpu(), 0, 1, NULL), MEMLORD_E_INVALID);
+        assert_int_equal(memlord_track(lord, all(), 1, 1, NULL), MEMLORD_E_DEVICE);
+    }
+    assert_int_equal(log.lines[MEMLORD_LOG_WARNING], 3);
+    assert_int_equal(refused_on(lord, all()), 30);
+    memlord_destroy(lord);
+}
+
+static void a_refusal_counts_on_its_device_or_in_the_sum(void **state) {
+    logbook book;
+    memlord *lord = open_logged(&book);
+    char *text;
+    (void)state;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    assert_int_equal(memlord_alloc(lord, cuda(0), 0, 1, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_alloc(lord, cuda(MEMLORD_ANY), 1, 1, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_alloc(lord, cuda(7), 0, 1, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(refused_on(lord, cuda(0)), 1);
+    assert_int_equal(refused_on(lord, all()), 3);
+    assert_int_equal(memlord_devices(lord, NULL, 0), 1);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "refused 3"));
+    free(text);
+    memlord_reset(lord);
+    assert_int_equal(refused_on(lord, all()), 0);
+    memlord_destroy(lord);
+}
+
+/* ggml's name of a Metal device has no index. */
+static void a_name_read_as_a_selector_is_refused_and_said(void **state) {
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    memlord_device d;
+    (void)state;
+    assert_ok(memlord_device_parse("Metal", &d));
+    assert_int_equal(memlord_alloc(lord, d, 0x1000, 1, NULL), MEMLORD_E_DEVICE);
+    said_is(&log, "memlord_alloc: metal is a selector: a device is needed\n");
+    assert_int_equal(memlord_free(lord, d, 0x1000, NULL), MEMLORD_E_UNKNOWN); /* needs no index */
+    assert_int_equal(refused_on(lord, all()), 1);
+    memlord_destroy(lord);
+}
+
 #if !TEST_SANITIZED /* their runtimes read the environment too */
 /* A copy of the program that belongs to another user and is set-uid runs in the secure mode
    of the kernel. */
@@ -507,6 +790,17 @@ int main(int argc, char **argv) {
         cmocka_unit_test(destroy_lists_the_ten_largest_and_counts_the_rest),
         cmocka_unit_test(a_clean_ledger_is_destroyed_without_a_word),
         cmocka_unit_test(a_logger_may_call_the_ledger),
+        cmocka_unit_test(a_logger_left_by_longjmp_holds_no_lock),
+        cmocka_unit_test(the_stock_logger_tells_errors_and_warnings_alone),
+        cmocka_unit_test(with_debug_the_stock_logger_tells_all_in_colour),
+        cmocka_unit_test(without_its_logger_a_host_is_silent_or_prints_as_debug_says),
+        cmocka_unit_test(the_stock_logger_writes_lines),
+        cmocka_unit_test(a_line_is_one_write),
+        cmocka_unit_test(summaries_are_cyan),
+        cmocka_unit_test(every_refusal_is_counted_and_said),
+        cmocka_unit_test(a_refusal_is_said_once_a_function_and_result),
+        cmocka_unit_test(a_refusal_counts_on_its_device_or_in_the_sum),
+        cmocka_unit_test(a_name_read_as_a_selector_is_refused_and_said),
 #if !TEST_SANITIZED
         cmocka_unit_test(a_set_uid_program_ignores_the_environment),
 #endif

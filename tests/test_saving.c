@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -691,6 +692,199 @@ static void the_allocator_may_fail_at_any_call_of_a_report(void **state) {
     }
 }
 
+/* -- "-": standard output -- */
+
+/* In a child whose descriptor 1 is fd, or closed if fd is -1: saves, and exits with the result. */
+static memlord_result saved_to(test_case *t, memlord_format format, int fd) {
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        memlord_result r;
+        signal(SIGPIPE, SIG_DFL);
+        alarm(30);
+        if (fd < 0) close(1);
+        if (fd >= 0) dup2(fd, 1);
+        r = memlord_save(t->lord, format, "-");
+        _exit((int)r);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status)); /* no signal */
+    return (memlord_result)WEXITSTATUS(status);
+}
+
+static void a_dash_is_standard_output(void **state) {
+    test_case *t = (test_case *)*state;
+    const char *path = in_folder("out");
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    char *text, *before = NULL;
+    listing l;
+    assert_true(fd >= 0);
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 4242, NULL));
+    assert_ok(saved_to(t, MEMLORD_FORMAT_JSON, fd));
+    assert_ok(saved_to(t, MEMLORD_FORMAT_JSON, fd)); /* one behind the other */
+    close(fd);
+    text = file_text(path);
+    before = text ? strstr(text + 1, "{\"schema\"") : NULL;
+    if (!before && text) before = strstr(text + 1, "\n{");
+    assert_non_null(before);
+    assert_non_null(strstr(before, "4242"));
+    *before = 0;
+    assert_true(json_valid(text));
+    free(text);
+    l = files();
+    assert_int_equal(l.n, 1); /* no file of the name "-", none left beside it */
+}
+
+static void a_closed_standard_output_is_an_error(void **state) {
+    test_case *t = (test_case *)*state;
+    int full = open("/dev/full", O_WRONLY);
+    assert_int_equal(saved_to(t, MEMLORD_FORMAT_TEXT, -1), MEMLORD_E_IO);
+    if (full < 0) skip();
+    assert_int_equal(saved_to(t, MEMLORD_FORMAT_TEXT, full), MEMLORD_E_IO);
+    close(full);
+}
+
+static void a_pipe_whose_reader_has_gone_is_an_error_and_no_signal(void **state) {
+    test_case *t = (test_case *)*state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    close(ends[0]);
+    assert_int_equal(saved_to(t, MEMLORD_FORMAT_TEXT, ends[1]), MEMLORD_E_IO);
+    close(ends[1]);
+}
+
+/* Of a pipe that nothing reads and that does not block, a part is written. */
+static void what_is_written_in_part_is_an_error(void **state) {
+    test_case *t = (test_case *)*state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[1], F_SETPIPE_SZ, 4096), 4096);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    assert_int_equal(saved_to(t, MEMLORD_FORMAT_HTML, ends[1]), MEMLORD_E_IO);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void on_tick(int number) { (void)number; }
+
+/* A pipe is full while signals come, and then is read. */
+static void a_signal_in_the_middle_of_a_write_is_no_error(void **state) {
+    test_case *t = (test_case *)*state;
+    struct itimerval every = {{0, 2000}, {0, 2000}};
+    struct sigaction act;
+    int ends[2], status = -1;
+    size_t got = 0;
+    ssize_t n;
+    char piece[4096];
+    struct timespec nap = {0, 30 * 1000 * 1000};
+    pid_t pid;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[1], F_SETPIPE_SZ, 4096), 4096);
+    pid = fork();
+    if (pid == 0) {
+        memset(&act, 0, sizeof act); /* no SA_RESTART: the write returns EINTR */
+        act.sa_handler = on_tick;
+        sigaction(SIGALRM, &act, NULL);
+        setitimer(ITIMER_REAL, &every, NULL);
+        dup2(ends[1], 1);
+        close(ends[0]);
+        close(ends[1]);
+        _exit((int)memlord_save(t->lord, MEMLORD_FORMAT_HTML, "-"));
+    }
+    close(ends[1]);
+    nanosleep(&nap, NULL);
+    while ((n = read(ends[0], piece, sizeof piece)) > 0) got += (size_t)n;
+    close(ends[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_true(got > 3 * 4096); /* more than the pipe holds */
+}
+
+static void a_sigpipe_that_was_pending_stays_pending(void **state) {
+    test_case *t = (test_case *)*state;
+    sigset_t pipe_signal, pending;
+    int ends[2], status = -1;
+    pid_t pid;
+    assert_int_equal(pipe(ends), 0);
+    close(ends[0]);
+    pid = fork();
+    if (pid == 0) {
+        sigemptyset(&pipe_signal);
+        sigaddset(&pipe_signal, SIGPIPE);
+        pthread_sigmask(SIG_BLOCK, &pipe_signal, NULL);
+        raise(SIGPIPE);
+        dup2(ends[1], 1);
+        if (memlord_save(t->lord, MEMLORD_FORMAT_TEXT, "-") != MEMLORD_E_IO) _exit(1);
+        sigpending(&pending);
+        _exit(sigismember(&pending, SIGPIPE) == 1 ? 0 : 2);
+    }
+    close(ends[1]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void a_terminal_gets_no_binary_format(void **state) {
+    test_case *t = (test_case *)*state;
+    int master = posix_openpt(O_RDWR | O_NOCTTY), slave, fd;
+    char text[32];
+    if (master < 0 || grantpt(master) || unlockpt(master)) skip();
+    slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    if (slave < 0) skip();
+    fd = dup(1);
+    dup2(slave, 1);
+    assert_int_equal(memlord_save(t->lord, MEMLORD_FORMAT_PPROF, "-"), MEMLORD_E_UNSUPPORTED);
+    assert_int_equal(memlord_save(t->lord, MEMLORD_FORMAT_MEMORY_VIZ, "-"), MEMLORD_E_UNSUPPORTED);
+    dup2(fd, 1);
+    close(fd);
+    assert_non_null(strstr(t->log.text, "[save] .pb is binary: redirect standard output"));
+    assert_int_equal(fcntl(master, F_SETFL, O_NONBLOCK), 0);
+    assert_true(read(master, text, sizeof text) < 0); /* nothing came */
+    assert_ok(saved_to(t, MEMLORD_FORMAT_FOLDED, slave));
+    close(slave);
+    close(master);
+}
+
+static void a_binary_format_goes_to_a_file(void **state) {
+    test_case *t = (test_case *)*state;
+    int fd = open(in_folder("out.pb"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    struct stat st;
+    assert_true(fd >= 0);
+    assert_ok(saved_to(t, MEMLORD_FORMAT_PPROF, fd));
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_true(st.st_size > 0);
+    close(fd);
+}
+
+static void a_directory_of_that_name_is_a_directory(void **state) {
+    test_case *t = (test_case *)*state;
+    char before[512];
+    DIR *dir;
+    struct dirent *entry;
+    int found = 0;
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(mkdir("-", 0700), 0);
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_TEXT, "-"));
+    memlord_request_save(t->lord);
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_TEXT, folder));
+    dir = opendir("-");
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL) {
+        char path[300];
+        if (!is_dated(entry->d_name, ".txt")) continue;
+        snprintf(path, sizeof path, "-/%s", entry->d_name);
+        assert_int_equal(unlink(path), 0);
+        found++;
+    }
+    closedir(dir);
+    assert_int_equal(found, 1);
+    assert_int_equal(rmdir("-"), 0);
+    assert_ok(memlord_save(t->lord, MEMLORD_FORMAT_TEXT, "./-")); /* a file of that name */
+    assert_int_equal(unlink("-"), 0);
+    assert_int_equal(chdir(before), 0);
+}
+
 #define SAVING(name) cmocka_unit_test_setup_teardown(name, test_setup_fakes, teardown)
 
 int main(void) {
@@ -724,6 +918,15 @@ int main(void) {
         SAVING(signals_in_the_middle_of_calls),
         SAVING(a_writer_may_fail_at_any_byte),
         SAVING(the_allocator_may_fail_at_any_call_of_a_report),
+        SAVING(a_dash_is_standard_output),
+        SAVING(a_closed_standard_output_is_an_error),
+        SAVING(a_pipe_whose_reader_has_gone_is_an_error_and_no_signal),
+        SAVING(what_is_written_in_part_is_an_error),
+        SAVING(a_signal_in_the_middle_of_a_write_is_no_error),
+        SAVING(a_sigpipe_that_was_pending_stays_pending),
+        SAVING(a_terminal_gets_no_binary_format),
+        SAVING(a_binary_format_goes_to_a_file),
+        SAVING(a_directory_of_that_name_is_a_directory),
     };
     return cmocka_run_group_tests(tests, open_folder, close_folder);
 }

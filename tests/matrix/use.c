@@ -232,12 +232,23 @@ static int use_retry(memlord *lord) {
     return bad + (storage != 64) + FAILS(memlord_free(lord, cuda, storage, NULL));
 }
 
+static int use_lifecycle(memlord *lord) {
+    memlord_logger logger;
+    memlord_desc desc;
+    memset(&desc, 0, sizeof desc);
+    logger.fn = memlord_log_stderr;
+    logger.user = NULL;
+    memlord_log_stderr(NULL, MEMLORD_LOG_INFO, "not shown");
+    (void)memlord_global_setup(&desc); /* another file may have made one */
+    return FAILS(memlord_logger_set(lord, &logger)) + FAILS(memlord_logger_set(lord, NULL));
+}
+
 int USE(void) {
     memlord *lord = NULL;
     int bad = FAILS(memlord_create(NULL, &lord));
     bad += use_macros(lord) + use_guards(lord) + use_keys();
     bad += use_records(lord) + use_phases(lord) + use_retry(lord);
-    bad += use_readers(lord);
+    bad += use_readers(lord) + use_lifecycle(lord);
     memlord_destroy(lord);
     (void)memlord_global();
     return bad;
